@@ -1,0 +1,258 @@
+//! Numbers that say what they are: count, provenance, scope, verdict.
+
+use std::fmt;
+
+/// A value, or the reason why there is none.
+///
+/// Never a silent zero: a counter that did not count is not [`Count::Exact`] of 0.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Count {
+    /// Counted for the whole time.
+    Exact(u64),
+    /// Shared its counter with other events: `estimate` is `raw` × enabled / running.
+    #[doc(alias = "multiplexing")]
+    Scaled {
+        /// What the counter showed.
+        raw: u64,
+        /// What it would have shown, had it counted all the time at the same rate.
+        estimate: u64,
+        /// Time that the event was wanted, in ns.
+        time_enabled_ns: u64,
+        /// Time that it was on a counter, in ns.
+        time_running_ns: u64,
+    },
+    /// Counted on some cores or modes only, or over a scope wider than asked.
+    Partial {
+        /// What was counted.
+        raw: u64,
+        /// Which part that is, in words (`cpu_core only`, `whole package`).
+        part: String,
+    },
+    /// Nothing was counted, although the event can be counted here.
+    NotCounted {
+        /// Why.
+        reason: String,
+    },
+    /// This machine, kernel or source cannot count the event.
+    NotSupported {
+        /// Why, and what would help.
+        reason: String,
+    },
+    /// It was being counted, and then something took it away.
+    Lost {
+        /// What happened.
+        reason: String,
+    },
+}
+
+impl Count {
+    /// The best value there is, or `None` when nothing was counted.
+    pub fn value(&self) -> Option<u64> {
+        match self {
+            Count::Exact(value) => Some(*value),
+            Count::Scaled { estimate, .. } => Some(*estimate),
+            Count::Partial { raw, .. } => Some(*raw),
+            Count::NotCounted { .. } | Count::NotSupported { .. } | Count::Lost { .. } => None,
+        }
+    }
+
+    /// Which state this is, without the numbers.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Count::Exact(_) => Verdict::Exact,
+            Count::Scaled { .. } => Verdict::Scaled,
+            Count::Partial { .. } => Verdict::Partial,
+            Count::NotCounted { .. } => Verdict::NotCounted,
+            Count::NotSupported { .. } => Verdict::NotSupported,
+            Count::Lost { .. } => Verdict::Lost,
+        }
+    }
+
+    /// The share of the time that was observed, 0 to 1; `None` when nothing was counted.
+    pub fn observed_share(&self) -> Option<f64> {
+        match self {
+            Count::Exact(_) | Count::Partial { .. } => Some(1.0),
+            Count::Scaled { time_enabled_ns, time_running_ns, .. } => {
+                Some(*time_running_ns as f64 / (*time_enabled_ns).max(1) as f64)
+            }
+            _ => None,
+        }
+    }
+
+    /// Why the count is not exact; `None` when it is.
+    pub fn reason(&self) -> Option<String> {
+        match self {
+            Count::Exact(_) => None,
+            Count::Scaled { .. } => {
+                Some(format!("observed {:.0} % of the time", 100.0 * self.observed_share().unwrap_or(0.0)))
+            }
+            Count::Partial { part, .. } => Some(part.clone()),
+            Count::NotCounted { reason } | Count::NotSupported { reason } | Count::Lost { reason } => {
+                Some(reason.clone())
+            }
+        }
+    }
+}
+
+/// The state of a [`Count`], ordered from best to worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// Counted for the whole time.
+    Exact,
+    /// Shared its counter; an estimate.
+    Scaled,
+    /// Counted on a part only, or over more than was asked.
+    Partial,
+    /// Not counted, though it could be.
+    NotCounted,
+    /// Cannot be counted here.
+    NotSupported,
+    /// Was lost on the way.
+    Lost,
+}
+
+impl Verdict {
+    /// The word used in JSON and CSV.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Exact => "exact",
+            Verdict::Scaled => "scaled",
+            Verdict::Partial => "partial",
+            Verdict::NotCounted => "not_counted",
+            Verdict::NotSupported => "not_supported",
+            Verdict::Lost => "lost",
+        }
+    }
+
+    /// Whether there is a number.
+    pub fn has_value(self) -> bool {
+        self <= Verdict::Partial
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.word().replace('_', " "))
+    }
+}
+
+/// Who counted.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Provenance {
+    /// A PMU counter.
+    Hardware,
+    /// A software event or the accounting of the operating system.
+    Kernel,
+    /// The software PMU executed and counted it: exact.
+    Counted,
+    /// The software PMU's model of caches, TLBs or predictors.
+    Modelled,
+    /// A simulated chip; no program's behaviour.
+    Simulated,
+}
+
+impl Provenance {
+    /// The word used in JSON and CSV.
+    pub fn word(self) -> &'static str {
+        match self {
+            Provenance::Hardware => "hardware",
+            Provenance::Kernel => "kernel",
+            Provenance::Counted => "counted",
+            Provenance::Modelled => "modelled",
+            Provenance::Simulated => "simulated",
+        }
+    }
+
+    /// The mark behind a value in tables; empty for hardware and kernel.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Provenance::Hardware | Provenance::Kernel => "",
+            Provenance::Counted => "≡",
+            Provenance::Modelled => "~",
+            Provenance::Simulated => "sim",
+        }
+    }
+}
+
+impl fmt::Display for Provenance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// What a value covers, from narrow to wide.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Scope {
+    /// One thread.
+    Thread,
+    /// One process with all its threads.
+    Process,
+    /// A process and the descendants it made while counted.
+    Tree,
+    /// The processes of a control group.
+    Cgroup,
+    /// Everything on the chosen CPUs.
+    Cpus,
+    /// A whole CPU package.
+    Package,
+    /// The whole machine.
+    System,
+}
+
+impl Scope {
+    /// The word used in every output format.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scope::Thread => "thread",
+            Scope::Process => "process",
+            Scope::Tree => "tree",
+            Scope::Cgroup => "cgroup",
+            Scope::Cpus => "cpus",
+            Scope::Package => "package",
+            Scope::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_counted_states_have_a_value() {
+        let reason = || "r".to_owned();
+        let cases = [
+            (Count::Exact(0), Some(0)),
+            (Count::Scaled { raw: 1, estimate: 4, time_enabled_ns: 4, time_running_ns: 1 }, Some(4)),
+            (Count::Partial { raw: 3, part: reason() }, Some(3)),
+            (Count::NotCounted { reason: reason() }, None),
+            (Count::NotSupported { reason: reason() }, None),
+            (Count::Lost { reason: reason() }, None),
+        ];
+        for (count, value) in cases {
+            assert_eq!(count.value(), value);
+            assert_eq!(count.verdict().has_value(), value.is_some());
+        }
+    }
+
+    #[test]
+    fn a_scaled_count_tells_its_share() {
+        let count = Count::Scaled { raw: 1, estimate: 4, time_enabled_ns: 100, time_running_ns: 24 };
+        assert_eq!(count.reason().unwrap(), "observed 24 % of the time");
+    }
+
+    #[test]
+    fn the_worst_verdict_is_the_greatest() {
+        assert_eq!([Verdict::Exact, Verdict::Lost, Verdict::Scaled].into_iter().max(), Some(Verdict::Lost));
+    }
+}

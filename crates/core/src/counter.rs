@@ -1,0 +1,143 @@
+//! Counters and constraint masks: an index, a number of counters and a mask are different types.
+
+use std::fmt;
+
+/// One hardware counter: a general one by its number, or a fixed one by its number.
+///
+/// Numbers are the vendor's: Intel's `IA32_PMCn` and `IA32_FIXED_CTRn`, Apple's `PMCn`
+/// (there PMC0 and PMC1 are fixed), Arm's `PMEVCNTRn` with the cycle counter as fixed 31.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum CounterId {
+    /// A programmable counter.
+    General(u8),
+    /// A counter that can count one event only.
+    Fixed(u8),
+}
+
+impl fmt::Display for CounterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CounterId::General(n) => write!(f, "{n}"),
+            CounterId::Fixed(n) => write!(f, "fixed {n}"),
+        }
+    }
+}
+
+/// The counters that an event may use, or that a PMU has: constraint mask and inventory.
+///
+/// Bit `i` of a half says that general (or fixed) counter `i` is meant. Either half can have holes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct CounterMask {
+    general: u64,
+    fixed: u64,
+}
+
+impl CounterMask {
+    /// No counter at all.
+    pub const EMPTY: CounterMask = CounterMask { general: 0, fixed: 0 };
+
+    /// From two bit masks; bit `i` is counter `i`.
+    pub const fn from_bits(general: u64, fixed: u64) -> CounterMask {
+        CounterMask { general, fixed }
+    }
+
+    /// The first `general` general and the first `fixed` fixed counters; each at most 64.
+    pub const fn first(general: u32, fixed: u32) -> CounterMask {
+        CounterMask { general: low_bits(general), fixed: low_bits(fixed) }
+    }
+
+    /// Bit `i` set: general counter `i`.
+    pub const fn general_bits(self) -> u64 {
+        self.general
+    }
+
+    /// Bit `i` set: fixed counter `i`.
+    pub const fn fixed_bits(self) -> u64 {
+        self.fixed
+    }
+
+    /// How many counters are in the mask.
+    pub const fn len(self) -> u32 {
+        self.general.count_ones() + self.fixed.count_ones()
+    }
+
+    /// Whether no counter is in the mask.
+    pub const fn is_empty(self) -> bool {
+        self.general | self.fixed == 0
+    }
+
+    /// Whether `counter` is in the mask.
+    pub const fn contains(self, counter: CounterId) -> bool {
+        match counter {
+            CounterId::General(n) => n < 64 && self.general >> n & 1 == 1,
+            CounterId::Fixed(n) => n < 64 && self.fixed >> n & 1 == 1,
+        }
+    }
+
+    /// The counters in both masks.
+    pub const fn and(self, other: CounterMask) -> CounterMask {
+        CounterMask { general: self.general & other.general, fixed: self.fixed & other.fixed }
+    }
+
+    /// The counters in either mask.
+    pub const fn or(self, other: CounterMask) -> CounterMask {
+        CounterMask { general: self.general | other.general, fixed: self.fixed | other.fixed }
+    }
+
+    /// The counters of this mask that are not in `other`.
+    pub const fn without(self, other: CounterMask) -> CounterMask {
+        CounterMask { general: self.general & !other.general, fixed: self.fixed & !other.fixed }
+    }
+
+    /// The counters, fixed ones first, then by number.
+    pub fn iter(self) -> impl Iterator<Item = CounterId> {
+        let bits = |mask: u64| (0..64u8).filter(move |n| mask >> n & 1 == 1);
+        bits(self.fixed).map(CounterId::Fixed).chain(bits(self.general).map(CounterId::General))
+    }
+}
+
+const fn low_bits(n: u32) -> u64 {
+    if n >= 64 { u64::MAX } else { (1 << n) - 1 }
+}
+
+impl FromIterator<CounterId> for CounterMask {
+    fn from_iter<I: IntoIterator<Item = CounterId>>(counters: I) -> CounterMask {
+        let mut mask = CounterMask::EMPTY;
+        for counter in counters {
+            match counter {
+                CounterId::General(n) => mask.general |= 1u64.checked_shl(n.into()).unwrap_or(0),
+                CounterId::Fixed(n) => mask.fixed |= 1u64.checked_shl(n.into()).unwrap_or(0),
+            }
+        }
+        mask
+    }
+}
+
+impl fmt::Display for CounterMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.iter().map(|counter| counter.to_string()).collect();
+        f.write_str(if names.is_empty() { "none" } else { "" })?;
+        f.write_str(&names.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_keep_general_and_fixed_counters_apart() {
+        let skymont = CounterMask::from_bits(0xff, 0b111_0111);
+        assert_eq!(skymont.len(), 14);
+        assert!(!skymont.contains(CounterId::Fixed(3)));
+        assert!(skymont.contains(CounterId::General(3)));
+        assert_eq!(skymont.and(CounterMask::first(2, 1)), CounterMask::from_bits(0b11, 1));
+    }
+
+    #[test]
+    fn a_mask_survives_its_iterator() {
+        for mask in [CounterMask::EMPTY, CounterMask::first(64, 3), CounterMask::from_bits(0x80, 0)] {
+            assert_eq!(mask.iter().collect::<CounterMask>(), mask);
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Events: codes as hardware has them, and resolved events with the ways to count them.
+
+use std::fmt;
+
+use crate::count::{Provenance, Scope};
+use crate::counter::CounterMask;
+use crate::cpuset::CpuSet;
+use crate::ladder::Rung;
+use crate::modes::{Modes, Modifiers};
+use crate::pmu::ConfigWords;
+
+/// What a programmable counter is told to count, in the vendor's fields.
+///
+/// Architectures without a field leave it at its default.
+///
+/// # Source
+///
+/// Intel SDM volume 3, IA32_PERFEVTSELx; AMD APM volume 2, PERF_CTL; the event is up to 12 bits
+/// on AMD and 16 bits on Arm and Apple.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct EventCode {
+    /// Event select.
+    pub select: u16,
+    /// Unit mask.
+    pub umask: u8,
+    /// Second unit mask (Intel arch perfmon v6, bits 40 to 47).
+    #[doc(alias = "UMaskExt")]
+    pub umask2: u8,
+    /// Counter mask: count cycles with at least this many events; 0 is off.
+    pub cmask: u8,
+    /// Invert the comparison of `cmask`.
+    pub inv: bool,
+    /// Count rising edges.
+    pub edge: bool,
+    /// Count for both hardware threads of the core (Intel, up to Cascade Lake).
+    pub any: bool,
+    /// A register that must hold a value for the event to mean anything.
+    pub extra: Option<ExtraRegister>,
+}
+
+/// A register shared between counters, with the value an event needs in it.
+///
+/// Two events that need different values of one register cannot share a pass.
+///
+/// # Source
+///
+/// Intel perfmon event files, fields `MSRIndex` and `MSRValue`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ExtraRegister {
+    /// Which register.
+    pub register: ExtraRegisterKind,
+    /// Its value.
+    pub value: u64,
+}
+
+/// The registers that refine Intel events.
+///
+/// # Source
+///
+/// Intel perfmon event files, field `MSRIndex`; Linux `arch/x86/events/intel/core.c`, `extra_reg` tables.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum ExtraRegisterKind {
+    /// MSR_OFFCORE_RSP_0, 0x1A6.
+    OffcoreResponse0,
+    /// MSR_OFFCORE_RSP_1, 0x1A7.
+    OffcoreResponse1,
+    /// MSR_PEBS_LD_LAT_THRESHOLD, 0x3F6.
+    LoadLatency,
+    /// MSR_PEBS_FRONTEND, 0x3F7.
+    Frontend,
+}
+
+/// Unit of a value after scaling.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Unit {
+    /// A number of events.
+    Count,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+    /// Joules.
+    Joules,
+    /// A ratio without a dimension.
+    Ratio,
+    /// The unit that sysfs names.
+    Other(String),
+}
+
+impl Unit {
+    /// The symbol used in JSON and CSV; empty for a number of events.
+    pub fn symbol(&self) -> &str {
+        match self {
+            Unit::Count | Unit::Ratio => "",
+            Unit::Nanoseconds => "ns",
+            Unit::Bytes => "B",
+            Unit::Joules => "J",
+            Unit::Other(name) => name,
+        }
+    }
+}
+
+/// An event that was found by name, with every way to count it on this machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Event {
+    /// The name as typed, without modifiers.
+    pub name: String,
+    /// Whether the user asked for it, or it is one of the defaults.
+    pub requested: bool,
+    /// The modifiers as typed.
+    pub modifiers: Modifiers,
+    /// Number of the `{group}` it stands in, if any.
+    pub group: Option<u32>,
+    /// A pinned counter (`event@counter`), if any.
+    pub pin: Option<u8>,
+    /// Unit of its values.
+    pub unit: Unit,
+    /// Ways to count it, best first. Never empty: an event without one is an error.
+    pub candidates: Vec<Candidate>,
+    /// What a reader of the value should know (`last-level cache on Intel, L2 on AMD`).
+    pub notes: Vec<String>,
+}
+
+/// One way to count an event.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Candidate {
+    /// The source that does it.
+    pub rung: Rung,
+    /// Who counts.
+    pub provenance: Provenance,
+    /// What the name resolved to (`cpu/event=0x3c/`, `rusage.ru_utime`).
+    pub resolution: String,
+    /// What one raw count stands for, in the event's unit.
+    pub scale: f64,
+    /// The modes that it will count; `None` where modes mean nothing (time, memory).
+    pub modes: Option<Modes>,
+    /// The scope that it cannot go below (`package` for energy); `None` when it follows the target.
+    pub widest: Option<Scope>,
+    /// One part for each core PMU; a single one elsewhere.
+    pub parts: Vec<Part>,
+}
+
+/// What one source needs to know to count (a share of) an event.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Part {
+    /// For `perf_event_open`.
+    Perf(PerfEvent),
+    /// For the operating system's accounting.
+    Os(OsMetric),
+}
+
+/// An event in perf's terms.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PerfEvent {
+    /// The device's name, for messages (`cpu_core`, `software`).
+    pub pmu: String,
+    /// `perf_event_attr.type`.
+    pub pmu_type: u32,
+    /// The config words.
+    pub words: ConfigWords,
+    /// What kind of PMU it is.
+    pub class: PerfClass,
+    /// The CPUs where it counts: the device's `cpus` or `cpumask`; `None` for all.
+    pub cpus: Option<CpuSet>,
+    /// The counters it may use; empty when unknown.
+    pub constraint: CounterMask,
+}
+
+/// Kinds of PMU behind `perf_event_open`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum PerfClass {
+    /// A core PMU.
+    Core,
+    /// The kernel's software events.
+    Software,
+    /// A device that can count for a task, such as `msr`.
+    TaskDevice,
+    /// A device that counts for packages or the system only, such as `power`.
+    SystemDevice,
+}
+
+/// What the operating system accounts for.
+///
+/// # Source
+///
+/// `getrusage(2)`, `proc(5)`, `clock_gettime(2)` (`CLOCK_MONOTONIC`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum OsMetric {
+    /// Elapsed time, in ns.
+    WallTime,
+    /// CPU time in user mode, in ns.
+    UserTime,
+    /// CPU time in kernel mode, in ns.
+    SystemTime,
+    /// CPU time in both modes, in ns.
+    CpuTime,
+    /// Peak resident set of the largest process, in bytes.
+    PeakRss,
+    /// Page faults of both kinds.
+    PageFaults,
+    /// Page faults without I/O.
+    MinorFaults,
+    /// Page faults with I/O.
+    MajorFaults,
+    /// Context switches of both kinds.
+    ContextSwitches,
+    /// Switches because the task waited.
+    VoluntarySwitches,
+    /// Switches because the scheduler took the CPU away.
+    InvoluntarySwitches,
+}
+
+impl fmt::Display for PerfEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/config={:#x}", self.pmu, self.words.config)?;
+        for (name, word) in [("config1", self.words.config1), ("config2", self.words.config2)] {
+            if word != 0 {
+                write!(f, ",{name}={word:#x}")?;
+            }
+        }
+        f.write_str("/")
+    }
+}

@@ -1,0 +1,296 @@
+//! The execution seam: what `session` asks of launchers and sources.
+//!
+//! A source never scales, guesses, retries or chooses. What the kernel or another user refuses is a
+//! [`Refusal`]: data for a replan. None of the traits is `Send`: ptrace, rdpmc and kpc are bound to a thread.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::cpuset::CpuSet;
+use crate::error::Result;
+use crate::ladder::Rung;
+use crate::plan::{Slot, SlotId};
+
+/// A command to run: passed on byte for byte, never through a shell.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandSpec {
+    /// The program, looked up in `PATH` when it has no slash.
+    pub program: OsString,
+    /// Its arguments, without the program.
+    pub args: Vec<OsString>,
+    /// Where its standard input comes from.
+    pub stdin: Stream,
+    /// Where its standard output goes.
+    pub stdout: Stream,
+    /// Where its standard error goes.
+    pub stderr: Stream,
+}
+
+impl CommandSpec {
+    /// A command that inherits all three streams.
+    pub fn new(program: impl Into<OsString>) -> CommandSpec {
+        CommandSpec {
+            program: program.into(),
+            args: Vec::new(),
+            stdin: Stream::Inherit,
+            stdout: Stream::Inherit,
+            stderr: Stream::Inherit,
+        }
+    }
+}
+
+/// Where a standard stream leads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stream {
+    /// To where ours leads.
+    Inherit,
+    /// To nowhere.
+    Null,
+    /// To a file: read from its start, or written anew at each run.
+    File(PathBuf),
+}
+
+/// Makes children.
+pub trait Launch {
+    /// Makes a process that exists and has not executed the command yet.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os` when no process can be made, `ErrorKind::Io` when a stream cannot be opened.
+    fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>>;
+}
+
+/// A process whose end is waited for; of a command, its only reaper.
+pub trait Child {
+    /// Its process id.
+    fn pid(&self) -> u32;
+
+    /// Lets it execute its command.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::CommandNotFound`, `ErrorKind::CommandNotExecutable`: the process is gone then.
+    fn release(&mut self) -> Result<()>;
+
+    /// Waits for its end, a point in time or a signal to us, whichever is first.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os` when waiting fails.
+    fn wait(&mut self, until: Option<Instant>) -> Result<Waited>;
+
+    /// Sends it a signal, if it still exists.
+    fn signal(&mut self, signal: i32);
+}
+
+/// Why a wait ended.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Waited {
+    /// The process ended.
+    Exited(Exit),
+    /// The time came first.
+    TimedOut,
+    /// We were sent a signal (SIGINT, SIGTERM, SIGHUP).
+    Interrupted(i32),
+}
+
+/// The end of a process.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Exit {
+    /// How it ended; `None` when it is not our child, so that nobody tells us.
+    pub status: Option<ExitStatus>,
+    /// From release to reaping, in ns.
+    pub wall_ns: u64,
+    /// What the kernel accounted for it and its reaped descendants; `None` when it is not our child.
+    pub usage: Option<Usage>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ExitStatus {
+    /// It exited with this status, 0 to 255.
+    Code(i32),
+    /// A signal killed it.
+    Signal(i32),
+}
+
+impl ExitStatus {
+    /// The status as a shell gives it: 128 + n for signal n.
+    pub fn shell_code(self) -> i32 {
+        match self {
+            ExitStatus::Code(code) => code,
+            ExitStatus::Signal(signal) => 128 + signal,
+        }
+    }
+
+    /// Whether it exited with status 0.
+    pub fn success(self) -> bool {
+        self == ExitStatus::Code(0)
+    }
+}
+
+/// The kernel's accounting.
+///
+/// # Source
+///
+/// `getrusage(2)`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// CPU time in user mode, in ns.
+    pub user_ns: u64,
+    /// CPU time in kernel mode, in ns.
+    pub system_ns: u64,
+    /// Peak resident set of the largest process of the tree, in bytes.
+    pub peak_rss_bytes: u64,
+    /// Page faults without I/O.
+    pub minor_faults: u64,
+    /// Page faults with I/O.
+    pub major_faults: u64,
+    /// Switches because the task waited.
+    pub voluntary_switches: u64,
+    /// Switches because the scheduler took the CPU away.
+    pub involuntary_switches: u64,
+}
+
+/// What is to be counted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Target {
+    /// The calling thread.
+    ThisThread,
+    /// One thread.
+    Thread(u32),
+    /// A running process with its threads; with `inherit`, also those that it makes from now on.
+    Process {
+        /// Its id.
+        pid: u32,
+        /// Whether new threads and children are counted too.
+        inherit: bool,
+    },
+    /// A child that has not executed its command yet, with all its descendants: counting begins at exec.
+    Child(u32),
+    /// Everything on these CPUs.
+    Cpus(CpuSet),
+    /// A control group, on these CPUs.
+    Cgroup {
+        /// Its folder below the cgroup mount.
+        path: PathBuf,
+        /// The CPUs.
+        cpus: CpuSet,
+    },
+}
+
+/// A source of counts.
+pub trait Source {
+    /// Which rung of the ladder it is.
+    fn rung(&self) -> Rung;
+
+    /// Opens the slots on a target, stopped; on [`Target::Child`] armed to start at exec.
+    ///
+    /// # Errors
+    ///
+    /// A [`Refusal`]; nothing is left open then.
+    fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal>;
+}
+
+/// Open counters; dropping them restores what was changed.
+pub trait Counting {
+    /// Starts counting; does nothing where counting starts at exec.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os`, `ErrorKind::StateLost`.
+    fn start(&mut self) -> Result<()>;
+
+    /// Stops counting; values stay readable.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os`, `ErrorKind::StateLost`.
+    fn stop(&mut self) -> Result<()>;
+
+    /// Takes note of how the process ended, before the last read.
+    fn exited(&mut self, exit: &Exit) {
+        let _ = exit;
+    }
+
+    /// Appends a cell for every open counter: raw values since start, never scaled.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os`, `ErrorKind::StateLost`.
+    fn read(&mut self, out: &mut Reading) -> Result<()>;
+}
+
+/// What was read, cell by cell.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Reading {
+    /// The cells, in no particular order.
+    pub cells: Vec<Cell>,
+}
+
+/// One counter's value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cell {
+    /// The event.
+    pub slot: SlotId,
+    /// Where it was counted.
+    pub at: At,
+    /// The raw value.
+    pub raw: u64,
+    /// How long the event was wanted, in ns.
+    pub time_enabled_ns: u64,
+    /// How long it was on a counter, in ns.
+    pub time_running_ns: u64,
+    /// Why the value is not to be used, if so.
+    pub lost: Option<String>,
+}
+
+/// Where a cell was counted.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
+pub struct At {
+    /// Index of the event's part (which core PMU).
+    pub part: usize,
+    /// The PMU's name, empty for the operating system's accounting.
+    pub pmu: String,
+    /// The CPU, for CPU-wide counts.
+    pub cpu: Option<u32>,
+    /// The thread, for counts of running threads.
+    pub tid: Option<u32>,
+}
+
+/// Why a source does not open what the plan says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Refusal {
+    /// The slot that was refused; `None` when it is the target or the whole pass.
+    pub slot: Option<SlotId>,
+    /// What kind of refusal.
+    pub kind: RefusalKind,
+    /// What the kernel said, in words, with the object.
+    pub text: String,
+}
+
+/// Kinds of refusal, each with its own way to replan.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum RefusalKind {
+    /// The PMU does not have the event (ENOENT, EOPNOTSUPP, ENODEV).
+    NotSupported,
+    /// Not permitted (EACCES, EPERM).
+    NoPermission,
+    /// The attributes do not suit the PMU (EINVAL): perhaps it cannot filter modes.
+    Invalid,
+    /// The group does not fit on the PMU.
+    GroupTooLarge,
+    /// Another user holds the PMU exclusively (EBUSY).
+    Busy,
+    /// The process, thread, CPU or control group does not exist.
+    NoSuchTarget,
+    /// The source cannot count this kind of target.
+    TargetNotSupported,
+    /// Too many open files.
+    TooManyFiles,
+    /// Anything else.
+    Other,
+}

@@ -1,0 +1,187 @@
+//! The ladder: the sources of counts from best to always available, and how each fares here.
+
+use std::fmt;
+
+/// A source of counts; `auto` takes the best one that works, event by event.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Rung {
+    /// Linux's `perf_event_open`: the hardware PMU, kernel software events and dynamic PMUs.
+    Perf,
+    /// macOS's private kperf frameworks.
+    Kperf,
+    /// x86 model-specific registers, written by ourselves; only when asked for.
+    Msr,
+    /// Apple's PMU system registers, written by ourselves; only when asked for.
+    Sysreg,
+    /// macOS without root: `thread_selfcounts` and `proc_pid_rusage`.
+    SelfCounts,
+    /// The software PMU: the program runs under translation and is counted exactly.
+    Soft,
+    /// Clocks and accounting of the operating system; always available.
+    Os,
+}
+
+impl Rung {
+    /// Every rung, best first.
+    pub const ALL: [Rung; 7] =
+        [Rung::Perf, Rung::Kperf, Rung::Msr, Rung::Sysreg, Rung::SelfCounts, Rung::Soft, Rung::Os];
+
+    /// The word used for `--backend` and in every output.
+    pub fn word(self) -> &'static str {
+        match self {
+            Rung::Perf => "perf",
+            Rung::Kperf => "kperf",
+            Rung::Msr => "msr",
+            Rung::Sysreg => "sysreg",
+            Rung::SelfCounts => "selfcounts",
+            Rung::Soft => "soft",
+            Rung::Os => "os",
+        }
+    }
+
+    /// What the rung is, in a line.
+    pub fn title(self) -> &'static str {
+        match self {
+            Rung::Perf => "hardware PMU through Linux perf_event",
+            Rung::Kperf => "hardware PMU through macOS kperf",
+            Rung::Msr => "x86 PMU registers through the msr driver",
+            Rung::Sysreg => "Apple PMU registers from user space",
+            Rung::SelfCounts => "macOS cycles and instructions without root",
+            Rung::Soft => "software PMU: exact counts by translation",
+            Rung::Os => "clocks and accounting of the operating system",
+        }
+    }
+}
+
+impl fmt::Display for Rung {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// How one rung fares on this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RungState {
+    /// Which rung.
+    pub rung: Rung,
+    /// Whether it works.
+    pub works: Works,
+    /// Why it does not, or works in part; empty when it works.
+    pub causes: Vec<Cause>,
+}
+
+/// Whether a rung works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Works {
+    /// Everything that it can offer.
+    Yes,
+    /// Some of it; the causes say what is missing.
+    Partly,
+    /// Nothing; the causes say why.
+    No,
+    /// It belongs to another operating system or architecture.
+    NotHere,
+    /// This version of the program does not have it.
+    NotBuilt,
+}
+
+impl Works {
+    /// The word used in `doctor`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Works::Yes => "works",
+            Works::Partly => "partly",
+            Works::No => "no",
+            Works::NotHere => "not on this system",
+            Works::NotBuilt => "not in this version",
+        }
+    }
+}
+
+/// One reason why a rung does not do all it could.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cause {
+    /// What kind of reason, for programs.
+    pub kind: CauseKind,
+    /// The reason in words, with the value found (`kernel.perf_event_paranoid is 3`).
+    pub text: String,
+    /// The one command that mends it; `None` when none can.
+    pub mend: Option<String>,
+}
+
+/// Kinds of reason why a rung does not work, told apart because each is mended differently.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum CauseKind {
+    /// The kernel's settings or our rights forbid it.
+    NoPermission,
+    /// The hypervisor passes no PMU on to this virtual machine.
+    NoVirtualPmu,
+    /// The machine has no PMU that the kernel drives.
+    NoPmu,
+    /// The hypervisor offers a PMU but filters events.
+    HypervisorFilter,
+    /// The CPU is not one that the kernel or we know.
+    UnknownCpu,
+    /// Another program or driver holds the PMU.
+    HeldByAnother,
+    /// The NMI watchdog takes one counter.
+    NmiWatchdog,
+    /// A seccomp filter forbids the system call.
+    Seccomp,
+    /// It needs root.
+    NotRoot,
+    /// The kernel was built without it.
+    NotInKernel,
+    /// Counters cannot be read from user space.
+    NoUserAccess,
+    /// Other operating system or architecture.
+    OtherSystem,
+    /// Not in this version of the program.
+    NotBuilt,
+}
+
+impl CauseKind {
+    /// The word used in `doctor --json`.
+    pub fn word(self) -> &'static str {
+        match self {
+            CauseKind::NoPermission => "no_permission",
+            CauseKind::NoVirtualPmu => "no_virtual_pmu",
+            CauseKind::NoPmu => "no_pmu",
+            CauseKind::HypervisorFilter => "hypervisor_filter",
+            CauseKind::UnknownCpu => "unknown_cpu",
+            CauseKind::HeldByAnother => "held_by_another",
+            CauseKind::NmiWatchdog => "nmi_watchdog",
+            CauseKind::Seccomp => "seccomp",
+            CauseKind::NotRoot => "not_root",
+            CauseKind::NotInKernel => "not_in_kernel",
+            CauseKind::NoUserAccess => "no_user_access",
+            CauseKind::OtherSystem => "other_system",
+            CauseKind::NotBuilt => "not_built",
+        }
+    }
+}
+
+/// Every rung with its state, best first, and what perf offers by class.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ladder {
+    /// The rungs, best first.
+    pub rungs: Vec<RungState>,
+    /// Whether perf counts hardware events; else why not.
+    pub perf_hardware: Result<(), String>,
+    /// Whether perf counts kernel software events; else why not.
+    pub perf_software: Result<(), String>,
+    /// Whether perf may count in kernel mode; else why not.
+    pub perf_kernel_mode: Result<(), String>,
+    /// Whether perf may count whole CPUs; else why not.
+    pub perf_cpu_wide: Result<(), String>,
+}
+
+impl Ladder {
+    /// The state of one rung.
+    pub fn state(&self, rung: Rung) -> Option<&RungState> {
+        self.rungs.iter().find(|state| state.rung == rung)
+    }
+}

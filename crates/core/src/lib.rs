@@ -1,0 +1,39 @@
+//! The words that every stage of cyclometer shares.
+//!
+//! A count travels one way, as plain values:
+//!
+//! ```text
+//! detect ──> catalog ──> plan ──> session ──> stats ──> render
+//! Machine    Event       Plan     Report      Summary   table, JSON, CSV, Markdown
+//! ```
+//!
+//! This crate holds those values and the execution seam ([`exec`]) between
+//! `session` and the sources. It does no I/O, reads no clock, looks at no
+//! target and contains no unsafe code.
+#![forbid(unsafe_code)]
+
+pub mod count;
+pub mod counter;
+pub mod cpuset;
+pub mod error;
+pub mod event;
+pub mod exec;
+pub mod ladder;
+pub mod machine;
+pub mod modes;
+pub mod plan;
+pub mod pmu;
+pub mod report;
+pub mod syntax;
+
+pub use count::{Count, Provenance, Scope, Verdict};
+pub use counter::{CounterId, CounterMask};
+pub use cpuset::CpuSet;
+pub use error::{Error, ErrorKind, Recovery, Result};
+pub use event::{Candidate, Event, EventCode, Part, Unit};
+pub use exec::{Child, Counting, Launch, Refusal, Source, Target};
+pub use ladder::{Ladder, Rung};
+pub use machine::Machine;
+pub use modes::{Modes, Modifiers};
+pub use plan::{Pass, Plan, Slot, SlotId};
+pub use report::Report;

@@ -1,0 +1,272 @@
+//! A machine as plain values: what `detect` found out, and what everything after it may know.
+
+use std::fmt;
+
+use crate::counter::CounterMask;
+use crate::cpuset::CpuSet;
+use crate::ladder::Ladder;
+use crate::pmu::KernelPmu;
+
+/// What was found out about a machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Machine {
+    /// Operating system.
+    pub os: Os,
+    /// Version of the operating system's kernel (`6.12.107`), if known.
+    pub kernel_release: Option<String>,
+    /// Instruction set.
+    pub architecture: Architecture,
+    /// The CPU as sold: vendor, ids, name.
+    pub cpu: Cpu,
+    /// One entry for each core type; hybrids and big.LITTLE have several.
+    pub core_types: Vec<CoreType>,
+    /// The CPUs that are online.
+    pub online: CpuSet,
+    /// The hypervisor below us: its name or vendor string; `None` on bare metal.
+    pub hypervisor: Option<String>,
+    /// What kind of container we are in, if any.
+    pub container: Option<String>,
+    /// The PMU devices of the kernel.
+    pub pmus: Vec<KernelPmu>,
+    /// What we may do.
+    pub access: Access,
+    /// The summary that the C and Python interfaces export.
+    pub capabilities: Capabilities,
+    /// How each source of counts fares here.
+    pub ladder: Ladder,
+}
+
+impl Machine {
+    /// The core PMUs, one for each core type that the kernel drives.
+    pub fn core_pmus(&self) -> impl Iterator<Item = &KernelPmu> {
+        self.pmus.iter().filter(|pmu| pmu.is_core())
+    }
+
+    /// The device of that name.
+    pub fn pmu(&self, name: &str) -> Option<&KernelPmu> {
+        self.pmus.iter().find(|pmu| pmu.name == name)
+    }
+
+    /// Whether cores of different types are in the machine.
+    pub fn is_hybrid(&self) -> bool {
+        self.core_types.len() > 1
+    }
+}
+
+/// Operating systems.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Os {
+    /// Linux.
+    Linux,
+    /// macOS.
+    MacOs,
+    /// Any other; only the OS rung works.
+    Other,
+}
+
+impl fmt::Display for Os {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Os::Linux => "Linux",
+            Os::MacOs => "macOS",
+            Os::Other => "other",
+        })
+    }
+}
+
+/// Instruction sets, as `uname -m` spells them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Architecture {
+    /// 64-bit x86.
+    X86_64,
+    /// 64-bit Arm.
+    Aarch64,
+    /// 64-bit RISC-V.
+    Riscv64,
+    /// Any other.
+    Other,
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Architecture::X86_64 => "x86_64",
+            Architecture::Aarch64 => "aarch64",
+            Architecture::Riscv64 => "riscv64",
+            Architecture::Other => "other",
+        })
+    }
+}
+
+/// CPU vendors that make a difference to the PMU.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Vendor {
+    /// Intel (`GenuineIntel`).
+    Intel,
+    /// AMD (`AuthenticAMD`).
+    Amd,
+    /// Hygon (`HygonGenuine`): a Zen 1 core.
+    Hygon,
+    /// Apple (MIDR implementer 0x61).
+    Apple,
+    /// Arm (MIDR implementer 0x41).
+    Arm,
+    /// Another designer, by its name or id.
+    Other(String),
+}
+
+impl fmt::Display for Vendor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Vendor::Intel => f.write_str("Intel"),
+            Vendor::Amd => f.write_str("AMD"),
+            Vendor::Hygon => f.write_str("Hygon"),
+            Vendor::Apple => f.write_str("Apple"),
+            Vendor::Arm => f.write_str("Arm"),
+            Vendor::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+/// The ids by which vendors' event files are chosen.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum CpuId {
+    /// x86: family (with the extended family), model (with the extended model), stepping.
+    X86 {
+        /// Family, decimal in Intel's map file.
+        family: u32,
+        /// Model, hexadecimal in Intel's map file.
+        model: u32,
+        /// Stepping.
+        stepping: u32,
+    },
+    /// Arm: the main id register of the first online CPU.
+    #[doc(alias = "MIDR_EL1")]
+    Arm {
+        /// MIDR_EL1.
+        midr: u32,
+    },
+    /// RISC-V: the three machine ids.
+    RiscV {
+        /// `mvendorid`.
+        mvendorid: u64,
+        /// `marchid`.
+        marchid: u64,
+        /// `mimpid`.
+        mimpid: u64,
+    },
+    /// macOS: `hw.cpufamily`.
+    AppleFamily {
+        /// `hw.cpufamily`.
+        cpufamily: u32,
+    },
+    /// Could not be found out.
+    Unknown,
+}
+
+impl fmt::Display for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CpuId::X86 { family, model, stepping } => {
+                write!(f, "family {family} model {model:#04x} stepping {stepping}")
+            }
+            CpuId::Arm { midr } => write!(f, "MIDR {midr:#010x}"),
+            CpuId::RiscV { mvendorid, marchid, mimpid } => {
+                write!(f, "mvendorid {mvendorid:#x} marchid {marchid:#x} mimpid {mimpid:#x}")
+            }
+            CpuId::AppleFamily { cpufamily } => write!(f, "cpufamily {cpufamily:#010x}"),
+            CpuId::Unknown => f.write_str("unknown"),
+        }
+    }
+}
+
+/// The CPU of a machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cpu {
+    /// Who designed it.
+    pub vendor: Vendor,
+    /// Ids for the event files.
+    pub id: CpuId,
+    /// What the machine calls it (`Intel(R) Xeon(R) Processor`), if it does.
+    pub name: Option<String>,
+}
+
+/// One type of core.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CoreType {
+    /// Id in the manner of Linux's pmu-events folders: `sapphirerapids`, `alderlake/core`,
+    /// `neoverse-n1`, `apple-m1`; `None` when the core is not known.
+    pub cpu_id: Option<String>,
+    /// The name of the microarchitecture: `Golden Cove`, `Zen 4`, `Firestorm`.
+    pub microarchitecture: Option<String>,
+    /// The online CPUs of this type.
+    pub cpus: CpuSet,
+    /// What its PMU has.
+    pub pmu: PmuFacts,
+    /// The kernel's device for it, if there is one.
+    pub kernel_pmu: Option<String>,
+}
+
+/// What the hardware (or the hypervisor) says about a PMU.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PmuFacts {
+    /// Architectural version: Intel's perfmon version, AMD's PerfMon version, PMUv3's minor version.
+    pub version: Option<u32>,
+    /// The counters there are; holes are possible. Empty when unknown or none.
+    pub counters: CounterMask,
+    /// Width of the general counters in bits; 0 when unknown.
+    pub counter_width_bits: u32,
+    /// Where the figures come from (`CPUID 0xA`), for `doctor`.
+    pub source: String,
+}
+
+/// The summary of the unified interface.
+///
+/// # Source
+///
+/// The capability record of the unified interface that the project implements.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capabilities {
+    /// Architecture as data: vendor and generation (`intel sapphirerapids`).
+    pub architecture: String,
+    /// Programmable counters of the first core type.
+    pub counter_count: u32,
+    /// Fixed counters of the first core type.
+    pub fixed_counters: u32,
+    /// Counter width in bits; 0 when unknown.
+    pub counter_width_bits: u32,
+    /// Whether counters can be read from user space now.
+    pub user_mode_access: bool,
+    /// Whether register access would need a changed kernel.
+    pub needs_kernel_patch: bool,
+}
+
+/// What this process may do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Access {
+    /// Whether the effective user is root.
+    pub root: bool,
+    /// `kernel.perf_event_paranoid`; `None` when the kernel has no perf.
+    pub perf_event_paranoid: Option<i32>,
+    /// `kernel.perf_user_access` (arm64, riscv64).
+    pub perf_user_access: Option<i32>,
+    /// `kernel.nmi_watchdog`.
+    pub nmi_watchdog: Option<bool>,
+    /// Effective capabilities that matter, by name (`CAP_PERFMON`, `CAP_SYS_ADMIN`, …).
+    pub capabilities: Vec<String>,
+    /// Seccomp mode of this process: 0 none, 1 strict, 2 filter.
+    pub seccomp: Option<u32>,
+    /// `kernel.yama.ptrace_scope`.
+    pub ptrace_scope: Option<i32>,
+}
+
+impl Access {
+    /// Whether perf's restrictions are lifted: root's or CAP_PERFMON's or CAP_SYS_ADMIN's rights.
+    pub fn perfmon_capable(&self) -> bool {
+        self.capabilities.iter().any(|c| c == "CAP_PERFMON" || c == "CAP_SYS_ADMIN")
+    }
+}

@@ -1,0 +1,154 @@
+//! Modes a count covers (user, kernel, hypervisor) and the modifiers of perf's grammar.
+
+use std::fmt;
+
+/// The privilege modes that a count covers.
+///
+/// Printed as perf's letters: `u` user, `k` kernel, `h` hypervisor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Modes {
+    /// User mode (x86 ring 3, Arm EL0, RISC-V U).
+    pub user: bool,
+    /// Kernel mode (x86 ring 0, Arm EL1 or EL2 with VHE, RISC-V S).
+    pub kernel: bool,
+    /// Hypervisor mode, where the architecture tells it from the kernel.
+    pub hypervisor: bool,
+}
+
+impl Modes {
+    /// User mode only: what every default event counts.
+    pub const USER: Modes = Modes { user: true, kernel: false, hypervisor: false };
+    /// Kernel mode only.
+    pub const KERNEL: Modes = Modes { user: false, kernel: true, hypervisor: false };
+    /// User and kernel mode.
+    pub const USER_KERNEL: Modes = Modes { user: true, kernel: true, hypervisor: false };
+    /// Every mode.
+    pub const ALL: Modes = Modes { user: true, kernel: true, hypervisor: true };
+    const NONE: Modes = Modes { user: false, kernel: false, hypervisor: false };
+
+    /// Whether everything in `other` is covered by `self`.
+    pub fn covers(self, other: Modes) -> bool {
+        (self.user || !other.user)
+            && (self.kernel || !other.kernel)
+            && (self.hypervisor || !other.hypervisor)
+    }
+}
+
+impl fmt::Display for Modes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (on, letter) in [(self.user, "u"), (self.kernel, "k"), (self.hypervisor, "h")] {
+            if on {
+                f.write_str(letter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stands behind the colon of an event: `instructions:upp`.
+///
+/// # Source
+///
+/// `perf-list(1)`, section "Event modifiers".
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Modifiers {
+    /// `u`, `k`, `h`; `None` when none of them was given.
+    pub modes: Option<Modes>,
+    /// `G`: count the guest only.
+    pub guest_only: bool,
+    /// `H`: count the host only.
+    pub host_only: bool,
+    /// `I`: do not count when idle.
+    pub exclude_idle: bool,
+    /// Number of `p`: 0 to 3, the wanted precision of a sample's address; `P` is 3.
+    pub precise: u8,
+    /// `D`: pinned to the PMU, or an error.
+    pub pinned: bool,
+    /// `e`: alone on its PMU.
+    pub exclusive: bool,
+    /// `S`: read the group's values with each sample.
+    pub sample_read: bool,
+    /// `W`: a group that falls apart into single events when it does not fit.
+    pub weak: bool,
+    /// `b`: counted by BPF.
+    pub bpf: bool,
+}
+
+impl Modifiers {
+    /// Reads the letters behind the colon.
+    ///
+    /// # Errors
+    ///
+    /// The first letter that is no modifier, or a fourth `p`.
+    pub fn parse(letters: &str) -> std::result::Result<Modifiers, char> {
+        let mut m = Modifiers::default();
+        for letter in letters.chars() {
+            m.add(letter)?;
+        }
+        Ok(m)
+    }
+
+    fn add(&mut self, letter: char) -> std::result::Result<(), char> {
+        match letter {
+            'u' => self.modes.get_or_insert(Modes::NONE).user = true,
+            'k' => self.modes.get_or_insert(Modes::NONE).kernel = true,
+            'h' => self.modes.get_or_insert(Modes::NONE).hypervisor = true,
+            'G' => self.guest_only = true,
+            'H' => self.host_only = true,
+            'I' => self.exclude_idle = true,
+            'p' if self.precise < 3 => self.precise += 1,
+            'P' => self.precise = 3,
+            'D' => self.pinned = true,
+            'e' => self.exclusive = true,
+            'S' => self.sample_read = true,
+            'W' => self.weak = true,
+            'b' => self.bpf = true,
+            other => return Err(other),
+        }
+        Ok(())
+    }
+
+    /// These modifiers, with whatever `outer` (those of a group) adds.
+    pub fn or(mut self, outer: Modifiers) -> Modifiers {
+        self.modes = self.modes.or(outer.modes);
+        self.guest_only |= outer.guest_only;
+        self.host_only |= outer.host_only;
+        self.exclude_idle |= outer.exclude_idle;
+        self.precise = self.precise.max(outer.precise);
+        self.pinned |= outer.pinned;
+        self.exclusive |= outer.exclusive;
+        self.sample_read |= outer.sample_read;
+        self.weak |= outer.weak;
+        self.bpf |= outer.bpf;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modifier_letters_are_perfs() {
+        let m = Modifiers::parse("ukppD").unwrap();
+        assert_eq!(m.modes, Some(Modes::USER_KERNEL));
+        assert_eq!((m.precise, m.pinned), (2, true));
+        assert_eq!(Modifiers::parse("uz"), Err('z'));
+        assert_eq!(Modifiers::parse("pppp"), Err('p'));
+    }
+
+    #[test]
+    fn modes_print_as_perf_letters_and_cover() {
+        assert_eq!(Modes::ALL.to_string(), "ukh");
+        assert!(Modes::ALL.covers(Modes::USER));
+        assert!(!Modes::USER.covers(Modes::USER_KERNEL));
+    }
+
+    #[test]
+    fn a_group_gives_its_modes_to_members_without_any() {
+        let group = Modifiers::parse("k").unwrap();
+        let own = Modifiers::parse("u").unwrap();
+        assert_eq!(own.or(group).modes, Some(Modes::USER));
+        assert_eq!(Modifiers::default().or(group).modes, Some(Modes::KERNEL));
+    }
+}

@@ -1,0 +1,179 @@
+//! The kernel's PMU devices as plain values: formats, named events, terms to config words.
+
+use std::collections::BTreeMap;
+
+use crate::cpuset::CpuSet;
+
+/// One device below `/sys/bus/event_source/devices`.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KernelPmu {
+    /// Its folder name: `cpu`, `cpu_core`, `armv8_cortex_a53`, `msr`, `power`.
+    pub name: String,
+    /// `perf_event_attr.type` of its events.
+    pub pmu_type: u32,
+    /// The CPUs on which its task events count (`cpus`); `None` when there is no such file.
+    pub cpus: Option<CpuSet>,
+    /// The CPUs on which its package- or system-wide events are to be opened (`cpumask`).
+    pub cpumask: Option<CpuSet>,
+    /// Field name to its bits (`format/`).
+    pub formats: BTreeMap<String, FormatField>,
+    /// Event name to its definition (`events/`).
+    pub events: BTreeMap<String, PmuEvent>,
+    /// Capability name to its text (`caps/`).
+    pub caps: BTreeMap<String, String>,
+    /// `rdpmc`: 0 off, 1 for tasks that have such an event mapped, 2 for all (x86 only).
+    pub rdpmc: Option<u32>,
+}
+
+impl KernelPmu {
+    /// Whether the device counts what CPU cores do, for tasks: a core PMU.
+    ///
+    /// x86 names them `cpu`, `cpu_core`, `cpu_atom`, `cpu_lowpower`; Arm gives them a `cpus` file;
+    /// RISC-V's is `cpu`; an uncore device has a `cpumask` instead.
+    pub fn is_core(&self) -> bool {
+        let named = self.name == "cpu" || self.name.starts_with("cpu_") || self.name.starts_with("armv");
+        let apple = self.name.starts_with("apple_");
+        self.cpumask.is_none() && (named || apple || self.cpus.is_some())
+    }
+}
+
+/// A named event of a device.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PmuEvent {
+    /// The terms, as in `event=0x3c,umask=0x01`.
+    pub terms: String,
+    /// What one count stands for; 1 unless a `.scale` file says otherwise.
+    pub scale: Option<f64>,
+    /// The unit after scaling (`Joules`), from the `.unit` file.
+    pub unit: Option<String>,
+}
+
+/// Which word of `perf_event_attr` a field lies in.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ConfigWord {
+    /// `config`.
+    Config,
+    /// `config1`.
+    Config1,
+    /// `config2`.
+    Config2,
+}
+
+/// The three config words of `perf_event_attr`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct ConfigWords {
+    /// `config`.
+    pub config: u64,
+    /// `config1`.
+    pub config1: u64,
+    /// `config2`.
+    pub config2: u64,
+}
+
+impl ConfigWords {
+    fn word_mut(&mut self, word: ConfigWord) -> &mut u64 {
+        match word {
+            ConfigWord::Config => &mut self.config,
+            ConfigWord::Config1 => &mut self.config1,
+            ConfigWord::Config2 => &mut self.config2,
+        }
+    }
+}
+
+/// Where a field lies: a word and bit ranges, filled from the low range up.
+///
+/// # Source
+///
+/// `Documentation/ABI/testing/sysfs-bus-event_source-devices-format`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FormatField {
+    /// The word.
+    pub word: ConfigWord,
+    /// Inclusive bit ranges, as they stand in the file: the first range takes the value's low bits.
+    pub ranges: Vec<(u32, u32)>,
+}
+
+impl FormatField {
+    /// Parses `config:0-7`, `config:8-15,40-47`, `config1:0`.
+    pub fn parse(text: &str) -> Option<FormatField> {
+        let (word, bits) = text.trim().split_once(':')?;
+        let word = match word {
+            "config" => ConfigWord::Config,
+            "config1" => ConfigWord::Config1,
+            "config2" => ConfigWord::Config2,
+            _ => return None,
+        };
+        let ranges: Option<Vec<_>> = bits.split(',').map(parse_bits).collect();
+        Some(FormatField { word, ranges: ranges? })
+    }
+
+    /// How many bits the field holds, at most 64.
+    pub fn width(&self) -> u32 {
+        self.ranges.iter().map(|(low, high)| high - low + 1).sum::<u32>().min(64)
+    }
+
+    /// Puts `value` into the field.
+    ///
+    /// # Errors
+    ///
+    /// The greatest value that fits, when `value` does not.
+    pub fn deposit(&self, value: u64, words: &mut ConfigWords) -> Result<(), u64> {
+        let greatest = mask(self.width());
+        if value > greatest {
+            return Err(greatest);
+        }
+        let target = words.word_mut(self.word);
+        let mut rest = value;
+        for &(low, high) in &self.ranges {
+            let width = high - low + 1;
+            *target &= !(mask(width) << low);
+            *target |= (rest & mask(width)) << low;
+            rest = rest.checked_shr(width).unwrap_or(0);
+        }
+        Ok(())
+    }
+}
+
+fn parse_bits(range: &str) -> Option<(u32, u32)> {
+    let (low, high) = range.split_once('-').unwrap_or((range, range));
+    let (low, high) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
+    (low <= high && high < 64).then_some((low, high))
+}
+
+fn mask(width: u32) -> u64 {
+    if width >= 64 { u64::MAX } else { (1 << width) - 1 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn deposit(format: &str, value: u64) -> Result<ConfigWords, u64> {
+        let mut words = ConfigWords::default();
+        FormatField::parse(format).unwrap().deposit(value, &mut words).map(|()| words)
+    }
+
+    #[test]
+    fn a_field_in_two_ranges_fills_the_low_range_first() {
+        assert_eq!(deposit("config:8-15,40-47", 0x01ff).unwrap().config, 0x100_0000_ff00);
+        assert_eq!(deposit("config:0-7,32-35", 0x28f).unwrap().config, 0x2_0000_008f);
+    }
+
+    #[test]
+    fn a_field_lands_in_its_word() {
+        assert_eq!(deposit("config1:0-63", u64::MAX).unwrap().config1, u64::MAX);
+        assert_eq!(deposit("config2:3", 1).unwrap().config2, 8);
+    }
+
+    #[test]
+    fn a_value_too_large_is_refused_with_the_greatest_that_fits() {
+        assert_eq!(deposit("config:24-31", 256), Err(255));
+    }
+
+    #[test]
+    fn what_is_no_format_is_refused() {
+        for bad in ["config", "config:7-0", "config:64", "configX:1", "config:0-7,"] {
+            assert_eq!(FormatField::parse(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a session brings home: raw readings with everything needed to judge them.
+
+use crate::exec::{CommandSpec, ExitStatus, Reading, Target};
+use crate::plan::Plan;
+
+/// The outcome of a session: nothing in it is scaled or summarised.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Report {
+    /// What was run, if a command was.
+    pub command: Option<CommandSpec>,
+    /// What was counted.
+    pub target: Option<Target>,
+    /// The plan as it was in the end, after every replan.
+    pub plan: Plan,
+    /// Every execution, in order, without warm-ups.
+    pub runs: Vec<Run>,
+    /// Every step of recovery that was taken.
+    pub steps: Vec<Step>,
+    /// The signal that ended the session early, if one did.
+    pub interrupted: Option<i32>,
+    /// Why the session ended before the last run, if it did.
+    pub failure: Option<String>,
+}
+
+/// One execution.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Run {
+    /// Number of the run, from 0.
+    pub index: u32,
+    /// How the command was run.
+    pub launch: LaunchKind,
+    /// Which pass was counted.
+    pub pass: usize,
+    /// How it ended; `None` when nobody could tell.
+    pub exit: Option<ExitStatus>,
+    /// Why the run does not enter the statistics, if so.
+    pub dropped_because: Option<String>,
+    /// From start to end, in ns.
+    pub wall_ns: u64,
+    /// What was read at the end.
+    pub reading: Reading,
+}
+
+/// How a command was run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum LaunchKind {
+    /// On the CPU, as it is.
+    Native,
+    /// Under the software PMU.
+    Translated,
+}
+
+impl LaunchKind {
+    /// The word used in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            LaunchKind::Native => "native",
+            LaunchKind::Translated => "translated",
+        }
+    }
+}
+
+/// A step of recovery: what was refused and what was done about it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The event concerned, by name; `None` when it is the whole session.
+    pub event: Option<String>,
+    /// What was refused.
+    pub refused: String,
+    /// What was done.
+    pub done: String,
+}

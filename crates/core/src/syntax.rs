@@ -1,0 +1,352 @@
+//! The grammar of event lists: perf's, with `event@counter` for a pinned counter.
+//!
+//! ```text
+//! list   = item { "," item }
+//! item   = "{" event { "," event } "}" [ ":" modifiers ]  |  event
+//! event  = ( name | "r" hex | pmu "/" [ term { "," term } ] "/" ) [ ":" ] [ modifiers ] [ "@" counter ]
+//! term   = name [ "=" ( number | name ) ]
+//! ```
+//!
+//! # Source
+//!
+//! `perf-list(1)`; `perf-stat(1)`, option `-e`.
+
+use crate::error::{Error, ErrorKind, Recovery, Result};
+use crate::modes::Modifiers;
+
+/// Longest event list that is read, in bytes.
+pub const MAX_LIST_BYTES: usize = 64 * 1024;
+
+/// One event as typed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EventRequest {
+    /// The event's name as typed, without modifiers and pin.
+    pub text: String,
+    /// How it was named.
+    pub selector: Selector,
+    /// Its modifiers, those of its group included.
+    pub modifiers: Modifiers,
+    /// Number of its `{group}` in the list, from 0.
+    pub group: Option<u32>,
+    /// The counter that it is pinned to.
+    pub pin: Option<u8>,
+}
+
+/// How an event was named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Selector {
+    /// By a name.
+    Name(String),
+    /// By a raw code of the core PMU: `r1c5`.
+    Raw(u64),
+    /// By a device and terms: `cpu/event=0xc5,umask=1/`, `msr/tsc/`.
+    Pmu {
+        /// The device.
+        pmu: String,
+        /// The terms, in order.
+        terms: Vec<Term>,
+    },
+}
+
+/// One term of a `pmu/…/` event.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Term {
+    /// Field or event name.
+    pub name: String,
+    /// Its value; `None` for a bare name.
+    pub value: Option<u64>,
+}
+
+/// Parses a comma-separated list of events and groups.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput`, naming the part that is no event.
+pub fn parse_events(list: &str) -> Result<Vec<EventRequest>> {
+    if list.len() > MAX_LIST_BYTES {
+        return Err(invalid(
+            format!("the event list is {} bytes long", list.len()),
+            "name fewer events at once",
+        ));
+    }
+    let mut requests = Vec::new();
+    let mut groups = 0;
+    for item in split_outside(list)? {
+        let item = item.trim();
+        if item.is_empty() {
+            return Err(invalid(
+                format!("an event is missing in '{}'", shown(list)),
+                "write at least one event, as in -e cycles,instructions",
+            ));
+        }
+        match item.strip_prefix('{') {
+            Some(rest) => {
+                requests.extend(parse_group(rest, item, groups)?);
+                groups += 1;
+            }
+            None => requests.push(parse_event(item)?),
+        }
+    }
+    Ok(requests)
+}
+
+fn parse_group(rest: &str, item: &str, number: u32) -> Result<Vec<EventRequest>> {
+    let (inner, tail) = rest.rsplit_once('}').ok_or_else(|| {
+        invalid(format!("the group '{}' has no closing brace", shown(item)), "close it with }")
+    })?;
+    let outer = match tail.strip_prefix(':') {
+        Some(letters) => modifiers(letters, item)?,
+        None if tail.is_empty() => Modifiers::default(),
+        None => {
+            let hint = "only :modifiers may follow a group";
+            return Err(invalid(format!("'{}' behind the group '{}'", shown(tail), shown(item)), hint));
+        }
+    };
+    let mut members = Vec::new();
+    for part in split_outside(inner)? {
+        if part.trim().is_empty() || part.contains('{') {
+            return Err(invalid(
+                format!("the group '{}' is empty, nested or lacks an event", shown(item)),
+                "write events inside the braces, as in {cycles,instructions}",
+            ));
+        }
+        let mut event = parse_event(part.trim())?;
+        event.modifiers = event.modifiers.or(outer);
+        event.group = Some(number);
+        members.push(event);
+    }
+    Ok(members)
+}
+
+/// Parses one event, without groups.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput`, naming what is wrong.
+pub fn parse_event(text: &str) -> Result<EventRequest> {
+    let (body, pin) = split_pin(text)?;
+    let (selector, name, letters) = match body.find('/') {
+        Some(slash) => parse_pmu(body, slash)?,
+        None => parse_plain(body)?,
+    };
+    if name.is_empty() || !name.chars().all(|c| !c.is_control() && !c.is_whitespace()) {
+        return Err(invalid(format!("'{}' is no event name", shown(text)), "`cyclometer list` shows names"));
+    }
+    let modifiers = modifiers(letters, text)?;
+    Ok(EventRequest { text: name.to_owned(), selector, modifiers, group: None, pin })
+}
+
+fn split_pin(text: &str) -> Result<(&str, Option<u8>)> {
+    match text.rsplit_once('@') {
+        None => Ok((text, None)),
+        Some((body, counter)) => match counter.parse::<u8>() {
+            Ok(counter) if counter < 64 => Ok((body, Some(counter))),
+            _ => Err(invalid(
+                format!("'{}' pins an event to '{}', which is no counter", shown(text), shown(counter)),
+                "write a counter number from 0 to 63 behind @",
+            )),
+        },
+    }
+}
+
+fn parse_pmu(body: &str, slash: usize) -> Result<(Selector, &str, &str)> {
+    let close = body.rfind('/').filter(|close| *close > slash).ok_or_else(|| {
+        invalid(format!("'{}' has no closing slash", shown(body)), "write pmu/term=value,…/")
+    })?;
+    let letters = &body[close + 1..];
+    let letters = letters.strip_prefix(':').unwrap_or(letters);
+    let terms: Result<Vec<Term>> = body[slash + 1..close]
+        .split(',')
+        .map(str::trim)
+        .filter(|term| !term.is_empty())
+        .map(|term| parse_term(term, body))
+        .collect();
+    let selector = Selector::Pmu { pmu: body[..slash].to_owned(), terms: terms? };
+    Ok((selector, &body[..=close], letters))
+}
+
+fn parse_term(term: &str, body: &str) -> Result<Term> {
+    let Some((name, value)) = term.split_once('=') else {
+        return Ok(Term { name: term.to_owned(), value: None });
+    };
+    match parse_number(value) {
+        Some(value) if !name.is_empty() => Ok(Term { name: name.to_owned(), value: Some(value) }),
+        _ => Err(invalid(
+            format!("the term '{}' of '{}' has no number", shown(term), shown(body)),
+            "write a decimal or 0x… number behind =",
+        )),
+    }
+}
+
+fn parse_plain(body: &str) -> Result<(Selector, &str, &str)> {
+    let (name, letters) = match body.rsplit_once(':') {
+        // No modifier has an underscore: this is a tracepoint's name.
+        Some((_, tail)) if tail.contains('_') => (body, ""),
+        Some((name, letters)) => (name, letters),
+        None => (body, ""),
+    };
+    if body.ends_with(':') {
+        return Err(invalid(format!("no modifier behind the colon of '{}'", shown(body)), "write :u, :k or :uk"));
+    }
+    Ok((raw_code(name).unwrap_or_else(|| Selector::Name(name.to_owned())), name, letters))
+}
+
+fn raw_code(name: &str) -> Option<Selector> {
+    let digits = name.strip_prefix('r')?;
+    let digits = digits.strip_prefix("0x").unwrap_or(digits);
+    let hex = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_hexdigit());
+    if hex { u64::from_str_radix(digits, 16).ok().map(Selector::Raw) } else { None }
+}
+
+fn modifiers(letters: &str, text: &str) -> Result<Modifiers> {
+    Modifiers::parse(letters).map_err(|letter| {
+        invalid(
+            format!("'{}' in '{}' is no modifier", letter.escape_default(), shown(text)),
+            "modifiers are u k h (modes), G H (guest, host), I, p (up to three), P S D W e b",
+        )
+    })
+}
+
+/// Reads a decimal number, or a hexadecimal one behind `0x`.
+pub fn parse_number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Splits at commas that are inside neither braces nor slashes.
+fn split_outside(list: &str) -> Result<Vec<&str>> {
+    let (mut parts, mut start, mut depth, mut in_terms) = (Vec::new(), 0usize, 0u32, false);
+    for (i, c) in list.char_indices() {
+        match c {
+            '/' => in_terms = !in_terms,
+            '{' if !in_terms => depth += 1,
+            '}' if !in_terms => {
+                depth = depth.checked_sub(1).ok_or_else(|| {
+                    invalid(format!("'{}' closes a group that was not opened", shown(list)), "remove the }")
+                })?;
+            }
+            ',' if !in_terms && depth == 0 => {
+                parts.push(&list[start..i]);
+                start = i + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&list[start..]);
+    Ok(parts)
+}
+
+/// What a message may show of an input: control characters escaped, at most 80 characters.
+fn shown(text: &str) -> String {
+    let mut out: String = text.chars().take(80).flat_map(char::escape_debug).collect();
+    if text.chars().nth(80).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+fn invalid(message: String, hint: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::modes::Modes;
+    use proptest::prelude::*;
+
+    fn one(text: &str) -> EventRequest {
+        let mut events = parse_events(text).unwrap();
+        assert_eq!(events.len(), 1, "{text}");
+        events.remove(0)
+    }
+
+    #[test]
+    fn names_raw_codes_and_devices_are_told_apart() {
+        assert_eq!(one("cycles").selector, Selector::Name("cycles".into()));
+        assert_eq!(one("r1c5").selector, Selector::Raw(0x1c5));
+        assert_eq!(one("r0x1c5:u").selector, Selector::Raw(0x1c5));
+        assert_eq!(one("ref-cycles").selector, Selector::Name("ref-cycles".into()));
+        let term = |name: &str, value| Term { name: name.into(), value };
+        assert_eq!(
+            one("cpu/event=0xc5,umask=1,edge/").selector,
+            Selector::Pmu {
+                pmu: "cpu".into(),
+                terms: vec![term("event", Some(0xc5)), term("umask", Some(1)), term("edge", None)]
+            }
+        );
+    }
+
+    #[test]
+    fn modifiers_follow_a_colon_or_a_slash() {
+        for text in ["cycles:u", "cpu/cycles/u", "cpu/cycles/:u", "{cycles}:u"] {
+            assert_eq!(one(text).modifiers.modes, Some(Modes::USER), "{text}");
+        }
+        assert_eq!(one("cpu/cycles/u").text, "cpu/cycles/");
+        assert_eq!(one("cycles:u").text, "cycles");
+    }
+
+    #[test]
+    fn names_with_dots_and_colons_inside_keep_their_last_colon_for_modifiers() {
+        assert_eq!(one("BR_MISP_RETIRED.ALL_BRANCHES:uk").text, "BR_MISP_RETIRED.ALL_BRANCHES");
+        assert_eq!(one("sched:sched_switch:u").text, "sched:sched_switch");
+        assert_eq!(one("sched:sched_switch").text, "sched:sched_switch");
+    }
+
+    #[test]
+    fn groups_number_their_members() {
+        let events = parse_events("{cycles,instructions:k}:u,branches,{cpu/a=1,b=2/,faults}").unwrap();
+        let groups: Vec<_> = events.iter().map(|event| event.group).collect();
+        assert_eq!(groups, [Some(0), Some(0), None, Some(1), Some(1)]);
+        assert_eq!(events[0].modifiers.modes, Some(Modes::USER));
+        assert_eq!(events[1].modifiers.modes, Some(Modes::KERNEL));
+    }
+
+    #[test]
+    fn a_pin_names_a_counter() {
+        assert_eq!(one("INST_LDST@7").pin, Some(7));
+        assert_eq!(one("cycles:u@1").pin, Some(1));
+    }
+
+    #[test]
+    fn bad_lists_name_the_bad_part() {
+        let cases = [
+            ("", "an event is missing in ''"),
+            ("cycles,", "an event is missing in 'cycles,'"),
+            ("cycles:z", "'z' in 'cycles:z' is no modifier"),
+            ("cycles:", "no modifier behind the colon of 'cycles:'"),
+            ("{cycles", "the group '{cycles' has no closing brace"),
+            ("{}", "the group '{}' is empty, nested or lacks an event"),
+            ("cycles}", "'cycles}' closes a group that was not opened"),
+            ("{cycles}x", "'x' behind the group '{cycles}x'"),
+            ("cpu/event=1", "'cpu/event=1' has no closing slash"),
+            ("cpu/event=q/", "the term 'event=q' of 'cpu/event=q/' has no number"),
+            ("cycles@x", "'cycles@x' pins an event to 'x', which is no counter"),
+            ("a b", "'a b' is no event name"),
+        ];
+        for (list, message) in cases {
+            let error = parse_events(list).unwrap_err();
+            assert_eq!(error.to_string(), message);
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert_ne!(error.recovery().to_string(), "");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_panics_or_echoes_control_characters(list in ".{0,60}") {
+            if let Err(error) = parse_events(&list) {
+                prop_assert!(!error.to_string().chars().any(char::is_control));
+            }
+        }
+
+        #[test]
+        fn a_number_is_read_back_in_both_notations(n: u64) {
+            prop_assert_eq!(parse_number(&n.to_string()), Some(n));
+            prop_assert_eq!(parse_number(&format!("{n:#x}")), Some(n));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The raw edge: one safe function for each instruction, system call and device; owning types.
+//!
+//! Policy lives elsewhere. Everything here either succeeds, or returns the error number of the
+//! operating system. Unsafe code is allowed in this crate, one operation a block, each with its reason.
+
+#[cfg(target_arch = "x86_64")]
+pub mod cpuid;
+pub mod host;
+#[cfg(target_os = "linux")]
+pub mod perf;
+#[cfg(unix)]
+pub mod process;
+#[cfg(unix)]
+pub mod signals;
