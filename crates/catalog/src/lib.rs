@@ -1,1 +1,45 @@
-//! Placeholder.
+//! From an event's name to the ways of counting it on a machine.
+//!
+//! Names come from three places: the kernel's generic events (with perf's spellings and our portable
+//! ones), the operating system's accounting, and what the host itself names in sysfs, which arrives as
+//! plain values in [`Machine`]. Nothing here touches the host.
+#![forbid(unsafe_code)]
+
+mod device;
+mod generic;
+mod listing;
+mod notes;
+mod resolve;
+mod suggest;
+
+#[cfg(test)]
+mod testing;
+
+use cyclometer_core::Machine;
+
+pub use listing::{Kind, Listing, list};
+pub use resolve::{DEFAULT_EVENTS, resolve, resolve_list};
+
+/// The `perf_event_attr.type` values of the kernel's own classes.
+///
+/// # Source
+///
+/// Linux `include/uapi/linux/perf_event.h`, `enum perf_type_id`.
+pub mod perf_type {
+    /// Generic hardware events.
+    #[doc(alias = "PERF_TYPE_HARDWARE")]
+    pub const HARDWARE: u32 = 0;
+    /// Kernel software events.
+    #[doc(alias = "PERF_TYPE_SOFTWARE")]
+    pub const SOFTWARE: u32 = 1;
+    /// Generic cache events.
+    #[doc(alias = "PERF_TYPE_HW_CACHE")]
+    pub const HW_CACHE: u32 = 3;
+    /// Raw codes of the (first) core PMU.
+    #[doc(alias = "PERF_TYPE_RAW")]
+    pub const RAW: u32 = 4;
+}
+
+fn has_core_pmu(machine: &Machine) -> bool {
+    machine.core_pmus().next().is_some()
+}

@@ -117,8 +117,10 @@ pub struct Event {
     pub pin: Option<u8>,
     /// Unit of its values.
     pub unit: Unit,
-    /// Ways to count it, best first. Never empty: an event without one is an error.
+    /// Ways to count it, best first; empty when this machine has none.
     pub candidates: Vec<Candidate>,
+    /// Why there is no candidate; empty when there is one.
+    pub unsupported: String,
     /// What a reader of the value should know (`last-level cache on Intel, L2 on AMD`).
     pub notes: Vec<String>,
 }

@@ -1,0 +1,140 @@
+//! Events of the kernel's PMU devices: terms to config words, sysfs names, core PMUs.
+
+use cyclometer_core::event::{PerfClass, PerfEvent};
+use cyclometer_core::pmu::{ConfigWord, ConfigWords, FormatField, KernelPmu};
+use cyclometer_core::syntax::{Term, parse_number};
+use cyclometer_core::{CounterMask, Error, ErrorKind, Machine, Recovery, Result};
+
+use crate::suggest::nearest;
+
+/// What a device's event comes to.
+pub(crate) struct DeviceEvent {
+    pub event: PerfEvent,
+    pub scale: f64,
+    pub unit: Option<String>,
+}
+
+/// Encodes terms for a device: named events first, then fields on top, as perf does.
+///
+/// # Errors
+///
+/// `ErrorKind::UnknownEvent` for a term that is neither field nor event, `ErrorKind::InvalidInput` for
+/// a value that does not fit or an event that needs a parameter.
+pub(crate) fn encode(pmu: &KernelPmu, terms: &[Term], text: &str) -> Result<DeviceEvent> {
+    let mut found = DeviceEvent { event: empty(pmu), scale: 1.0, unit: None };
+    for term in terms.iter().filter(|term| is_event(pmu, term)) {
+        let named = &pmu.events[&term.name];
+        found.scale = named.scale.unwrap_or(1.0);
+        found.unit = named.unit.clone();
+        for term in sysfs_terms(&named.terms, text)? {
+            apply(pmu, &term, text, &mut found.event.words)?;
+        }
+    }
+    for term in terms.iter().filter(|term| !is_event(pmu, term)) {
+        apply(pmu, term, text, &mut found.event.words)?;
+    }
+    Ok(found)
+}
+
+/// Encodes a named event of a device.
+pub(crate) fn encode_named(pmu: &KernelPmu, name: &str, text: &str) -> Result<DeviceEvent> {
+    encode(pmu, &[Term { name: name.to_owned(), value: None }], text)
+}
+
+fn empty(pmu: &KernelPmu) -> PerfEvent {
+    PerfEvent {
+        pmu: pmu.name.clone(),
+        pmu_type: pmu.pmu_type,
+        words: ConfigWords::default(),
+        class: class(pmu),
+        cpus: pmu.cpus.clone().or_else(|| pmu.cpumask.clone()),
+        constraint: CounterMask::EMPTY,
+    }
+}
+
+fn class(pmu: &KernelPmu) -> PerfClass {
+    match pmu {
+        _ if pmu.is_core() => PerfClass::Core,
+        _ if pmu.name == "software" => PerfClass::Software,
+        _ if pmu.cpumask.is_some() => PerfClass::SystemDevice,
+        _ => PerfClass::TaskDevice,
+    }
+}
+
+fn is_event(pmu: &KernelPmu, term: &Term) -> bool {
+    term.value.is_none() && !pmu.formats.contains_key(&term.name) && pmu.events.contains_key(&term.name)
+}
+
+fn sysfs_terms(terms: &str, text: &str) -> Result<Vec<Term>> {
+    terms.trim().split(',').filter(|term| !term.is_empty()).map(|term| sysfs_term(term, text)).collect()
+}
+
+fn sysfs_term(term: &str, text: &str) -> Result<Term> {
+    let (name, value) = match term.split_once('=') {
+        None => return Ok(Term { name: term.to_owned(), value: None }),
+        Some(pair) => pair,
+    };
+    let value = parse_number(value).ok_or_else(|| {
+        Error::new(ErrorKind::InvalidInput, format!("the event {text} needs a value for '{name}'"))
+            .with_recovery(Recovery::fix(format!("write it with its fields, as in pmu/…,{name}=1/")))
+    })?;
+    Ok(Term { name: name.to_owned(), value: Some(value) })
+}
+
+fn apply(pmu: &KernelPmu, term: &Term, text: &str, words: &mut ConfigWords) -> Result<()> {
+    let field = field(pmu, &term.name).ok_or_else(|| unknown_term(pmu, term, text))?;
+    field.deposit(term.value.unwrap_or(1), words).map_err(|greatest| {
+        Error::new(
+            ErrorKind::InvalidInput,
+            format!("'{}' of {text} is {:#x}, more than its field holds", term.name, term.value.unwrap_or(1)),
+        )
+        .with_recovery(Recovery::fix(format!("the greatest value is {greatest:#x}")))
+    })
+}
+
+fn field(pmu: &KernelPmu, name: &str) -> Option<FormatField> {
+    let whole = |word| Some(FormatField { word, ranges: vec![(0, 63)] });
+    match (pmu.formats.get(name), name) {
+        (Some(field), _) => Some(field.clone()),
+        (None, "config") => whole(ConfigWord::Config),
+        (None, "config1") => whole(ConfigWord::Config1),
+        (None, "config2") => whole(ConfigWord::Config2),
+        _ => None,
+    }
+}
+
+fn unknown_term(pmu: &KernelPmu, term: &Term, text: &str) -> Error {
+    let known = pmu.formats.keys().chain(pmu.events.keys()).map(String::as_str);
+    let near = nearest(&term.name, known);
+    let fields: Vec<&str> = pmu.formats.keys().map(String::as_str).collect();
+    let recovery = match near.is_empty() {
+        false => Recovery::OfferNearest { names: near },
+        true => Recovery::fix(format!("fields of {}: {}, config, config1, config2", pmu.name, fields.join(", "))),
+    };
+    Error::new(
+        ErrorKind::UnknownEvent,
+        format!("the PMU '{}' has no field or event '{}' (in {text})", pmu.name, term.name),
+    )
+    .with_recovery(recovery)
+}
+
+/// The devices that a name before the slash stands for: one, or with `cpu` every core PMU of a hybrid.
+pub(crate) fn devices<'m>(machine: &'m Machine, name: &str) -> Vec<&'m KernelPmu> {
+    match machine.pmu(name) {
+        Some(pmu) => vec![pmu],
+        None if name == "cpu" => machine.core_pmus().collect(),
+        None => Vec::new(),
+    }
+}
+
+/// Every device event of that name, in any case; core PMUs come together.
+pub(crate) fn named_events<'m>(machine: &'m Machine, name: &str) -> Vec<(&'m KernelPmu, &'m str)> {
+    let find = |pmu: &'m KernelPmu| {
+        pmu.events.keys().find(|known| known.eq_ignore_ascii_case(name)).map(|known| (pmu, known.as_str()))
+    };
+    let core: Vec<_> = machine.core_pmus().filter_map(find).collect();
+    match core.is_empty() {
+        false => core,
+        true => machine.pmus.iter().find_map(find).into_iter().collect(),
+    }
+}

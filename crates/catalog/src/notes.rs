@@ -1,0 +1,23 @@
+//! What a reader of a generic event's value should know on this machine.
+
+use cyclometer_core::Machine;
+use cyclometer_core::machine::Vendor;
+
+/// The note for generic event `config`, if there is one for this vendor.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c` (`intel_perfmon_event_map`), `arch/x86/events/amd/core.c`
+/// (`amd_*_perfmon_event_map`), `drivers/perf/arm_pmuv3.c` (`armv8_pmuv3_perf_map`).
+pub(crate) fn generic(config: u64, machine: &Machine) -> Option<String> {
+    let cache = match machine.cpu.vendor {
+        Vendor::Intel => "the last-level cache",
+        Vendor::Amd | Vendor::Hygon => "the level 2 cache",
+        Vendor::Arm => "the level 1 data cache",
+        _ => "a cache that the kernel's driver chose",
+    };
+    match config {
+        2 | 3 => Some(format!("means {cache} on this CPU: not comparable across vendors")),
+        _ => None,
+    }
+}

@@ -1,0 +1,510 @@
+//! Resolves requests to events with their candidates.
+
+use cyclometer_core::counter::CounterMask;
+use cyclometer_core::event::{OsMetric, Part, PerfClass, PerfEvent, Unit};
+use cyclometer_core::machine::Vendor;
+use cyclometer_core::pmu::{ConfigWords, KernelPmu};
+use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events};
+use cyclometer_core::{
+    Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
+};
+
+use crate::device::{self, DeviceEvent};
+use crate::generic::{
+    ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
+    Software, accounting_source, named,
+};
+use crate::{has_core_pmu, listing, notes, perf_type, suggest};
+
+/// What is counted when nothing is asked for.
+pub const DEFAULT_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,page-faults,context-switches,\
+    cycles,instructions,branches,branch-misses,cache-references,cache-misses";
+
+/// Resolves a comma-separated list; `requested` says whether the user asked for it.
+///
+/// # Errors
+///
+/// Those of [`parse_events`] and [`resolve`].
+pub fn resolve_list(list: &str, machine: &Machine, requested: bool) -> Result<Vec<Event>> {
+    let events: Result<Vec<Event>> =
+        parse_events(list)?.iter().map(|request| resolve(request, machine)).collect();
+    Ok(events?.into_iter().map(|event| Event { requested, ..event }).collect())
+}
+
+/// Finds an event by name and lists the ways to count it on `machine`, best first.
+///
+/// An event that exists in general and has no counterpart here comes back without candidates.
+///
+/// # Errors
+///
+/// `ErrorKind::UnknownEvent` with the nearest names; `ErrorKind::InvalidInput` for terms that do not fit
+/// their fields, or modes of an event that has none.
+pub fn resolve(request: &EventRequest, machine: &Machine) -> Result<Event> {
+    let found = match &request.selector {
+        Selector::Name(name) => by_name(name, request, machine)?,
+        Selector::Raw(code) => raw(*code, request, machine),
+        Selector::Pmu { pmu, terms } => by_device(pmu, terms, request, machine)?,
+    };
+    check_modes(request, &found)?;
+    Ok(found)
+}
+
+fn event(request: &EventRequest, unit: Unit, candidates: Vec<Candidate>) -> Event {
+    Event {
+        name: request.text.clone(),
+        requested: true,
+        modifiers: request.modifiers,
+        group: request.group,
+        pin: request.pin,
+        unit,
+        candidates,
+        unsupported: String::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn unsupported(request: &EventRequest, reason: String) -> Event {
+    Event { unsupported: reason, ..event(request, Unit::Count, Vec::new()) }
+}
+
+fn by_name(name: &str, request: &EventRequest, machine: &Machine) -> Result<Event> {
+    if let Some(hardware) = HARDWARE.iter().find(|hardware| named(hardware.names, name)) {
+        return Ok(generic_hardware(hardware, request, machine));
+    }
+    if let Some(software) = SOFTWARE.iter().find(|software| named(software.names, name)) {
+        return Ok(software_event(software, request));
+    }
+    if let Some(accounting) = ACCOUNTING.iter().find(|accounting| named(accounting.names, name)) {
+        return Ok(accounting_event(accounting, request));
+    }
+    if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name)) {
+        return Ok(cache_event(*cache, request, machine));
+    }
+    let devices = device::named_events(machine, name);
+    if !devices.is_empty() {
+        return on_devices(request, machine, &devices, |pmu, known| {
+            device::encode_named(pmu, known, &request.text)
+        });
+    }
+    if let Some(cache) = CacheEvent::parse(name) {
+        return Ok(cache_event(cache, request, machine));
+    }
+    if let Some((portable, near)) = PORTABLE_WITHOUT_GENERIC.iter().find(|(p, _)| p.eq_ignore_ascii_case(name)) {
+        let reason =
+            format!("the kernel has no generic event for {portable}; the nearest that it has is {near}");
+        return Ok(unsupported(request, reason));
+    }
+    Err(unknown_event(name, machine))
+}
+
+fn unknown_event(name: &str, machine: &Machine) -> Error {
+    if name.contains(':') {
+        return Error::new(ErrorKind::UnknownEvent, format!("'{name}' looks like a tracepoint"))
+            .with_recovery(Recovery::fix("tracepoints are not counted; `cyclometer list` shows what is"));
+    }
+    let listings = listing::list(machine);
+    let names = listings.iter().flat_map(|l| std::iter::once(&l.name).chain(&l.aliases)).map(String::as_str);
+    Error::new(ErrorKind::UnknownEvent, format!("no event is named '{name}'"))
+        .with_recovery(Recovery::OfferNearest { names: suggest::nearest(name, names) })
+}
+
+// ---------------------------------------------------------------------------------------- hardware
+
+fn wanted_modes(request: &EventRequest) -> Modes {
+    request.modifiers.modes.unwrap_or(Modes::USER)
+}
+
+fn core_candidate(request: &EventRequest, parts: Vec<PerfEvent>) -> Candidate {
+    let resolution: Vec<String> = parts.iter().map(PerfEvent::to_string).collect();
+    Candidate {
+        rung: Rung::Perf,
+        provenance: Provenance::Hardware,
+        resolution: resolution.join(" + "),
+        scale: 1.0,
+        modes: Some(wanted_modes(request)),
+        widest: None,
+        parts: parts.into_iter().map(Part::Perf).collect(),
+    }
+}
+
+fn generic_hardware(hardware: &Hardware, request: &EventRequest, machine: &Machine) -> Event {
+    let parts = generic_parts(machine, perf_type::HARDWARE, hardware.config, hardware.sysfs);
+    let parts = parts.into_iter().map(|part| constrained(part, Some(hardware.config), machine)).collect();
+    let mut found = event(request, Unit::Count, vec![core_candidate(request, parts)]);
+    found.notes.extend(notes::generic(hardware.config, machine));
+    found
+}
+
+fn cache_event(cache: CacheEvent, request: &EventRequest, machine: &Machine) -> Event {
+    let parts = generic_parts(machine, perf_type::HW_CACHE, cache.config(), &[]);
+    let parts = parts.into_iter().map(|part| constrained(part, None, machine)).collect();
+    event(request, Unit::Count, vec![core_candidate(request, parts)])
+}
+
+/// One part for each core PMU; on a machine with one core type the generic event as it is.
+///
+/// On hybrids a generic event binds to one of the PMUs in silence, so each PMU gets its own: by the name in
+/// its `events/` folder where there is one (that works on every kernel), else by the extended type.
+///
+/// # Source
+///
+/// Linux `include/uapi/linux/perf_event.h`, `PERF_PMU_TYPE_SHIFT`.
+fn generic_parts(machine: &Machine, pmu_type: u32, config: u64, sysfs: &[&str]) -> Vec<PerfEvent> {
+    let pmus: Vec<&KernelPmu> = machine.core_pmus().collect();
+    match pmus.as_slice() {
+        [] => vec![generic_part("cpu", pmu_type, config)],
+        [pmu] => vec![generic_part(&pmu.name, pmu_type, config)],
+        several => several.iter().map(|pmu| hybrid_part(pmu, pmu_type, config, sysfs)).collect(),
+    }
+}
+
+fn generic_part(pmu: &str, pmu_type: u32, config: u64) -> PerfEvent {
+    PerfEvent {
+        pmu: pmu.to_owned(),
+        pmu_type,
+        words: ConfigWords { config, ..ConfigWords::default() },
+        class: PerfClass::Core,
+        cpus: None,
+        constraint: CounterMask::EMPTY,
+    }
+}
+
+fn hybrid_part(pmu: &KernelPmu, pmu_type: u32, config: u64, sysfs: &[&str]) -> PerfEvent {
+    let own = sysfs
+        .iter()
+        .filter(|name| pmu.events.contains_key(**name))
+        .find_map(|name| device::encode_named(pmu, name, name).ok());
+    match own {
+        Some(DeviceEvent { event, .. }) => event,
+        None => PerfEvent {
+            cpus: pmu.cpus.clone(),
+            ..generic_part(&pmu.name, pmu_type, u64::from(pmu.pmu_type) << 32 | config)
+        },
+    }
+}
+
+/// Fills in which counters the event may use, where the PMU's inventory is known.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`: instructions, cycles and reference cycles have fixed counters 0, 1
+/// and 2; `drivers/perf/arm_pmuv3.c`: cycles also count on the cycle counter.
+fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> PerfEvent {
+    let facts = machine
+        .core_types
+        .iter()
+        .find(|core| core.kernel_pmu.as_deref() == Some(&part.pmu))
+        .or(machine.core_types.first())
+        .map(|core| core.pmu.counters)
+        .unwrap_or_default();
+    let fixed = match (&machine.cpu.vendor, generic) {
+        (Vendor::Intel, Some(1)) => 0b001,
+        (Vendor::Intel, Some(0)) => 0b010,
+        (Vendor::Intel, Some(9)) => 0b100,
+        (Vendor::Arm, Some(0)) => 1 << 31,
+        (Vendor::Apple, Some(0)) => 0b01,
+        (Vendor::Apple, Some(1)) => 0b10,
+        _ => 0,
+    };
+    let general = match (&machine.cpu.vendor, generic) {
+        (Vendor::Intel, Some(9)) => 0,
+        _ => u64::MAX,
+    };
+    // An empty mask means "unknown", so an event whose only counter is missing keeps all general ones.
+    let constraint = facts.and(CounterMask::from_bits(general, fixed));
+    let constraint = if constraint.is_empty() { facts.and(CounterMask::from_bits(u64::MAX, 0)) } else { constraint };
+    PerfEvent { constraint, ..part }
+}
+
+fn raw(code: u64, request: &EventRequest, machine: &Machine) -> Event {
+    let part = |name: &str, pmu_type| generic_part(name, pmu_type, code);
+    let mut parts: Vec<PerfEvent> = machine
+        .core_pmus()
+        .map(|pmu| PerfEvent { cpus: pmu.cpus.clone(), ..part(&pmu.name, pmu.pmu_type) })
+        .collect();
+    if parts.is_empty() {
+        parts.push(part("cpu", perf_type::RAW));
+    }
+    let parts = parts.into_iter().map(|part| constrained(part, None, machine)).collect();
+    event(request, Unit::Count, vec![core_candidate(request, parts)])
+}
+
+// ---------------------------------------------------------------------------------------- devices
+
+fn by_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machine) -> Result<Event> {
+    let pmus = device::devices(machine, name);
+    if pmus.is_empty() {
+        return no_device(name, request, machine);
+    }
+    if let (true, [Term { name, value: None }]) = (pmus.iter().all(|pmu| pmu.is_core()), terms)
+        && let Some(hardware) = HARDWARE.iter().find(|hardware| named(hardware.names, name))
+        && !pmus.iter().any(|pmu| pmu.events.contains_key(name))
+    {
+        return Ok(generic_hardware(hardware, request, machine));
+    }
+    let targets: Vec<(&KernelPmu, &str)> = pmus.into_iter().map(|pmu| (pmu, name)).collect();
+    on_devices(request, machine, &targets, |pmu, _| device::encode(pmu, terms, &request.text))
+}
+
+fn no_device(name: &str, request: &EventRequest, machine: &Machine) -> Result<Event> {
+    // A core PMU that is missing is this machine's lack, not the user's mistake.
+    let core = matches!(name, "cpu" | "cpu_core" | "cpu_atom" | "cpu_lowpower") || name.starts_with("armv8");
+    if core && !has_core_pmu(machine) {
+        return Ok(unsupported(request, format!("the kernel has no PMU named {name} here")));
+    }
+    let names = machine.pmus.iter().map(|pmu| pmu.name.as_str());
+    let near = suggest::nearest(name, names.clone());
+    let recovery = match near.is_empty() {
+        false => Recovery::OfferNearest { names: near },
+        true => Recovery::fix(format!("PMUs of this machine: {}", names.collect::<Vec<_>>().join(", "))),
+    };
+    Err(Error::new(ErrorKind::UnknownEvent, format!("no PMU is named '{name}' (in {})", request.text))
+        .with_recovery(recovery))
+}
+
+fn on_devices(
+    request: &EventRequest,
+    machine: &Machine,
+    targets: &[(&KernelPmu, &str)],
+    encode: impl Fn(&KernelPmu, &str) -> Result<DeviceEvent>,
+) -> Result<Event> {
+    let found: Result<Vec<DeviceEvent>> = targets.iter().map(|(pmu, name)| encode(pmu, name)).collect();
+    let found = found?;
+    let first = found.first().map(|f| (f.scale, f.unit.clone(), f.event.class));
+    let (scale, unit, class) = first.unwrap_or((1.0, None, PerfClass::TaskDevice));
+    let parts = found.into_iter().map(|f| f.event);
+    let candidate = match class {
+        PerfClass::Core => {
+            core_candidate(request, parts.map(|part| constrained(part, None, machine)).collect())
+        }
+        _ => device_candidate(parts.collect(), class, scale),
+    };
+    Ok(event(request, unit_of(unit), vec![candidate]))
+}
+
+fn device_candidate(parts: Vec<PerfEvent>, class: PerfClass, scale: f64) -> Candidate {
+    let provenance = if class == PerfClass::Software { Provenance::Kernel } else { Provenance::Hardware };
+    let resolution: Vec<String> = parts.iter().map(PerfEvent::to_string).collect();
+    Candidate {
+        rung: Rung::Perf,
+        provenance,
+        resolution: resolution.join(" + "),
+        scale,
+        modes: None,
+        widest: (class == PerfClass::SystemDevice).then_some(Scope::Package),
+        parts: parts.into_iter().map(Part::Perf).collect(),
+    }
+}
+
+fn unit_of(name: Option<String>) -> Unit {
+    match name.as_deref() {
+        None | Some("") => Unit::Count,
+        Some("Joules") => Unit::Joules,
+        Some("ns") => Unit::Nanoseconds,
+        Some("Bytes" | "bytes") => Unit::Bytes,
+        Some(other) => Unit::Other(other.to_owned()),
+    }
+}
+
+// ------------------------------------------------------------------------- kernel events, accounting
+
+fn software_event(software: &Software, request: &EventRequest) -> Event {
+    let part = PerfEvent {
+        pmu: "software".to_owned(),
+        pmu_type: perf_type::SOFTWARE,
+        words: ConfigWords { config: software.config, ..ConfigWords::default() },
+        class: PerfClass::Software,
+        cpus: None,
+        constraint: CounterMask::EMPTY,
+    };
+    let perf = Candidate { modes: request.modifiers.modes, ..device_candidate(vec![part], PerfClass::Software, 1.0) };
+    // The operating system accounts for all modes together.
+    let os = software.os.filter(|_| request.modifiers.modes.is_none());
+    let candidates = std::iter::once(perf)
+        .chain(os.map(|metric| accounting_candidate(metric, accounting_source(metric))))
+        .collect();
+    match request.modifiers.modes {
+        Some(modes) if software.kernel_only && !modes.kernel => {
+            unsupported(request, format!("{} happens in the kernel: it has no user-mode count", request.text))
+        }
+        _ => event(request, software.unit(), candidates),
+    }
+}
+
+fn accounting_candidate(metric: OsMetric, resolution: &str) -> Candidate {
+    Candidate {
+        rung: Rung::Os,
+        provenance: Provenance::Kernel,
+        resolution: resolution.to_owned(),
+        scale: 1.0,
+        modes: None,
+        widest: None,
+        parts: vec![Part::Os(metric)],
+    }
+}
+
+fn accounting_event(accounting: &Accounting, request: &EventRequest) -> Event {
+    let candidate = accounting_candidate(accounting.metric, accounting.resolution);
+    event(request, accounting.unit.clone(), vec![candidate])
+}
+
+fn check_modes(request: &EventRequest, found: &Event) -> Result<()> {
+    let modeless = !found.candidates.is_empty() && found.candidates.iter().all(|c| c.modes.is_none());
+    match request.modifiers.modes {
+        Some(modes) if modeless => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("{} does not tell modes apart, so ':{modes}' means nothing", request.text),
+        )
+        .with_recovery(Recovery::fix(format!("write {} without modifiers", request.text)))),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{big_little, hybrid, skylake, vm_without_pmu};
+
+    fn find(text: &str, machine: &Machine) -> Event {
+        resolve_list(text, machine, true).unwrap_or_else(|e| panic!("{text}: {e}")).remove(0)
+    }
+
+    fn perf_parts(event: &Event) -> Vec<(u32, u64)> {
+        let perf = |part: &Part| match part {
+            Part::Perf(p) => (p.pmu_type, p.words.config),
+            other => panic!("{other:?}"),
+        };
+        event.candidates[0].parts.iter().map(perf).collect()
+    }
+
+    #[test]
+    fn every_default_event_resolves_everywhere() {
+        for machine in [skylake(), hybrid(), big_little(), vm_without_pmu()] {
+            let events = resolve_list(DEFAULT_EVENTS, &machine, false).unwrap();
+            assert_eq!(events.len(), 12);
+            assert!(events.iter().all(|e| !e.candidates.is_empty() && !e.requested));
+        }
+    }
+
+    #[test]
+    fn generic_names_count_user_mode_unless_told_otherwise() {
+        let machine = skylake();
+        assert_eq!(find("instructions", &machine).candidates[0].modes, Some(Modes::USER));
+        assert_eq!(find("instructions:k", &machine).candidates[0].modes, Some(Modes::KERNEL));
+    }
+
+    #[test]
+    fn spellings_of_one_event_are_one_event() {
+        let machine = skylake();
+        for (a, b) in [
+            ("cycles", "CPU_CYCLES"),
+            ("branches", "branch_instructions"),
+            ("l1d_cache_misses", "L1-dcache-load-misses"),
+            ("faults", "page_faults"),
+        ] {
+            assert_eq!(find(a, &machine).candidates, find(b, &machine).candidates, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_hybrid_gets_one_part_for_each_core_pmu() {
+        let machine = hybrid();
+        assert_eq!(perf_parts(&find("instructions", &machine)), [(4, 0xc0), (10, 0xc0)]);
+        assert_eq!(perf_parts(&find("LLC-loads", &machine)), [(3, 4 << 32 | 2), (3, 10 << 32 | 2)]);
+        assert_eq!(perf_parts(&find("r1c5", &machine)), [(4, 0x1c5), (10, 0x1c5)]);
+        assert_eq!(perf_parts(&find("cpu/event=0xc5/", &machine)), [(4, 0xc5), (10, 0xc5)]);
+        assert_eq!(perf_parts(&find("cpu_atom/event=0xc5/", &machine)), [(10, 0xc5)]);
+    }
+
+    #[test]
+    fn big_little_uses_each_pmus_own_numbers() {
+        assert_eq!(perf_parts(&find("cycles", &big_little())), [(8, 0x11), (9, 0x11)]);
+        assert_eq!(perf_parts(&find("inst_retired", &big_little())), [(8, 0x08), (9, 0x08)]);
+    }
+
+    #[test]
+    fn fields_follow_the_format_files() {
+        let machine = skylake();
+        let event = find("cpu/event=0xc5,umask=0x1,cmask=2,edge/", &machine);
+        assert_eq!(perf_parts(&event), [(4, 0x0204_01c5)]);
+        assert_eq!(perf_parts(&find("cpu/config=0x1234/", &machine)), [(4, 0x1234)]);
+        assert_eq!(perf_parts(&find("cpu/mem-loads,umask=7/", &machine)), [(4, 0x07cd)]);
+    }
+
+    #[test]
+    fn energy_is_scaled_and_wider_than_a_process() {
+        let event = find("power/energy-pkg/", &skylake());
+        assert_eq!(event.unit, Unit::Joules);
+        assert_eq!(event.candidates[0].scale, 2.3283064365386962890625e-10);
+        assert_eq!(event.candidates[0].widest, Some(Scope::Package));
+        assert_eq!(event.candidates[0].modes, None);
+    }
+
+    #[test]
+    fn software_events_fall_back_to_accounting() {
+        let event = find("context-switches", &vm_without_pmu());
+        let rungs: Vec<_> = event.candidates.iter().map(|c| (c.rung, c.provenance)).collect();
+        assert_eq!(rungs, [(Rung::Perf, Provenance::Kernel), (Rung::Os, Provenance::Kernel)]);
+        assert_eq!(event.candidates[1].parts, [Part::Os(OsMetric::ContextSwitches)]);
+    }
+
+    #[test]
+    fn a_user_mode_count_of_a_kernel_event_is_not_a_silent_zero() {
+        let event = find("context-switches:u", &skylake());
+        assert!(event.candidates.is_empty());
+        assert_eq!(event.unsupported, "context-switches happens in the kernel: it has no user-mode count");
+    }
+
+    #[test]
+    fn a_portable_event_without_a_generic_one_names_the_nearest() {
+        let event = find("l2_cache_misses", &skylake());
+        assert!(event.candidates.is_empty());
+        assert!(event.unsupported.ends_with("the nearest that it has is cache-misses"));
+    }
+
+    #[test]
+    fn the_cache_that_is_meant_is_said() {
+        assert!(find("cache-misses", &skylake()).notes[0].starts_with("means the last-level cache"));
+    }
+
+    #[test]
+    fn a_missing_core_pmu_is_no_typo() {
+        let event = find("cpu/event=0xc5/", &vm_without_pmu());
+        assert_eq!(event.unsupported, "the kernel has no PMU named cpu here");
+    }
+
+    #[test]
+    fn mistakes_are_named_with_a_remedy() {
+        let cases = [
+            ("cycels", "no event is named 'cycels'", "nearest names: cycles"),
+            ("cppu/event=1/", "no PMU is named 'cppu' (in cppu/event=1/)", "nearest names: cpu"),
+            ("cpu/evnt=1/", "the PMU 'cpu' has no field or event 'evnt' (in cpu/evnt=1/)", "nearest names: event"),
+            (
+                "cpu/umask=0x100/",
+                "'umask' of cpu/umask=0x100/ is 0x100, more than its field holds",
+                "the greatest value is 0xff",
+            ),
+            ("sched:sched_switch", "'sched:sched_switch' looks like a tracepoint", "tracepoints are not"),
+            (
+                "wall_time:u",
+                "wall_time does not tell modes apart, so ':u' means nothing",
+                "write wall_time without modifiers",
+            ),
+        ];
+        for (text, message, help) in cases {
+            let error = resolve_list(text, &skylake(), true).unwrap_err();
+            assert_eq!(error.to_string(), message);
+            assert!(error.recovery().to_string().starts_with(help), "{}", error.recovery());
+        }
+    }
+
+    #[test]
+    fn constraints_come_from_the_inventory() {
+        let Part::Perf(instructions) = &find("instructions", &skylake()).candidates[0].parts[0] else {
+            panic!()
+        };
+        assert_eq!(instructions.constraint, CounterMask::from_bits(0xf, 0b001));
+        let Part::Perf(branches) = &find("branches", &skylake()).candidates[0].parts[0] else { panic!() };
+        assert_eq!(branches.constraint, CounterMask::from_bits(0xf, 0));
+    }
+}

@@ -1,0 +1,42 @@
+//! The nearest names for one that does not exist.
+
+/// How many names are offered.
+const OFFERED: usize = 3;
+
+/// The names of `known` that are most like `name`, best first; none that is unlike.
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let fold = |text: &str| text.to_ascii_lowercase().replace('_', "-");
+    let wanted = fold(name);
+    let mut scored: Vec<(f64, &str)> = known
+        .map(|candidate| (likeness(&wanted, &fold(candidate)), candidate))
+        .filter(|(score, _)| *score >= 0.5)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.dedup_by(|a, b| a.1 == b.1);
+    scored.into_iter().take(OFFERED).map(|(_, candidate)| candidate.to_owned()).collect()
+}
+
+fn likeness(a: &str, b: &str) -> f64 {
+    let bonus = if b.starts_with(a) || b.contains(a) { 0.25 } else { 0.0 };
+    strsim::normalized_damerau_levenshtein(a, b) + bonus
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn typos_find_their_name_first() {
+        let known = ["cycles", "instructions", "branch-misses", "cache-misses", "ref-cycles"];
+        for (typo, first) in
+            [("cycels", "cycles"), ("instrutions", "instructions"), ("branch_mises", "branch-misses")]
+        {
+            assert_eq!(nearest(typo, known.into_iter())[0], first);
+        }
+    }
+
+    #[test]
+    fn nothing_is_offered_for_what_is_unlike_everything() {
+        assert_eq!(nearest("zzzzzzzzzz", ["cycles", "instructions"].into_iter()), Vec::<String>::new());
+    }
+}
