@@ -109,7 +109,9 @@ fn unknown_term(pmu: &KernelPmu, term: &Term, text: &str) -> Error {
     let fields: Vec<&str> = pmu.formats.keys().map(String::as_str).collect();
     let recovery = match near.is_empty() {
         false => Recovery::OfferNearest { names: near },
-        true => Recovery::fix(format!("fields of {}: {}, config, config1, config2", pmu.name, fields.join(", "))),
+        true => {
+            Recovery::fix(format!("fields of {}: {}, config, config1, config2", pmu.name, fields.join(", ")))
+        }
     };
     Error::new(
         ErrorKind::UnknownEvent,

@@ -157,7 +157,11 @@ impl CacheEvent {
     /// What it counts.
     pub fn about(self) -> String {
         let (op, cache) = (CACHE_OPS[self.op as usize].about, CACHES[self.cache as usize].about);
-        if self.result == 1 { format!("{op} that missed the {cache}") } else { format!("{op} in the {cache}") }
+        if self.result == 1 {
+            format!("{op} that missed the {cache}")
+        } else {
+            format!("{op} in the {cache}")
+        }
     }
 
     /// Every combination that the kernel's interface has.
@@ -168,7 +172,9 @@ impl CacheEvent {
             _ => vec![0, 1, 2],
         };
         (0..7).flat_map(move |cache| {
-            ops(cache).into_iter().flat_map(move |op| (0..2).map(move |result| CacheEvent { cache, op, result }))
+            ops(cache)
+                .into_iter()
+                .flat_map(move |op| (0..2).map(move |result| CacheEvent { cache, op, result }))
         })
     }
 
@@ -247,11 +253,21 @@ impl Software {
 pub(crate) const SOFTWARE: &[Software] = &[
     Software {
         clock: true,
-        ..software(&["cpu-clock", "cpu_clock"], 0, Some(OsMetric::CpuTime), "CPU time by a high-resolution timer")
+        ..software(
+            &["cpu-clock", "cpu_clock"],
+            0,
+            Some(OsMetric::CpuTime),
+            "CPU time by a high-resolution timer",
+        )
     },
     Software {
         clock: true,
-        ..software(&["task-clock", "task_clock"], 1, Some(OsMetric::CpuTime), "time that the task was on a CPU")
+        ..software(
+            &["task-clock", "task_clock"],
+            1,
+            Some(OsMetric::CpuTime),
+            "time that the task was on a CPU",
+        )
     },
     software(&["page-faults", "faults", "page_faults"], 2, Some(OsMetric::PageFaults), "page faults"),
     Software {
@@ -265,7 +281,12 @@ pub(crate) const SOFTWARE: &[Software] = &[
     },
     Software {
         kernel_only: true,
-        ..software(&["cpu-migrations", "migrations", "cpu_migrations"], 4, None, "moves of the task to another CPU")
+        ..software(
+            &["cpu-migrations", "migrations", "cpu_migrations"],
+            4,
+            None,
+            "moves of the task to another CPU",
+        )
     },
     software(&["minor-faults", "minor_faults"], 5, Some(OsMetric::MinorFaults), "page faults without I/O"),
     software(&["major-faults", "major_faults"], 6, Some(OsMetric::MajorFaults), "page faults with I/O"),
@@ -393,7 +414,8 @@ mod tests {
 
     #[test]
     fn no_name_stands_in_two_tables() {
-        let mut names: Vec<String> = HARDWARE.iter().flat_map(|h| h.names).map(|n| n.to_lowercase()).collect();
+        let mut names: Vec<String> =
+            HARDWARE.iter().flat_map(|h| h.names).map(|n| n.to_lowercase()).collect();
         names.extend(SOFTWARE.iter().flat_map(|s| s.names).map(|n| n.to_lowercase()));
         names.extend(ACCOUNTING.iter().flat_map(|a| a.names).map(|n| n.to_lowercase()));
         names.extend(PORTABLE_CACHE.iter().map(|p| p.0.to_lowercase()));

@@ -4,7 +4,8 @@ use cyclometer_core::event::{PerfClass, Unit};
 use cyclometer_core::{Machine, Rung};
 
 use crate::generic::{
-    ACCOUNTING, CACHES, CacheEvent, HARDWARE, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE, accounting_source,
+    ACCOUNTING, CACHES, CacheEvent, HARDWARE, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
+    accounting_source,
 };
 use crate::{device, has_core_pmu};
 
@@ -121,7 +122,8 @@ fn hardware(machine: &Machine) -> Vec<Listing> {
 }
 
 fn caches(machine: &Machine) -> Vec<Listing> {
-    let portable = |event: CacheEvent| PORTABLE_CACHE.iter().filter(move |p| p.1 == event).map(|p| p.0.to_owned());
+    let portable =
+        |event: CacheEvent| PORTABLE_CACHE.iter().filter(move |p| p.1 == event).map(|p| p.0.to_owned());
     let short = |event: CacheEvent| {
         let name = event.name();
         let tail = name.strip_prefix(CACHES[event.cache as usize].names[0]).map(str::to_owned)?;

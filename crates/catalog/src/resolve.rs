@@ -11,8 +11,8 @@ use cyclometer_core::{
 
 use crate::device::{self, DeviceEvent};
 use crate::generic::{
-    ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
-    Software, accounting_source, named,
+    ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC,
+    SOFTWARE, Software, accounting_source, named,
 };
 use crate::{has_core_pmu, listing, notes, perf_type, suggest};
 
@@ -77,7 +77,8 @@ fn by_name(name: &str, request: &EventRequest, machine: &Machine) -> Result<Even
     if let Some(accounting) = ACCOUNTING.iter().find(|accounting| named(accounting.names, name)) {
         return Ok(accounting_event(accounting, request));
     }
-    if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name)) {
+    if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name))
+    {
         return Ok(cache_event(*cache, request, machine));
     }
     let devices = device::named_events(machine, name);
@@ -89,7 +90,9 @@ fn by_name(name: &str, request: &EventRequest, machine: &Machine) -> Result<Even
     if let Some(cache) = CacheEvent::parse(name) {
         return Ok(cache_event(cache, request, machine));
     }
-    if let Some((portable, near)) = PORTABLE_WITHOUT_GENERIC.iter().find(|(p, _)| p.eq_ignore_ascii_case(name)) {
+    if let Some((portable, near)) =
+        PORTABLE_WITHOUT_GENERIC.iter().find(|(p, _)| p.eq_ignore_ascii_case(name))
+    {
         let reason =
             format!("the kernel has no generic event for {portable}; the nearest that it has is {near}");
         return Ok(unsupported(request, reason));
@@ -212,7 +215,8 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
     };
     // An empty mask means "unknown", so an event whose only counter is missing keeps all general ones.
     let constraint = facts.and(CounterMask::from_bits(general, fixed));
-    let constraint = if constraint.is_empty() { facts.and(CounterMask::from_bits(u64::MAX, 0)) } else { constraint };
+    let constraint =
+        if constraint.is_empty() { facts.and(CounterMask::from_bits(u64::MAX, 0)) } else { constraint };
     PerfEvent { constraint, ..part }
 }
 
@@ -317,7 +321,10 @@ fn software_event(software: &Software, request: &EventRequest) -> Event {
         cpus: None,
         constraint: CounterMask::EMPTY,
     };
-    let perf = Candidate { modes: request.modifiers.modes, ..device_candidate(vec![part], PerfClass::Software, 1.0) };
+    let perf = Candidate {
+        modes: request.modifiers.modes,
+        ..device_candidate(vec![part], PerfClass::Software, 1.0)
+    };
     // The operating system accounts for all modes together.
     let os = software.os.filter(|_| request.modifiers.modes.is_none());
     let candidates = std::iter::once(perf)
@@ -478,7 +485,11 @@ mod tests {
         let cases = [
             ("cycels", "no event is named 'cycels'", "nearest names: cycles"),
             ("cppu/event=1/", "no PMU is named 'cppu' (in cppu/event=1/)", "nearest names: cpu"),
-            ("cpu/evnt=1/", "the PMU 'cpu' has no field or event 'evnt' (in cpu/evnt=1/)", "nearest names: event"),
+            (
+                "cpu/evnt=1/",
+                "the PMU 'cpu' has no field or event 'evnt' (in cpu/evnt=1/)",
+                "nearest names: event",
+            ),
             (
                 "cpu/umask=0x100/",
                 "'umask' of cpu/umask=0x100/ is 0x100, more than its field holds",

@@ -268,6 +268,9 @@ mod tests {
     fn recoveries_have_a_wording() {
         let near = Recovery::OfferNearest { names: vec!["cycles".into(), "ref-cycles".into()] };
         assert_eq!(near.to_string(), "nearest names: cycles, ref-cycles");
-        assert_eq!(Recovery::ReduceScope { to: Modes::USER }.to_string(), "count less: append :u to the event");
+        assert_eq!(
+            Recovery::ReduceScope { to: Modes::USER }.to_string(),
+            "count less: append :u to the event"
+        );
     }
 }

@@ -28,9 +28,7 @@ impl Modes {
 
     /// Whether everything in `other` is covered by `self`.
     pub fn covers(self, other: Modes) -> bool {
-        (self.user || !other.user)
-            && (self.kernel || !other.kernel)
-            && (self.hypervisor || !other.hypervisor)
+        (self.user || !other.user) && (self.kernel || !other.kernel) && (self.hypervisor || !other.hypervisor)
     }
 }
 

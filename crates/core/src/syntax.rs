@@ -186,7 +186,10 @@ fn parse_plain(body: &str) -> Result<(Selector, &str, &str)> {
         None => (body, ""),
     };
     if body.ends_with(':') {
-        return Err(invalid(format!("no modifier behind the colon of '{}'", shown(body)), "write :u, :k or :uk"));
+        return Err(invalid(
+            format!("no modifier behind the colon of '{}'", shown(body)),
+            "write :u, :k or :uk",
+        ));
     }
     Ok((raw_code(name).unwrap_or_else(|| Selector::Name(name.to_owned())), name, letters))
 }

@@ -1,0 +1,265 @@
+//! A refusal to the next plan: pure data, so that every step can be shown and tested.
+
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::report::Step;
+use cyclometer_core::{Count, Error, ErrorKind, Machine, Modes, Plan, Recovery, Refusal, Result, SlotId};
+
+use crate::pass::{assemble, too_large};
+use crate::route::step_down;
+
+/// What to do about a refusal.
+#[derive(Debug)]
+pub enum Replan {
+    /// Try this plan; the step says what was changed and why.
+    Try(Box<Plan>, Step),
+    /// Wait and try the same plan again.
+    Retry(Step),
+}
+
+/// Answers a refusal.
+///
+/// Every answer but a retry changes the plan for good, so that repeated refusals come to an end.
+///
+/// # Errors
+///
+/// When the refusal concerns the target, the number of open files or a `{group}` that must stay whole: then no
+/// other plan would help.
+pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
+    let slot = match (refusal.kind, refusal.slot) {
+        (RefusalKind::NoSuchTarget, _) => {
+            return Err(error(ErrorKind::NoSuchTarget, refusal, Recovery::None));
+        }
+        (RefusalKind::TooManyFiles, _) => {
+            let more = Recovery::GrantAccess { command: "ulimit -n 65536".to_owned() };
+            return Err(error(ErrorKind::Os, refusal, more));
+        }
+        (RefusalKind::Other, None) | (RefusalKind::Invalid, None) => {
+            return Err(error(ErrorKind::Os, refusal, Recovery::None));
+        }
+        (_, None) => return Err(error(ErrorKind::PermissionDenied, refusal, Recovery::None)),
+        (_, Some(slot)) => slot,
+    };
+    match refusal.kind {
+        RefusalKind::Busy => Ok(Replan::Retry(step(&plan, slot, refusal, "tried again after a pause"))),
+        RefusalKind::GroupTooLarge => ungroup(plan, slot, refusal, machine),
+        _ => change_line(plan, slot, refusal, machine),
+    }
+}
+
+/// Gives a slot up whose PMU stayed busy: the event goes to its next source, or is not counted.
+///
+/// # Errors
+///
+/// As [`replan`].
+pub fn give_up(plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
+    change_line(plan, slot, refusal, machine)
+}
+
+fn error(kind: ErrorKind, refusal: &Refusal, recovery: Recovery) -> Error {
+    Error::new(kind, refusal.text.clone()).with_recovery(recovery)
+}
+
+fn step(plan: &Plan, slot: SlotId, refusal: &Refusal, done: &str) -> Step {
+    Step {
+        event: Some(plan.lines[slot.0].event.name.clone()),
+        refused: refusal.text.clone(),
+        done: done.to_owned(),
+    }
+}
+
+fn ungroup(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
+    let group = plan.lines[slot.0].event.group;
+    let members: Vec<usize> = (0..plan.lines.len()).filter(|i| plan.lines[*i].event.group == group).collect();
+    let weak = members.iter().any(|i| plan.lines[*i].event.modifiers.weak);
+    if group.is_none() || !weak {
+        let names: Vec<&str> = members.iter().map(|i| plan.lines[*i].event.name.as_str()).collect();
+        return Err(too_large(&names, None));
+    }
+    let step = step(&plan, slot, refusal, "counted the weak group's events one by one");
+    for i in members {
+        plan.lines[i].event.group = None;
+    }
+    finish(plan, step, machine)
+}
+
+fn change_line(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
+    let (line, done) = next_line(plan.lines[slot.0].clone(), refusal);
+    let step = step(&plan, slot, refusal, &done);
+    plan.lines[slot.0] = line;
+    finish(plan, step, machine)
+}
+
+fn finish(plan: Plan, step: Step, machine: &Machine) -> Result<Replan> {
+    Ok(Replan::Try(Box::new(assemble(plan.lines, machine)?), step))
+}
+
+/// The line's next form, and what was done in words.
+fn next_line(line: PlanLine, refusal: &Refusal) -> (PlanLine, String) {
+    let Outcome::Counted { candidate, filter, exclude_guest } = line.outcome else {
+        return (line, "nothing".to_owned());
+    };
+    match (refusal.kind, filter) {
+        // Permission: count user mode only, which the name then says.
+        (RefusalKind::NoPermission, Some(modes)) if modes.user && modes != Modes::USER => {
+            let modes = Modes::USER;
+            (with(line, candidate, Some(modes), exclude_guest), "counted user mode only".to_owned())
+        }
+        // Attributes refused: first exclude guests (Apple on Linux), then let go of the modes filter.
+        (RefusalKind::Invalid | RefusalKind::NotSupported, Some(_))
+            if !exclude_guest && wants_guest(&line) =>
+        {
+            (with(line, candidate, filter, true), "excluded guests".to_owned())
+        }
+        (RefusalKind::Invalid, Some(_)) => (
+            with(line, candidate, None, exclude_guest),
+            "counted all modes: the PMU cannot filter".to_owned(),
+        ),
+        _ => fall(line, candidate, refusal),
+    }
+}
+
+/// Whether excluding guests may be what the PMU wants: Apple's driver on Linux counts with it only.
+///
+/// # Source
+///
+/// Linux `drivers/perf/apple_m1_cpu_pmu.c`, `m1_pmu_set_event_filter`.
+fn wants_guest(line: &PlanLine) -> bool {
+    line.candidate().is_some_and(|c| c.resolution.contains("apple_")) && !line.event.modifiers.guest_only
+}
+
+fn with(mut line: PlanLine, candidate: usize, filter: Option<Modes>, exclude_guest: bool) -> PlanLine {
+    line.event.candidates[candidate].modes = Some(filter.unwrap_or(Modes::ALL));
+    line.outcome = Outcome::Counted { candidate, filter, exclude_guest };
+    line
+}
+
+fn fall(mut line: PlanLine, candidate: usize, refusal: &Refusal) -> (PlanLine, String) {
+    let rung = line.event.candidates[candidate].rung;
+    line.skipped.push(cyclometer_core::plan::Skipped { rung, reason: refusal.text.clone() });
+    let line = step_down(line, candidate + 1, |_| Ok(()));
+    match line.candidate() {
+        Some(next) => {
+            let done = format!("counted by {} instead ({})", next.rung, next.resolution);
+            (line, done)
+        }
+        None => {
+            let reason = refusal.text.clone();
+            let count = match refusal.kind {
+                RefusalKind::Busy | RefusalKind::NoPermission => Count::NotCounted { reason },
+                _ => Count::NotSupported { reason },
+            };
+            (PlanLine { outcome: Outcome::NotCounted(count), ..line }, "left it out".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan as make_plan;
+    use crate::testing::{core_event, in_group, machine, software_event, with_modes};
+    use cyclometer_core::{Event, Rung};
+
+    fn refuse(events: Vec<Event>, slot: usize, kind: RefusalKind) -> Result<Replan> {
+        let plan = make_plan(events, &machine(), None).unwrap();
+        replan(plan, &Refusal { slot: Some(SlotId(slot)), kind, text: "E: no".to_owned() }, &machine())
+    }
+
+    fn tried(events: Vec<Event>, slot: usize, kind: RefusalKind) -> (Plan, String) {
+        match refuse(events, slot, kind).unwrap() {
+            Replan::Try(plan, step) => (*plan, step.done),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn outcome(plan: &Plan) -> &Outcome {
+        &plan.lines[0].outcome
+    }
+
+    #[test]
+    fn an_unsupported_event_is_left_out_with_its_reason() {
+        let (plan, done) = tried(vec![core_event("e")], 0, RefusalKind::NotSupported);
+        assert_eq!(outcome(&plan), &Outcome::NotCounted(Count::NotSupported { reason: "E: no".to_owned() }));
+        assert_eq!((done.as_str(), plan.passes.len()), ("left it out", 0));
+    }
+
+    #[test]
+    fn a_refused_software_event_goes_to_the_accounting() {
+        let (plan, done) = tried(vec![software_event("page-faults")], 0, RefusalKind::NoPermission);
+        assert_eq!(plan.lines[0].candidate().unwrap().rung, Rung::Os);
+        assert_eq!(done, "counted by os instead (rusage)");
+    }
+
+    #[test]
+    fn without_permission_for_the_kernel_user_mode_is_counted_and_named() {
+        let event = with_modes(core_event("e"), Modes::USER_KERNEL);
+        let (plan, done) = tried(vec![event], 0, RefusalKind::NoPermission);
+        assert_eq!(plan.lines[0].candidate().unwrap().modes, Some(Modes::USER));
+        assert_eq!(done, "counted user mode only");
+    }
+
+    #[test]
+    fn a_kernel_count_is_never_replaced_by_a_user_count() {
+        let event = with_modes(core_event("e"), Modes::KERNEL);
+        let (plan, _) = tried(vec![event], 0, RefusalKind::NoPermission);
+        assert_eq!(outcome(&plan), &Outcome::NotCounted(Count::NotCounted { reason: "E: no".to_owned() }));
+    }
+
+    #[test]
+    fn a_pmu_that_cannot_filter_counts_all_modes_and_says_so() {
+        let (plan, _) = tried(vec![core_event("e")], 0, RefusalKind::Invalid);
+        assert_eq!(plan.lines[0].candidate().unwrap().modes, Some(Modes::ALL));
+        assert!(matches!(outcome(&plan), Outcome::Counted { filter: None, .. }));
+    }
+
+    #[test]
+    fn apples_driver_gets_guests_excluded_before_the_filter_goes() {
+        let mut event = core_event("e");
+        event.candidates[0].resolution = "apple_firestorm_pmu/config=0x2/".to_owned();
+        let (plan, done) = tried(vec![event], 0, RefusalKind::Invalid);
+        assert!(matches!(outcome(&plan), Outcome::Counted { filter: Some(_), exclude_guest: true, .. }));
+        assert_eq!(done, "excluded guests");
+    }
+
+    #[test]
+    fn a_busy_pmu_is_tried_again() {
+        assert!(matches!(refuse(vec![core_event("e")], 0, RefusalKind::Busy).unwrap(), Replan::Retry(_)));
+    }
+
+    #[test]
+    fn a_group_too_large_is_an_error_unless_weak() {
+        let members = || ["a", "b"].map(|name| in_group(core_event(name), 0)).to_vec();
+        let error = refuse(members(), 1, RefusalKind::GroupTooLarge).unwrap_err();
+        assert_eq!(error.to_string(), "the group {a,b} does not fit on the PMU");
+        let weak = members().into_iter().map(|mut event| {
+            event.modifiers.weak = true;
+            event
+        });
+        let (plan, _) = tried(weak.collect(), 1, RefusalKind::GroupTooLarge);
+        assert!(plan.lines.iter().all(|line| line.event.group.is_none()));
+    }
+
+    #[test]
+    fn a_vanished_target_is_an_error_with_its_name() {
+        let error = refuse(vec![core_event("e")], 0, RefusalKind::NoSuchTarget).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::NoSuchTarget, "E: no"));
+    }
+
+    #[test]
+    fn refusing_everything_comes_to_an_end() {
+        for kind in
+            [RefusalKind::Invalid, RefusalKind::NoPermission, RefusalKind::NotSupported, RefusalKind::Other]
+        {
+            let events = vec![core_event("a"), software_event("b"), with_modes(core_event("c"), Modes::ALL)];
+            let mut plan = make_plan(events, &machine(), None).unwrap();
+            let mut steps = 0;
+            while let Some(slot) = plan.passes.first().map(|pass| pass.slots[0].id) {
+                let refusal = Refusal { slot: Some(slot), kind, text: "no".to_owned() };
+                let Replan::Try(next, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
+                (plan, steps) = (*next, steps + 1);
+                assert!(steps < 20);
+            }
+        }
+    }
+}

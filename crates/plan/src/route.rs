@@ -1,0 +1,131 @@
+//! Which source for which event, and why not the one above.
+
+use cyclometer_core::event::{Part, PerfClass};
+use cyclometer_core::ladder::Works;
+use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
+use cyclometer_core::{Candidate, Count, Event, Machine, Rung};
+
+/// Picks for every event the first candidate whose source works here.
+///
+/// `only` restricts the choice to one rung.
+pub fn route(events: Vec<Event>, machine: &Machine, only: Option<Rung>) -> Vec<PlanLine> {
+    events.into_iter().map(|event| route_one(restricted(event, only), machine)).collect()
+}
+
+/// The event without the candidates of other rungs, so that no replan can step to them either.
+fn restricted(mut event: Event, only: Option<Rung>) -> Event {
+    let Some(only) = only else { return event };
+    let had = !event.candidates.is_empty();
+    event.candidates.retain(|candidate| candidate.rung == only);
+    if had && event.candidates.is_empty() {
+        event.unsupported = format!("the source '{only}' that was asked for does not count it");
+    }
+    event
+}
+
+fn route_one(event: Event, machine: &Machine) -> PlanLine {
+    let skipped = Vec::new();
+    if event.candidates.is_empty() {
+        let reason = event.unsupported.clone();
+        return PlanLine { event, outcome: Outcome::NotCounted(Count::NotSupported { reason }), skipped };
+    }
+    let line = PlanLine { outcome: chosen(&event, 0), event, skipped };
+    step_down(line, 0, |candidate| works(candidate, machine))
+}
+
+/// Takes the first candidate from `from` on that `check` allows; notes why the others are not used.
+pub(crate) fn step_down(
+    mut line: PlanLine,
+    from: usize,
+    check: impl Fn(&Candidate) -> Result<(), String>,
+) -> PlanLine {
+    for (i, candidate) in line.event.candidates.iter().enumerate().skip(from) {
+        match check(candidate) {
+            Ok(()) => {
+                line.outcome = chosen(&line.event, i);
+                return line;
+            }
+            Err(reason) => line.skipped.push(Skipped { rung: candidate.rung, reason }),
+        }
+    }
+    line.outcome = Outcome::NotCounted(Count::NotSupported { reason: first_reason(&line) });
+    line
+}
+
+fn first_reason(line: &PlanLine) -> String {
+    line.skipped.first().map_or_else(|| "no source counts it".to_owned(), |skipped| skipped.reason.clone())
+}
+
+fn chosen(event: &Event, candidate: usize) -> Outcome {
+    Outcome::Counted { candidate, filter: event.candidates[candidate].modes, exclude_guest: false }
+}
+
+fn works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
+    if candidate.rung == Rung::Perf {
+        return perf_works(candidate, machine);
+    }
+    match machine.ladder.state(candidate.rung) {
+        Some(state) if matches!(state.works, Works::Yes | Works::Partly) => Ok(()),
+        Some(state) => {
+            Err(state.causes.first().map_or_else(|| state.works.word().to_owned(), |c| c.text.clone()))
+        }
+        None => Err(format!("there is no source {} here", candidate.rung)),
+    }
+}
+
+fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
+    let class = candidate.parts.iter().find_map(|part| match part {
+        Part::Perf(event) => Some(event.class),
+        _ => None,
+    });
+    match class {
+        Some(PerfClass::Core) => machine.ladder.perf_hardware.clone(),
+        Some(PerfClass::SystemDevice) => machine.ladder.perf_cpu_wide.clone(),
+        _ => machine.ladder.perf_software.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{core_event, machine, software_event};
+
+    #[test]
+    fn the_best_source_that_works_is_taken() {
+        let lines = route(vec![software_event("page-faults")], &machine(), None);
+        assert_eq!(lines[0].candidate().unwrap().rung, Rung::Perf);
+        assert_eq!(lines[0].skipped, []);
+    }
+
+    #[test]
+    fn a_source_that_does_not_work_is_skipped_with_its_reason() {
+        let mut machine = machine();
+        machine.ladder.perf_software = Err("kernel.perf_event_paranoid is 3".to_owned());
+        let lines = route(vec![software_event("page-faults")], &machine, None);
+        assert_eq!(lines[0].candidate().unwrap().rung, Rung::Os);
+        assert_eq!(
+            lines[0].skipped,
+            [Skipped { rung: Rung::Perf, reason: "kernel.perf_event_paranoid is 3".to_owned() }]
+        );
+    }
+
+    #[test]
+    fn an_event_without_a_source_is_not_supported_and_says_why() {
+        let mut machine = machine();
+        machine.ladder.perf_hardware = Err("no PMU".to_owned());
+        let lines = route(vec![core_event("cycles")], &machine, None);
+        assert_eq!(
+            lines[0].outcome,
+            Outcome::NotCounted(Count::NotSupported { reason: "no PMU".to_owned() })
+        );
+    }
+
+    #[test]
+    fn a_backend_asked_for_shuts_out_the_others() {
+        let lines =
+            route(vec![core_event("cycles"), software_event("page-faults")], &machine(), Some(Rung::Os));
+        let reason = "the source 'os' that was asked for does not count it".to_owned();
+        assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotSupported { reason }));
+        assert_eq!(lines[1].candidate().unwrap().rung, Rung::Os);
+    }
+}

@@ -1,0 +1,114 @@
+//! Events and a machine for the tests of this crate.
+
+use cyclometer_core::event::{OsMetric, Part, PerfClass, PerfEvent, Unit};
+use cyclometer_core::ladder::{Ladder, Rung, RungState, Works};
+use cyclometer_core::machine::{
+    Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
+};
+use cyclometer_core::modes::{Modes, Modifiers};
+use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Provenance};
+
+/// An Intel machine with four general and three fixed counters.
+pub(crate) fn machine() -> Machine {
+    let state = |rung| RungState { rung, works: Works::Yes, causes: Vec::new() };
+    Machine {
+        os: Os::Linux,
+        kernel_release: None,
+        architecture: Architecture::X86_64,
+        cpu: Cpu { vendor: Vendor::Intel, id: CpuId::Unknown, name: None },
+        core_types: vec![CoreType {
+            cpu_id: None,
+            microarchitecture: None,
+            cpus: CpuSet::parse("0-3").unwrap(),
+            pmu: PmuFacts { counters: CounterMask::first(4, 3), ..PmuFacts::default() },
+            kernel_pmu: Some("cpu".to_owned()),
+        }],
+        online: CpuSet::parse("0-3").unwrap(),
+        hypervisor: None,
+        container: None,
+        pmus: Vec::new(),
+        access: Access::default(),
+        capabilities: Capabilities {
+            architecture: String::new(),
+            counter_count: 4,
+            fixed_counters: 3,
+            counter_width_bits: 48,
+            user_mode_access: false,
+            needs_kernel_patch: false,
+        },
+        ladder: Ladder {
+            rungs: [Rung::Perf, Rung::Os].map(state).to_vec(),
+            perf_hardware: Ok(()),
+            perf_software: Ok(()),
+            perf_kernel_mode: Ok(()),
+            perf_cpu_wide: Ok(()),
+        },
+    }
+}
+
+fn event(name: &str, candidates: Vec<Candidate>) -> Event {
+    Event {
+        name: name.to_owned(),
+        requested: true,
+        modifiers: Modifiers::default(),
+        group: None,
+        pin: None,
+        unit: Unit::Count,
+        candidates,
+        unsupported: String::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn perf(class: PerfClass, constraint: CounterMask, modes: Option<Modes>) -> Candidate {
+    let pmu = if class == PerfClass::Core { "cpu" } else { "software" }.to_owned();
+    let words = ConfigWords::default();
+    let part = PerfEvent { pmu, pmu_type: 0, words, class, cpus: None, constraint };
+    Candidate {
+        rung: Rung::Perf,
+        provenance: Provenance::Hardware,
+        resolution: part.to_string(),
+        scale: 1.0,
+        modes,
+        widest: None,
+        parts: vec![Part::Perf(part)],
+    }
+}
+
+/// A hardware event that may use any general counter.
+pub(crate) fn core_event(name: &str) -> Event {
+    event(name, vec![perf(PerfClass::Core, CounterMask::first(4, 0), Some(Modes::USER))])
+}
+
+/// A hardware event with a fixed counter of its own besides the general ones.
+pub(crate) fn fixed_event(name: &str, fixed: u32) -> Event {
+    let mask = CounterMask::from_bits(0xf, 1 << fixed);
+    event(name, vec![perf(PerfClass::Core, mask, Some(Modes::USER))])
+}
+
+/// A software event with the operating system's accounting below it.
+pub(crate) fn software_event(name: &str) -> Event {
+    let os = Candidate {
+        rung: Rung::Os,
+        provenance: Provenance::Kernel,
+        resolution: "rusage".to_owned(),
+        scale: 1.0,
+        modes: None,
+        widest: None,
+        parts: vec![Part::Os(OsMetric::PageFaults)],
+    };
+    event(name, vec![perf(PerfClass::Software, CounterMask::EMPTY, None), os])
+}
+
+/// The event in a group.
+pub(crate) fn in_group(mut event: Event, group: u32) -> Event {
+    event.group = Some(group);
+    event
+}
+
+/// The event with other modes.
+pub(crate) fn with_modes(mut event: Event, modes: Modes) -> Event {
+    event.candidates[0].modes = Some(modes);
+    event
+}
