@@ -1,1 +1,24 @@
-//! Placeholder.
+//! From raw readings to values that say what they are.
+//!
+//! [`settle`] turns the cells of one event into a [`Count`](cyclometer_core::Count), [`difference`] takes
+//! one reading from another, [`summarise`] turns a whole report into a [`Summary`]: statistics over runs,
+//! hybrid parts and derived metrics. Everything is pure; nothing here reads a clock.
+#![forbid(unsafe_code)]
+
+mod derived;
+mod difference;
+mod label;
+mod settle;
+mod statistics;
+mod summary;
+#[cfg(test)]
+mod testing;
+
+pub use derived::{DerivedSummary, DerivedValue};
+pub use difference::{difference, settle_interval};
+pub use label::{effective_modes, label};
+pub use settle::{PartCount, by_part, settle};
+pub use statistics::Statistics;
+pub use summary::{
+    DroppedRun, LineSummary, PartSummary, RunValue, Summary, asked_scope, summarise, summarise_as,
+};

@@ -1,0 +1,115 @@
+//! What happened between two readings.
+
+use std::collections::HashMap;
+
+use cyclometer_core::event::{OsMetric, Part};
+use cyclometer_core::exec::{At, Cell, Reading};
+use cyclometer_core::plan::PlanLine;
+use cyclometer_core::{Count, Scope, SlotId};
+
+use crate::settle::settle;
+
+/// Takes an earlier reading from a later one, cell by cell.
+///
+/// Cells are matched by slot and place; a cell that is new is taken as it is. Raw values are subtracted
+/// modulo 2^64, so that a counter that wrapped between the readings gives the right difference.
+pub fn difference(now: &Reading, before: &Reading) -> Reading {
+    let earlier: HashMap<(SlotId, &At), &Cell> =
+        before.cells.iter().map(|cell| ((cell.slot, &cell.at), cell)).collect();
+    let cells = now
+        .cells
+        .iter()
+        .map(|cell| match earlier.get(&(cell.slot, &cell.at)) {
+            Some(before) => cell_difference(cell, before),
+            None => cell.clone(),
+        })
+        .collect();
+    Reading { cells }
+}
+
+fn cell_difference(now: &Cell, before: &Cell) -> Cell {
+    Cell {
+        raw: now.raw.wrapping_sub(before.raw),
+        time_enabled_ns: now.time_enabled_ns.saturating_sub(before.time_enabled_ns),
+        time_running_ns: now.time_running_ns.saturating_sub(before.time_running_ns),
+        ..now.clone()
+    }
+}
+
+/// The count of one event between two readings.
+///
+/// A peak has no difference: of such an event the later value is given.
+pub fn settle_interval(
+    line: &PlanLine,
+    now: &Reading,
+    before: &Reading,
+    slot: SlotId,
+    asked: Scope,
+) -> Count {
+    if is_peak(line) {
+        return settle(line, now, slot, asked);
+    }
+    settle(line, &difference(now, before), slot, asked)
+}
+
+fn is_peak(line: &PlanLine) -> bool {
+    line.candidate().is_some_and(|candidate| {
+        candidate.parts.iter().any(|part| matches!(part, Part::Os(OsMetric::PeakRss)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cell, os_line};
+    use proptest::prelude::*;
+
+    const SLOT: SlotId = SlotId(0);
+
+    fn reading(cells: Vec<Cell>) -> Reading {
+        Reading { cells }
+    }
+
+    #[test]
+    fn a_thread_that_is_new_counts_from_zero() {
+        let mut new = cell(SLOT, 9, 20, 20);
+        new.at.tid = Some(7);
+        let now = reading(vec![cell(SLOT, 15, 30, 30), new.clone()]);
+        let before = reading(vec![cell(SLOT, 5, 10, 10)]);
+        assert_eq!(difference(&now, &before), reading(vec![cell(SLOT, 10, 20, 20), new]));
+    }
+
+    #[test]
+    fn a_wrapped_counter_gives_the_right_difference() {
+        let now = reading(vec![cell(SLOT, 3, 20, 20)]);
+        let before = reading(vec![cell(SLOT, u64::MAX - 1, 10, 10)]);
+        assert_eq!(difference(&now, &before).cells[0].raw, 5);
+    }
+
+    #[test]
+    fn a_loss_stays_lost() {
+        let mut gone = cell(SLOT, 3, 20, 20);
+        gone.lost = Some("gone".into());
+        let delta = difference(&reading(vec![gone]), &reading(vec![cell(SLOT, 1, 10, 10)]));
+        assert_eq!(delta.cells[0].lost.as_deref(), Some("gone"));
+    }
+
+    #[test]
+    fn a_peak_is_not_subtracted() {
+        let now = reading(vec![cell(SLOT, 4096, 1, 1)]);
+        let before = reading(vec![cell(SLOT, 4096, 1, 1)]);
+        for (metric, expected) in [(OsMetric::PeakRss, 4096), (OsMetric::UserTime, 0)] {
+            let line = os_line("x", metric);
+            let count = settle_interval(&line, &now, &before, SLOT, Scope::Tree);
+            assert_eq!(count, Count::Exact(expected));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn difference_and_earlier_add_up_to_later(a: u64, b: u64) {
+            let (now, before) = (reading(vec![cell(SLOT, a, 2, 2)]), reading(vec![cell(SLOT, b, 1, 1)]));
+            prop_assert_eq!(difference(&now, &before).cells[0].raw.wrapping_add(b), a);
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! From the cells of one event to a count.
+
+use std::collections::BTreeMap;
+
+use cyclometer_core::exec::{Cell, Reading};
+use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::{Count, Rung, Scope, SlotId};
+
+/// Shortfall of running against enabled time that is not multiplexing, in ns: what the kernel needs
+/// between the two clock readings.
+const SLACK_NS: u64 = 1_000;
+
+/// The slack also grows with the time: one part in this many.
+const SLACK_DIVISOR: u64 = 10_000;
+
+/// How many lost instances a reason names before it counts the rest.
+const NAMED_INSTANCES: usize = 3;
+
+/// Combines the cells of one slot into a count.
+///
+/// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is
+/// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its
+/// own enabled / running. Instances that were lost or never reached a counter make the count partial,
+/// as does a source whose scope is wider than `asked`.
+///
+/// # Source
+///
+/// `perf_event_open(2)`, section "Reading results": `time_enabled` and `time_running`.
+pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Count {
+    if let Outcome::NotCounted(count) = &line.outcome {
+        return count.clone();
+    }
+    let Some(candidate) = line.candidate() else {
+        return not_counted("the plan names no way to count it");
+    };
+    let timed = candidate.rung != Rung::Os;
+    let instances = instances(reading.cells.iter().filter(|cell| cell.slot == slot), timed);
+    widen(combine(&instances), candidate.widest, asked)
+}
+
+/// What one core PMU of a hybrid machine counted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PartCount {
+    /// Index of the event's part.
+    pub part: usize,
+    /// The PMU's name (`cpu_core`).
+    pub pmu: String,
+    /// What it counted while the target ran on its cores.
+    pub count: Count,
+    /// Time on a counter of this PMU, in ns.
+    pub time_running_ns: u64,
+    /// Time that the event was wanted on any PMU, in ns.
+    pub time_enabled_ns: u64,
+}
+
+/// The share of each core PMU in a hybrid count; empty where an event has a single part.
+///
+/// A part is exact when the whole is: then it is all that happened on those cores.
+pub fn by_part(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Vec<PartCount> {
+    let hybrid = line.candidate().is_some_and(|candidate| candidate.parts.len() > 1);
+    if !hybrid {
+        return Vec::new();
+    }
+    let whole_is_exact = matches!(settle(line, reading, slot, asked), Count::Exact(_));
+    let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
+    for cell in reading.cells.iter().filter(|cell| cell.slot == slot) {
+        parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
+    }
+    parts.into_iter().map(|((part, pmu), cells)| part_count(part, pmu, &cells, whole_is_exact)).collect()
+}
+
+fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> PartCount {
+    let raw = clamp(cells.iter().map(|cell| u128::from(cell.raw)).sum());
+    let time_running_ns = total(cells.iter().map(|cell| cell.time_running_ns));
+    let time_enabled_ns = total(cells.iter().map(|cell| cell.time_enabled_ns));
+    let lost = cells.iter().find_map(|cell| cell.lost.clone());
+    let count = match lost {
+        Some(reason) => Count::Lost { reason },
+        None if time_running_ns == 0 => not_counted("never ran on a counter of these cores"),
+        None if whole_is_exact => Count::Exact(raw),
+        None => Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") },
+    };
+    PartCount { part, pmu: pmu.to_owned(), count, time_running_ns, time_enabled_ns }
+}
+
+/// The cells of one CPU and thread: one for each part.
+struct Instance {
+    cpu: Option<u32>,
+    tid: Option<u32>,
+    raw: u128,
+    enabled_ns: u64,
+    running_ns: u64,
+    state: State,
+}
+
+enum State {
+    /// Never enabled: the target did not run.
+    Idle,
+    /// On a counter for the whole time.
+    Whole,
+    /// On a counter for a part of the time.
+    Shared,
+    /// Enabled, and never on a counter.
+    Unobserved,
+    /// The source says that the value is not to be used.
+    Lost(String),
+}
+
+impl Instance {
+    fn estimate(&self) -> u128 {
+        match self.state {
+            State::Shared => {
+                self.raw.saturating_mul(self.enabled_ns.into()) / u128::from(self.running_ns.max(1))
+            }
+            _ => self.raw,
+        }
+    }
+
+    fn missing(&self) -> Option<&str> {
+        match &self.state {
+            State::Lost(reason) => Some(reason),
+            State::Unobserved => Some("never reached a counter"),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> String {
+        match (self.cpu, self.tid) {
+            (Some(cpu), Some(tid)) => format!("thread {tid} on cpu {cpu}"),
+            (Some(cpu), None) => format!("cpu {cpu}"),
+            (None, Some(tid)) => format!("thread {tid}"),
+            (None, None) => "the target".to_owned(),
+        }
+    }
+}
+
+fn instances<'a>(cells: impl Iterator<Item = &'a Cell>, timed: bool) -> Vec<Instance> {
+    let mut grouped: BTreeMap<(Option<u32>, Option<u32>), Vec<&Cell>> = BTreeMap::new();
+    for cell in cells {
+        grouped.entry((cell.at.cpu, cell.at.tid)).or_default().push(cell);
+    }
+    grouped.into_iter().map(|((cpu, tid), cells)| instance(cpu, tid, &cells, timed)).collect()
+}
+
+fn instance(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], timed: bool) -> Instance {
+    let raw = cells.iter().map(|cell| u128::from(cell.raw)).sum();
+    let enabled_ns = cells.iter().map(|cell| cell.time_enabled_ns).max().unwrap_or(0);
+    let running_ns = total(cells.iter().map(|cell| cell.time_running_ns));
+    let slack_ns = SLACK_NS.max(enabled_ns / SLACK_DIVISOR);
+    let lost = cells.iter().find_map(|cell| cell.lost.clone());
+    let state = match lost {
+        Some(reason) => State::Lost(reason),
+        None if !timed => State::Whole,
+        None if enabled_ns == 0 && raw == 0 => State::Idle,
+        None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
+        None if running_ns == 0 => State::Unobserved,
+        None if running_ns.saturating_add(slack_ns) >= enabled_ns => State::Whole,
+        None => State::Shared,
+    };
+    Instance { cpu, tid, raw, enabled_ns, running_ns, state }
+}
+
+fn combine(instances: &[Instance]) -> Count {
+    if instances.is_empty() {
+        return not_counted("the source gave no value for it");
+    }
+    if instances.iter().all(|instance| matches!(instance.state, State::Idle)) {
+        return not_counted("the process never ran while counting");
+    }
+    let observed: Vec<&Instance> =
+        instances.iter().filter(|i| matches!(i.state, State::Whole | State::Shared)).collect();
+    let missing: Vec<&Instance> = instances.iter().filter(|i| i.missing().is_some()).collect();
+    if observed.is_empty() {
+        return nothing_observed(&missing);
+    }
+    let estimate = clamp(observed.iter().map(|i| i.estimate()).sum());
+    if !missing.is_empty() {
+        return Count::Partial { raw: estimate, part: without(&missing) };
+    }
+    if observed.iter().any(|i| matches!(i.state, State::Shared)) {
+        return Count::Scaled {
+            raw: clamp(observed.iter().map(|i| i.raw).sum()),
+            estimate,
+            time_enabled_ns: total(observed.iter().map(|i| i.enabled_ns)),
+            time_running_ns: total(observed.iter().map(|i| i.running_ns)),
+        };
+    }
+    Count::Exact(estimate)
+}
+
+fn nothing_observed(missing: &[&Instance]) -> Count {
+    let lost = missing.iter().find_map(|instance| match &instance.state {
+        State::Lost(reason) => Some(reason.clone()),
+        _ => None,
+    });
+    match lost {
+        Some(reason) => Count::Lost { reason },
+        None => not_counted("never reached a counter: others held all that it can use"),
+    }
+}
+
+fn without(missing: &[&Instance]) -> String {
+    let named: Vec<String> = missing
+        .iter()
+        .take(NAMED_INSTANCES)
+        .map(|instance| format!("{} ({})", instance.name(), instance.missing().unwrap_or_default()))
+        .collect();
+    let rest = missing.len() - named.len();
+    let more = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+    format!("without {}{more}", named.join(", "))
+}
+
+fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
+    match (widest, count.value()) {
+        (Some(widest), Some(raw)) if widest > asked => {
+            let inner = count.reason().map(|reason| format!(", {reason}")).unwrap_or_default();
+            Count::Partial { raw, part: format!("whole {widest}{inner}") }
+        }
+        _ => count,
+    }
+}
+
+fn not_counted(reason: &str) -> Count {
+    Count::NotCounted { reason: reason.to_owned() }
+}
+
+fn total(times_ns: impl Iterator<Item = u64>) -> u64 {
+    times_ns.fold(0, u64::saturating_add)
+}
+
+fn clamp(value: u128) -> u64 {
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{cell, hardware, os_line};
+    use cyclometer_core::event::OsMetric;
+    use cyclometer_core::exec::At;
+    use proptest::prelude::*;
+
+    const SLOT: SlotId = SlotId(0);
+
+    fn settled(parts: usize, cells: Vec<Cell>) -> Count {
+        settle(&hardware("cycles", parts), &Reading { cells }, SLOT, Scope::Tree)
+    }
+
+    fn on_part(part: usize, raw: u64, enabled: u64, running: u64) -> Cell {
+        let mut cell = cell(SLOT, raw, enabled, running);
+        cell.at = At { part, pmu: ["cpu_core", "cpu_atom"][part].into(), cpu: None, tid: None };
+        cell
+    }
+
+    fn on_cpu(cpu: u32, raw: u64, enabled: u64, running: u64) -> Cell {
+        let mut cell = cell(SLOT, raw, enabled, running);
+        cell.at.cpu = Some(cpu);
+        cell
+    }
+
+    fn lost(mut cell: Cell) -> Cell {
+        cell.lost = Some("cpu went offline".into());
+        cell
+    }
+
+    #[test]
+    fn a_counter_that_ran_all_the_time_is_exact() {
+        assert_eq!(settled(1, vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
+        assert_eq!(settled(1, vec![cell(SLOT, 0, 9, 9)]), Count::Exact(0));
+    }
+
+    #[test]
+    fn a_shared_counter_is_scaled() {
+        let count = settled(1, vec![cell(SLOT, 100, 10_000_000, 2_500_000)]);
+        let expected = Count::Scaled {
+            raw: 100,
+            estimate: 400,
+            time_enabled_ns: 10_000_000,
+            time_running_ns: 2_500_000,
+        };
+        assert_eq!(count, expected);
+    }
+
+    #[test]
+    fn a_hybrid_is_exact_when_its_running_times_add_up() {
+        let cells = vec![on_part(0, 70, 10_000_000, 6_000_000), on_part(1, 30, 10_000_000, 4_000_000)];
+        assert_eq!(settled(2, cells), Count::Exact(100));
+        let cells = vec![on_part(0, 70, 10_000_000, 3_000_000), on_part(1, 30, 10_000_000, 2_000_000)];
+        assert_eq!(settled(2, cells).value(), Some(200));
+    }
+
+    #[test]
+    fn cpus_are_judged_one_by_one() {
+        let cells = vec![on_cpu(0, 10, 10_000_000, 10_000_000), on_cpu(1, 10, 10_000_000, 5_000_000)];
+        let Count::Scaled { raw, estimate, time_running_ns, .. } = settled(1, cells) else { panic!() };
+        assert_eq!((raw, estimate, time_running_ns), (20, 30, 15_000_000));
+    }
+
+    #[test]
+    fn a_counter_that_never_ran_is_not_zero() {
+        for (cells, reason) in [
+            (vec![cell(SLOT, 0, 10_000_000, 0)], "never reached a counter"),
+            (vec![cell(SLOT, 0, 0, 0)], "never ran while counting"),
+            (vec![], "gave no value"),
+            (vec![cell(SlotId(1), 5, 10, 10)], "gave no value"),
+        ] {
+            let count = settled(1, cells);
+            assert!(matches!(count, Count::NotCounted { .. }), "{count:?}");
+            assert!(count.reason().unwrap().contains(reason), "{count:?}");
+        }
+    }
+
+    #[test]
+    fn all_instances_lost_is_lost_and_some_is_partial() {
+        let one = || on_cpu(0, 10, 10_000_000, 10_000_000);
+        assert_eq!(settled(1, vec![lost(one())]), Count::Lost { reason: "cpu went offline".into() });
+        let both = settled(1, vec![one(), lost(on_cpu(3, 99, 10_000_000, 10_000_000))]);
+        assert_eq!(both, Count::Partial { raw: 10, part: "without cpu 3 (cpu went offline)".into() });
+    }
+
+    #[test]
+    fn many_missing_instances_are_counted_instead_of_named() {
+        let mut cells: Vec<Cell> = (1..=5).map(|cpu| on_cpu(cpu, 0, 10_000_000, 0)).collect();
+        cells.push(on_cpu(0, 7, 10_000_000, 10_000_000));
+        let reason = settled(1, cells).reason().unwrap();
+        assert!(reason.ends_with("cpu 3 (never reached a counter) and 2 more"), "{reason}");
+    }
+
+    #[test]
+    fn an_idle_instance_beside_a_counted_one_adds_nothing() {
+        let cells = vec![on_cpu(0, 7, 10_000_000, 10_000_000), on_cpu(1, 0, 0, 0)];
+        assert_eq!(settled(1, cells), Count::Exact(7));
+    }
+
+    #[test]
+    fn a_scope_wider_than_asked_is_partial_and_never_exact() {
+        let mut line = hardware("energy", 1);
+        line.event.candidates[0].widest = Some(Scope::Package);
+        let reading = Reading { cells: vec![cell(SLOT, 8, 100, 100)] };
+        let narrow = settle(&line, &reading, SLOT, Scope::Tree);
+        assert_eq!(narrow, Count::Partial { raw: 8, part: "whole package".into() });
+        assert_eq!(settle(&line, &reading, SLOT, Scope::System), Count::Exact(8));
+    }
+
+    #[test]
+    fn the_accounting_of_the_system_needs_no_times() {
+        let line = os_line("major_faults", OsMetric::MajorFaults);
+        let reading = Reading { cells: vec![cell(SLOT, 0, 0, 0)] };
+        assert_eq!(settle(&line, &reading, SLOT, Scope::Tree), Count::Exact(0));
+    }
+
+    #[test]
+    fn what_the_plan_refused_stays_refused() {
+        let mut line = hardware("cycles", 1);
+        let refused = Count::NotSupported { reason: "no PMU".into() };
+        line.outcome = Outcome::NotCounted(refused.clone());
+        let reading = Reading { cells: vec![cell(SLOT, 5, 10, 10)] };
+        assert_eq!(settle(&line, &reading, SLOT, Scope::Tree), refused);
+    }
+
+    #[test]
+    fn parts_of_a_hybrid_are_told_apart() {
+        let line = hardware("cycles", 2);
+        let cells = vec![on_part(0, 70, 10_000_000, 6_000_000), on_part(1, 30, 10_000_000, 4_000_000)];
+        let parts = by_part(&line, &Reading { cells }, SLOT, Scope::Tree);
+        let seen: Vec<_> = parts.iter().map(|part| (part.pmu.as_str(), part.count.clone())).collect();
+        assert_eq!(seen, [("cpu_core", Count::Exact(70)), ("cpu_atom", Count::Exact(30))]);
+        let unused = vec![on_part(0, 70, 10_000_000, 10_000_000), on_part(1, 0, 10_000_000, 0)];
+        let parts = by_part(&line, &Reading { cells: unused }, SLOT, Scope::Tree);
+        assert_eq!(parts[1].count.value(), None);
+        let single = Reading { cells: vec![cell(SLOT, 1, 1, 1)] };
+        assert_eq!(by_part(&hardware("cycles", 1), &single, SLOT, Scope::Tree), []);
+    }
+
+    fn any_cell() -> impl Strategy<Value = Cell> {
+        let at = (0..2usize, proptest::option::of(0..3u32), proptest::option::of(0..3u32));
+        let loss = proptest::option::weighted(0.1, Just("lost".to_owned()));
+        (at, any::<u64>(), any::<u64>(), any::<u64>(), loss).prop_map(
+            |((part, cpu, tid), raw, enabled, running, lost)| Cell {
+                slot: SLOT,
+                at: At { part, pmu: "cpu".into(), cpu, tid },
+                raw,
+                time_enabled_ns: enabled,
+                time_running_ns: running,
+                lost,
+            },
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_cells_does_not_matter(cells in proptest::collection::vec(any_cell(), 0..12)) {
+            let mut reversed = cells.clone();
+            reversed.reverse();
+            let kinds = (settled(2, cells), settled(2, reversed));
+            prop_assert_eq!(kinds.0.verdict(), kinds.1.verdict());
+            prop_assert_eq!(kinds.0.value(), kinds.1.value());
+        }
+
+        #[test]
+        fn exact_counts_are_the_sum_of_their_cells(raws in proptest::collection::vec(0..1u64 << 40, 1..20)) {
+            let cells = raws.iter().zip(0..).map(|(raw, cpu)| on_cpu(cpu, *raw, 500, 500)).collect();
+            prop_assert_eq!(settled(1, cells), Count::Exact(raws.iter().sum()));
+        }
+
+        #[test]
+        fn an_estimate_is_raw_times_enabled_by_running(
+            raw in 0..1u64 << 50, running in 1_000_000u64..1 << 40, times in 2u64..1000,
+        ) {
+            let count = settled(1, vec![cell(SLOT, raw, running * times, running)]);
+            prop_assert_eq!(count.verdict(), cyclometer_core::Verdict::Scaled);
+            prop_assert_eq!(count.value(), Some(raw.saturating_mul(times)));
+        }
+
+        #[test]
+        fn what_never_ran_has_no_value(raw: u64, enabled in 1u64.., cpus in 1u32..5) {
+            let cells = (0..cpus).map(|cpu| on_cpu(cpu, raw, enabled, 0)).collect();
+            prop_assert_eq!(settled(1, cells).value(), None);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Statistics over the values of runs.
+
+/// Threshold of the modified z-score beyond which a value is an outlier.
+///
+/// # Source
+///
+/// B. Iglewicz and D. Hoaglin, "How to Detect and Handle Outliers", ASQC 1993.
+const OUTLIER_SCORE: f64 = 3.5;
+
+/// Median absolute deviation of a normal distribution, in standard deviations (the same source).
+const MAD_OF_NORMAL: f64 = 0.6745;
+
+/// Standard deviation of a normal distribution, in mean absolute deviations: √(π / 2).
+///
+/// Takes the place of the median absolute deviation where that is zero, that is when more than half
+/// of the values are equal.
+const SIGMA_BY_MEAN_DEVIATION: f64 = 1.253_314;
+
+/// What the values of several runs have in common; in the unit of the values.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Statistics {
+    /// Number of values.
+    pub n: usize,
+    /// Arithmetic mean; `None` without values, or when a value that belongs to it is missing.
+    pub mean: Option<f64>,
+    /// Sample standard deviation (n − 1); `None` for fewer than two values.
+    pub stddev: Option<f64>,
+    /// The middle value, or the mean of the two.
+    pub median: Option<f64>,
+    /// The least value.
+    pub min: Option<f64>,
+    /// The greatest value.
+    pub max: Option<f64>,
+    /// How many values lie far from the others, by the modified z-score; 0 for fewer than three.
+    pub outliers: usize,
+}
+
+impl Statistics {
+    /// Statistics of values that are all there is.
+    pub fn of(values: &[f64]) -> Statistics {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(&min), Some(&max)) = (sorted.first(), sorted.last()) else {
+            return Statistics::default();
+        };
+        let mean = mean(&sorted).clamp(min, max);
+        let median = median(&sorted);
+        Statistics {
+            n: sorted.len(),
+            mean: Some(mean),
+            stddev: stddev(&sorted, mean),
+            median: Some(median),
+            min: Some(min),
+            max: Some(max),
+            outliers: outliers(&sorted, median),
+        }
+    }
+
+    /// Statistics of values of which some may be missing: then only their number is told.
+    pub fn of_all(values: &[Option<f64>]) -> Statistics {
+        let present: Vec<f64> = values.iter().copied().flatten().collect();
+        match present.len() == values.len() {
+            true => Statistics::of(&present),
+            false => Statistics { n: present.len(), ..Statistics::default() },
+        }
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn median(sorted: &[f64]) -> f64 {
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        1 => sorted[middle],
+        _ => sorted[middle - 1] / 2.0 + sorted[middle] / 2.0,
+    }
+}
+
+fn stddev(values: &[f64], mean: f64) -> Option<f64> {
+    if values.len() < 2 {
+        return None;
+    }
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    Some((squares / (values.len() - 1) as f64).sqrt())
+}
+
+fn outliers(values: &[f64], median_value: f64) -> usize {
+    if values.len() < 3 {
+        return 0;
+    }
+    let mut deviations: Vec<f64> = values.iter().map(|value| (value - median_value).abs()).collect();
+    deviations.sort_by(f64::total_cmp);
+    let sigma = match median(&deviations) {
+        mad if mad > 0.0 => mad / MAD_OF_NORMAL,
+        _ => mean(&deviations) * SIGMA_BY_MEAN_DEVIATION,
+    };
+    deviations.iter().filter(|deviation| **deviation > OUTLIER_SCORE * sigma).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn known_values_give_known_statistics() {
+        let s = Statistics::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!((s.n, s.mean, s.median, s.min, s.max), (8, Some(5.0), Some(4.5), Some(2.0), Some(9.0)));
+        assert!((s.stddev.unwrap() - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
+    }
+
+    #[test]
+    fn one_value_has_no_deviation_and_no_value_has_nothing() {
+        assert_eq!(Statistics::of(&[3.0]).stddev, None);
+        assert_eq!(Statistics::of(&[3.0]).mean, Some(3.0));
+        assert_eq!(Statistics::of(&[]), Statistics::default());
+    }
+
+    #[test]
+    fn a_missing_value_takes_the_mean_away() {
+        let s = Statistics::of_all(&[Some(1.0), None, Some(3.0)]);
+        assert_eq!((s.n, s.mean, s.min), (2, None, None));
+    }
+
+    #[test]
+    fn outliers_are_far_from_the_others() {
+        for (values, expected) in [
+            (vec![10.0, 11.0, 10.5, 9.5, 10.2, 50.0], 1),
+            (vec![10.0, 11.0, 10.5, 9.5, 10.2, 10.9], 0),
+            (vec![5.0; 10], 0),
+            (vec![1.0, 100.0], 0),
+            ([vec![5.0; 30], vec![6.0]].concat(), 1),
+        ] {
+            assert_eq!(Statistics::of(&values).outliers, expected, "{values:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn mean_and_median_lie_between_the_extremes(
+            values in proptest::collection::vec(-1e15f64..1e15, 1..50),
+        ) {
+            let s = Statistics::of(&values);
+            let (min, max) = (s.min.unwrap(), s.max.unwrap());
+            prop_assert!(min <= s.mean.unwrap() && s.mean.unwrap() <= max);
+            prop_assert!(min <= s.median.unwrap() && s.median.unwrap() <= max);
+            prop_assert!(s.stddev.is_none_or(|stddev| stddev >= 0.0 && stddev <= max - min + 1e-6));
+            prop_assert!(s.outliers * 2 <= s.n);
+        }
+
+        #[test]
+        fn the_order_of_runs_does_not_matter(values in proptest::collection::vec(0f64..1e12, 0..30)) {
+            let mut reversed = values.clone();
+            reversed.reverse();
+            prop_assert_eq!(Statistics::of(&values), Statistics::of(&reversed));
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Hand-made plans, readings and reports for the tests of this crate.
+
+use cyclometer_core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
+use cyclometer_core::exec::{At, Cell, CommandSpec, ExitStatus, Reading};
+use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::report::{LaunchKind, Run};
+use cyclometer_core::{
+    Candidate, CounterMask, Modes, Modifiers, Part, Pass, Plan, Provenance, Report, Rung, Slot, SlotId,
+};
+
+fn line(name: &str, unit: Unit, candidate: Candidate) -> PlanLine {
+    PlanLine {
+        event: Event {
+            name: name.into(),
+            requested: true,
+            modifiers: Modifiers::default(),
+            group: None,
+            pin: None,
+            unit,
+            unsupported: String::new(),
+            candidates: vec![candidate],
+            notes: Vec::new(),
+        },
+        outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
+        skipped: Vec::new(),
+    }
+}
+
+/// A hardware event in user mode, with one part for each of `parts` core PMUs.
+pub fn hardware(name: &str, parts: usize) -> PlanLine {
+    let part = |pmu: &str| {
+        Part::Perf(PerfEvent {
+            pmu: pmu.into(),
+            pmu_type: 4,
+            words: ConfigWords::default(),
+            class: PerfClass::Core,
+            cpus: None,
+            constraint: CounterMask::EMPTY,
+        })
+    };
+    let candidate = Candidate {
+        rung: Rung::Perf,
+        provenance: Provenance::Hardware,
+        resolution: format!("cpu/{name}/"),
+        scale: 1.0,
+        modes: Some(Modes::USER),
+        widest: None,
+        parts: ["cpu_core", "cpu_atom"][..parts].iter().map(|pmu| part(pmu)).collect(),
+    };
+    line(name, Unit::Count, candidate)
+}
+
+/// A value of the operating system's accounting, in ns or as a count.
+pub fn os_line(name: &str, metric: OsMetric) -> PlanLine {
+    let unit = match metric {
+        OsMetric::WallTime | OsMetric::UserTime | OsMetric::SystemTime | OsMetric::CpuTime => {
+            Unit::Nanoseconds
+        }
+        OsMetric::PeakRss => Unit::Bytes,
+        _ => Unit::Count,
+    };
+    let candidate = Candidate {
+        rung: Rung::Os,
+        provenance: Provenance::Kernel,
+        resolution: "rusage".into(),
+        scale: 1.0,
+        modes: None,
+        widest: None,
+        parts: vec![Part::Os(metric)],
+    };
+    line(name, unit, candidate)
+}
+
+/// A cell at no particular place.
+pub fn cell(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
+    Cell { slot, at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None }
+}
+
+/// A pass with these slots.
+pub fn pass(slots: &[usize]) -> Pass {
+    let slot = |id: &usize| Slot {
+        id: SlotId(*id),
+        name: format!("slot {id}"),
+        rung: Rung::Perf,
+        parts: Vec::new(),
+        group: None,
+        filter: None,
+        exclude_guest: false,
+        guest_only: false,
+        host_only: false,
+        exclude_idle: false,
+        pinned: false,
+        exclusive: false,
+        counter: None,
+    };
+    Pass { slots: slots.iter().map(slot).collect() }
+}
+
+/// A run that counted `raws` exactly, slot by slot.
+pub fn run(index: u32, pass: usize, raws: &[(usize, u64)]) -> Run {
+    Run {
+        index,
+        launch: LaunchKind::Native,
+        pass,
+        exit: Some(ExitStatus::Code(0)),
+        dropped_because: None,
+        wall_ns: 1_000_000,
+        reading: Reading {
+            cells: raws.iter().map(|(slot, raw)| cell(SlotId(*slot), *raw, 1_000_000, 1_000_000)).collect(),
+        },
+    }
+}
+
+/// A report of one command.
+pub fn report(lines: Vec<PlanLine>, passes: Vec<Pass>, runs: Vec<Run>) -> Report {
+    Report {
+        command: Some(CommandSpec::new("true")),
+        target: None,
+        plan: Plan { lines, passes, shares_counters: false },
+        runs,
+        steps: Vec::new(),
+        interrupted: None,
+        failure: None,
+    }
+}
