@@ -442,7 +442,7 @@ mod tests {
     fn energy_is_scaled_and_wider_than_a_process() {
         let event = find("power/energy-pkg/", &skylake());
         assert_eq!(event.unit, Unit::Joules);
-        assert_eq!(event.candidates[0].scale, 2.3283064365386962890625e-10);
+        assert_eq!(event.candidates[0].scale, 2f64.powi(-32));
         assert_eq!(event.candidates[0].widest, Some(Scope::Package));
         assert_eq!(event.candidates[0].modes, None);
     }

@@ -89,7 +89,7 @@ fn power() -> KernelPmu {
     let mut power = pmu("power", 9, &[("event", "config:0-7")], &[("energy-pkg", "event=0x02")]);
     power.cpumask = Some(CpuSet::parse("0").unwrap());
     let energy = power.events.get_mut("energy-pkg").unwrap();
-    energy.scale = Some(2.3283064365386962890625e-10);
+    energy.scale = Some(2f64.powi(-32));
     energy.unit = Some("Joules".to_owned());
     power
 }

@@ -1,1 +1,203 @@
-//! Placeholder.
+//! Runs × passes × sources: launches, opens, replans, recovers, and collects a [`Report`].
+//!
+//! This is the only place that loops over the stages. It encodes nothing, prints nothing and computes no
+//! statistics. Whatever a source refuses is answered by `plan`'s data; every answer is kept as a
+//! [`Step`](cyclometer_core::report::Step).
+//!
+//! A command is never run more often than asked: everything that can be refused is refused while the child
+//! has not executed it yet.
+#![forbid(unsafe_code)]
+
+mod execute;
+mod observe;
+mod open;
+
+use std::time::Duration;
+
+use cyclometer_core::exec::{CommandSpec, ExitStatus};
+use cyclometer_core::report::{LaunchKind, Run, Step};
+use cyclometer_core::{
+    Child, Error, ErrorKind, Launch, Machine, Plan, Recovery, Report, Result, Source, Target,
+};
+
+pub use observe::{Observer, Quiet};
+
+/// What is measured.
+pub struct Job {
+    /// The command to run; `None` when only running processes are observed.
+    pub command: Option<CommandSpec>,
+    /// What is counted; `None`: the command and its descendants.
+    pub target: Option<Target>,
+    /// What is waited for when there is no command.
+    pub watched: Option<Box<dyn Child>>,
+}
+
+/// How often, and what to do on the way.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Settings {
+    /// Exact number of measured executions, at least 1.
+    pub runs: u32,
+    /// Executions before them that are not measured.
+    pub warmups: u32,
+    /// Read all counters this often while the command runs.
+    pub interval: Option<Duration>,
+    /// Go on after a run that failed.
+    pub ignore_failure: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { runs: 1, warmups: 0, interval: None, ignore_failure: false }
+    }
+}
+
+/// What the session works with.
+pub struct Means<'a> {
+    /// Starts commands.
+    pub launch: &'a dyn Launch,
+    /// The sources of counts, in any order.
+    pub sources: &'a [&'a dyn Source],
+    /// The machine, for replans.
+    pub machine: &'a Machine,
+}
+
+/// Runs a job by a plan.
+///
+/// # Errors
+///
+/// Only when nothing was measured: the command cannot be executed, the target does not exist, a `{group}` does
+/// not fit. What fails later ends the session and is told in the report.
+pub fn run(
+    job: Job,
+    plan: Plan,
+    settings: &Settings,
+    means: &Means<'_>,
+    observer: &mut dyn Observer,
+) -> Result<Report> {
+    check(&job, settings)?;
+    let report = Report {
+        command: job.command.clone(),
+        target: job.target.clone(),
+        plan,
+        runs: Vec::new(),
+        steps: Vec::new(),
+        interrupted: None,
+        failure: None,
+    };
+    let mut session = Session { job, settings, means, observer, report };
+    session.all_runs()?;
+    Ok(session.report)
+}
+
+fn check(job: &Job, settings: &Settings) -> Result<()> {
+    let problem = match (&job.command, &job.watched) {
+        _ if settings.runs == 0 => "the number of runs is 0",
+        (None, Some(_)) if settings.runs > 1 || settings.warmups > 0 => {
+            "without a command there is nothing to repeat"
+        }
+        (None, None) => "there is neither a command nor a process to measure",
+        _ => return Ok(()),
+    };
+    Err(Error::new(ErrorKind::InvalidInput, problem)
+        .with_recovery(Recovery::fix("give a command behind --, and at least one run")))
+}
+
+pub(crate) struct Session<'a, 'b> {
+    job: Job,
+    settings: &'a Settings,
+    means: &'a Means<'a>,
+    observer: &'b mut dyn Observer,
+    report: Report,
+}
+
+/// What one execution came to.
+pub(crate) struct Executed {
+    run: Run,
+    interrupted: Option<i32>,
+}
+
+impl Session<'_, '_> {
+    fn all_runs(&mut self) -> Result<()> {
+        self.observer.planned(&self.report.plan);
+        let (warmups, runs) = (self.settings.warmups, self.settings.runs);
+        for (index, warmup) in (0..warmups).map(|i| (i, true)).chain((0..runs).map(|i| (i, false))) {
+            self.observer.run_started(index, warmup);
+            let executed = match self.execute(index) {
+                Ok(executed) => executed,
+                Err(error) => return self.ended_by(error),
+            };
+            if !self.keep(executed, warmup) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// An error after the first result does not take the results away.
+    fn ended_by(&mut self, error: Error) -> Result<()> {
+        if self.report.runs.is_empty() {
+            return Err(error);
+        }
+        self.report.failure = Some(error.to_string());
+        Ok(())
+    }
+
+    /// Files a run; whether to go on.
+    fn keep(&mut self, executed: Executed, warmup: bool) -> bool {
+        let Executed { mut run, interrupted } = executed;
+        let failed = run.exit.filter(|exit| !exit.success());
+        let stops = interrupted.is_some() || (failed.is_some() && !self.settings.ignore_failure);
+        self.report.interrupted = interrupted;
+        run.dropped_because = self.drop_reason(failed, interrupted);
+        if let (Some(exit), true, None) = (failed, stops, interrupted) {
+            self.report.failure = Some(failure_text(exit, run.index, warmup));
+        }
+        // A warm-up that ends the session is all there is: it is told, but its numbers are not results.
+        if warmup && stops {
+            run.dropped_because = Some("a warm-up".to_owned());
+        }
+        if !warmup || stops {
+            self.observer.run_finished(&run, &self.report.plan);
+            self.report.runs.push(run);
+        }
+        !stops
+    }
+
+    /// Of several runs, the one that failed or was cut short would spoil the statistics.
+    fn drop_reason(&self, failed: Option<ExitStatus>, interrupted: Option<i32>) -> Option<String> {
+        if self.settings.runs < 2 {
+            return None;
+        }
+        match (failed, interrupted) {
+            (_, Some(signal)) => Some(format!("interrupted by signal {signal}")),
+            (Some(_), None) if self.settings.ignore_failure => None,
+            (Some(exit), None) => Some(exit_text(exit)),
+            (None, None) => None,
+        }
+    }
+
+    pub(crate) fn note(&mut self, step: Step) {
+        self.observer.step(&step);
+        self.report.steps.push(step);
+    }
+
+    fn pass_of(&self, index: u32) -> usize {
+        index as usize % self.report.plan.passes.len().max(1)
+    }
+
+    pub(crate) fn launch_kind(&self) -> LaunchKind {
+        LaunchKind::Native
+    }
+}
+
+fn exit_text(exit: ExitStatus) -> String {
+    match exit {
+        ExitStatus::Code(code) => format!("exited with status {code}"),
+        ExitStatus::Signal(signal) => format!("was killed by signal {signal}"),
+    }
+}
+
+fn failure_text(exit: ExitStatus, index: u32, warmup: bool) -> String {
+    let what = if warmup { "warm-up" } else { "run" };
+    format!("the command {} in {what} {}", exit_text(exit), index + 1)
+}

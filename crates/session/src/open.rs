@@ -1,0 +1,135 @@
+//! Opens the sources of a pass, and replans until they agree.
+
+use std::time::Duration;
+
+use cyclometer_core::exec::{Counting, RefusalKind};
+use cyclometer_core::report::Step;
+use cyclometer_core::{Error, ErrorKind, Pass, Plan, Recovery, Refusal, Result, SlotId, Source, Target};
+use cyclometer_plan::{Replan, give_up, replan};
+
+use crate::Session;
+
+/// Open counters of one pass, with what is missing from it.
+pub(crate) struct Opened {
+    pub(crate) sources: Vec<OpenSource>,
+    /// Slots that were refused after the plan was settled, each with the reason.
+    pub(crate) refused: Vec<(SlotId, String)>,
+}
+
+/// The open counters of one source.
+pub(crate) struct OpenSource {
+    pub(crate) slots: Vec<SlotId>,
+    pub(crate) counting: Box<dyn Counting>,
+}
+
+impl Session<'_, '_> {
+    /// Opens the pass of run `index` on `target`; the child has not executed anything yet.
+    pub(crate) fn open(&mut self, index: u32, target: &Target) -> Result<Opened> {
+        // The first result settles the plan: after it, a line must not change its meaning.
+        if self.report.runs.is_empty() {
+            self.open_replanning(index, target)
+        } else {
+            self.open_settled(index, target)
+        }
+    }
+
+    fn open_replanning(&mut self, index: u32, target: &Target) -> Result<Opened> {
+        let mut retries = Retries::default();
+        loop {
+            let refusal = match self.try_pass(&self.pass(index), target)? {
+                Ok(sources) => return Ok(Opened { sources, refused: Vec::new() }),
+                Err(refusal) => refusal,
+            };
+            let plan = self.report.plan.clone();
+            match replan(plan, &refusal, self.means.machine)? {
+                Replan::Try(plan, step) => self.change(*plan, step),
+                Replan::Retry(step) if retries.pause(&refusal) => self.note(step),
+                Replan::Retry(_) => self.give_up(&refusal)?,
+            }
+        }
+    }
+
+    fn change(&mut self, plan: Plan, step: Step) {
+        self.report.plan = plan;
+        self.note(step);
+    }
+
+    fn give_up(&mut self, refusal: &Refusal) -> Result<()> {
+        let Some(slot) = refusal.slot else { return Err(busy(refusal)) };
+        match give_up(self.report.plan.clone(), slot, refusal, self.means.machine)? {
+            Replan::Try(plan, step) => self.change(*plan, step),
+            Replan::Retry(step) => self.note(step),
+        }
+        Ok(())
+    }
+
+    /// Later runs leave out what is refused now; the values of that run are lost, not replaced.
+    fn open_settled(&mut self, index: u32, target: &Target) -> Result<Opened> {
+        let mut pass = self.pass(index);
+        let mut refused = Vec::new();
+        loop {
+            let refusal = match self.try_pass(&pass, target)? {
+                Ok(sources) => return Ok(Opened { sources, refused }),
+                Err(refusal) => refusal,
+            };
+            let known = refusal.slot.filter(|slot| pass.slots.iter().any(|s| s.id == *slot));
+            let Some(slot) = known else { return Err(busy(&refusal)) };
+            pass.slots.retain(|s| s.id != slot);
+            refused.push((slot, refusal.text));
+        }
+    }
+
+    fn pass(&self, index: u32) -> Pass {
+        self.report.plan.passes.get(self.pass_of(index)).cloned().unwrap_or_default()
+    }
+
+    /// Opens every source of the pass, or none.
+    fn try_pass(
+        &self,
+        pass: &Pass,
+        target: &Target,
+    ) -> Result<std::result::Result<Vec<OpenSource>, Refusal>> {
+        let mut sources = Vec::new();
+        for rung in pass.rungs() {
+            let slots = pass.of(rung);
+            match self.source(rung)?.open(&slots, target) {
+                Ok(counting) => {
+                    sources.push(OpenSource { slots: slots.iter().map(|slot| slot.id).collect(), counting });
+                }
+                Err(refusal) => return Ok(Err(refusal)),
+            }
+        }
+        Ok(Ok(sources))
+    }
+
+    fn source(&self, rung: cyclometer_core::Rung) -> Result<&dyn Source> {
+        let found = self.means.sources.iter().find(|source| source.rung() == rung);
+        found.copied().ok_or_else(|| {
+            Error::new(ErrorKind::ArchUnsupported, format!("there is no source {rung} in this program"))
+        })
+    }
+}
+
+fn busy(refusal: &Refusal) -> Error {
+    Error::new(ErrorKind::CounterBusy, refusal.text.clone())
+}
+
+/// Counts the pauses taken for a busy PMU, by the recovery of that error kind.
+#[derive(Default)]
+struct Retries(u32);
+
+impl Retries {
+    /// Sleeps before another attempt; false when there were enough.
+    fn pause(&mut self, refusal: &Refusal) -> bool {
+        debug_assert_eq!(refusal.kind, RefusalKind::Busy);
+        let Recovery::RetryAfter { delay_ms, attempts } = ErrorKind::CounterBusy.strategy() else {
+            return false;
+        };
+        if self.0 == attempts {
+            return false;
+        }
+        self.0 += 1;
+        std::thread::sleep(Duration::from_millis(delay_ms.into()));
+        true
+    }
+}

@@ -1,0 +1,328 @@
+//! The session against scripted launchers and sources: every way in which the world can disagree.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+mod script;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use cyclometer_core::exec::{CommandSpec, ExitStatus, Reading, RefusalKind};
+use cyclometer_core::plan::Outcome;
+use cyclometer_core::report::{Run, Step};
+use cyclometer_core::{Count, CpuSet, Error, ErrorKind, Event, Pass, Plan, Report, Rung, Source, Target};
+use cyclometer_session::{Job, Means, Observer, Settings, run};
+use script::*;
+
+struct Play {
+    events: Vec<Event>,
+    acts: Vec<Act>,
+    perf: Vec<Answer>,
+    fate: Fate,
+    cells: Option<Cells>,
+    settings: Settings,
+    target: Option<Target>,
+    passes: Option<fn(&mut Plan)>,
+}
+
+impl Default for Play {
+    fn default() -> Play {
+        Play {
+            events: vec![hardware("cycles"), accounting("wall_time")],
+            acts: Vec::new(),
+            perf: Vec::new(),
+            fate: Fate::Count,
+            cells: None,
+            settings: Settings::default(),
+            target: None,
+            passes: None,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Heard {
+    intervals: u32,
+    steps: Vec<String>,
+    started: Vec<(u32, bool)>,
+    finished: u32,
+}
+
+impl Observer for Heard {
+    fn run_started(&mut self, index: u32, warmup: bool) {
+        self.started.push((index, warmup));
+    }
+    fn interval(&mut self, _: u64, reading: &Reading, _: &Plan) {
+        assert!(!reading.cells.is_empty());
+        self.intervals += 1;
+    }
+    fn run_finished(&mut self, _: &Run, _: &Plan) {
+        self.finished += 1;
+    }
+    fn step(&mut self, step: &Step) {
+        self.steps.push(step.done.clone());
+    }
+}
+
+struct Played {
+    result: Result<Report, Error>,
+    log: Vec<String>,
+    heard: Heard,
+}
+
+impl Played {
+    fn report(&self) -> &Report {
+        self.result.as_ref().unwrap()
+    }
+
+    fn count(&self, what: &str) -> usize {
+        self.log.iter().filter(|line| line.starts_with(what)).count()
+    }
+}
+
+fn play(play: Play) -> Played {
+    let log = Log::default();
+    let machine = machine();
+    let launch = ScriptedLaunch { log: log.clone(), acts: RefCell::new(VecDeque::from(play.acts)) };
+    let mut perf = ScriptedSource::new(Rung::Perf, &log).answering(play.perf);
+    perf.fate = play.fate;
+    perf.cells = play.cells.unwrap_or(perf.cells);
+    let os = ScriptedSource::new(Rung::Os, &log);
+    let sources: [&dyn Source; 2] = [&perf, &os];
+    let means = Means { launch: &launch, sources: &sources, machine: &machine };
+    let mut plan = cyclometer_plan::plan(play.events, &machine, None).unwrap();
+    if let Some(change) = play.passes {
+        change(&mut plan);
+    }
+    let job = Job { command: Some(CommandSpec::new("x")), target: play.target, watched: None };
+    let mut heard = Heard::default();
+    let result = run(job, plan, &play.settings, &means, &mut heard);
+    let log = log.borrow().clone();
+    Played { result, log, heard }
+}
+
+fn runs(runs: u32) -> Settings {
+    Settings { runs, ..Settings::default() }
+}
+
+fn values(run: &Run) -> Vec<(usize, u64)> {
+    run.reading.cells.iter().filter(|cell| cell.lost.is_none()).map(|cell| (cell.slot.0, cell.raw)).collect()
+}
+
+#[test]
+fn a_run_is_prepared_opened_started_released_read_and_closed_in_that_order() {
+    let played = play(Play::default());
+    assert_eq!(
+        played.log,
+        [
+            "prepare",
+            "open perf cycles:u on child 4711",
+            "open os wall_time on child 4711",
+            "start perf",
+            "start os",
+            "release",
+            "close perf",
+            "close os"
+        ]
+    );
+    assert_eq!(values(&played.report().runs[0]), [(0, 100), (1, 100)]);
+}
+
+#[test]
+fn the_command_runs_exactly_as_often_as_asked() {
+    let settings = Settings { runs: 5, warmups: 2, ..Settings::default() };
+    let played = play(Play { settings, ..Play::default() });
+    assert_eq!((played.count("release"), played.report().runs.len(), played.heard.finished), (7, 5, 5));
+    assert_eq!(played.heard.started[..3], [(0, true), (1, true), (0, false)]);
+}
+
+#[test]
+fn refusals_are_answered_before_the_command_is_executed() {
+    let perf = vec![
+        Answer::Refuse("cycles", RefusalKind::Invalid),
+        Answer::Refuse("cycles", RefusalKind::NotSupported),
+    ];
+    let played = play(Play { perf, ..Play::default() });
+    assert_eq!(played.count("release"), 1);
+    assert_eq!(played.heard.steps, ["counted all modes: the PMU cannot filter", "left it out"]);
+    assert_eq!(
+        played.report().plan.lines[0].outcome,
+        Outcome::NotCounted(Count::NotSupported { reason: "cycles: NotSupported".into() })
+    );
+    assert_eq!(values(&played.report().runs[0]), [(1, 100)]);
+}
+
+#[test]
+fn what_was_opened_is_closed_when_a_later_source_refuses() {
+    let mut events = vec![accounting("wall_time"), hardware("cycles"), hardware("branches")];
+    events.swap(0, 2);
+    let perf = vec![Answer::Refuse("branches", RefusalKind::NotSupported)];
+    let played = play(Play { events, perf, ..Play::default() });
+    assert_eq!(played.count("open perf"), 2);
+    assert_eq!(played.count("close perf"), 1);
+    assert_eq!(played.count("close os"), played.count("open os"));
+    assert_eq!(played.report().runs.len(), 1);
+}
+
+#[test]
+fn a_refused_kernel_event_steps_down_the_ladder() {
+    let perf = vec![Answer::Refuse("page-faults", RefusalKind::NoPermission)];
+    let played = play(Play { events: vec![software("page-faults")], perf, ..Play::default() });
+    assert_eq!(played.report().plan.lines[0].candidate().unwrap().rung, Rung::Os);
+    assert_eq!(played.report().plan.lines[0].skipped[0].reason, "page-faults: NoPermission");
+}
+
+#[test]
+fn missing_permission_for_the_kernel_reduces_the_modes() {
+    let perf = vec![Answer::Refuse("cycles", RefusalKind::NoPermission)];
+    let played = play(Play { events: vec![both_modes("cycles")], perf, ..Play::default() });
+    assert_eq!(played.log[1..3], ["open perf cycles:uk on child 4711", "open perf cycles:u on child 4711"]);
+}
+
+#[test]
+fn a_busy_pmu_is_tried_three_more_times_and_then_left_out() {
+    let busy = || Answer::Refuse("cycles", RefusalKind::Busy);
+    let perf = vec![busy(), busy(), busy(), busy()];
+    let played = play(Play { perf, ..Play::default() });
+    assert_eq!(played.count("open perf"), 4);
+    assert!(matches!(played.report().plan.lines[0].outcome, Outcome::NotCounted(Count::NotCounted { .. })));
+    let perf = vec![busy(), Answer::Open];
+    let played = play(Play { perf, ..Play::default() });
+    assert_eq!(values(&played.report().runs[0]).len(), 2);
+}
+
+#[test]
+fn a_refusal_after_the_first_result_loses_that_value_and_changes_no_meaning() {
+    let perf = vec![Answer::Open, Answer::Refuse("cycles", RefusalKind::Invalid), Answer::Open];
+    let played = play(Play { perf, settings: runs(3), ..Play::default() });
+    let report = played.report();
+    assert_eq!(report.steps, []);
+    let lost: Vec<bool> =
+        report.runs.iter().map(|run| run.reading.cells.iter().any(|cell| cell.lost.is_some())).collect();
+    assert_eq!(lost, [false, true, false]);
+    assert_eq!(values(&report.runs[1]), [(1, 100)]);
+}
+
+#[test]
+fn a_source_that_loses_its_state_costs_its_own_values_only() {
+    let played = play(Play { fate: Fate::Lose, ..Play::default() });
+    let cells = &played.report().runs[0].reading.cells;
+    assert_eq!(cells[0].lost.as_deref(), Some("the registers were overwritten"));
+    assert_eq!((cells[1].raw, &cells[1].lost), (100, &None));
+}
+
+#[test]
+fn passes_take_turns_over_the_runs() {
+    let split = |plan: &mut Plan| {
+        let slots = std::mem::take(&mut plan.passes[0].slots);
+        plan.passes = slots.into_iter().map(|slot| Pass { slots: vec![slot] }).collect();
+    };
+    let events = vec![hardware("cycles"), hardware("branches")];
+    let played = play(Play { events, settings: runs(4), passes: Some(split), ..Play::default() });
+    let passes: Vec<usize> = played.report().runs.iter().map(|run| run.pass).collect();
+    assert_eq!(passes, [0, 1, 0, 1]);
+    let slots: Vec<_> = played.report().runs.iter().map(|run| values(run)[0].0).collect();
+    assert_eq!(slots, [0, 1, 0, 1]);
+}
+
+#[test]
+fn hybrid_parts_and_threads_come_home_as_separate_cells() {
+    let cells = vec![(0, None, Some(10), 70, 60), (1, None, Some(10), 30, 40), (0, None, Some(11), 5, 100)];
+    let played = play(Play { events: vec![hybrid("cycles")], cells: Some(cells), ..Play::default() });
+    let at: Vec<_> = played.report().runs[0]
+        .reading
+        .cells
+        .iter()
+        .map(|cell| (cell.at.part, cell.at.tid, cell.raw))
+        .collect();
+    assert_eq!(at, [(0, Some(10), 70), (1, Some(10), 30), (0, Some(11), 5)]);
+}
+
+#[test]
+fn the_first_failure_stops_the_session_and_is_kept() {
+    let acts = vec![Act::Exit(ExitStatus::Code(0)), Act::Exit(ExitStatus::Code(3))];
+    let played = play(Play { acts, settings: runs(5), ..Play::default() });
+    let report = played.report();
+    assert_eq!((played.count("release"), report.runs.len()), (2, 2));
+    assert_eq!(report.runs[1].dropped_because.as_deref(), Some("exited with status 3"));
+    assert_eq!(report.failure.as_deref(), Some("the command exited with status 3 in run 2"));
+}
+
+#[test]
+fn failures_can_be_ignored() {
+    let acts = vec![Act::Exit(ExitStatus::Code(1)); 3];
+    let settings = Settings { runs: 3, ignore_failure: true, ..Settings::default() };
+    let played = play(Play { acts, settings, ..Play::default() });
+    assert_eq!(played.report().runs.iter().filter(|run| run.dropped_because.is_none()).count(), 3);
+    assert_eq!(played.report().failure, None);
+}
+
+#[test]
+fn a_single_run_that_fails_keeps_its_numbers() {
+    let acts = vec![Act::Exit(ExitStatus::Signal(9))];
+    let played = play(Play { acts, ..Play::default() });
+    assert_eq!(played.report().runs[0].dropped_because, None);
+    assert_eq!(values(&played.report().runs[0]).len(), 2);
+}
+
+#[test]
+fn a_failing_warm_up_ends_the_session_and_is_no_result() {
+    let acts = vec![Act::Exit(ExitStatus::Code(2))];
+    let settings = Settings { runs: 3, warmups: 1, ..Settings::default() };
+    let played = play(Play { acts, settings, ..Play::default() });
+    assert_eq!(played.count("release"), 1);
+    assert_eq!(played.report().runs[0].dropped_because.as_deref(), Some("a warm-up"));
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_an_error_and_everything_is_closed() {
+    let played = play(Play { acts: vec![Act::NotFound], ..Play::default() });
+    assert_eq!(played.result.as_ref().unwrap_err().kind(), ErrorKind::CommandNotFound);
+    assert_eq!(played.count("close"), 2);
+}
+
+#[test]
+fn an_error_after_a_result_keeps_the_result() {
+    let acts = vec![Act::Exit(ExitStatus::Code(0)), Act::NotFound];
+    let played = play(Play { acts, settings: runs(3), ..Play::default() });
+    assert_eq!(played.report().runs.len(), 1);
+    assert_eq!(played.report().failure.as_deref(), Some("command 'x' not found"));
+}
+
+#[test]
+fn intervals_are_read_while_the_command_runs() {
+    let settings = Settings { interval: Some(Duration::from_millis(1)), ..Settings::default() };
+    let played = play(Play { acts: vec![Act::Deadlines(4)], settings, ..Play::default() });
+    assert_eq!(played.heard.intervals, 4);
+}
+
+#[test]
+fn a_signal_is_passed_on_and_what_was_measured_is_kept() {
+    let played = play(Play { acts: vec![Act::Terminated], settings: runs(3), ..Play::default() });
+    let report = played.report();
+    assert_eq!(report.interrupted, Some(15));
+    assert!(played.log.contains(&"signal 15".to_owned()));
+    assert_eq!((played.count("release"), report.runs.len()), (1, 1));
+    assert_eq!(report.runs[0].dropped_because.as_deref(), Some("interrupted by signal 15"));
+}
+
+#[test]
+fn a_target_beside_the_command_is_what_is_counted() {
+    let target = Some(Target::Cpus(CpuSet::parse("0-1").unwrap()));
+    let played = play(Play { target, ..Play::default() });
+    assert_eq!(played.log[1], "open perf cycles:u on cpus 0-1");
+}
+
+#[test]
+fn a_vanished_target_is_an_error_before_anything_runs() {
+    let perf = vec![Answer::Refuse("cycles", RefusalKind::NoSuchTarget)];
+    let played = play(Play { perf, ..Play::default() });
+    assert_eq!(played.result.as_ref().unwrap_err().kind(), ErrorKind::NoSuchTarget);
+    assert_eq!(played.count("release"), 0);
+}
+
+#[test]
+fn no_runs_and_no_subject_are_refused() {
+    let played = play(Play { settings: runs(0), ..Play::default() });
+    assert_eq!(played.result.unwrap_err().kind(), ErrorKind::InvalidInput);
+}

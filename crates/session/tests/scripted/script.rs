@@ -1,0 +1,314 @@
+//! A launcher and sources that follow a script, and the events and machine they play on.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Instant;
+
+use cyclometer_core::event::{OsMetric, Part, PerfClass, PerfEvent, Unit};
+use cyclometer_core::exec::*;
+use cyclometer_core::ladder::{Ladder, RungState, Works};
+use cyclometer_core::machine::{Access, Architecture, Capabilities, Cpu, CpuId, Os, Vendor};
+use cyclometer_core::modes::{Modes, Modifiers};
+use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::{
+    Candidate, CounterMask, CpuSet, Error, ErrorKind, Event, Machine, Provenance, Refusal, Result, Rung,
+    Slot, SlotId,
+};
+
+/// What happened, in order; shared by everything in one script.
+pub type Log = Rc<RefCell<Vec<String>>>;
+
+/// How one child behaves.
+#[derive(Clone)]
+pub enum Act {
+    /// Runs and ends so.
+    Exit(ExitStatus),
+    /// Waits for that many deadlines, then exits with status 0.
+    Deadlines(u32),
+    /// Cannot be executed.
+    NotFound,
+    /// We get SIGTERM while it runs; then it dies of it.
+    Terminated,
+}
+
+pub struct ScriptedLaunch {
+    pub log: Log,
+    pub acts: RefCell<VecDeque<Act>>,
+}
+
+impl Launch for ScriptedLaunch {
+    fn prepare(&self, _: &CommandSpec) -> Result<Box<dyn Child>> {
+        self.log.borrow_mut().push("prepare".into());
+        let act = self.acts.borrow_mut().pop_front().unwrap_or(Act::Exit(ExitStatus::Code(0)));
+        Ok(Box::new(ScriptedChild { log: self.log.clone(), act, waits: 0, signalled: None }))
+    }
+}
+
+struct ScriptedChild {
+    log: Log,
+    act: Act,
+    waits: u32,
+    signalled: Option<i32>,
+}
+
+impl Child for ScriptedChild {
+    fn pid(&self) -> u32 {
+        4711
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.log.borrow_mut().push("release".into());
+        match self.act {
+            Act::NotFound => Err(Error::new(ErrorKind::CommandNotFound, "command 'x' not found")),
+            _ => Ok(()),
+        }
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> Result<Waited> {
+        self.waits += 1;
+        let exited = |status| {
+            Ok(Waited::Exited(Exit { status: Some(status), wall_ns: 1000, usage: Some(Usage::default()) }))
+        };
+        match (&self.act, self.signalled) {
+            (_, Some(signal)) => exited(ExitStatus::Signal(signal)),
+            (Act::Terminated, None) if self.waits == 1 => Ok(Waited::Interrupted(15)),
+            (Act::Deadlines(n), _) if self.waits <= *n => {
+                assert!(until.is_some(), "a wait without a deadline");
+                Ok(Waited::TimedOut)
+            }
+            (Act::Exit(status), _) => exited(*status),
+            _ => exited(ExitStatus::Code(0)),
+        }
+    }
+
+    fn signal(&mut self, signal: i32) {
+        self.log.borrow_mut().push(format!("signal {signal}"));
+        self.signalled = Some(signal);
+    }
+}
+
+/// Answers one `open` call.
+pub enum Answer {
+    Open,
+    Refuse(&'static str, RefusalKind),
+}
+
+/// What a source's counters do once open.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Fate {
+    Count,
+    /// The last read fails.
+    Lose,
+}
+
+/// The cells of each slot: part, CPU, thread, raw, running share in percent.
+pub type Cells = Vec<(usize, Option<u32>, Option<u32>, u64, u64)>;
+
+pub struct ScriptedSource {
+    pub rung: Rung,
+    pub log: Log,
+    pub answers: RefCell<VecDeque<Answer>>,
+    pub fate: Fate,
+    pub cells: Cells,
+}
+
+impl ScriptedSource {
+    pub fn new(rung: Rung, log: &Log) -> ScriptedSource {
+        let cells = vec![(0, None, None, 100, 100)];
+        ScriptedSource { rung, log: log.clone(), answers: RefCell::default(), fate: Fate::Count, cells }
+    }
+
+    pub fn answering(self, answers: impl IntoIterator<Item = Answer>) -> ScriptedSource {
+        self.answers.borrow_mut().extend(answers);
+        self
+    }
+}
+
+impl Source for ScriptedSource {
+    fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        let names: Vec<String> = slots.iter().map(shown).collect();
+        self.log.borrow_mut().push(format!("open {} {} on {}", self.rung, names.join("+"), target(on)));
+        match self.answers.borrow_mut().pop_front() {
+            Some(Answer::Refuse(name, kind)) => {
+                let slot = slots.iter().find(|slot| slot.name == name).map(|slot| slot.id);
+                Err(Refusal { slot, kind, text: format!("{name}: {kind:?}") })
+            }
+            Some(Answer::Open) | None => Ok(Box::new(ScriptedCounting {
+                rung: self.rung,
+                log: self.log.clone(),
+                slots: slots.iter().map(|slot| slot.id).collect(),
+                cells: self.cells.clone(),
+                fate: self.fate,
+                stopped: false,
+            })),
+        }
+    }
+}
+
+fn shown(slot: &Slot) -> String {
+    match slot.filter {
+        Some(modes) => format!("{}:{modes}", slot.name),
+        None => slot.name.clone(),
+    }
+}
+
+fn target(on: &Target) -> String {
+    match on {
+        Target::Child(pid) => format!("child {pid}"),
+        Target::Cpus(cpus) => format!("cpus {cpus}"),
+        other => format!("{other:?}"),
+    }
+}
+
+struct ScriptedCounting {
+    rung: Rung,
+    log: Log,
+    slots: Vec<SlotId>,
+    cells: Cells,
+    fate: Fate,
+    stopped: bool,
+}
+
+impl Counting for ScriptedCounting {
+    fn start(&mut self) -> Result<()> {
+        self.log.borrow_mut().push(format!("start {}", self.rung));
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.stopped = true;
+        Ok(())
+    }
+
+    fn read(&mut self, out: &mut Reading) -> Result<()> {
+        if self.stopped && self.fate == Fate::Lose {
+            return Err(Error::new(ErrorKind::StateLost, "the registers were overwritten"));
+        }
+        for slot in &self.slots {
+            out.cells.extend(self.cells.iter().map(|(part, cpu, tid, raw, running)| Cell {
+                slot: *slot,
+                at: At { part: *part, pmu: format!("pmu{part}"), cpu: *cpu, tid: *tid },
+                raw: *raw,
+                time_enabled_ns: 100,
+                time_running_ns: *running,
+                lost: None,
+            }));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ScriptedCounting {
+    fn drop(&mut self) {
+        self.log.borrow_mut().push(format!("close {}", self.rung));
+    }
+}
+
+pub fn machine() -> Machine {
+    let state = |rung| RungState { rung, works: Works::Yes, causes: Vec::new() };
+    Machine {
+        os: Os::Linux,
+        kernel_release: None,
+        architecture: Architecture::X86_64,
+        cpu: Cpu { vendor: Vendor::Intel, id: CpuId::Unknown, name: None },
+        core_types: Vec::new(),
+        online: CpuSet::parse("0-1").unwrap(),
+        hypervisor: None,
+        container: None,
+        pmus: Vec::new(),
+        access: Access::default(),
+        capabilities: Capabilities {
+            architecture: String::new(),
+            counter_count: 0,
+            fixed_counters: 0,
+            counter_width_bits: 0,
+            user_mode_access: false,
+            needs_kernel_patch: false,
+        },
+        ladder: Ladder {
+            rungs: [Rung::Perf, Rung::Os].map(state).to_vec(),
+            perf_hardware: Ok(()),
+            perf_software: Ok(()),
+            perf_kernel_mode: Ok(()),
+            perf_cpu_wide: Ok(()),
+        },
+    }
+}
+
+fn event(name: &str, candidates: Vec<Candidate>) -> Event {
+    Event {
+        name: name.to_owned(),
+        requested: true,
+        modifiers: Modifiers::default(),
+        group: None,
+        pin: None,
+        unit: Unit::Count,
+        candidates,
+        unsupported: String::new(),
+        notes: Vec::new(),
+    }
+}
+
+fn perf(modes: Option<Modes>, parts: usize) -> Candidate {
+    let part = |i| {
+        Part::Perf(PerfEvent {
+            pmu: format!("pmu{i}"),
+            pmu_type: 4,
+            words: ConfigWords::default(),
+            class: PerfClass::Core,
+            cpus: None,
+            constraint: CounterMask::EMPTY,
+        })
+    };
+    Candidate {
+        rung: Rung::Perf,
+        provenance: Provenance::Hardware,
+        resolution: "cpu/config=0x0/".to_owned(),
+        scale: 1.0,
+        modes,
+        widest: None,
+        parts: (0..parts).map(part).collect(),
+    }
+}
+
+/// A hardware event for perf only.
+pub fn hardware(name: &str) -> Event {
+    event(name, vec![perf(Some(Modes::USER), 1)])
+}
+
+/// A hardware event in user and kernel mode.
+pub fn both_modes(name: &str) -> Event {
+    event(name, vec![perf(Some(Modes::USER_KERNEL), 1)])
+}
+
+/// A hardware event with one part for each of two core PMUs.
+pub fn hybrid(name: &str) -> Event {
+    event(name, vec![perf(Some(Modes::USER), 2)])
+}
+
+fn os(metric: OsMetric) -> Candidate {
+    Candidate {
+        rung: Rung::Os,
+        provenance: Provenance::Kernel,
+        resolution: "rusage".to_owned(),
+        scale: 1.0,
+        modes: None,
+        widest: None,
+        parts: vec![Part::Os(metric)],
+    }
+}
+
+/// A kernel event with the accounting below it.
+pub fn software(name: &str) -> Event {
+    event(name, vec![perf(None, 1), os(OsMetric::PageFaults)])
+}
+
+/// A metric of the accounting.
+pub fn accounting(name: &str) -> Event {
+    event(name, vec![os(OsMetric::WallTime)])
+}
