@@ -1,1 +1,162 @@
-//! Placeholder.
+//! Signals to us: a watch that turns them into something to poll, and `SIGPIPE`.
+
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+
+use libc::c_int;
+
+/// The signals that a [`Watch`] catches.
+const WATCHED: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+
+/// Where the handler writes; -1 without a watch.
+static PIPE: AtomicI32 = AtomicI32::new(-1);
+
+/// How many handlers are running.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// Catches SIGINT, SIGTERM and SIGHUP as long as it lives.
+///
+/// A signal that was ignored stays ignored (`nohup`, background jobs). There can be one watch at a time.
+#[derive(Debug)]
+pub struct Watch {
+    pipe: UnixStream,
+    writer: Option<UnixStream>,
+    former: Former,
+}
+
+struct Former([Option<libc::sigaction>; WATCHED.len()]);
+
+impl std::fmt::Debug for Former {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("former dispositions")
+    }
+}
+
+impl Watch {
+    /// Starts to catch the signals.
+    ///
+    /// # Errors
+    ///
+    /// `ResourceBusy` when there is a watch already; the operating system's.
+    pub fn install() -> io::Result<Watch> {
+        let (pipe, writer) = UnixStream::pair()?;
+        pipe.set_nonblocking(true)?;
+        writer.set_nonblocking(true)?;
+        let free = PIPE.compare_exchange(-1, writer.as_raw_fd(), Ordering::SeqCst, Ordering::SeqCst);
+        free.map_err(|_| io::Error::from(io::ErrorKind::ResourceBusy))?;
+        let mut watch = Watch { pipe, writer: Some(writer), former: Former([None; WATCHED.len()]) };
+        for (signal, former) in WATCHED.into_iter().zip(&mut watch.former.0) {
+            *former = catch(signal)?;
+        }
+        Ok(watch)
+    }
+
+    /// The next signal that came, if any.
+    pub fn take(&self) -> Option<i32> {
+        let mut byte = [0];
+        match (&self.pipe).read(&mut byte) {
+            Ok(1) => Some(i32::from(byte[0])),
+            _ => None,
+        }
+    }
+}
+
+/// Readable when a signal has come.
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.pipe.as_fd()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        for (signal, former) in WATCHED.into_iter().zip(&self.former.0) {
+            if let Some(former) = former {
+                // SAFETY: a disposition that was in force before; a null old one is allowed.
+                unsafe { libc::sigaction(signal, former, std::ptr::null_mut()) };
+            }
+        }
+        PIPE.store(-1, Ordering::SeqCst);
+        // A handler on another thread may have read the descriptor already.
+        while RUNNING.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
+        drop(self.writer.take());
+    }
+}
+
+/// Installs the handler; gives the former disposition, or `None` when the signal stays ignored.
+fn catch(signal: c_int) -> io::Result<Option<libc::sigaction>> {
+    let former = disposition(signal)?;
+    if former.sa_sigaction == libc::SIG_IGN {
+        return Ok(None);
+    }
+    // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = on_signal as extern "C" fn(c_int) as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler has the signature that flags without SA_SIGINFO ask for, and does only what
+    // `signal-safety(7)` allows.
+    match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
+        0 => Ok(Some(former)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn disposition(signal: c_int) -> io::Result<libc::sigaction> {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action changes nothing; the old one is written to `action`.
+    if unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded and wrote the struct.
+    Ok(unsafe { action.assume_init() })
+}
+
+extern "C" fn on_signal(signal: c_int) {
+    RUNNING.fetch_add(1, Ordering::SeqCst);
+    let pipe = PIPE.load(Ordering::SeqCst);
+    if pipe >= 0 {
+        let number = signal as u8;
+        // SAFETY: reads one byte; the descriptor is open until no handler runs. A full or closed pipe
+        // loses the byte, of which more are there already.
+        unsafe { libc::send(pipe, (&raw const number).cast(), 1, 0) };
+    }
+    RUNNING.fetch_sub(1, Ordering::SeqCst);
+}
+
+/// Lets a write to a closed pipe end the program quietly, as tools in a pipeline do; Rust's runtime
+/// ignores `SIGPIPE` before `main`.
+pub fn default_sigpipe() {
+    // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
+    let action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: reads one sigaction; SIG_DFL needs no handler; a null old one is allowed.
+    unsafe { libc::sigaction(libc::SIGPIPE, &action, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::{poll_readable, signal};
+    use std::time::{Duration, Instant};
+
+    // One test: a watch is for the whole process.
+    #[test]
+    fn a_watch_catches_signals_and_restores_what_was_there() {
+        let before = disposition(libc::SIGHUP).unwrap().sa_sigaction;
+        let watch = Watch::install().unwrap();
+        assert_eq!(Watch::install().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
+        assert_eq!(watch.take(), None);
+        signal(std::process::id(), libc::SIGHUP).unwrap();
+        let soon = Instant::now() + Duration::from_secs(5);
+        assert_eq!(poll_readable(&[watch.as_fd()], Some(soon)).unwrap(), Some(0));
+        assert_eq!(watch.take(), Some(libc::SIGHUP));
+        assert_eq!(watch.take(), None);
+        drop(watch);
+        assert_eq!(disposition(libc::SIGHUP).unwrap().sa_sigaction, before);
+        assert_eq!(PIPE.load(Ordering::SeqCst), -1);
+    }
+}

@@ -1,0 +1,80 @@
+//! The helper process: forked while the program is small, makes commands as siblings of itself.
+//!
+//! The protocol, over one stream socket: a [`Header`] with the descriptors (gate, then the streams that
+//! are replaced), then the strings, each with its NUL; the answer is a pid or a negative error number.
+//! The end of the stream ends the helper.
+
+mod descriptors;
+mod message;
+mod region;
+mod serve;
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+use super::Strings;
+use super::origin::Origin;
+use super::wait::{self, Reap};
+use message::Header;
+
+/// Our end of the helper.
+#[derive(Debug)]
+pub(super) struct Helper {
+    socket: OwnedFd,
+    pid: u32,
+    /// Who forked it: after a fork of the program it is not ours to end.
+    owner: u32,
+}
+
+impl Helper {
+    /// Forks the helper.
+    pub(super) fn start(origin: &Origin) -> io::Result<Option<Helper>> {
+        let (ours, theirs) = UnixStream::pair()?;
+        // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never returns.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => serve::run(theirs.as_raw_fd(), origin),
+            pid => {
+                let pid = pid.unsigned_abs();
+                Ok(Some(Helper { socket: ours.into(), pid, owner: std::process::id() }))
+            }
+        }
+    }
+
+    /// Makes a process; see `Launcher::spawn`. Negative streams are left as they are.
+    pub(super) fn spawn(&self, strings: &Strings, streams: [RawFd; 3], gate: RawFd) -> io::Result<u32> {
+        self.converse(strings, streams, gate).map_err(|e| match e.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
+                io::Error::new(e.kind(), "the helper process that starts commands is gone")
+            }
+            _ => e,
+        })
+    }
+
+    fn converse(&self, strings: &Strings, streams: [RawFd; 3], gate: RawFd) -> io::Result<u32> {
+        let (header, payload) = Header::describe(strings, streams)?;
+        let replaced = streams.into_iter().filter(|fd| *fd >= 0);
+        let fds: Vec<RawFd> = std::iter::once(gate).chain(replaced).collect();
+        message::send(self.socket.as_raw_fd(), &header.to_bytes(), &fds)?;
+        super::linux::send_quietly(&self.socket, &payload)?;
+        let mut answer = [0; 4];
+        if !message::receive_exactly(self.socket.as_raw_fd(), &mut answer)? {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match i32::from_ne_bytes(answer) {
+            pid if pid > 0 => Ok(pid.unsigned_abs()),
+            errno => Err(io::Error::from_raw_os_error(-errno)),
+        }
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        if self.owner == std::process::id() {
+            // It holds nothing that must be put away, and might be stopped: no need to ask it.
+            let _ = wait::signal(self.pid, libc::SIGKILL);
+            let _ = wait::reap(self.pid, Reap::Block);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The messages between us and the helper. The receiving side allocates nothing.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use crate::process::Strings;
+
+/// What comes before the strings of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    /// Length of all strings with their NULs, in bytes.
+    pub(super) bytes: u32,
+    /// How many of the strings are paths to try.
+    pub(super) candidates: u32,
+    /// How many are arguments, the program's name included.
+    pub(super) args: u32,
+    /// Bit `n`: a descriptor for stream `n` comes along.
+    pub(super) streams: u32,
+}
+
+/// Length of a header, in bytes.
+pub(super) const HEADER_BYTES: usize = 16;
+
+/// The gate and three streams.
+pub(super) const MAX_FDS: usize = 4;
+
+impl Header {
+    /// The header and the strings of a request.
+    pub(super) fn describe(strings: &Strings, streams: [RawFd; 3]) -> io::Result<(Header, Vec<u8>)> {
+        let all = strings.candidates.iter().chain(&strings.argv);
+        let payload: Vec<u8> = all.flat_map(|string| string.as_bytes_with_nul()).copied().collect();
+        let count = |n: usize| u32::try_from(n).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG));
+        let header = Header {
+            bytes: count(payload.len())?,
+            candidates: count(strings.candidates.len())?,
+            args: count(strings.argv.len())?,
+            streams: (0..).zip(streams).filter(|(_, fd)| *fd >= 0).map(|(n, _)| 1 << n).sum(),
+        };
+        Ok((header, payload))
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        let words = [self.bytes, self.candidates, self.args, self.streams];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Header {
+        let mut words = [0; 4];
+        for (word, place) in words.iter_mut().zip(bytes.chunks_exact(4)) {
+            let mut four = [0; 4];
+            four.copy_from_slice(place);
+            *word = u32::from_ne_bytes(four);
+        }
+        let [bytes, candidates, args, streams] = words;
+        Header { bytes, candidates, args, streams }
+    }
+}
+
+/// Room for the control message, aligned as its header must be.
+#[repr(align(8))]
+struct Control([u8; 64]);
+
+/// Sends `bytes` with descriptors, at most [`MAX_FDS`]; never raises `SIGPIPE`.
+pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
+    let fds = fds.get(..MAX_FDS).unwrap_or(fds);
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let message = envelope(&mut part, &mut control, control_length(fds.len()));
+    put_descriptors(&message, fds);
+    loop {
+        // SAFETY: `message` points to `part` and `control`, which live; sending only reads them.
+        let sent = unsafe { libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) };
+        match io::Error::last_os_error() {
+            // A header is far below the size that the kernel would split.
+            _ if usize::try_from(sent) == Ok(bytes.len()) => return Ok(()),
+            _ if sent >= 0 => return Err(io::ErrorKind::WriteZero.into()),
+            e if e.kind() == io::ErrorKind::Interrupted => {}
+            e => return Err(e),
+        }
+    }
+}
+
+/// Receives a header with its descriptors; `None` at the end of the stream. Allocates nothing.
+pub(super) fn receive(socket: RawFd, bytes: &mut [u8; HEADER_BYTES]) -> io::Result<Option<[RawFd; MAX_FDS]>> {
+    let mut control = Control([0; 64]);
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut message = envelope(&mut part, &mut control, 64);
+    let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_WAITALL;
+    loop {
+        // SAFETY: `message` points to `part` and `control`, which live and may be written.
+        match unsafe { libc::recvmsg(socket, &mut message, flags) } {
+            0 => return Ok(None),
+            -1 => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+            n if usize::try_from(n) == Ok(HEADER_BYTES) => return Ok(Some(take_descriptors(&message))),
+            _ => return Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+fn envelope(part: &mut libc::iovec, control: &mut Control, length: usize) -> libc::msghdr {
+    // SAFETY: all zero is a valid msghdr: no address, no parts, no control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = length as _;
+    message
+}
+
+fn control_length(fds: usize) -> usize {
+    // SAFETY: arithmetic only.
+    unsafe { libc::CMSG_SPACE((fds * size_of::<RawFd>()) as libc::c_uint) as usize }
+}
+
+fn put_descriptors(message: &libc::msghdr, fds: &[RawFd]) {
+    // SAFETY: the control buffer is at least one header long and aligned.
+    let first = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: arithmetic only.
+    let length = unsafe { libc::CMSG_LEN(size_of_val(fds) as libc::c_uint) };
+    let header =
+        libc::cmsghdr { cmsg_len: length as _, cmsg_level: libc::SOL_SOCKET, cmsg_type: libc::SCM_RIGHTS };
+    // SAFETY: `first` points to the start of the control buffer, which has room for a header.
+    unsafe { first.write(header) };
+    // SAFETY: as above; the data follow the header.
+    let data = unsafe { libc::CMSG_DATA(first) };
+    // SAFETY: the buffer has 64 bytes, room for a header and `MAX_FDS` descriptors.
+    unsafe { std::ptr::copy_nonoverlapping(fds.as_ptr().cast(), data, size_of_val(fds)) };
+}
+
+fn take_descriptors(message: &libc::msghdr) -> [RawFd; MAX_FDS] {
+    let mut fds = [-1; MAX_FDS];
+    // SAFETY: the kernel filled the control buffer and its length.
+    let first = unsafe { libc::CMSG_FIRSTHDR(message) };
+    if first.is_null() {
+        return fds;
+    }
+    // SAFETY: not null: a whole header, written by the kernel.
+    let header = unsafe { first.read() };
+    // SAFETY: arithmetic only.
+    let empty = unsafe { libc::CMSG_LEN(0) } as usize;
+    let bytes = (header.cmsg_len as usize).saturating_sub(empty).min(size_of_val(&fds));
+    // SAFETY: `first` is a header inside the control buffer; its data follow it.
+    let data = unsafe { libc::CMSG_DATA(first) };
+    // SAFETY: the kernel wrote `bytes` of descriptors there, and `fds` has room for them.
+    unsafe { std::ptr::copy_nonoverlapping(data, fds.as_mut_ptr().cast(), bytes) };
+    fds
+}
+
+/// Fills `bytes`; `false` when the stream ends before. Allocates nothing.
+pub(super) fn receive_exactly(socket: RawFd, bytes: &mut [u8]) -> io::Result<bool> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        // SAFETY: writes into `rest` only.
+        let got = unsafe { libc::recv(socket, rest.as_mut_ptr().cast(), rest.len(), libc::MSG_WAITALL) };
+        match usize::try_from(got) {
+            Ok(0) => return Ok(false),
+            Ok(n) => done += n,
+            Err(_) => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::CString;
+    use std::io::{Read, Write};
+    use std::os::fd::{AsRawFd, FromRawFd};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_header_survives_its_bytes() {
+        let header = Header { bytes: 70_000, candidates: 3, args: 1000, streams: 0b101 };
+        assert_eq!(Header::from_bytes(&header.to_bytes()), header);
+    }
+
+    #[test]
+    fn a_request_says_what_comes_along() {
+        let strings = Strings {
+            candidates: vec![CString::new("/bin/a").unwrap()],
+            argv: vec![CString::new("a").unwrap(), CString::new("").unwrap()],
+        };
+        let (header, payload) = Header::describe(&strings, [5, -1, 0]).unwrap();
+        assert_eq!(header, Header { bytes: 10, candidates: 1, args: 2, streams: 0b101 });
+        assert_eq!(payload, b"/bin/a\0a\0\0");
+    }
+
+    #[test]
+    fn descriptors_arrive_closed_at_exec() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut far, near) = UnixStream::pair().unwrap();
+        send(ours.as_raw_fd(), &[7; HEADER_BYTES], &[near.as_raw_fd()]).unwrap();
+        drop(near);
+        let mut bytes = [0; HEADER_BYTES];
+        let fds = receive(theirs.as_raw_fd(), &mut bytes).unwrap().unwrap();
+        assert_eq!(bytes, [7; HEADER_BYTES]);
+        assert!(fds[0] > 2 && fds[1..] == [-1, -1, -1]);
+        // SAFETY: only asks for flags.
+        assert_eq!(unsafe { libc::fcntl(fds[0], libc::F_GETFD) }, libc::FD_CLOEXEC);
+        // SAFETY: the kernel has just made this descriptor for us alone.
+        let mut arrived = unsafe { UnixStream::from_raw_fd(fds[0]) };
+        arrived.write_all(b"x").unwrap();
+        let mut byte = [0];
+        far.read_exact(&mut byte).unwrap();
+        drop(ours);
+        assert_eq!(receive(theirs.as_raw_fd(), &mut bytes).unwrap(), None);
+    }
+}

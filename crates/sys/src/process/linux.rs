@@ -1,0 +1,149 @@
+//! What Linux has and other systems lack: pidfds, `ppoll`, quiet sends.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+use libc::c_long;
+
+/// `ru_maxrss` is in kilobytes. Source: `getrusage(2)`.
+pub(super) const MAXRSS_UNIT_BYTES: u64 = 1024;
+
+/// Whom to ask `getrusage(2)` about for the calling thread.
+pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = Some(libc::RUSAGE_THREAD);
+
+/// `PIDFD_THREAD`, since Linux 6.9. Source: `include/uapi/linux/pidfd.h`.
+const PIDFD_THREAD: c_long = libc::O_EXCL as c_long;
+
+/// A descriptor that becomes readable when a process or thread ends.
+#[derive(Debug)]
+pub struct PidFd(OwnedFd);
+
+impl PidFd {
+    /// For a process.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's: `ESRCH`; `ENOSYS` before Linux 5.3, `EPERM` in some sandboxes.
+    ///
+    /// # Source
+    ///
+    /// `pidfd_open(2)`.
+    pub fn process(pid: u32) -> io::Result<PidFd> {
+        PidFd::open(pid, 0)
+    }
+
+    /// For a thread.
+    ///
+    /// # Errors
+    ///
+    /// As [`PidFd::process`], and `EINVAL` before Linux 6.9.
+    pub fn thread(tid: u32) -> io::Result<PidFd> {
+        PidFd::open(tid, PIDFD_THREAD)
+    }
+
+    fn open(pid: u32, flags: c_long) -> io::Result<PidFd> {
+        let pid = c_long::from(super::wait::to_pid(pid)?);
+        // SAFETY: makes a descriptor and touches no memory of ours.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
+        let fd = RawFd::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the kernel has just made `fd` for us alone.
+        Ok(PidFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+}
+
+impl AsFd for PidFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Waits until one of at most four descriptors is readable, and gives its index; the first one wins.
+/// `None` when the time comes first.
+///
+/// # Errors
+///
+/// The operating system's. Signals that are handled elsewhere do not end the wait.
+pub fn poll_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Result<Option<usize>> {
+    let mut slots = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; 4];
+    for (slot, fd) in slots.iter_mut().zip(fds) {
+        slot.fd = fd.as_raw_fd();
+    }
+    loop {
+        let left = until.map(time_left);
+        let timeout = left.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: reads and writes the four slots; the timeout is null or valid; no mask is set.
+        match unsafe { libc::ppoll(slots.as_mut_ptr(), 4, timeout, std::ptr::null()) } {
+            0 => return Ok(None),
+            -1 => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+            _ => return Ok(slots.iter().position(|slot| slot.revents != 0)),
+        }
+    }
+}
+
+fn time_left(until: Instant) -> libc::timespec {
+    let left = until.saturating_duration_since(Instant::now());
+    // SAFETY: all zero is a valid timespec.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+    time.tv_sec = left.as_secs().try_into().unwrap_or(i32::MAX.into());
+    time.tv_nsec = left.subsec_nanos().into();
+    time
+}
+
+/// Sends without raising `SIGPIPE`; all of `bytes`, or an error.
+pub(super) fn send_quietly(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        // SAFETY: reads `bytes`.
+        let sent =
+            unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        match usize::try_from(sent) {
+            Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+            Err(_) => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Nothing to do: each send says so.
+pub(super) fn never_raise_sigpipe(_socket: &UnixStream) -> io::Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_poll_ends_at_its_time() {
+        let (a, _b) = UnixStream::pair().unwrap();
+        let started = Instant::now();
+        let until = started + Duration::from_millis(20);
+        assert_eq!(poll_readable(&[a.as_fd()], Some(until)).unwrap(), None);
+        assert!(started.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn the_first_readable_descriptor_wins() {
+        let (a, b) = UnixStream::pair().unwrap();
+        let (idle, _keep) = UnixStream::pair().unwrap();
+        send_quietly(&b.into(), b"x").unwrap();
+        assert_eq!(poll_readable(&[idle.as_fd(), a.as_fd()], None).unwrap(), Some(1));
+        assert_eq!(poll_readable(&[a.as_fd(), a.as_fd()], None).unwrap(), Some(0));
+    }
+
+    #[test]
+    fn a_pidfd_of_nobody_is_refused() {
+        for pid in [0, 0x7fff_fff0] {
+            let errno = PidFd::process(pid).unwrap_err().raw_os_error();
+            assert!(matches!(errno, Some(libc::ESRCH | libc::ENOSYS)), "{errno:?}");
+        }
+    }
+}

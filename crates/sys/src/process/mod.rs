@@ -1,0 +1,314 @@
+//! Commands as processes: a helper that starts them, waiting, accounting, limits.
+//!
+//! The kernel carries the peak resident set of a process over `exec`: what a large program forks has
+//! its maker's peak, not its own. [`Launcher::start`] therefore forks a small *helper* while the program
+//! is still small, and the helper makes the commands, with `CLONE_PARENT`, so that they are our own
+//! children and nobody else reaps them.
+//!
+//! # Source
+//!
+//! `clone(2)`, flag `CLONE_PARENT`; `getrusage(2)`, `ru_maxrss`; `execve(2)`.
+
+mod accounting;
+mod direct;
+#[cfg(target_os = "linux")]
+mod helper;
+#[cfg(not(target_os = "linux"))]
+#[path = "helper_none.rs"]
+mod helper;
+mod image;
+mod limits;
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(not(target_os = "linux"))]
+#[path = "other.rs"]
+mod linux;
+mod origin;
+mod wait;
+
+use std::cell::Cell;
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+
+pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
+pub use limits::raise_open_files;
+pub use linux::{PidFd, poll_readable};
+pub use wait::{Ended, Reap, Status, reap, signal};
+
+use helper::Helper;
+use origin::Origin;
+
+/// Error numbers of the operating system, for those who must tell them apart.
+pub mod errno {
+    pub use libc::{
+        E2BIG, EACCES, EBUSY, EINVAL, EISDIR, ELOOP, EMFILE, ENAMETOOLONG, ENFILE, ENODEV, ENOENT, ENOEXEC,
+        ENOSYS, ENOTDIR, EOPNOTSUPP, EPERM, ESRCH, ETXTBSY,
+    };
+}
+
+/// A signal that kills without appeal.
+pub const SIGKILL: i32 = libc::SIGKILL;
+
+/// What to start, byte for byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The program; looked up in `PATH` when it has no slash.
+    pub program: &'a OsStr,
+    /// Its arguments, without the program.
+    pub args: &'a [OsString],
+    /// Its standard input; `None` for ours.
+    pub stdin: Option<BorrowedFd<'a>>,
+    /// Its standard output; `None` for ours.
+    pub stdout: Option<BorrowedFd<'a>>,
+    /// Its standard error; `None` for ours.
+    pub stderr: Option<BorrowedFd<'a>>,
+}
+
+impl Request<'_> {
+    /// The descriptors for 0, 1 and 2, with -1 for "leave as it is".
+    fn streams(&self) -> [RawFd; 3] {
+        [self.stdin, self.stdout, self.stderr].map(|stream| stream.map_or(-1, |fd| fd.as_raw_fd()))
+    }
+}
+
+/// Starts commands.
+///
+/// Commands get the environment, working directory, signal dispositions, signal mask, open-files limit
+/// and inheritable descriptors that this program had when the launcher was started (`SIGPIPE` is at
+/// its default, as Rust's runtime changes it before `main`).
+///
+/// Dropping it ends the helper and reaps it; commands go on.
+#[derive(Debug)]
+pub struct Launcher {
+    helper: Option<Helper>,
+    origin: Origin,
+    // Answers come back in the order of requests: one thread at a time.
+    one_thread: PhantomData<Cell<()>>,
+}
+
+impl Launcher {
+    /// Forks the helper. Call it first thing in `main`, while the program is small.
+    ///
+    /// `SIGCHLD` is set to its default if it is ignored (the kernel would reap our commands), until the
+    /// launcher is dropped.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, when no socket or process can be made.
+    pub fn start() -> io::Result<Launcher> {
+        let origin = Origin::record()?;
+        let helper = Helper::start(&origin)?;
+        origin.keep_children();
+        Ok(Launcher { helper, origin, one_thread: PhantomData })
+    }
+
+    /// Makes a process that waits for [`Pending::release`] before it executes the command.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; `InvalidInput` when the command contains a NUL byte.
+    pub fn spawn(&self, request: &Request<'_>) -> io::Result<Pending> {
+        let strings = Strings::of(request)?;
+        let (gate, theirs) = UnixStream::pair()?;
+        linux::never_raise_sigpipe(&gate)?;
+        let pid = self.make(&strings, request, &theirs)?;
+        Ok(Pending { pid, gate: Some(gate.into()) })
+    }
+
+    fn make(&self, strings: &Strings, request: &Request<'_>, gate: &UnixStream) -> io::Result<u32> {
+        if let Some(helper) = &self.helper {
+            match helper.spawn(strings, request.streams(), gate.as_raw_fd()) {
+                // Emulators of Linux (qemu-user) lack CLONE_PARENT.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {}
+                answer => return answer,
+            }
+        }
+        direct::spawn(strings, request.streams(), gate.as_raw_fd(), &self.origin)
+    }
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        self.origin.release_children();
+    }
+}
+
+/// A process that has not executed its command yet.
+///
+/// Dropping it unreleased lets the process exit by itself; it must be reaped all the same.
+#[derive(Debug)]
+pub struct Pending {
+    pid: u32,
+    gate: Option<OwnedFd>,
+}
+
+impl Pending {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Lets it execute the command, and waits until it has.
+    ///
+    /// A process that was killed meanwhile is no error: reaping it tells.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's from `execve(2)`; the process is about to exit then and must be reaped.
+    pub fn release(&mut self) -> io::Result<()> {
+        let Some(gate) = self.gate.take() else { return Ok(()) };
+        if linux::send_quietly(&gate, &[1]).is_err() {
+            return Ok(());
+        }
+        match image::read_failure(&gate)? {
+            None => Ok(()),
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+/// The strings of a request: paths to try, then the argument vector.
+#[derive(Debug)]
+struct Strings {
+    candidates: Vec<CString>,
+    argv: Vec<CString>,
+}
+
+impl Strings {
+    fn of(request: &Request<'_>) -> io::Result<Strings> {
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        let candidates = candidates(request.program, &path).into_iter();
+        let candidates: Result<Vec<CString>, _> = candidates.map(CString::new).collect();
+        let argv = std::iter::once(request.program).chain(request.args.iter().map(OsString::as_os_str));
+        let argv: Result<Vec<CString>, _> = argv.map(|arg| CString::new(arg.as_bytes())).collect();
+        Ok(Strings { candidates: candidates?, argv: argv? })
+    }
+}
+
+/// The files that a program's name may mean, in order, as `execvp(3)` looks them up.
+fn candidates(program: &OsStr, path: &OsStr) -> Vec<Vec<u8>> {
+    let name = program.as_bytes();
+    if name.is_empty() || name.contains(&b'/') {
+        return vec![name.to_vec()];
+    }
+    let folders = path.as_bytes().split(|byte| *byte == b':');
+    folders.map(|folder| join(folder, name)).collect()
+}
+
+fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = OsString::from_vec(folder.to_vec()).into_vec();
+    if !folder.is_empty() {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn launch(program: &str, args: &[&str]) -> (io::Result<()>, Ended) {
+        let launcher = Launcher::start().unwrap();
+        run(&launcher, program, args)
+    }
+
+    fn run(launcher: &Launcher, program: &str, args: &[&str]) -> (io::Result<()>, Ended) {
+        let args: Vec<OsString> = args.iter().map(OsString::from).collect();
+        let request =
+            Request { program: program.as_ref(), args: &args, stdin: None, stdout: None, stderr: None };
+        let mut pending = launcher.spawn(&request).unwrap();
+        let released = pending.release();
+        (released, reap(pending.pid(), Reap::Block).unwrap().unwrap())
+    }
+
+    #[test]
+    fn a_command_is_our_own_child_and_gives_its_status() {
+        let (released, ended) = launch("sh", &["-c", "exit 7"]);
+        released.unwrap();
+        assert_eq!(ended.status, Status::Code(7));
+    }
+
+    #[test]
+    fn the_way_without_a_helper_gives_the_same() {
+        let mut launcher = Launcher::start().unwrap();
+        launcher.helper = None;
+        let (released, ended) = run(&launcher, "sh", &["-c", "kill -TERM $$"]);
+        released.unwrap();
+        assert_eq!(ended.status, Status::Signal(libc::SIGTERM));
+        let (released, ended) = run(&launcher, "/nonexistent", &[]);
+        assert_eq!(released.unwrap_err().raw_os_error(), Some(libc::ENOENT));
+        assert_eq!(ended.status, Status::Code(127));
+    }
+
+    #[test]
+    fn exec_errors_come_back_as_the_kernels_number() {
+        let cases = [
+            ("no-such-command-at-all", libc::ENOENT),
+            ("/", libc::EACCES),
+            ("/dev/null/x", libc::ENOTDIR),
+            ("", libc::ENOENT),
+        ];
+        for (program, errno) in cases {
+            let (released, ended) = launch(program, &[]);
+            assert_eq!(released.unwrap_err().raw_os_error(), Some(errno), "{program}");
+            assert_eq!(ended.status, Status::Code(127));
+        }
+    }
+
+    #[test]
+    fn a_process_that_is_never_released_exits_quietly() {
+        let launcher = Launcher::start().unwrap();
+        let request =
+            Request { program: "false".as_ref(), args: &[], stdin: None, stdout: None, stderr: None };
+        let pending = launcher.spawn(&request).unwrap();
+        let pid = pending.pid();
+        drop(pending);
+        assert_eq!(reap(pid, Reap::Block).unwrap().unwrap().status, Status::Code(0));
+    }
+
+    #[test]
+    fn commands_start_with_the_signals_of_the_program() {
+        let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") else { return };
+        let ours = |field: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+            u64::from_str_radix(line.trim(), 16).unwrap()
+        };
+        // Rust's runtime ignores SIGPIPE, and the helper ignores SIGINT and others.
+        let ignored = ours("SigIgn:") & !(1 << (libc::SIGPIPE - 1));
+        let expected = [format!("SigIgn:\t{ignored:016x}"), format!("SigBlk:\t{:016x}", ours("SigBlk:"))];
+        let script = r#"grep -qx "$0" /proc/self/status && grep -qx "$1" /proc/self/status"#;
+        for helper in [true, false] {
+            let mut launcher = Launcher::start().unwrap();
+            launcher.helper = launcher.helper.take().filter(|_| helper);
+            let (released, ended) = run(&launcher, "sh", &["-c", script, &expected[0], &expected[1]]);
+            released.unwrap();
+            assert_eq!(ended.status, Status::Code(0), "helper: {helper}, {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_nul_byte_is_refused() {
+        let launcher = Launcher::start().unwrap();
+        let args = [OsString::from("a\0b")];
+        let request =
+            Request { program: "true".as_ref(), args: &args, stdin: None, stdout: None, stderr: None };
+        assert_eq!(launcher.spawn(&request).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn programs_are_looked_up_as_execvp_does() {
+        let check = |program: &str, path: &str, expected: &[&str]| {
+            let found = candidates(program.as_ref(), path.as_ref());
+            assert_eq!(found, expected.iter().map(|s| s.as_bytes().to_vec()).collect::<Vec<_>>());
+        };
+        check("ls", "/bin:/usr/bin", &["/bin/ls", "/usr/bin/ls"]);
+        check("./ls", "/bin:/usr/bin", &["./ls"]);
+        check("ls", "", &["ls"]);
+        check("ls", "/bin::", &["/bin/ls", "ls", "ls"]);
+    }
+}

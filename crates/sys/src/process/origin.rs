@@ -1,0 +1,103 @@
+//! What a command must find as this program found it: signals and limits.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use libc::c_int;
+
+/// Signal numbers end here on Linux; what the system does not know is skipped.
+const LAST_SIGNAL: c_int = 64;
+
+/// Every signal.
+pub(super) fn all_signals() -> impl Iterator<Item = c_int> {
+    1..=LAST_SIGNAL
+}
+
+/// Dispositions, mask and limits as they were when the launcher was started.
+#[derive(Clone, Copy)]
+pub(super) struct Origin {
+    /// Bit `n - 1`: signal `n` was ignored.
+    ignored: u64,
+    mask: libc::sigset_t,
+    open_files: libc::rlimit,
+}
+
+impl std::fmt::Debug for Origin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Origin").field("ignored", &self.ignored).finish_non_exhaustive()
+    }
+}
+
+impl Origin {
+    pub(super) fn record() -> io::Result<Origin> {
+        let ignored = all_signals().filter(|signal| is_ignored(*signal)).map(bit).sum();
+        Ok(Origin { ignored, mask: current_mask()?, open_files: super::limits::open_files()? })
+    }
+
+    fn ignores(&self, signal: c_int) -> bool {
+        // Rust's runtime ignores SIGPIPE before `main`: what was there before, nobody knows.
+        signal != libc::SIGPIPE && self.ignored & bit(signal) != 0
+    }
+
+    /// Sets the dispositions of `signals` as they were. Allocates nothing.
+    pub(super) fn restore_signals(&self, signals: impl Iterator<Item = c_int>) {
+        for signal in signals {
+            set(signal, if self.ignores(signal) { libc::SIG_IGN } else { libc::SIG_DFL });
+        }
+    }
+
+    /// Sets the signal mask and the limit as they were. Allocates nothing.
+    pub(super) fn restore_mask_and_limit(&self) {
+        // SAFETY: `mask` is an initialised set; a null old set is allowed.
+        unsafe { libc::sigprocmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut()) };
+        // SAFETY: reads one rlimit. Lowering a limit to what it was cannot fail.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &self.open_files) };
+    }
+
+    /// While `SIGCHLD` is ignored the kernel reaps our children, and nobody learns how they ended.
+    pub(super) fn keep_children(&self) {
+        if self.ignores(libc::SIGCHLD) {
+            set(libc::SIGCHLD, libc::SIG_DFL);
+        }
+    }
+
+    /// Undoes [`Origin::keep_children`].
+    pub(super) fn release_children(&self) {
+        if self.ignores(libc::SIGCHLD) {
+            set(libc::SIGCHLD, libc::SIG_IGN);
+        }
+    }
+}
+
+fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+fn is_ignored(signal: c_int) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action changes nothing; the old one is written to `action`.
+    let done = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: all bytes are initialised, to zero or by the call, and any value is valid.
+    let action = unsafe { action.assume_init() };
+    done == 0 && action.sa_sigaction == libc::SIG_IGN
+}
+
+/// Sets a disposition without a handler; signals that cannot be set stay. Allocates nothing.
+pub(super) fn set(signal: c_int, disposition: libc::sighandler_t) {
+    // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = disposition;
+    // SAFETY: reads one sigaction whose disposition is SIG_DFL or SIG_IGN; a null old one is allowed.
+    unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
+}
+
+fn current_mask() -> io::Result<libc::sigset_t> {
+    let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: a null new set changes nothing; the old one is written to `mask`.
+    let error = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), mask.as_mut_ptr()) };
+    if error != 0 {
+        return Err(io::Error::from_raw_os_error(error));
+    }
+    // SAFETY: the call succeeded and wrote the set.
+    Ok(unsafe { mask.assume_init() })
+}

@@ -1,0 +1,105 @@
+//! Reaping and signalling processes.
+
+use std::io;
+use std::mem::MaybeUninit;
+
+use super::accounting::Usage;
+
+/// How a process ended, and what it used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// How it ended.
+    pub status: Status,
+    /// The accounting for it and the descendants that it waited for.
+    pub usage: Usage,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// It exited with this status, 0 to 255.
+    Code(i32),
+    /// A signal killed it.
+    Signal(i32),
+}
+
+/// Whether to wait for the end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reap {
+    /// Wait.
+    Block,
+    /// Only look.
+    Poll,
+}
+
+/// Takes the end of a child; `None` when it still runs and we only looked.
+///
+/// # Errors
+///
+/// The operating system's: `ECHILD` when it is not our child, or was reaped before.
+pub fn reap(pid: u32, how: Reap) -> io::Result<Option<Ended>> {
+    let options = if how == Reap::Poll { libc::WNOHANG } else { 0 };
+    let mut status = 0;
+    let mut raw = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: writes one status and one rusage.
+        match unsafe { libc::wait4(to_pid(pid)?, &mut status, options, raw.as_mut_ptr()) } {
+            0 => return Ok(None),
+            -1 => match io::Error::last_os_error() {
+                e if e.kind() == io::ErrorKind::Interrupted => {}
+                e => return Err(e),
+            },
+            _ => break,
+        }
+    }
+    // SAFETY: the call succeeded and wrote the struct.
+    let usage = Usage::from_raw(unsafe { raw.assume_init_ref() });
+    Ok(Some(Ended { status: decode(status), usage }))
+}
+
+fn decode(status: libc::c_int) -> Status {
+    if libc::WIFSIGNALED(status) {
+        Status::Signal(libc::WTERMSIG(status))
+    } else {
+        Status::Code(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Sends a signal to a process; signal 0 only asks whether it exists.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH` when there is no such process, `EPERM`.
+pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
+    // SAFETY: touches no memory of ours; a positive pid means one process.
+    match unsafe { libc::kill(to_pid(pid)?, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A pid that names one process: neither 0 nor one that a conversion made negative.
+pub(super) fn to_pid(pid: u32) -> io::Result<libc::pid_t> {
+    match libc::pid_t::try_from(pid) {
+        Ok(pid) if pid > 0 => Ok(pid),
+        _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_never_means_a_group_of_processes() {
+        for pid in [0, u32::MAX, 1 << 31] {
+            assert_eq!(signal(pid, 0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+            assert_eq!(reap(pid, Reap::Poll).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        }
+    }
+
+    #[test]
+    fn what_is_no_child_cannot_be_reaped() {
+        assert_eq!(reap(std::process::id(), Reap::Poll).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+    }
+}
