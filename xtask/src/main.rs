@@ -1,1 +1,50 @@
-fn main() {}
+//! The project's own tools.
+//!
+//! `cargo xtask test` is the quick form of the tests: no privileges, no PMU, no network beyond crates.
+//! `cargo xtask ci` is the full form: it may install packages, and it also checks the build budget.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
+
+mod budget;
+mod run;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "usage: cargo xtask COMMAND
+
+  test      quick: format, lints, tests, documentation, tidy
+  ci        full: installs the peers that tests compare with, then `test`, cross checks, build budget
+  tidy      the invariants of ARCHITECTURE.md only
+  budget    the cold release build's time and number of crates only
+  golden    rewrites the golden files of the tests";
+
+fn main() -> ExitCode {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    match dispatch(&command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask {command}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: &str) -> Result<()> {
+    match command {
+        "test" => run::quick(),
+        "ci" => run::full(),
+        "tidy" => tidy::check(&root()),
+        "budget" => budget::check(&root()),
+        "golden" => run::golden(),
+        _ => bail!("no such command\n{USAGE}"),
+    }
+}
+
+/// The folder of the workspace.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
+}

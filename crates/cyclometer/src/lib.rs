@@ -1,1 +1,51 @@
-//! Placeholder.
+//! Counts what a CPU did: on any CPU, in any place, and says how far each number can be trusted.
+//!
+//! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect, catalogue,
+//! plan, session, statistics) and contains no logic of its own.
+//!
+//! ```
+//! use cyclometer::{CommandSpec, Launcher, Quiet, Stat, machine};
+//!
+//! # fn main() -> cyclometer::Result<()> {
+//! // First thing in `main`: the helper that starts commands must be small.
+//! let launcher = Launcher::start()?;
+//! let report = Stat::new(machine())
+//!     .command(CommandSpec::new("true"))
+//!     .events("wall_time,page-faults,instructions")?
+//!     .runs(3)
+//!     .run(&launcher, &mut Quiet)?;
+//! for line in cyclometer::stats::summarise(&report).lines {
+//!     match line.mean {
+//!         Some(mean) => println!("{}: {mean} {}", line.name, line.unit.symbol()),
+//!         None => println!("{}: {}", line.name, line.reason.unwrap_or_default()),
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
+mod host;
+mod stat;
+
+pub use cyclometer_backend::{Attached, Launcher};
+pub use cyclometer_catalog::{Kind, Listing};
+pub use cyclometer_core as core;
+pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
+pub use cyclometer_core::{
+    Count, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report, Result, Rung,
+    Scope, Target, Unit, Verdict,
+};
+pub use cyclometer_session::{Observer, Quiet};
+pub use cyclometer_stats as stats;
+pub use cyclometer_sys::signals::Watch as SignalWatch;
+pub use host::{list_events, machine, record_machine, replay_machine};
+pub use stat::Stat;
+
+/// What is counted when nothing is asked for, as an event list.
+pub use cyclometer_catalog::DEFAULT_EVENTS;
+
+/// The README's examples, compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

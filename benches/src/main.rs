@@ -1,0 +1,135 @@
+//! What a run costs under cyclometer and under its peers, in turn, as ratios.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+/// Executions of `true` in one measurement.
+const RUNS: u32 = 200;
+/// Measurements of each tool, taken in turn.
+const ROUNDS: usize = 9;
+/// Limits that the project sets itself.
+const VERSION_LIMIT: Duration = Duration::from_millis(5);
+const RSS_LIMIT_BYTES: u64 = 15 << 20;
+
+struct Tool {
+    name: &'static str,
+    command: Vec<String>,
+}
+
+fn main() -> Result<()> {
+    let ours = build()?;
+    per_run_cost(&ours)?;
+    version_time(&ours)?;
+    peak_memory(&ours)
+}
+
+fn build() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
+    let status = Command::new("cargo")
+        .args(["build", "--release", "--quiet", "--package", "cyclometer-cli"])
+        .current_dir(root)
+        .status()?;
+    ensure!(status.success(), "the release build failed");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("release").join("cyclometer"))
+}
+
+fn per_run_cost(ours: &Path) -> Result<()> {
+    let tools = tools(ours);
+    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); tools.len()];
+    for round in 0..=ROUNDS {
+        for (tool, samples) in tools.iter().zip(&mut samples) {
+            let took = time(&tool.command)?;
+            // The first round warms caches up.
+            if round > 0 {
+                samples.push(took.as_secs_f64() * 1e6 / f64::from(RUNS));
+            }
+        }
+    }
+    println!("cost of one run of `true` ({RUNS} runs, {ROUNDS} rounds in turn)");
+    for (i, tool) in tools.iter().enumerate() {
+        let ratio = ratio(&samples[0], &samples[i]);
+        println!("  {:<12} {:>7.0} µs   cyclometer / {}: {ratio:.2}", tool.name, median(&samples[i]), tool.name);
+    }
+    Ok(())
+}
+
+fn tools(ours: &Path) -> Vec<Tool> {
+    let runs = RUNS.to_string();
+    let ours = ours.display().to_string();
+    let all = [
+        ("cyclometer", vec![ours.as_str(), "stat", "--backend", "os", "-q", "-r", &runs, "--", "true"]),
+        ("hyperfine", vec!["hyperfine", "-N", "--style", "none", "--warmup", "0", "--runs", &runs, "true"]),
+        ("perf", vec!["perf", "stat", "-r", &runs, "true"]),
+    ];
+    let tool = |(name, command): (&'static str, Vec<&str>)| Tool {
+        name,
+        command: command.into_iter().map(str::to_owned).collect(),
+    };
+    all.into_iter().map(tool).filter(available).collect()
+}
+
+fn available(tool: &Tool) -> bool {
+    let found = quiet(&tool.command[0]).arg("--version").status().is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("skipped: {} is not installed", tool.name);
+    }
+    found
+}
+
+fn quiet(program: &str) -> Command {
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn time(command: &[String]) -> Result<Duration> {
+    let start = Instant::now();
+    let status = quiet(&command[0]).args(&command[1..]).status()?;
+    ensure!(status.success(), "{}: {status}", command.join(" "));
+    Ok(start.elapsed())
+}
+
+fn version_time(ours: &Path) -> Result<()> {
+    let command = [ours.display().to_string(), "--version".to_owned()];
+    let mut times = Vec::new();
+    for _ in 0..50 {
+        times.push(time(&command)?.as_secs_f64() * 1e3);
+    }
+    println!("--version: {:.2} ms (limit {} ms)", median(&times), VERSION_LIMIT.as_millis());
+    Ok(())
+}
+
+/// Peak memory of `stat` itself, by the accounting of the process that waits for it.
+fn peak_memory(ours: &Path) -> Result<()> {
+    let output = Command::new(ours)
+        .args(["stat", "-e", "peak_rss", "--output", "null", "--json", "--"])
+        .arg(ours)
+        .args(["stat", "-r", "3", "--", "true"])
+        .output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let bytes = text
+        .split("\"mean\":")
+        .nth(1)
+        .and_then(|rest| rest.trim_start().split([',', '\n']).next())
+        .and_then(|number| number.trim().parse::<f64>().ok())
+        .with_context(|| format!("no peak_rss in {text}"))?;
+    println!("peak memory of stat: {:.1} MB (limit {} MB)", bytes / 1e6, RSS_LIMIT_BYTES / 1_000_000);
+    Ok(())
+}
+
+/// Median of the ratios, pair by pair: a machine's drift hits both.
+fn ratio(ours: &[f64], peer: &[f64]) -> f64 {
+    median(&ours.iter().zip(peer).map(|(ours, peer)| ours / peer).collect::<Vec<_>>())
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,37 @@
+//! Machines: this one, and recorded ones.
+
+use cyclometer_catalog::Listing;
+use cyclometer_core::{Machine, Result};
+use cyclometer_detect::{HostFacts, RecordedFacts, Recorder, detect};
+
+/// Detects the machine that this runs on.
+///
+/// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread only.
+pub fn machine() -> Machine {
+    detect(&HostFacts)
+}
+
+/// Detects this machine and records every fact that was looked at, so that the result can be replayed elsewhere.
+///
+/// `note` becomes the recording's first line.
+pub fn record_machine(note: &str) -> (Machine, String) {
+    let host = HostFacts;
+    let recorder = Recorder::new(&host);
+    let machine = detect(&recorder);
+    let text = recorder.finish(note);
+    (machine, text)
+}
+
+/// Detects the machine that a recording was made on.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput` naming the line that is no fact.
+pub fn replay_machine(recording: &str) -> Result<Machine> {
+    Ok(detect(&RecordedFacts::parse(recording)?))
+}
+
+/// Every event that can be named on a machine, with whether it can be counted there.
+pub fn list_events(machine: &Machine) -> Vec<Listing> {
+    cyclometer_catalog::list(machine)
+}

@@ -1,0 +1,162 @@
+//! Counting a command, a process, CPUs or a control group: what `cyclometer stat` does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cyclometer_backend::{Attached, Launcher, sources};
+use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list};
+use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::{
+    Child, CpuSet, Error, ErrorKind, Event, Machine, Plan, Recovery, Report, Result, Rung, Source, Target,
+};
+use cyclometer_session::{Job, Means, Observer, Settings};
+
+/// Describes a measurement; nothing is opened before [`Stat::run`].
+///
+/// Without a target the command and its descendants are counted. With one, the command only sets how long, as
+/// in perf.
+#[derive(Clone, Debug)]
+pub struct Stat {
+    machine: Machine,
+    command: Option<CommandSpec>,
+    target: Option<Target>,
+    events: Vec<Event>,
+    settings: Settings,
+    backend: Option<Rung>,
+}
+
+impl Stat {
+    /// A measurement on `machine`, which must be the one that this runs on.
+    pub fn new(machine: Machine) -> Stat {
+        let settings = Settings::default();
+        Stat { machine, command: None, target: None, events: Vec::new(), settings, backend: None }
+    }
+
+    /// Runs this command.
+    pub fn command(mut self, command: CommandSpec) -> Stat {
+        self.command = Some(command);
+        self
+    }
+
+    /// Counts a running process with all its threads and what they start from now on.
+    pub fn process(mut self, pid: u32) -> Stat {
+        self.target = Some(Target::Process { pid, inherit: true });
+        self
+    }
+
+    /// Counts one running thread.
+    pub fn thread(mut self, tid: u32) -> Stat {
+        self.target = Some(Target::Thread(tid));
+        self
+    }
+
+    /// Counts everything on every online CPU.
+    pub fn system(mut self) -> Stat {
+        self.target = Some(Target::Cpus(self.machine.online.clone()));
+        self
+    }
+
+    /// Counts everything on these CPUs.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::NoSuchTarget` naming the CPUs that are not online.
+    pub fn cpus(mut self, cpus: CpuSet) -> Result<Stat> {
+        let missing = cpus.difference(&self.machine.online);
+        if cpus.is_empty() || !missing.is_empty() {
+            return Err(Error::new(ErrorKind::NoSuchTarget, format!("CPU {missing} is not online"))
+                .with_recovery(Recovery::fix(format!("online CPUs are {}", self.machine.online))));
+        }
+        self.target = Some(Target::Cpus(cpus));
+        Ok(self)
+    }
+
+    /// Counts the processes of a control group: a path below the cgroup mount, or an absolute one.
+    pub fn cgroup(mut self, path: PathBuf) -> Stat {
+        self.target = Some(Target::Cgroup { path, cpus: self.machine.online.clone() });
+        self
+    }
+
+    /// Adds events, a comma-separated list in perf's grammar; without any the default events are counted.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput`, `ErrorKind::UnknownEvent`.
+    pub fn events(mut self, list: &str) -> Result<Stat> {
+        let groups = self.events.iter().filter_map(|event| event.group).max().map_or(0, |last| last + 1);
+        let more = resolve_list(list, &self.machine, true)?;
+        self.events.extend(
+            more.into_iter().map(|event| Event { group: event.group.map(|group| group + groups), ..event }),
+        );
+        Ok(self)
+    }
+
+    /// Exact number of measured executions.
+    pub fn runs(mut self, runs: u32) -> Stat {
+        self.settings.runs = runs;
+        self
+    }
+
+    /// Executions before them that are not measured.
+    pub fn warmups(mut self, warmups: u32) -> Stat {
+        self.settings.warmups = warmups;
+        self
+    }
+
+    /// Reads all counters this often and tells the observer.
+    pub fn interval(mut self, interval: Duration) -> Stat {
+        self.settings.interval = Some(interval);
+        self
+    }
+
+    /// Goes on after an execution that failed.
+    pub fn ignore_failure(mut self, ignore: bool) -> Stat {
+        self.settings.ignore_failure = ignore;
+        self
+    }
+
+    /// Counts with one source only; `None` takes the best for each event.
+    pub fn backend(mut self, backend: Option<Rung>) -> Stat {
+        self.backend = backend;
+        self
+    }
+
+    /// Which source would count which event, on which counter.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, `ErrorKind::InvalidInput` for a pin that
+    /// the source cannot honour.
+    pub fn plan(&self) -> Result<Plan> {
+        let events = match self.events.is_empty() {
+            true => resolve_list(DEFAULT_EVENTS, &self.machine, false)?,
+            false => self.events.clone(),
+        };
+        cyclometer_plan::plan(events, &self.machine, self.backend)
+    }
+
+    /// Measures.
+    ///
+    /// # Errors
+    ///
+    /// Only when nothing was measured; what fails later is told in the report.
+    pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
+        let plan = self.plan()?;
+        let job = Job { command: self.command.clone(), target: self.target.clone(), watched: self.watched(launcher)? };
+        let sources = sources();
+        let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
+        let means = Means { launch: launcher, sources: &sources, machine: &self.machine };
+        cyclometer_session::run(job, plan, &self.settings, &means, observer)
+    }
+
+    /// What to wait for when there is no command.
+    fn watched(&self, launcher: &Launcher) -> Result<Option<Box<dyn Child>>> {
+        let watch = |attached: Attached| -> Option<Box<dyn Child>> { Some(Box::new(launcher.watched(attached))) };
+        Ok(match (&self.command, &self.target) {
+            (Some(_), _) | (None, None) => None,
+            (None, Some(Target::Process { pid, .. })) => watch(Attached::process(*pid)?),
+            (None, Some(Target::Thread(tid))) => watch(Attached::thread(*tid)?),
+            (None, Some(_)) => watch(Attached::system()),
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Runs cargo and the system's tools step by step, each step named before it runs.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::{budget, root, tidy};
+
+/// Debian packages whose programs the full form compares with.
+const PEERS: &[&str] = &["time", "linux-perf", "gzip"];
+
+/// What `cargo xtask test` does.
+pub(crate) fn quick() -> Result<()> {
+    tests(Peers::Optional)
+}
+
+/// What `cargo xtask ci` does.
+pub(crate) fn full() -> Result<()> {
+    install_peers()?;
+    tests(Peers::Required)?;
+    other_targets()?;
+    budget::check(&root())
+}
+
+/// Whether a test may skip when the program that it compares with is missing.
+#[derive(PartialEq)]
+enum Peers {
+    Optional,
+    Required,
+}
+
+fn tests(peers: Peers) -> Result<()> {
+    tidy::check(&root())?;
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])?;
+    let mut test = cargo_command(&["test", "--workspace", "--locked"]);
+    if peers == Peers::Required {
+        test.env("CYCLOMETER_REQUIRE_PEERS", "1");
+    }
+    step("cargo test --workspace --locked", test)?;
+    documentation()
+}
+
+fn documentation() -> Result<()> {
+    let mut doc = cargo_command(&["doc", "--workspace", "--no-deps", "--locked"]);
+    doc.env("RUSTDOCFLAGS", "-D warnings");
+    step("cargo doc", doc)
+}
+
+/// Rewrites the golden files.
+pub(crate) fn golden() -> Result<()> {
+    let mut test = cargo_command(&["test", "--workspace"]);
+    test.env("UPDATE_GOLDEN", "1");
+    step("cargo test with UPDATE_GOLDEN=1", test)
+}
+
+/// Type-checks for targets whose standard library is installed; says which are not.
+fn other_targets() -> Result<()> {
+    for target in ["aarch64-unknown-linux-gnu", "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin"] {
+        let libraries = output("rustc", &["--print", "target-libdir", "--target", target])?;
+        if std::path::Path::new(libraries.trim()).is_dir() {
+            cargo(&["check", "--package", "cyclometer-cli", "--locked", "--target", target])?;
+        } else {
+            eprintln!("==> skipped: the check for {target}: its standard library is not installed");
+        }
+    }
+    Ok(())
+}
+
+fn install_peers() -> Result<()> {
+    let missing: Vec<&str> = PEERS.iter().copied().filter(|package| !installed(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    apt(&["update"])?;
+    apt(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
+}
+
+fn installed(package: &str) -> bool {
+    output("dpkg-query", &["--show", "--showformat=${db:Status-Status}", package]).is_ok_and(|s| s == "installed")
+}
+
+fn apt(args: &[&str]) -> Result<()> {
+    let root = output("id", &["--user"])?.trim() == "0";
+    let mut command = Command::new(if root { "apt-get" } else { "sudo" });
+    if !root {
+        command.arg("apt-get");
+    }
+    command.arg("--quiet").args(args).env("DEBIAN_FRONTEND", "noninteractive");
+    step(&format!("apt-get {}", args.join(" ")), command)
+}
+
+pub(crate) fn cargo(args: &[&str]) -> Result<()> {
+    step(&format!("cargo {}", args.join(" ")), cargo_command(args))
+}
+
+pub(crate) fn cargo_command(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(args).current_dir(root());
+    command
+}
+
+pub(crate) fn step(name: &str, mut command: Command) -> Result<()> {
+    eprintln!("==> {name}");
+    let status = command.status().with_context(|| format!("starting {name}"))?;
+    if !status.success() {
+        bail!("{name}: {status}");
+    }
+    Ok(())
+}
+
+pub(crate) fn output(program: &str, args: &[&str]) -> Result<String> {
+    let output = Command::new(program)
+        .args(args)
+        .current_dir(root())
+        .output()
+        .with_context(|| format!("starting {program}"))?;
+    if !output.status.success() {
+        bail!("{program} {}: {}", args.join(" "), output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("{program} printed no text"))
+}

@@ -1,0 +1,249 @@
+//! The tidy test: what ARCHITECTURE.md promises about the tree, checked on the files themselves.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+/// For every crate the crates of ours that it may depend on.
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+    ("core", &[]),
+    ("catalog", &["core"]),
+    ("plan", &["core"]),
+    ("stats", &["core"]),
+    ("sys", &[]),
+    ("detect", &["core", "sys"]),
+    ("backend", &["core", "sys"]),
+    ("session", &["core", "plan"]),
+    ("cyclometer", &["core", "catalog", "plan", "stats", "sys", "detect", "backend", "session"]),
+    ("cli", &["cyclometer"]),
+];
+
+/// Crates with unsafe code.
+const UNSAFE: &[&str] = &["sys"];
+
+/// Crates that may look at the target, on the lines of modules only.
+const TARGETS: &[&str] = &["sys", "detect", "backend"];
+
+/// Crates without I/O and clock.
+const PURE: &[&str] = &["core", "catalog", "plan", "stats"];
+
+/// What a pure crate does not contain.
+const IMPURE: &[&str] =
+    &["std::fs", "std::env", "std::process", "std::net", "std::thread", "Instant::now", "SystemTime"];
+
+/// Fails with the list of everything that is out of order.
+pub(crate) fn check(root: &Path) -> Result<()> {
+    let mut found = Findings::default();
+    for name in crate_names(root)? {
+        let folder = root.join("crates").join(&name);
+        dependencies(&folder, &name, &mut found)?;
+        for file in rust_files(&folder)? {
+            let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            let at = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+            source(&name, &at, &text, &mut found);
+        }
+    }
+    documents(root, &mut found)?;
+    found.into_result()
+}
+
+#[derive(Default)]
+struct Findings(Vec<String>);
+
+impl Findings {
+    fn add(&mut self, finding: impl Into<String>) {
+        self.0.push(finding.into());
+    }
+
+    fn into_result(self) -> Result<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let mut text = String::new();
+        for finding in &self.0 {
+            let _ = write!(text, "\n  {finding}");
+        }
+        bail!("the tree is not tidy:{text}")
+    }
+}
+
+fn crate_names(root: &Path) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(root.join("crates"))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(rust_files(&path)?);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Invariant 1: stages share words, never each other.
+fn dependencies(folder: &Path, name: &str, found: &mut Findings) -> Result<()> {
+    let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+    let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(known, _)| *known == name) else {
+        found.add(format!("crates/{name} has no line in MAY_DEPEND_ON"));
+        return Ok(());
+    };
+    if !manifest.contains("[lints]\nworkspace = true") {
+        found.add(format!("crates/{name}/Cargo.toml does not take the workspace's lints"));
+    }
+    for dependency in normal_dependencies(&manifest) {
+        if !allowed.contains(&dependency.as_str()) {
+            found.add(format!("crates/{name} depends on {dependency}, which its room forbids"));
+        }
+    }
+    Ok(())
+}
+
+/// Our own crates below `[dependencies]`, by folder name.
+fn normal_dependencies(manifest: &str) -> Vec<String> {
+    manifest
+        .lines()
+        .skip_while(|line| *line != "[dependencies]")
+        .skip(1)
+        .take_while(|line| !line.starts_with('['))
+        .filter_map(|line| line.split(['.', ' ', '=']).next())
+        .filter_map(|name| match name {
+            "cyclometer" => Some("cyclometer".to_owned()),
+            name => name.strip_prefix("cyclometer-").map(str::to_owned),
+        })
+        .collect()
+}
+
+fn source(name: &str, at: &str, text: &str, found: &mut Findings) {
+    let test = at.contains("/tests/");
+    let root_file = at.ends_with("src/lib.rs") || at.ends_with("src/main.rs");
+    if root_file && !UNSAFE.contains(&name) && !text.contains("#![forbid(unsafe_code)]") {
+        found.add(format!("{at}: no #![forbid(unsafe_code)]"));
+    }
+    let code = without_tests(text);
+    if PURE.contains(&name) && !test {
+        for word in IMPURE {
+            if code.contains(word) {
+                found.add(format!("{at}: {word} in a crate without I/O and clock"));
+            }
+        }
+    }
+    targets(name, at, code, found);
+}
+
+/// Invariant: `cfg(target_…)` stands on lines of modules, in the crates at the edge.
+fn targets(name: &str, at: &str, text: &str, found: &mut Findings) {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    for (i, line) in lines.iter().enumerate() {
+        let asks = line.starts_with("#[cfg(") && line.contains("target_");
+        if !asks && !line.contains("cfg!(target_") {
+            continue;
+        }
+        let next = lines[i + 1..].iter().find(|next| !next.starts_with("#[")).copied().unwrap_or("");
+        let module = ["mod ", "pub mod ", "pub(crate) mod ", "use ", "pub use ", "pub(crate) use "]
+            .iter()
+            .any(|start| next.starts_with(start));
+        if !asks || !TARGETS.contains(&name) || !module {
+            found.add(format!("{at}:{}: the target is asked for outside a line of modules", i + 1));
+        }
+    }
+}
+
+/// The text before the unit tests at a file's end.
+fn without_tests(text: &str) -> &str {
+    text.split_once("#[cfg(test)]\nmod tests {").map_or(text, |(code, _)| code)
+}
+
+/// Links between the project's pages lead somewhere, and the pages exist.
+fn documents(root: &Path, found: &mut Findings) -> Result<()> {
+    for name in
+        ["README.md", "ARCHITECTURE.md", "PLATFORM.md", "DESIGN.md", "CHANGELOG.md", "CONTRIBUTING.md", "NOTICE"]
+    {
+        match fs::read_to_string(root.join(name)) {
+            Ok(text) => links(root, name, &text, found),
+            Err(_) => found.add(format!("{name} is missing")),
+        }
+    }
+    Ok(())
+}
+
+fn links(root: &Path, page: &str, text: &str, found: &mut Findings) {
+    for rest in text.split("](").skip(1) {
+        let target = rest.split([')', '#']).next().unwrap_or_default();
+        let elsewhere = target.is_empty() || target.contains("://");
+        if !elsewhere && !root.join(target).exists() {
+            found.add(format!("{page} links to {target}, which does not exist"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn findings(name: &str, at: &str, text: &str) -> Vec<String> {
+        let mut found = Findings::default();
+        source(name, at, text, &mut found);
+        found.0
+    }
+
+    #[test]
+    fn the_tree_is_tidy() {
+        check(&crate::root()).unwrap();
+    }
+
+    #[test]
+    fn a_forbidden_dependency_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(
+            folder.path().join("Cargo.toml"),
+            "[dependencies]\ncyclometer-core.workspace = true\ncyclometer-stats.workspace = true\n\n[lints]\nworkspace = true\n",
+        )
+        .unwrap();
+        let mut found = Findings::default();
+        dependencies(folder.path(), "plan", &mut found).unwrap();
+        assert_eq!(found.0, ["crates/plan depends on stats, which its room forbids"]);
+    }
+
+    #[test]
+    fn unsafe_must_be_forbidden_outside_its_rooms() {
+        assert_eq!(findings("plan", "crates/plan/src/lib.rs", "").len(), 1);
+        assert_eq!(findings("sys", "crates/sys/src/lib.rs", "").len(), 0);
+    }
+
+    #[test]
+    fn io_in_a_pure_crate_is_found_outside_its_tests() {
+        let code = "use std::fs;\n";
+        assert_eq!(findings("stats", "crates/stats/src/a.rs", code).len(), 1);
+        let test = "#[cfg(test)]\nmod tests {\n use std::fs;\n}";
+        assert_eq!(findings("stats", "crates/stats/src/a.rs", test).len(), 0);
+    }
+
+    #[test]
+    fn the_target_is_asked_for_on_lines_of_modules_only() {
+        let module = "#[cfg(target_os = \"linux\")]\nmod linux;\n";
+        let function = "#[cfg(target_os = \"linux\")]\nfn f() {}\n";
+        assert_eq!(findings("backend", "crates/backend/src/a.rs", module).len(), 0);
+        assert_eq!(findings("backend", "crates/backend/src/a.rs", function).len(), 1);
+        assert_eq!(findings("plan", "crates/plan/src/a.rs", module).len(), 1);
+        assert_eq!(findings("backend", "crates/backend/src/a.rs", "if cfg!(target_os = \"linux\") {}").len(), 1);
+    }
+
+    #[test]
+    fn a_link_to_nowhere_is_found() {
+        let mut found = Findings::default();
+        links(&crate::root(), "README.md", "[a](Cargo.toml) [b](nowhere.md) [c](https://x.org)", &mut found);
+        assert_eq!(found.0, ["README.md links to nowhere.md, which does not exist"]);
+    }
+}
