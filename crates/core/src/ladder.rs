@@ -67,7 +67,7 @@ pub struct RungState {
     pub rung: Rung,
     /// Whether it works.
     pub works: Works,
-    /// Why it does not, or works in part; empty when it works.
+    /// Why it does not, works in part, or has limits though it works; empty when nothing is missing.
     pub causes: Vec<Cause>,
 }
 
@@ -137,6 +137,8 @@ pub enum CauseKind {
     NotInKernel,
     /// Counters cannot be read from user space.
     NoUserAccess,
+    /// The PMU cannot tell modes apart: its counts include the kernel.
+    NoModeFilter,
     /// Other operating system or architecture.
     OtherSystem,
     /// Not in this version of the program.
@@ -158,6 +160,7 @@ impl CauseKind {
             CauseKind::NotRoot => "not_root",
             CauseKind::NotInKernel => "not_in_kernel",
             CauseKind::NoUserAccess => "no_user_access",
+            CauseKind::NoModeFilter => "no_mode_filter",
             CauseKind::OtherSystem => "other_system",
             CauseKind::NotBuilt => "not_built",
         }

@@ -1,1 +1,93 @@
-//! Placeholder.
+//! Facts about a machine, live or replayed, turned into a [`Machine`] and its ladder.
+//!
+//! Everything that detection knows comes through a [`FactSource`]: the host ([`HostFacts`]), a text file
+//! ([`RecordedFacts`]), or either of them while it is being written down ([`Recorder`]). [`detect`] itself
+//! does no I/O, never fails and never panics: what cannot be found out stays unknown.
+//!
+//! ```
+//! use cyclometer_detect::{HostFacts, Recorder, RecordedFacts, detect};
+//!
+//! let recorder = Recorder::new(&HostFacts);
+//! let here = detect(&recorder);
+//! let replayed = RecordedFacts::parse(&recorder.to_text("recorded: an example"))?;
+//! assert_eq!(detect(&replayed), here);
+//! # Ok::<(), cyclometer_core::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod access;
+mod amd;
+mod apple;
+mod arm;
+mod capabilities;
+mod container;
+mod cores;
+mod facts;
+mod host;
+mod hypervisor;
+mod intel;
+mod ladder;
+mod pmus;
+mod probes;
+mod recorded;
+mod recorder;
+mod riscv;
+mod text;
+mod x86;
+
+use cyclometer_core::CpuSet;
+use cyclometer_core::machine::{Architecture, Machine, Os};
+
+pub use facts::{FactSource, PerfProbe};
+pub use host::HostFacts;
+pub use recorded::RecordedFacts;
+pub use recorder::Recorder;
+
+/// Finds out what machine this is, what its PMU has, what we may do, and how each source of counts fares.
+///
+/// Never fails: what the facts do not tell is `None`, empty or unknown in the result.
+pub fn detect(facts: &dyn FactSource) -> Machine {
+    let online = online_cpus(facts);
+    let hypervisor = hypervisor::detect(facts);
+    let pmus = pmus::detect(facts);
+    let access = access::detect(facts);
+    let mut found = cores::detect(facts, &online, &pmus, hypervisor.is_some());
+    cores::attach_kernel_pmus(&mut found.core_types, &pmus);
+    let mut machine = Machine {
+        os: facts.os(),
+        kernel_release: facts.kernel_release(),
+        architecture: facts.architecture(),
+        cpu: found.cpu,
+        core_types: found.core_types,
+        online,
+        hypervisor,
+        container: container::detect(facts),
+        pmus,
+        access,
+        capabilities: capabilities::unknown(),
+        ladder: ladder::empty(),
+    };
+    let probes = probes::run(facts, &machine);
+    machine.ladder = ladder::build(&machine, &probes);
+    machine.capabilities = capabilities::summarise(&machine);
+    machine
+}
+
+/// The CPUs that are online; as many as the system says it has where nothing lists them.
+fn online_cpus(facts: &dyn FactSource) -> CpuSet {
+    let listed = match facts.os() {
+        Os::Linux => text::cpu_list(facts, "/sys/devices/system/cpu/online"),
+        Os::MacOs => text::sysctl_number(facts, "hw.logicalcpu").map(first_cpus),
+        _ => None,
+    };
+    listed.filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| first_cpus(facts.online_cpu_count().into()))
+}
+
+fn first_cpus(count: u64) -> CpuSet {
+    (0..count.min(cyclometer_core::cpuset::CPU_LIMIT.into()) as u32).collect()
+}
+
+/// Whether the instruction set is one whose `CPUID` instruction tells about the CPU.
+fn has_cpuid(facts: &dyn FactSource) -> bool {
+    facts.architecture() == Architecture::X86_64
+}

@@ -1,0 +1,164 @@
+//! Apple: chips by `hw.cpufamily` on macOS and by MIDR on Linux.
+
+use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+use cyclometer_core::{CounterMask, CpuSet};
+
+use crate::cores::{Found, Surroundings, core_type};
+use crate::facts::FactSource;
+use crate::{text, x86};
+
+/// A family of chips with one event database and one register layout.
+struct Chip {
+    /// `hw.cpufamily`.
+    cpufamily: u32,
+    /// Event table.
+    id: &'static str,
+    /// Microarchitecture of the performance cores.
+    performance: &'static str,
+    /// Microarchitecture of the efficiency cores.
+    efficiency: &'static str,
+    /// Width of the counters in bits, 0 when not known. One bit less counts: the top one raises the interrupt.
+    width_bits: u32,
+}
+
+const fn chip(
+    cpufamily: u32,
+    id: &'static str,
+    [performance, efficiency]: [&'static str; 2],
+    width_bits: u32,
+) -> Chip {
+    Chip { cpufamily, id, performance, efficiency, width_bits }
+}
+
+/// Chips by CPU family. Phone chips have the id of the Mac chip whose event database has the same content.
+///
+/// # Source
+///
+/// xnu `osfmk/mach/machine.h`, `pexpert/pexpert/arm64/H13.h` to `H16.h`; jiegec/apple-pmu README (from M5 on
+/// and A18, the only source); Linux `drivers/perf/apple_m1_cpu_pmu.c` for the names of cores.
+const CHIPS: &[Chip] = &[
+    chip(0x1b58_8bb3, "apple-m1", ["Firestorm", "Icestorm"], 48),
+    chip(0xda33_d83d, "apple-m2", ["Avalanche", "Blizzard"], 64),
+    chip(0x8765_edea, "apple-m3", ["Everest", "Sawtooth"], 64),
+    chip(0x2876_f5b5, "apple-m3", ["Everest", "Sawtooth"], 64),
+    chip(0xfa33_415e, "apple-m3", ["Everest", "Sawtooth"], 64),
+    chip(0x5f4d_ea93, "apple-m3", ["Everest", "Sawtooth"], 64),
+    chip(0x7201_5832, "apple-m3", ["Everest", "Sawtooth"], 64),
+    chip(0x6f51_29ac, "apple-m4", ["Donan P-core", "Donan E-core"], 64),
+    chip(0x17d5_b93a, "apple-m4", ["Brava P-core", "Brava E-core"], 64),
+    chip(0x2045_26d0, "apple-m4", ["Tupai P-core", "Tupai E-core"], 0),
+    chip(0x75d4_acb9, "apple-m4", ["Tahiti P-core", "Tahiti E-core"], 0),
+    chip(0x1d5a_87e8, "apple-m5", ["Hidra P-core", "Hidra E-core"], 64),
+    chip(0xf76c_5b1a, "apple-m5", ["Sotra P-core", "Sotra M-core"], 64),
+    chip(0x01d7_a72b, "apple-m5", ["Tilos P-core", "Tilos E-core"], 0),
+    chip(0xab34_5f09, "apple-m5", ["Thera P-core", "Thera E-core"], 0),
+];
+
+/// MIDR part numbers (implementer 0x61), the efficiency cores' and the performance cores', and the family.
+///
+/// # Source
+///
+/// xnu `osfmk/arm/cpuid.h`; Linux 7.2 `arch/arm64/include/asm/cputype.h`.
+const PARTS: &[([u32; 2], u32)] = &[
+    ([0x20, 0x21], 0x1b58_8bb3),
+    ([0x22, 0x23], 0x1b58_8bb3),
+    ([0x24, 0x25], 0x1b58_8bb3),
+    ([0x28, 0x29], 0x1b58_8bb3),
+    ([0x30, 0x31], 0xda33_d83d),
+    ([0x32, 0x33], 0xda33_d83d),
+    ([0x34, 0x35], 0xda33_d83d),
+    ([0x38, 0x39], 0xda33_d83d),
+    ([0x40, 0x41], 0x8765_edea),
+    ([0x42, 0x43], 0xfa33_415e),
+    ([0x44, 0x45], 0x5f4d_ea93),
+    ([0x48, 0x49], 0x7201_5832),
+    ([0x50, 0x51], 0x2876_f5b5),
+    ([0x52, 0x53], 0x6f51_29ac),
+    ([0x54, 0x55], 0x17d5_b93a),
+    ([0x58, 0x59], 0x17d5_b93a),
+];
+
+/// The counters of every chip from M1 to M5: PMC2 to PMC9, and PMC0 (cycles), PMC1 (instructions) fixed.
+///
+/// # Source
+///
+/// xnu `pexpert/pexpert/arm64/H13.h` to `H16.h`, `CORE_NCTRS` 10; kpep `fixed_counters` 3,
+/// `config_counters` 1020.
+const COUNTERS: CounterMask = CounterMask::from_bits(0x3fc, 0b11);
+
+/// The counters of a macOS guest: the two fixed ones.
+///
+/// # Source
+///
+/// xnu `pexpert/pexpert/arm64/board_config.h`, `VMAPPLE`: `CORE_NCTRS` 2.
+const GUEST_COUNTERS: CounterMask = CounterMask::from_bits(0, 0b11);
+
+fn by_family(cpufamily: u32) -> Option<&'static Chip> {
+    CHIPS.iter().find(|chip| chip.cpufamily == cpufamily)
+}
+
+/// The CPU and its core types on macOS.
+///
+/// macOS does not say which CPU number has which type of core, so on a chip with several the sets are empty.
+pub(crate) fn on_macos(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found {
+    let cpufamily = text::sysctl_number(facts, "hw.cpufamily").and_then(|family| u32::try_from(family).ok());
+    let chip = cpufamily.and_then(by_family);
+    let id = cpufamily.map_or(CpuId::Unknown, |cpufamily| CpuId::AppleFamily { cpufamily });
+    let name = facts.sysctl("machdep.cpu.brand_string").map(|name| text::clean(&name));
+    let levels = text::sysctl_number(facts, "hw.nperflevels").unwrap_or(1).clamp(1, 2);
+    let cpus = if levels == 1 { around.online.clone() } else { CpuSet::default() };
+    let counters = if around.virtualised { GUEST_COUNTERS } else { COUNTERS };
+    let names = chip.map(|chip| [chip.performance, chip.efficiency]);
+    let core_types = (0..levels as usize).map(|level| {
+        let id = chip.map(|chip| chip.id.to_owned());
+        core_type(id, names.map(|names| names[level]), cpus.clone(), pmu_facts(chip, counters))
+    });
+    Found { core_types: core_types.collect(), cpu: Cpu { vendor: Vendor::Apple, id, name } }
+}
+
+/// The core type with that part number, on Linux.
+pub(crate) fn by_part(part: u32, cpus: CpuSet, around: &Surroundings<'_>) -> CoreType {
+    let known = PARTS.iter().find(|(parts, _)| parts.contains(&part));
+    let chip = known.and_then(|(_, cpufamily)| by_family(*cpufamily));
+    let is_performance = known.is_some_and(|(parts, _)| parts[1] == part);
+    let name = chip.map(|chip| if is_performance { chip.performance } else { chip.efficiency });
+    let pmu = match around.virtualised {
+        // A Linux guest on a Mac shows Apple's MIDR but gets none of Apple's registers.
+        true => x86::no_counters("Apple's registers are not passed on to guests"),
+        false => pmu_facts(chip, COUNTERS),
+    };
+    core_type(chip.map(|chip| chip.id.to_owned()), name, cpus, pmu)
+}
+
+fn pmu_facts(chip: Option<&Chip>, counters: CounterMask) -> PmuFacts {
+    match chip {
+        None => x86::no_counters("not known for this chip"),
+        Some(chip) => PmuFacts {
+            version: None,
+            counters,
+            counter_width_bits: chip.width_bits,
+            source: "table of Apple's chips".to_owned(),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_belongs_to_a_known_chip_and_none_is_listed_twice() {
+        for (i, (parts, cpufamily)) in PARTS.iter().enumerate() {
+            assert!(by_family(*cpufamily).is_some(), "{cpufamily:#x}");
+            assert!(!PARTS[i + 1..].iter().any(|(others, _)| others.iter().any(|part| parts.contains(part))));
+        }
+        for (i, chip) in CHIPS.iter().enumerate() {
+            assert!(!CHIPS[i + 1..].iter().any(|other| other.cpufamily == chip.cpufamily));
+        }
+    }
+
+    #[test]
+    fn there_are_ten_counters() {
+        assert_eq!(COUNTERS.len(), 10);
+    }
+}

@@ -1,0 +1,71 @@
+//! Where facts come from.
+
+use cyclometer_core::machine::{Architecture, Os};
+
+/// The longest file that is read, in bytes; what is longer is cut at the last full line.
+///
+/// `/proc/cpuinfo` of a large server has about 1.5 KiB for each CPU.
+pub(crate) const MAX_FILE_BYTES: usize = 1 << 20;
+
+/// The longest directory that is read, in entries.
+pub(crate) const MAX_ENTRIES: usize = 4096;
+
+/// One try to open a counting event with `perf_event_open(2)`; it is closed at once.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PerfProbe {
+    /// `perf_event_attr.type`.
+    pub pmu_type: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// Leave user mode out.
+    pub exclude_user: bool,
+    /// Leave kernel mode out.
+    pub exclude_kernel: bool,
+    /// 0 for the calling process, -1 for every process.
+    pub pid: i32,
+    /// CPU number, or -1 for every CPU.
+    pub cpu: i32,
+}
+
+/// A source of facts about one machine.
+///
+/// Answers are bounded, and asking twice gives the same answer.
+pub trait FactSource {
+    /// The operating system.
+    fn os(&self) -> Os;
+
+    /// The instruction set of the kernel.
+    fn architecture(&self) -> Architecture;
+
+    /// The release of the kernel (`6.12.107`), if known.
+    fn kernel_release(&self) -> Option<String>;
+
+    /// The effective user id; `None` where there are no user ids.
+    fn euid(&self) -> Option<u32>;
+
+    /// How many CPUs there are, for systems that list them nowhere; at least 1.
+    fn online_cpu_count(&self) -> u32;
+
+    /// The text of a file, at most 1 MiB, without line breaks at its end; `None` when it cannot be read.
+    ///
+    /// Bytes that are no UTF-8 become U+FFFD.
+    fn read(&self, path: &str) -> Option<String>;
+
+    /// The names in a directory, sorted, at most 4096; empty when it cannot be read.
+    fn list(&self, dir: &str) -> Vec<String>;
+
+    /// EAX, EBX, ECX, EDX of a `CPUID` leaf, on one CPU or (with `None`) on any.
+    ///
+    /// `None` when there is no such instruction, or that CPU cannot be asked.
+    fn cpuid(&self, cpu: Option<u32>, leaf: u32, subleaf: u32) -> Option<[u32; 4]>;
+
+    /// A `sysctl` of macOS by name, numbers in decimal; `None` when there is none.
+    fn sysctl(&self, name: &str) -> Option<String>;
+
+    /// Whether the kernel opens an event.
+    ///
+    /// # Errors
+    ///
+    /// The error number of `perf_event_open(2)`, in Linux's numbering.
+    fn perf_probe(&self, probe: &PerfProbe) -> Result<(), i32>;
+}

@@ -1,0 +1,67 @@
+//! The ladder: how each source of counts fares here, and what mends it.
+
+use cyclometer_core::ladder::{Cause, CauseKind, Ladder, Rung, RungState, Works};
+use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
+
+use crate::probes::Probes;
+
+mod perf;
+mod virtual_pmu;
+
+/// A ladder without rungs.
+pub(crate) fn empty() -> Ladder {
+    let unknown = || Err("not probed".to_owned());
+    Ladder {
+        rungs: Vec::new(),
+        perf_hardware: unknown(),
+        perf_software: unknown(),
+        perf_kernel_mode: unknown(),
+        perf_cpu_wide: unknown(),
+    }
+}
+
+/// Every rung, best first. `machine.ladder` and `machine.capabilities` are not looked at.
+pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
+    let perf = perf::Findings::new(machine, probes);
+    Ladder {
+        rungs: Rung::ALL.into_iter().map(|rung| state(rung, machine, &perf)).collect(),
+        perf_hardware: perf.hardware(),
+        perf_software: perf.software(),
+        perf_kernel_mode: perf.kernel_mode(),
+        perf_cpu_wide: perf.cpu_wide(),
+    }
+}
+
+fn state(rung: Rung, machine: &Machine, perf: &perf::Findings<'_>) -> RungState {
+    let (linux, macos) = (machine.os == Os::Linux, machine.os == Os::MacOs);
+    let x86_linux = linux && machine.architecture == Architecture::X86_64;
+    let apple = machine.cpu.vendor == Vendor::Apple;
+    match rung {
+        Rung::Perf => perf.rung(),
+        Rung::Kperf => built_where(rung, macos, "it belongs to macOS"),
+        Rung::Msr => built_where(rung, x86_linux, "it belongs to Linux on x86-64"),
+        Rung::Sysreg => built_where(rung, apple && (linux || macos), "it belongs to Apple's CPUs"),
+        Rung::SelfCounts => built_where(rung, macos, "it belongs to macOS"),
+        Rung::Soft => built_where(rung, x86_linux, "it runs on Linux on x86-64 only"),
+        _ => RungState { rung, works: Works::Yes, causes: Vec::new() },
+    }
+}
+
+/// A rung that this version does not have; `here` tells whether a later one could work on this machine.
+fn built_where(rung: Rung, here: bool, elsewhere: &str) -> RungState {
+    let (works, cause) = match here {
+        true => (Works::NotBuilt, cause(CauseKind::NotBuilt, "not in this version")),
+        false => (Works::NotHere, cause(CauseKind::OtherSystem, elsewhere)),
+    };
+    RungState { rung, works, causes: vec![cause] }
+}
+
+/// A cause that no command mends.
+fn cause(kind: CauseKind, text: impl Into<String>) -> Cause {
+    Cause { kind, text: text.into(), mend: None }
+}
+
+/// A cause and the command that mends it.
+fn mended(kind: CauseKind, text: impl Into<String>, mend: impl Into<String>) -> Cause {
+    Cause { kind, text: text.into(), mend: Some(mend.into()) }
+}

@@ -1,0 +1,246 @@
+//! The perf rung: what the kernel refused, why, and what mends it.
+
+use cyclometer_core::ladder::{Cause, CauseKind, Rung, RungState, Works};
+use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
+
+use super::{cause, mended, virtual_pmu};
+use crate::capabilities::user_reads_are_on;
+use crate::probes::{HardwareProbe, Probes, errno};
+
+/// Name of the setting that restricts perf.
+const PARANOID: &str = "kernel.perf_event_paranoid";
+
+/// The highest `perf_event_paranoid` at which an unprivileged user may do something.
+///
+/// # Source
+///
+/// `Documentation/admin-guide/sysctl/kernel.rst`, `perf_event_paranoid`; 3 and 4 are patches of Debian,
+/// Ubuntu and Android that refuse everything.
+#[derive(Clone, Copy)]
+enum Need {
+    User = 2,
+    Kernel = 1,
+    WholeCpus = 0,
+}
+
+/// A machine and what its kernel said, ready to be judged.
+pub(super) struct Findings<'a> {
+    machine: &'a Machine,
+    probes: &'a Probes,
+}
+
+impl<'a> Findings<'a> {
+    pub(super) fn new(machine: &'a Machine, probes: &'a Probes) -> Findings<'a> {
+        Findings { machine, probes }
+    }
+
+    /// The rung: no when nothing opens, partly when hardware events do not, else yes with its limits.
+    pub(super) fn rung(&self) -> RungState {
+        let (works, causes) = match self.refused_as_a_whole() {
+            Some((works, cause)) => (works, vec![cause]),
+            None => {
+                let refused = self.hardware_causes();
+                let works = if refused.is_empty() { Works::Yes } else { Works::Partly };
+                (works, refused.into_iter().chain(self.limits()).collect())
+            }
+        };
+        RungState { rung: Rung::Perf, works, causes }
+    }
+
+    /// Whether hardware events count on at least one core type.
+    pub(super) fn hardware(&self) -> Result<(), String> {
+        if let Some((_, cause)) = self.refused_as_a_whole() {
+            return Err(cause.text);
+        }
+        if self.probes.hardware.iter().any(HardwareProbe::works) {
+            return Ok(());
+        }
+        let first = self.hardware_causes().into_iter().next();
+        Err(first.map_or_else(|| "no core PMU".to_owned(), |cause| cause.text))
+    }
+
+    pub(super) fn software(&self) -> Result<(), String> {
+        self.class(self.probes.software, Need::User)
+    }
+
+    pub(super) fn kernel_mode(&self) -> Result<(), String> {
+        self.class(self.probes.kernel_mode, Need::Kernel)
+    }
+
+    pub(super) fn cpu_wide(&self) -> Result<(), String> {
+        self.class(self.probes.cpu_wide, Need::WholeCpus)
+    }
+
+    fn class(&self, outcome: Result<(), i32>, need: Need) -> Result<(), String> {
+        if let Some((_, cause)) = self.refused_as_a_whole() {
+            return Err(cause.text);
+        }
+        outcome.map_err(|errno| self.refusal(errno, need).text)
+    }
+
+    /// Why nothing of perf works, if so: no kernel support, or even a software event is refused.
+    fn refused_as_a_whole(&self) -> Option<(Works, Cause)> {
+        if self.machine.os != Os::Linux {
+            return Some((Works::NotHere, cause(CauseKind::OtherSystem, "it belongs to Linux")));
+        }
+        if self.machine.access.perf_event_paranoid.is_none() && self.probes.software.is_err() {
+            let text = "the kernel has no perf (there is no /proc/sys/kernel/perf_event_paranoid)";
+            return Some((Works::No, cause(CauseKind::NotInKernel, text)));
+        }
+        let any_hardware = self.probes.hardware.iter().any(HardwareProbe::works);
+        let errno = self.probes.software.err().filter(|_| !any_hardware)?;
+        Some((Works::No, self.refusal(errno, Need::User)))
+    }
+
+    /// Why hardware events do not count, one cause for each core PMU that refuses.
+    fn hardware_causes(&self) -> Vec<Cause> {
+        let refusing = self.probes.hardware.iter().filter(|probe| !probe.works());
+        refusing.map(|probe| self.hardware_cause(probe)).collect()
+    }
+
+    fn hardware_cause(&self, probe: &HardwareProbe) -> Cause {
+        let Some(device) = &probe.device else { return self.no_core_pmu() };
+        let errno = probe.every_mode.unwrap_or(probe.outcome).err().unwrap_or(errno::EINVAL);
+        match errno {
+            errno::ENOENT | errno::ENODEV => self.no_cycles(device),
+            errno::EBUSY => cause(
+                CauseKind::HeldByAnother,
+                format!("{device} is held by another user of its counters (a driver, or an exclusive event)"),
+            ),
+            errno::EACCES | errno::EPERM if probe.every_mode.is_some() => {
+                let restricted = self.refusal(errno, Need::Kernel);
+                let text = format!("{device} cannot leave kernel mode out, and {}", restricted.text);
+                Cause { text, ..restricted }
+            }
+            _ => self.refusal(errno, Need::User),
+        }
+    }
+
+    fn no_core_pmu(&self) -> Cause {
+        if let Some(hypervisor) = &self.machine.hypervisor {
+            let (advice, mend) = virtual_pmu::remedy(hypervisor);
+            let text = format!("no PMU in this virtual machine ({hypervisor}): {advice}");
+            return Cause { kind: CauseKind::NoVirtualPmu, text, mend: mend.map(str::to_owned) };
+        }
+        match self.machine.core_types.iter().any(|core| core.cpu_id.is_some()) {
+            true => {
+                cause(CauseKind::NoPmu, "the kernel drives no PMU of this CPU (driver or firmware lacks it)")
+            }
+            false => {
+                cause(CauseKind::UnknownCpu, "neither the kernel nor this program knows the PMU of this CPU")
+            }
+        }
+    }
+
+    fn no_cycles(&self, device: &str) -> Cause {
+        match &self.machine.hypervisor {
+            Some(hypervisor) => cause(
+                CauseKind::HypervisorFilter,
+                format!("{device} is there, but the hypervisor ({hypervisor}) does not let it count cycles"),
+            ),
+            None => cause(CauseKind::NoPmu, format!("{device} is there, but does not count cycles")),
+        }
+    }
+
+    /// What `perf_event_open` means by an error number, given who we are.
+    ///
+    /// The kernel says `EACCES` for `perf_event_paranoid`; Docker's seccomp filter says `EPERM`.
+    fn refusal(&self, errno: i32, need: Need) -> Cause {
+        let filtered = self.machine.access.seccomp == Some(2);
+        match errno {
+            errno::EPERM | errno::ENOSYS if filtered => self.seccomp(),
+            errno::EACCES | errno::EPERM if self.is_paranoid(need) => self.paranoid(need),
+            errno::EACCES if filtered => self.seccomp(),
+            errno::EACCES | errno::EPERM => cause(
+                CauseKind::NoPermission,
+                format!(
+                    "the kernel refuses (error {errno}) though {PARANOID} allows it: a security module does"
+                ),
+            ),
+            errno::ENOSYS => cause(CauseKind::NotInKernel, "the kernel has no perf_event_open"),
+            other => cause(CauseKind::NotInKernel, format!("the kernel refuses with error {other}")),
+        }
+    }
+
+    fn is_paranoid(&self, need: Need) -> bool {
+        let access = &self.machine.access;
+        !access.perfmon_capable() && access.perf_event_paranoid.is_some_and(|level| level > need as i32)
+    }
+
+    fn paranoid(&self, need: Need) -> Cause {
+        let level = self.machine.access.perf_event_paranoid.unwrap_or(i32::MAX);
+        let what = match need {
+            Need::User => "nothing may be counted without CAP_PERFMON",
+            Need::Kernel => "user mode only",
+            Need::WholeCpus => "own processes only, no whole CPUs",
+        };
+        let place = self.machine.container.as_ref().map_or("", |_| " (to be set on the host)");
+        let text = format!("{PARANOID} is {level}: {what}{place}");
+        mended(CauseKind::NoPermission, text, format!("sudo sysctl {PARANOID}={}", need as i32))
+    }
+
+    fn seccomp(&self) -> Cause {
+        let text = "a seccomp filter forbids perf_event_open";
+        match self.machine.container.as_deref() {
+            Some(tool @ ("docker" | "podman")) => {
+                let text = format!("{text} in this container (--cap-add PERFMON lifts it, too)");
+                mended(CauseKind::Seccomp, text, format!("{tool} run --security-opt seccomp=unconfined …"))
+            }
+            Some("kubernetes") => {
+                let mend = "in the pod: securityContext: {seccompProfile: {type: Unconfined}}";
+                mended(CauseKind::Seccomp, format!("{text} in this pod"), mend)
+            }
+            _ => cause(CauseKind::Seccomp, format!("{text}; start the program without it")),
+        }
+    }
+
+    /// What is not offered although the rung works.
+    fn limits(&self) -> Vec<Cause> {
+        let hardware = self.probes.hardware.iter().any(HardwareProbe::works);
+        let kernel_mode = self.probes.kernel_mode.err().map(|errno| self.refusal(errno, Need::Kernel));
+        let cpu_wide = self.probes.cpu_wide.err().map(|errno| self.refusal(errno, Need::WholeCpus));
+        let of_hardware = [self.modes_together(), self.watchdog(), self.user_reads()];
+        let of_hardware = of_hardware.into_iter().flatten().filter(|_| hardware);
+        kernel_mode.into_iter().chain(cpu_wide).chain(of_hardware).collect()
+    }
+
+    /// A PMU that counts only with every mode, so that `:u` cannot be had.
+    fn modes_together(&self) -> Option<Cause> {
+        let together = self.probes.hardware.iter().find(|probe| probe.every_mode == Some(Ok(())))?;
+        let device = together.device.as_deref().unwrap_or("the PMU");
+        let text = format!("{device} cannot leave kernel mode out: its counts include the kernel");
+        Some(cause(CauseKind::NoModeFilter, text))
+    }
+
+    /// The watchdog of x86 takes a counter for itself.
+    ///
+    /// # Source
+    ///
+    /// `Documentation/admin-guide/lockup-watchdogs.rst`; on other architectures it uses no counter by default.
+    fn watchdog(&self) -> Option<Cause> {
+        let on = self.machine.access.nmi_watchdog == Some(true);
+        let x86 = self.machine.architecture == Architecture::X86_64;
+        let text = "the NMI watchdog takes one counter of every CPU";
+        (on && x86).then(|| mended(CauseKind::NmiWatchdog, text, "sudo sysctl kernel.nmi_watchdog=0"))
+    }
+
+    fn user_reads(&self) -> Option<Cause> {
+        if user_reads_are_on(self.machine) {
+            return None;
+        }
+        let text = "counters cannot be read from user space; reads go through the kernel";
+        let sysctl =
+            self.machine.access.perf_user_access.map(|_| "sudo sysctl kernel.perf_user_access=1".to_owned());
+        let mend = match self.machine.architecture {
+            Architecture::X86_64 => self.rdpmc_command(),
+            _ if self.machine.cpu.vendor == Vendor::Apple => None,
+            _ => sysctl,
+        };
+        Some(Cause { kind: CauseKind::NoUserAccess, text: text.to_owned(), mend })
+    }
+
+    fn rdpmc_command(&self) -> Option<String> {
+        let off = self.machine.core_pmus().find(|pmu| pmu.rdpmc == Some(0))?;
+        Some(format!("echo 1 | sudo tee /sys/bus/event_source/devices/{}/rdpmc", off.name))
+    }
+}

@@ -1,0 +1,101 @@
+//! What gives a virtual machine a PMU, by hypervisor.
+
+/// What can be done on one hypervisor.
+struct Remedy {
+    /// A word in the hypervisor's name; the first remedy that fits wins.
+    word: &'static str,
+    /// What is to be known, for people.
+    advice: &'static str,
+    /// What to do; `None` when nothing helps.
+    mend: Option<&'static str>,
+}
+
+/// By hypervisor, places before products.
+///
+/// # Source
+///
+/// QEMU `docs/system/i386/cpu` (`pmu`); VMware "Enable Virtual CPU Performance Counters" (`vpmc.enable`);
+/// Microsoft "Enable Intel Performance Monitoring Hardware in a Hyper-V virtual machine"
+/// (`Set-VMProcessor`), WSL release notes (`hardwarePerformanceCounters`); Xen command line (`vpmu`);
+/// Firecracker's CPU templates, which clear `CPUID` 0xA.
+const REMEDIES: &[Remedy] = &[
+    Remedy {
+        word: "Firecracker",
+        advice: "Firecracker has no virtual PMU to give; software events and OS counts work",
+        mend: None,
+    },
+    Remedy {
+        word: "Amazon EC2",
+        advice: "this instance type passes no PMU on",
+        mend: Some("use a bare-metal instance (a type that ends in .metal)"),
+    },
+    Remedy {
+        word: "Google",
+        advice: "this machine type passes no PMU on",
+        mend: Some("use a bare-metal machine type (one that ends in -metal)"),
+    },
+    Remedy {
+        word: "WSL",
+        advice: "WSL passes the PMU on where Windows and the CPU allow it",
+        mend: Some(
+            "in %UserProfile%\\.wslconfig, section [wsl2], set hardwarePerformanceCounters=true; wsl --shutdown",
+        ),
+    },
+    Remedy {
+        word: "Hyper-V",
+        advice: "the PMU is off in the settings of the virtual machine",
+        mend: Some("Set-VMProcessor -VMName NAME -Perfmon @(\"pmu\")   (on the host, machine off)"),
+    },
+    Remedy {
+        word: "VMware",
+        advice: "virtual CPU performance counters are off",
+        mend: Some("vpmc.enable = \"TRUE\"   (in the machine's .vmx file, machine off)"),
+    },
+    Remedy {
+        word: "TCG",
+        advice: "emulation has no PMU",
+        mend: Some("run the machine under KVM: qemu-system-x86_64 -accel kvm -cpu host,pmu=on"),
+    },
+    Remedy { word: "VirtualBox", advice: "VirtualBox has no virtual PMU to give", mend: None },
+    Remedy {
+        word: "Apple Virtualization",
+        advice: "Apple's framework has no virtual PMU to give",
+        mend: None,
+    },
+    Remedy {
+        word: "Xen",
+        advice: "Xen's virtual PMU is off",
+        mend: Some("boot the hypervisor with vpmu=on"),
+    },
+    Remedy {
+        word: "KVM",
+        advice: "the host does not pass a PMU on",
+        mend: Some("on the host: -cpu host,pmu=on   (libvirt: <feature><pmu state='on'/>)"),
+    },
+    Remedy {
+        word: "QEMU",
+        advice: "the host does not pass a PMU on",
+        mend: Some("on the host: -accel kvm -cpu host,pmu=on"),
+    },
+];
+
+/// What is to be known and done on a hypervisor, by its name.
+pub(super) fn remedy(hypervisor: &str) -> (&'static str, Option<&'static str>) {
+    let found = REMEDIES.iter().find(|remedy| hypervisor.contains(remedy.word));
+    found.map_or(("it passes no PMU on", None), |remedy| (remedy.advice, remedy.mend))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_place_goes_before_the_product() {
+        assert_eq!(remedy("KVM (Firecracker)").1, None);
+        assert!(remedy("KVM (Amazon EC2)").1.unwrap().contains(".metal"));
+        assert!(remedy("Microsoft Hyper-V (WSL)").1.unwrap().contains(".wslconfig"));
+        assert!(remedy("Microsoft Hyper-V").1.unwrap().contains("Set-VMProcessor"));
+        assert!(remedy("KVM").1.unwrap().contains("pmu=on"));
+        assert_eq!(remedy("AAAA").1, None);
+    }
+}

@@ -1,0 +1,132 @@
+//! What the kernel opens when asked, class by class.
+
+use cyclometer_core::machine::{Machine, Os, Vendor};
+use cyclometer_core::pmu::KernelPmu;
+
+use crate::facts::{FactSource, PerfProbe};
+
+/// `PERF_TYPE_HARDWARE`; its event 0 is `PERF_COUNT_HW_CPU_CYCLES`.
+///
+/// # Source
+///
+/// `include/uapi/linux/perf_event.h`, as the other numbers here.
+const TYPE_HARDWARE: u32 = 0;
+/// `PERF_TYPE_SOFTWARE`.
+const TYPE_SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
+const CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_TASK_CLOCK`.
+const TASK_CLOCK: u64 = 1;
+
+/// Error numbers of Linux that tell causes apart; the same on all its 64-bit architectures that we know.
+pub(crate) mod errno {
+    /// Not permitted: seccomp, or no capability.
+    pub(crate) const EPERM: i32 = 1;
+    /// No such event.
+    pub(crate) const ENOENT: i32 = 2;
+    /// Access denied: `perf_event_paranoid` or a security module.
+    pub(crate) const EACCES: i32 = 13;
+    /// Held by another.
+    pub(crate) const EBUSY: i32 = 16;
+    /// No such device.
+    pub(crate) const ENODEV: i32 = 19;
+    /// Invalid argument: an exclude bit that the PMU cannot do.
+    pub(crate) const EINVAL: i32 = 22;
+    /// No such system call.
+    pub(crate) const ENOSYS: i32 = 38;
+    /// Not supported by the driver.
+    pub(crate) const EOPNOTSUPP: i32 = 95;
+}
+
+/// What the kernel said.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Probes {
+    /// A software event, user mode only.
+    pub(crate) software: Result<(), i32>,
+    /// A software event with kernel mode.
+    pub(crate) kernel_mode: Result<(), i32>,
+    /// A software event for every process on one CPU.
+    pub(crate) cpu_wide: Result<(), i32>,
+    /// Cycles, for each core PMU; one unnamed entry when the kernel shows no core PMU.
+    pub(crate) hardware: Vec<HardwareProbe>,
+}
+
+/// Whether a core PMU counts cycles for a task.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct HardwareProbe {
+    /// The device; `None` when the kernel shows none.
+    pub(crate) device: Option<String>,
+    /// Whether the user-mode count opens.
+    pub(crate) outcome: Result<(), i32>,
+    /// Whether it opens with every mode, when the PMU refused to leave modes out.
+    pub(crate) every_mode: Option<Result<(), i32>>,
+}
+
+impl HardwareProbe {
+    /// Whether it counts at all.
+    pub(crate) fn works(&self) -> bool {
+        self.outcome.is_ok() || self.every_mode == Some(Ok(()))
+    }
+}
+
+/// Asks the kernel; off Linux every answer is "no such system call", without asking.
+pub(crate) fn run(facts: &dyn FactSource, machine: &Machine) -> Probes {
+    if machine.os != Os::Linux {
+        let none = Err(errno::ENOSYS);
+        return Probes { software: none, kernel_mode: none, cpu_wide: none, hardware: Vec::new() };
+    }
+    let task_clock = user_only(TYPE_SOFTWARE, TASK_CLOCK);
+    let first_cpu = machine.online.iter().next().and_then(|cpu| i32::try_from(cpu).ok()).unwrap_or(0);
+    let cpu_wide = PerfProbe { pid: -1, cpu: first_cpu, ..user_only(TYPE_SOFTWARE, CPU_CLOCK) };
+    Probes {
+        software: facts.perf_probe(&task_clock),
+        kernel_mode: facts.perf_probe(&PerfProbe { exclude_kernel: false, ..task_clock }),
+        cpu_wide: facts.perf_probe(&cpu_wide),
+        hardware: hardware(facts, machine),
+    }
+}
+
+fn user_only(pmu_type: u32, config: u64) -> PerfProbe {
+    PerfProbe { pmu_type, config, exclude_user: false, exclude_kernel: true, pid: 0, cpu: -1 }
+}
+
+/// One probe for each core PMU. With several, generic events would bind one of them at the kernel's whim,
+/// so each is asked for its own cycles.
+fn hardware(facts: &dyn FactSource, machine: &Machine) -> Vec<HardwareProbe> {
+    let devices: Vec<&KernelPmu> = machine.core_pmus().collect();
+    let generic = user_only(TYPE_HARDWARE, 0);
+    match devices.as_slice() {
+        [] => vec![try_cycles(facts, None, generic)],
+        [device] => vec![try_cycles(facts, Some(device), generic)],
+        several => {
+            let cycles = cycles_code(&machine.cpu.vendor);
+            let own = |device: &KernelPmu| user_only(device.pmu_type, cycles);
+            several.iter().map(|device| try_cycles(facts, Some(device), own(device))).collect()
+        }
+    }
+}
+
+fn try_cycles(facts: &dyn FactSource, device: Option<&KernelPmu>, probe: PerfProbe) -> HardwareProbe {
+    let outcome = facts.perf_probe(&probe);
+    let every_mode = match outcome {
+        Err(errno::EINVAL | errno::EOPNOTSUPP) => {
+            Some(facts.perf_probe(&PerfProbe { exclude_kernel: false, ..probe }))
+        }
+        _ => None,
+    };
+    HardwareProbe { device: device.map(|device| device.name.clone()), outcome, every_mode }
+}
+
+/// The raw code of cycles, for CPUs with several core PMUs.
+///
+/// # Source
+///
+/// Intel SDM volume 3B, architectural event UnHalted Core Cycles; Linux `drivers/perf/apple_m1_cpu_pmu.c`,
+/// `M1_PMU_PERFCTR_CORE_ACTIVE_CYCLE`; Arm ARM, PMUv3 event CPU_CYCLES.
+fn cycles_code(vendor: &Vendor) -> u64 {
+    match vendor {
+        Vendor::Intel => 0x3c,
+        Vendor::Apple => 0x02,
+        _ => 0x11,
+    }
+}

@@ -1,0 +1,381 @@
+//! Facts replayed from a text file.
+//!
+//! The format is UTF-8, one fact a line, the kind first; numbers are decimal or `0x…`:
+//!
+//! ```text
+//! note recorded: …            first line: `recorded: …` or `synthetic: …`, and from what
+//! os linux                    linux, macos, other
+//! architecture x86_64         x86_64, aarch64, riscv64, other
+//! release 6.12.107            release of the kernel
+//! euid 1000                   effective user id
+//! cpus 8                      CPU count for systems that list them nowhere
+//! file PATH TEXT              a file of one line (TEXT may be left out: an empty file)
+//! file PATH                   a file of several lines, which follow, each behind "| "
+//! | first line
+//! list DIR NAME NAME …        the names in a directory
+//! cpuid CPU LEAF SUB A B C D  a CPUID leaf; CPU `*` for any; `none` instead of A B C D: cannot be asked
+//! sysctl NAME TEXT            a sysctl of macOS
+//! perf type=T config=C user=0|1 kernel=0|1 pid=P cpu=N ok|ERRNO
+//! # …                         a remark, as is an empty line
+//! ```
+//!
+//! In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
+//! name as `\x20`. What is not in the file does not exist: a missing file, an empty directory, a perf event
+//! that the kernel refuses with `ENOSYS`.
+
+use std::collections::BTreeMap;
+
+use cyclometer_core::machine::{Architecture, Os};
+use cyclometer_core::{Error, ErrorKind, Recovery, Result};
+
+use crate::facts::{FactSource, MAX_ENTRIES, MAX_FILE_BYTES, PerfProbe};
+use crate::text::integer;
+
+/// The longest recording that is read, in bytes.
+pub(crate) const MAX_RECORDING_BYTES: usize = 16 << 20;
+
+/// Linux's number for "function not implemented".
+const ENOSYS: i32 = 38;
+
+/// What a `CPUID` leaf is kept under: CPU (`None`: any), leaf, sub-leaf.
+pub(crate) type CpuidKey = (Option<u32>, u32, u32);
+
+/// A file whose lines are being read.
+struct OpenFile {
+    path: String,
+    lines: usize,
+}
+
+/// The facts of a machine, held in memory.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RecordedFacts {
+    pub(crate) note: String,
+    pub(crate) os: Os,
+    pub(crate) architecture: Architecture,
+    pub(crate) release: Option<String>,
+    pub(crate) euid: Option<u32>,
+    pub(crate) cpus: u32,
+    pub(crate) files: BTreeMap<String, String>,
+    pub(crate) lists: BTreeMap<String, Vec<String>>,
+    pub(crate) cpuid: BTreeMap<CpuidKey, Option<[u32; 4]>>,
+    pub(crate) sysctls: BTreeMap<String, String>,
+    pub(crate) perf: BTreeMap<PerfProbe, std::result::Result<(), i32>>,
+}
+
+impl RecordedFacts {
+    /// Reads the format that the module `recorded` describes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidInput`] with the number of the line that is no fact.
+    pub fn parse(text: &str) -> Result<RecordedFacts> {
+        if text.len() > MAX_RECORDING_BYTES {
+            return Err(invalid(1, "the recording is larger than 16 MiB"));
+        }
+        let mut facts = RecordedFacts::empty();
+        let mut open_file: Option<OpenFile> = None;
+        for (number, line) in (1..).zip(text.lines()) {
+            if number == 1 {
+                facts.note = note(line).map_err(|why| invalid(number, why))?;
+            } else if let Some(rest) = line.strip_prefix('|') {
+                let added = facts.add_line(open_file.as_mut(), rest);
+                added.map_err(|why| invalid(number, why))?;
+            } else {
+                open_file = facts.add(line).map_err(|why| invalid(number, why))?;
+            }
+        }
+        if facts.note.is_empty() { Err(invalid(1, "the note is missing")) } else { Ok(facts) }
+    }
+
+    /// What the recording says about itself: recorded or synthetic, and from what.
+    pub fn note(&self) -> &str {
+        &self.note
+    }
+
+    pub(crate) fn empty() -> RecordedFacts {
+        RecordedFacts {
+            note: String::new(),
+            os: Os::Other,
+            architecture: Architecture::Other,
+            release: None,
+            euid: None,
+            cpus: 1,
+            files: BTreeMap::new(),
+            lists: BTreeMap::new(),
+            cpuid: BTreeMap::new(),
+            sysctls: BTreeMap::new(),
+            perf: BTreeMap::new(),
+        }
+    }
+
+    /// Adds one fact; gives the file whose lines may follow.
+    fn add(&mut self, line: &str) -> std::result::Result<Option<OpenFile>, &'static str> {
+        let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match kind {
+            "" | "#" => {}
+            "os" => self.os = os(rest)?,
+            "architecture" => self.architecture = architecture(rest)?,
+            "release" => self.release = Some(unescape(rest)?),
+            "euid" => self.euid = Some(small(rest)?),
+            "cpus" => self.cpus = small(rest)?,
+            "file" => return self.add_file(rest),
+            "list" => self.add_list(rest)?,
+            "cpuid" => self.add_cpuid(rest)?,
+            "sysctl" => self.add_sysctl(rest)?,
+            "perf" => self.add_perf(rest)?,
+            _ => return Err("no kind of fact is called that"),
+        }
+        Ok(None)
+    }
+
+    fn add_file(&mut self, rest: &str) -> std::result::Result<Option<OpenFile>, &'static str> {
+        let (path, content) = match rest.split_once(' ') {
+            Some((path, content)) => (unescape(path)?, Some(unescape(content)?)),
+            None => (unescape(rest)?, None),
+        };
+        if path.is_empty() {
+            return Err("a file needs a path");
+        }
+        let several_lines = content.is_none();
+        self.files.insert(path.clone(), content.unwrap_or_default());
+        Ok(several_lines.then_some(OpenFile { path, lines: 0 }))
+    }
+
+    fn add_line(&mut self, file: Option<&mut OpenFile>, rest: &str) -> std::result::Result<(), &'static str> {
+        let file = file.ok_or("no file is open for this line")?;
+        let content = self.files.entry(file.path.clone()).or_default();
+        let line = unescape(rest.strip_prefix(' ').unwrap_or(rest))?;
+        if content.len() + line.len() > MAX_FILE_BYTES {
+            return Err("the file is larger than 1 MiB");
+        }
+        if file.lines > 0 {
+            content.push('\n');
+        }
+        content.push_str(&line);
+        file.lines += 1;
+        Ok(())
+    }
+
+    fn add_list(&mut self, rest: &str) -> std::result::Result<(), &'static str> {
+        let mut words = rest.split(' ').filter(|word| !word.is_empty());
+        let dir = unescape(words.next().ok_or("a list needs a directory")?)?;
+        let names: std::result::Result<Vec<String>, _> = words.take(MAX_ENTRIES).map(unescape).collect();
+        let mut names = names?;
+        names.sort();
+        self.lists.insert(dir, names);
+        Ok(())
+    }
+
+    fn add_cpuid(&mut self, rest: &str) -> std::result::Result<(), &'static str> {
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let (key, values) = words.split_at_checked(3).ok_or("a CPUID leaf has a CPU, leaf and sub-leaf")?;
+        let cpu = if key[0] == "*" { None } else { Some(small(key[0])?) };
+        let registers = match values {
+            ["none"] => None,
+            [a, b, c, d] => Some([small(a)?, small(b)?, small(c)?, small(d)?]),
+            _ => return Err("a CPUID leaf has four registers, or none"),
+        };
+        self.cpuid.insert((cpu, small(key[1])?, small(key[2])?), registers);
+        Ok(())
+    }
+
+    fn add_sysctl(&mut self, rest: &str) -> std::result::Result<(), &'static str> {
+        let (name, value) = rest.split_once(' ').ok_or("a sysctl has a name and a value")?;
+        self.sysctls.insert(unescape(name)?, unescape(value)?);
+        Ok(())
+    }
+
+    fn add_perf(&mut self, rest: &str) -> std::result::Result<(), &'static str> {
+        let words: Vec<&str> = rest.split_whitespace().collect();
+        let [pmu_type, config, user, kernel, pid, cpu, outcome] = words.as_slice() else {
+            return Err("a perf probe has six fields and an outcome");
+        };
+        let probe = PerfProbe {
+            pmu_type: small(behind(pmu_type, "type=")?)?,
+            config: integer(behind(config, "config=")?).ok_or("config= needs a number")?,
+            exclude_user: behind(user, "user=")? == "0",
+            exclude_kernel: behind(kernel, "kernel=")? == "0",
+            pid: behind(pid, "pid=")?.parse().map_err(|_| "pid= needs a number")?,
+            cpu: behind(cpu, "cpu=")?.parse().map_err(|_| "cpu= needs a number")?,
+        };
+        let outcome = match *outcome {
+            "ok" => Ok(()),
+            errno => Err(errno.parse().map_err(|_| "the outcome is ok or an error number")?),
+        };
+        self.perf.insert(probe, outcome);
+        Ok(())
+    }
+}
+
+impl FactSource for RecordedFacts {
+    fn os(&self) -> Os {
+        self.os
+    }
+
+    fn architecture(&self) -> Architecture {
+        self.architecture
+    }
+
+    fn kernel_release(&self) -> Option<String> {
+        self.release.clone()
+    }
+
+    fn euid(&self) -> Option<u32> {
+        self.euid
+    }
+
+    fn online_cpu_count(&self) -> u32 {
+        self.cpus
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        Some(self.files.get(path)?.trim_end_matches('\n').to_owned())
+    }
+
+    fn list(&self, dir: &str) -> Vec<String> {
+        self.lists.get(dir).cloned().unwrap_or_default()
+    }
+
+    fn cpuid(&self, cpu: Option<u32>, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        let exact = self.cpuid.get(&(cpu, leaf, subleaf));
+        *exact.or_else(|| self.cpuid.get(&(None, leaf, subleaf)))?
+    }
+
+    fn sysctl(&self, name: &str) -> Option<String> {
+        self.sysctls.get(name).cloned()
+    }
+
+    fn perf_probe(&self, probe: &PerfProbe) -> std::result::Result<(), i32> {
+        self.perf.get(probe).copied().unwrap_or(Err(ENOSYS))
+    }
+}
+
+fn note(line: &str) -> std::result::Result<String, &'static str> {
+    let note = line.strip_prefix("note ").ok_or("the first line must be a note")?;
+    let known = ["recorded:", "synthetic:"].iter().any(|kind| note.starts_with(kind));
+    if known { Ok(note.to_owned()) } else { Err("the note says neither recorded: nor synthetic:") }
+}
+
+fn os(word: &str) -> std::result::Result<Os, &'static str> {
+    match word {
+        "linux" => Ok(Os::Linux),
+        "macos" => Ok(Os::MacOs),
+        "other" => Ok(Os::Other),
+        _ => Err("os is linux, macos or other"),
+    }
+}
+
+fn architecture(word: &str) -> std::result::Result<Architecture, &'static str> {
+    match word {
+        "x86_64" => Ok(Architecture::X86_64),
+        "aarch64" => Ok(Architecture::Aarch64),
+        "riscv64" => Ok(Architecture::Riscv64),
+        "other" => Ok(Architecture::Other),
+        _ => Err("architecture is x86_64, aarch64, riscv64 or other"),
+    }
+}
+
+fn small(text: &str) -> std::result::Result<u32, &'static str> {
+    integer(text).and_then(|number| u32::try_from(number).ok()).ok_or("a number of 32 bits is expected")
+}
+
+fn behind<'a>(word: &'a str, prefix: &str) -> std::result::Result<&'a str, &'static str> {
+    word.strip_prefix(prefix).ok_or("the fields are type= config= user= kernel= pid= cpu=")
+}
+
+/// Turns `\xNN` back into characters.
+fn unescape(text: &str) -> std::result::Result<String, &'static str> {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        let digits = escaped.strip_prefix('x').and_then(|tail| tail.get(..2)).ok_or(BAD_ESCAPE)?;
+        let code = u8::from_str_radix(digits, 16).map_err(|_| BAD_ESCAPE)?;
+        out.push_str(plain);
+        out.push(char::from(code));
+        rest = &escaped[3..];
+    }
+    out.push_str(rest);
+    Ok(out)
+}
+
+const BAD_ESCAPE: &str = "behind a backslash stands x and two hexadecimal digits";
+
+fn invalid(line: usize, why: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("machine recording, line {line}: {why}"))
+        .with_recovery(Recovery::fix("correct the line, or record the machine again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parse(body: &str) -> Result<RecordedFacts> {
+        RecordedFacts::parse(&format!("note synthetic: a test\n{body}"))
+    }
+
+    #[test]
+    fn files_of_one_line_of_several_and_of_none_are_told_apart() {
+        let facts = parse("file /a 1 2\nfile /b\n| x\n|\n| y\nfile /c\nfile /d\n| \\x00\\x5c\n").unwrap();
+        assert_eq!(facts.read("/a").as_deref(), Some("1 2"));
+        assert_eq!(facts.read("/b").as_deref(), Some("x\n\ny"));
+        assert_eq!(facts.read("/c").as_deref(), Some(""));
+        assert_eq!(facts.read("/d").as_deref(), Some("\0\\"));
+        assert_eq!(facts.read("/e"), None);
+    }
+
+    #[test]
+    fn a_leaf_of_one_cpu_goes_before_that_of_any() {
+        let facts = parse("cpuid * 0x1a 0 1 2 3 4\ncpuid 2 0x1a 0 5 6 7 8\ncpuid 3 0x1a 0 none\n").unwrap();
+        assert_eq!(facts.cpuid(None, 0x1a, 0), Some([1, 2, 3, 4]));
+        assert_eq!(facts.cpuid(Some(1), 0x1a, 0), Some([1, 2, 3, 4]));
+        assert_eq!(facts.cpuid(Some(2), 0x1a, 0), Some([5, 6, 7, 8]));
+        assert_eq!(facts.cpuid(Some(3), 0x1a, 0), None);
+        assert_eq!(facts.cpuid(None, 0x1b, 0), None);
+    }
+
+    #[test]
+    fn probes_keep_their_error_numbers() {
+        let facts = parse("perf type=0 config=0x0 user=1 kernel=0 pid=0 cpu=-1 13\n").unwrap();
+        let probe =
+            PerfProbe { pmu_type: 0, config: 0, exclude_user: false, exclude_kernel: true, pid: 0, cpu: -1 };
+        assert_eq!(facts.perf_probe(&probe), Err(13));
+        assert_eq!(facts.perf_probe(&PerfProbe { pmu_type: 1, ..probe }), Err(ENOSYS));
+    }
+
+    #[test]
+    fn a_bad_line_is_named_by_its_number() {
+        let cases = [
+            ("nonsense 1", "line 2: no kind of fact is called that"),
+            ("os linux\neuid x", "line 3: a number of 32 bits is expected"),
+            ("os plan9", "line 2: os is linux, macos or other"),
+            ("cpuid * 1 0 1 2 3", "line 2: a CPUID leaf has four registers, or none"),
+            ("cpuid *", "line 2: a CPUID leaf has a CPU, leaf and sub-leaf"),
+            ("perf type=0", "line 2: a perf probe has six fields and an outcome"),
+            ("| text", "line 2: no file is open for this line"),
+            ("file /a one\n| two", "line 3: no file is open for this line"),
+            ("file /a \\q", "line 2: behind a backslash stands x and two hexadecimal digits"),
+            ("file ", "line 2: a file needs a path"),
+        ];
+        for (body, message) in cases {
+            let error = parse(body).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert_eq!(error.to_string(), format!("machine recording, {message}"));
+        }
+    }
+
+    #[test]
+    fn a_recording_must_say_what_it_is() {
+        for bad in ["", "os linux\n", "note from somewhere\n"] {
+            assert!(RecordedFacts::parse(bad).unwrap_err().to_string().contains("line 1"), "{bad:?}");
+        }
+        assert_eq!(parse("").unwrap().note(), "synthetic: a test");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_panic(text in "(note synthetic: x\n)?((file|list|cpuid|perf|sysctl|[|]) .{0,40}\n){0,6}") {
+            let _ = RecordedFacts::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Writes down every fact that is asked for, in the format of [`crate::recorded`].
+
+use std::cell::RefCell;
+use std::fmt::Write;
+
+use cyclometer_core::machine::{Architecture, Os};
+
+use crate::facts::{FactSource, PerfProbe};
+use crate::recorded::RecordedFacts;
+
+/// A fact source that passes every question on to another one and remembers the answers.
+///
+/// No host name is ever asked for. Container ids in `/proc/1/cgroup` are blanked, because a container's
+/// host name is the beginning of its id.
+pub struct Recorder<'a> {
+    inner: &'a dyn FactSource,
+    seen: RefCell<RecordedFacts>,
+}
+
+impl<'a> Recorder<'a> {
+    /// Records what is asked of `inner` from now on.
+    pub fn new(inner: &'a dyn FactSource) -> Recorder<'a> {
+        let mut seen = RecordedFacts::empty();
+        seen.os = inner.os();
+        seen.architecture = inner.architecture();
+        seen.release = inner.kernel_release();
+        seen.euid = inner.euid();
+        seen.cpus = inner.online_cpu_count();
+        Recorder { inner, seen: RefCell::new(seen) }
+    }
+
+    /// What was asked and answered so far; `note` begins with `recorded:` or `synthetic:`.
+    pub fn to_text(&self, note: &str) -> String {
+        let mut text = format!("note {}\n", escape(note));
+        write_facts(&self.seen.borrow(), &mut text);
+        text
+    }
+}
+
+impl FactSource for Recorder<'_> {
+    fn os(&self) -> Os {
+        self.inner.os()
+    }
+
+    fn architecture(&self) -> Architecture {
+        self.inner.architecture()
+    }
+
+    fn kernel_release(&self) -> Option<String> {
+        self.inner.kernel_release()
+    }
+
+    fn euid(&self) -> Option<u32> {
+        self.inner.euid()
+    }
+
+    fn online_cpu_count(&self) -> u32 {
+        self.inner.online_cpu_count()
+    }
+
+    fn read(&self, path: &str) -> Option<String> {
+        let content = self.inner.read(path)?;
+        self.seen.borrow_mut().files.insert(path.to_owned(), recordable(path, &content));
+        Some(content)
+    }
+
+    fn list(&self, dir: &str) -> Vec<String> {
+        let names = self.inner.list(dir);
+        if !names.is_empty() {
+            self.seen.borrow_mut().lists.insert(dir.to_owned(), names.clone());
+        }
+        names
+    }
+
+    fn cpuid(&self, cpu: Option<u32>, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+        let registers = self.inner.cpuid(cpu, leaf, subleaf);
+        self.seen.borrow_mut().cpuid.insert((cpu, leaf, subleaf), registers);
+        registers
+    }
+
+    fn sysctl(&self, name: &str) -> Option<String> {
+        let value = self.inner.sysctl(name)?;
+        self.seen.borrow_mut().sysctls.insert(name.to_owned(), value.clone());
+        Some(value)
+    }
+
+    fn perf_probe(&self, probe: &PerfProbe) -> Result<(), i32> {
+        let outcome = self.inner.perf_probe(probe);
+        self.seen.borrow_mut().perf.insert(*probe, outcome);
+        outcome
+    }
+}
+
+/// The content as it may be kept: ids of containers blanked.
+fn recordable(path: &str, content: &str) -> String {
+    if path != "/proc/1/cgroup" {
+        return content.to_owned();
+    }
+    let words = content.split_inclusive(|c: char| !c.is_ascii_alphanumeric());
+    let is_id = |word: &str| word.len() >= 12 && word.chars().all(|c| c.is_ascii_hexdigit());
+    words
+        .map(|word| {
+            let bare = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+            if is_id(bare) { word.replace(bare, "0") } else { word.to_owned() }
+        })
+        .collect()
+}
+
+fn write_facts(facts: &RecordedFacts, out: &mut String) {
+    let os = match facts.os {
+        Os::Linux => "linux",
+        Os::MacOs => "macos",
+        _ => "other",
+    };
+    let mut line = |text: String| {
+        out.push_str(&text);
+        out.push('\n');
+    };
+    line(format!("os {os}"));
+    line(format!("architecture {}", facts.architecture));
+    facts.release.iter().for_each(|release| line(format!("release {}", escape(release))));
+    facts.euid.iter().for_each(|euid| line(format!("euid {euid}")));
+    line(format!("cpus {}", facts.cpus));
+    facts.files.iter().for_each(|(path, content)| line(file(path, content)));
+    for (dir, names) in &facts.lists {
+        let names: Vec<String> = names.iter().map(|name| escape_word(name)).collect();
+        line(format!("list {} {}", escape_word(dir), names.join(" ")));
+    }
+    facts.cpuid.iter().for_each(|(key, registers)| line(cpuid(*key, *registers)));
+    for (name, value) in &facts.sysctls {
+        line(format!("sysctl {} {}", escape_word(name), escape(value)));
+    }
+    facts.perf.iter().for_each(|(probe, outcome)| line(perf(probe, *outcome)));
+}
+
+fn file(path: &str, content: &str) -> String {
+    let mut text = format!("file {}", escape_word(path));
+    match content.trim_end_matches('\n') {
+        "" => {}
+        several if several.contains('\n') || several.starts_with(' ') => {
+            several.split('\n').for_each(|line| {
+                let _ = write!(text, "\n| {}", escape(line));
+            });
+        }
+        one => {
+            let _ = write!(text, " {}", escape(one));
+        }
+    }
+    text
+}
+
+fn cpuid((cpu, leaf, subleaf): crate::recorded::CpuidKey, registers: Option<[u32; 4]>) -> String {
+    let cpu = cpu.map_or("*".to_owned(), |cpu| cpu.to_string());
+    let values =
+        registers.map_or("none".to_owned(), |registers| registers.map(|r| format!("{r:#010x}")).join(" "));
+    format!("cpuid {cpu} {leaf:#x} {subleaf} {values}")
+}
+
+fn perf(probe: &PerfProbe, outcome: Result<(), i32>) -> String {
+    let outcome = outcome.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned());
+    format!(
+        "perf type={} config={:#x} user={} kernel={} pid={} cpu={} {outcome}",
+        probe.pmu_type,
+        probe.config,
+        u8::from(!probe.exclude_user),
+        u8::from(!probe.exclude_kernel),
+        probe.pid,
+        probe.cpu,
+    )
+}
+
+/// Control characters and backslashes as `\xNN`.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\\' | '\0'..='\u{8}' | '\n'..='\u{1f}' | '\u{7f}' => {
+                let _ = write!(out, "\\x{:02x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The same with blanks escaped.
+fn escape_word(text: &str) -> String {
+    escape(text).replace(' ', "\\x20")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn replay(recorder: &Recorder<'_>) -> RecordedFacts {
+        RecordedFacts::parse(&recorder.to_text("recorded: a test")).unwrap()
+    }
+
+    fn holding(path: &str, content: &str) -> RecordedFacts {
+        let mut facts = RecordedFacts::empty();
+        facts.files.insert(path.to_owned(), content.to_owned());
+        facts
+    }
+
+    #[test]
+    fn container_ids_are_blanked() {
+        let text = "0::/docker/0123456789abcdef0123/x\n1:cpu:/kubepods/burstable";
+        assert_eq!(recordable("/proc/1/cgroup", text), "0::/docker/0/x\n1:cpu:/kubepods/burstable");
+        assert_eq!(recordable("/proc/cpuinfo", text), text);
+    }
+
+    #[test]
+    fn only_what_was_asked_is_recorded() {
+        let source = holding("/a", "1");
+        let recorder = Recorder::new(&source);
+        assert_eq!(replay(&recorder).read("/a"), None);
+        recorder.read("/a");
+        assert_eq!(replay(&recorder).read("/a").as_deref(), Some("1"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_file_of_any_content_is_read_back(path in "/[a-z \\\\]{1,8}", content in "(?s).{0,40}") {
+            let source = holding(&path, &content);
+            let recorder = Recorder::new(&source);
+            let original = recorder.read(&path);
+            prop_assert_eq!(replay(&recorder).read(&path), original);
+        }
+
+        #[test]
+        fn lists_and_probes_are_read_back(name in "[a-z ]{1,8}", config: u64, errno in 1..200i32) {
+            let mut source = RecordedFacts::empty();
+            source.lists.insert("/d".to_owned(), vec![name]);
+            let probe = PerfProbe {
+                pmu_type: 4, config, exclude_user: true, exclude_kernel: false, pid: -1, cpu: 3,
+            };
+            source.perf.insert(probe, Err(errno));
+            let recorder = Recorder::new(&source);
+            recorder.list("/d");
+            let _ = recorder.perf_probe(&probe);
+            let replayed = replay(&recorder);
+            prop_assert_eq!(replayed.list("/d"), source.list("/d"));
+            prop_assert_eq!(replayed.perf_probe(&probe), Err(errno));
+        }
+    }
+}

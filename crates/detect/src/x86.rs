@@ -1,0 +1,141 @@
+//! x86: who made the CPU, which one it is, and what `CPUID` says about its PMU.
+
+use cyclometer_core::CpuSet;
+use cyclometer_core::machine::{CoreType, Cpu, CpuId, PmuFacts, Vendor};
+
+use crate::cores::{Found, Surroundings, core_type};
+use crate::facts::FactSource;
+use crate::{amd, intel, text};
+
+/// Family, model and stepping, with the extended parts merged in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Signature {
+    pub(crate) family: u32,
+    pub(crate) model: u32,
+    pub(crate) stepping: u32,
+}
+
+/// The CPU and its core types.
+pub(crate) fn detect(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found {
+    let cpuinfo = facts.read("/proc/cpuinfo").unwrap_or_default();
+    let vendor = vendor(&vendor_letters(facts, &cpuinfo));
+    let signature = signature(facts, &cpuinfo);
+    let id = match signature {
+        Some(Signature { family, model, stepping }) => CpuId::X86 { family, model, stepping },
+        None => CpuId::Unknown,
+    };
+    let name = brand(facts).or_else(|| Some(text::clean(text::field(&cpuinfo, "model name")?)));
+    let core_types = core_types(facts, around, &vendor, signature);
+    Found { cpu: Cpu { vendor, id, name: name.filter(|name| !name.is_empty()) }, core_types }
+}
+
+fn core_types(
+    facts: &dyn FactSource,
+    around: &Surroundings<'_>,
+    vendor: &Vendor,
+    signature: Option<Signature>,
+) -> Vec<CoreType> {
+    let cpus: CpuSet = around.online.clone();
+    match (vendor, signature) {
+        (Vendor::Intel, Some(signature)) => intel::core_types(facts, around, signature),
+        (Vendor::Amd | Vendor::Hygon, Some(signature)) => {
+            let (id, name) = amd::identify(vendor, signature);
+            let pmu = amd::pmu_facts(facts, around);
+            vec![core_type(id.map(str::to_owned), name, cpus, pmu)]
+        }
+        // Zhaoxin and Centaur follow Intel's architectural performance monitoring.
+        _ => vec![core_type(None, None, cpus, intel::pmu_facts(facts, None, around.virtualised))],
+    }
+}
+
+/// A leaf of some CPU; `None` when the CPU does not have it.
+///
+/// Leaves beyond the highest one repeat other data, so they are never asked for.
+pub(crate) fn leaf(facts: &dyn FactSource, cpu: Option<u32>, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
+    let highest = facts.cpuid(None, leaf & 0xffff_0000, 0)?[0];
+    (leaf <= highest).then(|| facts.cpuid(cpu, leaf, subleaf))?
+}
+
+fn vendor_letters(facts: &dyn FactSource, cpuinfo: &str) -> String {
+    match facts.cpuid(None, 0, 0) {
+        Some([_, b, c, d]) => letters(&[b, d, c]),
+        None => text::clean(text::field(cpuinfo, "vendor_id").unwrap_or("")),
+    }
+}
+
+/// Registers as the letters they hold, low byte first; what is no letter is dropped.
+pub(crate) fn letters(registers: &[u32]) -> String {
+    let bytes: Vec<u8> = registers.iter().flat_map(|register| register.to_le_bytes()).collect();
+    text::clean(&String::from_utf8_lossy(&bytes))
+}
+
+fn vendor(letters: &str) -> Vendor {
+    match letters {
+        "GenuineIntel" => Vendor::Intel,
+        "AuthenticAMD" => Vendor::Amd,
+        "HygonGenuine" => Vendor::Hygon,
+        "" => Vendor::Other("unknown".to_owned()),
+        other => Vendor::Other(other.to_owned()),
+    }
+}
+
+fn signature(facts: &dyn FactSource, cpuinfo: &str) -> Option<Signature> {
+    if let Some([eax, ..]) = leaf(facts, None, 1, 0) {
+        return Some(decode_signature(eax));
+    }
+    let number = |key| text::field(cpuinfo, key)?.parse().ok();
+    Some(Signature { family: number("cpu family")?, model: number("model")?, stepping: number("stepping")? })
+}
+
+/// Splits EAX of leaf 1.
+///
+/// # Source
+///
+/// Intel SDM volume 2A, `CPUID`, figure "Version Information Returned by CPUID in EAX"; AMD uses the same
+/// layout, and reports a base family of 15 for all that have an extended one.
+fn decode_signature(eax: u32) -> Signature {
+    let (base_family, base_model) = (eax >> 8 & 0xf, eax >> 4 & 0xf);
+    let family = base_family + if base_family == 0xf { eax >> 20 & 0xff } else { 0 };
+    let model = base_model + if base_family >= 6 { (eax >> 16 & 0xf) << 4 } else { 0 };
+    Signature { family, model, stepping: eax & 0xf }
+}
+
+/// The processor brand string, leaves 0x8000_0002 to 4.
+fn brand(facts: &dyn FactSource) -> Option<String> {
+    let parts: Option<Vec<[u32; 4]>> = (0x8000_0002..=0x8000_0004).map(|n| leaf(facts, None, n, 0)).collect();
+    let brand = letters(&parts?.concat());
+    (!brand.is_empty()).then_some(brand)
+}
+
+/// The hypervisor bit: leaf 1, ECX bit 31. `None` where there is no `CPUID`.
+pub(crate) fn hypervisor_bit(facts: &dyn FactSource) -> Option<bool> {
+    Some(leaf(facts, None, 1, 0)?[2] >> 31 == 1)
+}
+
+/// Facts that say that there are no counters, and who says so.
+pub(crate) fn no_counters(source: &str) -> PmuFacts {
+    PmuFacts { source: source.to_owned(), ..PmuFacts::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(eax: u32, family: u32, model: u32, stepping: u32) {
+        assert_eq!(decode_signature(eax), Signature { family, model, stepping }, "{eax:#x}");
+    }
+
+    #[test]
+    fn extended_family_and_model_are_merged() {
+        check(0x0005_06e3, 6, 0x5e, 3);
+        check(0x000c_06f2, 6, 0xcf, 2);
+        check(0x00a2_0f12, 0x19, 0x21, 2);
+        check(0x0030_0f10, 18, 0x01, 0);
+    }
+
+    #[test]
+    fn letters_are_read_low_byte_first() {
+        assert_eq!(letters(&[0x756e_6547, 0x4965_6e69, 0x6c65_746e]), "GenuineIntel");
+        assert_eq!(letters(&[0x4b4d_564b, 0x564b_4d56, 0x4d]), "KVMKVMKVM");
+    }
+}
