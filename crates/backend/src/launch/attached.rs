@@ -1,0 +1,192 @@
+//! A running process or thread that is not our child, or the whole system: only watched.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::{Exit, Waited};
+use cyclometer_core::{Child, Error, ErrorKind, Recovery, Result};
+use cyclometer_sys::process::{self, PidFd, errno};
+use cyclometer_sys::signals::Watch;
+
+use super::vigil::{News, Vigil};
+
+/// How often to look whether it has ended, where the kernel does not tell.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Something that runs already. Its end tells no status and no usage, as it is not our child.
+#[derive(Debug)]
+pub struct Attached {
+    what: What,
+    vigil: Vigil,
+    since: Instant,
+    ended: Option<Exit>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum What {
+    Process(u32),
+    Thread(u32),
+    System,
+}
+
+impl Attached {
+    /// A process.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::NoSuchTarget` when there is none with this id.
+    pub fn process(pid: u32) -> Result<Attached> {
+        Attached::to(What::Process(pid), PidFd::process(pid))
+    }
+
+    /// A thread.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::NoSuchTarget` when there is none with this id.
+    pub fn thread(tid: u32) -> Result<Attached> {
+        Attached::to(What::Thread(tid), PidFd::thread(tid))
+    }
+
+    /// The whole system, which never ends: waits end at their time, or by a signal.
+    pub fn system() -> Attached {
+        let vigil = Vigil { end: None, signals: None, look_every: None };
+        Attached { what: What::System, vigil, since: Instant::now(), ended: None }
+    }
+
+    /// The same, whose waits end when a signal comes.
+    pub fn with_signals(mut self, watch: impl Into<Arc<Watch>>) -> Attached {
+        self.vigil.signals = Some(watch.into());
+        self
+    }
+
+    fn to(what: What, end: io::Result<PidFd>) -> Result<Attached> {
+        let gone = end.as_ref().is_err_and(|e| e.raw_os_error() == Some(errno::ESRCH));
+        if gone || !what.exists() {
+            return Err(what.missing());
+        }
+        let vigil = Vigil { end: end.ok(), signals: None, look_every: Some(LOOK_EVERY) };
+        Ok(Attached { what, vigil, since: Instant::now(), ended: None })
+    }
+
+    fn exited(&mut self) -> Waited {
+        let wall_ns = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let exit = Exit { status: None, wall_ns, usage: None };
+        self.ended = Some(exit.clone());
+        Waited::Exited(exit)
+    }
+}
+
+impl What {
+    fn exists(self) -> bool {
+        let (id, stat) = match self {
+            What::Process(pid) => (pid, format!("/proc/{pid}/stat")),
+            What::Thread(tid) => (tid, format!("/proc/{tid}/task/{tid}/stat")),
+            What::System => return true,
+        };
+        match fs::read(stat) {
+            Ok(stat) => !is_dead(&stat),
+            // Without /proc only signal 0 tells; EPERM means that it exists.
+            Err(_) => process::signal(id, 0).is_ok_and(|()| !fs::exists("/proc/self").unwrap_or(false)),
+        }
+    }
+
+    fn missing(self) -> Error {
+        let (what, id) = match self {
+            What::Process(pid) => ("process", pid),
+            What::Thread(tid) => ("thread", tid),
+            What::System => ("system", 0),
+        };
+        Error::new(ErrorKind::NoSuchTarget, format!("there is no {what} {id}"))
+            .with_recovery(Recovery::fix("`ps -eL` shows processes (PID) and threads (LWP)"))
+    }
+}
+
+/// Whether a line of `/proc/PID/stat` is that of a process that only waits to be reaped.
+fn is_dead(stat: &[u8]) -> bool {
+    let behind = stat.iter().rposition(|byte| *byte == b')').map_or(0, |end| end + 2);
+    matches!(stat.get(behind), Some(b'Z' | b'X' | b'x'))
+}
+
+impl Child for Attached {
+    /// Its id; 0 for the system.
+    fn pid(&self) -> u32 {
+        match self.what {
+            What::Process(id) | What::Thread(id) => id,
+            What::System => 0,
+        }
+    }
+
+    /// It runs already: only the time begins.
+    fn release(&mut self) -> Result<()> {
+        self.since = Instant::now();
+        Ok(())
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> Result<Waited> {
+        if let Some(exit) = &self.ended {
+            return Ok(Waited::Exited(exit.clone()));
+        }
+        loop {
+            let news = self.vigil.next(until).map_err(|e| {
+                Error::new(ErrorKind::Os, format!("cannot wait for {:?}: {e}", self.what)).with_source(e)
+            })?;
+            match news {
+                News::Ended => return Ok(self.exited()),
+                News::Look if !self.what.exists() => return Ok(self.exited()),
+                News::Look => {}
+                News::Time => return Ok(Waited::TimedOut),
+                News::Signal(signal) => return Ok(Waited::Interrupted(signal)),
+            }
+        }
+    }
+
+    /// Does nothing: what we only watch is not ours to signal.
+    fn signal(&mut self, _signal: i32) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hostile_name_does_not_look_dead() {
+        assert!(!is_dead(b"1 (a) Z 1) S 1 1"));
+        assert!(is_dead(b"1 (a) S) Z 1 1"));
+        assert!(!is_dead(b""));
+    }
+
+    #[test]
+    fn what_does_not_exist_is_named() {
+        let error = Attached::process(0x7fff_fff0).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NoSuchTarget);
+        assert_eq!(error.to_string(), "there is no process 2147483632");
+        assert_eq!(Attached::thread(0x7fff_fff0).unwrap_err().to_string(), "there is no thread 2147483632");
+    }
+
+    #[test]
+    fn the_end_of_a_thread_is_seen_with_and_without_a_pidfd() {
+        for pidfd in [true, false] {
+            let (tid_sender, tid) = std::sync::mpsc::channel();
+            let (leave, gate) = std::sync::mpsc::channel::<()>();
+            let thread = std::thread::spawn(move || {
+                let link = fs::read_link("/proc/thread-self").ok();
+                tid_sender.send(link.and_then(|l| l.file_name()?.to_str()?.parse().ok())).unwrap();
+                let _ = gate.recv();
+            });
+            let Some(tid) = tid.recv().unwrap() else { return };
+            let mut attached = Attached::thread(tid).unwrap();
+            if !pidfd {
+                attached.vigil.end = None;
+            }
+            let soon = Some(Instant::now() + Duration::from_millis(20));
+            assert_eq!(attached.wait(soon).unwrap(), Waited::TimedOut);
+            drop(leave);
+            let later = Some(Instant::now() + Duration::from_secs(20));
+            assert!(matches!(attached.wait(later).unwrap(), Waited::Exited(Exit { status: None, .. })));
+            thread.join().unwrap();
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What the kernel says about a command that it does not execute, in words.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+
+use cyclometer_core::{Error, ErrorKind, Recovery};
+use cyclometer_sys::process::errno;
+
+/// Longest name that a message shows, in characters.
+const SHOWN_CHARS: usize = 200;
+
+/// A name for a message: control characters escaped, not too long.
+pub(super) fn shown(name: &OsStr) -> String {
+    let name = name.to_string_lossy();
+    let mut text = String::new();
+    for c in name.chars().take(SHOWN_CHARS) {
+        if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+    }
+    if name.chars().nth(SHOWN_CHARS).is_some() {
+        text.push('…');
+    }
+    text
+}
+
+/// No process could be made for the command.
+pub(super) fn spawning(program: &OsStr, e: io::Error) -> Error {
+    let message = format!("cannot make a process for '{}': {e}", shown(program));
+    let kind = if e.kind() == io::ErrorKind::InvalidInput { ErrorKind::InvalidInput } else { ErrorKind::Os };
+    Error::new(kind, message).with_source(e)
+}
+
+/// The process could not execute the command.
+pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
+    let name = shown(program);
+    let (kind, message, hint) = match e.raw_os_error() {
+        Some(errno::ENOENT) if has_slash(program) && Path::new(program).exists() => (
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' cannot be executed: its interpreter does not exist"),
+            "check the path behind #! in its first line, or the loader that it was linked for".to_owned(),
+        ),
+        Some(errno::ENOENT) => {
+            (ErrorKind::CommandNotFound, format!("command '{name}' not found"), not_found_hint(program))
+        }
+        Some(errno::EACCES) if Path::new(program).is_dir() => (
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' cannot be executed: it is a directory"),
+            "name a program".to_owned(),
+        ),
+        Some(errno::EACCES) => (
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' cannot be executed: permission denied"),
+            format!("make it executable: chmod +x {name}"),
+        ),
+        Some(errno::ENOEXEC) => (
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' is neither a program for this machine nor a script with a #! line"),
+            format!("run a script by its interpreter: sh {name}"),
+        ),
+        Some(errno::E2BIG) => (
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' cannot be executed: its arguments and environment are too long"),
+            "pass fewer or shorter arguments; `getconf ARG_MAX` is the limit in bytes".to_owned(),
+        ),
+        _ => (
+            ErrorKind::CommandNotExecutable,
+            format!("command '{name}' cannot be executed: {e}"),
+            "check the path".to_owned(),
+        ),
+    };
+    Error::new(kind, message).with_recovery(Recovery::fix(hint)).with_source(e)
+}
+
+fn has_slash(program: &OsStr) -> bool {
+    program.as_encoded_bytes().contains(&b'/')
+}
+
+fn not_found_hint(program: &OsStr) -> String {
+    let name = shown(program);
+    if has_slash(program) {
+        "check the path: there is no such file".to_owned()
+    } else if Path::new(program).is_file() {
+        format!("write ./{name} for the file in this directory")
+    } else if let Some((word, _)) = name.split_once(' ') {
+        format!(
+            "pass the program and its arguments as separate words: {word} …; or run a shell: sh -c '{name}'"
+        )
+    } else {
+        "check the spelling, or give a path: it is in no folder of PATH".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(program: &str, errno: i32, kind: ErrorKind, message: &str, hint: &str) {
+        let error = executing(program.as_ref(), io::Error::from_raw_os_error(errno));
+        assert_eq!(error.kind(), kind);
+        assert_eq!(error.to_string(), message);
+        assert!(error.recovery().to_string().contains(hint), "{}", error.recovery());
+    }
+
+    #[test]
+    fn every_way_to_fail_has_its_words_and_a_hint() {
+        let (absent, unfit) = (ErrorKind::CommandNotFound, ErrorKind::CommandNotExecutable);
+        check("foo", errno::ENOENT, absent, "command 'foo' not found", "PATH");
+        check("ls -l", errno::ENOENT, absent, "command 'ls -l' not found", "sh -c 'ls -l'");
+        check("./foo", errno::ENOENT, absent, "command './foo' not found", "no such file");
+        check("Cargo.toml", errno::ENOENT, absent, "command 'Cargo.toml' not found", "./Cargo.toml");
+        check("/", errno::EACCES, unfit, "command '/' cannot be executed: it is a directory", "program");
+        check("f", errno::EACCES, unfit, "command 'f' cannot be executed: permission denied", "chmod +x f");
+        let message = "command './Cargo.toml' cannot be executed: its interpreter does not exist";
+        check("./Cargo.toml", errno::ENOENT, unfit, message, "#!");
+    }
+
+    #[test]
+    fn control_characters_of_a_name_do_not_reach_the_terminal() {
+        assert_eq!(shown(OsStr::new("a\x1b[2Jé\n")), "a\\u{1b}[2Jé\\n");
+        assert_eq!(shown(OsStr::new(&"x".repeat(300))).chars().count(), SHOWN_CHARS + 1);
+    }
+}

@@ -1,0 +1,75 @@
+//! Commands as children, and running processes that are only watched.
+
+mod attached;
+mod failure;
+mod native;
+mod streams;
+mod vigil;
+
+use std::sync::Arc;
+
+use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::{Child, Error, ErrorKind, Launch, Result};
+use cyclometer_sys::process;
+use cyclometer_sys::signals::Watch;
+
+pub use attached::Attached;
+use native::Native;
+use streams::Streams;
+
+/// Starts commands as they are.
+///
+/// A helper process makes them, so that the peak resident set of a command is its own and not ours:
+/// start the launcher first thing in `main`. Commands get the environment, the working directory, the
+/// signal dispositions, the limits and the inheritable descriptors of that moment, and their arguments
+/// byte for byte.
+#[derive(Debug)]
+pub struct Launcher {
+    raw: process::Launcher,
+    signals: Option<Arc<Watch>>,
+}
+
+impl Launcher {
+    /// Forks the helper.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os` when no process can be made.
+    pub fn start() -> Result<Launcher> {
+        match process::Launcher::start() {
+            Ok(raw) => Ok(Launcher { raw, signals: None }),
+            Err(e) => {
+                Err(Error::new(ErrorKind::Os, format!("cannot start the helper process: {e}")).with_source(e))
+            }
+        }
+    }
+
+    /// The same launcher, whose children's waits end when a signal comes.
+    pub fn with_signals(mut self, watch: impl Into<Arc<Watch>>) -> Launcher {
+        self.signals = Some(watch.into());
+        self
+    }
+
+    /// The same running process, whose waits end when a signal comes to the launcher's watch.
+    pub fn watched(&self, attached: Attached) -> Attached {
+        match &self.signals {
+            Some(watch) => attached.with_signals(Arc::clone(watch)),
+            None => attached,
+        }
+    }
+}
+
+impl Launch for Launcher {
+    fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>> {
+        let streams = Streams::open(command)?;
+        let request = process::Request {
+            program: &command.program,
+            args: &command.args,
+            stdin: streams.stdin(),
+            stdout: streams.stdout(),
+            stderr: streams.stderr(),
+        };
+        let pending = self.raw.spawn(&request).map_err(|e| failure::spawning(&command.program, e))?;
+        Ok(Box::new(Native::new(pending, &command.program, self.signals.clone())))
+    }
+}

@@ -1,0 +1,124 @@
+//! A command that runs on the CPU as it is.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::{Exit, ExitStatus, Usage, Waited};
+use cyclometer_core::{Child, Error, ErrorKind, Result};
+use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGKILL, Status};
+use cyclometer_sys::signals::Watch;
+
+use super::failure;
+use super::vigil::{News, Vigil};
+
+/// How often to look whether a child has ended, where the kernel does not tell.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// A child of ours.
+#[derive(Debug)]
+pub(super) struct Native {
+    pending: Pending,
+    program: OsString,
+    vigil: Vigil,
+    released: Option<Instant>,
+    exit: Option<Exit>,
+}
+
+impl Native {
+    pub(super) fn new(pending: Pending, program: &OsStr, signals: Option<Arc<Watch>>) -> Native {
+        let vigil = Vigil { end: None, signals, look_every: Some(LOOK_EVERY) };
+        Native { pending, program: program.to_owned(), vigil, released: None, exit: None }
+    }
+
+    fn reap(&mut self, how: Reap) -> Result<Option<Waited>> {
+        let ended = process::reap(self.pending.pid(), how).map_err(|e| self.failed("wait for", e))?;
+        let Some(ended) = ended else { return Ok(None) };
+        let wall = self.released.map_or(Duration::ZERO, |released| released.elapsed());
+        let exit = exit_of(ended, wall);
+        self.exit = Some(exit.clone());
+        Ok(Some(Waited::Exited(exit)))
+    }
+
+    fn failed(&self, verb: &str, e: io::Error) -> Error {
+        let name = failure::shown(&self.program);
+        Error::new(ErrorKind::Os, format!("cannot {verb} '{name}': {e}")).with_source(e)
+    }
+
+    /// Kills and reaps what still exists.
+    fn end(&mut self) {
+        if self.exit.is_none() {
+            let _ = process::signal(self.pending.pid(), SIGKILL);
+            let _ = self.reap(Reap::Block);
+        }
+    }
+}
+
+fn exit_of(ended: Ended, wall: Duration) -> Exit {
+    let status = match ended.status {
+        Status::Code(code) => ExitStatus::Code(code),
+        Status::Signal(signal) => ExitStatus::Signal(signal),
+    };
+    let used = ended.usage;
+    let usage = Usage {
+        user_ns: used.user_ns,
+        system_ns: used.system_ns,
+        peak_rss_bytes: used.peak_rss_bytes,
+        minor_faults: used.minor_faults,
+        major_faults: used.major_faults,
+        voluntary_switches: used.voluntary_switches,
+        involuntary_switches: used.involuntary_switches,
+    };
+    let wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
+    Exit { status: Some(status), wall_ns, usage: Some(usage) }
+}
+
+impl Child for Native {
+    fn pid(&self) -> u32 {
+        self.pending.pid()
+    }
+
+    fn release(&mut self) -> Result<()> {
+        self.released = Some(Instant::now());
+        let Err(e) = self.pending.release() else { return Ok(()) };
+        self.reap(Reap::Block)?;
+        Err(failure::executing(&self.program, e))
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> Result<Waited> {
+        if let Some(exit) = &self.exit {
+            return Ok(Waited::Exited(exit.clone()));
+        }
+        if until.is_none() && self.vigil.signals.is_none() {
+            return Ok(self.reap(Reap::Block)?.unwrap_or(Waited::TimedOut));
+        }
+        if self.vigil.end.is_none() {
+            self.vigil.end = PidFd::process(self.pid()).ok();
+        }
+        loop {
+            match self.vigil.next(until).map_err(|e| self.failed("wait for", e))? {
+                News::Ended | News::Look => {
+                    if let Some(waited) = self.reap(Reap::Poll)? {
+                        return Ok(waited);
+                    }
+                }
+                News::Time => return Ok(Waited::TimedOut),
+                News::Signal(signal) => return Ok(Waited::Interrupted(signal)),
+            }
+        }
+    }
+
+    fn signal(&mut self, signal: i32) {
+        // A reaped child's id may be somebody else's by now.
+        if self.exit.is_none() {
+            let _ = process::signal(self.pid(), signal);
+        }
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

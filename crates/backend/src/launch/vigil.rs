@@ -1,0 +1,79 @@
+//! Waiting for an end, a point in time or a signal, whichever is first.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cyclometer_sys::process::{PidFd, poll_readable};
+use cyclometer_sys::signals::Watch;
+
+/// What a wait is for.
+#[derive(Debug)]
+pub(super) struct Vigil {
+    /// Tells the end; `None` where the kernel has no such thing, or nothing ends.
+    pub(super) end: Option<PidFd>,
+    /// Tells signals to us.
+    pub(super) signals: Option<Arc<Watch>>,
+    /// Without `end`: how often to look whether it has ended; `None` when nothing ends.
+    pub(super) look_every: Option<Duration>,
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum News {
+    /// The process ended, says the kernel.
+    Ended,
+    /// It is time to look whether the process has ended.
+    Look,
+    /// The time came.
+    Time,
+    /// A signal came to us.
+    Signal(i32),
+}
+
+impl Vigil {
+    /// Waits for the next news.
+    pub(super) fn next(&self, until: Option<Instant>) -> io::Result<News> {
+        let nap = self.look_every.filter(|_| self.end.is_none()).map(|nap| Instant::now() + nap);
+        let (stop, news) = match (until, nap) {
+            (Some(until), Some(nap)) if nap < until => (Some(nap), News::Look),
+            (None, Some(nap)) => (Some(nap), News::Look),
+            (until, _) => (until, News::Time),
+        };
+        loop {
+            match self.poll(stop)? {
+                None => return Ok(news),
+                Some(News::Signal(0)) => {}
+                Some(news) => return Ok(news),
+            }
+        }
+    }
+
+    /// `Signal(0)` is a false alarm.
+    fn poll(&self, stop: Option<Instant>) -> io::Result<Option<News>> {
+        let ends = self.end.iter().map(|end| (end.as_fd(), true));
+        let signals = self.signals.iter().map(|watch| (watch.as_fd(), false));
+        let (fds, are_ends): (Vec<BorrowedFd<'_>>, Vec<bool>) = ends.chain(signals).unzip();
+        let Some(index) = poll_readable(&fds, stop)? else { return Ok(None) };
+        if are_ends.get(index) == Some(&true) {
+            return Ok(Some(News::Ended));
+        }
+        let signal = self.signals.as_ref().and_then(|watch| watch.take());
+        Ok(Some(News::Signal(signal.unwrap_or(0))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_pidfd_the_vigil_looks_until_its_time() {
+        let look_every = Some(Duration::from_millis(5));
+        let vigil = Vigil { end: None, signals: None, look_every };
+        assert_eq!(vigil.next(None).unwrap(), News::Look);
+        assert_eq!(vigil.next(Some(Instant::now() + Duration::from_secs(60))).unwrap(), News::Look);
+        assert_eq!(vigil.next(Some(Instant::now())).unwrap(), News::Time);
+    }
+}

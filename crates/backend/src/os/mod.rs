@@ -1,0 +1,172 @@
+//! Clocks and accounting of the operating system: always there.
+
+mod accounts;
+mod procfs;
+mod subject;
+
+use std::time::{Duration, Instant};
+
+use cyclometer_core::event::OsMetric;
+use cyclometer_core::exec::{At, Cell, Exit, Reading, RefusalKind};
+use cyclometer_core::{Counting, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target};
+
+use accounts::Accounts;
+use subject::Subject;
+
+/// Reads what the system accounts for: times, faults, switches, peak resident set.
+///
+/// # Source
+///
+/// `getrusage(2)`; `proc_pid_stat(5)`, `proc_pid_status(5)`, `proc_stat(5)`; Linux
+/// `Documentation/admin-guide/cgroup-v2.rst`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OsSource;
+
+impl OsSource {
+    /// The source.
+    pub fn new() -> OsSource {
+        OsSource
+    }
+}
+
+impl Source for OsSource {
+    fn rung(&self) -> Rung {
+        Rung::Os
+    }
+
+    fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        let subject = Subject::of(on)?;
+        let lines =
+            slots.iter().map(|slot| lines(slot, &subject)).collect::<std::result::Result<Vec<_>, _>>()?;
+        let lines = lines.concat();
+        Ok(Box::new(OsCounting {
+            lines,
+            subject,
+            base: None,
+            last: None,
+            started: None,
+            stopped: false,
+            exit: None,
+        }))
+    }
+}
+
+fn lines(slot: &Slot, subject: &Subject) -> std::result::Result<Vec<Line>, Refusal> {
+    let refuse = |kind, text| Err(Refusal { slot: Some(slot.id), kind, text });
+    let mut lines = Vec::new();
+    for (part, what) in slot.parts.iter().enumerate() {
+        let Part::Os(metric) = what else {
+            let text = format!("{} is no event of the operating system's accounting", slot.name);
+            return refuse(RefusalKind::Invalid, text);
+        };
+        if !subject.accounts_for(*metric) {
+            let text = format!("the operating system does not account {} for {subject}", slot.name);
+            return refuse(RefusalKind::TargetNotSupported, text);
+        }
+        lines.push(Line { slot: slot.id, part, metric: *metric });
+    }
+    Ok(lines)
+}
+
+/// One value that is asked for.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    slot: SlotId,
+    part: usize,
+    metric: OsMetric,
+}
+
+/// What was last read, and when.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// Since the start.
+    accounts: Accounts,
+    elapsed: Duration,
+}
+
+struct OsCounting {
+    lines: Vec<Line>,
+    subject: Subject,
+    base: Option<Accounts>,
+    last: Option<Taken>,
+    started: Option<Instant>,
+    stopped: bool,
+    exit: Option<Exit>,
+}
+
+impl OsCounting {
+    /// Reads once more; what cannot be read any more keeps its last value.
+    fn refresh(&mut self) {
+        let (Some(started), Some(base)) = (self.started, self.base) else { return };
+        let Some(now) = self.subject.take() else { return };
+        let accounts = now.since(base).or(self.last.map(|last| last.accounts));
+        self.last = Some(Taken { accounts, elapsed: started.elapsed() });
+    }
+
+    fn cell(&self, line: Line) -> Option<Cell> {
+        let (value, elapsed_ns) = match line.metric {
+            OsMetric::WallTime => (Some(self.wall_ns()?), self.wall_ns()?),
+            metric => self.accounted(metric)?,
+        };
+        let lost = value.is_none().then(|| format!("{} ended before it could be read", self.subject));
+        let time = if lost.is_some() { 0 } else { elapsed_ns.max(1) };
+        let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
+        let (slot, raw) = (line.slot, value.unwrap_or(0));
+        Some(Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost })
+    }
+
+    /// A value and over what time it was read; no value means lost, and `None` means not yet.
+    fn accounted(&self, metric: OsMetric) -> Option<(Option<u64>, u64)> {
+        if let Some((exit, usage)) = self.exit.as_ref().and_then(|exit| Some((exit, exit.usage?))) {
+            return Some((Accounts::from(usage).value(metric), exit.wall_ns));
+        }
+        let taken =
+            self.last.and_then(|last| Some((Some(last.accounts.value(metric)?), nanos(last.elapsed))));
+        let over = self.stopped || self.exit.is_some();
+        taken.or_else(|| over.then_some((None, 0)))
+    }
+
+    fn wall_ns(&self) -> Option<u64> {
+        match (&self.exit, self.stopped, self.last) {
+            (Some(exit), _, _) => Some(exit.wall_ns),
+            (None, true, Some(last)) => Some(nanos(last.elapsed)),
+            _ => self.started.map(|started| nanos(started.elapsed())),
+        }
+    }
+}
+
+impl Counting for OsCounting {
+    fn start(&mut self) -> Result<()> {
+        (self.last, self.stopped, self.exit) = (None, false, None);
+        self.base = self.subject.base();
+        self.started = Some(Instant::now());
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        if !self.stopped {
+            self.refresh();
+            self.stopped = true;
+        }
+        Ok(())
+    }
+
+    fn exited(&mut self, exit: &Exit) {
+        // Only a child's end is what was counted; a command may also just set how long.
+        if matches!(self.subject, Subject::Child(_)) {
+            self.exit = Some(exit.clone());
+        }
+    }
+
+    fn read(&mut self, out: &mut Reading) -> Result<()> {
+        if !self.stopped && self.exit.is_none() {
+            self.refresh();
+        }
+        out.cells.extend(self.lines.iter().filter_map(|line| self.cell(*line)));
+        Ok(())
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,184 @@
+//! Whose accounts are read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use cyclometer_core::event::OsMetric;
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{CpuSet, Refusal, Target};
+use cyclometer_sys::process;
+
+use super::accounts::Accounts;
+use super::procfs::{self, Ticks};
+use crate::cgroup::{self, Hierarchy};
+
+/// Whose accounts are read.
+#[derive(Debug)]
+pub(super) enum Subject {
+    ThisThread,
+    Thread { tid: u32, ticks: Ticks },
+    Process(Threads),
+    Child(Threads),
+    Cpus { cpus: CpuSet, ticks: Ticks },
+    Cgroup { folder: PathBuf },
+}
+
+/// A process with the switches of every thread that it ever showed.
+///
+/// Threads that have ended are in no file any more, so that their last numbers are kept.
+#[derive(Debug)]
+pub(super) struct Threads {
+    pid: u32,
+    ticks: Ticks,
+    switches: BTreeMap<u32, (u64, u64)>,
+}
+
+impl Subject {
+    /// The subject of a target.
+    pub(super) fn of(target: &Target) -> Result<Subject, Refusal> {
+        let ticks = Ticks { per_second: process::clock_ticks_per_second() };
+        let threads = |pid: &u32| Threads { pid: *pid, ticks, switches: BTreeMap::new() };
+        let mut subject = match target {
+            Target::ThisThread => Subject::ThisThread,
+            Target::Thread(tid) => Subject::Thread { tid: *tid, ticks },
+            Target::Process { pid, .. } => Subject::Process(threads(pid)),
+            Target::Child(pid) => Subject::Child(threads(pid)),
+            Target::Cpus(cpus) => Subject::Cpus { cpus: cpus.clone(), ticks },
+            Target::Cgroup { path, .. } => Subject::Cgroup { folder: cgroup_folder(path)? },
+            _ => return Err(refusal(RefusalKind::TargetNotSupported, "this target has no accounts".into())),
+        };
+        // A child's accounts come with its end.
+        if matches!(subject, Subject::Child(_)) || subject.take().is_some() {
+            return Ok(subject);
+        }
+        Err(match subject {
+            Subject::ThisThread => {
+                let text = "the operating system has no accounts of single threads".to_owned();
+                refusal(RefusalKind::TargetNotSupported, text)
+            }
+            _ => refusal(RefusalKind::NoSuchTarget, format!("there is no {subject}")),
+        })
+    }
+
+    /// Whether the system tells this metric about the subject.
+    pub(super) fn accounts_for(&self, metric: OsMetric) -> bool {
+        use OsMetric::{CpuTime, PeakRss, SystemTime, UserTime, WallTime};
+        match self {
+            Subject::Process(_) | Subject::Child(_) => true,
+            Subject::ThisThread | Subject::Thread { .. } => metric != PeakRss,
+            Subject::Cpus { .. } => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
+            Subject::Cgroup { folder } => match metric {
+                PeakRss => folder.join("memory.peak").exists(),
+                metric => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
+            },
+        }
+    }
+
+    /// What had been accounted before the start. A child's accounts all belong to it.
+    pub(super) fn base(&mut self) -> Option<Accounts> {
+        match self {
+            Subject::Child(_) => Some(Accounts::default()),
+            _ => self.take(),
+        }
+    }
+
+    /// What has been accounted by now; `None` when it cannot be read (any more).
+    pub(super) fn take(&mut self) -> Option<Accounts> {
+        match self {
+            Subject::ThisThread => process::thread_usage().ok().map(Accounts::from),
+            Subject::Thread { tid, ticks } => thread_accounts(*tid, *ticks),
+            Subject::Process(threads) | Subject::Child(threads) => threads.take(),
+            Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
+            Subject::Cgroup { folder } => cgroup_accounts(folder),
+        }
+    }
+
+    /// The thread, where it is one that was named.
+    pub(super) fn tid(&self) -> Option<u32> {
+        match self {
+            Subject::Thread { tid, .. } => Some(*tid),
+            _ => None,
+        }
+    }
+}
+
+fn cgroup_folder(path: &Path) -> Result<PathBuf, Refusal> {
+    let unified = cgroup::folder(path, Hierarchy::Unified);
+    if let Some(folder) = unified.ok().filter(|folder| folder.join("cpu.stat").is_file()) {
+        return Ok(folder);
+    }
+    let name = path.to_string_lossy().escape_debug().to_string();
+    Err(match cgroup::folder(path, Hierarchy::PerfEvent) {
+        Ok(_) => {
+            let text = format!("the control group '{name}' is of version 1, whose accounts are not read");
+            refusal(RefusalKind::TargetNotSupported, text)
+        }
+        Err(_) => refusal(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'")),
+    })
+}
+
+fn cgroup_accounts(folder: &Path) -> Option<Accounts> {
+    let times = procfs::cgroup_times(&fs::read(folder.join("cpu.stat")).ok()?)?;
+    let peak = fs::read_to_string(folder.join("memory.peak")).ok();
+    Some(Accounts { peak_rss_bytes: peak.and_then(|bytes| bytes.trim().parse().ok()), ..times })
+}
+
+fn thread_accounts(tid: u32, ticks: Ticks) -> Option<Accounts> {
+    let folder = PathBuf::from(format!("/proc/{tid}/task/{tid}"));
+    let accounts = procfs::stat(&fs::read(folder.join("stat")).ok()?, ticks)?;
+    let switches = fs::read(folder.join("status")).ok().as_deref().and_then(procfs::switches);
+    Some(with_switches(accounts, switches))
+}
+
+fn with_switches(accounts: Accounts, switches: Option<(u64, u64)>) -> Accounts {
+    Accounts {
+        voluntary_switches: switches.map(|(voluntary, _)| voluntary),
+        involuntary_switches: switches.map(|(_, involuntary)| involuntary),
+        ..accounts
+    }
+}
+
+impl Threads {
+    fn take(&mut self) -> Option<Accounts> {
+        let folder = PathBuf::from(format!("/proc/{}", self.pid));
+        let accounts = procfs::stat(&fs::read(folder.join("stat")).ok()?, self.ticks)?;
+        let status = fs::read(folder.join("status")).ok();
+        let peak_rss_bytes = status.as_deref().and_then(procfs::peak_rss_bytes);
+        self.look_at_threads(&folder.join("task"));
+        let sum = |pick: fn(&(u64, u64)) -> u64| self.switches.values().map(pick).sum();
+        let switches = (!self.switches.is_empty()).then(|| (sum(|both| both.0), sum(|both| both.1)));
+        Some(with_switches(Accounts { peak_rss_bytes, ..accounts }, switches))
+    }
+
+    fn look_at_threads(&mut self, tasks: &Path) {
+        let Ok(entries) = fs::read_dir(tasks) else { return };
+        for entry in entries.flatten() {
+            let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let status = fs::read(entry.path().join("status")).ok();
+            if let (Some(tid), Some(switches)) = (tid, status.as_deref().and_then(procfs::switches)) {
+                self.switches.insert(tid, switches);
+            }
+        }
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Subject::ThisThread => f.write_str("this thread"),
+            Subject::Thread { tid, .. } => write!(f, "thread {tid}"),
+            Subject::Process(threads) => write!(f, "process {}", threads.pid),
+            Subject::Child(_) => f.write_str("the command"),
+            Subject::Cpus { cpus, .. } => write!(f, "CPU {cpus}"),
+            Subject::Cgroup { folder } => {
+                write!(f, "control group {}", folder.to_string_lossy().escape_debug())
+            }
+        }
+    }
+}
+
+fn refusal(kind: RefusalKind, text: String) -> Refusal {
+    Refusal { slot: None, kind, text }
+}

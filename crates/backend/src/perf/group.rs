@@ -1,0 +1,169 @@
+//! Which events are opened together: single ones, and groups with their leader first.
+
+use std::collections::BTreeSet;
+
+use cyclometer_core::event::{PerfClass, PerfEvent};
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{Part, Refusal, Slot};
+
+use super::refusal;
+
+/// One part of one slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member<'a> {
+    pub(super) slot: &'a Slot,
+    /// Index of the part.
+    pub(super) part: usize,
+    pub(super) event: &'a PerfEvent,
+}
+
+/// Events that the kernel schedules together; the first one leads. A single event leads itself.
+#[derive(Clone, Debug)]
+pub(super) struct Unit<'a> {
+    pub(super) members: Vec<Member<'a>>,
+}
+
+impl<'a> Unit<'a> {
+    /// The event that the others follow.
+    pub(super) fn leader(&self) -> Option<&Member<'a>> {
+        self.members.first()
+    }
+}
+
+/// Cuts the slots into units; a group has one unit on each core PMU of a hybrid.
+pub(super) fn units(slots: &[Slot]) -> Result<Vec<Unit<'_>>, Refusal> {
+    let mut units = Vec::new();
+    let mut done = BTreeSet::new();
+    for slot in slots {
+        match slot.group {
+            None => units.extend(members(slot)?.into_iter().map(|member| Unit { members: vec![member] })),
+            Some(group) if done.insert(group) => units.extend(group_units(slots, group)?),
+            Some(_) => {}
+        }
+    }
+    Ok(units)
+}
+
+fn members(slot: &Slot) -> Result<Vec<Member<'_>>, Refusal> {
+    slot.parts.iter().enumerate().map(|(part, what)| member(slot, part, what)).collect()
+}
+
+fn member<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<Member<'a>, Refusal> {
+    match what {
+        Part::Perf(event) => Ok(Member { slot, part, event }),
+        _ => {
+            let text = format!("{} is no event of perf", slot.name);
+            Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text))
+        }
+    }
+}
+
+/// Software events may hang on a hardware leader; all others must be on the leader's PMU.
+///
+/// # Source
+///
+/// `perf_event_open(2)`, `group_fd`; Linux `kernel/events/core.c`, `perf_event_open`.
+fn group_units(slots: &[Slot], group: u32) -> Result<Vec<Unit<'_>>, Refusal> {
+    let of_group = slots.iter().filter(|slot| slot.group == Some(group));
+    let lists = of_group.map(members).collect::<Result<Vec<_>, _>>()?;
+    let is_soft = |list: &Vec<Member<'_>>| list.iter().all(|member| is_software(member));
+    let (soft, hard): (Vec<_>, Vec<_>) = lists.into_iter().partition(is_soft);
+    let Some(first) = hard.first() else {
+        return Ok(vec![Unit { members: soft.concat() }]);
+    };
+    let pmus = types(first);
+    if let Some(other) = hard.iter().find(|list| types(list) != pmus) {
+        return Err(two_pmus(first, other));
+    }
+    let mut units: Vec<Unit<'_>> = pmus.iter().map(|pmu| on_pmu(*pmu, &hard)).collect();
+    match units.as_mut_slice() {
+        [only] => only.members.extend(soft.concat()),
+        // On a hybrid no single leader runs all the time, and software events must.
+        _ => units.extend(soft.concat().into_iter().map(|member| Unit { members: vec![member] })),
+    }
+    Ok(units)
+}
+
+fn on_pmu<'a>(pmu: u32, lists: &[Vec<Member<'a>>]) -> Unit<'a> {
+    let members = lists.iter().flatten().filter(|member| member.event.pmu_type == pmu);
+    Unit { members: members.copied().collect() }
+}
+
+fn is_software(member: &Member<'_>) -> bool {
+    member.event.class == PerfClass::Software
+}
+
+fn types(list: &[Member<'_>]) -> BTreeSet<u32> {
+    list.iter().map(|member| member.event.pmu_type).collect()
+}
+
+fn names(list: &[Member<'_>]) -> String {
+    list.iter().map(|member| member.event.pmu.as_str()).collect::<Vec<_>>().join(" and ")
+}
+
+fn two_pmus(first: &[Member<'_>], other: &[Member<'_>]) -> Refusal {
+    let name = |list: &[Member<'_>]| list.first().map_or(String::new(), |member| member.slot.name.clone());
+    let text = format!(
+        "{} is on {} and {} is on {}: events of a group must be on one PMU",
+        name(first),
+        names(first),
+        name(other),
+        names(other)
+    );
+    match other.first() {
+        Some(member) => refusal::of_slot(member.slot.id, RefusalKind::Invalid, text),
+        None => refusal::of_target(RefusalKind::Invalid, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::program::tests::{event, slot};
+
+    const CORE: PerfClass = PerfClass::Core;
+    const SOFT: PerfClass = PerfClass::Software;
+
+    fn shape(slots: &[Slot]) -> Vec<Vec<String>> {
+        let units = units(slots).unwrap();
+        let named = |m: &Member<'_>| format!("{}@{}", m.slot.name, m.event.pmu);
+        units.iter().map(|unit| unit.members.iter().map(named).collect()).collect()
+    }
+
+    #[test]
+    fn single_events_are_units_of_one() {
+        let slots =
+            [slot(0, None, vec![event("cpu", 4, CORE)]), slot(1, None, vec![event("software", 1, SOFT)])];
+        assert_eq!(shape(&slots), [["e0@cpu"], ["e1@software"]]);
+    }
+
+    #[test]
+    fn a_hardware_event_leads_and_software_follows() {
+        let slots = [
+            slot(0, Some(3), vec![event("software", 1, SOFT)]),
+            slot(1, Some(3), vec![event("cpu", 4, CORE)]),
+            slot(2, Some(3), vec![event("cpu", 4, CORE)]),
+        ];
+        assert_eq!(shape(&slots), [["e1@cpu", "e2@cpu", "e0@software"]]);
+    }
+
+    #[test]
+    fn a_group_of_a_hybrid_is_one_unit_on_each_core_pmu() {
+        let both = || vec![event("cpu_core", 4, CORE), event("cpu_atom", 10, CORE)];
+        let soft = vec![event("software", 1, SOFT)];
+        let slots = [slot(0, Some(0), both()), slot(1, Some(0), both()), slot(2, Some(0), soft)];
+        let expected =
+            [vec!["e0@cpu_core", "e1@cpu_core"], vec!["e0@cpu_atom", "e1@cpu_atom"], vec!["e2@software"]];
+        assert_eq!(shape(&slots), expected);
+    }
+
+    #[test]
+    fn a_group_on_two_pmus_is_refused_by_name() {
+        let device = PerfClass::TaskDevice;
+        let slots =
+            [slot(0, Some(0), vec![event("cpu", 4, CORE)]), slot(1, Some(0), vec![event("msr", 9, device)])];
+        let refusal = units(&slots).unwrap_err();
+        assert_eq!((refusal.slot, refusal.kind), (Some(slots[1].id), RefusalKind::Invalid));
+        assert_eq!(refusal.text, "e0 is on cpu and e1 is on msr: events of a group must be on one PMU");
+    }
+}

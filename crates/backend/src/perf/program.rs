@@ -1,0 +1,248 @@
+//! From slots to open events.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use cyclometer_core::event::PerfClass;
+use cyclometer_core::exec::{At, RefusalKind};
+use cyclometer_core::{Modes, Refusal, Slot, SlotId, Target};
+use cyclometer_sys::perf::{self, Attr, Event, flags};
+use cyclometer_sys::process::{self, errno};
+
+use super::group::{self, Member, Unit};
+use super::refusal;
+use super::target::{self, Place};
+
+/// An open event.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) slot: SlotId,
+    /// The event's name, for messages.
+    pub(super) name: String,
+    pub(super) at: At,
+    pub(super) event: Event,
+    /// It is enabled and disabled itself; others follow it.
+    pub(super) leads: bool,
+    pub(super) starts_at_exec: bool,
+}
+
+/// Opens every slot on a target; on a refusal everything is closed again.
+pub(super) fn open_all(slots: &[Slot], target: &Target) -> Result<Vec<Opened>, Refusal> {
+    let units = group::units(slots)?;
+    let places = target::places(target)?;
+    let mut opened = Vec::new();
+    for unit in &units {
+        let Some(leader) = unit.leader() else { continue };
+        for place in target::narrowed(&places, leader.event) {
+            opened.extend(open_unit(unit, &place)?);
+        }
+    }
+    if let Target::Process { pid, inherit } = target {
+        opened.extend(open_threads(&units, *pid, *inherit)?);
+    }
+    match slots.iter().find(|slot| opened.iter().all(|o| o.slot != slot.id)) {
+        Some(slot) => Err(nowhere(slot)),
+        None => Ok(opened),
+    }
+}
+
+/// Opens the units on every thread of a process, until no new thread appears.
+fn open_threads(units: &[Unit<'_>], pid: u32, inherit: bool) -> Result<Vec<Opened>, Refusal> {
+    let (mut opened, mut seen) = (Vec::new(), BTreeSet::new());
+    loop {
+        let new: Vec<u32> = target::threads(pid).into_iter().filter(|tid| seen.insert(*tid)).collect();
+        if new.is_empty() {
+            break;
+        }
+        for tid in new {
+            match open_thread(units, &Place::thread(tid, inherit)) {
+                Ok(events) => opened.extend(events),
+                // It ended between listing and opening.
+                Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => {}
+                Err(refusal) => return Err(refusal),
+            }
+        }
+    }
+    let bound_to_threads = |unit: &Unit<'_>| !is_system_wide(unit);
+    if opened.is_empty() && (seen.is_empty() || units.iter().any(bound_to_threads)) {
+        return Err(refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no process {pid}")));
+    }
+    Ok(opened)
+}
+
+fn open_thread(units: &[Unit<'_>], place: &Place) -> Result<Vec<Opened>, Refusal> {
+    let mut opened = Vec::new();
+    for unit in units.iter().filter(|unit| !is_system_wide(unit)) {
+        opened.extend(open_unit(unit, place)?);
+    }
+    Ok(opened)
+}
+
+fn is_system_wide(unit: &Unit<'_>) -> bool {
+    unit.leader().is_some_and(|leader| leader.event.class == PerfClass::SystemDevice)
+}
+
+fn nowhere(slot: &Slot) -> Refusal {
+    let text = format!("{} counts on none of the chosen CPUs", slot.name);
+    refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text)
+}
+
+/// Opens the events of a unit at one place, the leader first.
+fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
+    let mut opened: Vec<Opened> = Vec::with_capacity(unit.members.len());
+    for member in &unit.members {
+        let leader = opened.first().map(|first| &first.event);
+        let attr = attributes(unit, member, place, leader.is_none());
+        let event =
+            open_event(&attr, place, leader).map_err(|e| refused(unit, member, place, &e, opened.len()))?;
+        opened.push(Opened {
+            slot: member.slot.id,
+            name: member.slot.name.clone(),
+            at: place.at(member.part, &member.event.pmu),
+            event,
+            leads: opened.is_empty(),
+            starts_at_exec: place.starts_at_exec,
+        });
+    }
+    Ok(opened)
+}
+
+/// Opens an event; when this process has too many files open, once more with a higher limit.
+fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> io::Result<Event> {
+    let open = || perf::open(attr, place.whom(), place.cpu(), leader);
+    match open() {
+        Err(e) if e.raw_os_error() == Some(errno::EMFILE) && process::raise_open_files().is_ok() => open(),
+        answer => answer,
+    }
+}
+
+/// The attributes of an event; what concerns the whole group is told to the leader only.
+fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, leads: bool) -> Attr {
+    let mut attr = Attr::new(member.event.pmu_type, member.event.words.config);
+    attr.config1 = member.event.words.config1;
+    attr.config2 = member.event.words.config2;
+    attr.flags = mode_flags(member.slot);
+    let any = |is: fn(&Slot) -> bool| unit.members.iter().any(|member| is(member.slot));
+    let facts = [
+        (leads, flags::DISABLED),
+        (leads && place.starts_at_exec, flags::ENABLE_ON_EXEC),
+        (leads && any(|slot| slot.pinned), flags::PINNED),
+        (leads && any(|slot| slot.exclusive), flags::EXCLUSIVE),
+        (place.inherit, flags::INHERIT),
+    ];
+    attr.flags |= chosen(&facts);
+    attr
+}
+
+fn mode_flags(slot: &Slot) -> u64 {
+    let counted = slot.filter.unwrap_or(Modes::ALL);
+    chosen(&[
+        (!counted.user, flags::EXCLUDE_USER),
+        (!counted.kernel, flags::EXCLUDE_KERNEL),
+        (!counted.hypervisor, flags::EXCLUDE_HV),
+        (slot.exclude_idle, flags::EXCLUDE_IDLE),
+        (slot.exclude_guest || slot.host_only, flags::EXCLUDE_GUEST),
+        (slot.guest_only, flags::EXCLUDE_HOST),
+    ])
+}
+
+fn chosen(facts: &[(bool, u64)]) -> u64 {
+    facts.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum()
+}
+
+/// Why an event was not opened. A member of a group that opens alone says that the group is too large.
+fn refused(unit: &Unit<'_>, member: &Member<'_>, place: &Place, e: &io::Error, before: usize) -> Refusal {
+    let (kind, words) = refusal::meaning(e);
+    let alone = attributes(&Unit { members: vec![*member] }, member, place, true);
+    if kind == RefusalKind::Invalid && before > 0 && open_event(&alone, place, None).is_ok() {
+        let names: Vec<&str> = unit.members.iter().map(|member| member.slot.name.as_str()).collect();
+        let text = format!(
+            "the group {{{}}} does not fit on {}: it takes {before} of its {} events",
+            names.join(","),
+            member.event.pmu,
+            names.len()
+        );
+        return refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, text);
+    }
+    let text = format!("{} ({}) cannot be opened on {place}: {words}", member.slot.name, member.event);
+    match kind {
+        RefusalKind::NoSuchTarget => refusal::of_target(kind, text),
+        _ => refusal::of_slot(member.slot.id, kind, text),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use cyclometer_core::event::PerfEvent;
+    use cyclometer_core::pmu::ConfigWords;
+    use cyclometer_core::{CounterMask, Part, Rung};
+
+    pub(in crate::perf) fn perf_event(pmu: &str, pmu_type: u32, class: PerfClass) -> PerfEvent {
+        let words = ConfigWords { config: 1, config1: 2, config2: 3 };
+        PerfEvent { pmu: pmu.into(), pmu_type, words, class, cpus: None, constraint: CounterMask::EMPTY }
+    }
+
+    pub(in crate::perf) fn event(pmu: &str, pmu_type: u32, class: PerfClass) -> Part {
+        Part::Perf(perf_event(pmu, pmu_type, class))
+    }
+
+    pub(in crate::perf) fn slot(id: usize, group: Option<u32>, parts: Vec<Part>) -> Slot {
+        Slot {
+            id: SlotId(id),
+            name: format!("e{id}"),
+            rung: Rung::Perf,
+            parts,
+            group,
+            filter: None,
+            exclude_guest: false,
+            guest_only: false,
+            host_only: false,
+            exclude_idle: false,
+            pinned: false,
+            exclusive: false,
+            counter: None,
+        }
+    }
+
+    fn attr_of(slot: &Slot, target: &Target, leads: bool) -> Attr {
+        let slots = [slot.clone()];
+        let units = group::units(&slots).unwrap();
+        let place = target::places(target).unwrap().remove(0);
+        attributes(&units[0], &units[0].members[0], &place, leads)
+    }
+
+    #[test]
+    fn a_child_is_armed_for_exec_and_a_thread_is_not() {
+        let slot = slot(0, None, vec![event("cpu", 4, PerfClass::Core)]);
+        let child = attr_of(&slot, &Target::Child(1), true);
+        assert_eq!(child.flags, flags::DISABLED | flags::ENABLE_ON_EXEC | flags::INHERIT);
+        assert_eq!((child.pmu_type, child.config, child.config1, child.config2), (4, 1, 2, 3));
+        assert_eq!(attr_of(&slot, &Target::ThisThread, true).flags, flags::DISABLED);
+        assert_eq!(attr_of(&slot, &Target::Child(1), false).flags, flags::INHERIT);
+    }
+
+    #[test]
+    fn a_filter_excludes_what_it_does_not_name() {
+        let mut slot = slot(0, None, vec![]);
+        assert_eq!(mode_flags(&slot), 0);
+        slot.filter = Some(Modes::USER);
+        assert_eq!(mode_flags(&slot), flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV);
+        slot.filter = Some(Modes::KERNEL);
+        assert_eq!(mode_flags(&slot), flags::EXCLUDE_USER | flags::EXCLUDE_HV);
+        slot.filter = Some(Modes::ALL);
+        (slot.exclude_guest, slot.guest_only, slot.exclude_idle) = (true, true, true);
+        assert_eq!(mode_flags(&slot), flags::EXCLUDE_GUEST | flags::EXCLUDE_HOST | flags::EXCLUDE_IDLE);
+    }
+
+    #[test]
+    fn a_pinned_member_pins_the_leader() {
+        let mut slots = [0, 1].map(|id| slot(id, Some(0), vec![event("cpu", 4, PerfClass::Core)]));
+        (slots[1].pinned, slots[1].exclusive) = (true, true);
+        let units = group::units(&slots).unwrap();
+        let place = target::places(&Target::ThisThread).unwrap().remove(0);
+        let flags_of = |i: usize| attributes(&units[0], &units[0].members[i], &place, i == 0).flags;
+        assert_eq!(flags_of(0), flags::DISABLED | flags::PINNED | flags::EXCLUSIVE);
+        assert_eq!(flags_of(1), 0);
+    }
+}

@@ -1,0 +1,199 @@
+//! Where events are opened: threads, CPUs, control groups.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::rc::Rc;
+
+use cyclometer_core::event::{PerfClass, PerfEvent};
+use cyclometer_core::exec::{At, RefusalKind};
+use cyclometer_core::{CpuSet, Refusal, Target};
+use cyclometer_sys::perf::Whom;
+
+use super::refusal;
+use crate::cgroup::{self, Hierarchy};
+
+/// Where the kernel tells which CPUs are online.
+const ONLINE: &str = "/sys/devices/system/cpu/online";
+
+/// One place to open an event at.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    who: Who,
+    cpu: Option<u32>,
+    /// Its events begin at the next exec.
+    pub(super) starts_at_exec: bool,
+    /// Its events count new threads and children too.
+    pub(super) inherit: bool,
+}
+
+#[derive(Clone, Debug)]
+enum Who {
+    ThisThread,
+    /// A thread that is told apart in the reading.
+    Thread(u32),
+    Child(u32),
+    Everyone,
+    Cgroup(Rc<File>),
+}
+
+impl Place {
+    fn new(who: Who) -> Place {
+        Place { who, cpu: None, starts_at_exec: false, inherit: false }
+    }
+
+    /// A running thread.
+    pub(super) fn thread(tid: u32, inherit: bool) -> Place {
+        Place { inherit, ..Place::new(Who::Thread(tid)) }
+    }
+
+    /// The kernel's word for it.
+    pub(super) fn whom(&self) -> Whom<'_> {
+        match &self.who {
+            Who::ThisThread => Whom::ThisThread,
+            Who::Thread(id) | Who::Child(id) => Whom::Task(*id),
+            Who::Everyone => Whom::Everyone,
+            Who::Cgroup(folder) => Whom::Cgroup(folder.as_fd()),
+        }
+    }
+
+    /// The CPU; `None` for any.
+    pub(super) fn cpu(&self) -> Option<u32> {
+        self.cpu
+    }
+
+    /// Where a cell of this place was counted.
+    pub(super) fn at(&self, part: usize, pmu: &str) -> At {
+        let tid = match self.who {
+            Who::Thread(tid) => Some(tid),
+            _ => None,
+        };
+        At { part, pmu: pmu.to_owned(), cpu: self.cpu, tid }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.who {
+            Who::ThisThread => f.write_str("this thread")?,
+            Who::Thread(tid) => write!(f, "thread {tid}")?,
+            Who::Child(pid) => write!(f, "child {pid}")?,
+            Who::Everyone => {}
+            Who::Cgroup(_) => f.write_str("the control group")?,
+        }
+        match (self.cpu, &self.who) {
+            (Some(cpu), Who::Everyone) => write!(f, "CPU {cpu}"),
+            (Some(cpu), _) => write!(f, " on CPU {cpu}"),
+            (None, _) => Ok(()),
+        }
+    }
+}
+
+/// The places of a target, before the PMU of an event narrows them.
+///
+/// Of a process there are none: its threads come and go, and are listed when they are opened.
+pub(super) fn places(target: &Target) -> Result<Vec<Place>, Refusal> {
+    Ok(match target {
+        Target::ThisThread => vec![Place::new(Who::ThisThread)],
+        Target::Thread(tid) => vec![Place::thread(*tid, false)],
+        Target::Child(pid) => {
+            vec![Place { starts_at_exec: true, inherit: true, ..Place::new(Who::Child(*pid)) }]
+        }
+        Target::Cpus(cpus) => on_cpus(&Who::Everyone, online(cpus)?),
+        Target::Cgroup { path, cpus } => on_cpus(&Who::Cgroup(Rc::new(open_cgroup(path)?)), online(cpus)?),
+        Target::Process { .. } => Vec::new(),
+        _ => {
+            let text = "perf cannot count this kind of target".to_owned();
+            return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
+        }
+    })
+}
+
+/// Those places where an event's PMU counts; for one of packages or the system its own CPUs.
+pub(super) fn narrowed(places: &[Place], event: &PerfEvent) -> Vec<Place> {
+    if event.class == PerfClass::SystemDevice {
+        let first = || [0].into_iter().collect();
+        return on_cpus(&Who::Everyone, &event.cpus.clone().unwrap_or_else(first));
+    }
+    let counts_at = |place: &&Place| match (place.cpu, &event.cpus) {
+        (Some(cpu), Some(cpus)) => cpus.contains(cpu),
+        _ => true,
+    };
+    places.iter().filter(counts_at).cloned().collect()
+}
+
+fn on_cpus(who: &Who, cpus: &CpuSet) -> Vec<Place> {
+    cpus.iter().map(|cpu| Place { cpu: Some(cpu), ..Place::new(who.clone()) }).collect()
+}
+
+fn online(cpus: &CpuSet) -> Result<&CpuSet, Refusal> {
+    let online = fs::read_to_string(ONLINE).ok().and_then(|list| CpuSet::parse(&list).ok());
+    match online.map(|online| cpus.difference(&online)) {
+        Some(missing) if !missing.is_empty() => {
+            let text = format!("CPU {missing} does not exist or is offline");
+            Err(refusal::of_target(RefusalKind::NoSuchTarget, text))
+        }
+        _ => Ok(cpus),
+    }
+}
+
+fn open_cgroup(path: &Path) -> Result<File, Refusal> {
+    let name = path.to_string_lossy().escape_debug().to_string();
+    let folder = cgroup::folder(path, Hierarchy::PerfEvent).map_err(|_| {
+        refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'"))
+    })?;
+    File::open(folder).map_err(|e| {
+        let (kind, _) = refusal::meaning(&e);
+        refusal::of_target(kind, format!("cannot open the control group '{name}': {e}"))
+    })
+}
+
+/// The threads of a process at this moment.
+pub(super) fn threads(pid: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let tid = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    entries.flatten().filter_map(tid).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::program::tests::perf_event;
+
+    fn at(places: &[Place]) -> Vec<String> {
+        places.iter().map(Place::to_string).collect()
+    }
+
+    #[test]
+    fn a_system_device_counts_on_its_own_cpus_whatever_the_target() {
+        let mut energy = perf_event("power", 9, PerfClass::SystemDevice);
+        for target in [Target::Child(5), Target::ThisThread, Target::Process { pid: 1, inherit: true }] {
+            assert_eq!(at(&narrowed(&places(&target).unwrap(), &energy)), ["CPU 0"]);
+        }
+        energy.cpus = CpuSet::parse("0,18").ok();
+        assert_eq!(at(&narrowed(&[], &energy)), ["CPU 0", "CPU 18"]);
+        assert!(narrowed(&[], &energy).iter().all(|place| !place.starts_at_exec && !place.inherit));
+    }
+
+    #[test]
+    fn cpu_wide_counts_stay_on_the_cpus_of_the_pmu() {
+        let all = on_cpus(&Who::Everyone, &CpuSet::parse("0-3").unwrap());
+        let mut atom = perf_event("cpu_atom", 10, PerfClass::Core);
+        assert_eq!(narrowed(&all, &atom).len(), 4);
+        atom.cpus = CpuSet::parse("2-7").ok();
+        assert_eq!(at(&narrowed(&all, &atom)), ["CPU 2", "CPU 3"]);
+        let child = places(&Target::Child(9)).unwrap();
+        assert_eq!(at(&narrowed(&child, &atom)), ["child 9"]);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_refused_by_name() {
+        let cpus = CpuSet::parse("0,60000").unwrap();
+        let refusal = places(&Target::Cpus(cpus.clone())).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::NoSuchTarget);
+        assert_eq!(refusal.text, "CPU 60000 does not exist or is offline");
+        let refusal = places(&Target::Cgroup { path: "no/such\ngroup".into(), cpus }).unwrap_err();
+        assert_eq!(refusal.text, "there is no control group 'no/such\\ngroup'");
+    }
+}
