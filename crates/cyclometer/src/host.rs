@@ -18,7 +18,7 @@ pub fn record_machine(note: &str) -> (Machine, String) {
     let host = HostFacts;
     let recorder = Recorder::new(&host);
     let machine = detect(&recorder);
-    let text = recorder.finish(note);
+    let text = recorder.to_text(note);
     (machine, text)
 }
 

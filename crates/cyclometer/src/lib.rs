@@ -15,7 +15,7 @@
 //!     .runs(3)
 //!     .run(&launcher, &mut Quiet)?;
 //! for line in cyclometer::stats::summarise(&report).lines {
-//!     match line.mean {
+//!     match line.statistics.mean {
 //!         Some(mean) => println!("{}: {mean} {}", line.name, line.unit.symbol()),
 //!         None => println!("{}: {}", line.name, line.reason.unwrap_or_default()),
 //!     }
