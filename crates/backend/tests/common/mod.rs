@@ -1,0 +1,115 @@
+//! What the tests of this folder share.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::ffi::OsString;
+use std::fs;
+
+use cyclometer_backend::Launcher;
+use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent};
+use cyclometer_core::exec::{CommandSpec, Exit, Reading, Stream, Waited};
+use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::{Child, CounterMask, Counting, Launch, Part, Rung, Slot, SlotId};
+
+/// A command whose output nobody sees.
+pub fn command(program: &str, args: &[&str]) -> CommandSpec {
+    CommandSpec {
+        args: args.iter().map(OsString::from).collect(),
+        stdin: Stream::Null,
+        stdout: Stream::Null,
+        stderr: Stream::Null,
+        ..CommandSpec::new(program)
+    }
+}
+
+/// Runs a command to its end.
+pub fn run(launcher: &Launcher, command: &CommandSpec) -> Exit {
+    let mut child = launcher.prepare(command).unwrap();
+    child.release().unwrap();
+    ended(child.as_mut())
+}
+
+/// Waits for the end.
+pub fn ended(child: &mut dyn Child) -> Exit {
+    match child.wait(None).unwrap() {
+        Waited::Exited(exit) => exit,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An event of perf.
+pub fn perf_part(pmu: &str, pmu_type: u32, config: u64, class: PerfClass) -> Part {
+    let words = ConfigWords { config, ..ConfigWords::default() };
+    Part::Perf(PerfEvent {
+        pmu: pmu.into(),
+        pmu_type,
+        words,
+        class,
+        cpus: None,
+        constraint: CounterMask::EMPTY,
+    })
+}
+
+/// A slot without any filter.
+pub fn slot(id: usize, name: &str, part: Part) -> Slot {
+    let rung = if matches!(part, Part::Os(_)) { Rung::Os } else { Rung::Perf };
+    Slot {
+        id: SlotId(id),
+        name: name.into(),
+        rung,
+        parts: vec![part],
+        group: None,
+        filter: None,
+        exclude_guest: false,
+        guest_only: false,
+        host_only: false,
+        exclude_idle: false,
+        pinned: false,
+        exclusive: false,
+        counter: None,
+    }
+}
+
+/// A slot for the operating system's accounting.
+pub fn os_slot(id: usize, metric: OsMetric) -> Slot {
+    slot(id, &format!("{metric:?}"), Part::Os(metric))
+}
+
+/// What is counted now.
+pub fn read(counting: &mut dyn Counting) -> Reading {
+    let mut reading = Reading::default();
+    counting.read(&mut reading).unwrap();
+    reading
+}
+
+/// The only value of a slot.
+pub fn value(reading: &Reading, id: usize) -> u64 {
+    let cells: Vec<_> = reading.cells.iter().filter(|cell| cell.slot == SlotId(id)).collect();
+    assert_eq!(cells.len(), 1, "{reading:?}");
+    assert_eq!(cells[0].lost, None);
+    cells[0].raw
+}
+
+/// Says why a test does not run here.
+#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
+pub fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
+/// How many descriptors this process has open.
+pub fn open_files() -> usize {
+    fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Children of this process that exist, zombies included.
+pub fn children() -> Vec<u32> {
+    let ours = std::process::id().to_string();
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| parent(*pid).as_deref() == Some(&ours)).collect()
+}
+
+fn parent(pid: u32) -> Option<String> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let text = String::from_utf8_lossy(&stat).into_owned();
+    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(1).map(str::to_owned)
+}

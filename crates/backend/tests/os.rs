@@ -1,0 +1,205 @@
+//! The operating system's accounting.
+
+mod common;
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{command, ended, os_slot, read, skip, slot, value};
+use cyclometer_backend::{Launcher, OsSource};
+use cyclometer_core::event::{OsMetric, PerfClass};
+use cyclometer_core::exec::{RefusalKind, Waited};
+use cyclometer_core::{Counting, CpuSet, Launch, Refusal, Slot, SlotId, Source, Target};
+
+const EVERY: [OsMetric; 11] = [
+    OsMetric::WallTime,
+    OsMetric::UserTime,
+    OsMetric::SystemTime,
+    OsMetric::CpuTime,
+    OsMetric::PeakRss,
+    OsMetric::PageFaults,
+    OsMetric::MinorFaults,
+    OsMetric::MajorFaults,
+    OsMetric::ContextSwitches,
+    OsMetric::VoluntarySwitches,
+    OsMetric::InvoluntarySwitches,
+];
+
+fn slots(metrics: &[OsMetric]) -> Vec<Slot> {
+    metrics.iter().enumerate().map(|(id, metric)| os_slot(id, *metric)).collect()
+}
+
+fn open(metrics: &[OsMetric], on: &Target) -> Result<Box<dyn Counting>, Refusal> {
+    OsSource::new().open(&slots(metrics), on)
+}
+
+fn spin(time: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn a_commands_accounts_are_those_of_its_end() {
+    let launcher = Launcher::start().unwrap();
+    let script = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done";
+    let mut child = launcher.prepare(&command("sh", &["-c", script])).unwrap();
+    let mut counting = open(&EVERY, &Target::Child(child.pid())).unwrap();
+    counting.start().unwrap();
+    child.release().unwrap();
+    let exit = ended(child.as_mut());
+    counting.stop().unwrap();
+    counting.exited(&exit);
+    let reading = read(counting.as_mut());
+    let usage = exit.usage.unwrap();
+    let expected = [
+        exit.wall_ns,
+        usage.user_ns,
+        usage.system_ns,
+        usage.user_ns + usage.system_ns,
+        usage.peak_rss_bytes,
+        usage.minor_faults + usage.major_faults,
+        usage.minor_faults,
+        usage.major_faults,
+        usage.voluntary_switches + usage.involuntary_switches,
+        usage.voluntary_switches,
+        usage.involuntary_switches,
+    ];
+    for (id, expected) in expected.into_iter().enumerate() {
+        assert_eq!(value(&reading, id), expected, "{:?}", EVERY[id]);
+    }
+    assert!(value(&reading, 3) > 0 && value(&reading, 5) > 10);
+}
+
+#[test]
+fn a_command_is_seen_while_it_runs() {
+    let launcher = Launcher::start().unwrap();
+    let mut child = launcher.prepare(&command("sh", &["-c", "while :; do :; done"])).unwrap();
+    let metrics = [OsMetric::WallTime, OsMetric::CpuTime, OsMetric::PeakRss];
+    let mut counting = open(&metrics, &Target::Child(child.pid())).unwrap();
+    counting.start().unwrap();
+    child.release().unwrap();
+    let soon = Some(Instant::now() + Duration::from_millis(150));
+    assert_eq!(child.wait(soon).unwrap(), Waited::TimedOut);
+    let reading = read(counting.as_mut());
+    assert!(value(&reading, 0) >= 150_000_000);
+    assert!(value(&reading, 1) >= 20_000_000, "{reading:?}");
+    assert!(value(&reading, 2) > 100 << 10);
+}
+
+#[test]
+fn a_process_is_accounted_from_the_start_and_keeps_its_last_values() {
+    let launcher = Launcher::start().unwrap();
+    let mut child = launcher.prepare(&command("sh", &["-c", "while :; do :; done"])).unwrap();
+    child.release().unwrap();
+    let pid = child.pid();
+    thread::sleep(Duration::from_millis(60));
+    let mut counting = open(&EVERY, &Target::Process { pid, inherit: true }).unwrap();
+    counting.start().unwrap();
+    thread::sleep(Duration::from_millis(120));
+    let cpu = value(&read(counting.as_mut()), 3);
+    assert!((20_000_000..=160_000_000).contains(&cpu), "{cpu}");
+    child.signal(9);
+    ended(child.as_mut());
+    counting.stop().unwrap();
+    let after = read(counting.as_mut());
+    assert_eq!(value(&after, 3), cpu);
+    assert!(value(&after, 4) > 100 << 10);
+}
+
+#[test]
+fn a_process_that_vanishes_before_the_first_read_is_lost_and_not_zero() {
+    let launcher = Launcher::start().unwrap();
+    let mut child = launcher.prepare(&command("sleep", &["60"])).unwrap();
+    child.release().unwrap();
+    let pid = child.pid();
+    let mut counting = open(&[OsMetric::UserTime], &Target::Process { pid, inherit: true }).unwrap();
+    counting.start().unwrap();
+    child.signal(9);
+    ended(child.as_mut());
+    assert_eq!(read(counting.as_mut()).cells, []);
+    counting.stop().unwrap();
+    let reading = read(counting.as_mut());
+    let reason = format!("process {pid} ended before it could be read");
+    assert_eq!(reading.cells[0].lost, Some(reason));
+}
+
+#[test]
+fn this_thread_and_a_named_one_are_accounted() {
+    let link = fs::read_link("/proc/thread-self").unwrap();
+    let tid: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let metrics = [OsMetric::CpuTime, OsMetric::PageFaults, OsMetric::ContextSwitches];
+    for target in [Target::ThisThread, Target::Thread(tid)] {
+        let mut counting = open(&metrics, &target).unwrap();
+        counting.start().unwrap();
+        spin(Duration::from_millis(80));
+        thread::sleep(Duration::from_millis(1));
+        counting.stop().unwrap();
+        let reading = read(counting.as_mut());
+        assert!((10_000_000..2_000_000_000).contains(&value(&reading, 0)), "{reading:?}");
+        assert!(value(&reading, 2) >= 1, "{reading:?}");
+        let refusal = open(&[OsMetric::PeakRss], &target).err().unwrap();
+        assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(0)), RefusalKind::TargetNotSupported));
+    }
+}
+
+#[test]
+fn cpus_have_times_and_nothing_else() {
+    let cpus: CpuSet = [0].into_iter().collect();
+    let target = Target::Cpus(cpus);
+    let mut counting = open(&[OsMetric::WallTime, OsMetric::CpuTime], &target).unwrap();
+    counting.start().unwrap();
+    spin(Duration::from_millis(30));
+    counting.stop().unwrap();
+    let reading = read(counting.as_mut());
+    let (wall, cpu) = (value(&reading, 0), value(&reading, 1));
+    // Times of CPUs come in ticks.
+    assert!(wall >= 30_000_000 && cpu <= wall + 20_000_000, "{reading:?}");
+    let refusal = open(&[OsMetric::WallTime, OsMetric::PageFaults], &target).err().unwrap();
+    assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(1)), RefusalKind::TargetNotSupported));
+    assert_eq!(refusal.text, "the operating system does not account PageFaults for CPU 0");
+}
+
+#[test]
+fn a_control_group_has_the_times_of_its_processes() {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mount =
+        mounts.lines().find(|line| line.contains(" cgroup2 ")).and_then(|line| line.split(' ').nth(1));
+    let name = format!("cyclometer-test-{}", std::process::id());
+    let Some(folder) = mount.map(|mount| format!("{mount}/{name}")) else {
+        return skip("control groups of version 2 are not mounted");
+    };
+    if let Err(e) = fs::create_dir(&folder) {
+        return skip(&format!("{folder}: {e}"));
+    }
+    let launcher = Launcher::start().unwrap();
+    let script = format!("echo $$ > {folder}/cgroup.procs; i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done");
+    let mut child = launcher.prepare(&command("sh", &["-c", &script])).unwrap();
+    let target = Target::Cgroup { path: name.into(), cpus: [0].into_iter().collect() };
+    let mut counting = open(&[OsMetric::UserTime], &target).unwrap();
+    counting.start().unwrap();
+    child.release().unwrap();
+    let usage = ended(child.as_mut()).usage.unwrap();
+    counting.stop().unwrap();
+    let user = value(&read(counting.as_mut()), 0);
+    fs::remove_dir(&folder).unwrap();
+    assert!(user > usage.user_ns / 4 && user < usage.user_ns * 2, "{user} {usage:?}");
+}
+
+#[test]
+fn what_does_not_exist_and_what_is_no_metric_is_refused() {
+    for target in [
+        Target::Process { pid: 0x7fff_fff0, inherit: true },
+        Target::Thread(0x7fff_fff0),
+        Target::Cpus([60_000].into_iter().collect()),
+        Target::Cgroup { path: "no-such-group".into(), cpus: CpuSet::default() },
+    ] {
+        let refusal = open(&[OsMetric::WallTime], &target).err().unwrap();
+        assert_eq!((refusal.slot, refusal.kind), (None, RefusalKind::NoSuchTarget), "{refusal:?}");
+    }
+    let event = slot(0, "cycles", common::perf_part("cpu", 4, 0, PerfClass::Core));
+    let refusal = OsSource::new().open(&[event], &Target::ThisThread).err().unwrap();
+    assert_eq!(refusal.kind, RefusalKind::Invalid);
+}

@@ -1,0 +1,253 @@
+//! The perf source on a stock kernel, without a PMU where there is none.
+
+mod common;
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{command, ended, perf_part, read, skip, slot, value};
+use cyclometer_backend::{Launcher, PerfSource};
+use cyclometer_core::event::PerfClass;
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{Counting, CpuSet, Launch, Modes, Refusal, Slot, SlotId, Source, Target};
+
+/// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`.
+const CPU_CLOCK: u64 = 0;
+const TASK_CLOCK: u64 = 1;
+const PAGE_FAULTS: u64 = 2;
+
+fn software(id: usize, config: u64) -> Slot {
+    slot(id, &format!("software-{config}"), perf_part("software", 1, config, PerfClass::Software))
+}
+
+fn open(slots: &[Slot], on: &Target) -> Result<Box<dyn Counting>, Refusal> {
+    PerfSource::new().open(slots, on)
+}
+
+/// Opens, or says why that is not allowed here; any other refusal fails.
+fn permitted(slots: &[Slot], on: &Target) -> Option<Box<dyn Counting>> {
+    match open(slots, on) {
+        Ok(counting) => Some(counting),
+        Err(refusal) if matches!(refusal.kind, RefusalKind::NoPermission) => {
+            skip(&refusal.text);
+            None
+        }
+        Err(refusal) if refusal.text.contains("ENOSYS") => {
+            skip(&refusal.text);
+            None
+        }
+        Err(refusal) => panic!("{refusal:?}"),
+    }
+}
+
+/// The filter that an ordinary user may ask for where kernel mode is not allowed to him.
+fn filtered(mut slots: Vec<Slot>) -> Vec<Slot> {
+    if matches!(open(&slots, &Target::ThisThread), Err(r) if r.kind == RefusalKind::NoPermission) {
+        slots.iter_mut().for_each(|slot| slot.filter = Some(Modes::USER));
+    }
+    slots
+}
+
+#[test]
+fn a_command_is_counted_from_exec_to_exit() {
+    let slots = filtered(vec![software(0, TASK_CLOCK), software(1, PAGE_FAULTS)]);
+    let launcher = Launcher::start().unwrap();
+    let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+    let mut child = launcher.prepare(&command("sh", &["-c", script])).unwrap();
+    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+    counting.start().unwrap();
+    let before = read(counting.as_mut());
+    assert!(before.cells.iter().all(|cell| cell.raw == 0 && cell.time_enabled_ns == 0), "{before:?}");
+    child.release().unwrap();
+    let exit = ended(child.as_mut());
+    counting.stop().unwrap();
+    let reading = read(counting.as_mut());
+    let (clock, faults) = (value(&reading, 0), value(&reading, 1));
+    let usage = exit.usage.unwrap();
+    let cpu = usage.user_ns + usage.system_ns;
+    // The rest is what the process did before exec.
+    assert!(clock > cpu / 2 && clock < exit.wall_ns, "{clock} {exit:?}");
+    let accounted = usage.minor_faults + usage.major_faults;
+    let fewest = if slots[0].filter.is_some() { 1 } else { accounted.saturating_sub(300) };
+    assert!(faults >= fewest && faults <= accounted, "{faults} {usage:?}");
+    assert_eq!(reading.cells[1].time_enabled_ns, reading.cells[1].time_running_ns);
+}
+
+#[test]
+fn descendants_are_counted_with_the_command() {
+    let slots = filtered(vec![software(0, PAGE_FAULTS)]);
+    let launcher = Launcher::start().unwrap();
+    let count = |script: &str| {
+        let mut child = launcher.prepare(&command("sh", &["-c", script])).unwrap();
+        let mut counting = permitted(&slots, &Target::Child(child.pid()))?;
+        counting.start().unwrap();
+        child.release().unwrap();
+        ended(child.as_mut());
+        Some(value(&read(counting.as_mut()), 0))
+    };
+    let (Some(alone), Some(with)) = (count("exit"), count("sh -c exit; sh -c exit")) else { return };
+    assert!(with > alone + alone / 2, "{alone} {with}");
+}
+
+#[test]
+fn a_device_of_the_kernel_counts_for_a_command() {
+    let Ok(number) = fs::read_to_string("/sys/bus/event_source/devices/msr/type") else {
+        return skip("this kernel has no msr PMU");
+    };
+    let part = perf_part("msr", number.trim().parse().unwrap(), 0, PerfClass::TaskDevice);
+    let slots = [slot(0, "msr/tsc/", part)];
+    let launcher = Launcher::start().unwrap();
+    let mut child = launcher.prepare(&command("true", &[])).unwrap();
+    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+    counting.start().unwrap();
+    child.release().unwrap();
+    ended(child.as_mut());
+    let reading = read(counting.as_mut());
+    assert!(value(&reading, 0) > 10_000, "{reading:?}");
+    assert_eq!(reading.cells[0].at.pmu, "msr");
+}
+
+#[test]
+fn every_thread_of_a_process_has_its_cell() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = || {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || while !stop.load(Ordering::Relaxed) {})
+    };
+    let threads = [busy(), busy()];
+    let slots = filtered(vec![software(0, TASK_CLOCK)]);
+    let pid = std::process::id();
+    for inherit in [false, true] {
+        let Some(mut counting) = permitted(&slots, &Target::Process { pid, inherit }) else { break };
+        counting.start().unwrap();
+        thread::sleep(Duration::from_millis(60));
+        counting.stop().unwrap();
+        let reading = read(counting.as_mut());
+        let tids: std::collections::BTreeSet<_> = reading.cells.iter().map(|cell| cell.at.tid).collect();
+        assert_eq!(tids.len(), reading.cells.len());
+        assert!(tids.len() >= 3 && !tids.contains(&None), "{tids:?}");
+        let busy_ones = reading.cells.iter().filter(|cell| cell.raw > 5_000_000).count();
+        assert!(busy_ones >= 2, "{reading:?}");
+    }
+    stop.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn this_thread_is_counted_between_start_and_stop() {
+    let slots = filtered(vec![software(0, TASK_CLOCK)]);
+    let Some(mut counting) = permitted(&slots, &Target::ThisThread) else { return };
+    spin(Duration::from_millis(5));
+    assert_eq!(value(&read(counting.as_mut()), 0), 0);
+    counting.start().unwrap();
+    spin(Duration::from_millis(20));
+    counting.stop().unwrap();
+    let clock = value(&read(counting.as_mut()), 0);
+    assert!(clock > 1_000_000, "{clock}");
+    spin(Duration::from_millis(5));
+    assert_eq!(value(&read(counting.as_mut()), 0), clock);
+}
+
+fn spin(time: Duration) {
+    let started = Instant::now();
+    while started.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn a_group_counts_at_the_same_time() {
+    let mut slots = filtered(vec![software(0, TASK_CLOCK), software(1, PAGE_FAULTS)]);
+    slots.iter_mut().for_each(|slot| slot.group = Some(0));
+    let launcher = Launcher::start().unwrap();
+    let mut child = launcher.prepare(&command("true", &[])).unwrap();
+    let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+    counting.start().unwrap();
+    child.release().unwrap();
+    ended(child.as_mut());
+    counting.stop().unwrap();
+    let reading = read(counting.as_mut());
+    assert!(value(&reading, 0) > 0 && value(&reading, 1) > 0, "{reading:?}");
+    assert_eq!(reading.cells[0].time_enabled_ns, reading.cells[1].time_enabled_ns);
+}
+
+#[test]
+fn a_cpu_is_counted_as_a_whole() {
+    let cpus: CpuSet = [0].into_iter().collect();
+    let Some(mut counting) = permitted(&[software(0, CPU_CLOCK)], &Target::Cpus(cpus)) else { return };
+    counting.start().unwrap();
+    thread::sleep(Duration::from_millis(20));
+    counting.stop().unwrap();
+    let reading = read(counting.as_mut());
+    assert!(value(&reading, 0) >= 15_000_000, "{reading:?}");
+    assert_eq!((reading.cells[0].at.cpu, reading.cells[0].at.tid), (Some(0), None));
+}
+
+#[test]
+fn a_control_group_is_counted_by_its_folder() {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mount =
+        mounts.lines().find(|line| line.contains(" cgroup2 ")).and_then(|line| line.split(' ').nth(1));
+    let Some(mount) = mount else { return skip("control groups of version 2 are not mounted") };
+    let cpus: CpuSet = [0].into_iter().collect();
+    let target = Target::Cgroup { path: mount.into(), cpus };
+    match open(&[software(0, CPU_CLOCK)], &target) {
+        Ok(mut counting) => {
+            counting.start().unwrap();
+            assert_eq!(read(counting.as_mut()).cells[0].at.cpu, Some(0));
+        }
+        Err(refusal) => skip(&refusal.text),
+    }
+}
+
+#[test]
+fn what_the_machine_does_not_have_is_refused_by_name() {
+    let mut nothing = slot(7, "nothing:u", perf_part("none", 0xffff_fff0, 0x3c, PerfClass::Core));
+    nothing.filter = Some(Modes::USER);
+    let refusal = open(&[nothing], &Target::ThisThread).err().unwrap();
+    if refusal.kind == RefusalKind::NoPermission {
+        return skip(&refusal.text);
+    }
+    assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(7)), RefusalKind::NotSupported));
+    let expected = "nothing:u (none/config=0x3c/) cannot be opened on this thread: \
+        the PMU does not have this event (ENOENT)";
+    assert_eq!(refusal.text, expected);
+}
+
+#[test]
+fn a_process_that_does_not_exist_is_no_target() {
+    let slots = filtered(vec![software(0, TASK_CLOCK)]);
+    for target in [
+        Target::Process { pid: 0x7fff_fff0, inherit: true },
+        Target::Thread(0x7fff_fff0),
+        Target::Child(0x7fff_fff0),
+        Target::Cpus([60_000].into_iter().collect()),
+        Target::Cgroup { path: "no-such-group".into(), cpus: [0].into_iter().collect() },
+    ] {
+        let refusal = open(&slots, &target).err().unwrap();
+        if refusal.kind == RefusalKind::NoPermission {
+            return skip(&refusal.text);
+        }
+        assert_eq!((refusal.slot, refusal.kind), (None, RefusalKind::NoSuchTarget), "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_group_that_no_pmu_can_hold_is_refused_as_too_large() {
+    let cycles = |id| {
+        let part = perf_part("cpu", 0, 0, PerfClass::Core);
+        Slot { filter: Some(Modes::USER), group: Some(0), ..slot(id, "cycles:u", part) }
+    };
+    let one = [Slot { group: None, ..cycles(0) }];
+    if let Err(refusal) = open(&one, &Target::ThisThread) {
+        return skip(&refusal.text);
+    }
+    let many: Vec<Slot> = (0..64).map(cycles).collect();
+    match open(&many, &Target::ThisThread) {
+        Err(refusal) => assert_eq!(refusal.kind, RefusalKind::GroupTooLarge, "{refusal:?}"),
+        Ok(_) => skip("this kernel's driver takes groups of any size"),
+    }
+}
