@@ -1,0 +1,248 @@
+//! The command line: the one definition behind parsing, help, completions and the manual page.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use cyclometer::core::{CpuSet, Rung};
+
+use crate::exit;
+
+/// Counts what a CPU did, and says how far each number can be trusted.
+#[derive(Parser, Debug)]
+#[command(name = "cyclometer", version, about, after_help = exit::TABLE, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// When to use colour.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: ColorWhen,
+    /// Say more: every step of recovery, notes, causes of errors.
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+}
+
+/// The subcommands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Run a command and count what it does, or count what is running already.
+    Stat(Box<StatArgs>),
+    /// Show which sources of counts work here, why others do not, and what mends them.
+    Doctor(DoctorArgs),
+    /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
+    Cpus(MachineArgs),
+    /// List the events that can be named on this machine.
+    List(ListArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or that of a subcommand.
+    Man {
+        /// The subcommand.
+        subcommand: Option<String>,
+    },
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum ColorWhen {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Which source to use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Backend {
+    /// The best one that works, event by event.
+    Auto,
+    /// Linux's perf_event only.
+    Perf,
+    /// Clocks and accounting of the operating system only.
+    Os,
+}
+
+impl Backend {
+    /// The rung that it names; `None` for all of them.
+    pub fn rung(self) -> Option<Rung> {
+        match self {
+            Backend::Auto => None,
+            Backend::Perf => Some(Rung::Perf),
+            Backend::Os => Some(Rung::Os),
+        }
+    }
+}
+
+/// Arguments of `stat`.
+#[derive(Args, Debug)]
+#[command(
+    group(ArgGroup::new("target").args(["pid", "tid", "all_cpus", "cpu", "cgroup"])),
+    group(ArgGroup::new("loudness").args(["quiet", "verbose"])),
+    after_help = STAT_NOTES,
+)]
+pub struct StatArgs {
+    /// Events to count, as in `cycles,instructions:k,{branches,branch-misses}`; can be repeated.
+    #[arg(short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
+    pub events: Vec<String>,
+    /// How often to run the command.
+    #[arg(short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub runs: u32,
+    /// How often to run it before that, without counting.
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    pub warmup: u32,
+    /// Print counts every MS milliseconds; 10 and more are sensible.
+    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub interval: Option<u64>,
+    /// Count a running process and what it starts from now on.
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
+    /// Count a running thread.
+    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
+    pub tid: Option<u32>,
+    /// Count everything on all CPUs.
+    #[arg(short, long)]
+    pub all_cpus: bool,
+    /// Count everything on these CPUs, as in `0-3,8`.
+    #[arg(short = 'C', long, value_name = "CPUS", value_parser = cpu_list)]
+    pub cpu: Option<CpuSet>,
+    /// Count the processes of a control group, a folder below the cgroup mount.
+    #[arg(short = 'G', long)]
+    pub cgroup: Option<PathBuf>,
+    /// Where counts come from.
+    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    pub backend: Backend,
+    /// Exit with 124 unless every value is exact.
+    #[arg(long)]
+    pub strict: bool,
+    /// Go on when a run of the command fails, and exit with 0.
+    #[arg(short, long)]
+    pub ignore_failure: bool,
+    /// Where the command's standard output goes: inherit, null, or a file.
+    #[arg(long, value_name = "WHERE")]
+    pub output: Option<PathBuf>,
+    /// A file for the command's standard input.
+    #[arg(long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Print JSON on standard output instead of a table; short for --export-json -.
+    #[arg(long, conflicts_with = "export_json")]
+    pub json: bool,
+    /// Write the results as JSON to a file; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// Write a row for each metric as CSV to a file; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// Write a Markdown table to a file; - is standard output.
+    #[arg(long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+    /// Print no table, no progress and no hints: only exports and errors.
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The command and its arguments; never passed through a shell.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What `stat --help` says below the options.
+const STAT_NOTES: &str = "\
+With one run the command has our standard streams, and the table goes to standard error. With more
+runs it reads nothing, its output is dropped, and the table goes to standard output. A failing run ends
+the session unless -i is given. With -p, -t, -a, -C or -G a command only sets how long is counted.
+
+Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot
+be executed; 127 the command does not exist; 128 + n signal n.";
+
+fn cpu_list(text: &str) -> Result<CpuSet, String> {
+    let cpus = CpuSet::parse(text).map_err(|part| format!("'{part}' is no CPU and no range"))?;
+    if cpus.is_empty() { Err("no CPU is named".to_owned()) } else { Ok(cpus) }
+}
+
+/// Arguments of `doctor`.
+#[derive(Args, Debug)]
+pub struct DoctorArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the facts that detection read to a file, for a bug report; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "machine")]
+    pub record: Option<PathBuf>,
+    /// Diagnose the machine of such a file instead of this one.
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+}
+
+/// Arguments of commands that look at a machine.
+#[derive(Args, Debug)]
+pub struct MachineArgs {
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Look at the machine of a file made by `doctor --record` instead of this one.
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
+}
+
+/// Arguments of `list`.
+#[derive(Args, Debug)]
+pub struct ListArgs {
+    /// A part of a name, or a pattern with * and ?; case does not matter.
+    pub pattern: Option<String>,
+    /// How to print, and which machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn stat(words: &[&str]) -> Result<StatArgs, clap::Error> {
+        let words = ["cyclometer", "stat"].iter().chain(words);
+        match Cli::try_parse_from(words)?.command {
+            Command::Stat(args) => Ok(*args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_behind_the_command_belongs_to_it() {
+        let args = stat(&["-r", "3", "--", "gzip", "-kc", "--", "-r"]).unwrap();
+        assert_eq!(args.runs, 3);
+        assert_eq!(args.command, ["gzip", "-kc", "--", "-r"]);
+        assert_eq!(stat(&["sleep", "-r"]).unwrap().command, ["sleep", "-r"]);
+    }
+
+    #[test]
+    fn arguments_that_make_no_sense_are_refused() {
+        for words in [
+            &["-r", "0", "true"][..],
+            &["-I", "0", "true"],
+            &["-p", "0"],
+            &["-p", "1", "-a"],
+            &["-C", "3-1"],
+            &["-C", ""],
+            &["--backend", "magic", "true"],
+            &["--json", "--export-json", "x", "true"],
+        ] {
+            assert!(stat(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn repeated_events_are_kept_in_order() {
+        assert_eq!(stat(&["-e", "a,b", "-e", "c", "true"]).unwrap().events, ["a,b", "c"]);
+    }
+}

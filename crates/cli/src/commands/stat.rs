@@ -1,0 +1,296 @@
+//! `stat`: runs a command, or looks at what runs, and counts.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use cyclometer::core::exec::Reading;
+use cyclometer::core::report::Run;
+use cyclometer::stats::{Summary, asked_scope, summarise_as};
+use cyclometer::{
+    CommandSpec, Error, ErrorKind, Launcher, Machine, Observer, Plan, Report, Result, Scope, SignalWatch,
+    Stat, Stream, machine,
+};
+
+use crate::args::{Cli, StatArgs};
+use crate::export::{Export, cannot_print};
+use crate::output::{self, Channel};
+use crate::progress::Progress;
+use crate::render::{Results, csv, interval, json, markdown, table};
+use crate::{exit, failure};
+
+/// Intervals below this many milliseconds cost more than they show.
+const SENSIBLE_INTERVAL_MS: u64 = 10;
+
+/// Measures, prints, exports; gives the exit code.
+///
+/// # Errors
+///
+/// Usage that makes no sense, exports that cannot be written, and whatever kept everything from being
+/// measured.
+pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
+    check(args)?;
+    // Before the command runs: nobody wants to run it again because of a typo in a path.
+    let exports = Exports::open(args)?;
+    let machine = machine();
+    let stat = measurement(args, &machine)?;
+    let launcher = launcher.with_signals(watch()?);
+    let report = stat.run(&launcher, &mut Live::new(args))?;
+    let summary = summarise_as(&report, scope(args, &report));
+    let results = Results { report: &report, summary: &summary, machine: &machine };
+    let shown = show(&results, args, cli, &exports);
+    exports.write(&results)?;
+    shown?;
+    Ok(exit_code(args, &report, &summary))
+}
+
+fn watch() -> Result<SignalWatch> {
+    SignalWatch::install().map_err(|error| {
+        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
+    })
+}
+
+fn check(args: &StatArgs) -> Result<()> {
+    let attached = is_attached(args);
+    if args.command.is_empty() && !attached {
+        let hint = "name a command behind --, or use -p, -t, -a, -C or -G";
+        return Err(failure::usage("there is nothing to measure", hint));
+    }
+    if args.command.is_empty() && (args.runs > 1 || args.warmup > 0) {
+        let hint = "name a command behind --, or leave -r and -w out";
+        return Err(failure::usage("without a command there is nothing to repeat", hint));
+    }
+    if args.command.is_empty() && (args.output.is_some() || args.input.is_some()) {
+        let hint = "name a command behind --, or leave --output and --input out";
+        return Err(failure::usage("without a command there are no streams to redirect", hint));
+    }
+    check_stdout(args)
+}
+
+/// Results and the command's output must not mix.
+fn check_stdout(args: &StatArgs) -> Result<()> {
+    let exports = [&args.export_json, &args.export_csv, &args.export_markdown];
+    let to_stdout = exports.iter().filter(|path| is_dash(path.as_deref())).count() + usize::from(args.json);
+    if to_stdout > 1 {
+        return Err(failure::usage("only one export can go to standard output", "give the others a file"));
+    }
+    let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
+    let twice = paths.iter().enumerate().find(|(i, path)| paths[..*i].contains(path));
+    if let Some((_, path)) = twice {
+        let path = output::clean_os(path.as_os_str());
+        return Err(failure::usage(format!("two exports go to {path}"), "give each a file of its own"));
+    }
+    if to_stdout == 1 && !args.command.is_empty() && streams(args).stdout == Stream::Inherit {
+        return Err(failure::usage(
+            "the command's output and the export would mix on standard output",
+            "add --output null, or use --export-json FILE",
+        ));
+    }
+    Ok(())
+}
+
+fn is_dash(path: Option<&Path>) -> bool {
+    path.is_some_and(|path| path.as_os_str() == "-")
+}
+
+fn is_attached(args: &StatArgs) -> bool {
+    args.pid.is_some() || args.tid.is_some() || args.all_cpus || args.cpu.is_some() || args.cgroup.is_some()
+}
+
+fn executions(args: &StatArgs) -> u32 {
+    args.runs.saturating_add(args.warmup)
+}
+
+/// Where the command's streams lead.
+struct Streams {
+    stdin: Stream,
+    stdout: Stream,
+    stderr: Stream,
+}
+
+fn streams(args: &StatArgs) -> Streams {
+    let once = executions(args) == 1;
+    let usual = if once { Stream::Inherit } else { Stream::Null };
+    let stdin = args.input.clone().map_or(usual.clone(), Stream::File);
+    let (stdout, stderr) = match args.output.as_deref() {
+        None => (usual.clone(), usual),
+        Some(path) if path.as_os_str() == "inherit" => (Stream::Inherit, Stream::Inherit),
+        Some(path) if path.as_os_str() == "null" => (Stream::Null, Stream::Null),
+        Some(path) => (Stream::File(path.to_owned()), usual),
+    };
+    Streams { stdin, stdout, stderr }
+}
+
+/// Where the table goes: one run leaves standard output to the command.
+fn table_channel(args: &StatArgs) -> Channel {
+    let beside_the_command = !args.command.is_empty() && streams(args).stdout == Stream::Inherit;
+    if executions(args) == 1 || beside_the_command { Channel::Err } else { Channel::Out }
+}
+
+fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
+    let mut stat = aimed(Stat::new(machine.clone()), args)?;
+    for list in &args.events {
+        stat = stat.events(list)?;
+    }
+    if let Some((program, rest)) = args.command.split_first() {
+        let Streams { stdin, stdout, stderr } = streams(args);
+        let program = program.clone();
+        stat = stat.command(CommandSpec { program, args: rest.to_vec(), stdin, stdout, stderr });
+    }
+    if let Some(ms) = args.interval {
+        stat = stat.interval(Duration::from_millis(ms));
+    }
+    let stat = stat.runs(args.runs).warmups(args.warmup);
+    Ok(stat.ignore_failure(args.ignore_failure).backend(args.backend.rung()))
+}
+
+fn aimed(stat: Stat, args: &StatArgs) -> Result<Stat> {
+    Ok(match args {
+        StatArgs { pid: Some(pid), .. } => stat.process(*pid),
+        StatArgs { tid: Some(tid), .. } => stat.thread(*tid),
+        StatArgs { all_cpus: true, .. } => stat.system(),
+        StatArgs { cpu: Some(cpus), .. } => stat.cpus(cpus.clone())?,
+        StatArgs { cgroup: Some(path), .. } => stat.cgroup(path.clone()),
+        _ => stat,
+    })
+}
+
+/// All CPUs are the system, which a report's target alone does not tell.
+fn scope(args: &StatArgs, report: &Report) -> Scope {
+    if args.all_cpus { Scope::System } else { asked_scope(report) }
+}
+
+/// Shows what happens while it happens: progress and rows of intervals.
+struct Live {
+    progress: Progress,
+    executions: u32,
+    started: u32,
+    rows: bool,
+    header: bool,
+    scope: Scope,
+    before: Reading,
+}
+
+impl Live {
+    fn new(args: &StatArgs) -> Live {
+        let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
+        let inherits = streams(args).stderr == Stream::Inherit || streams(args).stdout == Stream::Inherit;
+        let enabled = wanted && !inherits && Channel::Err.is_terminal();
+        Live {
+            progress: Progress::new(executions(args), enabled),
+            executions: executions(args),
+            started: 0,
+            rows: args.interval.is_some() && !args.quiet,
+            header: true,
+            scope: target_scope(args),
+            before: Reading::default(),
+        }
+    }
+}
+
+fn target_scope(args: &StatArgs) -> Scope {
+    match args {
+        StatArgs { tid: Some(_), .. } => Scope::Thread,
+        StatArgs { all_cpus: true, .. } => Scope::System,
+        StatArgs { cpu: Some(_), .. } => Scope::Cpus,
+        StatArgs { cgroup: Some(_), .. } => Scope::Cgroup,
+        _ => Scope::Tree,
+    }
+}
+
+impl Observer for Live {
+    fn run_started(&mut self, index: u32, warmup: bool) {
+        self.progress.advance(self.started);
+        self.started += 1;
+        self.before = Reading::default();
+        if self.rows && self.executions > 1 {
+            let what = if warmup { "warm-up" } else { "run" };
+            output::tell(&format!("# {what} {}\n", index + 1));
+        }
+    }
+
+    fn interval(&mut self, elapsed_ns: u64, reading: &Reading, plan: &Plan) {
+        if !self.rows {
+            return;
+        }
+        if std::mem::take(&mut self.header) {
+            output::tell(interval::HEADER);
+        }
+        output::tell(&interval::rows(elapsed_ns, reading, &self.before, plan, self.scope));
+        self.before = reading.clone();
+    }
+
+    fn run_finished(&mut self, run: &Run, plan: &Plan) {
+        self.progress.advance(self.started);
+        // What happened since the last whole interval.
+        self.interval(run.wall_ns, &run.reading, plan);
+    }
+}
+
+/// Turns results into text.
+type Format = fn(&Results<'_>) -> String;
+
+/// The files that were asked for.
+struct Exports {
+    all: Vec<(Export, Format)>,
+}
+
+impl Exports {
+    fn open(args: &StatArgs) -> Result<Exports> {
+        let stdout = args.json.then(|| PathBuf::from("-"));
+        let wanted: [(Option<&PathBuf>, Format); 3] = [
+            (stdout.as_ref().or(args.export_json.as_ref()), json::render),
+            (args.export_csv.as_ref(), csv::render),
+            (args.export_markdown.as_ref(), markdown::render),
+        ];
+        let mut all = Vec::new();
+        for (path, render) in wanted {
+            if let Some(path) = path {
+                all.push((Export::open(path)?, render));
+            }
+        }
+        Ok(Exports { all })
+    }
+
+    fn any_on_stdout(&self) -> bool {
+        self.all.iter().any(|(export, _)| export.is_stdout())
+    }
+
+    /// Writes every one, even when another fails; the first failure is given back.
+    fn write(self, results: &Results<'_>) -> Result<()> {
+        let written: Vec<Result<()>> =
+            self.all.into_iter().map(|(export, render)| export.write(&render(results))).collect();
+        written.into_iter().collect()
+    }
+}
+
+/// Prints the table, unless something else stands in its place.
+fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+    if args.quiet || exports.any_on_stdout() {
+        if let Some(failure) = &results.report.failure {
+            output::tell(&format!("cyclometer: warning: ended early: {}\n", output::clean(failure)));
+        }
+        return Ok(());
+    }
+    let channel = table_channel(args);
+    let mut text = table::render(results, cli.verbose, super::paint(cli, channel));
+    if args.interval.is_some_and(|ms| ms < SENSIBLE_INTERVAL_MS) {
+        text += "  intervals below 10 ms cost more than they show\n";
+    }
+    if channel == Channel::Err {
+        text.insert(0, '\n');
+    }
+    output::put(channel, &text).map_err(|error| cannot_print(&error))
+}
+
+fn exit_code(args: &StatArgs, report: &Report, summary: &Summary) -> u8 {
+    if let Some(signal) = report.interrupted {
+        return exit::of_signal(signal);
+    }
+    let failed = report.runs.iter().filter_map(|run| run.exit).find(|exit| !exit.success());
+    match failed {
+        Some(status) if !args.ignore_failure => exit::of_status(status),
+        _ if report.failure.is_some() => exit::FAILURE,
+        _ if args.strict && !summary.is_strict() => exit::STRICT,
+        _ => exit::OK,
+    }
+}

@@ -1,0 +1,70 @@
+//! Exit codes: what each means, and which error gives which.
+
+use cyclometer::core::exec::ExitStatus;
+use cyclometer::core::{Error, ErrorKind};
+
+/// Everything went well.
+pub const OK: u8 = 0;
+/// `--strict`, and a value is not exact.
+pub const STRICT: u8 = 124;
+/// We failed, or the arguments make no sense.
+pub const FAILURE: u8 = 125;
+/// The command cannot be executed.
+pub const NOT_EXECUTABLE: u8 = 126;
+/// The command does not exist.
+pub const NOT_FOUND: u8 = 127;
+
+/// The table of exit codes, as `--help` and the manual page give it.
+pub const TABLE: &str = "\
+Exit status:
+  0        all went well
+  n        the command exited with status n
+  128 + n  signal n ended the command, or interrupted the measurement
+  124      --strict was given, and a value is not exact
+  125      cyclometer failed, or its arguments make no sense
+  126      the command cannot be executed
+  127      the command does not exist";
+
+/// The exit code of an error.
+pub fn of_error(error: &Error) -> u8 {
+    match error.kind() {
+        ErrorKind::CommandNotFound => NOT_FOUND,
+        ErrorKind::CommandNotExecutable => NOT_EXECUTABLE,
+        _ => FAILURE,
+    }
+}
+
+/// The exit code that passes on how a command ended, as a shell does.
+pub fn of_status(status: ExitStatus) -> u8 {
+    u8::try_from(status.shell_code()).unwrap_or(u8::MAX)
+}
+
+/// The exit code after a signal.
+pub fn of_signal(signal: i32) -> u8 {
+    of_status(ExitStatus::Signal(signal))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_the_codes_of_a_shell() {
+        for (kind, code) in [
+            (ErrorKind::CommandNotFound, 127),
+            (ErrorKind::CommandNotExecutable, 126),
+            (ErrorKind::UnknownEvent, 125),
+            (ErrorKind::InvalidInput, 125),
+            (ErrorKind::Io, 125),
+        ] {
+            assert_eq!(of_error(&Error::new(kind, "x")), code, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn the_status_of_a_command_is_passed_on() {
+        assert_eq!(of_status(ExitStatus::Code(7)), 7);
+        assert_eq!(of_status(ExitStatus::Signal(9)), 137);
+        assert_eq!(of_signal(2), 130);
+    }
+}

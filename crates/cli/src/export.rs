@@ -1,0 +1,167 @@
+//! Files that results are written to: tried before the command runs, written when it has run.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use cyclometer::core::{Error, ErrorKind, Recovery, Result};
+
+use crate::output::{self, Channel, clean_os};
+
+/// A place to export to that has proved writable.
+#[derive(Debug)]
+pub struct Export {
+    path: PathBuf,
+    /// `None` stands for standard output.
+    file: Option<File>,
+    /// The file is ours and empty: it goes away unless something is written.
+    unwritten: bool,
+}
+
+impl Export {
+    /// Opens the file without changing what is in it; `-` is standard output.
+    ///
+    /// A symbolic link is refused: with the rights of an administrator it could lead anywhere.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Io` when the file cannot be written.
+    pub fn open(path: &Path) -> Result<Export> {
+        if path.as_os_str() == "-" {
+            return Ok(Export { path: path.to_owned(), file: None, unwritten: false });
+        }
+        // Creating a new file exclusively never follows a link.
+        match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => Ok(Export { path: path.to_owned(), file: Some(file), unwritten: true }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing(path),
+            Err(error) => Err(cannot("write", path, error)),
+        }
+    }
+
+    /// Whether it is standard output.
+    pub fn is_stdout(&self) -> bool {
+        self.file.is_none()
+    }
+
+    /// Replaces the contents.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Io`, naming the file.
+    pub fn write(mut self, text: &str) -> Result<()> {
+        match &mut self.file {
+            None => output::put(Channel::Out, text).map_err(|error| cannot_print(&error)),
+            Some(file) => {
+                self.unwritten = false;
+                replace(file, text).map_err(|error| cannot("write", &self.path, error))
+            }
+        }
+    }
+}
+
+impl Drop for Export {
+    fn drop(&mut self) {
+        if self.unwritten {
+            // Nothing was measured: leave no empty file behind. If that fails, an empty file is all.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The error of results that standard output did not take.
+pub fn cannot_print(error: &io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot write to standard output: {error}"))
+}
+
+fn existing(path: &Path) -> Result<Export> {
+    let named = fs::symlink_metadata(path).map_err(|error| cannot("look at", path, error))?;
+    if named.is_symlink() {
+        return Err(is_link(path));
+    }
+    let file = OpenOptions::new().write(true).open(path).map_err(|error| cannot("write", path, error))?;
+    // Between the look and the opening, someone may have put a link there.
+    let opened = file.metadata().map_err(|error| cannot("look at", path, error))?;
+    if !same_file(&named, &opened) {
+        return Err(is_link(path));
+    }
+    Ok(Export { path: path.to_owned(), file: Some(file), unwritten: false })
+}
+
+#[cfg(unix)]
+fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (a.dev(), a.ino()) == (b.dev(), b.ino())
+}
+
+#[cfg(not(unix))]
+fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
+    a.file_type() == b.file_type()
+}
+
+fn replace(file: &mut File, text: &str) -> io::Result<()> {
+    // Devices and pipes have no length.
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.flush()
+}
+
+fn is_link(path: &Path) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot write {}: it is a symbolic link", clean_os(path.as_os_str())))
+        .with_recovery(Recovery::fix("name the file itself, or - for standard output"))
+}
+
+fn cannot(what: &str, path: &Path, error: io::Error) -> Error {
+    let path = clean_os(path.as_os_str());
+    Error::new(ErrorKind::Io, format!("cannot {what} {path}: {error}")).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_export_that_is_not_written_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new.json");
+        drop(Export::open(&path).unwrap());
+        assert!(!path.exists());
+        fs::write(&path, "old").unwrap();
+        drop(Export::open(&path).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    }
+
+    #[test]
+    fn an_export_replaces_all_that_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        fs::write(&path, "something longer").unwrap();
+        Export::open(&path).unwrap().write("short").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "short");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_are_not_followed_dangling_ones_neither() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        for exists in [false, true] {
+            let error = Export::open(&link).unwrap_err();
+            assert!(error.to_string().ends_with("it is a symbolic link"), "{error}");
+            assert_eq!(target.exists(), exists);
+            fs::write(&target, "kept").unwrap();
+        }
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_before_anything_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().to_owned(), folder.path().join("no/such/folder.json")] {
+            let error = Export::open(&path).unwrap_err();
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        }
+    }
+}

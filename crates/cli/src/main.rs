@@ -1,0 +1,46 @@
+//! `cyclometer`: counts what a CPU did while a command ran, and says how far each number can be trusted.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod exit;
+mod export;
+mod failure;
+mod output;
+mod progress;
+mod render;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cyclometer::Launcher;
+
+use crate::args::{Cli, Command};
+
+fn main() -> ExitCode {
+    // The helper that starts commands is forked before anything else: it must be small, because what a
+    // command inherits from it counts as the command's peak memory.
+    let launcher = std::env::args_os().any(|word| word == "stat").then(Launcher::start);
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::of_arguments(&error).into(),
+    };
+    match dispatch(&cli, launcher) {
+        Ok(code) => code.into(),
+        Err(error) => failure::report(&error, cli.verbose).into(),
+    }
+}
+
+fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclometer::Result<u8> {
+    match &cli.command {
+        Command::Stat(args) => {
+            let launcher = launcher.unwrap_or_else(Launcher::start)?;
+            commands::stat::run(args, cli, launcher)
+        }
+        Command::Doctor(args) => commands::doctor::run(args, cli),
+        Command::Cpus(args) => commands::cpus::run(args, cli),
+        Command::List(args) => commands::list::run(args, cli),
+        Command::Completions { shell } => commands::completions::run(*shell),
+        Command::Man { subcommand } => commands::man::run(subcommand.as_deref()),
+    }
+}

@@ -1,0 +1,93 @@
+//! Where everything that is shown goes through: cleaned text, and writers that outlive a closed pipe.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+
+/// Text without control characters, bidirectional overrides included, so that no name can drive a terminal.
+pub fn clean(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() && !is_invisible_control(*c)).collect()
+}
+
+/// Cleaned text of a name or argument that need not be Unicode.
+pub fn clean_os(text: &OsStr) -> String {
+    clean(&text.to_string_lossy())
+}
+
+/// Formatting characters that reorder or hide text (Unicode Annex 9, explicit directional formatting).
+fn is_invisible_control(c: char) -> bool {
+    matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A command as it is shown: arguments with blanks are quoted, for people and not for a shell.
+pub fn shown_command<'a>(words: impl Iterator<Item = &'a OsStr>) -> String {
+    let quoted = |word: &OsStr| {
+        let word = clean_os(word);
+        let plain = !word.is_empty() && !word.contains([' ', '\'', '"', '\\']);
+        if plain { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// Which of our streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channel {
+    /// Standard output.
+    Out,
+    /// Standard error.
+    Err,
+}
+
+impl Channel {
+    /// Whether a terminal shows the stream.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Channel::Out => io::stdout().is_terminal(),
+            Channel::Err => io::stderr().is_terminal(),
+        }
+    }
+}
+
+/// Writes the text; a reader that has gone away is not an error.
+///
+/// # Errors
+///
+/// Any other failure to write, such as a full disk.
+pub fn put(channel: Channel, text: &str) -> io::Result<()> {
+    let written = match channel {
+        Channel::Out => put_to(&mut io::stdout().lock(), text),
+        Channel::Err => put_to(&mut io::stderr().lock(), text),
+    };
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
+
+fn put_to(stream: &mut dyn Write, text: &str) -> io::Result<()> {
+    stream.write_all(text.as_bytes())?;
+    stream.flush()
+}
+
+/// Writes to standard error what nobody could be told if it failed.
+pub fn tell(text: &str) {
+    // A closed standard error leaves no one to tell.
+    let _ = put(Channel::Err, text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_stripped() {
+        assert_eq!(clean("a\x1b[31mb\nc\u{9b}d\u{202e}e\x7f"), "a[31mbcde");
+        assert_eq!(clean("größe ≡"), "größe ≡");
+    }
+
+    #[test]
+    fn commands_are_shown_with_their_blanks_quoted() {
+        let words = ["sh", "-c", "echo 'a b'", ""];
+        let shown = shown_command(words.iter().map(OsStr::new));
+        assert_eq!(shown, r"sh -c 'echo '\''a b'\''' ''");
+    }
+}

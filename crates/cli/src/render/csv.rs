@@ -1,0 +1,100 @@
+//! CSV: a row for each metric.
+
+use cyclometer::stats::{DerivedSummary, LineSummary, Statistics};
+
+use crate::output::clean;
+use crate::render::{Results, target};
+
+/// The first row.
+pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
+                          median,min,max,outliers,reason";
+
+/// A header and a row for each metric, derived ones last.
+///
+/// # Source
+///
+/// RFC 4180: CRLF ends a row; fields with commas, quotes or line ends are quoted.
+pub fn render(results: &Results<'_>) -> String {
+    let command = target::subject(results.report);
+    let lines = results.summary.lines.iter().map(|line| line_row(&command, line));
+    let derived = results.summary.derived.iter().map(|metric| derived_row(&command, metric, results));
+    let header = HEADER.to_owned();
+    [header].into_iter().chain(lines).chain(derived).map(|row| row + "\r\n").collect()
+}
+
+fn line_row(command: &str, line: &LineSummary) -> String {
+    let mut fields = vec![
+        command.to_owned(),
+        clean(&line.name),
+        line.requested.to_string(),
+        clean(line.unit.symbol()),
+        line.scope.to_string(),
+        line.modes.map(|modes| modes.to_string()).unwrap_or_default(),
+        line.verdict.word().to_owned(),
+        line.provenance.map(|who| who.to_string()).unwrap_or_default(),
+        line.rung.map(|rung| rung.to_string()).unwrap_or_default(),
+    ];
+    fields.extend(numbers(&line.statistics));
+    fields.push(clean(line.reason.as_deref().unwrap_or_default()));
+    row(&fields)
+}
+
+fn derived_row(command: &str, metric: &DerivedSummary, results: &Results<'_>) -> String {
+    let who: Vec<&str> = metric.provenances.iter().map(|who| who.word()).collect();
+    let mut fields = vec![
+        command.to_owned(),
+        metric.name.clone(),
+        metric.requested.to_string(),
+        clean(metric.unit.symbol()),
+        results.summary.scope.to_string(),
+        metric.modes.map(|modes| modes.to_string()).unwrap_or_default(),
+        metric.verdict.word().to_owned(),
+        who.join("+"),
+        "derived".to_owned(),
+    ];
+    fields.extend(numbers(&metric.statistics));
+    fields.push(clean(metric.reason.as_deref().unwrap_or_default()));
+    row(&fields)
+}
+
+fn numbers(statistics: &Statistics) -> Vec<String> {
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    vec![
+        statistics.n.to_string(),
+        number(statistics.mean),
+        number(statistics.stddev),
+        number(statistics.median),
+        number(statistics.min),
+        number(statistics.max),
+        statistics.outliers.to_string(),
+    ]
+}
+
+fn row(fields: &[String]) -> String {
+    fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",")
+}
+
+fn quoted(field: &str) -> String {
+    match field.contains([',', '"', '\r', '\n']) {
+        true => format!("\"{}\"", field.replace('"', "\"\"")),
+        false => field.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::testing::{golden, several_runs};
+
+    #[test]
+    fn fields_are_quoted_by_the_rfc() {
+        assert_eq!(quoted("a,b"), "\"a,b\"");
+        assert_eq!(quoted("say \"x\""), "\"say \"\"x\"\"\"");
+        assert_eq!(quoted("plain"), "plain");
+    }
+
+    #[test]
+    fn every_row_has_the_columns_of_the_header() {
+        golden("several.csv", &several_runs().show(render).replace("\r\n", "\n"));
+    }
+}

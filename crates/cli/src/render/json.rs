@@ -1,0 +1,277 @@
+//! JSON by `schemas/stat-1.json`.
+
+use cyclometer::core::exec::ExitStatus;
+use cyclometer::core::report::{Run, Step};
+use cyclometer::core::{Count, Target, Verdict};
+use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
+use serde_json::{Map, Number, Value, json};
+
+use crate::output::clean_os;
+use crate::render::{Results, machine, target};
+
+/// Version of the schema; it grows when a reader of the old one could fail.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// Slices that an interval of a scaled count needs at least.
+const INTERVAL_SLICES: u32 = 20;
+
+/// The results, ending with a line end. The environment is never part of them.
+pub fn render(results: &Results<'_>) -> String {
+    let report = results.report;
+    let value = json!({
+        "schema_version": SCHEMA_VERSION,
+        "generator": concat!("cyclometer ", env!("CARGO_PKG_VERSION")),
+        "machine": machine::json(results.machine),
+        "commands": [{
+            "command": target::command_words(report),
+            "target": target_json(report.target.as_ref()),
+            "runs": report.runs.iter().map(run).collect::<Vec<_>>(),
+            "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
+            "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
+            "failure": report.failure,
+        }],
+        "steps": report.steps.iter().map(step).collect::<Vec<_>>(),
+        "interrupted": report.interrupted,
+    });
+    pretty(&value)
+}
+
+/// JSON over several lines.
+pub fn pretty(value: &Value) -> String {
+    format!("{value:#}\n")
+}
+
+fn target_json(target: Option<&Target>) -> Value {
+    let (kind, id, cpus, path) = match target {
+        None | Some(Target::Child(_)) => ("command", None, None, None),
+        Some(Target::ThisThread) => ("this_thread", None, None, None),
+        Some(Target::Thread(tid)) => ("thread", Some(*tid), None, None),
+        Some(Target::Process { pid, .. }) => ("process", Some(*pid), None, None),
+        Some(Target::Cpus(cpus)) => ("cpus", None, Some(cpus.to_string()), None),
+        Some(Target::Cgroup { path, cpus }) => {
+            ("cgroup", None, Some(cpus.to_string()), Some(clean_os(path.as_os_str())))
+        }
+        Some(_) => ("other", None, None, None),
+    };
+    json!({ "kind": kind, "id": id, "cpus": cpus, "path": path })
+}
+
+fn run(run: &Run) -> Value {
+    let (exit, signal) = match run.exit {
+        Some(ExitStatus::Code(code)) => (Some(code), None),
+        Some(ExitStatus::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    json!({
+        "index": run.index,
+        "launch": run.launch.word(),
+        "pass": run.pass,
+        "exit": exit,
+        "signal": signal,
+        "dropped_because": run.dropped_because,
+        "wall_ns": run.wall_ns,
+    })
+}
+
+fn metric(line: &LineSummary) -> Value {
+    let skipped = line.skipped.iter().map(|s| json!({ "source": s.rung.word(), "reason": s.reason }));
+    let mut out = json!({
+        "name": line.name,
+        "event": line.event,
+        "requested": line.requested,
+        "unit": line.unit.symbol(),
+        "scope": line.scope.word(),
+        "modes": line.modes.map(|modes| modes.to_string()),
+        "count": line.verdict.word(),
+        "provenance": line.provenance.map(|who| who.word()),
+        "source": line.rung.map(|rung| rung.word()),
+        "resolution": line.resolution,
+        "reason": line.reason,
+        "notes": line.notes,
+        "skipped": skipped.collect::<Vec<_>>(),
+    });
+    extend(&mut out, statistics(&line.statistics));
+    extend(&mut out, interval(line.verdict));
+    extend(
+        &mut out,
+        json!({
+            "values": line.values.iter().map(run_value).collect::<Vec<_>>(),
+            "parts": line.parts.iter().map(part).collect::<Vec<_>>(),
+        }),
+    );
+    out
+}
+
+fn run_value(value: &RunValue) -> Value {
+    let (raw, enabled, running) = match &value.count {
+        Count::Scaled { raw, time_enabled_ns, time_running_ns, .. } => {
+            (Some(*raw), Some(*time_enabled_ns), Some(*time_running_ns))
+        }
+        _ => (None, None, None),
+    };
+    json!({
+        "run": value.run,
+        "pass": value.pass,
+        "value": optional(value.value),
+        "count": value.count.verdict().word(),
+        "reason": value.count.reason(),
+        "raw": raw,
+        "time_enabled_ns": enabled,
+        "time_running_ns": running,
+    })
+}
+
+fn part(part: &PartSummary) -> Value {
+    let mut out = json!({
+        "pmu": part.pmu,
+        "share": optional(Some(part.share)),
+        "count": part.verdict.word(),
+        "reason": part.reason,
+    });
+    extend(&mut out, statistics(&part.statistics));
+    out
+}
+
+fn derived(metric: &DerivedSummary) -> Value {
+    let mut out = json!({
+        "name": metric.name,
+        "requested": metric.requested,
+        "unit": metric.unit.symbol(),
+        "inputs": metric.inputs,
+        "modes": metric.modes.map(|modes| modes.to_string()),
+        "count": metric.verdict.word(),
+        "provenances": metric.provenances.iter().map(|who| who.word()).collect::<Vec<_>>(),
+        "reason": metric.reason,
+    });
+    extend(&mut out, statistics(&metric.statistics));
+    extend(&mut out, json!({ "values": metric.values.iter().map(derived_value).collect::<Vec<_>>() }));
+    out
+}
+
+fn derived_value(value: &DerivedValue) -> Value {
+    json!({
+        "run": value.run,
+        "pass": value.pass,
+        "value": optional(value.value),
+        "count": value.verdict.word(),
+        "reason": value.reason,
+    })
+}
+
+fn statistics(statistics: &Statistics) -> Value {
+    json!({
+        "n": statistics.n,
+        "mean": optional(statistics.mean),
+        "stddev": optional(statistics.stddev),
+        "median": optional(statistics.median),
+        "min": optional(statistics.min),
+        "max": optional(statistics.max),
+        "outliers": statistics.outliers,
+    })
+}
+
+/// An interval of a scaled count, which needs slices that this program does not record yet.
+fn interval(verdict: Verdict) -> Value {
+    let reason = match verdict {
+        Verdict::Scaled => {
+            Some(format!("an interval needs {INTERVAL_SLICES} slices or more; none were recorded"))
+        }
+        _ => None,
+    };
+    json!({ "interval": null, "interval_reason": reason })
+}
+
+fn step(step: &Step) -> Value {
+    json!({ "event": step.event, "refused": step.refused, "done": step.done })
+}
+
+/// Whole numbers without a point; what is no number becomes null.
+fn optional(value: Option<f64>) -> Value {
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Some(value) if value.fract() == 0.0 && value.abs() <= EXACT => Value::from(value as i64),
+        Some(value) => Number::from_f64(value).map_or(Value::Null, Value::Number),
+        None => Value::Null,
+    }
+}
+
+fn extend(object: &mut Value, more: Value) {
+    if let (Value::Object(object), Value::Object(more)) = (object, more) {
+        object.extend::<Map<String, Value>>(more);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::testing::{Show, every_verdict, golden, hybrid, interrupted, one_run, several_runs};
+
+    fn schema() -> jsonschema::Validator {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/stat-1.json"));
+        jsonschema::validator_for(&serde_json::from_str(&text.unwrap()).unwrap()).unwrap()
+    }
+
+    fn parsed(show: &Show) -> Value {
+        serde_json::from_str(&show.show(render)).unwrap()
+    }
+
+    #[test]
+    fn every_report_obeys_the_schema() {
+        let schema = schema();
+        for show in [every_verdict(1), every_verdict(3), hybrid(), interrupted(), one_run(), several_runs()] {
+            let value = parsed(&show);
+            let errors: Vec<String> =
+                schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+            assert_eq!(errors, [""; 0]);
+        }
+    }
+
+    #[test]
+    fn the_schema_refuses_what_it_does_not_know_and_a_mean_beside_no_count() {
+        let schema = schema();
+        let good = parsed(&every_verdict(1));
+        for (pointer, key, value) in [
+            ("", "environment", json!({})),
+            ("/machine", "hostname", json!("h")),
+            ("/commands/0/metrics/0", "count", json!("fine")),
+            ("/commands/0/runs/0", "index", json!(-1)),
+        ] {
+            let mut bad = good.clone();
+            let object = bad.pointer_mut(pointer).unwrap().as_object_mut().unwrap();
+            object.insert(key.to_owned(), value);
+            assert!(!schema.is_valid(&bad), "{pointer} {key}");
+        }
+        let mut bad = good;
+        let metrics = bad.pointer_mut("/commands/0/metrics").unwrap().as_array_mut().unwrap();
+        let lost = metrics.iter_mut().find(|metric| metric["count"] == "lost").unwrap();
+        lost["mean"] = json!(0);
+        assert!(!schema.is_valid(&bad), "a number where nothing was counted");
+    }
+
+    #[test]
+    fn what_was_not_counted_is_null_and_not_zero() {
+        let value = parsed(&every_verdict(1));
+        let metrics = value["commands"][0]["metrics"].as_array().unwrap();
+        let uncounted: Vec<&Value> = metrics
+            .iter()
+            .filter(|metric| ["lost", "not_counted", "not_supported"].iter().any(|w| metric["count"] == *w))
+            .collect();
+        assert_eq!(uncounted.len(), 3);
+        for metric in uncounted {
+            assert!(metric["mean"].is_null() && metric["reason"].is_string(), "{metric}");
+        }
+    }
+
+    #[test]
+    fn numbers_keep_their_kind() {
+        assert_eq!(optional(Some(3.0)), json!(3));
+        assert_eq!(optional(Some(0.5)), json!(0.5));
+        assert_eq!(optional(Some(f64::NAN)), Value::Null);
+        assert_eq!(optional(None), Value::Null);
+    }
+
+    #[test]
+    fn a_report_is_written_out_in_full() {
+        golden("several.json", &several_runs().show(render));
+    }
+}

@@ -1,0 +1,149 @@
+//! Events that can be named, for people and as JSON.
+
+use cyclometer::Listing;
+use serde_json::{Value, json};
+
+use crate::output::clean;
+use crate::render::paint::{Paint, Style};
+use crate::render::{WIDTH, wrap};
+
+/// Columns before the text below a name.
+const INDENT: usize = 6;
+
+/// The events by kind, each with what it counts or why it cannot.
+pub fn render(events: &[&Listing], paint: Paint) -> String {
+    let mut out = String::new();
+    let mut last = None;
+    for event in events {
+        if last != Some(event.kind) {
+            out += &format!("{}\n", paint.paint(Style::Heading, &format!("{} events", event.kind.word())));
+            last = Some(event.kind);
+        }
+        out += &entry(event, paint);
+    }
+    out
+}
+
+fn entry(event: &Listing, paint: Paint) -> String {
+    let names: Vec<String> =
+        [&event.name].into_iter().chain(&event.aliases).map(|name| clean(name)).collect();
+    let mut out = String::new();
+    for (i, line) in wrap(&names.join(", "), WIDTH - 2 - INDENT).iter().enumerate() {
+        out += &format!("{:1$}{line}\n", "", if i == 0 { 2 } else { INDENT });
+    }
+    let mut about = clean(&event.description);
+    if !event.unit.symbol().is_empty() {
+        about += &format!(", in {}", clean(event.unit.symbol()));
+    }
+    let (style, state) = match &event.available {
+        Ok(()) => (Style::Plain, String::new()),
+        Err(reason) => (Style::Bad, format!("not here: {}", clean(reason))),
+    };
+    for line in wrap(&about, WIDTH - INDENT) {
+        out += &format!("{:INDENT$}{}\n", "", paint.paint(Style::Dim, &line));
+    }
+    for line in wrap(&state, WIDTH - INDENT) {
+        out += &format!("{:INDENT$}{}\n", "", paint.paint(style, &line));
+    }
+    out
+}
+
+/// An array with an object for each event.
+///
+/// Counters and fixed counters are null: with perf, the kernel places events.
+pub fn json(events: &[&Listing]) -> Value {
+    let entry = |event: &&Listing| {
+        json!({
+            "name": event.name,
+            "aliases": event.aliases,
+            "kind": event.kind.word(),
+            "source": event.rung.word(),
+            "unit": event.unit.symbol(),
+            "resolution": event.resolution,
+            "available": event.available.is_ok(),
+            "reason": event.available.as_ref().err(),
+            "description": event.description,
+            "counters": null,
+            "fixed": null,
+            "deprecated": false,
+        })
+    };
+    Value::Array(events.iter().map(entry).collect())
+}
+
+/// Whether an event's name or one of its aliases fits a pattern.
+///
+/// With `*` or `?` the pattern is a glob for the whole name, otherwise a part of it; case does not matter.
+pub fn fits(event: &Listing, pattern: &str) -> bool {
+    let pattern = pattern.to_lowercase();
+    let glob = pattern.contains(['*', '?']);
+    [&event.name].into_iter().chain(&event.aliases).any(|name| {
+        let name = name.to_lowercase();
+        if glob { matches_glob(&pattern, &name) } else { name.contains(&pattern) }
+    })
+}
+
+/// `*` stands for any text, `?` for one character. Takes time in proportion to the product of the lengths.
+fn matches_glob(pattern: &str, text: &str) -> bool {
+    let text: Vec<char> = text.chars().collect();
+    // reached[i]: the pattern so far fits the first i characters.
+    let mut reached = vec![false; text.len() + 1];
+    reached[0] = true;
+    for p in pattern.chars() {
+        let mut next = vec![false; text.len() + 1];
+        for i in 0..=text.len() {
+            next[i] = match p {
+                '*' => reached[i] || (i > 0 && next[i - 1]),
+                _ => i > 0 && reached[i - 1] && (p == '?' || p == text[i - 1]),
+            };
+        }
+        reached = next;
+    }
+    reached[text.len()]
+}
+
+/// The columns of the longest name, for tests of the layout.
+#[cfg(test)]
+fn longest(text: &str) -> usize {
+    text.lines().map(crate::render::columns).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::testing::{golden, vm_without_pmu};
+
+    #[test]
+    fn globs_match_whole_names() {
+        for (pattern, text, fits) in [
+            ("*", "", true),
+            ("a*c", "abbc", true),
+            ("a*c", "abbcd", false),
+            ("?b*", "ab", true),
+            ("?", "", false),
+            ("*miss*", "l1d_cache_misses", true),
+            ("**a**", "bab", true),
+        ] {
+            assert_eq!(matches_glob(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn names_and_aliases_are_searched_without_case() {
+        let events = cyclometer::list_events(&vm_without_pmu());
+        for pattern in ["CYCLES", "cyc", "*-cycles", "wall?time"] {
+            assert!(events.iter().any(|event| fits(event, pattern)), "{pattern}");
+        }
+        assert!(!events.iter().any(|event| fits(event, "no_such_thing")));
+    }
+
+    #[test]
+    fn what_is_missing_says_why() {
+        let events = cyclometer::list_events(&vm_without_pmu());
+        let some: Vec<&Listing> = events.iter().filter(|event| fits(event, "*branch*")).collect();
+        let text = render(&some, Paint::NONE);
+        assert!(text.contains("not here: "), "{text}");
+        assert!(longest(&text) <= WIDTH, "{text}");
+        golden("list.txt", &text);
+    }
+}

@@ -1,0 +1,112 @@
+//! A machine as JSON and in words.
+
+use cyclometer::core::Machine;
+use cyclometer::core::machine::{Access, Capabilities, CoreType};
+use serde_json::{Value, json};
+
+use crate::output::clean;
+
+/// The machine as `stat`, `doctor` and `cpus` give it; nothing in it names a user or a host.
+pub fn json(machine: &Machine) -> Value {
+    let ids: Vec<&Option<String>> = machine.core_types.iter().map(|core| &core.cpu_id).collect();
+    json!({
+        "os": machine.os.to_string(),
+        "kernel": machine.kernel_release,
+        "architecture": machine.architecture.to_string(),
+        "vendor": machine.cpu.vendor.to_string(),
+        "cpu_name": machine.cpu.name,
+        "cpu_id": machine.cpu.id.to_string(),
+        "core_types": ids,
+        "hypervisor": machine.hypervisor,
+        "container": machine.container,
+    })
+}
+
+/// One core type as JSON.
+pub fn core_type_json(core: &CoreType) -> Value {
+    let (general, fixed) = (core.pmu.counters.general_bits(), core.pmu.counters.fixed_bits());
+    json!({
+        "cpu_id": core.cpu_id,
+        "microarchitecture": core.microarchitecture,
+        "cpus": core.cpus.to_string(),
+        "kernel_pmu": core.kernel_pmu,
+        "pmu_version": core.pmu.version,
+        "counters": general.count_ones(),
+        "fixed_counters": fixed.count_ones(),
+        "counter_mask": format!("{general:#x}"),
+        "fixed_counter_mask": format!("{fixed:#x}"),
+        "counter_width_bits": known(core.pmu.counter_width_bits),
+        "source": core.pmu.source,
+    })
+}
+
+/// The capability record as JSON.
+pub fn capabilities_json(capabilities: &Capabilities) -> Value {
+    json!({
+        "architecture": capabilities.architecture,
+        "counter_count": capabilities.counter_count,
+        "fixed_counters": capabilities.fixed_counters,
+        "counter_width_bits": known(capabilities.counter_width_bits),
+        "user_mode_access": capabilities.user_mode_access,
+        "needs_kernel_patch": capabilities.needs_kernel_patch,
+    })
+}
+
+/// What we may do, as JSON.
+pub fn access_json(access: &Access) -> Value {
+    json!({
+        "root": access.root,
+        "perf_event_paranoid": access.perf_event_paranoid,
+        "perf_user_access": access.perf_user_access,
+        "nmi_watchdog": access.nmi_watchdog,
+        "capabilities": access.capabilities,
+        "seccomp": access.seccomp,
+        "ptrace_scope": access.ptrace_scope,
+    })
+}
+
+/// The CPU in a line: name, ids.
+pub fn cpu_text(machine: &Machine) -> String {
+    let name = machine.cpu.name.as_deref().unwrap_or("unknown CPU");
+    format!("{} ({}, {})", clean(name), clean(&machine.cpu.vendor.to_string()), machine.cpu.id)
+}
+
+/// The system in a line: operating system, architecture, what is below and around us.
+pub fn system_text(machine: &Machine) -> String {
+    let kernel = machine.kernel_release.as_deref().unwrap_or("");
+    let mut text = format!("{} {}", machine.os, clean(kernel)).trim_end().to_owned();
+    text += &format!(", {}, {} CPUs online", machine.architecture, machine.online.len());
+    if let Some(hypervisor) = &machine.hypervisor {
+        text += &format!(", virtual machine ({})", clean(hypervisor));
+    }
+    if let Some(container) = &machine.container {
+        text += &format!(", container ({})", clean(container));
+    }
+    text
+}
+
+/// One core type in a line: ids and CPUs.
+pub fn core_type_text(core: &CoreType) -> String {
+    let name = core.microarchitecture.as_deref().unwrap_or("unknown microarchitecture");
+    let id = core.cpu_id.as_deref().map(|id| format!(" ({})", clean(id))).unwrap_or_default();
+    format!("{}{id}, cpus {}", clean(name), core.cpus)
+}
+
+/// The counters of one core type in a line.
+pub fn counters_text(core: &CoreType) -> String {
+    let counters = core.pmu.counters;
+    if counters.is_empty() {
+        return "none are visible".to_owned();
+    }
+    let (general, fixed) = (counters.general_bits().count_ones(), counters.fixed_bits().count_ones());
+    let width =
+        known(core.pmu.counter_width_bits).map(|bits| format!(", {bits} bits wide")).unwrap_or_default();
+    let source = clean(&core.pmu.source);
+    let source = if source.is_empty() { source } else { format!(" ({source})") };
+    format!("{general} general, {fixed} fixed{width}{source}")
+}
+
+/// A width of 0 stands for unknown.
+fn known(bits: u32) -> Option<u32> {
+    (bits > 0).then_some(bits)
+}

@@ -1,0 +1,75 @@
+//! From results to text, one module for each format.
+
+pub mod cpus;
+pub mod csv;
+pub mod doctor;
+pub mod interval;
+pub mod json;
+pub mod list;
+pub mod machine;
+pub mod markdown;
+pub mod paint;
+pub mod table;
+pub mod target;
+#[cfg(test)]
+pub mod testing;
+pub mod units;
+
+use cyclometer::core::{Machine, Report};
+use cyclometer::stats::Summary;
+
+/// Width that text is laid out for, in columns, whether a terminal is there or not.
+pub const WIDTH: usize = 80;
+
+/// What every format of results is made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Results<'a> {
+    /// What was measured.
+    pub report: &'a Report,
+    /// Its statistics.
+    pub summary: &'a Summary,
+    /// Where it was measured.
+    pub machine: &'a Machine,
+}
+
+impl Results<'_> {
+    /// The runs that the statistics are made of.
+    pub fn runs_kept(&self) -> usize {
+        match self.summary.only_dropped {
+            true => self.report.runs.len(),
+            false => self.report.runs.len() - self.summary.dropped.len(),
+        }
+    }
+}
+
+/// Breaks text at blanks so that each line has at most `width` columns, longer words excepted.
+pub fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if columns(line) + 1 + columns(word) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// How many columns a text takes; every character that we print takes one.
+pub fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_broken_at_blanks_only() {
+        assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
+        assert_eq!(wrap("a_long_word b", 4), ["a_long_word", "b"]);
+        assert_eq!(wrap("", 4), [""; 0]);
+    }
+}

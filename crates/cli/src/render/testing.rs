@@ -1,0 +1,342 @@
+//! Hand-made machines and reports, and golden files, for the tests of every format.
+
+use std::path::Path;
+
+use cyclometer::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
+use cyclometer::core::exec::{At, Cell, CommandSpec, ExitStatus, Reading};
+use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
+use cyclometer::core::machine::{
+    Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
+};
+use cyclometer::core::plan::{Outcome, PlanLine};
+use cyclometer::core::pmu::{ConfigWords, KernelPmu};
+use cyclometer::core::report::{LaunchKind, Run, Step};
+use cyclometer::core::{
+    Candidate, Count, CounterMask, CpuSet, Ladder, Modes, Modifiers, Part, Pass, Plan, Provenance, Report,
+    Rung, Scope, Slot, SlotId,
+};
+use cyclometer::stats::summarise;
+
+use crate::render::Results;
+
+/// Compares with a file below `tests/golden`; set `CYCLOMETER_UPDATE_GOLDEN` to write it anew.
+pub fn golden(name: &str, actual: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("CYCLOMETER_UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, actual).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(actual, expected, "{} differs", path.display());
+}
+
+/// A report with its machine, ready to be rendered.
+pub struct Show {
+    pub report: Report,
+    pub machine: Machine,
+}
+
+impl Show {
+    pub fn show(&self, render: impl Fn(&Results<'_>) -> String) -> String {
+        let summary = summarise(&self.report);
+        render(&Results { report: &self.report, summary: &summary, machine: &self.machine })
+    }
+}
+
+/// A virtual machine to which no PMU is passed on.
+pub fn vm_without_pmu() -> Machine {
+    let reason = "no PMU in this virtual machine".to_owned();
+    let cause = |kind, text: &str, mend: Option<&str>| Cause {
+        kind,
+        text: text.to_owned(),
+        mend: mend.map(str::to_owned),
+    };
+    let state = |rung, works, causes| RungState { rung, works, causes };
+    let no_pmu =
+        cause(CauseKind::NoVirtualPmu, "the hypervisor (KVM) passes no PMU on to this machine", None);
+    let paranoid = cause(
+        CauseKind::NoPermission,
+        "kernel.perf_event_paranoid is 3: unprivileged users may count nothing at all",
+        Some("sudo sysctl kernel.perf_event_paranoid=2"),
+    );
+    Machine {
+        os: Os::Linux,
+        kernel_release: Some("6.12.1".into()),
+        architecture: Architecture::X86_64,
+        cpu: Cpu {
+            vendor: Vendor::Intel,
+            id: CpuId::X86 { family: 6, model: 0x8f, stepping: 8 },
+            name: Some("Intel(R) Xeon(R) Processor @ 2.10GHz".into()),
+        },
+        core_types: vec![CoreType {
+            cpu_id: Some("sapphirerapids".into()),
+            microarchitecture: Some("Golden Cove".into()),
+            cpus: CpuSet::parse("0-1").unwrap(),
+            pmu: PmuFacts { source: "CPUID 0xA".into(), ..PmuFacts::default() },
+            kernel_pmu: None,
+        }],
+        online: CpuSet::parse("0-1").unwrap(),
+        hypervisor: Some("KVM".into()),
+        container: Some("docker".into()),
+        pmus: vec![KernelPmu { name: "msr".into(), pmu_type: 9, ..KernelPmu::default() }],
+        access: Access { perf_event_paranoid: Some(3), seccomp: Some(2), ..Access::default() },
+        capabilities: Capabilities {
+            architecture: "intel sapphirerapids".into(),
+            counter_count: 0,
+            fixed_counters: 0,
+            counter_width_bits: 0,
+            user_mode_access: false,
+            needs_kernel_patch: false,
+        },
+        ladder: Ladder {
+            rungs: vec![
+                state(Rung::Perf, Works::Partly, vec![no_pmu, paranoid]),
+                state(Rung::Kperf, Works::NotHere, Vec::new()),
+                state(Rung::Soft, Works::NotBuilt, Vec::new()),
+                state(Rung::Os, Works::Yes, Vec::new()),
+            ],
+            perf_hardware: Err(reason),
+            perf_software: Ok(()),
+            perf_kernel_mode: Err("kernel.perf_event_paranoid is 3".into()),
+            perf_cpu_wide: Err("kernel.perf_event_paranoid is 3".into()),
+        },
+    }
+}
+
+fn machine_with_pmu() -> Machine {
+    let mut machine = vm_without_pmu();
+    machine.ladder.perf_hardware = Ok(());
+    machine
+}
+
+fn line(name: &str, requested: bool, unit: Unit, candidate: Candidate) -> PlanLine {
+    PlanLine {
+        event: Event {
+            name: name.into(),
+            requested,
+            modifiers: Modifiers::default(),
+            group: None,
+            pin: None,
+            unit,
+            candidates: vec![candidate],
+            unsupported: String::new(),
+            notes: Vec::new(),
+        },
+        outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
+        skipped: Vec::new(),
+    }
+}
+
+fn hardware(name: &str, requested: bool) -> PlanLine {
+    line(name, requested, Unit::Count, perf_candidate(&["cpu"], Some(Modes::USER)))
+}
+
+fn perf_candidate(pmus: &[&str], modes: Option<Modes>) -> Candidate {
+    let part = |pmu: &&str| {
+        Part::Perf(PerfEvent {
+            pmu: (*pmu).into(),
+            pmu_type: 4,
+            words: ConfigWords::default(),
+            class: PerfClass::Core,
+            cpus: None,
+            constraint: CounterMask::EMPTY,
+        })
+    };
+    Candidate {
+        rung: Rung::Perf,
+        provenance: Provenance::Hardware,
+        resolution: "cpu/config=0x3c/".into(),
+        scale: 1.0,
+        modes,
+        widest: None,
+        parts: pmus.iter().map(part).collect(),
+    }
+}
+
+fn accounting(name: &str, unit: Unit, metric: OsMetric) -> PlanLine {
+    let candidate = Candidate {
+        rung: Rung::Os,
+        provenance: Provenance::Kernel,
+        resolution: "getrusage".into(),
+        scale: 1.0,
+        modes: None,
+        widest: None,
+        parts: vec![Part::Os(metric)],
+    };
+    line(name, false, unit, candidate)
+}
+
+/// The events of the operating system's accounting, in slots 0 to 4.
+fn basics() -> Vec<PlanLine> {
+    vec![
+        accounting("wall_time", Unit::Nanoseconds, OsMetric::WallTime),
+        accounting("user_time", Unit::Nanoseconds, OsMetric::UserTime),
+        accounting("system_time", Unit::Nanoseconds, OsMetric::SystemTime),
+        accounting("peak_rss", Unit::Bytes, OsMetric::PeakRss),
+        accounting("page-faults", Unit::Count, OsMetric::PageFaults),
+    ]
+}
+
+fn basic_cells(factor: f64) -> Vec<Cell> {
+    let raws = [151_234_567.0, 120_100_000.0, 29_050_000.0, 4_210_688.0, 1534.0];
+    raws.iter().enumerate().map(|(slot, raw)| cell(slot, (raw * factor) as u64)).collect()
+}
+
+fn cell(slot: usize, raw: u64) -> Cell {
+    timed(slot, raw, 100_000_000, 100_000_000)
+}
+
+fn timed(slot: usize, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
+    Cell { slot: SlotId(slot), at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None }
+}
+
+fn refuse(mut line: PlanLine, count: Count) -> PlanLine {
+    line.outcome = Outcome::NotCounted(count);
+    line
+}
+
+fn report(lines: Vec<PlanLine>, cells: Vec<Vec<Cell>>) -> Report {
+    let slot = |id: usize| Slot {
+        id: SlotId(id),
+        name: format!("slot {id}"),
+        rung: Rung::Perf,
+        parts: Vec::new(),
+        group: None,
+        filter: None,
+        exclude_guest: false,
+        guest_only: false,
+        host_only: false,
+        exclude_idle: false,
+        pinned: false,
+        exclusive: false,
+        counter: None,
+    };
+    let pass = Pass { slots: (0..lines.len()).map(slot).collect() };
+    let mut command = CommandSpec::new("gzip");
+    command.args = vec!["-kc".into(), "big file".into()];
+    let run = |(index, cells): (usize, Vec<Cell>)| Run {
+        index: index as u32,
+        launch: LaunchKind::Native,
+        pass: 0,
+        exit: Some(ExitStatus::Code(0)),
+        dropped_because: None,
+        wall_ns: 151_234_567,
+        reading: Reading { cells },
+    };
+    Report {
+        command: Some(command),
+        target: None,
+        plan: Plan { lines, passes: vec![pass], shares_counters: false },
+        runs: cells.into_iter().enumerate().map(run).collect(),
+        steps: Vec::new(),
+        interrupted: None,
+        failure: None,
+    }
+}
+
+/// One run of the default events on a machine without a PMU.
+pub fn one_run() -> Show {
+    let reason = || Count::NotSupported { reason: "no PMU in this virtual machine".into() };
+    let mut lines = basics();
+    for name in ["cycles", "instructions", "branches", "branch-misses", "cache-references", "cache-misses"] {
+        lines.push(refuse(hardware(name, false), reason()));
+    }
+    Show { report: report(lines, vec![basic_cells(1.0)]), machine: vm_without_pmu() }
+}
+
+/// Ten runs with a PMU; one is an outlier, one was dropped.
+pub fn several_runs() -> Show {
+    let mut lines = basics();
+    lines.extend([hardware("cycles", false), hardware("instructions", false)]);
+    let factors = [1.0, 1.01, 0.99, 1.02, 0.98, 1.0, 1.01, 3.0, 0.99, 5.0];
+    let cells = factors.iter().map(|factor| {
+        let mut cells = basic_cells(*factor);
+        cells.extend([cell(5, (312_345_678.0 * factor) as u64), cell(6, 700_000_123)]);
+        cells
+    });
+    let mut report = report(lines, cells.collect());
+    report.runs[9].dropped_because = Some("exited with status 1".into());
+    report.runs[9].exit = Some(ExitStatus::Code(1));
+    report.failure = Some("the command exited with status 1 in run 10".into());
+    Show { report, machine: machine_with_pmu() }
+}
+
+/// Requested events with every verdict and every provenance.
+pub fn every_verdict(runs: usize) -> Show {
+    let reason = |text: &str| text.to_owned();
+    let mut lines = vec![
+        hardware("exact_one", true),
+        hardware("scaled_one", true),
+        hardware("partial_one", true),
+        hardware("starved_one", true),
+        refuse(
+            hardware("unsupported_one", true),
+            Count::NotSupported { reason: reason("this CPU has no such event; the nearest is cache-misses") },
+        ),
+        hardware("lost_one", true),
+        hardware("by_the_software_pmu", true),
+        hardware("by_a_model", true),
+        hardware("by_simulation", true),
+        line("power/energy-pkg/", true, Unit::Joules, perf_candidate(&["power"], None)),
+    ];
+    let provenances = [Provenance::Counted, Provenance::Modelled, Provenance::Simulated];
+    for (line, provenance) in lines[6..9].iter_mut().zip(provenances) {
+        line.event.candidates[0].provenance = provenance;
+    }
+    let energy = &mut lines[9].event.candidates[0];
+    (energy.widest, energy.scale) = (Some(Scope::Package), 2.328_306_436_538_696_3e-10);
+    let cells = (0..runs).map(|i| verdict_cells(i as u64)).collect();
+    let mut report = report(lines, cells);
+    report.steps.push(Step {
+        event: Some("exact_one:u".into()),
+        refused: "EBUSY: the counter is held by another".into(),
+        done: "tried again".into(),
+    });
+    Show { report, machine: machine_with_pmu() }
+}
+
+fn verdict_cells(i: u64) -> Vec<Cell> {
+    let on = |mut cell: Cell, cpu: u32, lost: Option<&str>| {
+        cell.at.cpu = Some(cpu);
+        cell.lost = lost.map(str::to_owned);
+        cell
+    };
+    let mut lost = cell(5, 99);
+    lost.lost = Some("the control registers changed".into());
+    vec![
+        cell(0, 1_234_567 + i),
+        timed(1, 41_000 + i, 100_000_000, 41_000_000),
+        on(cell(2, 5_000), 0, None),
+        on(cell(2, 5_000), 1, Some("cpu 1 went offline")),
+        timed(3, 0, 100_000_000, 0),
+        lost,
+        cell(6, 777_777),
+        cell(7, 88_888),
+        cell(8, 9_999),
+        cell(9, 9_000_000_000 + 100_000_000 * i),
+    ]
+}
+
+/// A hybrid machine: one event on two core types.
+pub fn hybrid() -> Show {
+    let lines =
+        vec![line("cycles", true, Unit::Count, perf_candidate(&["cpu_core", "cpu_atom"], Some(Modes::USER)))];
+    let on = |part: usize, pmu: &str, raw, running| {
+        let mut cell = timed(0, raw, 100_000_000, running);
+        (cell.at.part, cell.at.pmu) = (part, pmu.to_owned());
+        cell
+    };
+    let cells = vec![vec![on(0, "cpu_core", 700_000, 75_000_000), on(1, "cpu_atom", 30_000, 25_000_000)]];
+    Show { report: report(lines, cells), machine: machine_with_pmu() }
+}
+
+/// A first run that was interrupted, with control characters in the command.
+pub fn interrupted() -> Show {
+    let mut report = report(basics(), vec![basic_cells(1.0)]);
+    if let Some(command) = &mut report.command {
+        command.args.push("evil\x1b[2J\r\nname".into());
+    }
+    report.runs[0].exit = Some(ExitStatus::Signal(2));
+    report.runs[0].dropped_because = Some("interrupted by signal 2".into());
+    report.interrupted = Some(2);
+    Show { report, machine: machine_with_pmu() }
+}
