@@ -1,4 +1,5 @@
 //! Signals to us. One test, as a watch is for the whole process.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Commands as children: streams, arguments, ends, failures.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

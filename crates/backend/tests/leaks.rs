@@ -1,4 +1,5 @@
 //! What is left behind: nothing. One test, as it counts what the whole process has.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The operating system's accounting.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

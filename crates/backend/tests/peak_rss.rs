@@ -1,4 +1,5 @@
 //! Peak resident set. One test, as it is about the size of the whole process.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

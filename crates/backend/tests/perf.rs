@@ -1,4 +1,5 @@
 //! The perf source on a stock kernel, without a PMU where there is none.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;
 

@@ -34,14 +34,14 @@ pub(super) fn spawning(program: &OsStr, e: io::Error) -> Error {
 pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
     let name = shown(program);
     let (kind, message, hint) = match e.raw_os_error() {
-        Some(errno::ENOENT) if has_slash(program) && Path::new(program).exists() => (
+        Some(errno::ENOENT) if exists(program) => (
             ErrorKind::CommandNotExecutable,
             format!("command '{name}' cannot be executed: its interpreter does not exist"),
             "check the path behind #! in its first line, or the loader that it was linked for".to_owned(),
         ),
-        Some(errno::ENOENT) => {
-            (ErrorKind::CommandNotFound, format!("command '{name}' not found"), not_found_hint(program))
-        }
+        Some(errno::ENOENT) => not_found(program),
+        // A folder of PATH that may not be searched says EACCES, whatever is in it.
+        Some(errno::EACCES) if !has_slash(program) && !exists(program) => not_found(program),
         Some(errno::EACCES) if Path::new(program).is_dir() => (
             ErrorKind::CommandNotExecutable,
             format!("command '{name}' cannot be executed: it is a directory"),
@@ -71,8 +71,22 @@ pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
     Error::new(kind, message).with_recovery(Recovery::fix(hint)).with_source(e)
 }
 
+/// Whether the program exists in sight, where it is or in a folder of `PATH`.
+fn exists(program: &OsStr) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match has_slash(program) {
+        true => Path::new(program).exists(),
+        false => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
+    }
+}
+
 fn has_slash(program: &OsStr) -> bool {
     program.as_encoded_bytes().contains(&b'/')
+}
+
+fn not_found(program: &OsStr) -> (ErrorKind, String, String) {
+    let message = format!("command '{}' not found", shown(program));
+    (ErrorKind::CommandNotFound, message, not_found_hint(program))
 }
 
 fn not_found_hint(program: &OsStr) -> String {
@@ -109,7 +123,9 @@ mod tests {
         check("./foo", errno::ENOENT, absent, "command './foo' not found", "no such file");
         check("Cargo.toml", errno::ENOENT, absent, "command 'Cargo.toml' not found", "./Cargo.toml");
         check("/", errno::EACCES, unfit, "command '/' cannot be executed: it is a directory", "program");
-        check("f", errno::EACCES, unfit, "command 'f' cannot be executed: permission denied", "chmod +x f");
+        let message = "command './f' cannot be executed: permission denied";
+        check("./f", errno::EACCES, unfit, message, "chmod +x ./f");
+        check("foo", errno::EACCES, absent, "command 'foo' not found", "PATH");
         let message = "command './Cargo.toml' cannot be executed: its interpreter does not exist";
         check("./Cargo.toml", errno::ENOENT, unfit, message, "#!");
     }

@@ -1,4 +1,5 @@
 //! What the tests of this folder share.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::ffi::OsString;
