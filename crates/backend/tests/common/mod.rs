@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::time::{Duration, Instant};
 
 use cyclometer_backend::Launcher;
 use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent};
@@ -80,6 +81,19 @@ pub fn read(counting: &mut dyn Counting) -> Reading {
     let mut reading = Reading::default();
     counting.read(&mut reading).unwrap();
     reading
+}
+
+/// What is counted as soon as it is enough; panics when it is not, even on a busy machine.
+pub fn until(counting: &mut dyn Counting, enough: impl Fn(&Reading) -> bool) -> Reading {
+    let late = Instant::now() + Duration::from_secs(20);
+    loop {
+        let reading = read(counting);
+        if enough(&reading) {
+            return reading;
+        }
+        assert!(Instant::now() < late, "{reading:?}");
+        std::thread::yield_now();
+    }
 }
 
 /// The only value of a slot.
