@@ -41,6 +41,13 @@ const PRODUCTS: [(&str, &str); 9] = [
     ("Microsoft Corporation Virtual Machine", "Microsoft Hyper-V"),
 ];
 
+/// The chassis asset tag of every virtual machine in Azure.
+///
+/// # Source
+///
+/// cloud-init `cloudinit/sources/azure/identity.py`, `ChassisAssetTag`.
+const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
+
 /// The name of the hypervisor, with the place in brackets where it is known; `None` on bare metal.
 pub(crate) fn detect(facts: &dyn FactSource) -> Option<String> {
     match facts.os() {
@@ -70,7 +77,7 @@ fn named_on_x86(facts: &dyn FactSource) -> String {
         None => letters,
     };
     match place(facts) {
-        Some(place) if place != name => format!("{name} ({place})"),
+        Some(place) if !name.contains(place) => format!("{name} ({place})"),
         _ => name,
     }
 }
@@ -93,6 +100,9 @@ fn product(facts: &dyn FactSource) -> Option<&'static str> {
     let product = field("product_name");
     if product.contains(".metal") {
         return None;
+    }
+    if field("chassis_asset_tag") == AZURE_ASSET_TAG {
+        return Some("Azure");
     }
     let both = format!("{} {product}", field("sys_vendor"));
     PRODUCTS.iter().find(|(word, _)| both.contains(word)).map(|(_, name)| *name)
@@ -152,6 +162,8 @@ mod tests {
             &format!("{GUEST}{HYPER_V}release 6.6.87.2-microsoft-standard-WSL2"),
             Some("Microsoft Hyper-V (WSL)"),
         );
+        let azure = "file /sys/class/dmi/id/chassis_asset_tag 7783-7084-3265-9085-8269-3286-77";
+        check(&format!("{GUEST}{HYPER_V}{azure}"), Some("Microsoft Hyper-V (Azure)"));
         check(&format!("{GUEST}cpuid * 0x40000000 0 0 0x41414141 0 0"), Some("AAAA"));
         check(GUEST, Some("unknown"));
     }

@@ -55,7 +55,7 @@ pub fn detect(facts: &dyn FactSource) -> Machine {
     cores::attach_kernel_pmus(&mut found.core_types, &pmus);
     let mut machine = Machine {
         os: facts.os(),
-        kernel_release: facts.kernel_release(),
+        kernel_release: facts.kernel_release().map(|release| text::clean(&release)),
         architecture: facts.architecture(),
         cpu: found.cpu,
         core_types: found.core_types,
@@ -80,7 +80,9 @@ fn online_cpus(facts: &dyn FactSource) -> CpuSet {
         Os::MacOs => text::sysctl_number(facts, "hw.logicalcpu").map(first_cpus),
         _ => None,
     };
-    listed.filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| first_cpus(facts.online_cpu_count().into()))
+    listed
+        .filter(|cpus| !cpus.is_empty())
+        .unwrap_or_else(|| first_cpus(facts.online_cpu_count().max(1).into()))
 }
 
 fn first_cpus(count: u64) -> CpuSet {

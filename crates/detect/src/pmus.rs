@@ -21,13 +21,13 @@ pub(crate) fn detect(facts: &dyn FactSource) -> Vec<KernelPmu> {
     if facts.os() != Os::Linux {
         return Vec::new();
     }
-    facts.list(DEVICES).iter().filter_map(|name| device(facts, name)).collect()
+    text::entries(facts, DEVICES).iter().filter_map(|name| device(facts, name)).collect()
 }
 
 fn device(facts: &dyn FactSource, name: &str) -> Option<KernelPmu> {
     let dir = format!("{DEVICES}/{name}");
     let file = |leaf: &str| format!("{dir}/{leaf}");
-    let entries = |leaf: &str| facts.list(&file(leaf)).into_iter();
+    let entries = |leaf: &str| text::entries(facts, &file(leaf)).into_iter();
     let read = |leaf: &str, entry: &str| text::line(facts, &format!("{dir}/{leaf}/{entry}"));
     let format = |entry: String| Some((FormatField::parse(&read("format", &entry)?)?, entry));
     Some(KernelPmu {

@@ -10,8 +10,8 @@ use crate::recorded::RecordedFacts;
 
 /// A fact source that passes every question on to another one and remembers the answers.
 ///
-/// No host name is ever asked for. Container ids in `/proc/1/cgroup` are blanked, because a container's
-/// host name is the beginning of its id.
+/// No host name is ever asked for; container ids, which contain one, are blanked, and of the own process's
+/// status only its rights are kept.
 pub struct Recorder<'a> {
     inner: &'a dyn FactSource,
     seen: RefCell<RecordedFacts>,
@@ -91,19 +91,33 @@ impl FactSource for Recorder<'_> {
     }
 }
 
-/// The content as it may be kept: ids of containers blanked.
+/// The content as it may be kept: without what changes from run to run or tells more than detection asks.
 fn recordable(path: &str, content: &str) -> String {
-    if path != "/proc/1/cgroup" {
-        return content.to_owned();
+    match path {
+        "/proc/1/cgroup" => without_container_ids(content),
+        "/proc/self/status" => {
+            let kept = |line: &&str| KEPT_STATUS.iter().any(|field| line.starts_with(field));
+            content.lines().filter(kept).collect::<Vec<_>>().join("\n")
+        }
+        path if path.starts_with("/sys/firmware/acpi/tables/") => content.chars().take(ACPI_HEADER).collect(),
+        _ => content.to_owned(),
     }
-    let words = content.split_inclusive(|c: char| !c.is_ascii_alphanumeric());
+}
+
+/// The lines of `/proc/self/status` that are kept.
+const KEPT_STATUS: [&str; 2] = ["CapEff:", "Seccomp:"];
+
+/// Length of the header of an ACPI table, in bytes; the table may follow, but is of no use.
+const ACPI_HEADER: usize = 36;
+
+/// A container's host name is the beginning of its id, so ids become `0`.
+fn without_container_ids(content: &str) -> String {
     let is_id = |word: &str| word.len() >= 12 && word.chars().all(|c| c.is_ascii_hexdigit());
-    words
-        .map(|word| {
-            let bare = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
-            if is_id(bare) { word.replace(bare, "0") } else { word.to_owned() }
-        })
-        .collect()
+    let blank = |word: &str| {
+        let bare = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+        if is_id(bare) { word.replace(bare, "0") } else { word.to_owned() }
+    };
+    content.split_inclusive(|c: char| !c.is_ascii_alphanumeric()).map(blank).collect()
 }
 
 fn write_facts(facts: &RecordedFacts, out: &mut String) {
@@ -208,6 +222,12 @@ mod tests {
         let text = "0::/docker/0123456789abcdef0123/x\n1:cpu:/kubepods/burstable";
         assert_eq!(recordable("/proc/1/cgroup", text), "0::/docker/0/x\n1:cpu:/kubepods/burstable");
         assert_eq!(recordable("/proc/cpuinfo", text), text);
+    }
+
+    #[test]
+    fn of_the_own_status_only_rights_are_kept() {
+        let status = "Name:\tx\nPid:\t5\nCapEff:\t0\nSeccomp:\t2\nSeccomp_filters:\t1";
+        assert_eq!(recordable("/proc/self/status", status), "CapEff:\t0\nSeccomp:\t2");
     }
 
     #[test]

@@ -21,6 +21,13 @@ pub(crate) fn cpu_list(facts: &dyn FactSource, path: &str) -> Option<CpuSet> {
     CpuSet::parse(&facts.read(path)?).ok()
 }
 
+/// The names in a directory that are fit to be shown.
+pub(crate) fn entries(facts: &dyn FactSource, dir: &str) -> Vec<String> {
+    let mut names = facts.list(dir);
+    names.retain(|name| !name.is_empty() && !name.chars().any(char::is_control));
+    names
+}
+
 /// A `sysctl` that is a number.
 pub(crate) fn sysctl_number(facts: &dyn FactSource, name: &str) -> Option<u64> {
     integer(&facts.sysctl(name)?)

@@ -17,7 +17,11 @@ pub(crate) struct Signature {
 
 /// The CPU and its core types.
 pub(crate) fn detect(facts: &dyn FactSource, around: &Surroundings<'_>) -> Found {
-    let cpuinfo = facts.read("/proc/cpuinfo").unwrap_or_default();
+    // Reading it is slow on large machines, and needed only where the instruction is not to be had.
+    let cpuinfo = match facts.cpuid(None, 0, 0) {
+        Some(_) => String::new(),
+        None => facts.read("/proc/cpuinfo").unwrap_or_default(),
+    };
     let vendor = vendor(&vendor_letters(facts, &cpuinfo));
     let signature = signature(facts, &cpuinfo);
     let id = match signature {

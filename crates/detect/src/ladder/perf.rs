@@ -34,12 +34,14 @@ impl<'a> Findings<'a> {
         Findings { machine, probes }
     }
 
-    /// The rung: no when nothing opens, partly when hardware events do not, else yes with its limits.
+    /// The rung: no when nothing opens, partly when hardware events do not open or not for user mode alone
+    /// (which the default events need), else yes with its limits.
     pub(super) fn rung(&self) -> RungState {
         let (works, causes) = match self.refused_as_a_whole() {
             Some((works, cause)) => (works, vec![cause]),
             None => {
-                let refused = self.hardware_causes();
+                let refused: Vec<Cause> =
+                    self.hardware_causes().into_iter().chain(self.modes_together()).collect();
                 let works = if refused.is_empty() { Works::Yes } else { Works::Partly };
                 (works, refused.into_iter().chain(self.limits()).collect())
             }
@@ -81,7 +83,7 @@ impl<'a> Findings<'a> {
     /// Why nothing of perf works, if so: no kernel support, or even a software event is refused.
     fn refused_as_a_whole(&self) -> Option<(Works, Cause)> {
         if self.machine.os != Os::Linux {
-            return Some((Works::NotHere, cause(CauseKind::OtherSystem, "it belongs to Linux")));
+            return Some((Works::NotHere, cause(CauseKind::OtherSystem, "perf belongs to Linux")));
         }
         if self.machine.access.perf_event_paranoid.is_none() && self.probes.software.is_err() {
             let text = "the kernel has no perf (there is no /proc/sys/kernel/perf_event_paranoid)";
@@ -199,7 +201,7 @@ impl<'a> Findings<'a> {
         let hardware = self.probes.hardware.iter().any(HardwareProbe::works);
         let kernel_mode = self.probes.kernel_mode.err().map(|errno| self.refusal(errno, Need::Kernel));
         let cpu_wide = self.probes.cpu_wide.err().map(|errno| self.refusal(errno, Need::WholeCpus));
-        let of_hardware = [self.modes_together(), self.watchdog(), self.user_reads()];
+        let of_hardware = [self.watchdog(), self.user_reads()];
         let of_hardware = of_hardware.into_iter().flatten().filter(|_| hardware);
         kernel_mode.into_iter().chain(cpu_wide).chain(of_hardware).collect()
     }

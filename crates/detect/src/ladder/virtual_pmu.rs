@@ -34,6 +34,7 @@ const REMEDIES: &[Remedy] = &[
         advice: "this machine type passes no PMU on",
         mend: Some("use a bare-metal machine type (one that ends in -metal)"),
     },
+    Remedy { word: "Azure", advice: "this machine size passes no PMU on", mend: None },
     Remedy {
         word: "WSL",
         advice: "WSL passes the PMU on where Windows and the CPU allow it",

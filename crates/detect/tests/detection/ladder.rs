@@ -1,0 +1,160 @@
+//! The ladder's causes, told apart: recorded machines with one fact changed.
+
+use crate::support::{self, recording};
+use cyclometer_core::ladder::{Cause, CauseKind, Rung, Works};
+use cyclometer_core::machine::Machine;
+use cyclometer_detect::{RecordedFacts, detect};
+
+/// A recorded machine with some lines replaced; a replacement that finds nothing is a mistake.
+fn changed(name: &str, changes: &[(&str, &str)]) -> Machine {
+    let mut text = recording(name);
+    for (from, to) in changes {
+        assert!(text.contains(from), "{name} has no {from:?}");
+        text = text.replace(from, to);
+    }
+    detect(&RecordedFacts::parse(&text).unwrap())
+}
+
+/// Whether perf works, and its causes.
+fn perf(machine: &Machine) -> (Works, Vec<Cause>) {
+    let state = machine.ladder.state(Rung::Perf).unwrap();
+    (state.works, state.causes.clone())
+}
+
+fn check(name: &str, changes: &[(&str, &str)], works: Works, kind: CauseKind, mend: Option<&str>) {
+    let (found, causes) = perf(&changed(name, changes));
+    assert_eq!(found, works, "{name} {changes:?}: {causes:?}");
+    let cause = causes.iter().find(|cause| cause.kind == kind);
+    let cause = cause.unwrap_or_else(|| panic!("{name} {changes:?}: no {kind:?} in {causes:?}"));
+    assert_eq!(cause.mend.as_deref(), mend, "{name} {changes:?}");
+    assert_eq!(cause, &causes[0], "{name} {changes:?}: not the first cause");
+}
+
+const CYCLES_OK: &str = "perf type=0 config=0x0 user=1 kernel=0 pid=0 cpu=-1 ok";
+const ALL_SKYLAKE_DEVICES: &str = "breakpoint cpu msr power software tracepoint";
+
+#[test]
+fn each_refusal_of_cycles_has_its_own_cause() {
+    let refused = |errno: i32| CYCLES_OK.replace("ok", &errno.to_string());
+    let (busy, missing, denied) = (refused(16), refused(2), refused(13));
+    check("zen4", &[(CYCLES_OK, &busy)], Works::Partly, CauseKind::HeldByAnother, None);
+    check("zen4", &[(CYCLES_OK, &missing)], Works::Partly, CauseKind::NoPmu, None);
+    check("zen4", &[(CYCLES_OK, &denied)], Works::Partly, CauseKind::NoPermission, None);
+    check("kvm-filtered", &[], Works::Partly, CauseKind::HypervisorFilter, None);
+}
+
+#[test]
+fn bare_metal_without_a_core_pmu_tells_known_cpus_from_unknown_ones() {
+    let no_device = (ALL_SKYLAKE_DEVICES, "breakpoint msr power software tracepoint");
+    let no_cycles = (CYCLES_OK, "perf type=0 config=0x0 user=1 kernel=0 pid=0 cpu=-1 2");
+    let other_model = ("cpuid * 0x1 0 0x000506e3", "cpuid * 0x1 0 0x000f0ff3");
+    check("skylake", &[no_device, no_cycles], Works::Partly, CauseKind::NoPmu, None);
+    check("skylake", &[no_device, no_cycles, other_model], Works::Partly, CauseKind::UnknownCpu, None);
+}
+
+#[test]
+fn a_hidden_device_list_does_not_hide_a_working_pmu() {
+    let machine = changed("skylake", &[(ALL_SKYLAKE_DEVICES, "")]);
+    assert!(machine.pmus.is_empty());
+    assert_eq!(machine.ladder.perf_hardware, Ok(()));
+}
+
+#[test]
+fn a_kernel_without_perf_is_told_from_a_filter() {
+    let no_setting = ("file /proc/sys/kernel/perf_event_paranoid 2", "# none");
+    let not_there = (" cpu=-1 1\n", " cpu=-1 38\n");
+    let unfiltered = ("| Seccomp:\t2", "| Seccomp:\t0");
+    check("docker-seccomp", &[no_setting, not_there], Works::No, CauseKind::NotInKernel, None);
+    check("docker-seccomp", &[not_there, unfiltered], Works::No, CauseKind::NotInKernel, None);
+    let docker = Some("docker run --security-opt seccomp=unconfined …");
+    check("docker-seccomp", &[not_there], Works::No, CauseKind::Seccomp, docker);
+    check("docker-seccomp", &[], Works::No, CauseKind::Seccomp, docker);
+}
+
+#[test]
+fn a_filter_is_mended_where_the_container_is_started() {
+    let podman = ("file /.dockerenv", "file /run/.containerenv");
+    let pod = ("file /.dockerenv", "list /var/run/secrets/kubernetes.io/serviceaccount token");
+    let none = ("file /.dockerenv", "# none");
+    let command = Some("podman run --security-opt seccomp=unconfined …");
+    check("docker-seccomp", &[podman], Works::No, CauseKind::Seccomp, command);
+    let profile = Some("in the pod: securityContext: {seccompProfile: {type: Unconfined}}");
+    check("docker-seccomp", &[pod], Works::No, CauseKind::Seccomp, profile);
+    check("docker-seccomp", &[none], Works::No, CauseKind::Seccomp, None);
+}
+
+#[test]
+fn paranoia_in_a_filtered_container_is_told_by_the_error_number() {
+    let paranoid = ("perf_event_paranoid 2", "perf_event_paranoid 3");
+    let denied = (" cpu=-1 1\n", " cpu=-1 13\n");
+    let sysctl = Some("sudo sysctl kernel.perf_event_paranoid=2");
+    check("docker-seccomp", &[paranoid, denied], Works::No, CauseKind::NoPermission, sysctl);
+}
+
+#[test]
+fn user_mode_counting_works_at_paranoid_2_and_names_what_is_missing() {
+    let sysctl = Some("sudo sysctl kernel.perf_event_paranoid=1");
+    check("skylake", &[], Works::Yes, CauseKind::NoPermission, sysctl);
+    check(
+        "skylake-paranoid-3",
+        &[],
+        Works::No,
+        CauseKind::NoPermission,
+        Some("sudo sysctl kernel.perf_event_paranoid=2"),
+    );
+}
+
+#[test]
+fn reads_from_user_space_that_are_off_are_a_limit() {
+    let off = ("devices/cpu/rdpmc 1", "devices/cpu/rdpmc 0");
+    let machine = changed("zen2", &[off]);
+    let command = "echo 1 | sudo tee /sys/bus/event_source/devices/cpu/rdpmc";
+    check("zen2", &[off], Works::Yes, CauseKind::NoUserAccess, Some(command));
+    assert!(!machine.capabilities.user_mode_access);
+    assert!(changed("zen2", &[]).capabilities.user_mode_access);
+}
+
+#[test]
+fn a_pmu_that_cannot_leave_modes_out_works_in_part() {
+    check("visionfive2", &[], Works::Partly, CauseKind::NoModeFilter, None);
+    let every_mode = "perf type=0 config=0x0 user=1 kernel=1 pid=0 cpu=-1 ";
+    let denied = (&*format!("{every_mode}ok"), &*format!("{every_mode}13"));
+    let ordinary = ("| CapEff:\t000001ffffffffff", "| CapEff:\t0000000000000000");
+    let sysctl = Some("sudo sysctl kernel.perf_event_paranoid=1");
+    check("visionfive2", &[denied, ordinary], Works::Partly, CauseKind::NoPermission, sysctl);
+}
+
+#[test]
+fn a_hybrid_of_which_one_part_counts_works_in_part() {
+    let atom = "perf type=10 config=0x3c user=1 kernel=0 pid=0 cpu=-1 ";
+    let busy = (&*format!("{atom}ok"), &*format!("{atom}16"));
+    check("alder-lake", &[busy], Works::Partly, CauseKind::HeldByAnother, None);
+    assert_eq!(changed("alder-lake", &[busy]).ladder.perf_hardware, Ok(()));
+}
+
+#[test]
+fn hybrids_are_told_apart_by_cpuid_where_the_kernel_shows_no_devices() {
+    let with_devices = detect(&support::machine("alder-lake"));
+    let without = changed("alder-lake", &[("list /sys/bus/event_source/devices ", "# ")]);
+    for (a, b) in with_devices.core_types.iter().zip(&without.core_types) {
+        assert_eq!((&a.cpu_id, &a.cpus, &a.pmu), (&b.cpu_id, &b.cpus, &b.pmu));
+    }
+    assert_eq!(without.core_types.len(), 2);
+}
+
+#[test]
+fn under_a_hypervisor_the_values_of_cpuid_rule() {
+    let virtual_bit = ("0x00800800 0x7ffafbff", "0x00800800 0xfffafbff");
+    let guest = changed("alder-lake", &[virtual_bit]);
+    assert_eq!(guest.core_types[0].pmu.counters.general_bits(), 0b11_1111);
+    let metal = changed("alder-lake", &[]);
+    assert_eq!(metal.core_types[0].pmu.counters.general_bits(), 0xff);
+}
+
+#[test]
+fn a_guest_of_macos_has_the_fixed_counters_only() {
+    let guest = changed("m4-macos", &[("kern.hv_vmm_present 0", "kern.hv_vmm_present 1")]);
+    assert_eq!(guest.capabilities.counter_count, 0);
+    assert_eq!(guest.capabilities.fixed_counters, 2);
+    assert_eq!(guest.hypervisor.as_deref(), Some("Apple Virtualization"));
+}

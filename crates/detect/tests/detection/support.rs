@@ -1,0 +1,116 @@
+//! A machine as stable, readable text, and where the recordings lie.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use cyclometer_core::machine::{CoreType, Machine};
+use cyclometer_core::pmu::KernelPmu;
+use cyclometer_detect::RecordedFacts;
+
+/// The folder of recorded machines.
+pub fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/machines")
+}
+
+/// The folder of expected descriptions.
+pub fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+/// Names of the `.txt` files in a folder, without the ending, sorted.
+pub fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .map(|name| name.strip_suffix(".txt").unwrap_or_else(|| panic!("{name} is no .txt file")).to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// The text of a recorded machine.
+pub fn recording(name: &str) -> String {
+    std::fs::read_to_string(fixtures().join(format!("{name}.txt"))).unwrap()
+}
+
+/// A recorded machine.
+pub fn machine(name: &str) -> RecordedFacts {
+    RecordedFacts::parse(&recording(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Everything in a machine, one fact a line.
+pub fn describe(machine: &Machine) -> String {
+    let mut out = String::new();
+    let mut line = |name: &str, value: String| writeln!(out, "{name}: {value}").unwrap();
+    let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+    line("system", format!("{} {} {}", machine.os, or_none(&machine.kernel_release), machine.architecture));
+    line("cpu", format!("{}, {}, {}", machine.cpu.vendor, machine.cpu.id, or_none(&machine.cpu.name)));
+    line("online", machine.online.to_string());
+    line("hypervisor", or_none(&machine.hypervisor));
+    line("container", or_none(&machine.container));
+    machine.core_types.iter().for_each(|core| line("core type", core_type(core)));
+    machine.pmus.iter().for_each(|pmu| line("pmu", kernel_pmu(pmu)));
+    line("access", format!("{:?}", machine.access));
+    line("capabilities", format!("{:?}", machine.capabilities));
+    for state in &machine.ladder.rungs {
+        line("rung", format!("{} {}", state.rung, state.works.word()));
+        for cause in &state.causes {
+            line("  cause", format!("{}: {}", cause.kind.word(), cause.text));
+            cause.mend.iter().for_each(|mend| line("  mend", mend.clone()));
+        }
+    }
+    line("hardware events", format!("{:?}", machine.ladder.perf_hardware));
+    line("software events", format!("{:?}", machine.ladder.perf_software));
+    line("kernel mode", format!("{:?}", machine.ladder.perf_kernel_mode));
+    line("whole CPUs", format!("{:?}", machine.ladder.perf_cpu_wide));
+    out
+}
+
+fn core_type(core: &CoreType) -> String {
+    let PmuFacts { version, general, fixed } = PmuFacts::of(core);
+    format!(
+        "{} ({}) on CPUs [{}], kernel device {}; version {version}, general {general}, fixed {fixed}, {} bits; {}",
+        core.cpu_id.as_deref().unwrap_or("unknown"),
+        core.microarchitecture.as_deref().unwrap_or("unknown"),
+        core.cpus,
+        core.kernel_pmu.as_deref().unwrap_or("none"),
+        core.pmu.counter_width_bits,
+        core.pmu.source,
+    )
+}
+
+struct PmuFacts {
+    version: String,
+    general: String,
+    fixed: String,
+}
+
+impl PmuFacts {
+    fn of(core: &CoreType) -> PmuFacts {
+        PmuFacts {
+            version: core.pmu.version.map_or("unknown".to_owned(), |version| version.to_string()),
+            general: format!("{:#b}", core.pmu.counters.general_bits()),
+            fixed: format!("{:#b}", core.pmu.counters.fixed_bits()),
+        }
+    }
+}
+
+fn kernel_pmu(pmu: &KernelPmu) -> String {
+    let mut text = format!("{} type {}{}", pmu.name, pmu.pmu_type, if pmu.is_core() { " core" } else { "" });
+    for (name, cpus) in [("cpus", &pmu.cpus), ("cpumask", &pmu.cpumask)] {
+        cpus.iter().for_each(|cpus| write!(text, ", {name} {cpus}").unwrap());
+    }
+    pmu.rdpmc.iter().for_each(|mode| write!(text, ", rdpmc {mode}").unwrap());
+    for (name, field) in &pmu.formats {
+        write!(text, "\n  format {name} {:?} {:?}", field.word, field.ranges).unwrap();
+    }
+    for (name, event) in &pmu.events {
+        write!(text, "\n  event {name} {}", event.terms).unwrap();
+        event.scale.iter().for_each(|scale| write!(text, " × {scale}").unwrap());
+        event.unit.iter().for_each(|unit| write!(text, " {unit}").unwrap());
+    }
+    for (name, value) in &pmu.caps {
+        write!(text, "\n  cap {name} {value}").unwrap();
+    }
+    text
+}
