@@ -146,7 +146,7 @@ pub struct StatArgs {
     #[arg(short, long)]
     pub quiet: bool,
     /// The command and its arguments; never passed through a shell.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

@@ -1,6 +1,6 @@
 //! From raw readings to values that say what they are.
 //!
-//! [`settle`] turns the cells of one event into a [`Count`](cyclometer_core::Count), [`difference`] takes
+//! [`settle()`] turns the cells of one event into a [`Count`](cyclometer_core::Count), [`difference()`] takes
 //! one reading from another, [`summarise`] turns a whole report into a [`Summary`]: statistics over runs,
 //! hybrid parts and derived metrics. Everything is pure; nothing here reads a clock.
 #![forbid(unsafe_code)]

@@ -30,7 +30,7 @@ pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
 
 fn record(path: &Path) -> Result<Machine> {
     let export = Export::open(path)?;
-    let (machine, facts) = record_machine(concat!("recorded by cyclometer ", env!("CARGO_PKG_VERSION")));
+    let (machine, facts) = record_machine(concat!("recorded: by cyclometer ", env!("CARGO_PKG_VERSION")));
     export.write(&facts)?;
     Ok(machine)
 }

@@ -66,7 +66,18 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     let derived =
         results.summary.derived.iter().filter(|metric| metric.requested || metric.verdict.has_value());
     rows.extend(derived.map(|metric| derived_row(metric, several, kept)));
+    say_once(&mut rows);
     rows
+}
+
+/// A long note that repeats the one above is replaced by a reference to it.
+fn say_once(rows: &mut [Row]) {
+    const SHORT: usize = 40;
+    for i in (1..rows.len()).rev() {
+        if columns(&rows[i].note) > SHORT && rows[i].note == rows[i - 1].note {
+            rows[i].note = "as above".to_owned();
+        }
+    }
 }
 
 /// An event that nobody asked for and that has no value is told below the table.
@@ -106,7 +117,9 @@ fn part_row(part: &PartSummary, unit: &Unit, several: bool) -> Row {
 
 fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
     let mark = metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default();
-    let note = verdict_note(metric.verdict, metric.reason.as_deref(), metric.statistics.mean.is_some());
+    let has_value = metric.statistics.mean.is_some();
+    let reason = metric.reason.as_deref().map(|reason| if has_value { clean(reason) } else { gist(reason) });
+    let note = verdict_note(metric.verdict, reason.as_deref(), has_value);
     let runs = if metric.values.is_empty() { String::new() } else { runs_note(metric.values.len(), kept) };
     Row {
         name: clean(&metric.name),
@@ -300,8 +313,13 @@ fn folded(results: &Results<'_>) -> Option<String> {
     let names: Vec<String> = folded.iter().map(|line| clean(&line.name)).collect();
     let reason = folded.iter().filter_map(|line| line.reason.as_deref()).next()?;
     let same = folded.iter().all(|line| line.reason.as_deref() == Some(reason));
-    let reason = if same { clean(reason) } else { format!("{} and more", clean(reason)) };
+    let reason = if same { gist(reason) } else { format!("{} and more", gist(reason)) };
     Some(format!("not counted here: {} ({reason}; `cyclometer doctor` says more)", names.join(", ")))
+}
+
+/// What a reason begins with; the explanation behind the colon is `doctor`'s.
+fn gist(reason: &str) -> String {
+    clean(reason.split_once(": ").map_or(reason, |(gist, _)| gist))
 }
 
 /// The one line that says how hardware events could be counted.

@@ -1,0 +1,308 @@
+//! `stat` from the outside: streams, exit codes, exports, bad input.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::fs;
+use std::process::Stdio;
+
+use serde_json::Value;
+use support::{cyclometer, run, run_with, schema, stderr, stdout};
+
+/// Events that the operating system accounts for everywhere.
+const OS: &[&str] = &["stat", "--backend", "os"];
+
+fn json_of(arguments: &[&str]) -> Value {
+    let out = run_with(OS, &[&["--json", "--output", "null"], arguments].concat());
+    serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"))
+}
+
+#[test]
+fn one_run_leaves_standard_output_to_the_command() {
+    let out = run_with(OS, &["--", "echo", "hello"]);
+    assert_eq!(stdout(&out), "hello\n");
+    assert!(stderr(&out).contains("echo hello · 1 run"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("wall_time"), "{}", stderr(&out));
+    assert_eq!(out.status.code(), Some(0));
+}
+
+#[test]
+fn one_run_passes_standard_input_on() {
+    let mut child = cyclometer()
+        .args(["stat", "--backend", "os", "--", "cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"through\n").unwrap();
+    assert_eq!(stdout(&child.wait_with_output().unwrap()), "through\n");
+}
+
+#[test]
+fn several_runs_drop_the_output_and_print_the_table_on_standard_output() {
+    let out = run_with(OS, &["-r", "3", "--", "sh", "-c", "cat; echo loud; echo louder >&2"]);
+    assert!(stdout(&out).contains("· 3 runs"), "{}", stdout(&out));
+    assert!(!stdout(&out).contains("loud\n") && stderr(&out).is_empty(), "{out:?}");
+}
+
+#[test]
+fn the_command_runs_exactly_as_often_as_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let script = format!("echo x >> {}", log.display());
+    for (options, expected) in [(&[][..], 1), (&["-r", "3"], 3), (&["-r", "2", "-w", "2"], 4)] {
+        fs::write(&log, "").unwrap();
+        let out = run_with(OS, &[options, &["--", "sh", "-c", &script]].concat());
+        assert_eq!(out.status.code(), Some(0), "{out:?}");
+        assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), expected, "{options:?}");
+    }
+}
+
+#[test]
+fn output_and_input_can_be_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("in"), folder.path().join("out"));
+    fs::write(&input, "from a file\n").unwrap();
+    let (input_arg, output_arg) = (input.to_str().unwrap(), output.to_str().unwrap());
+    let out = run_with(OS, &["-r", "2", "--input", input_arg, "--output", output_arg, "--", "cat"]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert_eq!(fs::read_to_string(&output).unwrap(), "from a file\n");
+}
+
+#[test]
+fn the_status_of_the_command_is_passed_on() {
+    for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137), ("kill -15 $$", 143)] {
+        let out = run_with(OS, &["--", "sh", "-c", script]);
+        assert_eq!(out.status.code(), Some(code), "{script}");
+        assert!(stderr(&out).contains("wall_time"), "what was measured is shown: {}", stderr(&out));
+    }
+}
+
+#[test]
+fn the_first_failure_ends_the_session_unless_ignored() {
+    let failing = ["--", "sh", "-c", "exit 3"];
+    let out = run_with(OS, &[&["-r", "4"][..], &failing].concat());
+    assert_eq!(out.status.code(), Some(3));
+    assert!(stdout(&out).contains("· 1 run"), "{}", stdout(&out));
+    let out = run_with(OS, &[&["-r", "4", "-i"][..], &failing].concat());
+    assert_eq!(out.status.code(), Some(0));
+    assert!(stdout(&out).contains("· 4 runs"), "{}", stdout(&out));
+}
+
+#[test]
+fn commands_that_cannot_run_have_the_codes_of_a_shell() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = folder.path().join("plain");
+    fs::write(&plain, "no program").unwrap();
+    for (command, code) in [("no_such_command_here", 127), (plain.to_str().unwrap(), 126)] {
+        let out = run_with(OS, &["--", command]);
+        assert_eq!(out.status.code(), Some(code), "{out:?}");
+        assert!(stderr(&out).starts_with("cyclometer: error: "), "{}", stderr(&out));
+        assert!(stderr(&out).contains(command), "{}", stderr(&out));
+    }
+}
+
+#[test]
+fn bad_input_is_named_and_ends_with_125() {
+    let cases: &[(&[&str], &str)] = &[
+        (&["-r", "0", "true"], "'0'"),
+        (&["-e", "", "true"], "an event is missing in ''"),
+        (&["-e", "cycles,", "true"], "an event is missing in 'cycles,'"),
+        (&["-e", "cylces", "true"], "cylces"),
+        (&["-e", "no_such_pmu/event=1/", "true"], "no_such_pmu"),
+        (&["-e", "{cycles", "true"], "no closing brace"),
+        (&["-p", "4194999"], "4194999"),
+        (&["-t", "4194999"], "4194999"),
+        (&["-p", "x"], "'x'"),
+        (&["-C", "99999"], "99999"),
+        (&["-G", "no/such/cgroup", "true"], "no/such/cgroup"),
+        (&["--backend", "magic", "true"], "magic"),
+        (&["--json", "true"], "mix on standard output"),
+        (&["--export-csv", "-", "true"], "mix on standard output"),
+        (&["--json", "--export-csv", "-", "--output", "null", "true"], "only one export"),
+        (&["--export-csv", "/tmp/x", "--export-json", "/tmp/x", "true"], "two exports go to /tmp/x"),
+        (&["--input", "/no/such/input", "true"], "/no/such/input"),
+        (&["--no-such-option", "true"], "--no-such-option"),
+        (&["-r", "2", "-p", "1"], "nothing to repeat"),
+        (&[], "nothing to measure"),
+    ];
+    for (arguments, named) in cases {
+        let out = run(&[&["stat"], *arguments].concat());
+        let text = stderr(&out);
+        assert_eq!(out.status.code(), Some(125), "{arguments:?}: {text}");
+        assert!(text.starts_with("cyclometer: error: "), "{arguments:?}: {text}");
+        assert!(text.lines().next().unwrap().contains(named), "{arguments:?}: {text}");
+        assert_eq!(stdout(&out), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn typos_get_the_nearest_names() {
+    let text = stderr(&run(&["stat", "-e", "wall_tmie", "true"]));
+    assert!(text.lines().nth(1).unwrap().contains("wall_time"), "{text}");
+}
+
+#[test]
+fn an_export_that_cannot_be_written_stops_before_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let witness = folder.path().join("witness");
+    let missing = folder.path().join("no/such/folder.json");
+    for target in [missing.as_path(), folder.path()] {
+        let target = target.to_str().unwrap();
+        let out = run_with(OS, &["--export-json", target, "--", "touch", witness.to_str().unwrap()]);
+        assert_eq!(out.status.code(), Some(125), "{out:?}");
+        assert!(stderr(&out).contains(target), "{}", stderr(&out));
+        assert!(!witness.exists(), "the command must not have run");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn results_are_still_printed_when_an_export_fails_in_the_end() {
+    let out = run_with(OS, &["--export-json", "/dev/full", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("wall_time"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("cannot write /dev/full"), "{}", stderr(&out));
+}
+
+#[test]
+fn exports_are_written_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (json, csv, markdown) = (path("a.json"), path("a.csv"), path("a.md"));
+    let options = ["--export-json", &json, "--export-csv", &csv, "--export-markdown", &markdown, "-q"];
+    let out = run_with(OS, &[&options[..], &["-r", "2", "--", "true"]].concat());
+    assert_eq!((stdout(&out), stderr(&out)), (String::new(), String::new()));
+    let value: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert!(schema("stat-1.json").is_valid(&value));
+    assert!(fs::read_to_string(csv).unwrap().starts_with("command,metric,"));
+    assert!(fs::read_to_string(markdown).unwrap().starts_with("### `true` · 2 runs"));
+}
+
+#[test]
+fn real_json_obeys_the_schema() {
+    let schema = schema("stat-1.json");
+    let events = "cycles,instructions,wall_time,user_time,system_time,peak_rss";
+    for arguments in [
+        &["--", "true"][..],
+        &["-r", "3", "--", "true"],
+        &["-e", events, "--", "true"],
+        &["-r", "3", "-i", "--", "sh", "-c", "exit 2"],
+        &["-w", "1", "--", "echo", "\u{1b}[2Jx"],
+        &["--", "sh", "-c", "kill -9 $$"],
+    ] {
+        let value = json_of(arguments);
+        let errors: Vec<String> =
+            schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+        assert_eq!(errors, [""; 0], "{arguments:?}");
+    }
+}
+
+#[test]
+fn json_tells_every_run_and_never_the_environment() {
+    let value = json_of(&["-r", "3", "--", "sh", "-c", "exit 0", "word"]);
+    let command = &value["commands"][0];
+    assert_eq!(command["command"], serde_json::json!(["sh", "-c", "exit 0", "word"]));
+    assert_eq!(command["runs"].as_array().unwrap().len(), 3);
+    let wall = &command["metrics"][0];
+    assert_eq!((&wall["name"], &wall["count"]), (&"wall_time".into(), &"exact".into()));
+    assert_eq!((wall["values"].as_array().unwrap().len(), &wall["n"]), (3, &3.into()));
+    assert!(wall["mean"].as_f64().unwrap() > 0.0);
+    assert!(!value.to_string().contains("CARGO_MANIFEST_DIR"));
+}
+
+#[test]
+fn events_that_cannot_be_counted_are_null_with_a_reason() {
+    let value = json_of(&["-e", "cycles,wall_time", "--", "true"]);
+    let cycles = &value["commands"][0]["metrics"][0];
+    assert!(cycles["mean"].is_null() && cycles["reason"].is_string(), "{cycles}");
+    assert_eq!(cycles["requested"], true);
+}
+
+#[test]
+fn strict_refuses_what_is_not_exact() {
+    let out = run_with(OS, &["--strict", "-e", "wall_time,page-faults", "--", "true"]);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    let out = run_with(OS, &["--strict", "-e", "cycles,wall_time", "--", "true"]);
+    assert_eq!(out.status.code(), Some(124), "{out:?}");
+    let out = run_with(OS, &["--strict", "-e", "cycles", "--", "sh", "-c", "exit 9"]);
+    assert_eq!(out.status.code(), Some(9), "the command's failure comes first");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_closed_standard_output_is_no_panic() {
+    for (arguments, code) in [
+        (&["list"][..], 0),
+        (&["doctor"], 0),
+        (&["man"], 0),
+        (&["--help"], 0),
+        (&["stat", "--backend", "os", "-r", "2", "--", "true"], 0),
+        (&["stat", "--backend", "os", "--json", "--output", "null", "--", "sh", "-c", "exit 4"], 4),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        // The reader is gone before the first byte comes.
+        drop(reader);
+        let out = cyclometer().args(arguments).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        assert_eq!(out.status.code(), Some(code), "{arguments:?}");
+        assert!(!stderr(&out).contains("panicked") && !stderr(&out).contains("error"), "{arguments:?}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_full_standard_output_is_told() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let out = cyclometer().args(["list"]).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(out.status.code(), Some(125));
+    assert!(stderr(&out).contains("cannot write to standard output"), "{}", stderr(&out));
+}
+
+#[test]
+fn intervals_are_told_while_the_command_runs() {
+    let out = run_with(OS, &["-I", "20", "-e", "wall_time", "--", "sleep", "0.15"]);
+    let rows: Vec<f64> = stderr(&out)
+        .lines()
+        .filter(|line| line.ends_with(" ns    wall_time"))
+        .map(|line| line.split_whitespace().next().unwrap().parse().unwrap())
+        .collect();
+    assert!(rows.len() >= 3, "{}", stderr(&out));
+    assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "{rows:?}");
+}
+
+#[test]
+#[cfg(unix)]
+fn an_interrupted_session_prints_what_it_has() {
+    use std::os::unix::process::CommandExt;
+    // A terminal sends SIGINT to the whole group; SIGTERM comes to us alone.
+    for (signal, number, whole_group) in [("-INT", 2, true), ("-TERM", 15, false)] {
+        let begun = std::time::Instant::now();
+        let child = cyclometer()
+            .args(["stat", "--backend", "os", "--", "sleep", "20"])
+            .process_group(0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(400));
+        let whom = format!("{}{}", if whole_group { "-" } else { "" }, child.id());
+        let sent = std::process::Command::new("kill").args([signal, "--", &whom]).status().unwrap();
+        assert!(sent.success());
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(128 + number), "{}", stderr(&out));
+        assert!(stderr(&out).contains("wall_time"), "{}", stderr(&out));
+        assert!(begun.elapsed().as_secs() < 15, "the command outlived the signal");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_running_process_is_counted_until_it_ends() {
+    let mut sleeper = std::process::Command::new("sleep").arg("0.4").spawn().unwrap();
+    let out = run(&["stat", "--backend", "os", "-e", "wall_time", "-p", &sleeper.id().to_string()]);
+    sleeper.wait().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert!(stderr(&out).contains(&format!("process {} · 1 run", sleeper.id())), "{}", stderr(&out));
+}
