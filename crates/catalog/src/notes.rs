@@ -1,6 +1,7 @@
 //! What a reader of a generic event's value should know on this machine.
 
 use cyclometer_core::Machine;
+use cyclometer_core::event::OsMetric;
 use cyclometer_core::machine::Vendor;
 
 /// The note for generic event `config`, if there is one for this vendor.
@@ -18,6 +19,28 @@ pub(crate) fn generic(config: u64, machine: &Machine) -> Option<String> {
     };
     match config {
         2 | 3 => Some(format!("means {cache} on this CPU: not comparable across vendors")),
+        _ => None,
+    }
+}
+
+/// The note for a raw code.
+///
+/// # Source
+///
+/// `perf_event_open(2)`, `PERF_TYPE_RAW`; Linux `drivers/perf/arm_pmuv3.c` checks no raw number against PMCEID.
+pub(crate) const RAW: &str = "a raw code that the CPU lacks counts zero; the kernel does not check it";
+
+/// The note for a metric of the operating system's accounting, if there is one.
+///
+/// # Source
+///
+/// Linux `kernel/sched/cputime.c`, `cputime_adjust`; `getrusage(2)`.
+pub(crate) fn accounting(metric: OsMetric) -> Option<&'static str> {
+    match metric {
+        OsMetric::UserTime | OsMetric::SystemTime => {
+            Some("many kernels split CPU time by sampling at the tick: runs of a few ms may show it all on one side")
+        }
+        OsMetric::PeakRss => Some("of the largest process, not the sum"),
         _ => None,
     }
 }

@@ -199,6 +199,7 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
         .find(|core| core.kernel_pmu.as_deref() == Some(&part.pmu))
         .or(machine.core_types.first())
         .map(|core| core.pmu.counters)
+        .filter(|counters| counters.general_bits() != 0)
         .unwrap_or_default();
     let fixed = match (&machine.cpu.vendor, generic) {
         (Vendor::Intel, Some(1)) => 0b001,
@@ -230,7 +231,9 @@ fn raw(code: u64, request: &EventRequest, machine: &Machine) -> Event {
         parts.push(part("cpu", perf_type::RAW));
     }
     let parts = parts.into_iter().map(|part| constrained(part, None, machine)).collect();
-    event(request, Unit::Count, vec![core_candidate(request, parts)])
+    let mut found = event(request, Unit::Count, vec![core_candidate(request, parts)]);
+    found.notes.push(notes::RAW.to_owned());
+    found
 }
 
 // ---------------------------------------------------------------------------------------- devices
@@ -352,7 +355,9 @@ fn accounting_candidate(metric: OsMetric, resolution: &str) -> Candidate {
 
 fn accounting_event(accounting: &Accounting, request: &EventRequest) -> Event {
     let candidate = accounting_candidate(accounting.metric, accounting.resolution);
-    event(request, accounting.unit.clone(), vec![candidate])
+    let mut found = event(request, accounting.unit.clone(), vec![candidate]);
+    found.notes.extend(notes::accounting(accounting.metric).map(str::to_owned));
+    found
 }
 
 fn check_modes(request: &EventRequest, found: &Event) -> Result<()> {

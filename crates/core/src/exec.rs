@@ -283,6 +283,8 @@ pub enum RefusalKind {
     Invalid,
     /// The group does not fit on the PMU.
     GroupTooLarge,
+    /// The group's events belong to different PMUs, which cannot count as one.
+    GroupMixed,
     /// Another user holds the PMU exclusively (EBUSY).
     Busy,
     /// The process, thread, CPU or control group does not exist.

@@ -42,7 +42,7 @@ pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan
     };
     match refusal.kind {
         RefusalKind::Busy => Ok(Replan::Retry(step(&plan, slot, refusal, "tried again after a pause"))),
-        RefusalKind::GroupTooLarge => ungroup(plan, slot, refusal, machine),
+        RefusalKind::GroupTooLarge | RefusalKind::GroupMixed => ungroup(plan, slot, refusal, machine),
         _ => change_line(plan, slot, refusal, machine),
     }
 }
@@ -74,13 +74,24 @@ fn ungroup(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
     let weak = members.iter().any(|i| plan.lines[*i].event.modifiers.weak);
     if group.is_none() || !weak {
         let names: Vec<&str> = members.iter().map(|i| plan.lines[*i].event.name.as_str()).collect();
-        return Err(too_large(&names, None));
+        return Err(match refusal.kind {
+            RefusalKind::GroupMixed => mixed(&names, refusal),
+            _ => too_large(&names, None),
+        });
     }
     let step = step(&plan, slot, refusal, "counted the weak group's events one by one");
     for i in members {
         plan.lines[i].event.group = None;
     }
     finish(plan, step, machine)
+}
+
+fn mixed(names: &[&str], refusal: &Refusal) -> Error {
+    Error::new(
+        ErrorKind::ConstraintConflict,
+        format!("the group {{{}}} cannot count as one: {}", names.join(","), refusal.text),
+    )
+    .with_recovery(Recovery::SplitIntoPasses)
 }
 
 fn change_line(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
@@ -136,6 +147,10 @@ fn with(mut line: PlanLine, candidate: usize, filter: Option<Modes>, exclude_gue
 
 fn fall(mut line: PlanLine, candidate: usize, refusal: &Refusal) -> (PlanLine, String) {
     let rung = line.event.candidates[candidate].rung;
+    // Attempts with other modes came to nothing: the event goes by the modes that were asked for.
+    if let Some(modes) = &mut line.event.candidates[candidate].modes {
+        *modes = line.event.modifiers.modes.unwrap_or(Modes::USER);
+    }
     line.skipped.push(cyclometer_core::plan::Skipped { rung, reason: refusal.text.clone() });
     let line = step_down(line, candidate + 1, |_| Ok(()));
     match line.candidate() {
@@ -238,6 +253,22 @@ mod tests {
         });
         let (plan, _) = tried(weak.collect(), 1, RefusalKind::GroupTooLarge);
         assert!(plan.lines.iter().all(|line| line.event.group.is_none()));
+    }
+
+    #[test]
+    fn a_group_over_two_pmus_is_an_error_that_says_so() {
+        let members = ["a", "b"].map(|name| in_group(core_event(name), 0)).to_vec();
+        let error = refuse(members, 1, RefusalKind::GroupMixed).unwrap_err();
+        assert_eq!(error.to_string(), "the group {a,b} cannot count as one: E: no");
+    }
+
+    #[test]
+    fn an_event_that_fails_in_the_end_goes_by_the_modes_asked_for() {
+        let (plan, _) = tried(vec![core_event("e")], 0, RefusalKind::Invalid);
+        let refusal = Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, text: "no".to_owned() };
+        let Replan::Try(plan, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
+        assert_eq!(plan.lines[0].event.candidates[0].modes, Some(Modes::USER));
+        assert!(plan.lines[0].candidate().is_none());
     }
 
     #[test]
