@@ -1,27 +1,4 @@
 //! Facts replayed from a text file.
-//!
-//! The format is UTF-8, one fact a line, the kind first; numbers are decimal or `0x…`:
-//!
-//! ```text
-//! note recorded: …            first line: `recorded: …` or `synthetic: …`, and from what
-//! os linux                    linux, macos, other
-//! architecture x86_64         x86_64, aarch64, riscv64, other
-//! release 6.12.107            release of the kernel
-//! euid 1000                   effective user id
-//! cpus 8                      CPU count for systems that list them nowhere
-//! file PATH TEXT              a file of one line (TEXT may be left out: an empty file)
-//! file PATH                   a file of several lines, which follow, each behind "| "
-//! | first line
-//! list DIR NAME NAME …        the names in a directory
-//! cpuid CPU LEAF SUB A B C D  a CPUID leaf; CPU `*` for any; `none` instead of A B C D: cannot be asked
-//! sysctl NAME TEXT            a sysctl of macOS
-//! perf type=T config=C user=0|1 kernel=0|1 pid=P cpu=N ok|ERRNO
-//! # …                         a remark, as is an empty line
-//! ```
-//!
-//! In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
-//! name as `\x20`. What is not in the file does not exist: a missing file, an empty directory, a perf event
-//! that the kernel refuses with `ENOSYS`.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +23,30 @@ struct OpenFile {
     lines: usize,
 }
 
-/// The facts of a machine, held in memory.
+/// The facts of a machine, read from text.
+///
+/// The format is UTF-8, one fact a line, the kind first; numbers are decimal or `0x…`:
+///
+/// ```text
+/// note recorded: …            first line: `recorded: …` or `synthetic: …`, and from what
+/// os linux                    linux, macos, other
+/// architecture x86_64         x86_64, aarch64, riscv64, other
+/// release 6.12.107            release of the kernel
+/// euid 1000                   effective user id
+/// cpus 8                      CPU count for systems that list them nowhere
+/// file PATH TEXT              a file of one line (TEXT may be left out: an empty file)
+/// file PATH                   a file of several lines, which follow, each behind "| "
+/// | first line
+/// list DIR NAME NAME …        the names in a directory
+/// cpuid CPU LEAF SUB A B C D  a CPUID leaf; CPU `*` for any; `none` instead of A B C D: cannot be asked
+/// sysctl NAME TEXT            a sysctl of macOS
+/// perf type=T config=C user=0|1 kernel=0|1 pid=P cpu=N ok|ERRNO
+/// # …                         a remark, as is an empty line
+/// ```
+///
+/// In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
+/// name as `\x20`. What is not in the file does not exist: a missing file, an empty directory, a perf event
+/// that the kernel refuses with `ENOSYS`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedFacts {
     pub(crate) note: String,
@@ -63,7 +63,7 @@ pub struct RecordedFacts {
 }
 
 impl RecordedFacts {
-    /// Reads the format that the module `recorded` describes.
+    /// Reads a recording; the format is described at [`RecordedFacts`].
     ///
     /// # Errors
     ///
@@ -193,8 +193,8 @@ impl RecordedFacts {
         let probe = PerfProbe {
             pmu_type: small(behind(pmu_type, "type=")?)?,
             config: integer(behind(config, "config=")?).ok_or("config= needs a number")?,
-            exclude_user: behind(user, "user=")? == "0",
-            exclude_kernel: behind(kernel, "kernel=")? == "0",
+            exclude_user: excluded(behind(user, "user=")?)?,
+            exclude_kernel: excluded(behind(kernel, "kernel=")?)?,
             pid: behind(pid, "pid=")?.parse().map_err(|_| "pid= needs a number")?,
             cpu: behind(cpu, "cpu=")?.parse().map_err(|_| "cpu= needs a number")?,
         };
@@ -279,6 +279,14 @@ fn small(text: &str) -> std::result::Result<u32, &'static str> {
     integer(text).and_then(|number| u32::try_from(number).ok()).ok_or("a number of 32 bits is expected")
 }
 
+fn excluded(included: &str) -> std::result::Result<bool, &'static str> {
+    match included {
+        "0" => Ok(true),
+        "1" => Ok(false),
+        _ => Err("user= and kernel= are 0 or 1"),
+    }
+}
+
 fn behind<'a>(word: &'a str, prefix: &str) -> std::result::Result<&'a str, &'static str> {
     word.strip_prefix(prefix).ok_or("the fields are type= config= user= kernel= pid= cpu=")
 }
@@ -352,6 +360,7 @@ mod tests {
             ("cpuid * 1 0 1 2 3", "line 2: a CPUID leaf has four registers, or none"),
             ("cpuid *", "line 2: a CPUID leaf has a CPU, leaf and sub-leaf"),
             ("perf type=0", "line 2: a perf probe has six fields and an outcome"),
+            ("perf type=0 config=0 user=2 kernel=0 pid=0 cpu=0 ok", "line 2: user= and kernel= are 0 or 1"),
             ("| text", "line 2: no file is open for this line"),
             ("file /a one\n| two", "line 3: no file is open for this line"),
             ("file /a \\q", "line 2: behind a backslash stands x and two hexadecimal digits"),

@@ -1,4 +1,4 @@
-//! Writes down every fact that is asked for, in the format of [`crate::recorded`].
+//! Writes down every fact that is asked for, in the format of [`RecordedFacts`].
 
 use std::cell::RefCell;
 use std::fmt::Write;

@@ -10,8 +10,10 @@ use std::arch::x86_64::__cpuid_count;
 /// # Source
 ///
 /// Intel SDM volume 2A, `CPUID`; AMD APM volume 3, `CPUID`.
+#[allow(unused_unsafe, reason = "the intrinsic became a safe function after the oldest Rust that we support")]
 pub fn cpuid(leaf: u32, subleaf: u32) -> [u32; 4] {
-    let result = __cpuid_count(leaf, subleaf);
+    // SAFETY: every 64-bit x86 CPU has the instruction; it reads and writes registers only.
+    let result = unsafe { __cpuid_count(leaf, subleaf) };
     [result.eax, result.ebx, result.ecx, result.edx]
 }
 

@@ -51,8 +51,8 @@ fn a_recording_of_a_replay_gives_the_same_machine() {
 }
 
 #[test]
-fn every_recording_says_whether_it_is_real() {
-    let recorded: Vec<String> =
-        names(&fixtures()).into_iter().filter(|name| machine(name).note().starts_with("recorded:")).collect();
-    assert_eq!(recorded, ["vm-without-vpmu"]);
+fn recordings_say_whether_they_are_real_and_one_is() {
+    let is_real = |name: &String| machine(name).note().starts_with("recorded:");
+    let real: Vec<String> = names(&fixtures()).into_iter().filter(is_real).collect();
+    assert!(real.contains(&"vm-without-vpmu".to_owned()), "{real:?}");
 }
