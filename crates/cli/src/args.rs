@@ -152,12 +152,12 @@ pub struct StatArgs {
 
 /// What `stat --help` says below the options.
 const STAT_NOTES: &str = "\
-With one run the command has our standard streams, and the table goes to standard error. With more
-runs it reads nothing, its output is dropped, and the table goes to standard output. A failing run ends
-the session unless -i is given. With -p, -t, -a, -C or -G a command only sets how long is counted.
+With one run the command has our standard streams, and the table goes to standard error. With more runs it \
+reads nothing, its output is dropped, and the table goes to standard output. A failing run ends the session \
+unless -i is given. With -p, -t, -a, -C or -G a command only sets how long is counted.
 
-Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot
-be executed; 127 the command does not exist; 128 + n signal n.";
+Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot be \
+executed; 127 the command does not exist; 128 + n signal n.";
 
 fn cpu_list(text: &str) -> Result<CpuSet, String> {
     let cpus = CpuSet::parse(text).map_err(|part| format!("'{part}' is no CPU and no range"))?;

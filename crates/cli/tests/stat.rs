@@ -201,6 +201,32 @@ fn real_json_obeys_the_schema() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn json_of_every_target_obeys_the_schema() {
+    let own = std::process::id().to_string();
+    let schema = schema("stat-1.json");
+    for target in [&["-p", &own][..], &["-t", &own], &["-a"], &["-C", "0"]] {
+        let events = ["--json", "--output", "null", "-e", "wall_time,page-faults"];
+        let out = run(&[&["stat"], target, &events, &["sleep", "0.05"]].concat());
+        // What may not be counted here is refused, and never half reported.
+        if out.status.code() == Some(0) {
+            let value: Value = serde_json::from_str(&stdout(&out)).unwrap();
+            let errors: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
+            assert_eq!(errors, [""; 0], "{target:?}");
+        } else {
+            assert_eq!((out.status.code(), stdout(&out).as_str()), (Some(125), ""), "{target:?}");
+        }
+    }
+}
+
+#[test]
+fn a_broken_pipe_inside_the_command_stays_its_own_affair() {
+    let out = run_with(OS, &["--", "sh", "-c", "yes | head -n 1"]);
+    assert_eq!((stdout(&out).as_str(), out.status.code()), ("y\n", Some(0)));
+    assert!(!stderr(&out).contains("roken pipe"), "{}", stderr(&out));
+}
+
+#[test]
 fn json_tells_every_run_and_never_the_environment() {
     let value = json_of(&["-r", "3", "--", "sh", "-c", "exit 0", "word"]);
     let command = &value["commands"][0];

@@ -220,7 +220,6 @@ impl Observer for Live {
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {
-        self.progress.advance(self.started);
         // What happened since the last whole interval.
         self.interval(run.wall_ns, &run.reading, plan);
     }

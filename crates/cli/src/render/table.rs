@@ -307,14 +307,20 @@ fn dropped_text(dropped: &DroppedRun, only: bool) -> String {
     format!("run {} {what}: {}", dropped.run + 1, clean(&dropped.reason))
 }
 
-/// One line for all events that nobody asked for and that have no value.
+/// One line for all events that nobody asked for and that have no value, by reason.
 fn folded(results: &Results<'_>) -> Option<String> {
-    let folded: Vec<&LineSummary> = results.summary.lines.iter().filter(|line| is_folded(line)).collect();
-    let names: Vec<String> = folded.iter().map(|line| clean(&line.name)).collect();
-    let reason = folded.iter().filter_map(|line| line.reason.as_deref()).next()?;
-    let same = folded.iter().all(|line| line.reason.as_deref() == Some(reason));
-    let reason = if same { gist(reason) } else { format!("{} and more", gist(reason)) };
-    Some(format!("not counted here: {} ({reason}; `cyclometer doctor` says more)", names.join(", ")))
+    let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
+    for line in results.summary.lines.iter().filter(|line| is_folded(line)) {
+        let reason = gist(line.reason.as_deref().unwrap_or_default());
+        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) => names.push(clean(&line.name)),
+            None => by_reason.push((reason, vec![clean(&line.name)])),
+        }
+    }
+    let groups: Vec<String> =
+        by_reason.iter().map(|(reason, names)| format!("{} ({reason})", names.join(", "))).collect();
+    let more = "`cyclometer doctor` says more";
+    (!groups.is_empty()).then(|| format!("not counted here: {}; {more}", groups.join("; ")))
 }
 
 /// What a reason begins with; the explanation behind the colon is `doctor`'s.
