@@ -52,6 +52,33 @@ fn a_recorded_machine_is_replayed() {
 }
 
 #[test]
+fn every_recorded_machine_can_be_diagnosed() {
+    let schema = schema("doctor-1.json");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/machines");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
+        let path = path.to_str().unwrap();
+        let value: Value =
+            serde_json::from_str(&stdout(&run(&["doctor", "--json", "--machine", path]))).unwrap();
+        let errors: Vec<String> = schema.iter_errors(&value).map(|e| e.to_string()).collect();
+        assert_eq!(errors, [""; 0], "{path}");
+        for command in ["doctor", "cpus"] {
+            let text = stdout(&run(&[command, "--machine", path]));
+            assert!(
+                !text.is_empty() && text.lines().all(|line| line.chars().count() <= 80),
+                "{path}: {text}"
+            );
+        }
+        seen += 1;
+    }
+    assert!(seen >= 10, "{seen} machines in {folder}");
+}
+
+#[test]
 fn recordings_that_are_none_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let garbage = folder.path().join("garbage");

@@ -5,25 +5,36 @@ use cyclometer::core::pmu::KernelPmu;
 use serde_json::{Value, json};
 
 use crate::output::clean;
-use crate::render::machine;
 use crate::render::paint::{Paint, Style};
+use crate::render::{WIDTH, machine, wrap};
 
 /// Each core type with its counters, then the kernel's PMU devices.
 pub fn render(machine: &Machine, paint: Paint) -> String {
-    let heading = |text: &str| paint.paint(Style::Heading, text) + "\n";
-    let mut out = heading(&machine::cpu_text(machine));
-    for core in &machine.core_types {
-        out += &format!("  {}\n", machine::core_type_text(core));
-        out += &format!("    counters: {}\n", machine::counters_text(core));
-        let pmu = core.kernel_pmu.as_deref().map_or("none".to_owned(), clean);
-        out += &format!("    kernel PMU: {pmu}\n");
+    let mut out = String::new();
+    for line in wrap(&machine::cpu_text(machine), WIDTH) {
+        out += &(paint.paint(Style::Heading, &line) + "\n");
     }
-    out += &heading("kernel PMU devices");
+    for core in &machine.core_types {
+        out += &hanging("  ", &machine::core_type_text(core));
+        out += &hanging("    counters: ", &machine::counters_text(core));
+        out += &hanging("    kernel PMU: ", &core.kernel_pmu.as_deref().map_or("none".to_owned(), clean));
+    }
+    out += &(paint.paint(Style::Heading, "kernel PMU devices") + "\n");
     if machine.pmus.is_empty() {
         out += "  none\n";
     }
     for pmu in &machine.pmus {
-        out += &format!("  {}\n", pmu_text(pmu));
+        out += &hanging("  ", &pmu_text(pmu));
+    }
+    out
+}
+
+/// Text behind a lead, its further lines below its beginning.
+fn hanging(lead: &str, text: &str) -> String {
+    let mut out = String::new();
+    for (i, line) in wrap(text, WIDTH - lead.len()).iter().enumerate() {
+        let lead = if i == 0 { lead.to_owned() } else { " ".repeat(lead.len()) };
+        out += &format!("{lead}{line}\n");
     }
     out
 }
