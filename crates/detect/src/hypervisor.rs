@@ -48,7 +48,7 @@ const PRODUCTS: [(&str, &str); 9] = [
 /// cloud-init `cloudinit/sources/azure/identity.py`, `ChassisAssetTag`.
 const AZURE_ASSET_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 
-/// The name of the hypervisor, with the place in brackets where it is known; `None` on bare metal.
+/// The name of the hypervisor, behind the place where it is known (`Firecracker on KVM`); `None` on bare metal.
 pub(crate) fn detect(facts: &dyn FactSource) -> Option<String> {
     match facts.os() {
         Os::MacOs => (text::sysctl_number(facts, "kern.hv_vmm_present") == Some(1))
@@ -77,7 +77,7 @@ fn named_on_x86(facts: &dyn FactSource) -> String {
         None => letters,
     };
     match place(facts) {
-        Some(place) if !name.contains(place) => format!("{name} ({place})"),
+        Some(place) if !name.contains(place) => format!("{place} on {name}"),
         _ => name,
     }
 }
@@ -153,14 +153,14 @@ mod tests {
     #[test]
     fn the_vendor_string_names_it_and_the_product_the_place() {
         check(&format!("{GUEST}{KVM}"), Some("KVM"));
-        check(&format!("{GUEST}{KVM}file /sys/class/dmi/id/sys_vendor Amazon EC2"), Some("KVM (Amazon EC2)"));
+        check(&format!("{GUEST}{KVM}file /sys/class/dmi/id/sys_vendor Amazon EC2"), Some("Amazon EC2 on KVM"));
         check(
             &format!("{GUEST}{KVM}file /sys/firmware/acpi/tables/FACP\n| FACP FIRECK"),
-            Some("KVM (Firecracker)"),
+            Some("Firecracker on KVM"),
         );
         check(
             &format!("{GUEST}{HYPER_V}release 6.6.87.2-microsoft-standard-WSL2"),
-            Some("Microsoft Hyper-V (WSL)"),
+            Some("WSL on Microsoft Hyper-V"),
         );
         let azure = "file /sys/class/dmi/id/chassis_asset_tag 7783-7084-3265-9085-8269-3286-77";
         check(&format!("{GUEST}{HYPER_V}{azure}"), Some("Microsoft Hyper-V (Azure)"));

@@ -57,8 +57,15 @@ impl<'a> Findings<'a> {
         if self.probes.hardware.iter().any(HardwareProbe::works) {
             return Ok(());
         }
+        if let Some(hypervisor) = self.machine.hypervisor.as_ref().filter(|_| self.lacks_a_core_pmu()) {
+            return Err(format!("no PMU in this virtual machine ({hypervisor})"));
+        }
         let first = self.hardware_causes().into_iter().next();
         Err(first.map_or_else(|| "no core PMU".to_owned(), |cause| cause.text))
+    }
+
+    fn lacks_a_core_pmu(&self) -> bool {
+        self.probes.hardware.iter().all(|probe| probe.device.is_none())
     }
 
     pub(super) fn software(&self) -> Result<(), String> {

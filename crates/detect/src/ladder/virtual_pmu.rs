@@ -92,9 +92,9 @@ mod tests {
 
     #[test]
     fn the_place_goes_before_the_product() {
-        assert_eq!(remedy("KVM (Firecracker)").1, None);
-        assert!(remedy("KVM (Amazon EC2)").1.unwrap().contains(".metal"));
-        assert!(remedy("Microsoft Hyper-V (WSL)").1.unwrap().contains(".wslconfig"));
+        assert_eq!(remedy("Firecracker on KVM").1, None);
+        assert!(remedy("Amazon EC2 on KVM").1.unwrap().contains(".metal"));
+        assert!(remedy("WSL on Microsoft Hyper-V").1.unwrap().contains(".wslconfig"));
         assert!(remedy("Microsoft Hyper-V").1.unwrap().contains("Set-VMProcessor"));
         assert!(remedy("KVM").1.unwrap().contains("pmu=on"));
         assert_eq!(remedy("AAAA").1, None);
