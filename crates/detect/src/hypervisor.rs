@@ -163,7 +163,7 @@ mod tests {
             Some("WSL on Microsoft Hyper-V"),
         );
         let azure = "file /sys/class/dmi/id/chassis_asset_tag 7783-7084-3265-9085-8269-3286-77";
-        check(&format!("{GUEST}{HYPER_V}{azure}"), Some("Microsoft Hyper-V (Azure)"));
+        check(&format!("{GUEST}{HYPER_V}{azure}"), Some("Azure on Microsoft Hyper-V"));
         check(&format!("{GUEST}cpuid * 0x40000000 0 0 0x41414141 0 0"), Some("AAAA"));
         check(GUEST, Some("unknown"));
     }
