@@ -54,7 +54,12 @@ fn per_run_cost(ours: &Path) -> Result<()> {
     println!("cost of one run of `true` ({RUNS} runs, {ROUNDS} rounds in turn)");
     for (i, tool) in tools.iter().enumerate() {
         let ratio = ratio(&samples[0], &samples[i]);
-        println!("  {:<12} {:>7.0} µs   cyclometer / {}: {ratio:.2}", tool.name, median(&samples[i]), tool.name);
+        println!(
+            "  {:<12} {:>7.0} µs   cyclometer / {}: {ratio:.2}",
+            tool.name,
+            median(&samples[i]),
+            tool.name
+        );
     }
     Ok(())
 }

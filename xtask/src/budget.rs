@@ -20,7 +20,12 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     ensure!(crates <= CRATES, "{TOOL} needs {crates} crates; the budget is {CRATES}");
     let took = cold_build(root)?;
     eprintln!("==> budget: {crates} crates of {CRATES}, {:.0} s of {} s", took.as_secs_f64(), TIME.as_secs());
-    ensure!(took <= TIME, "a cold release build took {:.0} s; the budget is {} s", took.as_secs_f64(), TIME.as_secs());
+    ensure!(
+        took <= TIME,
+        "a cold release build took {:.0} s; the budget is {} s",
+        took.as_secs_f64(),
+        TIME.as_secs()
+    );
     Ok(())
 }
 

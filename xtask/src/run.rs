@@ -77,7 +77,8 @@ fn install_peers() -> Result<()> {
 }
 
 fn installed(package: &str) -> bool {
-    output("dpkg-query", &["--show", "--showformat=${db:Status-Status}", package]).is_ok_and(|s| s == "installed")
+    output("dpkg-query", &["--show", "--showformat=${db:Status-Status}", package])
+        .is_ok_and(|s| s == "installed")
 }
 
 fn apt(args: &[&str]) -> Result<()> {

@@ -167,9 +167,15 @@ fn without_tests(text: &str) -> &str {
 
 /// Links between the project's pages lead somewhere, and the pages exist.
 fn documents(root: &Path, found: &mut Findings) -> Result<()> {
-    for name in
-        ["README.md", "ARCHITECTURE.md", "PLATFORM.md", "DESIGN.md", "CHANGELOG.md", "CONTRIBUTING.md", "NOTICE"]
-    {
+    for name in [
+        "README.md",
+        "ARCHITECTURE.md",
+        "PLATFORM.md",
+        "DESIGN.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "NOTICE",
+    ] {
         match fs::read_to_string(root.join(name)) {
             Ok(text) => links(root, name, &text, found),
             Err(_) => found.add(format!("{name} is missing")),
@@ -237,7 +243,10 @@ mod tests {
         assert_eq!(findings("backend", "crates/backend/src/a.rs", module).len(), 0);
         assert_eq!(findings("backend", "crates/backend/src/a.rs", function).len(), 1);
         assert_eq!(findings("plan", "crates/plan/src/a.rs", module).len(), 1);
-        assert_eq!(findings("backend", "crates/backend/src/a.rs", "if cfg!(target_os = \"linux\") {}").len(), 1);
+        assert_eq!(
+            findings("backend", "crates/backend/src/a.rs", "if cfg!(target_os = \"linux\") {}").len(),
+            1
+        );
     }
 
     #[test]

@@ -19,6 +19,13 @@ pub(crate) struct Hardware {
     pub about: &'static str,
 }
 
+impl Hardware {
+    /// Whether a process that ran has a count above zero for certain: cycles and instructions.
+    pub fn never_zero(&self) -> bool {
+        self.config <= 1
+    }
+}
+
 pub(crate) const HARDWARE: &[Hardware] = &[
     Hardware {
         names: &["cycles", "cpu-cycles", "cpu_cycles"],

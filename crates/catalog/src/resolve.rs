@@ -126,6 +126,7 @@ fn core_candidate(request: &EventRequest, parts: Vec<PerfEvent>) -> Candidate {
         scale: 1.0,
         modes: Some(wanted_modes(request)),
         widest: None,
+        never_zero: false,
         parts: parts.into_iter().map(Part::Perf).collect(),
     }
 }
@@ -133,7 +134,8 @@ fn core_candidate(request: &EventRequest, parts: Vec<PerfEvent>) -> Candidate {
 fn generic_hardware(hardware: &Hardware, request: &EventRequest, machine: &Machine) -> Event {
     let parts = generic_parts(machine, perf_type::HARDWARE, hardware.config, hardware.sysfs);
     let parts = parts.into_iter().map(|part| constrained(part, Some(hardware.config), machine)).collect();
-    let mut found = event(request, Unit::Count, vec![core_candidate(request, parts)]);
+    let candidate = Candidate { never_zero: hardware.never_zero(), ..core_candidate(request, parts) };
+    let mut found = event(request, Unit::Count, vec![candidate]);
     found.notes.extend(notes::generic(hardware.config, machine));
     found
 }
@@ -299,6 +301,7 @@ fn device_candidate(parts: Vec<PerfEvent>, class: PerfClass, scale: f64) -> Cand
         scale,
         modes: None,
         widest: (class == PerfClass::SystemDevice).then_some(Scope::Package),
+        never_zero: false,
         parts: parts.into_iter().map(Part::Perf).collect(),
     }
 }
@@ -349,6 +352,7 @@ fn accounting_candidate(metric: OsMetric, resolution: &str) -> Candidate {
         scale: 1.0,
         modes: None,
         widest: None,
+        never_zero: false,
         parts: vec![Part::Os(metric)],
     }
 }
@@ -387,6 +391,13 @@ mod tests {
             other => panic!("{other:?}"),
         };
         event.candidates[0].parts.iter().map(perf).collect()
+    }
+
+    #[test]
+    fn only_cycles_and_instructions_can_never_be_zero() {
+        let never_zero = |name| find(name, &skylake()).candidates[0].never_zero;
+        assert!(never_zero("cycles") && never_zero("instructions"));
+        assert!(!never_zero("branch-misses") && !never_zero("page-faults") && !never_zero("r00c0"));
     }
 
     #[test]

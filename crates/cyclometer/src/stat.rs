@@ -142,7 +142,11 @@ impl Stat {
     /// Only when nothing was measured; what fails later is told in the report.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
-        let job = Job { command: self.command.clone(), target: self.target.clone(), watched: self.watched(launcher)? };
+        let job = Job {
+            command: self.command.clone(),
+            target: self.target.clone(),
+            watched: self.watched(launcher)?,
+        };
         let sources = sources();
         let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
         let means = Means { launch: launcher, sources: &sources, machine: &self.machine };
@@ -151,7 +155,8 @@ impl Stat {
 
     /// What to wait for when there is no command.
     fn watched(&self, launcher: &Launcher) -> Result<Option<Box<dyn Child>>> {
-        let watch = |attached: Attached| -> Option<Box<dyn Child>> { Some(Box::new(launcher.watched(attached))) };
+        let watch =
+            |attached: Attached| -> Option<Box<dyn Child>> { Some(Box::new(launcher.watched(attached))) };
         Ok(match (&self.command, &self.target) {
             (Some(_), _) | (None, None) => None,
             (None, Some(Target::Process { pid, .. })) => watch(Attached::process(*pid)?),

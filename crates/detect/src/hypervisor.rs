@@ -153,7 +153,10 @@ mod tests {
     #[test]
     fn the_vendor_string_names_it_and_the_product_the_place() {
         check(&format!("{GUEST}{KVM}"), Some("KVM"));
-        check(&format!("{GUEST}{KVM}file /sys/class/dmi/id/sys_vendor Amazon EC2"), Some("Amazon EC2 on KVM"));
+        check(
+            &format!("{GUEST}{KVM}file /sys/class/dmi/id/sys_vendor Amazon EC2"),
+            Some("Amazon EC2 on KVM"),
+        );
         check(
             &format!("{GUEST}{KVM}file /sys/firmware/acpi/tables/FACP\n| FACP FIRECK"),
             Some("Firecracker on KVM"),

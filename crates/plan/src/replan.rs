@@ -265,7 +265,8 @@ mod tests {
     #[test]
     fn an_event_that_fails_in_the_end_goes_by_the_modes_asked_for() {
         let (plan, _) = tried(vec![core_event("e")], 0, RefusalKind::Invalid);
-        let refusal = Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, text: "no".to_owned() };
+        let refusal =
+            Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, text: "no".to_owned() };
         let Replan::Try(plan, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
         assert_eq!(plan.lines[0].event.candidates[0].modes, Some(Modes::USER));
         assert!(plan.lines[0].candidate().is_none());

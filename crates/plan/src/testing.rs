@@ -72,6 +72,7 @@ fn perf(class: PerfClass, constraint: CounterMask, modes: Option<Modes>) -> Cand
         scale: 1.0,
         modes,
         widest: None,
+        never_zero: false,
         parts: vec![Part::Perf(part)],
     }
 }
@@ -96,6 +97,7 @@ pub(crate) fn software_event(name: &str) -> Event {
         scale: 1.0,
         modes: None,
         widest: None,
+        never_zero: false,
         parts: vec![Part::Os(OsMetric::PageFaults)],
     };
     event(name, vec![perf(PerfClass::Software, CounterMask::EMPTY, None), os])

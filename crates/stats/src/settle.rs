@@ -21,7 +21,8 @@ const NAMED_INSTANCES: usize = 3;
 /// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is
 /// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its
 /// own enabled / running. Instances that were lost or never reached a counter make the count partial,
-/// as does a source whose scope is wider than `asked`.
+/// as does a source whose scope is wider than `asked`. A zero of an event that cannot be zero is not a count:
+/// some drivers claim that an event ran which never had a counter (RISC-V with more events than counters).
 ///
 /// # Source
 ///
@@ -35,7 +36,13 @@ pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) ->
     };
     let timed = candidate.rung != Rung::Os;
     let instances = instances(reading.cells.iter().filter(|cell| cell.slot == slot), timed);
-    widen(combine(&instances), candidate.widest, asked)
+    let count = combine(&instances);
+    // An idle CPU may well count nothing; a task that was on a counter executed something.
+    let of_tasks = instances.iter().all(|instance| instance.cpu.is_none());
+    if candidate.never_zero && of_tasks && count.value() == Some(0) {
+        return not_counted("reads zero although the process ran: the counter did not count");
+    }
+    widen(count, candidate.widest, asked)
 }
 
 /// What one core PMU of a hybrid machine counted.
@@ -236,6 +243,7 @@ fn clamp(value: u128) -> u64 {
 mod tests {
     use super::*;
     use crate::testing::{cell, hardware, os_line};
+    use cyclometer_core::Verdict;
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::exec::At;
     use proptest::prelude::*;
@@ -267,6 +275,16 @@ mod tests {
     fn a_counter_that_ran_all_the_time_is_exact() {
         assert_eq!(settled(1, vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
         assert_eq!(settled(1, vec![cell(SLOT, 0, 9, 9)]), Count::Exact(0));
+    }
+
+    #[test]
+    fn a_zero_of_what_cannot_be_zero_is_no_count() {
+        let mut line = hardware("instructions", 1);
+        line.event.candidates[0].never_zero = true;
+        let settled = |cell: Cell| settle(&line, &Reading { cells: vec![cell] }, SLOT, Scope::Tree);
+        assert_eq!(settled(cell(SLOT, 0, 9_000_000, 9_000_000)).verdict(), Verdict::NotCounted);
+        assert_eq!(settled(cell(SLOT, 7, 9_000_000, 9_000_000)), Count::Exact(7));
+        assert_eq!(settled(on_cpu(0, 0, 9_000_000, 9_000_000)), Count::Exact(0));
     }
 
     #[test]

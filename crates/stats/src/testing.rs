@@ -46,6 +46,7 @@ pub fn hardware(name: &str, parts: usize) -> PlanLine {
         scale: 1.0,
         modes: Some(Modes::USER),
         widest: None,
+        never_zero: false,
         parts: ["cpu_core", "cpu_atom"][..parts].iter().map(|pmu| part(pmu)).collect(),
     };
     line(name, Unit::Count, candidate)
@@ -67,6 +68,7 @@ pub fn os_line(name: &str, metric: OsMetric) -> PlanLine {
         scale: 1.0,
         modes: None,
         widest: None,
+        never_zero: false,
         parts: vec![Part::Os(metric)],
     };
     line(name, unit, candidate)

@@ -148,6 +148,7 @@ fn perf_candidate(pmus: &[&str], modes: Option<Modes>) -> Candidate {
         scale: 1.0,
         modes,
         widest: None,
+        never_zero: false,
         parts: pmus.iter().map(part).collect(),
     }
 }
@@ -160,6 +161,7 @@ fn accounting(name: &str, unit: Unit, metric: OsMetric) -> PlanLine {
         scale: 1.0,
         modes: None,
         widest: None,
+        never_zero: false,
         parts: vec![Part::Os(metric)],
     };
     line(name, false, unit, candidate)

@@ -272,6 +272,7 @@ fn perf(modes: Option<Modes>, parts: usize) -> Candidate {
         scale: 1.0,
         modes,
         widest: None,
+        never_zero: false,
         parts: (0..parts).map(part).collect(),
     }
 }
@@ -299,6 +300,7 @@ fn os(metric: OsMetric) -> Candidate {
         scale: 1.0,
         modes: None,
         widest: None,
+        never_zero: false,
         parts: vec![Part::Os(metric)],
     }
 }
