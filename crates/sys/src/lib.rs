@@ -7,6 +7,11 @@
 pub mod cpuid;
 pub mod host;
 #[cfg(target_os = "linux")]
+pub mod invoker;
+#[cfg(not(target_os = "linux"))]
+#[path = "invoker_other.rs"]
+pub mod invoker;
+#[cfg(target_os = "linux")]
 pub mod perf;
 #[cfg(unix)]
 pub mod process;
