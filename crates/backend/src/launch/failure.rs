@@ -40,8 +40,8 @@ pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
             "check the path behind #! in its first line, or the loader that it was linked for".to_owned(),
         ),
         Some(errno::ENOENT) => not_found(program),
-        // A folder of PATH that may not be searched says EACCES, whatever is in it.
-        Some(errno::EACCES) if !has_slash(program) && !exists(program) => not_found(program),
+        // So says a folder of PATH that may not be searched, or is none.
+        Some(errno::EACCES | errno::ENOTDIR) if !has_slash(program) && !exists(program) => not_found(program),
         Some(errno::EACCES) if Path::new(program).is_dir() => (
             ErrorKind::CommandNotExecutable,
             format!("command '{name}' cannot be executed: it is a directory"),

@@ -33,6 +33,7 @@ use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
 pub use limits::raise_open_files;
@@ -181,7 +182,7 @@ struct Strings {
 impl Strings {
     fn of(request: &Request<'_>) -> io::Result<Strings> {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-        let candidates = candidates(request.program, &path).into_iter();
+        let candidates = in_sight(candidates(request.program, &path)).into_iter();
         let candidates: Result<Vec<CString>, _> = candidates.map(CString::new).collect();
         let argv = std::iter::once(request.program).chain(request.args.iter().map(OsString::as_os_str));
         let argv: Result<Vec<CString>, _> = argv.map(|arg| CString::new(arg.as_bytes())).collect();
@@ -197,6 +198,16 @@ fn candidates(program: &OsStr, path: &OsStr) -> Vec<Vec<u8>> {
     }
     let folders = path.as_bytes().split(|byte| *byte == b':');
     folders.map(|folder| join(folder, name)).collect()
+}
+
+/// Leaves out what does not exist, so that no time of the command goes into looking; the last one stays, for
+/// the kernel to say what is wrong.
+fn in_sight(mut candidates: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let last = candidates.pop();
+    let exists = |path: &Vec<u8>| Path::new(OsStr::from_bytes(path)).exists();
+    let mut seen: Vec<Vec<u8>> = candidates.into_iter().filter(exists).collect();
+    seen.extend(last);
+    seen
 }
 
 fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
@@ -298,6 +309,14 @@ mod tests {
         let request =
             Request { program: "true".as_ref(), args: &args, stdin: None, stdout: None, stderr: None };
         assert_eq!(launcher.spawn(&request).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn what_does_not_exist_is_not_tried_but_the_last() {
+        let paths = |list: &[&str]| list.iter().map(|s| s.as_bytes().to_vec()).collect::<Vec<_>>();
+        let all = paths(&["/no/sh", "/bin/sh", "/no/way/sh"]);
+        assert_eq!(in_sight(all), paths(&["/bin/sh", "/no/way/sh"]));
+        assert_eq!(in_sight(paths(&["/no/sh"])), paths(&["/no/sh"]));
     }
 
     #[test]

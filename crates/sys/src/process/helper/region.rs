@@ -1,23 +1,45 @@
 //! Memory straight from the kernel, for the helper, which must not use the allocator.
+//!
+//! A command's process shares the helper's memory until it executes (`CLONE_VM`), which spares the copy. Its
+//! stack, pointers and strings lie in a [`Region`], which is used again when the process has left it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use libc::{c_char, c_int};
 
 use super::message::Header;
 use crate::process::image::{Image, last_errno};
 
-/// A mapping that holds the pointers of an [`Image`] and, behind them, the strings.
+/// Where the note lies, behind the word that the kernel clears.
+const NOTE_OFFSET: usize = 64;
+
+/// The word and the note; a multiple of 64, so that the stack is aligned.
+const FRONT_BYTES: usize = 256;
+
+/// Stack of a process between clone and exec: a few small frames.
+const STACK_BYTES: usize = 64 * 1024;
+
+/// What a process needs before it executes: a word, a note, the stack, the pointers of an
+/// [`Image`], the strings.
+#[derive(Debug)]
 pub(super) struct Region {
     start: *mut libc::c_void,
     length: usize,
     header: Header,
 }
 
+/// Bytes of a region for a request.
+fn needed(header: Header) -> usize {
+    let table = table_length(header) * size_of::<*const c_char>();
+    FRONT_BYTES + STACK_BYTES + table + header.bytes as usize
+}
+
 impl Region {
     /// Maps room for a request.
     pub(super) fn for_request(header: Header) -> Result<Region, c_int> {
-        let length = table_length(header) * size_of::<*const c_char>() + header.bytes as usize;
+        let length = needed(header).next_multiple_of(64 * 1024);
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new anonymous mapping, of nobody else's memory; the table is never empty.
+        // SAFETY: a new anonymous mapping, of nobody else's memory; the length is not zero.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), length, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(last_errno());
@@ -25,12 +47,50 @@ impl Region {
         Ok(Region { start, length, header })
     }
 
+    /// Takes another request, if there is room.
+    pub(super) fn take(&mut self, header: Header) -> bool {
+        let fits = needed(header) <= self.length;
+        if fits {
+            self.header = header;
+        }
+        fits
+    }
+
+    /// The word that is not zero as long as a process uses the region.
+    pub(super) fn word(&self) -> &AtomicU32 {
+        // SAFETY: the mapping is aligned to a page and longer than a word, and lives as long as `self`.
+        unsafe { AtomicU32::from_ptr(self.start.cast()) }
+    }
+
+    /// Leaves a note for the process that is going to use the region; gives its place.
+    pub(super) fn leave_note<T: Copy>(&mut self, note: T) -> *mut libc::c_void {
+        const { assert!(size_of::<T>() <= FRONT_BYTES - NOTE_OFFSET && align_of::<T>() <= 64) };
+        // SAFETY: the mapping is longer than the front.
+        let place = unsafe { self.start.add(NOTE_OFFSET) };
+        // SAFETY: there is room for the note, aligned, and nobody else uses it.
+        unsafe { place.cast::<T>().write(note) };
+        place
+    }
+
+    /// Whether no process uses it.
+    pub(super) fn is_idle(&self) -> bool {
+        // ATOMICS: the kernel stores zero when the process has left this memory, and wakes through the same
+        // memory barrier that ends its use (`mm_release`, `CLONE_CHILD_CLEARTID`); acquire pairs with it.
+        self.word().load(Ordering::Acquire) == 0
+    }
+
+    /// The end of the stack, from where it grows down; aligned to 64 bytes.
+    pub(super) fn stack_top(&self) -> *mut libc::c_void {
+        // SAFETY: the mapping is longer than the word and the stack.
+        unsafe { self.start.add(FRONT_BYTES + STACK_BYTES) }
+    }
+
     /// The room for the strings.
     pub(super) fn strings(&mut self) -> &mut [u8] {
         let table = self.table();
         // SAFETY: the mapping goes on behind the table, for `header.bytes`.
         let strings = unsafe { table.add(table_length(self.header)) }.cast::<u8>();
-        // SAFETY: the mapping is readable, writable, initialised to zero and borrowed mutably with `self`.
+        // SAFETY: the mapping is readable, writable, initialised and borrowed mutably with `self`.
         unsafe { std::slice::from_raw_parts_mut(strings, self.header.bytes as usize) }
     }
 
@@ -38,34 +98,41 @@ impl Region {
     pub(super) fn image(&mut self) -> Option<Image> {
         let header = self.header;
         let table = self.table();
-        let candidates = header.candidates as usize;
+        let (candidates, all) =
+            (header.candidates as usize, header.candidates as usize + header.args as usize);
         let mut found = 0;
         for string in self.strings().split_inclusive(|byte| *byte == 0) {
-            if string.last() != Some(&0) || found >= candidates + header.args as usize {
+            if string.last() != Some(&0) || found >= all {
                 return None;
             }
             // A null pointer stands between the two arrays.
             let place = if found < candidates { found } else { found + 1 };
-            // SAFETY: `place` is below the table's length; `found` was just checked.
-            let entry = unsafe { table.add(place) };
-            // SAFETY: the entry lies in our mapping and is aligned, as the table starts at a page.
-            unsafe { entry.write(string.as_ptr().cast()) };
+            put(table, place, string.as_ptr().cast());
             found += 1;
         }
+        put(table, candidates, std::ptr::null());
+        put(table, all + 1, std::ptr::null());
         // SAFETY: the table has `candidates + args + 2` entries.
         let argv = unsafe { table.add(candidates + 1) };
-        (found == candidates + header.args as usize)
-            .then_some(Image { candidates: table.cast_const(), argv: argv.cast_const() })
+        (found == all).then_some(Image { candidates: table.cast_const(), argv: argv.cast_const() })
     }
 
     fn table(&self) -> *mut *const c_char {
-        self.start.cast()
+        self.stack_top().cast()
     }
+}
+
+/// Writes entry `place` of a table that has more entries than that.
+fn put(table: *mut *const c_char, place: usize, string: *const c_char) {
+    // SAFETY: the caller keeps `place` below the table's length.
+    let entry = unsafe { table.add(place) };
+    // SAFETY: the entry lies in a region and is aligned, as the table starts at a multiple of 64.
+    unsafe { entry.write(string) };
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: our own mapping; pointers into it were handed out to processes that have their copy.
+        // SAFETY: our own mapping; the pool drops only regions that no process uses.
         unsafe { libc::munmap(self.start, self.length) };
     }
 }
@@ -75,13 +142,36 @@ fn table_length(header: Header) -> usize {
     header.candidates as usize + header.args as usize + 2
 }
 
+/// How many processes may be waiting to execute at the same time.
+const POOL: usize = 64;
+
+/// The regions, in use or kept for the next request.
+#[derive(Debug)]
+pub(super) struct Pool([Option<Region>; POOL]);
+
+impl Pool {
+    pub(super) const fn new() -> Pool {
+        Pool([const { None }; POOL])
+    }
+
+    /// A region with room for a request that no process uses.
+    pub(super) fn region(&mut self, header: Header) -> Result<&mut Region, c_int> {
+        let idle = |slot: &&mut Option<Region>| slot.as_ref().is_none_or(Region::is_idle);
+        let slot = self.0.iter_mut().find(idle).ok_or(libc::ENOBUFS)?;
+        if !slot.as_mut().is_some_and(|region| region.take(header)) {
+            *slot = Some(Region::for_request(header)?);
+        }
+        slot.as_mut().ok_or(libc::ENOMEM)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn image_of(candidates: u32, args: u32, strings: &[u8]) -> Option<Vec<Vec<u8>>> {
+    fn image_of(pool: &mut Pool, candidates: u32, args: u32, strings: &[u8]) -> Option<Vec<Vec<u8>>> {
         let header = Header { bytes: strings.len() as u32, candidates, args, streams: 0 };
-        let mut region = Region::for_request(header).unwrap();
+        let region = pool.region(header).unwrap();
         region.strings().copy_from_slice(strings);
         let image = region.image()?;
         Some([listed(image.candidates), listed(image.argv)].concat())
@@ -103,9 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn the_two_arrays_hold_what_was_sent() {
+    fn the_two_arrays_hold_what_was_sent_also_in_a_region_used_before() {
+        let mut pool = Pool::new();
         let expected: Vec<Vec<u8>> = vec![b"/bin/a".into(), b"/a".into(), b"a".into(), b"".into()];
-        assert_eq!(image_of(2, 2, b"/bin/a\0/a\0a\0\0"), Some(expected));
+        let long = [b"/x\0".as_slice(), &[b'y'; 200_000], b"\0z\0z\0z\0"].concat();
+        for _ in 0..2 {
+            assert_eq!(image_of(&mut pool, 2, 2, b"/bin/a\0/a\0a\0\0"), Some(expected.clone()));
+            assert_eq!(image_of(&mut pool, 1, 4, &long).unwrap().len(), 5);
+        }
     }
 
     #[test]
@@ -113,7 +208,23 @@ mod tests {
         for (candidates, args, strings) in
             [(1, 1, &b"a\0"[..]), (1, 1, b"a\0b\0c\0"), (1, 1, b"a\0b"), (1, 0, b"")]
         {
-            assert_eq!(image_of(candidates, args, strings), None, "{strings:?}");
+            assert_eq!(image_of(&mut Pool::new(), candidates, args, strings), None, "{strings:?}");
         }
+    }
+
+    #[test]
+    fn a_region_in_use_is_not_handed_out() {
+        let mut pool = Pool::new();
+        let header = Header { bytes: 4, candidates: 1, args: 1, streams: 0 };
+        let busy = pool.region(header).unwrap();
+        let first = busy.stack_top();
+        busy.word().store(1, Ordering::Release);
+        let second = pool.region(header).unwrap().stack_top();
+        assert_ne!(first, second);
+        pool.0[0].as_ref().unwrap().word().store(0, Ordering::Release);
+        assert_eq!(pool.region(header).unwrap().stack_top(), first);
+        pool.0.iter_mut().for_each(|slot| *slot = Some(Region::for_request(header).unwrap()));
+        pool.0.iter().flatten().for_each(|region| region.word().store(1, Ordering::Release));
+        assert_eq!(pool.region(header).unwrap_err(), libc::ENOBUFS);
     }
 }

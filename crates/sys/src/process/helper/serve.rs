@@ -1,11 +1,12 @@
 //! What the helper does. Nothing here allocates: the program may have had other threads at the fork.
 
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering;
 
-use libc::{c_int, c_long};
+use libc::{c_int, c_void};
 
 use super::message::{HEADER_BYTES, Header, MAX_FDS};
-use super::region::Region;
+use super::region::{Pool, Region};
 use super::{descriptors, message};
 use crate::process::image::{self, Descriptors, Image, above_standard, last_errno, leave};
 use crate::process::origin::{self, Origin};
@@ -31,7 +32,8 @@ pub(super) fn run(socket: RawFd, origin: &Origin) -> ! {
         origin::set(signal, libc::SIG_IGN);
     }
     descriptors::close_private(socket);
-    while let Some(answer) = serve_one(socket, origin) {
+    let mut pool = Pool::new();
+    while let Some(answer) = serve_one(socket, origin, &mut pool) {
         if !reply(socket, answer) {
             break;
         }
@@ -40,11 +42,11 @@ pub(super) fn run(socket: RawFd, origin: &Origin) -> ! {
 }
 
 /// A pid or a negative error number; `None` at the end of the stream.
-fn serve_one(socket: RawFd, origin: &Origin) -> Option<c_int> {
+fn serve_one(socket: RawFd, origin: &Origin, pool: &mut Pool) -> Option<c_int> {
     let mut bytes = [0; HEADER_BYTES];
     let mut fds = message::receive(socket, &mut bytes).ok()??;
     let header = Header::from_bytes(&bytes);
-    let answer = make(socket, header, &mut fds, origin);
+    let answer = make(socket, header, &mut fds, origin, pool);
     for fd in fds {
         close(fd);
     }
@@ -61,8 +63,14 @@ enum Fault {
     OutOfStep,
 }
 
-fn make(socket: RawFd, header: Header, fds: &mut [RawFd; MAX_FDS], origin: &Origin) -> Result<c_int, Fault> {
-    let mut region = Region::for_request(header).map_err(|_| Fault::OutOfStep)?;
+fn make(
+    socket: RawFd,
+    header: Header,
+    fds: &mut [RawFd; MAX_FDS],
+    origin: &Origin,
+    pool: &mut Pool,
+) -> Result<c_int, Fault> {
+    let region = pool.region(header).map_err(|_| Fault::OutOfStep)?;
     if !matches!(message::receive_exactly(socket, region.strings()), Ok(true)) {
         return Err(Fault::OutOfStep);
     }
@@ -75,7 +83,8 @@ fn make(socket: RawFd, header: Header, fds: &mut [RawFd; MAX_FDS], origin: &Orig
         }
     }
     let descriptors = arrange(header, fds).ok_or(Fault::Refused(libc::EINVAL))?;
-    clone_sibling(socket, image, descriptors, origin).map_err(Fault::Refused)
+    let newborn = Newborn { socket, image, descriptors, origin };
+    clone_sibling(newborn, region).map_err(Fault::Refused)
 }
 
 fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Descriptors> {
@@ -90,24 +99,43 @@ fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Descriptors> {
     (gate >= 0).then_some(Descriptors { streams, gate })
 }
 
-fn clone_sibling(
+/// What a new process must know; it lies in the region, as the helper goes on meanwhile.
+#[derive(Clone, Copy)]
+struct Newborn {
     socket: RawFd,
     image: Image,
     descriptors: Descriptors,
-    origin: &Origin,
-) -> Result<c_int, c_int> {
-    let flags = c_long::from(libc::CLONE_PARENT | libc::SIGCHLD);
-    // SAFETY: without CLONE_VM this is a fork: the child has its own copy of everything. The helper has
-    // one thread, and neither side allocates.
-    match unsafe { libc::syscall(libc::SYS_clone, flags, 0 as c_long, 0 as c_long, 0 as c_long, 0 as c_long) }
-    {
-        -1 => Err(last_errno()),
-        0 => {
-            close(socket);
-            image::become_command(image, descriptors, origin, DEAF_TO.into_iter())
-        }
-        pid => c_int::try_from(pid).map_err(|_| libc::EOVERFLOW),
+    /// Of the helper, which keeps it to its end.
+    origin: *const Origin,
+}
+
+/// Makes a process that shares our memory until it executes, on a stack of its own.
+///
+/// What both write are `errno` and nothing else: the helper waits for its next message then, and
+/// that call fails only with the end of the helper.
+fn clone_sibling(newborn: Newborn, region: &mut Region) -> Result<c_int, c_int> {
+    let flags = libc::CLONE_PARENT | libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
+    let note = region.leave_note(newborn);
+    let word = region.word();
+    word.store(1, Ordering::Release);
+    let none = std::ptr::null_mut::<c_void>();
+    // SAFETY: the stack is the region's, which is not used for anything else before the kernel clears the
+    // word, and so is the note. No parent's word, no thread-local storage.
+    let pid = unsafe { libc::clone(begin, region.stack_top(), flags, note, none, none, word.as_ptr()) };
+    if pid < 0 {
+        word.store(0, Ordering::Release);
+        return Err(last_errno());
     }
+    Ok(pid)
+}
+
+extern "C" fn begin(note: *mut c_void) -> c_int {
+    // SAFETY: `clone_sibling` left a `Newborn` there, and nobody changes it.
+    let newborn = unsafe { note.cast::<Newborn>().read() };
+    close(newborn.socket);
+    // SAFETY: the helper's own, which it never frees or changes; the memory stays when it ends.
+    let origin = unsafe { &*newborn.origin };
+    image::become_command(newborn.image, newborn.descriptors, origin, DEAF_TO.into_iter())
 }
 
 fn reply(socket: RawFd, answer: c_int) -> bool {
