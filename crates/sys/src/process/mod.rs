@@ -283,6 +283,28 @@ mod tests {
     }
 
     #[test]
+    fn many_processes_may_wait_and_too_many_are_refused() {
+        let launcher = Launcher::start().unwrap();
+        let request =
+            Request { program: "true".as_ref(), args: &[], stdin: None, stdout: None, stderr: None };
+        for _ in 0..2 {
+            let mut waiting = Vec::new();
+            let refused = loop {
+                match launcher.spawn(&request) {
+                    Ok(pending) => waiting.push(pending),
+                    Err(e) => break e,
+                }
+            };
+            // Where there is no helper, the system's own limit would come first.
+            assert!(waiting.len() >= 64, "{refused}");
+            for mut pending in waiting {
+                pending.release().unwrap();
+                assert_eq!(reap(pending.pid(), Reap::Block).unwrap().unwrap().status, Status::Code(0));
+            }
+        }
+    }
+
+    #[test]
     fn commands_start_with_the_signals_of_the_program() {
         let Ok(status) = std::fs::read_to_string("/proc/thread-self/status") else { return };
         let ours = |field: &str| {

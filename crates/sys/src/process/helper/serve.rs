@@ -70,7 +70,10 @@ fn make(
     origin: &Origin,
     pool: &mut Pool,
 ) -> Result<c_int, Fault> {
-    let region = pool.region(header).map_err(|_| Fault::OutOfStep)?;
+    let region = match pool.region(header) {
+        Ok(region) => region,
+        Err(errno) => return Err(skip_strings(socket, header, errno)),
+    };
     if !matches!(message::receive_exactly(socket, region.strings()), Ok(true)) {
         return Err(Fault::OutOfStep);
     }
@@ -85,6 +88,20 @@ fn make(
     let descriptors = arrange(header, fds).ok_or(Fault::Refused(libc::EINVAL))?;
     let newborn = Newborn { socket, image, descriptors, origin };
     clone_sibling(newborn, region).map_err(Fault::Refused)
+}
+
+/// Reads over the strings of a request that cannot be served, so that the next one is understood.
+fn skip_strings(socket: RawFd, header: Header, errno: c_int) -> Fault {
+    let mut left = header.bytes as usize;
+    let mut scrap = [0; 4096];
+    while left > 0 {
+        let part = left.min(scrap.len());
+        let Some(Ok(true)) = scrap.get_mut(..part).map(|part| message::receive_exactly(socket, part)) else {
+            return Fault::OutOfStep;
+        };
+        left -= part;
+    }
+    Fault::Refused(errno)
 }
 
 fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Descriptors> {
