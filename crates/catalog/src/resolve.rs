@@ -513,6 +513,11 @@ mod tests {
             ),
             ("sched:sched_switch", "'sched:sched_switch' looks like a tracepoint", "tracepoints are not"),
             (
+                "task-clock:u",
+                "task-clock does not tell modes apart, so ':u' means nothing",
+                "write task-clock without modifiers",
+            ),
+            (
                 "wall_time:u",
                 "wall_time does not tell modes apart, so ':u' means nothing",
                 "write wall_time without modifiers",
