@@ -327,10 +327,9 @@ fn software_event(software: &Software, request: &EventRequest) -> Event {
         cpus: None,
         constraint: CounterMask::EMPTY,
     };
-    let perf = Candidate {
-        modes: request.modifiers.modes,
-        ..device_candidate(vec![part], PerfClass::Software, 1.0)
-    };
+    // The kernel's clocks run on in kernel mode whatever the attributes exclude.
+    let modes = request.modifiers.modes.filter(|_| !software.clock);
+    let perf = Candidate { modes, ..device_candidate(vec![part], PerfClass::Software, 1.0) };
     // The operating system accounts for all modes together.
     let os = software.os.filter(|_| request.modifiers.modes.is_none());
     let candidates = std::iter::once(perf)
