@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use common::{command, ended};
 use cyclometer_backend::{Attached, Launcher};
-use cyclometer_core::exec::{ExitStatus, Waited};
+use cyclometer_core::exec::{ExitStatus, Signalled, Waited};
 use cyclometer_core::{Child, Launch};
 use cyclometer_sys::process::signal;
 use cyclometer_sys::signals::Watch;
@@ -31,7 +31,10 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
             signal(std::process::id(), number).unwrap();
         });
         let late = Some(Instant::now() + Duration::from_secs(30));
-        assert_eq!(waiter.wait(late).unwrap(), Waited::Interrupted(number));
+        assert_eq!(
+            waiter.wait(late).unwrap(),
+            Waited::Interrupted(Signalled { signal: number, by_terminal: false })
+        );
         sender.join().unwrap();
         let soon = Some(Instant::now() + Duration::from_millis(10));
         assert_eq!(waiter.wait(soon).unwrap(), Waited::TimedOut);

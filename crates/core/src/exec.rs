@@ -92,7 +92,16 @@ pub enum Waited {
     /// The time came first.
     TimedOut,
     /// We were sent a signal (SIGINT, SIGTERM, SIGHUP).
-    Interrupted(i32),
+    Interrupted(Signalled),
+}
+
+/// A signal that was sent to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Signalled {
+    /// Its number.
+    pub signal: i32,
+    /// Whether the terminal sent it, to the whole foreground group: then the command has got it as well.
+    pub by_terminal: bool,
 }
 
 /// The end of a process.

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{At, Cell, Exit, ExitStatus, Reading, Waited};
+use cyclometer_core::exec::{At, Cell, Exit, ExitStatus, Reading, Signalled, Waited};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Child, Error, ErrorKind, Result, SlotId, Target};
 
 use crate::open::{OpenSource, Opened};
 use crate::{Executed, Session};
 
-/// SIGINT reaches the command from the terminal as well; other signals are passed on.
+/// What the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 
@@ -46,25 +46,29 @@ impl Session<'_, '_> {
     /// Waits for the end; reads at every interval; passes signals on.
     fn attend(&mut self, child: &mut dyn Child, opened: &mut Opened) -> Result<(Exit, Option<i32>)> {
         let started = Instant::now();
-        let mut due = self.settings.interval.map(|interval| started + interval);
+        let mut rows = Beat::new(started, self.settings.interval);
+        let mut keeping = Beat::new(started, self.keeps_values().then_some(KEEP_EVERY));
         let mut interrupted = None;
         loop {
-            match child.wait(due)? {
+            match child.wait([rows.due, keeping.due].into_iter().flatten().min())? {
                 Waited::Exited(exit) => {
                     let interrupted = interrupted.or_else(|| self.killed_by_terminal(&exit));
                     return Ok((exit, interrupted));
                 }
                 Waited::TimedOut => {
-                    self.interval(started, opened);
-                    due = due.zip(self.settings.interval).map(|(due, interval)| next_due(due, interval));
+                    let reading = read_now(opened);
+                    if rows.strikes() {
+                        self.observer.interval(nanos(started.elapsed()), &reading, &self.report.plan);
+                    }
+                    keeping.strikes();
                 }
-                Waited::Interrupted(signal) if self.job.command.is_none() => {
+                Waited::Interrupted(Signalled { signal, .. }) if self.job.command.is_none() => {
                     let exit = Exit { status: None, wall_ns: nanos(started.elapsed()), usage: None };
                     return Ok((exit, Some(signal)));
                 }
-                Waited::Interrupted(signal) => {
-                    pass_on(child, signal, interrupted.is_some());
-                    interrupted = Some(signal);
+                Waited::Interrupted(signalled) => {
+                    pass_on(child, signalled, interrupted.is_some());
+                    interrupted = Some(signalled.signal);
                 }
             }
         }
@@ -78,16 +82,50 @@ impl Session<'_, '_> {
         }
     }
 
-    /// Reads and tells; a source that cannot be read now has no cells in this row, and the command goes on.
-    fn interval(&mut self, started: Instant, opened: &mut Opened) {
-        let mut reading = Reading::default();
-        for source in &mut opened.sources {
-            let mut own = Reading::default();
-            if source.counting.read(&mut own).is_ok() {
-                reading.cells.append(&mut own.cells);
-            }
+    /// A process that is not our child takes its accounting with it when it ends, so that a source can only
+    /// give what it read last.
+    fn keeps_values(&self) -> bool {
+        matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_)))
+    }
+}
+
+/// Reads every source; one that cannot be read now has no cells, and the command goes on.
+fn read_now(opened: &mut Opened) -> Reading {
+    let mut reading = Reading::default();
+    for source in &mut opened.sources {
+        let mut own = Reading::default();
+        if source.counting.read(&mut own).is_ok() {
+            reading.cells.append(&mut own.cells);
         }
-        self.observer.interval(nanos(started.elapsed()), &reading, &self.report.plan);
+    }
+    reading
+}
+
+/// How often the values of somebody else's process are read, so that its end costs at most this much.
+const KEEP_EVERY: Duration = Duration::from_millis(100);
+
+/// Points in time at a constant distance.
+struct Beat {
+    due: Option<Instant>,
+    every: Duration,
+}
+
+impl Beat {
+    fn new(started: Instant, every: Option<Duration>) -> Beat {
+        Beat { due: every.map(|every| started + every), every: every.unwrap_or_default() }
+    }
+
+    /// Whether it is time; then the next point that lies ahead is due: a slow reader skips points, it does
+    /// not queue them.
+    fn strikes(&mut self) -> bool {
+        let now = Instant::now();
+        let Some(due) = self.due.filter(|due| *due <= now) else { return false };
+        let mut next = due + self.every;
+        while next <= now && !self.every.is_zero() {
+            next += self.every;
+        }
+        self.due = Some(next);
+        true
     }
 }
 
@@ -118,22 +156,12 @@ fn lost(slot: SlotId, reason: String) -> Cell {
     Cell { slot, at, raw: 0, time_enabled_ns: 0, time_running_ns: 0, lost: Some(reason) }
 }
 
-fn pass_on(child: &mut dyn Child, signal: i32, again: bool) {
-    if again {
-        child.signal(SIGKILL);
-    } else if signal != SIGINT {
-        child.signal(signal);
+fn pass_on(child: &mut dyn Child, signalled: Signalled, again: bool) {
+    match signalled {
+        _ if again => child.signal(SIGKILL),
+        Signalled { by_terminal: true, .. } => {}
+        Signalled { signal, .. } => child.signal(signal),
     }
-}
-
-/// The next point of the grid that lies ahead: a slow reader skips rows, it does not queue them.
-fn next_due(due: Instant, interval: Duration) -> Instant {
-    let mut next = due + interval;
-    let now = Instant::now();
-    while next <= now {
-        next += interval;
-    }
-    next
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -83,6 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
     fn ids_are_taken_on_and_given_back() {
         if crate::host::effective_uid() != 0 {
             eprintln!("skipped: only root can take on other ids");

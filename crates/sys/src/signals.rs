@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use libc::c_int;
+use libc::{c_int, c_void};
 
 /// The signals that a [`Watch`] catches.
 const WATCHED: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -26,6 +26,22 @@ pub struct Watch {
     writer: Option<UnixStream>,
     former: Former,
 }
+
+/// A signal that a [`Watch`] caught.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Caught {
+    /// Its number.
+    pub number: i32,
+    /// Whether the kernel sent it, as it does for keys pressed in a terminal, and not a process.
+    ///
+    /// # Source
+    ///
+    /// `sigaction(2)`, `si_code`: `SI_KERNEL`, other values above zero also come from the kernel.
+    pub by_kernel: bool,
+}
+
+/// The bit beside a signal's number in the pipe that stands for [`Caught::by_kernel`].
+const BY_KERNEL: u8 = 0x80;
 
 struct Former([Option<libc::sigaction>; WATCHED.len()]);
 
@@ -55,10 +71,12 @@ impl Watch {
     }
 
     /// The next signal that came, if any.
-    pub fn take(&self) -> Option<i32> {
+    pub fn take(&self) -> Option<Caught> {
         let mut byte = [0];
         match (&self.pipe).read(&mut byte) {
-            Ok(1) => Some(i32::from(byte[0])),
+            Ok(1) => {
+                Some(Caught { number: i32::from(byte[0] & !BY_KERNEL), by_kernel: byte[0] & BY_KERNEL != 0 })
+            }
             _ => None,
         }
     }
@@ -96,9 +114,10 @@ fn catch(signal: c_int) -> io::Result<Option<libc::sigaction>> {
     }
     // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = on_signal as extern "C" fn(c_int) as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART;
-    // SAFETY: the handler has the signature that flags without SA_SIGINFO ask for, and does only what
+    let handler: extern "C" fn(c_int, *const libc::siginfo_t, *const c_void) = on_signal;
+    action.sa_sigaction = handler as libc::sighandler_t;
+    action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
+    // SAFETY: the handler has the signature that SA_SIGINFO asks for, and does only what
     // `signal-safety(7)` allows.
     match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
         0 => Ok(Some(former)),
@@ -116,11 +135,13 @@ fn disposition(signal: c_int) -> io::Result<libc::sigaction> {
     Ok(unsafe { action.assume_init() })
 }
 
-extern "C" fn on_signal(signal: c_int) {
+extern "C" fn on_signal(signal: c_int, info: *const libc::siginfo_t, _context: *const c_void) {
     RUNNING.fetch_add(1, Ordering::SeqCst);
     let pipe = PIPE.load(Ordering::SeqCst);
     if pipe >= 0 {
-        let number = signal as u8;
+        // SAFETY: the kernel hands a handler with SA_SIGINFO a valid siginfo for the time of the call.
+        let by_kernel = unsafe { (*info).si_code } > 0;
+        let number = signal as u8 | if by_kernel { BY_KERNEL } else { 0 };
         // SAFETY: reads one byte; the descriptor is open until no handler runs. A full or closed pipe
         // loses the byte, of which more are there already.
         unsafe { libc::send(pipe, (&raw const number).cast(), 1, 0) };
@@ -153,7 +174,7 @@ mod tests {
         signal(std::process::id(), libc::SIGHUP).unwrap();
         let soon = Instant::now() + Duration::from_secs(5);
         assert_eq!(poll_readable(&[watch.as_fd()], Some(soon)).unwrap(), Some(0));
-        assert_eq!(watch.take(), Some(libc::SIGHUP));
+        assert_eq!(watch.take(), Some(Caught { number: libc::SIGHUP, by_kernel: false }));
         assert_eq!(watch.take(), None);
         drop(watch);
         assert_eq!(disposition(libc::SIGHUP).unwrap().sa_sigaction, before);

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cyclometer_core::exec::Signalled;
 use cyclometer_sys::process::{PidFd, poll_readable};
 use cyclometer_sys::signals::Watch;
 
@@ -29,7 +30,7 @@ pub(super) enum News {
     /// The time came.
     Time,
     /// A signal came to us.
-    Signal(i32),
+    Signal(Signalled),
 }
 
 impl Vigil {
@@ -44,13 +45,13 @@ impl Vigil {
         loop {
             match self.poll(stop)? {
                 None => return Ok(news),
-                Some(News::Signal(0)) => {}
+                Some(News::Look) => {}
                 Some(news) => return Ok(news),
             }
         }
     }
 
-    /// `Signal(0)` is a false alarm.
+    /// `Look` is a false alarm here.
     fn poll(&self, stop: Option<Instant>) -> io::Result<Option<News>> {
         let ends = self.end.iter().map(|end| (end.as_fd(), true));
         let signals = self.signals.iter().map(|watch| (watch.as_fd(), false));
@@ -59,8 +60,10 @@ impl Vigil {
         if are_ends.get(index) == Some(&true) {
             return Ok(Some(News::Ended));
         }
-        let signal = self.signals.as_ref().and_then(|watch| watch.take());
-        Ok(Some(News::Signal(signal.unwrap_or(0))))
+        let caught = self.signals.as_ref().and_then(|watch| watch.take());
+        Ok(Some(caught.map_or(News::Look, |caught| {
+            News::Signal(Signalled { signal: caught.number, by_terminal: caught.by_kernel })
+        })))
     }
 }
 

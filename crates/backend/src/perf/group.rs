@@ -71,11 +71,11 @@ fn group_units(slots: &[Slot], group: u32) -> Result<Vec<Unit<'_>>, Refusal> {
     let Some(first) = hard.first() else {
         return Ok(vec![Unit { members: soft.concat() }]);
     };
-    let pmus = types(first);
-    if let Some(other) = hard.iter().find(|list| types(list) != pmus) {
+    let pmus = pmus_of(first);
+    if let Some(other) = hard.iter().find(|list| pmus_of(list) != pmus) {
         return Err(two_pmus(first, other));
     }
-    let mut units: Vec<Unit<'_>> = pmus.iter().map(|pmu| on_pmu(*pmu, &hard)).collect();
+    let mut units: Vec<Unit<'_>> = pmus.iter().map(|pmu| on_pmu(pmu, &hard)).collect();
     match units.as_mut_slice() {
         [only] => only.members.extend(soft.concat()),
         // On a hybrid no single leader runs all the time, and software events must.
@@ -84,8 +84,8 @@ fn group_units(slots: &[Slot], group: u32) -> Result<Vec<Unit<'_>>, Refusal> {
     Ok(units)
 }
 
-fn on_pmu<'a>(pmu: u32, lists: &[Vec<Member<'a>>]) -> Unit<'a> {
-    let members = lists.iter().flatten().filter(|member| member.event.pmu_type == pmu);
+fn on_pmu<'a>(pmu: &str, lists: &[Vec<Member<'a>>]) -> Unit<'a> {
+    let members = lists.iter().flatten().filter(|member| member.event.pmu == pmu);
     Unit { members: members.copied().collect() }
 }
 
@@ -93,8 +93,9 @@ fn is_software(member: &Member<'_>) -> bool {
     member.event.class == PerfClass::Software
 }
 
-fn types(list: &[Member<'_>]) -> BTreeSet<u32> {
-    list.iter().map(|member| member.event.pmu_type).collect()
+/// By name: generic, cache and raw events of one PMU have different types.
+fn pmus_of<'a>(list: &[Member<'a>]) -> Vec<&'a str> {
+    list.iter().map(|member| member.event.pmu.as_str()).collect()
 }
 
 fn names(list: &[Member<'_>]) -> String {
@@ -111,8 +112,8 @@ fn two_pmus(first: &[Member<'_>], other: &[Member<'_>]) -> Refusal {
         names(other)
     );
     match other.first() {
-        Some(member) => refusal::of_slot(member.slot.id, RefusalKind::Invalid, text),
-        None => refusal::of_target(RefusalKind::Invalid, text),
+        Some(member) => refusal::of_slot(member.slot.id, RefusalKind::GroupMixed, text),
+        None => refusal::of_target(RefusalKind::GroupMixed, text),
     }
 }
 
@@ -148,6 +149,13 @@ mod tests {
     }
 
     #[test]
+    fn generic_and_raw_events_of_one_pmu_share_a_group() {
+        let slots =
+            [slot(0, Some(0), vec![event("cpu", 0, CORE)]), slot(1, Some(0), vec![event("cpu", 4, CORE)])];
+        assert_eq!(shape(&slots), [["e0@cpu", "e1@cpu"]]);
+    }
+
+    #[test]
     fn a_group_of_a_hybrid_is_one_unit_on_each_core_pmu() {
         let both = || vec![event("cpu_core", 4, CORE), event("cpu_atom", 10, CORE)];
         let soft = vec![event("software", 1, SOFT)];
@@ -163,7 +171,7 @@ mod tests {
         let slots =
             [slot(0, Some(0), vec![event("cpu", 4, CORE)]), slot(1, Some(0), vec![event("msr", 9, device)])];
         let refusal = units(&slots).unwrap_err();
-        assert_eq!((refusal.slot, refusal.kind), (Some(slots[1].id), RefusalKind::Invalid));
+        assert_eq!((refusal.slot, refusal.kind), (Some(slots[1].id), RefusalKind::GroupMixed));
         assert_eq!(refusal.text, "e0 is on cpu and e1 is on msr: events of a group must be on one PMU");
     }
 }

@@ -152,7 +152,7 @@ fn chosen(facts: &[(bool, u64)]) -> u64 {
 
 /// Why an event was not opened. A member of a group that opens alone says that the group is too large.
 fn refused(unit: &Unit<'_>, member: &Member<'_>, place: &Place, e: &io::Error, before: usize) -> Refusal {
-    let (kind, words) = refusal::meaning(e);
+    let (kind, text) = refusal::meaning(e, &member.event.pmu, &place.to_string());
     let alone = attributes(&Unit { members: vec![*member] }, member, place, true);
     if kind == RefusalKind::Invalid && before > 0 && open_event(&alone, place, None).is_ok() {
         let names: Vec<&str> = unit.members.iter().map(|member| member.slot.name.as_str()).collect();
@@ -164,7 +164,6 @@ fn refused(unit: &Unit<'_>, member: &Member<'_>, place: &Place, e: &io::Error, b
         );
         return refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, text);
     }
-    let text = format!("{} ({}) cannot be opened on {place}: {words}", member.slot.name, member.event);
     match kind {
         RefusalKind::NoSuchTarget => refusal::of_target(kind, text),
         _ => refusal::of_slot(member.slot.id, kind, text),

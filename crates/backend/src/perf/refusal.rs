@@ -16,29 +16,48 @@ pub(super) fn of_target(kind: RefusalKind, text: String) -> Refusal {
     Refusal { slot: None, kind, text }
 }
 
-/// The kind of an error of `perf_event_open(2)`, and its meaning in words.
+/// The kind of an error of `perf_event_open(2)`, and its meaning in words that fit behind an event's name.
 ///
 /// # Source
 ///
 /// `perf_event_open(2)`, section "Errors".
-pub(super) fn meaning(error: &io::Error) -> (RefusalKind, String) {
-    let (kind, name, words) = match error.raw_os_error() {
-        Some(errno::EACCES) => (RefusalKind::NoPermission, "EACCES", "not permitted"),
-        Some(errno::EPERM) => (RefusalKind::NoPermission, "EPERM", "not permitted"),
-        Some(errno::ENOENT) => (RefusalKind::NotSupported, "ENOENT", "the PMU does not have this event"),
-        Some(errno::EOPNOTSUPP) => {
-            (RefusalKind::NotSupported, "EOPNOTSUPP", "the PMU cannot count in this way")
+pub(super) fn meaning(error: &io::Error, pmu: &str, place: &str) -> (RefusalKind, String) {
+    let words = |text: String, name: &str| format!("{text} ({name})");
+    match error.raw_os_error() {
+        Some(errno::EACCES) => {
+            (RefusalKind::NoPermission, words(format!("not permitted on {place}"), "EACCES"))
         }
-        Some(errno::ENODEV) => (RefusalKind::NotSupported, "ENODEV", "the PMU is not there"),
-        Some(errno::EINVAL) => (RefusalKind::Invalid, "EINVAL", "the attributes do not suit the PMU"),
-        Some(errno::EBUSY) => (RefusalKind::Busy, "EBUSY", "another user holds the PMU"),
-        Some(errno::ESRCH) => (RefusalKind::NoSuchTarget, "ESRCH", "there is no such thread"),
-        Some(errno::EMFILE) => (RefusalKind::TooManyFiles, "EMFILE", "too many open files in this process"),
-        Some(errno::ENFILE) => (RefusalKind::TooManyFiles, "ENFILE", "too many open files in the system"),
-        Some(errno::ENOSYS) => (RefusalKind::Other, "ENOSYS", "the kernel has no perf events"),
-        _ => return (RefusalKind::Other, error.to_string()),
-    };
-    (kind, format!("{words} ({name})"))
+        Some(errno::EPERM) => {
+            (RefusalKind::NoPermission, words(format!("not permitted on {place}"), "EPERM"))
+        }
+        Some(errno::ENOENT) => {
+            (RefusalKind::NotSupported, words(format!("the PMU {pmu} does not have this event"), "ENOENT"))
+        }
+        Some(errno::EOPNOTSUPP) => (
+            RefusalKind::NotSupported,
+            words(format!("the PMU {pmu} cannot count in this way"), "EOPNOTSUPP"),
+        ),
+        Some(errno::ENODEV) => {
+            (RefusalKind::NotSupported, words(format!("the PMU {pmu} is not there"), "ENODEV"))
+        }
+        Some(errno::EINVAL) => {
+            (RefusalKind::Invalid, words(format!("the PMU {pmu} refuses these attributes"), "EINVAL"))
+        }
+        Some(errno::EBUSY) => {
+            (RefusalKind::Busy, words(format!("another user holds the PMU {pmu}"), "EBUSY"))
+        }
+        Some(errno::ESRCH) => (RefusalKind::NoSuchTarget, words(format!("{place} does not exist"), "ESRCH")),
+        Some(errno::EMFILE) => {
+            (RefusalKind::TooManyFiles, words("too many open files in this process".to_owned(), "EMFILE"))
+        }
+        Some(errno::ENFILE) => {
+            (RefusalKind::TooManyFiles, words("too many open files in the system".to_owned(), "ENFILE"))
+        }
+        Some(errno::ENOSYS) => {
+            (RefusalKind::Other, words("the kernel has no perf events".to_owned(), "ENOSYS"))
+        }
+        _ => (RefusalKind::Other, format!("the PMU {pmu} on {place}: {error}")),
+    }
 }
 
 #[cfg(test)]
@@ -60,7 +79,7 @@ mod tests {
             (errno::E2BIG, RefusalKind::Other, "os error"),
         ];
         for (number, kind, name) in cases {
-            let (got, words) = meaning(&io::Error::from_raw_os_error(number));
+            let (got, words) = meaning(&io::Error::from_raw_os_error(number), "cpu", "child 7");
             assert_eq!(got, kind);
             assert!(words.contains(name), "{words}");
         }

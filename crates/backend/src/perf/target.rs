@@ -144,7 +144,7 @@ fn open_cgroup(path: &Path) -> Result<File, Refusal> {
         refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'"))
     })?;
     File::open(folder).map_err(|e| {
-        let (kind, _) = refusal::meaning(&e);
+        let (kind, _) = refusal::meaning(&e, "", &name);
         refusal::of_target(kind, format!("cannot open the control group '{name}': {e}"))
     })
 }

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use cyclometer_core::exec::{CommandSpec, ExitStatus, Reading, RefusalKind};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, Reading, RefusalKind, Signalled};
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{Count, CpuSet, Error, ErrorKind, Event, Pass, Plan, Report, Rung, Source, Target};
@@ -298,12 +298,27 @@ fn intervals_are_read_while_the_command_runs() {
 
 #[test]
 fn a_signal_is_passed_on_and_what_was_measured_is_kept() {
-    let played = play(Play { acts: vec![Act::Terminated], settings: runs(3), ..Play::default() });
+    let played = play(Play {
+        acts: vec![Act::Signalled(Signalled { signal: 15, by_terminal: false })],
+        settings: runs(3),
+        ..Play::default()
+    });
     let report = played.report();
     assert_eq!(report.interrupted, Some(15));
     assert!(played.log.contains(&"signal 15".to_owned()));
     assert_eq!((played.count("release"), report.runs.len()), (1, 1));
     assert_eq!(report.runs[0].dropped_because.as_deref(), Some("interrupted by signal 15"));
+}
+
+#[test]
+fn a_signal_of_the_terminal_is_not_sent_to_the_command_twice() {
+    let by_terminal = Signalled { signal: 2, by_terminal: true };
+    let played = play(Play { acts: vec![Act::Signalled(by_terminal)], settings: runs(3), ..Play::default() });
+    assert_eq!(played.count("signal"), 0);
+    assert_eq!((played.report().interrupted, played.count("release")), (Some(2), 1));
+    let by_kill = Signalled { signal: 2, by_terminal: false };
+    let played = play(Play { acts: vec![Act::Signalled(by_kill)], ..Play::default() });
+    assert!(played.log.contains(&"signal 2".to_owned()));
 }
 
 #[test]

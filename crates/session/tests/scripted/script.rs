@@ -28,8 +28,8 @@ pub enum Act {
     Deadlines(u32),
     /// Cannot be executed.
     NotFound,
-    /// We get SIGTERM while it runs; then it dies of it.
-    Terminated,
+    /// We get a signal while it runs; if it is passed on, it dies of it.
+    Signalled(Signalled),
 }
 
 pub struct ScriptedLaunch {
@@ -72,9 +72,10 @@ impl Child for ScriptedChild {
         };
         match (&self.act, self.signalled) {
             (_, Some(signal)) => exited(ExitStatus::Signal(signal)),
-            (Act::Terminated, None) if self.waits == 1 => Ok(Waited::Interrupted(15)),
+            (Act::Signalled(signalled), None) if self.waits == 1 => Ok(Waited::Interrupted(*signalled)),
             (Act::Deadlines(n), _) if self.waits <= *n => {
-                assert!(until.is_some(), "a wait without a deadline");
+                let until = until.expect("a wait without a deadline");
+                std::thread::sleep(until.saturating_duration_since(Instant::now()));
                 Ok(Waited::TimedOut)
             }
             (Act::Exit(status), _) => exited(*status),
