@@ -7,10 +7,14 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use cyclometer::core::{CpuSet, Rung};
 
 use crate::exit;
+use crate::render::WIDTH;
 
 /// Counts what a CPU did, and says how far each number can be trusted.
 #[derive(Parser, Debug)]
-#[command(name = "cyclometer", version, about, after_help = exit::TABLE, disable_help_subcommand = true)]
+#[command(
+    name = "cyclometer", version, about, after_help = exit::TABLE,
+    disable_help_subcommand = true, max_term_width = WIDTH,
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -79,6 +83,12 @@ impl Backend {
     }
 }
 
+/// Headings of the options of `stat`.
+const COUNTING: &str = "What and how often";
+const TARGET: &str = "What runs already, instead of a command";
+const COMMAND: &str = "The command";
+const RESULTS: &str = "Results";
+
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
 #[command(
@@ -88,62 +98,62 @@ impl Backend {
 )]
 pub struct StatArgs {
     /// Events to count, as in `cycles,instructions:k,{branches,branch-misses}`; can be repeated.
-    #[arg(short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
+    #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
     /// How often to run the command.
-    #[arg(short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
+    #[arg(help_heading = COUNTING, short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
     /// How often to run it before that, without counting.
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    #[arg(help_heading = COUNTING, short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
     /// Print counts every MS milliseconds; 10 and more are sensible.
-    #[arg(short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
     /// Count a running process and what it starts from now on.
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = TARGET, short, long, value_parser = clap::value_parser!(u32).range(1..))]
     pub pid: Option<u32>,
     /// Count a running thread.
-    #[arg(short, long, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(help_heading = TARGET, short, long, value_parser = clap::value_parser!(u32).range(1..))]
     pub tid: Option<u32>,
     /// Count everything on all CPUs.
-    #[arg(short, long)]
+    #[arg(help_heading = TARGET, short, long)]
     pub all_cpus: bool,
     /// Count everything on these CPUs, as in `0-3,8`.
-    #[arg(short = 'C', long, value_name = "CPUS", value_parser = cpu_list)]
+    #[arg(help_heading = TARGET, short = 'C', long, value_name = "CPUS", value_parser = cpu_list)]
     pub cpu: Option<CpuSet>,
     /// Count the processes of a control group, a folder below the cgroup mount.
-    #[arg(short = 'G', long)]
+    #[arg(help_heading = TARGET, short = 'G', long)]
     pub cgroup: Option<PathBuf>,
     /// Where counts come from.
-    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
     /// Exit with 124 unless every value is exact.
-    #[arg(long)]
+    #[arg(help_heading = COUNTING, long)]
     pub strict: bool,
     /// Go on when a run of the command fails, and exit with 0.
-    #[arg(short, long)]
+    #[arg(help_heading = COMMAND, short, long)]
     pub ignore_failure: bool,
     /// Where the command's standard output goes: inherit, null, or a file.
-    #[arg(long, value_name = "WHERE")]
+    #[arg(help_heading = COMMAND, long, value_name = "WHERE")]
     pub output: Option<PathBuf>,
     /// A file for the command's standard input.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = COMMAND, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// Print JSON on standard output instead of a table; short for --export-json -.
-    #[arg(long, conflicts_with = "export_json")]
+    #[arg(help_heading = RESULTS, long, conflicts_with = "export_json")]
     pub json: bool,
     /// Write the results as JSON to a file; - is standard output.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
     pub export_json: Option<PathBuf>,
     /// Write a row for each metric as CSV to a file; - is standard output.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
     pub export_csv: Option<PathBuf>,
     /// Write a Markdown table to a file; - is standard output.
-    #[arg(long, value_name = "FILE")]
+    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
     pub export_markdown: Option<PathBuf>,
     /// Print no table, no progress and no hints: only exports and errors.
-    #[arg(short, long)]
+    #[arg(help_heading = RESULTS, short, long)]
     pub quiet: bool,
     /// The command and its arguments; never passed through a shell.
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use cyclometer::core::{Error, ErrorKind, Recovery, Result};
+use cyclometer::with_invoker_rights;
 
 use crate::output::{self, Channel, clean_os};
 
@@ -21,7 +22,8 @@ pub struct Export {
 impl Export {
     /// Opens the file without changing what is in it; `-` is standard output.
     ///
-    /// A symbolic link is refused: with the rights of an administrator it could lead anywhere.
+    /// A symbolic link is refused, and under sudo the file is opened with the rights of the invoker: with the
+    /// rights of an administrator a path could lead anywhere.
     ///
     /// # Errors
     ///
@@ -30,12 +32,7 @@ impl Export {
         if path.as_os_str() == "-" {
             return Ok(Export { path: path.to_owned(), file: None, unwritten: false });
         }
-        // Creating a new file exclusively never follows a link.
-        match OpenOptions::new().write(true).create_new(true).open(path) {
-            Ok(file) => Ok(Export { path: path.to_owned(), file: Some(file), unwritten: true }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing(path),
-            Err(error) => Err(cannot("write", path, error)),
-        }
+        with_invoker_rights(|| open_file(path)).map_err(|error| cannot("write", path, error))?
     }
 
     /// Whether it is standard output.
@@ -63,7 +60,7 @@ impl Drop for Export {
     fn drop(&mut self) {
         if self.unwritten {
             // Nothing was measured: leave no empty file behind. If that fails, an empty file is all.
-            let _ = fs::remove_file(&self.path);
+            let _ = with_invoker_rights(|| fs::remove_file(&self.path));
         }
     }
 }
@@ -73,29 +70,43 @@ pub fn cannot_print(error: &io::Error) -> Error {
     Error::new(ErrorKind::Io, format!("cannot write to standard output: {error}"))
 }
 
+fn open_file(path: &Path) -> Result<Export> {
+    // Creating a new file exclusively never follows a link.
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => Ok(Export { path: path.to_owned(), file: Some(file), unwritten: true }),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing(path),
+        Err(error) => Err(cannot("write", path, error)),
+    }
+}
+
 fn existing(path: &Path) -> Result<Export> {
     let named = fs::symlink_metadata(path).map_err(|error| cannot("look at", path, error))?;
     if named.is_symlink() {
         return Err(is_link(path));
     }
-    let file = OpenOptions::new().write(true).open(path).map_err(|error| cannot("write", path, error))?;
-    // Between the look and the opening, someone may have put a link there.
-    let opened = file.metadata().map_err(|error| cannot("look at", path, error))?;
-    if !same_file(&named, &opened) {
-        return Err(is_link(path));
-    }
+    // Between the look and the opening, someone may have put a link there: it is not followed either.
+    let file = unlinked().open(path).map_err(|error| cannot("write", path, error))?;
     Ok(Export { path: path.to_owned(), file: Some(file), unwritten: false })
 }
 
+/// Opens for writing what is there, and no link in its place.
+///
+/// # Source
+///
+/// `open(2)`, `O_NOFOLLOW`.
 #[cfg(unix)]
-fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (a.dev(), a.ino()) == (b.dev(), b.ino())
+fn unlinked() -> OpenOptions {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = OpenOptions::new();
+    options.write(true).custom_flags(libc::O_NOFOLLOW);
+    options
 }
 
 #[cfg(not(unix))]
-fn same_file(a: &fs::Metadata, b: &fs::Metadata) -> bool {
-    a.file_type() == b.file_type()
+fn unlinked() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    options
 }
 
 fn replace(file: &mut File, text: &str) -> io::Result<()> {
@@ -154,6 +165,18 @@ mod tests {
             fs::write(&target, "kept").unwrap();
         }
         assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_that_comes_after_the_look_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        fs::write(&target, "kept").unwrap();
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let error = unlinked().open(&link).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+        assert!(unlinked().open(&target).is_ok());
     }
 
     #[test]

@@ -91,13 +91,26 @@ fn derive_one(formula: &Formula, lines: &[LineSummary], runs: &[&Run]) -> Vec<De
         })
         .collect();
     if !together.is_empty() {
-        return together;
+        return each_once(together);
     }
     let apart = denominators.first().and_then(|denominator| {
         let inputs = inputs(formula, lines, |_| true)?;
         Some(not_countable(formula, &inputs, denominator, apart_reason(&inputs, denominator)))
     });
     apart.into_iter().collect()
+}
+
+/// An event that was named twice gives the same metric twice: the first that has a value stands for all.
+fn each_once(metrics: Vec<DerivedSummary>) -> Vec<DerivedSummary> {
+    let mut once: Vec<DerivedSummary> = Vec::new();
+    for metric in metrics {
+        match once.iter_mut().find(|known| known.name == metric.name) {
+            Some(known) if known.statistics.mean.is_none() => *known = metric,
+            Some(_) => {}
+            None => once.push(metric),
+        }
+    }
+    once
 }
 
 /// The numerator's lines, one for each input; `None` when one is missing.
@@ -242,6 +255,16 @@ mod tests {
         );
         assert_eq!(ipc.provenances, [Provenance::Hardware]);
         assert_eq!(ipc.inputs, ["instructions:u", "cpu-cycles:u"]);
+    }
+
+    #[test]
+    fn an_event_that_was_named_twice_gives_a_metric_once() {
+        let lines = vec![hardware("cycles", 1), hardware("instructions", 1), hardware("cycles", 1)];
+        // The first cycles were in another pass than the instructions.
+        let (passes, runs) = (vec![pass(&[0]), pass(&[1, 2])], vec![run(0, 1, &[(1, 30), (2, 10)])]);
+        let summary = summarise(&report(lines, passes, runs));
+        let values: Vec<_> = summary.derived.iter().map(|metric| metric.statistics.mean).collect();
+        assert_eq!(values, [Some(3.0)]);
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn core_type_json(core: &CoreType) -> Value {
         "cpus": core.cpus.to_string(),
         "kernel_pmu": core.kernel_pmu,
         "pmu_version": core.pmu.version,
-        "counters": general.count_ones(),
+        "counters": general_counters(core),
         "fixed_counters": fixed.count_ones(),
         "counter_mask": format!("{general:#x}"),
         "fixed_counter_mask": format!("{fixed:#x}"),
@@ -65,10 +65,17 @@ pub fn access_json(access: &Access) -> Value {
     })
 }
 
-/// The CPU in a line: name, ids.
+/// The CPU in a line: name, ids; of a CPU without a name, those of its cores.
 pub fn cpu_text(machine: &Machine) -> String {
-    let name = machine.cpu.name.as_deref().unwrap_or("unknown CPU");
-    format!("{} ({}, {})", clean(name), clean(&machine.cpu.vendor.to_string()), machine.cpu.id)
+    let (vendor, id) = (clean(&machine.cpu.vendor.to_string()), &machine.cpu.id);
+    let mut cores: Vec<String> =
+        machine.core_types.iter().filter_map(|core| core.microarchitecture.as_deref().map(clean)).collect();
+    cores.dedup();
+    match &machine.cpu.name {
+        Some(name) => format!("{} ({vendor}, {id})", clean(name)),
+        None if cores.is_empty() => format!("unknown CPU ({vendor}, {id})"),
+        None => format!("{vendor} {} ({id})", cores.join(" and ")),
+    }
 }
 
 /// The system in a line: operating system, architecture, what is below and around us.
@@ -95,15 +102,28 @@ pub fn core_type_text(core: &CoreType) -> String {
 /// The counters of one core type in a line.
 pub fn counters_text(core: &CoreType) -> String {
     let counters = core.pmu.counters;
-    if counters.is_empty() {
+    if counters.is_empty() && core.kernel_pmu.is_none() {
         return "none are visible".to_owned();
     }
-    let (general, fixed) = (counters.general_bits().count_ones(), counters.fixed_bits().count_ones());
+    let general = general_counters(core)
+        .map_or("unknown number of general counters".to_owned(), |n| format!("{n} general"));
+    let fixed = match (counters.is_empty(), counters.fixed_bits().count_ones()) {
+        (true, _) => String::new(),
+        (false, n) => format!(", {n} fixed"),
+    };
     let width =
         known(core.pmu.counter_width_bits).map(|bits| format!(", {bits} bits wide")).unwrap_or_default();
     let source = clean(&core.pmu.source);
     let source = if source.is_empty() { source } else { format!(" ({source})") };
-    format!("{general} general, {fixed} fixed{width}{source}")
+    format!("{general}{fixed}{width}{source}")
+}
+
+/// The number of general counters; `None` when it is unknown, as where the kernel drives a PMU of which we see none.
+fn general_counters(core: &CoreType) -> Option<u32> {
+    match core.pmu.counters.general_bits().count_ones() {
+        0 if core.kernel_pmu.is_some() => None,
+        n => Some(n),
+    }
 }
 
 /// A width of 0 stands for unknown.

@@ -3,6 +3,7 @@
 pub mod cpus;
 pub mod csv;
 pub mod doctor;
+pub mod footer;
 pub mod interval;
 pub mod json;
 pub mod list;

@@ -1,28 +1,28 @@
 //! The table for people, in poop's manner.
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use cyclometer::core::event::Unit;
-use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
-use cyclometer::core::plan::Outcome;
-use cyclometer::core::report::Step;
-use cyclometer::core::{Modes, Provenance, Rung, Verdict};
-use cyclometer::stats::{DerivedSummary, DroppedRun, LineSummary, PartSummary, Statistics};
+use cyclometer::core::{Provenance, Verdict};
+use cyclometer::stats::{DerivedSummary, LineSummary, PartSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::footer::{self, is_folded};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};
 
-/// Blanks between columns.
-const GAP: usize = 2;
-
 /// Blanks before a note that stands on lines of its own.
 const NOTE_INDENT: usize = 6;
+
+/// Blanks behind a name, and before a note in the same line.
+const GAP: u16 = 2;
 
 /// The table with everything that belongs below it.
 pub fn render(results: &Results<'_>, verbose: bool, paint: Paint) -> String {
     let several = results.report.runs.len() > 1;
     let mut out = heading(results, paint);
     out += &layout(&rows(results, several, verbose), several, paint);
-    for line in footer(results, verbose) {
+    for line in footer::lines(results, verbose) {
         for (i, part) in wrap(&line, WIDTH - 4).iter().enumerate() {
             let indent = if i == 0 { "  " } else { "    " };
             out += &format!("{indent}{}\n", paint.paint(Style::Dim, part));
@@ -43,6 +43,8 @@ fn heading(results: &Results<'_>, paint: Paint) -> String {
 struct Row {
     name: String,
     cells: Cells,
+    /// Who counted, where that is not hardware or the kernel.
+    mark: &'static str,
     note: String,
     style: Style,
 }
@@ -50,10 +52,8 @@ struct Row {
 enum Cells {
     /// Instead of a value.
     Word(String),
-    /// The value of one run.
-    Value(String),
-    /// Mean, deviation, least and greatest value, outliers.
-    Spread([String; 5]),
+    /// A text for each column of [`ONE`] or [`SEVERAL`], the mark excepted.
+    Numbers(Vec<String>),
 }
 
 fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
@@ -61,13 +61,19 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for line in results.summary.lines.iter().filter(|line| !is_folded(line)) {
         rows.push(line_row(line, several, kept, verbose));
-        rows.extend(line.parts.iter().map(|part| part_row(part, &line.unit, several)));
+        rows.extend(parts_that_ran(line).map(|part| part_row(part, &line.unit, several)));
     }
-    let derived =
-        results.summary.derived.iter().filter(|metric| metric.requested || metric.verdict.has_value());
+    let derived = results.summary.derived.iter().filter(|metric| metric.statistics.mean.is_some());
     rows.extend(derived.map(|metric| derived_row(metric, several, kept)));
     say_once(&mut rows);
     rows
+}
+
+/// The core types of a hybrid between which the time was divided; none when all was spent on one.
+fn parts_that_ran(line: &LineSummary) -> impl Iterator<Item = &PartSummary> {
+    let ran = |part: &&PartSummary| part.share > 0.0;
+    let divided = line.parts.iter().filter(ran).count() > 1;
+    line.parts.iter().filter(ran).filter(move |_| divided)
 }
 
 /// A long note that repeats the one above is replaced by a reference to it.
@@ -80,24 +86,17 @@ fn say_once(rows: &mut [Row]) {
     }
 }
 
-/// An event that nobody asked for and that has no value is told below the table.
-fn is_folded(line: &LineSummary) -> bool {
-    !line.requested && line.statistics.mean.is_none()
-}
-
 fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Row {
-    let mark = line.provenance.map_or("", Provenance::mark);
-    let mut notes = vec![verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some())];
+    let reason = line.reason.as_deref().map(|reason| footer::without_subject(&line.event, reason));
+    let mut notes = vec![verdict_note(line.verdict, reason, line.statistics.mean.is_some())];
     notes.push(runs_note(line.values.len(), kept));
-    if line.requested || verbose {
-        notes.extend(line.notes.iter().cloned());
-    }
     if verbose {
         notes.push(source_note(line));
     }
     Row {
         name: clean(&line.name),
-        cells: cells(&line.statistics, &line.unit, mark, line.verdict, several),
+        cells: cells(&line.statistics, &line.unit, line.verdict, several),
+        mark: line.provenance.map_or("", Provenance::mark),
         note: join(notes),
         style: style(line.verdict),
     }
@@ -106,7 +105,8 @@ fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Ro
 fn part_row(part: &PartSummary, unit: &Unit, several: bool) -> Row {
     Row {
         name: format!("  {}", clean(&part.pmu)),
-        cells: cells(&part.statistics, unit, "", part.verdict, several),
+        cells: cells(&part.statistics, unit, part.verdict, several),
+        mark: "",
         note: join(vec![
             format!("{} of the time", units::percent(part.share)),
             verdict_note(part.verdict, part.reason.as_deref(), part.statistics.mean.is_some()),
@@ -116,34 +116,31 @@ fn part_row(part: &PartSummary, unit: &Unit, several: bool) -> Row {
 }
 
 fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
-    let mark = metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default();
-    let has_value = metric.statistics.mean.is_some();
-    let reason = metric.reason.as_deref().map(|reason| if has_value { clean(reason) } else { gist(reason) });
-    let note = verdict_note(metric.verdict, reason.as_deref(), has_value);
-    let runs = if metric.values.is_empty() { String::new() } else { runs_note(metric.values.len(), kept) };
+    let note = verdict_note(metric.verdict, metric.reason.as_deref(), true);
     Row {
         name: clean(&metric.name),
-        cells: cells(&metric.statistics, &metric.unit, mark, metric.verdict, several),
-        note: join(vec![note, runs]),
+        cells: cells(&metric.statistics, &metric.unit, metric.verdict, several),
+        mark: metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default(),
+        note: join(vec![note, runs_note(metric.values.len(), kept)]),
         style: style(metric.verdict),
     }
 }
 
-fn cells(statistics: &Statistics, unit: &Unit, mark: &str, verdict: Verdict, several: bool) -> Cells {
+fn cells(statistics: &Statistics, unit: &Unit, verdict: Verdict, several: bool) -> Cells {
     let Some(mean) = statistics.mean else {
         return Cells::Word(verdict.to_string());
     };
-    let mark = if mark.is_empty() { String::new() } else { format!(" {mark}") };
     if !several {
-        return Cells::Value(units::precise(mean, unit) + &mark);
+        return Cells::Numbers(vec![units::precise(mean, unit)]);
     }
-    let short = |value: Option<f64>| value.map(|value| units::short(value, unit)).unwrap_or_default();
+    let [mean, sign, deviation] = units::spread(mean, statistics.stddev, unit);
+    let (min, max) = (statistics.min.unwrap_or_default(), statistics.max.unwrap_or_default());
+    let [min, max] = units::range(min, max, unit);
     let outliers = match statistics.outliers {
         0 => "0".to_owned(),
         n => format!("{n} ({})", units::percent(n as f64 / statistics.n as f64)),
     };
-    let deviation = short(statistics.stddev) + &mark;
-    Cells::Spread([short(Some(mean)), deviation, short(statistics.min), short(statistics.max), outliers])
+    Cells::Numbers(vec![mean, sign, deviation, min, "…".to_owned(), max, outliers])
 }
 
 fn verdict_note(verdict: Verdict, reason: Option<&str>, has_value: bool) -> String {
@@ -185,222 +182,101 @@ fn style(verdict: Verdict) -> Style {
     }
 }
 
-/// The widths that all rows have in common, in columns.
-#[derive(Default)]
-struct Widths {
-    name: usize,
-    value: usize,
-    spread: [usize; 5],
-}
+/// A column behind the names: the blanks before it, its head, where its text stands.
+type Column = (u16, &'static str, CellAlignment);
 
-const NAME: &str = "metric";
-const ONE: &str = "value";
-const SEVERAL: [&str; 3] = ["mean ± σ", "min … max", "outliers"];
+/// One run: the value, and the mark of its provenance.
+const ONE: &[Column] = &[(0, "value", CellAlignment::Right), (1, MARK, CellAlignment::Left)];
+
+/// Several runs.
+const SEVERAL: &[Column] = &[
+    (0, "mean", CellAlignment::Right),
+    (1, "±", CellAlignment::Left),
+    (1, "σ", CellAlignment::Left),
+    (1, MARK, CellAlignment::Left),
+    (2, "min", CellAlignment::Right),
+    (1, "…", CellAlignment::Left),
+    (1, "max", CellAlignment::Left),
+    (2, "outliers", CellAlignment::Right),
+];
+
+/// The head of the column of marks, which is left out where nothing is marked.
+const MARK: &str = "";
 
 fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
-    let widths = widths(rows, several);
-    let mut out = paint.paint(Style::Dim, heads(&widths, several).trim_end()) + "\n";
-    for row in rows {
-        let cells = cells_text(&row.cells, &widths, several);
-        let shown = cells.trim_end();
-        let fits = 2 + widths.name + GAP + columns(&cells) + GAP + columns(&row.note) <= WIDTH;
-        out += &format!("  {:name$}  {}", row.name, paint.paint(row.style, shown), name = widths.name);
-        if fits && !row.note.is_empty() {
-            let blanks = columns(&cells) - columns(shown) + GAP;
-            out += &format!("{:blanks$}{}", "", row.note);
-        }
-        out.push('\n');
-        if !fits {
-            out += &note_lines(&row.note, paint);
-        }
+    let table = table(rows, several);
+    let name_columns = usize::from(2 + table.column_max_content_widths()[0] + GAP);
+    let mut lines = table.lines();
+    let head = lines.next().unwrap_or_default();
+    let mut out = paint.paint(Style::Dim, head.trim_end()) + "\n";
+    for (row, line) in rows.iter().zip(lines) {
+        out += &row_text(row, &line, name_columns, paint);
     }
     out
 }
 
-/// A note that does not fit behind its row.
-fn note_lines(note: &str, paint: Paint) -> String {
-    let lines = wrap(note, WIDTH - NOTE_INDENT);
-    lines.iter().map(|line| format!("{:NOTE_INDENT$}{}\n", "", paint.paint(Style::Dim, line))).collect()
-}
-
-fn widths(rows: &[Row], several: bool) -> Widths {
-    let mut widths = Widths { name: columns(NAME), ..Widths::default() };
+/// Names and numbers: a line for each row, notes not included.
+fn table(rows: &[Row], several: bool) -> Table {
+    let kinds = if several { SEVERAL } else { ONE };
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["metric"].into_iter().chain(kinds.iter().map(|(_, head, _)| *head)));
     for row in rows {
-        widths.name = widths.name.max(columns(&row.name));
-        match &row.cells {
-            Cells::Word(text) | Cells::Value(text) => widths.value = widths.value.max(columns(text)),
-            Cells::Spread(parts) => {
-                for (width, part) in widths.spread.iter_mut().zip(parts) {
-                    *width = (*width).max(columns(part));
-                }
-            }
+        let mut texts = match &row.cells {
+            Cells::Numbers(texts) => texts.iter(),
+            Cells::Word(text) if !several => std::slice::from_ref(text).iter(),
+            // A word takes the place of all the columns.
+            Cells::Word(_) => [].iter(),
+        };
+        let text = |(_, head, _): &Column| match *head {
+            MARK => row.mark,
+            _ => texts.next().map_or("", String::as_str),
+        };
+        table.add_row([row.name.as_str()].into_iter().chain(kinds.iter().map(text)));
+    }
+    let mut columns = table.column_iter_mut();
+    if let Some(names) = columns.next() {
+        names.set_padding((2, GAP));
+    }
+    for (column, (blanks, head, alignment)) in columns.zip(kinds) {
+        column.set_padding((*blanks, 0)).set_cell_alignment(*alignment);
+        if *head == MARK && rows.iter().all(|row| row.mark.is_empty()) {
+            column.set_constraint(ColumnConstraint::Hidden);
         }
     }
-    if several {
-        let [mean, deviation, min, max, outliers] = &mut widths.spread;
-        let lacks = |head: &str, a: usize, b: usize| (columns(head)).saturating_sub(a + 3 + b);
-        *deviation += lacks(SEVERAL[0], *mean, *deviation);
-        *max += lacks(SEVERAL[1], *min, *max);
-        *outliers = (*outliers).max(columns(SEVERAL[2]));
-        *deviation += widths.value.saturating_sub(*mean + 3 + *deviation);
-    } else {
-        widths.value = widths.value.max(columns(ONE));
-    }
-    widths
+    table
 }
 
-fn heads(widths: &Widths, several: bool) -> String {
-    let name = format!("  {NAME:name$}  ", name = widths.name);
-    if !several {
-        return format!("{name}{ONE:>value$}", value = widths.value);
-    }
-    let [mean, deviation, min, max, outliers] = widths.spread;
-    let pair = |head: &str, sign: char, left: usize, right: usize| {
-        let before = head.split(sign).next().map_or(0, columns);
-        let lead = (left + 1).saturating_sub(before);
-        let text = format!("{}{head}", " ".repeat(lead));
-        format!("{text:width$}", width = left + 3 + right)
+/// A row with its note, behind it where there is room, else below.
+fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String {
+    let name: String = line.chars().take(name_columns).collect();
+    let numbers: String = line.chars().skip(name_columns).collect();
+    let (shown, width) = match &row.cells {
+        Cells::Word(word) if numbers.trim().is_empty() => (word.as_str(), columns(word)),
+        _ => (numbers.trim_end(), columns(&numbers)),
     };
-    let spread = [pair(SEVERAL[0], '±', mean, deviation), pair(SEVERAL[1], '…', min, max)].join("  ");
-    format!("{name}{spread}  {:>outliers$}", SEVERAL[2])
-}
-
-fn cells_text(cells: &Cells, widths: &Widths, several: bool) -> String {
-    match cells {
-        Cells::Word(text) if several => text.clone(),
-        Cells::Word(text) | Cells::Value(text) => format!("{text:>value$}", value = widths.value),
-        Cells::Spread([mean, deviation, min, max, outliers]) => {
-            let [w_mean, w_deviation, w_min, w_max, w_outliers] = widths.spread;
-            let sign = if deviation.is_empty() { ' ' } else { '±' };
-            format!(
-                "{mean:>w_mean$} {sign} {deviation:w_deviation$}  {min:>w_min$} … {max:w_max$}  \
-                 {outliers:>w_outliers$}"
-            )
-        }
+    let blanks = width - columns(shown) + usize::from(GAP);
+    let painted = name + &paint.paint(row.style, shown);
+    if row.note.is_empty() {
+        return painted + "\n";
     }
-}
-
-fn footer(results: &Results<'_>, verbose: bool) -> Vec<String> {
-    let mut lines = ending(results);
-    lines.extend(folded(results));
-    lines.extend(hint(results));
-    lines.extend(legend(results));
-    let shown = |step: &&Step| verbose || changes_a_name(results, step);
-    lines.extend(results.report.steps.iter().filter(shown).map(step_text));
-    lines
-}
-
-/// How the session ended, where that is worth a word.
-fn ending(results: &Results<'_>) -> Vec<String> {
-    let only = results.summary.only_dropped;
-    let mut lines: Vec<String> = results.summary.dropped.iter().map(|run| dropped_text(run, only)).collect();
-    if let (Some(signal), []) = (results.report.interrupted, lines.as_slice()) {
-        lines.push(format!("interrupted by signal {signal}: this is what was measured until then"));
+    if name_columns + columns(shown) + blanks + columns(&row.note) <= WIDTH {
+        return format!("{painted}{:blanks$}{}\n", "", row.note);
     }
-    let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
-    lines.extend(results.report.failure.as_ref().map(|failure| format!("{early}{}", clean(failure))));
-    lines
-}
-
-fn dropped_text(dropped: &DroppedRun, only: bool) -> String {
-    let what = if only { "is shown for want of a better one" } else { "is left out" };
-    format!("run {} {what}: {}", dropped.run + 1, clean(&dropped.reason))
-}
-
-/// One line for all events that nobody asked for and that have no value, by reason.
-fn folded(results: &Results<'_>) -> Option<String> {
-    let mut by_reason: Vec<(String, Vec<String>)> = Vec::new();
-    for line in results.summary.lines.iter().filter(|line| is_folded(line)) {
-        let reason = gist(line.reason.as_deref().unwrap_or_default());
-        match by_reason.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, names)) => names.push(clean(&line.name)),
-            None => by_reason.push((reason, vec![clean(&line.name)])),
-        }
-    }
-    let groups: Vec<String> =
-        by_reason.iter().map(|(reason, names)| format!("{} ({reason})", names.join(", "))).collect();
-    let more = "`cyclometer doctor` says more";
-    (!groups.is_empty()).then(|| format!("not counted here: {}; {more}", groups.join("; ")))
-}
-
-/// What a reason begins with; the explanation behind the colon is `doctor`'s.
-fn gist(reason: &str) -> String {
-    clean(reason.split_once(": ").map_or(reason, |(gist, _)| gist))
-}
-
-/// The one line that says how hardware events could be counted.
-fn hint(results: &Results<'_>) -> Option<String> {
-    let wanted = |line: &LineSummary| line.modes.is_some() && !line.verdict.has_value();
-    let ladder = &results.machine.ladder;
-    if ladder.perf_hardware.is_ok() || !results.summary.lines.iter().any(wanted) {
-        return None;
-    }
-    let works = |state: &RungState| matches!(state.works, Works::Yes | Works::Partly);
-    if ladder.state(Rung::Soft).is_some_and(works) {
-        return Some("to count instructions exactly, by translation: add -e instructions".to_owned());
-    }
-    hardware_mend(&ladder.state(Rung::Perf)?.causes)
-        .map(|mend| format!("to count them, run: {}", clean(mend)))
-}
-
-/// The command that brings hardware events; none where the hardware itself is missing.
-fn hardware_mend(causes: &[Cause]) -> Option<&str> {
-    let missing = [
-        CauseKind::NoVirtualPmu,
-        CauseKind::NoPmu,
-        CauseKind::HypervisorFilter,
-        CauseKind::UnknownCpu,
-        CauseKind::NotInKernel,
-    ];
-    match causes.iter().find(|cause| missing.contains(&cause.kind)) {
-        Some(cause) => cause.mend.as_deref(),
-        None => causes.iter().find_map(|cause| cause.mend.as_deref()),
-    }
-}
-
-fn legend(results: &Results<'_>) -> Option<String> {
-    let mut marked: Vec<Provenance> =
-        results.summary.lines.iter().filter_map(|line| line.provenance).collect();
-    marked.sort_unstable();
-    marked.dedup();
-    let meanings: Vec<String> = marked
-        .iter()
-        .filter(|who| !who.mark().is_empty())
-        .map(|who| format!("{} {}", who.mark(), meaning(*who)))
-        .collect();
-    (!meanings.is_empty()).then(|| meanings.join(", "))
-}
-
-fn meaning(provenance: Provenance) -> &'static str {
-    match provenance {
-        Provenance::Counted => "counted exactly by the software PMU",
-        Provenance::Modelled => "from a model, not from this CPU",
-        Provenance::Simulated => "simulated: no program's behaviour",
-        _ => "",
-    }
-}
-
-/// Whether a step left an event with other modes than asked for.
-fn changes_a_name(results: &Results<'_>, step: &Step) -> bool {
-    let Some(event) = &step.event else { return false };
-    results.report.plan.lines.iter().any(|line| {
-        let asked = line.event.modifiers.modes.unwrap_or(Modes::USER);
-        let named = event == &line.event.name || event.starts_with(&format!("{}:", line.event.name));
-        let counted = matches!(line.outcome, Outcome::Counted { .. });
-        let effective = cyclometer::stats::effective_modes(line);
-        named && counted && effective.is_some_and(|modes| modes != asked)
-    })
-}
-
-fn step_text(step: &Step) -> String {
-    let event = step.event.as_ref().map(|event| format!("{}: ", clean(event))).unwrap_or_default();
-    format!("{event}{}; {}", clean(&step.refused), clean(&step.done))
+    let lines = wrap(&row.note, WIDTH - NOTE_INDENT);
+    let below = lines.iter().map(|line| format!("{:NOTE_INDENT$}{}\n", "", paint.paint(Style::Dim, line)));
+    painted + "\n" + &below.collect::<String>()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{Show, every_verdict, golden, hybrid, interrupted, one_run, several_runs};
+    use cyclometer::core::Modes;
+    use cyclometer::core::report::Step;
+
+    use crate::render::testing::{
+        Show, every_verdict, golden, hybrid, interrupted, one_run, remarks, several_runs,
+    };
 
     fn check(name: &str, show: &Show, verbose: bool) {
         let text = show.show(|results| render(results, verbose, Paint::NONE));
@@ -435,6 +311,23 @@ mod tests {
     #[test]
     fn a_hybrid_shows_its_core_types() {
         check("hybrid.txt", &hybrid(), false);
+    }
+
+    #[test]
+    fn a_core_type_that_never_ran_has_no_row() {
+        let mut show = hybrid();
+        show.report.runs[0].reading.cells[0].time_running_ns = 100_000_000;
+        let atom = &mut show.report.runs[0].reading.cells[1];
+        (atom.raw, atom.time_running_ns) = (0, 0);
+        let text = show.show(|results| render(results, false, Paint::NONE));
+        assert!(text.contains("cycles:u  700,000"), "{text}");
+        assert!(!text.contains("cpu_core") && !text.contains("cpu_atom"), "{text}");
+    }
+
+    #[test]
+    fn remarks_are_made_once_and_where_they_matter() {
+        check("remarks.txt", &remarks(), false);
+        check("remarks-verbose.txt", &remarks(), true);
     }
 
     #[test]

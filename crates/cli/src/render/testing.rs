@@ -19,10 +19,10 @@ use cyclometer::stats::summarise;
 
 use crate::render::Results;
 
-/// Compares with a file below `tests/golden`; set `CYCLOMETER_UPDATE_GOLDEN` to write it anew.
+/// Compares with a file below `tests/golden`; set `UPDATE_GOLDEN` to write it anew.
 pub fn golden(name: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("CYCLOMETER_UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(&path, actual).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
@@ -329,6 +329,43 @@ pub fn hybrid() -> Show {
     };
     let cells = vec![vec![on(0, "cpu_core", 700_000, 75_000_000), on(1, "cpu_atom", 30_000, 25_000_000)]];
     Show { report: report(lines, cells), machine: machine_with_pmu() }
+}
+
+/// Events with notes, events without a value for several reasons, steps of recovery that several events share.
+pub fn remarks() -> Show {
+    let noted = |mut line: PlanLine, note: &str| {
+        line.event.notes.push(note.to_owned());
+        line
+    };
+    let cache = "means the last-level cache on this CPU: not comparable across vendors";
+    let raw = "a raw code that the CPU lacks counts zero; the kernel does not check it";
+    let mut time = noted(basics().remove(1), "split by sampling");
+    time.event.requested = true;
+    let missing = |name: &str, requested, reason: &str| {
+        refuse(noted(hardware(name, requested), cache), Count::NotSupported { reason: reason.to_owned() })
+    };
+    let lines = vec![
+        time,
+        noted(hardware("cache-references", true), cache),
+        noted(hardware("cache-misses", true), cache),
+        noted(hardware("r1c5", true), raw),
+        noted(hardware("rdead", true), raw),
+        missing("LLC-loads", true, "LLC-loads (cpu/config=0x2/) cannot be opened on cpu: the PMU lacks it"),
+        missing("cycles", false, "no PMU in this virtual machine: it has none to give"),
+        missing("instructions", false, "no PMU in this virtual machine"),
+        missing("branches", false, "branches (cpu/config=0x4/) cannot be opened on cpu: the PMU lacks it"),
+    ];
+    let cells = vec![cell(0, 5_000_000), cell(1, 200), cell(2, 20), cell(3, 7), cell(4, 0)];
+    let mut report = report(lines, vec![cells]);
+    for (name, line) in [("cache-references", 1), ("cache-misses", 2)] {
+        report.plan.lines[line].event.candidates[0].modes = Some(Modes::ALL);
+        report.steps.push(Step {
+            event: Some(name.into()),
+            refused: format!("{name} (cpu/config=0x3/) cannot be opened on cpu: it cannot filter (EINVAL)"),
+            done: "counted all modes".into(),
+        });
+    }
+    Show { report, machine: machine_with_pmu() }
 }
 
 /// A first run that was interrupted, with control characters in the command.

@@ -15,6 +15,33 @@ pub fn short(value: f64, unit: &Unit) -> String {
     humane(value, unit, 3)
 }
 
+/// Mean, sign and deviation; a unit that both have stands behind the second, which then has as many decimals.
+///
+/// Without a deviation there is no sign.
+pub fn spread(mean: f64, deviation: Option<f64>, unit: &Unit) -> [String; 3] {
+    let Some(deviation) = deviation else {
+        return [short(mean, unit), String::new(), String::new()];
+    };
+    let sign = "±".to_owned();
+    if is_stepped(unit) {
+        return [short(mean, unit), sign, short(deviation, unit)];
+    }
+    let decimals = if mean == 0.0 { decimals(deviation.max(1e-6), 3) } else { decimals(mean, 3) };
+    let deviation = if deviation == 0.0 { "0".to_owned() } else { format!("{deviation:.decimals$}") };
+    [significant(mean, 3), sign, with_symbol(deviation, unit)]
+}
+
+/// Least and greatest value; a unit that both have stands behind the second.
+pub fn range(min: f64, max: f64, unit: &Unit) -> [String; 2] {
+    let min = if is_stepped(unit) { short(min, unit) } else { significant(min, 3) };
+    [min, short(max, unit)]
+}
+
+/// Whether the unit has greater ones, so that two values can differ in theirs.
+fn is_stepped(unit: &Unit) -> bool {
+    matches!(unit, Unit::Nanoseconds | Unit::Bytes | Unit::Count)
+}
+
 const TIMES: [(f64, &str); 4] = [(1.0, " ns"), (1e3, " µs"), (1e6, " ms"), (1e9, " s")];
 const SIZES: [(f64, &str); 5] = [
     (1.0, " B"),
@@ -30,9 +57,13 @@ fn humane(value: f64, unit: &Unit, digits: usize) -> String {
         Unit::Nanoseconds => stepped(value, &TIMES, digits),
         Unit::Bytes => stepped(value, &SIZES, digits),
         Unit::Count => stepped(value, &COUNTS, digits),
-        _ if unit.symbol().is_empty() => significant(value, digits),
-        other => format!("{} {}", significant(value, digits), crate::output::clean(other.symbol())),
+        other => with_symbol(significant(value, digits), other),
     }
+}
+
+fn with_symbol(number: String, unit: &Unit) -> String {
+    let symbol = crate::output::clean(unit.symbol());
+    if symbol.is_empty() { number } else { format!("{number} {symbol}") }
 }
 
 /// In the greatest step that leaves at least 1 before the point, after rounding.
@@ -136,5 +167,21 @@ mod tests {
         assert_eq!(short(9.996, &Unit::Ratio), "10.0");
         assert_eq!(short(0.000_000_001_88, &Unit::Ratio), "1.9e-9");
         assert_eq!(precise(1.5, &Unit::Joules), "1.500 J");
+    }
+
+    #[test]
+    fn a_unit_in_common_is_said_once() {
+        let cpus = Unit::Other("CPUs".into());
+        for (mean, deviation, unit, expected) in [
+            (0.953, Some(0.0743), &cpus, ["0.953", "±", "0.074 CPUs"]),
+            (0.953, Some(0.0), &cpus, ["0.953", "±", "0 CPUs"]),
+            (0.953, None, &cpus, ["0.953 CPUs", "", ""]),
+            (2.08, Some(0.499), &Unit::Ratio, ["2.08", "±", "0.50"]),
+            (2.34e6, Some(875e3), &Unit::Nanoseconds, ["2.34 ms", "±", "875 µs"]),
+        ] {
+            assert_eq!(spread(mean, deviation, unit), expected);
+        }
+        assert_eq!(range(0.286, 0.982, &cpus), ["0.286", "0.982 CPUs"]);
+        assert_eq!(range(1.0, 2000.0, &Unit::Count), ["1", "2.00K"]);
     }
 }

@@ -1,0 +1,185 @@
+//! What stands below the table: how the session ended, what was not counted, footnotes.
+
+use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
+use cyclometer::core::plan::Outcome;
+use cyclometer::core::report::Step;
+use cyclometer::core::syntax::{Selector, parse_event};
+use cyclometer::core::{Modes, Provenance, Rung};
+use cyclometer::stats::{DroppedRun, LineSummary};
+
+use crate::output::clean;
+use crate::render::Results;
+
+/// One text for each remark, not yet broken into lines.
+pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
+    let mut lines = ending(results);
+    lines.extend(folded(results));
+    lines.extend(hint(results));
+    lines.extend(legend(results));
+    lines.extend(footnotes(results, verbose));
+    lines.extend(steps(results, verbose));
+    lines
+}
+
+/// An event that nobody asked for and that has no value is told below the table.
+pub fn is_folded(line: &LineSummary) -> bool {
+    !line.requested && line.statistics.mean.is_none()
+}
+
+/// A reason without what it repeats: the event's name and how it was opened.
+pub fn without_subject<'a>(event: &str, reason: &'a str) -> &'a str {
+    let subject = reason.strip_prefix(event).is_some_and(|rest| rest.starts_with(" ("));
+    reason.split_once(": ").filter(|_| subject).map_or(reason, |(_, words)| words)
+}
+
+/// Names under each text, texts in the order of their first name.
+#[derive(Default)]
+struct Grouped(Vec<(String, Vec<String>)>);
+
+impl Grouped {
+    fn add(&mut self, text: String, name: String) {
+        let Grouped(groups) = self;
+        match groups.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, names)) if names.contains(&name) => {}
+            Some((_, names)) => names.push(name),
+            None => groups.push((text, vec![name])),
+        }
+    }
+
+    /// `cycles, instructions: the text`; without a name, the text alone.
+    fn texts(&self) -> Vec<String> {
+        let text = |(text, names): &(String, Vec<String>)| match names.join(", ") {
+            names if names.is_empty() => text.clone(),
+            names => format!("{names}: {text}"),
+        };
+        self.0.iter().map(text).collect()
+    }
+}
+
+/// How the session ended, where that is worth a word.
+fn ending(results: &Results<'_>) -> Vec<String> {
+    let only = results.summary.only_dropped;
+    let mut lines: Vec<String> = results.summary.dropped.iter().map(|run| dropped_text(run, only)).collect();
+    if let (Some(signal), []) = (results.report.interrupted, lines.as_slice()) {
+        lines.push(format!("interrupted by signal {signal}: this is what was measured until then"));
+    }
+    let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
+    lines.extend(results.report.failure.as_ref().map(|failure| format!("{early}{}", clean(failure))));
+    lines
+}
+
+fn dropped_text(dropped: &DroppedRun, only: bool) -> String {
+    let what = if only { "is shown for want of a better one" } else { "is left out" };
+    format!("run {} {what}: {}", dropped.run + 1, clean(&dropped.reason))
+}
+
+/// One line for all events that nobody asked for and that have no value, by reason.
+fn folded(results: &Results<'_>) -> Option<String> {
+    let mut by_reason = Grouped::default();
+    for line in results.summary.lines.iter().filter(|line| is_folded(line)) {
+        let reason = without_subject(&line.event, line.reason.as_deref().unwrap_or_default());
+        by_reason.add(gist(reason), clean(&line.name));
+    }
+    let texts = by_reason.texts();
+    let more = "`cyclometer doctor` says more";
+    (!texts.is_empty()).then(|| format!("not counted here: {}. {more}", texts.join("; ")))
+}
+
+/// What a reason begins with; the explanation behind the colon is `doctor`'s.
+fn gist(reason: &str) -> String {
+    clean(reason.split_once(": ").map_or(reason, |(gist, _)| gist))
+}
+
+/// What a reader of a value should know, each remark once.
+fn footnotes(results: &Results<'_>, verbose: bool) -> Vec<String> {
+    let mut by_note = Grouped::default();
+    for line in results.summary.lines.iter().filter(|line| verbose || wants_notes(line)) {
+        for note in &line.notes {
+            by_note.add(clean(note), clean(&line.name));
+        }
+    }
+    by_note.texts()
+}
+
+/// Whether the notes matter to the value that is shown: what accounting means is known, and a raw code that
+/// counts something exists.
+fn wants_notes(line: &LineSummary) -> bool {
+    let Some(mean) = line.statistics.mean else { return false };
+    let raw = parse_event(&line.event).is_ok_and(|event| matches!(event.selector, Selector::Raw(_)));
+    line.requested && line.rung != Some(Rung::Os) && !(raw && mean > 0.0)
+}
+
+/// The steps of recovery: those that changed what a name means, or all of them.
+fn steps(results: &Results<'_>, verbose: bool) -> Vec<String> {
+    let mut by_text = Grouped::default();
+    for step in results.report.steps.iter().filter(|step| verbose || changes_a_name(results, step)) {
+        let event = step.event.as_deref().unwrap_or_default();
+        let refused = without_subject(event, &step.refused);
+        by_text.add(format!("{}: {}", clean(refused), clean(&step.done)), clean(event));
+    }
+    by_text.texts()
+}
+
+/// The one line that says how hardware events could be counted.
+fn hint(results: &Results<'_>) -> Option<String> {
+    let wanted = |line: &LineSummary| line.modes.is_some() && !line.verdict.has_value();
+    let ladder = &results.machine.ladder;
+    if ladder.perf_hardware.is_ok() || !results.summary.lines.iter().any(wanted) {
+        return None;
+    }
+    let works = |state: &RungState| matches!(state.works, Works::Yes | Works::Partly);
+    if ladder.state(Rung::Soft).is_some_and(works) {
+        return Some("to count instructions exactly, by translation: add -e instructions".to_owned());
+    }
+    hardware_mend(&ladder.state(Rung::Perf)?.causes)
+        .map(|mend| format!("to count them, run: {}", clean(mend)))
+}
+
+/// The command that brings hardware events; none where the hardware itself is missing.
+fn hardware_mend(causes: &[Cause]) -> Option<&str> {
+    let missing = [
+        CauseKind::NoVirtualPmu,
+        CauseKind::NoPmu,
+        CauseKind::HypervisorFilter,
+        CauseKind::UnknownCpu,
+        CauseKind::NotInKernel,
+    ];
+    match causes.iter().find(|cause| missing.contains(&cause.kind)) {
+        Some(cause) => cause.mend.as_deref(),
+        None => causes.iter().find_map(|cause| cause.mend.as_deref()),
+    }
+}
+
+fn legend(results: &Results<'_>) -> Option<String> {
+    let mut marked: Vec<Provenance> =
+        results.summary.lines.iter().filter_map(|line| line.provenance).collect();
+    marked.sort_unstable();
+    marked.dedup();
+    let meanings: Vec<String> = marked
+        .iter()
+        .filter(|who| !who.mark().is_empty())
+        .map(|who| format!("{} {}", who.mark(), meaning(*who)))
+        .collect();
+    (!meanings.is_empty()).then(|| meanings.join(", "))
+}
+
+fn meaning(provenance: Provenance) -> &'static str {
+    match provenance {
+        Provenance::Counted => "counted exactly by the software PMU",
+        Provenance::Modelled => "from a model, not from this CPU",
+        Provenance::Simulated => "simulated: no program's behaviour",
+        _ => "",
+    }
+}
+
+/// Whether a step left an event with other modes than asked for.
+fn changes_a_name(results: &Results<'_>, step: &Step) -> bool {
+    let Some(event) = &step.event else { return false };
+    results.report.plan.lines.iter().any(|line| {
+        let asked = line.event.modifiers.modes.unwrap_or(Modes::USER);
+        let named = event == &line.event.name || event.starts_with(&format!("{}:", line.event.name));
+        let counted = matches!(line.outcome, Outcome::Counted { .. });
+        let effective = cyclometer::stats::effective_modes(line);
+        named && counted && effective.is_some_and(|modes| modes != asked)
+    })
+}
