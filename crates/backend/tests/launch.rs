@@ -31,7 +31,7 @@ fn output(script: &str, args: Vec<OsString>) -> Vec<u8> {
 
 fn refused(spec: &CommandSpec) -> Error {
     let launcher = Launcher::start().unwrap();
-    launcher.prepare(spec).and_then(|mut child| child.release()).unwrap_err()
+    launcher.prepare(spec).and_then(|mut child| child.release().and_then(|()| child.wait(None))).unwrap_err()
 }
 
 #[test]

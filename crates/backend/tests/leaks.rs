@@ -20,7 +20,11 @@ fn no_process_and_no_descriptor_is_left_behind() {
         let spec = command("true", &[]);
         match round % 5 {
             0 => drop(launcher.prepare(&spec).unwrap()),
-            1 => assert!(launcher.prepare(&command("no-such-command", &[])).unwrap().release().is_err()),
+            1 => {
+                let mut child = launcher.prepare(&command("no-such-command", &[])).unwrap();
+                child.release().unwrap();
+                assert!(child.wait(None).is_err());
+            }
             2 => {
                 let mut child = launcher.prepare(&command("sleep", &["60"])).unwrap();
                 child.release().unwrap();

@@ -66,18 +66,20 @@ pub trait Child {
     /// Its process id.
     fn pid(&self) -> u32;
 
-    /// Lets it execute its command.
+    /// Lets it execute its command. That it cannot be executed is told by [`Child::wait`], so that nobody
+    /// needs to wake up when it begins to run.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::CommandNotFound`, `ErrorKind::CommandNotExecutable`: the process is gone then.
+    /// `ErrorKind::Os` when it cannot be reached.
     fn release(&mut self) -> Result<()>;
 
     /// Waits for its end, a point in time or a signal to us, whichever is first.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::Os` when waiting fails.
+    /// `ErrorKind::CommandNotFound`, `ErrorKind::CommandNotExecutable` when the command could not be executed:
+    /// the process is gone then. `ErrorKind::Os` when waiting fails.
     fn wait(&mut self, until: Option<Instant>) -> Result<Waited>;
 
     /// Sends it a signal, if it still exists.

@@ -38,7 +38,10 @@ impl Native {
         let wall = self.released.map_or(Duration::ZERO, |released| released.elapsed());
         let exit = exit_of(ended, wall);
         self.exit = Some(exit.clone());
-        Ok(Some(Waited::Exited(exit)))
+        match self.pending.refused() {
+            Ok(()) => Ok(Some(Waited::Exited(exit))),
+            Err(e) => Err(failure::executing(&self.program, e)),
+        }
     }
 
     fn failed(&self, verb: &str, e: io::Error) -> Error {
@@ -81,9 +84,8 @@ impl Child for Native {
 
     fn release(&mut self) -> Result<()> {
         self.released = Some(Instant::now());
-        let Err(e) = self.pending.release() else { return Ok(()) };
-        self.reap(Reap::Block)?;
-        Err(failure::executing(&self.program, e))
+        self.pending.release();
+        Ok(())
     }
 
     fn wait(&mut self, until: Option<Instant>) -> Result<Waited> {

@@ -59,10 +59,7 @@ impl Child for ScriptedChild {
 
     fn release(&mut self) -> Result<()> {
         self.log.borrow_mut().push("release".into());
-        match self.act {
-            Act::NotFound => Err(Error::new(ErrorKind::CommandNotFound, "command 'x' not found")),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn wait(&mut self, until: Option<Instant>) -> Result<Waited> {
@@ -78,6 +75,7 @@ impl Child for ScriptedChild {
                 std::thread::sleep(until.saturating_duration_since(Instant::now()));
                 Ok(Waited::TimedOut)
             }
+            (Act::NotFound, _) => Err(Error::new(ErrorKind::CommandNotFound, "command 'x' not found")),
             (Act::Exit(status), _) => exited(*status),
             _ => exited(ExitStatus::Code(0)),
         }

@@ -12,6 +12,7 @@ mod serve;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use super::Strings;
 use super::origin::Origin;
@@ -56,8 +57,11 @@ impl Helper {
         let (header, payload) = Header::describe(strings, streams)?;
         let replaced = streams.into_iter().filter(|fd| *fd >= 0);
         let fds: Vec<RawFd> = std::iter::once(gate).chain(replaced).collect();
-        message::send(self.socket.as_raw_fd(), &header.to_bytes(), &fds)?;
-        super::linux::send_quietly(&self.socket, &payload)?;
+        let request = [&header.to_bytes()[..], &payload].concat();
+        // One message wakes the helper once.
+        let sent = message::send(self.socket.as_raw_fd(), &request, &fds)?;
+        super::linux::send_quietly(&self.socket, request.get(sent..).unwrap_or_default())?;
+        self.watch_for_answer();
         let mut answer = [0; 4];
         if !message::receive_exactly(self.socket.as_raw_fd(), &mut answer)? {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -68,6 +72,20 @@ impl Helper {
         }
     }
 }
+
+impl Helper {
+    /// Looks for the answer for a short while before anyone sleeps: it comes within microseconds, and waking a
+    /// sleeping CPU takes longer than that, above all in a virtual machine.
+    fn watch_for_answer(&self) {
+        let end = Instant::now() + WATCH;
+        while Instant::now() < end && !message::is_there(self.socket.as_raw_fd()) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// How long to look for an answer at most.
+const WATCH: Duration = Duration::from_micros(200);
 
 impl Drop for Helper {
     fn drop(&mut self) {

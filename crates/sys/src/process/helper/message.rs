@@ -64,8 +64,8 @@ impl Header {
 #[repr(align(8))]
 struct Control([u8; 64]);
 
-/// Sends `bytes` with descriptors, at most [`MAX_FDS`]; never raises `SIGPIPE`.
-pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()> {
+/// Sends `bytes` with descriptors, at most [`MAX_FDS`], and tells how many bytes went; never raises `SIGPIPE`.
+pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<usize> {
     let fds = fds.get(..MAX_FDS).unwrap_or(fds);
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -74,12 +74,12 @@ pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<()>
     loop {
         // SAFETY: `message` points to `part` and `control`, which live; sending only reads them.
         let sent = unsafe { libc::sendmsg(socket, &message, libc::MSG_NOSIGNAL) };
-        match io::Error::last_os_error() {
-            // A header is far below the size that the kernel would split.
-            _ if usize::try_from(sent) == Ok(bytes.len()) => return Ok(()),
-            _ if sent >= 0 => return Err(io::ErrorKind::WriteZero.into()),
-            e if e.kind() == io::ErrorKind::Interrupted => {}
-            e => return Err(e),
+        match (usize::try_from(sent), io::Error::last_os_error()) {
+            // The descriptors went with the first byte; a header is far below what the kernel would split.
+            (Ok(sent), _) if sent >= bytes.len().min(HEADER_BYTES) => return Ok(sent),
+            (Ok(_), _) => return Err(io::ErrorKind::WriteZero.into()),
+            (Err(_), e) if e.kind() == io::ErrorKind::Interrupted => {}
+            (Err(_), e) => return Err(e),
         }
     }
 }
@@ -151,6 +151,15 @@ fn take_descriptors(message: &libc::msghdr) -> [RawFd; MAX_FDS] {
     // SAFETY: the kernel wrote `bytes` of descriptors there, and `fds` has room for them.
     unsafe { std::ptr::copy_nonoverlapping(data, fds.as_mut_ptr().cast(), bytes) };
     fds
+}
+
+/// Whether something can be received, the end of the stream and errors included.
+pub(super) fn is_there(socket: RawFd) -> bool {
+    let mut byte = 0u8;
+    let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+    // SAFETY: writes one byte to `byte`.
+    let got = unsafe { libc::recv(socket, (&raw mut byte).cast(), 1, flags) };
+    got >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::WouldBlock
 }
 
 /// Fills `bytes`; `false` when the stream ends before. Allocates nothing.
