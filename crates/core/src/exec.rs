@@ -221,7 +221,7 @@ pub trait Counting {
     /// `ErrorKind::Os`, `ErrorKind::StateLost`.
     fn stop(&mut self) -> Result<()>;
 
-    /// Takes note of how the process ended, before the last read.
+    /// Takes note of how the process ended, before the counters are stopped and read for the last time.
     fn exited(&mut self, exit: &Exit) {
         let _ = exit;
     }

@@ -135,10 +135,12 @@ fn start(sources: &mut [OpenSource]) -> Result<()> {
 
 /// Stops everything, then reads everything. A source that lost its state costs its own values only.
 fn finish(opened: &mut Opened, exit: &Exit) -> Reading {
+    for source in &mut opened.sources {
+        source.counting.exited(exit);
+    }
     let stopped: Vec<Result<()>> = opened.sources.iter_mut().map(|source| source.counting.stop()).collect();
     let mut reading = Reading::default();
     for (source, stopped) in opened.sources.iter_mut().zip(stopped) {
-        source.counting.exited(exit);
         let mut own = Reading::default();
         match stopped.and_then(|()| source.counting.read(&mut own)) {
             Ok(()) => reading.cells.append(&mut own.cells),

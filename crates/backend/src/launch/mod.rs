@@ -15,7 +15,7 @@ use cyclometer_sys::signals::Watch;
 
 pub use attached::Attached;
 use native::Native;
-use streams::Streams;
+use streams::{Null, Streams};
 
 /// Starts commands as they are.
 ///
@@ -27,6 +27,7 @@ use streams::Streams;
 pub struct Launcher {
     raw: process::Launcher,
     signals: Option<Arc<Watch>>,
+    null: Null,
 }
 
 impl Launcher {
@@ -37,7 +38,7 @@ impl Launcher {
     /// `ErrorKind::Os` when no process can be made.
     pub fn start() -> Result<Launcher> {
         match process::Launcher::start() {
-            Ok(raw) => Ok(Launcher { raw, signals: None }),
+            Ok(raw) => Ok(Launcher { raw, signals: None, null: Null::default() }),
             Err(e) => {
                 Err(Error::new(ErrorKind::Os, format!("cannot start the helper process: {e}")).with_source(e))
             }
@@ -61,7 +62,7 @@ impl Launcher {
 
 impl Launch for Launcher {
     fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>> {
-        let streams = Streams::open(command)?;
+        let streams = Streams::open(command, &self.null)?;
         let request = process::Request {
             program: &command.program,
             args: &command.args,

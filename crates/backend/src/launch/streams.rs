@@ -1,5 +1,6 @@
 //! The standard streams of a command.
 
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,46 +11,83 @@ use cyclometer_core::{Error, ErrorKind, Result};
 
 /// What replaces the streams that are not inherited.
 #[derive(Debug)]
-pub(super) struct Streams {
-    stdin: Option<File>,
-    stdout: Option<File>,
-    stderr: Option<File>,
+pub(super) struct Streams<'a> {
+    stdin: Option<Given<'a>>,
+    stdout: Option<Given<'a>>,
+    stderr: Option<Given<'a>>,
 }
 
-impl Streams {
+/// A file of this run, or the null device that all runs share.
+#[derive(Debug)]
+enum Given<'a> {
+    Null(&'a File),
+    File(File),
+}
+
+impl AsFd for Given<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Given::Null(file) => file.as_fd(),
+            Given::File(file) => file.as_fd(),
+        }
+    }
+}
+
+/// The null device, opened when it is first wanted.
+#[derive(Debug, Default)]
+pub(super) struct Null(OnceCell<File>);
+
+impl Null {
+    fn open(&self) -> Result<&File> {
+        if let Some(file) = self.0.get() {
+            return Ok(file);
+        }
+        let path = Path::new("/dev/null");
+        let file = File::options().read(true).write(true).open(path).map_err(|e| failed("open", path, e))?;
+        Ok(self.0.get_or_init(|| file))
+    }
+}
+
+impl<'a> Streams<'a> {
     /// Opens what `command` asks for; a file that takes both outputs is opened once.
-    pub(super) fn open(command: &CommandSpec) -> Result<Streams> {
-        let stdin = open(&command.stdin, read, "read")?;
-        let stdout = open(&command.stdout, write, "write")?;
+    pub(super) fn open(command: &CommandSpec, null: &'a Null) -> Result<Streams<'a>> {
+        let stdin = open(&command.stdin, null, read, "read")?;
+        let stdout = open(&command.stdout, null, write, "write")?;
         let stderr = match (&command.stdout, &command.stderr, &stdout) {
-            (Stream::File(out), Stream::File(err), Some(file)) if out == err => {
-                Some(file.try_clone().map_err(|e| failed("write", err, e))?)
+            (Stream::File(out), Stream::File(err), Some(Given::File(file))) if out == err => {
+                Some(Given::File(file.try_clone().map_err(|e| failed("write", err, e))?))
             }
-            _ => open(&command.stderr, write, "write")?,
+            _ => open(&command.stderr, null, write, "write")?,
         };
         Ok(Streams { stdin, stdout, stderr })
     }
 
     pub(super) fn stdin(&self) -> Option<BorrowedFd<'_>> {
-        self.stdin.as_ref().map(File::as_fd)
+        self.stdin.as_ref().map(Given::as_fd)
     }
 
     pub(super) fn stdout(&self) -> Option<BorrowedFd<'_>> {
-        self.stdout.as_ref().map(File::as_fd)
+        self.stdout.as_ref().map(Given::as_fd)
     }
 
     pub(super) fn stderr(&self) -> Option<BorrowedFd<'_>> {
-        self.stderr.as_ref().map(File::as_fd)
+        self.stderr.as_ref().map(Given::as_fd)
     }
 }
 
-fn open(stream: &Stream, how: fn(&Path) -> io::Result<File>, verb: &str) -> Result<Option<File>> {
-    let path = match stream {
-        Stream::Inherit => return Ok(None),
-        Stream::Null => Path::new("/dev/null"),
-        Stream::File(path) => path,
-    };
-    how(path).map(Some).map_err(|e| failed(verb, path, e))
+fn open<'a>(
+    stream: &Stream,
+    null: &'a Null,
+    how: fn(&Path) -> io::Result<File>,
+    verb: &str,
+) -> Result<Option<Given<'a>>> {
+    match stream {
+        Stream::Inherit => Ok(None),
+        Stream::Null => null.open().map(|file| Some(Given::Null(file))),
+        Stream::File(path) => {
+            how(path).map(|file| Some(Given::File(file))).map_err(|e| failed(verb, path, e))
+        }
+    }
 }
 
 fn read(path: &Path) -> io::Result<File> {

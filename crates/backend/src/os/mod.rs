@@ -144,10 +144,10 @@ impl Counting for OsCounting {
     }
 
     fn stop(&mut self) -> Result<()> {
-        if !self.stopped {
+        if !self.stopped && self.exit.is_none() {
             self.refresh();
-            self.stopped = true;
         }
+        self.stopped = true;
         Ok(())
     }
 

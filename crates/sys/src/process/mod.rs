@@ -26,10 +26,9 @@ mod linux;
 mod origin;
 mod wait;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
@@ -87,8 +86,8 @@ impl Request<'_> {
 pub struct Launcher {
     helper: Option<Helper>,
     origin: Origin,
-    // Answers come back in the order of requests: one thread at a time.
-    one_thread: PhantomData<Cell<()>>,
+    // Not `Sync`, and must not be: answers come back in the order of requests.
+    found: RefCell<Option<(OsString, Vec<CString>)>>,
 }
 
 impl Launcher {
@@ -104,7 +103,7 @@ impl Launcher {
         let origin = Origin::record()?;
         let helper = Helper::start(&origin)?;
         origin.keep_children();
-        Ok(Launcher { helper, origin, one_thread: PhantomData })
+        Ok(Launcher { helper, origin, found: RefCell::default() })
     }
 
     /// Makes a process that waits for [`Pending::release`] before it executes the command.
@@ -113,11 +112,28 @@ impl Launcher {
     ///
     /// The operating system's; `InvalidInput` when the command contains a NUL byte.
     pub fn spawn(&self, request: &Request<'_>) -> io::Result<Pending> {
-        let strings = Strings::of(request)?;
+        let strings = Strings { candidates: self.candidates(request.program)?, argv: argv(request)? };
         let (gate, theirs) = UnixStream::pair()?;
         linux::never_raise_sigpipe(&gate)?;
         let pid = self.make(&strings, request, &theirs)?;
         Ok(Pending { pid, gate: Some(gate.into()) })
+    }
+
+    /// Where the program may be. The last answer is kept, as shells do: a program that appears in an earlier
+    /// folder of `PATH` meanwhile is not seen, one that disappears is looked for in the later ones.
+    fn candidates(&self, program: &OsStr) -> io::Result<Vec<CString>> {
+        let mut found = self.found.borrow_mut();
+        if let Some((_, candidates)) = found.as_ref().filter(|(name, _)| name == program) {
+            return Ok(candidates.clone());
+        }
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+        let candidates: Result<Vec<CString>, _> =
+            in_sight(candidates(program, &path)).into_iter().map(CString::new).collect();
+        let candidates = candidates?;
+        let exists =
+            candidates.first().is_some_and(|first| Path::new(OsStr::from_bytes(first.as_bytes())).exists());
+        *found = exists.then(|| (program.to_owned(), candidates.clone()));
+        Ok(candidates)
     }
 
     fn make(&self, strings: &Strings, request: &Request<'_>, gate: &UnixStream) -> io::Result<u32> {
@@ -183,15 +199,10 @@ struct Strings {
     argv: Vec<CString>,
 }
 
-impl Strings {
-    fn of(request: &Request<'_>) -> io::Result<Strings> {
-        let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-        let candidates = in_sight(candidates(request.program, &path)).into_iter();
-        let candidates: Result<Vec<CString>, _> = candidates.map(CString::new).collect();
-        let argv = std::iter::once(request.program).chain(request.args.iter().map(OsString::as_os_str));
-        let argv: Result<Vec<CString>, _> = argv.map(|arg| CString::new(arg.as_bytes())).collect();
-        Ok(Strings { candidates: candidates?, argv: argv? })
-    }
+fn argv(request: &Request<'_>) -> io::Result<Vec<CString>> {
+    let argv = std::iter::once(request.program).chain(request.args.iter().map(OsString::as_os_str));
+    let argv: Result<Vec<CString>, _> = argv.map(|arg| CString::new(arg.as_bytes())).collect();
+    Ok(argv?)
 }
 
 /// The files that a program's name may mean, in order, as `execvp(3)` looks them up.
