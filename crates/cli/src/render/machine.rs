@@ -96,7 +96,8 @@ pub fn system_text(machine: &Machine) -> String {
 pub fn core_type_text(core: &CoreType) -> String {
     let name = core.microarchitecture.as_deref().unwrap_or("unknown microarchitecture");
     let id = core.cpu_id.as_deref().map(|id| format!(" ({})", clean(id))).unwrap_or_default();
-    format!("{}{id}, cpus {}", clean(name), core.cpus)
+    let cpus = if core.cpus.is_empty() { String::new() } else { format!(", cpus {}", core.cpus) };
+    format!("{}{id}{cpus}", clean(name))
 }
 
 /// The counters of one core type in a line.

@@ -166,7 +166,12 @@ fn source_note(line: &LineSummary) -> String {
         (Some(rung), Some(resolution)) => format!("{rung}: {}, scope {}", clean(resolution), line.scope),
         _ => String::new(),
     };
-    let skipped = line.skipped.iter().map(|other| format!("not {}: {}", other.rung, clean(&other.reason)));
+    let said = |reason: &str| line.reason.as_deref() == Some(reason);
+    let skipped = line
+        .skipped
+        .iter()
+        .filter(|other| !said(&other.reason))
+        .map(|other| format!("not {}: {}", other.rung, clean(&other.reason)));
     join([chosen].into_iter().chain(skipped).collect())
 }
 
