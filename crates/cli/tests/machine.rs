@@ -18,6 +18,20 @@ fn help_and_version_succeed_on_standard_output() {
 }
 
 #[test]
+fn help_fits_a_narrow_terminal_and_groups_its_options() {
+    for arguments in [&["--help"][..], &["stat", "-h"], &["stat", "--help"], &["list", "-h"]] {
+        let text = stdout(&run(arguments));
+        let wide = text.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "{arguments:?}");
+    }
+    let text = stdout(&run(&["stat", "-h"]));
+    for heading in ["What and how often:", "The command:", "Results:", "Exit status:"] {
+        assert!(text.lines().any(|line| line.starts_with(heading)), "{heading} in {text}");
+    }
+    assert!(stderr(&run(&[])).contains("Usage: cyclometer"), "help is shown where no command is given");
+}
+
+#[test]
 fn no_command_and_unknown_ones_are_errors_of_usage() {
     for arguments in [&[][..], &["frobnicate"], &["completions", "no-shell"], &["man", "no-command"]] {
         let out = run(arguments);

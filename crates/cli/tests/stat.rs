@@ -168,6 +168,37 @@ fn results_are_still_printed_when_an_export_fails_in_the_end() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+#[allow(clippy::print_stderr, reason = "a skipped test says why")]
+fn under_sudo_exports_have_the_rights_of_the_invoker() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let folder = tempfile::tempdir().unwrap();
+    if fs::metadata(folder.path()).unwrap().uid() != 0 {
+        eprintln!("skipped: only root can take on the rights of another");
+        return;
+    }
+    let (export, witness) = (folder.path().join("a.json"), folder.path().join("witness"));
+    let export_to = |arguments: &[&str]| {
+        cyclometer().args(arguments).env("SUDO_UID", "65534").env("SUDO_GID", "65534").output().unwrap()
+    };
+    let (path, touched) = (export.to_str().unwrap(), witness.to_str().unwrap());
+    let measured = ["stat", "--backend", "os", "--export-json", path, "--", "touch", touched];
+    let recorded = ["doctor", "--record", path];
+    // Only root may enter.
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    for arguments in [&measured[..], &recorded] {
+        let out = export_to(arguments);
+        assert_eq!(out.status.code(), Some(125), "{out:?}");
+        assert!(stderr(&out).contains(path) && !export.exists() && !witness.exists(), "{}", stderr(&out));
+    }
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    for arguments in [&measured[..], &recorded] {
+        assert_eq!(export_to(arguments).status.code(), Some(0), "{arguments:?}");
+        assert_eq!(fs::metadata(&export).unwrap().uid(), 65534, "{arguments:?}");
+    }
+}
+
+#[test]
 fn exports_are_written_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

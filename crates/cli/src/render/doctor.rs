@@ -114,7 +114,7 @@ pub fn json(machine: &Machine) -> Value {
         "schema_version": SCHEMA_VERSION,
         "machine": machine::json(machine),
         "core_types": machine.core_types.iter().map(machine::core_type_json).collect::<Vec<_>>(),
-        "capabilities": machine::capabilities_json(&machine.capabilities),
+        "capabilities": machine::capabilities_json(machine),
         "access": machine::access_json(&machine.access),
         "perf": {
             "hardware": hardware,

@@ -1,7 +1,7 @@
 //! A machine as JSON and in words.
 
 use cyclometer::core::Machine;
-use cyclometer::core::machine::{Access, Capabilities, CoreType};
+use cyclometer::core::machine::{Access, CoreType};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -41,10 +41,12 @@ pub fn core_type_json(core: &CoreType) -> Value {
 }
 
 /// The capability record as JSON.
-pub fn capabilities_json(capabilities: &Capabilities) -> Value {
+pub fn capabilities_json(machine: &Machine) -> Value {
+    let capabilities = &machine.capabilities;
+    let is_unknown = machine.core_types.first().is_none_or(|core| general_counters(core).is_none());
     json!({
         "architecture": capabilities.architecture,
-        "counter_count": capabilities.counter_count,
+        "counter_count": (!is_unknown).then_some(capabilities.counter_count),
         "fixed_counters": capabilities.fixed_counters,
         "counter_width_bits": known(capabilities.counter_width_bits),
         "user_mode_access": capabilities.user_mode_access,
@@ -130,4 +132,37 @@ fn general_counters(core: &CoreType) -> Option<u32> {
 /// A width of 0 stands for unknown.
 fn known(bits: u32) -> Option<u32> {
     (bits > 0).then_some(bits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::testing::vm_without_pmu;
+    use cyclometer::core::CounterMask;
+    use cyclometer::core::machine::{CpuId, Vendor};
+
+    #[test]
+    fn an_unknown_number_of_counters_is_not_zero() {
+        let mut machine = vm_without_pmu();
+        let core = &mut machine.core_types[0];
+        assert_eq!(counters_text(core), "none are visible");
+        assert_eq!(core_type_json(core)["counters"], 0);
+        core.kernel_pmu = Some("armv8_pmuv3_0".into());
+        core.pmu.counters = CounterMask::first(0, 1);
+        core.pmu.source = "PMUv3".into();
+        assert_eq!(counters_text(core), "unknown number of general counters, 1 fixed (PMUv3)");
+        assert_eq!(core_type_json(core)["counters"], Value::Null);
+        assert_eq!(capabilities_json(&machine)["counter_count"], Value::Null);
+    }
+
+    #[test]
+    fn a_cpu_without_a_name_goes_by_those_of_its_cores() {
+        let mut machine = vm_without_pmu();
+        (machine.cpu.name, machine.cpu.vendor) = (None, Vendor::Arm);
+        machine.cpu.id = CpuId::Arm { midr: 0x410f_d083 };
+        machine.core_types[0].microarchitecture = Some("Cortex-A72".into());
+        assert_eq!(cpu_text(&machine), "Arm Cortex-A72 (MIDR 0x410fd083)");
+        machine.core_types[0].microarchitecture = None;
+        assert_eq!(cpu_text(&machine), "unknown CPU (Arm, MIDR 0x410fd083)");
+    }
 }

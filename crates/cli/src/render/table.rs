@@ -209,19 +209,31 @@ const SEVERAL: &[Column] = &[
 const MARK: &str = "";
 
 fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
-    let table = table(rows, several);
+    let room = room_for_names(rows, several);
+    let table = table(rows, several, room);
     let name_columns = usize::from(2 + table.column_max_content_widths()[0] + GAP);
     let mut lines = table.lines();
     let head = lines.next().unwrap_or_default();
     let mut out = paint.paint(Style::Dim, head.trim_end()) + "\n";
     for (row, line) in rows.iter().zip(lines) {
+        if columns(&row.name) > room {
+            out += &format!("  {}\n", row.name);
+        }
         out += &row_text(row, &line, name_columns, paint);
     }
     out
 }
 
-/// Names and numbers: a line for each row, notes not included.
-fn table(rows: &[Row], several: bool) -> Table {
+/// The columns that the numbers leave to names; a longer name stands on a line of its own.
+fn room_for_names(rows: &[Row], several: bool) -> usize {
+    let table = table(rows, several, 0);
+    let names = usize::from(table.column_max_content_widths()[0]);
+    let numbers = table.lines().next().map_or(0, |line| columns(&line)).saturating_sub(names);
+    WIDTH.saturating_sub(numbers)
+}
+
+/// Names of at most `room` columns and numbers: a line for each row, notes not included.
+fn table(rows: &[Row], several: bool, room: usize) -> Table {
     let kinds = if several { SEVERAL } else { ONE };
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -237,7 +249,8 @@ fn table(rows: &[Row], several: bool) -> Table {
             MARK => row.mark,
             _ => texts.next().map_or("", String::as_str),
         };
-        table.add_row([row.name.as_str()].into_iter().chain(kinds.iter().map(text)));
+        let name = if columns(&row.name) > room { "" } else { &row.name };
+        table.add_row([name].into_iter().chain(kinds.iter().map(text)));
     }
     let mut columns = table.column_iter_mut();
     if let Some(names) = columns.next() {
@@ -311,6 +324,13 @@ mod tests {
     #[test]
     fn every_verdict_and_provenance_of_several_runs() {
         check("verdicts-several.txt", &every_verdict(3), false);
+    }
+
+    #[test]
+    fn a_long_name_stands_above_its_numbers() {
+        let mut show = several_runs();
+        show.report.plan.lines[6].event.name = "cpu/event=0xc5,umask=0x11,cmask=1/".into();
+        check("long-name.txt", &show, false);
     }
 
     #[test]
