@@ -288,7 +288,9 @@ fn on_devices(
         }
         _ => device_candidate(parts.collect(), class, scale),
     };
-    Ok(event(request, unit_of(unit), vec![candidate]))
+    let unit = unit_of(unit);
+    let never_zero = class == PerfClass::SystemDevice && unit == Unit::Joules;
+    Ok(event(request, unit, vec![Candidate { never_zero, ..candidate }]))
 }
 
 fn device_candidate(parts: Vec<PerfEvent>, class: PerfClass, scale: f64) -> Candidate {
@@ -393,9 +395,10 @@ mod tests {
     }
 
     #[test]
-    fn only_cycles_and_instructions_can_never_be_zero() {
+    fn only_cycles_instructions_and_energy_can_never_be_zero() {
         let never_zero = |name| find(name, &skylake()).candidates[0].never_zero;
         assert!(never_zero("cycles") && never_zero("instructions"));
+        assert!(never_zero("power/energy-pkg/"));
         assert!(!never_zero("branch-misses") && !never_zero("page-faults") && !never_zero("r00c0"));
     }
 

@@ -140,7 +140,7 @@ pub struct Candidate {
     pub modes: Option<Modes>,
     /// The scope that it cannot go below (`package` for energy); `None` when it follows the target.
     pub widest: Option<Scope>,
-    /// Whether a process that ran cannot have a count of zero, as with cycles and instructions: then a zero
+    /// Whether it cannot be zero, as cycles and instructions of a process that ran, or energy: then a zero
     /// means that the counter did not count, whatever the kernel says.
     pub never_zero: bool,
     /// One part for each core PMU; a single one elsewhere.

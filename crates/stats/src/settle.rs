@@ -37,12 +37,25 @@ pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) ->
     let timed = candidate.rung != Rung::Os;
     let instances = instances(reading.cells.iter().filter(|cell| cell.slot == slot), timed);
     let count = combine(&instances);
-    // An idle CPU may well count nothing; a task that was on a counter executed something.
-    let of_tasks = instances.iter().all(|instance| instance.cpu.is_none());
-    if candidate.never_zero && of_tasks && count.value() == Some(0) {
-        return not_counted("reads zero although the process ran: the counter did not count");
+    if candidate.never_zero && count.value() == Some(0) {
+        if let Some(reason) = incredible_zero(&instances, candidate.widest.is_some()) {
+            return not_counted(reason);
+        }
     }
     widen(count, candidate.widest, asked)
+}
+
+/// Why a zero of an event that cannot be zero is no count; `None` where it may be one after all.
+///
+/// An idle CPU may well execute nothing; a task that was on a counter executed something, and a package uses
+/// energy in any 10 ms (its counter is updated every ms).
+fn incredible_zero(instances: &[Instance], of_package: bool) -> Option<&'static str> {
+    let of_tasks = instances.iter().all(|instance| instance.cpu.is_none());
+    let long = instances.iter().any(|instance| instance.enabled_ns >= 10_000_000);
+    match of_package {
+        true => long.then_some("reads zero: the counter does not count here; a hypervisor may hide it"),
+        false => of_tasks.then_some("reads zero although the process ran: the counter did not count"),
+    }
 }
 
 /// What one core PMU of a hybrid machine counted.
@@ -285,6 +298,17 @@ mod tests {
         assert_eq!(settled(cell(SLOT, 0, 9_000_000, 9_000_000)).verdict(), Verdict::NotCounted);
         assert_eq!(settled(cell(SLOT, 7, 9_000_000, 9_000_000)), Count::Exact(7));
         assert_eq!(settled(on_cpu(0, 0, 9_000_000, 9_000_000)), Count::Exact(0));
+    }
+
+    #[test]
+    fn energy_of_zero_is_no_count_but_over_a_moment() {
+        let mut line = hardware("energy", 1);
+        line.event.candidates[0].never_zero = true;
+        line.event.candidates[0].widest = Some(Scope::Package);
+        let settled = |cell: Cell| settle(&line, &Reading { cells: vec![cell] }, SLOT, Scope::Tree).verdict();
+        assert_eq!(settled(on_cpu(0, 0, 50_000_000, 50_000_000)), Verdict::NotCounted);
+        assert_eq!(settled(on_cpu(0, 0, 500_000, 500_000)), Verdict::Partial);
+        assert_eq!(settled(on_cpu(0, 9, 50_000_000, 50_000_000)), Verdict::Partial);
     }
 
     #[test]
