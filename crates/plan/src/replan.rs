@@ -124,7 +124,7 @@ fn next_line(line: PlanLine, refusal: &Refusal) -> (PlanLine, String) {
         }
         (RefusalKind::Invalid, Some(_)) => (
             with(line, candidate, None, exclude_guest),
-            "counted all modes: the PMU cannot filter".to_owned(),
+            "counted all modes, as it may not filter them".to_owned(),
         ),
         _ => fall(line, candidate, refusal),
     }

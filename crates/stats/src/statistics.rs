@@ -16,6 +16,9 @@ const MAD_OF_NORMAL: f64 = 0.6745;
 /// of the values are equal.
 const SIGMA_BY_MEAN_DEVIATION: f64 = 1.253_314;
 
+/// Fewest values among which one is called an outlier.
+pub const LEAST_TO_JUDGE: usize = 5;
+
 /// What the values of several runs have in common; in the unit of the values.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Statistics {
@@ -31,8 +34,9 @@ pub struct Statistics {
     pub min: Option<f64>,
     /// The greatest value.
     pub max: Option<f64>,
-    /// How many values lie far from the others, by the modified z-score; 0 for fewer than three.
-    pub outliers: usize,
+    /// How many values lie far from the others, by the modified z-score; `None` for fewer than
+    /// [`LEAST_TO_JUDGE`]: of three values, two are near each other by chance.
+    pub outliers: Option<usize>,
 }
 
 impl Statistics {
@@ -86,9 +90,9 @@ fn stddev(values: &[f64], mean: f64) -> Option<f64> {
     Some((squares / (values.len() - 1) as f64).sqrt())
 }
 
-fn outliers(values: &[f64], median_value: f64) -> usize {
-    if values.len() < 3 {
-        return 0;
+fn outliers(values: &[f64], median_value: f64) -> Option<usize> {
+    if values.len() < LEAST_TO_JUDGE {
+        return None;
     }
     let mut deviations: Vec<f64> = values.iter().map(|value| (value - median_value).abs()).collect();
     deviations.sort_by(f64::total_cmp);
@@ -96,7 +100,7 @@ fn outliers(values: &[f64], median_value: f64) -> usize {
         mad if mad > 0.0 => mad / MAD_OF_NORMAL,
         _ => mean(&deviations) * SIGMA_BY_MEAN_DEVIATION,
     };
-    deviations.iter().filter(|deviation| **deviation > OUTLIER_SCORE * sigma).count()
+    Some(deviations.iter().filter(|deviation| **deviation > OUTLIER_SCORE * sigma).count())
 }
 
 #[cfg(test)]
@@ -127,11 +131,11 @@ mod tests {
     #[test]
     fn outliers_are_far_from_the_others() {
         for (values, expected) in [
-            (vec![10.0, 11.0, 10.5, 9.5, 10.2, 50.0], 1),
-            (vec![10.0, 11.0, 10.5, 9.5, 10.2, 10.9], 0),
-            (vec![5.0; 10], 0),
-            (vec![1.0, 100.0], 0),
-            ([vec![5.0; 30], vec![6.0]].concat(), 1),
+            (vec![10.0, 11.0, 10.5, 9.5, 10.2, 50.0], Some(1)),
+            (vec![10.0, 11.0, 10.5, 9.5, 10.2, 10.9], Some(0)),
+            (vec![5.0; 10], Some(0)),
+            (vec![1.0, 1.1, 100.0, 1.2], None),
+            ([vec![5.0; 30], vec![6.0]].concat(), Some(1)),
         ] {
             assert_eq!(Statistics::of(&values).outliers, expected, "{values:?}");
         }
@@ -147,7 +151,7 @@ mod tests {
             prop_assert!(min <= s.mean.unwrap() && s.mean.unwrap() <= max);
             prop_assert!(min <= s.median.unwrap() && s.median.unwrap() <= max);
             prop_assert!(s.stddev.is_none_or(|stddev| stddev >= 0.0 && stddev <= max - min + 1e-6));
-            prop_assert!(s.outliers * 2 <= s.n);
+            prop_assert!(s.outliers.is_none_or(|outliers| outliers * 2 <= s.n));
         }
 
         #[test]

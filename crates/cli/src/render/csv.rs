@@ -66,7 +66,7 @@ fn numbers(statistics: &Statistics) -> Vec<String> {
         number(statistics.median),
         number(statistics.min),
         number(statistics.max),
-        statistics.outliers.to_string(),
+        statistics.outliers.map(|n| n.to_string()).unwrap_or_default(),
     ]
 }
 

@@ -26,12 +26,6 @@ pub fn is_folded(line: &LineSummary) -> bool {
     !line.requested && line.statistics.mean.is_none()
 }
 
-/// A reason without what it repeats: the event's name and how it was opened.
-pub fn without_subject<'a>(event: &str, reason: &'a str) -> &'a str {
-    let subject = reason.strip_prefix(event).is_some_and(|rest| rest.starts_with(" ("));
-    reason.split_once(": ").filter(|_| subject).map_or(reason, |(_, words)| words)
-}
-
 /// Names under each text, texts in the order of their first name.
 #[derive(Default)]
 struct Grouped(Vec<(String, Vec<String>)>);
@@ -77,8 +71,7 @@ fn dropped_text(dropped: &DroppedRun, only: bool) -> String {
 fn folded(results: &Results<'_>) -> Option<String> {
     let mut by_reason = Grouped::default();
     for line in results.summary.lines.iter().filter(|line| is_folded(line)) {
-        let reason = without_subject(&line.event, line.reason.as_deref().unwrap_or_default());
-        by_reason.add(gist(reason), clean(&line.name));
+        by_reason.add(gist(line.reason.as_deref().unwrap_or_default()), clean(&line.name));
     }
     let texts = by_reason.texts();
     let more = "`cyclometer doctor` says more";
@@ -114,8 +107,7 @@ fn steps(results: &Results<'_>, verbose: bool) -> Vec<String> {
     let mut by_text = Grouped::default();
     for step in results.report.steps.iter().filter(|step| verbose || changes_a_name(results, step)) {
         let event = step.event.as_deref().unwrap_or_default();
-        let refused = without_subject(event, &step.refused);
-        by_text.add(format!("{}: {}", clean(refused), clean(&step.done)), clean(event));
+        by_text.add(format!("{}: {}", clean(&step.refused), clean(&step.done)), clean(event));
     }
     by_text.texts()
 }

@@ -87,8 +87,7 @@ fn say_once(rows: &mut [Row]) {
 }
 
 fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Row {
-    let reason = line.reason.as_deref().map(|reason| footer::without_subject(&line.event, reason));
-    let mut notes = vec![verdict_note(line.verdict, reason, line.statistics.mean.is_some())];
+    let mut notes = vec![verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some())];
     notes.push(runs_note(line.values.len(), kept));
     if verbose {
         notes.push(source_note(line));
@@ -137,8 +136,9 @@ fn cells(statistics: &Statistics, unit: &Unit, verdict: Verdict, several: bool) 
     let (min, max) = (statistics.min.unwrap_or_default(), statistics.max.unwrap_or_default());
     let [min, max] = units::range(min, max, unit);
     let outliers = match statistics.outliers {
-        0 => "0".to_owned(),
-        n => format!("{n} ({})", units::percent(n as f64 / statistics.n as f64)),
+        None => String::new(),
+        Some(0) => "0".to_owned(),
+        Some(n) => format!("{n} ({})", units::percent(n as f64 / statistics.n as f64)),
     };
     Cells::Numbers(vec![mean, sign, deviation, min, "…".to_owned(), max, outliers])
 }
