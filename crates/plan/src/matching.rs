@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn more_events_than_counters_leave_some_without() {
-        let placed = place(&vec![general(0xf); 6], general(0xf));
+        let placed = place(&[general(0xf); 6], general(0xf));
         assert_eq!(placed.iter().flatten().count(), 4);
     }
 

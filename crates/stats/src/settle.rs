@@ -37,10 +37,9 @@ pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) ->
     let timed = candidate.rung != Rung::Os;
     let instances = instances(reading.cells.iter().filter(|cell| cell.slot == slot), timed);
     let count = combine(&instances);
-    if candidate.never_zero && count.value() == Some(0) {
-        if let Some(reason) = incredible_zero(&instances, candidate.widest.is_some()) {
-            return not_counted(reason);
-        }
+    let is_zero = candidate.never_zero && count.value() == Some(0);
+    if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
+        return not_counted(reason);
     }
     widen(count, candidate.widest, asked)
 }
@@ -96,8 +95,9 @@ fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> 
     let lost = cells.iter().find_map(|cell| cell.lost.clone());
     let count = match lost {
         Some(reason) => Count::Lost { reason },
-        None if time_running_ns == 0 => not_counted("never ran on a counter of these cores"),
+        // Also where it never ran: then nothing happened on those cores.
         None if whole_is_exact => Count::Exact(raw),
+        None if time_running_ns == 0 => not_counted("never ran on a counter of these cores"),
         None => Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") },
     };
     PartCount { part, pmu: pmu.to_owned(), count, time_running_ns, time_enabled_ns }
@@ -409,6 +409,9 @@ mod tests {
         assert_eq!(seen, [("cpu_core", Count::Exact(70)), ("cpu_atom", Count::Exact(30))]);
         let unused = vec![on_part(0, 70, 10_000_000, 10_000_000), on_part(1, 0, 10_000_000, 0)];
         let parts = by_part(&line, &Reading { cells: unused }, SLOT, Scope::Tree);
+        assert_eq!((parts[1].count.clone(), parts[1].time_running_ns), (Count::Exact(0), 0));
+        let shared = vec![on_part(0, 70, 10_000_000, 5_000_000), on_part(1, 0, 10_000_000, 0)];
+        let parts = by_part(&line, &Reading { cells: shared }, SLOT, Scope::Tree);
         assert_eq!(parts[1].count.value(), None);
         let single = Reading { cells: vec![cell(SLOT, 1, 1, 1)] };
         assert_eq!(by_part(&hardware("cycles", 1), &single, SLOT, Scope::Tree), []);
