@@ -56,6 +56,16 @@ enum Cells {
     Numbers(Vec<String>),
 }
 
+impl Cells {
+    /// The text of the last column; empty where a word stands instead of the numbers.
+    fn last(&self) -> &str {
+        match self {
+            Cells::Word(_) => "",
+            Cells::Numbers(texts) => texts.last().map_or("", String::as_str),
+        }
+    }
+}
+
 fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     let kept = results.runs_kept();
     let mut rows = Vec::new();
@@ -202,11 +212,14 @@ const SEVERAL: &[Column] = &[
     (2, "min", CellAlignment::Right),
     (1, "…", CellAlignment::Left),
     (1, "max", CellAlignment::Left),
-    (2, "outliers", CellAlignment::Right),
+    (2, OUTLIERS, CellAlignment::Right),
 ];
 
 /// The head of the column of marks, which is left out where nothing is marked.
 const MARK: &str = "";
+
+/// The head of the column that is left out where the runs are too few to judge.
+const OUTLIERS: &str = "outliers";
 
 fn layout(rows: &[Row], several: bool, paint: Paint) -> String {
     let room = room_for_names(rows, several);
@@ -258,7 +271,12 @@ fn table(rows: &[Row], several: bool, room: usize) -> Table {
     }
     for (column, (blanks, head, alignment)) in columns.zip(kinds) {
         column.set_padding((*blanks, 0)).set_cell_alignment(*alignment);
-        if *head == MARK && rows.iter().all(|row| row.mark.is_empty()) {
+        let empty = match *head {
+            MARK => rows.iter().all(|row| row.mark.is_empty()),
+            OUTLIERS => rows.iter().all(|row| row.cells.last().is_empty()),
+            _ => false,
+        };
+        if empty {
             column.set_constraint(ColumnConstraint::Hidden);
         }
     }
