@@ -37,9 +37,9 @@ pub(crate) const RAW: &str = "a raw code that the CPU lacks counts zero; the ker
 /// Linux `kernel/sched/cputime.c`, `cputime_adjust`; `getrusage(2)`.
 pub(crate) fn accounting(metric: OsMetric) -> Option<&'static str> {
     match metric {
-        OsMetric::UserTime | OsMetric::SystemTime => Some(
-            "many kernels split CPU time by sampling at the tick: runs of a few ms may show it all on one side",
-        ),
+        OsMetric::UserTime | OsMetric::SystemTime => {
+            Some("many kernels split CPU time by sampling at their tick: a few ms may all stand on one side")
+        }
         OsMetric::PeakRss => Some("of the largest process, not the sum"),
         _ => None,
     }

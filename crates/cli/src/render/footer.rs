@@ -4,7 +4,7 @@ use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::Outcome;
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
-use cyclometer::core::{Modes, Provenance, Rung};
+use cyclometer::core::{Modes, Provenance, Rung, Unit};
 use cyclometer::stats::{DroppedRun, LineSummary};
 
 use crate::output::clean;
@@ -94,12 +94,15 @@ fn footnotes(results: &Results<'_>, verbose: bool) -> Vec<String> {
     by_note.texts()
 }
 
-/// Whether the notes matter to the value that is shown: what accounting means is known, and a raw code that
-/// counts something exists.
+/// Whether the notes matter to the value that is shown: what accounting means is known, but for a time of zero,
+/// which is a sampled one; and a raw code that counts something exists.
 fn wants_notes(line: &LineSummary) -> bool {
     let Some(mean) = line.statistics.mean else { return false };
+    if line.rung == Some(Rung::Os) {
+        return line.unit == Unit::Nanoseconds && mean == 0.0;
+    }
     let raw = parse_event(&line.event).is_ok_and(|event| matches!(event.selector, Selector::Raw(_)));
-    line.requested && line.rung != Some(Rung::Os) && !(raw && mean > 0.0)
+    line.requested && !(raw && mean > 0.0)
 }
 
 /// The steps of recovery: those that changed what a name means, or all of them.
