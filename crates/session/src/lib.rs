@@ -2,7 +2,7 @@
 //!
 //! This is the only place that loops over the stages. It encodes nothing, prints nothing and computes no
 //! statistics. Whatever a source refuses is answered by `plan`'s data; every answer is kept as a
-//! [`Step`](cyclometer_core::report::Step).
+//! [`Step`].
 //!
 //! A command is never run more often than asked: everything that can be refused is refused while the child
 //! has not executed it yet.

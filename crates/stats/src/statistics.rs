@@ -34,8 +34,8 @@ pub struct Statistics {
     pub min: Option<f64>,
     /// The greatest value.
     pub max: Option<f64>,
-    /// How many values lie far from the others, by the modified z-score; `None` for fewer than
-    /// [`LEAST_TO_JUDGE`]: of three values, two are near each other by chance.
+    /// How many values lie far from the others, by the modified z-score; `None` for fewer than five:
+    /// of three values, two are near each other by chance.
     pub outliers: Option<usize>,
 }
 
