@@ -33,7 +33,7 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
         let late = Some(Instant::now() + Duration::from_secs(30));
         assert_eq!(
             waiter.wait(late).unwrap(),
-            Waited::Interrupted(Signalled { signal: number, by_terminal: false })
+            Waited::Interrupted(Signalled { signal: number, reached_command: false })
         );
         sender.join().unwrap();
         let soon = Some(Instant::now() + Duration::from_millis(10));

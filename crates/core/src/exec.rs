@@ -102,8 +102,9 @@ pub enum Waited {
 pub struct Signalled {
     /// Its number.
     pub signal: i32,
-    /// Whether the terminal sent it, to the whole foreground group: then the command has got it as well.
-    pub by_terminal: bool,
+    /// Whether the command has got it as well, as it went to our whole process group (from the terminal, or by
+    /// `kill` of the group) and the command is in it.
+    pub reached_command: bool,
 }
 
 /// The end of a process.
@@ -256,6 +257,8 @@ pub struct Cell {
     pub time_running_ns: u64,
     /// Why the value is not to be used, if so.
     pub lost: Option<String>,
+    /// What the value leaves out, adds or blurs, if so (`in steps of 10 ms`).
+    pub partial: Option<String>,
 }
 
 /// Where a cell was counted.

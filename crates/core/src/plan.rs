@@ -3,6 +3,7 @@
 use crate::count::Count;
 use crate::counter::CounterId;
 use crate::event::{Candidate, Event, Part};
+use crate::exec::RefusalKind;
 use crate::ladder::Rung;
 use crate::modes::Modes;
 
@@ -66,6 +67,8 @@ pub struct Skipped {
     pub rung: Rung,
     /// Why not.
     pub reason: String,
+    /// What the source said when it was asked to open the event; `None` when it was not asked.
+    pub refusal: Option<RefusalKind>,
 }
 
 /// What is counted at the same time.

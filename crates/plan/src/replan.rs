@@ -1,7 +1,7 @@
 //! A refusal to the next plan: pure data, so that every step can be shown and tested.
 
 use cyclometer_core::exec::RefusalKind;
-use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::report::Step;
 use cyclometer_core::{Count, Error, ErrorKind, Machine, Modes, Plan, Recovery, Refusal, Result, SlotId};
 
@@ -151,7 +151,7 @@ fn fall(mut line: PlanLine, candidate: usize, refusal: &Refusal) -> (PlanLine, S
     if let Some(modes) = &mut line.event.candidates[candidate].modes {
         *modes = line.event.modifiers.modes.unwrap_or(Modes::USER);
     }
-    line.skipped.push(cyclometer_core::plan::Skipped { rung, reason: refusal.text.clone() });
+    line.skipped.push(Skipped { rung, reason: refusal.text.clone(), refusal: Some(refusal.kind) });
     let line = step_down(line, candidate + 1, |_| Ok(()));
     match line.candidate() {
         Some(next) => {

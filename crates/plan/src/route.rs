@@ -45,7 +45,7 @@ pub(crate) fn step_down(
                 line.outcome = chosen(&line.event, i);
                 return line;
             }
-            Err(reason) => line.skipped.push(Skipped { rung: candidate.rung, reason }),
+            Err(reason) => line.skipped.push(Skipped { rung: candidate.rung, reason, refusal: None }),
         }
     }
     line.outcome = Outcome::NotCounted(Count::NotSupported { reason: first_reason(&line) });
@@ -105,7 +105,11 @@ mod tests {
         assert_eq!(lines[0].candidate().unwrap().rung, Rung::Os);
         assert_eq!(
             lines[0].skipped,
-            [Skipped { rung: Rung::Perf, reason: "kernel.perf_event_paranoid is 3".to_owned() }]
+            [Skipped {
+                rung: Rung::Perf,
+                reason: "kernel.perf_event_paranoid is 3".to_owned(),
+                refusal: None
+            }]
         );
     }
 

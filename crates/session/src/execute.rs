@@ -155,13 +155,13 @@ fn finish(opened: &mut Opened, exit: &Exit) -> Reading {
 
 fn lost(slot: SlotId, reason: String) -> Cell {
     let at = At::default();
-    Cell { slot, at, raw: 0, time_enabled_ns: 0, time_running_ns: 0, lost: Some(reason) }
+    Cell { slot, at, raw: 0, time_enabled_ns: 0, time_running_ns: 0, lost: Some(reason), partial: None }
 }
 
 fn pass_on(child: &mut dyn Child, signalled: Signalled, again: bool) {
     match signalled {
         _ if again => child.signal(SIGKILL),
-        Signalled { by_terminal: true, .. } => {}
+        Signalled { reached_command: true, .. } => {}
         Signalled { signal, .. } => child.signal(signal),
     }
 }

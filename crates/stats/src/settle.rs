@@ -428,6 +428,7 @@ mod tests {
                 time_enabled_ns: enabled,
                 time_running_ns: running,
                 lost,
+                partial: None,
             },
         )
     }

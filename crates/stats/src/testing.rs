@@ -76,7 +76,7 @@ pub fn os_line(name: &str, metric: OsMetric) -> PlanLine {
 
 /// A cell at no particular place.
 pub fn cell(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
-    Cell { slot, at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None }
+    Cell { slot, at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None, partial: None }
 }
 
 /// A pass with these slots.

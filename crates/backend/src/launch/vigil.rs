@@ -62,7 +62,7 @@ impl Vigil {
         }
         let caught = self.signals.as_ref().and_then(|watch| watch.take());
         Ok(Some(caught.map_or(News::Look, |caught| {
-            News::Signal(Signalled { signal: caught.number, by_terminal: caught.by_kernel })
+            News::Signal(Signalled { signal: caught.number, reached_command: caught.by_kernel })
         })))
     }
 }

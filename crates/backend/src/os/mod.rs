@@ -112,7 +112,7 @@ impl OsCounting {
         let time = if lost.is_some() { 0 } else { elapsed_ns.max(1) };
         let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
         let (slot, raw) = (line.slot, value.unwrap_or(0));
-        Some(Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost })
+        Some(Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial: None })
     }
 
     /// A value and over what time it was read; no value means lost, and `None` means not yet.

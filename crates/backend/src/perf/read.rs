@@ -14,6 +14,7 @@ pub(super) fn cell(opened: &Opened) -> Cell {
         time_enabled_ns: 0,
         time_running_ns: 0,
         lost: Some(reason),
+        partial: None,
     };
     match opened.event.read() {
         Ok(Some(read)) => Cell {
@@ -23,6 +24,7 @@ pub(super) fn cell(opened: &Opened) -> Cell {
             time_enabled_ns: read.time_enabled_ns,
             time_running_ns: read.time_running_ns,
             lost: None,
+            partial: None,
         },
         Ok(None) => lost(format!("{}: the pinned event did not get or keep a counter", opened.name)),
         Err(e) => lost(format!("{}: the counter cannot be read: {e}", opened.name)),

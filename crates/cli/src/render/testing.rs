@@ -188,7 +188,15 @@ fn cell(slot: usize, raw: u64) -> Cell {
 }
 
 fn timed(slot: usize, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
-    Cell { slot: SlotId(slot), at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None }
+    Cell {
+        slot: SlotId(slot),
+        at: At::default(),
+        raw,
+        time_enabled_ns,
+        time_running_ns,
+        lost: None,
+        partial: None,
+    }
 }
 
 fn refuse(mut line: PlanLine, count: Count) -> PlanLine {

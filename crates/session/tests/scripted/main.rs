@@ -299,7 +299,7 @@ fn intervals_are_read_while_the_command_runs() {
 #[test]
 fn a_signal_is_passed_on_and_what_was_measured_is_kept() {
     let played = play(Play {
-        acts: vec![Act::Signalled(Signalled { signal: 15, by_terminal: false })],
+        acts: vec![Act::Signalled(Signalled { signal: 15, reached_command: false })],
         settings: runs(3),
         ..Play::default()
     });
@@ -312,11 +312,11 @@ fn a_signal_is_passed_on_and_what_was_measured_is_kept() {
 
 #[test]
 fn a_signal_of_the_terminal_is_not_sent_to_the_command_twice() {
-    let by_terminal = Signalled { signal: 2, by_terminal: true };
+    let by_terminal = Signalled { signal: 2, reached_command: true };
     let played = play(Play { acts: vec![Act::Signalled(by_terminal)], settings: runs(3), ..Play::default() });
     assert_eq!(played.count("signal"), 0);
     assert_eq!((played.report().interrupted, played.count("release")), (Some(2), 1));
-    let by_kill = Signalled { signal: 2, by_terminal: false };
+    let by_kill = Signalled { signal: 2, reached_command: false };
     let played = play(Play { acts: vec![Act::Signalled(by_kill)], ..Play::default() });
     assert!(played.log.contains(&"signal 2".to_owned()));
 }

@@ -196,6 +196,7 @@ impl Counting for ScriptedCounting {
                 time_enabled_ns: 100,
                 time_running_ns: *running,
                 lost: None,
+                partial: None,
             }));
         }
         Ok(())
