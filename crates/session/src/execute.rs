@@ -11,7 +11,6 @@ use crate::{Executed, Session};
 
 /// What the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
-const SIGKILL: i32 = 9;
 
 impl Session<'_, '_> {
     pub(crate) fn execute(&mut self, index: u32) -> Result<Executed> {
@@ -67,7 +66,9 @@ impl Session<'_, '_> {
                     return Ok((exit, Some(signal)));
                 }
                 Waited::Interrupted(signalled) => {
-                    pass_on(child, signalled, interrupted.is_some());
+                    if !signalled.reached_command {
+                        child.signal(signalled.signal);
+                    }
                     interrupted = Some(signalled.signal);
                 }
             }
@@ -156,14 +157,6 @@ fn finish(opened: &mut Opened, exit: &Exit) -> Reading {
 fn lost(slot: SlotId, reason: String) -> Cell {
     let at = At::default();
     Cell { slot, at, raw: 0, time_enabled_ns: 0, time_running_ns: 0, lost: Some(reason), partial: None }
-}
-
-fn pass_on(child: &mut dyn Child, signalled: Signalled, again: bool) {
-    match signalled {
-        _ if again => child.signal(SIGKILL),
-        Signalled { reached_command: true, .. } => {}
-        Signalled { signal, .. } => child.signal(signal),
-    }
 }
 
 fn nanos(duration: Duration) -> u64 {

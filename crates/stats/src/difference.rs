@@ -7,12 +7,12 @@ use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::plan::PlanLine;
 use cyclometer_core::{Count, Scope, SlotId};
 
-use crate::settle::settle;
+use crate::settle::{Span, settle, settle_over};
 
 /// Takes an earlier reading from a later one, cell by cell.
 ///
-/// Cells are matched by slot and place; a cell that is new is taken as it is. Raw values are subtracted
-/// modulo 2^64, so that a counter that wrapped between the readings gives the right difference.
+/// Cells are matched by slot and place; a cell that is new is taken as it is. Sources give values that only
+/// grow (they have put narrow counters together already); one that went back is lost.
 pub fn difference(now: &Reading, before: &Reading) -> Reading {
     let earlier: HashMap<(SlotId, &At), &Cell> =
         before.cells.iter().map(|cell| ((cell.slot, &cell.at), cell)).collect();
@@ -28,8 +28,11 @@ pub fn difference(now: &Reading, before: &Reading) -> Reading {
 }
 
 fn cell_difference(now: &Cell, before: &Cell) -> Cell {
+    let raw = now.raw.checked_sub(before.raw);
+    let went_back = raw.is_none().then(|| "the value went back".to_owned());
     Cell {
-        raw: now.raw.wrapping_sub(before.raw),
+        raw: raw.unwrap_or(0),
+        lost: now.lost.clone().or(went_back),
         time_enabled_ns: now.time_enabled_ns.saturating_sub(before.time_enabled_ns),
         time_running_ns: now.time_running_ns.saturating_sub(before.time_running_ns),
         ..now.clone()
@@ -49,7 +52,7 @@ pub fn settle_interval(
     if is_peak(line) {
         return settle(line, now, slot, asked);
     }
-    settle(line, &difference(now, before), slot, asked)
+    settle_over(line, &difference(now, before), slot, asked, Span::Interval)
 }
 
 fn is_peak(line: &PlanLine) -> bool {
@@ -80,10 +83,10 @@ mod tests {
     }
 
     #[test]
-    fn a_wrapped_counter_gives_the_right_difference() {
+    fn a_value_that_went_back_is_lost_and_not_huge() {
         let now = reading(vec![cell(SLOT, 3, 20, 20)]);
-        let before = reading(vec![cell(SLOT, u64::MAX - 1, 10, 10)]);
-        assert_eq!(difference(&now, &before).cells[0].raw, 5);
+        let before = reading(vec![cell(SLOT, 5, 10, 10)]);
+        assert_eq!(difference(&now, &before).cells[0].lost.as_deref(), Some("the value went back"));
     }
 
     #[test]
@@ -107,9 +110,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn difference_and_earlier_add_up_to_later(a: u64, b: u64) {
+        fn difference_and_earlier_add_up_to_later_or_the_value_is_lost(a: u64, b: u64) {
             let (now, before) = (reading(vec![cell(SLOT, a, 2, 2)]), reading(vec![cell(SLOT, b, 1, 1)]));
-            prop_assert_eq!(difference(&now, &before).cells[0].raw.wrapping_add(b), a);
+            let cell = &difference(&now, &before).cells[0];
+            prop_assert_eq!(cell.lost.is_some(), a < b);
+            prop_assert!(a < b || cell.raw + b == a);
         }
     }
 }

@@ -28,6 +28,26 @@ const NAMED_INSTANCES: usize = 3;
 ///
 /// `perf_event_open(2)`, section "Reading results": `time_enabled` and `time_running`.
 pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Count {
+    settle_over(line, reading, slot, asked, Span::Whole)
+}
+
+/// What the cells are about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Span {
+    /// A whole run.
+    Whole,
+    /// A part of a run: a process may have slept through it.
+    Interval,
+}
+
+/// As [`settle`], for a whole run or an interval of it.
+pub(crate) fn settle_over(
+    line: &PlanLine,
+    reading: &Reading,
+    slot: SlotId,
+    asked: Scope,
+    span: Span,
+) -> Count {
     if let Outcome::NotCounted(count) = &line.outcome {
         return count.clone();
     }
@@ -35,8 +55,9 @@ pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) ->
         return not_counted("the plan names no way to count it");
     };
     let timed = candidate.rung != Rung::Os;
-    let instances = instances(reading.cells.iter().filter(|cell| cell.slot == slot), timed);
-    let count = combine(&instances);
+    let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
+    let instances = instances(&cells, timed);
+    let count = blur(combine(&instances, span), &cells);
     let is_zero = candidate.never_zero && count.value() == Some(0);
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
         return not_counted(reason);
@@ -154,9 +175,23 @@ impl Instance {
     }
 }
 
-fn instances<'a>(cells: impl Iterator<Item = &'a Cell>, timed: bool) -> Vec<Instance> {
+/// A count whose source says what it leaves out, adds or blurs is partial.
+fn blur(count: Count, cells: &[&Cell]) -> Count {
+    let mut notes: Vec<&str> = cells.iter().filter_map(|cell| cell.partial.as_deref()).collect();
+    notes.sort_unstable();
+    notes.dedup();
+    match count.value() {
+        Some(raw) if !notes.is_empty() => {
+            let inner = count.reason().map(|reason| format!("; {reason}")).unwrap_or_default();
+            Count::Partial { raw, part: format!("{}{inner}", notes.join("; ")) }
+        }
+        _ => count,
+    }
+}
+
+fn instances(cells: &[&Cell], timed: bool) -> Vec<Instance> {
     let mut grouped: BTreeMap<(Option<u32>, Option<u32>), Vec<&Cell>> = BTreeMap::new();
-    for cell in cells {
+    for cell in cells.iter().copied() {
         grouped.entry((cell.at.cpu, cell.at.tid)).or_default().push(cell);
     }
     grouped.into_iter().map(|((cpu, tid), cells)| instance(cpu, tid, &cells, timed)).collect()
@@ -180,12 +215,17 @@ fn instance(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], timed: bool) ->
     Instance { cpu, tid, raw, enabled_ns, running_ns, state }
 }
 
-fn combine(instances: &[Instance]) -> Count {
+fn combine(instances: &[Instance], span: Span) -> Count {
     if instances.is_empty() {
         return not_counted("the source gave no value for it");
     }
     if instances.iter().all(|instance| matches!(instance.state, State::Idle)) {
-        return not_counted("the process never ran while counting");
+        // What sleeps does nothing, and that is exact. A command that never ran was not counted.
+        let command = instances.iter().all(|instance| instance.cpu.is_none() && instance.tid.is_none());
+        return match span {
+            Span::Whole if command => not_counted("the process never ran while counting"),
+            _ => Count::Exact(0),
+        };
     }
     let observed: Vec<&Instance> =
         instances.iter().filter(|i| matches!(i.state, State::Whole | State::Shared)).collect();
@@ -309,6 +349,30 @@ mod tests {
         assert_eq!(settled(on_cpu(0, 0, 50_000_000, 50_000_000)), Verdict::NotCounted);
         assert_eq!(settled(on_cpu(0, 0, 500_000, 500_000)), Verdict::Partial);
         assert_eq!(settled(on_cpu(0, 9, 50_000_000, 50_000_000)), Verdict::Partial);
+    }
+
+    #[test]
+    fn what_slept_counted_nothing_exactly() {
+        let mut thread = cell(SLOT, 0, 0, 0);
+        thread.at.tid = Some(7);
+        assert_eq!(settled(1, vec![thread]), Count::Exact(0));
+        assert_eq!(settled(1, vec![cell(SLOT, 0, 0, 0)]).verdict(), Verdict::NotCounted);
+        let reading = Reading { cells: vec![cell(SLOT, 0, 0, 0)] };
+        let interval = settle_over(&hardware("e", 1), &reading, SLOT, Scope::Tree, Span::Interval);
+        assert_eq!(interval, Count::Exact(0));
+    }
+
+    #[test]
+    fn what_a_source_blurs_is_partial() {
+        let mut blurred = cell(SLOT, 42, 9_000_000, 9_000_000);
+        blurred.partial = Some("in steps of 10 ms".into());
+        assert_eq!(
+            settled(1, vec![blurred.clone()]),
+            Count::Partial { raw: 42, part: "in steps of 10 ms".into() }
+        );
+        blurred.time_running_ns = 4_500_000;
+        let Count::Partial { raw, part } = settled(1, vec![blurred]) else { panic!() };
+        assert_eq!((raw, part.as_str()), (84, "in steps of 10 ms; observed 50 % of the time"));
     }
 
     #[test]

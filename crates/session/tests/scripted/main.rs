@@ -322,6 +322,15 @@ fn a_signal_of_the_terminal_is_not_sent_to_the_command_twice() {
 }
 
 #[test]
+fn a_second_signal_is_passed_on_and_never_made_worse() {
+    let term = Signalled { signal: 15, reached_command: false };
+    let played = play(Play { acts: vec![Act::Deaf(term, 3)], ..Play::default() });
+    assert_eq!(played.log.iter().filter(|line| *line == "signal 15").count(), 3);
+    assert_eq!(played.count("signal"), 3);
+    assert_eq!(played.report().runs[0].exit, Some(ExitStatus::Code(0)));
+}
+
+#[test]
 fn a_target_beside_the_command_is_what_is_counted() {
     let target = Some(Target::Cpus(CpuSet::parse("0-1").unwrap()));
     let played = play(Play { target, ..Play::default() });
