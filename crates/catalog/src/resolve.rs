@@ -102,8 +102,11 @@ fn by_name(name: &str, request: &EventRequest, machine: &Machine) -> Result<Even
 
 fn unknown_event(name: &str, machine: &Machine) -> Error {
     if name.contains(':') {
-        return Error::new(ErrorKind::UnknownEvent, format!("'{name}' looks like a tracepoint"))
-            .with_recovery(Recovery::fix("tracepoints are not counted; `cyclometer list` shows what is"));
+        return Error::new(
+            ErrorKind::UnknownEvent,
+            format!("'{name}' looks like a tracepoint or breakpoint"),
+        )
+        .with_recovery(Recovery::fix("these are not counted; `cyclometer list` shows what is"));
     }
     let listings = listing::list(machine);
     let names = listings.iter().flat_map(|l| std::iter::once(&l.name).chain(&l.aliases)).map(String::as_str);
@@ -250,6 +253,11 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
         && !pmus.iter().any(|pmu| pmu.events.contains_key(name))
     {
         return Ok(generic_hardware(hardware, request, machine));
+    }
+    if let ("software", [Term { name, value: None }]) = (name, terms)
+        && let Some(software) = SOFTWARE.iter().find(|software| named(software.names, name))
+    {
+        return Ok(software_event(software, request));
     }
     let targets: Vec<(&KernelPmu, &str)> = pmus.into_iter().map(|pmu| (pmu, name)).collect();
     on_devices(request, machine, &targets, |pmu, _| device::encode(pmu, terms, &request.text))
@@ -432,6 +440,13 @@ mod tests {
     }
 
     #[test]
+    fn the_software_device_knows_its_events_by_name() {
+        let machine = vm_without_pmu();
+        let find = |text| find(text, &machine).candidates;
+        assert_eq!(find("software/page-faults/"), find("page-faults"));
+    }
+
+    #[test]
     fn a_hybrid_gets_one_part_for_each_core_pmu() {
         let machine = hybrid();
         assert_eq!(perf_parts(&find("instructions", &machine)), [(4, 0xc0), (10, 0xc0)]);
@@ -513,7 +528,11 @@ mod tests {
                 "'umask' of cpu/umask=0x100/ is 0x100, more than its field holds",
                 "the greatest value is 0xff",
             ),
-            ("sched:sched_switch", "'sched:sched_switch' looks like a tracepoint", "tracepoints are not"),
+            (
+                "sched:sched_switch",
+                "'sched:sched_switch' looks like a tracepoint or breakpoint",
+                "these are not counted",
+            ),
             (
                 "task-clock:u",
                 "task-clock does not tell modes apart, so ':u' means nothing",

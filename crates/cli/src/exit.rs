@@ -19,7 +19,7 @@ pub const TABLE: &str = "\
 Exit status:
   0        all went well
   n        the command exited with status n
-  128 + n  signal n ended the command, or interrupted the measurement
+  128 + n  signal n ended the command, or cut several runs short
   124      --strict was given, and a value is not exact
   125      cyclometer failed, or its arguments make no sense
   126      the command cannot be executed
@@ -39,9 +39,9 @@ pub fn of_status(status: ExitStatus) -> u8 {
     u8::try_from(status.shell_code()).unwrap_or(u8::MAX)
 }
 
-/// The exit code after a signal.
-pub fn of_signal(signal: i32) -> u8 {
-    of_status(ExitStatus::Signal(signal))
+/// The exit code after a signal to us: that of the only run if there was one and it ended by itself.
+pub fn of_interrupted(signal: i32, only_run: Option<ExitStatus>) -> u8 {
+    of_status(only_run.unwrap_or(ExitStatus::Signal(signal)))
 }
 
 #[cfg(test)]
@@ -65,6 +65,8 @@ mod tests {
     fn the_status_of_a_command_is_passed_on() {
         assert_eq!(of_status(ExitStatus::Code(7)), 7);
         assert_eq!(of_status(ExitStatus::Signal(9)), 137);
-        assert_eq!(of_signal(2), 130);
+        assert_eq!(of_interrupted(2, None), 130);
+        assert_eq!(of_interrupted(2, Some(ExitStatus::Code(0))), 0);
+        assert_eq!(of_interrupted(2, Some(ExitStatus::Signal(15))), 143);
     }
 }

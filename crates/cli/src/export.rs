@@ -17,6 +17,8 @@ pub struct Export {
     file: Option<File>,
     /// The file is ours and empty: it goes away unless something is written.
     unwritten: bool,
+    /// A named pipe: opening it waits for a reader, so that is left for later.
+    pipe: bool,
 }
 
 impl Export {
@@ -30,14 +32,14 @@ impl Export {
     /// `ErrorKind::Io` when the file cannot be written.
     pub fn open(path: &Path) -> Result<Export> {
         if path.as_os_str() == "-" {
-            return Ok(Export { path: path.to_owned(), file: None, unwritten: false });
+            return Ok(Export { path: path.to_owned(), file: None, unwritten: false, pipe: false });
         }
         with_invoker_rights(|| open_file(path)).map_err(|error| cannot("write", path, error))?
     }
 
     /// Whether it is standard output.
     pub fn is_stdout(&self) -> bool {
-        self.file.is_none()
+        self.file.is_none() && !self.pipe
     }
 
     /// Replaces the contents.
@@ -46,6 +48,9 @@ impl Export {
     ///
     /// `ErrorKind::Io`, naming the file.
     pub fn write(mut self, text: &str) -> Result<()> {
+        if self.pipe {
+            self.file = Some(open_again(&self.path)?);
+        }
         match &mut self.file {
             None => output::put(Channel::Out, text).map_err(|error| cannot_print(&error)),
             Some(file) => {
@@ -73,7 +78,7 @@ pub fn cannot_print(error: &io::Error) -> Error {
 fn open_file(path: &Path) -> Result<Export> {
     // Creating a new file exclusively never follows a link.
     match OpenOptions::new().write(true).create_new(true).open(path) {
-        Ok(file) => Ok(Export { path: path.to_owned(), file: Some(file), unwritten: true }),
+        Ok(file) => Ok(Export { path: path.to_owned(), file: Some(file), unwritten: true, pipe: false }),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => existing(path),
         Err(error) => Err(cannot("write", path, error)),
     }
@@ -84,9 +89,27 @@ fn existing(path: &Path) -> Result<Export> {
     if named.is_symlink() {
         return Err(is_link(path));
     }
+    if is_pipe(&named) {
+        return Ok(Export { path: path.to_owned(), file: None, unwritten: false, pipe: true });
+    }
     // Between the look and the opening, someone may have put a link there: it is not followed either.
     let file = unlinked().open(path).map_err(|error| cannot("write", path, error))?;
-    Ok(Export { path: path.to_owned(), file: Some(file), unwritten: false })
+    Ok(Export { path: path.to_owned(), file: Some(file), unwritten: false, pipe: false })
+}
+
+fn open_again(path: &Path) -> Result<File> {
+    with_invoker_rights(|| unlinked().open(path)).and_then(|file| file).map_err(|e| cannot("write", path, e))
+}
+
+#[cfg(unix)]
+fn is_pipe(file: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    file.file_type().is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &fs::Metadata) -> bool {
+    false
 }
 
 /// Opens for writing what is there, and no link in its place.

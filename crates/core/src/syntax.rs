@@ -180,8 +180,8 @@ fn parse_term(term: &str, body: &str) -> Result<Term> {
 
 fn parse_plain(body: &str) -> Result<(Selector, &str, &str)> {
     let (name, letters) = match body.rsplit_once(':') {
-        // No modifier has an underscore: this is a tracepoint's name.
-        Some((_, tail)) if tail.contains('_') => (body, ""),
+        // No modifier has an underscore: this is a tracepoint's name. A breakpoint begins with mem:.
+        Some((head, tail)) if tail.contains('_') || head.starts_with("mem:") => (body, ""),
         Some((name, letters)) => (name, letters),
         None => (body, ""),
     };

@@ -159,8 +159,11 @@ fn fall(mut line: PlanLine, candidate: usize, refusal: &Refusal) -> (PlanLine, S
             (line, done)
         }
         None => {
-            let reason = refusal.text.clone();
-            let count = match refusal.kind {
+            // The first source that was asked could have counted it: its reason is the one to mend.
+            let asked =
+                line.skipped.iter().find_map(|skipped| Some((skipped.refusal?, skipped.reason.clone())));
+            let (kind, reason) = asked.unwrap_or((refusal.kind, refusal.text.clone()));
+            let count = match kind {
                 RefusalKind::Busy | RefusalKind::NoPermission => Count::NotCounted { reason },
                 _ => Count::NotSupported { reason },
             };
@@ -204,6 +207,18 @@ mod tests {
         let (plan, done) = tried(vec![software_event("page-faults")], 0, RefusalKind::NoPermission);
         assert_eq!(plan.lines[0].candidate().unwrap().rung, Rung::Os);
         assert_eq!(done, "counted by os instead (rusage)");
+    }
+
+    #[test]
+    fn of_two_refusals_the_first_is_the_one_to_mend() {
+        let (plan, _) = tried(vec![software_event("page-faults")], 0, RefusalKind::NoPermission);
+        let refusal = Refusal {
+            slot: Some(SlotId(0)),
+            kind: RefusalKind::TargetNotSupported,
+            text: "no such".to_owned(),
+        };
+        let Replan::Try(plan, _) = replan(plan, &refusal, &machine()).unwrap() else { panic!() };
+        assert_eq!(outcome(&plan), &Outcome::NotCounted(Count::NotCounted { reason: "E: no".to_owned() }));
     }
 
     #[test]

@@ -74,6 +74,15 @@ fn check_stdout(args: &StatArgs) -> Result<()> {
         return Err(failure::usage("only one export can go to standard output", "give the others a file"));
     }
     let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
+    if let (Some(output), false) = (output_file(args), paths.is_empty())
+        && let Some(path) = paths.iter().find(|path| is_same_file(path, &output))
+    {
+        let path = output::clean_os(path.as_os_str());
+        return Err(failure::usage(
+            format!("the command's output and an export both go to {path}"),
+            "give each a file of its own",
+        ));
+    }
     let twice = paths.iter().enumerate().find(|(i, path)| paths[..*i].contains(path));
     if let Some((_, path)) = twice {
         let path = output::clean_os(path.as_os_str());
@@ -86,6 +95,18 @@ fn check_stdout(args: &StatArgs) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+fn output_file(args: &StatArgs) -> Option<PathBuf> {
+    match streams(args).stdout {
+        Stream::File(path) => Some(path),
+        _ => None,
+    }
+}
+
+/// Whether two names mean one file, as far as they exist.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
 fn is_dash(path: Option<&Path>) -> bool {
@@ -281,9 +302,15 @@ fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) ->
     output::put(channel, &text).map_err(|error| cannot_print(&error))
 }
 
+/// How the only run ended; a signal came, but the command had the last word.
+fn ended_by_itself(args: &StatArgs, report: &Report) -> Option<cyclometer::ExitStatus> {
+    let only = args.runs == 1 && args.warmup == 0 && !args.command.is_empty();
+    report.runs.first().filter(|_| only).and_then(|run| run.exit)
+}
+
 fn exit_code(args: &StatArgs, report: &Report, summary: &Summary) -> u8 {
     if let Some(signal) = report.interrupted {
-        return exit::of_signal(signal);
+        return exit::of_interrupted(signal, ended_by_itself(args, report));
     }
     let failed = report.runs.iter().filter_map(|run| run.exit).find(|exit| !exit.success());
     match failed {

@@ -55,7 +55,9 @@ fn ending(results: &Results<'_>) -> Vec<String> {
     let only = results.summary.only_dropped;
     let mut lines: Vec<String> = results.summary.dropped.iter().map(|run| dropped_text(run, only)).collect();
     if let (Some(signal), []) = (results.report.interrupted, lines.as_slice()) {
-        lines.push(format!("interrupted by signal {signal}: this is what was measured until then"));
+        let ended = results.report.runs.first().is_some_and(|run| run.exit.is_some());
+        let what = if ended { "the command ended by itself" } else { "this is what was measured until then" };
+        lines.push(format!("signal {signal} came: {what}"));
     }
     let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
     lines.extend(results.report.failure.as_ref().map(|failure| format!("{early}{}", clean(failure))));
@@ -126,8 +128,7 @@ fn hint(results: &Results<'_>) -> Option<String> {
     if ladder.state(Rung::Soft).is_some_and(works) {
         return Some("to count instructions exactly, by translation: add -e instructions".to_owned());
     }
-    hardware_mend(&ladder.state(Rung::Perf)?.causes)
-        .map(|mend| format!("to count them, run: {}", clean(mend)))
+    hardware_mend(&ladder.state(Rung::Perf)?.causes).map(|mend| format!("to count them: {}", clean(mend)))
 }
 
 /// The command that brings hardware events; none where the hardware itself is missing.

@@ -401,7 +401,7 @@ mod tests {
         let mut show = one_run();
         assert!(!hinted(&show).contains("to count them"), "nothing mends a missing PMU");
         show.machine.ladder.rungs[0].causes.remove(0);
-        assert!(hinted(&show).contains("to count them, run: sudo sysctl kernel.perf_event_paranoid=2"));
+        assert!(hinted(&show).contains("to count them: sudo sysctl kernel.perf_event_paranoid=2"));
     }
 
     #[test]

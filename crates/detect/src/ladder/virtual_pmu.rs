@@ -69,14 +69,14 @@ const REMEDIES: &[Remedy] = &[
         mend: Some("boot the hypervisor with vpmu=on"),
     },
     Remedy {
-        word: "KVM",
-        advice: "the host does not pass a PMU on",
-        mend: Some("on the host: -cpu host,pmu=on   (libvirt: <feature><pmu state='on'/>)"),
-    },
-    Remedy {
         word: "QEMU",
         advice: "the host does not pass a PMU on",
-        mend: Some("on the host: -accel kvm -cpu host,pmu=on"),
+        mend: Some("on the host: -accel kvm -cpu host,pmu=on   (libvirt: <feature><pmu state='on'/>)"),
+    },
+    Remedy {
+        word: "KVM",
+        advice: "the host passes no PMU on (QEMU would with -cpu host,pmu=on; other monitors may have none to give)",
+        mend: None,
     },
 ];
 
@@ -96,7 +96,8 @@ mod tests {
         assert!(remedy("Amazon EC2 on KVM").1.unwrap().contains(".metal"));
         assert!(remedy("WSL on Microsoft Hyper-V").1.unwrap().contains(".wslconfig"));
         assert!(remedy("Microsoft Hyper-V").1.unwrap().contains("Set-VMProcessor"));
-        assert!(remedy("KVM").1.unwrap().contains("pmu=on"));
+        assert!(remedy("QEMU on KVM").1.unwrap().contains("pmu=on"));
+        assert_eq!(remedy("KVM").1, None);
         assert_eq!(remedy("AAAA").1, None);
     }
 }
