@@ -12,6 +12,8 @@ use anyhow::{Context, Result, ensure};
 const RUNS: u32 = 200;
 /// Measurements of each tool, taken in turn.
 const ROUNDS: usize = 9;
+/// Greatest ratio to a peer: equal, with room for a machine's noise.
+const RATIO_LIMIT: f64 = 1.1;
 /// Limits that the project sets itself.
 const VERSION_LIMIT: Duration = Duration::from_millis(5);
 const RSS_LIMIT_BYTES: u64 = 15 << 20;
@@ -51,9 +53,11 @@ fn per_run_cost(ours: &Path) -> Result<()> {
             }
         }
     }
+    let mut worst = 0.0f64;
     println!("cost of one run of `true` ({RUNS} runs, {ROUNDS} rounds in turn)");
     for (i, tool) in tools.iter().enumerate() {
         let ratio = ratio(&samples[0], &samples[i]);
+        worst = worst.max(ratio);
         println!(
             "  {:<12} {:>7.0} µs   cyclometer / {}: {ratio:.2}",
             tool.name,
@@ -61,6 +65,7 @@ fn per_run_cost(ours: &Path) -> Result<()> {
             tool.name
         );
     }
+    ensure!(worst <= RATIO_LIMIT, "a run costs {worst:.2} times what it costs under a peer");
     Ok(())
 }
 
@@ -106,7 +111,9 @@ fn version_time(ours: &Path) -> Result<()> {
     for _ in 0..50 {
         times.push(time(&command)?.as_secs_f64() * 1e3);
     }
-    println!("--version: {:.2} ms (limit {} ms)", median(&times), VERSION_LIMIT.as_millis());
+    let took = median(&times);
+    println!("--version: {took:.2} ms (limit {} ms)", VERSION_LIMIT.as_millis());
+    ensure!(took <= VERSION_LIMIT.as_secs_f64() * 1e3, "--version is too slow");
     Ok(())
 }
 
@@ -125,6 +132,7 @@ fn peak_memory(ours: &Path) -> Result<()> {
         .and_then(|number| number.trim().parse::<f64>().ok())
         .with_context(|| format!("no peak_rss in {text}"))?;
     println!("peak memory of stat: {:.1} MB (limit {} MB)", bytes / 1e6, RSS_LIMIT_BYTES / 1_000_000);
+    ensure!(bytes <= RSS_LIMIT_BYTES as f64, "stat takes too much memory");
     Ok(())
 }
 

@@ -37,8 +37,23 @@ fn tests(peers: Peers) -> Result<()> {
     if peers == Peers::Required {
         test.env("CYCLOMETER_REQUIRE_PEERS", "1");
     }
+    let skipped = root().join("target").join("skipped-tests.txt");
+    std::fs::create_dir_all(root().join("target"))?;
+    let _ = std::fs::remove_file(&skipped);
+    test.env("CYCLOMETER_SKIP_LOG", &skipped);
     step("cargo test --workspace --locked", test)?;
+    tell_skipped(&skipped);
     documentation()
+}
+
+/// Tests that could not run here say why in a file; without this the test runner would swallow it.
+fn tell_skipped(log: &std::path::Path) {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let reasons: std::collections::BTreeSet<&str> = text.lines().collect();
+    eprintln!("==> tests that could not run here: {}", if reasons.is_empty() { "none" } else { "" });
+    for reason in reasons {
+        eprintln!("      {reason}");
+    }
 }
 
 fn documentation() -> Result<()> {

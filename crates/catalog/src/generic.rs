@@ -328,42 +328,42 @@ pub(crate) const ACCOUNTING: &[Accounting] = &[
         names: &["user_time", "user-time"],
         metric: OsMetric::UserTime,
         unit: Unit::Nanoseconds,
-        resolution: "rusage.ru_utime",
+        resolution: "rusage.ru_utime of a command; /proc or cgroup of what runs",
         about: "CPU time in user mode",
     },
     Accounting {
         names: &["system_time", "sys_time", "system-time"],
         metric: OsMetric::SystemTime,
         unit: Unit::Nanoseconds,
-        resolution: "rusage.ru_stime",
+        resolution: "rusage.ru_stime of a command; /proc or cgroup of what runs",
         about: "CPU time in kernel mode",
     },
     Accounting {
         names: &["cpu_time", "cpu-time"],
         metric: OsMetric::CpuTime,
         unit: Unit::Nanoseconds,
-        resolution: "rusage.ru_utime + ru_stime",
+        resolution: "rusage.ru_utime + ru_stime of a command; /proc or cgroup of what runs",
         about: "CPU time in both modes",
     },
     Accounting {
         names: &["peak_rss", "max_rss", "peak-rss"],
         metric: OsMetric::PeakRss,
         unit: Unit::Bytes,
-        resolution: "rusage.ru_maxrss",
+        resolution: "rusage.ru_maxrss of a command; /proc or cgroup of what runs",
         about: "peak resident memory of the largest process",
     },
     Accounting {
         names: &["voluntary_switches", "voluntary-switches"],
         metric: OsMetric::VoluntarySwitches,
         unit: Unit::Count,
-        resolution: "rusage.ru_nvcsw",
+        resolution: "rusage.ru_nvcsw of a command; /proc or cgroup of what runs",
         about: "context switches because the task waited",
     },
     Accounting {
         names: &["involuntary_switches", "involuntary-switches"],
         metric: OsMetric::InvoluntarySwitches,
         unit: Unit::Count,
-        resolution: "rusage.ru_nivcsw",
+        resolution: "rusage.ru_nivcsw of a command; /proc or cgroup of what runs",
         about: "context switches because the scheduler took the CPU away",
     },
 ];
@@ -371,10 +371,10 @@ pub(crate) const ACCOUNTING: &[Accounting] = &[
 /// Where the accounting of a software event's counterpart comes from.
 pub(crate) fn accounting_source(metric: OsMetric) -> &'static str {
     match metric {
-        OsMetric::PageFaults => "rusage.ru_minflt + ru_majflt",
-        OsMetric::MinorFaults => "rusage.ru_minflt",
-        OsMetric::MajorFaults => "rusage.ru_majflt",
-        OsMetric::ContextSwitches => "rusage.ru_nvcsw + ru_nivcsw",
+        OsMetric::PageFaults => "rusage.ru_minflt + ru_majflt of a command; /proc or cgroup of what runs",
+        OsMetric::MinorFaults => "rusage.ru_minflt of a command; /proc or cgroup of what runs",
+        OsMetric::MajorFaults => "rusage.ru_majflt of a command; /proc or cgroup of what runs",
+        OsMetric::ContextSwitches => "rusage.ru_nvcsw + ru_nivcsw of a command; /proc or cgroup of what runs",
         other => ACCOUNTING.iter().find(|a| a.metric == other).map_or("accounting", |a| a.resolution),
     }
 }

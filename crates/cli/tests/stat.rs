@@ -169,13 +169,11 @@ fn results_are_still_printed_when_an_export_fails_in_the_end() {
 
 #[test]
 #[cfg(target_os = "linux")]
-#[allow(clippy::print_stderr, reason = "a skipped test says why")]
 fn under_sudo_exports_have_the_rights_of_the_invoker() {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let folder = tempfile::tempdir().unwrap();
     if fs::metadata(folder.path()).unwrap().uid() != 0 {
-        eprintln!("skipped: only root can take on the rights of another");
-        return;
+        return support::skip("only root can take on the rights of another");
     }
     let (export, witness) = (folder.path().join("a.json"), folder.path().join("witness"));
     let export_to = |arguments: &[&str]| {
@@ -362,4 +360,31 @@ fn a_running_process_is_counted_until_it_ends() {
     sleeper.wait().unwrap();
     assert_eq!(out.status.code(), Some(0), "{out:?}");
     assert!(stderr(&out).contains(&format!("process {} · 1 run", sleeper.id())), "{}", stderr(&out));
+}
+
+#[test]
+fn an_export_does_not_take_the_file_of_the_commands_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out");
+    fs::write(&file, "precious").unwrap();
+    let name = file.to_str().unwrap();
+    let out = run(&["stat", "--output", name, "--export-json", name, "--", "echo", "hello"]);
+    assert_eq!(out.status.code(), Some(125));
+    assert!(stderr(&out).contains("the command's output and an export both go to"), "{}", stderr(&out));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "precious");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_export_to_a_named_pipe_waits_for_its_reader_after_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read_to_string(pipe).unwrap()
+    });
+    let out = run(&["stat", "-e", "wall_time", "--export-csv", pipe.to_str().unwrap(), "--", "true"]);
+    assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
+    assert!(reader.join().unwrap().contains("wall_time"));
 }

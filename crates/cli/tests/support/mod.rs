@@ -12,6 +12,17 @@ pub fn cyclometer() -> Command {
     command
 }
 
+/// Says why a test does not run here: to the terminal, and to the list that `cargo xtask test` shows.
+#[allow(clippy::print_stderr, reason = "a skipped test says why")]
+pub fn skip(why: &str) {
+    use std::io::Write as _;
+    eprintln!("skipped: {why}");
+    if let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") {
+        let list = std::fs::OpenOptions::new().append(true).create(true).open(log);
+        let _ = list.and_then(|mut list| writeln!(list, "{why}"));
+    }
+}
+
 /// Runs it with these arguments.
 pub fn run(arguments: &[&str]) -> Output {
     cyclometer().args(arguments).output().unwrap()
