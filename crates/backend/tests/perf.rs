@@ -15,10 +15,11 @@ use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{Counting, CpuSet, Launch, Modes, Refusal, Slot, SlotId, Source, Target};
 
-/// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`.
+/// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`, `_CONTEXT_SWITCHES`.
 const CPU_CLOCK: u64 = 0;
 const TASK_CLOCK: u64 = 1;
 const PAGE_FAULTS: u64 = 2;
+const CONTEXT_SWITCHES: u64 = 3;
 
 fn software(id: usize, config: u64) -> Slot {
     slot(id, &format!("software-{config}"), perf_part("software", 1, config, PerfClass::Software))
@@ -69,12 +70,34 @@ fn a_command_is_counted_from_exec_to_exit() {
     let (clock, faults) = (value(&reading, 0), value(&reading, 1));
     let usage = exit.usage.unwrap();
     let cpu = usage.user_ns + usage.system_ns;
-    // The rest is what the process did before exec.
+    // The rest is what execve itself did before it began anew.
     assert!(clock > cpu / 2 && clock < exit.wall_ns, "{clock} {exit:?}");
     let accounted = usage.minor_faults + usage.major_faults;
-    let fewest = if slots[0].filter.is_some() { 1 } else { accounted.saturating_sub(300) };
+    let fewest = if slots[0].filter.is_some() { 1 } else { accounted.saturating_sub(10) };
     assert!(faults >= fewest && faults <= accounted, "{faults} {usage:?}");
     assert_eq!(reading.cells[1].time_enabled_ns, reading.cells[1].time_running_ns);
+}
+
+#[test]
+fn accounts_begin_at_exec_as_counters_do() {
+    let slots = [software(0, PAGE_FAULTS), software(1, CONTEXT_SWITCHES)];
+    let launcher = Launcher::start().unwrap();
+    let mut fewest = u64::MAX;
+    for _ in 0..20 {
+        let mut child = launcher.prepare(&command("true", &[])).unwrap();
+        let Some(mut counting) = permitted(&slots, &Target::Child(child.pid())) else { return };
+        // It sleeps before it is released.
+        thread::sleep(Duration::from_millis(2));
+        counting.start().unwrap();
+        child.release().unwrap();
+        let usage = ended(child.as_mut()).usage.unwrap();
+        let reading = read(counting.as_mut());
+        let (faults, switches) = (value(&reading, 0), value(&reading, 1));
+        assert!(faults.abs_diff(usage.minor_faults + usage.major_faults) <= 2, "{faults} {usage:?}");
+        fewest = fewest.min(usage.voluntary_switches.saturating_sub(switches));
+    }
+    // The kernel accounts for the switch away at a process's end, which perf does not see any more.
+    assert!(fewest <= 1, "{fewest}");
 }
 
 #[test]

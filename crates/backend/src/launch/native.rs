@@ -36,10 +36,11 @@ impl Native {
         let ended = process::reap(self.pending.pid(), how).map_err(|e| self.failed("wait for", e))?;
         let Some(ended) = ended else { return Ok(None) };
         let wall = self.released.map_or(Duration::ZERO, |released| released.elapsed());
-        let exit = exit_of(ended, wall);
+        let before = self.pending.used_before_exec();
+        let exit = exit_of(ended, *before.as_ref().unwrap_or(&Default::default()), wall);
         self.exit = Some(exit.clone());
-        match self.pending.refused() {
-            Ok(()) => Ok(Some(Waited::Exited(exit))),
+        match before {
+            Ok(_) => Ok(Some(Waited::Exited(exit))),
             Err(e) => Err(failure::executing(&self.program, e)),
         }
     }
@@ -58,12 +59,13 @@ impl Native {
     }
 }
 
-fn exit_of(ended: Ended, wall: Duration) -> Exit {
+/// `before` is what was used before the command was executed, and not by it.
+fn exit_of(ended: Ended, before: process::Usage, wall: Duration) -> Exit {
     let status = match ended.status {
         Status::Code(code) => ExitStatus::Code(code),
         Status::Signal(signal) => ExitStatus::Signal(signal),
     };
-    let used = ended.usage;
+    let used = ended.usage.since(before);
     let usage = Usage {
         user_ns: used.user_ns,
         system_ns: used.system_ns,

@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use cyclometer_backend::Launcher;
@@ -104,10 +105,14 @@ pub fn value(reading: &Reading, id: usize) -> u64 {
     cells[0].raw
 }
 
-/// Says why a test does not run here.
+/// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
 #[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
 pub fn skip(why: &str) {
     eprintln!("skipped: {why}");
+    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
+    if let Ok(mut log) = fs::OpenOptions::new().create(true).append(true).open(log) {
+        let _ = log.write_all(format!("{why}\n").as_bytes());
+    }
 }
 
 /// How many descriptors this process has open.

@@ -34,6 +34,19 @@ impl Usage {
             involuntary_switches: count(raw.ru_nivcsw),
         }
     }
+
+    /// What was added since `before`. The peak resident set is no sum and stays as it is.
+    pub fn since(self, before: Usage) -> Usage {
+        Usage {
+            user_ns: self.user_ns.saturating_sub(before.user_ns),
+            system_ns: self.system_ns.saturating_sub(before.system_ns),
+            peak_rss_bytes: self.peak_rss_bytes,
+            minor_faults: self.minor_faults.saturating_sub(before.minor_faults),
+            major_faults: self.major_faults.saturating_sub(before.major_faults),
+            voluntary_switches: self.voluntary_switches.saturating_sub(before.voluntary_switches),
+            involuntary_switches: self.involuntary_switches.saturating_sub(before.involuntary_switches),
+        }
+    }
 }
 
 fn count(n: libc::c_long) -> u64 {
@@ -81,6 +94,14 @@ mod tests {
     fn times_become_nanoseconds() {
         assert_eq!(nanoseconds(libc::timeval { tv_sec: 2, tv_usec: 5 }), 2_000_005_000);
         assert_eq!(nanoseconds(libc::timeval { tv_sec: -1, tv_usec: 0 }), 0);
+    }
+
+    #[test]
+    fn what_was_used_before_is_taken_off_and_a_peak_is_not() {
+        let before = Usage { minor_faults: 30, voluntary_switches: 2, peak_rss_bytes: 9, ..Usage::default() };
+        let all = Usage { minor_faults: 80, voluntary_switches: 1, peak_rss_bytes: 9, ..Usage::default() };
+        let expected = Usage { minor_faults: 50, peak_rss_bytes: 9, ..Usage::default() };
+        assert_eq!(all.since(before), expected);
     }
 
     #[test]

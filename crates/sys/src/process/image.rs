@@ -1,10 +1,12 @@
 //! What runs between fork and exec. Nothing here allocates: other threads may have held locks.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use libc::{c_char, c_int};
 
+use super::accounting::Usage;
 use super::origin::Origin;
 
 /// A command in the form that the kernel takes.
@@ -21,7 +23,7 @@ pub(super) struct Image {
 pub(super) struct Descriptors {
     /// What becomes 0, 1 and 2; -1 leaves it as it is.
     pub(super) streams: [RawFd; 3],
-    /// One byte comes in: go. An error number goes out: the command could not be executed.
+    /// One byte comes in: go. What was used before exec goes out, then an error number if exec failed.
     pub(super) gate: RawFd,
 }
 
@@ -36,10 +38,13 @@ pub(super) fn become_command(
     origin.restore_mask_and_limit();
     let errno = match connect(descriptors.streams) {
         Ok(()) if !wait_for_go(descriptors.gate) => leave(0),
-        Ok(()) => execute(image),
+        Ok(()) => {
+            report(descriptors.gate, &Before::now().to_bytes());
+            execute(image)
+        }
         Err(errno) => errno,
     };
-    report(descriptors.gate, errno);
+    report(descriptors.gate, &errno.to_ne_bytes());
     leave(127)
 }
 
@@ -88,7 +93,9 @@ fn wait_for_go(gate: RawFd) -> bool {
     }
 }
 
-/// Tries the candidates in order, as `execvp(3)` does; gives the error number that says most.
+/// Tries the candidates in the order of `execvp(3)`; gives the error number that says most.
+///
+/// Unlike `execvp(3)`, it does not hand a file without a known format (`ENOEXEC`) to a shell: that is an error.
 fn execute(image: Image) -> c_int {
     let (mut denied, mut last, mut tried) = (false, libc::ENOENT, 0usize);
     loop {
@@ -116,26 +123,132 @@ fn execute(image: Image) -> c_int {
     }
 }
 
-fn report(gate: RawFd, errno: c_int) {
-    // SAFETY: reads the four bytes of `errno`.
-    unsafe { libc::write(gate, (&raw const errno).cast(), size_of::<c_int>()) };
+/// What the process itself had used right before it executed its command: a part of what is accounted to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Before([u64; 6]);
+
+/// Length of what is sent, in bytes.
+const BEFORE_BYTES: usize = 48;
+
+impl Before {
+    /// Allocates nothing.
+    fn now() -> Before {
+        let mut raw = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: writes one rusage; when it fails, the zeros stay and nothing is taken off.
+        unsafe { libc::getrusage(libc::RUSAGE_SELF, raw.as_mut_ptr()) };
+        // SAFETY: all bytes are initialised, to zero or by the call, and any value is valid.
+        let used = Usage::from_raw(unsafe { raw.assume_init_ref() });
+        Before([
+            used.user_ns,
+            used.system_ns,
+            used.minor_faults,
+            used.major_faults,
+            used.voluntary_switches,
+            used.involuntary_switches,
+        ])
+    }
+
+    fn to_bytes(self) -> [u8; BEFORE_BYTES] {
+        let mut bytes = [0; BEFORE_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(self.0) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Before {
+        let mut words = [0; 6];
+        for (word, place) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(place);
+            *word = u64::from_ne_bytes(eight);
+        }
+        Before(words)
+    }
+
+    /// As usage, without a peak: that one is no sum.
+    fn usage(self) -> Usage {
+        let [user_ns, system_ns, minor_faults, major_faults, voluntary_switches, involuntary_switches] =
+            self.0;
+        Usage {
+            user_ns,
+            system_ns,
+            peak_rss_bytes: 0,
+            minor_faults,
+            major_faults,
+            voluntary_switches,
+            involuntary_switches,
+        }
+    }
 }
 
-/// Reads what [`become_command`] reported; `None` when the gate closed at exec or at the process's end.
-pub(super) fn read_failure(gate: &OwnedFd) -> io::Result<Option<c_int>> {
-    let mut errno: c_int = 0;
-    loop {
-        // SAFETY: writes at most the four bytes of `errno`.
-        let got = unsafe { libc::read(gate.as_raw_fd(), (&raw mut errno).cast(), size_of::<c_int>()) };
+/// Sends without raising a signal, which would end the process if nobody listens any more.
+fn report(gate: RawFd, bytes: &[u8]) {
+    // SAFETY: reads `bytes`.
+    unsafe { libc::send(gate, bytes.as_ptr().cast(), bytes.len(), super::linux::QUIET) };
+}
+
+/// What [`become_command`] reported.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Story {
+    /// What was used before exec; zero when it did not get that far.
+    pub(super) before: Usage,
+    /// Why the command could not be executed.
+    pub(super) failure: Option<c_int>,
+}
+
+/// Reads what [`become_command`] reported; to be called after the process's end.
+pub(super) fn read_story(gate: &OwnedFd) -> io::Result<Story> {
+    let mut bytes = [0; BEFORE_BYTES + size_of::<c_int>()];
+    let told = read_to_end(gate, &mut bytes)?;
+    let (before, failure) = told.split_at_checked(BEFORE_BYTES).unwrap_or((&[], told));
+    Ok(Story {
+        before: Before::from_bytes(before).usage(),
+        failure: failure.try_into().ok().map(c_int::from_ne_bytes),
+    })
+}
+
+fn read_to_end<'a>(gate: &OwnedFd, bytes: &'a mut [u8]) -> io::Result<&'a [u8]> {
+    let mut done = 0;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        // SAFETY: writes into `rest` only.
+        let got = unsafe { libc::read(gate.as_raw_fd(), rest.as_mut_ptr().cast(), rest.len()) };
         match usize::try_from(got) {
-            Ok(4) => return Ok(Some(errno)),
-            Ok(_) => return Ok(None),
+            Ok(0) => break,
+            Ok(n) => done += n,
             Err(_) => match io::Error::last_os_error() {
                 e if e.kind() == io::ErrorKind::Interrupted => {}
                 // It was killed before it took the byte.
-                e if e.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                e if e.kind() == io::ErrorKind::ConnectionReset => break,
                 e => return Err(e),
             },
         }
+    }
+    Ok(bytes.get(..done).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    const BEFORE: Before = Before([1, 2, 3, 4, 5, 6]);
+
+    fn check(parts: &[&[u8]], before: Usage, failure: Option<c_int>) {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        parts.iter().for_each(|part| theirs.write_all(part).unwrap());
+        drop(theirs);
+        assert_eq!(read_story(&ours.into()).unwrap(), Story { before, failure });
+    }
+
+    #[test]
+    fn a_story_has_a_beginning_and_an_end_or_neither() {
+        let (used, failed) = (BEFORE.to_bytes(), libc::ENOENT.to_ne_bytes());
+        assert_eq!((BEFORE.usage().user_ns, BEFORE.usage().involuntary_switches), (1, 6));
+        check(&[], Usage::default(), None);
+        check(&[&used], BEFORE.usage(), None);
+        check(&[&failed], Usage::default(), Some(libc::ENOENT));
+        check(&[&used, &failed], BEFORE.usage(), Some(libc::ENOENT));
     }
 }

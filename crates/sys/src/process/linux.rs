@@ -10,6 +10,9 @@ use libc::c_long;
 /// `ru_maxrss` is in kilobytes. Source: `getrusage(2)`.
 pub(super) const MAXRSS_UNIT_BYTES: u64 = 1024;
 
+/// Flags of a send that shall not raise `SIGPIPE`.
+pub(super) const QUIET: libc::c_int = libc::MSG_NOSIGNAL;
+
 /// Whom to ask `getrusage(2)` about for the calling thread.
 pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = Some(libc::RUSAGE_THREAD);
 
@@ -98,8 +101,7 @@ fn time_left(until: Instant) -> libc::timespec {
 pub(super) fn send_quietly(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         // SAFETY: reads `bytes`.
-        let sent =
-            unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), QUIET) };
         match usize::try_from(sent) {
             Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
             Err(_) => match io::Error::last_os_error() {

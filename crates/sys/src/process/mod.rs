@@ -115,6 +115,7 @@ impl Launcher {
         let strings = Strings { candidates: self.candidates(request.program)?, argv: argv(request)? };
         let (gate, theirs) = UnixStream::pair()?;
         linux::never_raise_sigpipe(&gate)?;
+        linux::never_raise_sigpipe(&theirs)?;
         let pid = self.make(&strings, request, &theirs)?;
         Ok(Pending { pid, gate: Some(gate.into()) })
     }
@@ -178,15 +179,18 @@ impl Pending {
         }
     }
 
-    /// Why the command could not be executed: to be asked after the process was reaped.
+    /// What the process had used when it executed its command, to be taken off its accounts (without the peak
+    /// resident set, which is no sum); zero when it was never released. To be asked once, after the process was
+    /// reaped.
     ///
     /// # Errors
     ///
-    /// The operating system's from `execve(2)`.
-    pub fn refused(&mut self) -> io::Result<()> {
-        let Some(gate) = self.gate.take() else { return Ok(()) };
-        match image::read_failure(&gate)? {
-            None => Ok(()),
+    /// Why the command could not be executed: the operating system's from `execve(2)`.
+    pub fn used_before_exec(&mut self) -> io::Result<Usage> {
+        let Some(gate) = self.gate.take() else { return Ok(Usage::default()) };
+        let story = image::read_story(&gate)?;
+        match story.failure {
+            None => Ok(story.before),
             Some(errno) => Err(io::Error::from_raw_os_error(errno)),
         }
     }
@@ -250,7 +254,7 @@ mod tests {
         let mut pending = launcher.spawn(&request).unwrap();
         pending.release();
         let ended = reap(pending.pid(), Reap::Block).unwrap().unwrap();
-        (pending.refused(), ended)
+        (pending.used_before_exec().map(drop), ended)
     }
 
     #[test]

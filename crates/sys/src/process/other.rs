@@ -8,6 +8,9 @@ use std::time::Instant;
 /// `ru_maxrss` is in bytes on macOS. Source: its `getrusage(2)`.
 pub(super) const MAXRSS_UNIT_BYTES: u64 = 1;
 
+/// There is no such flag: see [`never_raise_sigpipe`].
+pub(super) const QUIET: libc::c_int = 0;
+
 /// Nobody: only processes are accounted for.
 pub(super) const RUSAGE_OF_THREAD: Option<libc::c_int> = None;
 
@@ -75,7 +78,7 @@ fn milliseconds_left(until: Instant) -> libc::c_int {
 pub(super) fn send_quietly(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         // SAFETY: reads `bytes`.
-        let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+        let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), QUIET) };
         match usize::try_from(sent) {
             Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
             Err(_) => match io::Error::last_os_error() {

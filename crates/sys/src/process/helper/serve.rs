@@ -128,8 +128,10 @@ struct Newborn {
 
 /// Makes a process that shares our memory until it executes, on a stack of its own.
 ///
-/// What both write are `errno` and nothing else: the helper waits for its next message then, and
-/// that call fails only with the end of the helper.
+/// What they both write is `errno` and nothing else. As long as one process at a time has not executed yet, its
+/// error numbers are exact: the helper waits for its next message, and that call fails only with the helper's
+/// end. Of several that fail at the same moment, one may report the number of another; so may a process that fails
+/// while the helper fails to make the next one. Whether a command was executed is certain all the same.
 fn clone_sibling(newborn: Newborn, region: &mut Region) -> Result<c_int, c_int> {
     let flags = libc::CLONE_PARENT | libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD;
     let note = region.leave_note(newborn);
