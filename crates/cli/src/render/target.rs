@@ -7,9 +7,20 @@ use cyclometer::core::{Report, Target};
 
 use crate::output::{clean_os, shown_command};
 
+/// Longest command that is shown, in characters; exports have all of it.
+const SHOWN_CHARS: usize = 300;
+
 /// The command as it is shown.
 pub fn command_text(command: &CommandSpec) -> String {
-    shown_command(iter::once(command.program.as_os_str()).chain(command.args.iter().map(AsRef::as_ref)))
+    let words = iter::once(command.program.as_os_str()).chain(command.args.iter().map(AsRef::as_ref));
+    shortened(shown_command(words))
+}
+
+fn shortened(text: String) -> String {
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
 }
 
 /// The command's words, control characters and all, as far as they are Unicode.
@@ -42,4 +53,18 @@ fn target_text(target: Option<&Target>) -> Option<String> {
         Target::Cgroup { path, .. } => format!("cgroup {}", clean_os(path.as_os_str())),
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_command_is_shown_by_its_beginning() {
+        let mut command = CommandSpec::new("echo");
+        command.args.push("ä".repeat(1000).into());
+        let text = command_text(&command);
+        assert_eq!(text.chars().count(), SHOWN_CHARS + 1);
+        assert!(text.starts_with("echo ä") && text.ends_with("ä…"));
+    }
 }
