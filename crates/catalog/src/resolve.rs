@@ -1,12 +1,12 @@
 //! Resolves requests to events with their candidates.
 
 use cyclometer_core::counter::CounterMask;
-use cyclometer_core::event::{OsMetric, Part, PerfClass, PerfEvent, Unit};
+use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
 use cyclometer_core::machine::Vendor;
-use cyclometer_core::pmu::{ConfigWords, KernelPmu};
+use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events};
 use cyclometer_core::{
-    Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
+    Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Scope,
 };
 
 use crate::device::{self, DeviceEvent};
@@ -51,15 +51,10 @@ pub fn resolve(request: &EventRequest, machine: &Machine) -> Result<Event> {
 
 fn event(request: &EventRequest, unit: Unit, candidates: Vec<Candidate>) -> Event {
     Event {
-        name: request.text.clone(),
-        requested: true,
         modifiers: request.modifiers,
         group: request.group,
         pin: request.pin,
-        unit,
-        candidates,
-        unsupported: String::new(),
-        notes: Vec::new(),
+        ..Event::new(&request.text, unit, candidates)
     }
 }
 
@@ -121,17 +116,7 @@ fn wanted_modes(request: &EventRequest) -> Modes {
 }
 
 fn core_candidate(request: &EventRequest, parts: Vec<PerfEvent>) -> Candidate {
-    let resolution: Vec<String> = parts.iter().map(PerfEvent::to_string).collect();
-    Candidate {
-        rung: Rung::Perf,
-        provenance: Provenance::Hardware,
-        resolution: resolution.join(" + "),
-        scale: 1.0,
-        modes: Some(wanted_modes(request)),
-        widest: None,
-        never_zero: false,
-        parts: parts.into_iter().map(Part::Perf).collect(),
-    }
+    Candidate::perf(parts, Provenance::Hardware, Some(wanted_modes(request)))
 }
 
 fn generic_hardware(hardware: &Hardware, request: &EventRequest, machine: &Machine) -> Event {
@@ -167,14 +152,7 @@ fn generic_parts(machine: &Machine, pmu_type: u32, config: u64, sysfs: &[&str]) 
 }
 
 fn generic_part(pmu: &str, pmu_type: u32, config: u64) -> PerfEvent {
-    PerfEvent {
-        pmu: pmu.to_owned(),
-        pmu_type,
-        words: ConfigWords { config, ..ConfigWords::default() },
-        class: PerfClass::Core,
-        cpus: None,
-        constraint: CounterMask::EMPTY,
-    }
+    PerfEvent::new(pmu, pmu_type, config, PerfClass::Core)
 }
 
 fn hybrid_part(pmu: &KernelPmu, pmu_type: u32, config: u64, sysfs: &[&str]) -> PerfEvent {
@@ -303,17 +281,8 @@ fn on_devices(
 
 fn device_candidate(parts: Vec<PerfEvent>, class: PerfClass, scale: f64) -> Candidate {
     let provenance = if class == PerfClass::Software { Provenance::Kernel } else { Provenance::Hardware };
-    let resolution: Vec<String> = parts.iter().map(PerfEvent::to_string).collect();
-    Candidate {
-        rung: Rung::Perf,
-        provenance,
-        resolution: resolution.join(" + "),
-        scale,
-        modes: None,
-        widest: (class == PerfClass::SystemDevice).then_some(Scope::Package),
-        never_zero: false,
-        parts: parts.into_iter().map(Part::Perf).collect(),
-    }
+    let widest = (class == PerfClass::SystemDevice).then_some(Scope::Package);
+    Candidate { scale, widest, ..Candidate::perf(parts, provenance, None) }
 }
 
 fn unit_of(name: Option<String>) -> Unit {
@@ -329,21 +298,14 @@ fn unit_of(name: Option<String>) -> Unit {
 // ------------------------------------------------------------------------- kernel events, accounting
 
 fn software_event(software: &Software, request: &EventRequest) -> Event {
-    let part = PerfEvent {
-        pmu: "software".to_owned(),
-        pmu_type: perf_type::SOFTWARE,
-        words: ConfigWords { config: software.config, ..ConfigWords::default() },
-        class: PerfClass::Software,
-        cpus: None,
-        constraint: CounterMask::EMPTY,
-    };
+    let part = PerfEvent::new("software", perf_type::SOFTWARE, software.config, PerfClass::Software);
     // The kernel's clocks run on in kernel mode whatever the attributes exclude.
     let modes = request.modifiers.modes.filter(|_| !software.clock);
     let perf = Candidate { modes, ..device_candidate(vec![part], PerfClass::Software, 1.0) };
     // The operating system accounts for all modes together.
     let os = software.os.filter(|_| request.modifiers.modes.is_none());
     let candidates = std::iter::once(perf)
-        .chain(os.map(|metric| accounting_candidate(metric, accounting_source(metric))))
+        .chain(os.map(|metric| Candidate::accounting(metric, accounting_source(metric))))
         .collect();
     match request.modifiers.modes {
         Some(modes) if software.kernel_only && !modes.kernel => {
@@ -353,21 +315,8 @@ fn software_event(software: &Software, request: &EventRequest) -> Event {
     }
 }
 
-fn accounting_candidate(metric: OsMetric, resolution: &str) -> Candidate {
-    Candidate {
-        rung: Rung::Os,
-        provenance: Provenance::Kernel,
-        resolution: resolution.to_owned(),
-        scale: 1.0,
-        modes: None,
-        widest: None,
-        never_zero: false,
-        parts: vec![Part::Os(metric)],
-    }
-}
-
 fn accounting_event(accounting: &Accounting, request: &EventRequest) -> Event {
-    let candidate = accounting_candidate(accounting.metric, accounting.resolution);
+    let candidate = Candidate::accounting(accounting.metric, accounting.resolution);
     let mut found = event(request, accounting.unit.clone(), vec![candidate]);
     found.notes.extend(notes::accounting(accounting.metric).map(str::to_owned));
     found
@@ -389,6 +338,8 @@ fn check_modes(request: &EventRequest, found: &Event) -> Result<()> {
 mod tests {
     use super::*;
     use crate::testing::{big_little, hybrid, skylake, vm_without_pmu};
+    use cyclometer_core::Rung;
+    use cyclometer_core::event::{OsMetric, Part};
 
     fn find(text: &str, machine: &Machine) -> Event {
         resolve_list(text, machine, true).unwrap_or_else(|e| panic!("{text}: {e}")).remove(0)

@@ -125,6 +125,23 @@ pub struct Event {
     pub notes: Vec<String>,
 }
 
+impl Event {
+    /// An event that the user asked for, alone and without modifiers.
+    pub fn new(name: impl Into<String>, unit: Unit, candidates: Vec<Candidate>) -> Event {
+        Event {
+            name: name.into(),
+            requested: true,
+            modifiers: Modifiers::default(),
+            group: None,
+            pin: None,
+            unit,
+            candidates,
+            unsupported: String::new(),
+            notes: Vec::new(),
+        }
+    }
+}
+
 /// One way to count an event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Candidate {
@@ -145,6 +162,37 @@ pub struct Candidate {
     pub never_zero: bool,
     /// One part for each core PMU; a single one elsewhere.
     pub parts: Vec<Part>,
+}
+
+impl Candidate {
+    /// Counting by perf: one part for each core PMU, raw counts as they are.
+    pub fn perf(events: Vec<PerfEvent>, provenance: Provenance, modes: Option<Modes>) -> Candidate {
+        let resolution: Vec<String> = events.iter().map(PerfEvent::to_string).collect();
+        Candidate {
+            rung: Rung::Perf,
+            provenance,
+            resolution: resolution.join(" + "),
+            scale: 1.0,
+            modes,
+            widest: None,
+            never_zero: false,
+            parts: events.into_iter().map(Part::Perf).collect(),
+        }
+    }
+
+    /// A value of the operating system's accounting; `resolution` says where it comes from.
+    pub fn accounting(metric: OsMetric, resolution: impl Into<String>) -> Candidate {
+        Candidate {
+            rung: Rung::Os,
+            provenance: Provenance::Kernel,
+            resolution: resolution.into(),
+            scale: 1.0,
+            modes: None,
+            widest: None,
+            never_zero: false,
+            parts: vec![Part::Os(metric)],
+        }
+    }
 }
 
 /// What one source needs to know to count (a share of) an event.
@@ -172,6 +220,20 @@ pub struct PerfEvent {
     pub cpus: Option<CpuSet>,
     /// The counters it may use; empty when unknown.
     pub constraint: CounterMask,
+}
+
+impl PerfEvent {
+    /// An event by its `config` alone, on all CPUs, on counters not known.
+    pub fn new(pmu: impl Into<String>, pmu_type: u32, config: u64, class: PerfClass) -> PerfEvent {
+        PerfEvent {
+            pmu: pmu.into(),
+            pmu_type,
+            words: ConfigWords { config, ..ConfigWords::default() },
+            class,
+            cpus: None,
+            constraint: CounterMask::EMPTY,
+        }
+    }
 }
 
 /// Kinds of PMU behind `perf_event_open`.

@@ -261,6 +261,13 @@ pub struct Cell {
     pub partial: Option<String>,
 }
 
+impl Cell {
+    /// A good value at no particular place; times in ns.
+    pub fn new(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
+        Cell { slot, at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None, partial: None }
+    }
+}
+
 /// Where a cell was counted.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Default)]
 pub struct At {

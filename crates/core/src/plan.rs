@@ -123,3 +123,24 @@ pub struct Slot {
     /// The counter that the matching found for it; `None` where the source decides.
     pub counter: Option<CounterId>,
 }
+
+impl Slot {
+    /// A slot in no group, without filters.
+    pub fn new(id: SlotId, name: impl Into<String>, rung: Rung, parts: Vec<Part>) -> Slot {
+        Slot {
+            id,
+            name: name.into(),
+            rung,
+            parts,
+            group: None,
+            filter: None,
+            exclude_guest: false,
+            guest_only: false,
+            host_only: false,
+            exclude_idle: false,
+            pinned: false,
+            exclusive: false,
+            counter: None,
+        }
+    }
+}

@@ -35,10 +35,6 @@ fn slot(id: SlotId, line: &PlanLine) -> Option<Slot> {
     let candidate = &line.event.candidates[candidate];
     let modifiers = line.event.modifiers;
     Some(Slot {
-        id,
-        name: line.event.name.clone(),
-        rung: candidate.rung,
-        parts: candidate.parts.clone(),
         group: line.event.group,
         filter,
         exclude_guest,
@@ -47,7 +43,7 @@ fn slot(id: SlotId, line: &PlanLine) -> Option<Slot> {
         exclude_idle: modifiers.exclude_idle,
         pinned: modifiers.pinned,
         exclusive: modifiers.exclusive,
-        counter: None,
+        ..Slot::new(id, &line.event.name, candidate.rung, candidate.parts.clone())
     })
 }
 

@@ -1,12 +1,11 @@
 //! Events and a machine for the tests of this crate.
 
-use cyclometer_core::event::{OsMetric, Part, PerfClass, PerfEvent, Unit};
+use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::ladder::{Ladder, Rung, RungState, Works};
 use cyclometer_core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
 };
-use cyclometer_core::modes::{Modes, Modifiers};
-use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::modes::Modes;
 use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Provenance};
 
 /// An Intel machine with four general and three fixed counters.
@@ -48,33 +47,13 @@ pub(crate) fn machine() -> Machine {
 }
 
 fn event(name: &str, candidates: Vec<Candidate>) -> Event {
-    Event {
-        name: name.to_owned(),
-        requested: true,
-        modifiers: Modifiers::default(),
-        group: None,
-        pin: None,
-        unit: Unit::Count,
-        candidates,
-        unsupported: String::new(),
-        notes: Vec::new(),
-    }
+    Event::new(name, Unit::Count, candidates)
 }
 
 fn perf(class: PerfClass, constraint: CounterMask, modes: Option<Modes>) -> Candidate {
-    let pmu = if class == PerfClass::Core { "cpu" } else { "software" }.to_owned();
-    let words = ConfigWords::default();
-    let part = PerfEvent { pmu, pmu_type: 0, words, class, cpus: None, constraint };
-    Candidate {
-        rung: Rung::Perf,
-        provenance: Provenance::Hardware,
-        resolution: part.to_string(),
-        scale: 1.0,
-        modes,
-        widest: None,
-        never_zero: false,
-        parts: vec![Part::Perf(part)],
-    }
+    let pmu = if class == PerfClass::Core { "cpu" } else { "software" };
+    let part = PerfEvent { constraint, ..PerfEvent::new(pmu, 0, 0, class) };
+    Candidate::perf(vec![part], Provenance::Hardware, modes)
 }
 
 /// A hardware event that may use any general counter.
@@ -90,16 +69,7 @@ pub(crate) fn fixed_event(name: &str, fixed: u32) -> Event {
 
 /// A software event with the operating system's accounting below it.
 pub(crate) fn software_event(name: &str) -> Event {
-    let os = Candidate {
-        rung: Rung::Os,
-        provenance: Provenance::Kernel,
-        resolution: "rusage".to_owned(),
-        scale: 1.0,
-        modes: None,
-        widest: None,
-        never_zero: false,
-        parts: vec![Part::Os(OsMetric::PageFaults)],
-    };
+    let os = Candidate::accounting(OsMetric::PageFaults, "rusage");
     event(name, vec![perf(PerfClass::Software, CounterMask::EMPTY, None), os])
 }
 

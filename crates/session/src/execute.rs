@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{At, Cell, Exit, ExitStatus, Reading, Signalled, Waited};
+use cyclometer_core::exec::{Cell, Exit, ExitStatus, Reading, Signalled, Waited};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Child, Error, ErrorKind, Result, SlotId, Target};
 
@@ -155,8 +155,7 @@ fn finish(opened: &mut Opened, exit: &Exit) -> Reading {
 }
 
 fn lost(slot: SlotId, reason: String) -> Cell {
-    let at = At::default();
-    Cell { slot, at, raw: 0, time_enabled_ns: 0, time_running_ns: 0, lost: Some(reason), partial: None }
+    Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -1,27 +1,14 @@
 //! Hand-made plans, readings and reports for the tests of this crate.
 
 use cyclometer_core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
-use cyclometer_core::exec::{At, Cell, CommandSpec, ExitStatus, Reading};
+use cyclometer_core::exec::{Cell, CommandSpec, ExitStatus, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::pmu::ConfigWords;
 use cyclometer_core::report::{LaunchKind, Run};
-use cyclometer_core::{
-    Candidate, CounterMask, Modes, Modifiers, Part, Pass, Plan, Provenance, Report, Rung, Slot, SlotId,
-};
+use cyclometer_core::{Candidate, Modes, Pass, Plan, Provenance, Report, Rung, Slot, SlotId};
 
 fn line(name: &str, unit: Unit, candidate: Candidate) -> PlanLine {
     PlanLine {
-        event: Event {
-            name: name.into(),
-            requested: true,
-            modifiers: Modifiers::default(),
-            group: None,
-            pin: None,
-            unit,
-            unsupported: String::new(),
-            candidates: vec![candidate],
-            notes: Vec::new(),
-        },
+        event: Event::new(name, unit, vec![candidate]),
         outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
         skipped: Vec::new(),
     }
@@ -29,27 +16,9 @@ fn line(name: &str, unit: Unit, candidate: Candidate) -> PlanLine {
 
 /// A hardware event in user mode, with one part for each of `parts` core PMUs.
 pub fn hardware(name: &str, parts: usize) -> PlanLine {
-    let part = |pmu: &str| {
-        Part::Perf(PerfEvent {
-            pmu: pmu.into(),
-            pmu_type: 4,
-            words: ConfigWords::default(),
-            class: PerfClass::Core,
-            cpus: None,
-            constraint: CounterMask::EMPTY,
-        })
-    };
-    let candidate = Candidate {
-        rung: Rung::Perf,
-        provenance: Provenance::Hardware,
-        resolution: format!("cpu/{name}/"),
-        scale: 1.0,
-        modes: Some(Modes::USER),
-        widest: None,
-        never_zero: false,
-        parts: ["cpu_core", "cpu_atom"][..parts].iter().map(|pmu| part(pmu)).collect(),
-    };
-    line(name, Unit::Count, candidate)
+    let part = |pmu: &&str| PerfEvent::new(*pmu, 4, 0, PerfClass::Core);
+    let parts = ["cpu_core", "cpu_atom"][..parts].iter().map(part).collect();
+    line(name, Unit::Count, Candidate::perf(parts, Provenance::Hardware, Some(Modes::USER)))
 }
 
 /// A value of the operating system's accounting, in ns or as a count.
@@ -61,41 +30,17 @@ pub fn os_line(name: &str, metric: OsMetric) -> PlanLine {
         OsMetric::PeakRss => Unit::Bytes,
         _ => Unit::Count,
     };
-    let candidate = Candidate {
-        rung: Rung::Os,
-        provenance: Provenance::Kernel,
-        resolution: "rusage".into(),
-        scale: 1.0,
-        modes: None,
-        widest: None,
-        never_zero: false,
-        parts: vec![Part::Os(metric)],
-    };
-    line(name, unit, candidate)
+    line(name, unit, Candidate::accounting(metric, "rusage"))
 }
 
 /// A cell at no particular place.
 pub fn cell(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
-    Cell { slot, at: At::default(), raw, time_enabled_ns, time_running_ns, lost: None, partial: None }
+    Cell::new(slot, raw, time_enabled_ns, time_running_ns)
 }
 
 /// A pass with these slots.
 pub fn pass(slots: &[usize]) -> Pass {
-    let slot = |id: &usize| Slot {
-        id: SlotId(*id),
-        name: format!("slot {id}"),
-        rung: Rung::Perf,
-        parts: Vec::new(),
-        group: None,
-        filter: None,
-        exclude_guest: false,
-        guest_only: false,
-        host_only: false,
-        exclude_idle: false,
-        pinned: false,
-        exclusive: false,
-        counter: None,
-    };
+    let slot = |id: &usize| Slot::new(SlotId(*id), format!("slot {id}"), Rung::Perf, Vec::new());
     Pass { slots: slots.iter().map(slot).collect() }
 }
 

@@ -3,17 +3,16 @@
 use std::path::Path;
 
 use cyclometer::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
-use cyclometer::core::exec::{At, Cell, CommandSpec, ExitStatus, Reading};
+use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, Reading};
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
 };
 use cyclometer::core::plan::{Outcome, PlanLine};
-use cyclometer::core::pmu::{ConfigWords, KernelPmu};
+use cyclometer::core::pmu::KernelPmu;
 use cyclometer::core::report::{LaunchKind, Run, Step};
 use cyclometer::core::{
-    Candidate, Count, CounterMask, CpuSet, Ladder, Modes, Modifiers, Part, Pass, Plan, Provenance, Report,
-    Rung, Scope, Slot, SlotId,
+    Candidate, Count, CpuSet, Ladder, Modes, Pass, Plan, Provenance, Report, Rung, Scope, Slot, SlotId,
 };
 use cyclometer::stats::summarise;
 
@@ -110,17 +109,7 @@ fn machine_with_pmu() -> Machine {
 
 fn line(name: &str, requested: bool, unit: Unit, candidate: Candidate) -> PlanLine {
     PlanLine {
-        event: Event {
-            name: name.into(),
-            requested,
-            modifiers: Modifiers::default(),
-            group: None,
-            pin: None,
-            unit,
-            candidates: vec![candidate],
-            unsupported: String::new(),
-            notes: Vec::new(),
-        },
+        event: Event { requested, ..Event::new(name, unit, vec![candidate]) },
         outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
         skipped: Vec::new(),
     }
@@ -131,40 +120,13 @@ fn hardware(name: &str, requested: bool) -> PlanLine {
 }
 
 fn perf_candidate(pmus: &[&str], modes: Option<Modes>) -> Candidate {
-    let part = |pmu: &&str| {
-        Part::Perf(PerfEvent {
-            pmu: (*pmu).into(),
-            pmu_type: 4,
-            words: ConfigWords::default(),
-            class: PerfClass::Core,
-            cpus: None,
-            constraint: CounterMask::EMPTY,
-        })
-    };
-    Candidate {
-        rung: Rung::Perf,
-        provenance: Provenance::Hardware,
-        resolution: "cpu/config=0x3c/".into(),
-        scale: 1.0,
-        modes,
-        widest: None,
-        never_zero: false,
-        parts: pmus.iter().map(part).collect(),
-    }
+    let part = |pmu: &&str| PerfEvent::new(*pmu, 4, 0x3c, PerfClass::Core);
+    let resolution = "cpu/config=0x3c/".into();
+    Candidate { resolution, ..Candidate::perf(pmus.iter().map(part).collect(), Provenance::Hardware, modes) }
 }
 
 fn accounting(name: &str, unit: Unit, metric: OsMetric) -> PlanLine {
-    let candidate = Candidate {
-        rung: Rung::Os,
-        provenance: Provenance::Kernel,
-        resolution: "getrusage".into(),
-        scale: 1.0,
-        modes: None,
-        widest: None,
-        never_zero: false,
-        parts: vec![Part::Os(metric)],
-    };
-    line(name, false, unit, candidate)
+    line(name, false, unit, Candidate::accounting(metric, "getrusage"))
 }
 
 /// The events of the operating system's accounting, in slots 0 to 4.
@@ -188,15 +150,7 @@ fn cell(slot: usize, raw: u64) -> Cell {
 }
 
 fn timed(slot: usize, raw: u64, time_enabled_ns: u64, time_running_ns: u64) -> Cell {
-    Cell {
-        slot: SlotId(slot),
-        at: At::default(),
-        raw,
-        time_enabled_ns,
-        time_running_ns,
-        lost: None,
-        partial: None,
-    }
+    Cell::new(SlotId(slot), raw, time_enabled_ns, time_running_ns)
 }
 
 fn refuse(mut line: PlanLine, count: Count) -> PlanLine {
@@ -205,21 +159,7 @@ fn refuse(mut line: PlanLine, count: Count) -> PlanLine {
 }
 
 fn report(lines: Vec<PlanLine>, cells: Vec<Vec<Cell>>) -> Report {
-    let slot = |id: usize| Slot {
-        id: SlotId(id),
-        name: format!("slot {id}"),
-        rung: Rung::Perf,
-        parts: Vec::new(),
-        group: None,
-        filter: None,
-        exclude_guest: false,
-        guest_only: false,
-        host_only: false,
-        exclude_idle: false,
-        pinned: false,
-        exclusive: false,
-        counter: None,
-    };
+    let slot = |id: usize| Slot::new(SlotId(id), format!("slot {id}"), Rung::Perf, Vec::new());
     let pass = Pass { slots: (0..lines.len()).map(slot).collect() };
     let mut command = CommandSpec::new("gzip");
     command.args = vec!["-kc".into(), "big file".into()];

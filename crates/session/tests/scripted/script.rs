@@ -5,15 +5,13 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Instant;
 
-use cyclometer_core::event::{OsMetric, Part, PerfClass, PerfEvent, Unit};
+use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::exec::*;
 use cyclometer_core::ladder::{Ladder, RungState, Works};
 use cyclometer_core::machine::{Access, Architecture, Capabilities, Cpu, CpuId, Os, Vendor};
-use cyclometer_core::modes::{Modes, Modifiers};
-use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::modes::Modes;
 use cyclometer_core::{
-    Candidate, CounterMask, CpuSet, Error, ErrorKind, Event, Machine, Provenance, Refusal, Result, Rung,
-    Slot, SlotId,
+    Candidate, CpuSet, Error, ErrorKind, Event, Machine, Provenance, Refusal, Result, Rung, Slot, SlotId,
 };
 
 /// What happened, in order; shared by everything in one script.
@@ -194,13 +192,8 @@ impl Counting for ScriptedCounting {
         }
         for slot in &self.slots {
             out.cells.extend(self.cells.iter().map(|(part, cpu, tid, raw, running)| Cell {
-                slot: *slot,
                 at: At { part: *part, pmu: format!("pmu{part}"), cpu: *cpu, tid: *tid },
-                raw: *raw,
-                time_enabled_ns: 100,
-                time_running_ns: *running,
-                lost: None,
-                partial: None,
+                ..Cell::new(*slot, *raw, 100, *running)
             }));
         }
         Ok(())
@@ -245,40 +238,12 @@ pub fn machine() -> Machine {
 }
 
 fn event(name: &str, candidates: Vec<Candidate>) -> Event {
-    Event {
-        name: name.to_owned(),
-        requested: true,
-        modifiers: Modifiers::default(),
-        group: None,
-        pin: None,
-        unit: Unit::Count,
-        candidates,
-        unsupported: String::new(),
-        notes: Vec::new(),
-    }
+    Event::new(name, Unit::Count, candidates)
 }
 
 fn perf(modes: Option<Modes>, parts: usize) -> Candidate {
-    let part = |i| {
-        Part::Perf(PerfEvent {
-            pmu: format!("pmu{i}"),
-            pmu_type: 4,
-            words: ConfigWords::default(),
-            class: PerfClass::Core,
-            cpus: None,
-            constraint: CounterMask::EMPTY,
-        })
-    };
-    Candidate {
-        rung: Rung::Perf,
-        provenance: Provenance::Hardware,
-        resolution: "cpu/config=0x0/".to_owned(),
-        scale: 1.0,
-        modes,
-        widest: None,
-        never_zero: false,
-        parts: (0..parts).map(part).collect(),
-    }
+    let part = |i| PerfEvent::new(format!("pmu{i}"), 4, 0, PerfClass::Core);
+    Candidate::perf((0..parts).map(part).collect(), Provenance::Hardware, modes)
 }
 
 /// A hardware event for perf only.
@@ -297,16 +262,7 @@ pub fn hybrid(name: &str) -> Event {
 }
 
 fn os(metric: OsMetric) -> Candidate {
-    Candidate {
-        rung: Rung::Os,
-        provenance: Provenance::Kernel,
-        resolution: "rusage".to_owned(),
-        scale: 1.0,
-        modes: None,
-        widest: None,
-        never_zero: false,
-        parts: vec![Part::Os(metric)],
-    }
+    Candidate::accounting(metric, "rusage")
 }
 
 /// A kernel event with the accounting below it.
