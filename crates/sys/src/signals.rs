@@ -6,7 +6,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
-use libc::{c_int, c_void};
+use libc::c_int;
+
+#[cfg(target_os = "linux")]
+use libc::__errno_location as errno_location;
+#[cfg(not(target_os = "linux"))]
+use libc::__error as errno_location;
 
 /// The signals that a [`Watch`] catches.
 const WATCHED: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
@@ -26,22 +31,6 @@ pub struct Watch {
     writer: Option<UnixStream>,
     former: Former,
 }
-
-/// A signal that a [`Watch`] caught.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Caught {
-    /// Its number.
-    pub number: i32,
-    /// Whether the kernel sent it, as it does for keys pressed in a terminal, and not a process.
-    ///
-    /// # Source
-    ///
-    /// `sigaction(2)`, `si_code`: `SI_KERNEL`, other values above zero also come from the kernel.
-    pub by_kernel: bool,
-}
-
-/// The bit beside a signal's number in the pipe that stands for [`Caught::by_kernel`].
-const BY_KERNEL: u8 = 0x80;
 
 struct Former([Option<libc::sigaction>; WATCHED.len()]);
 
@@ -70,13 +59,11 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The next signal that came, if any.
-    pub fn take(&self) -> Option<Caught> {
+    /// The number of the next signal that came, if any.
+    pub fn take(&self) -> Option<i32> {
         let mut byte = [0];
         match (&self.pipe).read(&mut byte) {
-            Ok(1) => {
-                Some(Caught { number: i32::from(byte[0] & !BY_KERNEL), by_kernel: byte[0] & BY_KERNEL != 0 })
-            }
+            Ok(1) => Some(i32::from(byte[0])),
             _ => None,
         }
     }
@@ -114,11 +101,10 @@ fn catch(signal: c_int) -> io::Result<Option<libc::sigaction>> {
     }
     // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    let handler: extern "C" fn(c_int, *const libc::siginfo_t, *const c_void) = on_signal;
+    let handler: extern "C" fn(c_int) = on_signal;
     action.sa_sigaction = handler as libc::sighandler_t;
-    action.sa_flags = libc::SA_RESTART | libc::SA_SIGINFO;
-    // SAFETY: the handler has the signature that SA_SIGINFO asks for, and does only what
-    // `signal-safety(7)` allows.
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: the handler has the signature of a plain handler, and does only what `signal-safety(7)` allows.
     match unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) } {
         0 => Ok(Some(former)),
         _ => Err(io::Error::last_os_error()),
@@ -135,16 +121,20 @@ fn disposition(signal: c_int) -> io::Result<libc::sigaction> {
     Ok(unsafe { action.assume_init() })
 }
 
-extern "C" fn on_signal(signal: c_int, info: *const libc::siginfo_t, _context: *const c_void) {
+extern "C" fn on_signal(signal: c_int) {
     RUNNING.fetch_add(1, Ordering::SeqCst);
     let pipe = PIPE.load(Ordering::SeqCst);
     if pipe >= 0 {
-        // SAFETY: the kernel hands a handler with SA_SIGINFO a valid siginfo for the time of the call.
-        let by_kernel = unsafe { (*info).si_code } > 0;
-        let number = signal as u8 | if by_kernel { BY_KERNEL } else { 0 };
+        let number = signal as u8;
+        // SAFETY: takes nothing and cannot fail.
+        let errno = unsafe { errno_location() };
+        // SAFETY: points to the error number of this thread, which whoever was interrupted may yet read.
+        let former = unsafe { errno.read() };
         // SAFETY: reads one byte; the descriptor is open until no handler runs. A full or closed pipe
         // loses the byte, of which more are there already.
         unsafe { libc::send(pipe, (&raw const number).cast(), 1, 0) };
+        // SAFETY: as above.
+        unsafe { errno.write(former) };
     }
     RUNNING.fetch_sub(1, Ordering::SeqCst);
 }
@@ -174,10 +164,24 @@ mod tests {
         signal(std::process::id(), libc::SIGHUP).unwrap();
         let soon = Instant::now() + Duration::from_secs(5);
         assert_eq!(poll_readable(&[watch.as_fd()], Some(soon)).unwrap(), Some(0));
-        assert_eq!(watch.take(), Some(Caught { number: libc::SIGHUP, by_kernel: false }));
+        assert_eq!(watch.take(), Some(libc::SIGHUP));
         assert_eq!(watch.take(), None);
+        a_full_pipe_leaves_the_error_number_alone(&watch);
         drop(watch);
         assert_eq!(disposition(libc::SIGHUP).unwrap().sa_sigaction, before);
         assert_eq!(PIPE.load(Ordering::SeqCst), -1);
+    }
+
+    fn a_full_pipe_leaves_the_error_number_alone(watch: &Watch) {
+        // SAFETY: takes nothing and cannot fail.
+        let errno = unsafe { errno_location() };
+        for _ in 0..100_000 {
+            // SAFETY: the error number of this thread.
+            unsafe { errno.write(libc::EDOM) };
+            on_signal(libc::SIGHUP);
+            // SAFETY: as above.
+            assert_eq!(unsafe { errno.read() }, libc::EDOM);
+        }
+        while watch.take().is_some() {}
     }
 }

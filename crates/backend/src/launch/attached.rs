@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{Exit, Waited};
+use cyclometer_core::exec::{Exit, Signalled, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Recovery, Result};
 use cyclometer_sys::process::{self, PidFd, errno};
 use cyclometer_sys::signals::Watch;
@@ -138,7 +138,10 @@ impl Child for Attached {
                 News::Look if !self.what.exists() => return Ok(self.exited()),
                 News::Look => {}
                 News::Time => return Ok(Waited::TimedOut),
-                News::Signal(signal) => return Ok(Waited::Interrupted(signal)),
+                // What we only watch gets no signal from us.
+                News::Signal(signal) => {
+                    return Ok(Waited::Interrupted(Signalled { signal, reached_command: true }));
+                }
             }
         }
     }

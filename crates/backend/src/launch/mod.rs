@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Child, Error, ErrorKind, Launch, Result};
-use cyclometer_sys::process;
+use cyclometer_sys::process::{self, Witness};
 use cyclometer_sys::signals::Watch;
 
 pub use attached::Attached;
@@ -26,8 +26,15 @@ use streams::{Null, Streams};
 #[derive(Debug)]
 pub struct Launcher {
     raw: process::Launcher,
-    signals: Option<Arc<Watch>>,
+    signals: Option<Signals>,
     null: Null,
+}
+
+/// What comes to us, and who else gets it.
+#[derive(Clone, Debug)]
+struct Signals {
+    watch: Arc<Watch>,
+    witness: Witness,
 }
 
 impl Launcher {
@@ -47,14 +54,14 @@ impl Launcher {
 
     /// The same launcher, whose children's waits end when a signal comes.
     pub fn with_signals(mut self, watch: impl Into<Arc<Watch>>) -> Launcher {
-        self.signals = Some(watch.into());
+        self.signals = Some(Signals { watch: watch.into(), witness: self.raw.witness() });
         self
     }
 
     /// The same running process, whose waits end when a signal comes to the launcher's watch.
     pub fn watched(&self, attached: Attached) -> Attached {
         match &self.signals {
-            Some(watch) => attached.with_signals(Arc::clone(watch)),
+            Some(signals) => attached.with_signals(Arc::clone(&signals.watch)),
             None => attached,
         }
     }

@@ -2,16 +2,14 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{Exit, ExitStatus, Usage, Waited};
+use cyclometer_core::exec::{Exit, ExitStatus, Signalled, Usage, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Result};
-use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGKILL, Status};
-use cyclometer_sys::signals::Watch;
+use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL, Status, Witness};
 
-use super::failure;
 use super::vigil::{News, Vigil};
+use super::{Signals, failure};
 
 /// How often to look whether a child has ended, where the kernel does not tell.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -22,14 +20,24 @@ pub(super) struct Native {
     pending: Pending,
     program: OsString,
     vigil: Vigil,
+    witness: Witness,
     released: Option<Instant>,
     exit: Option<Exit>,
 }
 
 impl Native {
-    pub(super) fn new(pending: Pending, program: &OsStr, signals: Option<Arc<Watch>>) -> Native {
-        let vigil = Vigil { end: None, signals, look_every: Some(LOOK_EVERY) };
-        Native { pending, program: program.to_owned(), vigil, released: None, exit: None }
+    pub(super) fn new(pending: Pending, program: &OsStr, signals: Option<Signals>) -> Native {
+        let (watch, witness) = signals.map(|signals| (signals.watch, signals.witness)).unzip();
+        let vigil = Vigil { end: None, signals: watch, look_every: Some(LOOK_EVERY) };
+        let witness = witness.unwrap_or_default();
+        Native { pending, program: program.to_owned(), vigil, witness, released: None, exit: None }
+    }
+
+    /// Whether a signal that has just come to us has come to the command too: it went to our whole group, and
+    /// the command has not left that. Where nobody can tell, a SIGINT is taken to come from a terminal.
+    fn has_got(&self, signal: i32) -> bool {
+        let in_our_group = process::group_of(self.pid()).is_ok_and(|group| group == process::own_group());
+        in_our_group && self.witness.saw(signal).unwrap_or(signal == SIGINT)
     }
 
     fn reap(&mut self, how: Reap) -> Result<Option<Waited>> {
@@ -108,7 +116,10 @@ impl Child for Native {
                     }
                 }
                 News::Time => return Ok(Waited::TimedOut),
-                News::Signal(signal) => return Ok(Waited::Interrupted(signal)),
+                News::Signal(signal) => {
+                    let reached_command = self.has_got(signal);
+                    return Ok(Waited::Interrupted(Signalled { signal, reached_command }));
+                }
             }
         }
     }

@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::Signalled;
 use cyclometer_sys::process::{PidFd, poll_readable};
 use cyclometer_sys::signals::Watch;
 
@@ -29,8 +28,8 @@ pub(super) enum News {
     Look,
     /// The time came.
     Time,
-    /// A signal came to us.
-    Signal(Signalled),
+    /// A signal with this number came to us.
+    Signal(i32),
 }
 
 impl Vigil {
@@ -61,9 +60,7 @@ impl Vigil {
             return Ok(Some(News::Ended));
         }
         let caught = self.signals.as_ref().and_then(|watch| watch.take());
-        Ok(Some(caught.map_or(News::Look, |caught| {
-            News::Signal(Signalled { signal: caught.number, reached_command: caught.by_kernel })
-        })))
+        Ok(Some(caught.map_or(News::Look, News::Signal)))
     }
 }
 

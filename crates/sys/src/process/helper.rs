@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use super::Strings;
 use super::origin::Origin;
 use super::wait::{self, Reap};
+use super::witness::Witness;
 use message::Header;
 
 /// Our end of the helper.
@@ -41,6 +42,11 @@ impl Helper {
                 Ok(Some(Helper { socket: ours.into(), pid, owner: std::process::id() }))
             }
         }
+    }
+
+    /// One that looks at this helper.
+    pub(super) fn witness(&self) -> Witness {
+        Witness::of(self.pid)
     }
 
     /// Makes a process; see `Launcher::spawn`. Negative streams are left as they are.

@@ -5,6 +5,7 @@ use std::os::fd::RawFd;
 
 use super::Strings;
 use super::origin::Origin;
+use super::witness::Witness;
 
 /// Has no value.
 #[derive(Debug)]
@@ -13,6 +14,10 @@ pub(super) enum Helper {}
 impl Helper {
     pub(super) fn start(_origin: &Origin) -> io::Result<Option<Helper>> {
         Ok(None)
+    }
+
+    pub(super) fn witness(&self) -> Witness {
+        match *self {}
     }
 
     pub(super) fn spawn(&self, _strings: &Strings, _streams: [RawFd; 3], _gate: RawFd) -> io::Result<u32> {

@@ -25,6 +25,7 @@ mod linux;
 mod linux;
 mod origin;
 mod wait;
+mod witness;
 
 use std::cell::RefCell;
 use std::ffi::{CString, OsStr, OsString};
@@ -37,7 +38,8 @@ use std::path::Path;
 pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
 pub use limits::raise_open_files;
 pub use linux::{PidFd, poll_readable};
-pub use wait::{Ended, Reap, Status, reap, signal};
+pub use wait::{Ended, Reap, Status, group_of, own_group, reap, signal};
+pub use witness::Witness;
 
 use helper::Helper;
 use origin::Origin;
@@ -52,6 +54,9 @@ pub mod errno {
 
 /// A signal that kills without appeal.
 pub const SIGKILL: i32 = libc::SIGKILL;
+
+/// What terminals send to the group in their foreground when someone presses Ctrl-C.
+pub const SIGINT: i32 = libc::SIGINT;
 
 /// What to start, byte for byte.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +109,11 @@ impl Launcher {
         let helper = Helper::start(&origin)?;
         origin.keep_children();
         Ok(Launcher { helper, origin, found: RefCell::default() })
+    }
+
+    /// Who can tell whether a signal went to our whole process group.
+    pub fn witness(&self) -> Witness {
+        self.helper.as_ref().map_or_else(Witness::default, Helper::witness)
     }
 
     /// Makes a process that waits for [`Pending::release`] before it executes the command.

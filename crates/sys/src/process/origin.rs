@@ -91,6 +91,19 @@ pub(super) fn set(signal: c_int, disposition: libc::sighandler_t) {
     unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
 }
 
+/// Keeps signals from being delivered to the calling thread. Allocates nothing.
+pub(super) fn block(signals: &[c_int]) {
+    let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+    // SAFETY: initialises the set.
+    unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+    for signal in signals {
+        // SAFETY: the set is initialised; a signal that does not exist is refused.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), *signal) };
+    }
+    // SAFETY: reads an initialised set; a null old one is allowed.
+    unsafe { libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut()) };
+}
+
 fn current_mask() -> io::Result<libc::sigset_t> {
     let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
     // SAFETY: a null new set changes nothing; the old one is written to `mask`.

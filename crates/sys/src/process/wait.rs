@@ -78,6 +78,23 @@ pub fn signal(pid: u32, signal: i32) -> io::Result<()> {
     }
 }
 
+/// The process group of a process; a zombie still has one.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH` when there is no such process.
+pub fn group_of(pid: u32) -> io::Result<u32> {
+    // SAFETY: touches no memory of ours.
+    let group = unsafe { libc::getpgid(to_pid(pid)?) };
+    u32::try_from(group).map_err(|_| io::Error::last_os_error())
+}
+
+/// Our own process group.
+pub fn own_group() -> u32 {
+    // SAFETY: takes nothing, touches no memory and cannot fail.
+    unsafe { libc::getpgrp() }.unsigned_abs()
+}
+
 /// A pid that names one process: neither 0 nor one that a conversion made negative.
 pub(super) fn to_pid(pid: u32) -> io::Result<libc::pid_t> {
     match libc::pid_t::try_from(pid) {
@@ -96,6 +113,12 @@ mod tests {
             assert_eq!(signal(pid, 0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
             assert_eq!(reap(pid, Reap::Poll).unwrap_err().raw_os_error(), Some(libc::ESRCH));
         }
+    }
+
+    #[test]
+    fn we_are_in_our_own_group() {
+        assert_eq!(group_of(std::process::id()).unwrap(), own_group());
+        assert_eq!(group_of(0x7fff_fff0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
     }
 
     #[test]

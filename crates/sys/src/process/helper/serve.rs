@@ -11,22 +11,18 @@ use super::{descriptors, message};
 use crate::process::image::{self, Descriptors, Image, above_standard, last_errno, leave};
 use crate::process::origin::{self, Origin};
 
-/// What terminals and shells send to a whole job. The helper must neither die nor stop before us;
-/// the end of the socket tells it when to go.
-const DEAF_TO: [c_int; 8] = [
-    libc::SIGINT,
-    libc::SIGQUIT,
-    libc::SIGTERM,
-    libc::SIGHUP,
-    libc::SIGTSTP,
-    libc::SIGTTIN,
-    libc::SIGTTOU,
-    libc::SIGPIPE,
-];
+/// What terminals and shells send to end a whole job. The helper must not end before us (the end of the socket
+/// tells it when to go): it lets them pend, where a [`Witness`](crate::process::Witness) sees them. Nothing that
+/// it starts inherits what pends.
+const PENDING: [c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+
+/// What stops a whole job: the helper must not stop before us. And what a closed socket raises.
+const DEAF_TO: [c_int; 4] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU, libc::SIGPIPE];
 
 /// Serves requests until the socket ends.
 pub(super) fn run(socket: RawFd, origin: &Origin) -> ! {
     let Ok(socket) = above_standard(socket) else { leave(1) };
+    origin::block(&PENDING);
     origin.restore_signals(origin::all_signals());
     for signal in DEAF_TO {
         origin::set(signal, libc::SIG_IGN);
