@@ -1,9 +1,14 @@
 //! Short cases: bytes, what they are, what they count.
 
 use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, Register};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::cell::Cell;
 
 use super::*;
 use crate::addend::{Elements, Iteration, Mask};
+
+mod cross_check;
 
 fn decode(bytes: &[u8]) -> Instruction {
     Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode()
