@@ -16,6 +16,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("detect", &["core", "sys"]),
     ("backend", &["core", "sys"]),
     ("session", &["core", "plan"]),
+    ("soft", &["core"]),
     ("cyclometer", &["core", "catalog", "plan", "stats", "sys", "detect", "backend", "session"]),
     ("cli", &["cyclometer"]),
 ];

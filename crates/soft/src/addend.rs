@@ -1,0 +1,210 @@
+//! What must be counted at run time beside executions, because it is not in the instruction.
+
+use iced_x86::Register;
+
+use crate::event::Event;
+use crate::vector::Tally;
+
+/// A part of an instruction's counts that depends on registers or flags when it is executed.
+///
+/// An instruction has one at most. Its static counts leave that part out, so that the total is
+/// executions × static counts + units × [`Addend::per_unit`]. An engine that does not count the units must not
+/// show the events that they feed: [`Totals`](crate::Totals) sees to that.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Addend {
+    /// A conditional branch. Units: how often it was taken, or was not (counts of the two edges of the flow graph).
+    Direction,
+    /// A string instruction with a repeat prefix. Units: iterations, that is, by how much rcx (ecx with an
+    /// address-size prefix) decreased.
+    Iterations(Iteration),
+    /// An access under a mask. Units: elements selected, read from the mask *before* the instruction, as
+    /// gathers clear theirs.
+    Elements(Elements),
+    /// An access whose size is elsewhere (AMX tiles: in the tile configuration). Units: bytes.
+    Bytes {
+        /// [`Event::BytesLoaded`] or [`Event::BytesStored`].
+        event: Event,
+    },
+}
+
+/// What one iteration of a repeated string instruction accesses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Iteration {
+    /// Loads: 0 to 2.
+    pub loads: u8,
+    /// Stores: 0 or 1.
+    pub stores: u8,
+    /// Bytes of the loads together.
+    pub bytes_loaded: u8,
+    /// Bytes of the stores together.
+    pub bytes_stored: u8,
+}
+
+/// A memory operand of which a mask selects elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Elements {
+    /// [`Event::BytesLoaded`] or [`Event::BytesStored`].
+    pub event: Event,
+    /// Where the mask is.
+    pub mask: Mask,
+    /// Number of elements, 1 to 64: the mask's lower bits or elements; those above it do not count.
+    pub lanes: u8,
+    /// Bytes of an element, 1 to 8.
+    pub element_bytes: u8,
+}
+
+/// Which elements are selected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mask {
+    /// By the bits of an opmask register, k1 to k7.
+    Opmask(Register),
+    /// By the uppermost bit of each element of a vector register.
+    Signs(Register),
+}
+
+/// Which kind of run-time count an [`Addend`] asks for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// [`Addend::Direction`].
+    Direction,
+    /// [`Addend::Iterations`].
+    Iterations,
+    /// [`Addend::Elements`].
+    Elements,
+    /// [`Addend::Bytes`].
+    Bytes,
+    /// Not of an instruction: [`distinct_code_bytes`](crate::totals::distinct_code_bytes).
+    Coverage,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Kind; 5] =
+        [Kind::Direction, Kind::Iterations, Kind::Elements, Kind::Bytes, Kind::Coverage];
+
+    /// The events that are too low where units of this kind are not counted.
+    pub fn feeds(self) -> &'static [Event] {
+        match self {
+            Kind::Direction => &[Event::TakenBranches, Event::ConditionalTaken, Event::ConditionalNotTaken],
+            Kind::Iterations => {
+                &[Event::Loads, Event::Stores, Event::BytesLoaded, Event::BytesStored, Event::RepIterations]
+            }
+            Kind::Elements | Kind::Bytes => &[Event::BytesLoaded, Event::BytesStored],
+            Kind::Coverage => &[Event::DistinctCodeBytes],
+        }
+    }
+
+    /// What is counted, in words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Direction => "directions of conditional branches",
+            Kind::Iterations => "iterations of repeated string instructions",
+            Kind::Elements => "elements selected by masks",
+            Kind::Bytes => "bytes of tiles",
+            Kind::Coverage => "distinct code bytes",
+        }
+    }
+}
+
+impl Addend {
+    /// Which kind of count this asks for.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Addend::Direction => Kind::Direction,
+            Addend::Iterations(_) => Kind::Iterations,
+            Addend::Elements(_) => Kind::Elements,
+            Addend::Bytes { .. } => Kind::Bytes,
+        }
+    }
+
+    /// What one unit counts.
+    ///
+    /// For [`Addend::Direction`] the unit is "taken"; [`NOT_TAKEN`] is the other.
+    pub fn per_unit(&self) -> Vec<(Event, u32)> {
+        let all = match self {
+            Addend::Direction => TAKEN.to_vec(),
+            Addend::Iterations(one) => one.per_unit().to_vec(),
+            Addend::Elements(of) => vec![(of.event, u32::from(of.element_bytes))],
+            Addend::Bytes { event } => vec![(*event, 1)],
+        };
+        all.into_iter().filter(|(_, count)| *count > 0).collect()
+    }
+}
+
+impl Iteration {
+    fn per_unit(&self) -> [(Event, u32); 5] {
+        [
+            (Event::Loads, u32::from(self.loads)),
+            (Event::Stores, u32::from(self.stores)),
+            (Event::BytesLoaded, u32::from(self.bytes_loaded)),
+            (Event::BytesStored, u32::from(self.bytes_stored)),
+            (Event::RepIterations, 1),
+        ]
+    }
+
+    /// From what the instruction would access without its prefix.
+    pub(crate) fn of(once: &Tally) -> Iteration {
+        // A string instruction accesses two operands of at most 8 bytes.
+        let narrow = |event| u8::try_from(once.of(event)).unwrap_or(u8::MAX);
+        Iteration {
+            loads: narrow(Event::Loads),
+            stores: narrow(Event::Stores),
+            bytes_loaded: narrow(Event::BytesLoaded),
+            bytes_stored: narrow(Event::BytesStored),
+        }
+    }
+}
+
+/// What a conditional branch counts, beside its static counts, each time that it is taken.
+pub const TAKEN: [(Event, u32); 2] = [(Event::TakenBranches, 1), (Event::ConditionalTaken, 1)];
+
+/// What a conditional branch counts, beside its static counts, each time that it falls through.
+pub const NOT_TAKEN: [(Event, u32); 1] = [(Event::ConditionalNotTaken, 1)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Origin;
+
+    fn one_of_each() -> [Addend; 4] {
+        let iteration = Iteration { loads: 1, stores: 1, bytes_loaded: 8, bytes_stored: 8 };
+        let elements = Elements {
+            event: Event::BytesStored,
+            mask: Mask::Opmask(Register::K1),
+            lanes: 16,
+            element_bytes: 4,
+        };
+        [
+            Addend::Direction,
+            Addend::Iterations(iteration),
+            Addend::Elements(elements),
+            Addend::Bytes { event: Event::BytesLoaded },
+        ]
+    }
+
+    #[test]
+    fn an_addend_adds_to_nothing_but_what_its_kind_feeds() {
+        for addend in one_of_each() {
+            for (event, _) in addend.per_unit() {
+                assert!(addend.kind().feeds().contains(&event), "{addend:?} adds to {event}");
+            }
+        }
+    }
+
+    #[test]
+    fn exactly_the_events_that_are_not_static_are_fed() {
+        for event in Event::ALL {
+            let fed = Kind::ALL.iter().any(|kind| kind.feeds().contains(event));
+            assert_eq!(fed, event.origin() != Origin::Static, "{event}");
+        }
+    }
+
+    #[test]
+    fn what_is_zero_in_a_unit_is_left_out() {
+        let load = Iteration { loads: 1, bytes_loaded: 4, ..Iteration::default() };
+        let units = Addend::Iterations(load).per_unit();
+        assert_eq!(units, [(Event::Loads, 1), (Event::BytesLoaded, 4), (Event::RepIterations, 1)]);
+    }
+}

@@ -1,0 +1,568 @@
+//! Straight runs of instructions: where they end, what they count, and what cannot be followed.
+
+use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, InstructionInfo};
+use iced_x86::{InstructionInfoFactory, Mnemonic as M, OpAccess, Register};
+
+use crate::addend::{Addend, Kind};
+use crate::classify::{Branch, branch, classify};
+use crate::vector::{Tally, Vector};
+
+/// The greatest number of instructions of a block.
+pub const MAX_INSTRUCTIONS: usize = 4096;
+
+/// Bytes of code and where they stand in the program's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CodeBytes<'a> {
+    /// Address of the first byte.
+    pub address: u64,
+    /// What is there, as far as it can be read.
+    pub bytes: &'a [u8],
+}
+
+/// Where a block ends even if no branch ends it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most instructions, 1 to [`MAX_INSTRUCTIONS`]; what is outside is taken as the nearest of the two.
+    pub max_instructions: usize,
+    /// Only the first instruction may start at or above this address: a page's end, another block's start.
+    ///
+    /// An instruction that starts below may reach over it; `bytes` should go on for 15 bytes.
+    pub stop_at: u64,
+}
+
+impl Limits {
+    /// Up to the end of the page (4096 bytes) that holds an address.
+    pub fn page(address: u64) -> Limits {
+        let next = (address | 0xfff).checked_add(1);
+        Limits { max_instructions: MAX_INSTRUCTIONS, stop_at: next.unwrap_or(u64::MAX) }
+    }
+}
+
+/// A run of instructions, entered at its first and left at its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// Address of the first instruction.
+    pub address: u64,
+    /// Bytes of all instructions: 0 to 61,440.
+    pub len: u16,
+    /// Where each instruction starts, in bytes from the block's address, ascending.
+    pub offsets: Box<[u16]>,
+    /// What one execution of the whole block counts, without addends.
+    pub events: Vector,
+    /// What must be counted at run time, by the index of its instruction, ascending.
+    pub addends: Box<[(u16, Addend)]>,
+    /// How it ends.
+    pub terminator: Terminator,
+}
+
+impl Block {
+    /// The address after the last instruction.
+    pub fn end(&self) -> u64 {
+        self.address.wrapping_add(u64::from(self.len))
+    }
+
+    /// The kinds of run-time counts that the block's totals need.
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.addends.iter().map(|(_, addend)| addend.kind())
+    }
+}
+
+/// How a block ends. But for [`Terminator::FallThrough`] and [`Terminator::Leave`] the block's last instruction is
+/// the one that does it, and is in the block's counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Terminator {
+    /// A limit was reached; execution goes on there.
+    FallThrough {
+        /// The next instruction.
+        next: u64,
+    },
+    /// jcc, jrcxz, loop.
+    Conditional {
+        /// Where it goes if it is taken.
+        taken: u64,
+        /// The next instruction.
+        not_taken: u64,
+    },
+    /// A jump with its target in the instruction.
+    Jump {
+        /// Where it goes.
+        target: u64,
+    },
+    /// A call with its target in the instruction.
+    Call {
+        /// Where it goes.
+        target: u64,
+        /// The address that it pushes.
+        return_to: u64,
+    },
+    /// A jump through a register or memory.
+    IndirectJump,
+    /// A call through a register or memory.
+    IndirectCall {
+        /// The address that it pushes.
+        return_to: u64,
+    },
+    /// A near return.
+    Return {
+        /// Bytes that it drops from the stack beside the address.
+        drops: u16,
+    },
+    /// `syscall`: goes on at the next instruction, unless the kernel does otherwise.
+    SystemCall {
+        /// The next instruction.
+        next: u64,
+    },
+    /// An instruction made to raise an exception.
+    Trap(Trap),
+    /// The instruction at the block's end cannot be followed, and is not part of the block (which may be empty).
+    Leave(Leave),
+}
+
+/// The exception of a [`Terminator::Trap`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trap {
+    /// ud0, ud1, ud2: a fault at the instruction, which counts nothing.
+    Undefined,
+    /// int3, int1: a trap after the instruction, which counts.
+    Breakpoint,
+}
+
+/// Why the program must go on in its own code from here.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Leave {
+    /// Accesses memory through %gs, whose base is taken by the counters.
+    GsAccess,
+    /// Writes a segment register.
+    SegmentRegister,
+    /// rdfsbase, rdgsbase, wrfsbase, wrgsbase.
+    SegmentBase,
+    /// A jump, call or return to another code segment.
+    FarTransfer,
+    /// A return from an interrupt or event (iret, uiret, eretu).
+    InterruptReturn,
+    /// `int n`, the 32-bit system call included.
+    SoftwareInterrupt,
+    /// sysenter: the kernel returns elsewhere.
+    Sysenter,
+    /// xbegin: a transaction aborts at whatever the translator does.
+    Transaction,
+    /// enclu: execution goes on inside an enclave.
+    Enclave,
+    /// An instruction of VIA's and Zhaoxin's PadLock, whose accesses have no size that the decoder knows.
+    PadLock,
+    /// A near branch with an operand-size prefix: Intel ignores it, AMD cuts the target to 16 bits.
+    BranchOperandSize,
+    /// No instruction that is known.
+    Undecodable,
+    /// The instruction's bytes cannot all be read.
+    Unreadable,
+}
+
+impl Leave {
+    /// The reason, in words that follow "cannot follow".
+    pub fn word(self) -> &'static str {
+        match self {
+            Leave::GsAccess => "an access through %gs",
+            Leave::SegmentRegister => "a write to a segment register",
+            Leave::SegmentBase => "an instruction on segment bases",
+            Leave::FarTransfer => "a far transfer",
+            Leave::InterruptReturn => "a return from an interrupt",
+            Leave::SoftwareInterrupt => "a software interrupt",
+            Leave::Sysenter => "sysenter",
+            Leave::Transaction => "a transaction",
+            Leave::Enclave => "an enclave",
+            Leave::PadLock => "a PadLock instruction",
+            Leave::BranchOperandSize => "a branch with an operand-size prefix",
+            Leave::Undecodable => "unknown instruction bytes",
+            Leave::Unreadable => "code that cannot be read",
+        }
+    }
+}
+
+/// Decodes blocks; holds what is worth keeping from one to the next.
+pub struct BlockDecoder {
+    info: InstructionInfoFactory,
+}
+
+impl Default for BlockDecoder {
+    fn default() -> BlockDecoder {
+        BlockDecoder::new()
+    }
+}
+
+impl BlockDecoder {
+    /// A decoder for 64-bit code.
+    pub fn new() -> BlockDecoder {
+        BlockDecoder { info: InstructionInfoFactory::new() }
+    }
+
+    /// Decodes the block at the start of `code`.
+    ///
+    /// It never fails: what cannot be decoded ends the block by [`Terminator::Leave`]. Unless that is the first
+    /// instruction, the block has at least one. A prefix of a block, for an execution that was cut short, is the
+    /// block of the same bytes with that number as `max_instructions`.
+    pub fn decode(&mut self, code: CodeBytes<'_>, limits: Limits) -> Block {
+        let max = limits.max_instructions.clamp(1, MAX_INSTRUCTIONS);
+        let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
+        let mut draft = Draft::default();
+        let terminator = loop {
+            let at = decoder.ip();
+            let full = draft.offsets.len() == max;
+            if full || (at >= limits.stop_at && !draft.offsets.is_empty()) {
+                break Terminator::FallThrough { next: at };
+            }
+            if let Some(end) = self.step(&mut decoder, code.bytes, &mut draft) {
+                break end;
+            }
+        };
+        draft.finish(code.address, terminator)
+    }
+
+    /// Decodes one instruction; `Some` when it ends the block.
+    fn step(&mut self, decoder: &mut Decoder<'_>, bytes: &[u8], draft: &mut Draft) -> Option<Terminator> {
+        let start = decoder.position();
+        let instruction = decoder.decode();
+        if instruction.is_invalid() {
+            return Some(Terminator::Leave(why_invalid(decoder.last_error())));
+        }
+        let info = self.info.info(&instruction);
+        if let Some(reason) = leave(&instruction, info, &bytes[start..]) {
+            return Some(Terminator::Leave(reason));
+        }
+        draft.add(&instruction, info);
+        terminator(&instruction)
+    }
+}
+
+/// A block in the making.
+#[derive(Default)]
+struct Draft {
+    offsets: Vec<u16>,
+    len: u16,
+    events: Tally,
+    addends: Vec<(u16, Addend)>,
+}
+
+impl Draft {
+    fn add(&mut self, instruction: &Instruction, info: &InstructionInfo) {
+        let class = classify(instruction, info);
+        self.events.add_all(&class.events);
+        // `MAX_INSTRUCTIONS` of 15 bytes each: index, offset and length fit 16 bits.
+        let index = self.offsets.len() as u16;
+        self.addends.extend(class.addend.map(|addend| (index, addend)));
+        self.offsets.push(self.len);
+        self.len += instruction.len() as u16;
+    }
+
+    fn finish(self, address: u64, terminator: Terminator) -> Block {
+        Block {
+            address,
+            len: self.len,
+            offsets: self.offsets.into(),
+            events: self.events.compact(),
+            addends: self.addends.into(),
+            terminator,
+        }
+    }
+}
+
+fn why_invalid(error: DecoderError) -> Leave {
+    if error == DecoderError::NoMoreBytes { Leave::Unreadable } else { Leave::Undecodable }
+}
+
+/// How an instruction that can be followed ends its block; `None` where it does not.
+fn terminator(instruction: &Instruction) -> Option<Terminator> {
+    let next = instruction.next_ip();
+    let target = instruction.near_branch_target();
+    match branch(instruction) {
+        Some(Branch::Conditional) => Some(Terminator::Conditional { taken: target, not_taken: next }),
+        Some(Branch::Jump) => Some(Terminator::Jump { target }),
+        Some(Branch::IndirectJump) => Some(Terminator::IndirectJump),
+        Some(Branch::Call) => Some(Terminator::Call { target, return_to: next }),
+        Some(Branch::IndirectCall) => Some(Terminator::IndirectCall { return_to: next }),
+        Some(Branch::Return) => Some(Terminator::Return { drops: dropped(instruction) }),
+        None => no_branch(instruction),
+    }
+}
+
+fn dropped(ret: &Instruction) -> u16 {
+    if ret.op_count() > 0 { ret.immediate16() } else { 0 }
+}
+
+/// Privileged instructions and calls of a hypervisor do not end a block: the processor answers them in place.
+fn no_branch(instruction: &Instruction) -> Option<Terminator> {
+    match instruction.flow_control() {
+        _ if instruction.mnemonic() == M::Syscall => {
+            Some(Terminator::SystemCall { next: instruction.next_ip() })
+        }
+        FlowControl::Exception => Some(Terminator::Trap(Trap::Undefined)),
+        FlowControl::Interrupt => Some(Terminator::Trap(Trap::Breakpoint)),
+        _ => None,
+    }
+}
+
+/// Why an instruction cannot be followed; `None` where it can.
+fn leave(instruction: &Instruction, info: &InstructionInfo, bytes: &[u8]) -> Option<Leave> {
+    if let Some(reason) = unfollowed(instruction.mnemonic()) {
+        return Some(reason);
+    }
+    if is_far(instruction) {
+        return Some(Leave::FarTransfer);
+    }
+    if branch(instruction).is_some() && has_operand_size_prefix(bytes) {
+        return Some(Leave::BranchOperandSize);
+    }
+    if writes_segment_register(info) {
+        return Some(Leave::SegmentRegister);
+    }
+    accesses_gs(info).then_some(Leave::GsAccess)
+}
+
+fn unfollowed(mnemonic: M) -> Option<Leave> {
+    match mnemonic {
+        M::Rdfsbase | M::Rdgsbase | M::Wrfsbase | M::Wrgsbase => Some(Leave::SegmentBase),
+        M::Retf => Some(Leave::FarTransfer),
+        M::Iret | M::Iretd | M::Iretq | M::Uiret | M::Eretu | M::Erets => Some(Leave::InterruptReturn),
+        M::Int => Some(Leave::SoftwareInterrupt),
+        M::Sysenter => Some(Leave::Sysenter),
+        M::Xbegin => Some(Leave::Transaction),
+        M::Enclu => Some(Leave::Enclave),
+        M::Xstore
+        | M::Xstore_alt
+        | M::Xcryptecb
+        | M::Xcryptcbc
+        | M::Xcryptctr
+        | M::Xcryptcfb
+        | M::Xcryptofb
+        | M::Montmul
+        | M::Xsha1
+        | M::Xsha256
+        | M::Xsha512
+        | M::Xsha512_alt
+        | M::Ccs_hash
+        | M::Ccs_encrypt => Some(Leave::PadLock),
+        _ => None,
+    }
+}
+
+fn is_far(instruction: &Instruction) -> bool {
+    instruction.is_jmp_far()
+        || instruction.is_call_far()
+        || instruction.is_jmp_far_indirect()
+        || instruction.is_call_far_indirect()
+}
+
+/// Stack and code segments included; what the kernel alone can do faults as it would without us.
+fn writes_segment_register(info: &InstructionInfo) -> bool {
+    info.used_registers().iter().any(|used| {
+        used.register().is_segment_register() && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
+    })
+}
+
+/// A prefix on what accesses nothing (lea, nop) does no harm.
+fn accesses_gs(info: &InstructionInfo) -> bool {
+    info.used_memory()
+        .iter()
+        .any(|used| used.segment() == Register::GS && used.access() != OpAccess::NoMemAccess)
+}
+
+/// Whether an operand-size prefix is in force, which REX.W overrules.
+///
+/// # Source
+///
+/// Intel SDM volume 2, section 2.1.1 and `JMP`; AMD APM volume 3 (24594), section 1.2.2: in 64-bit mode the
+/// prefix selects 16-bit near branches on AMD. `data16 rex.w call` is common: calls to `__tls_get_addr`.
+fn has_operand_size_prefix(bytes: &[u8]) -> bool {
+    let mut found = false;
+    let mut wide = false;
+    for byte in bytes {
+        match byte {
+            0x66 => (found, wide) = (true, false),
+            0x26 | 0x2e | 0x36 | 0x3e | 0x64 | 0x65 | 0x67 | 0xf0 | 0xf2 | 0xf3 => wide = false,
+            0x40..=0x4f => wide = byte & 8 != 0,
+            _ => break,
+        }
+    }
+    found && !wide
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+
+    const AT: u64 = 0x40_1000;
+
+    fn block(bytes: &[u8]) -> Block {
+        BlockDecoder::new().decode(CodeBytes { address: AT, bytes }, Limits::page(AT))
+    }
+
+    #[track_caller]
+    fn check(bytes: &[u8], terminator: Terminator, instructions: usize) {
+        let block = block(bytes);
+        assert_eq!((block.terminator, block.offsets.len()), (terminator, instructions));
+    }
+
+    #[test]
+    fn each_kind_of_branch_ends_a_block_with_its_targets() {
+        use Terminator::*;
+        check(&[0x90, 0x74, 0x10], Conditional { taken: AT + 0x13, not_taken: AT + 3 }, 2);
+        check(&[0xe3, 0xfe], Conditional { taken: AT, not_taken: AT + 2 }, 1);
+        check(&[0xe2, 0x00], Conditional { taken: AT + 2, not_taken: AT + 2 }, 1);
+        check(&[0xeb, 0xfe], Jump { target: AT }, 1);
+        check(&[0xe9, 0, 0, 0, 0x80], Jump { target: (AT + 5).wrapping_sub(0x8000_0000) }, 1);
+        check(&[0xe8, 1, 0, 0, 0], Call { target: AT + 6, return_to: AT + 5 }, 1);
+        check(&[0xff, 0xe0], IndirectJump, 1);
+        check(&[0xff, 0x25, 0, 0, 0, 0], IndirectJump, 1);
+        check(&[0xff, 0x17], IndirectCall { return_to: AT + 2 }, 1);
+        check(&[0xc3], Return { drops: 0 }, 1);
+        check(&[0xf3, 0xc3], Return { drops: 0 }, 1);
+        check(&[0xc2, 8, 0], Return { drops: 8 }, 1);
+        check(&[0x0f, 0x05], SystemCall { next: AT + 2 }, 1);
+        check(&[0x0f, 0x0b], Trap(super::Trap::Undefined), 1);
+        check(&[0xcc], Trap(super::Trap::Breakpoint), 1);
+        check(&[0xf1], Trap(super::Trap::Breakpoint), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_followed_ends_the_block_before_it() {
+        let check = |bytes: &[u8], reason| {
+            let with_nop: Vec<u8> = [&[0x90], bytes].concat();
+            let block = block(&with_nop);
+            assert_eq!((block.terminator, block.end()), (Terminator::Leave(reason), AT + 1), "{bytes:x?}");
+            assert_eq!(block.events.of(Event::Instructions), 1);
+        };
+        check(&[0x65, 0x48, 0x8b, 0x07], Leave::GsAccess); // mov rax, gs:[rdi]
+        check(&[0x65, 0xa4], Leave::GsAccess); // movsb from gs:[rsi]
+        check(&[0x65, 0xff, 0x27], Leave::GsAccess); // jmp gs:[rdi]
+        check(&[0x8e, 0xe8], Leave::SegmentRegister); // mov gs, eax
+        check(&[0x0f, 0xa9], Leave::SegmentRegister); // pop gs
+        check(&[0x8e, 0xd8], Leave::SegmentRegister); // mov ds, eax
+        check(&[0x0f, 0xb5, 0x07], Leave::SegmentRegister); // lgs eax, [rdi]
+        check(&[0xf3, 0x0f, 0xae, 0xc0], Leave::SegmentBase); // rdfsbase eax
+        check(&[0xf3, 0x48, 0x0f, 0xae, 0xd8], Leave::SegmentBase); // wrgsbase rax
+        check(&[0xff, 0x2f], Leave::FarTransfer); // jmp far [rdi]
+        check(&[0xff, 0x1f], Leave::FarTransfer); // call far [rdi]
+        check(&[0xcb], Leave::FarTransfer); // retf
+        check(&[0x48, 0xcf], Leave::InterruptReturn); // iretq
+        check(&[0xcd, 0x80], Leave::SoftwareInterrupt);
+        check(&[0x0f, 0x34], Leave::Sysenter);
+        check(&[0xc7, 0xf8, 0, 0, 0, 0], Leave::Transaction); // xbegin
+        check(&[0x0f, 0x01, 0xd7], Leave::Enclave); // enclu
+        check(&[0xf3, 0x0f, 0xa7, 0xc8], Leave::PadLock); // rep xcryptecb
+        check(&[0x66, 0xe9, 0, 0, 0, 0], Leave::BranchOperandSize);
+        check(&[0x66, 0xc3], Leave::BranchOperandSize);
+        check(&[0x48, 0x66, 0xe8, 0, 0, 0, 0], Leave::BranchOperandSize); // a REX that is not the last prefix
+        check(&[0x06, 0x90, 0x90], Leave::Undecodable); // push es, not in 64-bit code
+        check(&[0x48, 0x8b], Leave::Unreadable); // mov, cut off
+        check(&[], Leave::Unreadable);
+    }
+
+    #[test]
+    fn harmless_relatives_are_followed() {
+        let check = |bytes: &[u8]| {
+            let block = block(&[bytes, &[0xc3]].concat());
+            assert_eq!(block.terminator, Terminator::Return { drops: 0 }, "{bytes:x?}");
+            assert_eq!(block.offsets.len(), 2);
+        };
+        check(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0]); // mov rax, fs:[0x28]
+        check(&[0x65, 0x48, 0x8d, 0x07]); // lea with a gs prefix
+        check(&[0x65, 0x0f, 0x1f, 0x00]); // nop with a gs prefix
+        check(&[0x65, 0x0f, 0x18, 0x0f]); // prefetcht0 gs:[rdi]
+        check(&[0x8c, 0xe8]); // mov eax, gs
+        check(&[0x0f, 0x01, 0xd6]); // xtest
+        check(&[0xf3, 0x48, 0x0f, 0x1e, 0xc8]); // rdsspq
+        check(&[0xf4]); // hlt faults in place
+        check(&[0x0f, 0x01, 0xd9]); // vmmcall
+        check(&[0x66, 0x90]); // two-byte nop
+    }
+
+    #[test]
+    fn a_call_padded_by_the_linker_is_followed() {
+        let call = [0x66, 0x66, 0x48, 0xe8, 0, 0, 0, 0];
+        check(&call, Terminator::Call { target: AT + 8, return_to: AT + 8 }, 1);
+    }
+
+    #[test]
+    fn a_block_stops_at_its_limits_and_says_where_to_go_on() {
+        let nops = [0x90; 64];
+        let code = CodeBytes { address: AT + 0xff0, bytes: &nops };
+        let mut decoder = BlockDecoder::new();
+        let paged = decoder.decode(code, Limits::page(code.address));
+        assert_eq!(
+            (paged.offsets.len(), paged.terminator),
+            (16, Terminator::FallThrough { next: AT + 0x1000 })
+        );
+        let short = decoder.decode(code, Limits { max_instructions: 3, stop_at: u64::MAX });
+        assert_eq!((&short.offsets[..], short.end()), (&[0, 1, 2][..], AT + 0xff3));
+        for careless in [0, usize::MAX] {
+            let limits = Limits { max_instructions: careless, stop_at: 0 };
+            assert_eq!(decoder.decode(code, limits).offsets.len(), 1, "progress is made");
+        }
+    }
+
+    #[test]
+    fn an_instruction_may_reach_over_the_page() {
+        let code = CodeBytes { address: AT + 0xffe, bytes: &[0x48, 0x89, 0xc3, 0x90] };
+        let block = BlockDecoder::new().decode(code, Limits::page(code.address));
+        assert_eq!((block.len, block.terminator), (3, Terminator::FallThrough { next: AT + 0x1001 }));
+    }
+
+    #[test]
+    fn the_last_page_of_memory_has_a_limit_too() {
+        assert_eq!(Limits::page(u64::MAX).stop_at, u64::MAX);
+        assert_eq!(Limits::page(0x1000).stop_at, 0x2000);
+    }
+
+    #[test]
+    fn a_blocks_counts_are_the_sum_of_its_instructions() {
+        // push rbx; rep movsb; vmovups zmm0{k1}, [rdi]; add [rdi], rax; je
+        let bytes = [0x53, 0xf3, 0xa4, 0x62, 0xf1, 0x7c, 0x49, 0x10, 0x07, 0x48, 0x01, 0x07, 0x74, 0x00];
+        let block = block(&bytes);
+        assert_eq!(&block.offsets[..], [0, 1, 3, 9, 12]);
+        let expected = [
+            (Event::Instructions, 5),
+            (Event::BasicBlocks, 1),
+            (Event::Branches, 1),
+            (Event::ConditionalBranches, 1),
+            (Event::DirectBranches, 1),
+            (Event::Loads, 2),
+            (Event::Stores, 2),
+            (Event::BytesLoaded, 8),
+            (Event::BytesStored, 16),
+            (Event::Simd512, 1),
+            (Event::RepInstructions, 1),
+        ];
+        assert_eq!(block.events.iter().collect::<Vec<_>>(), expected);
+        let at: Vec<u16> = block.addends.iter().map(|(at, _)| *at).collect();
+        assert_eq!(at, [1, 2, 4]);
+        assert_eq!(block.kinds().collect::<Vec<_>>(), [Kind::Iterations, Kind::Elements, Kind::Direction]);
+    }
+
+    #[test]
+    fn the_longest_block_fits_its_sizes() {
+        // nop of 15 bytes, as often as a block can hold.
+        let nop = [0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
+        let bytes = nop.repeat(MAX_INSTRUCTIONS + 1);
+        let limits = Limits { max_instructions: MAX_INSTRUCTIONS, stop_at: u64::MAX };
+        let block = BlockDecoder::new().decode(CodeBytes { address: AT, bytes: &bytes }, limits);
+        assert_eq!(usize::from(block.len), 15 * MAX_INSTRUCTIONS);
+        assert_eq!(block.events.of(Event::Instructions) as usize, MAX_INSTRUCTIONS);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_decode_to_a_block_within_them(bytes in proptest::collection::vec(0u8.., 0..80)) {
+            let block = block(&bytes);
+            proptest::prop_assert!(usize::from(block.len) <= bytes.len());
+            proptest::prop_assert!(block.events.of(Event::Instructions) as usize <= block.offsets.len());
+            let of = |event| block.events.of(event);
+            let kinds = of(Event::DirectBranches) + of(Event::IndirectBranches) + of(Event::Returns);
+            proptest::prop_assert_eq!(of(Event::Branches), kinds);
+            if block.offsets.is_empty() {
+                proptest::prop_assert!(matches!(block.terminator, Terminator::Leave(_)));
+            }
+        }
+    }
+}

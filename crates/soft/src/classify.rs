@@ -1,0 +1,131 @@
+//! What one execution of an instruction counts.
+
+use iced_x86::{FlowControl, Instruction, InstructionInfo, Mnemonic as M, OpKind};
+
+use crate::addend::Addend;
+use crate::event::Event;
+use crate::vector::Tally;
+use crate::{floating, memory, simd};
+
+/// The counts of an instruction.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Class {
+    /// What every execution counts.
+    pub events: Tally,
+    /// What depends on registers or flags.
+    pub addend: Option<Addend>,
+}
+
+/// The near branches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Branch {
+    Conditional,
+    Jump,
+    IndirectJump,
+    Call,
+    IndirectCall,
+    Return,
+}
+
+/// What one execution of an instruction counts, when it retires.
+///
+/// `info` is what [`InstructionInfoFactory::info`](iced_x86::InstructionInfoFactory::info) says of the same
+/// instruction, with its memory usage.
+///
+/// An instruction that always raises a fault (ud2) counts nothing. One that may (division, any access) counts as
+/// if it did not: whoever runs the code knows where it faulted.
+pub fn classify(instruction: &Instruction, info: &InstructionInfo) -> Class {
+    let mut events = Tally::new();
+    if instruction.flow_control() == FlowControl::Exception {
+        return Class { events, addend: None };
+    }
+    events.add(Event::Instructions, 1);
+    let direction = branches(instruction, &mut events);
+    let access = memory::tally(instruction, info, &mut events);
+    simd::tally(instruction, &mut events);
+    floating::tally(instruction, &mut events);
+    for event in others(instruction).into_iter().flatten() {
+        events.add(event, 1);
+    }
+    Class { events, addend: direction.or(access) }
+}
+
+/// Which near branch this is; far ones, system calls and interrupts are none.
+pub(crate) fn branch(instruction: &Instruction) -> Option<Branch> {
+    match instruction.flow_control() {
+        FlowControl::ConditionalBranch => Some(Branch::Conditional),
+        FlowControl::UnconditionalBranch if instruction.is_jmp_short_or_near() => Some(Branch::Jump),
+        FlowControl::IndirectBranch if instruction.is_jmp_near_indirect() => Some(Branch::IndirectJump),
+        FlowControl::Call if instruction.is_call_near() => Some(Branch::Call),
+        FlowControl::IndirectCall if instruction.is_call_near_indirect() => Some(Branch::IndirectCall),
+        FlowControl::Return if instruction.mnemonic() == M::Ret => Some(Branch::Return),
+        _ => None,
+    }
+}
+
+fn branches(instruction: &Instruction, events: &mut Tally) -> Option<Addend> {
+    let kind = branch(instruction)?;
+    let counts: &[Event] = match kind {
+        Branch::Conditional => &[Event::ConditionalBranches, Event::DirectBranches],
+        Branch::Jump => &[Event::TakenBranches, Event::DirectBranches],
+        Branch::IndirectJump => &[Event::TakenBranches, Event::IndirectBranches],
+        Branch::Call => &[Event::TakenBranches, Event::DirectBranches, Event::Calls],
+        Branch::IndirectCall => {
+            &[Event::TakenBranches, Event::IndirectBranches, Event::Calls, Event::IndirectCalls]
+        }
+        Branch::Return => &[Event::TakenBranches, Event::Returns],
+    };
+    for event in counts {
+        events.add(*event, 1);
+    }
+    events.add(Event::Branches, 1);
+    events.add(Event::BasicBlocks, 1);
+    (kind == Branch::Conditional).then_some(Addend::Direction)
+}
+
+/// Events that follow from the mnemonic, or nearly.
+fn others(instruction: &Instruction) -> [Option<Event>; 4] {
+    let system_call = is_system_call(instruction);
+    let ends_run = system_call || instruction.flow_control() == FlowControl::Interrupt;
+    [
+        of_mnemonic(instruction.mnemonic()).or(system_call.then_some(Event::SystemCalls)),
+        ends_run.then_some(Event::BasicBlocks),
+        is_atomic(instruction).then_some(Event::Atomics),
+        memory::is_repeated(instruction).then_some(Event::RepInstructions),
+    ]
+}
+
+fn of_mnemonic(mnemonic: M) -> Option<Event> {
+    match mnemonic {
+        M::Mul | M::Imul | M::Mulx => Some(Event::IntegerMultiplies),
+        M::Div | M::Idiv => Some(Event::IntegerDivides),
+        M::Mfence | M::Lfence | M::Sfence | M::Serialize => Some(Event::Fences),
+        M::Nop | M::Reservednop => Some(Event::Nops),
+        _ => None,
+    }
+}
+
+fn is_system_call(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        M::Syscall | M::Sysenter => true,
+        M::Int => instruction.immediate8() == 0x80,
+        _ => false,
+    }
+}
+
+/// Whether an instruction reads, modifies and writes memory at once.
+fn is_atomic(instruction: &Instruction) -> bool {
+    #[rustfmt::skip]
+    let by_nature = match instruction.mnemonic() {
+        M::Xchg => (0..2).any(|i| instruction.op_kind(i) == OpKind::Memory),
+        M::Aadd | M::Aand | M::Aor | M::Axor
+        | M::Cmpbexadd | M::Cmpbxadd | M::Cmplexadd | M::Cmplxadd | M::Cmpnbexadd | M::Cmpnbxadd
+        | M::Cmpnlexadd | M::Cmpnlxadd | M::Cmpnoxadd | M::Cmpnpxadd | M::Cmpnsxadd | M::Cmpnzxadd
+        | M::Cmpoxadd | M::Cmppxadd | M::Cmpsxadd | M::Cmpzxadd => true,
+        _ => false,
+    };
+    by_nature || instruction.has_lock_prefix()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,303 @@
+//! Where to put counters so that few are executed and every count can be known.
+//!
+//! Executions flow: what enters a point of the program leaves it. So not every block and every edge needs a
+//! counter. With the arcs of a maximum spanning tree left uncounted, the others determine them all, and as the
+//! tree has the arcs that are executed most, the counters are where little is executed.
+//!
+//! The graph has two points for each block, its entry and its exit, and one for the outside: where executions
+//! come from (entries, returns, targets of indirect jumps) and go to. A block is an arc from its entry to its exit;
+//! an edge is an arc between blocks. So a counter can be in a block or on an edge, whichever is cheaper.
+//!
+//! A tree determines the counts, but cannot contradict itself. [`Redundancy`] counts some of its arcs too; each
+//! makes an equation that must hold. A count that contradicts an equation is an error, never a number.
+//!
+//! # Graphs that grow
+//!
+//! Code is found while it runs. Arcs are decided in *epochs*, as they are found, and never again, because the
+//! counter, or its absence, is then in emitted code. An epoch's arcs are tried in the order of their weights against
+//! the forest that earlier epochs left. The counters are the fewest possible at every time; they are of least weight
+//! within an epoch, while an earlier choice may look worse in hindsight. No count is lost: an arc is added before it
+//! is executed for the first time, so that a new counter starts from a true zero.
+//!
+//! # Source
+//!
+//! D. E. Knuth, F. R. Stevenson: Optimal measurement points for program frequency counts, BIT 13 (1973).
+//! T. Ball, J. R. Larus: Optimally profiling and tracing programs, ACM TOPLAS 16 (1994), section 3.
+
+mod redundancy;
+mod sets;
+mod solve;
+
+pub use redundancy::Redundancy;
+pub use solve::{FlowError, Solution};
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use sets::Sets;
+
+/// A block of the graph; numbered from 0 in the order in which they are added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockId(pub(crate) u32);
+
+impl BlockId {
+    /// The number of the block.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An arc of the graph: a block, or an edge; numbered from 0 in the order in which they are added.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ArcId(pub(crate) u32);
+
+impl ArcId {
+    /// The number of the arc.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where an execution can be.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Point {
+    /// Not in a block of the graph.
+    Outside,
+    /// Before the first instruction of a block.
+    Entry(BlockId),
+    /// After the last instruction of a block.
+    Exit(BlockId),
+}
+
+impl Point {
+    fn node(self) -> u32 {
+        match self {
+            Point::Outside => 0,
+            Point::Entry(block) => 1 + 2 * block.0,
+            Point::Exit(block) => 2 + 2 * block.0,
+        }
+    }
+
+    fn of_node(node: u32) -> Point {
+        match node {
+            0 => Point::Outside,
+            odd if odd % 2 == 1 => Point::Entry(BlockId(odd / 2)),
+            even => Point::Exit(BlockId(even / 2 - 1)),
+        }
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Point::Outside => f.write_str("the outside"),
+            Point::Entry(block) => write!(f, "the entry of block {}", block.0),
+            Point::Exit(block) => write!(f, "the exit of block {}", block.0),
+        }
+    }
+}
+
+/// Why an arc has a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Its count does not follow from others.
+    Needed,
+    /// It follows, and is counted as a check.
+    Redundant,
+    /// The host counts it: entries and exits that pass through it anyway.
+    Observed,
+}
+
+/// A counter and the arc that it counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counter {
+    /// What it counts.
+    pub arc: ArcId,
+    /// Why.
+    pub role: Role,
+}
+
+#[derive(Clone, Debug)]
+struct Arc {
+    from: u32,
+    to: u32,
+    weight: u64,
+    observed: bool,
+    counter: Option<u32>,
+}
+
+/// A growing flow graph and its counters.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    arcs: Vec<Arc>,
+    /// The arc of each block.
+    blocks: Vec<ArcId>,
+    counters: Vec<Counter>,
+    /// Arcs below this number are decided.
+    decided: usize,
+    /// Points joined by the spanning forest.
+    forest: Sets,
+    /// Points joined by those of its arcs that have no counter.
+    pieces: Sets,
+    redundancy: Redundancy,
+}
+
+impl Flow {
+    /// A graph with nothing but the outside.
+    pub fn new(redundancy: Redundancy) -> Flow {
+        Flow {
+            arcs: Vec::new(),
+            blocks: Vec::new(),
+            counters: Vec::new(),
+            decided: 0,
+            forest: Sets::new(1),
+            pieces: Sets::new(1),
+            redundancy,
+        }
+    }
+
+    /// Adds a block.
+    ///
+    /// `weight` is the expected number of executions times the cost of a counter in it, in any unit; it decides
+    /// where counters go, never what the counts are.
+    pub fn block(&mut self, weight: u64) -> BlockId {
+        let block = BlockId(self.blocks.len() as u32);
+        self.forest.grow(2);
+        self.pieces.grow(2);
+        let arc = self.arc(Point::Entry(block), Point::Exit(block), weight, false);
+        self.blocks.push(arc);
+        block
+    }
+
+    /// Adds an edge that a counter can be put on. `weight` as for [`Flow::block`].
+    ///
+    /// An indirect branch is an edge from its block's exit to the outside, and each block that is entered indirectly
+    /// has an edge from the outside to its entry: such a block costs one counter at most, and so does such a branch.
+    ///
+    /// # Panics
+    ///
+    /// If a point's block is not of this graph.
+    pub fn edge(&mut self, from: Point, to: Point, weight: u64) -> ArcId {
+        self.arc(from, to, weight, false)
+    }
+
+    /// Adds an edge whose executions the host counts by itself, and puts into the counter.
+    ///
+    /// An execution that ends in the middle of a block, by a fault or because counting ends, goes from the block's
+    /// entry to the outside if the block's counter has not counted it, else from its exit; the
+    /// instructions that were or were not executed are added to or taken from the totals. Where it goes on in the
+    /// middle, likewise from the outside.
+    ///
+    /// # Panics
+    ///
+    /// If a point's block is not of this graph.
+    pub fn observed(&mut self, from: Point, to: Point) -> ArcId {
+        self.arc(from, to, 0, true)
+    }
+
+    fn arc(&mut self, from: Point, to: Point, weight: u64, observed: bool) -> ArcId {
+        let (from, to) = (from.node(), to.node());
+        assert!((from.max(to) as usize) < self.forest.len(), "an arc to a block that is not in the graph");
+        let id = ArcId(self.arcs.len() as u32);
+        self.arcs.push(Arc { from, to, weight, observed, counter: None });
+        id
+    }
+
+    /// Decides every arc that was added since the last epoch; hands back the new counters.
+    pub fn close_epoch(&mut self) -> &[Counter] {
+        let first = self.counters.len();
+        let mut epoch = self.sort_epoch();
+        self.join(&mut epoch);
+        let redundant = redundancy::choose(self.redundancy, &epoch.tree, &self.checkable(&epoch));
+        for (i, arc) in epoch.tree.iter().enumerate() {
+            if redundant.contains(&i) {
+                self.count(arc.id, Role::Redundant);
+            } else {
+                let Arc { from, to, .. } = self.arcs[arc.id.index()];
+                self.pieces.join(from, to);
+            }
+        }
+        epoch.needed.iter().for_each(|arc| self.count(arc.id, Role::Needed));
+        epoch.observed.iter().for_each(|arc| self.count(arc.id, Role::Observed));
+        self.decided = self.arcs.len();
+        &self.counters[first..]
+    }
+
+    /// The undecided arcs, heaviest first, as arcs between the trees of earlier epochs.
+    fn sort_epoch(&mut self) -> Epoch {
+        let mut epoch = Epoch::default();
+        let mut open: Vec<usize> = (self.decided..self.arcs.len()).collect();
+        open.sort_by_key(|i| (Reverse(self.arcs[*i].weight), *i));
+        for i in open {
+            let Arc { from, to, weight, observed, .. } = self.arcs[i];
+            let id = ArcId(i as u32);
+            let (from, to) = (self.forest.find(from), self.forest.find(to));
+            let link = redundancy::Link { id, from, to, weight };
+            if observed { epoch.observed.push(link) } else { epoch.open.push(link) }
+        }
+        epoch
+    }
+
+    /// Kruskal's algorithm: an arc that joins two trees needs no counter.
+    fn join(&mut self, epoch: &mut Epoch) {
+        for link in std::mem::take(&mut epoch.open) {
+            let joined = self.forest.join(link.from, link.to);
+            if joined { epoch.tree.push(link) } else { epoch.needed.push(link) }
+        }
+    }
+
+    /// The counters that tree arcs of the epoch may check: those that close a circle with the forest.
+    fn checkable(&mut self, epoch: &Epoch) -> Vec<redundancy::Link> {
+        let closes = |link: &&redundancy::Link| self.forest.find(link.from) == self.forest.find(link.to);
+        epoch.needed.iter().chain(&epoch.observed).filter(closes).copied().collect()
+    }
+
+    fn count(&mut self, arc: ArcId, role: Role) {
+        self.arcs[arc.index()].counter = Some(self.counters.len() as u32);
+        self.counters.push(Counter { arc, role });
+    }
+
+    /// Every counter, in the order in which [`Flow::solve`] wants their values.
+    pub fn counters(&self) -> &[Counter] {
+        &self.counters
+    }
+
+    /// The counter of an arc, by its position in [`Flow::counters`].
+    pub fn counter_of(&self, arc: ArcId) -> Option<usize> {
+        self.arcs[arc.index()].counter.map(|counter| counter as usize)
+    }
+
+    /// The arc of a block.
+    pub fn arc_of(&self, block: BlockId) -> ArcId {
+        self.blocks[block.index()]
+    }
+
+    /// Whether a wrong value of this counter alone is found by [`Flow::solve`], however small the error.
+    ///
+    /// Others are found only where the error makes a count negative or greater than 64 bits.
+    pub fn covers(&mut self, counter: usize) -> bool {
+        let Arc { from, to, .. } = self.arcs[self.counters[counter].arc.index()];
+        self.pieces.find(from) != self.pieces.find(to)
+    }
+
+    /// Every count from the counters' values, in the order of [`Flow::counters`].
+    ///
+    /// # Errors
+    ///
+    /// [`FlowError`], which names the point where the values contradict each other.
+    pub fn solve(&self, counters: &[u64]) -> Result<Solution, FlowError> {
+        solve::solve(self, counters)
+    }
+}
+
+/// The arcs of an epoch, sorted by what becomes of them.
+#[derive(Default)]
+struct Epoch {
+    open: Vec<redundancy::Link>,
+    tree: Vec<redundancy::Link>,
+    needed: Vec<redundancy::Link>,
+    observed: Vec<redundancy::Link>,
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Counts of every arc from the counters.
+
+use std::fmt;
+
+use super::{ArcId, BlockId, Flow, Point};
+
+/// Why counters do not give counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FlowError {
+    /// Not as many values as there are counters.
+    WrongNumber {
+        /// Number of counters.
+        counters: usize,
+        /// Number of values.
+        values: usize,
+    },
+    /// Arcs were added after the last epoch was closed.
+    OpenEpoch,
+    /// What comes to a point does not go away from it: a counter is wrong, or an execution went where the graph has
+    /// no arc. The fault may be at any point that is connected with this one by arcs without a counter.
+    Inconsistent {
+        /// Where the contradiction came up.
+        at: Point,
+        /// Executions that come to it.
+        inflow: i128,
+        /// Executions that leave it.
+        outflow: i128,
+    },
+    /// An arc would have been executed less than never, or more often than 64 bits can say.
+    Impossible {
+        /// Where the arc starts.
+        from: Point,
+        /// Where it ends.
+        to: Point,
+        /// Its count.
+        count: i128,
+    },
+}
+
+impl fmt::Display for FlowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FlowError::WrongNumber { counters, values } => {
+                write!(f, "{values} values were given for {counters} counters")
+            }
+            FlowError::OpenEpoch => f.write_str("the flow graph has arcs that were not decided"),
+            FlowError::Inconsistent { at, inflow, outflow } => {
+                write!(f, "inconsistent counts at {at}: {inflow} executions in, {outflow} out")
+            }
+            FlowError::Impossible { from, to, count } => {
+                write!(f, "inconsistent counts: {count} executions from {from} to {to}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for FlowError {}
+
+/// The count of every block and edge.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Solution {
+    arcs: Vec<u64>,
+    blocks: Vec<ArcId>,
+}
+
+impl Solution {
+    /// Executions of an arc.
+    ///
+    /// # Panics
+    ///
+    /// If it was added after the solution was made.
+    pub fn arc(&self, arc: ArcId) -> u64 {
+        self.arcs[arc.index()]
+    }
+
+    /// Executions of a block.
+    ///
+    /// # Panics
+    ///
+    /// If it was added after the solution was made.
+    pub fn block(&self, block: BlockId) -> u64 {
+        self.arc(self.blocks[block.index()])
+    }
+}
+
+/// Leaves of the forest of unknown arcs are solved one after the other; then every point must balance.
+pub(super) fn solve(flow: &Flow, counters: &[u64]) -> Result<Solution, FlowError> {
+    if counters.len() != flow.counters.len() {
+        return Err(FlowError::WrongNumber { counters: flow.counters.len(), values: counters.len() });
+    }
+    if flow.decided != flow.arcs.len() {
+        return Err(FlowError::OpenEpoch);
+    }
+    let mut work = Work::new(flow, counters);
+    work.peel()?;
+    work.check()?;
+    Ok(Solution { arcs: work.counts, blocks: flow.blocks.clone() })
+}
+
+struct Work<'a> {
+    flow: &'a Flow,
+    counts: Vec<u64>,
+    points: Vec<Balance>,
+}
+
+/// What is known of a point. 64-bit counts of 2^32 arcs fit 128 bits.
+#[derive(Clone, Copy, Default)]
+struct Balance {
+    inflow: i128,
+    outflow: i128,
+    /// Unknown arcs.
+    unknown: u32,
+    /// The numbers of all unknown arcs, combined by exclusive or: with one left, its number.
+    which: u32,
+}
+
+impl<'a> Work<'a> {
+    fn new(flow: &'a Flow, counters: &[u64]) -> Work<'a> {
+        let points = vec![Balance::default(); flow.forest.len()];
+        let mut work = Work { flow, counts: vec![0; flow.arcs.len()], points };
+        for (i, arc) in flow.arcs.iter().enumerate() {
+            match arc.counter {
+                Some(counter) => work.know(i, counters[counter as usize]),
+                None => [arc.from, arc.to].into_iter().for_each(|point| work.toggle(point, i, 1)),
+            }
+        }
+        work
+    }
+
+    fn know(&mut self, arc: usize, count: u64) {
+        let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
+        self.counts[arc] = count;
+        self.points[from as usize].outflow += i128::from(count);
+        self.points[to as usize].inflow += i128::from(count);
+    }
+
+    fn toggle(&mut self, point: u32, arc: usize, by: i32) {
+        let point = &mut self.points[point as usize];
+        point.unknown = point.unknown.wrapping_add_signed(by);
+        point.which ^= arc as u32;
+    }
+
+    fn peel(&mut self) -> Result<(), FlowError> {
+        let mut leaves: Vec<u32> = (0..self.points.len() as u32).collect();
+        while let Some(leaf) = leaves.pop() {
+            let Balance { inflow, outflow, unknown, which } = self.points[leaf as usize];
+            if unknown != 1 {
+                continue;
+            }
+            let arc = which as usize;
+            let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
+            let count = if from == leaf { inflow - outflow } else { outflow - inflow };
+            self.know(arc, self.possible(from, to, count)?);
+            [from, to].into_iter().for_each(|point| self.toggle(point, arc, -1));
+            leaves.push(if from == leaf { to } else { from });
+        }
+        Ok(())
+    }
+
+    fn possible(&self, from: u32, to: u32, count: i128) -> Result<u64, FlowError> {
+        u64::try_from(count).map_err(|_| FlowError::Impossible {
+            from: Point::of_node(from),
+            to: Point::of_node(to),
+            count,
+        })
+    }
+
+    fn check(&self) -> Result<(), FlowError> {
+        for (node, point) in self.points.iter().enumerate() {
+            let Balance { inflow, outflow, .. } = *point;
+            if inflow != outflow {
+                return Err(FlowError::Inconsistent { at: Point::of_node(node as u32), inflow, outflow });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,329 @@
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// A program: for each block its successors, and whether it may end by an indirect branch to any block.
+#[derive(Clone, Debug)]
+struct Program {
+    blocks: Vec<Hidden>,
+}
+
+#[derive(Clone, Debug)]
+struct Hidden {
+    successors: Vec<usize>,
+    indirect: bool,
+    weight: u64,
+}
+
+fn programs() -> impl Strategy<Value = Program> {
+    let hidden = |n: usize| {
+        (prop::collection::vec(0..n, 0..3), prop::bool::weighted(0.3), 0u64..50)
+            .prop_map(|(successors, indirect, weight)| Hidden { successors, indirect, weight })
+    };
+    (1usize..14)
+        .prop_flat_map(move |n| prop::collection::vec(hidden(n), n).prop_map(|blocks| Program { blocks }))
+}
+
+/// Runs a program by chance and finds its graph on the way, as a translator does.
+struct Explorer<'a> {
+    program: &'a Program,
+    flow: Flow,
+    found: HashMap<usize, BlockId>,
+    arcs: HashMap<(Point, Point), ArcId>,
+    /// What every arc really counts.
+    truth: Vec<u64>,
+}
+
+impl<'a> Explorer<'a> {
+    fn new(program: &'a Program, redundancy: Redundancy) -> Explorer<'a> {
+        let flow = Flow::new(redundancy);
+        Explorer { program, flow, found: HashMap::new(), arcs: HashMap::new(), truth: Vec::new() }
+    }
+
+    /// Everything that is reachable without indirect branches, in one epoch.
+    fn ahead(&mut self) {
+        for block in 0..self.program.blocks.len() {
+            self.block(block);
+        }
+        for block in 0..self.program.blocks.len() {
+            for next in self.program.blocks[block].successors.clone() {
+                let to = Point::Entry(self.block(next));
+                self.arc(Point::Exit(self.found[&block]), to);
+            }
+        }
+        self.flow.close_epoch();
+    }
+
+    fn block(&mut self, hidden: usize) -> BlockId {
+        if let Some(block) = self.found.get(&hidden) {
+            return *block;
+        }
+        let block = self.flow.block(self.program.blocks[hidden].weight);
+        self.truth.push(0);
+        self.found.insert(hidden, block);
+        block
+    }
+
+    fn arc(&mut self, from: Point, to: Point) -> ArcId {
+        if let Some(arc) = self.arcs.get(&(from, to)) {
+            return *arc;
+        }
+        let weight = (u64::from(from.node()) * 7 + u64::from(to.node()) * 13) % 40;
+        let arc = self.flow.edge(from, to, weight);
+        self.truth.push(0);
+        self.arcs.insert((from, to), arc);
+        arc
+    }
+
+    fn go(&mut self, from: Point, to: Point) {
+        let arc = self.arc(from, to);
+        self.flow.close_epoch();
+        self.truth[arc.index()] += 1;
+    }
+
+    /// One walk from outside to outside, led by `choices`.
+    fn walk(&mut self, choices: &[usize]) {
+        let mut at = choices.len() % self.program.blocks.len();
+        let mut block = self.block(at);
+        self.go(Point::Outside, Point::Entry(block));
+        for choice in choices {
+            self.truth[self.flow.arc_of(block).index()] += 1;
+            let hidden = &self.program.blocks[at];
+            let exit = Point::Exit(block);
+            if hidden.indirect && choice % 2 == 0 {
+                at = choice / 2 % self.program.blocks.len();
+                self.go(exit, Point::Outside);
+                block = self.block(at);
+                self.go(Point::Outside, Point::Entry(block));
+            } else if hidden.successors.is_empty() {
+                self.go(exit, Point::Outside);
+                return;
+            } else {
+                at = hidden.successors[choice % hidden.successors.len()];
+                block = self.block(at);
+                self.go(exit, Point::Entry(block));
+            }
+        }
+        self.stop_before(block);
+    }
+
+    /// The walk ends before the block's counter: the host sees that.
+    fn stop_before(&mut self, block: BlockId) {
+        let (from, to) = (Point::Entry(block), Point::Outside);
+        let arc = *self.arcs.entry((from, to)).or_insert_with(|| {
+            self.truth.push(0);
+            self.flow.observed(from, to)
+        });
+        self.flow.close_epoch();
+        self.truth[arc.index()] += 1;
+    }
+
+    fn counters(&self) -> Vec<u64> {
+        self.flow.counters().iter().map(|counter| self.truth[counter.arc.index()]).collect()
+    }
+}
+
+fn all(solution: &Solution, explorer: &Explorer<'_>) -> Vec<u64> {
+    (0..explorer.truth.len()).map(|i| solution.arc(ArcId(i as u32))).collect()
+}
+
+fn walks() -> impl Strategy<Value = Vec<Vec<usize>>> {
+    prop::collection::vec(prop::collection::vec(0usize..1000, 0..60), 0..6)
+}
+
+fn redundancies() -> impl Strategy<Value = Redundancy> {
+    prop_oneof![Just(Redundancy::None), (0usize..3).prop_map(Redundancy::PerEpoch), Just(Redundancy::Full)]
+}
+
+fn explore<'a>(
+    program: &'a Program,
+    redundancy: Redundancy,
+    ahead: bool,
+    walks: &[Vec<usize>],
+) -> Explorer<'a> {
+    let mut explorer = Explorer::new(program, redundancy);
+    if ahead {
+        explorer.ahead();
+    }
+    for choices in walks {
+        explorer.walk(choices);
+    }
+    explorer.flow.close_epoch();
+    explorer
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn every_count_is_rebuilt_from_the_counters(
+        program in programs(), walks in walks(), redundancy in redundancies(), ahead: bool,
+    ) {
+        let explorer = explore(&program, redundancy, ahead, &walks);
+        let solution = explorer.flow.solve(&explorer.counters()).unwrap();
+        prop_assert_eq!(&all(&solution, &explorer), &explorer.truth);
+        for block in explorer.found.values() {
+            prop_assert_eq!(solution.block(*block), explorer.truth[explorer.flow.arc_of(*block).index()]);
+        }
+    }
+
+    #[test]
+    fn one_wrong_counter_is_found_where_it_is_covered(
+        program in programs(), walks in walks(), redundancy in redundancies(), ahead: bool,
+        by in prop_oneof![Just(1u64), any::<u64>().prop_filter("no change", |by| *by != 0)],
+    ) {
+        let mut explorer = explore(&program, redundancy, ahead, &walks);
+        let right = explorer.counters();
+        for i in 0..right.len() {
+            let mut wrong = right.clone();
+            wrong[i] = wrong[i].wrapping_add(by);
+            if explorer.flow.covers(i) {
+                prop_assert!(explorer.flow.solve(&wrong).is_err(), "counter {}", i);
+            }
+        }
+    }
+
+    #[test]
+    fn a_wrong_counter_never_gives_the_right_counts(
+        program in programs(), walks in walks(), redundancy in redundancies(), at: prop::sample::Index,
+    ) {
+        let explorer = explore(&program, redundancy, true, &walks);
+        let right = explorer.counters();
+        prop_assume!(!right.is_empty());
+        let mut wrong = right.clone();
+        wrong[at.index(right.len())] += 1;
+        if let Ok(solution) = explorer.flow.solve(&wrong) {
+            prop_assert_ne!(&all(&solution, &explorer), &explorer.truth);
+        }
+    }
+
+    #[test]
+    fn full_redundancy_covers_every_counter_of_one_epoch(program in programs()) {
+        let mut explorer = Explorer::new(&program, Redundancy::Full);
+        explorer.ahead();
+        for i in 0..explorer.flow.counters().len() {
+            prop_assert!(explorer.flow.covers(i), "counter {}", i);
+        }
+    }
+
+    #[test]
+    fn needed_counters_are_the_fewest_at_all_times(
+        program in programs(), walks in walks(), redundancy in redundancies(), ahead: bool,
+    ) {
+        let explorer = explore(&program, redundancy, ahead, &walks);
+        let flow = &explorer.flow;
+        let mut sets = Sets::new(flow.forest.len() as u32);
+        let countable = flow.arcs.iter().filter(|arc| !arc.observed);
+        let free = countable.clone().filter(|arc| sets.join(arc.from, arc.to)).count();
+        let needed = flow.counters.iter().filter(|counter| counter.role == Role::Needed).count();
+        prop_assert_eq!(needed, countable.count() - free);
+    }
+
+    #[test]
+    fn counters_of_one_epoch_have_the_least_weight(program in programs()) {
+        prop_assume!(program.blocks.len() <= 4);
+        let mut explorer = Explorer::new(&program, Redundancy::None);
+        explorer.ahead();
+        let flow = &explorer.flow;
+        let weight = |arc: &Arc| arc.weight;
+        let uncounted: u64 = flow.arcs.iter().filter(|arc| arc.counter.is_none()).map(weight).sum();
+        prop_assert_eq!(uncounted, heaviest_forest(&flow.arcs, &Sets::new(flow.forest.len() as u32)));
+    }
+}
+
+/// The weight of the heaviest forest, by trying everything.
+fn heaviest_forest(arcs: &[Arc], sets: &Sets) -> u64 {
+    let Some((arc, rest)) = arcs.split_first() else { return 0 };
+    let without = heaviest_forest(rest, sets);
+    let mut joined = sets.clone();
+    if !joined.join(arc.from, arc.to) {
+        return without;
+    }
+    without.max(arc.weight + heaviest_forest(rest, &joined))
+}
+
+/// A loop of two blocks: outside, 0, 1, back to 0 or outside.
+fn small_loop(redundancy: Redundancy) -> (Flow, [ArcId; 4]) {
+    let mut flow = Flow::new(redundancy);
+    let (head, body) = (flow.block(100), flow.block(90));
+    let arcs = [
+        flow.edge(Point::Outside, Point::Entry(head), 1),
+        flow.edge(Point::Exit(head), Point::Entry(body), 90),
+        flow.edge(Point::Exit(body), Point::Entry(head), 89),
+        flow.edge(Point::Exit(head), Point::Outside, 1),
+    ];
+    flow.close_epoch();
+    (flow, arcs)
+}
+
+#[test]
+fn a_loop_is_counted_at_its_back_edge_and_its_door() {
+    let (flow, [enter, _, back, leave]) = small_loop(Redundancy::None);
+    let counted: Vec<ArcId> = flow.counters().iter().map(|counter| counter.arc).collect();
+    assert_eq!(counted, [back, leave], "the lightest arc of each circle");
+    let solution = flow.solve(&[41, 2]).unwrap();
+    assert_eq!((solution.block(BlockId(0)), solution.block(BlockId(1))), (43, 41));
+    assert_eq!(solution.arc(enter), 2);
+}
+
+#[test]
+fn an_error_names_where_the_counts_contradict_each_other() {
+    let (mut flow, [enter, ..]) = small_loop(Redundancy::PerEpoch(1));
+    assert_eq!(
+        flow.counters()[0],
+        Counter { arc: enter, role: Role::Redundant },
+        "cheap, and checks the exit"
+    );
+    let leave = flow.counter_of(ArcId(5)).unwrap();
+    assert!(flow.covers(leave));
+    let error = flow.solve(&[2, 41, 3]).unwrap_err();
+    assert!(matches!(error, FlowError::Inconsistent { .. }), "{error}");
+    assert_eq!(
+        FlowError::Inconsistent { at: Point::Entry(BlockId(1)), inflow: 3, outflow: 2 }.to_string(),
+        "inconsistent counts at the entry of block 1: 3 executions in, 2 out"
+    );
+}
+
+#[test]
+fn a_count_beyond_64_bits_is_an_error() {
+    let (flow, _) = small_loop(Redundancy::None);
+    let error = flow.solve(&[u64::MAX, 1]).unwrap_err();
+    assert!(matches!(error, FlowError::Impossible { count, .. } if count == 1 << 64), "{error}");
+}
+
+#[test]
+fn a_count_below_zero_is_an_error() {
+    let mut flow = Flow::new(Redundancy::None);
+    let block = flow.block(5);
+    flow.edge(Point::Outside, Point::Entry(block), 10);
+    flow.edge(Point::Exit(block), Point::Outside, 3);
+    flow.edge(Point::Exit(block), Point::Outside, 2);
+    flow.edge(Point::Exit(block), Point::Outside, 20);
+    flow.close_epoch();
+    assert_eq!(flow.counters().len(), 3);
+    let error = flow.solve(&[1, 1, 1]).unwrap_err();
+    assert!(matches!(error, FlowError::Impossible { count: -1, .. }), "{error}");
+}
+
+#[test]
+fn values_must_fit_the_counters_and_the_epoch_be_closed() {
+    let (mut flow, _) = small_loop(Redundancy::None);
+    assert_eq!(flow.solve(&[1]), Err(FlowError::WrongNumber { counters: 2, values: 1 }));
+    flow.block(1);
+    assert_eq!(flow.solve(&[1, 1]), Err(FlowError::OpenEpoch));
+}
+
+#[test]
+#[should_panic(expected = "not in the graph")]
+fn an_arc_to_an_unknown_block_is_our_own_mistake() {
+    Flow::new(Redundancy::None).edge(Point::Outside, Point::Entry(BlockId(0)), 1);
+}
+
+#[test]
+fn points_and_numbers_of_nodes_agree() {
+    for node in 0..9 {
+        assert_eq!(Point::of_node(node).node(), node);
+    }
+}

@@ -1,0 +1,91 @@
+//! The pure core of the software PMU: what x86-64 instructions count, where blocks end, where counters go.
+//!
+//! The software PMU runs an unmodified program under a same-ISA translator: its instructions are copied, counters are
+//! put between them, and every event follows from how often each block and edge was executed. This crate is the
+//! part of it that works on plain bytes and numbers:
+//!
+//! ```text
+//! bytes ──block──> Block ──flow──> counters ──(run)──> Solution ──totals──> counts of events
+//!          │ classify: a vector of events and addends for each instruction
+//! ```
+//!
+//! - [`event`]: the vocabulary, with the convention of each event.
+//! - [`classify`]: one instruction to its static counts and to what must be counted at run time ([`addend`]).
+//! - [`block`]: a straight run of instructions, how it ends, and what cannot be followed.
+//! - [`flow`]: counters by maximum spanning tree, with redundant ones as a check, in a graph that grows.
+//! - [`totals`]: executions × vectors, in 64 bits that never wrap.
+//!
+//! Not here yet: the traced host (ptrace, memory, signals, system calls), the keeper that outlives us, the emission of
+//! translated code with its map of addresses, the counts of addends at run time, and the way out to
+//! original code. Nothing of this can be reached from the command line.
+//!
+//! # Conventions
+//!
+//! - Counts are of user mode, and of what *retires*. An instruction that faults counts when it completes.
+//! - A repeated string instruction is one instruction; its loads, stores and bytes are those of its iterations.
+//! - Loads and stores are memory operands, the implicit ones of the stack included. A gather is one load. They are not
+//!   a cache's accesses, nor a vendor's event of that name.
+//! - A mask decides on bytes where it decides what is accessed: on every store, on gathers, expands and loads that only
+//!   move. Everywhere else a mask changes neither bytes nor floating-point operations.
+//! - Basic blocks are runs that end with a branch as executed, so that they do not depend on the translator.
+//! - What is owed is not a number: an event whose run-time part was not counted has no total.
+//!
+//! # Example
+//!
+//! A loop that copies eight bytes each time, executed a hundred times:
+//!
+//! ```
+//! use cyclometer_soft::block::{BlockDecoder, CodeBytes, Limits, Terminator};
+//! use cyclometer_soft::flow::{Flow, Point, Redundancy};
+//! use cyclometer_soft::addend::Kind;
+//! use cyclometer_soft::{Event, Totals};
+//!
+//! // mov rax, [rsi]; mov [rdi], rax; loop back
+//! let bytes = [0x48, 0x8b, 0x06, 0x48, 0x89, 0x07, 0xe2, 0xf8];
+//! let code = CodeBytes { address: 0x1000, bytes: &bytes };
+//! let block = BlockDecoder::new().decode(code, Limits::page(0x1000));
+//! assert_eq!(block.terminator, Terminator::Conditional { taken: 0x1000, not_taken: 0x1008 });
+//!
+//! let mut flow = Flow::new(Redundancy::PerEpoch(1));
+//! let body = flow.block(100);
+//! let enter = flow.observed(Point::Outside, Point::Entry(body));
+//! let back = flow.edge(Point::Exit(body), Point::Entry(body), 99);
+//! let leave = flow.edge(Point::Exit(body), Point::Outside, 1);
+//! flow.close_epoch();
+//!
+//! // What a run would leave in the counters.
+//! let counted = |arc| if arc == back { 99 } else { 1 };
+//! let values: Vec<u64> = flow.counters().iter().map(|counter| counted(counter.arc)).collect();
+//! let solution = flow.solve(&values)?;
+//!
+//! let mut totals = Totals::new();
+//! totals.add_block(&block, solution.block(body))?;
+//! totals.add_directions(solution.arc(back), solution.arc(leave))?;
+//! totals.settle(Kind::Direction);
+//! assert_eq!(solution.arc(enter), 1);
+//! assert_eq!(totals.total(Event::Instructions)?, 300);
+//! assert_eq!(totals.total(Event::BytesStored)?, 800);
+//! assert_eq!(totals.total(Event::ConditionalTaken)?, 99);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod addend;
+pub mod block;
+mod classify;
+pub mod event;
+mod floating;
+pub mod flow;
+mod memory;
+mod simd;
+pub mod totals;
+mod vector;
+
+pub use addend::Addend;
+pub use classify::{Class, classify};
+pub use event::Event;
+pub use totals::Totals;
+pub use vector::{Tally, Vector};
+
+/// The decoder whose types [`classify`] and [`addend::Mask`] use.
+pub use iced_x86;

@@ -1,0 +1,325 @@
+//! Counts of a run: executions × counts of one execution, in 64 bits that never wrap.
+
+use std::fmt;
+use std::ops::Range;
+
+use crate::addend::{Addend, Kind, NOT_TAKEN, TAKEN};
+use crate::block::Block;
+use crate::event::{COUNT, Event};
+use crate::vector::Vector;
+
+/// Why there is no total.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TotalError {
+    /// A sum does not fit 64 bits.
+    Overflow(Event),
+    /// More was taken back than had been counted: an inconsistency.
+    Negative(Event),
+    /// Something was executed of which a part must be counted at run time, and was not.
+    NotCounted {
+        /// The event that would be too low.
+        event: Event,
+        /// What is missing.
+        kind: Kind,
+    },
+}
+
+impl fmt::Display for TotalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TotalError::Overflow(event) => write!(f, "{event} does not fit 64 bits"),
+            TotalError::Negative(event) => write!(f, "{event} would be negative"),
+            TotalError::NotCounted { event, kind } => {
+                write!(f, "{event} is not known: {} were not counted", kind.word())
+            }
+        }
+    }
+}
+
+impl std::error::Error for TotalError {}
+
+/// The sums of one process or thread.
+///
+/// After an error a value may hold part of what was being added: it is of no more use.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Totals {
+    sums: [u64; COUNT],
+    owed: Kinds,
+    settled: Kinds,
+}
+
+/// A set of kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Kinds(u8);
+
+impl Kinds {
+    fn insert(&mut self, kind: Kind) {
+        self.0 |= 1 << kind as u8;
+    }
+
+    fn contains(self, kind: Kind) -> bool {
+        self.0 & (1 << kind as u8) != 0
+    }
+}
+
+impl Default for Totals {
+    fn default() -> Totals {
+        Totals::new()
+    }
+}
+
+impl Totals {
+    /// Nothing executed; no addend counted.
+    pub fn new() -> Totals {
+        let mut owed = Kinds::default();
+        owed.insert(Kind::Coverage);
+        Totals { sums: [0; COUNT], owed, settled: Kinds::default() }
+    }
+
+    /// Says that every unit of a kind was counted and added, for all that was executed.
+    pub fn settle(&mut self, kind: Kind) {
+        self.settled.insert(kind);
+    }
+
+    /// Adds executions of a whole block; what its addends count is owed from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`TotalError::Overflow`].
+    pub fn add_block(&mut self, block: &Block, times: u64) -> Result<(), TotalError> {
+        if times > 0 {
+            block.kinds().for_each(|kind| self.owed.insert(kind));
+        }
+        self.add(&block.events, times)
+    }
+
+    /// Adds counts that were made `times` times.
+    ///
+    /// # Errors
+    ///
+    /// [`TotalError::Overflow`].
+    pub fn add(&mut self, events: &Vector, times: u64) -> Result<(), TotalError> {
+        events.iter().try_for_each(|(event, each)| self.add_one(event, each, times))
+    }
+
+    /// Takes back what was added too much: the rest of a block that was left in its middle.
+    ///
+    /// # Errors
+    ///
+    /// [`TotalError::Negative`] where that much was never added, [`TotalError::Overflow`].
+    pub fn take(&mut self, events: &Vector, times: u64) -> Result<(), TotalError> {
+        for (event, each) in events.iter() {
+            let count = u64::from(each).checked_mul(times).ok_or(TotalError::Overflow(event))?;
+            let sum = &mut self.sums[event.index()];
+            *sum = sum.checked_sub(count).ok_or(TotalError::Negative(event))?;
+        }
+        Ok(())
+    }
+
+    /// Adds the units of an addend that were counted: iterations, elements, bytes; of a direction, times taken.
+    ///
+    /// # Errors
+    ///
+    /// [`TotalError::Overflow`].
+    pub fn add_units(&mut self, addend: &Addend, units: u64) -> Result<(), TotalError> {
+        addend.per_unit().into_iter().try_for_each(|(event, each)| self.add_one(event, each, units))
+    }
+
+    /// Adds the directions of a conditional branch: executions of its two edges.
+    ///
+    /// # Errors
+    ///
+    /// [`TotalError::Overflow`].
+    pub fn add_directions(&mut self, taken: u64, not_taken: u64) -> Result<(), TotalError> {
+        TAKEN.into_iter().try_for_each(|(event, each)| self.add_one(event, each, taken))?;
+        NOT_TAKEN.into_iter().try_for_each(|(event, each)| self.add_one(event, each, not_taken))
+    }
+
+    /// Sets the size of what was executed, and settles [`Kind::Coverage`].
+    pub fn set_distinct_code_bytes(&mut self, bytes: u64) {
+        self.sums[Event::DistinctCodeBytes.index()] = bytes;
+        self.settle(Kind::Coverage);
+    }
+
+    /// Adds another thread's or process's sums.
+    ///
+    /// A kind is settled in the sum where it is settled, or not owed, in both. Distinct code bytes do not add up:
+    /// they must be set again.
+    ///
+    /// # Errors
+    ///
+    /// [`TotalError::Overflow`].
+    pub fn merge(&mut self, other: &Totals) -> Result<(), TotalError> {
+        for event in Event::ALL.iter().copied().filter(|event| *event != Event::DistinctCodeBytes) {
+            let sum = &mut self.sums[event.index()];
+            *sum = sum.checked_add(other.sums[event.index()]).ok_or(TotalError::Overflow(event))?;
+        }
+        let mut settled = Kinds::default();
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Coverage) {
+            if self.complete(kind) && other.complete(kind) {
+                settled.insert(kind);
+            }
+        }
+        self.owed.0 |= other.owed.0;
+        self.settled = settled;
+        Ok(())
+    }
+
+    /// The total of an event.
+    ///
+    /// # Errors
+    ///
+    /// [`TotalError::NotCounted`] where a part of it is owed: no number rather than one that is too low.
+    pub fn total(&self, event: Event) -> Result<u64, TotalError> {
+        match Kind::ALL.into_iter().find(|kind| kind.feeds().contains(&event) && !self.complete(*kind)) {
+            Some(kind) => Err(TotalError::NotCounted { event, kind }),
+            None => Ok(self.sums[event.index()]),
+        }
+    }
+
+    fn complete(&self, kind: Kind) -> bool {
+        self.settled.contains(kind) || !self.owed.contains(kind)
+    }
+
+    fn add_one(&mut self, event: Event, each: u32, times: u64) -> Result<(), TotalError> {
+        let sum = &mut self.sums[event.index()];
+        let total = u64::from(each).checked_mul(times).and_then(|count| sum.checked_add(count));
+        *sum = total.ok_or(TotalError::Overflow(event))?;
+        Ok(())
+    }
+}
+
+/// Bytes at addresses that are in one range at least; ranges may overlap and come in any order.
+///
+/// Give the ranges of the blocks that were executed. Code that was replaced counts once for its address.
+pub fn distinct_code_bytes(ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {
+    let mut ranges: Vec<Range<u64>> = ranges.into_iter().filter(|range| !range.is_empty()).collect();
+    ranges.sort_by_key(|range| range.start);
+    let mut covered = 0;
+    let mut end = 0;
+    for range in ranges {
+        covered += range.end.saturating_sub(range.start.max(end));
+        end = end.max(range.end);
+    }
+    covered
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::block::{BlockDecoder, CodeBytes, Limits};
+    use proptest::prelude::*;
+    use std::collections::HashSet;
+
+    fn block(bytes: &[u8]) -> Block {
+        BlockDecoder::new().decode(CodeBytes { address: 0x1000, bytes }, Limits::page(0x1000))
+    }
+
+    #[test]
+    fn totals_are_executions_times_counts_of_one() {
+        let load_and_call = block(&[0x48, 0x8b, 0x07, 0xff, 0xd0]);
+        let mut totals = Totals::new();
+        totals.add_block(&load_and_call, 1_000).unwrap();
+        totals.add_block(&load_and_call, 1).unwrap();
+        assert_eq!(totals.total(Event::Instructions), Ok(2_002));
+        assert_eq!(totals.total(Event::BytesLoaded), Ok(8_008));
+        assert_eq!(totals.total(Event::IndirectCalls), Ok(1_001));
+        assert_eq!(totals.total(Event::TakenBranches), Ok(1_001));
+        assert_eq!(totals.total(Event::Returns), Ok(0));
+    }
+
+    #[test]
+    fn a_sum_that_does_not_fit_is_an_error() {
+        let two = block(&[0x90, 0xc3]);
+        let mut totals = Totals::new();
+        assert_eq!(totals.add_block(&two, u64::MAX), Err(TotalError::Overflow(Event::Instructions)));
+        let mut totals = Totals::new();
+        totals.add_block(&two, u64::MAX / 8).unwrap();
+        let other = totals.clone();
+        assert_eq!(totals.merge(&other), Err(TotalError::Overflow(Event::BytesLoaded)));
+    }
+
+    #[test]
+    fn an_event_that_is_owed_a_part_has_no_total() {
+        let mut totals = Totals::new();
+        let copy = block(&[0xf3, 0xa4, 0xc3]);
+        totals.add_block(&copy, 0).unwrap();
+        assert_eq!(totals.total(Event::RepIterations), Ok(0), "nothing was executed");
+        totals.add_block(&copy, 2).unwrap();
+        let owed = TotalError::NotCounted { event: Event::Loads, kind: Kind::Iterations };
+        assert_eq!(totals.total(Event::Loads), Err(owed));
+        assert_eq!(
+            owed.to_string(),
+            "loads is not known: iterations of repeated string instructions were not counted"
+        );
+        assert_eq!(totals.total(Event::Instructions), Ok(4));
+        totals.add_units(&copy.addends[0].1, 100).unwrap();
+        totals.settle(Kind::Iterations);
+        assert_eq!(totals.total(Event::Loads), Ok(102), "100 by the copy, 2 by the return");
+        assert_eq!(totals.total(Event::BytesStored), Ok(100));
+        assert_eq!(totals.total(Event::RepIterations), Ok(100));
+    }
+
+    #[test]
+    fn directions_come_from_the_edges() {
+        let mut totals = Totals::new();
+        totals.add_block(&block(&[0x74, 0x00]), 10).unwrap();
+        assert!(totals.total(Event::TakenBranches).is_err());
+        totals.add_directions(3, 7).unwrap();
+        totals.settle(Kind::Direction);
+        assert_eq!(totals.total(Event::TakenBranches), Ok(3));
+        assert_eq!(totals.total(Event::ConditionalNotTaken), Ok(7));
+        assert_eq!(totals.total(Event::ConditionalBranches), Ok(10));
+    }
+
+    #[test]
+    fn a_merged_kind_is_settled_only_where_both_are() {
+        let branch = block(&[0x74, 0x00]);
+        let mut counted = Totals::new();
+        counted.add_block(&branch, 1).unwrap();
+        counted.add_directions(1, 0).unwrap();
+        counted.settle(Kind::Direction);
+        let mut uncounted = Totals::new();
+        uncounted.add_block(&branch, 1).unwrap();
+        let idle = Totals::new();
+
+        let mut sum = counted.clone();
+        sum.merge(&idle).unwrap();
+        assert_eq!(sum.total(Event::TakenBranches), Ok(1));
+        sum.merge(&uncounted).unwrap();
+        assert!(sum.total(Event::TakenBranches).is_err());
+        assert_eq!(sum.total(Event::Branches), Ok(2));
+    }
+
+    #[test]
+    fn what_was_counted_too_much_can_be_taken_back_but_no_more() {
+        let nops = block(&[0x90, 0x90, 0xc3]);
+        let mut totals = Totals::new();
+        totals.add_block(&nops, 1).unwrap();
+        totals.take(&block(&[0x90, 0xc3]).events, 1).unwrap();
+        assert_eq!(totals.total(Event::Instructions), Ok(1));
+        assert_eq!(totals.take(&nops.events, 1), Err(TotalError::Negative(Event::Instructions)));
+    }
+
+    #[test]
+    fn the_code_footprint_must_be_given_and_does_not_add_up() {
+        let mut totals = Totals::new();
+        assert!(totals.total(Event::DistinctCodeBytes).is_err());
+        totals.set_distinct_code_bytes(12);
+        assert_eq!(totals.total(Event::DistinctCodeBytes), Ok(12));
+        totals.merge(&totals.clone()).unwrap();
+        assert!(totals.total(Event::DistinctCodeBytes).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn distinct_bytes_are_those_of_the_union(
+            ranges in prop::collection::vec((0u64..200, 0u64..40), 0..20),
+        ) {
+            let ranges: Vec<Range<u64>> = ranges.into_iter().map(|(start, len)| start..start + len).collect();
+            let union: HashSet<u64> = ranges.iter().cloned().flatten().collect();
+            prop_assert_eq!(distinct_code_bytes(ranges), union.len() as u64);
+        }
+    }
+}
