@@ -159,6 +159,67 @@ fn every_thread_of_a_process_has_its_cell() {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
+/// Set in a process that starts threads all the time.
+const ROLE: &str = "CYCLOMETER_TEST_STARTS_THREADS";
+
+/// Not a test by itself: the next one runs it.
+#[test]
+fn start_threads() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    let mut threads = 0;
+    loop {
+        if threads < 150 {
+            thread::spawn(|| spin(Duration::from_secs(30)));
+            threads += 1;
+        }
+        thread::sleep(Duration::from_micros(500));
+    }
+}
+
+#[test]
+fn threads_that_start_while_others_are_opened_are_not_counted_twice() {
+    // Many events, so that opening them takes a while.
+    let slots = filtered((0..8).map(|id| software(id, TASK_CLOCK)).collect());
+    let me = std::env::current_exe().unwrap();
+    let mut process = std::process::Command::new(me)
+        .args(["start_threads", "--exact"])
+        .env(ROLE, "1")
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let pid = process.id();
+    thread::sleep(Duration::from_millis(30));
+    let counted = permitted(&slots, &Target::Process { pid, inherit: true }).map(|mut counting| {
+        let before = cpu_ns(pid);
+        counting.start().unwrap();
+        let started = cpu_ns(pid);
+        thread::sleep(Duration::from_millis(600));
+        let least = cpu_ns(pid) - started;
+        let reading = read(counting.as_mut());
+        (reading, least, cpu_ns(pid) - before)
+    });
+    process.kill().unwrap();
+    process.wait().unwrap();
+    let Some((reading, least, most)) = counted else { return };
+    let cells: Vec<_> = reading.cells.iter().filter(|cell| cell.slot == SlotId(0)).collect();
+    let clock: u64 = cells.iter().map(|cell| cell.raw).sum();
+    assert!(clock < most + most / 10, "{clock} of {most}");
+    let whole = cells.iter().all(|cell| cell.partial.is_none());
+    assert!(!whole || clock > least - least / 10, "{clock} of {least}");
+}
+
+/// CPU time of the threads that a process has now.
+fn cpu_ns(pid: u32) -> u64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    let spent = tasks.filter_map(|task| {
+        let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    });
+    spent.sum()
+}
+
 #[test]
 fn this_thread_is_counted_between_start_and_stop() {
     let slots = filtered(vec![software(0, TASK_CLOCK)]);

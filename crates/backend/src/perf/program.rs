@@ -24,6 +24,8 @@ pub(super) struct Opened {
     /// It is enabled and disabled itself; others follow it.
     pub(super) leads: bool,
     pub(super) starts_at_exec: bool,
+    /// What its value may leave out.
+    pub(super) partial: Option<String>,
 }
 
 /// Opens every slot on a target; on a refusal everything is closed again.
@@ -46,25 +48,54 @@ pub(super) fn open_all(slots: &[Slot], target: &Target) -> Result<Vec<Opened>, R
     }
 }
 
-/// Opens the units on every thread of a process, until no new thread appears.
+/// How often to begin again when threads start while others are opened.
+const ATTEMPTS: usize = 3;
+
+/// Opens the units on every thread of a process.
+///
+/// A thread that starts meanwhile is counted by inheritance, or missed, and nobody can tell: then all is closed
+/// and begun again, and at last said. Opening such a thread as well could count it twice.
 fn open_threads(units: &[Unit<'_>], pid: u32, inherit: bool) -> Result<Vec<Opened>, Refusal> {
-    let (mut opened, mut seen) = (Vec::new(), BTreeSet::new());
+    let mut attempts = 1;
     loop {
-        let new: Vec<u32> = target::threads(pid).into_iter().filter(|tid| seen.insert(*tid)).collect();
-        if new.is_empty() {
-            break;
+        let listed: BTreeSet<u32> = target::threads(pid).into_iter().collect();
+        let mut opened = open_listed(units, pid, &listed, inherit)?;
+        let newcomers = target::threads(pid).into_iter().filter(|tid| !listed.contains(tid)).count();
+        if newcomers == 0 {
+            return Ok(opened);
         }
-        for tid in new {
-            match open_thread(units, &Place::thread(tid, inherit)) {
-                Ok(events) => opened.extend(events),
-                // It ended between listing and opening.
-                Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => {}
-                Err(refusal) => return Err(refusal),
-            }
+        if attempts == ATTEMPTS {
+            opened.iter_mut().for_each(|opened| opened.partial = Some(maybe_missing(newcomers)));
+            return Ok(opened);
+        }
+        attempts += 1;
+    }
+}
+
+fn maybe_missing(threads: usize) -> String {
+    match threads {
+        1 => "1 thread started while the counters were being opened: it may be missing".to_owned(),
+        n => format!("{n} threads started while the counters were being opened: they may be missing"),
+    }
+}
+
+fn open_listed(
+    units: &[Unit<'_>],
+    pid: u32,
+    listed: &BTreeSet<u32>,
+    inherit: bool,
+) -> Result<Vec<Opened>, Refusal> {
+    let mut opened = Vec::new();
+    for tid in listed {
+        match open_thread(units, &Place::thread(*tid, inherit)) {
+            Ok(events) => opened.extend(events),
+            // It ended between listing and opening.
+            Err(refusal) if refusal.kind == RefusalKind::NoSuchTarget => {}
+            Err(refusal) => return Err(refusal),
         }
     }
     let bound_to_threads = |unit: &Unit<'_>| !is_system_wide(unit);
-    if opened.is_empty() && (seen.is_empty() || units.iter().any(bound_to_threads)) {
+    if opened.is_empty() && (listed.is_empty() || units.iter().any(bound_to_threads)) {
         return Err(refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no process {pid}")));
     }
     Ok(opened)
@@ -102,6 +133,7 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
             event,
             leads: opened.is_empty(),
             starts_at_exec: place.starts_at_exec,
+            partial: None,
         });
     }
     Ok(opened)

@@ -24,7 +24,7 @@ pub(super) fn cell(opened: &Opened) -> Cell {
             time_enabled_ns: read.time_enabled_ns,
             time_running_ns: read.time_running_ns,
             lost: None,
-            partial: None,
+            partial: opened.partial.clone(),
         },
         Ok(None) => lost(format!("{}: the pinned event did not get or keep a counter", opened.name)),
         Err(e) => lost(format!("{}: the counter cannot be read: {e}", opened.name)),
