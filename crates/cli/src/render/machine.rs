@@ -84,7 +84,8 @@ pub fn cpu_text(machine: &Machine) -> String {
 pub fn system_text(machine: &Machine) -> String {
     let kernel = machine.kernel_release.as_deref().unwrap_or("");
     let mut text = format!("{} {}", machine.os, clean(kernel)).trim_end().to_owned();
-    text += &format!(", {}, {} CPUs online", machine.architecture, machine.online.len());
+    let cpus = if machine.online.len() == 1 { "CPU" } else { "CPUs" };
+    text += &format!(", {}, {} {cpus} online", machine.architecture, machine.online.len());
     if let Some(hypervisor) = &machine.hypervisor {
         text += &format!(", virtual machine ({})", clean(hypervisor));
     }
