@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{command, ended, os_slot, read, skip, slot, until, value};
 use cyclometer_backend::{Launcher, OsSource};
 use cyclometer_core::event::{OsMetric, PerfClass};
-use cyclometer_core::exec::{RefusalKind, Waited};
+use cyclometer_core::exec::{Exit, Reading, RefusalKind, Waited};
 use cyclometer_core::{Counting, CpuSet, Launch, Refusal, Slot, SlotId, Source, Target};
 
 const EVERY: [OsMetric; 11] = [
@@ -205,4 +205,39 @@ fn what_does_not_exist_and_what_is_no_metric_is_refused() {
     let event = slot(0, "cycles", common::perf_part("cpu", 4, 0, PerfClass::Core));
     let refusal = OsSource::new().open(&[event], &Target::ThisThread).err().unwrap();
     assert_eq!(refusal.kind, RefusalKind::Invalid);
+}
+
+#[test]
+fn what_a_running_process_accounts_says_what_it_blurs_and_leaves_out() {
+    let launcher = Launcher::start().unwrap();
+    let mut child = launcher.prepare(&command("sh", &["-c", "sleep 2; :"])).unwrap();
+    child.release().unwrap();
+    let pid = child.pid();
+    let metrics = [OsMetric::WallTime, OsMetric::CpuTime, OsMetric::PeakRss, OsMetric::PageFaults];
+    let mut with = open(&metrics, &Target::Process { pid, inherit: true }).unwrap();
+    let mut alone = open(&metrics, &Target::Process { pid, inherit: false }).unwrap();
+    with.start().unwrap();
+    alone.start().unwrap();
+    let leaves_out = "the process itself, without its children";
+    let last = |reading: &Reading, id: usize| reading.cells[id].partial.clone();
+    if !fs::exists(format!("/proc/{pid}/task/{pid}/children")).unwrap() {
+        return skip("this kernel does not list children");
+    }
+    let reading = until(with.as_mut(), |reading| last(reading, 3).is_some());
+    assert_eq!(last(&reading, 3).as_deref(), Some(leaves_out));
+    assert!(last(&reading, 1).unwrap().starts_with("in steps of "), "{reading:?}");
+    assert!(last(&reading, 1).unwrap().ends_with(&format!("; {leaves_out}")), "{reading:?}");
+    assert_eq!(last(&reading, 0), None);
+    assert_eq!(last(&read(alone.as_mut()), 3), None);
+    let peak = value(&reading, 2);
+    child.signal(9);
+    ended(child.as_mut());
+    let ended_after = Exit { wall_ns: 77, status: None, usage: None };
+    thread::sleep(Duration::from_millis(3));
+    with.exited(&ended_after);
+    with.stop().unwrap();
+    let after = read(with.as_mut());
+    assert_eq!((value(&after, 0), value(&after, 2)), (77, peak));
+    let note = last(&after, 2).unwrap();
+    assert!(note.contains("; read ") && note.ends_with(" ms before it ended"), "{note}");
 }

@@ -30,6 +30,12 @@ impl Accounts {
         self.zip(other.unwrap_or_default(), Option::or)
     }
 
+    /// These, whose peak is not below an earlier one: it falls when a process executes another program.
+    pub(super) fn with_peak_of(self, earlier: Option<Accounts>) -> Accounts {
+        let peak = earlier.and_then(|earlier| earlier.peak_rss_bytes);
+        Accounts { peak_rss_bytes: self.peak_rss_bytes.max(peak), ..self }
+    }
+
     fn zip(self, other: Accounts, f: fn(Option<u64>, Option<u64>) -> Option<u64>) -> Accounts {
         Accounts {
             user_ns: f(self.user_ns, other.user_ns),
@@ -100,6 +106,14 @@ mod tests {
         let since = now.since(base);
         assert_eq!(since.value(OsMetric::UserTime), Some(2));
         assert_eq!(since.value(OsMetric::PeakRss), Some(120));
+    }
+
+    #[test]
+    fn a_peak_never_falls() {
+        let peak = |peak_rss_bytes| Accounts { peak_rss_bytes, ..Accounts::default() };
+        assert_eq!(peak(Some(5)).with_peak_of(Some(peak(Some(9)))).peak_rss_bytes, Some(9));
+        assert_eq!(peak(None).with_peak_of(Some(peak(Some(9)))).peak_rss_bytes, Some(9));
+        assert_eq!(peak(Some(5)).with_peak_of(None).peak_rss_bytes, Some(5));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod subject;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::event::OsMetric;
-use cyclometer_core::exec::{At, Cell, Exit, Reading, RefusalKind};
+use cyclometer_core::exec::{At, Cell, Exit, Reading, RefusalKind, Usage};
 use cyclometer_core::{Counting, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target};
 
 use accounts::Accounts;
@@ -47,6 +47,7 @@ impl Source for OsSource {
             started: None,
             stopped: false,
             exit: None,
+            missed: None,
         }))
     }
 }
@@ -92,15 +93,25 @@ struct OsCounting {
     started: Option<Instant>,
     stopped: bool,
     exit: Option<Exit>,
+    /// From the last look at what has gone to the first one in vain.
+    missed: Option<Duration>,
 }
+
+/// Below, the steps of times in ticks show: 1 s.
+const TICKS_SHOW_BELOW_NS: u64 = 1_000_000_000;
 
 impl OsCounting {
     /// Reads once more; what cannot be read any more keeps its last value.
     fn refresh(&mut self) {
         let (Some(started), Some(base)) = (self.started, self.base) else { return };
-        let Some(now) = self.subject.take() else { return };
-        let accounts = now.since(base).or(self.last.map(|last| last.accounts));
-        self.last = Some(Taken { accounts, elapsed: started.elapsed() });
+        let Some(now) = self.subject.take() else {
+            let last = self.last.map(|last| last.elapsed);
+            self.missed = self.missed.or_else(|| Some(started.elapsed().saturating_sub(last?)));
+            return;
+        };
+        let last = self.last.map(|last| last.accounts);
+        let accounts = now.since(base).or(last).with_peak_of(last);
+        (self.last, self.missed) = (Some(Taken { accounts, elapsed: started.elapsed() }), None);
     }
 
     fn cell(&self, line: Line) -> Option<Cell> {
@@ -112,18 +123,42 @@ impl OsCounting {
         let time = if lost.is_some() { 0 } else { elapsed_ns.max(1) };
         let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
         let (slot, raw) = (line.slot, value.unwrap_or(0));
-        Some(Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial: None })
+        let partial = value.and_then(|value| self.partial(line.metric, value));
+        Some(Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial })
     }
 
     /// A value and over what time it was read; no value means lost, and `None` means not yet.
     fn accounted(&self, metric: OsMetric) -> Option<(Option<u64>, u64)> {
-        if let Some((exit, usage)) = self.exit.as_ref().and_then(|exit| Some((exit, exit.usage?))) {
-            return Some((Accounts::from(usage).value(metric), exit.wall_ns));
+        if let Some((exit, usage)) = self.usage() {
+            let accounts = Accounts::from(usage).with_peak_of(self.last.map(|last| last.accounts));
+            return Some((accounts.value(metric), exit.wall_ns));
         }
         let taken =
             self.last.and_then(|last| Some((Some(last.accounts.value(metric)?), nanos(last.elapsed))));
         let over = self.stopped || self.exit.is_some();
         taken.or_else(|| over.then_some((None, 0)))
+    }
+
+    /// What a child used in the end.
+    fn usage(&self) -> Option<(&Exit, Usage)> {
+        let exit = self.exit.as_ref().filter(|_| matches!(self.subject, Subject::Child(_)))?;
+        Some((exit, exit.usage?))
+    }
+
+    /// What a value blurs or leaves out.
+    fn partial(&self, metric: OsMetric, value: u64) -> Option<String> {
+        if metric == OsMetric::WallTime || self.usage().is_some() {
+            return None;
+        }
+        let is_time = matches!(metric, OsMetric::UserTime | OsMetric::SystemTime | OsMetric::CpuTime);
+        let coarse = self.subject.ticks().filter(|_| is_time && value < TICKS_SHOW_BELOW_NS);
+        let notes = [
+            coarse.map(|ticks| format!("in steps of {ticks}")),
+            self.subject.leaves_children_out().then(|| "the process itself, without its children".to_owned()),
+            self.missed.map(|missed| format!("read {} ms before it ended", missed.as_millis())),
+        ];
+        let notes: Vec<String> = notes.into_iter().flatten().collect();
+        (!notes.is_empty()).then(|| notes.join("; "))
     }
 
     fn wall_ns(&self) -> Option<u64> {
@@ -137,7 +172,7 @@ impl OsCounting {
 
 impl Counting for OsCounting {
     fn start(&mut self) -> Result<()> {
-        (self.last, self.stopped, self.exit) = (None, false, None);
+        (self.last, self.stopped, self.exit, self.missed) = (None, false, None, None);
         self.base = self.subject.base();
         self.started = Some(Instant::now());
         Ok(())
@@ -152,10 +187,11 @@ impl Counting for OsCounting {
     }
 
     fn exited(&mut self, exit: &Exit) {
-        // Only a child's end is what was counted; a command may also just set how long.
-        if matches!(self.subject, Subject::Child(_)) {
-            self.exit = Some(exit.clone());
+        // Only a child's usage is what was counted; any other end sets how long.
+        if !matches!(self.subject, Subject::Child(_)) {
+            self.refresh();
         }
+        self.exit = Some(exit.clone());
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Reading `/proc` and control groups. Names in there are hostile.
 
+use std::fmt;
+
 use cyclometer_core::CpuSet;
 
 use super::accounts::Accounts;
@@ -16,6 +18,29 @@ impl Ticks {
         let ns = u128::from(ticks) * 1_000_000_000 / u128::from(self.per_second.max(1));
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
+}
+
+impl fmt::Display for Ticks {
+    /// How long one lasts.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match 1_000_000_000 / self.per_second.max(1) {
+            ns if ns % 1_000_000 == 0 => write!(f, "{} ms", ns / 1_000_000),
+            ns => write!(f, "{} µs", ns / 1000),
+        }
+    }
+}
+
+/// What a process took over from children that it waited for: faults and times, in the kernel's units.
+///
+/// # Source
+///
+/// `proc_pid_stat(5)`: cminflt is field 11, cmajflt 13, cutime 16, cstime 17.
+pub(super) fn of_children(bytes: &[u8]) -> Option<[u64; 4]> {
+    let text = String::from_utf8_lossy(bytes);
+    let (_, behind_name) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = behind_name.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+    Some([field(11)?, field(13)?, field(16)?, field(17)?])
 }
 
 /// Times and faults from `/proc/PID/stat` or `/proc/PID/task/TID/stat`.
@@ -109,6 +134,7 @@ mod tests {
             assert_eq!(accounts.user_ns, Some(2_500_000_000), "{name}");
             assert_eq!(accounts.system_ns, Some(30_000_000));
             assert_eq!((accounts.minor_faults, accounts.major_faults), (Some(11), Some(13)));
+            assert_eq!(of_children(line.as_bytes()), Some([12, 14, 0, 0]));
         }
         for broken in ["", "77 (x", "77 (x) S 1 2 3"] {
             assert_eq!(stat(broken.as_bytes(), TICKS), None, "{broken}");

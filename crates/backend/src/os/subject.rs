@@ -33,18 +33,31 @@ pub(super) struct Threads {
     pid: u32,
     ticks: Ticks,
     switches: BTreeMap<u32, (u64, u64)>,
+    /// Whether what its children do was asked for too.
+    with_children: bool,
+    /// What it had taken over from children when it was first looked at.
+    inherited: Option<[u64; 4]>,
+    /// It has, or had, children since.
+    had_children: bool,
 }
 
 impl Subject {
     /// The subject of a target.
     pub(super) fn of(target: &Target) -> Result<Subject, Refusal> {
         let ticks = Ticks { per_second: process::clock_ticks_per_second() };
-        let threads = |pid: &u32| Threads { pid: *pid, ticks, switches: BTreeMap::new() };
+        let threads = |pid: &u32, with_children| Threads {
+            pid: *pid,
+            ticks,
+            switches: BTreeMap::new(),
+            with_children,
+            inherited: None,
+            had_children: false,
+        };
         let mut subject = match target {
             Target::ThisThread => Subject::ThisThread,
             Target::Thread(tid) => Subject::Thread { tid: *tid, ticks },
-            Target::Process { pid, .. } => Subject::Process(threads(pid)),
-            Target::Child(pid) => Subject::Child(threads(pid)),
+            Target::Process { pid, inherit } => Subject::Process(threads(pid, *inherit)),
+            Target::Child(pid) => Subject::Child(threads(pid, true)),
             Target::Cpus(cpus) => Subject::Cpus { cpus: cpus.clone(), ticks },
             Target::Cgroup { path, .. } => Subject::Cgroup { folder: cgroup_folder(path)? },
             _ => return Err(refusal(RefusalKind::TargetNotSupported, "this target has no accounts".into())),
@@ -92,6 +105,25 @@ impl Subject {
             Subject::Process(threads) | Subject::Child(threads) => threads.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
             Subject::Cgroup { folder } => cgroup_accounts(folder),
+        }
+    }
+
+    /// The ticks that its times come in, if they do.
+    pub(super) fn ticks(&self) -> Option<Ticks> {
+        match self {
+            Subject::Thread { ticks, .. } | Subject::Cpus { ticks, .. } => Some(*ticks),
+            Subject::Process(threads) | Subject::Child(threads) => Some(threads.ticks),
+            Subject::ThisThread | Subject::Cgroup { .. } => None,
+        }
+    }
+
+    /// Whether it has children whose accounts were asked for and are not in its own.
+    pub(super) fn leaves_children_out(&self) -> bool {
+        match self {
+            Subject::Process(threads) | Subject::Child(threads) => {
+                threads.with_children && threads.had_children
+            }
+            _ => false,
         }
     }
 
@@ -143,7 +175,9 @@ fn with_switches(accounts: Accounts, switches: Option<(u64, u64)>) -> Accounts {
 impl Threads {
     fn take(&mut self) -> Option<Accounts> {
         let folder = PathBuf::from(format!("/proc/{}", self.pid));
-        let accounts = procfs::stat(&fs::read(folder.join("stat")).ok()?, self.ticks)?;
+        let stat = fs::read(folder.join("stat")).ok()?;
+        let accounts = procfs::stat(&stat, self.ticks)?;
+        self.look_for_children(procfs::of_children(&stat));
         let status = fs::read(folder.join("status")).ok();
         let peak_rss_bytes = status.as_deref().and_then(procfs::peak_rss_bytes);
         self.look_at_threads(&folder.join("task"));
@@ -152,10 +186,18 @@ impl Threads {
         Some(with_switches(Accounts { peak_rss_bytes, ..accounts }, switches))
     }
 
+    /// Children that it has waited for leave their accounts.
+    fn look_for_children(&mut self, now: Option<[u64; 4]>) {
+        let before = *self.inherited.get_or_insert(now.unwrap_or_default());
+        self.had_children |= now.is_some_and(|now| now != before);
+    }
+
     fn look_at_threads(&mut self, tasks: &Path) {
         let Ok(entries) = fs::read_dir(tasks) else { return };
         for entry in entries.flatten() {
             let tid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            let children = fs::read(entry.path().join("children")).unwrap_or_default();
+            self.had_children |= !children.is_empty();
             let status = fs::read(entry.path().join("status")).ok();
             if let (Some(tid), Some(switches)) = (tid, status.as_deref().and_then(procfs::switches)) {
                 self.switches.insert(tid, switches);
