@@ -2,9 +2,10 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
+
+use cyclometer_sys::filesystem;
 
 /// Which of the kernel's hierarchies is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,31 +16,56 @@ pub(crate) enum Hierarchy {
     Unified,
 }
 
-/// The folder of a control group: an absolute path as it is, any other below the hierarchy's mount.
-///
-/// What `/proc/PID/cgroup` prints begins with a slash and is below the mount too: where the absolute path
-/// does not exist, it is looked for there.
-pub(crate) fn folder(path: &Path, hierarchy: Hierarchy) -> io::Result<PathBuf> {
-    if path.is_absolute() && path.is_dir() {
-        return Ok(path.to_owned());
+/// Where a control group is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Search {
+    /// In the hierarchy that is meant: its folder.
+    Found(PathBuf),
+    /// Only in another one: that one's options, which name its controllers.
+    Elsewhere(String),
+    /// Nowhere.
+    Nowhere,
+}
+
+/// Looks for a control group: by the path below a hierarchy's mount, with or without the slash that
+/// `/proc/PID/cgroup` prints before it, or by an absolute path that begins with a mount.
+pub(crate) fn search(path: &Path, hierarchy: Hierarchy) -> Search {
+    let mounts = fs::read("/proc/self/mounts").unwrap_or_default();
+    search_in(&mounts, path, hierarchy, |folder| filesystem::is_control_group(folder).unwrap_or(false))
+}
+
+fn search_in(mounts: &[u8], path: &Path, hierarchy: Hierarchy, is_group: impl Fn(&Path) -> bool) -> Search {
+    if path.as_os_str().is_empty() || path.components().any(|part| part == Component::ParentDir) {
+        return Search::Nowhere;
     }
-    let mounts = fs::read("/proc/self/mounts")?;
-    let mount = mount_of(&mounts, hierarchy).ok_or(io::ErrorKind::NotFound)?;
-    let below: PathBuf = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
-    let folder = mount.join(below);
-    if folder.is_dir() { Ok(folder) } else { Err(io::ErrorKind::NotFound.into()) }
+    let meant = mount_of(mounts, hierarchy);
+    let (ours, others): (Vec<Mount<'_>>, Vec<Mount<'_>>) =
+        groups(mounts).partition(|mount| meant.as_ref() == Some(&mount.folder()));
+    let find = |mount: &Mount<'_>| mount.candidates(path).into_iter().find(|folder| is_group(folder));
+    if let Some(folder) = ours.iter().find_map(find) {
+        return Search::Found(folder);
+    }
+    match others.iter().find(|mount| find(mount).is_some()) {
+        Some(mount) => Search::Elsewhere(mount.controllers()),
+        None => Search::Nowhere,
+    }
+}
+
+/// The mounts of control groups.
+fn groups(mounts: &[u8]) -> impl Iterator<Item = Mount<'_>> {
+    let lines = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
+    lines.filter(|mount| matches!(mount.kind, b"cgroup" | b"cgroup2"))
 }
 
 /// The mount point of a hierarchy, from the text of `/proc/mounts`.
 fn mount_of(mounts: &[u8], hierarchy: Hierarchy) -> Option<PathBuf> {
-    let lines = || mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
-    let unified = || lines().find(|mount| mount.kind == b"cgroup2");
-    let own = || lines().find(|mount| mount.kind == b"cgroup" && mount.has_option(b"perf_event"));
+    let unified = || groups(mounts).find(|mount| mount.kind == b"cgroup2");
+    let own = || groups(mounts).find(|mount| mount.kind == b"cgroup" && mount.has_option(b"perf_event"));
     let found = match hierarchy {
         Hierarchy::PerfEvent => own().or_else(unified),
         Hierarchy::Unified => unified(),
     };
-    found.map(|mount| PathBuf::from(OsString::from_vec(unescape(mount.place))))
+    found.map(|mount| mount.folder())
 }
 
 struct Mount<'a> {
@@ -52,6 +78,31 @@ impl<'a> Mount<'a> {
     fn parse(line: &'a [u8]) -> Option<Mount<'a>> {
         let mut fields = line.split(|byte| *byte == b' ').skip(1);
         Some(Mount { place: fields.next()?, kind: fields.next()?, options: fields.next()? })
+    }
+
+    fn folder(&self) -> PathBuf {
+        PathBuf::from(OsString::from_vec(unescape(self.place)))
+    }
+
+    /// What a path may mean in this hierarchy.
+    fn candidates(&self, path: &Path) -> Vec<PathBuf> {
+        let mount = self.folder();
+        let below: PathBuf = path.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        let absolute = path.starts_with(&mount).then(|| path.to_owned());
+        std::iter::once(mount.join(below)).chain(absolute).collect()
+    }
+
+    /// What tells this hierarchy from others.
+    fn controllers(&self) -> String {
+        let is_common =
+            |option: &&str| !matches!(*option, "rw" | "ro" | "nosuid" | "nodev" | "noexec" | "relatime");
+        match self.kind {
+            b"cgroup2" => "version 2".to_owned(),
+            _ => {
+                let options = String::from_utf8_lossy(self.options);
+                options.split(',').filter(is_common).collect::<Vec<_>>().join(",")
+            }
+        }
     }
 
     fn has_option(&self, name: &[u8]) -> bool {
@@ -95,15 +146,36 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_does_not_exist_is_not_found() {
-        for path in ["no-such-group", "/no-such-group", "../../etc"] {
-            let error = folder(Path::new(path), Hierarchy::Unified).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::NotFound, "{path}");
+    fn a_group_is_looked_for_below_the_mounts_and_nowhere_else() {
+        let groups = [
+            "/sys/fs/cgroup/unified",
+            "/sys/fs/cgroup/unified/a/b",
+            "/sys/fs/cgroup/cpu",
+            "/sys/fs/cgroup/cpu/old",
+            "/sys/fs/cgroup/perf event",
+        ];
+        let search = |path: &str| {
+            search_in(BOTH, Path::new(path), Hierarchy::Unified, |folder| {
+                groups.iter().any(|group| Path::new(group) == folder)
+            })
+        };
+        let found = |folder: &str| Search::Found(folder.into());
+        for path in ["a/b", "/a/b", "/sys/fs/cgroup/unified/a/b"] {
+            assert_eq!(search(path), found("/sys/fs/cgroup/unified/a/b"), "{path}");
+        }
+        assert_eq!(search("/"), found("/sys/fs/cgroup/unified/"));
+        for path in ["old", "/old", "/sys/fs/cgroup/cpu/old"] {
+            assert_eq!(search(path), Search::Elsewhere("cpu".into()), "{path}");
+        }
+        for path in ["", "no-such-group", "/tmp", "/proc", "../../etc", "/sys/fs/cgroup/unified/../.."] {
+            assert_eq!(search(path), Search::Nowhere, "{path}");
         }
     }
 
     #[test]
-    fn an_absolute_folder_is_taken_as_it_is() {
-        assert_eq!(folder(Path::new("/proc"), Hierarchy::Unified).unwrap(), Path::new("/proc"));
+    fn a_folder_that_is_no_group_is_none() {
+        for path in ["/tmp", "/proc", "no-such-group"] {
+            assert_eq!(super::search(Path::new(path), Hierarchy::PerfEvent), Search::Nowhere, "{path}");
+        }
     }
 }

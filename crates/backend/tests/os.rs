@@ -241,3 +241,21 @@ fn what_a_running_process_accounts_says_what_it_blurs_and_leaves_out() {
     let note = last(&after, 2).unwrap();
     assert!(note.contains("; read ") && note.ends_with(" ms before it ended"), "{note}");
 }
+
+#[test]
+fn a_control_group_of_version_1_is_refused_slot_by_slot_and_a_folder_is_no_group() {
+    let cpus: CpuSet = [0].into_iter().collect();
+    let refusal = open(&[OsMetric::WallTime], &Target::Cgroup { path: "/tmp".into(), cpus: cpus.clone() })
+        .err()
+        .unwrap();
+    assert_eq!((refusal.slot, refusal.text.as_str()), (None, "there is no control group '/tmp'"));
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let Some(old) = mounts.lines().find_map(|line| line.strip_prefix("cgroup ")) else {
+        return skip("control groups of version 1 are not mounted");
+    };
+    let path = old.split(' ').next().unwrap().into();
+    let refusal =
+        open(&[OsMetric::WallTime, OsMetric::CpuTime], &Target::Cgroup { path, cpus }).err().unwrap();
+    assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(1)), RefusalKind::TargetNotSupported));
+    assert!(refusal.text.contains("version 1"), "{refusal:?}");
+}

@@ -5,6 +5,11 @@
 
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
+#[cfg(target_os = "linux")]
+pub mod filesystem;
+#[cfg(all(unix, not(target_os = "linux")))]
+#[path = "filesystem_other.rs"]
+pub mod filesystem;
 pub mod host;
 #[cfg(target_os = "linux")]
 pub mod invoker;

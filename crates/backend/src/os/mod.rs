@@ -61,8 +61,7 @@ fn lines(slot: &Slot, subject: &Subject) -> std::result::Result<Vec<Line>, Refus
             return refuse(RefusalKind::Invalid, text);
         };
         if !subject.accounts_for(*metric) {
-            let text = format!("the operating system does not account {} for {subject}", slot.name);
-            return refuse(RefusalKind::TargetNotSupported, text);
+            return refuse(RefusalKind::TargetNotSupported, subject.without(&slot.name));
         }
         lines.push(Line { slot: slot.id, part, metric: *metric });
     }

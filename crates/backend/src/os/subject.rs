@@ -12,17 +12,27 @@ use cyclometer_sys::process;
 
 use super::accounts::Accounts;
 use super::procfs::{self, Ticks};
-use crate::cgroup::{self, Hierarchy};
+use crate::cgroup::{self, Hierarchy, Search};
 
 /// Whose accounts are read.
 #[derive(Debug)]
 pub(super) enum Subject {
     ThisThread,
-    Thread { tid: u32, ticks: Ticks },
+    Thread {
+        tid: u32,
+        ticks: Ticks,
+    },
     Process(Threads),
     Child(Threads),
-    Cpus { cpus: CpuSet, ticks: Ticks },
-    Cgroup { folder: PathBuf },
+    Cpus {
+        cpus: CpuSet,
+        ticks: Ticks,
+    },
+    Cgroup {
+        folder: PathBuf,
+    },
+    /// It exists, and its accounts are in files of another form.
+    CgroupVersion1,
 }
 
 /// A process with the switches of every thread that it ever showed.
@@ -59,7 +69,7 @@ impl Subject {
             Target::Process { pid, inherit } => Subject::Process(threads(pid, *inherit)),
             Target::Child(pid) => Subject::Child(threads(pid, true)),
             Target::Cpus(cpus) => Subject::Cpus { cpus: cpus.clone(), ticks },
-            Target::Cgroup { path, .. } => Subject::Cgroup { folder: cgroup_folder(path)? },
+            Target::Cgroup { path, .. } => cgroup(path)?,
             _ => return Err(refusal(RefusalKind::TargetNotSupported, "this target has no accounts".into())),
         };
         // A child's accounts come with its end.
@@ -82,10 +92,21 @@ impl Subject {
             Subject::Process(_) | Subject::Child(_) => true,
             Subject::ThisThread | Subject::Thread { .. } => metric != PeakRss,
             Subject::Cpus { .. } => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
+            Subject::CgroupVersion1 => metric == WallTime,
             Subject::Cgroup { folder } => match metric {
                 PeakRss => folder.join("memory.peak").exists(),
                 metric => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
             },
+        }
+    }
+
+    /// Why the system does not tell a metric with this name about the subject.
+    pub(super) fn without(&self, name: &str) -> String {
+        match self {
+            Subject::CgroupVersion1 => {
+                "the operating system's accounting of version 1 control groups is not read".to_owned()
+            }
+            _ => format!("the operating system does not account {name} for {self}"),
         }
     }
 
@@ -105,6 +126,7 @@ impl Subject {
             Subject::Process(threads) | Subject::Child(threads) => threads.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
             Subject::Cgroup { folder } => cgroup_accounts(folder),
+            Subject::CgroupVersion1 => Some(Accounts::default()),
         }
     }
 
@@ -113,7 +135,7 @@ impl Subject {
         match self {
             Subject::Thread { ticks, .. } | Subject::Cpus { ticks, .. } => Some(*ticks),
             Subject::Process(threads) | Subject::Child(threads) => Some(threads.ticks),
-            Subject::ThisThread | Subject::Cgroup { .. } => None,
+            Subject::ThisThread | Subject::Cgroup { .. } | Subject::CgroupVersion1 => None,
         }
     }
 
@@ -136,19 +158,15 @@ impl Subject {
     }
 }
 
-fn cgroup_folder(path: &Path) -> Result<PathBuf, Refusal> {
-    let unified = cgroup::folder(path, Hierarchy::Unified);
-    if let Some(folder) = unified.ok().filter(|folder| folder.join("cpu.stat").is_file()) {
-        return Ok(folder);
-    }
-    let name = path.to_string_lossy().escape_debug().to_string();
-    Err(match cgroup::folder(path, Hierarchy::PerfEvent) {
-        Ok(_) => {
-            let text = format!("the control group '{name}' is of version 1, whose accounts are not read");
-            refusal(RefusalKind::TargetNotSupported, text)
+fn cgroup(path: &Path) -> Result<Subject, Refusal> {
+    match cgroup::search(path, Hierarchy::Unified) {
+        Search::Found(folder) => Ok(Subject::Cgroup { folder }),
+        Search::Elsewhere(_) => Ok(Subject::CgroupVersion1),
+        Search::Nowhere => {
+            let name = path.to_string_lossy().escape_debug().to_string();
+            Err(refusal(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'")))
         }
-        Err(_) => refusal(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'")),
-    })
+    }
 }
 
 fn cgroup_accounts(folder: &Path) -> Option<Accounts> {
@@ -214,6 +232,7 @@ impl fmt::Display for Subject {
             Subject::Process(threads) => write!(f, "process {}", threads.pid),
             Subject::Child(_) => f.write_str("the command"),
             Subject::Cpus { cpus, .. } => write!(f, "CPU {cpus}"),
+            Subject::CgroupVersion1 => f.write_str("control groups of version 1"),
             Subject::Cgroup { folder } => {
                 write!(f, "control group {}", folder.to_string_lossy().escape_debug())
             }

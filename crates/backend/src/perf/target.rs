@@ -12,7 +12,7 @@ use cyclometer_core::{CpuSet, Refusal, Target};
 use cyclometer_sys::perf::Whom;
 
 use super::refusal;
-use crate::cgroup::{self, Hierarchy};
+use crate::cgroup::{self, Hierarchy, Search};
 
 /// Where the kernel tells which CPUs are online.
 const ONLINE: &str = "/sys/devices/system/cpu/online";
@@ -140,9 +140,20 @@ fn online(cpus: &CpuSet) -> Result<&CpuSet, Refusal> {
 
 fn open_cgroup(path: &Path) -> Result<File, Refusal> {
     let name = path.to_string_lossy().escape_debug().to_string();
-    let folder = cgroup::folder(path, Hierarchy::PerfEvent).map_err(|_| {
-        refusal::of_target(RefusalKind::NoSuchTarget, format!("there is no control group '{name}'"))
-    })?;
+    let folder = match cgroup::search(path, Hierarchy::PerfEvent) {
+        Search::Found(folder) => folder,
+        Search::Elsewhere(hierarchy) => {
+            let text = format!(
+                "the control group '{name}' is in the hierarchy {hierarchy}, which perf_event is not in: \
+                 perf cannot count it"
+            );
+            return Err(refusal::of_target(RefusalKind::NoSuchTarget, text));
+        }
+        Search::Nowhere => {
+            let text = format!("there is no control group '{name}'");
+            return Err(refusal::of_target(RefusalKind::NoSuchTarget, text));
+        }
+    };
     File::open(folder).map_err(|e| {
         let (kind, _) = refusal::meaning(&e, "", &name);
         refusal::of_target(kind, format!("cannot open the control group '{name}': {e}"))
