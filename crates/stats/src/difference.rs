@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use cyclometer_core::event::{OsMetric, Part};
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Count, Scope, SlotId};
+use cyclometer_core::{Count, Rung, Scope, SlotId};
 
 use crate::settle::{Span, settle, settle_over};
 
@@ -27,9 +27,12 @@ pub fn difference(now: &Reading, before: &Reading) -> Reading {
     Reading { cells }
 }
 
+/// Why a cell whose value became smaller is lost.
+const WENT_BACK: &str = "the value went back";
+
 fn cell_difference(now: &Cell, before: &Cell) -> Cell {
     let raw = now.raw.checked_sub(before.raw);
-    let went_back = raw.is_none().then(|| "the value went back".to_owned());
+    let went_back = raw.is_none().then(|| WENT_BACK.to_owned());
     Cell {
         raw: raw.unwrap_or(0),
         lost: now.lost.clone().or(went_back),
@@ -52,7 +55,20 @@ pub fn settle_interval(
     if is_peak(line) {
         return settle(line, now, slot, asked);
     }
-    settle_over(line, &difference(now, before), slot, asked, Span::Interval)
+    let mut between = difference(now, before);
+    if line.candidate().is_some_and(|candidate| candidate.rung == Rung::Os) {
+        between.cells.iter_mut().for_each(forgive);
+    }
+    settle_over(line, &between, slot, asked, Span::Interval)
+}
+
+/// Rows of the accounting are read while a command runs; its end is told by the one who reaps it, less what the
+/// launch cost, and may therefore lie a little below the last row.
+fn forgive(cell: &mut Cell) {
+    if cell.lost.as_deref() == Some(WENT_BACK) {
+        cell.lost = None;
+        cell.partial = Some("less than the launch had cost".to_owned());
+    }
 }
 
 fn is_peak(line: &PlanLine) -> bool {
@@ -87,6 +103,14 @@ mod tests {
         let now = reading(vec![cell(SLOT, 3, 20, 20)]);
         let before = reading(vec![cell(SLOT, 5, 10, 10)]);
         assert_eq!(difference(&now, &before).cells[0].lost.as_deref(), Some("the value went back"));
+    }
+
+    #[test]
+    fn the_end_of_a_command_may_lie_below_its_last_row() {
+        let line = os_line("page-faults", OsMetric::PageFaults);
+        let (now, before) = (reading(vec![cell(SLOT, 40, 20, 20)]), reading(vec![cell(SLOT, 43, 10, 10)]));
+        let count = settle_interval(&line, &now, &before, SLOT, Scope::Tree);
+        assert_eq!(count, Count::Partial { raw: 0, part: "less than the launch had cost".into() });
     }
 
     #[test]
