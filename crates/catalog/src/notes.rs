@@ -41,6 +41,9 @@ pub(crate) fn accounting(metric: OsMetric) -> Option<&'static str> {
             Some("many kernels split CPU time by sampling at their tick: a few ms may all stand on one side")
         }
         OsMetric::PeakRss => Some("of the largest process, not the sum"),
+        OsMetric::VoluntarySwitches | OsMetric::InvoluntarySwitches => {
+            Some("counted to the very end of the process; perf's context-switches ends a little earlier")
+        }
         _ => None,
     }
 }
