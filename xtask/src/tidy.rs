@@ -28,7 +28,7 @@ const UNSAFE: &[&str] = &["sys"];
 const TARGETS: &[&str] = &["sys", "detect", "backend"];
 
 /// Crates without I/O and clock.
-const PURE: &[&str] = &["core", "catalog", "plan", "stats"];
+const PURE: &[&str] = &["core", "catalog", "plan", "soft", "stats"];
 
 /// What a pure crate does not contain.
 const IMPURE: &[&str] =
