@@ -17,6 +17,8 @@ mod sources;
 #[cfg(not(target_os = "linux"))]
 #[path = "sources_other.rs"]
 mod sources;
+#[cfg(unix)]
+mod usage;
 
 #[cfg(unix)]
 pub use launch::{Attached, Launcher};

@@ -4,12 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{Exit, ExitStatus, Signalled, Usage, Waited};
+use cyclometer_core::exec::{Exit, ExitStatus, Signalled, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Result};
 use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL, Status, Witness};
 
 use super::vigil::{News, Vigil};
 use super::{Signals, failure};
+use crate::usage;
 
 /// How often to look whether a child has ended, where the kernel does not tell.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -73,16 +74,7 @@ fn exit_of(ended: Ended, before: process::Usage, wall: Duration) -> Exit {
         Status::Code(code) => ExitStatus::Code(code),
         Status::Signal(signal) => ExitStatus::Signal(signal),
     };
-    let used = ended.usage.since(before);
-    let usage = Usage {
-        user_ns: used.user_ns,
-        system_ns: used.system_ns,
-        peak_rss_bytes: used.peak_rss_bytes,
-        minor_faults: used.minor_faults,
-        major_faults: used.major_faults,
-        voluntary_switches: used.voluntary_switches,
-        involuntary_switches: used.involuntary_switches,
-    };
+    let usage = usage::shared(ended.usage.since(before));
     let wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
     Exit { status: Some(status), wall_ns, usage: Some(usage) }
 }

@@ -2,7 +2,6 @@
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Usage;
-use cyclometer_sys::process;
 
 /// What was accounted; `None` for what the system does not tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -69,20 +68,6 @@ impl Accounts {
 
 impl From<Usage> for Accounts {
     fn from(usage: Usage) -> Accounts {
-        Accounts {
-            user_ns: Some(usage.user_ns),
-            system_ns: Some(usage.system_ns),
-            peak_rss_bytes: Some(usage.peak_rss_bytes),
-            minor_faults: Some(usage.minor_faults),
-            major_faults: Some(usage.major_faults),
-            voluntary_switches: Some(usage.voluntary_switches),
-            involuntary_switches: Some(usage.involuntary_switches),
-        }
-    }
-}
-
-impl From<process::Usage> for Accounts {
-    fn from(usage: process::Usage) -> Accounts {
         Accounts {
             user_ns: Some(usage.user_ns),
             system_ns: Some(usage.system_ns),

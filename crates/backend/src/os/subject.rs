@@ -13,6 +13,7 @@ use cyclometer_sys::process;
 use super::accounts::Accounts;
 use super::procfs::{self, Ticks};
 use crate::cgroup::{self, Hierarchy, Search};
+use crate::usage;
 
 /// Whose accounts are read.
 #[derive(Debug)]
@@ -121,7 +122,7 @@ impl Subject {
     /// What has been accounted by now; `None` when it cannot be read (any more).
     pub(super) fn take(&mut self) -> Option<Accounts> {
         match self {
-            Subject::ThisThread => process::thread_usage().ok().map(Accounts::from),
+            Subject::ThisThread => process::thread_usage().ok().map(|used| usage::shared(used).into()),
             Subject::Thread { tid, ticks } => thread_accounts(*tid, *ticks),
             Subject::Process(threads) | Subject::Child(threads) => threads.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),

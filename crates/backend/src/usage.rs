@@ -1,0 +1,17 @@
+//! The kernel's accounting, from the raw edge into the shared words.
+
+use cyclometer_core::exec::Usage;
+use cyclometer_sys::process;
+
+/// The same figures in the words that everything shares.
+pub(crate) fn shared(raw: process::Usage) -> Usage {
+    Usage {
+        user_ns: raw.user_ns,
+        system_ns: raw.system_ns,
+        peak_rss_bytes: raw.peak_rss_bytes,
+        minor_faults: raw.minor_faults,
+        major_faults: raw.major_faults,
+        voluntary_switches: raw.voluntary_switches,
+        involuntary_switches: raw.involuntary_switches,
+    }
+}
