@@ -18,12 +18,16 @@ struct Hidden {
 }
 
 fn programs() -> impl Strategy<Value = Program> {
+    programs_of(1..14)
+}
+
+/// Programs of that many blocks.
+fn programs_of(blocks: std::ops::Range<usize>) -> impl Strategy<Value = Program> {
     let hidden = |n: usize| {
         (prop::collection::vec(0..n, 0..3), prop::bool::weighted(0.3), 0u64..50)
             .prop_map(|(successors, indirect, weight)| Hidden { successors, indirect, weight })
     };
-    (1usize..14)
-        .prop_flat_map(move |n| prop::collection::vec(hidden(n), n).prop_map(|blocks| Program { blocks }))
+    blocks.prop_flat_map(move |n| prop::collection::vec(hidden(n), n).prop_map(|blocks| Program { blocks }))
 }
 
 /// Runs a program by chance and finds its graph on the way, as a translator does.
@@ -191,7 +195,10 @@ proptest! {
     ) {
         let explorer = explore(&program, redundancy, true, &walks);
         let right = explorer.counters();
-        prop_assume!(!right.is_empty());
+        // A graph without a free arc has nothing to get wrong.
+        if right.is_empty() {
+            return Ok(());
+        }
         let mut wrong = right.clone();
         wrong[at.index(right.len())] += 1;
         if let Ok(solution) = explorer.flow.solve(&wrong) {
@@ -222,8 +229,7 @@ proptest! {
     }
 
     #[test]
-    fn counters_of_one_epoch_have_the_least_weight(program in programs()) {
-        prop_assume!(program.blocks.len() <= 4);
+    fn counters_of_one_epoch_have_the_least_weight(program in programs_of(1..5)) {
         let mut explorer = Explorer::new(&program, Redundancy::None);
         explorer.ahead();
         let flow = &explorer.flow;
