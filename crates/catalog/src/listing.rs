@@ -3,11 +3,12 @@
 use cyclometer_core::event::{PerfClass, Unit};
 use cyclometer_core::{Machine, Rung};
 
+use crate::device;
 use crate::generic::{
     ACCOUNTING, CACHES, CacheEvent, HARDWARE, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
     accounting_source,
 };
-use crate::{device, has_core_pmu};
+use crate::resolve::unit_of;
 
 /// One event that can be asked for by name.
 #[derive(Clone, PartialEq, Debug)]
@@ -64,7 +65,7 @@ pub fn list(machine: &Machine) -> Vec<Listing> {
     all.extend(software(machine));
     all.extend(hardware(machine));
     all.extend(caches(machine));
-    all.extend(without_generic(machine));
+    all.extend(without_generic());
     all.extend(devices(machine));
     all
 }
@@ -144,8 +145,7 @@ fn caches(machine: &Machine) -> Vec<Listing> {
         .collect()
 }
 
-fn without_generic(machine: &Machine) -> Vec<Listing> {
-    let _ = machine;
+fn without_generic() -> Vec<Listing> {
     let entry = |(name, near): &(&str, &str)| Listing {
         name: (*name).to_owned(),
         aliases: Vec::new(),
@@ -170,10 +170,7 @@ fn devices(machine: &Machine) -> Vec<Listing> {
                 aliases: Vec::new(),
                 kind: Kind::Device,
                 rung: Rung::Perf,
-                unit: pmu.events[name].unit.as_deref().map_or(Unit::Count, |unit| match unit {
-                    "Joules" => Unit::Joules,
-                    other => Unit::Other(other.to_owned()),
-                }),
+                unit: unit_of(pmu.events[name].unit.clone()),
                 resolution: encoded.as_ref().map(|e| e.event.to_string()).unwrap_or_default(),
                 available: match &encoded {
                     Ok(e) => device_available(machine, e.event.class),
@@ -188,9 +185,7 @@ fn devices(machine: &Machine) -> Vec<Listing> {
 
 fn device_available(machine: &Machine, class: PerfClass) -> Result<(), String> {
     match class {
-        PerfClass::Core if !has_core_pmu(machine) => machine.ladder.perf_hardware.clone(),
         PerfClass::Core => machine.ladder.perf_hardware.clone(),
-        PerfClass::Software => machine.ladder.perf_software.clone(),
         PerfClass::SystemDevice => machine.ladder.perf_cpu_wide.clone(),
         _ => machine.ladder.perf_software.clone(),
     }

@@ -285,7 +285,7 @@ fn device_candidate(parts: Vec<PerfEvent>, class: PerfClass, scale: f64) -> Cand
     Candidate { scale, widest, ..Candidate::perf(parts, provenance, None) }
 }
 
-fn unit_of(name: Option<String>) -> Unit {
+pub(crate) fn unit_of(name: Option<String>) -> Unit {
     match name.as_deref() {
         None | Some("") => Unit::Count,
         Some("Joules") => Unit::Joules,

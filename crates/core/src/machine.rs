@@ -46,11 +46,6 @@ impl Machine {
     pub fn pmu(&self, name: &str) -> Option<&KernelPmu> {
         self.pmus.iter().find(|pmu| pmu.name == name)
     }
-
-    /// Whether cores of different types are in the machine.
-    pub fn is_hybrid(&self) -> bool {
-        self.core_types.len() > 1
-    }
 }
 
 /// Operating systems.

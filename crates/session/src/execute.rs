@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Cell, Exit, ExitStatus, Reading, Signalled, Waited};
-use cyclometer_core::report::Run;
+use cyclometer_core::report::{LaunchKind, Run};
 use cyclometer_core::{Child, Error, ErrorKind, Result, SlotId, Target};
 
 use crate::open::{OpenSource, Opened};
@@ -23,7 +23,7 @@ impl Session<'_, '_> {
         let reading = finish(&mut opened, &exit);
         let run = Run {
             index,
-            launch: self.launch_kind(),
+            launch: LaunchKind::Native,
             pass: self.pass_of(index),
             exit: exit.status,
             dropped_because: None,

@@ -15,7 +15,7 @@ mod open;
 use std::time::Duration;
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus};
-use cyclometer_core::report::{LaunchKind, Run, Step};
+use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
     Child, Error, ErrorKind, Launch, Machine, Plan, Recovery, Report, Result, Source, Target,
 };
@@ -183,10 +183,6 @@ impl Session<'_, '_> {
 
     fn pass_of(&self, index: u32) -> usize {
         index as usize % self.report.plan.passes.len().max(1)
-    }
-
-    pub(crate) fn launch_kind(&self) -> LaunchKind {
-        LaunchKind::Native
     }
 }
 

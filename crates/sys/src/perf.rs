@@ -175,34 +175,6 @@ pub fn open(attr: &Attr, whom: Whom<'_>, cpu: Option<u32>, leader: Option<&Event
     open_raw(&attr.sized(), Place { pid, cpu, leader }, FLAG_FD_CLOEXEC | more).map(Event)
 }
 
-/// Whether an event could be opened here: opens and closes it.
-///
-/// `pid` 0 is the calling thread, -1 everybody; `cpu` -1 is any.
-///
-/// # Errors
-///
-/// The error number.
-pub fn probe(
-    pmu_type: u32,
-    config: u64,
-    exclude_kernel: bool,
-    exclude_user: bool,
-    pid: i32,
-    cpu: i32,
-) -> Result<(), i32> {
-    let mut attr = Attr::new(pmu_type, config);
-    if exclude_kernel {
-        attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
-    }
-    if exclude_user {
-        attr.flags |= flags::EXCLUDE_USER;
-    }
-    match open_raw(&attr, Place { pid, cpu, leader: -1 }, FLAG_FD_CLOEXEC) {
-        Ok(_) => Ok(()),
-        Err(e) => Err(e.raw_os_error().unwrap_or(libc::EINVAL)),
-    }
-}
-
 struct Place {
     pid: c_int,
     cpu: c_int,
@@ -431,7 +403,9 @@ mod tests {
 
     #[test]
     fn refusals_are_error_numbers() {
-        let impossible = probe(0xffff_fff0, 0, true, false, 0, -1).unwrap_err();
+        let mut attr = Attr::new(0xffff_fff0, 0);
+        attr.flags = flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
+        let impossible = open(&attr, Whom::ThisThread, None, None).unwrap_err().raw_os_error().unwrap();
         assert!([libc::ENOENT, libc::EACCES, libc::ENOSYS].contains(&impossible), "{impossible}");
         let nobody = open(&Attr::new(SOFTWARE, TASK_CLOCK), Whom::Task(0), None, None);
         assert_eq!(nobody.unwrap_err().raw_os_error(), Some(libc::ESRCH));

@@ -1,4 +1,4 @@
-//! Signals to us: a watch that turns them into something to poll, and `SIGPIPE`.
+//! Signals to us: a watch that turns them into something to poll.
 
 use std::io::{self, Read};
 use std::mem::MaybeUninit;
@@ -137,15 +137,6 @@ extern "C" fn on_signal(signal: c_int) {
         unsafe { errno.write(former) };
     }
     RUNNING.fetch_sub(1, Ordering::SeqCst);
-}
-
-/// Lets a write to a closed pipe end the program quietly, as tools in a pipeline do; Rust's runtime
-/// ignores `SIGPIPE` before `main`.
-pub fn default_sigpipe() {
-    // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
-    let action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: reads one sigaction; SIG_DFL needs no handler; a null old one is allowed.
-    unsafe { libc::sigaction(libc::SIGPIPE, &action, std::ptr::null_mut()) };
 }
 
 #[cfg(test)]

@@ -219,21 +219,7 @@ pub(super) mod tests {
     }
 
     pub(in crate::perf) fn slot(id: usize, group: Option<u32>, parts: Vec<Part>) -> Slot {
-        Slot {
-            id: SlotId(id),
-            name: format!("e{id}"),
-            rung: Rung::Perf,
-            parts,
-            group,
-            filter: None,
-            exclude_guest: false,
-            guest_only: false,
-            host_only: false,
-            exclude_idle: false,
-            pinned: false,
-            exclusive: false,
-            counter: None,
-        }
+        Slot { group, ..Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, parts) }
     }
 
     fn attr_of(slot: &Slot, target: &Target, leads: bool) -> Attr {

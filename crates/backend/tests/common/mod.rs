@@ -55,21 +55,7 @@ pub fn perf_part(pmu: &str, pmu_type: u32, config: u64, class: PerfClass) -> Par
 /// A slot without any filter.
 pub fn slot(id: usize, name: &str, part: Part) -> Slot {
     let rung = if matches!(part, Part::Os(_)) { Rung::Os } else { Rung::Perf };
-    Slot {
-        id: SlotId(id),
-        name: name.into(),
-        rung,
-        parts: vec![part],
-        group: None,
-        filter: None,
-        exclude_guest: false,
-        guest_only: false,
-        host_only: false,
-        exclude_idle: false,
-        pinned: false,
-        exclusive: false,
-        counter: None,
-    }
+    Slot::new(SlotId(id), name, rung, vec![part])
 }
 
 /// A slot for the operating system's accounting.
