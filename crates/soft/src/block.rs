@@ -1,7 +1,7 @@
 //! Straight runs of instructions: where they end, what they count, and what cannot be followed.
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, InstructionInfo};
-use iced_x86::{InstructionInfoFactory, Mnemonic as M, OpAccess, Register};
+use iced_x86::{InstructionInfoFactory, Mnemonic as M, OpKind, Register};
 
 use crate::addend::{Addend, Kind};
 use crate::classify::{Branch, branch, classify};
@@ -135,7 +135,7 @@ pub enum Leave {
     GsAccess,
     /// Writes a segment register.
     SegmentRegister,
-    /// rdfsbase, rdgsbase, wrfsbase, wrgsbase.
+    /// rdgsbase, wrgsbase: the base of %gs is taken by the counters.
     SegmentBase,
     /// A jump, call or return to another code segment.
     FarTransfer,
@@ -153,6 +153,10 @@ pub enum Leave {
     PadLock,
     /// A near branch with an operand-size prefix: Intel ignores it, AMD cuts the target to 16 bits.
     BranchOperandSize,
+    /// A repeated string instruction that counts in ecx.
+    RepeatAddressSize,
+    /// Points to something that its copy could not reach.
+    Reach,
     /// No instruction that is known.
     Undecodable,
     /// The instruction's bytes cannot all be read.
@@ -174,6 +178,8 @@ impl Leave {
             Leave::Enclave => "an enclave",
             Leave::PadLock => "a PadLock instruction",
             Leave::BranchOperandSize => "a branch with an operand-size prefix",
+            Leave::RepeatAddressSize => "a repeated string instruction with 32-bit addresses",
+            Leave::Reach => "code that reaches too far",
             Leave::Undecodable => "unknown instruction bytes",
             Leave::Unreadable => "code that cannot be read",
         }
@@ -223,15 +229,13 @@ impl BlockDecoder {
     fn step(&mut self, decoder: &mut Decoder<'_>, bytes: &[u8], draft: &mut Draft) -> Option<Terminator> {
         let start = decoder.position();
         let instruction = decoder.decode();
-        if instruction.is_invalid() {
-            return Some(Terminator::Leave(why_invalid(decoder.last_error())));
+        match ending(&instruction, decoder.last_error(), &bytes[start..]) {
+            Err(reason) => Some(Terminator::Leave(reason)),
+            Ok(end) => {
+                draft.add(&instruction, self.info.info(&instruction));
+                end
+            }
         }
-        let info = self.info.info(&instruction);
-        if let Some(reason) = leave(&instruction, info, &bytes[start..]) {
-            return Some(Terminator::Leave(reason));
-        }
-        draft.add(&instruction, info);
-        terminator(&instruction)
     }
 }
 
@@ -302,8 +306,29 @@ fn no_branch(instruction: &Instruction) -> Option<Terminator> {
     }
 }
 
+/// How an instruction ends its block; `None` where it does not.
+///
+/// `error` is what the decoder said of it, `bytes` starts with its bytes.
+///
+/// # Errors
+///
+/// Why it cannot be followed.
+pub(crate) fn ending(
+    instruction: &Instruction,
+    error: DecoderError,
+    bytes: &[u8],
+) -> Result<Option<Terminator>, Leave> {
+    if instruction.is_invalid() {
+        return Err(why_invalid(error));
+    }
+    match leave(instruction, bytes) {
+        Some(reason) => Err(reason),
+        None => Ok(terminator(instruction)),
+    }
+}
+
 /// Why an instruction cannot be followed; `None` where it can.
-fn leave(instruction: &Instruction, info: &InstructionInfo, bytes: &[u8]) -> Option<Leave> {
+fn leave(instruction: &Instruction, bytes: &[u8]) -> Option<Leave> {
     if let Some(reason) = unfollowed(instruction.mnemonic()) {
         return Some(reason);
     }
@@ -313,15 +338,15 @@ fn leave(instruction: &Instruction, info: &InstructionInfo, bytes: &[u8]) -> Opt
     if branch(instruction).is_some() && has_operand_size_prefix(bytes) {
         return Some(Leave::BranchOperandSize);
     }
-    if writes_segment_register(info) {
+    if writes_segment_register(instruction) {
         return Some(Leave::SegmentRegister);
     }
-    accesses_gs(info).then_some(Leave::GsAccess)
+    accesses_gs(instruction).then_some(Leave::GsAccess)
 }
 
 fn unfollowed(mnemonic: M) -> Option<Leave> {
     match mnemonic {
-        M::Rdfsbase | M::Rdgsbase | M::Wrfsbase | M::Wrgsbase => Some(Leave::SegmentBase),
+        M::Rdgsbase | M::Wrgsbase => Some(Leave::SegmentBase),
         M::Retf => Some(Leave::FarTransfer),
         M::Iret | M::Iretd | M::Iretq | M::Uiret | M::Eretu | M::Erets => Some(Leave::InterruptReturn),
         M::Int => Some(Leave::SoftwareInterrupt),
@@ -354,17 +379,34 @@ fn is_far(instruction: &Instruction) -> bool {
 }
 
 /// Stack and code segments included; what the kernel alone can do faults as it would without us.
-fn writes_segment_register(info: &InstructionInfo) -> bool {
-    info.used_registers().iter().any(|used| {
-        used.register().is_segment_register() && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
-    })
+fn writes_segment_register(instruction: &Instruction) -> bool {
+    match instruction.mnemonic() {
+        M::Lss | M::Lfs | M::Lgs => true,
+        M::Mov | M::Pop => instruction.op_count() > 0 && instruction.op0_register().is_segment_register(),
+        _ => false,
+    }
 }
 
 /// A prefix on what accesses nothing (lea, nop) does no harm.
-fn accesses_gs(info: &InstructionInfo) -> bool {
-    info.used_memory()
-        .iter()
-        .any(|used| used.segment() == Register::GS && used.access() != OpAccess::NoMemAccess)
+fn accesses_gs(instruction: &Instruction) -> bool {
+    let idle = matches!(instruction.mnemonic(), M::Lea | M::Nop | M::Reservednop);
+    instruction.segment_prefix() == Register::GS && !idle && accesses_memory(instruction)
+}
+
+/// Whether an operand can be in a segment that a prefix chooses: an ordinary one, or the source of a string.
+fn accesses_memory(instruction: &Instruction) -> bool {
+    instruction.op_kinds().any(|kind| {
+        matches!(
+            kind,
+            OpKind::Memory
+                | OpKind::MemorySegSI
+                | OpKind::MemorySegESI
+                | OpKind::MemorySegRSI
+                | OpKind::MemorySegDI
+                | OpKind::MemorySegEDI
+                | OpKind::MemorySegRDI
+        )
+    }) || instruction.mnemonic() == M::Xlatb
 }
 
 /// Whether an operand-size prefix is in force, which REX.W overrules.
@@ -440,7 +482,7 @@ mod tests {
         check(&[0x0f, 0xa9], Leave::SegmentRegister); // pop gs
         check(&[0x8e, 0xd8], Leave::SegmentRegister); // mov ds, eax
         check(&[0x0f, 0xb5, 0x07], Leave::SegmentRegister); // lgs eax, [rdi]
-        check(&[0xf3, 0x0f, 0xae, 0xc0], Leave::SegmentBase); // rdfsbase eax
+        check(&[0xf3, 0x0f, 0xae, 0xc8], Leave::SegmentBase); // rdgsbase eax
         check(&[0xf3, 0x48, 0x0f, 0xae, 0xd8], Leave::SegmentBase); // wrgsbase rax
         check(&[0xff, 0x2f], Leave::FarTransfer); // jmp far [rdi]
         check(&[0xff, 0x1f], Leave::FarTransfer); // call far [rdi]

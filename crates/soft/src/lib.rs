@@ -79,6 +79,7 @@ pub mod flow;
 mod memory;
 mod simd;
 pub mod totals;
+pub mod translate;
 mod vector;
 
 pub use addend::Addend;

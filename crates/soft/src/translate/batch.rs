@@ -1,0 +1,266 @@
+//! What is translated at a time: the blocks that can be reached from an entry without leaving the function.
+
+use std::collections::VecDeque;
+
+use super::hash::AddressMap;
+use super::pages::{Code, Pages};
+use super::shape::{OSZAP, STATUS, Shape};
+use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
+
+/// Most instructions of a batch: more are translated in vain, fewer mean more stops.
+const MAX_BATCH: usize = 400;
+
+/// A block that is to be translated.
+pub(crate) struct Draft {
+    pub(crate) address: u64,
+    /// Its instructions: where they are in [`Batch::shapes`], in order.
+    pub(crate) shapes: Vec<u32>,
+    pub(crate) terminator: Terminator,
+    /// Status flags that matter when it is entered.
+    pub(crate) live_in: u8,
+    /// Status flags that matter when it is left.
+    pub(crate) live_out: u8,
+    /// How deep in loops, as far as jumps backward show.
+    pub(crate) depth: u32,
+}
+
+/// Blocks that are translated together, by address.
+pub(crate) struct Batch {
+    pub(crate) shapes: Vec<Shape>,
+    pub(crate) drafts: Vec<Draft>,
+    by_address: AddressMap<u64, u32>,
+}
+
+impl Batch {
+    /// Finds blocks from `entry` on, which is none of the translated ones.
+    ///
+    /// `known` gives the flags that matter at the start of a block that was translated before; `bounds` is the region
+    /// that the copies go to.
+    pub(crate) fn find(
+        pages: &mut Pages,
+        code: &mut dyn Code,
+        entry: u64,
+        bounds: (u64, u64),
+        known: &dyn Fn(u64) -> Option<u8>,
+    ) -> Batch {
+        let mut search = Search {
+            pages,
+            code,
+            bounds,
+            shapes: Vec::with_capacity(MAX_BATCH),
+            index: AddressMap::default(),
+            leaders: Vec::new(),
+            refused: AddressMap::default(),
+        };
+        search.run(entry);
+        let (shapes, drafts) = search.blocks(known);
+        let by_address = drafts.iter().enumerate().map(|(i, draft)| (draft.address, i as u32)).collect();
+        let mut batch = Batch { shapes, drafts, by_address };
+        batch.find_live_flags(known);
+        batch.find_loops();
+        batch
+    }
+
+    /// The position of the block at an address.
+    pub(crate) fn at(&self, address: u64) -> Option<usize> {
+        self.by_address.get(&address).map(|i| *i as usize)
+    }
+
+    /// The instruction at a position of a block.
+    pub(crate) fn shape(&self, draft: &Draft, step: usize) -> &Shape {
+        &self.shapes[draft.shapes[step] as usize]
+    }
+
+    /// Backward data flow to a fixed point.
+    fn find_live_flags(&mut self, known: &dyn Fn(u64) -> Option<u8>) {
+        let effects: Vec<(u8, u8)> = self.drafts.iter().map(|draft| self.effect(draft)).collect();
+        let outside: Vec<u8> = self.drafts.iter().map(|draft| self.live_elsewhere(draft, known)).collect();
+        let inside: Vec<[Option<usize>; 2]> =
+            self.drafts.iter().map(|draft| successors(draft.terminator).map(|to| self.at(to?))).collect();
+        loop {
+            let mut changed = false;
+            for i in (0..self.drafts.len()).rev() {
+                let within = inside[i].iter().flatten().fold(0, |live, to| live | self.drafts[*to].live_in);
+                let (reads, kills) = effects[i];
+                let draft = &mut self.drafts[i];
+                draft.live_out = within | outside[i];
+                let live_in = reads | (draft.live_out & !kills);
+                changed |= live_in != draft.live_in;
+                draft.live_in = live_in;
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    /// Flags that a block reads before it kills them, and those that it kills.
+    fn effect(&self, draft: &Draft) -> (u8, u8) {
+        draft.shapes.iter().fold((0, 0), |(reads, kills), shape| {
+            let shape = &self.shapes[*shape as usize];
+            (reads | (shape.reads & !kills), kills | shape.kills)
+        })
+    }
+
+    /// Flags that matter where a block goes to outside of the batch: all of them, unless it is known better.
+    fn live_elsewhere(&self, draft: &Draft, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
+        match draft.terminator {
+            Terminator::FallThrough { .. }
+            | Terminator::Conditional { .. }
+            | Terminator::Jump { .. }
+            | Terminator::SystemCall { .. } => {
+                let outside = successors(draft.terminator).into_iter().flatten();
+                let outside = outside.filter(|to| self.at(*to).is_none());
+                outside.fold(0, |live, to| live | known(to).unwrap_or(STATUS))
+            }
+            _ => STATUS,
+        }
+    }
+
+    /// A jump backward makes a loop of what is between.
+    fn find_loops(&mut self) {
+        let mut change = vec![0i32; self.drafts.len() + 1];
+        for (i, draft) in self.drafts.iter().enumerate() {
+            for head in successors(draft.terminator).into_iter().flatten().filter(|to| *to <= draft.address) {
+                if let Some(head) = self.at(head) {
+                    change[head] += 1;
+                    change[i + 1] -= 1;
+                }
+            }
+        }
+        let mut depth = 0;
+        for (draft, change) in self.drafts.iter_mut().zip(change) {
+            depth += change;
+            draft.depth = depth.clamp(0, 6).unsigned_abs();
+        }
+    }
+
+    /// Before which instruction of a block a counter does not disturb the flags; `None` where they matter throughout.
+    pub(crate) fn quiet_step(&self, draft: &Draft) -> Option<usize> {
+        let mut live = draft.live_out;
+        let mut quiet = None;
+        for (step, shape) in draft.shapes.iter().enumerate().rev() {
+            let shape = &self.shapes[*shape as usize];
+            live = (live & !shape.kills) | shape.reads;
+            if live & OSZAP == 0 {
+                quiet = Some(step);
+            }
+        }
+        quiet
+    }
+}
+
+/// The addresses where a block goes on that are in its last instruction: where it falls through or on, where it jumps.
+pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
+    match terminator {
+        Terminator::FallThrough { next } | Terminator::SystemCall { next } => [Some(next), None],
+        Terminator::Conditional { taken, not_taken } => [Some(not_taken), Some(taken)],
+        Terminator::Jump { target } | Terminator::Call { target, .. } => [None, Some(target)],
+        _ => [None, None],
+    }
+}
+
+struct Search<'a> {
+    pages: &'a mut Pages,
+    code: &'a mut dyn Code,
+    bounds: (u64, u64),
+    shapes: Vec<Shape>,
+    index: AddressMap<u64, u32>,
+    leaders: Vec<u64>,
+    refused: AddressMap<u64, Leave>,
+}
+
+impl Search<'_> {
+    fn run(&mut self, entry: u64) {
+        self.leaders.push(entry);
+        let mut open = VecDeque::from([entry]);
+        while let Some(start) = open.pop_front() {
+            let Some(end) = self.scan(start) else { continue };
+            let [next, target] = successors(end);
+            let back = return_to(end).or(next);
+            let target = target.filter(|_| !matches!(end, Terminator::Call { .. }));
+            self.leaders.extend(back);
+            self.leaders.extend(target);
+            // What follows first, so that a function is found before those that it jumps to.
+            if let Some(back) = back {
+                open.push_front(back);
+            }
+            open.extend(target);
+        }
+    }
+
+    /// Decodes from an address to the end of its block; `None` where that was known.
+    fn scan(&mut self, start: u64) -> Option<Terminator> {
+        let mut at = start;
+        loop {
+            if self.index.contains_key(&at) {
+                self.leaders.push(at);
+                return None;
+            }
+            if self.shapes.len() >= MAX_BATCH || self.pages.starts_block(at) {
+                return None;
+            }
+            let window = self.pages.window(self.code, at);
+            let shape = match Shape::decode(window.bytes(), at) {
+                Ok(shape) if shape.reaches_from(self.bounds.0, self.bounds.1) => shape,
+                Ok(_) => return self.refuse(at, Leave::Reach),
+                Err(reason) => return self.refuse(at, reason),
+            };
+            self.index.insert(at, self.shapes.len() as u32);
+            let (next, ends) = (shape.next(), shape.ends);
+            self.shapes.push(shape);
+            if ends.is_some() {
+                return ends;
+            }
+            at = next;
+        }
+    }
+
+    fn refuse(&mut self, at: u64, reason: Leave) -> Option<Terminator> {
+        self.refused.insert(at, reason);
+        None
+    }
+
+    /// Cuts what was decoded at every place that something jumps to.
+    fn blocks(mut self, known: &dyn Fn(u64) -> Option<u8>) -> (Vec<Shape>, Vec<Draft>) {
+        let mut leaders = std::mem::take(&mut self.leaders);
+        leaders.sort_unstable();
+        leaders.dedup();
+        let reached = |leader: &&u64| {
+            let is_code = self.index.contains_key(leader) && !self.pages.starts_block(**leader);
+            is_code || (self.refused.contains_key(leader) && known(**leader).is_none())
+        };
+        let starts: Vec<u64> = leaders.iter().filter(reached).copied().collect();
+        let drafts = starts.iter().map(|start| self.block(*start, &leaders)).collect();
+        (self.shapes, drafts)
+    }
+
+    fn block(&self, address: u64, leaders: &[u64]) -> Draft {
+        let mut shapes = Vec::new();
+        let mut at = address;
+        let terminator = loop {
+            let Some(shape) = self.index.get(&at) else {
+                let refused = self.refused.get(&at).map(|reason| Terminator::Leave(*reason));
+                break refused.unwrap_or(Terminator::FallThrough { next: at });
+            };
+            let cut = at != address && (leaders.binary_search(&at).is_ok() || self.pages.starts_block(at));
+            if cut || shapes.len() == MAX_INSTRUCTIONS {
+                break Terminator::FallThrough { next: at };
+            }
+            shapes.push(*shape);
+            if let Some(end) = self.shapes[*shape as usize].ends {
+                break end;
+            }
+            at = self.shapes[*shape as usize].next();
+        };
+        Draft { address, shapes, terminator, live_in: 0, live_out: 0, depth: 0 }
+    }
+}
+
+/// Where a call comes back to.
+pub(crate) fn return_to(terminator: Terminator) -> Option<u64> {
+    match terminator {
+        Terminator::Call { return_to, .. } | Terminator::IndirectCall { return_to } => Some(return_to),
+        _ => None,
+    }
+}

@@ -1,0 +1,376 @@
+//! Bytes of translated code, with a mark for each instruction.
+//!
+//! What the translator adds touches neither flags nor the program's stack, but for a counter where flags do not matter,
+//! and a call's return address, which is replaced before the program sees it.
+//!
+//! # Source
+//!
+//! Intel SDM volume 2: opcodes and ModR/M of each sequence.
+
+use super::area;
+use super::place::{Bits, Mark};
+use super::shape::{Operand, Shape};
+
+/// Code in the making.
+pub(crate) struct Emitter {
+    /// Address of the region.
+    base: u64,
+    /// Where the code starts in the region.
+    start: u32,
+    bytes: Vec<u8>,
+    marks: Vec<Mark>,
+    literals: Vec<(usize, u64)>,
+}
+
+/// A place in the code that wants the distance to somewhere.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Hole(u32);
+
+/// The state that the marks of coming instructions tell.
+#[derive(Clone, Copy)]
+pub(crate) struct At {
+    pub(crate) subject: u32,
+    pub(crate) done: u16,
+    pub(crate) bits: Bits,
+}
+
+impl At {
+    pub(crate) fn with(self, bits: Bits) -> At {
+        At { bits: self.bits.with(bits), ..self }
+    }
+}
+
+impl Emitter {
+    pub(crate) fn new(base: u64, start: u32) -> Emitter {
+        Emitter { base, start, bytes: Vec::with_capacity(8192), marks: Vec::with_capacity(2048), literals: Vec::new() }
+    }
+
+    /// The address of what is emitted next.
+    pub(crate) fn here(&self) -> u64 {
+        self.base + u64::from(self.start) + self.bytes.len() as u64
+    }
+
+    /// The code, its address and its marks.
+    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Vec<Mark>) {
+        self.place_literals();
+        self.align(16);
+        (self.base + u64::from(self.start), self.bytes, self.marks)
+    }
+
+    pub(crate) fn align(&mut self, to: usize) {
+        while (self.start as usize + self.bytes.len()) % to != 0 {
+            self.bytes.push(0xcc);
+        }
+    }
+
+    /// Bytes that are never executed.
+    pub(crate) fn skip(&mut self, count: usize) {
+        self.bytes.resize(self.bytes.len() + count, 0xcc);
+    }
+
+    fn place_literals(&mut self) {
+        self.align(8);
+        for (hole, value) in std::mem::take(&mut self.literals) {
+            let here = self.here();
+            self.set(hole, here);
+            self.bytes.extend(value.to_le_bytes());
+        }
+    }
+
+    fn mark(&mut self, at: At) {
+        let offset = self.start + self.bytes.len() as u32;
+        self.marks.push(Mark { at: offset, subject: at.subject, done: at.done, bits: at.bits });
+    }
+
+    /// One instruction.
+    pub(crate) fn put(&mut self, at: At, bytes: &[u8]) {
+        self.mark(at);
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// An instruction that ends with a 32-bit value.
+    fn put32(&mut self, at: At, bytes: &[u8], value: u32) {
+        self.put(at, bytes);
+        self.bytes.extend(value.to_le_bytes());
+    }
+
+    /// An instruction that ends with a distance that is not known yet.
+    pub(crate) fn put_hole(&mut self, at: At, bytes: &[u8]) -> Hole {
+        self.put32(at, bytes, 0);
+        Hole(self.start + self.bytes.len() as u32 - 4)
+    }
+
+    /// An instruction that ends with the distance to an address.
+    pub(crate) fn put_to(&mut self, at: At, bytes: &[u8], target: u64) {
+        let hole = self.put_hole(at, bytes);
+        self.fill(hole, target);
+    }
+
+    /// An instruction that ends with the distance to eight bytes with a value.
+    pub(crate) fn put_literal(&mut self, at: At, bytes: &[u8], value: u64) {
+        self.put32(at, bytes, 0);
+        self.literals.push((self.bytes.len() - 4, value));
+    }
+
+    /// Gives a hole of this code its distance.
+    pub(crate) fn fill(&mut self, hole: Hole, target: u64) {
+        self.set((hole.0 - self.start) as usize, target);
+    }
+
+    fn set(&mut self, position: usize, target: u64) {
+        let after = self.base + u64::from(self.start) + position as u64 + 4;
+        // Regions are 64 MB, and what is copied was checked to reach.
+        let distance = target.wrapping_sub(after) as u32;
+        self.bytes[position..position + 4].copy_from_slice(&distance.to_le_bytes());
+    }
+
+    /// The address of a hole.
+    pub(crate) fn address(&self, hole: Hole) -> u64 {
+        self.base + u64::from(hole.0)
+    }
+
+    /// `mov gs:[offset], reg` for rax, rcx (1), rsi (6).
+    fn store(&mut self, at: At, register: u8, offset: u32) {
+        self.put32(at, &[0x65, 0x48, 0x89, 0x04 | register << 3, 0x25], offset);
+    }
+
+    /// `mov reg, gs:[offset]`.
+    fn load(&mut self, at: At, register: u8, offset: u32) {
+        self.put32(at, &[0x65, 0x48, 0x8b, 0x04 | register << 3, 0x25], offset);
+    }
+
+    /// Adds one to a counter; `after` is the state once that is done.
+    pub(crate) fn count(&mut self, at: At, offset: u32, quiet: bool, after: Bits) {
+        if quiet {
+            self.put32(at, &[0x65, 0x48, 0xff, 0x04, 0x25], offset);
+            return;
+        }
+        self.change(at, offset, &[&[0x48, 0x8d, 0x40, 0x01]], after);
+    }
+
+    /// Changes a counter by instructions on rax.
+    fn change(&mut self, at: At, offset: u32, steps: &[&[u8]], after: Bits) {
+        let busy = at.with(Bits::RAX);
+        self.store(at, 0, area::RAX);
+        self.load(busy, 0, offset);
+        for step in steps {
+            self.put(busy, step);
+        }
+        self.store(busy, 0, offset);
+        let done = At { bits: after.with(Bits::RAX), ..at };
+        self.load(done, 0, area::RAX);
+    }
+
+    /// Adds rcx to a counter.
+    pub(crate) fn add_rcx(&mut self, at: At, offset: u32) {
+        self.change(at, offset, &[&[0x48, 0x8d, 0x04, 0x08]], at.bits.with(Bits::ITERATIONS));
+    }
+
+    /// Subtracts rcx from a counter that it was added to.
+    pub(crate) fn subtract_rcx(&mut self, at: At, offset: u32) {
+        let not: &[u8] = &[0x48, 0xf7, 0xd0];
+        self.change(at.with(Bits::ITERATIONS), offset, &[not, &[0x48, 0x8d, 0x04, 0x08], not], at.bits);
+    }
+
+    /// Copies an instruction of the program.
+    pub(crate) fn copy(&mut self, at: At, shape: &Shape) {
+        let position = self.bytes.len();
+        self.put(at, shape.code());
+        if let Some((offset, target)) = shape.relative {
+            let after = self.here();
+            let distance = (target.wrapping_sub(after) as u32).to_le_bytes();
+            let position = position + usize::from(offset);
+            self.bytes[position..position + 4].copy_from_slice(&distance);
+        }
+    }
+
+    /// A conditional branch with a far reach.
+    pub(crate) fn conditional(&mut self, at: At, taken: At, shape: &Shape) -> Hole {
+        let code = shape.code();
+        let opcode = code.iter().position(|byte| matches!(byte, 0x70..=0x7f | 0x0f | 0xe0..=0xe3));
+        let opcode = opcode.unwrap_or(0);
+        match code[opcode] {
+            0x0f => self.put_hole(at, &[0x0f, code[opcode + 1]]),
+            short @ 0x70..=0x7f => self.put_hole(at, &[0x0f, 0x80 | (short & 0xf)]),
+            // jrcxz and loops reach 127 bytes only: over a jump, which is over the way on.
+            _ => {
+                let mut near = code[..code.len() - 1].to_vec();
+                near.push(2);
+                self.put(at, &near);
+                let next = At { bits: Bits(taken.bits.0 & !Bits::TAKEN.0).with(Bits::NEXT), ..taken };
+                self.put(next, &[0xeb, 5]);
+                self.put_hole(taken, &[0xe9])
+            }
+        }
+    }
+
+    /// `mov rcx, operand`, out of the bytes of an indirect branch.
+    fn load_target(&mut self, at: At, shape: &Shape) {
+        match shape.target {
+            Some(Operand::Register(number)) => {
+                let rex = 0x48 | (number >> 3);
+                self.put(at, &[rex, 0x8b, 0xc8 | (number & 7)]);
+            }
+            _ => self.copy(at, &as_load(shape)),
+        }
+    }
+
+    /// Jumps through the table of indirect targets, by rcx.
+    fn dispatch(&mut self, at: At, table: u64) {
+        self.put(at, &[0x0f, 0xb7, 0xf1]);
+        self.put32(at, &[0xff, 0x24, 0xf5], table as u32);
+    }
+
+    /// An indirect jump.
+    pub(crate) fn indirect_jump(&mut self, at: At, shape: &Shape, table: u64, went: At) {
+        self.store(at, 1, area::RCX);
+        self.store(at, 6, area::RSI);
+        self.load_target(at, shape);
+        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI), table);
+    }
+
+    /// The first part of an indirect call, up to the call of its thunk.
+    pub(crate) fn indirect_call(&mut self, at: At, shape: &Shape) -> Hole {
+        self.store(at, 1, area::RCX);
+        self.store(at, 6, area::RSI);
+        self.load_target(at, shape);
+        self.put_hole(at.with(Bits::RCX), &[0xe8])
+    }
+
+    /// The thunk of an indirect call: moves the address that the call pushed to the shadow, and pushes the program's.
+    pub(crate) fn indirect_thunk(&mut self, at: At, return_to: u64, table: u64, went: At) {
+        let busy = at.with(Bits::RCX).with(Bits::RSI);
+        let pushed = busy.with(Bits::PUSHED);
+        self.put(pushed, &[0x0f, 0xb7, 0xf4]);
+        self.put32(pushed, &[0x65, 0x8f, 0x86], area::SHADOW);
+        self.put_literal(busy, &[0xff, 0x35], return_to);
+        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI), table);
+    }
+
+    /// The thunk of a direct call; the jump that ends it wants to know where to.
+    pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64, went: At) -> Hole {
+        let pushed = at.with(Bits::PUSHED);
+        self.store(pushed, 0, area::RAX);
+        self.put(pushed.with(Bits::RAX), &[0x0f, 0xb7, 0xc4]);
+        self.put32(pushed.with(Bits::RAX), &[0x65, 0x8f, 0x80], area::SHADOW);
+        self.put_literal(at.with(Bits::RAX), &[0xff, 0x35], return_to);
+        self.load(went.with(Bits::RAX), 0, area::RAX);
+        self.put_hole(went, &[0xe9])
+    }
+
+    /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`.
+    pub(crate) fn ret(&mut self, at: At, drops: u16, went: At) {
+        self.store(at, 1, area::RCX);
+        self.store(at, 6, area::RSI);
+        let busy = at.with(Bits::RCX).with(Bits::RSI);
+        self.put(busy, &[0x0f, 0xb7, 0xf4]);
+        self.put(busy, &[0x59]);
+        let went = went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI);
+        if drops > 0 {
+            self.put32(busy.with(Bits::POPPED), &[0x48, 0x8d, 0xa4, 0x24], u32::from(drops));
+        }
+        self.put32(went, &[0x65, 0xff, 0xb6], area::SHADOW);
+        self.put(went.with(Bits::PUSHED), &[0xc3]);
+    }
+
+    /// Where indirect branches and returns to an address come in, with the address in rcx: if it is another one, on to
+    /// the next stub, whose address the hole's eight bytes hold. Gives the hole and where the registers are restored.
+    pub(crate) fn stub(&mut self, subject: u32, address: u64) -> (Hole, u64) {
+        let at = |bits: Bits| At { subject, done: 0, bits: bits.with(Bits::RCX).with(Bits::RSI).with(Bits::IN_STUB) };
+        let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
+        self.put_to(to_rcx, &[0x48, 0x8d, 0x35], address);
+        self.put(to_rcx, &[0x48, 0xf7, 0xd6]);
+        self.put(to_rcx, &[0x48, 0x8d, 0x4c, 0x31, 0x01]);
+        self.put(beyond, &[0xe3, 13]);
+        self.put(beyond, &[0x48, 0xf7, 0xd6]);
+        self.put(beyond, &[0x48, 0x8d, 0x0c, 0x31]);
+        let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
+        let hit = self.here();
+        self.load(at(Bits::TO_STUB), 1, area::RCX);
+        self.load(Emitter::in_stub(subject).with(Bits::RSI), 6, area::RSI);
+        (hole, hit)
+    }
+
+    /// Eight bytes with a value, to which a hole leads; their address.
+    pub(crate) fn word(&mut self, hole: Hole, value: u64) -> u64 {
+        self.align(8);
+        let here = self.here();
+        self.fill(hole, here);
+        self.bytes.extend(value.to_le_bytes());
+        here
+    }
+
+    /// The value of a hole goes to the literals.
+    pub(crate) fn literal(&mut self, hole: Hole, value: u64) {
+        self.literals.push(((hole.0 - self.start) as usize, value));
+    }
+
+    /// A system call: stops before those that the filter names. Gives the address of the stop.
+    pub(crate) fn system_call(&mut self, at: At, next: u64, went: At, filter: u64) -> u64 {
+        let busy = at.with(Bits::RCX);
+        self.store(at, 1, area::RCX);
+        self.put(busy, &[0x0f, 0xb7, 0xc8]);
+        self.put32(busy, &[0x0f, 0xb6, 0x89], filter as u32);
+        self.put(busy, &[0xe3, 1]);
+        let stop = self.here();
+        self.put(busy, &[0xcc]);
+        self.put(busy, &[0x0f, 0x05]);
+        self.put_to(went.with(Bits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
+        stop
+    }
+
+    /// Jumps on from a dispatcher that is reached with the target in rcx.
+    pub(crate) fn bare_dispatch(&mut self, table: u64) {
+        self.dispatch(Emitter::lost(), table);
+    }
+
+    /// A stop with the target in rcx. Gives its address.
+    pub(crate) fn bare_stop(&mut self) -> u64 {
+        let here = self.here();
+        self.put(Emitter::lost(), &[0xcc]);
+        here
+    }
+
+    /// Behind the check of a stub, with the program's registers.
+    pub(crate) fn in_stub(subject: u32) -> At {
+        At { subject, done: 0, bits: Bits::TO_STUB.with(Bits::IN_STUB) }
+    }
+
+    /// Outside of every block, on the way to rcx.
+    fn lost() -> At {
+        let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::RSI).with(Bits::OUTSIDE);
+        At { subject: u32::MAX, done: 0, bits }
+    }
+}
+
+/// `mov rcx, [...]` with the operand of an indirect branch.
+fn as_load(shape: &Shape) -> Shape {
+    let code = shape.code();
+    let mut bytes = [0; 15];
+    let mut len = 0;
+    let mut rex = 0x48;
+    let mut rest = 0;
+    for (i, byte) in code.iter().enumerate() {
+        match byte {
+            0x66 | 0xf2 | 0xf3 | 0x3e | 0x2e | 0x26 | 0x36 => {}
+            0x64 | 0x67 => {
+                bytes[len] = *byte;
+                len += 1;
+            }
+            0x40..=0x4f => rex = 0x48 | (byte & 0b11),
+            _ => {
+                rest = i;
+                break;
+            }
+        }
+    }
+    let tail = &code[rest + 2..];
+    let head = [rex, 0x8b, (code[rest + 1] & 0b1100_0111) | 0b0000_1000];
+    bytes[len..len + 3].copy_from_slice(&head);
+    len += 3;
+    bytes[len..len + tail.len()].copy_from_slice(tail);
+    let moved = len as i32 - (rest as i32 + 2);
+    let relative = shape.relative.map(|(offset, target)| ((i32::from(offset) + moved) as u8, target));
+    len += tail.len();
+    Shape { bytes, len: len as u8, relative, ..shape.clone() }
+}

@@ -1,0 +1,400 @@
+//! Translated code: copies of the program's blocks with counters between them, as they become known.
+//!
+//! A [`Translation`] is pure: it is told the program's code and where its copies can go, and tells what to write where.
+//! Whoever runs it ([`crate::host`]) maps memory, starts the program in the copies, and asks again whenever it
+//! stops at something that is not translated yet.
+//!
+//! ```text
+//! batch: reachable blocks, live flags, loops ──> weave: counters, copies, links ──> writes
+//!                                                  │ a mark for each instruction ──> place
+//! ```
+//!
+//! # Transparency
+//!
+//! - Copies lie within 2 GB of what they are copied from: only displacements to the instruction pointer change.
+//! - A call pushes the program's return address. So that returns are predicted, the copy is a real call, whose
+//!   own return address is kept aside, in the *shadow*, by the stack pointer's lower 16 bits; a return pushes it
+//!   again, and the return site checks that it is the right one. So the shadow may be wrong, and mends itself.
+//! - Indirect branches go through a table by the lower 16 bits of the target, to stubs that check the rest.
+//! - Nothing of the program's stack changes but what is below the stack pointer by up to 8 bytes, which it left.
+
+mod area;
+mod batch;
+mod emit;
+mod hash;
+mod pages;
+mod place;
+mod region;
+mod shape;
+mod weave;
+
+pub use area::{
+    COUNTERS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, TABLE, TABLE_ENTRIES,
+    counter, extra,
+};
+pub use pages::{Code, PAGE};
+pub use place::{Next, Phase, Place, Repair, Standing, Way};
+pub use region::REGION;
+
+pub(crate) use hash::AddressMap;
+
+use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
+use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
+
+use batch::{Batch, return_to, successors};
+use emit::{At, Emitter, Hole};
+use pages::Pages;
+use place::{Bits, Mark};
+use shape::Shape;
+use region::Region;
+
+/// A write to translated code or to the table, in the program's addresses.
+///
+/// Writes of 8 bytes at most within an aligned word are to be made at once: another process may execute there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Write {
+    /// Where.
+    pub address: u64,
+    /// What.
+    pub bytes: Vec<u8>,
+}
+
+/// What a translation cannot do by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Need {
+    /// Memory for code near this address: [`Translation::add_region`], then the same again.
+    Region(u64),
+    /// A new start: the translation is full.
+    Room,
+}
+
+/// Why the program stopped at an instruction that the translator put there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stop {
+    /// A way that was never gone before: [`Translation::link`].
+    Link,
+    /// An indirect branch to an address without a stub, which is in rcx: [`Translation::indirect`].
+    Indirect,
+    /// Before a system call that the filter names. The instruction after the stop makes it.
+    SystemCall,
+    /// Before an instruction that cannot be followed.
+    Leave(Leave),
+    /// Behind an instruction of the program that raises SIGTRAP.
+    Breakpoint,
+}
+
+/// A block that was translated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Piece {
+    /// Its address in the program.
+    pub(crate) address: u64,
+    /// Bytes of its instructions in the program.
+    len: u16,
+    instructions: u16,
+    /// Where its bytes are kept.
+    bytes: u32,
+    /// Where its copy starts.
+    body: u64,
+    live_in: u8,
+    terminator: Terminator,
+    pub(crate) block: BlockId,
+    /// The edges to where it falls through, and where its branch goes.
+    pub(crate) edges: [Option<ArcId>; 2],
+    /// The edge from the outside to it.
+    from_outside: Option<ArcId>,
+    /// The first of its counters of iterations; there is one for each of its repeated instructions.
+    pub(crate) iterations: Option<u32>,
+}
+
+/// A stop with what is needed to go on.
+#[derive(Clone, Copy, Debug)]
+enum Trap {
+    /// A way out of a block that was never gone; the distance at `jump` leads here.
+    Link {
+        from: u32,
+        way: Way,
+        target: u64,
+        jump: u64,
+    },
+    /// A return site whose block is not translated.
+    Return {
+        stub: u32,
+        target: u64,
+        jump: u64,
+    },
+    /// A link that was made: where it leads.
+    Linked(u64),
+    Indirect,
+    SystemCall,
+    Leave(Leave),
+    Breakpoint,
+}
+
+/// How the program's code is translated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// Which counters are there as a check only.
+    pub redundancy: Redundancy,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { redundancy: Redundancy::PerEpoch(1) }
+    }
+}
+
+/// What was translated of a program's code; see the module's text.
+pub struct Translation {
+    /// Address of the table in the program, below 2 GB.
+    table: u64,
+    heads: Vec<u64>,
+    pages: Pages,
+    regions: Vec<Region>,
+    pieces: Vec<Piece>,
+    code: Vec<u8>,
+    by_address: AddressMap<u64, u32>,
+    flow: Flow,
+    traps: AddressMap<u64, Trap>,
+    /// Addresses that stubs check for.
+    stubs: Vec<u64>,
+    /// For each address that the table leads to, where its stub has checked it, and registers are to be restored.
+    entrances: AddressMap<u64, u64>,
+    missed: u64,
+    shadow_missed: u64,
+    extras: u32,
+    writes: Vec<Write>,
+}
+
+impl Translation {
+    /// Nothing translated yet.
+    ///
+    /// `table` is where [`TABLE`] bytes are in the program's memory, below 2 GB.
+    pub fn new(table: u64, settings: Settings) -> Translation {
+        Translation {
+            table,
+            heads: Vec::new(),
+            pages: Pages::default(),
+            regions: Vec::new(),
+            pieces: Vec::new(),
+            code: Vec::new(),
+            by_address: AddressMap::default(),
+            flow: Flow::new(settings.redundancy),
+            traps: AddressMap::default(),
+            stubs: Vec::new(),
+            entrances: AddressMap::default(),
+            missed: 0,
+            shadow_missed: 0,
+            extras: 0,
+            writes: Vec::new(),
+        }
+    }
+
+    /// Gives it [`REGION`] bytes of the program's memory, executable there, of which the first `used` are taken.
+    pub fn add_region(&mut self, base: u64, used: u32) {
+        self.regions.push(Region::new(base, used));
+        if self.missed == 0 {
+            let mut out = Emitter::new(base, used);
+            self.missed = out.bare_stop();
+            out.align(16);
+            self.shadow_missed = out.here();
+            out.bare_dispatch(self.table);
+            self.traps.insert(self.missed, Trap::Indirect);
+            self.heads = vec![self.missed; TABLE_ENTRIES];
+            self.publish(self.regions.len() - 1, out);
+        }
+    }
+
+    /// What every entry of the table is at first.
+    pub fn first_table_entry(&self) -> u64 {
+        self.missed
+    }
+
+    /// What every entry of the shadow is at first.
+    pub fn first_shadow_entry(&self) -> u64 {
+        self.shadow_missed
+    }
+
+    /// What is to be written before the program goes on, in this order.
+    pub fn take_writes(&mut self) -> Vec<Write> {
+        std::mem::take(&mut self.writes)
+    }
+
+    /// Where the program goes on in translated code to execute what is at an address of its own, with all its registers.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`].
+    pub fn enter(&mut self, code: &mut dyn Code, address: u64) -> Result<u64, Need> {
+        let piece = self.ensure(code, address)?;
+        Ok(self.pieces[piece as usize].body)
+    }
+
+    /// The block at an address of the program, if it was translated.
+    pub fn block_at(&self, address: u64) -> Option<u32> {
+        self.by_address.get(&address).copied()
+    }
+
+    /// Why the program stopped, by the address of the stopping instruction.
+    pub fn stop_at(&self, address: u64) -> Option<Stop> {
+        Some(match self.traps.get(&address)? {
+            Trap::Link { .. } | Trap::Return { .. } | Trap::Linked(_) => Stop::Link,
+            Trap::Indirect => Stop::Indirect,
+            Trap::SystemCall => Stop::SystemCall,
+            Trap::Leave(reason) => Stop::Leave(*reason),
+            Trap::Breakpoint => Stop::Breakpoint,
+        })
+    }
+
+    /// Whether code of the range was looked at: what is translated is wrong once that changes.
+    pub fn touches(&self, start: u64, end: u64) -> bool {
+        self.pages.touches(start, end)
+    }
+
+    /// Where the program is, by its instruction pointer in translated code.
+    pub fn place(&self, pc: u64) -> Option<Place> {
+        let region = self.regions.iter().find(|region| region.contains(pc))?;
+        self.resolve(region.mark(pc)?)
+    }
+
+    /// The graph of everything that was translated; its counters are in the slots, from [`COUNTERS`] on.
+    pub fn flow(&self) -> &Flow {
+        &self.flow
+    }
+
+    /// How many blocks there are.
+    pub fn blocks(&self) -> u32 {
+        self.pieces.len() as u32
+    }
+
+    /// Decodes a block, or its first instructions, for counting.
+    pub(crate) fn decode(&self, decoder: &mut BlockDecoder, block: u32, instructions: u16) -> Block {
+        let piece = &self.pieces[block as usize];
+        let bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
+        let limits = Limits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
+        decoder.decode(CodeBytes { address: piece.address, bytes }, limits)
+    }
+
+    pub(crate) fn piece(&self, block: u32) -> &Piece {
+        &self.pieces[block as usize]
+    }
+
+    /// The number of instructions of a block.
+    pub(crate) fn instructions(&self, block: u32) -> u16 {
+        self.pieces[block as usize].instructions
+    }
+
+    /// An edge that the host counts: from outside to a block, or from a block to the outside.
+    pub(crate) fn observed(&mut self, from: Point, to: Point) -> ArcId {
+        let arc = self.flow.observed(from, to);
+        self.flow.close_epoch();
+        arc
+    }
+
+    fn ensure(&mut self, code: &mut dyn Code, address: u64) -> Result<u32, Need> {
+        if let Some(piece) = self.by_address.get(&address) {
+            return Ok(*piece);
+        }
+        let region = self.region_near(address)?;
+        self.translate(code, address, region);
+        self.by_address.get(&address).copied().ok_or(Need::Room)
+    }
+
+    fn region_near(&self, address: u64) -> Result<usize, Need> {
+        let counters = self.flow.counters().len() as u32 + self.extras;
+        if counters + region::COUNTER_RESERVE > MAX_COUNTERS {
+            return Err(Need::Room);
+        }
+        let near = self.regions.iter().rposition(|region| region.is_near(address) && region.has_room());
+        near.ok_or(Need::Region(address))
+    }
+
+    fn publish(&mut self, region: usize, out: Emitter) {
+        let (address, bytes, marks) = out.finish();
+        self.regions[region].append(bytes.len() as u32, marks);
+        self.writes.push(Write { address, bytes });
+    }
+
+    fn emitter(&self, region: usize) -> Emitter {
+        Emitter::new(self.regions[region].base(), self.regions[region].used())
+    }
+
+    fn resolve(&self, mark: &Mark) -> Option<Place> {
+        let bits = mark.bits;
+        let repair = Repair {
+            rax: bits.has(Bits::RAX),
+            rcx: bits.has(Bits::RCX),
+            rsi: bits.has(Bits::RSI),
+            pushed: bits.has(Bits::PUSHED),
+            popped: bits.has(Bits::POPPED),
+            rcx_is_next: bits.has(Bits::RCX_IS_NEXT),
+        };
+        let stub = |subject: u32| self.stubs.get(subject as usize).copied();
+        let elsewhere = |next| Some(Place { next, repair, flow: Standing::Outside, iterations: None });
+        if bits.has(Bits::TO_STUB) {
+            let address = stub(mark.subject)?;
+            let arrived = bits.has(Bits::ARRIVED).then(|| self.block_at(address)).flatten();
+            let flow = arrived.map_or(Standing::Outside, |block| Standing::start_of(block));
+            return Some(Place { next: Next::Known(address), repair, flow, iterations: None });
+        }
+        if bits.has(Bits::TO_STUB_AND_RCX) {
+            return elsewhere(Next::Rcx(stub(mark.subject)?));
+        }
+        match self.pieces.get(mark.subject as usize) {
+            _ if bits.has(Bits::IN_STUB) => elsewhere(Next::Rcx(0)),
+            None => elsewhere(Next::Rcx(0)),
+            Some(piece) => self.resolve_in(mark, piece, repair),
+        }
+    }
+
+    fn resolve_in(&self, mark: &Mark, piece: &Piece, repair: Repair) -> Option<Place> {
+        let bits = mark.bits;
+        let way = if bits.has(Bits::NEXT) {
+            Some(Way::Next)
+        } else {
+            bits.has(Bits::TAKEN).then_some(Way::Taken)
+        };
+        let [next, taken] = successors(piece.terminator);
+        let next = match way {
+            _ if bits.has(Bits::TO_RCX) => Next::Rcx(0),
+            Some(Way::Next) => Next::Known(next.unwrap_or(piece.address + u64::from(piece.len))),
+            Some(Way::Taken) => Next::Known(taken?),
+            None => Next::Known(self.instruction(piece, mark.done)?),
+        };
+        let phase = if bits.has(Bits::OUTSIDE) {
+            Phase::Left
+        } else if bits.has(Bits::COUNTED) {
+            Phase::Counted
+        } else {
+            Phase::Entered
+        };
+        let mut flow = Standing::In { block: mark.subject, phase, done: mark.done, way };
+        if let (true, Next::Known(address)) = (bits.has(Bits::ARRIVED), next) {
+            let block = self.block_at(address)?;
+            flow = Standing::start_of(block);
+        }
+        let iterations = bits.has(Bits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
+        Some(Place { next, repair, flow, iterations })
+    }
+
+    /// The address of an instruction of a block.
+    fn instruction(&self, piece: &Piece, step: u16) -> Option<u64> {
+        if step == piece.instructions {
+            return Some(piece.address + u64::from(piece.len));
+        }
+        let bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
+        let mut at = 0;
+        for _ in 0..step {
+            at += usize::from(shape::Shape::decode(&bytes[at..], piece.address + at as u64).ok()?.len);
+        }
+        Some(piece.address + at as u64)
+    }
+
+    /// The counter of iterations that a mark of a repeated instruction speaks of.
+    fn iterations_at(&self, mark: &Mark) -> Option<u32> {
+        let first = self.pieces[mark.subject as usize].iterations?;
+        let before = self.repeats(mark.subject, mark.done);
+        // Before a comparison's correction the instruction is done already.
+        let own = if self.is_repeat(mark.subject, mark.done) { before } else { before.checked_sub(1)? };
+        Some(first + own)
+    }
+}

@@ -1,0 +1,150 @@
+//! Where the program is when it is stopped at an instruction of the translated code.
+//!
+//! Every instruction that is emitted has a mark, so that at any stop the program's own state can be told:
+//! which of its instructions comes next, what its registers hold, what was counted of what it executed.
+
+/// What is true before an instruction of translated code is executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mark {
+    /// Offset in the region.
+    pub(crate) at: u32,
+    /// The block, or the number of the stub's address.
+    pub(crate) subject: u32,
+    /// How many instructions of the block were executed.
+    pub(crate) done: u16,
+    pub(crate) bits: Bits,
+}
+
+/// The rest of a mark.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Bits(pub(crate) u16);
+
+impl Bits {
+    /// The program's registers and stack are as they should be.
+    pub(crate) const CLEAN: Bits = Bits(0);
+    /// rax is in the slot.
+    pub(crate) const RAX: Bits = Bits(1);
+    /// rcx is in the slot.
+    pub(crate) const RCX: Bits = Bits(2);
+    /// rsi is in the slot.
+    pub(crate) const RSI: Bits = Bits(4);
+    /// Eight bytes too many are on the stack.
+    pub(crate) const PUSHED: Bits = Bits(8);
+    /// The block's counter was increased; without a counter never set.
+    pub(crate) const COUNTED: Bits = Bits(0x10);
+    /// The flow has left the block: an edge to the outside was counted.
+    pub(crate) const OUTSIDE: Bits = Bits(0x20);
+    /// The flow has reached the block that the branch goes to: the edge was counted.
+    pub(crate) const ARRIVED: Bits = Bits(0x40);
+    /// On the way to where the block falls through.
+    pub(crate) const NEXT: Bits = Bits(0x80);
+    /// On the way to where the block's branch goes.
+    pub(crate) const TAKEN: Bits = Bits(0x100);
+    /// On the way to what rcx says.
+    pub(crate) const TO_RCX: Bits = Bits(0x200);
+    /// The subject is a stub, and rcx says how far beyond its address the way goes.
+    pub(crate) const TO_STUB_AND_RCX: Bits = Bits(0x400);
+    /// The subject is a stub, and the way goes to its address.
+    pub(crate) const TO_STUB: Bits = Bits(0x800);
+    /// The count of iterations holds those that rcx has left.
+    pub(crate) const ITERATIONS: Bits = Bits(0x1000);
+    /// rcx is to hold where the block goes on: a system call leaves it there.
+    pub(crate) const RCX_IS_NEXT: Bits = Bits(0x2000);
+
+    /// Eight bytes that belong there were taken from the stack.
+    pub(crate) const POPPED: Bits = Bits(0x4000);
+
+    /// The subject is a stub.
+    pub(crate) const IN_STUB: Bits = Bits(0x8000);
+
+    pub(crate) const fn with(self, other: Bits) -> Bits {
+        Bits(self.0 | other.0)
+    }
+
+    pub(crate) fn has(self, other: Bits) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+/// Where the program is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// The address of its next instruction.
+    pub next: Next,
+    /// Registers that are not the program's now.
+    pub repair: Repair,
+    /// Where the flow of executions stands.
+    pub flow: Standing,
+    /// The counter that was given the iterations that rcx has left.
+    pub iterations: Option<u32>,
+}
+
+/// The address of the program's next instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// This.
+    Known(u64),
+    /// The value of rcx, before it is repaired, and this.
+    Rcx(u64),
+}
+
+/// What to do to get the program's registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Repair {
+    /// Take rax from the slot.
+    pub rax: bool,
+    /// Take rcx from the slot.
+    pub rcx: bool,
+    /// Take rsi from the slot.
+    pub rsi: bool,
+    /// Add 8 to rsp.
+    pub pushed: bool,
+    /// Subtract 8 from rsp.
+    pub popped: bool,
+    /// Give rcx the address of the next instruction.
+    pub rcx_is_next: bool,
+}
+
+/// Where the flow of executions stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Outside of every block.
+    Outside,
+    /// In a block, or behind its last instruction.
+    In {
+        /// The block.
+        block: u32,
+        /// What was counted of it.
+        phase: Phase,
+        /// How many of its instructions were executed.
+        done: u16,
+        /// How the block was left, if it was.
+        way: Option<Way>,
+    },
+}
+
+impl Standing {
+    pub(crate) fn start_of(block: u32) -> Standing {
+        Standing::In { block, phase: Phase::Entered, done: 0, way: None }
+    }
+}
+
+/// What the counters know of an execution of a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Nothing yet.
+    Entered,
+    /// The block was counted.
+    Counted,
+    /// The way to the outside was counted.
+    Left,
+}
+
+/// How a block is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// It falls through.
+    Next,
+    /// Its branch is taken.
+    Taken,
+}

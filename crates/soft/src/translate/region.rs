@@ -1,0 +1,61 @@
+//! Memory of the program that holds translated code.
+
+use super::place::Mark;
+
+/// Bytes of a region.
+pub const REGION: u64 = 64 << 20;
+
+/// How far a region may be from the code that is copied to it: what the code points to is up to 2 GB from itself.
+const NEAR: u64 = 0x6000_0000;
+
+/// Room that a batch may take.
+const RESERVE: u32 = 1 << 20;
+
+/// Counters that a batch may take.
+pub(crate) const COUNTER_RESERVE: u32 = 10_000;
+
+/// A region and the marks of its code.
+pub(crate) struct Region {
+    base: u64,
+    used: u32,
+    marks: Vec<Mark>,
+}
+
+impl Region {
+    pub(crate) fn new(base: u64, used: u32) -> Region {
+        Region { base, used, marks: Vec::new() }
+    }
+
+    pub(crate) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// How many bytes from its start are taken.
+    pub(crate) fn used(&self) -> u32 {
+        self.used
+    }
+
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        (self.base..self.base + REGION).contains(&address)
+    }
+
+    pub(crate) fn is_near(&self, address: u64) -> bool {
+        self.base.abs_diff(address) < NEAR && (self.base + REGION).abs_diff(address) < NEAR
+    }
+
+    pub(crate) fn has_room(&self) -> bool {
+        u64::from(self.used + RESERVE) <= REGION
+    }
+
+    pub(crate) fn append(&mut self, bytes: u32, marks: Vec<Mark>) {
+        self.used += bytes;
+        self.marks.extend(marks);
+    }
+
+    /// The mark of the instruction at an address.
+    pub(crate) fn mark(&self, address: u64) -> Option<&Mark> {
+        let offset = (address - self.base) as u32;
+        let found = self.marks.binary_search_by_key(&offset, |mark| mark.at).ok()?;
+        self.marks.get(found)
+    }
+}

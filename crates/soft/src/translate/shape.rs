@@ -1,0 +1,171 @@
+//! One instruction as the translator sees it: how to copy it, how it ends a block, what it does to flags.
+
+use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic as M, OpKind, Register, RflagsBits};
+
+use crate::block::{Leave, Terminator, ending};
+
+/// Every status flag but the carry: what `inc` changes.
+pub(crate) const OSZAP: u8 = 0b1_1111;
+const CARRY: u8 = 0b10_0000;
+/// Every status flag.
+pub(crate) const STATUS: u8 = OSZAP | CARRY;
+
+/// An instruction that was decoded.
+#[derive(Clone)]
+pub(crate) struct Shape {
+    pub(crate) address: u64,
+    pub(crate) bytes: [u8; 15],
+    pub(crate) len: u8,
+    /// Where the 32-bit displacement to the instruction pointer is, and where it leads.
+    pub(crate) relative: Option<(u8, u64)>,
+    /// Status flags that it reads; others keep their value or do not matter.
+    pub(crate) reads: u8,
+    /// Status flags that it gives a value that does not depend on the one before.
+    pub(crate) kills: u8,
+    pub(crate) repeats: Option<Repeats>,
+    pub(crate) ends: Option<Terminator>,
+    /// Its operand, if it is an indirect jump or call.
+    pub(crate) target: Option<Operand>,
+}
+
+/// A string instruction with a repeat prefix.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Repeats {
+    /// Until rcx is zero.
+    Always,
+    /// Until rcx is zero or a comparison decides.
+    Conditionally,
+}
+
+/// Where an indirect branch goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Operand {
+    /// A general register, by its number.
+    Register(u8),
+    /// Memory: `mov rcx, [..]` can be made of the branch's own bytes.
+    Memory,
+}
+
+impl Shape {
+    /// The instruction's bytes.
+    pub(crate) fn code(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+
+    /// The address after it.
+    pub(crate) fn next(&self) -> u64 {
+        self.address.wrapping_add(u64::from(self.len))
+    }
+
+    /// Decodes what is at an address.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be followed.
+    pub(crate) fn decode(window: &[u8], address: u64) -> Result<Shape, Leave> {
+        let mut decoder = Decoder::with_ip(64, window, address, DecoderOptions::NONE);
+        let instruction = decoder.decode();
+        let ends = ending(&instruction, decoder.last_error(), window)?;
+        let repeats = repeats(&instruction)?;
+        if instruction.memory_base() == Register::EIP {
+            return Err(Leave::Reach);
+        }
+        let offsets = decoder.get_constant_offsets(&instruction);
+        let mut bytes = [0; 15];
+        let len = instruction.len();
+        bytes[..len].copy_from_slice(&window[..len]);
+        let (reads, kills) = flags(&instruction);
+        Ok(Shape {
+            address,
+            bytes,
+            len: len as u8,
+            relative: relative(&instruction, &offsets),
+            reads,
+            kills,
+            repeats,
+            target: target(&instruction, ends),
+            ends,
+        })
+    }
+
+    /// Whether the instruction can be copied to any address of a region: it reaches what it points to from there.
+    pub(crate) fn reaches_from(&self, start: u64, end: u64) -> bool {
+        let Some((_, target)) = self.relative else { return true };
+        [start, end].into_iter().all(|from| {
+            let distance = target.wrapping_sub(from).cast_signed();
+            // An instruction's length away from the limits on both sides.
+            i32::try_from(distance).is_ok_and(|d| (i32::MIN + 64..i32::MAX - 64).contains(&d))
+        })
+    }
+}
+
+fn relative(instruction: &Instruction, offsets: &ConstantOffsets) -> Option<(u8, u64)> {
+    let memory = instruction.is_ip_rel_memory_operand() && instruction.memory_base() == Register::RIP;
+    memory.then(|| (offsets.displacement_offset() as u8, instruction.ip_rel_memory_address()))
+}
+
+fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<Operand> {
+    match ends? {
+        Terminator::IndirectJump | Terminator::IndirectCall { .. } => Some(match instruction.op0_kind() {
+            OpKind::Memory => Operand::Memory,
+            _ => Operand::Register(instruction.op0_register().number() as u8),
+        }),
+        _ => None,
+    }
+}
+
+/// What counts iterations in rcx. With a 32-bit count in ecx the upper half would be counted too.
+fn repeats(instruction: &Instruction) -> Result<Option<Repeats>, Leave> {
+    let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
+    if !instruction.is_string_instruction() || !repeated {
+        return Ok(None);
+    }
+    let narrow = (0..instruction.op_count()).any(|i| {
+        let kind = instruction.op_kind(i);
+        matches!(kind, OpKind::MemoryESEDI | OpKind::MemorySegEDI | OpKind::MemorySegESI)
+    });
+    if narrow {
+        return Err(Leave::RepeatAddressSize);
+    }
+    #[rustfmt::skip]
+    let compares = matches!(
+        instruction.mnemonic(),
+        M::Cmpsb | M::Cmpsw | M::Cmpsd | M::Cmpsq | M::Scasb | M::Scasw | M::Scasd | M::Scasq
+    );
+    Ok(Some(if compares { Repeats::Conditionally } else { Repeats::Always }))
+}
+
+/// The status flags that an instruction reads, and those whose old value is lost.
+///
+/// A shift by cl leaves the flags alone when cl is zero, as a repeated comparison does when rcx is. What the
+/// manuals call undefined may be the old value, but not after the logical instructions, whose AF is the only one.
+fn flags(instruction: &Instruction) -> (u8, u8) {
+    let written = instruction.rflags_written() | instruction.rflags_cleared() | instruction.rflags_set();
+    let logical = matches!(instruction.mnemonic(), M::And | M::Or | M::Xor | M::Test);
+    let undefined = if logical { instruction.rflags_undefined() } else { 0 };
+    let by_cl = (0..instruction.op_count()).any(|i| instruction.op_register(i) == Register::CL);
+    let conditional = instruction.is_string_instruction() || (by_cl && is_shift(instruction.mnemonic()));
+    let kills = if conditional { 0 } else { status(written | undefined) };
+    (status(instruction.rflags_read()), kills)
+}
+
+fn is_shift(mnemonic: M) -> bool {
+    #[rustfmt::skip]
+    let shift = matches!(
+        mnemonic,
+        M::Shl | M::Sal | M::Shr | M::Sar | M::Rol | M::Ror | M::Rcl | M::Rcr | M::Shld | M::Shrd
+    );
+    shift
+}
+
+fn status(bits: u32) -> u8 {
+    const ORDER: [(u32, u8); 6] = [
+        (RflagsBits::OF, 1),
+        (RflagsBits::SF, 2),
+        (RflagsBits::ZF, 4),
+        (RflagsBits::AF, 8),
+        (RflagsBits::PF, 16),
+        (RflagsBits::CF, CARRY),
+    ];
+    ORDER.iter().filter(|(bit, _)| bits & bit != 0).fold(0, |sum, (_, own)| sum | own)
+}

@@ -1,0 +1,473 @@
+//! Puts counters into copies of blocks, and blocks together.
+
+use super::*;
+use crate::flow::Point;
+
+/// How much dearer a counter is where flags must be kept: five instructions on memory instead of one.
+const LOUD: u64 = 5;
+/// The same for one where they do not matter.
+const QUIET: u64 = 2;
+
+/// What remains to be emitted when all blocks of a batch are.
+struct Cold {
+    /// Calls whose thunks come behind the blocks.
+    thunks: Vec<Thunk>,
+    /// Ways out of blocks that are taken by a jump.
+    ways: Vec<Leap>,
+    /// Return sites whose block is not translated.
+    sites: Vec<(Hole, u32)>,
+    /// Jumps to blocks of the batch that were not emitted yet.
+    bodies: Vec<(Hole, u32)>,
+}
+
+struct Thunk {
+    hole: Hole,
+    at: At,
+    went: At,
+    call: Terminator,
+    direct: bool,
+}
+
+struct Leap {
+    hole: Hole,
+    at: At,
+    way: Way,
+    target: u64,
+}
+
+impl Translation {
+    /// Translates what can be reached from `entry`, which was not translated before.
+    pub(super) fn translate(&mut self, code: &mut dyn Code, entry: u64, region: usize) {
+        let bounds = (self.regions[region].base(), self.regions[region].base() + REGION);
+        let (by_address, pieces) = (&self.by_address, &self.pieces);
+        let known = |address: u64| Some(pieces[*by_address.get(&address)? as usize].live_in);
+        let batch = Batch::find(&mut self.pages, code, entry, bounds, &known);
+        let first = self.pieces.len() as u32;
+        for draft in &batch.drafts {
+            self.adopt(&batch, draft);
+        }
+        for (i, draft) in batch.drafts.iter().enumerate() {
+            self.connect(&batch, draft, first + i as u32);
+        }
+        self.flow.close_epoch();
+        let mut out = self.emitter(region);
+        let mut cold = Cold { thunks: vec![], ways: vec![], sites: vec![], bodies: vec![] };
+        for (i, draft) in batch.drafts.iter().enumerate() {
+            self.emit(&batch, draft, first + i as u32, &mut out, &mut cold);
+        }
+        self.emit_cold(&mut out, cold, first);
+        self.publish(region, out);
+    }
+
+    fn adopt(&mut self, batch: &Batch, draft: &batch::Draft) {
+        let weight = weight(draft.depth, batch.quiet_step(draft).is_some());
+        let bytes = self.code.len() as u32;
+        for shape in &draft.shapes {
+            self.code.extend_from_slice(batch.shapes[*shape as usize].code());
+        }
+        let id = self.pieces.len() as u32;
+        self.pages.mark_start(draft.address);
+        self.by_address.insert(draft.address, id);
+        self.pieces.push(Piece {
+            address: draft.address,
+            len: (self.code.len() as u32 - bytes) as u16,
+            instructions: draft.shapes.len() as u16,
+            bytes,
+            body: 0,
+            live_in: draft.live_in,
+            terminator: draft.terminator,
+            block: self.flow.block(weight),
+            edges: [None; 2],
+            from_outside: None,
+            iterations: None,
+        });
+    }
+
+    /// Adds the edges whose ends are known.
+    fn connect(&mut self, batch: &Batch, draft: &batch::Draft, id: u32) {
+        let exit = Point::Exit(self.pieces[id as usize].block);
+        let base = weight(draft.depth, true);
+        let targets = successors(draft.terminator);
+        for (i, target) in targets.into_iter().enumerate() {
+            let Some(to) = target.and_then(|target| self.block_at(target)) else { continue };
+            let share = match draft.terminator {
+                Terminator::Conditional { taken, .. } => {
+                    let back = if taken <= draft.address { 88 } else { 40 };
+                    if i == 0 { 100 - back } else { back * 8 / 5 }
+                }
+                _ => 105,
+            };
+            let weight = base * share / 100 * self.cost(to) / QUIET;
+            let entry = Point::Entry(self.pieces[to as usize].block);
+            self.pieces[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
+        }
+        if leaves_indirectly(draft.terminator) {
+            let arc = self.flow.edge(exit, Point::Outside, base * LOUD / QUIET);
+            self.pieces[id as usize].edges[1] = Some(arc);
+        }
+        let site = return_to(draft.terminator).and_then(|site| self.block_at(site));
+        if let Some(site) = site.filter(|site| self.pieces[*site as usize].from_outside.is_none()) {
+            let near = batch.at(self.pieces[site as usize].address).map(|i| batch.drafts[i].depth);
+            self.open_to_outside(site, near.unwrap_or(0));
+        }
+    }
+
+    /// Adds the edge from the outside to a block.
+    fn open_to_outside(&mut self, id: u32, depth: u32) {
+        let weight = weight(depth, true) * self.cost(id) / QUIET;
+        let entry = Point::Entry(self.pieces[id as usize].block);
+        self.pieces[id as usize].from_outside = Some(self.flow.edge(Point::Outside, entry, weight));
+    }
+
+    /// What a counter costs before a block.
+    fn cost(&self, id: u32) -> u64 {
+        if self.is_quiet(id) { QUIET } else { LOUD }
+    }
+
+    fn is_quiet(&self, id: u32) -> bool {
+        self.pieces[id as usize].live_in & shape::OSZAP == 0
+    }
+
+    fn counter(&self, arc: Option<ArcId>) -> Option<u32> {
+        self.flow.counter_of(arc?).map(area::counter)
+    }
+
+    fn block_counter(&self, id: u32) -> Option<u32> {
+        self.counter(Some(self.flow.arc_of(self.pieces[id as usize].block)))
+    }
+
+    fn emit(&mut self, batch: &Batch, draft: &batch::Draft, id: u32, out: &mut Emitter, cold: &mut Cold) {
+        self.pieces[id as usize].body = out.here();
+        let counter = self.block_counter(id);
+        let quiet = batch.quiet_step(draft);
+        let ends_itself = !matches!(draft.terminator, Terminator::FallThrough { .. } | Terminator::Leave(_));
+        let copies = draft.shapes.len() - usize::from(ends_itself);
+        let mut at = At { subject: id, done: 0, bits: Bits::CLEAN };
+        for step in 0..draft.shapes.len() {
+            at.done = step as u16;
+            if let Some(offset) = counter.filter(|_| step == quiet.unwrap_or(0)) {
+                out.count(at, offset, quiet.is_some(), at.bits.with(Bits::COUNTED));
+                at = at.with(Bits::COUNTED);
+            }
+            if step < copies {
+                self.copy(batch.shape(draft, step), at, out);
+            }
+        }
+        let went = At { done: draft.shapes.len() as u16, ..at };
+        self.end(batch, draft, id, (at, went), out, cold);
+    }
+
+    fn copy(&mut self, shape: &Shape, at: At, out: &mut Emitter) {
+        let Some(repeats) = shape.repeats else { return out.copy(at, shape) };
+        let index = self.extras;
+        self.extras += 1;
+        self.pieces[at.subject as usize].iterations.get_or_insert(index);
+        let offset = area::extra(index);
+        out.add_rcx(at, offset);
+        out.copy(at.with(Bits::ITERATIONS), shape);
+        if repeats == shape::Repeats::Conditionally {
+            out.subtract_rcx(At { done: at.done + 1, ..at }, offset);
+        }
+    }
+
+    /// The last instruction of a block, and where it goes on.
+    fn end(
+        &mut self,
+        batch: &Batch,
+        draft: &batch::Draft,
+        id: u32,
+        (mut at, mut went): (At, At),
+        out: &mut Emitter,
+        cold: &mut Cold,
+    ) {
+        if leaves_indirectly(draft.terminator) {
+            if let Some(offset) = self.counter(self.pieces[id as usize].edges[1]) {
+                out.count(at, offset, false, at.bits.with(Bits::OUTSIDE));
+                (at, went) = (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE));
+            }
+        }
+        let last = || batch.shape(draft, draft.shapes.len() - 1);
+        let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
+        match draft.terminator {
+            Terminator::FallThrough { next: to } => self.go(id, next, Way::Next, to, out, cold),
+            Terminator::Jump { target } => self.go(id, taken, Way::Taken, target, out, cold),
+            Terminator::Conditional { taken: target, not_taken } => {
+                let hole = out.conditional(at, taken, last());
+                cold.ways.push(Leap { hole, at: taken, way: Way::Taken, target });
+                self.go(id, next, Way::Next, not_taken, out, cold);
+            }
+            Terminator::SystemCall { next: to } => {
+                let stop = out.system_call(at, to, next, self.table + FILTER);
+                self.traps.insert(stop, Trap::SystemCall);
+                self.go(id, next, Way::Next, to, out, cold);
+            }
+            call @ Terminator::Call { return_to, .. } => {
+                let hole = out.put_hole(at, &[0xe8]);
+                cold.thunks.push(Thunk { hole, at, went: taken, call, direct: true });
+                self.return_site(return_to, out, cold);
+            }
+            call @ Terminator::IndirectCall { return_to } => {
+                let hole = out.indirect_call(at, last());
+                cold.thunks.push(Thunk { hole, at, went, call, direct: false });
+                self.return_site(return_to, out, cold);
+            }
+            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went),
+            Terminator::Return { drops } => out.ret(at, drops, went),
+            Terminator::Trap(crate::block::Trap::Undefined) => out.copy(at, last()),
+            Terminator::Trap(crate::block::Trap::Breakpoint) => self.stop(next, Trap::Breakpoint, out),
+            Terminator::Leave(reason) => self.stop(next, Trap::Leave(reason), out),
+        }
+    }
+
+    fn stop(&mut self, at: At, trap: Trap, out: &mut Emitter) {
+        self.traps.insert(out.here(), trap);
+        out.put(at, &[0xcc]);
+    }
+
+    /// Goes on to a block, or to where a link will be made.
+    fn go(&mut self, from: u32, at: At, way: Way, target: u64, out: &mut Emitter, cold: &mut Cold) {
+        let Some(to) = self.block_at(target) else {
+            let hole = out.put_hole(at, &[0xe9]);
+            cold.ways.push(Leap { hole, at, way, target });
+            return;
+        };
+        let arc = self.pieces[from as usize].edges[way as usize];
+        let at = self.count_edge(arc, at, to, out);
+        // The next block of the batch is emitted right here.
+        let follows = to == from + 1 && self.pieces[to as usize].body == 0;
+        if !follows {
+            self.jump_to(to, at, out, &mut cold.bodies);
+        }
+    }
+
+    /// Counts an edge to a block if it has a counter; the state after it.
+    fn count_edge(&self, arc: Option<ArcId>, at: At, to: u32, out: &mut Emitter) -> At {
+        let Some(offset) = self.counter(arc) else { return at };
+        out.count(at, offset, self.is_quiet(to), at.bits.with(Bits::ARRIVED));
+        at.with(Bits::ARRIVED)
+    }
+
+    fn jump_to(&self, to: u32, at: At, out: &mut Emitter, bodies: &mut Vec<(Hole, u32)>) {
+        let body = self.pieces[to as usize].body;
+        if body == 0 {
+            bodies.push((out.put_hole(at, &[0xe9]), to));
+        } else if reaches(out.here(), body) {
+            out.put_to(at, &[0xe9], body);
+        } else {
+            out.put_literal(at, &[0xff, 0x25], body);
+        }
+    }
+
+    /// Behind a call: where its return comes in.
+    fn return_site(&mut self, address: u64, out: &mut Emitter, cold: &mut Cold) {
+        let stub = self.stubs.len() as u32;
+        self.stubs.push(address);
+        let (chain, _) = out.stub(stub, address);
+        out.literal(chain, self.shadow_missed);
+        let at = Emitter::in_stub(stub);
+        match self.block_at(address) {
+            Some(to) => {
+                let at = self.count_edge(self.pieces[to as usize].from_outside, at, to, out);
+                self.jump_to(to, at, out, &mut cold.bodies);
+            }
+            None => cold.sites.push((out.put_hole(at, &[0xe9]), stub)),
+        }
+    }
+
+    fn emit_cold(&mut self, out: &mut Emitter, mut cold: Cold, first: u32) {
+        for thunk in std::mem::take(&mut cold.thunks) {
+            let here = out.here();
+            out.fill(thunk.hole, here);
+            match thunk.call {
+                Terminator::Call { target, return_to } if thunk.direct => {
+                    let hole = out.direct_thunk(thunk.at, return_to, thunk.went);
+                    cold.ways.push(Leap { hole, at: thunk.went, way: Way::Taken, target });
+                }
+                other => {
+                    let back = return_to(other).unwrap_or_default();
+                    out.indirect_thunk(thunk.at, back, self.table, thunk.went);
+                }
+            }
+        }
+        for leap in std::mem::take(&mut cold.ways) {
+            self.leap(leap, out, &mut cold.bodies);
+        }
+        for (hole, stub) in std::mem::take(&mut cold.sites) {
+            let (target, jump) = (self.stubs[stub as usize], out.address(hole));
+            self.link_stop(Emitter::in_stub(stub), hole, Trap::Return { stub, target, jump }, out);
+        }
+        for (hole, to) in cold.bodies {
+            debug_assert!(to >= first);
+            out.fill(hole, self.pieces[to as usize].body);
+        }
+    }
+
+    /// A way out of a block that is taken by a jump: right to the block, over a counter, or to a link.
+    fn leap(&mut self, leap: Leap, out: &mut Emitter, bodies: &mut Vec<(Hole, u32)>) {
+        let Leap { hole, at, way, target } = leap;
+        let Some(to) = self.block_at(target) else {
+            let jump = out.address(hole);
+            return self.link_stop(at, hole, Trap::Link { from: at.subject, way, target, jump }, out);
+        };
+        let body = self.pieces[to as usize].body;
+        let arc = self.pieces[at.subject as usize].edges[way as usize];
+        let direct = self.counter(arc).is_none();
+        match body {
+            0 if direct => bodies.push((hole, to)),
+            body if direct && reaches(out.address(hole), body) => out.fill(hole, body),
+            _ => {
+                let here = out.here();
+                out.fill(hole, here);
+                let at = self.count_edge(arc, at, to, out);
+                self.jump_to(to, at, out, bodies);
+            }
+        }
+    }
+
+    /// Sixteen bytes that stop, until a jump is written there.
+    fn link_stop(&mut self, at: At, hole: Hole, trap: Trap, out: &mut Emitter) {
+        out.align(16);
+        let here = out.here();
+        out.fill(hole, here);
+        self.stop(at, trap, out);
+        out.skip(15);
+    }
+
+    /// Makes the link that the program stopped for; where it goes on, with its registers as they are.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`].
+    pub fn link(&mut self, code: &mut dyn Code, stop: u64) -> Result<Option<u64>, Need> {
+        let (target, jump) = match self.traps.get(&stop) {
+            Some(Trap::Linked(to)) => return Ok(Some(*to)),
+            Some(Trap::Link { target, jump, .. } | Trap::Return { target, jump, .. }) => (*target, *jump),
+            _ => return Ok(None),
+        };
+        let to = self.ensure(code, target)?;
+        let region = self.region_near(target)?;
+        let (arc, at) = self.arc_of_link(stop, to);
+        let mut out = self.emitter(region);
+        let mut destination = self.pieces[to as usize].body;
+        if self.counter(arc).is_some() {
+            destination = out.here();
+            let at = self.count_edge(arc, at, to, &mut out);
+            self.jump_to(to, at, &mut out, &mut Vec::new());
+            self.publish(region, out);
+        }
+        self.patch(stop, jump, destination);
+        self.traps.insert(stop, Trap::Linked(destination));
+        Ok(Some(destination))
+    }
+
+    /// The edge of a link to a block, decided now, and the state at the link.
+    fn arc_of_link(&mut self, stop: u64, to: u32) -> (Option<ArcId>, At) {
+        match self.traps.get(&stop).copied() {
+            Some(Trap::Link { from, way, .. }) => {
+                let piece = self.pieces[from as usize];
+                let ends = (Point::Exit(piece.block), Point::Entry(self.pieces[to as usize].block));
+                let known = piece.edges[way as usize];
+                let arc = known.unwrap_or_else(|| self.flow.edge(ends.0, ends.1, 1));
+                self.pieces[from as usize].edges[way as usize] = Some(arc);
+                self.flow.close_epoch();
+                let counted = self.block_counter(from).map_or(Bits::CLEAN, |_| Bits::COUNTED);
+                let bits = counted.with(if way == Way::Next { Bits::NEXT } else { Bits::TAKEN });
+                (Some(arc), At { subject: from, done: piece.instructions, bits })
+            }
+            Some(Trap::Return { stub, .. }) => (self.way_in(to), Emitter::in_stub(stub)),
+            _ => (None, Emitter::in_stub(0)),
+        }
+    }
+
+    /// The edge from the outside to a block.
+    fn way_in(&mut self, to: u32) -> Option<ArcId> {
+        if self.pieces[to as usize].from_outside.is_none() {
+            self.open_to_outside(to, 0);
+            self.flow.close_epoch();
+        }
+        self.pieces[to as usize].from_outside
+    }
+
+    /// Writes a jump over a stop, and shortens the way to it.
+    fn patch(&mut self, stop: u64, jump: u64, destination: u64) {
+        let word = |address: u64, bytes: &[u8]| Write { address, bytes: bytes.to_vec() };
+        if reaches(stop, destination) {
+            let mut bytes = vec![0xe9];
+            bytes.extend((destination.wrapping_sub(stop + 5) as u32).to_le_bytes());
+            bytes.extend([0xcc; 3]);
+            self.writes.push(word(stop, &bytes));
+        } else {
+            let target = destination.to_le_bytes();
+            let mut head = vec![0xff, 0x25, 0, 0, 0, 0];
+            head.extend(&target[..2]);
+            self.writes.push(word(stop + 8, &[&target[2..], &[0xcc, 0xcc]].concat()));
+            self.writes.push(word(stop, &head));
+        }
+        if reaches(jump, destination) && jump / 8 == (jump + 3) / 8 {
+            let distance = destination.wrapping_sub(jump + 4) as u32;
+            self.writes.push(word(jump, &distance.to_le_bytes()));
+        }
+    }
+
+    /// Where an indirect branch to an address goes on, with rcx and rsi in the slot.
+    ///
+    /// # Errors
+    ///
+    /// [`Need`].
+    pub fn indirect(&mut self, code: &mut dyn Code, target: u64) -> Result<u64, Need> {
+        if let Some(hit) = self.entrances.get(&target) {
+            return Ok(*hit);
+        }
+        let to = self.ensure(code, target)?;
+        let region = self.region_near(target)?;
+        let arc = self.way_in(to);
+        let stub = self.stubs.len() as u32;
+        self.stubs.push(target);
+        let mut out = self.emitter(region);
+        let start = out.here();
+        let (chain, hit) = out.stub(stub, target);
+        let at = self.count_edge(arc, Emitter::in_stub(stub), to, &mut out);
+        self.jump_to(to, at, &mut out, &mut Vec::new());
+        let entry = (target & 0xffff) as usize;
+        out.literal(chain, std::mem::replace(&mut self.heads[entry], start));
+        self.publish(region, out);
+        let address = self.table + 8 * entry as u64;
+        self.writes.push(Write { address, bytes: start.to_le_bytes().to_vec() });
+        self.entrances.insert(target, hit);
+        Ok(hit)
+    }
+
+    /// How many of a block's first instructions are repeated ones.
+    pub(super) fn repeats(&self, block: u32, instructions: u16) -> u32 {
+        (0..instructions).filter(|step| self.is_repeat(block, *step)).count() as u32
+    }
+
+    pub(super) fn is_repeat(&self, block: u32, step: u16) -> bool {
+        self.shape_of(block, step).is_some_and(|shape| shape.repeats.is_some())
+    }
+
+    fn shape_of(&self, block: u32, step: u16) -> Option<Shape> {
+        let piece = &self.pieces[block as usize];
+        let address = self.instruction(piece, step)?;
+        let bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
+        Shape::decode(bytes.get((address - piece.address) as usize..)?, address).ok()
+    }
+}
+
+/// Executions to be expected at a depth of loops, times the cost of a counter.
+fn weight(depth: u32, quiet: bool) -> u64 {
+    100 * 8u64.pow(depth) * if quiet { QUIET } else { LOUD }
+}
+
+fn leaves_indirectly(terminator: Terminator) -> bool {
+    matches!(
+        terminator,
+        Terminator::IndirectJump | Terminator::IndirectCall { .. } | Terminator::Return { .. }
+    )
+}
+
+/// Whether a jump's 32-bit distance suffices, an instruction's length apart.
+fn reaches(from: u64, to: u64) -> bool {
+    let distance = to.wrapping_sub(from).cast_signed();
+    i32::try_from(distance).is_ok_and(|d| (i32::MIN + 64..i32::MAX - 64).contains(&d))
+}
