@@ -193,6 +193,21 @@ impl Candidate {
             parts: vec![Part::Os(metric)],
         }
     }
+
+    /// Counting by the software PMU, which names its events itself (`calls`).
+    pub fn soft(event: impl Into<String>, modes: Modes) -> Candidate {
+        let event = event.into();
+        Candidate {
+            rung: Rung::Soft,
+            provenance: Provenance::Counted,
+            resolution: format!("soft/{event}/"),
+            scale: 1.0,
+            modes: Some(modes),
+            widest: None,
+            never_zero: false,
+            parts: vec![Part::Soft(event)],
+        }
+    }
 }
 
 /// What one source needs to know to count (a share of) an event.
@@ -201,6 +216,8 @@ impl Candidate {
 pub enum Part {
     /// For `perf_event_open`.
     Perf(PerfEvent),
+    /// For the software PMU: the event's name there.
+    Soft(String),
     /// For the operating system's accounting.
     Os(OsMetric),
 }

@@ -84,6 +84,32 @@ pub trait Child {
 
     /// Sends it a signal, if it still exists.
     fn signal(&mut self, signal: i32);
+
+    /// Whether its addresses are the same in every run; `None` when nobody made sure of it. Asked when it has
+    /// ended.
+    fn layout(&self) -> Option<Layout> {
+        None
+    }
+}
+
+/// How the addresses of a process are laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Layout {
+    /// The same in every run: what depends on addresses repeats.
+    Fixed,
+    /// Drawn anew in every run, by the kernel: what depends on addresses varies.
+    #[doc(alias = "ASLR")]
+    Random,
+}
+
+impl Layout {
+    /// The word used in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Layout::Fixed => "fixed",
+            Layout::Random => "random",
+        }
+    }
 }
 
 /// Why a wait ended.

@@ -1,11 +1,14 @@
 //! Plans: which event is counted by which source, on which counter, in which pass.
 
+use std::time::Duration;
+
 use crate::count::Count;
 use crate::counter::CounterId;
 use crate::event::{Candidate, Event, Part};
 use crate::exec::RefusalKind;
 use crate::ladder::Rung;
 use crate::modes::Modes;
+use crate::report::LaunchKind;
 
 /// Names one slot; it is the index of the event in [`Plan::lines`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -16,11 +19,86 @@ pub struct SlotId(pub usize);
 pub struct Plan {
     /// One line for each event, in the order asked for.
     pub lines: Vec<PlanLine>,
-    /// The passes; each run of the command makes one.
+    /// The passes; each run of the command makes one, by [`Plan::pass_of`].
     pub passes: Vec<Pass>,
     /// The greatest set of events that found a counter each did not hold all of them:
     /// the kernel will multiplex.
     pub shares_counters: bool,
+    /// What the plan was made for.
+    pub intent: Intent,
+}
+
+impl Plan {
+    /// The pass that run number `run` makes, an index into [`Plan::passes`]; 0 when there is none.
+    ///
+    /// The first [`Intent::translated_runs`] take turns over the translated passes and the others over the native
+    /// ones; where all passes are of one kind, all runs take turns over them.
+    pub fn pass_of(&self, run: u32) -> usize {
+        let of_kind = |kind| (0..self.passes.len()).filter(|i| self.passes[*i].launch == kind).collect();
+        let (translated, native): (Vec<usize>, Vec<usize>) =
+            (of_kind(LaunchKind::Translated), of_kind(LaunchKind::Native));
+        let first = self.intent.translated_runs();
+        let (passes, turn) = match (translated.is_empty(), native.is_empty()) {
+            (true, _) => (native, run),
+            (false, true) => (translated, run),
+            (false, false) if run < first => (translated, run),
+            (false, false) => (native, run - first),
+        };
+        passes.get(turn as usize % passes.len().max(1)).copied().unwrap_or(0)
+    }
+
+    /// How run number `run` is to be started.
+    pub fn launch_of(&self, run: u32) -> LaunchKind {
+        self.passes.get(self.pass_of(run)).map(|pass| pass.launch).unwrap_or_default()
+    }
+}
+
+/// What is wanted from a session, as far as the choice of sources depends on it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Intent {
+    /// The only source that may be used, if one was asked for.
+    pub only: Option<Rung>,
+    /// Exact number of measured executions, at least 1.
+    pub runs: u32,
+    /// How many of them the software PMU may count.
+    pub counted: Counted,
+    /// Whether it is a command that is counted, and not something that runs already.
+    pub of_command: bool,
+    /// Counts are read this often while the command runs.
+    pub interval: Option<Duration>,
+    /// Whether there is a result already: then no event moves to the software PMU any more.
+    pub begun: bool,
+}
+
+impl Default for Intent {
+    fn default() -> Intent {
+        Intent { only: None, runs: 1, counted: Counted::Auto, of_command: true, interval: None, begun: false }
+    }
+}
+
+impl Intent {
+    /// How many of the runs, the first ones, are translated when the software PMU counts something.
+    pub fn translated_runs(&self) -> u32 {
+        let wanted = match self.counted {
+            Counted::Auto if self.runs < 3 => 1,
+            Counted::Auto => 2,
+            Counted::Runs(wanted) => wanted,
+            Counted::All => self.runs,
+        };
+        wanted.min(self.runs)
+    }
+}
+
+/// How many runs the software PMU counts, when it counts; the others run as they are and are timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Counted {
+    /// One, or two of three and more, so that equal values can be told.
+    #[default]
+    Auto,
+    /// So many.
+    Runs(u32),
+    /// All of them.
+    All,
 }
 
 /// One event of a plan.
@@ -74,6 +152,8 @@ pub struct Skipped {
 /// What is counted at the same time.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Pass {
+    /// How the command is started for it.
+    pub launch: LaunchKind,
     /// The events of the pass, in the order asked for.
     pub slots: Vec<Slot>,
 }
@@ -142,5 +222,49 @@ impl Slot {
             exclusive: false,
             counter: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(launches: &[LaunchKind], runs: u32, counted: Counted) -> Plan {
+        let passes = launches.iter().map(|launch| Pass { launch: *launch, slots: Vec::new() }).collect();
+        let intent = Intent { runs, counted, ..Intent::default() };
+        Plan { lines: Vec::new(), passes, shares_counters: false, intent }
+    }
+
+    fn passes(launches: &[LaunchKind], runs: u32, counted: Counted) -> Vec<usize> {
+        let plan = plan(launches, runs, counted);
+        (0..runs).map(|run| plan.pass_of(run)).collect()
+    }
+
+    const BOTH: [LaunchKind; 2] = [LaunchKind::Translated, LaunchKind::Native];
+
+    #[test]
+    fn one_or_two_runs_are_translated_unless_told_otherwise() {
+        for (runs, counted, expected) in [
+            (2, Counted::Auto, vec![0, 1]),
+            (3, Counted::Auto, vec![0, 0, 1]),
+            (5, Counted::Auto, vec![0, 0, 1, 1, 1]),
+            (4, Counted::Runs(3), vec![0, 0, 0, 1]),
+            (3, Counted::All, vec![0, 0, 0]),
+            (2, Counted::Runs(9), vec![0, 0]),
+        ] {
+            assert_eq!(passes(&BOTH, runs, counted), expected, "{runs} {counted:?}");
+        }
+    }
+
+    #[test]
+    fn passes_of_one_kind_take_turns_over_all_runs() {
+        assert_eq!(passes(&[LaunchKind::Native; 2], 4, Counted::Auto), [0, 1, 0, 1]);
+        assert_eq!(passes(&[LaunchKind::Translated], 2, Counted::Auto), [0, 0]);
+    }
+
+    #[test]
+    fn without_a_pass_the_command_runs_as_it_is() {
+        let plan = plan(&[], 1, Counted::All);
+        assert_eq!((plan.pass_of(0), plan.launch_of(0)), (0, LaunchKind::Native));
     }
 }

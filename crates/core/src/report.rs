@@ -1,6 +1,6 @@
 //! What a session brings home: raw readings with everything needed to judge them.
 
-use crate::exec::{CommandSpec, ExitStatus, Reading, Target};
+use crate::exec::{CommandSpec, ExitStatus, Layout, Reading, Target};
 use crate::plan::Plan;
 
 /// The outcome of a session: nothing in it is scaled or summarised.
@@ -29,6 +29,8 @@ pub struct Run {
     pub index: u32,
     /// How the command was run.
     pub launch: LaunchKind,
+    /// How its addresses were laid out; `None` when nobody made sure of it.
+    pub layout: Option<Layout>,
     /// Which pass was counted.
     pub pass: usize,
     /// How it ended; `None` when nobody could tell.
@@ -42,10 +44,11 @@ pub struct Run {
 }
 
 /// How a command was run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[non_exhaustive]
 pub enum LaunchKind {
     /// On the CPU, as it is.
+    #[default]
     Native,
     /// Under the software PMU.
     Translated,

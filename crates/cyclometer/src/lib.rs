@@ -33,8 +33,8 @@ pub use cyclometer_catalog::{Kind, Listing};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
 pub use cyclometer_core::{
-    Count, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report, Result,
-    Rung, Scope, Target, Unit, Verdict,
+    Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
+    Result, Rung, Scope, Target, Unit, Verdict,
 };
 pub use cyclometer_session::{Observer, Quiet};
 pub use cyclometer_stats as stats;

@@ -7,7 +7,8 @@ use cyclometer_backend::{Attached, Launcher, sources};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{
-    Child, CpuSet, Error, ErrorKind, Event, Machine, Plan, Recovery, Report, Result, Rung, Source, Target,
+    Child, Counted, CpuSet, Error, ErrorKind, Event, Intent, Machine, Plan, Recovery, Report, Result, Rung,
+    Source, Target,
 };
 use cyclometer_session::{Job, Means, Observer, Settings};
 
@@ -23,13 +24,15 @@ pub struct Stat {
     events: Vec<Event>,
     settings: Settings,
     backend: Option<Rung>,
+    counted: Counted,
 }
 
 impl Stat {
     /// A measurement on `machine`, which must be the one that this runs on.
     pub fn new(machine: Machine) -> Stat {
         let settings = Settings::default();
-        Stat { machine, command: None, target: None, events: Vec::new(), settings, backend: None }
+        let (backend, counted) = (None, Counted::Auto);
+        Stat { machine, command: None, target: None, events: Vec::new(), settings, backend, counted }
     }
 
     /// Runs this command.
@@ -121,18 +124,36 @@ impl Stat {
         self
     }
 
+    /// How many runs the software PMU counts when it counts something; the others run as they are and are timed.
+    pub fn counted(mut self, counted: Counted) -> Stat {
+        self.counted = counted;
+        self
+    }
+
     /// Which source would count which event, on which counter.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, `ErrorKind::InvalidInput` for a pin that
-    /// the source cannot honour.
+    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, `ErrorKind::ConstraintConflict` for one that
+    /// cannot be counted in one run, `ErrorKind::InvalidInput` for a pin that the source cannot honour, or an
+    /// interval that is too short for the source.
     pub fn plan(&self) -> Result<Plan> {
         let events = match self.events.is_empty() {
             true => resolve_list(DEFAULT_EVENTS, &self.machine, false)?,
             false => self.events.clone(),
         };
-        cyclometer_plan::plan(events, &self.machine, self.backend)
+        cyclometer_plan::plan(events, &self.machine, self.intent())
+    }
+
+    fn intent(&self) -> Intent {
+        Intent {
+            only: self.backend,
+            runs: self.settings.runs,
+            counted: self.counted,
+            of_command: self.command.is_some() && self.target.is_none(),
+            interval: self.settings.interval,
+            begun: false,
+        }
     }
 
     /// Measures.
@@ -149,7 +170,7 @@ impl Stat {
         };
         let sources = sources();
         let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
-        let means = Means { launch: launcher, sources: &sources, machine: &self.machine };
+        let means = Means { launch: launcher, translated: None, sources: &sources, machine: &self.machine };
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
     }
 

@@ -1,7 +1,7 @@
 //! Which source counts which event, on which counter, in which pass; and what to do when the world disagrees.
 //!
 //! Three steps, each a pure function: [`route`] picks for every event the best source that works here and
-//! says why not the one above; [`assemble`] makes the pass, with counters by bipartite [`matching`];
+//! says why not the one above; [`assemble`] makes the passes, with counters by bipartite [`matching`];
 //! [`replan`] turns a source's refusal into the next plan.
 #![forbid(unsafe_code)]
 
@@ -9,24 +9,27 @@ pub mod matching;
 mod pass;
 mod replan;
 mod route;
+mod soft;
 
 #[cfg(test)]
 mod testing;
 
 pub use pass::assemble;
-pub use replan::{Replan, give_up, replan};
+pub use replan::{Replan, abandon, give_up, replan};
 pub use route::route;
+pub use soft::SHORTEST_INTERVAL;
 
-use cyclometer_core::{Event, Machine, Plan, Result, Rung};
+use cyclometer_core::{Event, Intent, Machine, Plan, Result};
 
-/// Plans events on a machine: routes them and makes the pass.
-///
-/// `only` restricts the sources to one rung.
+/// Plans events on a machine: routes them and makes the passes.
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, `ErrorKind::InvalidInput` for a
-/// pinned counter where the source chooses counters itself.
-pub fn plan(events: Vec<Event>, machine: &Machine, only: Option<Rung>) -> Result<Plan> {
-    assemble(route(events, machine, only), machine)
+/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, `ErrorKind::ConstraintConflict` for one
+/// whose events cannot be counted in one run, `ErrorKind::InvalidInput` for a pinned counter where the source
+/// chooses counters itself, or an interval that is too short for an event that was asked for.
+pub fn plan(events: Vec<Event>, machine: &Machine, intent: Intent) -> Result<Plan> {
+    let lines = route(events, machine, &intent);
+    soft::refuse_short_interval(&lines)?;
+    assemble(lines, machine, intent)
 }

@@ -3,7 +3,9 @@
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::report::Step;
-use cyclometer_core::{Count, Error, ErrorKind, Machine, Modes, Plan, Recovery, Refusal, Result, SlotId};
+use cyclometer_core::{
+    Count, Error, ErrorKind, Intent, Machine, Modes, Plan, Recovery, Refusal, Result, Rung, SlotId,
+};
 
 use crate::pass::{assemble, too_large};
 use crate::route::step_down;
@@ -56,6 +58,40 @@ pub fn give_up(plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
     change_line(plan, slot, refusal, machine)
 }
 
+/// Gives a whole rung up, as when the command cannot be translated: each of its events goes to its next source, or
+/// is not counted.
+///
+/// # Errors
+///
+/// As [`replan`].
+pub fn abandon(mut plan: Plan, rung: Rung, refusal: &Refusal, machine: &Machine) -> Result<(Plan, Step)> {
+    for line in &mut plan.lines {
+        let Some(index) = candidate_of(line, rung) else { continue };
+        let (fallen, _) = fall(line.clone(), index, refusal, machine, &plan.intent);
+        *line = fallen;
+        // The machine could: it is this command that it was refused for.
+        if let Outcome::NotCounted(count) = &mut line.outcome {
+            *count = Count::NotCounted { reason: refusal.text.clone() };
+        }
+    }
+    let step = Step {
+        event: None,
+        refused: refusal.text.clone(),
+        done: format!("left the source {rung} out for this command"),
+    };
+    Ok((assemble(plan.lines, machine, plan.intent)?, step))
+}
+
+/// The candidate that counts a line, if it is of that rung.
+fn candidate_of(line: &PlanLine, rung: Rung) -> Option<usize> {
+    match line.outcome {
+        Outcome::Counted { candidate, .. } if line.event.candidates[candidate].rung == rung => {
+            Some(candidate)
+        }
+        _ => None,
+    }
+}
+
 fn error(kind: ErrorKind, refusal: &Refusal, recovery: Recovery) -> Error {
     Error::new(kind, refusal.text.clone()).with_recovery(recovery)
 }
@@ -95,18 +131,18 @@ fn mixed(names: &[&str], refusal: &Refusal) -> Error {
 }
 
 fn change_line(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -> Result<Replan> {
-    let (line, done) = next_line(plan.lines[slot.0].clone(), refusal);
+    let (line, done) = next_line(plan.lines[slot.0].clone(), refusal, machine, &plan.intent);
     let step = step(&plan, slot, refusal, &done);
     plan.lines[slot.0] = line;
     finish(plan, step, machine)
 }
 
 fn finish(plan: Plan, step: Step, machine: &Machine) -> Result<Replan> {
-    Ok(Replan::Try(Box::new(assemble(plan.lines, machine)?), step))
+    Ok(Replan::Try(Box::new(assemble(plan.lines, machine, plan.intent)?), step))
 }
 
 /// The line's next form, and what was done in words.
-fn next_line(line: PlanLine, refusal: &Refusal) -> (PlanLine, String) {
+fn next_line(line: PlanLine, refusal: &Refusal, machine: &Machine, intent: &Intent) -> (PlanLine, String) {
     let Outcome::Counted { candidate, filter, exclude_guest } = line.outcome else {
         return (line, "nothing".to_owned());
     };
@@ -126,7 +162,7 @@ fn next_line(line: PlanLine, refusal: &Refusal) -> (PlanLine, String) {
             with(line, candidate, None, exclude_guest),
             "counted all modes, as it may not filter them".to_owned(),
         ),
-        _ => fall(line, candidate, refusal),
+        _ => fall(line, candidate, refusal, machine, intent),
     }
 }
 
@@ -145,14 +181,20 @@ fn with(mut line: PlanLine, candidate: usize, filter: Option<Modes>, exclude_gue
     line
 }
 
-fn fall(mut line: PlanLine, candidate: usize, refusal: &Refusal) -> (PlanLine, String) {
+fn fall(
+    mut line: PlanLine,
+    candidate: usize,
+    refusal: &Refusal,
+    machine: &Machine,
+    intent: &Intent,
+) -> (PlanLine, String) {
     let rung = line.event.candidates[candidate].rung;
     // Attempts with other modes came to nothing: the event goes by the modes that were asked for.
     if let Some(modes) = &mut line.event.candidates[candidate].modes {
         *modes = line.event.modifiers.modes.unwrap_or(Modes::USER);
     }
     line.skipped.push(Skipped { rung, reason: refusal.text.clone(), refusal: Some(refusal.kind) });
-    let line = step_down(line, candidate + 1, |_| Ok(()));
+    let line = step_down(line, candidate + 1, machine, intent);
     match line.candidate() {
         Some(next) => {
             let done = format!("counted by {} instead ({})", next.rung, next.resolution);
@@ -176,11 +218,49 @@ fn fall(mut line: PlanLine, candidate: usize, refusal: &Refusal) -> (PlanLine, S
 mod tests {
     use super::*;
     use crate::plan as make_plan;
-    use crate::testing::{core_event, in_group, machine, software_event, with_modes};
-    use cyclometer_core::{Event, Rung};
+    use crate::testing::{
+        core_event, in_group, machine, machine_with_soft, portable_event, soft_event, software_event,
+        with_modes,
+    };
+    use cyclometer_core::{Event, LaunchKind};
+
+    fn refused_by_soft(text: &str) -> Refusal {
+        Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() }
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_translated_runs_as_it_is_and_each_count_says_why() {
+        let events = vec![soft_event("calls"), core_event("cycles"), soft_event("loads")];
+        let plan = make_plan(events, &machine_with_soft(), Intent::default()).unwrap();
+        assert_eq!(plan.passes[0].slots.len(), 2, "a translated run has no hardware counts");
+        let refusal = refused_by_soft("/bin/su is setuid");
+        let (plan, step) = abandon(plan, Rung::Soft, &refusal, &machine_with_soft()).unwrap();
+        for i in [0, 2] {
+            let reason = "/bin/su is setuid".to_owned();
+            assert_eq!(plan.lines[i].outcome, Outcome::NotCounted(Count::NotCounted { reason }));
+        }
+        assert_eq!(plan.passes.len(), 1);
+        assert_eq!((plan.passes[0].launch, plan.passes[0].slots[0].id), (LaunchKind::Native, SlotId(1)));
+        assert_eq!((step.event, step.refused.as_str()), (None, "/bin/su is setuid"));
+    }
+
+    #[test]
+    fn an_event_that_the_hardware_refuses_goes_to_the_software_pmu_before_the_first_result_only() {
+        let refusal =
+            Refusal { slot: Some(SlotId(0)), kind: RefusalKind::NotSupported, text: "no".to_owned() };
+        for (begun, expected) in [(false, Some(Rung::Soft)), (true, None)] {
+            let event = vec![portable_event("branches")];
+            let mut plan = make_plan(event, &machine_with_soft(), Intent::default()).unwrap();
+            plan.intent.begun = begun;
+            let Replan::Try(plan, _) = replan(plan, &refusal, &machine_with_soft()).unwrap() else {
+                panic!()
+            };
+            assert_eq!(plan.lines[0].candidate().map(|candidate| candidate.rung), expected);
+        }
+    }
 
     fn refuse(events: Vec<Event>, slot: usize, kind: RefusalKind) -> Result<Replan> {
-        let plan = make_plan(events, &machine(), None).unwrap();
+        let plan = make_plan(events, &machine(), Intent::default()).unwrap();
         replan(plan, &Refusal { slot: Some(SlotId(slot)), kind, text: "E: no".to_owned() }, &machine())
     }
 
@@ -299,7 +379,7 @@ mod tests {
             [RefusalKind::Invalid, RefusalKind::NoPermission, RefusalKind::NotSupported, RefusalKind::Other]
         {
             let events = vec![core_event("a"), software_event("b"), with_modes(core_event("c"), Modes::ALL)];
-            let mut plan = make_plan(events, &machine(), None).unwrap();
+            let mut plan = make_plan(events, &machine(), Intent::default()).unwrap();
             let mut steps = 0;
             while let Some(slot) = plan.passes.first().map(|pass| pass.slots[0].id) {
                 let refusal = Refusal { slot: Some(slot), kind, text: "no".to_owned() };

@@ -3,13 +3,13 @@
 use cyclometer_core::event::{Part, PerfClass};
 use cyclometer_core::ladder::Works;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
-use cyclometer_core::{Candidate, Count, Event, Machine, Rung};
+use cyclometer_core::{Candidate, Count, Event, Intent, Machine, Rung};
 
-/// Picks for every event the first candidate whose source works here.
-///
-/// `only` restricts the choice to one rung.
-pub fn route(events: Vec<Event>, machine: &Machine, only: Option<Rung>) -> Vec<PlanLine> {
-    events.into_iter().map(|event| route_one(restricted(event, only), machine)).collect()
+use crate::soft;
+
+/// Picks for every event the first candidate whose source works here and suits the intent.
+pub fn route(events: Vec<Event>, machine: &Machine, intent: &Intent) -> Vec<PlanLine> {
+    events.into_iter().map(|event| route_one(restricted(event, intent.only), machine, intent)).collect()
 }
 
 /// The event without the candidates of other rungs, so that no replan can step to them either.
@@ -23,24 +23,20 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
     event
 }
 
-fn route_one(event: Event, machine: &Machine) -> PlanLine {
+fn route_one(event: Event, machine: &Machine, intent: &Intent) -> PlanLine {
     let skipped = Vec::new();
     if event.candidates.is_empty() {
         let reason = event.unsupported.clone();
         return PlanLine { event, outcome: Outcome::NotCounted(Count::NotSupported { reason }), skipped };
     }
     let line = PlanLine { outcome: chosen(&event, 0), event, skipped };
-    step_down(line, 0, |candidate| works(candidate, machine))
+    step_down(line, 0, machine, intent)
 }
 
-/// Takes the first candidate from `from` on that `check` allows; notes why the others are not used.
-pub(crate) fn step_down(
-    mut line: PlanLine,
-    from: usize,
-    check: impl Fn(&Candidate) -> Result<(), String>,
-) -> PlanLine {
+/// Takes the first candidate from `from` on that works; notes why the others are not used.
+pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, intent: &Intent) -> PlanLine {
     for (i, candidate) in line.event.candidates.iter().enumerate().skip(from) {
-        match check(candidate) {
+        match works(&line.event, candidate, machine, intent) {
             Ok(()) => {
                 line.outcome = chosen(&line.event, i);
                 return line;
@@ -60,10 +56,18 @@ fn chosen(event: &Event, candidate: usize) -> Outcome {
     Outcome::Counted { candidate, filter: event.candidates[candidate].modes, exclude_guest: false }
 }
 
-fn works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
-    if candidate.rung == Rung::Perf {
-        return perf_works(candidate, machine);
+fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Intent) -> Result<(), String> {
+    match candidate.rung {
+        Rung::Perf => perf_works(candidate, machine),
+        Rung::Soft => {
+            rung_works(candidate, machine)?;
+            soft::fits(event, candidate, intent).map_err(str::to_owned)
+        }
+        _ => rung_works(candidate, machine),
     }
+}
+
+fn rung_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
     match machine.ladder.state(candidate.rung) {
         Some(state) if matches!(state.works, Works::Yes | Works::Partly) => Ok(()),
         Some(state) => {
@@ -92,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_best_source_that_works_is_taken() {
-        let lines = route(vec![software_event("page-faults")], &machine(), None);
+        let lines = route(vec![software_event("page-faults")], &machine(), &Intent::default());
         assert_eq!(lines[0].candidate().unwrap().rung, Rung::Perf);
         assert_eq!(lines[0].skipped, []);
     }
@@ -101,7 +105,7 @@ mod tests {
     fn a_source_that_does_not_work_is_skipped_with_its_reason() {
         let mut machine = machine();
         machine.ladder.perf_software = Err("kernel.perf_event_paranoid is 3".to_owned());
-        let lines = route(vec![software_event("page-faults")], &machine, None);
+        let lines = route(vec![software_event("page-faults")], &machine, &Intent::default());
         assert_eq!(lines[0].candidate().unwrap().rung, Rung::Os);
         assert_eq!(
             lines[0].skipped,
@@ -117,7 +121,7 @@ mod tests {
     fn an_event_without_a_source_is_not_supported_and_says_why() {
         let mut machine = machine();
         machine.ladder.perf_hardware = Err("no PMU".to_owned());
-        let lines = route(vec![core_event("cycles")], &machine, None);
+        let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
         assert_eq!(
             lines[0].outcome,
             Outcome::NotCounted(Count::NotSupported { reason: "no PMU".to_owned() })
@@ -126,8 +130,8 @@ mod tests {
 
     #[test]
     fn a_backend_asked_for_shuts_out_the_others() {
-        let lines =
-            route(vec![core_event("cycles"), software_event("page-faults")], &machine(), Some(Rung::Os));
+        let only_os = Intent { only: Some(Rung::Os), ..Intent::default() };
+        let lines = route(vec![core_event("cycles"), software_event("page-faults")], &machine(), &only_os);
         let reason = "the source 'os' that was asked for does not count it".to_owned();
         assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotSupported { reason }));
         assert_eq!(lines[1].candidate().unwrap().rung, Rung::Os);

@@ -73,6 +73,26 @@ pub(crate) fn software_event(name: &str) -> Event {
     event(name, vec![perf(PerfClass::Software, CounterMask::EMPTY, None), os])
 }
 
+/// The same machine with a software PMU.
+pub(crate) fn machine_with_soft() -> Machine {
+    let mut machine = machine();
+    let soft = RungState { rung: Rung::Soft, works: Works::Yes, causes: Vec::new() };
+    machine.ladder.rungs.insert(1, soft);
+    machine
+}
+
+/// An event that only the software PMU has.
+pub(crate) fn soft_event(name: &str) -> Event {
+    event(name, vec![Candidate::soft(name, Modes::USER)])
+}
+
+/// An event that the hardware counts, or else the software PMU.
+pub(crate) fn portable_event(name: &str) -> Event {
+    let mut event = core_event(name);
+    event.candidates.push(Candidate::soft(name, Modes::USER));
+    event
+}
+
 /// The event in a group.
 pub(crate) fn in_group(mut event: Event, group: u32) -> Event {
     event.group = Some(group);

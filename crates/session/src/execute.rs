@@ -1,45 +1,36 @@
-//! One execution: prepare, open, release, wait, read.
+//! One execution: release, wait, read.
 
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Cell, Exit, ExitStatus, Reading, Signalled, Waited};
-use cyclometer_core::report::{LaunchKind, Run};
-use cyclometer_core::{Child, Error, ErrorKind, Result, SlotId, Target};
+use cyclometer_core::report::Run;
+use cyclometer_core::{Child, Result, SlotId, Target};
 
 use crate::open::{OpenSource, Opened};
-use crate::{Executed, Session};
+use crate::ready::Ready;
+use crate::{Executed, Session, Turn};
 
 /// What the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
 
 impl Session<'_, '_> {
-    pub(crate) fn execute(&mut self, index: u32) -> Result<Executed> {
-        let mut child = self.child()?;
-        let target = self.job.target.clone().unwrap_or(Target::Child(child.pid()));
-        let mut opened = self.open(index, &target)?;
+    pub(crate) fn execute(&mut self, turn: Turn) -> Result<Executed> {
+        let Ready { mut child, mut opened, launch } = self.ready(turn)?;
         start(&mut opened.sources)?;
         child.release()?;
         let (exit, interrupted) = self.attend(child.as_mut(), &mut opened)?;
         let reading = finish(&mut opened, &exit);
         let run = Run {
-            index,
-            launch: LaunchKind::Native,
-            pass: self.pass_of(index),
+            index: turn.index,
+            launch,
+            layout: child.layout(),
+            pass: self.pass_of(turn),
             exit: exit.status,
             dropped_because: None,
             wall_ns: exit.wall_ns,
             reading,
         };
         Ok(Executed { run, interrupted })
-    }
-
-    fn child(&mut self) -> Result<Box<dyn Child>> {
-        match &self.job.command {
-            Some(command) => self.means.launch.prepare(command),
-            None => self.job.watched.take().ok_or_else(|| {
-                Error::new(ErrorKind::InvalidInput, "a running process can be watched once only")
-            }),
-        }
     }
 
     /// Waits for the end; reads at every interval; passes signals on.

@@ -5,19 +5,21 @@
 //! [`Step`].
 //!
 //! A command is never run more often than asked: everything that can be refused is refused while the child
-//! has not executed it yet.
+//! has not executed it yet. Which runs are under the software PMU is the plan's affair; a command that refuses
+//! translation runs as it is.
 #![forbid(unsafe_code)]
 
 mod execute;
 mod observe;
 mod open;
+mod ready;
 
 use std::time::Duration;
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus};
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
-    Child, Error, ErrorKind, Launch, Machine, Plan, Recovery, Report, Result, Source, Target,
+    Child, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Recovery, Report, Result, Source, Target,
 };
 
 pub use observe::{Observer, Quiet};
@@ -55,6 +57,8 @@ impl Default for Settings {
 pub struct Means<'a> {
     /// Starts commands.
     pub launch: &'a dyn Launch,
+    /// Starts them under the software PMU, where there is one.
+    pub translated: Option<&'a dyn Launch>,
     /// The sources of counts, in any order.
     pub sources: &'a [&'a dyn Source],
     /// The machine, for replans.
@@ -110,6 +114,13 @@ pub(crate) struct Session<'a, 'b> {
     report: Report,
 }
 
+/// One execution: a measured run or a warm-up, each numbered from 0.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    index: u32,
+    warmup: bool,
+}
+
 /// What one execution came to.
 pub(crate) struct Executed {
     run: Run,
@@ -122,7 +133,7 @@ impl Session<'_, '_> {
         let (warmups, runs) = (self.settings.warmups, self.settings.runs);
         for (index, warmup) in (0..warmups).map(|i| (i, true)).chain((0..runs).map(|i| (i, false))) {
             self.observer.run_started(index, warmup);
-            let executed = match self.execute(index) {
+            let executed = match self.execute(Turn { index, warmup }) {
                 Ok(executed) => executed,
                 Err(error) => return self.ended_by(error),
             };
@@ -159,6 +170,7 @@ impl Session<'_, '_> {
         if !warmup || stops {
             self.observer.run_finished(&run, &self.report.plan);
             self.report.runs.push(run);
+            self.report.plan.intent.begun = true;
         }
         !stops
     }
@@ -181,8 +193,16 @@ impl Session<'_, '_> {
         self.report.steps.push(step);
     }
 
-    fn pass_of(&self, index: u32) -> usize {
-        index as usize % self.report.plan.passes.len().max(1)
+    /// The pass of a turn. Warm-ups make a native one; where there is none, they count nothing.
+    fn pass_of(&self, turn: Turn) -> usize {
+        let plan = &self.report.plan;
+        let native = |pass: &cyclometer_core::Pass| pass.launch == LaunchKind::Native;
+        match plan.launch_of(turn.index) {
+            LaunchKind::Translated if turn.warmup => {
+                plan.passes.iter().position(native).unwrap_or(plan.passes.len())
+            }
+            _ => plan.pass_of(turn.index),
+        }
     }
 }
 

@@ -4,16 +4,28 @@ use std::time::Duration;
 
 use cyclometer_core::exec::{Counting, RefusalKind};
 use cyclometer_core::report::Step;
-use cyclometer_core::{Error, ErrorKind, Pass, Plan, Recovery, Refusal, Result, SlotId, Source, Target};
+use cyclometer_core::{
+    Error, ErrorKind, Pass, Plan, Recovery, Refusal, Result, Rung, SlotId, Source, Target,
+};
 use cyclometer_plan::{Replan, give_up, replan};
 
-use crate::Session;
+use crate::{Session, Turn};
 
 /// Open counters of one pass, with what is missing from it.
 pub(crate) struct Opened {
     pub(crate) sources: Vec<OpenSource>,
     /// Slots that were refused after the plan was settled, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
+}
+
+/// What came of opening.
+pub(crate) enum Opening {
+    /// The counters.
+    Open(Opened),
+    /// The software PMU does not count this command, for this reason.
+    NotTranslated(Refusal),
+    /// The plan changed, and wants the command started otherwise.
+    OtherLaunch,
 }
 
 /// The open counters of one source.
@@ -23,22 +35,31 @@ pub(crate) struct OpenSource {
 }
 
 impl Session<'_, '_> {
-    /// Opens the pass of run `index` on `target`; the child has not executed anything yet.
-    pub(crate) fn open(&mut self, index: u32, target: &Target) -> Result<Opened> {
-        // The first result settles the plan: after it, a line must not change its meaning.
-        if self.report.runs.is_empty() {
-            self.open_replanning(index, target)
+    /// Opens the pass of a turn on `target`; the child has not executed anything yet.
+    pub(crate) fn open(&mut self, turn: Turn, target: &Target) -> Result<Opening> {
+        if self.is_settled(turn) {
+            self.open_settled(turn, target)
         } else {
-            self.open_settled(index, target)
+            self.open_replanning(turn, target)
         }
     }
 
-    fn open_replanning(&mut self, index: u32, target: &Target) -> Result<Opened> {
+    /// Whether the pass of this turn has given a result: after it, a line must not change its meaning.
+    pub(crate) fn is_settled(&self, turn: Turn) -> bool {
+        let pass = self.pass_of(turn);
+        self.report.runs.iter().any(|run| run.pass == pass)
+    }
+
+    fn open_replanning(&mut self, turn: Turn, target: &Target) -> Result<Opening> {
         let mut retries = Retries::default();
-        loop {
-            let refusal = match self.try_pass(&self.pass(index), target)? {
-                Ok(sources) => return Ok(Opened { sources, refused: Vec::new() }),
-                Err(refusal) => refusal,
+        let launch = self.launch_of(turn);
+        while self.launch_of(turn) == launch {
+            let refusal = match self.try_pass(&self.pass(turn), target)? {
+                Ok(sources) => return Ok(Opening::Open(Opened { sources, refused: Vec::new() })),
+                Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
+                    return Ok(Opening::NotTranslated(refusal));
+                }
+                Err(Refused { refusal, .. }) => refusal,
             };
             let plan = self.report.plan.clone();
             match replan(plan, &refusal, self.means.machine)? {
@@ -47,9 +68,10 @@ impl Session<'_, '_> {
                 Replan::Retry(_) => self.give_up(&refusal)?,
             }
         }
+        Ok(Opening::OtherLaunch)
     }
 
-    fn change(&mut self, plan: Plan, step: Step) {
+    pub(crate) fn change(&mut self, plan: Plan, step: Step) {
         self.report.plan = plan;
         self.note(step);
     }
@@ -64,13 +86,16 @@ impl Session<'_, '_> {
     }
 
     /// Later runs leave out what is refused now; the values of that run are lost, not replaced.
-    fn open_settled(&mut self, index: u32, target: &Target) -> Result<Opened> {
-        let mut pass = self.pass(index);
+    fn open_settled(&mut self, turn: Turn, target: &Target) -> Result<Opening> {
+        let mut pass = self.pass(turn);
         let mut refused = Vec::new();
         loop {
             let refusal = match self.try_pass(&pass, target)? {
-                Ok(sources) => return Ok(Opened { sources, refused }),
-                Err(refusal) => refusal,
+                Ok(sources) => return Ok(Opening::Open(Opened { sources, refused })),
+                Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
+                    return Ok(Opening::NotTranslated(refusal));
+                }
+                Err(Refused { refusal, .. }) => refusal,
             };
             let known = refusal.slot.filter(|slot| pass.slots.iter().any(|s| s.id == *slot));
             let Some(slot) = known else { return Err(busy(&refusal)) };
@@ -79,8 +104,8 @@ impl Session<'_, '_> {
         }
     }
 
-    fn pass(&self, index: u32) -> Pass {
-        self.report.plan.passes.get(self.pass_of(index)).cloned().unwrap_or_default()
+    pub(crate) fn pass(&self, turn: Turn) -> Pass {
+        self.report.plan.passes.get(self.pass_of(turn)).cloned().unwrap_or_default()
     }
 
     /// Opens every source of the pass, or none.
@@ -88,7 +113,7 @@ impl Session<'_, '_> {
         &self,
         pass: &Pass,
         target: &Target,
-    ) -> Result<std::result::Result<Vec<OpenSource>, Refusal>> {
+    ) -> Result<std::result::Result<Vec<OpenSource>, Refused>> {
         let mut sources = Vec::new();
         for rung in pass.rungs() {
             let slots = pass.of(rung);
@@ -96,18 +121,24 @@ impl Session<'_, '_> {
                 Ok(counting) => {
                     sources.push(OpenSource { slots: slots.iter().map(|slot| slot.id).collect(), counting });
                 }
-                Err(refusal) => return Ok(Err(refusal)),
+                Err(refusal) => return Ok(Err(Refused { rung, refusal })),
             }
         }
         Ok(Ok(sources))
     }
 
-    fn source(&self, rung: cyclometer_core::Rung) -> Result<&dyn Source> {
+    fn source(&self, rung: Rung) -> Result<&dyn Source> {
         let found = self.means.sources.iter().find(|source| source.rung() == rung);
         found.copied().ok_or_else(|| {
             Error::new(ErrorKind::ArchUnsupported, format!("there is no source {rung} in this program"))
         })
     }
+}
+
+/// A refusal and the source that it came from.
+struct Refused {
+    rung: Rung,
+    refusal: Refusal,
 }
 
 fn busy(refusal: &Refusal) -> Error {

@@ -51,6 +51,8 @@ pub struct DerivedSummary {
     pub modes: Option<Modes>,
     /// Who counted the inputs, each once.
     pub provenances: Vec<Provenance>,
+    /// Whether times of translated runs are among the inputs: then it is no property of the program.
+    pub is_of_the_translation: bool,
     /// The worst state of all inputs.
     pub verdict: Verdict,
     /// Why the verdict is not exact.
@@ -186,6 +188,7 @@ fn blank(formula: &Formula, inputs: &[&LineSummary], denominator: &LineSummary) 
         requested: all.iter().all(|line| line.requested),
         modes,
         provenances,
+        is_of_the_translation: all.iter().any(|line| line.is_of_the_translation()),
         verdict: Verdict::NotCounted,
         reason: None,
         statistics: Statistics::default(),

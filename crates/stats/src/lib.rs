@@ -20,5 +20,6 @@ pub use label::{effective_modes, label};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{
-    DroppedRun, LineSummary, PartSummary, RunValue, Summary, asked_scope, summarise, summarise_as,
+    Determinism, DroppedRun, LineSummary, PartSummary, RunValue, Summary, asked_scope, summarise,
+    summarise_as,
 };

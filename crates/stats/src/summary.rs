@@ -3,7 +3,9 @@
 use cyclometer_core::event::Unit;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::report::Run;
-use cyclometer_core::{Count, Modes, Provenance, Report, Rung, Scope, SlotId, Target, Verdict};
+use cyclometer_core::{
+    Count, LaunchKind, Modes, Plan, Provenance, Report, Rung, Scope, SlotId, Target, Verdict,
+};
 
 use crate::derived::{DerivedSummary, derive};
 use crate::label::{effective_modes, label};
@@ -70,6 +72,11 @@ pub struct LineSummary {
     pub skipped: Vec<Skipped>,
     /// What a reader should know.
     pub notes: Vec<String>,
+    /// How the command was run where this was measured; `None` without a value. What the kernel accounts for a
+    /// translated run is the translation's cost too, and not the program's own.
+    pub launch: Option<LaunchKind>,
+    /// Whether the value repeats, where equal runs are to give equal values: for counts of the software PMU.
+    pub determinism: Option<Determinism>,
     /// The worst state of all values.
     pub verdict: Verdict,
     /// Why the verdict is not exact; `None` when it is.
@@ -86,7 +93,48 @@ impl LineSummary {
     /// Whether it satisfies `--strict`.
     pub fn is_strict(&self) -> bool {
         let trusted = [Provenance::Hardware, Provenance::Kernel, Provenance::Counted];
-        self.verdict == Verdict::Exact && self.provenance.is_some_and(|who| trusted.contains(&who))
+        let of_the_program = !self.is_of_the_translation();
+        of_the_program
+            && self.verdict == Verdict::Exact
+            && self.provenance.is_some_and(|who| trusted.contains(&who))
+    }
+
+    /// Whether it tells what the translated run cost, and not what the program costs on the CPU.
+    pub fn is_of_the_translation(&self) -> bool {
+        self.launch == Some(LaunchKind::Translated) && self.rung != Some(Rung::Soft)
+    }
+}
+
+/// Whether a count was the same in every run that counted it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Determinism {
+    /// Two or more runs gave the same value.
+    Deterministic,
+    /// Two or more runs gave different values.
+    Varies,
+    /// Fewer than two runs gave a value.
+    NotChecked,
+}
+
+impl Determinism {
+    /// The word used in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            Determinism::Deterministic => "deterministic",
+            Determinism::Varies => "varies",
+            Determinism::NotChecked => "not_checked",
+        }
+    }
+
+    fn of(values: &[RunValue]) -> Determinism {
+        let values: Vec<Option<u64>> = values.iter().map(|value| value.count.value()).collect();
+        match values.as_slice() {
+            [] | [_] => Determinism::NotChecked,
+            values if values.contains(&None) => Determinism::NotChecked,
+            [first, rest @ ..] if rest.iter().all(|value| value == first) => Determinism::Deterministic,
+            _ => Determinism::Varies,
+        }
     }
 }
 
@@ -144,7 +192,7 @@ pub fn summarise_as(report: &Report, asked: Scope) -> Summary {
     let lines: Vec<LineSummary> = (0..report.plan.lines.len())
         .map(|index| {
             let slot = SlotId(index);
-            line_summary(&report.plan.lines[index], slot, &runs_with(report, &runs, slot), asked)
+            line_summary(&report.plan, slot, &runs_with(report, &runs, slot), asked)
         })
         .collect();
     let derived = derive(&lines, &runs);
@@ -165,13 +213,15 @@ fn runs_with<'a>(report: &Report, runs: &[&'a Run], slot: SlotId) -> Vec<&'a Run
     runs.iter().filter(holds).copied().collect()
 }
 
-fn line_summary(line: &PlanLine, slot: SlotId, runs: &[&Run], asked: Scope) -> LineSummary {
+fn line_summary(plan: &Plan, slot: SlotId, runs: &[&Run], asked: Scope) -> LineSummary {
+    let line = &plan.lines[slot.0];
     let candidate = line.candidate();
     let scale = candidate.map_or(1.0, |candidate| candidate.scale);
     let values: Vec<RunValue> = runs.iter().map(|run| run_value(line, slot, run, asked, scale)).collect();
-    let (verdict, reason) = judge(line, values.iter().map(|value| &value.count));
+    let (verdict, reason) = judge(plan, slot, values.iter().map(|value| &value.count));
     let statistics = Statistics::of_all(&values.iter().map(|value| value.value).collect::<Vec<_>>());
     let widest = candidate.and_then(|candidate| candidate.widest);
+    let is_soft = candidate.is_some_and(|candidate| candidate.rung == Rung::Soft);
     LineSummary {
         slot,
         name: label(line),
@@ -185,12 +235,20 @@ fn line_summary(line: &PlanLine, slot: SlotId, runs: &[&Run], asked: Scope) -> L
         resolution: candidate.map(|candidate| candidate.resolution.clone()),
         skipped: line.skipped.clone(),
         notes: line.event.notes.clone(),
+        launch: launch(runs, &values),
+        determinism: is_soft.then(|| Determinism::of(&values)),
         verdict,
         reason,
         statistics,
         values,
         parts: parts(line, slot, runs, asked, scale),
     }
+}
+
+/// How the runs were started that gave a value.
+fn launch(runs: &[&Run], values: &[RunValue]) -> Option<LaunchKind> {
+    let with_value = runs.iter().zip(values).find(|(_, value)| value.value.is_some());
+    with_value.map(|(run, _)| run.launch)
 }
 
 fn run_value(line: &PlanLine, slot: SlotId, run: &Run, asked: Scope, scale: f64) -> RunValue {
@@ -200,7 +258,12 @@ fn run_value(line: &PlanLine, slot: SlotId, run: &Run, asked: Scope, scale: f64)
 }
 
 /// The worst count, and its reason; of equally bad ones, the one that was observed least.
-fn judge<'a>(line: &PlanLine, counts: impl ExactSizeIterator<Item = &'a Count>) -> (Verdict, Option<String>) {
+fn judge<'a>(
+    plan: &Plan,
+    slot: SlotId,
+    counts: impl ExactSizeIterator<Item = &'a Count>,
+) -> (Verdict, Option<String>) {
+    let line = &plan.lines[slot.0];
     let runs = counts.len();
     if let Outcome::NotCounted(count) = &line.outcome {
         return (count.verdict(), count.reason());
@@ -211,12 +274,24 @@ fn judge<'a>(line: &PlanLine, counts: impl ExactSizeIterator<Item = &'a Count>) 
         b.verdict().cmp(&a.verdict()).then(share(a).total_cmp(&share(b)))
     });
     match bad.first() {
-        None if runs == 0 => (Verdict::NotCounted, Some("no run counted it".to_owned())),
+        None if runs == 0 => (Verdict::NotCounted, Some(without_a_run(plan, slot).to_owned())),
         None => (Verdict::Exact, None),
         Some(worst) => {
             let same = bad.iter().filter(|count| count.verdict() == worst.verdict()).count();
             (worst.verdict(), worst.reason().map(|reason| in_some_runs(reason, same, runs)))
         }
+    }
+}
+
+/// Why no run counted what could have been counted.
+fn without_a_run(plan: &Plan, slot: SlotId) -> &'static str {
+    let held = plan.passes.iter().any(|pass| pass.slots.iter().any(|held| held.id == slot));
+    let translated = plan.passes.iter().all(|pass| pass.launch == LaunchKind::Translated);
+    match translated && !held && !plan.passes.is_empty() {
+        true => {
+            "every run is translated, and a hardware counter would count the translation: use -r 2 or more"
+        }
+        false => "no run counted it",
     }
 }
 
@@ -253,8 +328,56 @@ fn part_summary(part: usize, pmu: &str, per_run: &[Vec<PartCount>], scale: f64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{cell, hardware, os_line, pass, report, run};
+    use crate::testing::{cell, hardware, os_line, pass, report, run, soft, translated};
+    use cyclometer_core::Pass;
     use cyclometer_core::event::OsMetric;
+
+    fn soft_pass(slots: &[usize]) -> Pass {
+        Pass { launch: LaunchKind::Translated, ..pass(slots) }
+    }
+
+    #[test]
+    fn counts_come_from_translated_runs_and_times_from_native_ones() {
+        let lines = vec![soft("calls"), os_line("wall_time", OsMetric::WallTime)];
+        let runs = vec![
+            translated(run(0, 0, &[(0, 7)])),
+            translated(run(1, 0, &[(0, 7)])),
+            run(2, 1, &[(1, 50)]),
+            run(3, 1, &[(1, 70)]),
+        ];
+        let summary = summarise(&report(lines, vec![soft_pass(&[0]), pass(&[1])], runs));
+        let (calls, wall) = (&summary.lines[0], &summary.lines[1]);
+        assert_eq!((calls.statistics.n, calls.statistics.mean), (2, Some(7.0)));
+        assert_eq!(calls.determinism, Some(Determinism::Deterministic));
+        assert_eq!(calls.launch, Some(LaunchKind::Translated));
+        assert_eq!((wall.statistics.n, wall.statistics.mean, wall.determinism), (2, Some(60.0), None));
+        assert_eq!(wall.launch, Some(LaunchKind::Native));
+        assert!(summary.is_strict());
+    }
+
+    #[test]
+    fn determinism_needs_two_values() {
+        let determinism = |values: &[u64]| {
+            let runs = (0..).zip(values).map(|(i, value)| translated(run(i, 0, &[(0, *value)])));
+            let report = report(vec![soft("calls")], vec![soft_pass(&[0])], runs.collect());
+            summarise(&report).lines[0].determinism
+        };
+        assert_eq!(determinism(&[7]), Some(Determinism::NotChecked));
+        assert_eq!(determinism(&[7, 7, 7]), Some(Determinism::Deterministic));
+        assert_eq!(determinism(&[7, 7, 8]), Some(Determinism::Varies));
+    }
+
+    #[test]
+    fn the_time_of_a_translated_run_is_not_strictly_the_programs() {
+        let lines = vec![soft("calls"), os_line("wall_time", OsMetric::WallTime), hardware("cycles", 1)];
+        let runs = vec![translated(run(0, 0, &[(0, 7), (1, 50)]))];
+        let summary = summarise(&report(lines, vec![soft_pass(&[0, 1])], runs));
+        assert!(summary.lines[0].is_strict() && !summary.lines[1].is_strict());
+        assert_eq!(summary.lines[1].verdict, Verdict::Exact);
+        assert_eq!(summary.lines[2].verdict, Verdict::NotCounted);
+        let reason = summary.lines[2].reason.as_deref().unwrap();
+        assert!(reason.starts_with("every run is translated"), "{reason}");
+    }
 
     #[test]
     fn runs_are_summarised_event_by_event() {

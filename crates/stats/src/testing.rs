@@ -3,8 +3,10 @@
 use cyclometer_core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::exec::{Cell, CommandSpec, ExitStatus, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::report::{LaunchKind, Run};
-use cyclometer_core::{Candidate, Modes, Pass, Plan, Provenance, Report, Rung, Slot, SlotId};
+use cyclometer_core::report::Run;
+use cyclometer_core::{
+    Candidate, Intent, LaunchKind, Modes, Pass, Plan, Provenance, Report, Rung, Slot, SlotId,
+};
 
 fn line(name: &str, unit: Unit, candidate: Candidate) -> PlanLine {
     PlanLine {
@@ -19,6 +21,16 @@ pub fn hardware(name: &str, parts: usize) -> PlanLine {
     let part = |pmu: &&str| PerfEvent::new(*pmu, 4, 0, PerfClass::Core);
     let parts = ["cpu_core", "cpu_atom"][..parts].iter().map(part).collect();
     line(name, Unit::Count, Candidate::perf(parts, Provenance::Hardware, Some(Modes::USER)))
+}
+
+/// An event of the software PMU.
+pub fn soft(name: &str) -> PlanLine {
+    line(name, Unit::Count, Candidate::soft(name, Modes::USER))
+}
+
+/// The same run under translation.
+pub fn translated(run: Run) -> Run {
+    Run { launch: LaunchKind::Translated, ..run }
 }
 
 /// A value of the operating system's accounting, in ns or as a count.
@@ -41,7 +53,7 @@ pub fn cell(slot: SlotId, raw: u64, time_enabled_ns: u64, time_running_ns: u64) 
 /// A pass with these slots.
 pub fn pass(slots: &[usize]) -> Pass {
     let slot = |id: &usize| Slot::new(SlotId(*id), format!("slot {id}"), Rung::Perf, Vec::new());
-    Pass { slots: slots.iter().map(slot).collect() }
+    Pass { slots: slots.iter().map(slot).collect(), ..Pass::default() }
 }
 
 /// A run that counted `raws` exactly, slot by slot.
@@ -49,6 +61,7 @@ pub fn run(index: u32, pass: usize, raws: &[(usize, u64)]) -> Run {
     Run {
         index,
         launch: LaunchKind::Native,
+        layout: None,
         pass,
         exit: Some(ExitStatus::Code(0)),
         dropped_because: None,
@@ -64,7 +77,7 @@ pub fn report(lines: Vec<PlanLine>, passes: Vec<Pass>, runs: Vec<Run>) -> Report
     Report {
         command: Some(CommandSpec::new("true")),
         target: None,
-        plan: Plan { lines, passes, shares_counters: false },
+        plan: Plan { lines, passes, shares_counters: false, intent: Intent::default() },
         runs,
         steps: Vec::new(),
         interrupted: None,

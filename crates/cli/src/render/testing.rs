@@ -12,7 +12,8 @@ use cyclometer::core::plan::{Outcome, PlanLine};
 use cyclometer::core::pmu::KernelPmu;
 use cyclometer::core::report::{LaunchKind, Run, Step};
 use cyclometer::core::{
-    Candidate, Count, CpuSet, Ladder, Modes, Pass, Plan, Provenance, Report, Rung, Scope, Slot, SlotId,
+    Candidate, Count, CpuSet, Intent, Ladder, Modes, Pass, Plan, Provenance, Report, Rung, Scope, Slot,
+    SlotId,
 };
 use cyclometer::stats::summarise;
 
@@ -160,12 +161,13 @@ fn refuse(mut line: PlanLine, count: Count) -> PlanLine {
 
 fn report(lines: Vec<PlanLine>, cells: Vec<Vec<Cell>>) -> Report {
     let slot = |id: usize| Slot::new(SlotId(id), format!("slot {id}"), Rung::Perf, Vec::new());
-    let pass = Pass { slots: (0..lines.len()).map(slot).collect() };
+    let pass = Pass { slots: (0..lines.len()).map(slot).collect(), ..Pass::default() };
     let mut command = CommandSpec::new("gzip");
     command.args = vec!["-kc".into(), "big file".into()];
     let run = |(index, cells): (usize, Vec<Cell>)| Run {
         index: index as u32,
         launch: LaunchKind::Native,
+        layout: None,
         pass: 0,
         exit: Some(ExitStatus::Code(0)),
         dropped_because: None,
@@ -175,7 +177,7 @@ fn report(lines: Vec<PlanLine>, cells: Vec<Vec<Cell>>) -> Report {
     Report {
         command: Some(command),
         target: None,
-        plan: Plan { lines, passes: vec![pass], shares_counters: false },
+        plan: Plan { lines, passes: vec![pass], shares_counters: false, intent: Intent::default() },
         runs: cells.into_iter().enumerate().map(run).collect(),
         steps: Vec::new(),
         interrupted: None,

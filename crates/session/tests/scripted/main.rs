@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod script;
+mod translated;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -10,7 +11,9 @@ use std::time::Duration;
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Reading, RefusalKind, Signalled};
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::report::{Run, Step};
-use cyclometer_core::{Count, CpuSet, Error, ErrorKind, Event, Pass, Plan, Report, Rung, Source, Target};
+use cyclometer_core::{
+    Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Report, Rung, Source, Target,
+};
 use cyclometer_session::{Job, Means, Observer, Settings, run};
 use script::*;
 
@@ -23,6 +26,12 @@ struct Play {
     settings: Settings,
     target: Option<Target>,
     passes: Option<fn(&mut Plan)>,
+    soft: Vec<Answer>,
+    soft_fate: Fate,
+    untranslatable: Vec<Option<&'static str>>,
+    translated_acts: Vec<Act>,
+    without_translation: bool,
+    counted: Counted,
 }
 
 impl Default for Play {
@@ -36,6 +45,12 @@ impl Default for Play {
             settings: Settings::default(),
             target: None,
             passes: None,
+            soft: Vec::new(),
+            soft_fate: Fate::Count,
+            untranslatable: Vec::new(),
+            translated_acts: Vec::new(),
+            without_translation: false,
+            counted: Counted::Auto,
         }
     }
 }
@@ -88,9 +103,24 @@ fn play(play: Play) -> Played {
     perf.fate = play.fate;
     perf.cells = play.cells.unwrap_or(perf.cells);
     let os = ScriptedSource::new(Rung::Os, &log);
-    let sources: [&dyn Source; 2] = [&perf, &os];
-    let means = Means { launch: &launch, sources: &sources, machine: &machine };
-    let mut plan = cyclometer_plan::plan(play.events, &machine, None).unwrap();
+    let mut soft = ScriptedSource::new(Rung::Soft, &log).answering(play.soft);
+    soft.fate = play.soft_fate;
+    let translation = ScriptedTranslation {
+        log: log.clone(),
+        refusals: RefCell::new(VecDeque::from(play.untranslatable)),
+        acts: RefCell::new(VecDeque::from(play.translated_acts)),
+    };
+    let translated = (!play.without_translation).then_some(&translation as &dyn Launch);
+    let sources: [&dyn Source; 3] = [&perf, &soft, &os];
+    let means = Means { launch: &launch, translated, sources: &sources, machine: &machine };
+    let intent = Intent {
+        runs: play.settings.runs,
+        counted: play.counted,
+        of_command: play.target.is_none(),
+        interval: play.settings.interval,
+        ..Intent::default()
+    };
+    let mut plan = cyclometer_plan::plan(play.events, &machine, intent).unwrap();
     if let Some(change) = play.passes {
         change(&mut plan);
     }
@@ -215,7 +245,8 @@ fn a_source_that_loses_its_state_costs_its_own_values_only() {
 fn passes_take_turns_over_the_runs() {
     let split = |plan: &mut Plan| {
         let slots = std::mem::take(&mut plan.passes[0].slots);
-        plan.passes = slots.into_iter().map(|slot| Pass { slots: vec![slot] }).collect();
+        let pass = |slot| Pass { slots: vec![slot], ..Pass::default() };
+        plan.passes = slots.into_iter().map(pass).collect();
     };
     let events = vec![hardware("cycles"), hardware("branches")];
     let played = play(Play { events, settings: runs(4), passes: Some(split), ..Play::default() });

@@ -37,11 +37,31 @@ pub struct ScriptedLaunch {
     pub acts: RefCell<VecDeque<Act>>,
 }
 
+/// Starts commands under translation, or refuses to.
+pub struct ScriptedTranslation {
+    pub log: Log,
+    /// The answers to `prepare`, in order; what is missing is no refusal.
+    pub refusals: RefCell<VecDeque<Option<&'static str>>>,
+    pub acts: RefCell<VecDeque<Act>>,
+}
+
+impl Launch for ScriptedTranslation {
+    fn prepare(&self, _: &CommandSpec) -> Result<Box<dyn Child>> {
+        self.log.borrow_mut().push("prepare translated".into());
+        if let Some(Some(refusal)) = self.refusals.borrow_mut().pop_front() {
+            return Err(Error::new(ErrorKind::ArchUnsupported, refusal));
+        }
+        let act = self.acts.borrow_mut().pop_front().unwrap_or(Act::Exit(ExitStatus::Code(0)));
+        let layout = Some(Layout::Fixed);
+        Ok(Box::new(ScriptedChild { log: self.log.clone(), act, waits: 0, signalled: None, layout }))
+    }
+}
+
 impl Launch for ScriptedLaunch {
     fn prepare(&self, _: &CommandSpec) -> Result<Box<dyn Child>> {
         self.log.borrow_mut().push("prepare".into());
         let act = self.acts.borrow_mut().pop_front().unwrap_or(Act::Exit(ExitStatus::Code(0)));
-        Ok(Box::new(ScriptedChild { log: self.log.clone(), act, waits: 0, signalled: None }))
+        Ok(Box::new(ScriptedChild { log: self.log.clone(), act, waits: 0, signalled: None, layout: None }))
     }
 }
 
@@ -50,6 +70,7 @@ struct ScriptedChild {
     act: Act,
     waits: u32,
     signalled: Option<i32>,
+    layout: Option<Layout>,
 }
 
 impl Child for ScriptedChild {
@@ -87,12 +108,18 @@ impl Child for ScriptedChild {
         self.log.borrow_mut().push(format!("signal {signal}"));
         self.signalled = Some(signal);
     }
+
+    fn layout(&self) -> Option<Layout> {
+        self.layout
+    }
 }
 
 /// Answers one `open` call.
 pub enum Answer {
     Open,
     Refuse(&'static str, RefusalKind),
+    /// Refuses the whole pass.
+    RefuseAll(&'static str),
 }
 
 /// What a source's counters do once open.
@@ -101,6 +128,8 @@ pub enum Fate {
     Count,
     /// The last read fails.
     Lose,
+    /// The values are not to be used.
+    Leave,
 }
 
 /// The cells of each slot: part, CPU, thread, raw, running share in percent.
@@ -138,6 +167,9 @@ impl Source for ScriptedSource {
             Some(Answer::Refuse(name, kind)) => {
                 let slot = slots.iter().find(|slot| slot.name == name).map(|slot| slot.id);
                 Err(Refusal { slot, kind, text: format!("{name}: {kind:?}") })
+            }
+            Some(Answer::RefuseAll(text)) => {
+                Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() })
             }
             Some(Answer::Open) | None => Ok(Box::new(ScriptedCounting {
                 rung: self.rung,
@@ -191,9 +223,13 @@ impl Counting for ScriptedCounting {
             return Err(Error::new(ErrorKind::StateLost, "the registers were overwritten"));
         }
         for slot in &self.slots {
-            out.cells.extend(self.cells.iter().map(|(part, cpu, tid, raw, running)| Cell {
-                at: At { part: *part, pmu: format!("pmu{part}"), cpu: *cpu, tid: *tid },
-                ..Cell::new(*slot, *raw, 100, *running)
+            out.cells.extend(self.cells.iter().map(|(part, cpu, tid, raw, running)| {
+                Cell {
+                    at: At { part: *part, pmu: format!("pmu{part}"), cpu: *cpu, tid: *tid },
+                    lost: (self.fate == Fate::Leave)
+                        .then(|| "left translation at 0x401000: the program started a thread".to_owned()),
+                    ..Cell::new(*slot, *raw, 100, *running)
+                }
             }));
         }
         Ok(())
@@ -228,7 +264,7 @@ pub fn machine() -> Machine {
             needs_kernel_patch: false,
         },
         ladder: Ladder {
-            rungs: [Rung::Perf, Rung::Os].map(state).to_vec(),
+            rungs: [Rung::Perf, Rung::Soft, Rung::Os].map(state).to_vec(),
             perf_hardware: Ok(()),
             perf_software: Ok(()),
             perf_kernel_mode: Ok(()),
@@ -268,6 +304,16 @@ fn os(metric: OsMetric) -> Candidate {
 /// A kernel event with the accounting below it.
 pub fn software(name: &str) -> Event {
     event(name, vec![perf(None, 1), os(OsMetric::PageFaults)])
+}
+
+/// An event of the software PMU alone.
+pub fn soft(name: &str) -> Event {
+    event(name, vec![Candidate::soft(name, Modes::USER)])
+}
+
+/// A hardware event with the software PMU below it.
+pub fn portable(name: &str) -> Event {
+    event(name, vec![perf(Some(Modes::USER), 1), Candidate::soft(name, Modes::USER)])
 }
 
 /// A metric of the accounting.

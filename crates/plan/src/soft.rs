@@ -1,0 +1,144 @@
+//! When the software PMU counts an event: it changes how the command is run, so that there are rules.
+
+use std::time::Duration;
+
+use cyclometer_core::plan::{Counted, Intent, Outcome, PlanLine};
+use cyclometer_core::{Candidate, Error, ErrorKind, Event, Modes, Recovery, Result, Rung};
+
+/// Counts of the software PMU can be read this often at most: each reading stops the program at a point where its
+/// counts are whole.
+pub const SHORTEST_INTERVAL: Duration = Duration::from_millis(100);
+
+const TOO_OFTEN: &str = "the software PMU is read every 100 ms at most";
+
+/// Why the software PMU does not count this event in this session, if so.
+pub(crate) fn fits(
+    event: &Event,
+    candidate: &Candidate,
+    intent: &Intent,
+) -> std::result::Result<(), &'static str> {
+    let reason = match candidate.modes {
+        _ if !intent.of_command => "the software PMU counts commands that it starts",
+        modes if modes != Some(Modes::USER) => "the software PMU sees user mode only",
+        _ if event.modifiers.guest_only => "the software PMU sees no guests",
+        _ if is_too_often(intent) => TOO_OFTEN,
+        _ if intent.begun => "the runs under the software PMU are over",
+        _ if !is_wanted(event, intent) => {
+            "a single run is not translated unless an event is asked for by name"
+        }
+        _ => return Ok(()),
+    };
+    Err(reason)
+}
+
+/// A command is never run differently without being told: one run is translated only when something asks for it.
+fn is_wanted(event: &Event, intent: &Intent) -> bool {
+    event.requested || intent.runs > 1 || intent.only == Some(Rung::Soft) || intent.counted != Counted::Auto
+}
+
+fn is_too_often(intent: &Intent) -> bool {
+    intent.interval.is_some_and(|interval| interval < SHORTEST_INTERVAL)
+}
+
+/// Refuses to leave an event out that was asked for only because of the interval.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput` naming the event and the limit.
+pub(crate) fn refuse_short_interval(lines: &[PlanLine]) -> Result<()> {
+    let too_often = |line: &&PlanLine| {
+        let skipped = line.skipped.iter().any(|skipped| skipped.reason == TOO_OFTEN);
+        line.event.requested && skipped && matches!(line.outcome, Outcome::NotCounted(_))
+    };
+    match lines.iter().find(too_often) {
+        None => Ok(()),
+        Some(line) => {
+            let name = &line.event.name;
+            Err(Error::new(ErrorKind::InvalidInput, format!("{name}: {TOO_OFTEN}"))
+                .with_recovery(Recovery::fix(format!("use -I 100 or more, or leave {name} out"))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan;
+    use crate::testing::{core_event, machine_with_soft, portable_event, soft_event, with_modes};
+    use cyclometer_core::{Machine, Plan};
+
+    /// A virtual machine without a PMU where the software PMU works.
+    fn vm() -> Machine {
+        let mut machine = machine_with_soft();
+        machine.ladder.perf_hardware = Err("no PMU".to_owned());
+        machine
+    }
+
+    fn planned(event: Event, intent: Intent) -> Plan {
+        plan(vec![event], &vm(), intent).unwrap()
+    }
+
+    fn rung(event: Event, intent: Intent) -> Option<Rung> {
+        planned(event, intent).lines[0].candidate().map(|candidate| candidate.rung)
+    }
+
+    fn unasked(event: Event) -> Event {
+        Event { requested: false, ..event }
+    }
+
+    fn runs(runs: u32) -> Intent {
+        Intent { runs, ..Intent::default() }
+    }
+
+    #[test]
+    fn it_counts_what_is_asked_for_by_name_below_the_hardware() {
+        let plan = planned(portable_event("instructions"), runs(1));
+        let line = &plan.lines[0];
+        assert_eq!(line.candidate().unwrap().rung, Rung::Soft);
+        assert_eq!((line.skipped[0].rung, line.skipped[0].reason.as_str()), (Rung::Perf, "no PMU"));
+        let best = cyclometer_core::Rung::Perf;
+        let on_hardware = crate::plan(vec![portable_event("i")], &machine_with_soft(), runs(1)).unwrap();
+        assert_eq!(on_hardware.lines[0].candidate().unwrap().rung, best);
+    }
+
+    #[test]
+    fn one_run_of_the_default_events_stays_native() {
+        let event = || unasked(portable_event("instructions"));
+        assert_eq!(rung(event(), runs(1)), None);
+        assert_eq!(rung(event(), runs(2)), Some(Rung::Soft));
+        assert_eq!(rung(event(), Intent { only: Some(Rung::Soft), ..runs(1) }), Some(Rung::Soft));
+        assert_eq!(rung(event(), Intent { counted: Counted::All, ..runs(1) }), Some(Rung::Soft));
+    }
+
+    #[test]
+    fn what_it_cannot_see_says_why() {
+        let attached = Intent { of_command: false, ..runs(1) };
+        let mut guest = soft_event("calls");
+        guest.modifiers.guest_only = true;
+        for (event, intent, reason) in [
+            (soft_event("calls"), attached, "the software PMU counts commands that it starts"),
+            (
+                with_modes(soft_event("calls"), Modes::USER_KERNEL),
+                runs(1),
+                "the software PMU sees user mode only",
+            ),
+            (guest, runs(1), "the software PMU sees no guests"),
+        ] {
+            let plan = planned(event, intent);
+            let Outcome::NotCounted(count) = &plan.lines[0].outcome else { panic!("{reason}") };
+            assert_eq!(count.reason().as_deref(), Some(reason));
+        }
+    }
+
+    #[test]
+    fn a_short_interval_is_refused_only_where_it_costs_an_event_that_was_asked_for() {
+        let every = |ms| Intent { interval: Some(Duration::from_millis(ms)), ..runs(3) };
+        let error = plan(vec![soft_event("calls")], &vm(), every(99)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert_eq!(error.to_string(), "calls: the software PMU is read every 100 ms at most");
+        assert_eq!(rung(soft_event("calls"), every(100)), Some(Rung::Soft));
+        assert_eq!(rung(unasked(portable_event("instructions")), every(99)), None);
+        let hardware = plan(vec![core_event("cycles"), portable_event("i")], &machine_with_soft(), every(5));
+        assert!(hardware.is_ok(), "the hardware counts it");
+    }
+}

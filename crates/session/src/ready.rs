@@ -1,0 +1,81 @@
+//! Before the command is executed: a child of the right kind with open counters, however often the plan changes.
+
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{Child, Error, ErrorKind, LaunchKind, Refusal, Result, Rung, Target};
+use cyclometer_plan::abandon;
+
+use crate::open::{Opened, Opening};
+use crate::{Session, Turn};
+
+/// A child that has executed nothing yet, with its counters.
+pub(crate) struct Ready {
+    pub(crate) child: Box<dyn Child>,
+    pub(crate) opened: Opened,
+    pub(crate) launch: LaunchKind,
+}
+
+impl Session<'_, '_> {
+    /// Prepares and opens until plan, launcher and sources agree. Children that do not suit any more are dropped:
+    /// they have not executed the command.
+    pub(crate) fn ready(&mut self, turn: Turn) -> Result<Ready> {
+        loop {
+            let launch = self.launch_of(turn);
+            let refusal = match self.child(launch) {
+                Ok(child) => match self.open(turn, &self.target(child.as_ref()))? {
+                    Opening::Open(opened) => return Ok(Ready { child, opened, launch }),
+                    Opening::OtherLaunch => continue,
+                    Opening::NotTranslated(refusal) => refusal,
+                },
+                Err(error) if launch == LaunchKind::Translated => as_refusal(&error),
+                Err(error) => return Err(error),
+            };
+            if self.is_settled(turn) {
+                return self.without_counts(turn, &refusal);
+            }
+            let plan = self.report.plan.clone();
+            let (plan, step) = abandon(plan, Rung::Soft, &refusal, self.means.machine)?;
+            self.change(plan, step);
+        }
+    }
+
+    /// The command as it is, in place of a translated run that is refused when others have given results: what that
+    /// run was to count is lost.
+    fn without_counts(&mut self, turn: Turn, refusal: &Refusal) -> Result<Ready> {
+        let child = self.child(LaunchKind::Native)?;
+        let refused = self.pass(turn).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();
+        Ok(Ready { child, opened: Opened { sources: Vec::new(), refused }, launch: LaunchKind::Native })
+    }
+
+    fn target(&self, child: &dyn Child) -> Target {
+        self.job.target.clone().unwrap_or(Target::Child(child.pid()))
+    }
+
+    fn child(&mut self, launch: LaunchKind) -> Result<Box<dyn Child>> {
+        match (&self.job.command, launch, self.means.translated) {
+            (None, ..) => self.job.watched.take().ok_or_else(|| {
+                Error::new(ErrorKind::InvalidInput, "a running process can be watched once only")
+            }),
+            (Some(command), LaunchKind::Translated, Some(translated)) => translated.prepare(command),
+            (Some(_), LaunchKind::Translated, None) => {
+                Err(Error::new(ErrorKind::ArchUnsupported, "this program has no software PMU here"))
+            }
+            (Some(command), ..) => self.means.launch.prepare(command),
+        }
+    }
+
+    /// Warm-ups are for the caches of the native runs, so that they run as those do.
+    pub(crate) fn launch_of(&self, turn: Turn) -> LaunchKind {
+        match turn.warmup {
+            true => LaunchKind::Native,
+            false => self.report.plan.launch_of(turn.index),
+        }
+    }
+}
+
+fn as_refusal(error: &Error) -> Refusal {
+    let kind = match error.kind() {
+        ErrorKind::PermissionDenied => RefusalKind::NoPermission,
+        _ => RefusalKind::TargetNotSupported,
+    };
+    Refusal { slot: None, kind, text: error.to_string() }
+}
