@@ -16,9 +16,17 @@ pub mod invoker;
 #[cfg(not(target_os = "linux"))]
 #[path = "invoker_other.rs"]
 pub mod invoker;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod keeper;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod mask;
 #[cfg(target_os = "linux")]
 pub mod perf;
 #[cfg(unix)]
 pub mod process;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod shared;
 #[cfg(unix)]
 pub mod signals;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod trace;

@@ -49,7 +49,7 @@ pub(super) fn become_command(
 }
 
 /// Ends the process at once, without handlers or flushing.
-pub(super) fn leave(status: c_int) -> ! {
+pub(crate) fn leave(status: c_int) -> ! {
     // SAFETY: ends the process; runs no handler and flushes nothing.
     unsafe { libc::_exit(status) }
 }

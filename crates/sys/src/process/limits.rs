@@ -24,7 +24,8 @@ pub fn raise_open_files() -> io::Result<u64> {
     }
 }
 
-pub(super) fn open_files() -> io::Result<libc::rlimit> {
+/// The limits on open files, soft and hard.
+pub(crate) fn open_files() -> io::Result<libc::rlimit> {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: writes one rlimit.
     let done = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) };

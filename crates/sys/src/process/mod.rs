@@ -36,8 +36,18 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use image::leave;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use limits::open_files;
 pub use limits::raise_open_files;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use linux::allow_any_tracer;
 pub use linux::{PidFd, poll_readable};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use origin::{all_signals, set as set_disposition};
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use wait::to_pid;
 pub use wait::{Ended, Reap, Status, group_of, own_group, reap, signal};
 pub use witness::Witness;
 

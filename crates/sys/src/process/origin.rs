@@ -9,7 +9,7 @@ use libc::c_int;
 const LAST_SIGNAL: c_int = 64;
 
 /// Every signal.
-pub(super) fn all_signals() -> impl Iterator<Item = c_int> {
+pub(crate) fn all_signals() -> impl Iterator<Item = c_int> {
     1..=LAST_SIGNAL
 }
 
@@ -83,7 +83,7 @@ fn is_ignored(signal: c_int) -> bool {
 }
 
 /// Sets a disposition without a handler; signals that cannot be set stay. Allocates nothing.
-pub(super) fn set(signal: c_int, disposition: libc::sighandler_t) {
+pub(crate) fn set(signal: c_int, disposition: libc::sighandler_t) {
     // SAFETY: all zero is a valid sigaction: default, empty mask, no flags.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = disposition;

@@ -96,7 +96,7 @@ pub fn own_group() -> u32 {
 }
 
 /// A pid that names one process: neither 0 nor one that a conversion made negative.
-pub(super) fn to_pid(pid: u32) -> io::Result<libc::pid_t> {
+pub(crate) fn to_pid(pid: u32) -> io::Result<libc::pid_t> {
     match libc::pid_t::try_from(pid) {
         Ok(pid) if pid > 0 => Ok(pid),
         _ => Err(io::Error::from_raw_os_error(libc::ESRCH)),

@@ -1,0 +1,347 @@
+//! Memory that other processes read and write at the same time.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use libc::off_t;
+
+/// A part of a file that is mapped for reading and writing, shared with whoever else maps it.
+///
+/// Others may change any byte at any time: nothing here trusts what it reads, and no reference into the mapping is
+/// ever handed out. Every access is made of atomic ones, of 8 bytes where that is possible, so that a race gives
+/// an old or a new value and nothing else.
+///
+/// Pages that nobody has written take no memory, nor any of what the system reserves.
+///
+/// Who shortens the file takes the memory away, and an access raises `SIGBUS`: [`seal_size`] forbids that for files
+/// made by [`memory_file`].
+///
+/// # Source
+///
+/// `mmap(2)`, `MAP_SHARED`, `MAP_NORESERVE`.
+#[derive(Debug)]
+pub struct SharedMemory {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to no thread; it stays until it is dropped.
+unsafe impl Send for SharedMemory {}
+// SAFETY: every access is atomic, and no references are handed out.
+unsafe impl Sync for SharedMemory {}
+
+/// Bytes of the words that are accessed at once.
+const WORD: usize = size_of::<u64>();
+
+impl SharedMemory {
+    /// Maps `len` bytes of a file from `offset` on; the descriptor can be closed afterwards.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's: `EINVAL` when `offset` is not a multiple of the page size, or `len` is zero;
+    /// `InvalidInput` when the file ends before the mapping does.
+    pub fn map(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<SharedMemory> {
+        let end = offset.checked_add(len as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        if end > file_length(fd)? {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let offset = off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let kind = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at a place that the kernel chooses: of no memory of ours.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, fd.as_raw_fd(), offset) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(SharedMemory { start: start.cast(), len })
+    }
+
+    /// How long it is, in bytes; never zero.
+    #[allow(clippy::len_without_is_empty, reason = "a mapping is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Writes bytes at `offset`, from the first to the last.
+    ///
+    /// # Panics
+    ///
+    /// When they do not fit in, as an index out of the bounds of a slice.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        self.check(offset, bytes.len());
+        let (head, words) = bytes.split_at(bytes.len().min(self.unaligned(offset)));
+        let (words, tail) = words.as_chunks::<WORD>();
+        let middle = offset + head.len();
+        self.write_bytes(offset, head);
+        for (place, word) in (middle..).step_by(WORD).zip(words) {
+            self.word(place).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+        self.write_bytes(middle + size_of_val(words), tail);
+    }
+
+    /// Reads bytes at `offset`, from the first to the last.
+    ///
+    /// # Panics
+    ///
+    /// As [`SharedMemory::write`].
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) {
+        self.check(offset, bytes.len());
+        let (head, words) = bytes.split_at_mut(bytes.len().min(self.unaligned(offset)));
+        let (words, tail) = words.as_chunks_mut::<WORD>();
+        let middle = offset + head.len();
+        self.read_bytes(offset, head);
+        for (place, word) in (middle..).step_by(WORD).zip(words.iter_mut()) {
+            *word = self.word(place).load(Ordering::Relaxed).to_ne_bytes();
+        }
+        self.read_bytes(middle + size_of_val(words), tail);
+    }
+
+    /// Stores a word at once, after everything that this thread has written here before.
+    ///
+    /// # Panics
+    ///
+    /// When it does not fit in, or `offset` is not a multiple of 8.
+    pub fn store(&self, offset: usize, word: u64) {
+        self.check_word(offset);
+        // ATOMICS: pairs with the loads of other processes, which see what was written before it.
+        self.word(offset).store(word, Ordering::Release);
+    }
+
+    /// Loads a word at once, before everything that this thread reads here afterwards.
+    ///
+    /// # Panics
+    ///
+    /// As [`SharedMemory::store`].
+    pub fn load(&self, offset: usize) -> u64 {
+        self.check_word(offset);
+        // ATOMICS: pairs with the stores of other processes.
+        self.word(offset).load(Ordering::Acquire)
+    }
+
+    /// Stores `word` `count` times, from `offset` on.
+    ///
+    /// # Panics
+    ///
+    /// As [`SharedMemory::store`].
+    pub fn fill(&self, offset: usize, count: usize, word: u64) {
+        assert!(offset.is_multiple_of(WORD), "offset {offset} of a word is not a multiple of {WORD}");
+        let bytes = count.checked_mul(WORD);
+        self.check(offset, bytes.unwrap_or(usize::MAX));
+        for place in (offset..).step_by(WORD).take(count) {
+            self.word(place).store(word, Ordering::Relaxed);
+        }
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        let fits = offset.checked_add(len).is_some_and(|end| end <= self.len);
+        assert!(fits, "{len} bytes at {offset} lie outside of a mapping of {} bytes", self.len);
+    }
+
+    fn check_word(&self, offset: usize) {
+        assert!(offset.is_multiple_of(WORD), "offset {offset} of a word is not a multiple of {WORD}");
+        self.check(offset, WORD);
+    }
+
+    /// Bytes from `offset` to the next word; the mapping itself begins with one.
+    fn unaligned(&self, offset: usize) -> usize {
+        offset.wrapping_neg() % WORD
+    }
+
+    fn write_bytes(&self, offset: usize, bytes: &[u8]) {
+        for (place, byte) in (offset..).zip(bytes) {
+            self.byte(place).store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    fn read_bytes(&self, offset: usize, bytes: &mut [u8]) {
+        for (place, byte) in (offset..).zip(bytes) {
+            *byte = self.byte(place).load(Ordering::Relaxed);
+        }
+    }
+
+    /// A word that the caller has checked to lie inside, at a multiple of its size.
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(WORD) && offset + WORD <= self.len);
+        // SAFETY: the callers have checked that the word lies in the mapping.
+        let place = unsafe { self.start.add(offset) };
+        // SAFETY: aligned, as the mapping is to a page; it lives as long as `self`, and we access it atomically only.
+        unsafe { AtomicU64::from_ptr(place.cast()) }
+    }
+
+    /// A byte that the caller has checked to lie inside.
+    fn byte(&self, offset: usize) -> &AtomicU8 {
+        debug_assert!(offset < self.len);
+        // SAFETY: the callers have checked that the byte lies in the mapping.
+        let place = unsafe { self.start.add(offset) };
+        // SAFETY: it lives as long as `self`, and we access it atomically only.
+        unsafe { AtomicU8::from_ptr(place) }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, of which no references exist.
+        unsafe { libc::munmap(self.start.cast(), self.len) };
+    }
+}
+
+/// An empty file that lives in memory and disappears with its last descriptor and mapping; closed at exec. Its name
+/// is seen in `/proc` only.
+///
+/// # Errors
+///
+/// The operating system's; `InvalidInput` when the name contains a NUL byte.
+///
+/// # Source
+///
+/// `memfd_create(2)`.
+pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
+    let name = CString::new(name)?;
+    // SAFETY: `name` ends in zero.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made `fd` for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Makes a file `len` bytes long; what is added is zero and takes no memory yet.
+///
+/// # Errors
+///
+/// The operating system's: `EPERM` for a sealed file.
+///
+/// # Source
+///
+/// `ftruncate(2)`.
+pub fn set_len(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
+    let len = off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: takes numbers.
+    done(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })
+}
+
+/// Fixes the length of a file made by [`memory_file`], for ever and for everybody.
+///
+/// # Errors
+///
+/// The operating system's: `EINVAL` for files of other kinds.
+///
+/// # Source
+///
+/// `fcntl(2)`, `F_ADD_SEALS`.
+pub fn seal_size(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: takes a number.
+    done(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })
+}
+
+/// In bytes.
+fn file_length(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut raw = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: writes one `stat`.
+    done(unsafe { libc::fstat(fd.as_raw_fd(), raw.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded and wrote the struct.
+    let stat = unsafe { raw.assume_init() };
+    Ok(stat.st_size.try_into().unwrap_or(0))
+}
+
+fn done(answer: libc::c_int) -> io::Result<()> {
+    if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::panic::catch_unwind;
+
+    const LEN: usize = 8192;
+
+    /// Two mappings of one file.
+    fn pair() -> [SharedMemory; 2] {
+        let file = memory_file("cyclometer-test").unwrap();
+        set_len(file.as_fd(), LEN as u64).unwrap();
+        [(); 2].map(|()| SharedMemory::map(file.as_fd(), 0, LEN).unwrap())
+    }
+
+    #[test]
+    fn what_one_mapping_writes_the_other_reads_whatever_the_alignment() {
+        let [a, b] = pair();
+        for offset in 0..9 {
+            for len in 0..40 {
+                a.fill(0, 10, u64::MAX);
+                let written: Vec<u8> = (1..=len).collect();
+                a.write(offset, &written);
+                let mut all = [0; 80];
+                b.read(0, &mut all);
+                let mut expected = [0xff; 80];
+                expected[offset..offset + written.len()].copy_from_slice(&written);
+                assert_eq!(all, expected, "{offset} {len}");
+                let mut part = vec![0; written.len()];
+                b.read(offset, &mut part);
+                assert_eq!(part, written);
+            }
+        }
+    }
+
+    #[test]
+    fn words_are_stored_and_filled() {
+        let [a, b] = pair();
+        a.store(LEN - 8, 0x0123_4567_89ab_cdef);
+        assert_eq!(b.load(LEN - 8), 0x0123_4567_89ab_cdef);
+        b.fill(16, 3, 7);
+        assert_eq!([8, 16, 24, 32, 40].map(|offset| a.load(offset)), [0, 7, 7, 7, 0]);
+        b.fill(LEN, 0, 7);
+        assert_eq!(a.len(), LEN);
+    }
+
+    #[test]
+    fn a_mapping_may_begin_inside_a_file_and_outlives_its_descriptor() {
+        let file = memory_file("cyclometer-test").unwrap();
+        set_len(file.as_fd(), LEN as u64).unwrap();
+        let whole = SharedMemory::map(file.as_fd(), 0, LEN).unwrap();
+        let end = SharedMemory::map(file.as_fd(), 4096, 4096).unwrap();
+        drop(file);
+        whole.store(4104, 5);
+        assert_eq!(end.load(8), 5);
+    }
+
+    #[test]
+    fn what_lies_outside_panics() {
+        let [a, _] = pair();
+        let check = |access: &(dyn Fn() + std::panic::RefUnwindSafe)| assert!(catch_unwind(access).is_err());
+        check(&|| a.write(LEN - 1, &[1, 2]));
+        check(&|| a.read(LEN, &mut [0]));
+        check(&|| a.read(usize::MAX, &mut [0, 0]));
+        check(&|| a.store(LEN, 1));
+        check(&|| a.store(4, 1));
+        check(&|| assert_eq!(a.load(usize::MAX - 7), 0));
+        check(&|| a.fill(LEN - 16, 3, 1));
+        check(&|| a.fill(0, usize::MAX / 4, 1));
+        check(&|| a.fill(1, 1, 1));
+    }
+
+    #[test]
+    fn a_mapping_never_goes_beyond_its_file() {
+        let file = memory_file("cyclometer-test").unwrap();
+        set_len(file.as_fd(), 4096).unwrap();
+        for (offset, len) in [(0, 4097), (4096, 1), (u64::MAX, 2), (0, 0), (1, 1)] {
+            let error = SharedMemory::map(file.as_fd(), offset, len).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{offset} {len}");
+        }
+    }
+
+    #[test]
+    fn a_sealed_file_keeps_its_length() {
+        let file = memory_file("cyclometer-test").unwrap();
+        set_len(file.as_fd(), 4096).unwrap();
+        seal_size(file.as_fd()).unwrap();
+        for len in [0, 8192] {
+            assert_eq!(set_len(file.as_fd(), len).unwrap_err().raw_os_error(), Some(libc::EPERM));
+        }
+        assert_eq!(file_length(file.as_fd()).unwrap(), 4096);
+    }
+}

@@ -1,0 +1,223 @@
+//! Tracing processes: safe functions over `ptrace(2)`, waiting for tracees, their memory and signals.
+//!
+//! The kernel ties a tracee to the *thread* that seized it: all calls about one tracee come from that thread.
+//! Every function takes the id of a thread, which for the first thread of a process is the process's. What is no
+//! tracee of the calling thread, has gone, or is not stopped where it must be, gives `ESRCH`.
+//!
+//! Nothing here allocates.
+//!
+//! # Source
+//!
+//! `ptrace(2)`; `include/uapi/linux/ptrace.h`.
+
+mod bell;
+mod change;
+mod memory;
+mod permitted;
+mod signal;
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::BitOr;
+
+use libc::c_long;
+
+pub use bell::Bell;
+pub use change::{Change, wait, wait_for};
+pub use memory::{peek, poke, read_memory, write_memory};
+pub use permitted::permitted;
+pub use signal::{SignalInfo, send_signal, set_signal_info, set_signal_mask, signal_info, signal_mask};
+
+/// The general registers of a thread as the kernel lays them out.
+///
+/// # Source
+///
+/// `arch/x86/include/asm/user_64.h`, `struct user_regs_struct`.
+pub type Registers = libc::user_regs_struct;
+
+/// What a tracee shall stop for, beyond signals; a set, put together with `|`.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_SETOPTIONS`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Options(c_long);
+
+impl Options {
+    /// Stop at `fork(2)` and trace the child from its first instruction: [`Change::Fork`].
+    pub const FORK: Options = Options(libc::PTRACE_O_TRACEFORK as c_long);
+    /// The same for `vfork(2)`: [`Change::VFork`].
+    pub const VFORK: Options = Options(libc::PTRACE_O_TRACEVFORK as c_long);
+    /// The same for other ways of `clone(2)`, threads among them: [`Change::Clone`].
+    pub const CLONE: Options = Options(libc::PTRACE_O_TRACECLONE as c_long);
+    /// Stop in the new program at the end of `execve(2)`, before its first instruction: [`Change::Exec`].
+    pub const EXEC: Options = Options(libc::PTRACE_O_TRACEEXEC as c_long);
+    /// Stop at the beginning of a thread's end, when its memory can still be read: [`Change::Exiting`].
+    pub const EXIT: Options = Options(libc::PTRACE_O_TRACEEXIT as c_long);
+    /// Kill the tracee when its tracer ends.
+    pub const EXIT_KILL: Options = Options(libc::PTRACE_O_EXITKILL as c_long);
+    /// Tell stops at system calls from stops by `SIGTRAP`, by bit 7 of the signal's number.
+    pub const SYSGOOD: Options = Options(libc::PTRACE_O_TRACESYSGOOD as c_long);
+}
+
+impl BitOr for Options {
+    type Output = Options;
+
+    fn bitor(self, other: Options) -> Options {
+        Options(self.0 | other.0)
+    }
+}
+
+/// Begins to trace a thread, which does not stop for that.
+///
+/// # Errors
+///
+/// The operating system's: `EPERM` without the right to (another user's, Yama, traced by somebody else already).
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_SEIZE`; "Ptrace access mode checking".
+pub fn seize(tid: u32, options: Options) -> io::Result<()> {
+    order(libc::PTRACE_SEIZE.into(), tid, options.0)
+}
+
+/// Asks a running tracee to stop: [`Change::Interrupted`] follows, or another stop that comes first.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_INTERRUPT`.
+pub fn interrupt(tid: u32) -> io::Result<()> {
+    order(libc::PTRACE_INTERRUPT.into(), tid, 0)
+}
+
+/// Lets a stopped tracee run on. `signal` is delivered to it when it stopped for one, 0 for none.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`; `EIO` when the signal has no such number.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_CONT`.
+pub fn resume(tid: u32, signal: i32) -> io::Result<()> {
+    order(libc::PTRACE_CONT.into(), tid, signal.into())
+}
+
+/// Lets a stopped tracee execute one instruction, with `signal` as for [`resume`].
+///
+/// It stops behind that with `SIGTRAP`, or in the first instruction of the signal's handler.
+///
+/// # Errors
+///
+/// As [`resume`].
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_SINGLESTEP`.
+pub fn step(tid: u32, signal: i32) -> io::Result<()> {
+    order(libc::PTRACE_SINGLESTEP.into(), tid, signal.into())
+}
+
+/// Leaves a tracee in the stop of its group: it reports [`Change::Interrupted`] when somebody continues it.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`; `EIO` when it is in no stop of that kind.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_LISTEN`.
+pub fn listen(tid: u32) -> io::Result<()> {
+    order(libc::PTRACE_LISTEN.into(), tid, 0)
+}
+
+/// Ends the tracing of a stopped tracee and lets it run on, with `signal` as for [`resume`].
+///
+/// # Errors
+///
+/// As [`resume`].
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_DETACH`.
+pub fn detach(tid: u32, signal: i32) -> io::Result<()> {
+    order(libc::PTRACE_DETACH.into(), tid, signal.into())
+}
+
+/// The general registers of a stopped tracee.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_GETREGS`.
+pub fn registers(tid: u32) -> io::Result<Registers> {
+    let mut registers = MaybeUninit::<Registers>::zeroed();
+    let place = registers.as_mut_ptr() as c_long;
+    // SAFETY: the kernel writes one `user_regs_struct`, which `registers` is.
+    unsafe { ptrace(libc::PTRACE_GETREGS.into(), tid, 0, place) }?;
+    // SAFETY: all integers, initialised to zero and then by the call.
+    Ok(unsafe { registers.assume_init() })
+}
+
+/// Replaces the general registers of a stopped tracee.
+///
+/// In a stop inside a system call, an `orig_rax` of -1 keeps the kernel from restarting the call.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`; `EIO` for values that no user program may have.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_SETREGS`; `arch/x86/kernel/ptrace.c`, `putreg`.
+pub fn set_registers(tid: u32, registers: &Registers) -> io::Result<()> {
+    let place = std::ptr::from_ref(registers) as c_long;
+    // SAFETY: the kernel reads one `user_regs_struct`, which `registers` is.
+    unsafe { ptrace(libc::PTRACE_SETREGS.into(), tid, 0, place) }
+}
+
+/// What the last event of a stopped tracee has to say: the id of the new thread ([`Change::Fork`],
+/// [`Change::VFork`], [`Change::Clone`]), the former id of the thread that called ([`Change::Exec`]), the status of
+/// the end as `wait(2)` gives it ([`Change::Exiting`]).
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_GETEVENTMSG`.
+pub fn event_message(tid: u32) -> io::Result<u64> {
+    let mut message = 0u64;
+    let place = (&raw mut message) as c_long;
+    // SAFETY: the kernel writes one `unsigned long`, which has 64 bits on this architecture.
+    unsafe { ptrace(libc::PTRACE_GETEVENTMSG.into(), tid, 0, place) }?;
+    Ok(message)
+}
+
+/// A request whose last argument is a number.
+fn order(request: c_long, tid: u32, number: c_long) -> io::Result<()> {
+    // SAFETY: the callers' requests take numbers: nothing of our memory is read or written.
+    unsafe { ptrace(request, tid, 0, number) }
+}
+
+/// The system call itself, without the C library's wrapper, which hides errors of the requests that peek.
+///
+/// # Safety
+///
+/// What `request` reads from or writes to our memory at `data` must be there and have the size it takes.
+unsafe fn ptrace(request: c_long, tid: u32, address: c_long, data: c_long) -> io::Result<()> {
+    let tid = c_long::from(crate::process::to_pid(tid)?);
+    // SAFETY: promised by the caller; everything else is the tracee's.
+    match unsafe { libc::syscall(libc::SYS_ptrace, request, tid, address, data) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
