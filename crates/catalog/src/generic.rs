@@ -427,6 +427,9 @@ mod tests {
         names.extend(ACCOUNTING.iter().flat_map(|a| a.names).map(|n| n.to_lowercase()));
         names.extend(PORTABLE_CACHE.iter().map(|p| p.0.to_lowercase()));
         names.extend(PORTABLE_WITHOUT_GENERIC.iter().map(|p| p.0.to_lowercase()));
+        let soft_only =
+            crate::soft_events().filter(|event| !HARDWARE.iter().any(|h| named(h.names, event.name)));
+        names.extend(soft_only.flat_map(|s| s.aliases.into_iter().chain([s.name])).map(str::to_lowercase));
         names.extend(CacheEvent::all().map(|event| event.name().to_lowercase()));
         let all = names.len();
         names.sort_unstable();

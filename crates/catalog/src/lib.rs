@@ -1,8 +1,8 @@
 //! From an event's name to the ways of counting it on a machine.
 //!
-//! Names come from three places: the kernel's generic events (with perf's spellings and our portable
-//! ones), the operating system's accounting, and what the host itself names in sysfs, which arrives as
-//! plain values in [`Machine`]. Nothing here touches the host.
+//! Names come from four places: the kernel's generic events (with perf's spellings and our portable
+//! ones), the operating system's accounting, the table of the software PMU, and what the host itself names in
+//! sysfs, which arrives as plain values in [`Machine`]. Nothing here touches the host.
 #![forbid(unsafe_code)]
 
 mod device;
@@ -10,6 +10,7 @@ mod generic;
 mod listing;
 mod notes;
 mod resolve;
+mod soft;
 mod suggest;
 
 #[cfg(test)]
@@ -19,6 +20,7 @@ use cyclometer_core::Machine;
 
 pub use listing::{Kind, Listing, list};
 pub use resolve::{DEFAULT_EVENTS, resolve, resolve_list};
+pub use soft::{SoftEvent, soft_events};
 
 /// The `perf_event_attr.type` values of the kernel's own classes.
 ///

@@ -1,7 +1,7 @@
 //! What this machine offers, for `list` and for the nearest names.
 
 use cyclometer_core::event::{PerfClass, Unit};
-use cyclometer_core::{Machine, Rung};
+use cyclometer_core::{Machine, Modes, Rung};
 
 use crate::device;
 use crate::generic::{
@@ -9,6 +9,7 @@ use crate::generic::{
     accounting_source,
 };
 use crate::resolve::unit_of;
+use crate::soft;
 
 /// One event that can be asked for by name.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,6 +41,8 @@ pub enum Kind {
     Cache,
     /// A software event of the kernel.
     Software,
+    /// An event that the software PMU alone has.
+    Counted,
     /// An event that the kernel names in a PMU device's folder.
     Device,
     /// The operating system's accounting.
@@ -53,6 +56,7 @@ impl Kind {
             Kind::Hardware => "hardware",
             Kind::Cache => "cache",
             Kind::Software => "software",
+            Kind::Counted => "counted",
             Kind::Device => "device",
             Kind::Os => "os",
         }
@@ -64,6 +68,7 @@ pub fn list(machine: &Machine) -> Vec<Listing> {
     let mut all = accounting();
     all.extend(software(machine));
     all.extend(hardware(machine));
+    all.extend(counted(machine));
     all.extend(caches(machine));
     all.extend(without_generic());
     all.extend(devices(machine));
@@ -108,18 +113,32 @@ fn software(machine: &Machine) -> Vec<Listing> {
 fn hardware(machine: &Machine) -> Vec<Listing> {
     let entry = |h: &crate::generic::Hardware| {
         let (name, aliases) = names(h.names);
-        Listing {
-            name,
-            aliases,
-            kind: Kind::Hardware,
-            rung: Rung::Perf,
-            unit: Unit::Count,
-            resolution: format!("generic hardware event {}", h.config),
-            available: machine.ladder.perf_hardware.clone(),
-            description: h.about.to_owned(),
-        }
+        let by_perf = machine.ladder.perf_hardware.clone();
+        let by_soft = soft::find(h.names).filter(|_| by_perf.is_err() && soft::available(machine).is_ok());
+        let (rung, available, resolution) = match by_soft {
+            Some(event) => (Rung::Soft, Ok(()), event.candidate(Modes::USER).resolution),
+            None => (Rung::Perf, by_perf, format!("generic hardware event {}", h.config)),
+        };
+        let (kind, unit, description) = (Kind::Hardware, Unit::Count, h.about.to_owned());
+        Listing { name, aliases, kind, rung, unit, resolution, available, description }
     };
     HARDWARE.iter().map(entry).collect()
+}
+
+/// What the software PMU counts beside the generic events.
+fn counted(machine: &Machine) -> Vec<Listing> {
+    let is_generic = |event: &soft::SoftEvent| HARDWARE.iter().any(|h| h.names.contains(&event.name));
+    let entry = |event: soft::SoftEvent| Listing {
+        name: event.name.to_owned(),
+        aliases: event.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+        kind: Kind::Counted,
+        rung: Rung::Soft,
+        unit: event.unit(),
+        resolution: event.candidate(Modes::USER).resolution,
+        available: soft::available(machine),
+        description: event.about.to_owned(),
+    };
+    soft::soft_events().filter(|event| !is_generic(event)).map(entry).collect()
 }
 
 fn caches(machine: &Machine) -> Vec<Listing> {
@@ -195,17 +214,33 @@ fn device_available(machine: &Machine, class: PerfClass) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::resolve_list;
-    use crate::testing::{big_little, hybrid, skylake, vm_without_pmu};
+    use crate::testing::{big_little, hybrid, skylake, vm_with_soft, vm_without_pmu};
 
     #[test]
     fn every_listed_name_and_alias_resolves() {
-        for machine in [skylake(), hybrid(), big_little(), vm_without_pmu()] {
+        for machine in [skylake(), hybrid(), big_little(), vm_without_pmu(), vm_with_soft()] {
             for listing in list(&machine) {
                 for name in std::iter::once(&listing.name).chain(&listing.aliases) {
                     resolve_list(name, &machine, true).unwrap_or_else(|e| panic!("{name}: {e}"));
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_the_software_pmu_counts_is_listed_once_with_its_state() {
+        let find = |machine: &Machine, name: &str| {
+            let found: Vec<Listing> = list(machine).into_iter().filter(|l| l.name == name).collect();
+            assert_eq!(found.len(), 1, "{name}");
+            found.into_iter().next().unwrap()
+        };
+        let here = find(&vm_with_soft(), "instructions");
+        assert_eq!((here.rung, here.available, here.kind), (Rung::Soft, Ok(()), Kind::Hardware));
+        assert_eq!(here.resolution, "soft/instructions/");
+        assert_eq!(find(&vm_without_pmu(), "instructions").rung, Rung::Perf);
+        assert_eq!(find(&vm_with_soft(), "calls").available, Ok(()));
+        assert!(find(&vm_without_pmu(), "calls").available.is_err());
+        assert_eq!(find(&skylake(), "calls").kind, Kind::Counted);
     }
 
     #[test]

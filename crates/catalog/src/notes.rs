@@ -30,6 +30,19 @@ pub(crate) fn generic(config: u64, machine: &Machine) -> Option<String> {
 /// `perf_event_open(2)`, `PERF_TYPE_RAW`; Linux `drivers/perf/arm_pmuv3.c` checks no raw number against PMCEID.
 pub(crate) const RAW: &str = "a raw code that the CPU lacks counts zero; the kernel does not check it";
 
+/// The note for an event of the software PMU, if there is one.
+pub(crate) fn soft(name: &str) -> Option<&'static str> {
+    match name {
+        "loads" | "stores" | "bytes_loaded" | "bytes_stored" => Some(
+            "memory operands of instructions: not accesses of a cache, and not a vendor's event of that name",
+        ),
+        "fp_add" | "fp_mul" | "fp_div_sqrt" | "fp_fma" | "fp_operations" => {
+            Some("each element of a packed instruction counts, also one that a mask leaves out")
+        }
+        _ => None,
+    }
+}
+
 /// The note for a metric of the operating system's accounting, if there is one.
 ///
 /// # Source

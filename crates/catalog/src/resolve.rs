@@ -6,7 +6,7 @@ use cyclometer_core::machine::Vendor;
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events};
 use cyclometer_core::{
-    Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Scope,
+    Candidate, Error, ErrorKind, Event, Machine, Modes, Provenance, Recovery, Result, Rung, Scope,
 };
 
 use crate::device::{self, DeviceEvent};
@@ -14,6 +14,7 @@ use crate::generic::{
     ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC,
     SOFTWARE, Software, accounting_source, named,
 };
+use crate::soft::{self, SoftEvent};
 use crate::{has_core_pmu, listing, notes, perf_type, suggest};
 
 /// What is counted when nothing is asked for.
@@ -64,7 +65,10 @@ fn unsupported(request: &EventRequest, reason: String) -> Event {
 
 fn by_name(name: &str, request: &EventRequest, machine: &Machine) -> Result<Event> {
     if let Some(hardware) = HARDWARE.iter().find(|hardware| named(hardware.names, name)) {
-        return Ok(generic_hardware(hardware, request, machine));
+        return Ok(or_translated(generic_hardware(hardware, request, machine), hardware.names, machine));
+    }
+    if let Some(counted) = soft::find(&[name]) {
+        return Ok(soft_event(&counted, request));
     }
     if let Some(software) = SOFTWARE.iter().find(|software| named(software.names, name)) {
         return Ok(software_event(software, request));
@@ -219,9 +223,50 @@ fn raw(code: u64, request: &EventRequest, machine: &Machine) -> Event {
     found
 }
 
+// ------------------------------------------------------------------------------------ software PMU
+
+/// The event with the software PMU below the hardware, where that has it.
+fn or_translated(mut found: Event, names: &[&str], machine: &Machine) -> Event {
+    if let (Some(counted), true) = (soft::find(names), soft::is_here(machine)) {
+        found.candidates.push(counted.candidate(found.modifiers.modes.unwrap_or(Modes::USER)));
+    }
+    found
+}
+
+/// An event that the software PMU alone has; whether that works here is for the plan to say.
+fn soft_event(counted: &SoftEvent, request: &EventRequest) -> Event {
+    let mut found = event(request, counted.unit(), vec![counted.candidate(wanted_modes(request))]);
+    found.notes.extend(notes::soft(counted.name).map(str::to_owned));
+    found
+}
+
+/// `soft/calls/`: the software PMU's count, also where the hardware has the event.
+fn by_software_pmu(terms: &[Term], request: &EventRequest) -> Result<Event> {
+    let [Term { name, value: None }] = terms else {
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("{}: between the slashes stands one event of the software PMU", request.text),
+        )
+        .with_recovery(Recovery::fix("write soft/instructions/")));
+    };
+    match soft::find(&[name]) {
+        Some(counted) => Ok(soft_event(&counted, request)),
+        None => {
+            let names: Vec<SoftEvent> = soft::soft_events().collect();
+            let near = suggest::nearest(name, names.iter().map(|event| event.name));
+            let message = format!("the software PMU has no event '{name}' (in {})", request.text);
+            Err(Error::new(ErrorKind::UnknownEvent, message)
+                .with_recovery(Recovery::OfferNearest { names: near }))
+        }
+    }
+}
+
 // ---------------------------------------------------------------------------------------- devices
 
 fn by_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machine) -> Result<Event> {
+    if name == Rung::Soft.word() {
+        return by_software_pmu(terms, request);
+    }
     let pmus = device::devices(machine, name);
     if pmus.is_empty() {
         return no_device(name, request, machine);
@@ -337,8 +382,7 @@ fn check_modes(request: &EventRequest, found: &Event) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{big_little, hybrid, skylake, vm_without_pmu};
-    use cyclometer_core::Rung;
+    use crate::testing::{big_little, hybrid, skylake, vm_with_soft, vm_without_pmu};
     use cyclometer_core::event::{OsMetric, Part};
 
     fn find(text: &str, machine: &Machine) -> Event {
@@ -395,6 +439,45 @@ mod tests {
         let machine = vm_without_pmu();
         let find = |text| find(text, &machine).candidates;
         assert_eq!(find("software/page-faults/"), find("page-faults"));
+    }
+
+    fn rungs(text: &str, machine: &Machine) -> Vec<Rung> {
+        find(text, machine).candidates.iter().map(|candidate| candidate.rung).collect()
+    }
+
+    #[test]
+    fn portable_names_have_the_software_pmu_below_the_hardware_where_it_can_be() {
+        for name in ["instructions", "branches", "branch-instructions", "BRANCH_INSTRUCTIONS"] {
+            assert_eq!(rungs(name, &vm_with_soft()), [Rung::Perf, Rung::Soft], "{name}");
+            assert_eq!(rungs(name, &skylake()), [Rung::Perf], "{name}");
+        }
+        for name in ["cycles", "branch-misses", "cache-references", "L1-dcache-loads", "l1d_cache_loads"] {
+            assert_eq!(rungs(name, &vm_with_soft()), [Rung::Perf], "{name} can be modelled only");
+        }
+    }
+
+    #[test]
+    fn names_of_the_software_pmu_are_its_own_everywhere() {
+        for machine in [skylake(), big_little(), vm_with_soft()] {
+            for name in ["calls", "loads", "simd_256", "fp_add", "rep_iterations", "flops", "soft/branches/"]
+            {
+                assert_eq!(rungs(name, &machine), [Rung::Soft], "{name}");
+            }
+        }
+        let calls = find("calls", &vm_with_soft());
+        assert_eq!(calls.candidates[0].parts, [Part::Soft("calls".to_owned())]);
+        assert_eq!(calls.candidates[0].provenance, Provenance::Counted);
+        assert_eq!(calls.candidates[0].modes, Some(Modes::USER));
+        let branches = find("branch_instructions", &vm_with_soft());
+        assert_eq!(branches.candidates[1].parts, [Part::Soft("branches".to_owned())]);
+        assert_eq!(find("bytes_loaded", &skylake()).unit, Unit::Bytes);
+        assert_eq!(find("calls:k", &skylake()).candidates[0].modes, Some(Modes::KERNEL));
+    }
+
+    #[test]
+    fn memory_operands_are_not_what_a_vendor_calls_loads() {
+        assert!(find("loads", &vm_with_soft()).notes[0].contains("not a vendor's event"));
+        assert_eq!(find("calls", &vm_with_soft()).notes, [""; 0]);
     }
 
     #[test]
@@ -469,6 +552,12 @@ mod tests {
         let cases = [
             ("cycels", "no event is named 'cycels'", "nearest names: cycles"),
             ("cppu/event=1/", "no PMU is named 'cppu' (in cppu/event=1/)", "nearest names: cpu"),
+            ("soft/cals/", "the software PMU has no event 'cals' (in soft/cals/)", "nearest names: calls"),
+            (
+                "soft/calls=2/",
+                "soft/calls=2/: between the slashes stands one event of the software PMU",
+                "write soft/instructions/",
+            ),
             (
                 "cpu/evnt=1/",
                 "the PMU 'cpu' has no field or event 'evnt' (in cpu/evnt=1/)",

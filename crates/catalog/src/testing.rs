@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use cyclometer_core::ladder::Ladder;
+use cyclometer_core::ladder::{Ladder, RungState, Works};
 use cyclometer_core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
 };
 use cyclometer_core::pmu::{FormatField, KernelPmu, PmuEvent};
-use cyclometer_core::{CounterMask, CpuSet};
+use cyclometer_core::{CounterMask, CpuSet, Rung};
 
 fn machine(vendor: Vendor, pmus: Vec<KernelPmu>, counters: CounterMask) -> Machine {
     let core_types = pmus.iter().filter(|p| p.is_core()).map(|p| core_type(p, counters)).collect();
@@ -118,6 +118,13 @@ pub(crate) fn big_little() -> Machine {
     };
     let pmus = vec![core("armv8_cortex_a53", 8, "0-3"), core("armv8_cortex_a72", 9, "4-7")];
     machine(Vendor::Arm, pmus, CounterMask::EMPTY)
+}
+
+/// A virtual machine without a PMU where the software PMU works.
+pub(crate) fn vm_with_soft() -> Machine {
+    let mut machine = vm_without_pmu();
+    machine.ladder.rungs.push(RungState { rung: Rung::Soft, works: Works::Yes, causes: Vec::new() });
+    machine
 }
 
 /// A virtual machine without a PMU: software events only.
