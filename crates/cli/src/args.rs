@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use cyclometer::core::{CpuSet, Rung};
+use cyclometer::core::{Counted, CpuSet, Rung};
 
 use crate::exit;
 use crate::render::WIDTH;
@@ -68,6 +68,8 @@ pub enum Backend {
     Auto,
     /// Linux's perf_event only.
     Perf,
+    /// The software PMU only: exact counts by translation.
+    Soft,
     /// Clocks and accounting of the operating system only.
     Os,
 }
@@ -78,6 +80,7 @@ impl Backend {
         match self {
             Backend::Auto => None,
             Backend::Perf => Some(Rung::Perf),
+            Backend::Soft => Some(Rung::Soft),
             Backend::Os => Some(Rung::Os),
         }
     }
@@ -107,7 +110,13 @@ pub struct StatArgs {
     /// How often to run it before that, without counting.
     #[arg(help_heading = COUNTING, short, long, value_name = "N", default_value_t = 0)]
     pub warmup: u32,
-    /// Print counts every MS milliseconds; 10 and more are sensible.
+    /// How many of the runs the software PMU counts, where it counts; the others are timed as they are.
+    #[arg(help_heading = COUNTING, long, value_name = "K|all", value_parser = counted)]
+    pub counted: Option<Counted>,
+    /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
+    #[arg(help_heading = COUNTING, long)]
+    pub random_layout: bool,
+    /// Print counts every MS milliseconds; 10 and more are sensible (100 and more with the software PMU).
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
     /// Count a running process and what it starts from now on.
@@ -164,10 +173,20 @@ pub struct StatArgs {
 const STAT_NOTES: &str = "\
 With one run the command has our standard streams, and the table goes to standard error. With more runs it \
 reads nothing, its output is dropped, and the table goes to standard output. A failing run ends the session \
-unless -i is given. With -p, -t, -a, -C or -G a command only sets how long is counted.
+unless -i is given. Where there is no PMU, events asked for by name are counted exactly by the software PMU: it \
+runs the command under translation, once of one or two runs, twice of more; the other runs are timed. With -p, -t, -a, -C or -G a command only sets how long is counted.
 
 Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot be \
 executed; 127 the command does not exist; 128 + n signal n.";
+
+fn counted(text: &str) -> Result<Counted, String> {
+    match text.parse() {
+        _ if text == "all" => Ok(Counted::All),
+        Ok(0) => Err("at least one run has to be counted; --backend perf or os translates none".to_owned()),
+        Ok(runs) => Ok(Counted::Runs(runs)),
+        Err(_) => Err(format!("'{text}' is no number of runs, and not 'all'")),
+    }
+}
 
 fn cpu_list(text: &str) -> Result<CpuSet, String> {
     let cpus = CpuSet::parse(text).map_err(|part| format!("'{part}' is no CPU and no range"))?;
@@ -245,10 +264,19 @@ mod tests {
             &["-C", "3-1"],
             &["-C", ""],
             &["--backend", "magic", "true"],
+            &["--counted", "0", "true"],
+            &["--counted", "some", "true"],
             &["--json", "--export-json", "x", "true"],
         ] {
             assert!(stat(words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn counted_runs_are_a_number_or_all() {
+        assert_eq!(stat(&["true"]).unwrap().counted, None);
+        assert_eq!(stat(&["--counted", "3", "true"]).unwrap().counted, Some(Counted::Runs(3)));
+        assert_eq!(stat(&["--counted", "all", "true"]).unwrap().counted, Some(Counted::All));
     }
 
     #[test]

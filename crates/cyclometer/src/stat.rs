@@ -25,14 +25,22 @@ pub struct Stat {
     settings: Settings,
     backend: Option<Rung>,
     counted: Counted,
+    random_layout: bool,
 }
 
 impl Stat {
     /// A measurement on `machine`, which must be the one that this runs on.
     pub fn new(machine: Machine) -> Stat {
-        let settings = Settings::default();
-        let (backend, counted) = (None, Counted::Auto);
-        Stat { machine, command: None, target: None, events: Vec::new(), settings, backend, counted }
+        Stat {
+            machine,
+            command: None,
+            target: None,
+            events: Vec::new(),
+            settings: Settings::default(),
+            backend: None,
+            counted: Counted::Auto,
+            random_layout: false,
+        }
     }
 
     /// Runs this command.
@@ -127,6 +135,13 @@ impl Stat {
     /// How many runs the software PMU counts when it counts something; the others run as they are and are timed.
     pub fn counted(mut self, counted: Counted) -> Stat {
         self.counted = counted;
+        self
+    }
+
+    /// Leaves the layout of addresses random under the software PMU, as the kernel draws it; else it is fixed where
+    /// that is allowed, so that counts repeat.
+    pub fn random_layout(mut self, random: bool) -> Stat {
+        self.random_layout = random;
         self
     }
 

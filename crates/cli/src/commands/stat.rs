@@ -7,8 +7,8 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, summarise_as};
 use cyclometer::{
-    CommandSpec, Error, ErrorKind, Launcher, Machine, Observer, Plan, Report, Result, Scope, SignalWatch,
-    Stat, Stream, machine,
+    CommandSpec, Counted, Error, ErrorKind, Launcher, Machine, Observer, Plan, Report, Result, Scope,
+    SignalWatch, Stat, Stream, machine,
 };
 
 use crate::args::{Cli, StatArgs};
@@ -62,6 +62,15 @@ fn check(args: &StatArgs) -> Result<()> {
     if args.command.is_empty() && (args.output.is_some() || args.input.is_some()) {
         let hint = "name a command behind --, or leave --output and --input out";
         return Err(failure::usage("without a command there are no streams to redirect", hint));
+    }
+    if let Some(Counted::Runs(counted)) = args.counted.filter(|_| !args.command.is_empty())
+        && counted > args.runs
+    {
+        let runs = args.runs;
+        return Err(failure::usage(
+            format!("--counted {counted} is more than there are runs ({runs})"),
+            "raise -r, or use --counted all",
+        ));
     }
     check_stdout(args)
 }
@@ -160,7 +169,8 @@ fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
     if let Some(ms) = args.interval {
         stat = stat.interval(Duration::from_millis(ms));
     }
-    let stat = stat.runs(args.runs).warmups(args.warmup);
+    let stat = stat.runs(args.runs).warmups(args.warmup).counted(args.counted.unwrap_or_default());
+    let stat = stat.random_layout(args.random_layout);
     Ok(stat.ignore_failure(args.ignore_failure).backend(args.backend.rung()))
 }
 

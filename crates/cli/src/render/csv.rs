@@ -7,7 +7,7 @@ use crate::render::{Results, target};
 
 /// The first row.
 pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
-                          median,min,max,outliers,reason";
+                          median,min,max,outliers,launch,reason";
 
 /// A header and a row for each metric, derived ones last.
 ///
@@ -35,6 +35,7 @@ fn line_row(command: &str, line: &LineSummary) -> String {
         line.rung.map(|rung| rung.to_string()).unwrap_or_default(),
     ];
     fields.extend(numbers(&line.statistics));
+    fields.push(line.launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
     fields.push(clean(line.reason.as_deref().unwrap_or_default()));
     row(&fields)
 }
@@ -53,6 +54,9 @@ fn derived_row(command: &str, metric: &DerivedSummary, results: &Results<'_>) ->
         "derived".to_owned(),
     ];
     fields.extend(numbers(&metric.statistics));
+    let pass = metric.values.first().map(|value| value.pass);
+    let launch = pass.and_then(|pass| results.launch_of_pass(pass));
+    fields.push(launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
     fields.push(clean(metric.reason.as_deref().unwrap_or_default()));
     row(&fields)
 }

@@ -4,7 +4,7 @@ use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::Outcome;
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
-use cyclometer::core::{Modes, Provenance, Rung, Unit};
+use cyclometer::core::{Layout, Modes, Provenance, Rung, Unit};
 use cyclometer::stats::{DroppedRun, LineSummary};
 
 use crate::output::clean;
@@ -16,6 +16,7 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines.extend(folded(results));
     lines.extend(hint(results));
     lines.extend(legend(results));
+    lines.extend(translation(results));
     lines.extend(footnotes(results, verbose));
     lines.extend(steps(results, verbose));
     lines
@@ -124,11 +125,37 @@ fn hint(results: &Results<'_>) -> Option<String> {
     if ladder.perf_hardware.is_ok() || !results.summary.lines.iter().any(wanted) {
         return None;
     }
-    let works = |state: &RungState| matches!(state.works, Works::Yes | Works::Partly);
-    if ladder.state(Rung::Soft).is_some_and(works) {
-        return Some("to count instructions exactly, by translation: add -e instructions".to_owned());
+    if could_translate(results) {
+        return Some("to count instructions exactly, by translation: -e instructions, or -r 3".to_owned());
     }
     hardware_mend(&ladder.state(Rung::Perf)?.causes).map(|mend| format!("to count them: {}", clean(mend)))
+}
+
+/// Whether the software PMU works and was left out only because nobody asked for it.
+fn could_translate(results: &Results<'_>) -> bool {
+    let works = |state: &RungState| matches!(state.works, Works::Yes | Works::Partly);
+    let intent = &results.report.plan.intent;
+    let left_out = |line: &LineSummary| {
+        let soft = line.skipped.iter().find(|skipped| skipped.rung == Rung::Soft);
+        !line.requested && soft.is_some_and(|skipped| skipped.refusal.is_none())
+    };
+    intent.of_command
+        && intent.interval.is_none()
+        && results.machine.ladder.state(Rung::Soft).is_some_and(works)
+        && results.summary.lines.iter().any(left_out)
+}
+
+/// What a translated run means for the values, where it is not what the program does by itself.
+fn translation(results: &Results<'_>) -> Vec<String> {
+    let lines = &results.summary.lines;
+    let times = lines.iter().any(LineSummary::is_of_the_translation);
+    let random = results.report.runs.iter().any(|run| run.layout == Some(Layout::Random));
+    let times =
+        times.then_some("translated: what the run took under translation; -r 3 times the program as it is");
+    let random = random.then_some(
+        "layout: random: the translated runs had other addresses each, so that counts may differ between runs",
+    );
+    times.into_iter().chain(random).map(str::to_owned).collect()
 }
 
 /// The command that brings hardware events; none where the hardware itself is missing.

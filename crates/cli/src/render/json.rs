@@ -65,6 +65,7 @@ fn run(run: &Run) -> Value {
     json!({
         "index": run.index,
         "launch": run.launch.word(),
+        "layout": run.layout.map(|layout| layout.word()),
         "pass": run.pass,
         "exit": exit,
         "signal": signal,
@@ -88,6 +89,8 @@ fn metric(line: &LineSummary) -> Value {
         "resolution": line.resolution,
         "reason": line.reason,
         "notes": line.notes,
+        "launch": line.launch.map(|launch| launch.word()),
+        "determinism": line.determinism.map(|determinism| determinism.word()),
         "skipped": skipped.collect::<Vec<_>>(),
     });
     extend(&mut out, statistics(&line.statistics));
@@ -204,7 +207,9 @@ fn extend(object: &mut Value, more: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{Show, every_verdict, golden, hybrid, interrupted, one_run, several_runs};
+    use crate::render::testing::{
+        Show, counted_runs, every_verdict, golden, hybrid, interrupted, one_run, several_runs, translated_run,
+    };
 
     fn schema() -> jsonschema::Validator {
         let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/stat-1.json"));
@@ -218,7 +223,17 @@ mod tests {
     #[test]
     fn every_report_obeys_the_schema() {
         let schema = schema();
-        for show in [every_verdict(1), every_verdict(3), hybrid(), interrupted(), one_run(), several_runs()] {
+        let shows = [
+            every_verdict(1),
+            every_verdict(3),
+            hybrid(),
+            interrupted(),
+            one_run(),
+            several_runs(),
+            translated_run(),
+            counted_runs(),
+        ];
+        for show in shows {
             let value = parsed(&show);
             let errors: Vec<String> =
                 schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
@@ -246,6 +261,32 @@ mod tests {
         let lost = metrics.iter_mut().find(|metric| metric["count"] == "lost").unwrap();
         lost["mean"] = json!(0);
         assert!(!schema.is_valid(&bad), "a number where nothing was counted");
+    }
+
+    #[test]
+    fn every_value_tells_how_the_command_was_run() {
+        let value = parsed(&counted_runs());
+        let command = &value["commands"][0];
+        let launch = |i: usize| (&command["runs"][i]["launch"], &command["runs"][i]["layout"]);
+        assert_eq!(launch(0), (&json!("translated"), &json!("fixed")));
+        assert_eq!(launch(2), (&json!("native"), &Value::Null));
+        let metric = |name: &str| {
+            let metrics = command["metrics"].as_array().unwrap();
+            metrics.iter().find(|metric| metric["name"] == name).unwrap().clone()
+        };
+        let instructions = metric("instructions:u");
+        assert_eq!(instructions["provenance"], "counted");
+        assert_eq!(instructions["launch"], "translated");
+        assert_eq!((&instructions["n"], &instructions["determinism"]), (&json!(2), &json!("deterministic")));
+        assert_eq!(metric("branches:u")["determinism"], "varies");
+        let wall = metric("wall_time");
+        assert_eq!(
+            (&wall["launch"], &wall["n"], &wall["determinism"]),
+            (&json!("native"), &json!(3), &Value::Null)
+        );
+        let lost = parsed(&translated_run());
+        assert_eq!(lost["commands"][0]["metrics"][0]["launch"], "translated", "the time of a translated run");
+        assert_eq!(lost["commands"][0]["metrics"][6]["launch"], Value::Null, "what was lost has no value");
     }
 
     #[test]

@@ -15,22 +15,28 @@ pub fn render(results: &Results<'_>) -> String {
     out += "|:---|---:|---:|---:|---:|---:|:---|:---|:---|\n";
     for line in &results.summary.lines {
         let who = line.provenance.map(Provenance::word).unwrap_or_default();
-        let reason = line.reason.as_deref().unwrap_or_default();
-        out += &row(&line.name, &line.statistics, &line.unit, line.verdict.word(), who, reason);
+        let reason = note(line.reason.as_deref(), line.is_of_the_translation());
+        out += &row(&line.name, &line.statistics, &line.unit, line.verdict.word(), who, &reason);
     }
     for metric in &results.summary.derived {
         let who: Vec<&str> = metric.provenances.iter().map(|who| who.word()).collect();
-        let reason = metric.reason.as_deref().unwrap_or_default();
+        let reason = note(metric.reason.as_deref(), metric.is_of_the_translation);
         out += &row(
             &metric.name,
             &metric.statistics,
             &metric.unit,
             metric.verdict.word(),
             &who.join(", "),
-            reason,
+            &reason,
         );
     }
     out
+}
+
+/// Why a value is not exact, and whether it is that of a translated run.
+fn note(reason: Option<&str>, is_of_the_translation: bool) -> String {
+    let translated = is_of_the_translation.then_some("translated");
+    reason.into_iter().chain(translated).collect::<Vec<_>>().join("; ")
 }
 
 fn plural(n: usize) -> &'static str {

@@ -16,7 +16,8 @@ pub mod target;
 pub mod testing;
 pub mod units;
 
-use cyclometer::core::{Machine, Report};
+use cyclometer::core::report::Run;
+use cyclometer::core::{LaunchKind, Machine, Report, SlotId};
 use cyclometer::stats::Summary;
 
 /// Width that text is laid out for, in columns, whether a terminal is there or not.
@@ -34,12 +35,24 @@ pub struct Results<'a> {
 }
 
 impl Results<'_> {
-    /// The runs that the statistics are made of.
-    pub fn runs_kept(&self) -> usize {
-        match self.summary.only_dropped {
-            true => self.report.runs.len(),
-            false => self.report.runs.len() - self.summary.dropped.len(),
-        }
+    /// The runs that could have counted an event: those that enter the statistics, translated or native as the
+    /// event's pass is.
+    pub fn runs_for(&self, slot: SlotId) -> usize {
+        let mut passes = self.report.plan.passes.iter();
+        let held = passes.find(|pass| pass.slots.iter().any(|held| held.id == slot));
+        self.runs_of(held.map(|pass| pass.launch))
+    }
+
+    /// The runs that enter the statistics and make a pass of this kind; with `None`, of any.
+    pub fn runs_of(&self, launch: Option<LaunchKind>) -> usize {
+        let kept = |run: &&Run| self.summary.only_dropped || run.dropped_because.is_none();
+        let suits = |run: &&Run| launch.is_none() || self.launch_of_pass(run.pass) == launch;
+        self.report.runs.iter().filter(kept).filter(suits).count()
+    }
+
+    /// How runs of a pass are started.
+    pub fn launch_of_pass(&self, pass: usize) -> Option<LaunchKind> {
+        self.report.plan.passes.get(pass).map(|pass| pass.launch)
     }
 }
 

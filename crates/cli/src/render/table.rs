@@ -3,8 +3,8 @@
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
 use cyclometer::core::event::Unit;
-use cyclometer::core::{Provenance, Verdict};
-use cyclometer::stats::{DerivedSummary, LineSummary, PartSummary, Statistics};
+use cyclometer::core::{LaunchKind, Provenance, Verdict};
+use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, PartSummary, Statistics};
 
 use crate::output::clean;
 use crate::render::footer::{self, is_folded};
@@ -36,7 +36,19 @@ fn heading(results: &Results<'_>, paint: Paint) -> String {
         1 => "1 run".to_owned(),
         n => format!("{n} runs"),
     };
+    let runs = runs + &translated_runs(results);
     format!("{} · {runs}\n", paint.paint(Style::Heading, &target::subject(results.report)))
+}
+
+/// How many of the runs were translated; empty when none was.
+fn translated_runs(results: &Results<'_>) -> String {
+    let runs = &results.report.runs;
+    match runs.iter().filter(|run| run.launch == LaunchKind::Translated).count() {
+        0 => String::new(),
+        1 if runs.len() == 1 => ", translated".to_owned(),
+        n if n == runs.len() => ", all translated".to_owned(),
+        n => format!(", {n} of them translated"),
+    }
 }
 
 /// One row of the table.
@@ -67,14 +79,13 @@ impl Cells {
 }
 
 fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
-    let kept = results.runs_kept();
     let mut rows = Vec::new();
     for line in results.summary.lines.iter().filter(|line| !is_folded(line)) {
-        rows.push(line_row(line, several, kept, verbose));
+        rows.push(line_row(line, several, results.runs_for(line.slot), verbose));
         rows.extend(parts_that_ran(line).map(|part| part_row(part, &line.unit, several)));
     }
     let derived = results.summary.derived.iter().filter(|metric| metric.statistics.mean.is_some());
-    rows.extend(derived.map(|metric| derived_row(metric, several, kept)));
+    rows.extend(derived.map(|metric| derived_row(metric, several, runs_for_derived(metric, results))));
     say_once(&mut rows);
     rows
 }
@@ -99,15 +110,29 @@ fn say_once(rows: &mut [Row]) {
 fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Row {
     let mut notes = vec![verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some())];
     notes.push(runs_note(line.values.len(), kept));
+    notes.push(translation_note(line.is_of_the_translation()));
+    notes.push(determinism_note(line.determinism.filter(|_| several && line.statistics.mean.is_some())));
     if verbose {
         notes.push(source_note(line));
     }
     Row {
         name: clean(&line.name),
-        cells: cells(&line.statistics, &line.unit, line.verdict, several),
-        mark: line.provenance.map_or("", Provenance::mark),
+        cells: line_cells(line, several),
+        mark: line.provenance.filter(|_| line.statistics.mean.is_some()).map_or("", Provenance::mark),
         note: join(notes),
         style: style(line.verdict),
+    }
+}
+
+/// The numbers of a line; a count that several runs agree on is shown to its last digit, once.
+fn line_cells(line: &LineSummary, several: bool) -> Cells {
+    match (line.determinism, line.statistics.mean) {
+        (Some(Determinism::Deterministic), Some(value)) if several => {
+            let mut texts = vec![units::precise(value, &line.unit)];
+            texts.resize(SEVERAL.len() - 1, String::new());
+            Cells::Numbers(texts)
+        }
+        _ => cells(&line.statistics, &line.unit, line.verdict, several),
     }
 }
 
@@ -124,13 +149,21 @@ fn part_row(part: &PartSummary, unit: &Unit, several: bool) -> Row {
     }
 }
 
+fn runs_for_derived(metric: &DerivedSummary, results: &Results<'_>) -> usize {
+    results.runs_of(metric.values.first().and_then(|value| results.launch_of_pass(value.pass)))
+}
+
 fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
     let note = verdict_note(metric.verdict, metric.reason.as_deref(), true);
     Row {
         name: clean(&metric.name),
         cells: cells(&metric.statistics, &metric.unit, metric.verdict, several),
         mark: metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default(),
-        note: join(vec![note, runs_note(metric.values.len(), kept)]),
+        note: join(vec![
+            note,
+            runs_note(metric.values.len(), kept),
+            translation_note(metric.is_of_the_translation),
+        ]),
         style: style(metric.verdict),
     }
 }
@@ -168,6 +201,20 @@ fn runs_note(counted: usize, kept: usize) -> String {
         String::new()
     } else {
         format!("counted in {counted} of {kept} runs")
+    }
+}
+
+/// What the kernel accounts for a translated run is not the program's own.
+fn translation_note(is_of_the_translation: bool) -> String {
+    if is_of_the_translation { "translated".to_owned() } else { String::new() }
+}
+
+fn determinism_note(determinism: Option<Determinism>) -> String {
+    match determinism {
+        Some(Determinism::Deterministic) => "deterministic".to_owned(),
+        Some(Determinism::Varies) => "varies".to_owned(),
+        Some(_) => "not checked: counted once".to_owned(),
+        None => String::new(),
     }
 }
 
@@ -296,8 +343,11 @@ fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String 
     if row.note.is_empty() {
         return painted + "\n";
     }
-    if name_columns + columns(shown) + blanks + columns(&row.note) <= WIDTH {
-        return format!("{painted}{:blanks$}{}\n", "", row.note);
+    // In a column with the other notes, or else nearer.
+    for blanks in [blanks, usize::from(GAP)] {
+        if name_columns + columns(shown) + blanks + columns(&row.note) <= WIDTH {
+            return format!("{painted}{:blanks$}{}\n", "", row.note);
+        }
     }
     let lines = wrap(&row.note, WIDTH - NOTE_INDENT);
     let below = lines.iter().map(|line| format!("{:NOTE_INDENT$}{}\n", "", paint.paint(Style::Dim, line)));
@@ -308,10 +358,12 @@ fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String 
 mod tests {
     use super::*;
     use cyclometer::core::Modes;
+    use cyclometer::core::exec::RefusalKind;
     use cyclometer::core::report::Step;
 
     use crate::render::testing::{
-        Show, every_verdict, golden, hybrid, interrupted, one_run, remarks, several_runs,
+        Show, counted_runs, every_verdict, golden, hybrid, interrupted, one_run, remarks, several_runs,
+        translated_run, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -371,6 +423,37 @@ mod tests {
     fn remarks_are_made_once_and_where_they_matter() {
         check("remarks.txt", &remarks(), false);
         check("remarks-verbose.txt", &remarks(), true);
+    }
+
+    #[test]
+    fn a_translated_run_marks_its_times_and_says_what_was_lost() {
+        check("translated.txt", &translated_run(), false);
+    }
+
+    #[test]
+    fn counted_runs_and_timed_runs_stand_in_one_table() {
+        check("counted.txt", &counted_runs(), false);
+    }
+
+    #[test]
+    fn how_to_count_is_said_where_the_software_pmu_works_and_was_not_asked() {
+        use cyclometer::core::Rung;
+        use cyclometer::core::plan::Skipped;
+        let hinted = |show: &Show| {
+            let text = show.show(|results| render(results, false, Paint::NONE));
+            text.contains("to count instructions exactly, by translation: -e instructions, or -r 3")
+        };
+        let left_out = |refusal| Skipped { rung: Rung::Soft, reason: "a single run".to_owned(), refusal };
+        let mut show = one_run();
+        show.machine = vm_with_soft();
+        assert!(!hinted(&show), "the software PMU was not among the sources");
+        show.report.plan.lines[6].skipped.push(left_out(None));
+        assert!(hinted(&show));
+        show.report.plan.intent.of_command = false;
+        assert!(!hinted(&show), "it counts commands only");
+        show.report.plan.intent.of_command = true;
+        show.report.plan.lines[6].skipped[0] = left_out(Some(RefusalKind::TargetNotSupported));
+        assert!(!hinted(&show), "it was asked, and refused");
     }
 
     #[test]

@@ -12,8 +12,8 @@ use cyclometer::core::plan::{Outcome, PlanLine};
 use cyclometer::core::pmu::KernelPmu;
 use cyclometer::core::report::{LaunchKind, Run, Step};
 use cyclometer::core::{
-    Candidate, Count, CpuSet, Intent, Ladder, Modes, Pass, Plan, Provenance, Report, Rung, Scope, Slot,
-    SlotId,
+    Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Report, Rung, Scope,
+    Slot, SlotId,
 };
 use cyclometer::stats::summarise;
 
@@ -266,6 +266,69 @@ fn verdict_cells(i: u64) -> Vec<Cell> {
         cell(8, 9_999),
         cell(9, 9_000_000_000 + 100_000_000 * i),
     ]
+}
+
+/// A virtual machine without a PMU where the software PMU works.
+pub fn vm_with_soft() -> Machine {
+    let mut machine = vm_without_pmu();
+    for state in machine.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft) {
+        state.works = Works::Yes;
+    }
+    machine
+}
+
+fn soft(name: &str, requested: bool) -> PlanLine {
+    line(name, requested, Unit::Count, Candidate::soft(name, Modes::USER))
+}
+
+fn translated(run: &mut Run, layout: Layout) {
+    (run.launch, run.layout) = (LaunchKind::Translated, Some(layout));
+}
+
+/// The only run, under the software PMU; one event was lost on the way, and the hardware could not count.
+pub fn translated_run() -> Show {
+    let mut lines = basics();
+    lines.extend([soft("instructions", true), soft("calls", true), hardware("cycles", true)]);
+    let left = Cell {
+        lost: Some("left translation at 0x401136: the program started a thread".to_owned()),
+        ..cell(6, 77)
+    };
+    let mut cells = basic_cells(1.0);
+    cells.extend([cell(5, 700_000_123), left]);
+    let mut report = report(lines, vec![cells]);
+    report.plan.passes[0].launch = LaunchKind::Translated;
+    report.plan.passes[0].slots.truncate(7);
+    translated(&mut report.runs[0], Layout::Random);
+    Show { report, machine: vm_with_soft() }
+}
+
+/// Five runs: two are counted, three are timed.
+pub fn counted_runs() -> Show {
+    let mut lines = basics();
+    lines.extend([soft("instructions", false), soft("branches", false)]);
+    let counted = |branches| vec![cell(5, 700_000_123), cell(6, branches)];
+    let cells = vec![
+        counted(101_000_000),
+        counted(101_000_002),
+        basic_cells(1.0),
+        basic_cells(1.01),
+        basic_cells(0.99),
+    ];
+    let mut report = report(lines, cells);
+    let slots = std::mem::take(&mut report.plan.passes[0].slots);
+    let (basics, counts) = slots.into_iter().partition(|slot: &Slot| slot.id.0 < 5);
+    report.plan.passes = vec![
+        Pass { launch: LaunchKind::Translated, slots: counts },
+        Pass { slots: basics, ..Pass::default() },
+    ];
+    report.plan.intent.runs = 5;
+    for (i, run) in report.runs.iter_mut().enumerate() {
+        match i < 2 {
+            true => translated(run, Layout::Fixed),
+            false => run.pass = 1,
+        }
+    }
+    Show { report, machine: vm_with_soft() }
 }
 
 /// A hybrid machine: one event on two core types.
