@@ -1,4 +1,4 @@
-//! What kind of file system something is on.
+//! What kind of file system something is on, and which rights a file gives.
 
 use std::ffi::CString;
 use std::io;
@@ -27,9 +27,26 @@ pub fn is_control_group(folder: &Path) -> io::Result<bool> {
     Ok(matches!(kind, 0x0027_e0eb | 0x6367_7270))
 }
 
+/// Whether a file gives capabilities to who executes it; not where that cannot be found out.
+///
+/// # Source
+///
+/// `capabilities(7)`, "File capabilities": the extended attribute `security.capability`.
+pub fn has_capabilities(file: &Path) -> bool {
+    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
+    // SAFETY: both strings end in zero; without room nothing is written.
+    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ordinary_file_gives_no_capabilities() {
+        assert!(!has_capabilities(Path::new("/proc/self/exe")));
+        assert!(!has_capabilities(Path::new("/no/such/file")));
+    }
 
     #[test]
     fn proc_is_no_control_group_and_what_does_not_exist_is_an_error() {
