@@ -2,12 +2,18 @@
 
 use cyclometer_catalog::Listing;
 use cyclometer_core::{Machine, Result};
-use cyclometer_detect::{HostFacts, RecordedFacts, Recorder, detect};
+use cyclometer_detect::{HostFacts, RecordedFacts, Recorder, detect, detect_for_counting};
 
-/// Detects the machine that this runs on.
+/// Detects the machine that this runs on, for a measurement.
 ///
-/// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread only.
+/// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread, and
+/// whether a process may be traced only where no hardware counts.
 pub fn machine() -> Machine {
+    detect_for_counting(&HostFacts)
+}
+
+/// Detects the machine that this runs on and tries every source, as a diagnosis needs.
+pub fn diagnosed_machine() -> Machine {
     detect(&HostFacts)
 }
 

@@ -40,7 +40,7 @@ pub use cyclometer_session::{Observer, Quiet};
 pub use cyclometer_stats as stats;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;
-pub use host::{list_events, machine, record_machine, replay_machine};
+pub use host::{diagnosed_machine, list_events, machine, record_machine, replay_machine};
 pub use stat::Stat;
 
 /// What is counted when nothing is asked for, as an event list.

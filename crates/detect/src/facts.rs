@@ -68,4 +68,12 @@ pub trait FactSource {
     ///
     /// The error number of `perf_event_open(2)`, in Linux's numbering.
     fn perf_probe(&self, probe: &PerfProbe) -> Result<(), i32>;
+
+    /// Whether one process may trace another that agrees to it, as the software PMU does. Tried for real, by two
+    /// short-lived processes.
+    ///
+    /// # Errors
+    ///
+    /// The error number of what was refused, in Linux's numbering.
+    fn trace_probe(&self) -> Result<(), i32>;
 }

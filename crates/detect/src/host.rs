@@ -24,6 +24,12 @@ mod sysctl;
 #[cfg(target_os = "macos")]
 #[path = "host_sysctl.rs"]
 mod sysctl;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[path = "host_no_trace.rs"]
+mod trace;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "host_trace.rs"]
+mod trace;
 #[cfg(not(unix))]
 #[path = "host_no_user.rs"]
 mod user;
@@ -94,6 +100,10 @@ impl FactSource for HostFacts {
 
     fn perf_probe(&self, probe: &PerfProbe) -> Result<(), i32> {
         perf::probe(probe)
+    }
+
+    fn trace_probe(&self) -> Result<(), i32> {
+        trace::probe()
     }
 }
 

@@ -6,6 +6,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
 use crate::probes::Probes;
 
 mod perf;
+mod soft;
 mod virtual_pmu;
 
 /// A ladder without rungs.
@@ -24,7 +25,7 @@ pub(crate) fn empty() -> Ladder {
 pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
     let perf = perf::Findings::new(machine, probes);
     Ladder {
-        rungs: Rung::ALL.into_iter().map(|rung| state(rung, machine, &perf)).collect(),
+        rungs: Rung::ALL.into_iter().map(|rung| state(rung, machine, probes, &perf)).collect(),
         perf_hardware: perf.hardware(),
         perf_software: perf.software(),
         perf_kernel_mode: perf.kernel_mode(),
@@ -32,7 +33,7 @@ pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
     }
 }
 
-fn state(rung: Rung, machine: &Machine, perf: &perf::Findings<'_>) -> RungState {
+fn state(rung: Rung, machine: &Machine, probes: &Probes, perf: &perf::Findings<'_>) -> RungState {
     let (linux, macos) = (machine.os == Os::Linux, machine.os == Os::MacOs);
     let x86_linux = linux && machine.architecture == Architecture::X86_64;
     let apple = machine.cpu.vendor == Vendor::Apple;
@@ -42,7 +43,7 @@ fn state(rung: Rung, machine: &Machine, perf: &perf::Findings<'_>) -> RungState 
         Rung::Msr => built_where(rung, x86_linux, "it belongs to Linux on x86-64"),
         Rung::Sysreg => built_where(rung, apple && (linux || macos), "it belongs to Apple's CPUs"),
         Rung::SelfCounts => built_where(rung, macos, "it belongs to macOS"),
-        Rung::Soft => built_where(rung, x86_linux, "it runs on Linux on x86-64 only"),
+        Rung::Soft => soft::rung(machine, probes),
         _ => RungState { rung, works: Works::Yes, causes: Vec::new() },
     }
 }

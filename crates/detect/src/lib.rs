@@ -47,6 +47,26 @@ pub use recorder::Recorder;
 ///
 /// Never fails: what the facts do not tell is `None`, empty or unknown in the result.
 pub fn detect(facts: &dyn FactSource) -> Machine {
+    detect_with(facts, Effort::Everything)
+}
+
+/// The same for a session that is about to count: what costs time is not asked where a better source works.
+///
+/// Then the software PMU counts as working unless a setting forbids it: trying costs two processes.
+pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
+    detect_with(facts, Effort::WhatCounts)
+}
+
+/// How much is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// Everything.
+    Everything,
+    /// What the best working source needs.
+    WhatCounts,
+}
+
+fn detect_with(facts: &dyn FactSource, effort: Effort) -> Machine {
     let online = online_cpus(facts);
     let hypervisor = hypervisor::detect(facts);
     let pmus = pmus::detect(facts);
@@ -67,7 +87,7 @@ pub fn detect(facts: &dyn FactSource) -> Machine {
         capabilities: capabilities::unknown(),
         ladder: ladder::empty(),
     };
-    let probes = probes::run(facts, &machine);
+    let probes = probes::run(facts, &machine, effort);
     machine.ladder = ladder::build(&machine, &probes);
     machine.capabilities = capabilities::summarise(&machine);
     machine

@@ -1,9 +1,10 @@
 //! What the kernel opens when asked, class by class.
 
-use cyclometer_core::machine::{Machine, Os, Vendor};
+use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 
 use crate::facts::{FactSource, PerfProbe};
+use crate::{Effort, text};
 
 /// `PERF_TYPE_HARDWARE`; its event 0 is `PERF_COUNT_HW_CPU_CYCLES`.
 ///
@@ -49,6 +50,10 @@ pub(crate) struct Probes {
     pub(crate) cpu_wide: Result<(), i32>,
     /// Cycles, for each core PMU; one unnamed entry when the kernel shows no core PMU.
     pub(crate) hardware: Vec<HardwareProbe>,
+    /// Whether a process may be traced; `None` when nobody asked.
+    pub(crate) trace: Option<Result<(), i32>>,
+    /// The kernel is one of x86-64, though this program is not of that architecture.
+    pub(crate) kernel_is_x86_64: bool,
 }
 
 /// Whether a core PMU counts cycles for a task.
@@ -70,20 +75,43 @@ impl HardwareProbe {
 }
 
 /// Asks the kernel; off Linux every answer is "no such system call", without asking.
-pub(crate) fn run(facts: &dyn FactSource, machine: &Machine) -> Probes {
+pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> Probes {
+    let x86 = machine.architecture == Architecture::X86_64;
     if machine.os != Os::Linux {
         let none = Err(errno::ENOSYS);
-        return Probes { software: none, kernel_mode: none, cpu_wide: none, hardware: Vec::new() };
+        return Probes {
+            software: none,
+            kernel_mode: none,
+            cpu_wide: none,
+            hardware: Vec::new(),
+            trace: None,
+            kernel_is_x86_64: x86,
+        };
     }
     let task_clock = user_only(TYPE_SOFTWARE, TASK_CLOCK);
     let first_cpu = machine.online.iter().next().and_then(|cpu| i32::try_from(cpu).ok()).unwrap_or(0);
     let cpu_wide = PerfProbe { pid: -1, cpu: first_cpu, ..user_only(TYPE_SOFTWARE, CPU_CLOCK) };
+    let hardware = hardware(facts, machine);
+    let counts = hardware.iter().any(HardwareProbe::works);
+    let asks = x86 && (effort == Effort::Everything || !counts);
     Probes {
         software: facts.perf_probe(&task_clock),
         kernel_mode: facts.perf_probe(&PerfProbe { exclude_kernel: false, ..task_clock }),
         cpu_wide: facts.perf_probe(&cpu_wide),
-        hardware: hardware(facts, machine),
+        hardware,
+        trace: asks.then(|| facts.trace_probe()),
+        kernel_is_x86_64: x86 || is_x86_64(facts, machine),
     }
+}
+
+/// What the kernel says of itself, where this program is of an architecture that we have no name for.
+///
+/// # Source
+///
+/// Linux `Documentation/admin-guide/sysctl/kernel.rst`, `arch` (6.1).
+fn is_x86_64(facts: &dyn FactSource, machine: &Machine) -> bool {
+    let unknown = machine.architecture == Architecture::Other;
+    unknown && text::line(facts, "/proc/sys/kernel/arch").as_deref() == Some("x86_64")
 }
 
 fn user_only(pmu_type: u32, config: u64) -> PerfProbe {

@@ -41,12 +41,13 @@ struct OpenFile {
 /// cpuid CPU LEAF SUB A B C D  a CPUID leaf; CPU `*` for any; `none` instead of A B C D: cannot be asked
 /// sysctl NAME TEXT            a sysctl of macOS
 /// perf type=T config=C user=0|1 kernel=0|1 pid=P cpu=N ok|ERRNO
+/// trace ok|ERRNO              whether a process may trace another
 /// # …                         a remark, as is an empty line
 /// ```
 ///
 /// In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
-/// name as `\x20`. What is not in the file does not exist: a missing file, an empty directory, a perf event
-/// that the kernel refuses with `ENOSYS`.
+/// name as `\x20`. What is not in the file does not exist: a missing file, an empty directory, a perf event or
+/// tracing that the kernel refuses with `ENOSYS`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedFacts {
     pub(crate) note: String,
@@ -60,6 +61,7 @@ pub struct RecordedFacts {
     pub(crate) cpuid: BTreeMap<CpuidKey, Option<[u32; 4]>>,
     pub(crate) sysctls: BTreeMap<String, String>,
     pub(crate) perf: BTreeMap<PerfProbe, std::result::Result<(), i32>>,
+    pub(crate) trace: Option<std::result::Result<(), i32>>,
 }
 
 impl RecordedFacts {
@@ -105,6 +107,7 @@ impl RecordedFacts {
             cpuid: BTreeMap::new(),
             sysctls: BTreeMap::new(),
             perf: BTreeMap::new(),
+            trace: None,
         }
     }
 
@@ -123,6 +126,7 @@ impl RecordedFacts {
             "cpuid" => self.add_cpuid(rest)?,
             "sysctl" => self.add_sysctl(rest)?,
             "perf" => self.add_perf(rest)?,
+            "trace" => self.trace = Some(outcome(rest)?),
             _ => return Err("no kind of fact is called that"),
         }
         Ok(None)
@@ -198,11 +202,7 @@ impl RecordedFacts {
             pid: behind(pid, "pid=")?.parse().map_err(|_| "pid= needs a number")?,
             cpu: behind(cpu, "cpu=")?.parse().map_err(|_| "cpu= needs a number")?,
         };
-        let outcome = match *outcome {
-            "ok" => Ok(()),
-            errno => Err(errno.parse().map_err(|_| "the outcome is ok or an error number")?),
-        };
-        self.perf.insert(probe, outcome);
+        self.perf.insert(probe, self::outcome(outcome)?);
         Ok(())
     }
 }
@@ -247,6 +247,17 @@ impl FactSource for RecordedFacts {
 
     fn perf_probe(&self, probe: &PerfProbe) -> std::result::Result<(), i32> {
         self.perf.get(probe).copied().unwrap_or(Err(ENOSYS))
+    }
+
+    fn trace_probe(&self) -> std::result::Result<(), i32> {
+        self.trace.unwrap_or(Err(ENOSYS))
+    }
+}
+
+fn outcome(word: &str) -> std::result::Result<std::result::Result<(), i32>, &'static str> {
+    match word {
+        "ok" => Ok(Ok(())),
+        errno => Ok(Err(errno.parse().map_err(|_| "the outcome is ok or an error number")?)),
     }
 }
 
@@ -360,6 +371,7 @@ mod tests {
             ("cpuid * 1 0 1 2 3", "line 2: a CPUID leaf has four registers, or none"),
             ("cpuid *", "line 2: a CPUID leaf has a CPU, leaf and sub-leaf"),
             ("perf type=0", "line 2: a perf probe has six fields and an outcome"),
+            ("trace perhaps", "line 2: the outcome is ok or an error number"),
             ("perf type=0 config=0 user=2 kernel=0 pid=0 cpu=0 ok", "line 2: user= and kernel= are 0 or 1"),
             ("| text", "line 2: no file is open for this line"),
             ("file /a one\n| two", "line 3: no file is open for this line"),

@@ -89,6 +89,12 @@ impl FactSource for Recorder<'_> {
         self.seen.borrow_mut().perf.insert(*probe, outcome);
         outcome
     }
+
+    fn trace_probe(&self) -> Result<(), i32> {
+        let outcome = self.inner.trace_probe();
+        self.seen.borrow_mut().trace = Some(outcome);
+        outcome
+    }
 }
 
 /// The content as it may be kept: without what changes from run to run or tells more than detection asks.
@@ -145,6 +151,7 @@ fn write_facts(facts: &RecordedFacts, out: &mut String) {
         line(format!("sysctl {} {}", escape_word(name), escape(value)));
     }
     facts.perf.iter().for_each(|(probe, outcome)| line(perf(probe, *outcome)));
+    facts.trace.iter().for_each(|outcome| line(format!("trace {}", outcome_word(*outcome))));
 }
 
 fn file(path: &str, content: &str) -> String {
@@ -171,7 +178,7 @@ fn cpuid((cpu, leaf, subleaf): crate::recorded::CpuidKey, registers: Option<[u32
 }
 
 fn perf(probe: &PerfProbe, outcome: Result<(), i32>) -> String {
-    let outcome = outcome.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned());
+    let outcome = outcome_word(outcome);
     format!(
         "perf type={} config={:#x} user={} kernel={} pid={} cpu={} {outcome}",
         probe.pmu_type,
@@ -181,6 +188,10 @@ fn perf(probe: &PerfProbe, outcome: Result<(), i32>) -> String {
         probe.pid,
         probe.cpu,
     )
+}
+
+fn outcome_word(outcome: Result<(), i32>) -> String {
+    outcome.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned())
 }
 
 /// Control characters and backslashes as `\xNN`.
@@ -256,12 +267,15 @@ mod tests {
                 pmu_type: 4, config, exclude_user: true, exclude_kernel: false, pid: -1, cpu: 3,
             };
             source.perf.insert(probe, Err(errno));
+            source.trace = Some(if errno % 2 == 0 { Ok(()) } else { Err(errno) });
             let recorder = Recorder::new(&source);
             recorder.list("/d");
             let _ = recorder.perf_probe(&probe);
+            let _ = recorder.trace_probe();
             let replayed = replay(&recorder);
             prop_assert_eq!(replayed.list("/d"), source.list("/d"));
             prop_assert_eq!(replayed.perf_probe(&probe), Err(errno));
+            prop_assert_eq!(replayed.trace_probe(), source.trace_probe());
         }
     }
 }

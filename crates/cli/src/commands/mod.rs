@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use cyclometer::{Error, ErrorKind, Machine, Result, machine, replay_machine};
+use cyclometer::{Error, ErrorKind, Machine, Result, diagnosed_machine, replay_machine};
 
 use crate::args::Cli;
 use crate::export::cannot_print;
@@ -24,7 +24,7 @@ const MAX_RECORDING_BYTES: u64 = 16 * 1024 * 1024;
 /// This machine, or the one of a recording.
 fn machine_of(recording: Option<&Path>) -> Result<Machine> {
     match recording {
-        None => Ok(machine()),
+        None => Ok(diagnosed_machine()),
         Some(path) => replay_machine(&read_recording(path)?),
     }
 }

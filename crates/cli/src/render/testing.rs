@@ -58,6 +58,11 @@ pub fn vm_without_pmu() -> Machine {
         "kernel.perf_event_paranoid is 3: unprivileged users may count nothing at all",
         Some("sudo sysctl kernel.perf_event_paranoid=2"),
     );
+    let yama = cause(
+        CauseKind::NoPermission,
+        "kernel.yama.ptrace_scope is 2: only CAP_SYS_PTRACE may trace",
+        Some("sudo sysctl kernel.yama.ptrace_scope=1"),
+    );
     Machine {
         os: Os::Linux,
         kernel_release: Some("6.12.1".into()),
@@ -91,7 +96,7 @@ pub fn vm_without_pmu() -> Machine {
             rungs: vec![
                 state(Rung::Perf, Works::Partly, vec![no_pmu, paranoid]),
                 state(Rung::Kperf, Works::NotHere, Vec::new()),
-                state(Rung::Soft, Works::NotBuilt, Vec::new()),
+                state(Rung::Soft, Works::No, vec![yama]),
                 state(Rung::Os, Works::Yes, Vec::new()),
             ],
             perf_hardware: Err(reason),
@@ -272,7 +277,7 @@ fn verdict_cells(i: u64) -> Vec<Cell> {
 pub fn vm_with_soft() -> Machine {
     let mut machine = vm_without_pmu();
     for state in machine.ladder.rungs.iter_mut().filter(|state| state.rung == Rung::Soft) {
-        state.works = Works::Yes;
+        *state = RungState { rung: Rung::Soft, works: Works::Yes, causes: Vec::new() };
     }
     machine
 }

@@ -80,6 +80,13 @@ impl FactSource for Garbage {
             errno => Err(errno as i32),
         }
     }
+
+    fn trace_probe(&self) -> Result<(), i32> {
+        match self.number("trace") % 40 {
+            0 => Ok(()),
+            errno => Err(errno as i32),
+        }
+    }
 }
 
 /// Texts: noise, and what comes near to the real thing.

@@ -3,7 +3,7 @@
 use crate::support::{self, recording};
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, Works};
 use cyclometer_core::machine::Machine;
-use cyclometer_detect::{RecordedFacts, detect};
+use cyclometer_detect::{RecordedFacts, detect, detect_for_counting};
 
 /// A recorded machine with some lines replaced; a replacement that finds nothing is a mistake.
 fn changed(name: &str, changes: &[(&str, &str)]) -> Machine {
@@ -157,4 +157,82 @@ fn a_guest_of_macos_has_the_fixed_counters_only() {
     assert_eq!(guest.capabilities.counter_count, 0);
     assert_eq!(guest.capabilities.fixed_counters, 2);
     assert_eq!(guest.hypervisor.as_deref(), Some("Apple Virtualization"));
+}
+
+/// Whether the software PMU works, and why not.
+fn soft(changes: &[(&str, &str)]) -> (Works, Option<Cause>) {
+    let machine = changed("vm-without-vpmu", changes);
+    let state = machine.ladder.state(Rung::Soft).unwrap();
+    (state.works, state.causes.first().cloned())
+}
+
+fn check_soft(changes: &[(&str, &str)], kind: CauseKind, text: &str, mend: Option<&str>) {
+    let (works, cause) = soft(changes);
+    let cause = cause.unwrap_or_else(|| panic!("{changes:?}: no cause"));
+    assert_eq!((works, cause.kind), (Works::No, kind), "{changes:?}: {cause:?}");
+    assert!(cause.text.contains(text), "{changes:?}: {cause:?}");
+    assert_eq!(cause.mend.as_deref(), mend, "{changes:?}");
+}
+
+const TRACED: &str = "\ntrace ok";
+const CAPABLE: &str = "| CapEff:\t000001fffeffffff";
+const NOBODY: &str = "| CapEff:\t0000000000000000";
+
+fn scope(level: u32, trace: &str) -> String {
+    format!("\ntrace {trace}\nfile /proc/sys/kernel/yama/ptrace_scope {level}")
+}
+
+#[test]
+fn the_software_pmu_works_where_tracing_does() {
+    assert_eq!(soft(&[]), (Works::Yes, None));
+    assert_eq!(soft(&[(CAPABLE, NOBODY), (TRACED, &scope(1, "ok"))]), (Works::Yes, None));
+    assert_eq!(soft(&[(TRACED, &scope(2, "ok"))]), (Works::Yes, None), "with the capability");
+}
+
+#[test]
+fn yama_forbids_the_software_pmu_by_a_setting_with_or_without_a_cure() {
+    let at = |level| [(CAPABLE.to_owned(), NOBODY.to_owned()), (TRACED.to_owned(), scope(level, "1"))];
+    let check = |level, text: &str, mend| {
+        let changes = at(level);
+        let changes: Vec<(&str, &str)> = changes.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        check_soft(&changes, CauseKind::NoPermission, text, mend);
+    };
+    check(2, "is 2: only CAP_SYS_PTRACE may trace", Some("sudo sysctl kernel.yama.ptrace_scope=1"));
+    check(3, "is 3: nobody may trace until the next boot", None);
+    check(1, "a security module or a sandbox", None);
+}
+
+#[test]
+fn a_filter_against_ptrace_is_told_with_its_cure() {
+    let filtered = ("| Seccomp:\t0", "| Seccomp:\t2");
+    let denied = (TRACED, "\ntrace 1");
+    let docker = Some("docker run --cap-add SYS_PTRACE …");
+    check_soft(&[filtered, denied], CauseKind::Seccomp, "a seccomp filter forbids ptrace", docker);
+    let none = ("file /.dockerenv", "# none");
+    check_soft(&[filtered, denied, none], CauseKind::Seccomp, "start the program without it", None);
+    check_soft(&[(TRACED, "\ntrace 38")], CauseKind::NotInKernel, "the kernel has no ptrace", None);
+}
+
+#[test]
+fn other_machines_are_told_apart_from_a_narrow_program() {
+    let arm = changed("neoverse-n1", &[]);
+    assert_eq!(arm.ladder.state(Rung::Soft).unwrap().works, Works::NotHere);
+    assert_eq!(arm.ladder.state(Rung::Soft).unwrap().causes[0].text, "x86-64 only so far");
+    let other = ("architecture x86_64", "architecture other");
+    let narrow = ("\ntrace ok", "\nfile /proc/sys/kernel/arch x86_64");
+    check_soft(&[other, narrow], CauseKind::OtherSystem, "32-bit program on a 64-bit kernel", None);
+    assert_eq!(soft(&[other]).0, Works::NotHere);
+}
+
+#[test]
+fn tracing_is_not_tried_for_a_session_that_has_a_pmu() {
+    let untraceable = |name: &str| recording(name).replace(TRACED, "\ntrace 1");
+    let counting = |name: &str| {
+        let machine = detect_for_counting(&RecordedFacts::parse(&untraceable(name)).unwrap());
+        machine.ladder.state(Rung::Soft).unwrap().works
+    };
+    assert_eq!(counting("zen2"), Works::Yes, "nobody asked");
+    assert_eq!(counting("vm-without-vpmu"), Works::No, "there is no other way to count");
+    let everything = detect(&RecordedFacts::parse(&untraceable("zen2")).unwrap());
+    assert_eq!(everything.ladder.state(Rung::Soft).unwrap().works, Works::No);
 }
