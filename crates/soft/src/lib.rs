@@ -76,6 +76,8 @@ mod classify;
 pub mod event;
 mod floating;
 pub mod flow;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod host;
 mod memory;
 mod simd;
 pub mod totals;

@@ -261,6 +261,11 @@ impl Translation {
         &self.flow
     }
 
+    /// How many counters of iterations there are, from [`extra`] 0 on.
+    pub fn extras(&self) -> u32 {
+        self.extras
+    }
+
     /// How many blocks there are.
     pub fn blocks(&self) -> u32 {
         self.pieces.len() as u32
@@ -281,6 +286,11 @@ impl Translation {
     /// The number of instructions of a block.
     pub(crate) fn instructions(&self, block: u32) -> u16 {
         self.pieces[block as usize].instructions
+    }
+
+    /// Whether a block ends with a conditional branch.
+    pub(crate) fn is_conditional(&self, block: u32) -> bool {
+        matches!(self.pieces[block as usize].terminator, Terminator::Conditional { .. })
     }
 
     /// An edge that the host counts: from outside to a block, or from a block to the outside.

@@ -1,0 +1,196 @@
+//! System calls that matter to a translation: what becomes of them.
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::engine::{Engine, Trouble};
+use super::process::Mode;
+use super::remote::number;
+
+/// Every call that is looked at before it is made.
+pub(crate) const WATCHED: [u64; 18] = [
+    number::MMAP,
+    number::MPROTECT,
+    number::MUNMAP,
+    number::RT_SIGRETURN,
+    number::MREMAP,
+    number::SHMAT,
+    number::CLONE,
+    number::EXECVE,
+    number::SHMDT,
+    number::PTRACE,
+    number::MODIFY_LDT,
+    number::PRCTL,
+    number::ARCH_PRCTL,
+    number::REMAP_FILE_PAGES,
+    number::SECCOMP,
+    number::EXECVEAT,
+    number::PKEY_MPROTECT,
+    number::CLONE3,
+];
+
+/// What to do about a system call that is about to be made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It is made, and the translation goes on.
+    Make,
+    /// It is made, and mappings in these ranges are other ones then.
+    Remaps(Vec<(u64, u64)>),
+    /// A new program may be executed.
+    Execute {
+        /// The descriptor that the path is relative to; `None` for the working directory.
+        folder: Option<i32>,
+        /// Address of the path.
+        path: u64,
+    },
+    /// It returns from a signal's handler.
+    Return,
+    /// It installs a filter of system calls: nothing must be called in the program's name any more.
+    Filter,
+    /// It is not made, and returns 0 after this word was written to this address.
+    Answer {
+        /// Where.
+        address: u64,
+        /// What.
+        value: u64,
+    },
+    /// The program must go on without us; why, in words that follow "the program".
+    Leave(&'static str),
+    /// It traces others or wants to be traced: every process must go on without us.
+    LeaveAll(&'static str),
+}
+
+/// Looks at a system call: number and arguments are in the registers.
+pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
+    let Registers { rdi, rsi, rdx, r10, .. } = *registers;
+    let range = |start: u64, len: u64| (start, start.saturating_add(len.max(1)));
+    match registers.rax & 0xffff_ffff {
+        number::MMAP if r10 & MAP_FIXED != 0 => Verdict::Remaps(vec![range(rdi, rsi)]),
+        number::MMAP if rdx & PROT_EXEC != 0 => Verdict::Remaps(vec![]),
+        number::MUNMAP | number::MPROTECT | number::PKEY_MPROTECT | number::REMAP_FILE_PAGES => {
+            Verdict::Remaps(vec![range(rdi, rsi)])
+        }
+        number::MREMAP if r10 & MREMAP_FIXED != 0 => {
+            Verdict::Remaps(vec![range(rdi, rsi), range(registers.r8, rdx)])
+        }
+        number::MREMAP => Verdict::Remaps(vec![range(rdi, rsi)]),
+        number::SHMAT if rdx & SHM_EXEC != 0 => Verdict::Leave("executes memory that it shares"),
+        number::SHMAT if rdx & SHM_REMAP != 0 => Verdict::Leave("maps shared memory over other memory"),
+        number::RT_SIGRETURN => Verdict::Return,
+        number::EXECVE => Verdict::Execute { folder: None, path: rdi },
+        number::EXECVEAT => Verdict::Execute { folder: Some(rdi as u32 as i32), path: rsi },
+        number::CLONE => clone(rdi),
+        number::CLONE3 => clone(trace::peek(tid, rdi).unwrap_or(0)),
+        number::PTRACE => Verdict::LeaveAll("uses ptrace"),
+        number::MODIFY_LDT => Verdict::Leave("changes its segments"),
+        number::PRCTL => prctl(registers),
+        number::ARCH_PRCTL => arch_prctl(registers),
+        number::SECCOMP if rdi == SECCOMP_SET_MODE_FILTER || rdi == SECCOMP_SET_MODE_STRICT => Verdict::Filter,
+        _ => Verdict::Make,
+    }
+}
+
+/// # Source
+///
+/// `clone(2)`: what shares memory and does not suspend its maker is a thread to us.
+fn clone(flags: u64) -> Verdict {
+    const CLONE_VM: u64 = 0x100;
+    const CLONE_VFORK: u64 = 0x4000;
+    const CLONE_UNTRACED: u64 = 0x80_0000;
+    if flags & CLONE_UNTRACED != 0 {
+        Verdict::Leave("started a process that cannot be traced")
+    } else if flags & CLONE_VM != 0 && flags & CLONE_VFORK == 0 {
+        Verdict::Leave("started a thread")
+    } else {
+        Verdict::Make
+    }
+}
+
+/// # Source
+///
+/// `prctl(2)`.
+fn prctl(registers: &Registers) -> Verdict {
+    const PR_SET_DUMPABLE: u64 = 4;
+    const PR_SET_SECCOMP: u64 = 22;
+    match (registers.rdi, registers.rsi) {
+        (PR_SET_DUMPABLE, 0) => Verdict::Leave("hides its memory (PR_SET_DUMPABLE)"),
+        (PR_SET_SECCOMP, _) => Verdict::Filter,
+        _ => Verdict::Make,
+    }
+}
+
+/// # Source
+///
+/// `arch_prctl(2)`; `arch/x86/include/uapi/asm/prctl.h`.
+fn arch_prctl(registers: &Registers) -> Verdict {
+    const ARCH_SET_GS: u64 = 0x1001;
+    const ARCH_GET_GS: u64 = 0x1004;
+    const ARCH_SHSTK: std::ops::RangeInclusive<u64> = 0x5001..=0x5005;
+    match registers.rdi {
+        ARCH_SET_GS => Verdict::Leave("sets the base of %gs"),
+        // Only who has set it has another one, and who does has left.
+        ARCH_GET_GS => Verdict::Answer { address: registers.rsi, value: 0 },
+        code if ARCH_SHSTK.contains(&code) => Verdict::Leave("switches its shadow stack on or off"),
+        _ => Verdict::Make,
+    }
+}
+
+const MAP_FIXED: u64 = 0x10;
+const PROT_EXEC: u64 = 4;
+const MREMAP_FIXED: u64 = 2;
+const SHM_EXEC: u64 = 0o100_000;
+const SHM_REMAP: u64 = 0o40_000;
+const SECCOMP_SET_MODE_STRICT: u64 = 0;
+const SECCOMP_SET_MODE_FILTER: u64 = 1;
+
+impl Engine {
+    /// A watched system call is about to be made.
+    pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
+        match look(tid, &registers) {
+            Verdict::Make => Ok(trace::resume(tid, 0)?),
+            Verdict::Remaps(ranges) => self.remaps(tid, &ranges),
+            Verdict::Execute { folder, path } => {
+                if let Some(reason) = super::file::unfollowable(tid, folder, path) {
+                    return Err(Trouble::Unfollowed(reason));
+                }
+                self.task(tid)?.executes = Some(registers.rip);
+                Ok(trace::resume(tid, 0)?)
+            }
+            Verdict::Return => self.return_from_handler(tid),
+            Verdict::Filter => {
+                self.task(tid)?.filtered = true;
+                Ok(trace::resume(tid, 0)?)
+            }
+            Verdict::Answer { address, value } => {
+                let written = trace::write_memory(tid, address, &value.to_le_bytes());
+                let rax = if written.is_ok() { 0 } else { -EFAULT as u64 };
+                let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
+                trace::set_registers(tid, &behind)?;
+                Ok(trace::resume(tid, 0)?)
+            }
+            Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
+            Verdict::LeaveAll(reason) => {
+                self.leave_all(tid, reason);
+                Ok(())
+            }
+        }
+    }
+
+    /// Mappings change: what was translated from there is wrong then.
+    fn remaps(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<(), Trouble> {
+        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        let space = seat.space.borrow();
+        let ours = ranges.iter().any(|(start, end)| space.overlaps(*start, *end));
+        let changes = ranges.iter().any(|(start, end)| space.translation.touches(*start, *end));
+        drop(space);
+        if ours {
+            return Err(Trouble::Unfollowed("maps memory where the translated code is".to_owned()));
+        }
+        if !changes {
+            return Ok(trace::resume(tid, 0)?);
+        }
+        let registers = self.renew(tid)?;
+        self.enter(tid, registers)
+    }
+}
+
+const EFAULT: i64 = 14;

@@ -1,0 +1,191 @@
+//! What one process executed of a translation: its counters, and what is known of the points where it came and went.
+
+use std::ops::Range;
+
+use super::space::Space;
+use crate::addend::{Addend, Kind};
+use crate::block::{Block, BlockDecoder, Terminator};
+use crate::flow::{ArcId, Point, Solution};
+use crate::translate::{AddressMap, Phase, Place, Standing, counter, extra};
+use crate::{Totals, Vector};
+
+/// Executions that no counter of the translated code has seen.
+#[derive(Clone, Default)]
+pub(crate) struct Ledger {
+    /// Executions of edges to and from the outside.
+    observed: AddressMap<u32, u64>,
+    /// Parts of blocks, that were executed beside what was counted, or counted and not executed.
+    parts: Vec<Part>,
+    /// Conditional branches that were taken, and that were not, without a way to go.
+    ways: [u64; 2],
+    /// Iterations that were counted and not done.
+    undone: AddressMap<u32, u64>,
+}
+
+#[derive(Clone)]
+struct Part {
+    block: u32,
+    steps: Range<u16>,
+    executed: bool,
+}
+
+/// What a process executed of a translation.
+pub(crate) struct Executed {
+    pub(crate) totals: Totals,
+    /// Addresses of the code.
+    pub(crate) code: Vec<Range<u64>>,
+}
+
+impl Ledger {
+    /// The process enters a block at its start.
+    pub(crate) fn enter(&mut self, space: &mut Space, block: u32) {
+        let to = Point::Entry(space.translation.piece(block).block);
+        self.observe(space, Point::Outside, to);
+    }
+
+    /// The process leaves from where it is; `rcx` is what the register holds.
+    pub(crate) fn leave(&mut self, space: &mut Space, place: &Place, rcx: u64) {
+        if let Some(extra) = place.iterations {
+            *self.undone.entry(extra).or_default() += rcx;
+        }
+        let Standing::In { block, phase, done, way } = place.flow else { return };
+        let piece = space.translation.piece(block);
+        let (entry, exit) = (Point::Entry(piece.block), Point::Exit(piece.block));
+        let all = space.translation.instructions(block);
+        match phase {
+            Phase::Entered => self.observe(space, entry, Point::Outside),
+            Phase::Counted => self.observe(space, exit, Point::Outside),
+            Phase::Left => {}
+        }
+        let (steps, executed) = if phase == Phase::Entered { (0..done, true) } else { (done..all, false) };
+        if !steps.is_empty() {
+            self.parts.push(Part { block, steps, executed });
+        }
+        if let (Some(way), true) = (way, space.translation.is_conditional(block)) {
+            self.ways[way as usize] += 1;
+        }
+    }
+
+    /// The last instruction of a block was executed once more than the block was.
+    pub(crate) fn repeat_last(&mut self, space: &Space, block: u32) {
+        let all = space.translation.instructions(block);
+        self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: true });
+    }
+
+    fn observe(&mut self, space: &mut Space, from: Point, to: Point) {
+        let arc = space.observed(from, to);
+        *self.observed.entry(arc.index() as u32).or_default() += 1;
+    }
+
+    /// What was executed, if the counts agree.
+    ///
+    /// # Errors
+    ///
+    /// What does not agree, in words.
+    pub(crate) fn settle(&self, space: &Space, slot: usize) -> Result<Executed, String> {
+        let translation = &space.translation;
+        let values: Vec<u64> = translation
+            .flow()
+            .counters()
+            .iter()
+            .enumerate()
+            .map(|(i, known)| {
+                let seen = self.observed.get(&(known.arc.index() as u32)).copied().unwrap_or(0);
+                space.load(slot, counter(i)).wrapping_add(seen)
+            })
+            .collect();
+        let solution = translation.flow().solve(&values).map_err(|e| e.to_string())?;
+        let mut sum = Sum { space, slot, ledger: self, decoder: BlockDecoder::new(), executed: Executed::new() };
+        sum.blocks(&solution).map_err(|e| e.to_string())?;
+        sum.parts().map_err(|e| e.to_string())?;
+        let mut executed = sum.executed;
+        executed.totals.settle(Kind::Direction);
+        executed.totals.settle(Kind::Iterations);
+        Ok(executed)
+    }
+}
+
+impl Executed {
+    fn new() -> Executed {
+        Executed { totals: Totals::new(), code: Vec::new() }
+    }
+}
+
+type Outcome = Result<(), crate::totals::TotalError>;
+
+struct Sum<'a> {
+    space: &'a Space,
+    slot: usize,
+    ledger: &'a Ledger,
+    decoder: BlockDecoder,
+    executed: Executed,
+}
+
+impl Sum<'_> {
+    fn blocks(&mut self, solution: &Solution) -> Outcome {
+        for id in 0..self.space.translation.blocks() {
+            let piece = *self.space.translation.piece(id);
+            let times = solution.block(piece.block);
+            let iterates = piece.iterations.is_some();
+            if times == 0 && !iterates {
+                continue;
+            }
+            let all = self.space.translation.instructions(id);
+            let block = self.space.translation.decode(&mut self.decoder, id, all);
+            self.executed.totals.add_block(&block, times)?;
+            if times > 0 {
+                self.executed.code.push(block.address..block.end());
+            }
+            if let Some(first) = piece.iterations {
+                self.iterations(&block, first)?;
+            }
+            if let Terminator::Conditional { .. } = block.terminator {
+                let count = |edge: Option<ArcId>| edge.map_or(0, |arc| solution.arc(arc));
+                self.executed.totals.add_directions(count(piece.edges[1]), count(piece.edges[0]))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn iterations(&mut self, block: &Block, first: u32) -> Outcome {
+        let repeated = block.addends.iter().filter(|(_, addend)| matches!(addend, Addend::Iterations(_)));
+        for ((_, addend), index) in repeated.zip(first..) {
+            let undone = self.ledger.undone.get(&index).copied().unwrap_or(0);
+            let units = self.space.load(self.slot, extra(index)).wrapping_sub(undone);
+            self.executed.totals.add_units(addend, units)?;
+        }
+        Ok(())
+    }
+
+    fn parts(&mut self) -> Outcome {
+        // What was executed first, so that nothing is taken from what is not there yet.
+        for executed in [true, false] {
+            for part in self.ledger.parts.iter().filter(|part| part.executed == executed) {
+                self.part(part)?;
+            }
+        }
+        let [not_taken, taken] = self.ledger.ways;
+        self.executed.totals.add_directions(taken, not_taken)
+    }
+
+    fn part(&mut self, part: &Part) -> Outcome {
+        let (upto, before) = (self.first(part.block, part.steps.end), self.first(part.block, part.steps.start));
+        let before: Option<&Vector> = before.as_ref().map(|block| &block.events);
+        let Some(upto) = upto else { return Ok(()) };
+        let totals = &mut self.executed.totals;
+        if part.executed {
+            totals.add_block(&upto, 1)?;
+            self.executed.code.push(upto.address..upto.end());
+            before.map_or(Ok(()), |before| totals.take(before, 1))
+        } else {
+            before.map_or(Ok(()), |before| totals.add(before, 1))?;
+            totals.take(&upto.events, 1)
+        }
+    }
+
+    /// The first instructions of a block; `None` for none.
+    fn first(&mut self, block: u32, instructions: u16) -> Option<Block> {
+        (instructions > 0).then(|| self.space.translation.decode(&mut self.decoder, block, instructions))
+    }
+}
+

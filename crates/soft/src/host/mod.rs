@@ -1,0 +1,45 @@
+//! The host of translated programs on Linux: a keeper process that traces them.
+//!
+//! ```text
+//! a stop ──engine──> own stop: translate, link, go on       (code, space)
+//!                    signal: to the handler and back         (signals, surface)
+//!                    system call: by what it means to us     (calls, file)
+//!                    birth, exec, end                        (process, ledger)
+//! ```
+//!
+//! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
+//! code, untraced, and its counts are lost, with the reason.
+
+mod calls;
+mod code;
+mod engine;
+mod file;
+mod ledger;
+mod maps;
+mod process;
+pub mod protocol;
+mod remote;
+mod signals;
+mod space;
+mod surface;
+
+use std::os::unix::net::UnixStream;
+
+use crate::translate;
+
+pub use file::refuses;
+
+/// How programs are run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Settings {
+    /// How code is translated.
+    pub translation: translate::Settings,
+    /// Whether programs get the same 16 bytes each time instead of random ones.
+    pub fixed_layout: bool,
+}
+
+/// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells
+/// what comes over the socket. To be called in a process of its own: it waits for every child that there is.
+pub fn follow(pid: u32, socket: UnixStream, settings: Settings) {
+    engine::follow(pid, socket, settings);
+}

@@ -1,0 +1,143 @@
+//! Processes that are followed, and what is known of their counts.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use super::ledger::{Executed, Ledger};
+use super::space::Space;
+use crate::Totals;
+
+/// A process, from its birth to its end, whatever it executes.
+pub(crate) struct Process {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    pub(crate) name: String,
+    totals: Totals,
+    code: Ranges,
+    /// Why there are no counts.
+    pub(crate) lost: Option<String>,
+}
+
+/// Where a process is translated.
+pub(crate) struct Seat {
+    pub(crate) space: Rc<RefCell<Space>>,
+    pub(crate) slot: usize,
+    pub(crate) ledger: Ledger,
+}
+
+/// A thread that is traced.
+pub(crate) struct Task {
+    /// Index of its process.
+    pub(crate) process: usize,
+    pub(crate) mode: Mode,
+    /// A filter of system calls is in force: none can be made in its name.
+    pub(crate) filtered: bool,
+    /// Where it asked for a new program: behind the stop before the system call.
+    pub(crate) executes: Option<u64>,
+    /// The child that it waits for, as both use one memory.
+    pub(crate) suspended_by: Option<u32>,
+    /// It is to go on without us at its next stop; why, if counts are lost by that.
+    pub(crate) dismissed: Option<Option<String>>,
+    /// The stop of the translator at which it is, if it is at one.
+    pub(crate) stopped_at: Option<u64>,
+    /// The block of the system call by which it returns from a handler.
+    pub(crate) returning: Option<u32>,
+    /// How often its translation was replaced because its code had changed.
+    pub(crate) renewals: u32,
+}
+
+/// What the processor executes for a task.
+pub(crate) enum Mode {
+    /// Its own code, and nothing is counted: it has not executed the command yet.
+    Waiting,
+    /// Translated code.
+    Translated(Seat),
+    /// Its own code, on the way into a signal's handler: its registers are the program's.
+    Native(Seat),
+}
+
+impl Process {
+    pub(crate) fn new(pid: u32, parent: u32) -> Process {
+        let name = name_of(pid);
+        Process { pid, parent, name, totals: Totals::new(), code: Ranges::default(), lost: None }
+    }
+
+    /// Takes what was executed of a translation that is given up.
+    pub(crate) fn add(&mut self, executed: Result<Executed, String>) {
+        let added = executed.and_then(|executed| {
+            self.code.add(executed.code);
+            self.totals.merge(&executed.totals).map_err(|e| e.to_string())
+        });
+        if let Err(reason) = added {
+            self.lose(reason);
+        }
+    }
+
+    /// From here on there are no counts.
+    pub(crate) fn lose(&mut self, reason: impl Into<String>) {
+        self.lost.get_or_insert_with(|| reason.into());
+    }
+
+    /// Its counts, with those of a translation in use.
+    pub(crate) fn totals(&self, current: Option<Executed>) -> Result<Totals, String> {
+        if let Some(reason) = &self.lost {
+            return Err(reason.clone());
+        }
+        let mut totals = self.totals.clone();
+        let mut code = self.code.clone();
+        if let Some(current) = current {
+            code.add(current.code);
+            totals.merge(&current.totals).map_err(|e| e.to_string())?;
+        }
+        totals.set_distinct_code_bytes(code.bytes());
+        Ok(totals)
+    }
+}
+
+/// The name of what a process executes; empty where it cannot be read.
+pub(crate) fn name_of(pid: u32) -> String {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    name.trim_end_matches('\n').to_owned()
+}
+
+/// Addresses, as ranges that do not touch.
+#[derive(Clone, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn add(&mut self, ranges: Vec<Range<u64>>) {
+        let mut all: Vec<(u64, u64)> = std::mem::take(&mut self.0).into_iter().collect();
+        all.extend(ranges.into_iter().filter(|range| !range.is_empty()).map(|range| (range.start, range.end)));
+        all.sort_unstable();
+        let mut open: Option<(u64, u64)> = None;
+        for (start, end) in all {
+            match &mut open {
+                Some((_, last)) if start <= *last => *last = end.max(*last),
+                _ => {
+                    self.0.extend(open.take());
+                    open = Some((start, end));
+                }
+            }
+        }
+        self.0.extend(open);
+    }
+
+    fn bytes(&self) -> u64 {
+        self.0.iter().map(|(start, end)| end - start).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_touch_or_overlap_become_one() {
+        let mut ranges = Ranges::default();
+        ranges.add(vec![0..4, 8..12, 4..6]);
+        ranges.add(vec![10..20, 30..30, 5..7]);
+        assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(0, 7), (8, 20)]);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the keeper says to who asked for counts: lines of text.
+//!
+//! ```text
+//! ready | refused ERRNO          once, when the command is traced or cannot be
+//! layout fixed | layout random   then, for each request and at the end:
+//! process PID PARENT NAME
+//! lost REASON                    or, for each event:
+//! count EVENT NUMBER | missing EVENT REASON
+//! end
+//! ```
+
+use std::fmt::Write as _;
+use std::io::{self, BufRead, Read};
+
+use crate::{Event, Totals};
+
+/// Asks for the counts so far.
+pub const READ: u8 = b'r';
+/// Asks to let every process go on without us, and for the counts.
+pub const FINISH: u8 = b'f';
+
+/// Most bytes of a line, and most lines of a report.
+const MOST_BYTES: u64 = 4096;
+const MOST_LINES: usize = 10_000_000;
+
+/// The counts of a process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Its id.
+    pub pid: u32,
+    /// The process that made it.
+    pub parent: u32,
+    /// What it executed last, as the kernel abbreviates it.
+    pub name: String,
+    /// For each event its count, or why there is none.
+    pub counts: Result<Vec<(Event, Result<u64, String>)>, String>,
+}
+
+impl Counted {
+    /// The count of an event.
+    ///
+    /// # Errors
+    ///
+    /// Why there is none.
+    pub fn count(&self, event: Event) -> Result<u64, String> {
+        let counts = self.counts.as_ref().map_err(Clone::clone)?;
+        let found = counts.iter().find(|(known, _)| *known == event);
+        found.map_or_else(|| Err(format!("{event} was not reported")), |(_, count)| count.clone())
+    }
+}
+
+/// The lines for a process.
+pub(crate) fn process(pid: u32, parent: u32, name: &str, totals: &Result<Totals, String>) -> String {
+    let mut text = format!("process {pid} {parent} {}\n", one_line(name));
+    match totals {
+        Err(reason) => {
+            let _ = writeln!(text, "lost {}", one_line(reason));
+        }
+        Ok(totals) => {
+            for event in Event::ALL {
+                let _ = match totals.total(*event) {
+                    Ok(count) => writeln!(text, "count {event} {count}"),
+                    Err(reason) => writeln!(text, "missing {event} {}", one_line(&reason.to_string())),
+                };
+            }
+        }
+    }
+    text
+}
+
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+/// Reads one line without its end; `None` at the end of the stream.
+///
+/// # Errors
+///
+/// The operating system's; `InvalidData` when a line is too long or no text.
+pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    from.by_ref().take(MOST_BYTES).read_line(&mut line)?;
+    match line.pop() {
+        None => Ok(None),
+        Some('\n') => Ok(Some(line)),
+        Some(_) => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Reads a report up to its end.
+///
+/// # Errors
+///
+/// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` for what is no report.
+pub fn read_report(from: &mut impl BufRead) -> io::Result<Vec<Counted>> {
+    let mut processes: Vec<Counted> = Vec::new();
+    for _ in 0..MOST_LINES {
+        let line = read_line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+        if line == "end" {
+            return Ok(processes);
+        }
+        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
+        match (word, processes.last_mut()) {
+            ("process", _) => processes.push(head(rest).ok_or(io::ErrorKind::InvalidData)?),
+            ("lost", Some(process)) => process.counts = Err(rest.to_owned()),
+            ("count" | "missing", Some(process)) => {
+                let entry = entry(word, rest).ok_or(io::ErrorKind::InvalidData)?;
+                process.counts.as_mut().map_err(|_| io::ErrorKind::InvalidData)?.push(entry);
+            }
+            _ => return Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+    Err(io::ErrorKind::InvalidData.into())
+}
+
+fn head(text: &str) -> Option<Counted> {
+    let mut fields = text.splitn(3, ' ');
+    let mut number = || fields.next()?.parse().ok();
+    let (pid, parent) = (number()?, number()?);
+    Some(Counted { pid, parent, name: fields.next()?.to_owned(), counts: Ok(Vec::new()) })
+}
+
+fn entry(word: &str, text: &str) -> Option<(Event, Result<u64, String>)> {
+    let (name, value) = text.split_once(' ')?;
+    let event = Event::from_name(name)?;
+    let count = if word == "count" { Ok(value.parse().ok()?) } else { Err(value.to_owned()) };
+    Some((event, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_can_be_read() {
+        let mut text = process(7, 1, "a b\nc", &Ok(Totals::new()));
+        text += &process(8, 7, "", &Err("started\ra thread".to_owned()));
+        text += "end\n";
+        let read = read_report(&mut text.as_bytes()).unwrap();
+        assert_eq!((read[0].pid, read[0].parent, read[0].name.as_str()), (7, 1, "a b?c"));
+        assert_eq!(read[0].count(Event::Instructions), Ok(0));
+        assert!(read[0].count(Event::DistinctCodeBytes).is_err());
+        assert_eq!(read[1].count(Event::Loads), Err("started?a thread".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_report_is_an_error() {
+        let texts = ["", "process 1 2 x\n", "count loads 1\nend\n", "process 1 x\nend\n", "nonsense\nend\n", "process 1 2 x\ncount cycles 1\nend\n"];
+        for text in texts {
+            assert!(read_report(&mut text.as_bytes()).is_err(), "{text:?}");
+        }
+        let long = "x".repeat(5000);
+        assert!(read_line(&mut long.as_bytes()).is_err());
+    }
+}

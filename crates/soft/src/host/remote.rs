@@ -1,0 +1,125 @@
+//! System calls on behalf of a stopped program.
+
+use std::io;
+
+use cyclometer_sys::process::errno;
+use cyclometer_sys::trace::{self, Change, Registers};
+
+/// Bytes of code that make a system call and stop: `syscall; int3`.
+pub(crate) const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
+
+const SIGTRAP: i32 = 5;
+
+/// System calls of x86-64.
+///
+/// # Source
+///
+/// Linux `arch/x86/entry/syscalls/syscall_64.tbl`.
+pub(crate) mod number {
+    #![allow(missing_docs)]
+    pub(crate) const CLOSE: u64 = 3;
+    pub(crate) const MMAP: u64 = 9;
+    pub(crate) const MPROTECT: u64 = 10;
+    pub(crate) const MUNMAP: u64 = 11;
+    pub(crate) const RT_SIGRETURN: u64 = 15;
+    pub(crate) const MREMAP: u64 = 25;
+    pub(crate) const SHMAT: u64 = 30;
+    pub(crate) const CLONE: u64 = 56;
+    pub(crate) const EXECVE: u64 = 59;
+    pub(crate) const SHMDT: u64 = 67;
+    pub(crate) const PTRACE: u64 = 101;
+    pub(crate) const MODIFY_LDT: u64 = 154;
+    pub(crate) const PRCTL: u64 = 157;
+    pub(crate) const ARCH_PRCTL: u64 = 158;
+    pub(crate) const REMAP_FILE_PAGES: u64 = 216;
+    pub(crate) const SECCOMP: u64 = 317;
+    pub(crate) const MEMFD_CREATE: u64 = 319;
+    pub(crate) const EXECVEAT: u64 = 322;
+    pub(crate) const PKEY_MPROTECT: u64 = 329;
+    pub(crate) const CLONE3: u64 = 435;
+}
+
+/// A stopped program and where in its memory the [`GADGET`] is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote {
+    pub(crate) tid: u32,
+    pub(crate) gadget: u64,
+}
+
+impl Remote {
+    /// Makes a system call; its result. Registers, signals and their mask are as before.
+    ///
+    /// # Errors
+    ///
+    /// The call's own error, or the operating system's when the program is gone.
+    pub(crate) fn call(self, number: u64, arguments: [u64; 6]) -> io::Result<u64> {
+        let saved = trace::registers(self.tid)?;
+        let mask = trace::signal_mask(self.tid)?;
+        trace::set_signal_mask(self.tid, u64::MAX)?;
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let call = Registers { rip: self.gadget, rax: number, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
+        trace::set_registers(self.tid, &call)?;
+        let result = self.finish();
+        trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved })?;
+        trace::set_signal_mask(self.tid, mask)?;
+        result
+    }
+
+    /// Runs until the stop behind the call.
+    fn finish(self) -> io::Result<u64> {
+        let mut pending = 0;
+        loop {
+            trace::resume(self.tid, 0)?;
+            match trace::wait_for(self.tid)? {
+                Change::Signal(SIGTRAP) => break,
+                // What cannot be blocked comes again when we are done.
+                Change::Signal(signal) => pending = signal,
+                Change::Interrupted | Change::Group(_) => {}
+                _ => return Err(io::Error::from_raw_os_error(errno::ESRCH)),
+            }
+        }
+        if pending != 0 {
+            trace::send_signal(self.tid, self.tid, pending)?;
+        }
+        let registers = trace::registers(self.tid)?;
+        match registers.rax.cast_signed() {
+            error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),
+            _ => Ok(registers.rax),
+        }
+    }
+
+    /// Maps a file of the program.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::call`]; `EEXIST` where something is mapped already.
+    pub(crate) fn map(self, file: u64, at: u64, len: u64, offset: u64, protection: u64) -> io::Result<()> {
+        const MAP_SHARED: u64 = 1;
+        const MAP_NORESERVE: u64 = 0x4000;
+        const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+        let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
+        let got = self.call(number::MMAP, [at, len, protection, flags, file, offset])?;
+        if got == at {
+            return Ok(());
+        }
+        // Kernels before 4.17 take the address for a wish.
+        self.call(number::MUNMAP, [got, len, 0, 0, 0, 0])?;
+        Err(io::Error::from(io::ErrorKind::AlreadyExists))
+    }
+
+    /// Makes a file of memory, whose descriptor is the program's. `name` is the address of any short text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::call`].
+    pub(crate) fn memory_file(self, name: u64) -> io::Result<u64> {
+        const MFD_CLOEXEC: u64 = 1;
+        const MFD_NOEXEC_SEAL: u64 = 8;
+        match self.call(number::MEMFD_CREATE, [name, MFD_CLOEXEC | MFD_NOEXEC_SEAL, 0, 0, 0, 0]) {
+            Err(e) if e.raw_os_error() == Some(errno::EINVAL) => {
+                self.call(number::MEMFD_CREATE, [name, MFD_CLOEXEC, 0, 0, 0, 0])
+            }
+            answer => answer,
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Signals to a translated program.
+//!
+//! A signal with a handler, or one that kills, finds the program in its own code: its registers and instruction pointer
+//! are as if it had never been translated, and so is what the handler sees of them. The handler itself is translated
+//! again from its first instruction, and what it returns to likewise.
+
+use std::fs;
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::engine::{Engine, Trouble};
+use super::process::Mode;
+use crate::translate::{Standing, Stop};
+
+const SIGTRAP: i32 = 5;
+const SIGSEGV: i32 = 11;
+
+/// The code of a trap that the kernel raises for `int3`.
+///
+/// # Source
+///
+/// Linux `include/uapi/asm-generic/siginfo.h`.
+const SI_KERNEL: i32 = 0x80;
+
+/// What a process does about a signal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Disposition {
+    /// Nothing, or it stops until it is continued.
+    Goes,
+    /// A handler is called, or the process is killed.
+    Acts,
+}
+
+impl Engine {
+    pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+        let registers = trace::registers(tid)?;
+        let task = self.task(tid)?;
+        match &task.mode {
+            Mode::Waiting => Ok(trace::resume(tid, signal)?),
+            Mode::Native(_) => self.signal_in_own_code(tid, signal, registers),
+            Mode::Translated(seat) => {
+                let space = seat.space.borrow();
+                let at = registers.rip.wrapping_sub(1);
+                let stop = space.translation.stop_at(at).filter(|_| signal == SIGTRAP);
+                let strayed = signal == SIGSEGV && !space.holds(registers.rip);
+                drop(space);
+                match stop {
+                    Some(stop) if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL => {
+                        task.stopped_at = Some(at);
+                        self.own_stop(tid, stop, registers)
+                    }
+                    // A misaligned stack mixed two entries of the shadow: the return goes by the table instead.
+                    None if strayed => self.own_stop(tid, Stop::Indirect, registers),
+                    _ => self.deliver(tid, signal),
+                }
+            }
+        }
+    }
+
+    /// On the way into a handler, or back from one.
+    fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), Trouble> {
+        let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
+        let returning = self.task(tid)?.returning.take();
+        if !stepped {
+            return Ok(trace::step(tid, signal)?);
+        }
+        if let (Some(block), Mode::Native(seat)) = (returning, &mut self.task(tid)?.mode) {
+            let space = seat.space.clone();
+            seat.ledger.repeat_last(&space.borrow(), block);
+        }
+        self.enter(tid, registers)
+    }
+
+    /// Lets a program in translated code have a signal.
+    pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+        if disposition(tid, signal) == Disposition::Goes {
+            self.count_restart(tid)?;
+            return Ok(trace::resume(tid, signal)?);
+        }
+        let mut info = trace::signal_info(tid)?;
+        let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {
+            Mode::Translated(seat) => Ok::<bool, Trouble>(seat.space.borrow().holds(info.address())),
+            _ => Ok(false),
+        };
+        let of_instruction = info.code() > 0 && inside(self)?;
+        let Some(registers) = self.surface(tid)? else { return Ok(trace::resume(tid, signal)?) };
+        if of_instruction {
+            info.set_address(registers.rip);
+            trace::set_signal_info(tid, &info)?;
+        }
+        Ok(trace::step(tid, signal)?)
+    }
+
+    /// A system call that a signal without a handler interrupts is made again: its instruction executes twice.
+    ///
+    /// # Source
+    ///
+    /// Linux `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`.
+    fn count_restart(&mut self, tid: u32) -> Result<(), Trouble> {
+        let registers = trace::registers(tid)?;
+        let restarts = matches!(registers.rax.cast_signed(), -516 | -514..=-512);
+        if !restarts || registers.orig_rax.cast_signed() < 0 {
+            return Ok(());
+        }
+        if let Mode::Translated(seat) = &mut self.task(tid)?.mode {
+            let space = seat.space.clone();
+            let place = space.borrow().translation.place(registers.rip);
+            if let Some(Standing::In { block, .. }) = place.map(|place| place.flow) {
+                seat.ledger.repeat_last(&space.borrow(), block);
+            }
+        }
+        Ok(())
+    }
+
+    /// The system call that a handler ends with.
+    pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), Trouble> {
+        let task = self.task(tid)?;
+        let stop = task.stopped_at;
+        let block = match &task.mode {
+            Mode::Translated(seat) => {
+                let place = stop.and_then(|stop| seat.space.borrow().translation.place(stop));
+                match place.map(|place| place.flow) {
+                    Some(Standing::In { block, .. }) => Some(block),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        self.surface(tid)?;
+        self.task(tid)?.returning = block;
+        Ok(trace::step(tid, 0)?)
+    }
+}
+
+/// # Source
+///
+/// `signal(7)`; `proc(5)`, `/proc/pid/status`: `SigIgn`, `SigCgt`.
+fn disposition(tid: u32, signal: i32) -> Disposition {
+    const IGNORED_OR_STOPS: [i32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let has = |field: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let mask = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
+        mask >> (signal - 1).clamp(0, 63) & 1 == 1
+    };
+    if has("SigCgt:") {
+        Disposition::Acts
+    } else if has("SigIgn:") || IGNORED_OR_STOPS.contains(&signal) {
+        Disposition::Goes
+    } else {
+        Disposition::Acts
+    }
+}

@@ -1,0 +1,285 @@
+//! A translation and the memory that it shares with programs.
+
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd;
+
+use cyclometer_sys::shared::{self, SharedMemory};
+use cyclometer_sys::trace::{self, Registers};
+
+use super::maps::Maps;
+use super::remote::{GADGET, Remote, number};
+use crate::flow::{ArcId, Point};
+use crate::translate::{
+    FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES, Translation, Write,
+};
+
+const READ: u64 = 1;
+const WRITE: u64 = 2;
+const EXECUTE: u64 = 4;
+
+/// Where the gadget of [`Remote`] is in the first region, and the bytes that are kept for it.
+const GADGET_ROOM: u32 = 16;
+
+/// Where the slots are, if nothing else is there.
+const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
+
+/// A translation and its memory. Processes that were forked from one another share it.
+pub(crate) struct Space {
+    pub(crate) translation: Translation,
+    table_at: u64,
+    table: SharedMemory,
+    area_at: u64,
+    area: SharedMemory,
+    regions: Vec<(u64, SharedMemory)>,
+    gadget: u64,
+    free: Vec<usize>,
+    observed: HashMap<(Point, Point), ArcId>,
+}
+
+impl Space {
+    /// Maps the memory of a translation into a program that has just been started: stopped at its first instruction.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, of ours or the program's system calls.
+    pub(crate) fn new(tid: u32, registers: &Registers, settings: Settings) -> io::Result<Space> {
+        let maps = Maps::read(tid)?;
+        let name = auxiliary(tid, AT_PLATFORM)?;
+        let entry = registers.rip;
+        let saved = trace::peek(tid, entry)?;
+        let mut patched = saved.to_le_bytes();
+        patched[..GADGET.len()].copy_from_slice(&GADGET);
+        trace::poke(tid, entry, u64::from_le_bytes(patched))?;
+        let made = Space::map(Remote { tid, gadget: entry }, name, &maps, entry, settings);
+        trace::poke(tid, entry, saved)?;
+        made
+    }
+
+    /// Maps the memory of a new translation instead of an old one that the program, which is in its own code now, used.
+    ///
+    /// # Errors
+    ///
+    /// As [`Space::new`].
+    pub(crate) fn after(old: &Space, tid: u32, near: u64, settings: Settings) -> io::Result<Space> {
+        let remote = Remote { tid, gadget: old.gadget };
+        let space = Space::map(remote, auxiliary(tid, AT_PLATFORM)?, &Maps::read(tid)?, near, settings)?;
+        let remote = Remote { tid, gadget: space.gadget };
+        let regions = old.regions.iter().map(|(base, _)| (*base, REGION));
+        let rest = [(old.table_at, TABLE), (old.area_at, SLOT * SLOTS as u64)];
+        for (start, len) in regions.chain(rest) {
+            remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0])?;
+        }
+        Ok(space)
+    }
+
+    fn map(remote: Remote, name: u64, maps: &Maps, near: u64, settings: Settings) -> io::Result<Space> {
+        let slots = SLOT * SLOTS as u64;
+        let memory = Memory::make(remote, name, TABLE + slots)?;
+        let table_at = low_addresses().find(|at| maps.is_free(*at, TABLE)).ok_or(io::ErrorKind::OutOfMemory)?;
+        memory.map(remote, table_at, TABLE, 0, READ)?;
+        let area_at = AREAS.into_iter().find(|at| maps.is_free(*at, slots)).ok_or(io::ErrorKind::OutOfMemory)?;
+        memory.map(remote, area_at, slots, TABLE, READ | WRITE)?;
+        let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize)?;
+        let area = SharedMemory::map(memory.file.as_fd(), TABLE, slots as usize)?;
+        memory.close(remote)?;
+        let mut space = Space {
+            translation: Translation::new(table_at, settings),
+            table_at,
+            table,
+            area_at,
+            area,
+            regions: Vec::new(),
+            gadget: remote.gadget,
+            free: (0..SLOTS).rev().collect(),
+            observed: HashMap::new(),
+        };
+        space.add_region(remote, name, near)?;
+        space.prepare_table();
+        Ok(space)
+    }
+
+    fn prepare_table(&mut self) {
+        self.table.fill(0, TABLE_ENTRIES, self.translation.first_table_entry());
+        for number in super::calls::WATCHED {
+            self.table.write((FILTER + number) as usize, &[1]);
+        }
+        self.apply();
+    }
+
+    /// Maps memory for code near an address.
+    fn add_region(&mut self, remote: Remote, name: u64, near: u64) -> io::Result<()> {
+        let maps = Maps::read(remote.tid)?;
+        let at = places_near(near).find(|at| maps.is_free(*at, REGION)).ok_or(io::ErrorKind::OutOfMemory)?;
+        let memory = Memory::make(remote, name, REGION)?;
+        memory.map(remote, at, REGION, 0, READ | EXECUTE)?;
+        let mapped = SharedMemory::map(memory.file.as_fd(), 0, REGION as usize)?;
+        memory.close(remote)?;
+        let first = self.regions.is_empty();
+        if first {
+            mapped.write(0, &GADGET);
+        }
+        self.regions.push((at, mapped));
+        if first {
+            self.gadget = at;
+        }
+        self.translation.add_region(at, if first { GADGET_ROOM } else { 0 });
+        Ok(())
+    }
+
+    /// Answers a need of the translation, in the name of a stopped program.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; `StorageFull` when only a new translation helps.
+    pub(crate) fn answer(&mut self, tid: u32, need: Need) -> io::Result<()> {
+        match need {
+            Need::Region(near) => {
+                let name = auxiliary(tid, AT_PLATFORM)?;
+                self.add_region(Remote { tid, gadget: self.gadget }, name, near)
+            }
+            Need::Room => Err(io::ErrorKind::StorageFull.into()),
+        }
+    }
+
+    /// The edge to or from the outside that we count ourselves.
+    pub(crate) fn observed(&mut self, from: Point, to: Point) -> ArcId {
+        let translation = &mut self.translation;
+        *self.observed.entry((from, to)).or_insert_with(|| translation.observed(from, to))
+    }
+
+    /// Makes the writes that the translation asks for.
+    pub(crate) fn apply(&mut self) {
+        for Write { address, bytes } in self.translation.take_writes() {
+            let in_table = (self.table_at..self.table_at + TABLE).contains(&address);
+            let (memory, offset) = match self.region(address) {
+                Some((base, memory)) => (memory, address - base),
+                None if in_table => (&self.table, address - self.table_at),
+                None => continue,
+            };
+            write_at_once(memory, offset as usize, &bytes);
+        }
+    }
+
+    fn region(&self, address: u64) -> Option<(u64, &SharedMemory)> {
+        let found = self.regions.iter().find(|(base, _)| (*base..base + REGION).contains(&address));
+        found.map(|(base, memory)| (*base, memory))
+    }
+
+    /// Whether an address is in translated code.
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        self.region(address).is_some()
+    }
+
+    /// Whether a range of addresses has anything of ours in it.
+    pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
+        let ours = self.regions.iter().map(|(base, _)| (*base, *base + REGION));
+        let table = (self.table_at, self.table_at + TABLE);
+        let area = (self.area_at, self.area_at + SLOT * SLOTS as u64);
+        ours.chain([table, area]).any(|(from, to)| from < end && to > start)
+    }
+
+    /// Takes a slot for a process.
+    pub(crate) fn take_slot(&mut self) -> Option<usize> {
+        let slot = self.free.pop()?;
+        let shadow = slot * SLOT as usize + SHADOW as usize;
+        self.area.fill(shadow, SHADOW_ENTRIES, self.translation.first_shadow_entry());
+        Some(slot)
+    }
+
+    /// Gives a slot back, and makes its counters zero.
+    pub(crate) fn give_slot(&mut self, slot: usize) {
+        let counters = self.translation.flow().counters().len();
+        self.area.fill(slot * SLOT as usize + crate::translate::COUNTERS as usize, counters, 0);
+        for extra in 0..self.translation.extras() {
+            self.store(slot, crate::translate::extra(extra), 0);
+        }
+        self.free.push(slot);
+    }
+
+    /// The base of %gs for a slot.
+    pub(crate) fn base_of(&self, slot: usize) -> u64 {
+        self.area_at + SLOT * slot as u64
+    }
+
+    pub(crate) fn load(&self, slot: usize, offset: u32) -> u64 {
+        self.area.load(slot * SLOT as usize + offset as usize)
+    }
+
+    pub(crate) fn store(&self, slot: usize, offset: u32, value: u64) {
+        self.area.store(slot * SLOT as usize + offset as usize, value);
+    }
+}
+
+/// A file of memory that we and a program have open.
+struct Memory {
+    file: File,
+    theirs: u64,
+}
+
+impl Memory {
+    fn make(remote: Remote, name: u64, len: u64) -> io::Result<Memory> {
+        let theirs = remote.memory_file(name)?;
+        let path = format!("/proc/{}/fd/{theirs}", remote.tid);
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        shared::set_len(file.as_fd(), len)?;
+        Ok(Memory { file, theirs })
+    }
+
+    fn map(&self, remote: Remote, at: u64, len: u64, offset: u64, protection: u64) -> io::Result<()> {
+        remote.map(self.theirs, at, len, offset, protection)
+    }
+
+    fn close(self, remote: Remote) -> io::Result<()> {
+        remote.call(number::CLOSE, [self.theirs, 0, 0, 0, 0, 0]).map(drop)
+    }
+}
+
+/// What fits an aligned word is written at once, as another process may execute it.
+fn write_at_once(memory: &SharedMemory, offset: usize, bytes: &[u8]) {
+    let within = offset % 8 + bytes.len() <= 8;
+    if !within {
+        return memory.write(offset, bytes);
+    }
+    let word = offset & !7;
+    let mut value = memory.load(word).to_le_bytes();
+    value[offset % 8..offset % 8 + bytes.len()].copy_from_slice(bytes);
+    memory.store(word, u64::from_le_bytes(value));
+}
+
+/// Where the table may be: below 2 GB, from above.
+fn low_addresses() -> impl Iterator<Item = u64> {
+    (1..120).map(|i| 0x8000_0000 - i * 0x100_0000)
+}
+
+/// Where a region may be, so that what the code near an address points to is within reach: far enough for the
+/// program's own mappings to grow, first.
+fn places_near(address: u64) -> impl Iterator<Item = u64> {
+    let base = address & !0xff_ffff;
+    let below = (0..8).map(move |i| base.wrapping_sub(0x3000_0000 + i * REGION));
+    let above = (0..8).map(move |i| base.wrapping_add(0x3000_0000 + i * REGION));
+    let closer = (0..12).map(move |i| base.wrapping_sub(0x1000_0000 + i * 0x200_0000));
+    below.chain(above).chain(closer).filter(|at| (0x10_0000..0x7fff_ffff_f000 - REGION).contains(at))
+}
+
+/// The address of the platform's name.
+pub(crate) const AT_PLATFORM: u64 = 15;
+/// The address of 16 random bytes.
+pub(crate) const AT_RANDOM: u64 = 25;
+
+/// An entry of what the kernel told the program at its start.
+///
+/// # Errors
+///
+/// `NotFound`, or the operating system's.
+///
+/// # Source
+///
+/// `getauxval(3)`, `proc(5)`.
+pub(crate) fn auxiliary(pid: u32, key: u64) -> io::Result<u64> {
+    let bytes = fs::read(format!("/proc/{pid}/auxv"))?;
+    let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    let found = words.as_chunks::<2>().0.iter().find(|pair| pair[0] == key);
+    found.map(|pair| pair[1]).ok_or_else(|| io::ErrorKind::NotFound.into())
+}

@@ -1,0 +1,77 @@
+//! From translated code to the program's own: registers and instruction pointer as they would be there.
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::engine::{Engine, Trouble};
+use super::process::Mode;
+use super::space::Space;
+use crate::translate::{self, Next, Place};
+
+/// Makes the program's registers of those in translated code.
+pub(super) fn repair(space: &Space, slot: usize, place: &Place, registers: &mut Registers) {
+    let next = match place.next {
+        Next::Known(address) => address,
+        Next::Rcx(beyond) => registers.rcx.wrapping_add(beyond),
+    };
+    let repair = place.repair;
+    if repair.rax {
+        registers.rax = space.load(slot, translate::RAX);
+    }
+    if repair.rcx {
+        registers.rcx = space.load(slot, translate::RCX);
+    }
+    if repair.rsi {
+        registers.rsi = space.load(slot, translate::RSI);
+    }
+    if repair.pushed {
+        registers.rsp = registers.rsp.wrapping_add(8);
+    }
+    if repair.popped {
+        registers.rsp = registers.rsp.wrapping_sub(8);
+    }
+    if repair.rcx_is_next {
+        registers.rcx = next;
+    }
+    registers.rip = next;
+}
+
+impl Engine {
+    /// Takes a stopped process out of translated code, at the instruction where it is; its registers then. `None` when
+    /// it is not seated at all.
+    pub(super) fn surface(&mut self, tid: u32) -> Result<Option<Registers>, Trouble> {
+        let task = self.task(tid)?;
+        let mut seat = match std::mem::replace(&mut task.mode, Mode::Waiting) {
+            Mode::Waiting => return Ok(None),
+            Mode::Native(seat) => {
+                task.mode = Mode::Native(seat);
+                return Ok(Some(trace::registers(tid)?));
+            }
+            Mode::Translated(seat) => seat,
+        };
+        let read = trace::registers(tid);
+        let Ok(mut registers) = read else {
+            task.mode = Mode::Translated(seat);
+            return Err(Trouble::Gone);
+        };
+        // A stop is reported behind its instruction.
+        let stop = registers.rip.wrapping_sub(1);
+        let mut space = seat.space.borrow_mut();
+        let at_stop = space.translation.stop_at(stop).is_some() && task.stopped_at == Some(stop);
+        let pc = if at_stop { stop } else { registers.rip };
+        let place = space.translation.place(pc);
+        if let Some(place) = &place {
+            seat.ledger.leave(&mut space, place, registers.rcx);
+            repair(&space, seat.slot, place, &mut registers);
+        }
+        drop(space);
+        task.mode = Mode::Native(seat);
+        if place.is_none() {
+            let process = task.process;
+            self.processes[process].lose(format!("internal error: nothing is known of {pc:#x} in translated code"));
+            return Err(Trouble::Gone);
+        }
+        registers.gs_base = 0;
+        trace::set_registers(tid, &registers)?;
+        Ok(Some(registers))
+    }
+}
