@@ -7,11 +7,12 @@
 //! since 1.2.2) do more: they take the locks of `malloc` around the fork, so that memory can be allocated and freed
 //! in the new process. The work may therefore use everything that needs no lock but that one, and none of these:
 //!
-//! - `std::io::stdout`, `stderr` and what prints to them;
+//! - `std::io::stdout` and what prints to it;
 //! - the environment (`std::env::var` and what asks for it, time zones, for example);
 //! - locks, channels and statics behind locks that other threads of the maker may have held.
 //!
-//! A panic of the work says nothing, as that would need a lock.
+//! A panic of the work runs the program's hook; the standard one writes to `stderr`, whose lock is held during the
+//! fork and is therefore free there.
 //!
 //! # Source
 //!
@@ -68,14 +69,14 @@ impl Keeper {
 pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Keeper> {
     let (ours, theirs) = UnixStream::pair()?;
     let masked = Masked::all();
+    let stderr = io::stderr().lock();
     // SAFETY: the child makes another fork and ends; that one's limits are in the module's documentation.
     let between = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => fork_again(theirs, work),
         pid => pid.unsigned_abs(),
     };
-    drop(masked);
-    drop(theirs);
+    drop((stderr, masked, theirs));
     let status = process::reap(between, Reap::Block);
     introduced(ours).map_err(|e| match status {
         Ok(Some(process::Ended { status: Status::Code(errno), .. })) if errno != 0 => {
@@ -104,9 +105,6 @@ fn fork_again(socket: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
 
 fn keep(socket: UnixStream, work: impl FnOnce(UnixStream)) -> ! {
     let done = catch_unwind(AssertUnwindSafe(|| {
-        // What the program does at a panic may need locks.
-        std::mem::forget(std::panic::take_hook());
-        std::panic::set_hook(Box::new(|_| {}));
         if let Ok(socket) = settle(socket) {
             work(socket);
         }

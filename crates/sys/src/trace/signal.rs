@@ -68,11 +68,12 @@ impl fmt::Debug for SignalInfo {
     }
 }
 
-/// The signal that a tracee stopped for.
+/// The signal that a tracee stopped for. In stops for events it is no real one: bits 8 to 15 of its code are the
+/// event.
 ///
 /// # Errors
 ///
-/// The operating system's: `EINVAL` when it stopped for none (the stop of a group), `ESRCH`.
+/// The operating system's: `ESRCH`; `EINVAL` in a stop that has none.
 ///
 /// # Source
 ///

@@ -1,0 +1,287 @@
+//! The keeper process, and the bell that wakes it.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use cyclometer_sys::keeper::{self, Keeper};
+use cyclometer_sys::process::{Reap, SIGKILL, group_of, reap, signal};
+use cyclometer_sys::signals::Watch;
+use cyclometer_sys::trace::{self, Bell, Change};
+
+/// Longest time that something may take which takes none.
+const LATE: Duration = Duration::from_secs(20);
+
+fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
+    let keeper = keeper::fork(work).unwrap();
+    keeper.socket().set_read_timeout(Some(LATE)).unwrap();
+    keeper
+}
+
+fn rest(keeper: &Keeper) -> String {
+    let mut said = String::new();
+    keeper.socket().read_to_string(&mut said).unwrap();
+    said
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + LATE;
+    while !done() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Says what comes in until the other end closes.
+fn echo(mut socket: UnixStream) {
+    let mut byte = [0];
+    while socket.read_exact(&mut byte).is_ok() {
+        socket.write_all(&byte).unwrap();
+    }
+}
+
+fn echoes(keeper: &Keeper) -> bool {
+    let mut byte = [7];
+    keeper.socket().write_all(&byte).is_ok() && keeper.socket().read_exact(&mut byte).is_ok() && byte == [7]
+}
+
+#[test]
+fn a_keeper_is_nobodys_child_leads_its_group_and_has_a_name() {
+    let keeper = kept(echo);
+    assert!(echoes(&keeper));
+    assert_eq!(group_of(keeper.pid()).unwrap(), keeper.pid());
+    assert_eq!(reap(keeper.pid(), Reap::Poll).unwrap_err().raw_os_error(), Some(libc::ECHILD));
+    let comm = fs::read_to_string(format!("/proc/{}/comm", keeper.pid())).unwrap();
+    assert_eq!(comm, "cyclometer-keep\n");
+    assert_eq!(fs::read_link(format!("/proc/{}/cwd", keeper.pid())).unwrap().to_str(), Some("/"));
+}
+
+#[test]
+fn a_keeper_ends_when_its_maker_closes_the_socket() {
+    let keeper = kept(echo);
+    let pid = keeper.pid();
+    assert!(echoes(&keeper));
+    drop(keeper);
+    until("the keeper lives on", || is_gone(pid));
+}
+
+/// Whether a process has ended; whoever adopted it may take its time to reap it.
+fn is_gone(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.is_empty() || stat.contains(") Z ")
+}
+
+#[test]
+fn a_keeper_has_its_socket_and_nothing_else_open() {
+    // SAFETY: makes a descriptor that nobody owns, and that would stay open at exec.
+    let far = unsafe { libc::fcntl(2, libc::F_DUPFD, 500) };
+    let (_pipe, _writer) = io::pipe().unwrap();
+    let keeper = kept(|mut socket| {
+        let mut open: Vec<String> = fs::read_dir("/proc/self/fd")
+            .unwrap()
+            .filter_map(|entry| {
+                let path = entry.unwrap().path();
+                let to = fs::read_link(&path).ok()?;
+                let to = to.to_str()?.split(':').next()?.to_owned();
+                Some(format!("{}={to}", path.file_name()?.to_str()?))
+            })
+            .collect();
+        open.sort();
+        let own = std::process::id();
+        write!(socket, "{}", open.join(" ").replace(&own.to_string(), "self")).unwrap();
+    });
+    assert_eq!(rest(&keeper), "0=/dev/null 1=/dev/null 2=/dev/null 3=socket 4=/proc/self/fd");
+    // SAFETY: made above.
+    drop(unsafe { OwnedFd::from_raw_fd(far) });
+}
+
+#[test]
+fn signals_of_terminals_and_users_reach_neither_the_keeper_nor_our_watch_through_it() {
+    let watch = Watch::install().unwrap();
+    let keeper = kept(echo);
+    let deaf_to = [1, 2, 3, 10, 12, 13, 15, 20, 21, 22];
+    for number in deaf_to {
+        signal(keeper.pid(), number).unwrap();
+        assert!(echoes(&keeper), "{number}");
+    }
+    assert_eq!(watch.take(), None);
+    let status = fs::read_to_string(format!("/proc/{}/status", keeper.pid())).unwrap();
+    let set = |name: &str| {
+        let text = status.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+        u64::from_str_radix(text, 16).unwrap()
+    };
+    assert_eq!(set("SigBlk:"), 0);
+    // The C library keeps two real-time signals to itself, and lets nobody change what they do.
+    let others = !(0b11 << 31);
+    assert_eq!(set("SigCgt:") & others, 0);
+    let ignored = deaf_to.into_iter().map(|number| 1u64 << (number - 1)).sum();
+    assert_eq!(set("SigIgn:") & others, ignored);
+    signal(keeper.pid(), SIGKILL).unwrap();
+    until("the keeper lives on", || is_gone(keeper.pid()));
+}
+
+#[test]
+fn a_keeper_may_allocate_while_other_threads_do() {
+    let stop = Arc::new(AtomicBool::new(false));
+    let busy = [(); 3].map(|()| {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || allocate(&stop))
+    });
+    for i in 0..50usize {
+        let keeper = kept(|mut socket| {
+            let many: Vec<String> = (0..100 + i).map(|n| n.to_string()).collect();
+            write!(socket, "{}", many.len()).unwrap();
+        });
+        assert_eq!(rest(&keeper), (100 + i).to_string());
+    }
+    stop.store(true, Ordering::Relaxed);
+    busy.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+/// Allocates, and holds the lock of standard error, as often as possible.
+fn allocate(stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        drop(std::hint::black_box(vec![1u8; 3000]));
+        let _stderr = std::hint::black_box(io::stderr().lock());
+    }
+}
+
+#[test]
+fn a_panic_ends_the_keeper_only() {
+    let keeper = kept(|socket| {
+        let _socket = socket;
+        panic!("on purpose");
+    });
+    assert_eq!(rest(&keeper), "");
+    until("the keeper lives on", || is_gone(keeper.pid()));
+}
+
+#[test]
+fn a_keeper_outlives_its_maker_and_learns_of_its_end() {
+    let place = std::env::temp_dir().join(format!("cyclometer-keeper-{}", std::process::id()));
+    let maker = kept(|mut socket| {
+        let keeper = keeper::fork(|socket| {
+            echo(socket);
+            let _ = fs::write(&place, "on");
+        });
+        let keeper = keeper.unwrap();
+        socket.write_all(&keeper.pid().to_ne_bytes()).unwrap();
+        loop {
+            // SAFETY: takes nothing.
+            unsafe { libc::pause() };
+        }
+    });
+    let mut pid = [0; 4];
+    maker.socket().read_exact(&mut pid).unwrap();
+    let keeper = u32::from_ne_bytes(pid);
+    assert!(!is_gone(keeper) && !place.exists());
+    signal(maker.pid(), SIGKILL).unwrap();
+    until("the keeper did not go on", || fs::read(&place).is_ok_and(|text| text == b"on"));
+    until("the keeper lives on", || is_gone(keeper));
+    fs::remove_file(place).unwrap();
+}
+
+/// A child that ends at once, after a spin.
+fn fork_one(spin: u32) -> u32 {
+    // SAFETY: the child ends at once.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        (0..spin).for_each(|_| std::hint::spin_loop());
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) };
+    }
+    u32::try_from(pid).unwrap()
+}
+
+/// Answers each byte: an even one at once, an odd one when a child has ended. Says how many children ended.
+fn answer(socket: &UnixStream) -> io::Result<u32> {
+    let bell = Bell::new(socket)?;
+    let mut ended = 0;
+    loop {
+        while let Some((_, change)) = trace::wait()? {
+            assert_eq!(change, Change::Exited(0));
+            ended += 1;
+            let mut socket = socket;
+            socket.write_all(&[1])?;
+        }
+        let mut bytes = [0; 16];
+        let mut stream = socket;
+        match stream.read(&mut bytes) {
+            Ok(0) => return Ok(ended),
+            Ok(count) => {
+                for byte in &bytes[..count] {
+                    if byte % 2 == 0 {
+                        stream.write_all(&[0])?;
+                    } else {
+                        fork_one(u32::from(*byte) * 20);
+                    }
+                }
+                continue;
+            }
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+            Err(e) => return Err(e),
+        }
+        bell.sleep()?;
+    }
+}
+
+#[test]
+fn no_change_and_no_message_is_slept_through() {
+    let keeper = kept(|socket| {
+        let ended = answer(&socket).unwrap();
+        (&socket).write_all(&ended.to_ne_bytes()).unwrap();
+    });
+    let mut socket = keeper.socket();
+    let mut answer = [0];
+    for round in 0..1500u32 {
+        // Each time at another moment of the keeper's way to sleep.
+        (0..round % 97 * 20).for_each(|_| std::hint::spin_loop());
+        let byte = (round % 200) as u8;
+        socket.write_all(&[byte]).unwrap();
+        if round % 3 == 0 {
+            socket.write_all(&[byte]).unwrap();
+            socket.read_exact(&mut answer).unwrap();
+        }
+        socket.read_exact(&mut answer).unwrap();
+        assert_eq!(answer[0], byte % 2, "{round}");
+    }
+    socket.shutdown(std::net::Shutdown::Write).unwrap();
+    let mut ended = [0; 4];
+    socket.read_exact(&mut ended).unwrap();
+    assert_eq!(u32::from_ne_bytes(ended), 1000);
+}
+
+#[test]
+fn a_bell_gives_back_what_it_changed() {
+    let keeper = kept(|mut socket| {
+        let flags = || {
+            // SAFETY: only asks for flags.
+            unsafe { libc::fcntl(3, libc::F_GETFL) }
+        };
+        let blocked = || {
+            fs::read_to_string("/proc/self/status")
+                .unwrap()
+                .lines()
+                .find(|l| l.starts_with("SigBlk"))
+                .map(str::to_owned)
+        };
+        let before = (flags(), blocked());
+        let bell = Bell::new(&socket).unwrap();
+        let while_it_lives = (flags(), blocked());
+        fork_one(0);
+        // Both signals pend now, or soon: one of them would end the process.
+        bell.sleep().unwrap();
+        // SAFETY: sends a signal to this process, where it is blocked.
+        unsafe { libc::raise(libc::SIGIO) };
+        drop(bell);
+        let after = (flags(), blocked());
+        write!(socket, "{} {}", before == after, before == while_it_lives).unwrap();
+    });
+    assert_eq!(rest(&keeper), "true false");
+}
