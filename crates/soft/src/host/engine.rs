@@ -25,11 +25,14 @@ const USER_CS: u64 = 0x33;
 
 const SIGTRAP: i32 = 5;
 
+/// How many stops we stay on a CPU at least.
+const MOVE_EVERY: u64 = 100;
+
 /// How often the code of a process may change before it is left to itself.
 const MOST_RENEWALS: u32 = 40;
 
 /// What a program gets instead of 16 random bytes where its layout is fixed: any constant does.
-const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
+pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
 /// Follows processes.
 pub(crate) struct Engine {
@@ -49,6 +52,8 @@ pub(crate) struct Engine {
     answered: HashMap<usize, Result<crate::Totals, String>>,
     reading: bool,
     finishing: bool,
+    /// How often we were asked to go on.
+    stops: u64,
 }
 
 /// Why a task cannot be followed any more.
@@ -118,6 +123,7 @@ impl Engine {
             answered: HashMap::new(),
             reading: false,
             finishing: false,
+            stops: 0,
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
@@ -527,6 +533,7 @@ impl Engine {
 
     /// Translates what comes next, and goes on there.
     fn go_on(&mut self, tid: u32, stop: Stop, mut registers: Registers) -> Outcome {
+        self.stay_near(tid);
         let task = self.task(tid)?;
         let filtered = task.filtered;
         let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
@@ -546,6 +553,14 @@ impl Engine {
             }
             Err(trouble) => Err(trouble),
         }
+    }
+
+    /// Moves to the CPU of a process that stops often: we run while it waits.
+    fn stay_near(&mut self, tid: u32) {
+        if self.stops % MOVE_EVERY == 0 {
+            cpu_of(tid).into_iter().for_each(cyclometer_sys::keeper::run_on);
+        }
+        self.stops += 1;
     }
 
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
@@ -596,6 +611,17 @@ fn with_room<T>(
             Err(need) => space.answer(tid, need)?,
         }
     }
+}
+
+/// The CPU that a process ran on last.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 39, the 37th behind the name.
+fn cpu_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(36)?.parse().ok()
 }
 
 /// Runs a process that is about to return from a system call to its first instruction.

@@ -27,6 +27,7 @@ use std::os::unix::net::UnixStream;
 
 use crate::translate;
 
+pub use engine::FIXED_BYTES;
 pub use file::refuses;
 
 /// How programs are run.
