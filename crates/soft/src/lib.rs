@@ -76,6 +76,7 @@ mod classify;
 pub mod event;
 mod floating;
 pub mod flow;
+mod hash;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod host;
 mod memory;

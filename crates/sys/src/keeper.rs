@@ -86,6 +86,24 @@ pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Keeper> {
     })
 }
 
+/// Lets the calling thread run on one CPU only; not at all changed where that one is not allowed.
+///
+/// A tracer that runs where its tracee does is there at once when it stops: no other CPU is to be woken up.
+///
+/// # Source
+///
+/// `sched_setaffinity(2)`.
+pub fn run_on(cpu: u32) {
+    // SAFETY: a set of bits, for which all zero is valid.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if (cpu as usize) < libc::CPU_SETSIZE as usize {
+        // SAFETY: the CPU's bit is in the set.
+        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
+        // SAFETY: reads the set; a refusal changes nothing.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
+    }
+}
+
 /// Waits until the keeper says its id.
 fn introduced(mut socket: UnixStream) -> io::Result<Keeper> {
     let mut pid = [0; 4];

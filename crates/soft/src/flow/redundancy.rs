@@ -1,6 +1,6 @@
 //! Which arcs of the tree are counted as a check.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::ArcId;
 
@@ -37,25 +37,25 @@ pub(super) fn choose(redundancy: Redundancy, tree: &[Link], counted: &[Link]) ->
         Redundancy::PerEpoch(most) => most,
         Redundancy::Full => usize::MAX,
     };
-    let circles = Forest::new(tree).circles(counted);
-    let mut open: Vec<bool> = vec![true; counted.len()];
+    let forest = Forest::new(tree);
+    let mut open: Vec<&Link> = counted.iter().collect();
     let mut chosen = HashSet::new();
     while chosen.len() < most {
-        let Some(best) = best(tree, &circles, &open) else { break };
+        let Some(best) = best(tree, &forest.circles(&open)) else { break };
         chosen.insert(best);
-        circles[best].iter().for_each(|checked| open[*checked] = false);
+        open.retain(|link| !forest.is_between(best, link));
     }
     chosen
 }
 
 /// The tree arc with most open circles for its weight; the first of equals.
-fn best(tree: &[Link], circles: &[Vec<usize>], open: &[bool]) -> Option<usize> {
+fn best(tree: &[Link], circles: &[u32]) -> Option<usize> {
     let mut best: Option<(usize, u128, u128)> = None;
-    for (i, through) in circles.iter().enumerate() {
-        let gain = through.iter().filter(|checked| open[**checked]).count() as u128;
+    for (i, gain) in circles.iter().enumerate().filter(|(_, gain)| **gain > 0) {
+        let gain = u128::from(*gain);
         let weight = u128::from(tree[i].weight) + 1;
         let better = best.is_none_or(|(_, gained, cost)| gain * cost > gained * weight);
-        if gain > 0 && better {
+        if better {
             best = Some((i, gain, weight));
         }
     }
@@ -64,66 +64,112 @@ fn best(tree: &[Link], circles: &[Vec<usize>], open: &[bool]) -> Option<usize> {
 
 /// The tree arcs of one epoch, with a way up from each point.
 struct Forest {
-    /// From a point to the one above it, by which arc, and how deep the point is.
-    up: HashMap<u32, Step>,
+    /// Every point of an arc, ascending.
+    points: Vec<u32>,
+    /// From each of them to the one above it, by which arc, and how deep it is.
+    up: Vec<Option<Step>>,
     arcs: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Step {
-    above: u32,
+    above: usize,
     arc: usize,
     depth: u32,
 }
 
 impl Forest {
     fn new(tree: &[Link]) -> Forest {
-        let mut beside: HashMap<u32, Vec<(u32, usize)>> = HashMap::new();
-        for (i, link) in tree.iter().enumerate() {
-            beside.entry(link.from).or_default().push((link.to, i));
-            beside.entry(link.to).or_default().push((link.from, i));
-        }
-        let mut forest = Forest { up: HashMap::new(), arcs: tree.len() };
-        let mut seen = HashSet::new();
-        for link in tree {
-            if seen.insert(link.from) {
-                forest.climb_from(link.from, &beside, &mut seen);
+        let mut points: Vec<u32> = tree.iter().flat_map(|link| [link.from, link.to]).collect();
+        points.sort_unstable();
+        points.dedup();
+        let mut forest = Forest { up: vec![None; points.len()], points, arcs: tree.len() };
+        let beside = Beside::new(&forest, tree);
+        let mut seen = vec![false; forest.points.len()];
+        for top in 0..forest.points.len() {
+            if !std::mem::replace(&mut seen[top], true) {
+                forest.climb_from(top, &beside, &mut seen);
             }
         }
         forest
     }
 
+    fn place(&self, point: u32) -> Option<usize> {
+        self.points.binary_search(&point).ok()
+    }
+
     /// Gives every point of a tree its way to the point `top`.
-    fn climb_from(&mut self, top: u32, beside: &HashMap<u32, Vec<(u32, usize)>>, seen: &mut HashSet<u32>) {
+    fn climb_from(&mut self, top: usize, beside: &Beside, seen: &mut [bool]) {
         let mut reached = vec![(top, 0)];
         while let Some((point, depth)) = reached.pop() {
-            for (next, arc) in beside.get(&point).into_iter().flatten() {
-                if seen.insert(*next) {
-                    self.up.insert(*next, Step { above: point, arc: *arc, depth: depth + 1 });
+            for (next, arc) in beside.of(point) {
+                if !std::mem::replace(&mut seen[*next], true) {
+                    self.up[*next] = Some(Step { above: point, arc: *arc, depth: depth + 1 });
                     reached.push((*next, depth + 1));
                 }
             }
         }
     }
 
-    /// For each tree arc the counted arcs that it closes a circle with.
-    fn circles(&self, counted: &[Link]) -> Vec<Vec<usize>> {
-        let mut circles = vec![Vec::new(); self.arcs];
-        for (i, link) in counted.iter().enumerate() {
-            self.path(link.from, link.to, |arc| circles[arc].push(i));
+    /// For each tree arc how many counted arcs it closes a circle with.
+    fn circles(&self, counted: &[&Link]) -> Vec<u32> {
+        let mut circles = vec![0; self.arcs];
+        for link in counted {
+            self.path(link, |arc| circles[arc] += 1);
         }
         circles
     }
 
-    /// The tree arcs between two points of one tree.
-    fn path(&self, mut a: u32, mut b: u32, mut visit: impl FnMut(usize)) {
+    /// Whether a tree arc closes a circle with a counted one.
+    fn is_between(&self, arc: usize, counted: &Link) -> bool {
+        let mut found = false;
+        self.path(counted, |on| found |= on == arc);
+        found
+    }
+
+    /// The tree arcs between the two points of an arc that are in one tree.
+    fn path(&self, link: &Link, mut visit: impl FnMut(usize)) {
+        let (Some(mut a), Some(mut b)) = (self.place(link.from), self.place(link.to)) else { return };
         while a != b {
-            let (one, other) = (self.up.get(&a), self.up.get(&b));
-            let depth = |step: Option<&Step>| step.map_or(0, |step| step.depth);
+            let (one, other) = (self.up[a], self.up[b]);
+            let depth = |step: Option<Step>| step.map_or(0, |step| step.depth);
             let (point, step) = if depth(one) >= depth(other) { (&mut a, one) } else { (&mut b, other) };
             let Some(step) = step else { return };
             visit(step.arc);
             *point = step.above;
         }
+    }
+}
+
+/// For each point its neighbours, one after the other.
+struct Beside {
+    starts: Vec<usize>,
+    neighbours: Vec<(usize, usize)>,
+}
+
+impl Beside {
+    fn new(forest: &Forest, tree: &[Link]) -> Beside {
+        let ends: Vec<[usize; 2]> = tree
+            .iter()
+            .filter_map(|link| Some([forest.place(link.from)?, forest.place(link.to)?]))
+            .collect();
+        let mut starts = vec![0; forest.points.len() + 1];
+        ends.iter().flatten().for_each(|point| starts[point + 1] += 1);
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut free = starts.clone();
+        let mut neighbours = vec![(0, 0); 2 * ends.len()];
+        for (arc, [a, b]) in ends.iter().enumerate() {
+            for (point, other) in [(a, b), (b, a)] {
+                neighbours[free[*point]] = (*other, arc);
+                free[*point] += 1;
+            }
+        }
+        Beside { starts, neighbours }
+    }
+
+    fn of(&self, point: usize) -> &[(usize, usize)] {
+        &self.neighbours[self.starts[point]..self.starts[point + 1]]
     }
 }

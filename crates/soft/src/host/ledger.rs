@@ -6,7 +6,8 @@ use super::space::Space;
 use crate::addend::{Addend, Kind};
 use crate::block::{Block, BlockDecoder, Terminator};
 use crate::flow::{ArcId, Point, Solution};
-use crate::translate::{AddressMap, Phase, Place, Standing, counter, extra};
+use crate::hash::AddressMap;
+use crate::translate::{Phase, Place, Standing, counter, extra};
 use crate::{Totals, Vector};
 
 /// Executions that no counter of the translated code has seen.

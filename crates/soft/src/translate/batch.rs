@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::hash::AddressMap;
+use crate::hash::AddressMap;
 use super::pages::{Code, Pages};
 use super::shape::{OSZAP, STATUS, Shape};
 use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
@@ -174,18 +174,21 @@ impl Search<'_> {
     fn run(&mut self, entry: u64) {
         self.leaders.push(entry);
         let mut open = VecDeque::from([entry]);
-        while let Some(start) = open.pop_front() {
+        let mut callees: VecDeque<u64> = VecDeque::new();
+        while let Some(start) = open.pop_front().or_else(|| callees.pop_front()) {
             let Some(end) = self.scan(start) else { continue };
             let [next, target] = successors(end);
             let back = return_to(end).or(next);
-            let target = target.filter(|_| !matches!(end, Terminator::Call { .. }));
             self.leaders.extend(back);
             self.leaders.extend(target);
             // What follows first, so that a function is found before those that it jumps to.
             if let Some(back) = back {
                 open.push_front(back);
             }
-            open.extend(target);
+            match end {
+                Terminator::Call { .. } => callees.extend(target),
+                _ => open.extend(target),
+            }
         }
     }
 

@@ -21,7 +21,6 @@
 mod area;
 mod batch;
 mod emit;
-mod hash;
 mod pages;
 mod place;
 mod region;
@@ -36,9 +35,8 @@ pub use pages::{Code, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way};
 pub use region::REGION;
 
-pub(crate) use hash::AddressMap;
-
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
+use crate::hash::AddressMap;
 use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
 
 use batch::{Batch, return_to, successors};
@@ -155,6 +153,8 @@ pub struct Translation {
     by_address: AddressMap<u64, u32>,
     flow: Flow,
     traps: AddressMap<u64, Trap>,
+    /// Stops that wait for a block, by its address.
+    waiting: AddressMap<u64, Vec<u64>>,
     /// Addresses that stubs check for.
     stubs: Vec<u64>,
     /// For each address that the table leads to, where its stub has checked it, and registers are to be restored.
@@ -180,6 +180,7 @@ impl Translation {
             by_address: AddressMap::default(),
             flow: Flow::new(settings.redundancy),
             traps: AddressMap::default(),
+            waiting: AddressMap::default(),
             stubs: Vec::new(),
             entrances: AddressMap::default(),
             missed: 0,

@@ -1,6 +1,6 @@
 //! Copies of the program's code, page by page.
 
-use super::hash::AddressMap;
+use crate::hash::AddressMap;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;

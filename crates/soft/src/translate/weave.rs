@@ -35,6 +35,22 @@ struct Leap {
     target: u64,
 }
 
+/// A stop that waits for a block, and the block.
+struct Link {
+    stop: u64,
+    jump: u64,
+    to: u32,
+    arc: ArcId,
+    at: At,
+}
+
+/// A jump that replaces a stop.
+struct Patch {
+    stop: u64,
+    jump: u64,
+    destination: u64,
+}
+
 impl Translation {
     /// Translates what can be reached from `entry`, which was not translated before.
     pub(super) fn translate(&mut self, code: &mut dyn Code, entry: u64, region: usize) {
@@ -49,6 +65,7 @@ impl Translation {
         for (i, draft) in batch.drafts.iter().enumerate() {
             self.connect(&batch, draft, first + i as u32);
         }
+        let awaited = self.awaited(first);
         self.flow.close_epoch();
         let mut out = self.emitter(region);
         let mut cold = Cold { thunks: vec![], ways: vec![], sites: vec![], bodies: vec![] };
@@ -56,7 +73,19 @@ impl Translation {
             self.emit(&batch, draft, first + i as u32, &mut out, &mut cold);
         }
         self.emit_cold(&mut out, cold, first);
+        let jumps: Vec<Patch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
         self.publish(region, out);
+        jumps.into_iter().for_each(|jump| self.patch(jump));
+    }
+
+    /// Every stop that waits for one of the new blocks, with its edge.
+    fn awaited(&mut self, first: u32) -> Vec<Link> {
+        let mut links = Vec::new();
+        for to in first..self.pieces.len() as u32 {
+            let stops = self.waiting.remove(&self.pieces[to as usize].address).unwrap_or_default();
+            links.extend(stops.into_iter().filter_map(|stop| self.edge_of(stop, to)));
+        }
+        links
     }
 
     fn adopt(&mut self, batch: &Batch, draft: &batch::Draft) {
@@ -329,54 +358,69 @@ impl Translation {
         out.align(16);
         let here = out.here();
         out.fill(hole, here);
+        if let Trap::Link { target, .. } | Trap::Return { target, .. } = trap {
+            self.waiting.entry(target).or_default().push(here);
+        }
         self.stop(at, trap, out);
         out.skip(15);
     }
 
-    /// Makes the link that the program stopped for; where it goes on, with its registers as they are.
+    /// Translates what the program stopped for; where it goes on, with its registers as they are. `None` where there is
+    /// no such stop.
     ///
     /// # Errors
     ///
     /// [`Need`].
     pub fn link(&mut self, code: &mut dyn Code, stop: u64) -> Result<Option<u64>, Need> {
-        let (target, jump) = match self.traps.get(&stop) {
+        let target = match self.traps.get(&stop) {
+            Some(Trap::Link { target, .. } | Trap::Return { target, .. }) => *target,
             Some(Trap::Linked(to)) => return Ok(Some(*to)),
-            Some(Trap::Link { target, jump, .. } | Trap::Return { target, jump, .. }) => (*target, *jump),
             _ => return Ok(None),
         };
-        let to = self.ensure(code, target)?;
-        let region = self.region_near(target)?;
-        let (arc, at) = self.arc_of_link(stop, to);
-        let mut out = self.emitter(region);
-        let mut destination = self.pieces[to as usize].body;
-        if self.counter(arc).is_some() {
-            destination = out.here();
-            let at = self.count_edge(arc, at, to, &mut out);
-            self.jump_to(to, at, &mut out, &mut Vec::new());
-            self.publish(region, out);
-        }
-        self.patch(stop, jump, destination);
-        self.traps.insert(stop, Trap::Linked(destination));
-        Ok(Some(destination))
+        // Every stop that waits for the block is linked when it is translated.
+        self.ensure(code, target)?;
+        Ok(match self.traps.get(&stop) {
+            Some(Trap::Linked(to)) => Some(*to),
+            _ => None,
+        })
     }
 
-    /// The edge of a link to a block, decided now, and the state at the link.
-    fn arc_of_link(&mut self, stop: u64, to: u32) -> (Option<ArcId>, At) {
-        match self.traps.get(&stop).copied() {
-            Some(Trap::Link { from, way, .. }) => {
+    /// The edge of a link to a block, and the state at the link.
+    fn edge_of(&mut self, stop: u64, to: u32) -> Option<Link> {
+        match self.traps.get(&stop).copied()? {
+            Trap::Link { from, way, jump, .. } => {
                 let piece = self.pieces[from as usize];
                 let ends = (Point::Exit(piece.block), Point::Entry(self.pieces[to as usize].block));
                 let known = piece.edges[way as usize];
-                let arc = known.unwrap_or_else(|| self.flow.edge(ends.0, ends.1, 1));
+                let arc = known.unwrap_or_else(|| self.flow.edge(ends.0, ends.1, self.cost(to)));
                 self.pieces[from as usize].edges[way as usize] = Some(arc);
-                self.flow.close_epoch();
                 let counted = self.block_counter(from).map_or(Bits::CLEAN, |_| Bits::COUNTED);
                 let bits = counted.with(if way == Way::Next { Bits::NEXT } else { Bits::TAKEN });
-                (Some(arc), At { subject: from, done: piece.instructions, bits })
+                let at = At { subject: from, done: piece.instructions, bits };
+                Some(Link { stop, jump, to, arc, at })
             }
-            Some(Trap::Return { stub, .. }) => (self.way_in(to), Emitter::in_stub(stub)),
-            _ => (None, Emitter::in_stub(0)),
+            Trap::Return { stub, jump, .. } => {
+                if self.pieces[to as usize].from_outside.is_none() {
+                    self.open_to_outside(to, 0);
+                }
+                let arc = self.pieces[to as usize].from_outside?;
+                Some(Link { stop, jump, to, arc, at: Emitter::in_stub(stub) })
+            }
+            _ => None,
         }
+    }
+
+    /// Where a link leads: to the block, or over a counter.
+    fn link_to(&mut self, link: Link, out: &mut Emitter) -> Patch {
+        let Link { stop, jump, to, arc, at } = link;
+        let mut destination = self.pieces[to as usize].body;
+        if self.counter(Some(arc)).is_some() {
+            destination = out.here();
+            let at = self.count_edge(Some(arc), at, to, out);
+            self.jump_to(to, at, out, &mut Vec::new());
+        }
+        self.traps.insert(stop, Trap::Linked(destination));
+        Patch { stop, jump, destination }
     }
 
     /// The edge from the outside to a block.
@@ -389,7 +433,7 @@ impl Translation {
     }
 
     /// Writes a jump over a stop, and shortens the way to it.
-    fn patch(&mut self, stop: u64, jump: u64, destination: u64) {
+    fn patch(&mut self, Patch { stop, jump, destination }: Patch) {
         let word = |address: u64, bytes: &[u8]| Write { address, bytes: bytes.to_vec() };
         if reaches(stop, destination) {
             let mut bytes = vec![0xe9];
