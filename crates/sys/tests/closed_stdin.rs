@@ -22,6 +22,7 @@ fn a_closed_stream_stays_closed_for_the_command_and_disturbs_nothing() {
             stdin: None,
             stdout: Some(file.as_fd()),
             stderr: None,
+            traced: None,
         };
         let mut pending = launcher.spawn(&request).unwrap();
         pending.release();

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use cyclometer_sys::keeper::{self, Keeper};
-use cyclometer_sys::process::{Reap, SIGKILL, group_of, reap, signal};
+use cyclometer_sys::process::{Launcher, Reap, Request, SIGKILL, Status, Traced, group_of, reap, signal};
 use cyclometer_sys::signals::Watch;
-use cyclometer_sys::trace::{self, Bell, Change};
+use cyclometer_sys::trace::{self, Bell, Change, Options};
 
 /// Longest time that something may take which takes none.
 const LATE: Duration = Duration::from_secs(20);
@@ -185,6 +185,36 @@ fn a_keeper_outlives_its_maker_and_learns_of_its_end() {
     until("the keeper did not go on", || fs::read(&place).is_ok_and(|text| text == b"on"));
     until("the keeper lives on", || is_gone(keeper));
     fs::remove_file(place).unwrap();
+}
+
+#[test]
+fn a_command_at_its_gate_is_seized_by_a_keeper_and_stays_ours_to_reap() {
+    let launcher = Launcher::start().unwrap();
+    let traced = Some(Traced { fixed_layout: true });
+    let args = ["-c", "exit 6"].map(Into::into);
+    let request =
+        Request { program: "sh".as_ref(), args: &args, stdin: None, stdout: None, stderr: None, traced };
+    let mut pending = launcher.spawn(&request).unwrap();
+    let pid = pending.pid();
+    let keeper = kept(|mut socket| {
+        let seized = trace::seize(pid, Options::EXEC | Options::EXIT);
+        write!(socket, "{seized:?}").unwrap();
+        for _ in 0..2 {
+            let change = trace::wait_for(pid).unwrap();
+            trace::resume(pid, 0).unwrap();
+            write!(socket, " {change:?}").unwrap();
+        }
+        // Until the tracer has seen the end, the parent does not.
+        write!(socket, " {:?}", trace::wait_for(pid)).unwrap();
+    });
+    let mut seized = [0; 6];
+    keeper.socket().read_exact(&mut seized).unwrap();
+    assert_eq!(&seized, b"Ok(())");
+    pending.release();
+    let ended = reap(pid, Reap::Block).unwrap().unwrap();
+    assert_eq!(ended.status, Status::Code(6));
+    assert_eq!(rest(&keeper), " Exec Exiting Ok(Exited(6))");
+    assert!(pending.used_before_exec().unwrap().minor_faults > 0);
 }
 
 /// A child that ends at once, after a spin.

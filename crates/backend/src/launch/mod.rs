@@ -76,6 +76,7 @@ impl Launch for Launcher {
             stdin: streams.stdin(),
             stdout: streams.stdout(),
             stderr: streams.stderr(),
+            traced: None,
         };
         let pending = self.raw.spawn(&request).map_err(|e| failure::spawning(&command.program, e))?;
         Ok(Box::new(Native::new(pending, &command.program, self.signals.clone())))

@@ -8,28 +8,34 @@ use std::os::fd::RawFd;
 
 use libc::c_char;
 
-use super::Strings;
-use super::image::{self, Descriptors, Image};
+use super::image::{self, Image, Surroundings};
 use super::origin::{self, Origin};
+use super::{Strings, Traced};
 
 /// Makes the process; see `Launcher::spawn`.
-pub(super) fn spawn(strings: &Strings, streams: [RawFd; 3], gate: RawFd, origin: &Origin) -> io::Result<u32> {
+pub(super) fn spawn(
+    strings: &Strings,
+    streams: [RawFd; 3],
+    gate: RawFd,
+    origin: &Origin,
+    traced: Option<Traced>,
+) -> io::Result<u32> {
     let (candidates, argv) = (pointers(&strings.candidates), pointers(&strings.argv));
     let image = Image { candidates: candidates.as_ptr(), argv: argv.as_ptr() };
     // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never returns.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
-        0 => run(image, streams, gate, origin),
+        0 => run(image, streams, gate, origin, traced),
         pid => Ok(pid.unsigned_abs()),
     }
 }
 
-fn run(image: Image, streams: [RawFd; 3], gate: RawFd, origin: &Origin) -> ! {
+fn run(image: Image, streams: [RawFd; 3], gate: RawFd, origin: &Origin, traced: Option<Traced>) -> ! {
     let [stdin, stdout, stderr] = streams.map(image::above_standard);
     match (stdin, stdout, stderr, image::above_standard(gate)) {
         (Ok(stdin), Ok(stdout), Ok(stderr), Ok(gate)) => {
-            let descriptors = Descriptors { streams: [stdin, stdout, stderr], gate };
-            image::become_command(image, descriptors, origin, origin::all_signals())
+            let surroundings = Surroundings { streams: [stdin, stdout, stderr], gate, traced };
+            image::become_command(image, surroundings, origin, origin::all_signals())
         }
         _ => image::leave(126),
     }

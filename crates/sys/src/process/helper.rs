@@ -14,10 +14,10 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use super::Strings;
 use super::origin::Origin;
 use super::wait::{self, Reap};
 use super::witness::Witness;
+use super::{Strings, Traced};
 use message::Header;
 
 /// Our end of the helper.
@@ -50,8 +50,14 @@ impl Helper {
     }
 
     /// Makes a process; see `Launcher::spawn`. Negative streams are left as they are.
-    pub(super) fn spawn(&self, strings: &Strings, streams: [RawFd; 3], gate: RawFd) -> io::Result<u32> {
-        self.converse(strings, streams, gate).map_err(|e| match e.kind() {
+    pub(super) fn spawn(
+        &self,
+        strings: &Strings,
+        streams: [RawFd; 3],
+        gate: RawFd,
+        traced: Option<Traced>,
+    ) -> io::Result<u32> {
+        self.converse(strings, streams, gate, traced).map_err(|e| match e.kind() {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof => {
                 io::Error::new(e.kind(), "the helper process that starts commands is gone")
             }
@@ -59,8 +65,14 @@ impl Helper {
         })
     }
 
-    fn converse(&self, strings: &Strings, streams: [RawFd; 3], gate: RawFd) -> io::Result<u32> {
-        let (header, payload) = Header::describe(strings, streams)?;
+    fn converse(
+        &self,
+        strings: &Strings,
+        streams: [RawFd; 3],
+        gate: RawFd,
+        traced: Option<Traced>,
+    ) -> io::Result<u32> {
+        let (header, payload) = Header::describe(strings, streams, traced)?;
         let replaced = streams.into_iter().filter(|fd| *fd >= 0);
         let fds: Vec<RawFd> = std::iter::once(gate).chain(replaced).collect();
         let request = [&header.to_bytes()[..], &payload].concat();

@@ -3,9 +3,9 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use super::Strings;
 use super::origin::Origin;
 use super::witness::Witness;
+use super::{Strings, Traced};
 
 /// Has no value.
 #[derive(Debug)]
@@ -20,7 +20,13 @@ impl Helper {
         match *self {}
     }
 
-    pub(super) fn spawn(&self, _strings: &Strings, _streams: [RawFd; 3], _gate: RawFd) -> io::Result<u32> {
+    pub(super) fn spawn(
+        &self,
+        _strings: &Strings,
+        _streams: [RawFd; 3],
+        _gate: RawFd,
+        _traced: Option<Traced>,
+    ) -> io::Result<u32> {
         match *self {}
     }
 }

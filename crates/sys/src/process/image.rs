@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use libc::{c_char, c_int};
 
+use super::Traced;
 use super::accounting::Usage;
 use super::origin::Origin;
 
@@ -18,34 +19,57 @@ pub(super) struct Image {
     pub(super) argv: *const *const c_char,
 }
 
-/// The descriptors of a new process, all above 2.
+/// The surroundings of a new process; all descriptors are above 2.
 #[derive(Clone, Copy)]
-pub(super) struct Descriptors {
+pub(super) struct Surroundings {
     /// What becomes 0, 1 and 2; -1 leaves it as it is.
     pub(super) streams: [RawFd; 3],
-    /// One byte comes in: go. What was used before exec goes out, then an error number if exec failed.
+    /// A byte goes out if somebody will trace it: prepared. One byte comes in: go. What was used before exec goes
+    /// out, then an error number if exec failed.
     pub(super) gate: RawFd,
+    /// How to prepare it for a tracer.
+    pub(super) traced: Option<Traced>,
 }
 
 /// Waits for the byte and becomes the command; `signals` are those whose disposition was changed.
 pub(super) fn become_command(
     image: Image,
-    descriptors: Descriptors,
+    surroundings: Surroundings,
     origin: &Origin,
     signals: impl Iterator<Item = c_int>,
 ) -> ! {
     origin.restore_signals(signals);
     origin.restore_mask_and_limit();
-    let errno = match connect(descriptors.streams) {
-        Ok(()) if !wait_for_go(descriptors.gate) => leave(0),
+    let Surroundings { streams, gate, traced } = surroundings;
+    if let Some(traced) = traced {
+        report(gate, &[prepare(traced)]);
+    }
+    let errno = match connect(streams) {
+        Ok(()) if !wait_for_go(gate) => leave(0),
         Ok(()) => {
-            report(descriptors.gate, &Before::now().to_bytes());
+            if traced.is_some() {
+                // Whoever traces it has begun; nobody else shall.
+                super::linux::allow_no_tracer();
+            }
+            report(gate, &Before::now().to_bytes());
             execute(image)
         }
         Err(errno) => errno,
     };
-    report(descriptors.gate, &errno.to_ne_bytes());
+    report(gate, &errno.to_ne_bytes());
     leave(127)
+}
+
+/// Prepares this process for a tracer; tells whether its layout is fixed.
+fn prepare(traced: Traced) -> u8 {
+    super::linux::allow_any_tracer();
+    u8::from(traced.fixed_layout && super::linux::fix_layout())
+}
+
+/// Waits until a process that somebody will trace is prepared; tells whether its layout is fixed. One that was
+/// killed before has none.
+pub(super) fn read_prepared(gate: &OwnedFd) -> bool {
+    matches!(read_to_end(gate, &mut [0]), Ok([1]))
 }
 
 /// Ends the process at once, without handlers or flushing.

@@ -129,6 +129,30 @@ pub(crate) fn allow_any_tracer() {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
 }
 
+/// Undoes [`allow_any_tracer`]; who traces this process already goes on. Allocates nothing.
+pub(super) fn allow_no_tracer() {
+    let nobody: libc::c_ulong = 0;
+    // SAFETY: takes a number.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, nobody) };
+}
+
+/// Asks the personality without changing it. Source: `personality(2)`.
+const ONLY_ASK: libc::c_ulong = 0xffff_ffff;
+
+/// Has the kernel place what this process executes, and what that starts, without randomisation; tells whether it
+/// agreed. Allocates nothing.
+///
+/// # Source
+///
+/// `personality(2)`, `ADDR_NO_RANDOMIZE`.
+pub(super) fn fix_layout() -> bool {
+    // SAFETY: takes a number.
+    let Ok(current) = u32::try_from(unsafe { libc::personality(ONLY_ASK) }) else { return false };
+    let wanted = libc::c_ulong::from(current | libc::ADDR_NO_RANDOMIZE.unsigned_abs());
+    // SAFETY: takes a number.
+    unsafe { libc::personality(wanted) >= 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

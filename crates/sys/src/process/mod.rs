@@ -81,13 +81,17 @@ pub struct Request<'a> {
     pub stdout: Option<BorrowedFd<'a>>,
     /// Its standard error; `None` for ours.
     pub stderr: Option<BorrowedFd<'a>>,
+    /// How to prepare it for a tracer; `None` when nobody will trace it.
+    pub traced: Option<Traced>,
 }
 
-impl Request<'_> {
-    /// The descriptors for 0, 1 and 2, with -1 for "leave as it is".
-    fn streams(&self) -> [RawFd; 3] {
-        [self.stdin, self.stdout, self.stderr].map(|stream| stream.map_or(-1, |fd| fd.as_raw_fd()))
-    }
+/// A command that a process other than its parent will trace: it agrees to that (Yama asks for it) from before
+/// [`Launcher::spawn`] returns until it is released. Linux only; elsewhere nothing is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Traced {
+    /// Whether to place its code, stack and heap where they are in every run (no randomisation), and those of what
+    /// it starts. Some sandboxes forbid that: [`Pending::layout_fixed`] tells.
+    pub fixed_layout: bool,
 }
 
 /// Starts commands.
@@ -137,7 +141,10 @@ impl Launcher {
         linux::never_raise_sigpipe(&gate)?;
         linux::never_raise_sigpipe(&theirs)?;
         let pid = self.make(&strings, request, &theirs)?;
-        Ok(Pending { pid, gate: Some(gate.into()) })
+        drop(theirs);
+        let gate = OwnedFd::from(gate);
+        let layout_fixed = request.traced.is_some() && image::read_prepared(&gate);
+        Ok(Pending { pid, gate: Some(gate), layout_fixed })
     }
 
     /// Where the program may be. The last answer is kept, as shells do: a program that appears in an earlier
@@ -159,13 +166,13 @@ impl Launcher {
 
     fn make(&self, strings: &Strings, request: &Request<'_>, gate: &UnixStream) -> io::Result<u32> {
         if let Some(helper) = &self.helper {
-            match helper.spawn(strings, request.streams(), gate.as_raw_fd()) {
+            match helper.spawn(strings, request.streams(), gate.as_raw_fd(), request.traced) {
                 // Emulators of Linux (qemu-user) lack CLONE_PARENT.
                 Err(e) if matches!(e.raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)) => {}
                 answer => return answer,
             }
         }
-        direct::spawn(strings, request.streams(), gate.as_raw_fd(), &self.origin)
+        direct::spawn(strings, request.streams(), gate.as_raw_fd(), &self.origin, request.traced)
     }
 }
 
@@ -182,12 +189,19 @@ impl Drop for Launcher {
 pub struct Pending {
     pid: u32,
     gate: Option<OwnedFd>,
+    layout_fixed: bool,
 }
 
 impl Pending {
     /// Its process id.
     pub fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// Whether the command's layout in memory will be the same in every run: asked for by [`Traced`], and granted.
+    /// A command that gains rights at exec (setuid) is placed at random all the same.
+    pub fn layout_fixed(&self) -> bool {
+        self.layout_fixed
     }
 
     /// Lets it execute the command, and does not wait for that: waking up would take time off a CPU.
@@ -261,6 +275,7 @@ fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     fn launch(program: &str, args: &[&str]) -> (io::Result<()>, Ended) {
         let launcher = Launcher::start().unwrap();
@@ -269,8 +284,14 @@ mod tests {
 
     fn run(launcher: &Launcher, program: &str, args: &[&str]) -> (io::Result<()>, Ended) {
         let args: Vec<OsString> = args.iter().map(OsString::from).collect();
-        let request =
-            Request { program: program.as_ref(), args: &args, stdin: None, stdout: None, stderr: None };
+        let request = Request {
+            program: program.as_ref(),
+            args: &args,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            traced: None,
+        };
         let mut pending = launcher.spawn(&request).unwrap();
         pending.release();
         let ended = reap(pending.pid(), Reap::Block).unwrap().unwrap();
@@ -314,8 +335,14 @@ mod tests {
     #[test]
     fn a_process_that_is_never_released_exits_quietly() {
         let launcher = Launcher::start().unwrap();
-        let request =
-            Request { program: "false".as_ref(), args: &[], stdin: None, stdout: None, stderr: None };
+        let request = Request {
+            program: "false".as_ref(),
+            args: &[],
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            traced: None,
+        };
         let pending = launcher.spawn(&request).unwrap();
         let pid = pending.pid();
         drop(pending);
@@ -325,8 +352,14 @@ mod tests {
     #[test]
     fn many_processes_may_wait_and_too_many_are_refused() {
         let launcher = Launcher::start().unwrap();
-        let request =
-            Request { program: "true".as_ref(), args: &[], stdin: None, stdout: None, stderr: None };
+        let request = Request {
+            program: "true".as_ref(),
+            args: &[],
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            traced: None,
+        };
         for _ in 0..2 {
             let mut waiting = Vec::new();
             let refused = loop {
@@ -364,12 +397,78 @@ mod tests {
         }
     }
 
+    /// What a command says of its layout, and what we say.
+    fn layout(launcher: &Launcher, traced: Option<Traced>) -> Option<(String, bool)> {
+        let (mut output, theirs) = std::io::pipe().unwrap();
+        let request = Request {
+            program: "cat".as_ref(),
+            args: &["/proc/self/personality".into()],
+            stdin: None,
+            stdout: Some(std::os::fd::AsFd::as_fd(&theirs)),
+            stderr: None,
+            traced,
+        };
+        let mut pending = launcher.spawn(&request).unwrap();
+        pending.release();
+        drop(theirs);
+        let mut said = String::new();
+        output.read_to_string(&mut said).unwrap();
+        let ended = reap(pending.pid(), Reap::Block).unwrap().unwrap();
+        pending.used_before_exec().unwrap();
+        (ended.status == Status::Code(0)).then(|| (said.trim().to_owned(), pending.layout_fixed()))
+    }
+
+    #[test]
+    fn a_layout_is_fixed_when_asked_for_and_only_then() {
+        for helper in [true, false] {
+            let mut launcher = Launcher::start().unwrap();
+            launcher.helper = launcher.helper.take().filter(|_| helper);
+            // Not on systems without /proc.
+            let Some((ours, fixed)) = layout(&launcher, None) else { return };
+            assert!(!fixed);
+            let random = layout(&launcher, Some(Traced { fixed_layout: false })).unwrap();
+            assert_eq!(random, (ours.clone(), false));
+            let (theirs, fixed) = layout(&launcher, Some(Traced { fixed_layout: true })).unwrap();
+            let bits = |text: &str| u32::from_str_radix(text, 16).unwrap();
+            // A sandbox may have refused; then nothing has changed.
+            let expected = if fixed { bits(&ours) | 0x0004_0000 } else { bits(&ours) };
+            assert_eq!(bits(&theirs), expected, "helper: {helper}");
+        }
+    }
+
+    #[test]
+    fn what_a_traced_command_reports_is_what_any_other_does() {
+        let launcher = Launcher::start().unwrap();
+        for (program, errno) in [("true", None), ("/nonexistent", Some(libc::ENOENT))] {
+            let traced = Some(Traced { fixed_layout: true });
+            let request = Request {
+                program: program.as_ref(),
+                args: &[],
+                stdin: None,
+                stdout: None,
+                stderr: None,
+                traced,
+            };
+            let mut pending = launcher.spawn(&request).unwrap();
+            pending.release();
+            reap(pending.pid(), Reap::Block).unwrap();
+            let used = pending.used_before_exec().map(|used| used.minor_faults > 0);
+            assert_eq!(used.map_err(|e| e.raw_os_error()), errno.map_or(Ok(true), |errno| Err(Some(errno))));
+        }
+    }
+
     #[test]
     fn a_nul_byte_is_refused() {
         let launcher = Launcher::start().unwrap();
         let args = [OsString::from("a\0b")];
-        let request =
-            Request { program: "true".as_ref(), args: &args, stdin: None, stdout: None, stderr: None };
+        let request = Request {
+            program: "true".as_ref(),
+            args: &args,
+            stdin: None,
+            stdout: None,
+            stderr: None,
+            traced: None,
+        };
         assert_eq!(launcher.spawn(&request).unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::RawFd;
 
-use crate::process::Strings;
+use crate::process::{Strings, Traced};
 
 /// What comes before the strings of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,17 +16,23 @@ pub(super) struct Header {
     pub(super) args: u32,
     /// Bit `n`: a descriptor for stream `n` comes along.
     pub(super) streams: u32,
+    /// Bit 0: somebody will trace it; bit 1: in a fixed layout.
+    pub(super) traced: u32,
 }
 
 /// Length of a header, in bytes.
-pub(super) const HEADER_BYTES: usize = 16;
+pub(super) const HEADER_BYTES: usize = 20;
 
 /// The gate and three streams.
 pub(super) const MAX_FDS: usize = 4;
 
 impl Header {
     /// The header and the strings of a request.
-    pub(super) fn describe(strings: &Strings, streams: [RawFd; 3]) -> io::Result<(Header, Vec<u8>)> {
+    pub(super) fn describe(
+        strings: &Strings,
+        streams: [RawFd; 3],
+        traced: Option<Traced>,
+    ) -> io::Result<(Header, Vec<u8>)> {
         let all = strings.candidates.iter().chain(&strings.argv);
         let payload: Vec<u8> = all.flat_map(|string| string.as_bytes_with_nul()).copied().collect();
         let count = |n: usize| u32::try_from(n).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG));
@@ -35,13 +41,19 @@ impl Header {
             candidates: count(strings.candidates.len())?,
             args: count(strings.argv.len())?,
             streams: (0..).zip(streams).filter(|(_, fd)| *fd >= 0).map(|(n, _)| 1 << n).sum(),
+            traced: traced.map_or(0, |traced| 1 | u32::from(traced.fixed_layout) << 1),
         };
         Ok((header, payload))
     }
 
+    /// How to prepare the process for a tracer.
+    pub(super) fn traced(self) -> Option<Traced> {
+        (self.traced & 1 != 0).then_some(Traced { fixed_layout: self.traced & 2 != 0 })
+    }
+
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        let words = [self.bytes, self.candidates, self.args, self.streams];
+        let words = [self.bytes, self.candidates, self.args, self.streams, self.traced];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
@@ -49,14 +61,14 @@ impl Header {
     }
 
     pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Header {
-        let mut words = [0; 4];
+        let mut words = [0; 5];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(4)) {
             let mut four = [0; 4];
             four.copy_from_slice(place);
             *word = u32::from_ne_bytes(four);
         }
-        let [bytes, candidates, args, streams] = words;
-        Header { bytes, candidates, args, streams }
+        let [bytes, candidates, args, streams, traced] = words;
+        Header { bytes, candidates, args, streams, traced }
     }
 }
 
@@ -190,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_header_survives_its_bytes() {
-        let header = Header { bytes: 70_000, candidates: 3, args: 1000, streams: 0b101 };
+        let header = Header { bytes: 70_000, candidates: 3, args: 1000, streams: 0b101, traced: 3 };
         assert_eq!(Header::from_bytes(&header.to_bytes()), header);
     }
 
@@ -200,9 +212,19 @@ mod tests {
             candidates: vec![CString::new("/bin/a").unwrap()],
             argv: vec![CString::new("a").unwrap(), CString::new("").unwrap()],
         };
-        let (header, payload) = Header::describe(&strings, [5, -1, 0]).unwrap();
-        assert_eq!(header, Header { bytes: 10, candidates: 1, args: 2, streams: 0b101 });
+        let (header, payload) =
+            Header::describe(&strings, [5, -1, 0], Some(Traced { fixed_layout: false })).unwrap();
+        assert_eq!(header, Header { bytes: 10, candidates: 1, args: 2, streams: 0b101, traced: 1 });
         assert_eq!(payload, b"/bin/a\0a\0\0");
+    }
+
+    #[test]
+    fn a_header_says_how_to_prepare_for_a_tracer() {
+        let strings = Strings { candidates: Vec::new(), argv: Vec::new() };
+        for traced in [None, Some(Traced { fixed_layout: false }), Some(Traced { fixed_layout: true })] {
+            let (header, _) = Header::describe(&strings, [-1; 3], traced).unwrap();
+            assert_eq!(header.traced(), traced);
+        }
     }
 
     #[test]

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     fn image_of(pool: &mut Pool, candidates: u32, args: u32, strings: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let header = Header { bytes: strings.len() as u32, candidates, args, streams: 0 };
+        let header = Header { bytes: strings.len() as u32, candidates, args, streams: 0, traced: 0 };
         let region = pool.region(header).unwrap();
         region.strings().copy_from_slice(strings);
         let image = region.image()?;
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn a_region_in_use_is_not_handed_out() {
         let mut pool = Pool::new();
-        let header = Header { bytes: 4, candidates: 1, args: 1, streams: 0 };
+        let header = Header { bytes: 4, candidates: 1, args: 1, streams: 0, traced: 0 };
         let busy = pool.region(header).unwrap();
         let first = busy.stack_top();
         busy.word().store(1, Ordering::Release);

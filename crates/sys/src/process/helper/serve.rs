@@ -8,7 +8,7 @@ use libc::{c_int, c_void};
 use super::message::{HEADER_BYTES, Header, MAX_FDS};
 use super::region::{Pool, Region};
 use super::{descriptors, message};
-use crate::process::image::{self, Descriptors, Image, above_standard, last_errno, leave};
+use crate::process::image::{self, Image, Surroundings, above_standard, last_errno, leave};
 use crate::process::origin::{self, Origin};
 
 /// What terminals and shells send to end a whole job. The helper must not end before us (the end of the socket
@@ -81,8 +81,8 @@ fn make(
             close(low);
         }
     }
-    let descriptors = arrange(header, fds).ok_or(Fault::Refused(libc::EINVAL))?;
-    let newborn = Newborn { socket, image, descriptors, origin };
+    let surroundings = arrange(header, fds).ok_or(Fault::Refused(libc::EINVAL))?;
+    let newborn = Newborn { socket, image, surroundings, origin };
     clone_sibling(newborn, region).map_err(Fault::Refused)
 }
 
@@ -100,7 +100,7 @@ fn skip_strings(socket: RawFd, header: Header, errno: c_int) -> Fault {
     Fault::Refused(errno)
 }
 
-fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Descriptors> {
+fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Surroundings> {
     let [gate, given @ ..] = *fds;
     let mut given = given.into_iter();
     let mut streams = [-1; 3];
@@ -109,7 +109,7 @@ fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Descriptors> {
             *stream = given.next().filter(|fd| *fd >= 0)?;
         }
     }
-    (gate >= 0).then_some(Descriptors { streams, gate })
+    (gate >= 0).then_some(Surroundings { streams, gate, traced: header.traced() })
 }
 
 /// What a new process must know; it lies in the region, as the helper goes on meanwhile.
@@ -117,7 +117,7 @@ fn arrange(header: Header, fds: &[RawFd; MAX_FDS]) -> Option<Descriptors> {
 struct Newborn {
     socket: RawFd,
     image: Image,
-    descriptors: Descriptors,
+    surroundings: Surroundings,
     /// Of the helper, which keeps it to its end.
     origin: *const Origin,
 }
@@ -150,7 +150,7 @@ extern "C" fn begin(note: *mut c_void) -> c_int {
     close(newborn.socket);
     // SAFETY: the helper's own, which it never frees or changes; the memory stays when it ends.
     let origin = unsafe { &*newborn.origin };
-    image::become_command(newborn.image, newborn.descriptors, origin, DEAF_TO.into_iter())
+    image::become_command(newborn.image, newborn.surroundings, origin, DEAF_TO.into_iter())
 }
 
 fn reply(socket: RawFd, answer: c_int) -> bool {
