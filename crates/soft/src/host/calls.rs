@@ -146,26 +146,26 @@ impl Engine {
     /// A watched system call is about to be made.
     pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
         match look(tid, &registers) {
-            Verdict::Make => Ok(trace::resume(tid, 0)?),
+            Verdict::Make => self.go(tid),
             Verdict::Remaps(ranges) => self.remaps(tid, &ranges),
             Verdict::Execute { folder, path } => {
                 if let Some(reason) = super::file::unfollowable(tid, folder, path) {
                     return Err(Trouble::Unfollowed(reason));
                 }
                 self.task(tid)?.executes = Some(registers.rip);
-                Ok(trace::resume(tid, 0)?)
+                self.go(tid)
             }
             Verdict::Return => self.return_from_handler(tid),
             Verdict::Filter => {
                 self.task(tid)?.filtered = true;
-                Ok(trace::resume(tid, 0)?)
+                self.go(tid)
             }
             Verdict::Answer { address, value } => {
                 let written = trace::write_memory(tid, address, &value.to_le_bytes());
                 let rax = if written.is_ok() { 0 } else { -EFAULT as u64 };
                 let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
                 trace::set_registers(tid, &behind)?;
-                Ok(trace::resume(tid, 0)?)
+                self.go(tid)
             }
             Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
             Verdict::LeaveAll(reason) => {
@@ -186,7 +186,7 @@ impl Engine {
             return Err(Trouble::Unfollowed("maps memory where the translated code is".to_owned()));
         }
         if !changes {
-            return Ok(trace::resume(tid, 0)?);
+            return self.go(tid);
         }
         let registers = self.renew(tid)?;
         self.enter(tid, registers)

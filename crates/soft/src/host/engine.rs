@@ -10,6 +10,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use super::Settings;
 use super::code::Reader;
+use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task, name_of};
 use super::protocol;
 use super::space::{AT_RANDOM, Space, auxiliary};
@@ -54,6 +55,8 @@ pub(crate) struct Engine {
     finishing: bool,
     /// How often we were asked to go on.
     stops: u64,
+    /// Who looks at every instruction, in tests.
+    pub(super) probe: Option<Box<dyn Probe>>,
 }
 
 /// Why a task cannot be followed any more.
@@ -79,7 +82,7 @@ type Outcome = Result<(), Trouble>;
 /// starts; then reports. See [`protocol`].
 ///
 /// When the other end of the socket is closed, every process goes on without us.
-pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings) {
+pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe: Option<Box<dyn Probe>>) {
     let options = Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
     if let Err(error) = trace::seize(pid, options) {
         let _ = writeln!(socket, "refused {}", error.raw_os_error().unwrap_or(0));
@@ -90,7 +93,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings) {
     }
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
-    let mut engine = Engine::new(pid, settings);
+    let mut engine = Engine::new(pid, settings, probe);
     loop {
         while let Ok(Some((tid, change))) = trace::wait() {
             engine.handle(tid, change);
@@ -110,7 +113,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings) {
 }
 
 impl Engine {
-    fn new(root: u32, settings: Settings) -> Engine {
+    fn new(root: u32, settings: Settings, probe: Option<Box<dyn Probe>>) -> Engine {
         let mut engine = Engine {
             settings,
             tasks: HashMap::new(),
@@ -124,6 +127,7 @@ impl Engine {
             reading: false,
             finishing: false,
             stops: 0,
+            probe,
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
@@ -190,14 +194,14 @@ impl Engine {
             }
             Change::Interrupted => {
                 self.answer(tid)?;
-                Ok(trace::resume(tid, 0)?)
+                self.resume(tid, 0)
             }
             Change::Group(_) => {
                 self.answer(tid)?;
                 Ok(trace::listen(tid)?)
             }
             Change::Signal(signal) => self.signal(tid, signal),
-            _ => Ok(trace::resume(tid, 0)?),
+            _ => self.resume(tid, 0),
         }
     }
 
@@ -219,7 +223,7 @@ impl Engine {
         } else {
             self.born.insert(child, tid);
         }
-        Ok(trace::resume(tid, 0)?)
+        self.resume(tid, 0)
     }
 
     /// A new process is where its maker's system call returns. It gets a slot of its own in the same translation.
@@ -333,7 +337,7 @@ impl Engine {
                 registers.rip = body;
                 task.mode = Mode::Translated(seat);
                 trace::set_registers(tid, &registers)?;
-                Ok(trace::resume(tid, 0)?)
+                self.go(tid)
             }
             Err(trouble) => {
                 task.mode = Mode::Native(seat);
@@ -537,22 +541,19 @@ impl Engine {
         let task = self.task(tid)?;
         let filtered = task.filtered;
         let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
-        let space = &mut *seat.space.borrow_mut();
+        let space = seat.space.clone();
+        let mut space = space.borrow_mut();
         let mut reader = Reader::new(tid);
         let (at, target) = (registers.rip - 1, registers.rcx);
-        let to = with_room(space, tid, filtered, |space| match stop {
+        let to = with_room(&mut space, tid, filtered, |space| match stop {
             Stop::Link => space.translation.link(&mut reader, at),
             _ => space.translation.indirect(&mut reader, target).map(Some),
         });
         space.apply();
-        match to {
-            Ok(to) => {
-                registers.rip = to.ok_or(Trouble::Gone)?;
-                trace::set_registers(tid, &registers)?;
-                Ok(trace::resume(tid, 0)?)
-            }
-            Err(trouble) => Err(trouble),
-        }
+        drop(space);
+        registers.rip = to?.ok_or(Trouble::Gone)?;
+        trace::set_registers(tid, &registers)?;
+        self.go(tid)
     }
 
     /// Moves to the CPU of a process that stops often: we run while it waits.

@@ -16,6 +16,7 @@ mod engine;
 mod file;
 mod ledger;
 mod maps;
+mod probe;
 mod process;
 pub mod protocol;
 mod remote;
@@ -29,6 +30,8 @@ use crate::translate;
 
 pub use engine::FIXED_BYTES;
 pub use file::refuses;
+#[doc(hidden)]
+pub use probe::{Order, Probe, View};
 
 /// How programs are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -42,5 +45,11 @@ pub struct Settings {
 /// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells
 /// what comes over the socket. To be called in a process of its own: it waits for every child that there is.
 pub fn follow(pid: u32, socket: UnixStream, settings: Settings) {
-    engine::follow(pid, socket, settings);
+    engine::follow(pid, socket, settings, None);
+}
+
+/// The same with somebody who looks at every instruction of translated code: for tests, and slow.
+#[doc(hidden)]
+pub fn follow_probed(pid: u32, socket: UnixStream, settings: Settings, probe: Box<dyn Probe>) {
+    engine::follow(pid, socket, settings, Some(probe));
 }

@@ -34,10 +34,12 @@ enum Disposition {
 impl Engine {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
         let registers = trace::registers(tid)?;
+        let stepped = self.is_step(tid, signal);
         let task = self.task(tid)?;
         match &task.mode {
             Mode::Waiting => Ok(trace::resume(tid, signal)?),
             Mode::Native(_) => self.signal_in_own_code(tid, signal, registers),
+            Mode::Translated(_) if stepped => self.go(tid),
             Mode::Translated(seat) => {
                 let space = seat.space.borrow();
                 let at = registers.rip.wrapping_sub(1);
@@ -75,7 +77,7 @@ impl Engine {
     pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
         if disposition(tid, signal) == Disposition::Goes {
             self.count_restart(tid)?;
-            return Ok(trace::resume(tid, signal)?);
+            return self.resume(tid, signal);
         }
         let mut info = trace::signal_info(tid)?;
         let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {

@@ -1,0 +1,82 @@
+//! A look at every instruction of translated code before it is executed, for tests of the translation.
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::engine::{Engine, Trouble};
+use super::process::Mode;
+use super::surface::repair;
+
+/// Sees a program in translated code at each of its instructions, and may take it out of there.
+pub trait Probe {
+    /// A process is about to execute an instruction of translated code.
+    fn look(&mut self, view: &View) -> Order;
+}
+
+/// A process at an instruction of translated code.
+#[derive(Clone, Copy, Debug)]
+pub struct View {
+    /// The process, which is stopped.
+    pub tid: u32,
+    /// Where it is in translated code.
+    pub pc: u64,
+    /// The program's registers as they would be if it left now.
+    pub program: Registers,
+}
+
+/// What becomes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// It executes the instruction.
+    GoOn,
+    /// It leaves translation here, for good.
+    Leave,
+    /// It leaves translation here, and enters it again where it is.
+    Reenter,
+}
+
+impl Engine {
+    /// Lets a process in translated code go on, one instruction if a probe looks.
+    pub(super) fn resume(&self, tid: u32, signal: i32) -> Result<(), Trouble> {
+        let translated = self.tasks.get(&tid).is_some_and(|task| matches!(task.mode, Mode::Translated(_)));
+        if translated && self.probe.is_some() {
+            return Ok(trace::step(tid, signal)?);
+        }
+        Ok(trace::resume(tid, signal)?)
+    }
+
+    /// The same where its registers are settled, so that a probe can look at them first.
+    pub(super) fn go(&mut self, tid: u32) -> Result<(), Trouble> {
+        match self.order(tid)? {
+            Order::GoOn => self.resume(tid, 0),
+            Order::Leave => Err(Trouble::Unfollowed("was told to".to_owned())),
+            Order::Reenter => {
+                let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
+                self.enter(tid, registers)
+            }
+        }
+    }
+
+    fn order(&mut self, tid: u32) -> Result<Order, Trouble> {
+        let Some(probe) = &mut self.probe else { return Ok(Order::GoOn) };
+        let Some(Mode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+            return Ok(Order::GoOn);
+        };
+        let mut program = trace::registers(tid)?;
+        let (pc, space) = (program.rip, seat.space.borrow());
+        if let Some(place) = space.translation.place(pc) {
+            repair(&space, seat.slot, &place, &mut program);
+        }
+        Ok(probe.look(&View { tid, pc, program }))
+    }
+
+    /// Whether a signal is only the end of a probe's step.
+    ///
+    /// # Source
+    ///
+    /// Linux `include/uapi/asm-generic/siginfo.h`: `TRAP_BRKPT` behind a system call, `TRAP_TRACE` elsewhere.
+    pub(super) fn is_step(&self, tid: u32, signal: i32) -> bool {
+        const SIGTRAP: i32 = 5;
+        let stepped = || trace::signal_info(tid).is_ok_and(|info| matches!(info.code(), 1 | 2));
+        self.probe.is_some() && signal == SIGTRAP && stepped()
+    }
+}
