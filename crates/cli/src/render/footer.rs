@@ -4,7 +4,7 @@ use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::Outcome;
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
-use cyclometer::core::{Layout, Modes, Provenance, Rung, Unit};
+use cyclometer::core::{Layout, Modes, Provenance, Rung, Unit, Verdict};
 use cyclometer::stats::{DroppedRun, LineSummary};
 
 use crate::output::clean;
@@ -22,9 +22,9 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines
 }
 
-/// An event that nobody asked for and that has no value is told below the table.
+/// An event that nobody asked for and that has no value is told below the table, unless it had one until it was lost.
 pub fn is_folded(line: &LineSummary) -> bool {
-    !line.requested && line.statistics.mean.is_none()
+    !line.requested && line.statistics.mean.is_none() && line.verdict != Verdict::Lost
 }
 
 /// Names under each text, texts in the order of their first name.
@@ -174,8 +174,8 @@ fn hardware_mend(causes: &[Cause]) -> Option<&str> {
 }
 
 fn legend(results: &Results<'_>) -> Option<String> {
-    let mut marked: Vec<Provenance> =
-        results.summary.lines.iter().filter_map(|line| line.provenance).collect();
+    let with_value = results.summary.lines.iter().filter(|line| line.statistics.mean.is_some());
+    let mut marked: Vec<Provenance> = with_value.filter_map(|line| line.provenance).collect();
     marked.sort_unstable();
     marked.dedup();
     let meanings: Vec<String> = marked

@@ -436,6 +436,15 @@ mod tests {
     }
 
     #[test]
+    fn what_was_lost_is_shown_although_nobody_asked_for_it() {
+        let mut show = translated_run();
+        show.report.plan.lines[6].event.requested = false;
+        let text = show.show(|results| render(results, false, Paint::NONE));
+        assert!(text.contains("calls:u"), "{text}");
+        assert!(text.contains("left translation at 0x401136: the program started a thread"), "{text}");
+    }
+
+    #[test]
     fn how_to_count_is_said_where_the_software_pmu_works_and_was_not_asked() {
         use cyclometer::core::Rung;
         use cyclometer::core::plan::Skipped;
