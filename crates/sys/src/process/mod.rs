@@ -94,6 +94,13 @@ pub struct Traced {
     pub fixed_layout: bool,
 }
 
+impl Request<'_> {
+    /// The descriptors for 0, 1 and 2, with -1 for "leave as it is".
+    fn streams(&self) -> [RawFd; 3] {
+        [self.stdin, self.stdout, self.stderr].map(|stream| stream.map_or(-1, |fd| fd.as_raw_fd()))
+    }
+}
+
 /// Starts commands.
 ///
 /// Commands get the environment, working directory, signal dispositions, signal mask, open-files limit
