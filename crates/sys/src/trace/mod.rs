@@ -4,7 +4,7 @@
 //! Every function takes the id of a thread, which for the first thread of a process is the process's. What is no
 //! tracee of the calling thread, has gone, or is not stopped where it must be, gives `ESRCH`.
 //!
-//! Nothing here allocates.
+//! But for [`permitted`], nothing here allocates.
 //!
 //! # Source
 //!
