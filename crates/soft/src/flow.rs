@@ -210,7 +210,7 @@ impl Flow {
         self.join(&mut epoch);
         let redundant = redundancy::choose(self.redundancy, &epoch.tree, &self.checkable(&epoch));
         for (i, arc) in epoch.tree.iter().enumerate() {
-            if redundant.contains(&i) {
+            if redundant.get(i) == Some(&true) {
                 self.count(arc.id, Role::Redundant);
             } else {
                 let Arc { from, to, .. } = self.arcs[arc.id.index()];

@@ -1,7 +1,5 @@
 //! Which arcs of the tree are counted as a check.
 
-use std::collections::HashSet;
-
 use super::ArcId;
 
 /// How many arcs of the spanning tree get a counter although it is not needed.
@@ -30,19 +28,24 @@ pub(super) struct Link {
 
 /// Chooses among the epoch's tree arcs; hands back their positions.
 ///
+/// For each tree arc whether it is counted; short where the last ones are not.
+///
 /// Greedy weighted cover (V. Chvatal: A greedy heuristic for the set-covering problem, 1979).
-pub(super) fn choose(redundancy: Redundancy, tree: &[Link], counted: &[Link]) -> HashSet<usize> {
+pub(super) fn choose(redundancy: Redundancy, tree: &[Link], counted: &[Link]) -> Vec<bool> {
     let most = match redundancy {
-        Redundancy::None => return HashSet::new(),
+        Redundancy::None => return Vec::new(),
         Redundancy::PerEpoch(most) => most,
         Redundancy::Full => usize::MAX,
     };
+    if counted.is_empty() {
+        return Vec::new();
+    }
     let forest = Forest::new(tree);
     let mut open: Vec<&Link> = counted.iter().collect();
-    let mut chosen = HashSet::new();
-    while chosen.len() < most {
+    let mut chosen = vec![false; tree.len()];
+    for _ in 0..most.min(tree.len()) {
         let Some(best) = best(tree, &forest.circles(&open)) else { break };
-        chosen.insert(best);
+        chosen[best] = true;
         open.retain(|link| !forest.is_between(best, link));
     }
     chosen

@@ -177,7 +177,8 @@ impl Engine {
 
     /// Mappings change: what was translated from there is wrong then.
     fn remaps(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<(), Trouble> {
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        let Mode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        seat.maps = None;
         let space = seat.space.borrow();
         let ours = ranges.iter().any(|(start, end)| space.overlaps(*start, *end));
         let changes = ranges.iter().any(|(start, end)| space.translation.touches(*start, *end));

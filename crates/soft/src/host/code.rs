@@ -6,14 +6,15 @@ use super::maps::{Maps, NoCode};
 use crate::translate::{Code, PAGE};
 
 /// Reads the code of a stopped process.
-pub(crate) struct Reader {
+pub(crate) struct Reader<'a> {
     tid: u32,
-    maps: Option<Maps>,
+    maps: &'a mut Option<Maps>,
 }
 
-impl Reader {
-    pub(crate) fn new(tid: u32) -> Reader {
-        Reader { tid, maps: None }
+impl Reader<'_> {
+    /// `maps` is what is known of its mappings.
+    pub(crate) fn new(tid: u32, maps: &mut Option<Maps>) -> Reader<'_> {
+        Reader { tid, maps }
     }
 
     /// Why code is not taken from an address; `None` where it is, or cannot be read for another reason.
@@ -23,13 +24,13 @@ impl Reader {
 
     fn maps(&mut self) -> Option<&Maps> {
         if self.maps.is_none() {
-            self.maps = Maps::read(self.tid).ok();
+            *self.maps = Maps::read(self.tid).ok();
         }
         self.maps.as_ref()
     }
 }
 
-impl Code for Reader {
+impl Code for Reader<'_> {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
         self.maps()?.code_at(address).ok()?;
         let mut bytes = Box::new([0; PAGE as usize]);

@@ -260,7 +260,7 @@ impl Engine {
         trace::set_registers(child, &registers)?;
         let slot = space.borrow_mut().take_slot();
         let slot = slot.ok_or_else(|| Trouble::Unfollowed("has too many processes at a time".to_owned()))?;
-        let seat = Seat { space: space.clone(), slot, ledger: Default::default() };
+        let seat = Seat::new(space.clone(), slot);
         self.task(child)?.mode = Mode::Native(seat);
         self.enter(child, registers)
     }
@@ -290,7 +290,7 @@ impl Engine {
             trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
         }
         let slot = space.take_slot().ok_or(Trouble::Gone)?;
-        let seat = Seat { space: Rc::new(RefCell::new(space)), slot, ledger: Default::default() };
+        let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
         self.task(tid)?.mode = Mode::Native(seat);
         self.enter(tid, registers)
     }
@@ -320,7 +320,7 @@ impl Engine {
         };
         let body = {
             let space = &mut seat.space.borrow_mut();
-            let mut reader = Reader::new(tid);
+            let mut reader = Reader::new(tid, &mut seat.maps);
             let address = registers.rip;
             let body = with_room(space, tid, filtered, |space| space.translation.enter(&mut reader, address));
             body.map(|body| {
@@ -543,7 +543,7 @@ impl Engine {
         let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
         let space = seat.space.clone();
         let mut space = space.borrow_mut();
-        let mut reader = Reader::new(tid);
+        let mut reader = Reader::new(tid, &mut seat.maps);
         let (at, target) = (registers.rip - 1, registers.rcx);
         let to = with_room(&mut space, tid, filtered, |space| match stop {
             Stop::Link => space.translation.link(&mut reader, at),
@@ -579,7 +579,7 @@ impl Engine {
         let mut space = Space::after(&seat.space.borrow(), tid, registers.rip, settings)?;
         self.close(tid);
         let slot = space.take_slot().ok_or(Trouble::Gone)?;
-        let seat = Seat { space: Rc::new(RefCell::new(space)), slot, ledger: Default::default() };
+        let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
         self.task(tid)?.mode = Mode::Native(seat);
         Ok(registers)
     }
@@ -587,7 +587,7 @@ impl Engine {
     /// Nothing executable is where the program went, or something that may change.
     fn unreadable(&mut self, tid: u32) -> Outcome {
         let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
-        match Reader::new(tid).why_not(registers.rip) {
+        match Reader::new(tid, &mut None).why_not(registers.rip) {
             // It faults there by itself, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
             Some(reason) => Err(Trouble::Unfollowed(reason.word().to_owned())),

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ledger::{Executed, Ledger};
+use super::maps::Maps;
 use super::space::Space;
 use crate::Totals;
 
@@ -25,6 +26,14 @@ pub(crate) struct Seat {
     pub(crate) space: Rc<RefCell<Space>>,
     pub(crate) slot: usize,
     pub(crate) ledger: Ledger,
+    /// What is known of the process's mappings.
+    pub(crate) maps: Option<Maps>,
+}
+
+impl Seat {
+    pub(crate) fn new(space: Rc<RefCell<Space>>, slot: usize) -> Seat {
+        Seat { space, slot, ledger: Ledger::default(), maps: None }
+    }
 }
 
 /// A thread that is traced.

@@ -108,6 +108,7 @@ impl Batch {
             Terminator::FallThrough { .. }
             | Terminator::Conditional { .. }
             | Terminator::Jump { .. }
+            | Terminator::Call { .. }
             | Terminator::SystemCall { .. } => {
                 let outside = successors(draft.terminator).into_iter().flatten();
                 let outside = outside.filter(|to| self.at(*to).is_none());

@@ -233,12 +233,12 @@ impl Translation {
             call @ Terminator::Call { return_to, .. } => {
                 let hole = out.put_hole(at, &[0xe8]);
                 cold.thunks.push(Thunk { hole, at, went: taken, call, direct: true });
-                self.return_site(return_to, out, cold);
+                self.return_site(id, return_to, out, cold);
             }
             call @ Terminator::IndirectCall { return_to } => {
                 let hole = out.indirect_call(at, last());
                 cold.thunks.push(Thunk { hole, at, went, call, direct: false });
-                self.return_site(return_to, out, cold);
+                self.return_site(id, return_to, out, cold);
             }
             Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went),
             Terminator::Return { drops } => out.ret(at, drops, went),
@@ -262,10 +262,14 @@ impl Translation {
         };
         let arc = self.pieces[from as usize].edges[way as usize];
         let at = self.count_edge(arc, at, to, out);
-        // The next block of the batch is emitted right here.
+        self.flow_to(from, to, at, out, &mut cold.bodies);
+    }
+
+    /// Goes on to a block; the next one of the batch is emitted right here.
+    fn flow_to(&self, from: u32, to: u32, at: At, out: &mut Emitter, bodies: &mut Vec<(Hole, u32)>) {
         let follows = to == from + 1 && self.pieces[to as usize].body == 0;
         if !follows {
-            self.jump_to(to, at, out, &mut cold.bodies);
+            self.jump_to(to, at, out, bodies);
         }
     }
 
@@ -288,7 +292,7 @@ impl Translation {
     }
 
     /// Behind a call: where its return comes in.
-    fn return_site(&mut self, address: u64, out: &mut Emitter, cold: &mut Cold) {
+    fn return_site(&mut self, call: u32, address: u64, out: &mut Emitter, cold: &mut Cold) {
         let stub = self.stubs.len() as u32;
         self.stubs.push(address);
         let (chain, _) = out.stub(stub, address);
@@ -297,7 +301,7 @@ impl Translation {
         match self.block_at(address) {
             Some(to) => {
                 let at = self.count_edge(self.pieces[to as usize].from_outside, at, to, out);
-                self.jump_to(to, at, out, &mut cold.bodies);
+                self.flow_to(call, to, at, out, &mut cold.bodies);
             }
             None => cold.sites.push((out.put_hole(at, &[0xe9]), stub)),
         }
