@@ -544,7 +544,7 @@ impl Engine {
         let space = seat.space.clone();
         let mut space = space.borrow_mut();
         let mut reader = Reader::new(tid, &mut seat.maps);
-        let (at, target) = (registers.rip - 1, registers.rcx);
+        let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
         let to = with_room(&mut space, tid, filtered, |space| match stop {
             Stop::Link => space.translation.link(&mut reader, at),
             _ => space.translation.indirect(&mut reader, target).map(Some),
