@@ -78,6 +78,16 @@ impl Ledger {
         *self.observed.entry(arc.index() as u32).or_default() += 1;
     }
 
+    /// Before which instructions of which blocks executions ended early that were counted in whole; ascending.
+    fn cuts(&self) -> AddressMap<u32, Vec<u16>> {
+        let mut cuts: AddressMap<u32, Vec<u16>> = AddressMap::default();
+        for part in self.parts.iter().filter(|part| !part.executed) {
+            cuts.entry(part.block).or_default().push(part.steps.start);
+        }
+        cuts.values_mut().for_each(|cuts| cuts.sort_unstable());
+        cuts
+    }
+
     /// What was executed, if the counts agree.
     ///
     /// # Errors
@@ -96,7 +106,9 @@ impl Ledger {
             })
             .collect();
         let solution = translation.flow().solve(&values).map_err(|e| e.to_string())?;
-        let mut sum = Sum { space, slot, ledger: self, decoder: BlockDecoder::new(), executed: Executed::new() };
+        let cuts = self.cuts();
+        let decoder = BlockDecoder::new();
+        let mut sum = Sum { space, slot, ledger: self, cuts, decoder, executed: Executed::new() };
         sum.blocks(&solution).map_err(|e| e.to_string())?;
         sum.parts().map_err(|e| e.to_string())?;
         let mut executed = sum.executed;
@@ -118,6 +130,7 @@ struct Sum<'a> {
     space: &'a Space,
     slot: usize,
     ledger: &'a Ledger,
+    cuts: AddressMap<u32, Vec<u16>>,
     decoder: BlockDecoder,
     executed: Executed,
 }
@@ -135,7 +148,7 @@ impl Sum<'_> {
             let block = self.space.translation.decode(&mut self.decoder, id, all);
             self.executed.totals.add_block(&block, times)?;
             if times > 0 {
-                self.executed.code.push(block.address..block.end());
+                self.executed.code.push(self.reached(&block, id, times));
             }
             if let Some(first) = piece.iterations {
                 self.iterations(&block, first)?;
@@ -146,6 +159,13 @@ impl Sum<'_> {
             }
         }
         Ok(())
+    }
+
+    /// The code of a block that was executed at least once: as far as the execution came that came farthest.
+    fn reached(&self, block: &Block, id: u32, times: u64) -> Range<u64> {
+        let farthest = usize::try_from(times - 1).ok().and_then(|last| self.cuts.get(&id)?.get(last));
+        let end = farthest.and_then(|step| block.offsets.get(usize::from(*step)));
+        block.address..end.map_or(block.end(), |end| block.address + u64::from(*end))
     }
 
     fn iterations(&mut self, block: &Block, first: u32) -> Outcome {
@@ -189,4 +209,3 @@ impl Sum<'_> {
         (instructions > 0).then(|| self.space.translation.decode(&mut self.decoder, block, instructions))
     }
 }
-
