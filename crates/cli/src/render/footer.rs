@@ -151,7 +151,7 @@ fn translation(results: &Results<'_>) -> Vec<String> {
     let times = lines.iter().any(LineSummary::is_of_the_translation);
     let random = results.report.runs.iter().any(|run| run.layout == Some(Layout::Random));
     let times =
-        times.then_some("translated: what the run took under translation; -r 3 times the program as it is");
+        times.then_some("translated: measured under translation; with -r 3 one run is timed as it is");
     let random = random.then_some(
         "layout: random: the translated runs had other addresses each, so that counts may differ between runs",
     );
