@@ -1,0 +1,209 @@
+//! Counts of the software PMU equal those of single steps, in every event of every process.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use support::compare::{check_exact, check_exact_once};
+use support::programs::{BARE, Recipe, build, can_link_statically, folder};
+use support::run::Job;
+use support::{installed, ready, skip};
+
+/// Builds a program and compares its counts.
+#[track_caller]
+fn check(source: &str, flags: &[&str], args: &[&str]) {
+    if !ready() {
+        return;
+    }
+    if let Some(program) = build(&Recipe { source, flags }) {
+        check_exact(&Job::new(program, args));
+    }
+}
+
+/// Compares the counts of a program of the system.
+#[track_caller]
+fn check_installed(name: &str, args: &[&str]) {
+    if !ready() {
+        return;
+    }
+    if let Some(program) = installed(name) {
+        check_exact(&Job::new(program, args));
+    }
+}
+
+/// A file that some programs read.
+fn text() -> String {
+    folder().join("exit.c").to_string_lossy().into_owned()
+}
+
+#[test]
+fn a_program_that_does_nothing_counts_as_stepped() {
+    check("exit.c", &["-O2"], &[]);
+}
+
+#[test]
+fn sorting_text_and_numbers_of_the_c_library_count_as_stepped() {
+    check("library.c", &["-O2", "-lm"], &["5"]);
+}
+
+#[test]
+fn code_that_was_not_optimised_counts_as_stepped() {
+    check("library.c", &["-O0", "-lm"], &[]);
+    check("language.c", &["-O0"], &[]);
+}
+
+#[test]
+fn long_jumps_tables_recursion_and_variable_arguments_count_as_stepped() {
+    check("language.c", &["-O2"], &[]);
+}
+
+#[test]
+fn static_programs_count_as_stepped() {
+    if !can_link_statically() {
+        return skip("the C library is not there to be linked statically");
+    }
+    check("library.c", &["-O2", "-static", "-lm"], &[]);
+    check("language.c", &["-O2", "-static-pie"], &[]);
+}
+
+#[test]
+fn a_program_at_a_fixed_address_counts_as_stepped() {
+    check("language.c", &["-O2", "-no-pie", "-fno-pie"], &[]);
+}
+
+#[test]
+fn exceptions_virtual_calls_and_streams_of_cpp_count_as_stepped() {
+    check("objects.cc", &["-O2", "-static-libstdc++", "-static-libgcc"], &[]);
+}
+
+#[test]
+#[ignore = "two million steps"]
+fn cpp_with_its_library_loaded_counts_as_stepped() {
+    check("objects.cc", &["-O2"], &[]);
+}
+
+#[test]
+fn a_rust_program_with_a_panic_counts_as_stepped() {
+    check("rust.rs", &["-O"], &[]);
+}
+
+#[test]
+fn repeated_string_instructions_count_as_stepped() {
+    check("strings.S", BARE, &[]);
+}
+
+#[test]
+fn every_way_to_go_somewhere_else_counts_as_stepped() {
+    let far = ["-Wl,--section-start=.far=0x60000000", "-Wl,--section-start=.beyond=0x1000000000"];
+    check("control.S", &[BARE, &far].concat(), &[]);
+}
+
+#[test]
+fn a_library_that_is_loaded_and_unloaded_counts_as_stepped() {
+    check("loading.c", &["-O2"], &["libm.so.6", "cos"]);
+}
+
+#[test]
+fn the_vdso_counts_as_stepped() {
+    if !ready() {
+        return;
+    }
+    if let Some(program) = build(&Recipe { source: "loading.c", flags: &["-O2"] }) {
+        // It reads the time again when that was just updated, which a step makes more likely.
+        check_exact_once(&Job::new(program, &[]));
+    }
+}
+
+#[test]
+fn vector_code_counts_as_stepped() {
+    check("vectors.c", &["-O2", "-lm"], &[]);
+}
+
+#[test]
+fn processes_that_were_forked_count_as_stepped() {
+    check("family.c", &["-O2"], &["fork", "3"]);
+}
+
+#[test]
+fn processes_that_borrow_their_makers_memory_count_as_stepped() {
+    check("family.c", &["-O2"], &["vfork"]);
+    check("family.c", &["-O2"], &["spawn"]);
+}
+
+#[test]
+fn a_program_that_executes_itself_counts_as_stepped() {
+    check("family.c", &["-O2"], &["exec", "2"]);
+}
+
+#[test]
+fn handlers_of_signals_count_as_stepped() {
+    check("signals.c", &["-O2"], &["plain"]);
+    check("signals.c", &["-O2"], &["nested"]);
+    check("signals.c", &["-O2"], &["stack"]);
+    check("signals.c", &["-O2"], &["blocked"]);
+}
+
+#[test]
+fn handlers_that_jump_away_count_as_stepped() {
+    check("signals.c", &["-O2"], &["jump"]);
+}
+
+#[test]
+fn handlers_see_the_programs_own_addresses_and_skipped_instructions_are_not_counted() {
+    check("signals.c", &["-O2"], &["faults"]);
+}
+
+#[test]
+fn breakpoints_of_the_program_count_as_stepped() {
+    check("signals.c", &["-O2"], &["breakpoints"]);
+}
+
+#[test]
+fn system_calls_that_are_made_again_count_as_stepped() {
+    check("signals.c", &["-O2"], &["restart"]);
+    check("signals.c", &["-O2"], &["ignored"]);
+}
+
+#[test]
+fn programs_that_a_signal_kills_count_as_stepped() {
+    check("signals.c", &["-O2"], &["abort"]);
+    check("signals.c", &["-O2"], &["illegal"]);
+    check("signals.c", &["-O2"], &["null"]);
+    check("signals.c", &["-O2"], &["trap"]);
+}
+
+#[test]
+fn coreutils_count_as_stepped() {
+    check_installed("true", &[]);
+    check_installed("expr", &["12345", "*", "678"]);
+    check_installed("echo", &["several", "words"]);
+    check_installed("cat", &[&text()]);
+}
+
+#[test]
+fn shells_count_as_stepped() {
+    check_installed(
+        "dash",
+        &["-c", "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; echo $i; /bin/true | cat; exit 4"],
+    );
+}
+
+#[test]
+fn interpreters_count_as_stepped() {
+    check_installed("sed", &["-n", "s/int/long/p", &text()]);
+    if !ready() {
+        return;
+    }
+    if let Some(mawk) = installed("mawk") {
+        // It asks for the time.
+        check_exact_once(&Job::new(mawk, &["BEGIN { for (i = 0; i < 50; i++) s += i * i; print s }"]));
+    }
+}
+
+#[test]
+#[ignore = "a million steps"]
+fn perl_counts_as_stepped() {
+    check_installed(
+        "perl",
+        &["-e", "my %h; $h{$_ % 7} += $_ for 1..50; print join ',', map {\"$_=$h{$_}\"} sort keys %h"],
+    );
+}

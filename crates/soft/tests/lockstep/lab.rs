@@ -1,0 +1,226 @@
+//! Runs programs natively, translated, and both at a time.
+
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cyclometer_soft::Event;
+use cyclometer_soft::flow::Redundancy;
+use cyclometer_soft::host::protocol::{self, Counted};
+use cyclometer_soft::host::{self, Probe, Settings};
+use cyclometer_soft::translate;
+use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
+use cyclometer_sys::{keeper, trace};
+
+use crate::compare::Lockstep;
+use crate::probes::{self, Shared};
+
+/// After this time a program is killed.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// Makes processes. One test at a time has one: a file that is being written cannot be executed, and a process that
+/// another test makes meanwhile would hold it open.
+pub struct Lab {
+    launcher: Launcher,
+    _alone: MutexGuard<'static, ()>,
+}
+
+/// What to run.
+#[derive(Clone, Copy)]
+pub struct Command<'a> {
+    pub program: &'a Path,
+    pub args: &'a [OsString],
+}
+
+/// What a program did that others can see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Outcome {
+    pub status: Status,
+    pub output: Vec<u8>,
+}
+
+/// A run under translation.
+pub struct Translated {
+    pub outcome: Outcome,
+    /// Of each process.
+    pub counted: Vec<Counted>,
+    /// What the probe has to say.
+    pub notes: String,
+}
+
+impl Translated {
+    /// Instructions of the first process.
+    pub fn instructions(&self) -> Result<u64, String> {
+        self.counted[0].count(Event::Instructions)
+    }
+}
+
+impl Lab {
+    /// `None` where tracing is not permitted, which is said.
+    pub fn open() -> Option<Lab> {
+        static ALONE: Mutex<()> = Mutex::new(());
+        if let Err(error) = trace::permitted() {
+            skip(&format!("tracing is not permitted here: {error}"));
+            return None;
+        }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Lab { launcher: Launcher::start().unwrap(), _alone: alone })
+    }
+
+    fn prepare(&self, command: Command<'_>) -> (Pending, PipeReader) {
+        let (reader, writer) = io::pipe().unwrap();
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let request = Request {
+            program: command.program.as_os_str(),
+            args: command.args,
+            stdin: Some(null.as_fd()),
+            stdout: Some(writer.as_fd()),
+            stderr: None,
+            traced: Some(Traced { fixed_layout: true }),
+        };
+        (self.launcher.spawn(&request).unwrap(), reader)
+    }
+
+    /// Runs it as it is.
+    pub fn native(&self, command: Command<'_>) -> Outcome {
+        let (pending, reader) = self.prepare(command);
+        finish(pending, reader)
+    }
+
+    /// Runs it under translation, with a probe that is made in the keeper.
+    pub fn translated<P: Probe + 'static>(
+        &self,
+        command: Command<'_>,
+        probe: Option<impl FnOnce() -> P>,
+    ) -> Translated
+    where
+        Shared<P>: Notes,
+    {
+        let (pending, reader) = self.prepare(command);
+        let pid = pending.pid();
+        let keeper = keeper::fork(move |socket| match probe {
+            None => host::follow(pid, socket, settings()),
+            Some(make) => drop(follow_probed(pid, socket, make())),
+        });
+        let keeper = keeper.unwrap();
+        let mut lines = BufReader::new(keeper.socket());
+        expect(&mut lines, "ready");
+        let outcome = finish(pending, reader);
+        report(outcome, lines)
+    }
+
+    /// Runs it translated and natively at once, comparing at every instruction, up to a number of them.
+    pub fn lockstep(&self, command: Command<'_>, most: u64) -> Translated {
+        let (mut twin, twins_reader) = self.prepare(command);
+        let (pending, reader) = self.prepare(command);
+        let (pid, twin_pid) = (pending.pid(), twin.pid());
+        let keeper = keeper::fork(move |mut socket| {
+            let _ = arm(twin_pid, &mut socket);
+            let lockstep = probes::begin(twin_pid).map(|()| Lockstep::new(twin_pid, most));
+            if let Ok(lockstep) = lockstep {
+                drop(follow_probed(pid, socket, lockstep));
+            }
+        });
+        let keeper = keeper.unwrap();
+        let mut lines = BufReader::new(keeper.socket());
+        expect(&mut lines, "armed");
+        twin.release();
+        expect(&mut lines, "ready");
+        let outcome = finish(pending, reader);
+        let native = finish(twin, twins_reader);
+        let run = report(outcome, lines);
+        assert_eq!(run.outcome, native, "{}", run.notes);
+        run
+    }
+
+    /// How many instructions it executes natively.
+    pub fn steps(&self, command: Command<'_>) -> u64 {
+        let (mut pending, reader) = self.prepare(command);
+        let pid = pending.pid();
+        let keeper = keeper::fork(move |mut socket| {
+            let _ = arm(pid, &mut socket);
+            let count = probes::begin(pid).and_then(|()| probes::count_steps(pid));
+            let _ = write!(socket, "{}", count.unwrap_or(0));
+        });
+        let keeper = keeper.unwrap();
+        let mut lines = BufReader::new(keeper.socket());
+        expect(&mut lines, "armed");
+        pending.release();
+        finish(pending, reader);
+        let mut text = String::new();
+        lines.read_to_string(&mut text).unwrap();
+        text.parse().unwrap()
+    }
+}
+
+/// What a probe tells at the end.
+pub trait Notes {
+    fn notes(&self) -> String;
+}
+
+fn settings() -> Settings {
+    let translation = translate::Settings { redundancy: Redundancy::PerEpoch(1) };
+    Settings { translation, fixed_layout: true }
+}
+
+fn follow_probed<P: Probe + 'static>(pid: u32, mut socket: UnixStream, probe: P) -> io::Result<()>
+where
+    Shared<P>: Notes,
+{
+    let shared = Shared(Rc::new(RefCell::new(probe)));
+    host::follow_probed(pid, socket.try_clone()?, settings(), Box::new(shared.clone()));
+    socket.write_all(shared.notes().as_bytes())
+}
+
+/// Begins to trace a process that waits to be released, and says so.
+fn arm(pid: u32, socket: &mut UnixStream) -> io::Result<()> {
+    trace::seize(pid, trace::Options::EXEC | trace::Options::EXIT_KILL)?;
+    socket.write_all(b"armed\n")
+}
+
+#[track_caller]
+fn expect(lines: &mut impl BufRead, word: &str) {
+    assert_eq!(protocol::read_line(lines).unwrap().as_deref(), Some(word));
+}
+
+fn report(outcome: Outcome, mut lines: BufReader<&UnixStream>) -> Translated {
+    let counted = protocol::read_report(&mut lines).unwrap();
+    let mut notes = String::new();
+    lines.read_to_string(&mut notes).unwrap();
+    Translated { outcome, counted, notes }
+}
+
+/// Releases a program and waits for its end; kills it if that takes too long.
+fn finish(mut pending: Pending, mut reader: PipeReader) -> Outcome {
+    let pid = pending.pid();
+    let (done, ended) = channel::<()>();
+    let guard = std::thread::spawn(move || {
+        if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+            let _ = signal(pid, SIGKILL);
+        }
+    });
+    pending.release();
+    let mut output = Vec::new();
+    reader.read_to_end(&mut output).unwrap();
+    let ended = reap(pid, Reap::Block).unwrap().unwrap();
+    drop(done);
+    guard.join().unwrap();
+    Outcome { status: ended.status, output }
+}
+
+/// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
+#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
+pub fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
+    if let Ok(mut log) = std::fs::OpenOptions::new().create(true).append(true).open(log) {
+        let _ = log.write_all(format!("{why}\n").as_bytes());
+    }
+}

@@ -1,0 +1,116 @@
+//! The program can leave translation at each instruction of translated code, and come back.
+
+use crate::lab::{Command, Lab, Outcome};
+use crate::pool::{Pool, Random};
+use crate::probes::{LeaveAt, Reenter};
+use crate::{programs, random};
+
+/// How many instructions of translated code a program executes.
+fn looks(lab: &Lab, command: Command<'_>, native: &Outcome) -> u64 {
+    let run = lab.translated(command, Some(|| LeaveAt::new(u64::MAX)));
+    assert_eq!(&run.outcome, native);
+    run.notes.parse().unwrap()
+}
+
+/// Leaves for good at every `stride`th instruction.
+#[track_caller]
+fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: usize) {
+    let native = lab.native(command);
+    let all = looks(lab, command, &native);
+    assert!(all > 30, "{name}: {all}");
+    for at in (1..=all).step_by(stride) {
+        let run = lab.translated(command, Some(move || LeaveAt::new(at)));
+        assert_eq!(run.outcome, native, "{name} left at {at} of {all}");
+        let lost = run.counted.iter().find_map(|process| process.counts.as_ref().err());
+        let reason = lost.map(String::as_str).unwrap_or_default();
+        let told = reason.starts_with("left translation at 0x") && reason.ends_with("the program was told to");
+        assert!(told, "{name} left at {at} of {all}: {reason:?}");
+    }
+}
+
+/// Leaves and enters where a choice says so; gives the instructions of all processes.
+#[track_caller]
+fn reenters<F: FnMut(u64) -> bool + Clone + 'static>(
+    lab: &Lab,
+    name: &str,
+    command: Command<'_>,
+    native: &Outcome,
+    choose: F,
+) -> Vec<Result<u64, String>> {
+    let run = lab.translated(command, Some(move || Reenter::new(choose)));
+    assert_eq!(&run.outcome, native, "{name}");
+    let count = |process: &cyclometer_soft::host::protocol::Counted| process.count(cyclometer_soft::Event::Instructions);
+    run.counted.iter().map(count).collect()
+}
+
+#[track_caller]
+fn reenters_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: usize) {
+    let native = lab.native(command);
+    let all = looks(lab, command, &native);
+    let exact = reenters(lab, name, command, &native, |_| false);
+    assert!(exact.iter().all(Result::is_ok), "{name}: {exact:?}");
+    let always = reenters(lab, name, command, &native, |_| true);
+    assert_eq!(always, exact, "{name}, entered again at every instruction");
+    for at in (0..all).step_by(stride) {
+        let counts = reenters(lab, name, command, &native, move |seen| seen == at);
+        assert_eq!(counts, exact, "{name}, entered again at {at} of {all}");
+    }
+}
+
+#[test]
+fn programs_run_on_natively_wherever_they_leave() {
+    let Some(lab) = Lab::open() else { return };
+    for (name, program) in programs::all() {
+        leaves_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 5);
+    }
+    let program = programs::signals();
+    leaves_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, 1);
+}
+
+#[test]
+fn counts_are_exact_wherever_programs_leave_for_a_moment() {
+    let Some(lab) = Lab::open() else { return };
+    for (name, program) in programs::all() {
+        reenters_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 5);
+    }
+    let program = programs::signals();
+    reenters_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, 1);
+}
+
+#[test]
+fn random_programs_leave_for_a_moment_anywhere() {
+    let Some(lab) = Lab::open() else { return };
+    let pool = Pool::new();
+    for seed in 1000..1020 {
+        let program = random::program(seed, &pool);
+        let command = Command { program: program.path(), args: &[] };
+        let native = lab.native(command);
+        let steps = lab.steps(command);
+        let mut random = Random(seed);
+        for one_of in [1, 3, 20] {
+            let mut random = Random(random.word());
+            let run = lab.translated(command, Some(move || Reenter::new(move |_| random.below(one_of) == 0)));
+            assert_eq!(run.outcome, native, "seed {seed}, one of {one_of}");
+            assert_eq!(run.instructions(), Ok(steps), "seed {seed}, one of {one_of}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "takes minutes: every instruction of every program"]
+fn every_instruction_is_a_way_out() {
+    let Some(lab) = Lab::open() else { return };
+    for (name, program) in programs::all() {
+        let command = Command { program: program.path(), args: &[] };
+        leaves_everywhere(&lab, name, command, 1);
+        reenters_everywhere(&lab, name, command, 1);
+    }
+    let pool = Pool::new();
+    for seed in 5000..5010 {
+        let program = random::program(seed, &pool);
+        let command = Command { program: program.path(), args: &[] };
+        leaves_everywhere(&lab, &format!("seed {seed}"), command, 7);
+    }
+    let command = Command { program: std::path::Path::new("/bin/true"), args: &[] };
+    leaves_everywhere(&lab, "true", command, 997);
+}

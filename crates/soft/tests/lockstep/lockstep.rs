@@ -1,0 +1,61 @@
+//! Every instruction of translated code leaves the program where it would be by itself.
+
+use std::path::Path;
+
+use crate::lab::{Command, Lab, Translated};
+use crate::pool::Pool;
+use crate::programs;
+use crate::random;
+
+/// Steps of the twin, looks, and what is wrong.
+#[track_caller]
+fn verdict(run: &Translated) -> (u64, u64) {
+    let mut words = run.notes.splitn(3, ' ');
+    let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+    let numbers = (number(), number());
+    let wrong = words.next().unwrap_or("nothing was compared");
+    assert!(wrong.is_empty(), "{wrong}");
+    numbers
+}
+
+#[track_caller]
+fn whole(lab: &Lab, name: &str, program: &Path) {
+    let run = lab.lockstep(Command { program, args: &[] }, u64::MAX);
+    let (steps, looks) = verdict(&run);
+    assert_eq!(run.instructions(), Ok(steps), "{name}");
+    assert!(looks > steps, "{name}: {looks} looks at {steps} instructions");
+}
+
+#[test]
+fn programs_written_by_hand_keep_step() {
+    let Some(lab) = Lab::open() else { return };
+    for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
+        whole(&lab, name, program.path());
+    }
+}
+
+#[test]
+fn handlers_of_signals_keep_step() {
+    let Some(lab) = Lab::open() else { return };
+    let program = programs::signals();
+    let run = lab.lockstep(Command { program: program.path(), args: &[] }, u64::MAX);
+    verdict(&run);
+}
+
+#[test]
+fn random_programs_keep_step() {
+    let Some(lab) = Lab::open() else { return };
+    let pool = Pool::new();
+    for seed in 1..=25 {
+        let program = random::program(seed, &pool);
+        whole(&lab, &format!("seed {seed}"), program.path());
+    }
+}
+
+#[test]
+fn a_program_with_a_library_keeps_step() {
+    let Some(lab) = Lab::open() else { return };
+    let command = Command { program: Path::new("/bin/true"), args: &[] };
+    let (steps, _) = verdict(&lab.lockstep(command, 60_000));
+    assert!(steps > 10_000, "{steps}");
+}

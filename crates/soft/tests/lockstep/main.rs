@@ -1,0 +1,18 @@
+//! Whether translated code does what the program would have done, at each of its instructions.
+//!
+//! - *Lockstep*: every instruction of translated code that is executed is compared with the program stepping natively.
+//! - *Leave*: at every instruction of translated code the program leaves translation, for good or for a moment.
+//! - *Fuzz*: random programs, natively and translated; `CYCLOMETER_FUZZ_PROGRAMS` and `CYCLOMETER_FUZZ_SEED` choose
+//!   how many, and which is the first.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod compare;
+mod elf;
+mod fuzz;
+mod lab;
+mod leave;
+mod lockstep;
+mod pool;
+mod probes;
+mod programs;
+mod random;

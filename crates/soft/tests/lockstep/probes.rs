@@ -1,0 +1,138 @@
+//! Probes of translated code, and the stepper that runs a program natively beside it.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use cyclometer_soft::host::{FIXED_BYTES, Order, Probe, View};
+use cyclometer_sys::trace::{self, Change};
+
+use crate::lab::Notes;
+
+const SIGTRAP: i32 = 5;
+
+/// A probe that its maker can ask when it has done its work.
+pub struct Shared<P>(pub Rc<RefCell<P>>);
+
+impl<P> Clone for Shared<P> {
+    fn clone(&self) -> Shared<P> {
+        Shared(Rc::clone(&self.0))
+    }
+}
+
+impl<P: Probe> Probe for Shared<P> {
+    fn look(&mut self, view: &View) -> Order {
+        self.0.borrow_mut().look(view)
+    }
+}
+
+/// Counts looks, and leaves for good at one of them.
+pub struct LeaveAt {
+    pub at: u64,
+    pub seen: u64,
+}
+
+impl LeaveAt {
+    pub fn new(at: u64) -> LeaveAt {
+        LeaveAt { at, seen: 0 }
+    }
+}
+
+impl Probe for LeaveAt {
+    fn look(&mut self, _: &View) -> Order {
+        self.seen += 1;
+        if self.seen == self.at { Order::Leave } else { Order::GoOn }
+    }
+}
+
+impl Notes for Shared<LeaveAt> {
+    fn notes(&self) -> String {
+        self.0.borrow().seen.to_string()
+    }
+}
+
+/// Leaves and enters again where a choice says so, but never twice without an instruction between.
+pub struct Reenter<F> {
+    choose: F,
+    seen: u64,
+    fresh: bool,
+}
+
+impl<F: FnMut(u64) -> bool> Reenter<F> {
+    /// The choice is told how many looks there were before.
+    pub fn new(choose: F) -> Reenter<F> {
+        Reenter { choose, seen: 0, fresh: false }
+    }
+}
+
+impl<F: FnMut(u64) -> bool> Probe for Reenter<F> {
+    fn look(&mut self, _: &View) -> Order {
+        if std::mem::take(&mut self.fresh) {
+            return Order::GoOn;
+        }
+        let seen = self.seen;
+        self.seen += 1;
+        self.fresh = (self.choose)(seen);
+        if self.fresh { Order::Reenter } else { Order::GoOn }
+    }
+}
+
+impl<F> Notes for Shared<Reenter<F>> {
+    fn notes(&self) -> String {
+        self.0.borrow().seen.to_string()
+    }
+}
+
+/// Takes a process that was just released to the first instruction of what it executes.
+pub fn begin(pid: u32) -> io::Result<()> {
+    while trace::wait_for(pid)? != Change::Exec {
+        trace::resume(pid, 0)?;
+    }
+    trace::step(pid, 0)?;
+    while trace::wait_for(pid)? != Change::Signal(SIGTRAP) {
+        trace::step(pid, 0)?;
+    }
+    if let Some(place) = random_bytes(pid) {
+        trace::write_memory(pid, place, &FIXED_BYTES)?;
+    }
+    Ok(())
+}
+
+/// Where the kernel put 16 random bytes for the program.
+///
+/// # Source
+///
+/// `getauxval(3)`: `AT_RANDOM` is 25; `proc(5)`.
+fn random_bytes(pid: u32) -> Option<u64> {
+    let vector = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let words: Vec<u64> = vector.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    words.as_chunks::<2>().0.iter().find(|pair| pair[0] == 25).map(|pair| pair[1])
+}
+
+/// Executes one instruction, or one iteration of a repeated one; false when the program has ended.
+pub fn step(pid: u32) -> io::Result<bool> {
+    let mut signal = 0;
+    loop {
+        trace::step(pid, signal)?;
+        match trace::wait_for(pid)? {
+            Change::Signal(SIGTRAP) => return Ok(true),
+            Change::Signal(other) => signal = other,
+            Change::Exited(_) | Change::Killed(_) => return Ok(false),
+            _ => signal = 0,
+        }
+    }
+}
+
+/// How many instructions a program executes until it ends. It repeats itself only by its string instructions.
+pub fn count_steps(pid: u32) -> io::Result<u64> {
+    let mut count = 0;
+    let mut last = 0;
+    loop {
+        let at = trace::registers(pid)?.rip;
+        count += u64::from(at != last);
+        last = at;
+        if !step(pid)? {
+            return Ok(count);
+        }
+    }
+}

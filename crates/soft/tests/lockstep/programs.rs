@@ -1,0 +1,390 @@
+//! Small programs that are written by hand: what translators find hard.
+
+use cyclometer_soft::iced_x86::code_asm::*;
+use cyclometer_soft::iced_x86::{BlockEncoderOptions, IcedError};
+
+use crate::elf::{CODE, DATA, DATA_BYTES, Program};
+
+type Made = Result<(), IcedError>;
+
+/// Addresses of code that a program finds at [`DATA`].
+type Table = Vec<CodeLabel>;
+
+/// Every program with its name.
+pub fn all() -> Vec<(&'static str, Program)> {
+    let writers: [(&str, fn(&mut CodeAssembler, &mut Table) -> Made); 8] = [
+        ("calls", calls),
+        ("returns", returns),
+        ("jumps", jumps),
+        ("strings", strings),
+        ("flags", flags),
+        ("misaligned", misaligned),
+        ("maps", maps),
+        ("children", children),
+    ];
+    writers.into_iter().map(|(name, write)| (name, program(write).expect(name))).collect()
+}
+
+/// A program that handles signals, of itself and of its faults.
+pub fn signals() -> Program {
+    program(handle_signals).expect("a program")
+}
+
+fn program(write: fn(&mut CodeAssembler, &mut Table) -> Made) -> Result<Program, IcedError> {
+    let mut a = CodeAssembler::new(64)?;
+    let mut table = Table::new();
+    a.mov(rsp, DATA + DATA_BYTES - 64)?;
+    write(&mut a, &mut table)?;
+    finish(&mut a)?;
+    let made = a.assemble_options(CODE, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
+    let mut data = Vec::new();
+    for label in &table {
+        data.extend(made.label_ip(label)?.to_le_bytes());
+    }
+    data.resize(0x100, 0x5a);
+    Ok(Program::new(&made.inner.code_buffer, &data).expect("a file"))
+}
+
+/// Writes the general registers and ends with a status.
+fn finish(a: &mut CodeAssembler) -> Made {
+    for register in [r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax] {
+        a.push(register)?;
+    }
+    a.mov(eax, 1)?;
+    a.mov(edi, 1)?;
+    a.mov(rsi, rsp)?;
+    a.mov(edx, 15 * 8)?;
+    a.syscall()?;
+    a.mov(eax, 60)?;
+    a.mov(edi, 7)?;
+    a.syscall()
+}
+
+/// Every form of an indirect call.
+fn calls(a: &mut CodeAssembler, table: &mut Table) -> Made {
+    let (mut function, mut main) = (a.create_label(), a.create_label());
+    a.jmp(main)?;
+    a.set_label(&mut function)?;
+    a.inc(r11)?;
+    a.add(r12, qword_ptr(rsp))?;
+    a.ret()?;
+    a.set_label(&mut main)?;
+    table.push(function);
+    let at = DATA as i64;
+    for register in [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r13, r14, r15] {
+        a.mov(register, qword_ptr(at))?;
+        a.call(register)?;
+        a.mov(register, at + 16)?;
+        a.call(qword_ptr(register - 16))?;
+        a.mov(r10d, 2)?;
+        a.call(qword_ptr(register + r10 * 8 - 32))?;
+        a.lea(rsp, rsp - 0x100)?;
+        a.push(qword_ptr(at))?;
+        a.call(qword_ptr(rsp))?;
+        a.pop(register)?;
+        a.lea(rsp, rsp + 0x100)?;
+    }
+    a.mov(ecx, 1)?;
+    a.call(qword_ptr(rcx * 8 + (at - 8)))?;
+    a.call(qword_ptr(at))?;
+    a.call(function)?;
+    for bytes in [&[0x3e, 0xff, 0x14, 0x25][..], &[0x67, 0xff, 0x14, 0x25], &[0x66, 0x48, 0xff, 0x14, 0x25]] {
+        a.db(&[bytes, &(DATA as u32).to_le_bytes()].concat())?;
+    }
+    Ok(())
+}
+
+/// Returns that go elsewhere, drop arguments, or have no call.
+fn returns(a: &mut CodeAssembler, _: &mut Table) -> Made {
+    let labels: [CodeLabel; 6] = std::array::from_fn(|_| a.create_label());
+    let [mut main, mut drops, mut recurse, mut deep, mut away, mut back] = labels;
+    a.jmp(main)?;
+    a.set_label(&mut drops)?;
+    a.ret_1(24)?;
+    a.set_label(&mut recurse)?;
+    a.dec(edi)?;
+    a.je(deep)?;
+    a.call(recurse)?;
+    a.inc(r8)?;
+    a.set_label(&mut deep)?;
+    a.db(&[0xf3, 0xc3])?;
+    a.set_label(&mut away)?;
+    a.lea(rax, ptr(back))?;
+    a.mov(qword_ptr(rsp), rax)?;
+    a.ret()?;
+    a.set_label(&mut main)?;
+    for _ in 0..3 {
+        a.push(1)?;
+    }
+    a.call(drops)?;
+    a.mov(edi, 40)?;
+    a.call(recurse)?;
+    a.call(away)?;
+    a.ud2()?;
+    a.set_label(&mut back)?;
+    // Two stacks whose entries of the shadow are the same.
+    a.mov(rbx, rsp)?;
+    a.lea(rsp, rsp - 0x1_0000)?;
+    let function = function(a)?;
+    a.call(function)?;
+    a.mov(rsp, rbx)
+}
+
+fn function(a: &mut CodeAssembler) -> Result<CodeLabel, IcedError> {
+    let (mut over, mut function) = (a.create_label(), a.create_label());
+    a.jmp(over)?;
+    a.set_label(&mut function)?;
+    a.xor(r9, rsp)?;
+    a.ret()?;
+    a.set_label(&mut over)?;
+    a.nop()?;
+    Ok(function)
+}
+
+/// Jumps by tables, and targets that share the lower 16 bits of their addresses.
+fn jumps(a: &mut CodeAssembler, table: &mut Table) -> Made {
+    let mut labels: Vec<CodeLabel> = (0..5).map(|_| a.create_label()).collect();
+    let (mut head, mut end) = (a.create_label(), a.create_label());
+    let at = DATA as i64;
+    a.mov(ebx, 20)?;
+    a.set_label(&mut head)?;
+    a.mov(eax, ebx)?;
+    a.and(eax, 3)?;
+    a.jmp(qword_ptr(rax * 8 + at))?;
+    for label in &mut labels[..4] {
+        a.set_label(label)?;
+        a.add(r8, rax)?;
+        a.rol(r8, 3)?;
+        a.dec(ebx)?;
+        a.jne(head)?;
+        a.jmp(end)?;
+    }
+    // 64 KB further on.
+    a.db(&vec![0xcc; 0x1_0000 - 40])?;
+    a.set_label(&mut labels[4])?;
+    for _ in 0..60 {
+        a.nop()?;
+    }
+    a.jmp(qword_ptr(at + 8 * 5))?;
+    a.set_label(&mut end)?;
+    a.mov(rcx, qword_ptr(at + 32))?;
+    a.mov(rsi, qword_ptr(at))?;
+    a.lea(rcx, rcx + 17)?;
+    a.jmp(rcx)?;
+    let mut last = a.create_label();
+    a.set_label(&mut last)?;
+    labels.push(last);
+    table.extend(labels);
+    a.nop()
+}
+
+fn strings(a: &mut CodeAssembler, _: &mut Table) -> Made {
+    for count in [0, 1, 7, 33] {
+        for form in 0..8 {
+            a.mov(rsi, DATA + 0x40)?;
+            a.mov(rdi, DATA + 0x400 + form)?;
+            a.mov(ecx, count)?;
+            a.mov(al, 0x5a)?;
+            match form {
+                0 => a.rep().movsb()?,
+                1 => a.rep().stosq()?,
+                2 => a.repe().cmpsb()?,
+                3 => a.repne().scasb()?,
+                4 => a.repe().scasw()?,
+                5 => a.rep().lodsd()?,
+                6 => a.repne().cmpsq()?,
+                _ => {
+                    a.std()?;
+                    a.rep().movsd()?;
+                    a.cld()?;
+                }
+            }
+            a.setbe(r8b)?;
+            a.adc(r9, rcx)?;
+            a.add(r10, rdi)?;
+        }
+    }
+    Ok(())
+}
+
+/// Loops whose flags live over the places of counters.
+fn flags(a: &mut CodeAssembler, _: &mut Table) -> Made {
+    let (mut chain, mut odd, mut even) = (a.create_label(), a.create_label(), a.create_label());
+    a.mov(ecx, 12)?;
+    a.stc()?;
+    a.set_label(&mut chain)?;
+    a.adc(rax, rcx)?;
+    a.jo(odd)?;
+    a.lea(rdx, rdx + rax)?;
+    a.jmp(even)?;
+    a.set_label(&mut odd)?;
+    a.lea(rbx, rbx + 1)?;
+    a.set_label(&mut even)?;
+    a.dec(ecx)?;
+    a.jne(chain)?;
+    for by in [0, 1, 32, 64] {
+        a.cmp(rax, rdx)?;
+        a.mov(cl, by)?;
+        a.shl(r8, cl)?;
+        a.setb(r9b)?;
+        a.rcr(r10, cl)?;
+        a.lahf()?;
+        a.shr(esi, cl)?;
+        a.pushfq()?;
+        a.btr(qword_ptr(rsp), 8)?;
+        a.popfq()?;
+        a.cmovp(rbx, rax)?;
+    }
+    let mut again = a.create_label();
+    a.mov(ecx, 5)?;
+    a.set_label(&mut again)?;
+    a.cmp(ecx, 3)?;
+    a.loopne(again)?;
+    a.mov(ecx, 3)?;
+    let mut last = a.create_label();
+    a.set_label(&mut last)?;
+    a.inc(r14)?;
+    a.loop_(last)
+}
+
+fn misaligned(a: &mut CodeAssembler, _: &mut Table) -> Made {
+    let (mut main, mut function) = (a.create_label(), a.create_label());
+    a.jmp(main)?;
+    a.set_label(&mut function)?;
+    a.add(r8, rsp)?;
+    a.ret()?;
+    a.set_label(&mut main)?;
+    for by in 1..12 {
+        let mut inner = a.create_label();
+        a.lea(rsp, rsp - by)?;
+        a.call(inner)?;
+        a.lea(rsp, rsp + by)?;
+        let mut over = a.create_label();
+        a.jmp(over)?;
+        a.set_label(&mut inner)?;
+        a.lea(rsp, rsp - 5)?;
+        a.call(function)?;
+        a.lea(rsp, rsp + 5)?;
+        a.call(function)?;
+        a.ret()?;
+        a.set_label(&mut over)?;
+        a.nop()?;
+    }
+    // The 16 bits of the stack pointer wrap.
+    a.mov(rbx, rsp)?;
+    a.mov(rsp, DATA + 0x1_0000 + 12)?;
+    for _ in 0..4 {
+        a.call(function)?;
+        a.lea(rsp, rsp - 3)?;
+    }
+    a.mov(rsp, rbx)
+}
+
+/// System calls, those among them that are looked at.
+fn maps(a: &mut CodeAssembler, _: &mut Table) -> Made {
+    for (number, arguments) in [
+        (9, [0x7000_0000, 0x2000, 3, 0x32, -1, 0]),
+        (10, [0x7000_0000, 0x1000, 1, 0, 0, 0]),
+        (10, [0x7000_0000, 0x1000, 3, 0, 0, 0]),
+        (11, [0x7000_1000, 0x1000, 0, 0, 0, 0]),
+        (3, [-1, 0, 0, 0, 0, 0]),
+        (0x1234, [0, 0, 0, 0, 0, 0]),
+        (158, [0x1004, DATA as i64, 0, 0, 0, 0]),
+        (59, [0, 0, 0, 0, 0, 0]),
+        (1, [1, CODE as i64, 5, 0, 0, 0]),
+    ] {
+        for (register, argument) in [rdi, rsi, rdx, r10, r8, r9].into_iter().zip(arguments) {
+            a.mov(register, argument)?;
+        }
+        a.mov(eax, number)?;
+        a.cmp(eax, 10)?;
+        a.syscall()?;
+        a.btr(r11, 8)?;
+        a.rol(r12, 5)?;
+        a.add(r12, rax)?;
+        a.xor(r12, r11)?;
+        a.xor(r13, rcx)?;
+    }
+    Ok(())
+}
+
+/// fork and wait, then vfork and wait.
+fn children(a: &mut CodeAssembler, _: &mut Table) -> Made {
+    for number in [57, 58] {
+        let mut parent = a.create_label();
+        a.mov(eax, number)?;
+        a.syscall()?;
+        a.test(eax, eax)?;
+        a.jne(parent)?;
+        a.mov(eax, 1)?;
+        a.mov(edi, 1)?;
+        a.mov(rsi, CODE)?;
+        a.mov(edx, 3)?;
+        a.syscall()?;
+        a.mov(edi, 5)?;
+        a.mov(eax, 60)?;
+        a.syscall()?;
+        a.set_label(&mut parent)?;
+        a.mov(rdi, rax)?;
+        a.mov(rsi, DATA + 0x80)?;
+        a.xor(edx, edx)?;
+        a.xor(r10d, r10d)?;
+        a.mov(eax, 61)?;
+        a.syscall()?;
+        a.mov(ebx, dword_ptr(DATA as i64 + 0x80))?;
+    }
+    // Process ids differ from run to run.
+    a.xor(eax, eax)?;
+    a.xor(edi, edi)?;
+    a.xor(r11d, r11d)
+}
+
+/// Handlers for a signal that it sends to itself, and for an instruction that does not exist.
+fn handle_signals(a: &mut CodeAssembler, table: &mut Table) -> Made {
+    let (mut main, mut handler, mut restorer) = (a.create_label(), a.create_label(), a.create_label());
+    a.jmp(main)?;
+    a.set_label(&mut handler)?;
+    a.inc(qword_ptr(DATA as i64 + 0x80))?;
+    // Behind the two bytes of the instruction, for a fault.
+    let mut sent = a.create_label();
+    a.cmp(edi, 4)?;
+    a.jne(sent)?;
+    // struct rt_sigframe's ucontext is in rdx; rip is the 17th of the registers from byte 40 on.
+    a.add(qword_ptr(rdx + 40 + 8 * 16), 2)?;
+    a.set_label(&mut sent)?;
+    a.ret()?;
+    a.set_label(&mut restorer)?;
+    a.mov(eax, 15)?;
+    a.syscall()?;
+    a.set_label(&mut main)?;
+    table.extend([handler, restorer]);
+    let at = DATA as i64;
+    a.mov(rax, qword_ptr(at))?;
+    a.mov(qword_ptr(at + 0x200), rax)?;
+    a.mov(qword_ptr(at + 0x208), 0x0400_0004)?;
+    a.mov(rax, qword_ptr(at + 8))?;
+    a.mov(qword_ptr(at + 0x210), rax)?;
+    a.mov(qword_ptr(at + 0x80), 0)?;
+    for signal in [4, 10] {
+        a.mov(eax, 13)?;
+        a.mov(edi, signal)?;
+        a.mov(rsi, DATA + 0x200)?;
+        a.xor(edx, edx)?;
+        a.mov(r10d, 8)?;
+        a.syscall()?;
+    }
+    for _ in 0..3 {
+        a.cmp(eax, 1)?;
+        a.ud2()?;
+        a.adc(rbx, rbx)?;
+        a.mov(eax, 39)?;
+        a.syscall()?;
+        a.mov(edi, eax)?;
+        a.mov(eax, 62)?;
+        a.mov(esi, 10)?;
+        a.syscall()?;
+    }
+    a.mov(rbp, qword_ptr(at + 0x80))?;
+    a.xor(edi, edi)?;
+    a.xor(r11d, r11d)
+}

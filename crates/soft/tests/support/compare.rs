@@ -1,0 +1,95 @@
+//! Whether two runs are the same.
+
+use cyclometer_soft::Event;
+use cyclometer_soft::host::protocol::Counted;
+
+use super::run::{Job, Run, Tracer, soft};
+
+/// A program's translated run and its run by steps agree in every event of every process.
+#[track_caller]
+pub fn check_exact(job: &Job) {
+    let native = job.run(Tracer::Nobody);
+    let stepped = job.run(Tracer::Oracle);
+    let translated = job.run(soft());
+    assert_same_end(&stepped, &native);
+    assert_same_end(&translated, &native);
+    assert_same_counts(&translated.counts, &stepped.counts);
+}
+
+/// The same where a clock decides on the program's way now and then: one of a few runs agrees.
+#[track_caller]
+pub fn check_exact_once(job: &Job) {
+    let translated = job.run(soft());
+    assert_same_end(&translated, &job.run(Tracer::Nobody));
+    let mut differences = Vec::new();
+    for _ in 0..8 {
+        let stepped = job.run(Tracer::Oracle);
+        differences = differences_of(&translated.counts, &stepped.counts);
+        if differences.is_empty() {
+            return;
+        }
+    }
+    panic!("{}", differences.join("\n"));
+}
+
+/// Output and status are the same.
+#[track_caller]
+pub fn assert_same_end(run: &Run, other: &Run) {
+    assert_eq!((run.status, &run.stdout), (other.status, &other.stdout), "{:?}", run.lost());
+}
+
+#[track_caller]
+pub fn assert_same_counts(counts: &[Counted], expected: &[Counted]) {
+    if let Some(failed) = expected.iter().find_map(|process| process.counts.as_ref().err()) {
+        panic!("the stepper failed: {failed}");
+    }
+    let differences = differences_of(counts, expected);
+    assert!(differences.is_empty(), "software PMU and stepper differ:\n{}", differences.join("\n"));
+    let instructions: u64 = expected.iter().map(|process| process.count(Event::Instructions).unwrap()).sum();
+    assert!(instructions > 50, "nothing to compare: {instructions} instructions");
+}
+
+fn differences_of(counts: &[Counted], expected: &[Counted]) -> Vec<String> {
+    let (counts, expected) = (in_order(counts), in_order(expected));
+    if counts.len() != expected.len() {
+        return vec![format!("{} processes, not {}", counts.len(), expected.len())];
+    }
+    let pairs = counts.iter().zip(&expected).enumerate();
+    pairs.flat_map(|(i, (process, expected))| differences(i, process, expected)).collect()
+}
+
+/// Ids differ from run to run: by what they executed.
+fn in_order(counts: &[Counted]) -> Vec<&Counted> {
+    let mut counts: Vec<&Counted> = counts.iter().collect();
+    counts.sort_by_key(|process| (process.name.clone(), process.count(Event::Instructions).ok()));
+    counts
+}
+
+fn differences(i: usize, process: &Counted, expected: &Counted) -> Vec<String> {
+    if let Err(reason) = &process.counts {
+        return vec![format!("{i} {}: lost: {reason}", process.name)];
+    }
+    let differ = |event: &&Event| match (process.count(**event), expected.count(**event)) {
+        (Ok(count), Ok(expected)) => count != expected,
+        (Err(_), Err(_)) => false,
+        _ => true,
+    };
+    let line = |event: &Event| {
+        format!(
+            "{i} {}: {event}: {:?}, not {:?}",
+            expected.name,
+            process.count(*event),
+            expected.count(*event)
+        )
+    };
+    Event::ALL.iter().filter(differ).map(line).collect()
+}
+
+/// Every count is lost, for a reason that contains these words.
+#[track_caller]
+pub fn assert_lost(process: &Counted, words: &str) {
+    match &process.counts {
+        Err(reason) => assert!(reason.contains(words), "{reason:?} does not say {words:?}"),
+        Ok(_) => panic!("counted: {:?} instructions", process.count(Event::Instructions)),
+    }
+}

@@ -1,0 +1,47 @@
+//! Running programs natively, translated and step by step.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+pub mod compare;
+pub mod oracle;
+pub mod programs;
+pub mod run;
+
+use std::fs;
+use std::io::Write;
+
+/// Whether programs can be traced and built here; says why not.
+pub fn ready() -> bool {
+    if let Err(error) = cyclometer_sys::trace::permitted() {
+        skip(&format!("tracing is not permitted: {error}"));
+        return false;
+    }
+    programs::starter().is_some()
+}
+
+/// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.
+#[allow(clippy::print_stderr, reason = "a test that cannot run says why")]
+pub fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
+    if let Ok(mut log) = fs::OpenOptions::new().create(true).append(true).open(log) {
+        let _ = log.write_all(format!("{why}\n").as_bytes());
+    }
+}
+
+/// The path of a program of the system; `None` where it is missing, which is said.
+pub fn installed(name: &str) -> Option<std::path::PathBuf> {
+    let found = find(name);
+    if found.is_none() {
+        skip(&format!("{name} is not installed"));
+    }
+    found
+}
+
+/// The same without a word.
+pub fn find(name: &str) -> Option<std::path::PathBuf> {
+    let folders = ["/usr/bin", "/bin", "/usr/local/bin"].map(std::path::PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let all = folders.into_iter().chain(std::env::split_paths(&path));
+    all.map(|folder| folder.join(name)).find(|file| file.is_file())
+}

@@ -1,0 +1,357 @@
+//! Counts by single steps: what the software PMU is compared with.
+//!
+//! Each stop behind a step is an executed instruction, which is decoded by itself; nothing is known of blocks or edges.
+//! Consecutive stops at one repeated string instruction are one execution. Where a signal's handler begins, nothing was
+//! executed; what raises a fault was not executed either. The report is that of the software PMU.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::net::UnixStream;
+
+use cyclometer_soft::addend::{Addend, Kind, NOT_TAKEN, TAKEN};
+use cyclometer_soft::host::FIXED_BYTES;
+use cyclometer_soft::iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
+use cyclometer_soft::{Event, classify};
+use cyclometer_sys::trace::{self, Change, Options, Registers};
+
+const SIGTRAP: i32 = 5;
+
+/// Codes of `SIGTRAP`.
+///
+/// # Source
+///
+/// `include/uapi/asm-generic/siginfo.h`; a handler's first instruction: `kernel/signal.c`, `signal_setup_done`, which
+/// calls `ptrace_notify(SIGTRAP)`, whose argument becomes the code.
+mod code {
+    pub const BREAKPOINT: i32 = 1;
+    pub const STEP: i32 = 2;
+    pub const HANDLER: i32 = 5;
+    pub const KERNEL: i32 = 0x80;
+}
+
+/// Traces a process that has not executed its command yet, counts it and its descendants to their ends, and reports.
+pub fn count(pid: u32, mut socket: UnixStream) {
+    let options =
+        Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
+    trace::seize(pid, options).unwrap();
+    socket.write_all(b"ready\n").unwrap();
+    let mut oracle = Oracle::default();
+    oracle.adopt(pid, 0, false);
+    while !oracle.tasks.is_empty() {
+        let (tid, change) = oracle.next();
+        if oracle.handle(tid, change).is_err() {
+            // It was killed; its end is reported.
+            let _ = trace::resume(tid, 0);
+        }
+    }
+    socket.write_all(oracle.report().as_bytes()).unwrap();
+}
+
+#[derive(Default)]
+struct Oracle {
+    tasks: HashMap<u32, Task>,
+    processes: Vec<Process>,
+    /// First stops of children that came before those of their makers.
+    early: Vec<(u32, Change)>,
+}
+
+struct Task {
+    process: usize,
+    /// It executes the command: before, nothing is counted.
+    counted: bool,
+    /// What is executed next, and the registers before.
+    next: Option<(usize, Registers)>,
+}
+
+struct Process {
+    pid: u32,
+    parent: u32,
+    name: String,
+    known: HashMap<u64, usize>,
+    codes: Vec<Code>,
+}
+
+/// An instruction at an address.
+struct Code {
+    instruction: Instruction,
+    events: Vec<(Event, u32)>,
+    addend: Option<Addend>,
+    executions: u64,
+    /// Iterations, or times taken.
+    units: u64,
+    not_taken: u64,
+}
+
+impl Oracle {
+    fn adopt(&mut self, pid: u32, parent: u32, counted: bool) {
+        let process = Process { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
+        self.processes.push(process);
+        self.tasks.insert(pid, Task { process: self.processes.len() - 1, counted, next: None });
+    }
+
+    /// Waits for a change.
+    fn next(&mut self) -> (u32, Change) {
+        let tids: Vec<u32> = self.tasks.keys().copied().collect();
+        if let Some(early) = self.early.iter().position(|(tid, _)| tids.contains(tid)) {
+            return self.early.swap_remove(early);
+        }
+        if let [tid] = tids[..] {
+            return (tid, trace::wait_for(tid).unwrap());
+        }
+        loop {
+            match trace::wait().unwrap() {
+                Some((tid, change)) if tids.contains(&tid) => return (tid, change),
+                Some(stranger) => self.early.push(stranger),
+                None => std::thread::yield_now(),
+            }
+        }
+    }
+
+    fn handle(&mut self, tid: u32, change: Change) -> io::Result<()> {
+        match change {
+            Change::Exited(_) | Change::Killed(_) => {
+                self.tasks.remove(&tid);
+                Ok(())
+            }
+            Change::Exec => self.executed(tid),
+            Change::Fork | Change::VFork | Change::Clone => {
+                let counted = self.tasks[&tid].counted;
+                self.adopt(trace::event_message(tid)? as u32, tid, counted);
+                self.step(tid, 0)
+            }
+            Change::Exiting => {
+                // Who was killed did not complete its last instruction.
+                if trace::event_message(tid)? & 0x7f == 0 {
+                    self.retire(tid, None);
+                }
+                trace::resume(tid, 0)
+            }
+            Change::Group(_) => trace::listen(tid),
+            Change::Signal(SIGTRAP) => self.trapped(tid),
+            Change::Signal(signal) => self.go_on(tid, signal),
+            Change::Interrupted | Change::Other(_) => self.go_on(tid, 0),
+        }
+    }
+
+    fn executed(&mut self, tid: u32) -> io::Result<()> {
+        let task = self.tasks.get_mut(&tid).unwrap();
+        let process = &mut self.processes[task.process];
+        process.name = name(tid);
+        process.known.clear();
+        task.counted = true;
+        trace::write_memory(tid, random_bytes(tid)?, &FIXED_BYTES)?;
+        self.step(tid, 0)
+    }
+
+    fn trapped(&mut self, tid: u32) -> io::Result<()> {
+        match trace::signal_info(tid)?.code() {
+            code::BREAKPOINT | code::STEP => {
+                let after = trace::registers(tid)?;
+                self.retire(tid, Some(&after));
+                self.go_on_from(tid, 0, after)
+            }
+            code::HANDLER => self.go_on(tid, 0),
+            code::KERNEL => {
+                let after = trace::registers(tid)?;
+                self.retire(tid, Some(&after));
+                self.go_on_from(tid, SIGTRAP, after)
+            }
+            _ => {
+                // Where the program sends it to itself, the step's own is not told apart from it.
+                let after = trace::registers(tid)?;
+                if self.tasks[&tid].next.is_some_and(|(_, before)| before.rip != after.rip) {
+                    self.retire(tid, Some(&after));
+                }
+                self.go_on_from(tid, SIGTRAP, after)
+            }
+        }
+    }
+
+    fn go_on(&mut self, tid: u32, signal: i32) -> io::Result<()> {
+        let registers = trace::registers(tid)?;
+        self.go_on_from(tid, signal, registers)
+    }
+
+    fn go_on_from(&mut self, tid: u32, signal: i32, mut registers: Registers) -> io::Result<()> {
+        if restarts(&registers) {
+            registers.rip -= 2;
+        }
+        let task = self.tasks.get_mut(&tid).unwrap();
+        let code = self.processes[task.process].code(tid, registers.rip);
+        task.next = code.map(|code| (code, registers));
+        self.step(tid, signal)
+    }
+
+    fn step(&mut self, tid: u32, signal: i32) -> io::Result<()> {
+        if self.tasks[&tid].counted { trace::step(tid, signal) } else { trace::resume(tid, signal) }
+    }
+
+    /// What was next has been executed, unless it is a repeated instruction that goes on.
+    fn retire(&mut self, tid: u32, after: Option<&Registers>) {
+        let task = self.tasks.get_mut(&tid).unwrap();
+        let Some((index, before)) = task.next.take() else { return };
+        let process = &mut self.processes[task.process];
+        if process.codes[index].retire(&before, after) {
+            process.forget_after(&before);
+        }
+    }
+
+    fn report(&self) -> String {
+        self.processes.iter().map(Process::report).chain(["end\n".to_owned()]).collect()
+    }
+}
+
+impl Process {
+    /// The instruction at an address.
+    fn code(&mut self, tid: u32, address: u64) -> Option<usize> {
+        if let Some(known) = self.known.get(&address) {
+            return Some(*known);
+        }
+        let mut bytes = [0; 15];
+        let count = trace::read_memory(tid, address, &mut bytes).ok()?;
+        let instruction = Decoder::with_ip(64, &bytes[..count], address, DecoderOptions::NONE).decode();
+        let class = classify(&instruction, InstructionInfoFactory::new().info(&instruction));
+        let events = class.events.compact().iter().collect();
+        let code = Code { instruction, events, addend: class.addend, executions: 0, units: 0, not_taken: 0 };
+        self.codes.push(code);
+        self.known.insert(address, self.codes.len() - 1);
+        Some(self.codes.len() - 1)
+    }
+
+    /// Behind a system call that maps something, code may be other code.
+    fn forget_after(&mut self, before: &Registers) {
+        const MAPS: [u64; 5] = [9, 10, 11, 25, 30];
+        if MAPS.contains(&before.rax) {
+            self.known.clear();
+        }
+    }
+
+    fn report(&self) -> String {
+        let mut sums: BTreeMap<Event, u64> = Event::ALL.iter().map(|event| (*event, 0)).collect();
+        let mut masked = false;
+        for code in &self.codes {
+            code.add_to(&mut sums);
+            let kind = code.addend.as_ref().map(Addend::kind);
+            masked |= code.executions > 0 && matches!(kind, Some(Kind::Elements | Kind::Bytes));
+        }
+        sums.insert(Event::DistinctCodeBytes, self.distinct_bytes());
+        let mut text = format!("process {} {} {}\n", self.pid, self.parent, self.name);
+        for (event, count) in sums {
+            let known = !(masked && Kind::Elements.feeds().contains(&event));
+            let word =
+                if known { format!("count {event} {count}") } else { format!("missing {event} masks") };
+            writeln!(text, "{word}").unwrap();
+        }
+        text
+    }
+
+    fn distinct_bytes(&self) -> u64 {
+        let executed = self.codes.iter().filter(|code| code.executions > 0);
+        let bytes = executed.flat_map(|code| code.instruction.ip()..code.instruction.next_ip());
+        bytes.collect::<std::collections::HashSet<u64>>().len() as u64
+    }
+}
+
+impl Code {
+    /// Counts an execution; whether there was one. `after` is `None` for a process that has ended by it.
+    fn retire(&mut self, before: &Registers, after: Option<&Registers>) -> bool {
+        let rip = after.map_or(self.instruction.next_ip(), |after| after.rip);
+        match (&self.addend, after) {
+            (Some(Addend::Iterations(_)), Some(after)) => {
+                self.units += self.counter(before) - self.counter(after);
+                if rip == self.instruction.ip() {
+                    return false;
+                }
+            }
+            (Some(Addend::Direction), _) => {
+                let (target, next) = (self.instruction.near_branch_target(), self.instruction.next_ip());
+                assert!([target, next].contains(&rip), "{:?} went to {rip:#x}", self.instruction);
+                let taken = if target == next { self.condition(before.eflags) } else { rip == target };
+                *if taken { &mut self.units } else { &mut self.not_taken } += 1;
+            }
+            _ => {}
+        }
+        self.executions += 1;
+        true
+    }
+
+    /// Whether these flags make a branch: asked only where it leads to the next instruction.
+    fn condition(&self, flags: u64) -> bool {
+        use cyclometer_soft::iced_x86::ConditionCode::*;
+        let [carry, parity, zero, sign, overflow] = [0, 2, 6, 7, 11].map(|bit| flags >> bit & 1 == 1);
+        match self.instruction.condition_code() {
+            o => overflow,
+            no => !overflow,
+            b => carry,
+            ae => !carry,
+            e => zero,
+            ne => !zero,
+            be => carry || zero,
+            a => !carry && !zero,
+            s => sign,
+            ns => !sign,
+            p => parity,
+            np => !parity,
+            l => sign != overflow,
+            ge => sign == overflow,
+            le => zero || sign != overflow,
+            g => !zero && sign == overflow,
+            None => panic!("{:?} to the next instruction", self.instruction),
+        }
+    }
+
+    /// The counter of iterations: rcx, or ecx with an address-size prefix.
+    fn counter(&self, registers: &Registers) -> u64 {
+        use cyclometer_soft::iced_x86::OpKind::*;
+        let narrow =
+            self.instruction.op_kinds().any(|kind| matches!(kind, MemorySegESI | MemorySegEDI | MemoryESEDI));
+        if narrow { registers.rcx & 0xffff_ffff } else { registers.rcx }
+    }
+
+    fn add_to(&self, sums: &mut BTreeMap<Event, u64>) {
+        let mut add = |event: Event, count: u64| *sums.entry(event).or_default() += count;
+        self.events.iter().for_each(|(event, each)| add(*event, u64::from(*each) * self.executions));
+        match &self.addend {
+            Some(Addend::Direction) => {
+                TAKEN.into_iter().for_each(|(event, each)| add(event, u64::from(each) * self.units));
+                NOT_TAKEN.into_iter().for_each(|(event, each)| add(event, u64::from(each) * self.not_taken));
+            }
+            Some(addend) => {
+                addend
+                    .per_unit()
+                    .into_iter()
+                    .for_each(|(event, each)| add(event, u64::from(each) * self.units));
+            }
+            None => {}
+        }
+    }
+}
+
+/// Whether a stop is at the end of a system call that is made again, unless a handler is called.
+///
+/// # Source
+///
+/// Linux `include/linux/errno.h`: `ERESTARTSYS` and its kind, 512 to 514 and 516.
+fn restarts(registers: &Registers) -> bool {
+    registers.orig_rax.cast_signed() >= 0 && matches!(registers.rax.cast_signed(), -516 | -514..=-512)
+}
+
+fn name(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end_matches('\n').to_owned()
+}
+
+/// The address of the 16 random bytes that the kernel gives to a program.
+///
+/// # Source
+///
+/// `getauxval(3)`, `AT_RANDOM`.
+fn random_bytes(pid: u32) -> io::Result<u64> {
+    const AT_RANDOM: u64 = 25;
+    let bytes = fs::read(format!("/proc/{pid}/auxv"))?;
+    let words: Vec<u64> =
+        bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+    let found = words.chunks_exact(2).find(|pair| pair[0] == AT_RANDOM);
+    found.map(|pair| pair[1]).ok_or_else(|| io::ErrorKind::NotFound.into())
+}

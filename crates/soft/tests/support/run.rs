@@ -1,0 +1,246 @@
+//! One run of a program.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use cyclometer_soft::host::{Settings, follow, protocol};
+use cyclometer_sys::keeper::{self, Keeper};
+use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
+use protocol::Counted;
+
+use super::{oracle, programs};
+
+/// No run takes longer.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Job {
+    program: PathBuf,
+    args: Vec<OsString>,
+    stdin: PathBuf,
+    /// Run by the program that makes the environment small.
+    plain: bool,
+}
+
+impl Job {
+    pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Job {
+        let args = args.iter().map(OsString::from).collect();
+        Job { program: program.as_ref().to_owned(), args, stdin: "/dev/null".into(), plain: true }
+    }
+
+    /// Its standard input.
+    pub fn reading(self, stdin: impl AsRef<Path>) -> Job {
+        Job { stdin: stdin.as_ref().to_owned(), ..self }
+    }
+
+    /// Executed directly, with our environment.
+    pub fn direct(self) -> Job {
+        Job { plain: false, ..self }
+    }
+}
+
+/// What traces a program.
+#[derive(Clone, Copy)]
+pub enum Tracer {
+    /// Nobody.
+    Nobody,
+    /// The software PMU.
+    Soft(Settings),
+    /// The stepper.
+    Oracle,
+}
+
+/// The settings of every day.
+pub fn soft() -> Tracer {
+    Tracer::Soft(settings())
+}
+
+pub fn settings() -> Settings {
+    Settings { fixed_layout: true, ..Settings::default() }
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct Run {
+    pub stdout: String,
+    pub status: Status,
+    /// The counts of each process; none of a native run.
+    pub counts: Vec<Counted>,
+    /// Why nothing was executed.
+    pub refused: Option<i32>,
+}
+
+impl Run {
+    /// Why counts are lost.
+    pub fn lost(&self) -> Vec<&String> {
+        self.counts.iter().filter_map(|process| process.counts.as_ref().err()).collect()
+    }
+}
+
+/// A program that runs. It is killed if it is dropped before it has ended.
+pub struct Running {
+    pending: Pending,
+    keeper: Option<Keeper>,
+    stdout: PathBuf,
+    ended: Option<Status>,
+    deadline: Instant,
+}
+
+impl Job {
+    /// Runs it to its end.
+    pub fn run(&self, tracer: Tracer) -> Run {
+        self.start(tracer).finish()
+    }
+
+    /// Starts it.
+    pub fn start(&self, tracer: Tracer) -> Running {
+        let launcher = Launcher::start().unwrap();
+        let stdout = programs::unique("stdout");
+        let (program, args) = self.command();
+        let output = File::create(&stdout).unwrap();
+        let input = File::open(&self.stdin).unwrap();
+        let silence = File::options().write(true).open("/dev/null").unwrap();
+        let request = Request {
+            program: program.as_os_str(),
+            args: &args,
+            stdin: Some(input.as_fd()),
+            stdout: Some(output.as_fd()),
+            stderr: Some(silence.as_fd()),
+            traced: Some(Traced { fixed_layout: true }),
+        };
+        let mut pending = launcher.spawn(&request).unwrap();
+        let pid = pending.pid();
+        let keeper = match tracer {
+            Tracer::Nobody => None,
+            Tracer::Soft(settings) => Some(kept(|socket| follow(pid, socket, settings))),
+            Tracer::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
+        };
+        if let Some(keeper) = &keeper {
+            keeper.socket().set_read_timeout(Some(DEADLINE)).unwrap();
+            assert_eq!(first_line(keeper.socket()), "ready");
+        }
+        pending.release();
+        Running { pending, keeper, stdout, ended: None, deadline: Instant::now() + DEADLINE }
+    }
+
+    fn command(&self) -> (PathBuf, Vec<OsString>) {
+        if !self.plain {
+            return (self.program.clone(), self.args.clone());
+        }
+        let starter = programs::starter().unwrap();
+        let args = std::iter::once(self.program.clone().into_os_string()).chain(self.args.iter().cloned());
+        (starter, args.collect())
+    }
+}
+
+/// Reads byte by byte, so that nothing of what follows is lost.
+fn first_line(mut socket: &UnixStream) -> String {
+    use std::io::Read;
+    let mut line = Vec::new();
+    let mut byte = [0];
+    loop {
+        socket.read_exact(&mut byte).unwrap();
+        match byte[0] {
+            b'\n' => return String::from_utf8(line).unwrap(),
+            other => line.push(other),
+        }
+    }
+}
+
+/// A keeper that tells of its panics.
+fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
+    let work = |socket: UnixStream| {
+        tell_panics(socket.try_clone().unwrap());
+        work(socket);
+    };
+    keeper::fork(work).unwrap()
+}
+
+/// Nobody sees what this process writes to the terminal.
+fn tell_panics(socket: UnixStream) {
+    std::panic::set_hook(Box::new(move |panic| {
+        let words = panic.to_string().replace('\n', " ");
+        let _ = (&socket).write_all(format!("process 0 0 tracer\nlost {words}\nend\n").as_bytes());
+    }));
+}
+
+impl Running {
+    pub fn pid(&self) -> u32 {
+        self.pending.pid()
+    }
+
+    /// The tracer's id.
+    pub fn keeper(&self) -> Option<u32> {
+        self.keeper.as_ref().map(Keeper::pid)
+    }
+
+    /// Gives up our end of the keeper, as our death would.
+    pub fn abandon(&mut self) {
+        self.keeper = None;
+    }
+
+    /// Sends a signal to the first process.
+    pub fn signal(&self, number: i32) {
+        signal(self.pid(), number).unwrap();
+    }
+
+    /// What it has written so far.
+    pub fn output(&self) -> String {
+        String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned()
+    }
+
+    /// Waits until it has written something.
+    pub fn until_it_says(&self, text: &str) {
+        while !self.output().contains(text) {
+            assert!(Instant::now() < self.deadline, "it never said {text:?}, but {:?}", self.output());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> Vec<Counted> {
+        let socket = self.keeper.as_ref().unwrap().socket();
+        let mut writer = socket;
+        writer.write_all(&[protocol::READ]).unwrap();
+        protocol::read_report(&mut BufReader::new(socket)).unwrap()
+    }
+
+    /// Waits for the end of the first process.
+    pub fn wait(&mut self) -> Status {
+        while self.ended.is_none() {
+            self.ended = reap(self.pid(), Reap::Poll).unwrap().map(|ended| ended.status);
+            assert!(self.ended.is_some() || Instant::now() < self.deadline, "it hangs: {:?}", self.output());
+            if self.ended.is_none() {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        self.ended.unwrap()
+    }
+
+    pub fn finish(mut self) -> Run {
+        let status = self.wait();
+        let counts = self.keeper.as_ref().map_or_else(Vec::new, |keeper| {
+            let mut socket = keeper.socket();
+            let _ = socket.write_all(&[protocol::FINISH]);
+            protocol::read_report(&mut BufReader::new(socket)).expect("a report")
+        });
+        let refused = self.pending.used_before_exec().err().and_then(|error| error.raw_os_error());
+        Run { stdout: self.output(), status, counts, refused }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended.is_none() {
+            let _ = signal(self.pid(), SIGKILL);
+            let _ = reap(self.pid(), Reap::Block);
+        }
+        let _ = fs::remove_file(&self.stdout);
+    }
+}
