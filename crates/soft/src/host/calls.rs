@@ -1,5 +1,7 @@
 //! System calls that matter to a translation: what becomes of them.
 
+use std::rc::Rc;
+
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
@@ -34,7 +36,12 @@ pub(crate) enum Verdict {
     /// It is made, and the translation goes on.
     Make,
     /// It is made, and mappings in these ranges are other ones then.
-    Remaps(Vec<(u64, u64)>),
+    Remaps {
+        /// The ranges that it names.
+        ranges: Vec<(u64, u64)>,
+        /// Whether there may be new code, which processes that share the translation need not have.
+        code: bool,
+    },
     /// A new program may be executed.
     Execute {
         /// The descriptor that the path is relative to; `None` for the working directory.
@@ -64,15 +71,16 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
     let Registers { rdi, rsi, rdx, r10, .. } = *registers;
     let range = |start: u64, len: u64| (start, start.saturating_add(len.max(1)));
     match registers.rax & 0xffff_ffff {
-        number::MMAP if r10 & MAP_FIXED != 0 => Verdict::Remaps(vec![range(rdi, rsi)]),
-        number::MMAP if rdx & PROT_EXEC != 0 => Verdict::Remaps(vec![]),
-        number::MUNMAP | number::MPROTECT | number::PKEY_MPROTECT | number::REMAP_FILE_PAGES => {
-            Verdict::Remaps(vec![range(rdi, rsi)])
-        }
+        number::MMAP if r10 & MAP_FIXED != 0 => remaps(vec![range(rdi, rsi)], rdx),
+        number::MMAP if rdx & PROT_EXEC != 0 => remaps(vec![], rdx),
+        number::MPROTECT | number::PKEY_MPROTECT => remaps(vec![range(rdi, rsi)], rdx),
+        number::MUNMAP => remaps(vec![range(rdi, rsi)], 0),
+        // Code may be what is moved.
+        number::REMAP_FILE_PAGES => remaps(vec![range(rdi, rsi)], PROT_EXEC),
         number::MREMAP if r10 & MREMAP_FIXED != 0 => {
-            Verdict::Remaps(vec![range(rdi, rsi), range(registers.r8, rdx)])
+            remaps(vec![range(rdi, rsi), range(registers.r8, rdx)], PROT_EXEC)
         }
-        number::MREMAP => Verdict::Remaps(vec![range(rdi, rsi)]),
+        number::MREMAP => remaps(vec![range(rdi, rsi)], 0),
         number::SHMAT if rdx & SHM_EXEC != 0 => Verdict::Leave("executes memory that it shares"),
         number::SHMAT if rdx & SHM_REMAP != 0 => Verdict::Leave("maps shared memory over other memory"),
         number::RT_SIGRETURN => Verdict::Return,
@@ -87,6 +95,10 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::SECCOMP if rdi == SECCOMP_SET_MODE_FILTER || rdi == SECCOMP_SET_MODE_STRICT => Verdict::Filter,
         _ => Verdict::Make,
     }
+}
+
+fn remaps(ranges: Vec<(u64, u64)>, protection: u64) -> Verdict {
+    Verdict::Remaps { ranges, code: protection & PROT_EXEC != 0 }
 }
 
 /// # Source
@@ -147,7 +159,7 @@ impl Engine {
     pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
         match look(tid, &registers) {
             Verdict::Make => self.go(tid),
-            Verdict::Remaps(ranges) => self.remaps(tid, &ranges),
+            Verdict::Remaps { ranges, code } => self.remaps(tid, &ranges, code),
             Verdict::Execute { folder, path } => {
                 if let Some(reason) = super::file::unfollowable(tid, folder, path) {
                     return Err(Trouble::Unfollowed(reason));
@@ -176,17 +188,18 @@ impl Engine {
     }
 
     /// Mappings change: what was translated from there is wrong then.
-    fn remaps(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<(), Trouble> {
+    fn remaps(&mut self, tid: u32, ranges: &[(u64, u64)], code: bool) -> Result<(), Trouble> {
         let Mode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(Trouble::Gone) };
         seat.maps = None;
         let space = seat.space.borrow();
         let ours = ranges.iter().any(|(start, end)| space.overlaps(*start, *end));
         let changes = ranges.iter().any(|(start, end)| space.translation.touches(*start, *end));
+        let shared = code && Rc::strong_count(&seat.space) > 1;
         drop(space);
         if ours {
             return Err(Trouble::Unfollowed("maps memory where the translated code is".to_owned()));
         }
-        if !changes {
+        if !changes && !shared {
             return self.go(tid);
         }
         let registers = self.renew(tid)?;

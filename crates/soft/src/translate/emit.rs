@@ -291,15 +291,6 @@ impl Emitter {
         (hole, hit)
     }
 
-    /// Eight bytes with a value, to which a hole leads; their address.
-    pub(crate) fn word(&mut self, hole: Hole, value: u64) -> u64 {
-        self.align(8);
-        let here = self.here();
-        self.fill(hole, here);
-        self.bytes.extend(value.to_le_bytes());
-        here
-    }
-
     /// The value of a hole goes to the literals.
     pub(crate) fn literal(&mut self, hole: Hole, value: u64) {
         self.literals.push(((hole.0 - self.start) as usize, value));

@@ -37,11 +37,6 @@ impl Window {
 }
 
 impl Pages {
-    /// Forgets every copy, and every start of a block.
-    pub(crate) fn clear(&mut self) {
-        *self = Pages::default();
-    }
-
     /// Whether a page of the range was looked at.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         if end.saturating_sub(start) / PAGE < self.index.len() as u64 {
