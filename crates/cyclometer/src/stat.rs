@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cyclometer_backend::{Attached, Launcher, sources};
+use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, software, sources};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{
@@ -183,9 +183,13 @@ impl Stat {
             target: self.target.clone(),
             watched: self.watched(launcher)?,
         };
-        let sources = sources();
+        let software = software(SoftwareSettings { random_layout: self.random_layout });
+        let translated = software.as_ref().map(|software| software.launcher(launcher));
+        let mut sources = sources();
+        sources.extend(software.as_ref().map(Software::source));
         let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
-        let means = Means { launch: launcher, translated: None, sources: &sources, machine: &self.machine };
+        let translated = translated.as_deref();
+        let means = Means { launch: launcher, translated, sources: &sources, machine: &self.machine };
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
     }
 

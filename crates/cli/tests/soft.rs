@@ -1,0 +1,238 @@
+//! `stat` with the software PMU, on real commands: which runs are translated, and what is said about it.
+//!
+//! Where tracing is not permitted, or there is a PMU that counts instead, the tests say so.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::Value;
+use support::{run, run_with, schema, stderr, stdout};
+
+/// An event that no hardware has, so that these tests mean the same on every machine.
+const EVENT: &str = "calls";
+
+/// Whether the software PMU works here, as `doctor` says.
+fn works() -> bool {
+    let out = run(&["doctor", "--json"]);
+    let machine: Value = serde_json::from_str(&stdout(&out)).unwrap();
+    let mut rungs = machine["ladder"].as_array().unwrap().iter();
+    let works = rungs.any(|rung| rung["rung"] == "soft" && rung["works"] == "yes");
+    if !works {
+        support::skip("the software PMU does not work here");
+    }
+    works
+}
+
+fn json(arguments: &[&str]) -> Value {
+    let out = run_with(&["stat", "--json", "--output", "null"], arguments);
+    let value: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let errors: Vec<String> = schema("stat-1.json").iter_errors(&value).map(|e| e.to_string()).collect();
+    assert_eq!(errors, [""; 0], "{arguments:?}");
+    value["commands"][0].clone()
+}
+
+fn launches(command: &Value) -> Vec<&str> {
+    command["runs"].as_array().unwrap().iter().map(|run| run["launch"].as_str().unwrap()).collect()
+}
+
+/// The metric of an event, whatever modes its name shows.
+fn metric<'a>(command: &'a Value, event: &str) -> &'a Value {
+    let mut metrics = command["metrics"].as_array().unwrap().iter();
+    metrics.find(|metric| metric["event"] == event).unwrap_or_else(|| panic!("no {event} in {command}"))
+}
+
+fn text(out: &Output) -> String {
+    stdout(out) + &stderr(out)
+}
+
+#[test]
+fn a_named_event_translates_the_only_run_and_marks_its_times() {
+    if !works() {
+        return;
+    }
+    let command = json(&["-e", "calls,wall_time", "--", "true"]);
+    assert_eq!(launches(&command), ["translated"]);
+    let calls = metric(&command, EVENT);
+    assert_eq!(
+        (&calls["name"], &calls["count"], &calls["provenance"]),
+        (&"calls:u".into(), &"exact".into(), &"counted".into())
+    );
+    assert!(calls["mean"].as_u64().unwrap() > 0, "{calls}");
+    assert_eq!(metric(&command, "wall_time")["launch"], "translated");
+    let out = run(&["stat", "-e", "calls,wall_time", "--", "true"]);
+    assert!(text(&out).contains("true · 1 run, translated"), "{}", text(&out));
+    assert!(text(&out).contains("≡ counted exactly by the software PMU"), "{}", text(&out));
+}
+
+#[test]
+fn the_only_run_of_the_default_events_stays_native() {
+    let command = json(&["--", "true"]);
+    assert_eq!(launches(&command), ["native"]);
+    assert_eq!(metric(&command, "wall_time")["launch"], "native");
+}
+
+#[test]
+fn a_line_says_how_to_count_where_there_is_no_pmu() {
+    let command = json(&["--", "true"]);
+    if !works() || !metric(&command, "instructions")["mean"].is_null() {
+        return support::skip("there is a PMU, or no software PMU");
+    }
+    let out = run(&["stat", "--", "true"]);
+    let hint = "to count instructions exactly, by translation: -e instructions, or -r 3";
+    assert!(stderr(&out).contains(hint), "{}", stderr(&out));
+    let command = json(&["-r", "3", "--", "true"]);
+    assert_eq!(launches(&command), ["translated", "translated", "native"]);
+    let instructions = metric(&command, "instructions");
+    assert_eq!((&instructions["count"], &instructions["n"]), (&"exact".into(), &2.into()));
+    assert_eq!(metric(&command, "wall_time")["n"], 1);
+    assert!(metric(&command, "cycles")["mean"].is_null(), "nobody counts cycles");
+}
+
+#[test]
+fn k_of_n_runs_are_counted_and_the_others_timed() {
+    if !works() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let script = format!("echo x >> {}", log.display());
+    for (options, translated, n) in [
+        (&["-r", "2"][..], 1, 2),
+        (&["-r", "4"], 2, 4),
+        (&["-r", "4", "--counted", "3"], 3, 4),
+        (&["-r", "2", "--counted", "all"], 2, 2),
+        (&["-r", "2", "-w", "1"], 1, 3),
+    ] {
+        fs::write(&log, "").unwrap();
+        let events = ["-e", "calls,wall_time", "--", "sh", "-c", &script];
+        let command = json(&[options, &events].concat());
+        let runs = launches(&command);
+        assert_eq!(runs.iter().filter(|launch| **launch == "translated").count(), translated, "{options:?}");
+        assert_eq!(fs::read_to_string(&log).unwrap().lines().count(), n, "{options:?}");
+        assert_eq!(metric(&command, EVENT)["n"], translated, "{options:?}");
+        let timed = if translated == runs.len() { translated } else { runs.len() - translated };
+        assert_eq!(metric(&command, "wall_time")["n"], timed, "{options:?}");
+    }
+}
+
+#[test]
+fn the_command_keeps_its_streams_and_its_status() {
+    if !works() {
+        return;
+    }
+    let out = run_with(&["stat", "-e", EVENT, "--"], &["sh", "-c", "echo out; echo err >&2; exit 7"]);
+    assert_eq!((stdout(&out).as_str(), out.status.code()), ("out\n", Some(7)));
+    assert!(stderr(&out).starts_with("err\n") && stderr(&out).contains("calls:u"), "{}", stderr(&out));
+    let out = run_with(&["stat", "-e", EVENT, "--"], &["sh", "-c", "kill -9 $$"]);
+    assert_eq!(out.status.code(), Some(137), "{out:?}");
+    for (command, code) in [("no_such_command_here", 127), ("/", 126)] {
+        let out = run_with(&["stat", "-e", EVENT, "--"], &[command]);
+        assert_eq!(out.status.code(), Some(code), "{out:?}");
+    }
+}
+
+#[test]
+fn descendants_are_counted_with_the_command() {
+    if !works() {
+        return;
+    }
+    let calls = |script: &str| {
+        let command = json(&["-e", EVENT, "--", "sh", "-c", script]);
+        metric(&command, EVENT)["mean"].as_u64().unwrap_or_else(|| panic!("{command}"))
+    };
+    let one = calls("/bin/true; exit 0");
+    let three = calls("/bin/true; /bin/true; /bin/true; exit 0");
+    assert!(three > one, "{three} of three, {one} of one");
+}
+
+#[test]
+fn a_program_that_starts_a_thread_runs_on_and_its_counts_are_lost() {
+    if !works() {
+        return;
+    }
+    // The harness of this test runs every test in a thread of its own.
+    let own = std::env::current_exe().unwrap();
+    let arguments = ["--exact", "a_test_for_another_test", "--test-threads", "2"];
+    let command = json(&[&["-e", EVENT, "--", own.to_str().unwrap()][..], &arguments].concat());
+    assert_eq!(command["runs"][0]["exit"], 0);
+    let calls = metric(&command, EVENT);
+    assert_eq!((&calls["count"], &calls["mean"]), (&"lost".into(), &Value::Null), "{calls}");
+    assert!(calls["reason"].as_str().unwrap().contains("started a thread"), "{calls}");
+}
+
+#[test]
+fn a_test_for_another_test() {}
+
+#[test]
+fn intervals_below_100_ms_are_refused_before_anything_runs() {
+    if !works() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let witness = folder.path().join("witness");
+    let touch = ["--", "touch", witness.to_str().unwrap()];
+    let out = run(&[&["stat", "-I", "99", "-e", EVENT][..], &touch].concat());
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(
+        stderr(&out).contains("calls: the software PMU is read every 100 ms at most"),
+        "{}",
+        stderr(&out)
+    );
+    assert!(!witness.exists(), "the command must not have run");
+    let out = run(&["stat", "-I", "100", "-e", EVENT, "--", "sleep", "0.35"]);
+    let rows = stderr(&out).lines().filter(|line| line.ends_with("calls:u")).count();
+    assert!(out.status.success() && rows >= 3, "{}", stderr(&out));
+}
+
+#[test]
+fn strict_takes_its_counts_and_not_the_times_of_its_runs() {
+    if !works() {
+        return;
+    }
+    for (events, code) in [(EVENT, 0), ("calls,wall_time", 124), ("calls:k", 124)] {
+        let out = run(&["stat", "--strict", "-e", events, "--", "true"]);
+        assert_eq!(out.status.code(), Some(code), "{events}: {out:?}");
+    }
+    let out = run(&["stat", "--strict", "-r", "2", "-e", "calls,wall_time", "--", "true"]);
+    assert_eq!(out.status.code(), Some(0), "a native run gives the time: {out:?}");
+}
+
+#[test]
+fn what_it_cannot_count_is_said_and_not_zero() {
+    let own = std::process::id().to_string();
+    for (arguments, reason) in [
+        (&["-e", "calls:k", "true"][..], "the software PMU sees user mode only"),
+        (&["-p", &own, "-e", EVENT, "sleep", "0.05"], "the software PMU counts commands that it starts"),
+    ] {
+        if !works() {
+            return;
+        }
+        let out = run_with(&["stat"], arguments);
+        assert_eq!(out.status.code(), Some(0), "{out:?}");
+        assert!(stderr(&out).contains(reason) && stderr(&out).contains("not supported"), "{}", stderr(&out));
+    }
+}
+
+#[test]
+fn the_software_pmu_alone_can_be_asked_for() {
+    if !works() {
+        return;
+    }
+    let command = json(&["--backend", "soft", "--", "true"]);
+    assert_eq!(launches(&command), ["translated"]);
+    let instructions = metric(&command, "instructions");
+    assert_eq!((&instructions["count"], &instructions["source"]), (&"exact".into(), &"soft".into()));
+    assert_eq!(metric(&command, "wall_time")["count"], "not_supported");
+}
+
+#[test]
+fn more_counted_runs_than_runs_are_a_mistake() {
+    let out = run(&["stat", "-r", "2", "--counted", "3", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{out:?}");
+    assert!(stderr(&out).contains("--counted 3 is more than there are runs (2)"), "{}", stderr(&out));
+}
