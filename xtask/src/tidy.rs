@@ -14,9 +14,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("stats", &["core"]),
     ("sys", &[]),
     ("detect", &["core", "sys"]),
-    ("backend", &["core", "sys"]),
+    ("backend", &["core", "sys", "soft"]),
     ("session", &["core", "plan"]),
-    ("soft", &["core"]),
+    ("soft", &["core", "sys"]),
     ("cyclometer", &["core", "catalog", "plan", "stats", "sys", "detect", "backend", "session"]),
     ("cli", &["cyclometer"]),
 ];
@@ -25,10 +25,13 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
 const UNSAFE: &[&str] = &["sys"];
 
 /// Crates that may look at the target, on the lines of modules only.
-const TARGETS: &[&str] = &["sys", "detect", "backend"];
+const TARGETS: &[&str] = &["sys", "detect", "backend", "soft"];
 
 /// Crates without I/O and clock.
 const PURE: &[&str] = &["core", "catalog", "plan", "soft", "stats"];
+
+/// Folders of theirs that are at the edge all the same.
+const NOT_PURE: &[&str] = &["crates/soft/src/host/"];
 
 /// What a pure crate does not contain.
 const IMPURE: &[&str] =
@@ -111,13 +114,18 @@ fn dependencies(folder: &Path, name: &str, found: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// Our own crates below `[dependencies]`, by folder name.
+/// Our own crates below `[dependencies]`, of all targets or of one, by folder name.
 fn normal_dependencies(manifest: &str) -> Vec<String> {
+    let mut within = false;
     manifest
         .lines()
-        .skip_while(|line| *line != "[dependencies]")
-        .skip(1)
-        .take_while(|line| !line.starts_with('['))
+        .filter(|line| {
+            if line.starts_with('[') {
+                within = *line == "[dependencies]"
+                    || line.starts_with("[target.") && line.ends_with(".dependencies]");
+            }
+            within
+        })
         .filter_map(|line| line.split(['.', ' ', '=']).next())
         .filter_map(|name| match name {
             "cyclometer" => Some("cyclometer".to_owned()),
@@ -127,13 +135,14 @@ fn normal_dependencies(manifest: &str) -> Vec<String> {
 }
 
 fn source(name: &str, at: &str, text: &str, found: &mut Findings) {
-    let test = at.contains("/tests/");
+    let test = at.contains("/tests/") || at.contains("/examples/");
     let root_file = at.ends_with("src/lib.rs") || at.ends_with("src/main.rs");
     if root_file && !UNSAFE.contains(&name) && !text.contains("#![forbid(unsafe_code)]") {
         found.add(format!("{at}: no #![forbid(unsafe_code)]"));
     }
     let code = without_tests(text);
-    if PURE.contains(&name) && !test {
+    let pure = PURE.contains(&name) && !NOT_PURE.iter().any(|folder| at.starts_with(folder));
+    if pure && !test {
         for word in IMPURE {
             if code.contains(word) {
                 found.add(format!("{at}: {word} in a crate without I/O and clock"));
@@ -226,6 +235,14 @@ mod tests {
     }
 
     #[test]
+    fn a_dependency_of_one_target_counts_and_one_of_tests_does_not() {
+        let manifest = "[dependencies]\ncyclometer-core.workspace = true\nlibc.workspace = true\n\n\
+                        [target.'cfg(unix)'.dependencies]\ncyclometer-sys.workspace = true\n\n\
+                        [dev-dependencies]\ncyclometer-plan.workspace = true\n";
+        assert_eq!(normal_dependencies(manifest), ["core", "sys"]);
+    }
+
+    #[test]
     fn unsafe_must_be_forbidden_outside_its_rooms() {
         assert_eq!(findings("plan", "crates/plan/src/lib.rs", "").len(), 1);
         assert_eq!(findings("sys", "crates/sys/src/lib.rs", "").len(), 0);
@@ -235,6 +252,8 @@ mod tests {
     fn io_in_a_pure_crate_is_found_outside_its_tests() {
         let code = "use std::fs;\n";
         assert_eq!(findings("stats", "crates/stats/src/a.rs", code).len(), 1);
+        assert_eq!(findings("soft", "crates/soft/src/a.rs", code).len(), 1);
+        assert_eq!(findings("soft", "crates/soft/src/host/a.rs", code).len(), 0);
         let test = "#[cfg(test)]\nmod tests {\n use std::fs;\n}";
         assert_eq!(findings("stats", "crates/stats/src/a.rs", test).len(), 0);
     }

@@ -12,6 +12,13 @@ mod launch;
 mod os;
 #[cfg(target_os = "linux")]
 mod perf;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod soft;
+#[cfg(all(unix, not(all(target_os = "linux", target_arch = "x86_64"))))]
+#[path = "soft_other.rs"]
+mod soft;
+#[cfg(unix)]
+mod soft_settings;
 #[cfg(target_os = "linux")]
 mod sources;
 #[cfg(not(target_os = "linux"))]
@@ -26,4 +33,8 @@ pub use launch::{Attached, Launcher};
 pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
+#[cfg(unix)]
+pub use soft::{Software, software};
+#[cfg(unix)]
+pub use soft_settings::SoftwareSettings;
 pub use sources::sources;

@@ -11,7 +11,7 @@ use cyclometer_sys::process::errno;
 const SHOWN_CHARS: usize = 200;
 
 /// A name for a message: control characters escaped, not too long.
-pub(super) fn shown(name: &OsStr) -> String {
+pub(crate) fn shown(name: &OsStr) -> String {
     let name = name.to_string_lossy();
     let mut text = String::new();
     for c in name.chars().take(SHOWN_CHARS) {

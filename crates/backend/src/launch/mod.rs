@@ -10,11 +10,13 @@ use std::sync::Arc;
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Child, Error, ErrorKind, Launch, Result};
-use cyclometer_sys::process::{self, Witness};
+use cyclometer_sys::process::{self, Traced, Witness};
 use cyclometer_sys::signals::Watch;
 
 pub use attached::Attached;
-use native::Native;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub(crate) use failure::shown;
+pub(crate) use native::Native;
 use streams::{Null, Streams};
 
 /// Starts commands as they are.
@@ -69,6 +71,13 @@ impl Launcher {
 
 impl Launch for Launcher {
     fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>> {
+        Ok(Box::new(self.child(command, None)?))
+    }
+}
+
+impl Launcher {
+    /// A child at its gate; `traced` says how it is prepared for a tracer, if there will be one.
+    pub(crate) fn child(&self, command: &CommandSpec, traced: Option<Traced>) -> Result<Native> {
         let streams = Streams::open(command, &self.null)?;
         let request = process::Request {
             program: &command.program,
@@ -76,9 +85,9 @@ impl Launch for Launcher {
             stdin: streams.stdin(),
             stdout: streams.stdout(),
             stderr: streams.stderr(),
-            traced: None,
+            traced,
         };
         let pending = self.raw.spawn(&request).map_err(|e| failure::spawning(&command.program, e))?;
-        Ok(Box::new(Native::new(pending, &command.program, self.signals.clone())))
+        Ok(Native::new(pending, &command.program, self.signals.clone()))
     }
 }

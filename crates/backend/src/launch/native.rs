@@ -2,9 +2,10 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use cyclometer_core::exec::{Exit, ExitStatus, Signalled, Waited};
+use cyclometer_core::exec::{Exit, ExitStatus, Layout, Signalled, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Result};
 use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL, Status, Witness};
 
@@ -15,9 +16,16 @@ use crate::usage;
 /// How often to look whether a child has ended, where the kernel does not tell.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
+/// How often to look whether the tracer of a child that has ended has let us have it.
+///
+/// # Source
+///
+/// `ptrace(2)`, "Death under ptrace": the tracer is told before the real parent.
+const TRACER_HEARS_IN: Duration = Duration::from_micros(20);
+
 /// A child of ours.
 #[derive(Debug)]
-pub(super) struct Native {
+pub(crate) struct Native {
     pending: Pending,
     program: OsString,
     vigil: Vigil,
@@ -102,7 +110,12 @@ impl Child for Native {
         }
         loop {
             match self.vigil.next(until).map_err(|e| self.failed("wait for", e))? {
-                News::Ended | News::Look => {
+                News::Ended => match self.reap(Reap::Poll)? {
+                    Some(waited) => return Ok(waited),
+                    // Its tracer has to hear of it first.
+                    None => thread::sleep(TRACER_HEARS_IN),
+                },
+                News::Look => {
                     if let Some(waited) = self.reap(Reap::Poll)? {
                         return Ok(waited);
                     }
@@ -121,6 +134,10 @@ impl Child for Native {
         if self.exit.is_none() {
             let _ = process::signal(self.pid(), signal);
         }
+    }
+
+    fn layout(&self) -> Option<Layout> {
+        self.pending.layout_fixed().then_some(Layout::Fixed)
     }
 }
 

@@ -1,0 +1,84 @@
+//! What comes from a keeper, piece by piece, put together to lines and reports.
+
+use std::io;
+
+use cyclometer_soft::host::protocol::{self, Counted};
+
+/// The last line of a report, with the end of the line before.
+const END: &[u8] = b"\nend\n";
+
+/// Bytes that came and are not understood yet.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    /// No report ends before this.
+    searched: usize,
+}
+
+impl Inbox {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next line, without its end, if it is there.
+    pub(super) fn line(&mut self) -> Option<String> {
+        let end = self.bytes.iter().position(|byte| *byte == b'\n')?;
+        let line: Vec<u8> = self.bytes.drain(..=end).collect();
+        Some(String::from_utf8_lossy(&line[..end]).into_owned())
+    }
+
+    /// The next report, if all of it is there.
+    ///
+    /// # Errors
+    ///
+    /// When it is none.
+    pub(super) fn report(&mut self) -> Option<io::Result<Vec<Counted>>> {
+        let found = self.bytes[self.searched..].windows(END.len()).position(|window| window == END);
+        let Some(found) = found else {
+            self.searched = self.bytes.len().saturating_sub(END.len() - 1);
+            return None;
+        };
+        let report: Vec<u8> = self.bytes.drain(..self.searched + found + END.len()).collect();
+        self.searched = 0;
+        Some(protocol::read_report(&mut report.as_slice()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &[u8] = b"process 7 1 a\ncount loads 5\nend\n";
+
+    #[test]
+    fn a_report_is_there_when_its_last_byte_is() {
+        let mut inbox = Inbox::default();
+        inbox.add(b"ready\n");
+        assert_eq!(inbox.line().as_deref(), Some("ready"));
+        for byte in &REPORT[..REPORT.len() - 1] {
+            inbox.add(&[*byte]);
+            assert!(inbox.report().is_none());
+        }
+        inbox.add(b"\n");
+        inbox.add(REPORT);
+        for _ in 0..2 {
+            assert_eq!(inbox.report().unwrap().unwrap()[0].pid, 7);
+        }
+        assert!(inbox.report().is_none());
+        assert!(inbox.line().is_none());
+    }
+
+    #[test]
+    fn a_process_may_be_called_end() {
+        let mut inbox = Inbox::default();
+        inbox.add(b"process 7 1 end\nlost x end\nend\n");
+        assert_eq!(inbox.report().unwrap().unwrap()[0].name, "end");
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        let mut inbox = Inbox::default();
+        inbox.add(b"nonsense\nend\n");
+        assert!(inbox.report().unwrap().is_err());
+    }
+}

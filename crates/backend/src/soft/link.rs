@@ -1,0 +1,239 @@
+//! The line to the keeper of one command.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use cyclometer_core::exec::ExitStatus;
+use cyclometer_soft::host::protocol::{self, Counted};
+use cyclometer_sys::process::SIGKILL;
+
+use super::inbox::Inbox;
+
+/// How long a keeper may be silent when nothing but its word is waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it may be silent while the command runs, and others are to be heard too.
+const SHORT_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Long enough to find what is there already.
+const NO_PATIENCE: Duration = Duration::from_micros(1);
+
+/// A keeper, or what speaks like one.
+pub(super) trait Keeps: fmt::Debug {
+    /// The socket to it.
+    fn socket(&self) -> &UnixStream;
+}
+
+impl Keeps for cyclometer_sys::keeper::Keeper {
+    fn socket(&self) -> &UnixStream {
+        self.socket()
+    }
+}
+
+/// A keeper and what it has said.
+#[derive(Debug)]
+pub(super) struct Link {
+    keeper: Box<dyn Keeps>,
+    inbox: Inbox,
+    /// A request has no answer yet. There is one at most.
+    asked: bool,
+    /// A report that may have been the last one.
+    last: Option<Vec<Counted>>,
+}
+
+/// Why there is no word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Silence {
+    /// Nothing came for so long.
+    Quiet(Duration),
+    /// The keeper has ended.
+    Ended,
+    /// What came is no report.
+    Garbled,
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Silence::Quiet(time) => write!(f, "the keeper process said nothing for {} s", time.as_secs()),
+            Silence::Ended => f.write_str("the keeper process died"),
+            Silence::Garbled => f.write_str("the keeper process sent no report"),
+        }
+    }
+}
+
+impl Link {
+    pub(super) fn new(keeper: impl Keeps + 'static) -> Link {
+        Link { keeper: Box::new(keeper), inbox: Inbox::default(), asked: false, last: None }
+    }
+
+    /// What the keeper says first.
+    pub(super) fn first_line(&mut self) -> Result<String, Silence> {
+        loop {
+            match self.inbox.line() {
+                Some(line) => return Ok(line),
+                None => self.hear(PATIENCE)?,
+            }
+        }
+    }
+
+    /// The counts so far. `is_over` tells whether the command has ended: then this may be all that will come.
+    ///
+    /// After a silence the answer that is owed is thrown away when it comes.
+    pub(super) fn ask(&mut self, is_over: impl Fn() -> bool) -> Result<Vec<Counted>, Silence> {
+        if self.asked && self.report(NO_PATIENCE).is_ok() {
+            self.asked = false;
+        }
+        if !self.asked {
+            self.say(protocol::READ);
+            self.asked = true;
+        }
+        let report = self.report(SHORT_PATIENCE)?;
+        self.asked = false;
+        self.last = is_over().then(|| report.clone());
+        Ok(report)
+    }
+
+    /// The command has ended.
+    pub(super) fn finish(&mut self) {
+        self.say(protocol::FINISH);
+    }
+
+    /// What is said last, after the command ended in this way.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not known, in words.
+    pub(super) fn last_report(&mut self, status: Option<ExitStatus>) -> Result<Vec<Counted>, String> {
+        loop {
+            match self.report(PATIENCE) {
+                Ok(report) => self.last = Some(report),
+                Err(Silence::Ended) => return self.last.take().ok_or_else(|| died(status)),
+                Err(silence) => return Err(silence.to_string()),
+            }
+        }
+    }
+
+    fn say(&mut self, word: u8) {
+        // Who has ended is found out when its answer is waited for.
+        let _ = self.keeper.socket().write_all(&[word]);
+    }
+
+    fn report(&mut self, patience: Duration) -> Result<Vec<Counted>, Silence> {
+        loop {
+            match self.inbox.report() {
+                Some(report) => return report.map_err(|_| Silence::Garbled),
+                None => self.hear(patience)?,
+            }
+        }
+    }
+
+    /// Waits for some bytes.
+    fn hear(&mut self, patience: Duration) -> Result<(), Silence> {
+        let mut socket = self.keeper.socket();
+        let _ = socket.set_read_timeout(Some(patience));
+        let mut bytes = [0; 4096];
+        loop {
+            match socket.read(&mut bytes) {
+                Ok(0) => return Err(Silence::Ended),
+                Ok(count) => {
+                    self.inbox.add(&bytes[..count]);
+                    return Ok(());
+                }
+                Err(e) => because(&e, patience).map_or(Ok(()), Err)?,
+            }
+        }
+    }
+}
+
+/// What an error of a read means; `None`: nothing.
+fn because(error: &io::Error, patience: Duration) -> Option<Silence> {
+    match error.kind() {
+        ErrorKind::Interrupted => None,
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Some(Silence::Quiet(patience)),
+        _ => Some(Silence::Ended),
+    }
+}
+
+/// The kernel kills what a keeper traces when it dies: translated code cannot go on alone.
+fn died(status: Option<ExitStatus>) -> String {
+    match status {
+        Some(ExitStatus::Signal(SIGKILL)) => format!("{}, and the command with it", Silence::Ended),
+        _ => Silence::Ended.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Keeps for UnixStream {
+        fn socket(&self) -> &UnixStream {
+            self
+        }
+    }
+
+    fn pair() -> (Link, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (Link::new(ours), theirs)
+    }
+
+    fn report(loads: u64) -> String {
+        format!("process 7 1 a\ncount loads {loads}\nend\n")
+    }
+
+    fn loads(report: &[Counted]) -> u64 {
+        report[0].count(cyclometer_soft::Event::Loads).unwrap()
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_is_not_taken_for_a_later_one() {
+        let (mut link, mut keeper) = pair();
+        assert_eq!(link.ask(|| false), Err(Silence::Quiet(SHORT_PATIENCE)));
+        keeper.write_all((report(1) + &report(2)).as_bytes()).unwrap();
+        assert_eq!(loads(&link.ask(|| false).unwrap()), 2);
+        let mut asked = [0; 2];
+        keeper.read_exact(&mut asked).unwrap();
+        assert_eq!(asked, [protocol::READ; 2]);
+    }
+
+    #[test]
+    fn the_last_report_is_the_last_one_that_was_sent() {
+        let (mut link, mut keeper) = pair();
+        keeper.write_all((report(1) + &report(2)).as_bytes()).unwrap();
+        assert_eq!(loads(&link.ask(|| true).unwrap()), 1);
+        drop(keeper);
+        assert_eq!(loads(&link.last_report(None).unwrap()), 2);
+        assert!(link.last_report(None).is_err(), "it is told once");
+    }
+
+    #[test]
+    fn an_answer_is_the_last_report_when_the_command_had_ended_before() {
+        for over in [false, true] {
+            let (mut link, mut keeper) = pair();
+            keeper.write_all(report(1).as_bytes()).unwrap();
+            link.ask(|| over).unwrap();
+            drop(keeper);
+            assert_eq!(link.last_report(None).is_ok(), over);
+        }
+    }
+
+    #[test]
+    fn a_keeper_that_dies_or_talks_nonsense_has_counted_nothing() {
+        let (mut link, keeper) = pair();
+        drop(keeper);
+        let killed = link.last_report(Some(ExitStatus::Signal(9))).unwrap_err();
+        assert_eq!(killed, "the keeper process died, and the command with it");
+        assert_eq!(link.last_report(Some(ExitStatus::Code(0))).unwrap_err(), "the keeper process died");
+        assert_eq!(link.first_line(), Err(Silence::Ended));
+        let (mut link, mut keeper) = pair();
+        keeper.write_all(b"process 7 1 a\ncount loads").unwrap();
+        drop(keeper);
+        assert!(link.last_report(None).is_err(), "half a report is none");
+        let (mut link, mut keeper) = pair();
+        keeper.write_all(b"?\nend\n").unwrap();
+        assert_eq!(link.ask(|| false), Err(Silence::Garbled));
+    }
+}

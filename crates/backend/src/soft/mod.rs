@@ -1,0 +1,101 @@
+//! The software PMU as a launcher and a source: a command under translation, and the counts of its keeper.
+//!
+//! ```text
+//! SoftwareLauncher ──makes──> child, at the gate <──traces── keeper
+//!        │                                                     │
+//!        └── by pid ──> SoftwareSource ──asks and is told──────┘
+//! ```
+//!
+//! The child is ours: its streams, status, accounting and signals are those of a native one. The keeper, a process
+//! forked for each child, runs it under translation and says what was counted.
+
+mod file;
+mod inbox;
+mod launch;
+mod link;
+mod read;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{Counting, Launch, Part, Refusal, Rung, Slot, SlotId, Source, Target};
+use cyclometer_soft::Event;
+
+use crate::Launcher;
+use crate::soft_settings::SoftwareSettings;
+use launch::SoftwareLauncher;
+use link::Link;
+use read::SoftwareCounting;
+
+/// Commands that are being translated, by process id.
+type Links = Rc<RefCell<HashMap<u32, Weak<RefCell<Link>>>>>;
+
+/// The software PMU: runs commands under translation, and counts them exactly.
+///
+/// Its launcher and its source belong together: the source counts what the launcher started.
+#[derive(Debug, Default)]
+pub struct Software {
+    settings: SoftwareSettings,
+    links: Links,
+}
+
+/// The software PMU; `None` where there is none: it is for Linux on x86-64. Whether it works here is for detection to
+/// say.
+pub fn software(settings: SoftwareSettings) -> Option<Software> {
+    Some(Software { settings, links: Links::default() })
+}
+
+impl Software {
+    /// Starts commands under translation; `native` makes their processes.
+    ///
+    /// A command that cannot be followed is refused before it exists (set-user-id, capabilities, 32-bit, another
+    /// architecture), or before it is released (tracing is not permitted): `prepare` fails then, with the reason, and
+    /// has changed nothing.
+    pub fn launcher<'a>(&'a self, native: &'a Launcher) -> Box<dyn Launch + 'a> {
+        Box::new(SoftwareLauncher { native, settings: self.settings, links: Rc::clone(&self.links) })
+    }
+
+    /// Counts the commands that [`Software::launcher`] started, with everything that they start: a sum over all
+    /// processes, up to the end of the command's own one.
+    pub fn source(&self) -> Box<dyn Source> {
+        Box::new(SoftwareSource { links: Rc::clone(&self.links) })
+    }
+}
+
+struct SoftwareSource {
+    links: Links,
+}
+
+impl Source for SoftwareSource {
+    fn rung(&self) -> Rung {
+        Rung::Soft
+    }
+
+    fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        let Target::Child(pid) = on else {
+            let text = "the software PMU counts commands that it starts, nothing else".to_owned();
+            return Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text });
+        };
+        let lines = slots.iter().map(line).collect::<std::result::Result<Vec<_>, _>>()?;
+        let link = self.links.borrow().get(pid).and_then(Weak::upgrade);
+        let link = link.ok_or_else(|| {
+            let text = format!("the software PMU did not start process {pid}");
+            Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text }
+        })?;
+        Ok(Box::new(SoftwareCounting::new(lines, link, *pid)))
+    }
+}
+
+/// The event that a slot asks for.
+fn line(slot: &Slot) -> std::result::Result<(SlotId, Event), Refusal> {
+    let event = match slot.parts.as_slice() {
+        [Part::Soft(name)] => Event::from_name(name),
+        _ => None,
+    };
+    event.map(|event| (slot.id, event)).ok_or_else(|| {
+        let text = format!("{} is no event of the software PMU", slot.name);
+        Refusal { slot: Some(slot.id), kind: RefusalKind::NotSupported, text }
+    })
+}

@@ -1,0 +1,196 @@
+//! What a keeper reports, as cells.
+
+use std::cell::RefCell;
+use std::fs;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::{Cell, Exit, Reading};
+use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
+use cyclometer_soft::Event;
+use cyclometer_soft::host::protocol::Counted;
+
+use super::link::Link;
+
+/// Why a number is not there, or the number.
+type Sum = std::result::Result<u64, String>;
+
+/// The counts of one command and all that it starts.
+pub(super) struct SoftwareCounting {
+    lines: Vec<(SlotId, Event)>,
+    link: Rc<RefCell<Link>>,
+    pid: u32,
+    started: Option<Instant>,
+    exit: Option<Exit>,
+    /// What was read last, in the order of the lines.
+    sums: Vec<Sum>,
+    /// Whether that is what there is in the end.
+    settled: bool,
+}
+
+impl SoftwareCounting {
+    pub(super) fn new(lines: Vec<(SlotId, Event)>, link: Rc<RefCell<Link>>, pid: u32) -> SoftwareCounting {
+        SoftwareCounting { lines, link, pid, started: None, exit: None, sums: Vec::new(), settled: false }
+    }
+
+    fn settle(&mut self, exit: &Exit) {
+        let report = self.link.borrow_mut().last_report(exit.status);
+        let sums = self.lines.iter().enumerate().map(|(i, (_, event))| {
+            let sum = sum(report.as_deref().map_err(Clone::clone)?, *event)?;
+            match self.sums.get(i) {
+                Some(Ok(before)) if *before > sum => Err(BACKWARDS.to_owned()),
+                _ => Ok(sum),
+            }
+        });
+        self.sums = sums.collect();
+        self.settled = true;
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        let report = self.link.borrow_mut().ask(|| has_ended(self.pid));
+        let report = report.map_err(|silence| Error::new(ErrorKind::StateLost, silence.to_string()))?;
+        let sums: Vec<Sum> = self.lines.iter().map(|(_, event)| sum(&report, *event)).collect();
+        // One that waits for its child to execute a program cannot be asked: its last counts would be missing.
+        if self.sums.iter().zip(&sums).any(|pair| matches!(pair, (Ok(before), Ok(now)) if now < before)) {
+            return Err(Error::new(ErrorKind::StateLost, "a process cannot be read now"));
+        }
+        self.sums = sums;
+        Ok(())
+    }
+}
+
+const BACKWARDS: &str = "counts in the end were below earlier ones";
+
+impl Counting for SoftwareCounting {
+    fn start(&mut self) -> Result<()> {
+        self.started = Some(Instant::now());
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn exited(&mut self, exit: &Exit) {
+        self.link.borrow_mut().finish();
+        self.exit = Some(exit.clone());
+    }
+
+    fn read(&mut self, out: &mut Reading) -> Result<()> {
+        let elapsed_ns = match self.exit.clone() {
+            None => {
+                self.refresh()?;
+                nanos(self.started.map_or(Duration::ZERO, |started| started.elapsed()))
+            }
+            Some(exit) => {
+                if !self.settled {
+                    self.settle(&exit);
+                }
+                exit.wall_ns
+            }
+        };
+        out.cells
+            .extend(self.lines.iter().zip(&self.sums).map(|((slot, _), sum)| cell(*slot, sum, elapsed_ns)));
+        Ok(())
+    }
+}
+
+fn cell(slot: SlotId, sum: &Sum, elapsed_ns: u64) -> Cell {
+    match sum {
+        Ok(sum) => Cell::new(slot, *sum, elapsed_ns.max(1), elapsed_ns.max(1)),
+        Err(reason) => Cell { lost: Some(reason.clone()), ..Cell::new(slot, 0, 0, 0) },
+    }
+}
+
+/// The sum over all processes; nothing when one has no count.
+fn sum(report: &[Counted], event: Event) -> Sum {
+    let mut sum = 0_u64;
+    let mut losers = Vec::new();
+    for process in report {
+        match process.count(event) {
+            Ok(count) => sum = sum.checked_add(count).ok_or("the sum does not fit in 64 bits")?,
+            Err(reason) => losers.push((process, reason)),
+        }
+    }
+    match losers.as_slice() {
+        [] if report.is_empty() => Err("the keeper process reported nothing".to_owned()),
+        [] => Ok(sum),
+        [(process, reason), others @ ..] => {
+            Err(format!("{}: {reason}{}", named(process), more(others.len())))
+        }
+    }
+}
+
+fn named(process: &Counted) -> String {
+    match process.name.as_str() {
+        "" => format!("process {}", process.pid),
+        name => format!("{name} ({})", process.pid),
+    }
+}
+
+fn more(others: usize) -> String {
+    match others {
+        0 => String::new(),
+        1 => "; another process too".to_owned(),
+        _ => format!("; {others} other processes too"),
+    }
+}
+
+/// Whether a child of ours that was not reaped has ended; where nobody tells, it has not.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: the state stands behind the name.
+fn has_ended(pid: u32) -> bool {
+    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let behind = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
+    matches!(behind, Some(b'Z' | b'X'))
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, name: &str, loads: std::result::Result<u64, &str>) -> Counted {
+        let counts = loads.map(|loads| vec![(Event::Loads, Ok(loads))]).map_err(str::to_owned);
+        Counted { pid, parent: 1, name: name.to_owned(), counts }
+    }
+
+    #[test]
+    fn a_count_is_the_sum_over_all_processes() {
+        let report = [process(7, "sh", Ok(3)), process(8, "ls", Ok(4))];
+        assert_eq!(sum(&report, Event::Loads), Ok(7));
+        assert!(sum(&report, Event::Stores).is_err(), "it was not reported");
+        assert!(sum(&[], Event::Loads).is_err(), "nobody is not zero");
+        let large = [process(7, "sh", Ok(u64::MAX)), process(8, "ls", Ok(4))];
+        assert!(sum(&large, Event::Loads).is_err());
+    }
+
+    #[test]
+    fn one_lost_process_loses_the_sum_and_is_named() {
+        let lost = "left translation at 0x10: the program started a thread";
+        let mut report = vec![process(7, "sh", Ok(3)), process(8, "sort", Err(lost))];
+        assert_eq!(sum(&report, Event::Loads), Err(format!("sort (8): {lost}")));
+        report.push(process(9, "", Err("x")));
+        assert_eq!(sum(&report, Event::Loads), Err(format!("sort (8): {lost}; another process too")));
+        assert_eq!(sum(&report[2..], Event::Loads), Err("process 9: x".to_owned()));
+    }
+
+    #[test]
+    fn what_is_lost_has_no_time() {
+        let lost = cell(SlotId(1), &Err("x".to_owned()), 5);
+        assert_eq!((lost.raw, lost.time_enabled_ns, lost.lost.as_deref()), (0, 0, Some("x")));
+        let counted = cell(SlotId(1), &Ok(9), 5);
+        assert_eq!((counted.raw, counted.time_enabled_ns, counted.time_running_ns), (9, 5, 5));
+    }
+
+    #[test]
+    fn a_process_that_runs_has_not_ended() {
+        assert!(!has_ended(std::process::id()));
+        assert!(!has_ended(0));
+    }
+}

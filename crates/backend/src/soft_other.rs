@@ -1,0 +1,27 @@
+//! The software PMU, where there is none.
+
+use cyclometer_core::{Launch, Source};
+
+use crate::Launcher;
+use crate::soft_settings::SoftwareSettings;
+
+/// The software PMU, which nobody can have here.
+#[derive(Debug)]
+pub enum Software {}
+
+/// The software PMU; `None`: it is for Linux on x86-64.
+pub fn software(_settings: SoftwareSettings) -> Option<Software> {
+    None
+}
+
+impl Software {
+    /// Starts commands under translation.
+    pub fn launcher<'a>(&'a self, _native: &'a Launcher) -> Box<dyn Launch + 'a> {
+        match *self {}
+    }
+
+    /// Counts them.
+    pub fn source(&self) -> Box<dyn Source> {
+        match *self {}
+    }
+}
