@@ -13,8 +13,7 @@ fn main() -> std::io::Result<()> {
     let args: Vec<_> = args.collect();
     let launcher = process::Launcher::start()?;
     let traced = Some(process::Traced { fixed_layout: true });
-    let request =
-        process::Request { program: &program, args: &args, stdin: None, stdout: None, stderr: None, traced };
+    let request = process::Request { program: &program, args: &args, stdin: None, stdout: None, stderr: None, traced };
     let mut pending = launcher.spawn(&request)?;
     let pid = pending.pid();
     let settings = Settings { fixed_layout: true, ..Settings::default() };

@@ -82,8 +82,7 @@ fn encodes(instruction: &Instruction) -> bool {
 
 fn features() -> HashSet<Feature> {
     use Feature::*;
-    let mut all: HashSet<Feature> =
-        [INTEL8086, INTEL186, INTEL286, INTEL386, INTEL486, X64, CMOV, SSE, SSE2].into();
+    let mut all: HashSet<Feature> = [INTEL8086, INTEL186, INTEL286, INTEL386, INTEL486, X64, CMOV, SSE, SSE2].into();
     macro_rules! add {
         ($($name:tt $feature:ident),*) => {
             $(if std::arch::is_x86_feature_detected!($name) { all.insert($feature); })*
@@ -132,8 +131,7 @@ fn operand(kind: K) -> bool {
 }
 
 fn is_memory(kind: K) -> bool {
-    matches!(kind, K::mem)
-        || matches!(kind, K::r8_or_mem | K::r16_or_mem | K::r32_or_mem | K::r64_or_mem)
+    matches!(kind, K::mem) || matches!(kind, K::r8_or_mem | K::r16_or_mem | K::r32_or_mem | K::r64_or_mem)
         || matches!(kind, K::xmm_or_mem | K::ymm_or_mem | K::zmm_or_mem | K::k_or_mem)
 }
 

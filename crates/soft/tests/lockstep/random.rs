@@ -98,9 +98,7 @@ impl Writer<'_> {
     /// Writes registers, flags and data, and ends.
     fn end(&mut self) -> Made {
         let base = DUMP as i64;
-        for (i, register) in
-            [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12].into_iter().enumerate()
-        {
+        for (i, register) in [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12].into_iter().enumerate() {
             self.a.mov(ptr(base + 8 * i as i64), register)?;
         }
         self.a.mov(qword_ptr(base + 0x100), rsp)?;
@@ -287,11 +285,7 @@ impl Writer<'_> {
             1 => self.a.mov(rcx, 1u64 << 32)?,
             _ => {}
         }
-        if self.random.below(2) == 0 {
-            self.a.jrcxz(end)?
-        } else {
-            self.a.jecxz(end)?
-        }
+        if self.random.below(2) == 0 { self.a.jrcxz(end)? } else { self.a.jecxz(end)? }
         self.body()?;
         self.set(&mut end)
     }
@@ -476,11 +470,7 @@ impl Writer<'_> {
 
     fn misaligned(&mut self) -> Made {
         let by = 1 + self.random.below(7) as i32;
-        if self.random.below(2) == 0 {
-            self.a.lea(rsp, rsp - by)?
-        } else {
-            self.a.sub(rsp, by)?
-        }
+        if self.random.below(2) == 0 { self.a.lea(rsp, rsp - by)? } else { self.a.sub(rsp, by)? }
         self.body()?;
         if self.random.below(2) == 0 { self.a.lea(rsp, rsp + by) } else { self.a.add(rsp, by) }
     }
