@@ -152,10 +152,8 @@ struct Beside {
 
 impl Beside {
     fn new(forest: &Forest, tree: &[Link]) -> Beside {
-        let ends: Vec<[usize; 2]> = tree
-            .iter()
-            .filter_map(|link| Some([forest.place(link.from)?, forest.place(link.to)?]))
-            .collect();
+        let ends: Vec<[usize; 2]> =
+            tree.iter().filter_map(|link| Some([forest.place(link.from)?, forest.place(link.to)?])).collect();
         let mut starts = vec![0; forest.points.len() + 1];
         ends.iter().flatten().for_each(|point| starts[point + 1] += 1);
         for i in 1..starts.len() {

@@ -92,7 +92,9 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::MODIFY_LDT => Verdict::Leave("changes its segments"),
         number::PRCTL => prctl(registers),
         number::ARCH_PRCTL => arch_prctl(registers),
-        number::SECCOMP if rdi == SECCOMP_SET_MODE_FILTER || rdi == SECCOMP_SET_MODE_STRICT => Verdict::Filter,
+        number::SECCOMP if rdi == SECCOMP_SET_MODE_FILTER || rdi == SECCOMP_SET_MODE_STRICT => {
+            Verdict::Filter
+        }
         _ => Verdict::Make,
     }
 }

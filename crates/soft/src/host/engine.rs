@@ -83,7 +83,8 @@ type Outcome = Result<(), Trouble>;
 ///
 /// When the other end of the socket is closed, every process goes on without us.
 pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe: Option<Box<dyn Probe>>) {
-    let options = Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
+    let options =
+        Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
     if let Err(error) = trace::seize(pid, options) {
         let _ = writeln!(socket, "refused {}", error.raw_os_error().unwrap_or(0));
         return;
@@ -368,7 +369,8 @@ impl Engine {
     /// Adds what was executed of the translation to the process, and gives the slot back.
     fn close(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let (Mode::Translated(seat) | Mode::Native(seat)) = std::mem::replace(&mut task.mode, Mode::Waiting) else {
+        let (Mode::Translated(seat) | Mode::Native(seat)) = std::mem::replace(&mut task.mode, Mode::Waiting)
+        else {
             return;
         };
         let process = &mut self.processes[task.process];

@@ -21,6 +21,8 @@ pub(crate) struct Ledger {
     ways: [u64; 2],
     /// Iterations that were counted and not done.
     undone: AddressMap<u32, u64>,
+    /// Whether elements under a mask were counted that were not accessed, or the other way round.
+    unsure: bool,
 }
 
 #[derive(Clone)]
@@ -49,6 +51,7 @@ impl Ledger {
         if let Some(extra) = place.iterations {
             *self.undone.entry(extra).or_default() += rcx;
         }
+        self.unsure |= place.unsure;
         let Standing::In { block, phase, done, way } = place.flow else { return };
         let piece = space.translation.piece(block);
         let (entry, exit) = (Point::Entry(piece.block), Point::Exit(piece.block));
@@ -114,6 +117,9 @@ impl Ledger {
         let mut executed = sum.executed;
         executed.totals.settle(Kind::Direction);
         executed.totals.settle(Kind::Iterations);
+        if !self.unsure {
+            executed.totals.settle(Kind::Elements);
+        }
         Ok(executed)
     }
 }
@@ -140,8 +146,7 @@ impl Sum<'_> {
         for id in 0..self.space.translation.blocks() {
             let piece = *self.space.translation.piece(id);
             let times = solution.block(piece.block);
-            let iterates = piece.iterations.is_some();
-            if times == 0 && !iterates {
+            if times == 0 && piece.units.is_none() {
                 continue;
             }
             let all = self.space.translation.instructions(id);
@@ -150,8 +155,8 @@ impl Sum<'_> {
             if times > 0 {
                 self.executed.code.push(self.reached(&block, id, times));
             }
-            if let Some(first) = piece.iterations {
-                self.iterations(&block, first)?;
+            if let Some(first) = piece.units {
+                self.units(&block, first)?;
             }
             if let Terminator::Conditional { .. } = block.terminator {
                 let count = |edge: Option<ArcId>| edge.map_or(0, |arc| solution.arc(arc));
@@ -168,9 +173,10 @@ impl Sum<'_> {
         block.address..end.map_or(block.end(), |end| block.address + u64::from(*end))
     }
 
-    fn iterations(&mut self, block: &Block, first: u32) -> Outcome {
-        let repeated = block.addends.iter().filter(|(_, addend)| matches!(addend, Addend::Iterations(_)));
-        for ((_, addend), index) in repeated.zip(first..) {
+    fn units(&mut self, block: &Block, first: u32) -> Outcome {
+        let counted = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
+        let addends = block.addends.iter().filter(|(_, addend)| counted(addend));
+        for ((_, addend), index) in addends.zip(first..) {
             let undone = self.ledger.undone.get(&index).copied().unwrap_or(0);
             let units = self.space.load(self.slot, extra(index)).wrapping_sub(undone);
             self.executed.totals.add_units(addend, units)?;
@@ -190,7 +196,8 @@ impl Sum<'_> {
     }
 
     fn part(&mut self, part: &Part) -> Outcome {
-        let (upto, before) = (self.first(part.block, part.steps.end), self.first(part.block, part.steps.start));
+        let (upto, before) =
+            (self.first(part.block, part.steps.end), self.first(part.block, part.steps.start));
         let before: Option<&Vector> = before.as_ref().map(|block| &block.events);
         let Some(upto) = upto else { return Ok(()) };
         let totals = &mut self.executed.totals;

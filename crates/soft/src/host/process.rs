@@ -118,7 +118,9 @@ struct Ranges(BTreeMap<u64, u64>);
 impl Ranges {
     fn add(&mut self, ranges: Vec<Range<u64>>) {
         let mut all: Vec<(u64, u64)> = std::mem::take(&mut self.0).into_iter().collect();
-        all.extend(ranges.into_iter().filter(|range| !range.is_empty()).map(|range| (range.start, range.end)));
+        all.extend(
+            ranges.into_iter().filter(|range| !range.is_empty()).map(|range| (range.start, range.end)),
+        );
         all.sort_unstable();
         let mut open: Option<(u64, u64)> = None;
         for (start, end) in all {

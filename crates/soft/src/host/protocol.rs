@@ -145,7 +145,14 @@ mod tests {
 
     #[test]
     fn what_is_no_report_is_an_error() {
-        let texts = ["", "process 1 2 x\n", "count loads 1\nend\n", "process 1 x\nend\n", "nonsense\nend\n", "process 1 2 x\ncount cycles 1\nend\n"];
+        let texts = [
+            "",
+            "process 1 2 x\n",
+            "count loads 1\nend\n",
+            "process 1 x\nend\n",
+            "nonsense\nend\n",
+            "process 1 2 x\ncount cycles 1\nend\n",
+        ];
         for text in texts {
             assert!(read_report(&mut text.as_bytes()).is_err(), "{text:?}");
         }

@@ -57,7 +57,18 @@ impl Remote {
         let mask = trace::signal_mask(self.tid)?;
         trace::set_signal_mask(self.tid, u64::MAX)?;
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
-        let call = Registers { rip: self.gadget, rax: number, orig_rax: u64::MAX, rdi, rsi, rdx, r10, r8, r9, ..saved };
+        let call = Registers {
+            rip: self.gadget,
+            rax: number,
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..saved
+        };
         trace::set_registers(self.tid, &call)?;
         let result = self.finish();
         trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved })?;

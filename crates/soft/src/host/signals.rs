@@ -47,7 +47,9 @@ impl Engine {
                 let strayed = signal == SIGSEGV && !space.holds(registers.rip);
                 drop(space);
                 match stop {
-                    Some(stop) if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL => {
+                    Some(stop)
+                        if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
+                    {
                         task.stopped_at = Some(at);
                         self.own_stop(tid, stop, registers)
                     }

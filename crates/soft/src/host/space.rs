@@ -12,7 +12,8 @@ use super::maps::Maps;
 use super::remote::{GADGET, Remote, number};
 use crate::flow::{ArcId, Point};
 use crate::translate::{
-    FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES, Translation, Write,
+    FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES, Translation,
+    Write,
 };
 
 const READ: u64 = 1;
@@ -77,9 +78,11 @@ impl Space {
     fn map(remote: Remote, name: u64, maps: &Maps, near: u64, settings: Settings) -> io::Result<Space> {
         let slots = SLOT * SLOTS as u64;
         let memory = Memory::make(remote, name, TABLE + slots)?;
-        let table_at = low_addresses().find(|at| maps.is_free(*at, TABLE)).ok_or(io::ErrorKind::OutOfMemory)?;
+        let table_at =
+            low_addresses().find(|at| maps.is_free(*at, TABLE)).ok_or(io::ErrorKind::OutOfMemory)?;
         memory.map(remote, table_at, TABLE, 0, READ)?;
-        let area_at = AREAS.into_iter().find(|at| maps.is_free(*at, slots)).ok_or(io::ErrorKind::OutOfMemory)?;
+        let area_at =
+            AREAS.into_iter().find(|at| maps.is_free(*at, slots)).ok_or(io::ErrorKind::OutOfMemory)?;
         memory.map(remote, area_at, slots, TABLE, READ | WRITE)?;
         let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize)?;
         let area = SharedMemory::map(memory.file.as_fd(), TABLE, slots as usize)?;

@@ -14,6 +14,9 @@ pub(super) fn repair(space: &Space, slot: usize, place: &Place, registers: &mut 
         Next::Rcx(beyond) => registers.rcx.wrapping_add(beyond),
     };
     let repair = place.repair;
+    if repair.flags {
+        registers.eflags = translate::flags_in(registers.rax, registers.eflags);
+    }
     if repair.rax {
         registers.rax = space.load(slot, translate::RAX);
     }
@@ -67,7 +70,8 @@ impl Engine {
         task.mode = Mode::Native(seat);
         if place.is_none() {
             let process = task.process;
-            self.processes[process].lose(format!("internal error: nothing is known of {pc:#x} in translated code"));
+            self.processes[process]
+                .lose(format!("internal error: nothing is known of {pc:#x} in translated code"));
             return Err(Trouble::Gone);
         }
         registers.gs_base = 0;

@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::hash::AddressMap;
 use super::pages::{Code, Pages};
 use super::shape::{OSZAP, STATUS, Shape};
 use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
+use crate::hash::AddressMap;
 
 /// Most instructions of a batch: more are translated in vain, fewer mean more stops.
 const MAX_BATCH: usize = 400;

@@ -7,9 +7,12 @@
 //!
 //! Intel SDM volume 2: opcodes and ModR/M of each sequence.
 
+use iced_x86::Register;
+
 use super::area;
 use super::place::{Bits, Mark};
 use super::shape::{Operand, Shape};
+use crate::addend::{Elements, Mask};
 
 /// Code in the making.
 pub(crate) struct Emitter {
@@ -42,7 +45,13 @@ impl At {
 
 impl Emitter {
     pub(crate) fn new(base: u64, start: u32) -> Emitter {
-        Emitter { base, start, bytes: Vec::with_capacity(8192), marks: Vec::with_capacity(2048), literals: Vec::new() }
+        Emitter {
+            base,
+            start,
+            bytes: Vec::with_capacity(8192),
+            marks: Vec::with_capacity(2048),
+            literals: Vec::new(),
+        }
     }
 
     /// The address of what is emitted next.
@@ -169,7 +178,38 @@ impl Emitter {
     /// Subtracts rcx from a counter that it was added to.
     pub(crate) fn subtract_rcx(&mut self, at: At, offset: u32) {
         let not: &[u8] = &[0x48, 0xf7, 0xd0];
-        self.change(at.with(Bits::ITERATIONS), offset, &[not, &[0x48, 0x8d, 0x04, 0x08], not], at.bits);
+        let before = at.with(Bits::ITERATIONS).with(Bits::DONE);
+        self.change(before, offset, &[not, &[0x48, 0x8d, 0x04, 0x08], not], at.bits);
+    }
+
+    /// Adds the number of elements that a mask selects to a counter; `states` before and after that is done. The flags are
+    /// kept in ax.
+    ///
+    /// # Source
+    ///
+    /// Intel SDM volume 2: `KMOV`, `MOVMSKPS`, `MOVMSKPD`, `PMOVMSKB`, `POPCNT`, `LAHF`, `SAHF`.
+    pub(crate) fn count_elements(&mut self, at: At, of: Elements, offset: u32, states: (Bits, Bits)) {
+        let (before, after) = (At { bits: states.0, ..at }, At { bits: states.1, ..at });
+        let rax = before.with(Bits::RAX);
+        self.store(before, 0, area::RAX);
+        self.put(rax, &[0x9f]);
+        self.put(rax, &[0x0f, 0x90, 0xc0]);
+        let busy = rax.with(Bits::FLAGS);
+        self.store(busy, 1, area::RCX);
+        self.put(busy, &mask_to_ecx(of));
+        let both = busy.with(Bits::RCX);
+        if of.lanes < 64 {
+            // What is above the lanes does not count; 32 of them leave all bits of ecx.
+            let lanes = (1u64 << of.lanes) - 1;
+            self.put32(both, &[0x81, 0xe1], lanes as u32);
+        }
+        self.put(both, &[0xf3, 0x48, 0x0f, 0xb8, 0xc9]);
+        self.put32(both, &[0x65, 0x48, 0x01, 0x0c, 0x25], offset);
+        let done = after.with(Bits::RAX).with(Bits::FLAGS);
+        self.load(done.with(Bits::RCX), 1, area::RCX);
+        self.put(done, &[0x04, 0x7f]);
+        self.put(done, &[0x9e]);
+        self.load(after.with(Bits::RAX), 0, area::RAX);
     }
 
     /// Copies an instruction of the program.
@@ -276,7 +316,11 @@ impl Emitter {
     /// Where indirect branches and returns to an address come in, with the address in rcx: if it is another one, on to
     /// the next stub, whose address the hole's eight bytes hold. Gives the hole and where the registers are restored.
     pub(crate) fn stub(&mut self, subject: u32, address: u64) -> (Hole, u64) {
-        let at = |bits: Bits| At { subject, done: 0, bits: bits.with(Bits::RCX).with(Bits::RSI).with(Bits::IN_STUB) };
+        let at = |bits: Bits| At {
+            subject,
+            done: 0,
+            bits: bits.with(Bits::RCX).with(Bits::RSI).with(Bits::IN_STUB),
+        };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
         self.put_to(to_rcx, &[0x48, 0x8d, 0x35], address);
         self.put(to_rcx, &[0x48, 0xf7, 0xd6]);
@@ -331,6 +375,32 @@ impl Emitter {
     fn lost() -> At {
         let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::RSI).with(Bits::OUTSIDE);
         At { subject: u32::MAX, done: 0, bits }
+    }
+}
+
+/// Brings one bit for each element of a mask to ecx, or rcx for more than 32.
+fn mask_to_ecx(of: Elements) -> Vec<u8> {
+    let number = |register: Register| register.number() as u8;
+    match of.mask {
+        Mask::Opmask(k) => {
+            let modrm = 0xc8 | number(k);
+            match of.lanes {
+                ..=16 => vec![0xc5, 0xf8, 0x93, modrm],
+                ..=32 => vec![0xc5, 0xfb, 0x93, modrm],
+                _ => vec![0xc4, 0xe1, 0xfb, 0x93, modrm],
+            }
+        }
+        Mask::Signs(register) if register.is_mm() => vec![0x0f, 0xd7, 0xc8 | number(register)],
+        Mask::Signs(register) if of.element_bytes == 1 => {
+            let rex = 0x40 | number(register) >> 3;
+            vec![0x66, rex, 0x0f, 0xd7, 0xc8 | (number(register) & 7)]
+        }
+        Mask::Signs(register) => {
+            let far = if number(register) < 8 { 0xe1 } else { 0xc1 };
+            let wide = if register.is_ymm() { 4 } else { 0 };
+            let double = u8::from(of.element_bytes == 8);
+            vec![0xc4, far, 0x78 | wide | double, 0x50, 0xc8 | (number(register) & 7)]
+        }
     }
 }
 

@@ -32,19 +32,19 @@ pub use area::{
     counter, extra,
 };
 pub use pages::{Code, PAGE};
-pub use place::{Next, Phase, Place, Repair, Standing, Way};
+pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
 
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
-use crate::hash::AddressMap;
 use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
+use crate::hash::AddressMap;
 
 use batch::{Batch, return_to, successors};
 use emit::{At, Emitter, Hole};
 use pages::Pages;
 use place::{Bits, Mark};
-use shape::Shape;
 use region::Region;
+use shape::Shape;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
@@ -100,8 +100,8 @@ pub(crate) struct Piece {
     pub(crate) edges: [Option<ArcId>; 2],
     /// The edge from the outside to it.
     from_outside: Option<ArcId>,
-    /// The first of its counters of iterations; there is one for each of its repeated instructions.
-    pub(crate) iterations: Option<u32>,
+    /// The first of its counters of units; there is one for each of its repeated or masked instructions.
+    pub(crate) units: Option<u32>,
 }
 
 /// A stop with what is needed to go on.
@@ -262,7 +262,7 @@ impl Translation {
         &self.flow
     }
 
-    /// How many counters of iterations there are, from [`extra`] 0 on.
+    /// How many counters of units there are, from [`extra`] 0 on.
     pub fn extras(&self) -> u32 {
         self.extras
     }
@@ -338,14 +338,16 @@ impl Translation {
             pushed: bits.has(Bits::PUSHED),
             popped: bits.has(Bits::POPPED),
             rcx_is_next: bits.has(Bits::RCX_IS_NEXT),
+            flags: bits.has(Bits::FLAGS),
         };
         let stub = |subject: u32| self.stubs.get(subject as usize).copied();
-        let elsewhere = |next| Some(Place { next, repair, flow: Standing::Outside, iterations: None });
+        let elsewhere =
+            |next| Some(Place { next, repair, flow: Standing::Outside, iterations: None, unsure: false });
         if bits.has(Bits::TO_STUB) {
             let address = stub(mark.subject)?;
             let arrived = bits.has(Bits::ARRIVED).then(|| self.block_at(address)).flatten();
             let flow = arrived.map_or(Standing::Outside, |block| Standing::start_of(block));
-            return Some(Place { next: Next::Known(address), repair, flow, iterations: None });
+            return Some(Place { next: Next::Known(address), repair, flow, iterations: None, unsure: false });
         }
         if bits.has(Bits::TO_STUB_AND_RCX) {
             return elsewhere(Next::Rcx(stub(mark.subject)?));
@@ -359,11 +361,8 @@ impl Translation {
 
     fn resolve_in(&self, mark: &Mark, piece: &Piece, repair: Repair) -> Option<Place> {
         let bits = mark.bits;
-        let way = if bits.has(Bits::NEXT) {
-            Some(Way::Next)
-        } else {
-            bits.has(Bits::TAKEN).then_some(Way::Taken)
-        };
+        let way =
+            if bits.has(Bits::NEXT) { Some(Way::Next) } else { bits.has(Bits::TAKEN).then_some(Way::Taken) };
         let [next, taken] = successors(piece.terminator);
         let next = match way {
             _ if bits.has(Bits::TO_RCX) => Next::Rcx(0),
@@ -384,7 +383,7 @@ impl Translation {
             flow = Standing::start_of(block);
         }
         let iterations = bits.has(Bits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
-        Some(Place { next, repair, flow, iterations })
+        Some(Place { next, repair, flow, iterations, unsure: bits.has(Bits::UNSURE) })
     }
 
     /// The address of an instruction of a block.
@@ -402,10 +401,10 @@ impl Translation {
 
     /// The counter of iterations that a mark of a repeated instruction speaks of.
     fn iterations_at(&self, mark: &Mark) -> Option<u32> {
-        let first = self.pieces[mark.subject as usize].iterations?;
-        let before = self.repeats(mark.subject, mark.done);
+        let first = self.pieces[mark.subject as usize].units?;
+        let before = self.with_units(mark.subject, mark.done);
         // Before a comparison's correction the instruction is done already.
-        let own = if self.is_repeat(mark.subject, mark.done) { before } else { before.checked_sub(1)? };
+        let own = if !mark.bits.has(Bits::DONE) { before } else { before.checked_sub(1)? };
         Some(first + own)
     }
 }

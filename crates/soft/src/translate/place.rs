@@ -17,7 +17,7 @@ pub(crate) struct Mark {
 
 /// The rest of a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bits(pub(crate) u16);
+pub(crate) struct Bits(pub(crate) u32);
 
 impl Bits {
     /// The program's registers and stack are as they should be.
@@ -57,6 +57,13 @@ impl Bits {
     /// The subject is a stub.
     pub(crate) const IN_STUB: Bits = Bits(0x8000);
 
+    /// The status flags are in ah, as `lahf` leaves them, and the overflow in al.
+    pub(crate) const FLAGS: Bits = Bits(0x1_0000);
+    /// The repeated instruction that [`Bits::ITERATIONS`] speaks of is the one before.
+    pub(crate) const DONE: Bits = Bits(0x4_0000);
+    /// Elements under a mask were counted of an instruction that is not done, or the other way round.
+    pub(crate) const UNSURE: Bits = Bits(0x2_0000);
+
     pub(crate) const fn with(self, other: Bits) -> Bits {
         Bits(self.0 | other.0)
     }
@@ -77,6 +84,8 @@ pub struct Place {
     pub flow: Standing,
     /// The counter that was given the iterations that rcx has left.
     pub iterations: Option<u32>,
+    /// Whether the count of elements under masks is wrong if the program leaves from here.
+    pub unsure: bool,
 }
 
 /// The address of the program's next instruction.
@@ -103,6 +112,22 @@ pub struct Repair {
     pub popped: bool,
     /// Give rcx the address of the next instruction.
     pub rcx_is_next: bool,
+    /// Take the status flags from ax as it is now: [`flags_in`].
+    pub flags: bool,
+}
+
+/// The status flags that `lahf` and `seto` left in ax, in place of those of `flags`.
+///
+/// # Source
+///
+/// Intel SDM volume 2, `LAHF`, `SETcc`; volume 1, figure 3-8.
+pub fn flags_in(ax: u64, flags: u64) -> u64 {
+    const IN_AH: u64 = 0xd5;
+    const OVERFLOW: u64 = 0x800;
+    // Behind `add al, 0x7f` the overflow is what al was.
+    let overflow = matches!(ax & 0xff, 1 | 0x80);
+    let kept = flags & !(IN_AH | OVERFLOW);
+    kept | (ax >> 8 & IN_AH) | if overflow { OVERFLOW } else { 0 }
 }
 
 /// Where the flow of executions stands.

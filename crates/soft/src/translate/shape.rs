@@ -1,8 +1,11 @@
 //! One instruction as the translator sees it: how to copy it, how it ends a block, what it does to flags.
 
-use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, Instruction, Mnemonic as M, OpKind, Register, RflagsBits};
+use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
+use iced_x86::{Mnemonic as M, OpKind, Register, RflagsBits};
 
+use crate::addend::{Addend, Elements, Mask};
 use crate::block::{Leave, Terminator, ending};
+use crate::classify;
 
 /// Every status flag but the carry: what `inc` changes.
 pub(crate) const OSZAP: u8 = 0b1_1111;
@@ -22,19 +25,28 @@ pub(crate) struct Shape {
     pub(crate) reads: u8,
     /// Status flags that it gives a value that does not depend on the one before.
     pub(crate) kills: u8,
-    pub(crate) repeats: Option<Repeats>,
+    /// What must be counted of it beside its executions.
+    pub(crate) units: Option<Units>,
     pub(crate) ends: Option<Terminator>,
     /// Its operand, if it is an indirect jump or call.
     pub(crate) target: Option<Operand>,
 }
 
-/// A string instruction with a repeat prefix.
+/// What is counted of an instruction when it is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Repeats {
-    /// Until rcx is zero.
-    Always,
-    /// Until rcx is zero or a comparison decides.
-    Conditionally,
+pub(crate) enum Units {
+    /// Iterations of a string instruction with a repeat prefix, by rcx.
+    Iterations {
+        /// Whether a comparison may end them before rcx is zero.
+        conditional: bool,
+    },
+    /// Elements under a mask.
+    Elements {
+        /// Of which memory operand.
+        of: Elements,
+        /// Whether the mask must be looked at before the instruction.
+        mask_is_lost: bool,
+    },
 }
 
 /// Where an indirect branch goes.
@@ -66,7 +78,7 @@ impl Shape {
         let mut decoder = Decoder::with_ip(64, window, address, DecoderOptions::NONE);
         let instruction = decoder.decode();
         let ends = ending(&instruction, decoder.last_error(), window)?;
-        let repeats = repeats(&instruction)?;
+        let units = repeats(&instruction)?.or_else(|| elements(&instruction));
         if instruction.memory_base() == Register::EIP {
             return Err(Leave::Reach);
         }
@@ -82,7 +94,7 @@ impl Shape {
             relative: relative(&instruction, &offsets),
             reads,
             kills,
-            repeats,
+            units,
             target: target(&instruction, ends),
             ends,
         })
@@ -115,7 +127,7 @@ fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<Operand
 }
 
 /// What counts iterations in rcx. With a 32-bit count in ecx the upper half would be counted too.
-fn repeats(instruction: &Instruction) -> Result<Option<Repeats>, Leave> {
+fn repeats(instruction: &Instruction) -> Result<Option<Units>, Leave> {
     let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     if !instruction.is_string_instruction() || !repeated {
         return Ok(None);
@@ -132,7 +144,39 @@ fn repeats(instruction: &Instruction) -> Result<Option<Repeats>, Leave> {
         instruction.mnemonic(),
         M::Cmpsb | M::Cmpsw | M::Cmpsd | M::Cmpsq | M::Scasb | M::Scasw | M::Scasd | M::Scasq
     );
-    Ok(Some(if compares { Repeats::Conditionally } else { Repeats::Always }))
+    Ok(Some(Units::Iterations { conditional: compares }))
+}
+
+/// What can be under a mask is decoded again, for its accesses.
+fn elements(instruction: &Instruction) -> Option<Units> {
+    let by_sign = matches!(instruction.encoding(), EncodingKind::VEX) && has_sign_mask(instruction);
+    let moves = matches!(instruction.mnemonic(), M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu);
+    if !instruction.has_op_mask() && !by_sign && !moves {
+        return None;
+    }
+    let mut factory = InstructionInfoFactory::new();
+    match classify(instruction, factory.info(instruction)).addend {
+        Some(Addend::Elements(of)) => {
+            let (Mask::Opmask(mask) | Mask::Signs(mask)) = of.mask;
+            let written = instruction.op_count() > 0
+                && instruction.op0_kind() == OpKind::Register
+                && instruction.op0_register().full_register() == mask.full_register();
+            Some(Units::Elements { of, mask_is_lost: instruction.is_vsib() || written })
+        }
+        _ => None,
+    }
+}
+
+/// # Source
+///
+/// Intel SDM volume 2: `VMASKMOV`, `VPMASKMOV`, `VGATHER` of AVX2.
+fn has_sign_mask(instruction: &Instruction) -> bool {
+    #[rustfmt::skip]
+    let masked = matches!(
+        instruction.mnemonic(),
+        M::Vmaskmovps | M::Vmaskmovpd | M::Vpmaskmovd | M::Vpmaskmovq
+    );
+    masked || instruction.is_vsib()
 }
 
 /// The status flags that an instruction reads, and those whose old value is lost.

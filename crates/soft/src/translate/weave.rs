@@ -1,5 +1,6 @@
 //! Puts counters into copies of blocks, and blocks together.
 
+use super::shape::Units;
 use super::*;
 use crate::flow::Point;
 
@@ -108,7 +109,7 @@ impl Translation {
             block: self.flow.block(weight),
             edges: [None; 2],
             from_outside: None,
-            iterations: None,
+            units: None,
         });
     }
 
@@ -187,15 +188,28 @@ impl Translation {
     }
 
     fn copy(&mut self, shape: &Shape, at: At, out: &mut Emitter) {
-        let Some(repeats) = shape.repeats else { return out.copy(at, shape) };
+        let Some(units) = shape.units else { return out.copy(at, shape) };
         let index = self.extras;
         self.extras += 1;
-        self.pieces[at.subject as usize].iterations.get_or_insert(index);
+        self.pieces[at.subject as usize].units.get_or_insert(index);
         let offset = area::extra(index);
-        out.add_rcx(at, offset);
-        out.copy(at.with(Bits::ITERATIONS), shape);
-        if repeats == shape::Repeats::Conditionally {
-            out.subtract_rcx(At { done: at.done + 1, ..at }, offset);
+        let after = At { done: at.done + 1, ..at };
+        match units {
+            Units::Iterations { conditional } => {
+                out.add_rcx(at, offset);
+                out.copy(at.with(Bits::ITERATIONS), shape);
+                if conditional {
+                    out.subtract_rcx(after, offset);
+                }
+            }
+            Units::Elements { of, mask_is_lost: true } => {
+                out.count_elements(at, of, offset, (at.bits, at.bits.with(Bits::UNSURE)));
+                out.copy(at.with(Bits::UNSURE), shape);
+            }
+            Units::Elements { of, mask_is_lost: false } => {
+                out.copy(at, shape);
+                out.count_elements(after, of, offset, (at.bits.with(Bits::UNSURE), at.bits));
+            }
         }
     }
 
@@ -485,13 +499,10 @@ impl Translation {
         Ok(hit)
     }
 
-    /// How many of a block's first instructions are repeated ones.
-    pub(super) fn repeats(&self, block: u32, instructions: u16) -> u32 {
-        (0..instructions).filter(|step| self.is_repeat(block, *step)).count() as u32
-    }
-
-    pub(super) fn is_repeat(&self, block: u32, step: u16) -> bool {
-        self.shape_of(block, step).is_some_and(|shape| shape.repeats.is_some())
+    /// How many of a block's first instructions have a counter of units.
+    pub(super) fn with_units(&self, block: u32, instructions: u16) -> u32 {
+        let has = |step: &u16| self.shape_of(block, *step).is_some_and(|shape| shape.units.is_some());
+        (0..instructions).filter(has).count() as u32
     }
 
     fn shape_of(&self, block: u32, step: u16) -> Option<Shape> {
