@@ -389,7 +389,11 @@ fn writes_segment_register(instruction: &Instruction) -> bool {
 
 /// A prefix on what accesses nothing (lea, nop) does no harm.
 fn accesses_gs(instruction: &Instruction) -> bool {
-    let idle = matches!(instruction.mnemonic(), M::Lea | M::Nop | M::Reservednop);
+    #[rustfmt::skip]
+    let idle = matches!(
+        instruction.mnemonic(),
+        M::Lea | M::Nop | M::Reservednop | M::Prefetchnta | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2 | M::Prefetchw
+    );
     instruction.segment_prefix() == Register::GS && !idle && accesses_memory(instruction)
 }
 
