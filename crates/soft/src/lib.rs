@@ -1,23 +1,21 @@
-//! The pure core of the software PMU: what x86-64 instructions count, where blocks end, where counters go.
+//! The software PMU: runs an unmodified program under a translator, and counts exactly what it executes.
 //!
-//! The software PMU runs an unmodified program under a same-ISA translator: its instructions are copied, counters are
-//! put between them, and every event follows from how often each block and edge was executed. This crate is the
-//! part of it that works on plain bytes and numbers:
+//! The program's own instructions are copied, with counters between them; every event follows from how often each block
+//! and edge was executed. All but [`host`] is pure: plain bytes and numbers.
 //!
 //! ```text
-//! bytes ──block──> Block ──flow──> counters ──(run)──> Solution ──totals──> counts of events
-//!          │ classify: a vector of events and addends for each instruction
+//! bytes ──translate──> copies with counters ──host: run──> counters ──flow──> Solution ──totals──> counts of events
+//!            │ block, classify: a vector of events and addends for each instruction         │
+//!            └──────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
 //! - [`event`]: the vocabulary, with the convention of each event.
 //! - [`classify`]: one instruction to its static counts and to what must be counted at run time ([`addend`]).
 //! - [`block`]: a straight run of instructions, how it ends, and what cannot be followed.
 //! - [`flow`]: counters by maximum spanning tree, with redundant ones as a check, in a graph that grows.
+//! - [`translate`]: copies of blocks, links between them, and for each instruction of the copies where the program is.
 //! - [`totals`]: executions × vectors, in 64 bits that never wrap.
-//!
-//! Not here yet: the traced host (ptrace, memory, signals, system calls), the keeper that outlives us, the emission of
-//! translated code with its map of addresses, the counts of addends at run time, and the way out to
-//! original code. Nothing of this can be reached from the command line.
+//! - `host` (Linux, x86-64): a keeper process that traces the command and its descendants.
 //!
 //! # Conventions
 //!
