@@ -1,6 +1,7 @@
 //! What is translated at a time: the blocks that can be reached from an entry without leaving the function.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::pages::{Code, Pages};
 use super::shape::{OSZAP, STATUS, Shape};
@@ -13,8 +14,8 @@ const MAX_BATCH: usize = 400;
 /// A block that is to be translated.
 pub(crate) struct Draft {
     pub(crate) address: u64,
-    /// Its instructions: where they are in [`Batch::shapes`], in order.
-    pub(crate) shapes: Vec<u32>,
+    /// Its instructions: where they are in [`Batch::shapes`].
+    pub(crate) steps: Range<usize>,
     pub(crate) terminator: Terminator,
     /// Status flags that matter when it is entered.
     pub(crate) live_in: u8,
@@ -22,6 +23,15 @@ pub(crate) struct Draft {
     pub(crate) live_out: u8,
     /// How deep in loops, as far as jumps backward show.
     pub(crate) depth: u32,
+    /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
+    pub(crate) quiet: Option<usize>,
+}
+
+impl Draft {
+    /// The number of its instructions.
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
 }
 
 /// Blocks that are translated together, by address.
@@ -57,6 +67,7 @@ impl Batch {
         let by_address = drafts.iter().enumerate().map(|(i, draft)| (draft.address, i as u32)).collect();
         let mut batch = Batch { shapes, drafts, by_address };
         batch.find_live_flags(known);
+        batch.find_quiet_steps();
         batch.find_loops();
         batch
     }
@@ -66,9 +77,9 @@ impl Batch {
         self.by_address.get(&address).map(|i| *i as usize)
     }
 
-    /// The instruction at a position of a block.
-    pub(crate) fn shape(&self, draft: &Draft, step: usize) -> &Shape {
-        &self.shapes[draft.shapes[step] as usize]
+    /// The instructions of a block.
+    pub(crate) fn shapes(&self, draft: &Draft) -> &[Shape] {
+        &self.shapes[draft.steps.clone()]
     }
 
     /// Backward data flow to a fixed point.
@@ -96,8 +107,7 @@ impl Batch {
 
     /// Flags that a block reads before it kills them, and those that it kills.
     fn effect(&self, draft: &Draft) -> (u8, u8) {
-        draft.shapes.iter().fold((0, 0), |(reads, kills), shape| {
-            let shape = &self.shapes[*shape as usize];
+        self.shapes(draft).iter().fold((0, 0), |(reads, kills), shape| {
             (reads | (shape.reads & !kills), kills | shape.kills)
         })
     }
@@ -136,12 +146,16 @@ impl Batch {
         }
     }
 
-    /// Before which instruction of a block a counter does not disturb the flags; `None` where they matter throughout.
-    pub(crate) fn quiet_step(&self, draft: &Draft) -> Option<usize> {
+    fn find_quiet_steps(&mut self) {
+        for i in 0..self.drafts.len() {
+            self.drafts[i].quiet = self.quiet_step(&self.drafts[i]);
+        }
+    }
+
+    fn quiet_step(&self, draft: &Draft) -> Option<usize> {
         let mut live = draft.live_out;
         let mut quiet = None;
-        for (step, shape) in draft.shapes.iter().enumerate().rev() {
-            let shape = &self.shapes[*shape as usize];
+        for (step, shape) in self.shapes(draft).iter().enumerate().rev() {
             live = (live & !shape.kills) | shape.reads;
             if live & OSZAP == 0 {
                 quiet = Some(step);
@@ -230,34 +244,51 @@ impl Search<'_> {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.sort_unstable();
         leaders.dedup();
-        let reached = |leader: &&u64| {
-            let is_code = self.index.contains_key(leader) && !self.pages.starts_block(**leader);
-            is_code || (self.refused.contains_key(leader) && known(**leader).is_none())
-        };
-        let starts: Vec<u64> = leaders.iter().filter(reached).copied().collect();
-        let drafts = starts.iter().map(|start| self.block(*start, &leaders)).collect();
+        for leader in &leaders {
+            if let Some(shape) = self.index.get(leader) {
+                self.shapes[*shape as usize].leads = true;
+            }
+        }
+        let drafts = leaders.iter().filter_map(|leader| self.block(*leader, known)).collect();
         (self.shapes, drafts)
     }
 
-    fn block(&self, address: u64, leaders: &[u64]) -> Draft {
-        let mut shapes = Vec::new();
-        let mut at = address;
+    /// The block at an address, if there is one and it is new.
+    fn block(&self, address: u64, known: &dyn Fn(u64) -> Option<u8>) -> Option<Draft> {
+        let draft = |steps, terminator| Draft {
+            address,
+            steps,
+            terminator,
+            live_in: 0,
+            live_out: 0,
+            depth: 0,
+            quiet: None,
+        };
+        let Some(first) = self.index.get(&address).map(|first| *first as usize) else {
+            let refused = self.refused.get(&address).filter(|_| known(address).is_none())?;
+            return Some(draft(0..0, Terminator::Leave(*refused)));
+        };
+        if self.pages.starts_block(address) {
+            return None;
+        }
+        let mut last = first;
         let terminator = loop {
-            let Some(shape) = self.index.get(&at) else {
-                let refused = self.refused.get(&at).map(|reason| Terminator::Leave(*reason));
-                break refused.unwrap_or(Terminator::FallThrough { next: at });
-            };
-            let cut = at != address && (leaders.binary_search(&at).is_ok() || self.pages.starts_block(at));
-            if cut || shapes.len() == MAX_INSTRUCTIONS {
-                break Terminator::FallThrough { next: at };
-            }
-            shapes.push(*shape);
-            if let Some(end) = self.shapes[*shape as usize].ends {
+            let shape = &self.shapes[last];
+            last += 1;
+            if let Some(end) = shape.ends {
                 break end;
             }
-            at = self.shapes[*shape as usize].next();
+            // Instructions that follow one another were decoded one after the other, up to a known place.
+            let next = shape.next();
+            let follows = self.shapes.get(last).is_some_and(|next_shape| {
+                next_shape.address == next && !next_shape.leads && last - first < MAX_INSTRUCTIONS
+            });
+            if !follows {
+                let refused = self.refused.get(&next).map(|reason| Terminator::Leave(*reason));
+                break refused.unwrap_or(Terminator::FallThrough { next });
+            }
         };
-        Draft { address, shapes, terminator, live_in: 0, live_out: 0, depth: 0 }
+        Some(draft(first..last, terminator))
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) struct Shape {
     /// What must be counted of it beside its executions.
     pub(crate) units: Option<Units>,
     pub(crate) ends: Option<Terminator>,
+    /// Whether something jumps to it: a block starts here.
+    pub(crate) leads: bool,
     /// Its operand, if it is an indirect jump or call.
     pub(crate) target: Option<Operand>,
 }
@@ -95,6 +97,7 @@ impl Shape {
             reads,
             kills,
             units,
+            leads: false,
             target: target(&instruction, ends),
             ends,
         })

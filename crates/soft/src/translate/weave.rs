@@ -90,10 +90,10 @@ impl Translation {
     }
 
     fn adopt(&mut self, batch: &Batch, draft: &batch::Draft) {
-        let weight = weight(draft.depth, batch.quiet_step(draft).is_some());
+        let weight = weight(draft.depth, draft.quiet.is_some());
         let bytes = self.code.len() as u32;
-        for shape in &draft.shapes {
-            self.code.extend_from_slice(batch.shapes[*shape as usize].code());
+        for shape in batch.shapes(draft) {
+            self.code.extend_from_slice(shape.code());
         }
         let id = self.pieces.len() as u32;
         self.pages.mark_start(draft.address);
@@ -101,7 +101,7 @@ impl Translation {
         self.pieces.push(Piece {
             address: draft.address,
             len: (self.code.len() as u32 - bytes) as u16,
-            instructions: draft.shapes.len() as u16,
+            instructions: draft.len() as u16,
             bytes,
             body: 0,
             live_in: draft.live_in,
@@ -169,21 +169,21 @@ impl Translation {
     fn emit(&mut self, batch: &Batch, draft: &batch::Draft, id: u32, out: &mut Emitter, cold: &mut Cold) {
         self.pieces[id as usize].body = out.here();
         let counter = self.block_counter(id);
-        let quiet = batch.quiet_step(draft);
+        let quiet = draft.quiet;
         let ends_itself = !matches!(draft.terminator, Terminator::FallThrough { .. } | Terminator::Leave(_));
-        let copies = draft.shapes.len() - usize::from(ends_itself);
+        let copies = draft.len() - usize::from(ends_itself);
         let mut at = At { subject: id, done: 0, bits: Bits::CLEAN };
-        for step in 0..draft.shapes.len() {
+        for (step, shape) in batch.shapes(draft).iter().enumerate() {
             at.done = step as u16;
             if let Some(offset) = counter.filter(|_| step == quiet.unwrap_or(0)) {
                 out.count(at, offset, quiet.is_some(), at.bits.with(Bits::COUNTED));
                 at = at.with(Bits::COUNTED);
             }
             if step < copies {
-                self.copy(batch.shape(draft, step), at, out);
+                self.copy(shape, at, out);
             }
         }
-        let went = At { done: draft.shapes.len() as u16, ..at };
+        let went = At { done: draft.len() as u16, ..at };
         self.end(batch, draft, id, (at, went), out, cold);
     }
 
@@ -229,7 +229,7 @@ impl Translation {
                 (at, went) = (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE));
             }
         }
-        let last = || batch.shape(draft, draft.shapes.len() - 1);
+        let last = || &batch.shapes(draft)[draft.len() - 1];
         let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
         match draft.terminator {
             Terminator::FallThrough { next: to } => self.go(id, next, Way::Next, to, out, cold),
