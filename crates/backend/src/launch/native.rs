@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Exit, ExitStatus, Layout, Signalled, Waited};
@@ -21,7 +20,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// # Source
 ///
 /// `ptrace(2)`, "Death under ptrace": the tracer is told before the real parent.
-const TRACER_HEARS_IN: Duration = Duration::from_micros(20);
+const TRACER_HEARS_IN: Duration = Duration::from_micros(50);
 
 /// A child of ours.
 #[derive(Debug)]
@@ -32,6 +31,8 @@ pub(crate) struct Native {
     witness: Witness,
     released: Option<Instant>,
     exit: Option<Exit>,
+    /// It has ended, and its tracer has it still.
+    awaits_tracer: bool,
 }
 
 impl Native {
@@ -39,7 +40,15 @@ impl Native {
         let (watch, witness) = signals.map(|signals| (signals.watch, signals.witness)).unzip();
         let vigil = Vigil { end: None, signals: watch, look_every: Some(LOOK_EVERY) };
         let witness = witness.unwrap_or_default();
-        Native { pending, program: program.to_owned(), vigil, witness, released: None, exit: None }
+        Native {
+            pending,
+            program: program.to_owned(),
+            vigil,
+            witness,
+            released: None,
+            exit: None,
+            awaits_tracer: false,
+        }
     }
 
     /// Whether a signal that has just come to us has come to the command too: it went to our whole group, and
@@ -60,6 +69,13 @@ impl Native {
             Ok(_) => Ok(Some(Waited::Exited(exit))),
             Err(e) => Err(failure::executing(&self.program, e)),
         }
+    }
+
+    /// The end is known, so that waiting for it would not wait.
+    fn await_tracer(&mut self) {
+        self.awaits_tracer = true;
+        self.vigil.end = None;
+        self.vigil.look_every = Some(TRACER_HEARS_IN);
     }
 
     fn failed(&self, verb: &str, e: io::Error) -> Error {
@@ -105,7 +121,7 @@ impl Child for Native {
         if until.is_none() && self.vigil.signals.is_none() {
             return Ok(self.reap(Reap::Block)?.unwrap_or(Waited::TimedOut));
         }
-        if self.vigil.end.is_none() {
+        if self.vigil.end.is_none() && !self.awaits_tracer {
             self.vigil.end = PidFd::process(self.pid()).ok();
         }
         loop {
@@ -113,7 +129,7 @@ impl Child for Native {
                 News::Ended => match self.reap(Reap::Poll)? {
                     Some(waited) => return Ok(waited),
                     // Its tracer has to hear of it first.
-                    None => thread::sleep(TRACER_HEARS_IN),
+                    None => self.await_tracer(),
                 },
                 News::Look => {
                     if let Some(waited) = self.reap(Reap::Poll)? {

@@ -37,7 +37,7 @@ pub fn build(recipe: &Recipe<'_>) -> Option<PathBuf> {
     let mut hasher = DefaultHasher::new();
     (&text, recipe.flags, &path).hash(&mut hasher);
     let name = format!("{}-{:016x}", recipe.source.replace('.', "-"), hasher.finish());
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let built = place().join(name);
     if !built.exists() {
         compile(&path, &source, recipe.flags, &built);
     }
@@ -66,11 +66,18 @@ pub fn can_link_statically() -> bool {
     able
 }
 
+/// Where programs and files go instead, if this variable is set.
+pub const FOLDER: &str = "CYCLOMETER_TEST_FOLDER";
+
+fn place() -> PathBuf {
+    std::env::var_os(FOLDER).map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), PathBuf::from)
+}
+
 /// A file of that name that nobody else uses.
 pub fn unique(name: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}-{number}", std::process::id()))
+    place().join(format!("{name}-{}-{number}", std::process::id()))
 }
 
 /// Where the sources are.

@@ -195,6 +195,11 @@ impl Running {
         String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned()
     }
 
+    /// Where it writes.
+    pub fn output_file(&self) -> &Path {
+        &self.stdout
+    }
+
     /// Waits until it has written something.
     pub fn until_it_says(&self, text: &str) {
         while !self.output().contains(text) {
@@ -223,13 +228,16 @@ impl Running {
         self.ended.unwrap()
     }
 
+    /// The counts at the end, which is now.
+    pub fn report(&self) -> Vec<Counted> {
+        let mut socket = self.keeper.as_ref().unwrap().socket();
+        let _ = socket.write_all(&[protocol::FINISH]);
+        protocol::read_report(&mut BufReader::new(socket)).expect("a report")
+    }
+
     pub fn finish(mut self) -> Run {
         let status = self.wait();
-        let counts = self.keeper.as_ref().map_or_else(Vec::new, |keeper| {
-            let mut socket = keeper.socket();
-            let _ = socket.write_all(&[protocol::FINISH]);
-            protocol::read_report(&mut BufReader::new(socket)).expect("a report")
-        });
+        let counts = if self.keeper.is_some() { self.report() } else { Vec::new() };
         let refused = self.pending.used_before_exec().err().and_then(|error| error.raw_os_error());
         Run { stdout: self.output(), status, counts, refused }
     }

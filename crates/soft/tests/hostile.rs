@@ -1,0 +1,479 @@
+//! Programs that a translator would rather not meet: what they do and say is as without it, and their counts are exact
+//! or lost for the right reason. Nothing hangs: each run has a deadline.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use cyclometer_soft::Event;
+use cyclometer_sys::process::{SIGINT, SIGKILL, Status};
+use support::compare::{assert_lost, assert_same_counts, assert_same_end, check_exact};
+use support::programs::{BARE, FOLDER, Recipe, build, folder, unique};
+use support::run::{DEADLINE, Job, Run, Tracer, soft};
+use support::{installed, ready, skip};
+
+const SIGTERM: i32 = 15;
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+
+fn program(source: &str) -> Option<PathBuf> {
+    let flags: &[&str] = if source == "hostile.c" { &["-O2", "-pthread"] } else { &["-O2"] };
+    ready().then(|| build(&Recipe { source, flags })).flatten()
+}
+
+/// Runs a program natively and translated, which must end alike; the translated run.
+#[track_caller]
+fn alike(job: &Job) -> Run {
+    let native = job.run(Tracer::Nobody);
+    let translated = job.run(soft());
+    assert_same_end(&translated, &native);
+    assert_eq!(translated.refused, native.refused);
+    translated
+}
+
+#[track_caller]
+fn hostile(args: &[&str]) -> Option<Run> {
+    program("hostile.c").map(|program| alike(&Job::new(program, args)))
+}
+
+/// What it does is left with these words, and does no harm.
+#[track_caller]
+fn check_left(args: &[&str], words: &str) {
+    if let Some(run) = hostile(args) {
+        assert_lost(&run.counts[0], words);
+    }
+}
+
+/// What it does is counted.
+#[track_caller]
+fn check_counted(run: &Run) {
+    for process in &run.counts {
+        let count = process.count(Event::Instructions);
+        assert!(count.as_ref().is_ok_and(|count| *count > 0), "{}: {count:?}", process.name);
+    }
+}
+
+#[test]
+fn a_program_that_traces_or_is_traced_is_left() {
+    check_left(&["traceme"], "uses ptrace");
+    check_left(&["attach"], "uses ptrace");
+    check_left(&["traced by child"], "uses ptrace");
+}
+
+#[test]
+fn a_program_with_threads_is_left() {
+    check_left(&["threads"], "started a thread");
+}
+
+#[test]
+fn a_program_that_writes_what_it_executes_is_left() {
+    check_left(&["jit"], "executes memory that it can write");
+    check_left(&["twice"], "executes memory that it shares");
+}
+
+#[test]
+fn a_program_that_changes_its_code_between_calls_is_exact() {
+    if let Some(program) = program("hostile.c") {
+        check_exact(&Job::new(program, &["toggle", "10"]));
+    }
+}
+
+#[test]
+fn a_program_that_changes_its_code_all_the_time_is_left() {
+    check_left(&["toggle", "200"], "keeps changing its code");
+}
+
+#[test]
+fn a_program_that_maps_over_all_that_is_free_is_counted() {
+    if let Some(run) = hostile(&["everywhere"]) {
+        check_counted(&run);
+    }
+}
+
+#[test]
+fn a_program_that_maps_over_the_translation_is_left() {
+    check_left(&["over us"], "maps memory where the translated code is");
+}
+
+#[test]
+fn code_that_is_unmapped_and_replaced_is_exact() {
+    if let Some(program) = program("hostile.c") {
+        check_exact(&Job::new(program, &["unmap"]));
+    }
+}
+
+#[test]
+fn a_program_that_closes_everything_is_counted() {
+    if let Some(run) = hostile(&["close all"]) {
+        check_counted(&run);
+        assert_eq!(run.counts.len(), 2);
+    }
+}
+
+#[test]
+fn a_program_without_descriptors_is_left() {
+    check_left(&["no files"], "could not be translated");
+}
+
+#[test]
+fn a_program_without_memory_to_spare_is_left() {
+    check_left(&["no memory"], "could not be translated");
+}
+
+#[test]
+fn a_program_in_its_own_root_and_process_ids_goes_on() {
+    let empty = unique("empty");
+    fs::create_dir(&empty).unwrap();
+    if let Some(run) = hostile(&["apart", &empty.to_string_lossy()]) {
+        check_counted(&run);
+    }
+    fs::remove_dir(empty).unwrap();
+}
+
+#[test]
+fn a_program_that_filters_its_system_calls_goes_on() {
+    for way in ["strict", "filter", "filter and call"] {
+        let Some(run) = hostile(&[way]) else { return };
+        match &run.counts[0].counts {
+            Ok(_) => check_counted(&run),
+            Err(_) => assert_lost(&run.counts[0], "filters its system calls"),
+        }
+    }
+}
+
+#[test]
+fn a_program_that_uses_gs_is_left() {
+    check_left(&["base"], "sets the base of %gs");
+}
+
+#[test]
+fn a_program_that_hides_its_memory_is_left() {
+    check_left(&["hidden"], "hides its memory");
+}
+
+#[test]
+fn what_cannot_be_executed_fails_as_without_us() {
+    if program("hostile.c").is_none() {
+        return;
+    }
+    let text = unique("text");
+    fs::write(&text, "no program\n").unwrap();
+    let script = unique("script");
+    fs::write(&script, "#!/nowhere/interpreter -x\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    for file in [&text, &script, &PathBuf::from("/nowhere/program"), &folder()] {
+        // By itself, and by a program that tells the error.
+        let run = alike(&Job::new(file, &[]).direct());
+        assert!(run.refused.is_some(), "{}", file.display());
+        let run = hostile(&["execute", &file.to_string_lossy()]).unwrap();
+        assert_eq!(run.status, Status::Code(11));
+        check_counted(&run);
+    }
+    [text, script].iter().for_each(|file| fs::remove_file(file).unwrap());
+}
+
+#[test]
+fn scripts_are_counted_with_their_interpreters() {
+    let (Some(_), Some(_)) = (program("exit.c"), installed("dash")) else { return };
+    let script = unique("script");
+    fs::write(&script, "#!/usr/bin/env -S dash -e\necho $((6 * 7)); exit 3\n").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = alike(&Job::new(&script, &[]));
+    assert_eq!((run.status, run.stdout.as_str()), (Status::Code(3), "42\n"));
+    check_counted(&run);
+    fs::remove_file(script).unwrap();
+}
+
+#[test]
+fn a_program_of_32_bits_is_left() {
+    if program("exit.c").is_none() {
+        return;
+    }
+    let file = unique("32");
+    fs::write(&file, elf_of_32_bits()).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let native = Job::new(&file, &[]).run(Tracer::Nobody);
+    let run = alike(&Job::new(&file, &[]));
+    if native.status == Status::Code(5) {
+        assert_lost(&run.counts[0], "32-bit program");
+    } else {
+        skip("this kernel executes no 32-bit programs");
+    }
+    fs::remove_file(file).unwrap();
+}
+
+/// A program that exits with 5.
+///
+/// # Source
+///
+/// `elf(5)`; the machine is 3 (`EM_386`), the only segment is the whole file at 0x10000.
+fn elf_of_32_bits() -> Vec<u8> {
+    let code = [0xb8, 1, 0, 0, 0, 0xbb, 5, 0, 0, 0, 0xcd, 0x80];
+    let mut file = vec![0x7f, b'E', b'L', b'F', 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    file.extend([2u16, 3].into_iter().flat_map(u16::to_le_bytes));
+    file.extend([1u32, 0x1_0000 + 84, 52, 0, 0].into_iter().flat_map(u32::to_le_bytes));
+    file.extend([52u16, 32, 1, 0, 0, 0].into_iter().flat_map(u16::to_le_bytes));
+    let size = 84 + code.len() as u32;
+    file.extend([1u32, 0, 0x1_0000, 0x1_0000, size, size, 5, 0x1000].into_iter().flat_map(u32::to_le_bytes));
+    file.extend(code);
+    file
+}
+
+#[test]
+fn a_program_that_executes_itself_fifty_times_is_counted() {
+    if let Some(program) = program("family.c") {
+        let run = alike(&Job::new(program, &["exec", "50"]));
+        check_counted(&run);
+        assert_eq!(run.counts.len(), 1);
+    }
+}
+
+#[test]
+fn two_hundred_children_at_once_are_counted_or_left() {
+    let Some(program) = program("family.c") else { return };
+    let run = alike(&Job::new(program, &["many", "200"]));
+    assert_eq!((run.stdout.as_str(), run.counts.len()), ("200\n", 201));
+    let (counted, lost): (Vec<_>, Vec<_>) = run.counts.iter().partition(|process| process.counts.is_ok());
+    assert!(counted.len() >= 60, "{} counted", counted.len());
+    lost.into_iter().for_each(|process| assert_lost(process, "too many processes at a time"));
+}
+
+#[test]
+fn a_daemon_goes_on_when_its_maker_has_ended() {
+    let Some(program) = program("family.c") else { return };
+    let mut running = Job::new(program, &["daemon"]).start(soft());
+    assert_eq!(running.wait(), Status::Code(3));
+    let counts = running.report();
+    assert_eq!(counts.len(), 3);
+    assert!(counts.iter().all(|process| process.counts.is_ok()), "{counts:?}");
+    running.until_it_says("daemon 165834");
+}
+
+#[test]
+fn ends_by_a_signal_are_as_without_us() {
+    for (way, signal) in [("overflow", 11), ("abort", 6), ("illegal", 4), ("null", 11), ("trap", 5)] {
+        let Some(program) = program("signals.c") else { return };
+        let run = alike(&Job::new(program, &[way]));
+        assert_eq!(run.status, Status::Signal(signal), "{way}");
+        check_counted(&run);
+    }
+}
+
+#[test]
+fn timers_interrupt_translated_code_anywhere() {
+    if let Some(program) = program("signals.c") {
+        check_counted(&alike(&Job::new(program, &["timers"])));
+    }
+}
+
+#[test]
+fn a_handler_of_breakpoints_that_blocks_them_is_not_harmed() {
+    if let Some(program) = program("signals.c") {
+        check_counted(&alike(&Job::new(program, &["blocked breakpoints"])));
+    }
+}
+
+/// A program that works for a while.
+fn waiting(steps: &str) -> Option<Job> {
+    program("signals.c").map(|program| Job::new(program, &["wait", steps]))
+}
+
+#[test]
+fn stopping_and_continuing_changes_no_count() {
+    let Some(job) = waiting("20000000") else { return };
+    let undisturbed = job.run(soft());
+    let running = job.start(soft());
+    for _ in 0..5 {
+        running.signal(SIGSTOP);
+        until("it does not stop", || state(running.pid()) == Some('T'));
+        running.signal(SIGCONT);
+        until("it does not go on", || state(running.pid()) != Some('T'));
+    }
+    let run = running.finish();
+    assert_same_end(&run, &undisturbed);
+    assert_same_counts(&run.counts, &undisturbed.counts);
+}
+
+#[test]
+fn a_stopped_program_can_be_killed() {
+    let Some(job) = waiting("10000000000") else { return };
+    let running = job.start(soft());
+    running.until_it_says("waiting");
+    running.signal(SIGSTOP);
+    until("it does not stop", || state(running.pid()) == Some('T'));
+    running.signal(SIGKILL);
+    assert_eq!(running.finish().status, Status::Signal(SIGKILL));
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = Instant::now() + DEADLINE;
+    while !done() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The letter that the kernel has for what a process does.
+fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // A stop for its tracer is none of its own.
+    let letter = stat.rsplit_once(") ")?.1.chars().next()?;
+    Some(if letter == 't' { 'T' } else { letter })
+}
+
+#[test]
+fn a_program_that_is_interrupted_is_counted_to_there() {
+    let Some(job) = waiting("10000000000") else { return };
+    for signal in [SIGINT, SIGTERM] {
+        let running = job.start(soft());
+        running.until_it_says("waiting");
+        running.signal(signal);
+        let run = running.finish();
+        assert_eq!(run.status, Status::Signal(signal));
+        check_counted(&run);
+    }
+}
+
+#[test]
+fn a_program_that_is_killed_at_any_time_leaves_no_one_waiting() {
+    let Some(program) = program("family.c") else { return };
+    let job = Job::new(program, &["fork", "3"]);
+    for delay in 0..40 {
+        let running = job.start(soft());
+        std::thread::sleep(Duration::from_micros(delay * 400));
+        running.signal(SIGKILL);
+        let run = running.finish();
+        assert!(matches!(run.status, Status::Signal(SIGKILL) | Status::Code(_)), "{run:?}");
+    }
+}
+
+#[test]
+fn counts_can_be_read_while_a_program_runs() {
+    let Some(job) = waiting("100000000") else { return };
+    let running = job.start(soft());
+    running.until_it_says("waiting");
+    let mut last = 0;
+    for _ in 0..5 {
+        let counts = running.counts();
+        let count = counts[0].count(Event::Instructions).unwrap();
+        assert!(count >= last, "{count} < {last}");
+        last = count;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let run = running.finish();
+    assert!(run.counts[0].count(Event::Instructions).unwrap() > last);
+    assert!(last > 0);
+}
+
+#[test]
+fn a_program_goes_on_by_itself_when_nobody_wants_its_counts_any_more() {
+    let Some(job) = waiting("300000000") else { return };
+    let mut running = job.start(soft());
+    running.until_it_says("waiting");
+    let keeper = running.keeper().unwrap();
+    running.abandon();
+    until("the keeper lives on", || !is_there(keeper));
+    assert!(!running.output().contains("done"), "too fast to be a test");
+    assert_eq!(running.wait(), Status::Code(0));
+    running.until_it_says("done");
+}
+
+fn is_there(pid: u32) -> bool {
+    !matches!(state(pid), None | Some('Z'))
+}
+
+/// Where the process of the next test is to say what it started.
+const PLACE: &str = "CYCLOMETER_TEST_PLACE";
+
+#[test]
+fn a_program_goes_on_by_itself_when_its_maker_is_killed() {
+    if let Some(place) = std::env::var_os(PLACE) {
+        return start_and_wait(Path::new(&place));
+    }
+    if waiting("1").is_none() {
+        return;
+    }
+    let place = unique("place");
+    let mut maker = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_program_goes_on_by_itself_when_its_maker_is_killed"])
+        .env(PLACE, &place)
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    until("nothing was started", || {
+        said = fs::read_to_string(&place).unwrap_or_default();
+        said.ends_with('\n')
+    });
+    maker.kill().unwrap();
+    maker.wait().unwrap();
+    let (pid, output) = said.trim().split_once(' ').unwrap();
+    until("it did not go on", || fs::read_to_string(output).unwrap().contains("done"));
+    until("it does not end", || !is_there(pid.parse().unwrap()));
+    [Path::new(output), &place].iter().for_each(|file| fs::remove_file(file).unwrap());
+}
+
+fn start_and_wait(place: &Path) {
+    let running = waiting("300000000").unwrap().start(soft());
+    running.until_it_says("waiting");
+    let draft = unique("place-draft");
+    fs::write(&draft, format!("{} {}\n", running.pid(), running.output_file().display())).unwrap();
+    fs::rename(draft, place).unwrap();
+    std::thread::sleep(DEADLINE);
+}
+
+#[test]
+fn a_program_with_the_rights_of_its_file_gets_them() {
+    let Some(setpriv) = installed("setpriv") else { return };
+    let Some(helper) = program("hostile.c") else { return };
+    if std::env::var_os(FOLDER).is_none() {
+        return as_nobody(&setpriv, &helper);
+    }
+    let native = Job::new(&helper, &["rights"]).run(Tracer::Nobody);
+    if native.stdout != "0\n" {
+        return skip("files give no rights here");
+    }
+    let run = alike(&Job::new(&helper, &["rights"]));
+    assert_lost(&run.counts[0], "set-user-id");
+}
+
+/// Runs that test as a user who is nobody, with a set-user-id file.
+fn as_nobody(setpriv: &Path, helper: &Path) {
+    if fs::metadata("/proc/self").map(|own| own.uid()).unwrap() != 0 {
+        return skip("only root can make a set-user-id file of root");
+    }
+    let place = std::env::temp_dir().join(format!("cyclometer-rights-{}", std::process::id()));
+    fs::create_dir(&place).unwrap();
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
+    let [own, starter] = [std::env::current_exe().unwrap(), support::programs::starter().unwrap()];
+    let [test, _, helper] = [&own, &starter, helper].map(|file: &Path| {
+        let copy = place.join(file.file_name().unwrap());
+        fs::copy(file, &copy).unwrap();
+        copy
+    });
+    fs::set_permissions(helper, fs::Permissions::from_mode(0o4755)).unwrap();
+    let mut command = Command::new(setpriv);
+    command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]).arg(test);
+    command.args(["--exact", "a_program_with_the_rights_of_its_file_gets_them"]).env(FOLDER, &place);
+    let output = command.output().unwrap();
+    fs::remove_dir_all(place).unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+fn a_static_program_without_descriptors_goes_on() {
+    let Some(program) = program("hostile.c") else { return };
+    // Natively it needs none.
+    if let Some(bare) = build(&Recipe { source: "strings.S", flags: BARE }) {
+        let limits = ["--nofile=0", &bare.to_string_lossy()];
+        let Some(prlimit) = installed("prlimit") else { return };
+        let run = alike(&Job::new(prlimit, &limits));
+        assert!(matches!(run.status, Status::Code(_)), "{}", program.display());
+        assert_lost(&run.counts[0], "could not be translated");
+    }
+}
