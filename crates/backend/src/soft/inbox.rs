@@ -2,16 +2,13 @@
 
 use std::io;
 
-use cyclometer_soft::host::protocol::{self, Counted};
-
-/// The last line of a report, with the end of the line before.
-const END: &[u8] = b"\nend\n";
+use cyclometer_soft::host::protocol::{LAST, Report, SO_FAR};
 
 /// Bytes that came and are not understood yet.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
-    /// No report ends before this.
+    /// No line of a report that is not whole yet ends before this.
     searched: usize,
 }
 
@@ -32,15 +29,19 @@ impl Inbox {
     /// # Errors
     ///
     /// When it is none.
-    pub(super) fn report(&mut self) -> Option<io::Result<Vec<Counted>>> {
-        let found = self.bytes[self.searched..].windows(END.len()).position(|window| window == END);
-        let Some(found) = found else {
-            self.searched = self.bytes.len().saturating_sub(END.len() - 1);
-            return None;
-        };
-        let report: Vec<u8> = self.bytes.drain(..self.searched + found + END.len()).collect();
-        self.searched = 0;
-        Some(protocol::read_report(&mut report.as_slice()))
+    pub(super) fn report(&mut self) -> Option<io::Result<Report>> {
+        let mut start = self.searched;
+        while let Some(len) = self.bytes[start..].iter().position(|byte| *byte == b'\n') {
+            let line = &self.bytes[start..start + len];
+            start += len + 1;
+            if line == LAST.as_bytes() || line == SO_FAR.as_bytes() {
+                let report: Vec<u8> = self.bytes.drain(..start).collect();
+                self.searched = 0;
+                return Some(Report::read(&mut report.as_slice()));
+            }
+        }
+        self.searched = start;
+        None
     }
 }
 
@@ -62,7 +63,7 @@ mod tests {
         inbox.add(b"\n");
         inbox.add(REPORT);
         for _ in 0..2 {
-            assert_eq!(inbox.report().unwrap().unwrap()[0].pid, 7);
+            assert_eq!(inbox.report().unwrap().unwrap().processes[0].pid, 7);
         }
         assert!(inbox.report().is_none());
         assert!(inbox.line().is_none());
@@ -72,7 +73,7 @@ mod tests {
     fn a_process_may_be_called_end() {
         let mut inbox = Inbox::default();
         inbox.add(b"process 7 1 end\nlost x end\nend\n");
-        assert_eq!(inbox.report().unwrap().unwrap()[0].name, "end");
+        assert_eq!(inbox.report().unwrap().unwrap().processes[0].name, "end");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use cyclometer_core::exec::ExitStatus;
-use cyclometer_soft::host::protocol::{self, Counted};
+use cyclometer_soft::host::protocol::{self, Counted, Report};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
@@ -39,7 +39,7 @@ pub(super) struct Link {
     inbox: Inbox,
     /// A request has no answer yet. There is one at most.
     asked: bool,
-    /// A report that may have been the last one.
+    /// The last report, if it came when one was asked for.
     last: Option<Vec<Counted>>,
 }
 
@@ -79,10 +79,10 @@ impl Link {
         }
     }
 
-    /// The counts so far. `is_over` tells whether the command has ended: then this may be all that will come.
+    /// The counts so far.
     ///
     /// After a silence the answer that is owed is thrown away when it comes.
-    pub(super) fn ask(&mut self, is_over: impl Fn() -> bool) -> Result<Vec<Counted>, Silence> {
+    pub(super) fn ask(&mut self) -> Result<Vec<Counted>, Silence> {
         if self.asked && self.report(NO_PATIENCE).is_ok() {
             self.asked = false;
         }
@@ -92,7 +92,6 @@ impl Link {
         }
         let report = self.report(SHORT_PATIENCE)?;
         self.asked = false;
-        self.last = is_over().then(|| report.clone());
         Ok(report)
     }
 
@@ -107,13 +106,15 @@ impl Link {
     ///
     /// Why it is not known, in words.
     pub(super) fn last_report(&mut self, status: Option<ExitStatus>) -> Result<Vec<Counted>, String> {
-        loop {
+        while self.last.is_none() {
             match self.report(PATIENCE) {
-                Ok(report) => self.last = Some(report),
-                Err(Silence::Ended) => return self.last.take().ok_or_else(|| died(status)),
+                // An answer to what was asked before.
+                Ok(_) => {}
+                Err(Silence::Ended) => return Err(died(status)),
                 Err(silence) => return Err(silence.to_string()),
             }
         }
+        self.last.take().ok_or_else(|| died(status))
     }
 
     fn say(&mut self, word: u8) {
@@ -121,10 +122,17 @@ impl Link {
         let _ = self.keeper.socket().write_all(&[word]);
     }
 
+    /// The next report; keeps the last one.
     fn report(&mut self, patience: Duration) -> Result<Vec<Counted>, Silence> {
         loop {
             match self.inbox.report() {
-                Some(report) => return report.map_err(|_| Silence::Garbled),
+                Some(report) => {
+                    let Report { processes, last } = report.map_err(|_| Silence::Garbled)?;
+                    if last {
+                        self.last = Some(processes.clone());
+                    }
+                    return Ok(processes);
+                }
                 None => self.hear(patience)?,
             }
         }
@@ -180,8 +188,8 @@ mod tests {
         (Link::new(ours), theirs)
     }
 
-    fn report(loads: u64) -> String {
-        format!("process 7 1 a\ncount loads {loads}\nend\n")
+    fn report(loads: u64, end: &str) -> String {
+        format!("process 7 1 a\ncount loads {loads}\n{end}\n")
     }
 
     fn loads(report: &[Counted]) -> u64 {
@@ -191,32 +199,34 @@ mod tests {
     #[test]
     fn an_answer_that_comes_late_is_not_taken_for_a_later_one() {
         let (mut link, mut keeper) = pair();
-        assert_eq!(link.ask(|| false), Err(Silence::Quiet(SHORT_PATIENCE)));
-        keeper.write_all((report(1) + &report(2)).as_bytes()).unwrap();
-        assert_eq!(loads(&link.ask(|| false).unwrap()), 2);
+        assert_eq!(link.ask(), Err(Silence::Quiet(SHORT_PATIENCE)));
+        let answers = report(1, protocol::SO_FAR) + &report(2, protocol::SO_FAR);
+        keeper.write_all(answers.as_bytes()).unwrap();
+        assert_eq!(loads(&link.ask().unwrap()), 2);
         let mut asked = [0; 2];
         keeper.read_exact(&mut asked).unwrap();
         assert_eq!(asked, [protocol::READ; 2]);
     }
 
     #[test]
-    fn the_last_report_is_the_last_one_that_was_sent() {
+    fn the_last_report_is_the_one_that_says_so() {
         let (mut link, mut keeper) = pair();
-        keeper.write_all((report(1) + &report(2)).as_bytes()).unwrap();
-        assert_eq!(loads(&link.ask(|| true).unwrap()), 1);
+        let said = report(1, protocol::SO_FAR) + &report(2, protocol::SO_FAR) + &report(3, protocol::LAST);
+        keeper.write_all(said.as_bytes()).unwrap();
+        assert_eq!(loads(&link.ask().unwrap()), 1);
         drop(keeper);
-        assert_eq!(loads(&link.last_report(None).unwrap()), 2);
+        assert_eq!(loads(&link.last_report(None).unwrap()), 3);
         assert!(link.last_report(None).is_err(), "it is told once");
     }
 
     #[test]
-    fn an_answer_is_the_last_report_when_the_command_had_ended_before() {
-        for over in [false, true] {
+    fn the_last_report_may_be_the_answer_to_a_question() {
+        for (end, known) in [(protocol::SO_FAR, false), (protocol::LAST, true)] {
             let (mut link, mut keeper) = pair();
-            keeper.write_all(report(1).as_bytes()).unwrap();
-            link.ask(|| over).unwrap();
+            keeper.write_all(report(1, end).as_bytes()).unwrap();
+            link.ask().unwrap();
             drop(keeper);
-            assert_eq!(link.last_report(None).is_ok(), over);
+            assert_eq!(link.last_report(None).is_ok(), known);
         }
     }
 
@@ -234,6 +244,6 @@ mod tests {
         assert!(link.last_report(None).is_err(), "half a report is none");
         let (mut link, mut keeper) = pair();
         keeper.write_all(b"?\nend\n").unwrap();
-        assert_eq!(link.ask(|| false), Err(Silence::Garbled));
+        assert_eq!(link.ask(), Err(Silence::Garbled));
     }
 }

@@ -84,7 +84,7 @@ impl Source for SoftwareSource {
             let text = format!("the software PMU did not start process {pid}");
             Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text }
         })?;
-        Ok(Box::new(SoftwareCounting::new(lines, link, *pid)))
+        Ok(Box::new(SoftwareCounting::new(lines, link)))
     }
 }
 

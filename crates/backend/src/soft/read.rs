@@ -1,7 +1,6 @@
 //! What a keeper reports, as cells.
 
 use std::cell::RefCell;
-use std::fs;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,6 @@ type Sum = std::result::Result<u64, String>;
 pub(super) struct SoftwareCounting {
     lines: Vec<(SlotId, Event)>,
     link: Rc<RefCell<Link>>,
-    pid: u32,
     started: Option<Instant>,
     exit: Option<Exit>,
     /// What was read last, in the order of the lines.
@@ -29,8 +27,8 @@ pub(super) struct SoftwareCounting {
 }
 
 impl SoftwareCounting {
-    pub(super) fn new(lines: Vec<(SlotId, Event)>, link: Rc<RefCell<Link>>, pid: u32) -> SoftwareCounting {
-        SoftwareCounting { lines, link, pid, started: None, exit: None, sums: Vec::new(), settled: false }
+    pub(super) fn new(lines: Vec<(SlotId, Event)>, link: Rc<RefCell<Link>>) -> SoftwareCounting {
+        SoftwareCounting { lines, link, started: None, exit: None, sums: Vec::new(), settled: false }
     }
 
     fn settle(&mut self, exit: &Exit) {
@@ -47,7 +45,7 @@ impl SoftwareCounting {
     }
 
     fn refresh(&mut self) -> Result<()> {
-        let report = self.link.borrow_mut().ask(|| has_ended(self.pid));
+        let report = self.link.borrow_mut().ask();
         let report = report.map_err(|silence| Error::new(ErrorKind::StateLost, silence.to_string()))?;
         let sums: Vec<Sum> = self.lines.iter().map(|(_, event)| sum(&report, *event)).collect();
         // One that waits for its child to execute a program cannot be asked: its last counts would be missing.
@@ -136,17 +134,6 @@ fn more(others: usize) -> String {
     }
 }
 
-/// Whether a child of ours that was not reaped has ended; where nobody tells, it has not.
-///
-/// # Source
-///
-/// `proc(5)`, `/proc/pid/stat`: the state stands behind the name.
-fn has_ended(pid: u32) -> bool {
-    let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let behind = stat.iter().rposition(|byte| *byte == b')').and_then(|end| stat.get(end + 2));
-    matches!(behind, Some(b'Z' | b'X'))
-}
-
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -186,11 +173,5 @@ mod tests {
         assert_eq!((lost.raw, lost.time_enabled_ns, lost.lost.as_deref()), (0, 0, Some("x")));
         let counted = cell(SlotId(1), &Ok(9), 5);
         assert_eq!((counted.raw, counted.time_enabled_ns, counted.time_running_ns), (9, 5, 5));
-    }
-
-    #[test]
-    fn a_process_that_runs_has_not_ended() {
-        assert!(!has_ended(std::process::id()));
-        assert!(!has_ended(0));
     }
 }

@@ -324,12 +324,11 @@ impl Engine {
             let mut reader = Reader::new(tid, &mut seat.maps);
             let address = registers.rip;
             let body = with_room(space, tid, filtered, |space| space.translation.enter(&mut reader, address));
-            body.map(|body| {
+            body.inspect(|_| {
                 let block = space.translation.block_at(address);
                 block.into_iter().for_each(|block| seat.ledger.enter(space, block));
                 space.apply();
                 registers.gs_base = space.base_of(seat.slot);
-                body
             })
         };
         let task = self.task(tid)?;
@@ -470,7 +469,7 @@ impl Engine {
         }
         if self.reading && self.asked.is_empty() {
             self.reading = false;
-            let text = self.snapshot();
+            let text = self.snapshot(protocol::SO_FAR);
             let _ = socket.set_nonblocking(false);
             let _ = socket.write_all(text.as_bytes());
             let _ = socket.set_nonblocking(true);
@@ -510,17 +509,17 @@ impl Engine {
         Ok(())
     }
 
-    fn snapshot(&self) -> String {
+    fn snapshot(&self, end: &str) -> String {
         let lines = self.processes.iter().enumerate().map(|(i, process)| {
             let totals = self.answered.get(&i).cloned().unwrap_or_else(|| process.totals(None));
             protocol::process(process.pid, process.parent, &process.name, &totals)
         });
-        lines.chain(["end\n".to_owned()]).collect()
+        lines.chain([format!("{end}\n")]).collect()
     }
 
     fn report(&mut self) -> String {
         self.answered.clear();
-        self.snapshot()
+        self.snapshot(protocol::LAST)
     }
 
     /// What becomes of a stop that the translator put there.
@@ -560,7 +559,7 @@ impl Engine {
 
     /// Moves to the CPU of a process that stops often: we run while it waits.
     fn stay_near(&mut self, tid: u32) {
-        if self.stops % MOVE_EVERY == 0 {
+        if self.stops.is_multiple_of(MOVE_EVERY) {
             cpu_of(tid).into_iter().for_each(cyclometer_sys::keeper::run_on);
         }
         self.stops += 1;

@@ -2,11 +2,10 @@
 //!
 //! ```text
 //! ready | refused ERRNO          once, when the command is traced or cannot be
-//! layout fixed | layout random   then, for each request and at the end:
-//! process PID PARENT NAME
+//! process PID PARENT NAME        then, for each request and at the end, for each process:
 //! lost REASON                    or, for each event:
 //! count EVENT NUMBER | missing EVENT REASON
-//! end
+//! so far | end                   what was asked for, or the last report
 //! ```
 
 use std::fmt::Write as _;
@@ -18,6 +17,11 @@ use crate::{Event, Totals};
 pub const READ: u8 = b'r';
 /// Asks to let every process go on without us, and for the counts.
 pub const FINISH: u8 = b'f';
+
+/// How a report ends that was asked for.
+pub const SO_FAR: &str = "so far";
+/// How the last report ends.
+pub const LAST: &str = "end";
 
 /// Most bytes of a line, and most lines of a report.
 const MOST_BYTES: u64 = 4096;
@@ -33,8 +37,11 @@ pub struct Counted {
     /// What it executed last, as the kernel abbreviates it.
     pub name: String,
     /// For each event its count, or why there is none.
-    pub counts: Result<Vec<(Event, Result<u64, String>)>, String>,
+    pub counts: Result<Counts, String>,
 }
+
+/// For each event its count, or why there is none.
+pub type Counts = Vec<(Event, Result<u64, String>)>;
 
 impl Counted {
     /// The count of an event.
@@ -87,30 +94,52 @@ pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
 }
 
-/// Reads a report up to its end.
+/// What a keeper reports.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Every process that was followed, in the order of their births.
+    pub processes: Vec<Counted>,
+    /// Whether it is the last one: nothing is counted any more.
+    pub last: bool,
+}
+
+impl Report {
+    /// Reads a report up to its end.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` for what is no report.
+    pub fn read(from: &mut impl BufRead) -> io::Result<Report> {
+        let mut processes: Vec<Counted> = Vec::new();
+        for _ in 0..MOST_LINES {
+            let line = read_line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            if line == LAST || line == SO_FAR {
+                return Ok(Report { processes, last: line == LAST });
+            }
+            add_line(&mut processes, &line).ok_or(io::ErrorKind::InvalidData)?;
+        }
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+fn add_line(processes: &mut Vec<Counted>, line: &str) -> Option<()> {
+    let (word, rest) = line.split_once(' ')?;
+    match (word, processes.last_mut()) {
+        ("process", _) => processes.push(head(rest)?),
+        ("lost", Some(process)) => process.counts = Err(rest.to_owned()),
+        ("count" | "missing", Some(process)) => process.counts.as_mut().ok()?.push(entry(word, rest)?),
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Reads the processes of the next report, whichever it is.
 ///
 /// # Errors
 ///
-/// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` for what is no report.
+/// As [`Report::read`].
 pub fn read_report(from: &mut impl BufRead) -> io::Result<Vec<Counted>> {
-    let mut processes: Vec<Counted> = Vec::new();
-    for _ in 0..MOST_LINES {
-        let line = read_line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        if line == "end" {
-            return Ok(processes);
-        }
-        let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
-        match (word, processes.last_mut()) {
-            ("process", _) => processes.push(head(rest).ok_or(io::ErrorKind::InvalidData)?),
-            ("lost", Some(process)) => process.counts = Err(rest.to_owned()),
-            ("count" | "missing", Some(process)) => {
-                let entry = entry(word, rest).ok_or(io::ErrorKind::InvalidData)?;
-                process.counts.as_mut().map_err(|_| io::ErrorKind::InvalidData)?.push(entry);
-            }
-            _ => return Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
-    Err(io::ErrorKind::InvalidData.into())
+    Report::read(from).map(|report| report.processes)
 }
 
 fn head(text: &str) -> Option<Counted> {
@@ -136,7 +165,9 @@ mod tests {
         let mut text = process(7, 1, "a b\nc", &Ok(Totals::new()));
         text += &process(8, 7, "", &Err("started\ra thread".to_owned()));
         text += "end\n";
-        let read = read_report(&mut text.as_bytes()).unwrap();
+        let report = Report::read(&mut text.as_bytes()).unwrap();
+        assert!(report.last);
+        let read = report.processes;
         assert_eq!((read[0].pid, read[0].parent, read[0].name.as_str()), (7, 1, "a b?c"));
         assert_eq!(read[0].count(Event::Instructions), Ok(0));
         assert!(read[0].count(Event::DistinctCodeBytes).is_err());

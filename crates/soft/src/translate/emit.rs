@@ -67,7 +67,7 @@ impl Emitter {
     }
 
     pub(crate) fn align(&mut self, to: usize) {
-        while (self.start as usize + self.bytes.len()) % to != 0 {
+        while !(self.start as usize + self.bytes.len()).is_multiple_of(to) {
             self.bytes.push(0xcc);
         }
     }
@@ -386,7 +386,7 @@ fn mask_to_ecx(of: Elements) -> Vec<u8> {
             let modrm = 0xc8 | number(k);
             match of.lanes {
                 ..=16 => vec![0xc5, 0xf8, 0x93, modrm],
-                ..=32 => vec![0xc5, 0xfb, 0x93, modrm],
+                17..=32 => vec![0xc5, 0xfb, 0x93, modrm],
                 _ => vec![0xc4, 0xe1, 0xfb, 0x93, modrm],
             }
         }

@@ -346,7 +346,7 @@ impl Translation {
         if bits.has(Bits::TO_STUB) {
             let address = stub(mark.subject)?;
             let arrived = bits.has(Bits::ARRIVED).then(|| self.block_at(address)).flatten();
-            let flow = arrived.map_or(Standing::Outside, |block| Standing::start_of(block));
+            let flow = arrived.map_or(Standing::Outside, Standing::start_of);
             return Some(Place { next: Next::Known(address), repair, flow, iterations: None, unsure: false });
         }
         if bits.has(Bits::TO_STUB_AND_RCX) {

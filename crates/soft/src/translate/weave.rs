@@ -223,11 +223,10 @@ impl Translation {
         out: &mut Emitter,
         cold: &mut Cold,
     ) {
-        if leaves_indirectly(draft.terminator) {
-            if let Some(offset) = self.counter(self.pieces[id as usize].edges[1]) {
-                out.count(at, offset, false, at.bits.with(Bits::OUTSIDE));
-                (at, went) = (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE));
-            }
+        let outside = self.pieces[id as usize].edges[1].filter(|_| leaves_indirectly(draft.terminator));
+        if let Some(offset) = self.counter(outside) {
+            out.count(at, offset, false, at.bits.with(Bits::OUTSIDE));
+            (at, went) = (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE));
         }
         let last = || &batch.shapes(draft)[draft.len() - 1];
         let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
