@@ -40,10 +40,12 @@ pub(crate) struct Engine {
     settings: Settings,
     pub(super) tasks: HashMap<u32, Task>,
     pub(super) processes: Vec<Process>,
-    /// Children that we heard of before they stopped for the first time: by whom they were made.
-    born: HashMap<u32, u32>,
-    /// Children that stopped before we heard of them.
-    early: HashSet<u32>,
+    /// Children that we heard of before they stopped for the first time.
+    born: HashMap<u32, Birth>,
+    /// Children that stopped before we heard of them, and their parents.
+    early: HashMap<u32, u32>,
+    /// What killed processes would have made: nobody tells of a child whose maker was killed while it made it.
+    orphanages: Vec<Birth>,
     root: u32,
     /// Stopped until every other process has gone on without us.
     held: Vec<(u32, String)>,
@@ -59,12 +61,30 @@ pub(crate) struct Engine {
     pub(super) probe: Option<Box<dyn Probe>>,
 }
 
+/// What must be known of the maker of a process, which may be gone when its child stops for the first time.
+struct Birth {
+    parent: u32,
+    /// The translation, and the maker's slot; `None` when nothing is translated yet.
+    home: Option<(Rc<RefCell<Space>>, usize)>,
+    filtered: bool,
+}
+
+/// How many killed processes are remembered for their children.
+const MOST_ORPHANAGES: usize = 8;
+
 /// Why a task cannot be followed any more.
 pub(super) enum Trouble {
     /// It has ended, or is about to.
     Gone,
     /// It must go on without us; why.
     Unfollowed(String),
+}
+
+impl Birth {
+    /// The same for another child.
+    fn again(&self) -> Birth {
+        Birth { parent: self.parent, home: self.home.clone(), filtered: self.filtered }
+    }
 }
 
 impl From<io::Error> for Trouble {
@@ -120,7 +140,8 @@ impl Engine {
             tasks: HashMap::new(),
             processes: Vec::new(),
             born: HashMap::new(),
-            early: HashSet::new(),
+            early: HashMap::new(),
+            orphanages: Vec::new(),
             root,
             held: Vec::new(),
             asked: HashSet::new(),
@@ -177,9 +198,17 @@ impl Engine {
         };
         match outcome {
             Ok(()) => {}
-            // It will be reaped, which tells.
-            Err(Trouble::Gone) => drop(trace::resume(tid, 0)),
+            Err(Trouble::Gone) => self.let_go(tid),
             Err(Trouble::Unfollowed(reason)) => self.leave(tid, Some(reason), 0),
+        }
+    }
+
+    /// A process that is about to be gone. It will be reaped, which tells; if it was not already, by who waited for
+    /// something else of it.
+    fn let_go(&mut self, tid: u32) {
+        let _ = trace::resume(tid, 0);
+        if !is_traced_by_us(tid) {
+            self.gone(tid);
         }
     }
 
@@ -209,9 +238,46 @@ impl Engine {
     /// A process that we did not know stops for the first time.
     fn stranger(&mut self, tid: u32) {
         match self.born.remove(&tid) {
-            Some(parent) => self.birth(tid, parent),
-            None => drop(self.early.insert(tid)),
+            Some(birth) => self.birth(tid, birth),
+            None => match parent_of(tid) {
+                Some(parent) if !self.tasks.contains_key(&parent) => self.orphan(tid, parent),
+                parent => drop(self.early.insert(tid, parent.unwrap_or(0))),
+            },
         }
+    }
+
+    /// A process that we did not know is no child of one that we know.
+    fn orphan(&mut self, tid: u32, parent: u32) {
+        let pc = trace::registers(tid).map_or(0, |registers| registers.rip);
+        let made_here = |birth: &&Birth| birth.home.as_ref().is_some_and(|(space, _)| space.borrow().holds(pc));
+        match self.orphanages.iter().rev().find(made_here).map(Birth::again) {
+            Some(birth) => self.birth(tid, birth),
+            None => drop(self.early.insert(tid, parent)),
+        }
+    }
+
+    /// A process ends that may have made others without our hearing of it.
+    fn adopt_early(&mut self, parent: u32) {
+        let Some(birth) = self.birth_by(parent) else { return };
+        let children: Vec<u32> =
+            self.early.iter().filter(|(_, maker)| **maker == parent).map(|(child, _)| *child).collect();
+        for child in children {
+            self.early.remove(&child);
+            self.birth(child, birth.again());
+        }
+        if birth.home.is_some() {
+            self.orphanages.drain(..(self.orphanages.len() + 1).saturating_sub(MOST_ORPHANAGES));
+            self.orphanages.push(birth);
+        }
+    }
+
+    fn birth_by(&self, parent: u32) -> Option<Birth> {
+        let maker = self.tasks.get(&parent)?;
+        let home = match &maker.mode {
+            Mode::Waiting => None,
+            Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
+        };
+        Some(Birth { parent, home, filtered: maker.filtered })
     }
 
     fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
@@ -219,36 +285,28 @@ impl Engine {
         if change == Change::VFork {
             self.task(tid)?.suspended_by = Some(child);
         }
-        if self.early.remove(&child) {
-            self.birth(child, tid);
+        let birth = self.birth_by(tid).ok_or(Trouble::Gone)?;
+        if self.early.remove(&child).is_some() {
+            self.birth(child, birth);
         } else {
-            self.born.insert(child, tid);
+            self.born.insert(child, birth);
         }
         self.resume(tid, 0)
     }
 
     /// A new process is where its maker's system call returns. It gets a slot of its own in the same translation.
-    fn birth(&mut self, child: u32, parent: u32) {
-        let Some(maker) = self.tasks.get(&parent) else {
-            self.processes.push(Process::new(child, parent));
-            // Its maker has gone on without us meanwhile, and it was born traced, in translated code.
-            let _ = trace::detach(child, 0);
-            return;
-        };
-        let filtered = maker.filtered;
-        let space = match &maker.mode {
-            Mode::Waiting => None,
-            Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
-        };
-        self.adopt(child, parent, Mode::Waiting, filtered);
-        let Some((space, slot)) = space else { return drop(trace::resume(child, 0)) };
+    fn birth(&mut self, child: u32, birth: Birth) {
+        self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
+        let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };
         match self.seat_child(child, &space, slot) {
             Ok(()) => {}
-            Err(Trouble::Gone) => drop(trace::resume(child, 0)),
+            Err(Trouble::Gone) => self.let_go(child),
             Err(Trouble::Unfollowed(reason)) => self.leave(child, Some(reason), 0),
         }
         if self.finishing {
             self.dismiss(child, None);
+        } else if let Some((_, reason)) = self.held.first() {
+            self.dismiss(child, Some(reason.clone()));
         }
     }
 
@@ -395,6 +453,10 @@ impl Engine {
             self.lose(tid, "the process ended at an unknown place");
         }
         self.answer(tid)?;
+        const SIGKILL: u64 = 9;
+        if trace::event_message(tid)? & 0x7f == SIGKILL {
+            self.adopt_early(tid);
+        }
         self.close(tid);
         Ok(trace::resume(tid, 0)?)
     }
@@ -404,6 +466,7 @@ impl Engine {
         self.born.remove(&tid);
         let seated = self.tasks.get(&tid).is_some_and(|task| !matches!(task.mode, Mode::Waiting));
         if seated {
+            self.adopt_early(tid);
             self.lose(tid, "the process was killed before its counts were read");
             self.close(tid);
         }
@@ -624,6 +687,26 @@ fn cpu_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(36)?.parse().ok()
+}
+
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/status`: `TracerPid`.
+fn is_traced_by_us(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.and_then(|tracer| tracer.trim().parse().ok()) == Some(std::process::id())
+}
+
+/// The parent of a process.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(1)?.parse().ok()
 }
 
 /// Runs a process that is about to return from a system call to its first instruction.

@@ -10,7 +10,8 @@ use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
 use super::process::Mode;
-use crate::translate::{Standing, Stop};
+use super::space::Space;
+use crate::translate::{Next, Place, Standing, Stop};
 
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
@@ -44,17 +45,20 @@ impl Engine {
                 let space = seat.space.borrow();
                 let at = registers.rip.wrapping_sub(1);
                 let stop = space.translation.stop_at(at).filter(|_| signal == SIGTRAP);
-                let strayed = signal == SIGSEGV && !space.holds(registers.rip);
+                let strayed = if signal == SIGSEGV { strayed(tid, &space, registers) } else { None };
                 drop(space);
-                match stop {
-                    Some(stop)
+                match (stop, strayed) {
+                    (Some(stop), _)
                         if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
                         task.stopped_at = Some(at);
                         self.own_stop(tid, stop, registers)
                     }
-                    // A misaligned stack mixed two entries of the shadow: the return goes by the table instead.
-                    None if strayed => self.own_stop(tid, Stop::Indirect, registers),
+                    (None, Some(registers)) => {
+                        trace::set_registers(tid, &registers)?;
+                        task.stopped_at = Some(registers.rip - 1);
+                        self.own_stop(tid, Stop::Indirect, registers)
+                    }
                     _ => self.deliver(tid, signal),
                 }
             }
@@ -134,6 +138,21 @@ impl Engine {
         self.task(tid)?.returning = block;
         Ok(trace::step(tid, 0)?)
     }
+}
+
+/// A misaligned stack mixed two entries of the shadow, so that a return went where no code is, or could not be made as
+/// there is no such address: it goes by the table instead. The registers at the stop of what is not in the table.
+///
+/// # Source
+///
+/// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault behind it.
+fn strayed(tid: u32, space: &Space, registers: Registers) -> Option<Registers> {
+    let at_return = |place: Place| place.repair.pushed && place.next == Next::Rcx(0);
+    let faults = space.translation.place(registers.rip).is_some_and(at_return)
+        && trace::signal_info(tid).is_ok_and(|info| info.code() > 0);
+    let rsp = registers.rsp.wrapping_add(if faults { 8 } else { 0 });
+    let rip = space.translation.first_table_entry() + 1;
+    (faults || !space.holds(registers.rip)).then_some(Registers { rip, rsp, ..registers })
 }
 
 /// # Source

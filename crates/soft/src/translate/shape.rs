@@ -193,7 +193,9 @@ fn flags(instruction: &Instruction) -> (u8, u8) {
     let by_cl = (0..instruction.op_count()).any(|i| instruction.op_register(i) == Register::CL);
     let conditional = instruction.is_string_instruction() || (by_cl && is_shift(instruction.mnemonic()));
     let kills = if conditional { 0 } else { status(written | undefined) };
-    (status(instruction.rflags_read()), kills)
+    // A system call leaves the flags in r11.
+    let reads = if instruction.mnemonic() == M::Syscall { STATUS } else { status(instruction.rflags_read()) };
+    (reads, kills)
 }
 
 fn is_shift(mnemonic: M) -> bool {

@@ -31,6 +31,13 @@ impl Program {
         Ok(program)
     }
 
+    /// Leaves a copy that stays, to be looked at.
+    pub fn keep(&self, name: &str) -> PathBuf {
+        let kept = self.path.with_file_name(name);
+        let _ = fs::copy(&self.path, &kept);
+        kept
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }

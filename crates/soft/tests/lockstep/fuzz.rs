@@ -24,7 +24,7 @@ fn random_programs_do_the_same_under_translation() {
 fn check(lab: &Lab, pool: &Pool, seed: u64) {
     let program = random::program(seed, pool);
     let command = Command { program: program.path(), args: &[] };
-    let native = lab.native(command);
+    let native = lab.native(command).ended(&format!("seed {seed}"));
     let steps = lab.steps(command);
     let run = lab.translated(command, None::<fn() -> LeaveAt>);
     let instructions = run.instructions();
@@ -34,8 +34,9 @@ fn check(lab: &Lab, pool: &Pool, seed: u64) {
     let same = run.outcome == native;
     let compared = lab.lockstep(command, u64::MAX);
     panic!(
-        "seed {seed} (CYCLOMETER_FUZZ_SEED={seed} CYCLOMETER_FUZZ_PROGRAMS=1): {instructions:?} of {steps} \
+        "seed {seed} (CYCLOMETER_FUZZ_SEED={seed} CYCLOMETER_FUZZ_PROGRAMS=1, {}): {instructions:?} of {steps} \
          instructions; {}; in lockstep: {}",
+        program.keep(&format!("fuzz-{seed}")).display(),
         if same { "the output is the same" } else { "the output differs" },
         compared.notes
     );

@@ -15,7 +15,7 @@ fn looks(lab: &Lab, command: Command<'_>, native: &Outcome) -> u64 {
 /// Leaves for good at every `stride`th instruction.
 #[track_caller]
 fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: usize) {
-    let native = lab.native(command);
+    let native = lab.native(command).ended(name);
     let all = looks(lab, command, &native);
     assert!(all > 30, "{name}: {all}");
     for at in (1..=all).step_by(stride) {
@@ -45,7 +45,7 @@ fn reenters<F: FnMut(u64) -> bool + Clone + 'static>(
 
 #[track_caller]
 fn reenters_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: usize) {
-    let native = lab.native(command);
+    let native = lab.native(command).ended(name);
     let all = looks(lab, command, &native);
     let exact = reenters(lab, name, command, &native, |_| false);
     assert!(exact.iter().all(Result::is_ok), "{name}: {exact:?}");

@@ -22,6 +22,7 @@ fn verdict(run: &Translated) -> (u64, u64) {
 fn whole(lab: &Lab, name: &str, program: &Path) {
     let run = lab.lockstep(Command { program, args: &[] }, u64::MAX);
     let (steps, looks) = verdict(&run);
+    run.outcome.clone().ended(name);
     assert_eq!(run.instructions(), Ok(steps), "{name}");
     assert!(looks > steps, "{name}: {looks} looks at {steps} instructions");
 }

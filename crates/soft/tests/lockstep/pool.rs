@@ -103,7 +103,7 @@ fn tame(code: Code) -> bool {
     #[rustfmt::skip]
     let wild = matches!(
         code.mnemonic(),
-        M::Div | M::Idiv | M::In | M::Out | M::Cpuid | M::Rdtsc | M::Xlatb | M::Ldmxcsr | M::Vldmxcsr | M::Std | M::Cld | M::Cli
+        M::Div | M::Idiv | M::Lss | M::Lfs | M::Lgs | M::In | M::Out | M::Cpuid | M::Rdtsc | M::Xlatb | M::Ldmxcsr | M::Vldmxcsr | M::Std | M::Cld | M::Cli
         | M::Sti | M::Pushf | M::Pushfq | M::Popf | M::Popfq | M::Push | M::Pop | M::Enter | M::Leave | M::Maskmovdqu
         | M::Vmaskmovdqu | M::Lar | M::Lsl | M::Verr | M::Verw | M::Sldt | M::Str | M::Smsw | M::Sgdt | M::Sidt
         | M::Lldt | M::Ltr | M::Lmsw | M::Clts | M::Invd | M::Wbinvd | M::Invlpg | M::Wait | M::Emms | M::Bound
@@ -198,7 +198,8 @@ fn fill(code: Code, random: &mut Random, stack: bool) -> Option<Instruction> {
     }
     if op_code.can_use_op_mask_register() && (op_code.require_op_mask_register() || random.below(3) == 0) {
         made.set_op_mask(Register::K1 + random.below(7) as u32);
-        made.set_zeroing_masking(op_code.can_use_zeroing_masking() && random.below(2) == 0);
+        let register = made.op0_kind() == OpKind::Register;
+        made.set_zeroing_masking(register && op_code.can_use_zeroing_masking() && random.below(2) == 0);
     }
     reaches(&made).then_some(made)
 }

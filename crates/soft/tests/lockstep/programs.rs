@@ -181,8 +181,8 @@ fn jumps(a: &mut CodeAssembler, table: &mut Table) -> Made {
 fn strings(a: &mut CodeAssembler, _: &mut Table) -> Made {
     for count in [0, 1, 7, 33] {
         for form in 0..8 {
-            a.mov(rsi, DATA + 0x40)?;
-            a.mov(rdi, DATA + 0x400 + form)?;
+            a.mov(rsi, DATA + 0x200)?;
+            a.mov(rdi, DATA + 0x600 + form)?;
             a.mov(ecx, count)?;
             a.mov(al, 0x5a)?;
             match form {
@@ -231,7 +231,7 @@ fn flags(a: &mut CodeAssembler, _: &mut Table) -> Made {
         a.lahf()?;
         a.shr(esi, cl)?;
         a.pushfq()?;
-        a.btr(qword_ptr(rsp), 8)?;
+        a.and(dword_ptr(rsp), -0x101)?;
         a.popfq()?;
         a.cmovp(rbx, rax)?;
     }
@@ -299,7 +299,7 @@ fn maps(a: &mut CodeAssembler, _: &mut Table) -> Made {
         a.mov(eax, number)?;
         a.cmp(eax, 10)?;
         a.syscall()?;
-        a.btr(r11, 8)?;
+        a.and(r11, -0x101)?;
         a.rol(r12, 5)?;
         a.add(r12, rax)?;
         a.xor(r12, r11)?;

@@ -103,7 +103,7 @@ impl Writer<'_> {
         }
         self.a.mov(qword_ptr(base + 0x100), rsp)?;
         self.a.pushfq()?;
-        self.a.btr(qword_ptr(rsp), 8)?;
+        self.a.and(dword_ptr(rsp), -0x101)?;
         self.a.pop(qword_ptr(base + 0x108))?;
         for (i, register) in [xmm0, xmm1, xmm2, xmm3, xmm4, xmm5, xmm6, xmm7].into_iter().enumerate() {
             self.a.movups(ptr(base + 0x200 + 16 * i as i64), register)?;
@@ -271,11 +271,17 @@ impl Writer<'_> {
         self.a.push(rcx)?;
         self.repeated(times)?;
         self.a.pop(rcx)?;
+        self.narrow()?;
         match self.random.below(3) {
             0 => self.a.loop_(head),
             1 => self.a.loope(head),
             _ => self.a.loopne(head),
         }
+    }
+
+    /// Sometimes the prefix that makes ecx of rcx.
+    fn narrow(&mut self) -> Made {
+        if self.random.below(3) == 0 { self.a.db(&[0x67]) } else { Ok(()) }
     }
 
     fn jump_if_rcx_is_zero(&mut self) -> Made {
@@ -285,17 +291,18 @@ impl Writer<'_> {
             1 => self.a.mov(rcx, 1u64 << 32)?,
             _ => {}
         }
-        if self.random.below(2) == 0 { self.a.jrcxz(end)? } else { self.a.jecxz(end)? }
+        self.narrow()?;
+        self.a.jrcxz(end)?;
         self.body()?;
         self.set(&mut end)
     }
 
     /// Four ways, chosen by an address in the table.
     fn switch(&mut self) -> Made {
-        let first = self.table.len() as i64;
+        let first = self.table.len();
         let mut labels: Vec<CodeLabel> = (0..4).map(|_| self.a.create_label()).collect();
         self.table.extend(labels.iter().copied());
-        let at = TABLE as i64 + 8 * first;
+        let at = TABLE as i64 + 8 * first as i64;
         self.a.and(ebx, 3)?;
         match self.random.below(4) {
             0 => self.a.jmp(qword_ptr(rbx * 8 + at))?,
@@ -314,8 +321,9 @@ impl Writer<'_> {
             }
         }
         let mut end = self.a.create_label();
-        for label in &mut labels {
+        for (i, label) in labels.iter_mut().enumerate() {
             self.set(label)?;
+            self.table[first + i] = *label;
             self.straight()?;
             self.a.jmp(end)?;
         }
@@ -481,13 +489,13 @@ impl Writer<'_> {
         match self.random.below(4) {
             0 => {
                 a.pushfq()?;
-                a.btr(qword_ptr(rsp), 8)?;
+                a.and(dword_ptr(rsp), -0x101)?;
                 a.inc(r9)?;
                 a.popfq()
             }
             1 => {
                 a.pushfq()?;
-                a.btr(qword_ptr(rsp), 8)?;
+                a.and(dword_ptr(rsp), -0x101)?;
                 a.pop(r10)
             }
             2 => {
@@ -524,12 +532,12 @@ impl Writer<'_> {
         if self.random.below(2) == 0 { self.a.div(rcx) } else { self.a.div(ecx) }
     }
 
-    /// A system call that there is not.
+    /// A system call that there is not. Who steps is not to be seen in the flags.
     fn no_system_call(&mut self) -> Made {
         self.cost += 3;
         self.a.mov(eax, 0x7fff + self.random.below(100) as i32)?;
         self.a.syscall()?;
-        self.a.btr(r11, 8)
+        self.a.and(r11, -0x101)
     }
 
     fn carry_chain(&mut self) -> Made {
