@@ -235,9 +235,19 @@ impl Running {
         protocol::read_report(&mut BufReader::new(socket)).expect("a report")
     }
 
+    /// Waits until a process that is not our child has ended.
+    fn until_gone(&self, pid: u32) {
+        let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        while !stat().is_empty() && !stat().contains(") Z ") {
+            assert!(Instant::now() < self.deadline, "the keeper lives on");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
     pub fn finish(mut self) -> Run {
         let status = self.wait();
         let counts = if self.keeper.is_some() { self.report() } else { Vec::new() };
+        self.keeper().into_iter().for_each(|keeper| self.until_gone(keeper));
         let refused = self.pending.used_before_exec().err().and_then(|error| error.raw_os_error());
         Run { stdout: self.output(), status, counts, refused }
     }
