@@ -15,7 +15,7 @@ use protocol::Counted;
 
 use super::{oracle, programs};
 
-/// No run takes longer.
+/// No run takes longer, unless it is stepped.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// What to run.
@@ -54,6 +54,16 @@ pub enum Tracer {
     Soft(Settings),
     /// The stepper.
     Oracle,
+}
+
+impl Tracer {
+    /// The longest that a run takes.
+    fn deadline(self) -> Duration {
+        match self {
+            Tracer::Oracle => 10 * DEADLINE,
+            _ => DEADLINE,
+        }
+    }
 }
 
 /// The settings of every day.
@@ -122,11 +132,11 @@ impl Job {
             Tracer::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
         };
         if let Some(keeper) = &keeper {
-            keeper.socket().set_read_timeout(Some(DEADLINE)).unwrap();
+            keeper.socket().set_read_timeout(Some(tracer.deadline())).unwrap();
             assert_eq!(first_line(keeper.socket()), "ready");
         }
         pending.release();
-        Running { pending, keeper, stdout, ended: None, deadline: Instant::now() + DEADLINE }
+        Running { pending, keeper, stdout, ended: None, deadline: Instant::now() + tracer.deadline() }
     }
 
     fn command(&self) -> (PathBuf, Vec<OsString>) {
