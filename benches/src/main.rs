@@ -1,139 +1,59 @@
-//! What a run costs under cyclometer and under its peers, in turn, as ratios.
+//! What runs cost under cyclometer and under its peers, in turn, as ratios.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
+mod per_run;
+mod soft;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-/// Executions of `true` in one measurement.
-const RUNS: u32 = 200;
-/// Measurements of each tool, taken in turn.
-const ROUNDS: usize = 9;
-/// Greatest ratio to a peer: equal, with room for a machine's noise.
-const RATIO_LIMIT: f64 = 1.1;
-/// Limits that the project sets itself.
-const VERSION_LIMIT: Duration = Duration::from_millis(5);
-const RSS_LIMIT_BYTES: u64 = 15 << 20;
-
-struct Tool {
-    name: &'static str,
-    command: Vec<String>,
-}
+const USAGE: &str = "usage: cyclometer-benches [runs | soft [PROGRAM...] | redundancy [PROGRAM...]]";
 
 fn main() -> Result<()> {
-    let ours = build()?;
-    per_run_cost(&ours)?;
-    version_time(&ours)?;
-    peak_memory(&ours)
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match args.split_first() {
+        None => per_run::main(),
+        Some((which, [])) if which == "runs" => per_run::main(),
+        Some((which, programs)) if which == "soft" => soft::main(programs),
+        Some((which, programs)) if which == "redundancy" => soft::redundancy::main(programs),
+        _ => bail!("{USAGE}"),
+    }
 }
 
-fn build() -> Result<PathBuf> {
+/// Builds something in release mode; hands back its path below the target folder.
+fn build(what: &[&str], path: &str) -> Result<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?;
     let status = Command::new("cargo")
-        .args(["build", "--release", "--quiet", "--package", "cyclometer-cli"])
+        .args(["build", "--release", "--quiet"])
+        .args(what)
         .current_dir(root)
         .status()?;
     ensure!(status.success(), "the release build failed");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(target.join("release").join("cyclometer"))
+    Ok(target.join("release").join(path))
 }
 
-fn per_run_cost(ours: &Path) -> Result<()> {
-    let tools = tools(ours);
-    let mut samples: Vec<Vec<f64>> = vec![Vec::new(); tools.len()];
-    for round in 0..=ROUNDS {
-        for (tool, samples) in tools.iter().zip(&mut samples) {
-            let took = time(&tool.command)?;
-            // The first round warms caches up.
-            if round > 0 {
-                samples.push(took.as_secs_f64() * 1e6 / f64::from(RUNS));
-            }
-        }
-    }
-    let mut worst = 0.0f64;
-    println!("cost of one run of `true` ({RUNS} runs, {ROUNDS} rounds in turn)");
-    for (i, tool) in tools.iter().enumerate() {
-        let ratio = ratio(&samples[0], &samples[i]);
-        worst = worst.max(ratio);
-        println!(
-            "  {:<12} {:>7.0} µs   cyclometer / {}: {ratio:.2}",
-            tool.name,
-            median(&samples[i]),
-            tool.name
-        );
-    }
-    ensure!(worst <= RATIO_LIMIT, "a run costs {worst:.2} times what it costs under a peer");
-    Ok(())
+fn build_cyclometer() -> Result<PathBuf> {
+    build(&["--package", "cyclometer-cli"], "cyclometer")
 }
 
-fn tools(ours: &Path) -> Vec<Tool> {
-    let runs = RUNS.to_string();
-    let ours = ours.display().to_string();
-    let all = [
-        ("cyclometer", vec![ours.as_str(), "stat", "--backend", "os", "-q", "-r", &runs, "--", "true"]),
-        ("hyperfine", vec!["hyperfine", "-N", "--style", "none", "--warmup", "0", "--runs", &runs, "true"]),
-        ("perf", vec!["perf", "stat", "-r", &runs, "true"]),
-    ];
-    let tool = |(name, command): (&'static str, Vec<&str>)| Tool {
-        name,
-        command: command.into_iter().map(str::to_owned).collect(),
-    };
-    all.into_iter().map(tool).filter(available).collect()
-}
-
-fn available(tool: &Tool) -> bool {
-    let found = quiet(&tool.command[0]).arg("--version").status().is_ok_and(|status| status.success());
-    if !found {
-        eprintln!("skipped: {} is not installed", tool.name);
-    }
-    found
-}
-
+/// A command without streams.
 fn quiet(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
-fn time(command: &[String]) -> Result<Duration> {
-    let start = Instant::now();
-    let status = quiet(&command[0]).args(&command[1..]).status()?;
-    ensure!(status.success(), "{}: {status}", command.join(" "));
-    Ok(start.elapsed())
-}
-
-fn version_time(ours: &Path) -> Result<()> {
-    let command = [ours.display().to_string(), "--version".to_owned()];
-    let mut times = Vec::new();
-    for _ in 0..50 {
-        times.push(time(&command)?.as_secs_f64() * 1e3);
+/// Whether a program is there and tells its version; says so when not.
+fn installed(program: &str) -> bool {
+    let found = quiet(program).arg("--version").status().is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("skipped: {program} is not installed");
     }
-    let took = median(&times);
-    println!("--version: {took:.2} ms (limit {} ms)", VERSION_LIMIT.as_millis());
-    ensure!(took <= VERSION_LIMIT.as_secs_f64() * 1e3, "--version is too slow");
-    Ok(())
-}
-
-/// Peak memory of `stat` itself, by the accounting of the process that waits for it.
-fn peak_memory(ours: &Path) -> Result<()> {
-    let output = Command::new(ours)
-        .args(["stat", "-e", "peak_rss", "--output", "null", "--json", "--"])
-        .arg(ours)
-        .args(["stat", "-r", "3", "--", "true"])
-        .output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let bytes = text
-        .split("\"mean\":")
-        .nth(1)
-        .and_then(|rest| rest.trim_start().split([',', '\n']).next())
-        .and_then(|number| number.trim().parse::<f64>().ok())
-        .with_context(|| format!("no peak_rss in {text}"))?;
-    println!("peak memory of stat: {:.1} MB (limit {} MB)", bytes / 1e6, RSS_LIMIT_BYTES / 1_000_000);
-    ensure!(bytes <= RSS_LIMIT_BYTES as f64, "stat takes too much memory");
-    Ok(())
+    found
 }
 
 /// Median of the ratios, pair by pair: a machine's drift hits both.
@@ -141,8 +61,27 @@ fn ratio(ours: &[f64], peer: &[f64]) -> f64 {
     median(&ours.iter().zip(peer).map(|(ours, peer)| ours / peer).collect::<Vec<_>>())
 }
 
+/// The middle one, the mean of the two middle ones; not a number where there is none.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+    let Some(high) = sorted.get(sorted.len() / 2) else { return f64::NAN };
+    if sorted.len() % 2 == 1 { *high } else { f64::midpoint(sorted[sorted.len() / 2 - 1], *high) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 100.0]), 3.0);
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn a_ratio_is_taken_pair_by_pair() {
+        assert_eq!(ratio(&[2.0, 40.0, 6.0], &[1.0, 20.0, 2.0]), 2.0);
+    }
 }

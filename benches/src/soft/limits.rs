@@ -1,0 +1,168 @@
+//! What the software PMU may cost.
+
+use anyhow::{Result, ensure};
+
+use super::{Row, median};
+
+/// Greatest median and greatest single ratio to the native run.
+const MEDIAN_LIMIT: f64 = 1.8;
+const WORST_LIMIT: f64 = 3.0;
+/// Most that `true` may take, in ms.
+const TRUE_LIMIT_MS: f64 = 20.0;
+/// Least median ratio of cachegrind without simulation to us.
+const PEER_LIMIT: f64 = 5.0;
+/// A native run below this says more about the start than about the program, in s.
+const SHORTEST_S: f64 = 1.0;
+
+/// What was measured for the limits.
+#[derive(Default)]
+pub(super) struct Limits {
+    wall: Vec<f64>,
+    cpu: Vec<f64>,
+    peer_wall: Vec<f64>,
+    peer_cpu: Vec<f64>,
+    too_short: Vec<&'static str>,
+    /// Wall time of `true`, in ms.
+    pub(super) took_for_true: Option<f64>,
+}
+
+/// Whether a limit holds; `None` where it was not measured.
+struct Verdict {
+    text: String,
+    holds: Option<bool>,
+}
+
+impl Limits {
+    /// Adds a program: native first, the software PMU second.
+    pub(super) fn add(&mut self, program: &'static str, rows: &[Row]) {
+        let (wall, cpu) = rows[1].over(&rows[0]);
+        self.wall.push(wall);
+        self.cpu.push(cpu);
+        if let Some(peer) = rows.iter().find(|row| row.tool == "cachegrind") {
+            let (wall, cpu) = peer.over(&rows[1]);
+            self.peer_wall.push(wall);
+            self.peer_cpu.push(cpu);
+        }
+        if median(&rows[0].wall()) < SHORTEST_S {
+            self.too_short.push(program);
+        }
+    }
+
+    /// Prints each limit.
+    ///
+    /// # Errors
+    ///
+    /// When one does not hold.
+    pub(super) fn judge(&self) -> Result<()> {
+        if !self.too_short.is_empty() {
+            println!("note: {} took less than {SHORTEST_S} s natively", self.too_short.join(", "));
+        }
+        let verdicts = self.verdicts();
+        for verdict in &verdicts {
+            println!("{:<13} {}", word(verdict.holds), verdict.text);
+        }
+        let broken = verdicts.iter().filter(|verdict| verdict.holds == Some(false)).count();
+        ensure!(broken == 0, "{broken} of {} limits do not hold", verdicts.len());
+        Ok(())
+    }
+
+    fn verdicts(&self) -> Vec<Verdict> {
+        let mut verdicts = vec![
+            at_most("median ratio to native, wall", Some(median(&self.wall)), MEDIAN_LIMIT),
+            at_most("median ratio to native, CPU", Some(median(&self.cpu)), MEDIAN_LIMIT),
+            at_most("worst ratio to native, wall", worst(&self.wall), WORST_LIMIT),
+            at_most("worst ratio to native, CPU", worst(&self.cpu), WORST_LIMIT),
+            at_most("`/bin/true`, wall, in ms", self.took_for_true, TRUE_LIMIT_MS),
+        ];
+        for (clock, ratios) in [("wall", &self.peer_wall), ("CPU", &self.peer_cpu)] {
+            let found = (!ratios.is_empty()).then(|| median(ratios));
+            verdicts.push(verdict(
+                format!("median ratio of cachegrind without simulation to us, {clock}"),
+                found,
+                "at least",
+                PEER_LIMIT,
+                |found| found >= PEER_LIMIT,
+            ));
+        }
+        verdicts
+    }
+}
+
+fn at_most(what: &str, found: Option<f64>, limit: f64) -> Verdict {
+    verdict(what.to_owned(), found, "at most", limit, |found| found <= limit)
+}
+
+fn verdict(
+    what: String,
+    found: Option<f64>,
+    how: &str,
+    limit: f64,
+    holds: impl FnOnce(f64) -> bool,
+) -> Verdict {
+    let number = found.map_or_else(|| "-".to_owned(), |found| format!("{found:.2}"));
+    Verdict { text: format!("{what}: {number} ({how} {limit})"), holds: found.map(holds) }
+}
+
+fn word(holds: Option<bool>) -> &'static str {
+    match holds {
+        Some(true) => "holds",
+        Some(false) => "does not hold",
+        None => "not measured",
+    }
+}
+
+fn worst(ratios: &[f64]) -> Option<f64> {
+    ratios.iter().copied().max_by(f64::total_cmp)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Limits {
+        Limits {
+            wall: vec![1.5, 1.7, 2.9],
+            cpu: vec![1.5, 1.7, 2.9],
+            peer_wall: vec![4.0, 6.0, 9.0],
+            peer_cpu: vec![4.0, 6.0, 9.0],
+            too_short: Vec::new(),
+            took_for_true: Some(19.9),
+        }
+    }
+
+    #[test]
+    fn what_is_within_every_limit_passes() {
+        good().judge().unwrap();
+    }
+
+    #[test]
+    fn each_limit_alone_fails() {
+        let broken = [
+            Limits { wall: vec![1.0, 1.81, 1.9], ..good() },
+            Limits { cpu: vec![1.0, 1.81, 1.9], ..good() },
+            Limits { wall: vec![1.0, 1.0, 3.1], ..good() },
+            Limits { cpu: vec![1.0, 1.0, 3.1], ..good() },
+            Limits { took_for_true: Some(20.1), ..good() },
+            Limits { peer_wall: vec![4.9], ..good() },
+            Limits { peer_cpu: vec![4.9], ..good() },
+        ];
+        for limits in broken {
+            let error = limits.judge().unwrap_err().to_string();
+            assert_eq!(error, "1 of 7 limits do not hold");
+        }
+    }
+
+    #[test]
+    fn a_peer_that_is_not_there_is_not_measured() {
+        let limits = Limits { peer_wall: Vec::new(), peer_cpu: Vec::new(), ..good() };
+        limits.judge().unwrap();
+        let without = limits.verdicts().iter().filter(|verdict| verdict.holds.is_none()).count();
+        assert_eq!(without, 2);
+    }
+
+    #[test]
+    fn a_ratio_that_is_no_number_does_not_hold() {
+        let limits = Limits { wall: vec![f64::NAN], ..good() };
+        limits.judge().unwrap_err();
+    }
+}

@@ -1,0 +1,154 @@
+//! What counting by the software PMU costs, against running natively and under other translators.
+
+mod limits;
+mod measure;
+pub(crate) mod redundancy;
+mod workload;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use crate::{build_cyclometer, installed, median, ratio};
+use limits::Limits;
+use measure::{Cost, Streams, run, run_kept};
+use workload::Program;
+
+/// Measurements of each pair of a program and a tool, in turn.
+const ROUNDS: usize = 3;
+/// The same for `true`.
+const TRUE_ROUNDS: usize = 21;
+const MB: f64 = 1e6;
+
+/// A way to run a command.
+struct Tool {
+    name: &'static str,
+    prefix: Vec<String>,
+    kept: bool,
+}
+
+impl Tool {
+    fn run(&self, command: &[String]) -> Result<Cost> {
+        let whole: Vec<String> = self.prefix.iter().chain(command).cloned().collect();
+        if self.kept { run_kept(&whole) } else { run(&whole, Streams::Errors) }
+    }
+}
+
+/// Measures the programs of these names, all where there is no name; fails when a limit does not hold.
+pub(crate) fn main(names: &[String]) -> Result<()> {
+    let tools = tools(&build_cyclometer()?);
+    let workload = workload::make(names)?;
+    ensure!(!workload.programs.is_empty(), "none of the programs is installed");
+    heading(&tools);
+    let mut limits = Limits::default();
+    for program in &workload.programs {
+        let rows = measure(&tools, &program.command, ROUNDS)?;
+        print_row(program, &rows);
+        limits.add(program.name, &rows);
+    }
+    limits.took_for_true = Some(bare(&tools)?);
+    println!("load average at the end: {}", load());
+    limits.judge()
+}
+
+/// Native first, the software PMU second, then who is installed of the others.
+fn tools(ours: &Path) -> Vec<Tool> {
+    let ours = ours.display().to_string();
+    let stat =
+        [&ours, "stat", "--backend", "soft", "--strict", "-e", "instructions", "--output", "null", "--"];
+    let cachegrind =
+        ["valgrind", "-q", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"];
+    let tool = |name, prefix: &[&str], kept| Tool {
+        name,
+        prefix: prefix.iter().map(|word| (*word).to_owned()).collect(),
+        kept,
+    };
+    let mut tools = vec![tool("native", &[], false), tool("soft", &stat, true)];
+    if installed("valgrind") {
+        tools.push(tool("cachegrind", &cachegrind, false));
+        tools.push(tool("valgrind-none", &["valgrind", "-q", "--tool=none"], false));
+    }
+    if installed("qemu-x86_64") {
+        tools.push(tool("qemu-user", &["qemu-x86_64"], false));
+    }
+    tools
+}
+
+/// The runs of a command under one tool.
+struct Row {
+    tool: &'static str,
+    costs: Vec<Cost>,
+}
+
+impl Row {
+    fn wall(&self) -> Vec<f64> {
+        self.costs.iter().map(|cost| cost.wall_s).collect()
+    }
+
+    fn cpu(&self) -> Vec<f64> {
+        self.costs.iter().map(Cost::cpu_s).collect()
+    }
+
+    fn median(&self, of: impl Fn(&Cost) -> f64) -> f64 {
+        median(&self.costs.iter().map(of).collect::<Vec<_>>())
+    }
+
+    /// Ratios to another row: wall and CPU.
+    fn over(&self, other: &Row) -> (f64, f64) {
+        (ratio(&self.wall(), &other.wall()), ratio(&self.cpu(), &other.cpu()))
+    }
+}
+
+/// Runs a command under each tool in turn; a first native run, which fills caches, does not count.
+fn measure(tools: &[Tool], command: &[String], rounds: usize) -> Result<Vec<Row>> {
+    tools[0].run(command)?;
+    let mut rows: Vec<Row> = tools.iter().map(|tool| Row { tool: tool.name, costs: Vec::new() }).collect();
+    for _ in 0..rounds {
+        for (tool, row) in tools.iter().zip(&mut rows) {
+            row.costs.push(tool.run(command)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn heading(tools: &[Tool]) {
+    println!("load average at the start: {}", load());
+    println!("medians of {ROUNDS} runs in turn; ratios to the native run, wall / CPU; CPU with the keeper's");
+    print!("{:<8} {:>7} {:>7}", "program", "wall s", "CPU s");
+    for tool in &tools[1..] {
+        print!("  {:>14}", tool.name);
+    }
+    println!("  {:>9} {:>8} {:>10}", "keeper s", "keeper", "program");
+}
+
+fn print_row(program: &Program, rows: &[Row]) {
+    let (native, soft) = (&rows[0], &rows[1]);
+    print!("{:<8} {:>7.2} {:>7.2}", program.name, median(&native.wall()), median(&native.cpu()));
+    for row in &rows[1..] {
+        let (wall, cpu) = row.over(native);
+        print!("  {wall:>6.2} / {cpu:>5.2}");
+    }
+    let keeper = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.cpu_s));
+    let keeper_bytes = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.peak_bytes));
+    let grown = soft.median(|cost| cost.peak_bytes) - native.median(|cost| cost.peak_bytes);
+    println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB", keeper_bytes / MB, grown / MB);
+}
+
+/// What `true` takes under each; hands back the wall time under the software PMU, in ms.
+fn bare(tools: &[Tool]) -> Result<f64> {
+    let rows = measure(tools, &["/bin/true".to_owned()], TRUE_ROUNDS)?;
+    print!("/bin/true, wall / CPU in ms ({TRUE_ROUNDS} runs in turn):");
+    for row in &rows {
+        print!(" {} {:.1} / {:.1};", row.tool, median(&row.wall()) * 1e3, median(&row.cpu()) * 1e3);
+    }
+    println!();
+    Ok(median(&rows[1].wall()) * 1e3)
+}
+
+/// The machine's load average, as the kernel says it.
+fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let words: Vec<&str> = text.split_whitespace().take(3).collect();
+    if words.is_empty() { "unknown".to_owned() } else { words.join(" ") }
+}

@@ -1,0 +1,222 @@
+//! The programs, and inputs for them that are the same everywhere.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::quiet;
+
+/// Numbers that decide how long the programs run.
+const TEXT_BYTES: usize = 48_000_000;
+const SORT_LINES: usize = 2_600_000;
+const PYTHON_ROUNDS: u32 = 9_000_000;
+const PERL_ROUNDS: u32 = 4_500_000;
+const AWK_ROUNDS: u32 = 16_000_000;
+const SQL_ROWS: u32 = 1_500_000;
+const C_FUNCTIONS: u32 = 500;
+
+/// A program with its input.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) command: Vec<String>,
+}
+
+/// The folder of the inputs, which goes when this is dropped, and the programs that are installed.
+pub(super) struct Workload {
+    _folder: TempDir,
+    pub(super) programs: Vec<Program>,
+}
+
+/// Writes the inputs of the programs of these names, of all where there is no name.
+pub(super) fn make(names: &[String]) -> Result<Workload> {
+    let folder = TempDir::with_prefix("cyclometer-benches-")?;
+    let mut programs = Vec::new();
+    for (name, file, make) in PROGRAMS {
+        if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
+            continue;
+        }
+        let Some(file) = found(file) else {
+            eprintln!("skipped: {file} is not installed");
+            continue;
+        };
+        let mut command = vec![file];
+        command.extend(make(folder.path())?);
+        programs.push(Program { name, command });
+    }
+    Ok(Workload { _folder: folder, programs })
+}
+
+/// Writes the input into a folder; hands back the arguments.
+type Make = fn(&Path) -> Result<Vec<String>>;
+
+/// Name, file, input. Absolute paths are those of the distribution: `PATH` may lead to a script that looks for a version.
+const PROGRAMS: [(&str, &str, Make); 8] = [
+    ("xz", "xz", |folder| Ok(words("-1 -T1 -kc", &text(folder)?))),
+    ("sort", "sort", |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
+    ("gzip", "gzip", |folder| Ok(words("-kc", &text(folder)?))),
+    ("python", "/usr/bin/python3", |folder| Ok(words("-S", &file(folder, "loop.py", &python())?))),
+    ("perl", "/usr/bin/perl", |folder| Ok(words("", &file(folder, "hash.pl", &perl())?))),
+    ("awk", "mawk", |_| Ok(vec![awk()])),
+    ("sqlite", "sqlite3", |folder| {
+        let script = file(folder, "query.sql", &sql())?;
+        Ok(vec![":memory:".to_owned(), format!(".read {}", script.display())])
+    }),
+    ("cc1", "cc1", |folder| {
+        let source = file(folder, "functions.i", &c())?;
+        Ok(words("-quiet -O2 -fpreprocessed -o /dev/null", &source))
+    }),
+];
+
+fn words(options: &str, file: &Path) -> Vec<String> {
+    options.split_whitespace().map(str::to_owned).chain([file.display().to_string()]).collect()
+}
+
+/// Where a program is: the compiler proper is known to its driver only.
+fn found(program: &str) -> Option<String> {
+    if program == "cc1" {
+        let output = Command::new("gcc").arg("-print-prog-name=cc1").output().ok()?;
+        let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+        return Path::new(&path).is_absolute().then_some(path);
+    }
+    // Not all tell a version; that one can be started is enough.
+    let mut child = quiet(program).arg("--version").spawn().ok()?;
+    child.wait().ok()?;
+    Some(program.to_owned())
+}
+
+fn file(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// Text with few words often, many seldom, and some numbers: it compresses to about a third.
+fn text(folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("text");
+    let mut out = BufWriter::new(File::create(&path)?);
+    let mut random = Random(1);
+    let mut written = 0;
+    while written < TEXT_BYTES {
+        let word = word(&mut random);
+        written += word.len();
+        out.write_all(word.as_bytes())?;
+    }
+    out.flush()?;
+    Ok(path)
+}
+
+/// One of 10000 words with a space or a newline behind it, or a number.
+fn word(random: &mut Random) -> String {
+    let end = if random.below(12) == 0 { '\n' } else { ' ' };
+    if random.below(10) == 0 {
+        return format!("{}{end}", random.below(1_000_000));
+    }
+    let range = [20, 300, 10_000][random.below(3) as usize];
+    let mut letters = Random(random.below(range) + 1);
+    let length = 2 + letters.below(8);
+    let mut word: String = (0..length).map(|_| char::from(b'a' + letters.below(26) as u8)).collect();
+    word.push(end);
+    word
+}
+
+fn numbers(folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("numbers");
+    let mut out = BufWriter::new(File::create(&path)?);
+    let mut random = Random(2);
+    for _ in 0..SORT_LINES {
+        writeln!(out, "{}", random.below(1_000_000_000))?;
+    }
+    out.flush()?;
+    Ok(path)
+}
+
+fn python() -> String {
+    format!(
+        "def f(n):\n d = {{}}\n s = 0\n for i in range(n):\n  s += i * i % 7\n  d[i % 1000] = s\n return s\n\
+         print(f({PYTHON_ROUNDS}))\n"
+    )
+}
+
+fn perl() -> String {
+    format!(
+        "my %h; my $s = 0; for my $i (1..{PERL_ROUNDS}) {{ $h{{$i % 5000}} += $i; $s++ if \"x$i\" =~ /7[0-3]/; }} \
+         print \"$s \", scalar(keys %h), \"\\n\";\n"
+    )
+}
+
+fn awk() -> String {
+    format!("BEGIN {{ for (i = 0; i < {AWK_ROUNDS}; i++) {{ s += i % 7; a[i % 100] = s }} print s }}")
+}
+
+fn sql() -> String {
+    format!(
+        "create table t(a, b);\n\
+         with recursive c(x) as (select 1 union all select x + 1 from c where x < {SQL_ROWS})\n\
+         insert into t select x, x * 7919 % 10007 from c;\n\
+         select count(*), sum(a) from t where b % 3 = 0;\n\
+         select b, count(*) from t group by b order by 2 desc limit 3;\n"
+    )
+}
+
+/// Functions of the same kind, each with its own numbers.
+fn c() -> String {
+    let mut random = Random(3);
+    (0..C_FUNCTIONS).map(|i| function(i, &mut random)).collect()
+}
+
+fn function(i: u32, random: &mut Random) -> String {
+    let (a, b, c) = (random.below(1000) + 1, random.below(5000) + 1, random.below(1000) + 1);
+    format!(
+        "int f{i}(int *a, int n) {{ int s = 0; for (int i = 0; i < n; i++) {{ s += a[i] * {a};\n\
+         if (s > {b}) s -= a[i] ^ {c};\n\
+         switch (s & 7) {{ case 1: s += 3; break; case 2: s *= 5; break; case 5: s ^= n; break; }} }} return s; }}\n"
+    )
+}
+
+/// SplitMix64 (G. Steele, D. Lea, C. Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_numbers_are_those_of_the_published_generator() {
+        // The first outputs for the seed 1234567, as in Rosetta Code's task "Pseudo-random numbers/Splitmix64".
+        let mut random = Random(1_234_567);
+        assert_eq!(random.next(), 6_457_827_717_110_365_317);
+        assert_eq!(random.next(), 3_203_168_211_198_807_973);
+    }
+
+    #[test]
+    fn inputs_are_the_same_each_time() {
+        assert_eq!(c(), c());
+        let mut first = Random(1);
+        let mut second = Random(1);
+        assert!((0..1000).all(|_| word(&mut first) == word(&mut second)));
+    }
+
+    #[test]
+    fn only_the_programs_that_are_asked_for_get_inputs() {
+        let workload = make(&["no such program".to_owned()]).unwrap();
+        assert!(workload.programs.is_empty());
+    }
+}
