@@ -94,14 +94,7 @@ pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Keeper> {
 ///
 /// `sched_setaffinity(2)`.
 pub fn run_on(cpu: u32) {
-    // SAFETY: a set of bits, for which all zero is valid.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    if (cpu as usize) < libc::CPU_SETSIZE as usize {
-        // SAFETY: the CPU's bit is in the set.
-        unsafe { libc::CPU_SET(cpu as usize, &mut set) };
-        // SAFETY: reads the set; a refusal changes nothing.
-        unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
-    }
+    crate::cpuid::pin::bind_this_thread(cpu);
 }
 
 /// Waits until the keeper says its id.

@@ -63,6 +63,8 @@ struct Task {
     counted: bool,
     /// What is executed next, and the registers before.
     next: Option<(usize, Registers)>,
+    /// How many elements its mask selects.
+    selected: u64,
 }
 
 struct Process {
@@ -88,7 +90,7 @@ impl Oracle {
     fn adopt(&mut self, pid: u32, parent: u32, counted: bool) {
         let process = Process { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
         self.processes.push(process);
-        self.tasks.insert(pid, Task { process: self.processes.len() - 1, counted, next: None });
+        self.tasks.insert(pid, Task { process: self.processes.len() - 1, counted, next: None, selected: 0 });
     }
 
     /// Waits for a change.
@@ -181,6 +183,11 @@ impl Oracle {
         let task = self.tasks.get_mut(&tid).unwrap();
         let code = self.processes[task.process].code(tid, registers.rip);
         task.next = code.map(|code| (code, registers));
+        if let Some(Addend::Elements(of)) =
+            code.and_then(|code| self.processes[task.process].codes[code].addend.clone())
+        {
+            task.selected = masks::selected(tid, &of)?;
+        }
         self.step(tid, signal)
     }
 
@@ -193,7 +200,8 @@ impl Oracle {
         let task = self.tasks.get_mut(&tid).unwrap();
         let Some((index, before)) = task.next.take() else { return };
         let process = &mut self.processes[task.process];
-        if process.codes[index].retire(&before, after) {
+        let selected = task.selected;
+        if process.codes[index].retire(&before, after, selected) {
             process.forget_after(&before);
         }
     }
@@ -230,18 +238,18 @@ impl Process {
 
     fn report(&self) -> String {
         let mut sums: BTreeMap<Event, u64> = Event::ALL.iter().map(|event| (*event, 0)).collect();
-        let mut masked = false;
+        let mut tiles = false;
         for code in &self.codes {
             code.add_to(&mut sums);
             let kind = code.addend.as_ref().map(Addend::kind);
-            masked |= code.executions > 0 && matches!(kind, Some(Kind::Elements | Kind::Bytes));
+            tiles |= code.executions > 0 && kind == Some(Kind::Bytes);
         }
         sums.insert(Event::DistinctCodeBytes, self.distinct_bytes());
         let mut text = format!("process {} {} {}\n", self.pid, self.parent, self.name);
         for (event, count) in sums {
-            let known = !(masked && Kind::Elements.feeds().contains(&event));
+            let known = !(tiles && Kind::Bytes.feeds().contains(&event));
             let word =
-                if known { format!("count {event} {count}") } else { format!("missing {event} masks") };
+                if known { format!("count {event} {count}") } else { format!("missing {event} tiles") };
             writeln!(text, "{word}").unwrap();
         }
         text
@@ -256,7 +264,7 @@ impl Process {
 
 impl Code {
     /// Counts an execution; whether there was one. `after` is `None` for a process that has ended by it.
-    fn retire(&mut self, before: &Registers, after: Option<&Registers>) -> bool {
+    fn retire(&mut self, before: &Registers, after: Option<&Registers>, selected: u64) -> bool {
         let rip = after.map_or(self.instruction.next_ip(), |after| after.rip);
         match (&self.addend, after) {
             (Some(Addend::Iterations(_)), Some(after)) => {
@@ -271,6 +279,7 @@ impl Code {
                 let taken = if target == next { self.condition(before.eflags) } else { rip == target };
                 *if taken { &mut self.units } else { &mut self.not_taken } += 1;
             }
+            (Some(Addend::Elements(_)), _) => self.units += selected,
             _ => {}
         }
         self.executions += 1;
@@ -354,4 +363,49 @@ fn random_bytes(pid: u32) -> io::Result<u64> {
         bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
     let found = words.chunks_exact(2).find(|pair| pair[0] == AT_RANDOM);
     found.map(|pair| pair[1]).ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
+/// Masks in the registers of a stopped process.
+mod masks {
+    use std::io;
+
+    use cyclometer_soft::addend::{Elements, Mask};
+    use cyclometer_sys::cpuid::cpuid;
+    use cyclometer_sys::trace;
+
+    /// Where registers are in the area of `XSAVE`.
+    ///
+    /// # Source
+    ///
+    /// Intel SDM volume 1, section 13.4: x87 registers from byte 32, XMM from 160; leaf 0xd of `CPUID` for the rest:
+    /// component 2 is the upper halves of YMM, 5 the opmasks.
+    const MM: usize = 32;
+    const XMM: usize = 160;
+
+    /// How many elements are selected.
+    pub(super) fn selected(tid: u32, of: &Elements) -> io::Result<u64> {
+        let state = trace::extended_state(tid)?;
+        let word = |at: usize| u64::from_le_bytes(state[at..at + 8].try_into().unwrap());
+        let lanes = usize::from(of.lanes);
+        Ok(match of.mask {
+            Mask::Opmask(register) => {
+                let bits = word(component(5) + 8 * register.number());
+                u64::from((bits & (u64::MAX >> (64 - lanes))).count_ones())
+            }
+            Mask::Signs(register) => {
+                let number = register.number();
+                let byte = |i: usize| match i {
+                    _ if register.is_mm() => state[MM + 16 * number + i],
+                    0..16 => state[XMM + 16 * number + i],
+                    _ => state[component(2) + 16 * number + i - 16],
+                };
+                let each = usize::from(of.element_bytes);
+                (0..lanes).filter(|lane| byte((lane + 1) * each - 1) & 0x80 != 0).count() as u64
+            }
+        })
+    }
+
+    fn component(number: u32) -> usize {
+        cpuid(0xd, number)[1] as usize
+    }
 }

@@ -183,6 +183,26 @@ pub fn set_registers(tid: u32, registers: &Registers) -> io::Result<()> {
     unsafe { ptrace(libc::PTRACE_SETREGS.into(), tid, 0, place) }
 }
 
+/// The extended state of a stopped tracee, as `XSAVE` writes it: vector registers, masks and more.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`, `ENODEV` where the CPU has no `XSAVE`.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_GETREGSET` with `NT_X86_XSTATE`; Intel SDM volume 1, section 13.4.
+pub fn extended_state(tid: u32) -> io::Result<Vec<u8>> {
+    const NT_X86_XSTATE: c_long = 0x202;
+    let mut bytes = vec![0; 1 << 16];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let place = (&raw mut part) as c_long;
+    // SAFETY: the kernel writes to `bytes`, as many as `part` says at most, and how many to `part`.
+    unsafe { ptrace(libc::PTRACE_GETREGSET.into(), tid, NT_X86_XSTATE, place) }?;
+    bytes.truncate(part.iov_len);
+    Ok(bytes)
+}
+
 /// What the last event of a stopped tracee has to say: the id of the new thread ([`Change::Fork`],
 /// [`Change::VFork`], [`Change::Clone`]), the former id of the thread that called ([`Change::Exec`]), the status of
 /// the end as `wait(2)` gives it ([`Change::Exiting`]).
