@@ -11,7 +11,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 use super::Settings;
 use super::code::Reader;
 use super::probe::Probe;
-use super::process::{Mode, Process, Seat, Task, name_of};
+use super::process::{Mode, Process, Seat, Suspended, Task, name_of};
 use super::protocol;
 use super::space::{AT_RANDOM, Space, auxiliary};
 use crate::block::Leave;
@@ -162,7 +162,7 @@ impl Engine {
             mode,
             filtered,
             executes: None,
-            suspended_by: None,
+            suspended: None,
             dismissed: None,
             stopped_at: None,
             returning: None,
@@ -283,7 +283,8 @@ impl Engine {
     fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
         let child = trace::event_message(tid)? as u32;
         if change == Change::VFork {
-            self.task(tid)?.suspended_by = Some(child);
+            let pc = trace::registers(tid)?.rip;
+            self.task(tid)?.suspended = Some(Suspended { by: child, pc });
         }
         let birth = self.birth_by(tid).ok_or(Trouble::Gone)?;
         if self.early.remove(&child).is_some() {
@@ -327,8 +328,8 @@ impl Engine {
     /// A new program is before its first instruction.
     fn executed(&mut self, tid: u32) -> Outcome {
         self.close_executed(tid)?;
-        for task in self.tasks.values_mut().filter(|task| task.suspended_by == Some(tid)) {
-            task.suspended_by = None;
+        for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
+            task.suspended = None;
         }
         if let Some(process) = self.process(tid) {
             process.name = name_of(tid);
@@ -473,8 +474,8 @@ impl Engine {
         self.tasks.remove(&tid);
         self.asked.remove(&tid);
         self.held.retain(|(held, _)| *held != tid);
-        for task in self.tasks.values_mut().filter(|task| task.suspended_by == Some(tid)) {
-            task.suspended_by = None;
+        for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
+            task.suspended = None;
         }
         if tid == self.root {
             self.finish();
@@ -504,7 +505,7 @@ impl Engine {
 
     fn release_held(&mut self) {
         // Who waits for a child that is held cannot stop before that goes on.
-        let waits = |task: &Task| task.suspended_by.is_some();
+        let waits = |task: &Task| task.suspended.is_some();
         let others = self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_held(**tid)).count();
         if others == 0 {
             for (tid, reason) in std::mem::take(&mut self.held) {
@@ -543,33 +544,42 @@ impl Engine {
     fn ask(&mut self) {
         self.reading = true;
         self.answered.clear();
-        let running: Vec<u32> = self
-            .tasks
-            .iter()
-            .filter(|(_, task)| matches!(task.mode, Mode::Translated(_)) && task.suspended_by.is_none())
-            .map(|(tid, _)| *tid)
-            .collect();
-        self.asked = running.into_iter().filter(|tid| trace::interrupt(*tid).is_ok()).collect();
+        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        for tid in tasks {
+            let Some(task) = self.tasks.get(&tid) else { continue };
+            match (&task.mode, task.suspended) {
+                (Mode::Waiting, _) => {}
+                // It does not execute translated code now.
+                (Mode::Native(_), _) => self.record(tid, None),
+                (Mode::Translated(_), Some(Suspended { pc, .. })) => self.record(tid, Some((pc, 0))),
+                (Mode::Translated(_), None) if trace::interrupt(tid).is_ok() => drop(self.asked.insert(tid)),
+                (Mode::Translated(_), None) => {}
+            }
+        }
     }
 
     /// Reads the counts of a stopped process, if they were asked for.
     fn answer(&mut self, tid: u32) -> Outcome {
-        if !self.asked.remove(&tid) {
-            return Ok(());
-        }
-        let registers = trace::registers(tid)?;
-        let Some(task) = self.tasks.get(&tid) else { return Ok(()) };
-        if let Mode::Translated(seat) = &task.mode {
-            let mut ledger = seat.ledger.clone();
-            let place = seat.space.borrow().translation.place(registers.rip);
-            place.into_iter().for_each(|place| {
-                ledger.leave(&mut seat.space.borrow_mut(), &place, registers.rcx);
-            });
-            let current = ledger.settle(&seat.space.borrow(), seat.slot);
-            let totals = current.and_then(|current| self.processes[task.process].totals(Some(current)));
-            self.answered.insert(task.process, totals);
+        if self.asked.remove(&tid) {
+            let registers = trace::registers(tid)?;
+            self.record(tid, Some((registers.rip, registers.rcx)));
         }
         Ok(())
+    }
+
+    /// Reads the counts of a process that does not run; `at` is where it is in translated code, and its rcx.
+    fn record(&mut self, tid: u32, at: Option<(u64, u64)>) {
+        let Some(task) = self.tasks.get(&tid) else { return };
+        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return };
+        let mut ledger = seat.ledger.clone();
+        let at = at.filter(|_| matches!(task.mode, Mode::Translated(_)));
+        if let Some((pc, rcx)) = at {
+            let place = seat.space.borrow().translation.place(pc);
+            place.into_iter().for_each(|place| ledger.leave(&mut seat.space.borrow_mut(), &place, rcx));
+        }
+        let current = ledger.settle(&seat.space.borrow(), seat.slot);
+        let totals = current.and_then(|current| self.processes[task.process].totals(Some(current)));
+        self.answered.insert(task.process, totals);
     }
 
     fn snapshot(&self, end: &str) -> String {
@@ -634,7 +644,7 @@ impl Engine {
         let settings = self.settings.translation;
         let task = self.task(tid)?;
         task.renewals += 1;
-        let shared = task.suspended_by.is_some() || self.tasks.values().any(|t| t.suspended_by == Some(tid));
+        let shared = task.suspended.is_some() || self.tasks.values().any(|other| other.is_suspended_by(tid));
         let task = self.task(tid)?;
         if task.renewals > MOST_RENEWALS || task.filtered || shared {
             return Err(Trouble::Unfollowed("keeps changing its code".to_owned()));

@@ -46,7 +46,7 @@ pub(crate) struct Task {
     /// Where it asked for a new program: behind the stop before the system call.
     pub(crate) executes: Option<u64>,
     /// The child that it waits for, as both use one memory.
-    pub(crate) suspended_by: Option<u32>,
+    pub(crate) suspended: Option<Suspended>,
     /// It is to go on without us at its next stop; why, if counts are lost by that.
     pub(crate) dismissed: Option<Option<String>>,
     /// The stop of the translator at which it is, if it is at one.
@@ -55,6 +55,20 @@ pub(crate) struct Task {
     pub(crate) returning: Option<u32>,
     /// How often its translation was replaced because its code had changed.
     pub(crate) renewals: u32,
+}
+
+/// A task that waits for a child in its system call: it cannot be stopped.
+#[derive(Clone, Copy)]
+pub(crate) struct Suspended {
+    pub(crate) by: u32,
+    /// Where it is in translated code.
+    pub(crate) pc: u64,
+}
+
+impl Task {
+    pub(crate) fn is_suspended_by(&self, child: u32) -> bool {
+        self.suspended.is_some_and(|suspended| suspended.by == child)
+    }
 }
 
 /// What the processor executes for a task.
