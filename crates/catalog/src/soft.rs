@@ -50,7 +50,7 @@ impl SoftEvent {
 
     /// The way to count it.
     pub(crate) fn candidate(&self, modes: Modes) -> Candidate {
-        Candidate { never_zero: self.name == "instructions", ..Candidate::soft(self.name, modes) }
+        Candidate::soft(self.name, modes)
     }
 }
 

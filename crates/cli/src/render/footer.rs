@@ -57,7 +57,7 @@ fn ending(results: &Results<'_>) -> Vec<String> {
     let mut lines: Vec<String> = results.summary.dropped.iter().map(|run| dropped_text(run, only)).collect();
     if let (Some(signal), []) = (results.report.interrupted, lines.as_slice()) {
         let ended = results.report.runs.first().is_some_and(|run| run.exit.is_some());
-        let what = if ended { "the command ended by itself" } else { "this is what was measured until then" };
+        let what = if ended { "the command has ended" } else { "this is what was measured until then" };
         lines.push(format!("signal {signal} came: {what}"));
     }
     let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
