@@ -10,15 +10,18 @@
 //! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
 //! code, untraced, and its counts are lost, with the reason.
 
+mod births;
 mod calls;
 mod code;
 mod engine;
+mod exits;
 mod file;
 mod ledger;
 mod maps;
 mod probe;
 mod process;
 pub mod protocol;
+mod reading;
 mod remote;
 mod signals;
 mod space;

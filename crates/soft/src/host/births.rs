@@ -1,0 +1,203 @@
+//! Processes that are made, and programs that they execute.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cyclometer_sys::trace::{self, Change};
+
+use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
+use super::process::{Mode, Seat, Suspended, name_of};
+use super::space::{AT_RANDOM, Space, auxiliary};
+
+/// The code segment of 64-bit programs.
+///
+/// # Source
+///
+/// Linux `arch/x86/include/asm/segment.h`, `__USER_CS`.
+const USER_CS: u64 = 0x33;
+
+/// How many killed processes are remembered for their children.
+const MOST_ORPHANAGES: usize = 8;
+
+/// What must be known of the maker of a process, which may be gone when its child stops for the first time.
+pub(super) struct Birth {
+    parent: u32,
+    /// The translation, and the maker's slot; `None` when nothing is translated yet.
+    home: Option<(Rc<RefCell<Space>>, usize)>,
+    filtered: bool,
+}
+
+impl Birth {
+    /// The same for another child.
+    fn again(&self) -> Birth {
+        Birth { parent: self.parent, home: self.home.clone(), filtered: self.filtered }
+    }
+}
+
+impl Engine {
+    /// A process that we did not know stops for the first time.
+    pub(super) fn stranger(&mut self, tid: u32) {
+        match self.born.remove(&tid) {
+            Some(birth) => self.birth(tid, birth),
+            None => match parent_of(tid) {
+                Some(parent) if !self.tasks.contains_key(&parent) => self.orphan(tid, parent),
+                parent => drop(self.early.insert(tid, parent.unwrap_or(0))),
+            },
+        }
+    }
+
+    /// A process that we did not know is no child of one that we know.
+    pub(super) fn orphan(&mut self, tid: u32, parent: u32) {
+        let pc = trace::registers(tid).map_or(0, |registers| registers.rip);
+        let made_here =
+            |birth: &&Birth| birth.home.as_ref().is_some_and(|(space, _)| space.borrow().holds(pc));
+        match self.orphanages.iter().rev().find(made_here).map(Birth::again) {
+            Some(birth) => self.birth(tid, birth),
+            None => drop(self.early.insert(tid, parent)),
+        }
+    }
+
+    /// A process ends that may have made others without our hearing of it.
+    pub(super) fn adopt_early(&mut self, parent: u32) {
+        let Some(birth) = self.birth_by(parent) else { return };
+        let children: Vec<u32> =
+            self.early.iter().filter(|(_, maker)| **maker == parent).map(|(child, _)| *child).collect();
+        for child in children {
+            self.early.remove(&child);
+            self.birth(child, birth.again());
+        }
+        if birth.home.is_some() {
+            self.orphanages.drain(..(self.orphanages.len() + 1).saturating_sub(MOST_ORPHANAGES));
+            self.orphanages.push(birth);
+        }
+    }
+
+    pub(super) fn birth_by(&self, parent: u32) -> Option<Birth> {
+        let maker = self.tasks.get(&parent)?;
+        let home = match &maker.mode {
+            Mode::Waiting => None,
+            Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
+        };
+        Some(Birth { parent, home, filtered: maker.filtered })
+    }
+
+    pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
+        let child = trace::event_message(tid)? as u32;
+        if change == Change::VFork {
+            let pc = trace::registers(tid)?.rip;
+            self.task(tid)?.suspended = Some(Suspended { by: child, pc });
+        }
+        let birth = self.birth_by(tid).ok_or(Trouble::Gone)?;
+        if self.early.remove(&child).is_some() {
+            self.birth(child, birth);
+        } else {
+            self.born.insert(child, birth);
+        }
+        self.resume(tid, 0)
+    }
+
+    /// A new process is where its maker's system call returns. It gets a slot of its own in the same translation.
+    pub(super) fn birth(&mut self, child: u32, birth: Birth) {
+        self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
+        let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };
+        match self.seat_child(child, &space, slot) {
+            Ok(()) => {}
+            Err(Trouble::Gone) => self.let_go(child),
+            Err(Trouble::Unfollowed(reason)) => self.leave(child, Some(reason), 0),
+        }
+        if self.finishing {
+            self.dismiss(child, None);
+        } else if let Some((_, reason)) = self.held.first() {
+            self.dismiss(child, Some(reason.clone()));
+        }
+    }
+
+    pub(super) fn seat_child(&mut self, child: u32, space: &Rc<RefCell<Space>>, maker: usize) -> Outcome {
+        let mut registers = trace::registers(child)?;
+        let place = space.borrow().translation.place(registers.rip);
+        let place = place.ok_or_else(|| Trouble::Unfollowed("was born where no code is".to_owned()))?;
+        super::surface::repair(&space.borrow(), maker, &place, &mut registers);
+        registers.gs_base = 0;
+        trace::set_registers(child, &registers)?;
+        let slot = space.borrow_mut().take_slot();
+        let slot = slot.ok_or_else(|| Trouble::Unfollowed("has too many processes at a time".to_owned()))?;
+        let seat = Seat::new(space.clone(), slot);
+        self.task(child)?.mode = Mode::Native(seat);
+        self.enter(child, registers)
+    }
+
+    /// A new program is before its first instruction.
+    pub(super) fn executed(&mut self, tid: u32) -> Outcome {
+        self.close_executed(tid)?;
+        for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
+            task.suspended = None;
+        }
+        if let Some(process) = self.process(tid) {
+            process.name = name_of(tid);
+        }
+        // The system call still has to return, into the first instruction.
+        step_out(tid)?;
+        let registers = trace::registers(tid)?;
+        if registers.cs != USER_CS {
+            return Err(Trouble::Unfollowed("executed a 32-bit program".to_owned()));
+        }
+        if self.finishing {
+            self.leave(tid, None, 0);
+            return Ok(());
+        }
+        let settings = self.settings.translation;
+        let mut space = Space::new(tid, &registers, settings)?;
+        if self.settings.fixed_layout {
+            trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
+        }
+        let slot = space.take_slot().ok_or(Trouble::Gone)?;
+        let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
+        self.task(tid)?.mode = Mode::Native(seat);
+        self.enter(tid, registers)
+    }
+
+    /// The program before has executed its last instruction: the system call.
+    pub(super) fn close_executed(&mut self, tid: u32) -> Outcome {
+        let task = self.task(tid)?;
+        let asked = task.executes.take();
+        if let Mode::Translated(seat) = &mut task.mode {
+            let behind = asked.map(|pc| pc + 2);
+            let place = behind.and_then(|pc| seat.space.borrow().translation.place(pc));
+            match place {
+                Some(place) => seat.ledger.leave(&mut seat.space.borrow_mut(), &place, 0),
+                None => self.lose(tid, "executed a program by an unknown way"),
+            }
+        }
+        self.close(tid);
+        Ok(())
+    }
+}
+
+/// The parent of a process.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(1)?.parse().ok()
+}
+
+/// Runs a process that is about to return from a system call to its first instruction.
+fn step_out(tid: u32) -> Outcome {
+    let mut pending = 0;
+    loop {
+        trace::step(tid, 0)?;
+        match trace::wait_for(tid)? {
+            Change::Signal(SIGTRAP) => break,
+            Change::Signal(signal) => pending = signal,
+            Change::Interrupted | Change::Group(_) => {}
+            _ => return Err(Trouble::Gone),
+        }
+    }
+    if pending != 0 {
+        trace::send_signal(tid, tid, pending)?;
+    }
+    Ok(())
+}
