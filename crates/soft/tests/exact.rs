@@ -145,6 +145,7 @@ fn handlers_of_signals_count_as_stepped() {
 #[test]
 fn handlers_that_jump_away_count_as_stepped() {
     check("signals.c", &["-O2"], &["jump"]);
+    check("signals.c", &["-O2"], &["rescued"]);
 }
 
 #[test]
@@ -183,7 +184,7 @@ fn coreutils_count_as_stepped() {
 fn shells_count_as_stepped() {
     check_installed(
         "dash",
-        &["-c", "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; echo $i; /bin/true | cat; exit 4"],
+        &["-c", "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; echo $i; /bin/true && (exit 2) || echo $?; exit 4"],
     );
 }
 

@@ -26,8 +26,10 @@ const SI_KERNEL: i32 = 0x80;
 /// What a process does about a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Disposition {
-    /// Nothing, or it stops until it is continued.
-    Goes,
+    /// Nothing: without a tracer it would not even be woken up.
+    Ignores,
+    /// It stops until it is continued.
+    Stops,
     /// A handler is called, or the process is killed.
     Acts,
 }
@@ -81,9 +83,14 @@ impl Engine {
 
     /// Lets a program in translated code have a signal.
     pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
-        if disposition(tid, signal) == Disposition::Goes {
-            self.count_restart(tid)?;
-            return self.resume(tid, signal);
+        match disposition(tid, signal) {
+            // The tracer alone is why a system call is made again.
+            Disposition::Ignores => return self.resume(tid, signal),
+            Disposition::Stops => {
+                self.count_restart(tid)?;
+                return self.resume(tid, signal);
+            }
+            Disposition::Acts => {}
         }
         let mut info = trace::signal_info(tid)?;
         let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {
@@ -99,7 +106,7 @@ impl Engine {
         Ok(trace::step(tid, signal)?)
     }
 
-    /// A system call that a signal without a handler interrupts is made again: its instruction executes twice.
+    /// A system call that a stop interrupts is made again: its instruction executes twice.
     ///
     /// # Source
     ///
@@ -159,7 +166,8 @@ fn strayed(tid: u32, space: &Space, registers: Registers) -> Option<Registers> {
 ///
 /// `signal(7)`; `proc(5)`, `/proc/pid/status`: `SigIgn`, `SigCgt`.
 fn disposition(tid: u32, signal: i32) -> Disposition {
-    const IGNORED_OR_STOPS: [i32; 8] = [17, 18, 19, 20, 21, 22, 23, 28];
+    const IGNORED: [i32; 4] = [17, 18, 23, 28];
+    const STOP: [i32; 4] = [19, 20, 21, 22];
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     let has = |field: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(field));
@@ -168,8 +176,10 @@ fn disposition(tid: u32, signal: i32) -> Disposition {
     };
     if has("SigCgt:") {
         Disposition::Acts
-    } else if has("SigIgn:") || IGNORED_OR_STOPS.contains(&signal) {
-        Disposition::Goes
+    } else if has("SigIgn:") || IGNORED.contains(&signal) {
+        Disposition::Ignores
+    } else if STOP.contains(&signal) {
+        Disposition::Stops
     } else {
         Disposition::Acts
     }

@@ -65,6 +65,8 @@ struct Task {
     next: Option<(usize, Registers)>,
     /// How many elements its mask selects.
     selected: u64,
+    /// What is next was interrupted by a signal that is ignored, of which an untraced process hears nothing.
+    again: bool,
 }
 
 struct Process {
@@ -90,7 +92,7 @@ impl Oracle {
     fn adopt(&mut self, pid: u32, parent: u32, counted: bool) {
         let process = Process { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
         self.processes.push(process);
-        self.tasks.insert(pid, Task { process: self.processes.len() - 1, counted, next: None, selected: 0 });
+        self.tasks.insert(pid, Task { process: self.processes.len() - 1, counted, next: None, selected: 0, again: false });
     }
 
     /// Waits for a change.
@@ -132,7 +134,11 @@ impl Oracle {
             }
             Change::Group(_) => trace::listen(tid),
             Change::Signal(SIGTRAP) => self.trapped(tid),
-            Change::Signal(signal) => self.go_on(tid, signal),
+            Change::Signal(signal) => {
+                let again = restarts(&trace::registers(tid)?) && is_ignored(tid, signal);
+                self.tasks.entry(tid).and_modify(|task| task.again = again);
+                self.go_on(tid, signal)
+            }
             Change::Interrupted | Change::Other(_) => self.go_on(tid, 0),
         }
     }
@@ -154,7 +160,10 @@ impl Oracle {
                 self.retire(tid, Some(&after));
                 self.go_on_from(tid, 0, after)
             }
-            code::HANDLER => self.go_on(tid, 0),
+            code::HANDLER => {
+                self.tasks.entry(tid).and_modify(|task| task.again = false);
+                self.go_on(tid, 0)
+            }
             code::KERNEL => {
                 let after = trace::registers(tid)?;
                 self.retire(tid, Some(&after));
@@ -199,6 +208,9 @@ impl Oracle {
     fn retire(&mut self, tid: u32, after: Option<&Registers>) {
         let task = self.tasks.get_mut(&tid).unwrap();
         let Some((index, before)) = task.next.take() else { return };
+        if std::mem::take(&mut task.again) {
+            return;
+        }
         let process = &mut self.processes[task.process];
         let selected = task.selected;
         if process.codes[index].retire(&before, after, selected) {
@@ -345,6 +357,21 @@ impl Code {
 /// Linux `include/linux/errno.h`: `ERESTARTSYS` and its kind, 512 to 514 and 516.
 fn restarts(registers: &Registers) -> bool {
     registers.orig_rax.cast_signed() >= 0 && matches!(registers.rax.cast_signed(), -516 | -514..=-512)
+}
+
+/// Whether a process does nothing about a signal.
+///
+/// # Source
+///
+/// `signal(7)`; `proc(5)`, `/proc/pid/status`.
+fn is_ignored(pid: u32, signal: i32) -> bool {
+    const BY_DEFAULT: [i32; 4] = [17, 18, 23, 28];
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let has = |field: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or("0").trim();
+        u64::from_str_radix(mask, 16).unwrap() >> (signal - 1) & 1 == 1
+    };
+    has("SigIgn:") || (BY_DEFAULT.contains(&signal) && !has("SigCgt:"))
 }
 
 fn name(pid: u32) -> String {
