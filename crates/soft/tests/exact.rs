@@ -184,7 +184,10 @@ fn coreutils_count_as_stepped() {
 fn shells_count_as_stepped() {
     check_installed(
         "dash",
-        &["-c", "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; echo $i; /bin/true && (exit 2) || echo $?; exit 4"],
+        &[
+            "-c",
+            "i=0; while [ $i -lt 20 ]; do i=$((i+1)); done; echo $i; /bin/true && (exit 2) || echo $?; exit 4",
+        ],
     );
 }
 

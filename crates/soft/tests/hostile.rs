@@ -501,14 +501,16 @@ fn as_nobody(setpriv: &Path, helper: &Path) {
 }
 
 #[test]
-fn a_static_program_without_descriptors_goes_on() {
-    let Some(program) = program("hostile.c") else { return };
-    // Natively it needs none.
-    if let Some(bare) = build(&Recipe { source: "strings.S", flags: BARE }) {
-        let limits = ["--nofile=0", &bare.to_string_lossy()];
-        let Some(prlimit) = installed("prlimit") else { return };
-        let run = alike(&Job::new(prlimit, &limits));
-        assert!(matches!(run.status, Status::Code(_)), "{}", program.display());
-        assert_lost(&run.counts[0], "could not be translated");
+fn a_program_that_needs_no_descriptors_goes_on_without_any() {
+    if !ready() {
+        return;
     }
+    let (Some(prlimit), Some(bare)) =
+        (installed("prlimit"), build(&Recipe { source: "strings.S", flags: BARE }))
+    else {
+        return;
+    };
+    let run = alike(&Job::new(prlimit, &["--nofile=0", &bare.to_string_lossy()]));
+    assert!(matches!(run.status, Status::Code(_)), "{run:?}");
+    assert_lost(&run.counts[0], "could not be translated");
 }

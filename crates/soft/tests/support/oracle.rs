@@ -92,7 +92,10 @@ impl Oracle {
     fn adopt(&mut self, pid: u32, parent: u32, counted: bool) {
         let process = Process { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
         self.processes.push(process);
-        self.tasks.insert(pid, Task { process: self.processes.len() - 1, counted, next: None, selected: 0, again: false });
+        self.tasks.insert(
+            pid,
+            Task { process: self.processes.len() - 1, counted, next: None, selected: 0, again: false },
+        );
     }
 
     /// Waits for a change.
