@@ -4,7 +4,8 @@
 //! a stop ──engine──> own stop: translate, link, go on       (code, space)
 //!                    signal: to the handler and back         (signals, surface)
 //!                    system call: by what it means to us     (calls, file)
-//!                    birth, exec, end                        (process, ledger)
+//!                    birth, exec, end                        (births, exits, process, ledger)
+//!                    a request for counts                   (reading, protocol)
 //! ```
 //!
 //! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
