@@ -6,6 +6,13 @@ use super::engine::{Engine, Trouble};
 use super::process::Mode;
 use super::surface::repair;
 
+/// The flag that steps: after `popf` the kernel takes it for the program's own.
+///
+/// # Source
+///
+/// Linux `arch/x86/kernel/step.c`, `enable_single_step`.
+const TRAP: u64 = 0x100;
+
 /// Sees a program in translated code at each of its instructions, and may take it out of there.
 pub trait Probe {
     /// A process is about to execute an instruction of translated code.
@@ -62,6 +69,10 @@ impl Engine {
             return Ok(Order::GoOn);
         };
         let mut program = trace::registers(tid)?;
+        if program.eflags & TRAP != 0 {
+            program.eflags &= !TRAP;
+            trace::set_registers(tid, &program)?;
+        }
         let (pc, space) = (program.rip, seat.space.borrow());
         if let Some(place) = space.translation.place(pc) {
             repair(&space, seat.slot, &place, &mut program);

@@ -391,12 +391,19 @@ impl Translation {
         if step == piece.instructions {
             return Some(piece.address + u64::from(piece.len));
         }
-        let bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
-        let mut at = 0;
-        for _ in 0..step {
-            at += usize::from(shape::Shape::decode(&bytes[at..], piece.address + at as u64).ok()?.len);
-        }
-        Some(piece.address + at as u64)
+        self.shapes(piece).nth(usize::from(step)).map(|shape| shape.address)
+    }
+
+    /// The instructions of a block, decoded again.
+    fn shapes(&self, piece: &Piece) -> impl Iterator<Item = Shape> {
+        let mut bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
+        let mut address = piece.address;
+        std::iter::from_fn(move || {
+            let shape = Shape::decode(bytes, address).ok()?;
+            bytes = &bytes[usize::from(shape.len)..];
+            address = shape.next();
+            Some(shape)
+        })
     }
 
     /// The counter of iterations that a mark of a repeated instruction speaks of.

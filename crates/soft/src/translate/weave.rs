@@ -500,15 +500,8 @@ impl Translation {
 
     /// How many of a block's first instructions have a counter of units.
     pub(super) fn with_units(&self, block: u32, instructions: u16) -> u32 {
-        let has = |step: &u16| self.shape_of(block, *step).is_some_and(|shape| shape.units.is_some());
-        (0..instructions).filter(has).count() as u32
-    }
-
-    fn shape_of(&self, block: u32, step: u16) -> Option<Shape> {
-        let piece = &self.pieces[block as usize];
-        let address = self.instruction(piece, step)?;
-        let bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
-        Shape::decode(bytes.get((address - piece.address) as usize..)?, address).ok()
+        let shapes = self.shapes(&self.pieces[block as usize]).take(usize::from(instructions));
+        shapes.filter(|shape| shape.units.is_some()).count() as u32
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::OsString;
+use std::fmt;
 use std::io::{self, BufRead, BufReader, PipeReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -40,7 +41,7 @@ pub struct Command<'a> {
 }
 
 /// What a program did that others can see.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub status: Status,
     pub output: Vec<u8>,
@@ -53,6 +54,13 @@ pub struct Translated {
     pub counted: Vec<Counted>,
     /// What the probe has to say.
     pub notes: String,
+}
+
+impl fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let start = &self.output[..self.output.len().min(200)];
+        write!(f, "{:?}, {} bytes: {start:x?}", self.status, self.output.len())
+    }
 }
 
 impl Outcome {

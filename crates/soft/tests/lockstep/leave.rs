@@ -5,6 +5,9 @@ use crate::pool::{Pool, Random};
 use crate::probes::{LeaveAt, Reenter};
 use crate::{programs, random};
 
+/// How many instructions of a program are tried where not all are.
+const POINTS: u64 = 60;
+
 /// How many instructions of translated code a program executes.
 fn looks(lab: &Lab, command: Command<'_>, native: &Outcome) -> u64 {
     let run = lab.translated(command, Some(|| LeaveAt::new(u64::MAX)));
@@ -12,13 +15,18 @@ fn looks(lab: &Lab, command: Command<'_>, native: &Outcome) -> u64 {
     run.notes.parse().unwrap()
 }
 
-/// Leaves for good at every `stride`th instruction.
+/// Every so many of them that there are at most `points`.
+fn stride(all: u64, points: u64) -> usize {
+    all.div_ceil(points) as usize
+}
+
+/// Leaves for good at each instruction, or at so many of them.
 #[track_caller]
-fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: usize) {
+fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
     let native = lab.native(command).ended(name);
     let all = looks(lab, command, &native);
     assert!(all > 30, "{name}: {all}");
-    for at in (1..=all).step_by(stride) {
+    for at in (1..=all).step_by(stride(all, points)) {
         let run = lab.translated(command, Some(move || LeaveAt::new(at)));
         assert_eq!(run.outcome, native, "{name} left at {at} of {all}");
         let lost = run.counted.iter().find_map(|process| process.counts.as_ref().err());
@@ -44,14 +52,14 @@ fn reenters<F: FnMut(u64) -> bool + Clone + 'static>(
 }
 
 #[track_caller]
-fn reenters_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: usize) {
+fn reenters_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
     let native = lab.native(command).ended(name);
     let all = looks(lab, command, &native);
     let exact = reenters(lab, name, command, &native, |_| false);
     assert!(exact.iter().all(Result::is_ok), "{name}: {exact:?}");
     let always = reenters(lab, name, command, &native, |_| true);
     assert_eq!(always, exact, "{name}, entered again at every instruction");
-    for at in (0..all).step_by(stride) {
+    for at in (0..all).step_by(stride(all, points)) {
         let counts = reenters(lab, name, command, &native, move |seen| seen == at);
         assert_eq!(counts, exact, "{name}, entered again at {at} of {all}");
     }
@@ -61,20 +69,20 @@ fn reenters_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: usiz
 fn programs_run_on_natively_wherever_they_leave() {
     let Some(lab) = Lab::open() else { return };
     for (name, program) in programs::all() {
-        leaves_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 5);
+        leaves_everywhere(&lab, name, Command { program: program.path(), args: &[] }, POINTS);
     }
     let program = programs::signals();
-    leaves_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, 1);
+    leaves_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, u64::MAX);
 }
 
 #[test]
 fn counts_are_exact_wherever_programs_leave_for_a_moment() {
     let Some(lab) = Lab::open() else { return };
     for (name, program) in programs::all() {
-        reenters_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 5);
+        reenters_everywhere(&lab, name, Command { program: program.path(), args: &[] }, POINTS);
     }
     let program = programs::signals();
-    reenters_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, 1);
+    reenters_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, u64::MAX);
 }
 
 #[test]
@@ -102,15 +110,15 @@ fn every_instruction_is_a_way_out() {
     let Some(lab) = Lab::open() else { return };
     for (name, program) in programs::all() {
         let command = Command { program: program.path(), args: &[] };
-        leaves_everywhere(&lab, name, command, 1);
-        reenters_everywhere(&lab, name, command, 1);
+        leaves_everywhere(&lab, name, command, u64::MAX);
+        reenters_everywhere(&lab, name, command, u64::MAX);
     }
     let pool = Pool::new();
     for seed in 5000..5010 {
         let program = random::program(seed, &pool);
         let command = Command { program: program.path(), args: &[] };
-        leaves_everywhere(&lab, &format!("seed {seed}"), command, 7);
+        leaves_everywhere(&lab, &format!("seed {seed}"), command, 300);
     }
     let command = Command { program: std::path::Path::new("/bin/true"), args: &[] };
-    leaves_everywhere(&lab, "true", command, 997);
+    leaves_everywhere(&lab, "true", command, 200);
 }

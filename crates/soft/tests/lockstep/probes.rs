@@ -51,29 +51,31 @@ impl Notes for Shared<LeaveAt> {
     }
 }
 
-/// Leaves and enters again where a choice says so, but never twice without an instruction between.
+/// Leaves and enters again where a choice says so, but not before the program got on: what enters a block executes
+/// what comes before its first instruction again.
 pub struct Reenter<F> {
     choose: F,
     seen: u64,
-    fresh: bool,
+    entered: Option<(u32, u64)>,
 }
 
 impl<F: FnMut(u64) -> bool> Reenter<F> {
     /// The choice is told how many looks there were before.
     pub fn new(choose: F) -> Reenter<F> {
-        Reenter { choose, seen: 0, fresh: false }
+        Reenter { choose, seen: 0, entered: None }
     }
 }
 
 impl<F: FnMut(u64) -> bool> Probe for Reenter<F> {
-    fn look(&mut self, _: &View) -> Order {
-        if std::mem::take(&mut self.fresh) {
+    fn look(&mut self, view: &View) -> Order {
+        let here = Some((view.tid, view.program.rip));
+        if self.entered == here {
             return Order::GoOn;
         }
         let seen = self.seen;
         self.seen += 1;
-        self.fresh = (self.choose)(seen);
-        if self.fresh { Order::Reenter } else { Order::GoOn }
+        self.entered = here.filter(|_| (self.choose)(seen));
+        if self.entered.is_some() { Order::Reenter } else { Order::GoOn }
     }
 }
 
@@ -115,12 +117,23 @@ pub fn step(pid: u32) -> io::Result<bool> {
     loop {
         trace::step(pid, signal)?;
         match trace::wait_for(pid)? {
-            Change::Signal(SIGTRAP) => return Ok(true),
+            Change::Signal(SIGTRAP) => return own_trap_flag(pid).map(|()| true),
             Change::Signal(other) => signal = other,
             Change::Exited(_) | Change::Killed(_) => return Ok(false),
             _ => signal = 0,
         }
     }
+}
+
+/// After `popf` the kernel takes the flag that steps for the program's own.
+fn own_trap_flag(pid: u32) -> io::Result<()> {
+    const TRAP: u64 = 0x100;
+    let mut registers = trace::registers(pid)?;
+    if registers.eflags & TRAP == 0 {
+        return Ok(());
+    }
+    registers.eflags &= !TRAP;
+    trace::set_registers(pid, &registers)
 }
 
 /// How many instructions a program executes until it ends. It repeats itself only by its string instructions.

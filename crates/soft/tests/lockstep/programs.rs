@@ -71,7 +71,7 @@ fn calls(a: &mut CodeAssembler, table: &mut Table) -> Made {
     a.set_label(&mut main)?;
     table.push(function);
     let at = DATA as i64;
-    for register in [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r13, r14, r15] {
+    for register in [rax, rcx, rbx, rbp, rsi, r8, r13] {
         a.mov(register, qword_ptr(at))?;
         a.call(register)?;
         a.mov(register, at + 16)?;
