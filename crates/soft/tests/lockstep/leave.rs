@@ -46,7 +46,7 @@ fn reenters<F: FnMut(u64) -> bool + Clone + 'static>(
     choose: F,
 ) -> Vec<Result<u64, String>> {
     let run = lab.translated(command, Some(move || Reenter::new(choose)));
-    assert_eq!(&run.outcome, native, "{name}");
+    assert_eq!(&run.outcome, native, "{name}: {}", run.notes);
     let count = |process: &cyclometer_soft::host::protocol::Counted| process.count(cyclometer_soft::Event::Instructions);
     run.counted.iter().map(count).collect()
 }
@@ -98,7 +98,7 @@ fn random_programs_leave_for_a_moment_anywhere() {
         for one_of in [1, 3, 20] {
             let mut random = Random(random.word());
             let run = lab.translated(command, Some(move || Reenter::new(move |_| random.below(one_of) == 0)));
-            assert_eq!(run.outcome, native, "seed {seed}, one of {one_of}");
+            assert_eq!(run.outcome, native, "seed {seed}, one of {one_of}: {}", run.notes);
             assert_eq!(run.instructions(), Ok(steps), "seed {seed}, one of {one_of}");
         }
     }

@@ -1,6 +1,7 @@
 //! Probes of translated code, and the stepper that runs a program natively beside it.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
@@ -57,31 +58,38 @@ pub struct Reenter<F> {
     choose: F,
     seen: u64,
     entered: Option<(u32, u64)>,
+    /// Where it was of late, and what became of it.
+    trail: VecDeque<(u64, u64, Order)>,
 }
 
 impl<F: FnMut(u64) -> bool> Reenter<F> {
     /// The choice is told how many looks there were before.
     pub fn new(choose: F) -> Reenter<F> {
-        Reenter { choose, seen: 0, entered: None }
+        Reenter { choose, seen: 0, entered: None, trail: VecDeque::new() }
     }
 }
 
 impl<F: FnMut(u64) -> bool> Probe for Reenter<F> {
     fn look(&mut self, view: &View) -> Order {
         let here = Some((view.tid, view.program.rip));
-        if self.entered == here {
-            return Order::GoOn;
+        let mut order = Order::GoOn;
+        if self.entered != here {
+            let seen = self.seen;
+            self.seen += 1;
+            self.entered = here.filter(|_| (self.choose)(seen));
+            order = if self.entered.is_some() { Order::Reenter } else { Order::GoOn };
         }
-        let seen = self.seen;
-        self.seen += 1;
-        self.entered = here.filter(|_| (self.choose)(seen));
-        if self.entered.is_some() { Order::Reenter } else { Order::GoOn }
+        self.trail.push_back((view.pc, view.program.rip, order));
+        if self.trail.len() > 12 {
+            self.trail.pop_front();
+        }
+        order
     }
 }
 
 impl<F> Notes for Shared<Reenter<F>> {
     fn notes(&self) -> String {
-        self.0.borrow().seen.to_string()
+        format!("{:x?}", self.0.borrow().trail)
     }
 }
 

@@ -366,9 +366,12 @@ impl Writer<'_> {
                 self.a.call(r12)?;
             }
             5 => {
+                // Not the eight bytes next to the stack pointer: those are the translator's during a call.
                 self.a.push(qword_ptr(entry))?;
-                self.a.lea(rsp, rsp + 8)?;
-                self.a.call(qword_ptr(rsp - 8))?;
+                self.a.xchg(qword_ptr(rsp), rcx)?;
+                self.a.push(rcx)?;
+                self.a.lea(rsp, rsp + 16)?;
+                self.a.call(qword_ptr(rsp - 16))?;
             }
             6 => {
                 // The target is read before the return address is pushed.
