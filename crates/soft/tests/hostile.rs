@@ -273,7 +273,6 @@ fn timers_interrupt_translated_code_anywhere() {
 }
 
 #[test]
-#[ignore = "each stop of ours takes the handler of a blocked SIGTRAP away: the kernel forces the signal"]
 fn a_handler_of_breakpoints_that_blocks_them_is_not_harmed() {
     if let Some(program) = program("signals.c") {
         check_counted(&alike(&Job::new(program, &["blocked breakpoints"])));

@@ -25,12 +25,13 @@ pub(super) struct Birth {
     /// The translation, and the maker's slot; `None` when nothing is translated yet.
     home: Option<(Rc<RefCell<Space>>, usize)>,
     filtered: bool,
+    trap_action: Option<[u8; 32]>,
 }
 
 impl Birth {
     /// The same for another child.
     fn again(&self) -> Birth {
-        Birth { parent: self.parent, home: self.home.clone(), filtered: self.filtered }
+        Birth { home: self.home.clone(), ..*self }
     }
 }
 
@@ -78,7 +79,7 @@ impl Engine {
             Mode::Waiting => None,
             Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
         };
-        Some(Birth { parent, home, filtered: maker.filtered })
+        Some(Birth { parent, home, filtered: maker.filtered, trap_action: maker.trap_action })
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
@@ -99,6 +100,7 @@ impl Engine {
     /// A new process is where its maker's system call returns. It gets a slot of its own in the same translation.
     pub(super) fn birth(&mut self, child: u32, birth: Birth) {
         self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
+        self.tasks.entry(child).and_modify(|task| task.trap_action = birth.trap_action);
         let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };
         match self.seat_child(child, &space, slot) {
             Ok(()) => {}
@@ -129,6 +131,9 @@ impl Engine {
     /// A new program is before its first instruction.
     pub(super) fn executed(&mut self, tid: u32) -> Outcome {
         self.close_executed(tid)?;
+        // Handlers of signals do not survive, nor do the descriptors that matter here.
+        let task = self.task(tid)?;
+        (task.trap_action, task.listing) = (None, None);
         for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
             task.suspended = None;
         }

@@ -9,7 +9,10 @@ use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 18] = [
+pub(crate) const WATCHED: [u64; 21] = [
+    number::OPEN,
+    number::RT_SIGACTION,
+    number::OPENAT,
     number::MMAP,
     number::MPROTECT,
     number::MUNMAP,
@@ -53,6 +56,14 @@ pub(crate) enum Verdict {
     Return,
     /// It installs a filter of system calls: nothing must be called in the program's name any more.
     Filter,
+    /// It opens a file, whose path is at this address.
+    Open(u64),
+    /// It reads from a descriptor.
+    Read,
+    /// It closes a descriptor.
+    Close,
+    /// It says what becomes of SIGTRAP: at this address.
+    Traps(u64),
     /// It is not made, and returns 0 after this word was written to this address.
     Answer {
         /// Where.
@@ -83,6 +94,11 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::MREMAP => remaps(vec![range(rdi, rsi)], 0),
         number::SHMAT if rdx & SHM_EXEC != 0 => Verdict::Leave("executes memory that it shares"),
         number::SHMAT if rdx & SHM_REMAP != 0 => Verdict::Leave("maps shared memory over other memory"),
+        number::OPEN => Verdict::Open(rdi),
+        number::OPENAT => Verdict::Open(rsi),
+        number::READ => Verdict::Read,
+        number::CLOSE => Verdict::Close,
+        number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => Verdict::Traps(rsi),
         number::RT_SIGRETURN => Verdict::Return,
         number::EXECVE => Verdict::Execute { folder: None, path: rdi },
         number::EXECVEAT => Verdict::Execute { folder: Some(rdi as u32 as i32), path: rsi },
@@ -148,6 +164,7 @@ fn arch_prctl(registers: &Registers) -> Verdict {
     }
 }
 
+const SIGTRAP: u64 = 5;
 const MAP_FIXED: u64 = 0x10;
 const PROT_EXEC: u64 = 4;
 const MREMAP_FIXED: u64 = 2;
@@ -176,11 +193,12 @@ impl Engine {
             }
             Verdict::Answer { address, value } => {
                 let written = trace::write_memory(tid, address, &value.to_le_bytes());
-                let rax = if written.is_ok() { 0 } else { -EFAULT as u64 };
-                let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
-                trace::set_registers(tid, &behind)?;
-                self.go(tid)
+                self.answer_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
             }
+            Verdict::Open(path) => self.opens(tid, path, registers),
+            Verdict::Read => self.reads(tid, registers),
+            Verdict::Close => self.closes(tid, registers),
+            Verdict::Traps(action) => self.traps(tid, action),
             Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
             Verdict::LeaveAll(reason) => {
                 self.leave_all(tid, reason);
@@ -209,4 +227,4 @@ impl Engine {
     }
 }
 
-const EFAULT: i64 = 14;
+pub(super) const EFAULT: i64 = 14;

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
@@ -92,7 +93,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
     let mut engine = Engine::new(pid, settings, probe);
     loop {
         while let Ok(Some((tid, change))) = trace::wait() {
-            engine.handle(tid, change);
+            engine.handle_safely(tid, change);
         }
         engine.release_held();
         if engine.tasks.is_empty() && engine.early.is_empty() {
@@ -141,6 +142,8 @@ impl Engine {
             dismissed: None,
             stopped_at: None,
             returning: None,
+            listing: None,
+            trap_action: None,
             renewals: 0,
         };
         self.tasks.insert(tid, task);
@@ -154,6 +157,16 @@ impl Engine {
     pub(super) fn process(&mut self, tid: u32) -> Option<&mut Process> {
         let index = self.tasks.get(&tid)?.process;
         self.processes.get_mut(index)
+    }
+
+    /// An error of ours costs the counts of a process, not its life.
+    fn handle_safely(&mut self, tid: u32, change: Change) {
+        let handled = catch_unwind(AssertUnwindSafe(|| self.handle(tid, change)));
+        if handled.is_err() {
+            let reason = Some("met an internal error of the translator".to_owned());
+            let left = catch_unwind(AssertUnwindSafe(|| self.leave(tid, reason, 0)));
+            drop(left);
+        }
     }
 
     pub(super) fn handle(&mut self, tid: u32, change: Change) {

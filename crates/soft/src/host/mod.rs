@@ -3,7 +3,7 @@
 //! ```text
 //! a stop ──engine──> own stop: translate, link, go on       (code, space)
 //!                    signal: to the handler and back         (signals, surface)
-//!                    system call: by what it means to us     (calls, file)
+//!                    system call: by what it means to us     (calls, file, listing)
 //!                    birth, exec, end                        (births, exits, process, ledger)
 //!                    a request for counts                   (reading, protocol)
 //! ```
@@ -18,6 +18,7 @@ mod engine;
 mod exits;
 mod file;
 mod ledger;
+mod listing;
 mod maps;
 mod probe;
 mod process;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ledger::{Executed, Ledger};
+use super::listing::Listing;
 use super::maps::Maps;
 use super::space::Space;
 use crate::Totals;
@@ -53,6 +54,10 @@ pub(crate) struct Task {
     pub(crate) stopped_at: Option<u64>,
     /// The block of the system call by which it returns from a handler.
     pub(crate) returning: Option<u32>,
+    /// The list of its mappings that it reads.
+    pub(crate) listing: Option<Listing>,
+    /// What it does about SIGTRAP, as it told the kernel, if that is not the default.
+    pub(crate) trap_action: Option<[u8; 32]>,
     /// How often its translation was replaced because its code had changed.
     pub(crate) renewals: u32,
 }

@@ -17,10 +17,13 @@ const SIGTRAP: i32 = 5;
 /// Linux `arch/x86/entry/syscalls/syscall_64.tbl`.
 pub(crate) mod number {
     #![allow(missing_docs)]
+    pub(crate) const READ: u64 = 0;
+    pub(crate) const OPEN: u64 = 2;
     pub(crate) const CLOSE: u64 = 3;
     pub(crate) const MMAP: u64 = 9;
     pub(crate) const MPROTECT: u64 = 10;
     pub(crate) const MUNMAP: u64 = 11;
+    pub(crate) const RT_SIGACTION: u64 = 13;
     pub(crate) const RT_SIGRETURN: u64 = 15;
     pub(crate) const MREMAP: u64 = 25;
     pub(crate) const SHMAT: u64 = 30;
@@ -32,6 +35,7 @@ pub(crate) mod number {
     pub(crate) const PRCTL: u64 = 157;
     pub(crate) const ARCH_PRCTL: u64 = 158;
     pub(crate) const REMAP_FILE_PAGES: u64 = 216;
+    pub(crate) const OPENAT: u64 = 257;
     pub(crate) const SECCOMP: u64 = 317;
     pub(crate) const MEMFD_CREATE: u64 = 319;
     pub(crate) const EXECVEAT: u64 = 322;
@@ -55,7 +59,8 @@ impl Remote {
     pub(crate) fn call(self, number: u64, arguments: [u64; 6]) -> io::Result<u64> {
         let saved = trace::registers(self.tid)?;
         let mask = trace::signal_mask(self.tid)?;
-        trace::set_signal_mask(self.tid, u64::MAX)?;
+        // A trap that is blocked takes the program's handler for it away.
+        trace::set_signal_mask(self.tid, !(1 << (SIGTRAP - 1)))?;
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let call = Registers {
             rip: self.gadget,

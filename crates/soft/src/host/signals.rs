@@ -10,6 +10,7 @@ use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
 use super::process::Mode;
+use super::remote::{Remote, number};
 use super::space::Space;
 use crate::translate::{Next, Place, Standing, Stop};
 
@@ -54,6 +55,10 @@ impl Engine {
                         if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
                         task.stopped_at = Some(at);
+                        // What the program's own breakpoint does to its handler is as it should be.
+                        if stop != Stop::Breakpoint {
+                            self.mend_trap(tid)?;
+                        }
                         self.own_stop(tid, stop, registers)
                     }
                     (None, Some(registers)) => {
@@ -74,11 +79,51 @@ impl Engine {
         if !stepped {
             return Ok(trace::step(tid, signal)?);
         }
+        self.mend_trap(tid)?;
         if let (Some(block), Mode::Native(seat)) = (returning, &mut self.task(tid)?.mode) {
             let space = seat.space.clone();
             seat.ledger.repeat_last(&space.borrow(), block);
         }
         self.enter(tid, registers)
+    }
+
+    /// The program says what becomes of SIGTRAP.
+    pub(super) fn traps(&mut self, tid: u32, action: u64) -> Result<(), Trouble> {
+        const SIG_DFL: u64 = 0;
+        const SIG_IGN: u64 = 1;
+        let mut bytes = [0; 32];
+        let read = trace::read_memory(tid, action, &mut bytes).unwrap_or(0) == bytes.len();
+        let handler = bytes.first_chunk().map_or(SIG_DFL, |word| u64::from_le_bytes(*word));
+        if read && handler == SIG_IGN {
+            // Every stop of ours would undo that.
+            return Err(Trouble::Unfollowed("ignores SIGTRAP".to_owned()));
+        }
+        if read {
+            self.task(tid)?.trap_action = (handler != SIG_DFL).then_some(bytes);
+        }
+        self.go(tid)
+    }
+
+    /// A trap while SIGTRAP is blocked, as in its own handler, makes the kernel forget the handler and the block: both
+    /// are put back.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/signal.c`, `force_sig_info_to_task`.
+    fn mend_trap(&mut self, tid: u32) -> Result<(), Trouble> {
+        let task = self.task(tid)?;
+        let Some(action) = task.trap_action.filter(|_| !task.filtered) else { return Ok(()) };
+        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Ok(()) };
+        if has_signal(&status(tid), "SigCgt:", SIGTRAP) {
+            return Ok(());
+        }
+        let space = seat.space.borrow();
+        space.put_aside(seat.slot, &action);
+        let address = space.aside(seat.slot);
+        let remote = Remote { tid, gadget: space.gadget() };
+        remote.call(number::RT_SIGACTION, [SIGTRAP as u64, address, 0, 8, 0, 0])?;
+        let blocked = trace::signal_mask(tid)? | 1 << (SIGTRAP - 1);
+        Ok(trace::set_signal_mask(tid, blocked)?)
     }
 
     /// Lets a program in translated code have a signal.
@@ -168,12 +213,8 @@ fn strayed(tid: u32, space: &Space, registers: Registers) -> Option<Registers> {
 fn disposition(tid: u32, signal: i32) -> Disposition {
     const IGNORED: [i32; 4] = [17, 18, 23, 28];
     const STOP: [i32; 4] = [19, 20, 21, 22];
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
-    let has = |field: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(field));
-        let mask = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
-        mask >> (signal - 1).clamp(0, 63) & 1 == 1
-    };
+    let status = status(tid);
+    let has = |field: &str| has_signal(&status, field, signal);
     if has("SigCgt:") {
         Disposition::Acts
     } else if has("SigIgn:") || IGNORED.contains(&signal) {
@@ -183,4 +224,15 @@ fn disposition(tid: u32, signal: i32) -> Disposition {
     } else {
         Disposition::Acts
     }
+}
+
+fn status(tid: u32) -> String {
+    fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default()
+}
+
+/// Whether a set of signals in the text of a status has a signal.
+fn has_signal(status: &str, field: &str, signal: i32) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    let mask = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1).clamp(0, 63) & 1 == 1
 }

@@ -35,6 +35,8 @@ pub(crate) struct Space {
     area: SharedMemory,
     regions: Vec<(u64, SharedMemory)>,
     gadget: u64,
+    /// How many processes read the list of their mappings.
+    pub(super) listings: u32,
     free: Vec<usize>,
     observed: HashMap<(Point, Point), ArcId>,
 }
@@ -95,6 +97,7 @@ impl Space {
             area,
             regions: Vec::new(),
             gadget: remote.gadget,
+            listings: 0,
             free: (0..SLOTS).rev().collect(),
             observed: HashMap::new(),
         };
@@ -105,10 +108,18 @@ impl Space {
 
     fn prepare_table(&mut self) {
         self.table.fill(0, TABLE_ENTRIES, self.translation.first_table_entry());
-        for number in super::calls::WATCHED {
-            self.table.write((FILTER + number) as usize, &[1]);
-        }
+        super::calls::WATCHED.into_iter().for_each(|number| self.watch(number, true));
         self.apply();
+    }
+
+    /// Whether a system call is looked at before it is made.
+    pub(super) fn watch(&mut self, number: u64, watched: bool) {
+        self.table.write((FILTER + number) as usize, &[u8::from(watched)]);
+    }
+
+    /// Where a system call and a stop are in the program's memory.
+    pub(super) fn gadget(&self) -> u64 {
+        self.gadget
     }
 
     /// Maps memory for code near an address.
@@ -204,6 +215,16 @@ impl Space {
     /// The base of %gs for a slot.
     pub(crate) fn base_of(&self, slot: usize) -> u64 {
         self.area_at + SLOT * slot as u64
+    }
+
+    /// Writes something to where a system call for the program can find it.
+    pub(crate) fn put_aside(&self, slot: usize, bytes: &[u8; 32]) {
+        self.area.write(slot * SLOT as usize + crate::translate::ASIDE as usize, bytes);
+    }
+
+    /// Where that is in the program's memory.
+    pub(crate) fn aside(&self, slot: usize) -> u64 {
+        self.base_of(slot) + u64::from(crate::translate::ASIDE)
     }
 
     pub(crate) fn load(&self, slot: usize, offset: u32) -> u64 {

@@ -17,6 +17,9 @@ pub const RCX: u32 = 8;
 /// The same for rsi.
 pub const RSI: u32 = 16;
 
+/// Offset in a slot: 32 bytes that the host uses.
+pub const ASIDE: u32 = 64;
+
 /// Offset in a slot: for each value of the stack pointer's lower 16 bits, where the call that pushed its return address
 /// there goes on in translated code. A misaligned stack makes the last entry reach over the end.
 pub const SHADOW: u32 = 0x1_0000;

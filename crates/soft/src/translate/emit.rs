@@ -405,7 +405,7 @@ fn mask_to_ecx(of: Elements) -> Vec<u8> {
 }
 
 /// `mov rcx, [...]` with the operand of an indirect branch.
-fn as_load(shape: &Shape) -> Shape {
+pub(super) fn as_load(shape: &Shape) -> Shape {
     let code = shape.code();
     let mut bytes = [0; 15];
     let mut len = 0;
@@ -413,8 +413,10 @@ fn as_load(shape: &Shape) -> Shape {
     let mut rest = 0;
     for (i, byte) in code.iter().enumerate() {
         match byte {
-            0x66 | 0xf2 | 0xf3 | 0x3e | 0x2e | 0x26 | 0x36 => {}
+            // A REX prefix counts only as the last one.
+            0x66 | 0xf2 | 0xf3 | 0x3e | 0x2e | 0x26 | 0x36 => rex = 0x48,
             0x64 | 0x67 => {
+                rex = 0x48;
                 bytes[len] = *byte;
                 len += 1;
             }

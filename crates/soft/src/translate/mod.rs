@@ -25,10 +25,12 @@ mod pages;
 mod place;
 mod region;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod weave;
 
 pub use area::{
-    COUNTERS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, TABLE, TABLE_ENTRIES,
+    ASIDE, COUNTERS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, TABLE, TABLE_ENTRIES,
     counter, extra,
 };
 pub use pages::{Code, PAGE};

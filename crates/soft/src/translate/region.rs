@@ -52,6 +52,12 @@ impl Region {
         self.marks.extend(marks);
     }
 
+    /// Every mark, by offset.
+    #[cfg(test)]
+    pub(crate) fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
     /// The mark of the instruction at an address.
     pub(crate) fn mark(&self, address: u64) -> Option<&Mark> {
         let offset = (address - self.base) as u32;

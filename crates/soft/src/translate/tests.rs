@@ -1,0 +1,376 @@
+//! What is emitted, instruction by instruction, and what is known of each.
+
+use iced_x86::code_asm::*;
+use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind, Register};
+
+use super::batch::Batch;
+use super::emit::{At, Emitter, as_load};
+use super::pages::Pages;
+use super::place::Bits;
+use super::shape::{STATUS, Shape};
+use super::*;
+
+const AT: u64 = 0x40_0000;
+const REGION_AT: u64 = 0x3000_0000;
+const TABLE_AT: u64 = 0x7f00_0000;
+
+/// Code at [`AT`], and nothing executable elsewhere.
+struct Program(Vec<u8>);
+
+impl Code for Program {
+    fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
+        let bytes = self.0.get(usize::try_from(address.checked_sub(AT)?).ok()?..)?;
+        let mut page = Box::new([0xcc; PAGE as usize]);
+        let count = bytes.len().min(PAGE as usize);
+        page[..count].copy_from_slice(&bytes[..count]);
+        Some(page)
+    }
+}
+
+fn decoded(address: u64, bytes: &[u8]) -> Vec<Instruction> {
+    Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).into_iter().collect()
+}
+
+fn text(instruction: &Instruction) -> String {
+    let mut text = String::new();
+    NasmFormatter::new().format(instruction, &mut text);
+    text
+}
+
+fn shape(bytes: &[u8]) -> Shape {
+    Shape::decode(bytes, AT).unwrap()
+}
+
+fn clean() -> At {
+    At { subject: 0, done: 0, bits: Bits::CLEAN }
+}
+
+/// The instructions that are emitted, up to the first stop behind them.
+#[track_caller]
+fn emits(emit: impl FnOnce(&mut Emitter), expected: &[&str]) {
+    let mut out = Emitter::new(REGION_AT, 0);
+    emit(&mut out);
+    let (address, bytes, marks) = out.finish();
+    let all = decoded(address, &bytes);
+    let marked = all.iter().filter(|i| marks.iter().any(|mark| REGION_AT + u64::from(mark.at) == i.ip()));
+    assert_eq!(marked.map(text).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_counter_is_one_instruction_where_flags_do_not_matter() {
+    emits(|out| out.count(clean(), 0x21000, true, Bits::COUNTED), &["inc qword [gs:21000h]"]);
+    emits(
+        |out| out.count(clean(), 0x21000, false, Bits::COUNTED),
+        &[
+            "mov [gs:0],rax",
+            "mov rax,[gs:21000h]",
+            "lea rax,[rax+1]",
+            "mov [gs:21000h],rax",
+            "mov rax,[gs:0]",
+        ],
+    );
+}
+
+#[test]
+fn iterations_are_counted_by_what_rcx_holds() {
+    emits(
+        |out| out.subtract_rcx(clean(), 0x30000),
+        &[
+            "mov [gs:0],rax",
+            "mov rax,[gs:30000h]",
+            "not rax",
+            "lea rax,[rax+rcx]",
+            "not rax",
+            "mov [gs:30000h],rax",
+            "mov rax,[gs:0]",
+        ],
+    );
+}
+
+#[test]
+fn a_call_pushes_the_programs_return_address_and_keeps_its_own() {
+    emits(
+        |out| _ = out.direct_thunk(clean(), AT + 5, clean()),
+        &[
+            "mov [gs:0],rax",
+            "movzx eax,sp",
+            "pop qword [gs:rax+10000h]",
+            "push qword [rel 30000028h]",
+            "mov rax,[gs:0]",
+            "jmp 0000000030000027h",
+        ],
+    );
+    emits(
+        |out| out.indirect_thunk(clean(), AT + 5, TABLE_AT, clean()),
+        &[
+            "movzx esi,sp",
+            "pop qword [gs:rsi+10000h]",
+            "push qword [rel 30000020h]",
+            "movzx esi,cx",
+            "jmp qword [rsi*8+7F000000h]",
+        ],
+    );
+}
+
+#[test]
+fn a_return_drops_the_programs_address_and_goes_by_its_own() {
+    let usual = ["mov [gs:8],rcx", "mov [gs:10h],rsi", "movzx esi,sp", "pop rcx"];
+    let last = ["push qword [gs:rsi+10000h]", "ret"];
+    emits(|out| out.ret(clean(), 0, clean()), &[&usual[..], &last].concat());
+    emits(|out| out.ret(clean(), 24, clean()), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
+}
+
+#[test]
+fn a_system_call_stops_by_the_filter_and_leaves_its_own_address() {
+    emits(
+        |out| _ = out.system_call(clean(), AT + 2, clean(), TABLE_AT + FILTER),
+        &[
+            "mov [gs:8],rcx",
+            "movzx ecx,ax",
+            "movzx ecx,byte [rcx+7F080000h]",
+            "jrcxz 0000000030000016h",
+            "int3",
+            "syscall",
+            "lea rcx,[rel 400002h]",
+        ],
+    );
+}
+
+#[test]
+fn short_branches_reach_far() {
+    let branch = |bytes: &[u8], expected: &[&str]| {
+        let shape = shape(bytes);
+        emits(|out| _ = out.conditional(clean(), clean().with(Bits::TAKEN), &shape), expected);
+    };
+    branch(&[0x74, 0x10], &["je near 0000000030000006h"]);
+    branch(&[0x2e, 0x7f, 0x10], &["jg near 0000000030000006h"]);
+    branch(&[0x0f, 0x8c, 1, 0, 0, 0], &["jl near 0000000030000006h"]);
+    let over = ["jmp short 0000000030000009h", "jmp 0000000030000009h"];
+    branch(&[0xe3, 0x10], &[&["jrcxz 0000000030000004h"][..], &over].concat());
+    branch(&[0xe0, 0x10], &[&["loopne 0000000030000004h"][..], &over].concat());
+    let over = ["jmp short 000000003000000Ah", "jmp 000000003000000Ah"];
+    branch(&[0x67, 0xe3, 0x10], &[&["jecxz 0000000030000005h"][..], &over].concat());
+}
+
+/// Every way to name memory.
+fn operands() -> Vec<AsmMemoryOperand> {
+    let bases = [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r12, r13, r15];
+    let displacements = [0, 8, -8, 0x1234, -0x1234_5678];
+    let mut all = vec![qword_ptr(0x60_0000), qword_ptr(-8)];
+    for base in bases {
+        all.extend(displacements.map(|displacement| qword_ptr(base + displacement)));
+        for index in [rax, rcx, rbp, r9, r12, r13] {
+            all.extend([1, 2, 4, 8].map(|scale| qword_ptr(base + index * scale + 16)));
+            all.push(qword_ptr(index * 8 + 0x60_0000));
+        }
+    }
+    all.extend([qword_ptr(eax + 4), qword_ptr(r13d + r9d * 2 - 1)]);
+    all.iter().flat_map(|operand| [*operand, operand.fs()]).collect()
+}
+
+#[test]
+fn an_indirect_branch_becomes_a_load_from_the_same_place() {
+    for operand in operands() {
+        for is_call in [false, true] {
+            let mut a = CodeAssembler::new(64).unwrap();
+            if is_call { a.call(operand) } else { a.jmp(operand) }.unwrap();
+            let bytes = a.assemble(AT).unwrap();
+            loads_from(&bytes, &decoded(AT, &bytes)[0]);
+        }
+    }
+}
+
+#[track_caller]
+fn loads_from(bytes: &[u8], branch: &Instruction) {
+    let load = as_load(&shape(bytes));
+    let load = decoded(AT, load.code());
+    let name = text(branch);
+    assert_eq!(load.len(), 1, "{name}");
+    let load = &load[0];
+    assert_eq!((load.mnemonic(), load.op0_register()), (Mnemonic::Mov, Register::RCX), "{name}");
+    assert_eq!(load.op1_kind(), OpKind::Memory, "{name}");
+    let place = |i: &Instruction| {
+        let registers = (i.memory_segment(), i.memory_base(), i.memory_index());
+        (registers, i.memory_index_scale(), i.memory_displacement64())
+    };
+    assert_eq!(place(load), place(branch), "{name}: {}", text(load));
+}
+
+#[test]
+fn prefixes_that_do_nothing_do_not_change_the_load() {
+    let check = |bytes: &[u8]| loads_from(bytes, &decoded(AT, bytes)[0]);
+    check(&[0x3e, 0xff, 0x20]);
+    check(&[0xf2, 0x41, 0xff, 0x20]);
+    check(&[0x64, 0x43, 0xff, 0x24, 0x01]);
+    check(&[0x66, 0x48, 0xff, 0x10]);
+    // A REX prefix in front of another prefix is none.
+    check(&[0x41, 0x3e, 0xff, 0x20]);
+    check(&[0x43, 0x64, 0xff, 0x24, 0x01]);
+}
+
+#[test]
+fn a_branch_by_the_instruction_pointer_loads_from_where_it_pointed() {
+    let shape = shape(&[0xff, 0x25, 0x10, 0, 0, 0]);
+    let load = as_load(&shape);
+    assert_eq!(load.relative, Some((3, AT + 0x16)));
+    emits(|out| out.copy(clean(), &load), &["mov rcx,[rel 400016h]"]);
+}
+
+#[test]
+fn a_flag_is_dead_only_when_a_new_value_is_sure() {
+    const CF: u8 = 32;
+    const ZF: u8 = 4;
+    const OF: u8 = 1;
+    const AF: u8 = 8;
+    let check = |bytes: &[u8], reads: u8, kills: u8| {
+        let shape = shape(bytes);
+        assert_eq!((shape.reads, shape.kills), (reads, kills), "{}", text(&decoded(AT, bytes)[0]));
+    };
+    check(&[0x48, 0x01, 0xc8], 0, STATUS); // add
+    check(&[0x48, 0x21, 0xc8], 0, STATUS); // and: AF too
+    check(&[0x48, 0x11, 0xc8], CF, STATUS); // adc
+    check(&[0x48, 0xff, 0xc0], 0, STATUS & !CF); // inc
+    check(&[0x48, 0xd3, 0xe0], 0, 0); // shl by cl, which may be zero
+    check(&[0x48, 0xc1, 0xe0, 0], 0, 0); // shl by 0
+    check(&[0xc1, 0xe0, 32], 0, 0); // shl by 32, which is 0
+    check(&[0x48, 0xc1, 0xe0, 3], 0, STATUS & !(AF | OF)); // shl by 3
+    check(&[0x48, 0xd1, 0xe0], 0, STATUS & !AF); // shl by 1
+    check(&[0xc0, 0xd0, 9], 0, 0); // rcl al by 9, a full turn: its value does not matter
+    check(&[0x48, 0xf7, 0xe1], 0, CF | OF); // mul
+    check(&[0x48, 0xf7, 0xf1], 0, 0); // div
+    check(&[0x48, 0x0f, 0xbc, 0xc1], 0, ZF); // bsf
+    check(&[0xf3, 0x48, 0x0f, 0xbc, 0xc1], 0, ZF | CF); // tzcnt
+    check(&[0x66, 0x48, 0x0f, 0x38, 0xf6, 0xc1], CF, CF); // adcx
+    check(&[0xf3, 0x48, 0x0f, 0x38, 0xf6, 0xc1], OF, OF); // adox
+    check(&[0x9f], STATUS & !OF, 0); // lahf
+    check(&[0x9e], 0, STATUS & !OF); // sahf
+    check(&[0x9c], STATUS, 0); // pushf
+    check(&[0x9d], 0, STATUS); // popf
+    check(&[0xf5], CF, CF); // cmc
+    check(&[0xa6], 0, 0); // cmpsb, as if it were repeated
+    check(&[0xf3, 0xa6], 0, 0); // repe cmpsb
+    check(&[0x0f, 0x05], STATUS, STATUS); // syscall: r11
+    check(&[0x0f, 0x44, 0xc1], ZF, 0); // cmove
+    check(&[0x0f, 0xb1, 0x0f], 0, STATUS); // cmpxchg
+    check(&[0x74, 0], ZF, 0); // je
+    check(&[0xe1, 0], ZF, 0); // loope
+}
+
+fn batch(program: &mut Program, entry: u64) -> Batch {
+    Batch::find(&mut Pages::default(), program, entry, (REGION_AT, REGION_AT + REGION), &|_| None)
+}
+
+#[test]
+fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
+    // je into the middle of what follows it: mov eax, ...; or nop; nop; nop; ret.
+    let mut program = Program(vec![0x74, 1, 0xb8, 0x90, 0x90, 0x90, 0xc3, 0xc3]);
+    let found = batch(&mut program, AT);
+    let starts: Vec<(u64, usize)> = found.drafts.iter().map(|draft| (draft.address, draft.len())).collect();
+    assert_eq!(starts, [(AT, 1), (AT + 2, 2), (AT + 3, 4)]);
+    let ends: Vec<Terminator> = found.drafts.iter().map(|draft| draft.terminator).collect();
+    let ret = Terminator::Return { drops: 0 };
+    assert_eq!(ends, [Terminator::Conditional { taken: AT + 3, not_taken: AT + 2 }, ret, ret]);
+}
+
+#[test]
+fn a_loop_is_deeper_and_its_flags_live_around_it() {
+    // clc; head: adc rax, rax; dec ecx; jne head; ret
+    let mut program = Program(vec![0xf8, 0x48, 0x11, 0xc0, 0xff, 0xc9, 0x75, 0xf9, 0xc3]);
+    let found = batch(&mut program, AT);
+    let head = &found.drafts[found.at(AT + 1).unwrap()];
+    assert_eq!((head.depth, head.live_in), (1, 32));
+    // Only the carry lives from adc to dec, which keeps it.
+    assert_eq!(head.quiet, Some(0));
+}
+
+/// A bit of everything: calls, tables, loops, strings, system calls, faults.
+fn mixture() -> Program {
+    let mut a = CodeAssembler::new(64).unwrap();
+    let (mut head, mut function, mut end) = (a.create_label(), a.create_label(), a.create_label());
+    a.call(function).unwrap();
+    a.mov(ecx, 5).unwrap();
+    a.set_label(&mut head).unwrap();
+    a.adc(rax, qword_ptr(AT + 0x2000)).unwrap();
+    a.rep().movsb().unwrap();
+    a.repne().scasb().unwrap();
+    a.jb(end).unwrap();
+    a.call(qword_ptr(rbx + rcx * 8)).unwrap();
+    a.call(rdx).unwrap();
+    a.loop_(head).unwrap();
+    a.cmp(rax, 3).unwrap();
+    a.syscall().unwrap();
+    a.jrcxz(end).unwrap();
+    a.jmp(qword_ptr(rax * 8 + 0x60_0000)).unwrap();
+    a.set_label(&mut end).unwrap();
+    a.int3().unwrap();
+    a.ud2().unwrap();
+    a.set_label(&mut function).unwrap();
+    a.add(qword_ptr(rsp), 0).unwrap();
+    a.ret_1(8).unwrap();
+    a.mov(gs, eax).unwrap();
+    Program(a.assemble(AT).unwrap())
+}
+
+/// All writes of code that a translation makes until everything is linked.
+fn translated(program: &mut Program) -> (Translation, Vec<Write>) {
+    let mut translation = Translation::new(TABLE_AT, Settings::default());
+    translation.add_region(REGION_AT, 16);
+    translation.enter(program, AT).unwrap();
+    let mut writes = translation.take_writes();
+    for address in [AT + 5, AT + 10] {
+        translation.indirect(program, address).unwrap();
+    }
+    let stops: Vec<u64> = translation.traps.keys().copied().collect();
+    for stop in stops {
+        translation.link(program, stop).unwrap();
+    }
+    writes.extend(translation.take_writes());
+    (translation, writes)
+}
+
+#[test]
+fn every_instruction_that_is_emitted_has_a_place() {
+    let mut program = mixture();
+    let (translation, writes) = translated(&mut program);
+    let starts: Vec<u64> = decoded(AT, &program.0).iter().map(Instruction::ip).collect();
+    let mut seen = 0;
+    for write in writes.iter().filter(|write| write.bytes.len() > 8) {
+        for instruction in decoded(write.address, &write.bytes) {
+            let Some(place) = translation.place(instruction.ip()) else { continue };
+            seen += 1;
+            if let Next::Known(address) = place.next {
+                let known = starts.contains(&address) || address == AT + program.0.len() as u64;
+                assert!(known, "{} leads to {address:#x}", text(&instruction));
+            }
+        }
+    }
+    let marks: usize = translation.regions.iter().map(|region| region.marks().len()).sum();
+    assert!(marks > 100, "{marks}");
+    assert_eq!(seen, marks, "marks that are at no instruction");
+    let resolved = translation.regions[0].marks().iter().filter(|mark| translation.resolve(mark).is_some());
+    assert_eq!(resolved.count(), marks, "marks that lead nowhere");
+}
+
+#[test]
+fn what_was_not_emitted_has_no_place() {
+    let mut program = mixture();
+    let (translation, _) = translated(&mut program);
+    let body = translation.pieces[0].body;
+    assert!(translation.place(body).is_some());
+    assert_eq!(translation.place(body + 1), None, "the middle of an instruction");
+    assert_eq!(translation.place(AT), None);
+    assert_eq!(translation.place(REGION_AT + REGION - 1), None);
+}
+
+#[test]
+fn the_same_code_gives_the_same_bytes() {
+    let writes = |()| translated(&mut mixture()).1.into_iter().filter(|write| write.bytes.len() > 8).count();
+    assert_eq!(writes(()), writes(()));
+    let first = |()| {
+        let mut translation = Translation::new(TABLE_AT, Settings::default());
+        translation.add_region(REGION_AT, 16);
+        translation.enter(&mut mixture(), AT).unwrap();
+        translation.take_writes()
+    };
+    assert_eq!(first(()), first(()));
+}
