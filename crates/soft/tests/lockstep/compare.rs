@@ -51,7 +51,17 @@ pub struct Lockstep {
 
 impl Lockstep {
     pub fn new(twin: u32, most: u64) -> Lockstep {
-        Lockstep { twin, most, started: false, stale: 0, steps: 0, looks: 0, left_over: HashSet::new(), trail: Vec::new(), verdict: None }
+        Lockstep {
+            twin,
+            most,
+            started: false,
+            stale: 0,
+            steps: 0,
+            looks: 0,
+            left_over: HashSet::new(),
+            trail: Vec::new(),
+            verdict: None,
+        }
     }
 
     /// The twin's registers, one instruction later; what that makes of nothing is taken from the other.
@@ -86,13 +96,17 @@ impl Lockstep {
 
     fn compare(&mut self, view: &View) -> Result<(), String> {
         let twin = self.registers()?;
-        let Err(first) = self.same(view, &twin) else { return Ok(self.note_stale(view, &twin)) };
+        let Err(first) = self.same(view, &twin) else {
+            self.note_stale(view, &twin);
+            return Ok(());
+        };
         let mut next = self.step(view)?;
         // A jump to what comes next in translated code is not there.
         while self.same(view, &next).is_err() && self.is_jump(next.rip) {
             next = self.step(view)?;
         }
-        self.same(view, &next).map_err(|second| format!("before an instruction: {first}\nbehind it: {second}"))?;
+        self.same(view, &next)
+            .map_err(|second| format!("before an instruction: {first}\nbehind it: {second}"))?;
         self.note_stale(view, &next);
         Ok(())
     }

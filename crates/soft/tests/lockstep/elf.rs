@@ -57,7 +57,9 @@ fn image(code: &[u8], data: &[u8]) -> Vec<u8> {
     let data_at = PAGE + (code.len() as u64).next_multiple_of(PAGE);
     let mut file = b"\x7fELF\x02\x01\x01".to_vec();
     file.resize(16, 0);
-    for (value, bytes) in [(2, 2), (62, 2), (1, 4), (CODE, 8), (64, 8), (0, 8), (0, 4), (64, 2), (56, 2), (2, 2)] {
+    for (value, bytes) in
+        [(2, 2), (62, 2), (1, 4), (CODE, 8), (64, 8), (0, 8), (0, 4), (64, 2), (56, 2), (2, 2)]
+    {
         put(&mut file, value, bytes);
     }
     file.resize(64, 0);

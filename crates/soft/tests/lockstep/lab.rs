@@ -154,7 +154,8 @@ impl Lab {
         let native = finish(twin, twins_reader);
         let mut run = report(outcome, lines);
         if run.outcome != native {
-            run.notes += &format!(" the twin ended otherwise: {:?}, not {:?}", native.status, run.outcome.status);
+            run.notes +=
+                &format!(" the twin ended otherwise: {:?}, not {:?}", native.status, run.outcome.status);
         }
         run
     }

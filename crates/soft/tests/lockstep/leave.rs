@@ -31,7 +31,8 @@ fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
         assert_eq!(run.outcome, native, "{name} left at {at} of {all}");
         let lost = run.counted.iter().find_map(|process| process.counts.as_ref().err());
         let reason = lost.map(String::as_str).unwrap_or_default();
-        let told = reason.starts_with("left translation at 0x") && reason.ends_with("the program was told to");
+        let told =
+            reason.starts_with("left translation at 0x") && reason.ends_with("the program was told to");
         assert!(told, "{name} left at {at} of {all}: {reason:?}");
     }
 }
@@ -47,7 +48,9 @@ fn reenters<F: FnMut(u64) -> bool + Clone + 'static>(
 ) -> Vec<Result<u64, String>> {
     let run = lab.translated(command, Some(move || Reenter::new(choose)));
     assert_eq!(&run.outcome, native, "{name}: {}", run.notes);
-    let count = |process: &cyclometer_soft::host::protocol::Counted| process.count(cyclometer_soft::Event::Instructions);
+    let count = |process: &cyclometer_soft::host::protocol::Counted| {
+        process.count(cyclometer_soft::Event::Instructions)
+    };
     run.counted.iter().map(count).collect()
 }
 

@@ -5,6 +5,7 @@
 //! - *Fuzz*: random programs, natively and translated; `CYCLOMETER_FUZZ_PROGRAMS` and `CYCLOMETER_FUZZ_SEED` choose
 //!   how many, and which is the first.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod compare;
 mod elf;

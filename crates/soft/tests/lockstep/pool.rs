@@ -82,7 +82,8 @@ fn encodes(instruction: &Instruction) -> bool {
 
 fn features() -> HashSet<Feature> {
     use Feature::*;
-    let mut all: HashSet<Feature> = [INTEL8086, INTEL186, INTEL286, INTEL386, INTEL486, X64, CMOV, SSE, SSE2].into();
+    let mut all: HashSet<Feature> =
+        [INTEL8086, INTEL186, INTEL286, INTEL386, INTEL486, X64, CMOV, SSE, SSE2].into();
     macro_rules! add {
         ($($name:tt $feature:ident),*) => {
             $(if std::arch::is_x86_feature_detected!($name) { all.insert($feature); })*
@@ -131,7 +132,8 @@ fn operand(kind: K) -> bool {
 }
 
 fn is_memory(kind: K) -> bool {
-    matches!(kind, K::mem) || matches!(kind, K::r8_or_mem | K::r16_or_mem | K::r32_or_mem | K::r64_or_mem)
+    matches!(kind, K::mem)
+        || matches!(kind, K::r8_or_mem | K::r16_or_mem | K::r32_or_mem | K::r64_or_mem)
         || matches!(kind, K::xmm_or_mem | K::ymm_or_mem | K::zmm_or_mem | K::k_or_mem)
 }
 
@@ -190,7 +192,7 @@ fn fill(code: Code, random: &mut Random, stack: bool) -> Option<Instruction> {
         } else {
             let (first, count) = choices(*kind)?;
             made.set_op_kind(i, OpKind::Register);
-            made.set_op_register(i, (first + random.below(count.into()) as u32).into());
+            made.set_op_register(i, first + random.below(count.into()) as u32);
             if !free(made.op_register(i)) {
                 return None;
             }

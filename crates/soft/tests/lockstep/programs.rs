@@ -10,9 +10,12 @@ type Made = Result<(), IcedError>;
 /// Addresses of code that a program finds at [`DATA`].
 type Table = Vec<CodeLabel>;
 
+/// Writes the instructions of a program.
+type Write = fn(&mut CodeAssembler, &mut Table) -> Made;
+
 /// Every program with its name.
 pub fn all() -> Vec<(&'static str, Program)> {
-    let writers: [(&str, fn(&mut CodeAssembler, &mut Table) -> Made); 8] = [
+    let writers: [(&str, Write); 8] = [
         ("calls", calls),
         ("returns", returns),
         ("jumps", jumps),
@@ -30,7 +33,7 @@ pub fn signals() -> Program {
     program(handle_signals).expect("a program")
 }
 
-fn program(write: fn(&mut CodeAssembler, &mut Table) -> Made) -> Result<Program, IcedError> {
+fn program(write: Write) -> Result<Program, IcedError> {
     let mut a = CodeAssembler::new(64)?;
     let mut table = Table::new();
     a.mov(rsp, DATA + DATA_BYTES - 64)?;

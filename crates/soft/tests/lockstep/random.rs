@@ -98,7 +98,9 @@ impl Writer<'_> {
     /// Writes registers, flags and data, and ends.
     fn end(&mut self) -> Made {
         let base = DUMP as i64;
-        for (i, register) in [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12].into_iter().enumerate() {
+        for (i, register) in
+            [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12].into_iter().enumerate()
+        {
             self.a.mov(ptr(base + 8 * i as i64), register)?;
         }
         self.a.mov(qword_ptr(base + 0x100), rsp)?;
@@ -241,7 +243,7 @@ impl Writer<'_> {
     /// A loop that counts in r14 or r13, by an instruction that the counter's flags must not disturb.
     fn counted_loop(&mut self) -> Made {
         let times = 1 + self.random.below(if self.depth > 1 { 3 } else { 8 });
-        let counter = if self.depth % 2 == 0 { r14 } else { r13 };
+        let counter = if self.depth.is_multiple_of(2) { r14 } else { r13 };
         let mut head = self.a.create_label();
         self.a.push(counter)?;
         self.a.mov(counter, times)?;
@@ -481,7 +483,11 @@ impl Writer<'_> {
 
     fn misaligned(&mut self) -> Made {
         let by = 1 + self.random.below(7) as i32;
-        if self.random.below(2) == 0 { self.a.lea(rsp, rsp - by)? } else { self.a.sub(rsp, by)? }
+        if self.random.below(2) == 0 {
+            self.a.lea(rsp, rsp - by)?
+        } else {
+            self.a.sub(rsp, by)?
+        }
         self.body()?;
         if self.random.below(2) == 0 { self.a.lea(rsp, rsp + by) } else { self.a.add(rsp, by) }
     }
