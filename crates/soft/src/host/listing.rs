@@ -166,7 +166,9 @@ mod tests {
     use super::*;
 
     fn text() -> String {
-        (0..200).map(|i| format!("{:08x}-{:08x} r--p 0 00:00 0 /lib/{i}\n", i * 0x2000, i * 0x2000 + 0x1000)).collect()
+        (0..200)
+            .map(|i| format!("{:08x}-{:08x} r--p 0 00:00 0 /lib/{i}\n", i * 0x2000, i * 0x2000 + 0x1000))
+            .collect()
     }
 
     fn read_all(size: usize, ours: &dyn Fn(u64, u64) -> bool) -> (Vec<usize>, String) {

@@ -107,9 +107,9 @@ impl Batch {
 
     /// Flags that a block reads before it kills them, and those that it kills.
     fn effect(&self, draft: &Draft) -> (u8, u8) {
-        self.shapes(draft).iter().fold((0, 0), |(reads, kills), shape| {
-            (reads | (shape.reads & !kills), kills | shape.kills)
-        })
+        self.shapes(draft)
+            .iter()
+            .fold((0, 0), |(reads, kills), shape| (reads | (shape.reads & !kills), kills | shape.kills))
     }
 
     /// Flags that matter where a block goes to outside of the batch: all of them, unless it is known better.
