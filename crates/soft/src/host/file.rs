@@ -32,7 +32,7 @@ pub(crate) fn unfollowable(tid: u32, folder: Option<i32>, path: u64) -> Option<S
     look(&file, Path::new(&root), &format!("/proc/{tid}/cwd"))
 }
 
-/// Why a command cannot be followed from the start, in words that follow "the program"; see [`unfollowable`].
+/// Why a command cannot be followed from the start, in words that follow "the program"; `None` where it can.
 pub fn refuses(file: &Path) -> Option<String> {
     look(file, Path::new("/"), ".")
 }
