@@ -163,7 +163,7 @@ impl Writer<'_> {
     fn item(&mut self) -> Made {
         self.cost += 3;
         let nested = self.depth < 3;
-        match self.random.below(19) {
+        match self.random.below(21) {
             0 if nested => self.branch(),
             1 if nested => self.counted_loop(),
             2 if nested => self.rcx_loop(),
@@ -179,6 +179,7 @@ impl Writer<'_> {
             13 if nested => self.branch(),
             14 if nested => self.jump_if_rcx_is_zero(),
             15 => self.carry_chain(),
+            16 | 17 => self.flags_over_a_block(),
             _ => self.straight(),
         }
     }
@@ -547,6 +548,54 @@ impl Writer<'_> {
         self.a.mov(eax, 0x7fff + self.random.below(100) as i32)?;
         self.a.syscall()?;
         self.a.and(r11, -0x101)
+    }
+
+    /// Flags that come from the block before, over an instruction that may leave them alone, to one that reads them.
+    fn flags_over_a_block(&mut self) -> Made {
+        self.cost += 8;
+        let count = *self.random.of(&[0, 0, 1, 32, 64, 5]);
+        self.a.lea(rsi, r15 + 0x40)?;
+        self.a.lea(rdi, r15 - 0x40)?;
+        self.a.mov(ecx, count)?;
+        match self.random.below(3) {
+            0 => self.a.cmp(rax, rdx)?,
+            1 => self.a.add(bl, 0x70)?,
+            _ => self.a.sub(r8, r9)?,
+        }
+        let mut next = self.a.create_label();
+        self.conditional(next)?;
+        self.a.lea(r10, r10 + 1)?;
+        self.set(&mut next)?;
+        let a = &mut self.a;
+        match self.random.below(10) {
+            0 => a.shl(edx, cl)?,
+            1 => a.sar(r11, cl)?,
+            2 => a.ror(ax, cl)?,
+            3 => a.rcl(rbx, cl)?,
+            4 => a.shld(rbp, rax, cl)?,
+            5 => a.repe().cmpsb()?,
+            6 => a.repne().scasw()?,
+            7 => a.imul_2(r12, rax)?,
+            8 => a.bsr(rdx, rbp)?,
+            _ => a.dec(r11)?,
+        }
+        match self.random.below(4) {
+            0 => a.lahf(),
+            1 => {
+                a.seto(r8b)?;
+                a.setp(r9b)?;
+                a.sets(bl)
+            }
+            2 => {
+                a.cmove(rax, rdx)?;
+                a.adc(rbx, r10)
+            }
+            _ => {
+                a.pushfq()?;
+                a.and(dword_ptr(rsp), -0x101)?;
+                a.pop(r12)
+            }
+        }
     }
 
     fn carry_chain(&mut self) -> Made {
