@@ -227,7 +227,7 @@ impl Flow {
     fn sort_epoch(&mut self) -> Epoch {
         let mut epoch = Epoch::default();
         let mut open: Vec<usize> = (self.decided..self.arcs.len()).collect();
-        open.sort_by_key(|i| (Reverse(self.arcs[*i].weight), *i));
+        open.sort_unstable_by_key(|i| (Reverse(self.arcs[*i].weight), *i));
         for i in open {
             let Arc { from, to, weight, observed, .. } = self.arcs[i];
             let id = ArcId(i as u32);

@@ -43,10 +43,13 @@ pub(super) fn choose(redundancy: Redundancy, tree: &[Link], counted: &[Link]) ->
     let forest = Forest::new(tree);
     let mut open: Vec<&Link> = counted.iter().collect();
     let mut chosen = vec![false; tree.len()];
-    for _ in 0..most.min(tree.len()) {
+    let most = most.min(tree.len());
+    for i in 0..most {
         let Some(best) = best(tree, &forest.circles(&open)) else { break };
         chosen[best] = true;
-        open.retain(|link| !forest.is_between(best, link));
+        if i + 1 < most {
+            open.retain(|link| !forest.is_between(best, link));
+        }
     }
     chosen
 }
