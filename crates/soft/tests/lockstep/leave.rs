@@ -15,9 +15,10 @@ fn looks(lab: &Lab, command: Command<'_>, native: &Outcome) -> u64 {
     run.notes.parse().unwrap()
 }
 
-/// Every so many of them that there are at most `points`.
+/// Every so many of them that there are at most `points`, and all where they are few.
 fn stride(all: u64, points: u64) -> usize {
-    all.div_ceil(points) as usize
+    const FEW: u64 = 250;
+    if all <= FEW { 1 } else { all.div_ceil(points) as usize }
 }
 
 /// Leaves for good at each instruction, or at so many of them.

@@ -587,7 +587,8 @@ impl Writer<'_> {
                 a.sets(bl)
             }
             2 => {
-                a.cmove(rax, rdx)?;
+                a.cmovp(rax, rdx)?;
+                a.cmovs(rdx, r10)?;
                 a.adc(rbx, r10)
             }
             _ => {
