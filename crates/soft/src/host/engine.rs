@@ -96,11 +96,11 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
             engine.handle_safely(tid, change);
         }
         engine.release_held();
-        if engine.tasks.is_empty() && engine.early.is_empty() {
+        if engine.is_done() {
             break;
         }
         engine.requests(&mut socket);
-        if engine.tasks.is_empty() && engine.early.is_empty() {
+        if engine.is_done() {
             break;
         }
         let _ = bell.sleep();
@@ -129,6 +129,11 @@ impl Engine {
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
+    }
+
+    /// Whether nobody is followed any more. A child that we heard of and that has not stopped yet would die with us.
+    fn is_done(&self) -> bool {
+        self.tasks.is_empty() && self.early.is_empty() && self.born.is_empty()
     }
 
     pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: Mode, filtered: bool) {

@@ -29,7 +29,8 @@ fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
     assert!(all > 30, "{name}: {all}");
     for at in (1..=all).step_by(stride(all, points)) {
         let run = lab.translated(command, Some(move || LeaveAt::new(at)));
-        assert_eq!(run.outcome, native, "{name} left at {at} of {all}");
+        let lost: Vec<_> = run.counted.iter().map(|process| process.counts.as_ref().err()).collect();
+        assert_eq!(run.outcome, native, "{name} left at {at} of {all}: {lost:?}");
         let lost = run.counted.iter().find_map(|process| process.counts.as_ref().err());
         let reason = lost.map(String::as_str).unwrap_or_default();
         let told =
