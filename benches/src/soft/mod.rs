@@ -119,7 +119,7 @@ fn heading(tools: &[Tool]) {
     for tool in &tools[1..] {
         print!("  {:>14}", tool.name);
     }
-    println!("  {:>9} {:>8} {:>10}", "keeper s", "keeper", "program");
+    println!("  {:>9} {:>8} {:>10} {:>6}", "keeper s", "keeper", "program", "load");
 }
 
 fn print_row(program: &Program, rows: &[Row]) {
@@ -132,7 +132,9 @@ fn print_row(program: &Program, rows: &[Row]) {
     let keeper = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.cpu_s));
     let keeper_bytes = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.peak_bytes));
     let grown = soft.median(|cost| cost.peak_bytes) - native.median(|cost| cost.peak_bytes);
-    println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB", keeper_bytes / MB, grown / MB);
+    let load = load();
+    let minute = load.split(' ').next().unwrap_or_default();
+    println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", keeper_bytes / MB, grown / MB);
 }
 
 /// What `true` takes under each; hands back the wall time under the software PMU, in ms.

@@ -10,14 +10,15 @@ use tempfile::TempDir;
 
 use crate::quiet;
 
-/// Numbers that decide how long the programs run.
-const TEXT_BYTES: usize = 48_000_000;
-const SORT_LINES: usize = 2_600_000;
-const PYTHON_ROUNDS: u32 = 9_000_000;
-const PERL_ROUNDS: u32 = 4_500_000;
-const AWK_ROUNDS: u32 = 16_000_000;
-const SQL_ROWS: u32 = 1_500_000;
-const C_FUNCTIONS: u32 = 500;
+/// Numbers that decide how long the programs run: somewhat more than 1 s natively on a server CPU of 2023.
+const XZ_BYTES: usize = 20_000_000;
+const GZIP_BYTES: usize = 36_000_000;
+const SORT_LINES: usize = 4_200_000;
+const PYTHON_ROUNDS: u32 = 20_000_000;
+const PERL_ROUNDS: u32 = 9_000_000;
+const AWK_ROUNDS: u32 = 14_000_000;
+const SQL_ROWS: u32 = 2_300_000;
+const C_FUNCTIONS: u32 = 260;
 
 /// A program with its input.
 pub(super) struct Program {
@@ -55,9 +56,9 @@ type Make = fn(&Path) -> Result<Vec<String>>;
 
 /// Name, file, input. Absolute paths are those of the distribution: `PATH` may lead to a script that looks for a version.
 const PROGRAMS: [(&str, &str, Make); 8] = [
-    ("xz", "xz", |folder| Ok(words("-1 -T1 -kc", &text(folder)?))),
+    ("xz", "xz", |folder| Ok(words("-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
     ("sort", "sort", |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
-    ("gzip", "gzip", |folder| Ok(words("-kc", &text(folder)?))),
+    ("gzip", "gzip", |folder| Ok(words("-kc", &text(folder, "long.txt", GZIP_BYTES)?))),
     ("python", "/usr/bin/python3", |folder| Ok(words("-S", &file(folder, "loop.py", &python())?))),
     ("perl", "/usr/bin/perl", |folder| Ok(words("", &file(folder, "hash.pl", &perl())?))),
     ("awk", "mawk", |_| Ok(vec![awk()])),
@@ -94,13 +95,13 @@ fn file(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Text with few words often, many seldom, and some numbers: it compresses to about a third.
-fn text(folder: &Path) -> Result<PathBuf> {
-    let path = folder.join("text");
+/// Text with few words often, many seldom, and some numbers: gzip makes it less than half as long.
+fn text(folder: &Path, name: &str, bytes: usize) -> Result<PathBuf> {
+    let path = folder.join(name);
     let mut out = BufWriter::new(File::create(&path)?);
     let mut random = Random(1);
     let mut written = 0;
-    while written < TEXT_BYTES {
+    while written < bytes {
         let word = word(&mut random);
         written += word.len();
         out.write_all(word.as_bytes())?;
