@@ -513,3 +513,10 @@ fn a_program_that_needs_no_descriptors_goes_on_without_any() {
     assert!(matches!(run.status, Status::Code(_)), "{run:?}");
     assert_lost(&run.counts[0], "could not be translated");
 }
+
+#[test]
+fn the_list_of_mappings_is_the_programs_own_whatever_reads_it() {
+    let Some(program) = program("rare.c") else { return };
+    check_counted(&alike(&Job::new(&program, &["lists"])));
+    check_counted(&alike(&Job::new(&program, &["renewed list"])));
+}

@@ -62,6 +62,10 @@ pub(crate) enum Verdict {
     Read,
     /// It closes a descriptor.
     Close,
+    /// It changes the offset into a file.
+    Seek,
+    /// It does something else with a descriptor.
+    Use,
     /// It says what becomes of SIGTRAP: at this address.
     Traps(u64),
     /// It is not made, and returns 0 after this word was written to this address.
@@ -98,6 +102,8 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::OPENAT => Verdict::Open(rsi),
         number::READ => Verdict::Read,
         number::CLOSE => Verdict::Close,
+        number::LSEEK => Verdict::Seek,
+        number if super::listing::OTHER_USES.contains(&number) => Verdict::Use,
         number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => Verdict::Traps(rsi),
         number::RT_SIGRETURN => Verdict::Return,
         number::EXECVE => Verdict::Execute { folder: None, path: rdi },
@@ -198,6 +204,8 @@ impl Engine {
             Verdict::Open(path) => self.opens(tid, path, registers),
             Verdict::Read => self.reads(tid, registers),
             Verdict::Close => self.closes(tid, registers),
+            Verdict::Seek => self.seeks(tid, registers),
+            Verdict::Use => self.uses(tid, &registers),
             Verdict::Traps(action) => self.traps(tid, action),
             Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
             Verdict::LeaveAll(reason) => {

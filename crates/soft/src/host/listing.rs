@@ -3,13 +3,21 @@
 //! Many programs read `/proc/self/maps` when they start, to find their stack, and would count a line more for each
 //! mapping of the translator. While such a file is open its reads are answered here, in the portions in which the kernel
 //! would give them.
+//!
+//! The kernel's own offset into the file stays 0 meanwhile: another one, or another file under that number, shows that
+//! something happened that we did not see, and ends it. What the program does with the descriptor but to read it, to close
+//! it and to rewind it is not answered: the kernel's file is brought to where the program believes it to be, and the list
+//! is the kernel's from there on, with our mappings.
 
+use std::cell::RefCell;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
+use super::engine::{Engine, Outcome, Trouble};
 use super::process::Mode;
 use super::remote::{Remote, number};
 use super::space::Space;
@@ -24,22 +32,89 @@ const BUFFER: usize = 4096;
 /// Most bytes of a path that is compared.
 const MOST_PATH: usize = 40;
 
+/// Calls that do something else with a descriptor, and perhaps with that of the list.
+pub(super) const OTHER_USES: [u64; 12] = [
+    number::PREAD64,
+    number::READV,
+    number::DUP,
+    number::DUP2,
+    number::SENDFILE,
+    number::FCNTL,
+    number::SPLICE,
+    number::DUP3,
+    number::PREADV,
+    number::COPY_FILE_RANGE,
+    number::PREADV2,
+    number::CLOSE_RANGE,
+];
+
 /// A list that a process reads.
 pub(crate) struct Listing {
     descriptor: u64,
+    /// Device and number of the file.
+    file: (u64, u64),
     /// Lines of mappings from this address on are still to come.
     next: u64,
     /// What came with the last portion and was not asked for yet.
     rest: Vec<u8>,
+    /// Bytes that the program has got.
+    given: usize,
 }
 
 impl Listing {
-    fn new(descriptor: u64) -> Listing {
-        Listing { descriptor, next: 0, rest: Vec::new() }
+    fn new(descriptor: u64, file: (u64, u64)) -> Listing {
+        Listing { descriptor, file, next: 0, rest: Vec::new(), given: 0 }
+    }
+
+    /// Whether a system call's argument is the descriptor. The kernel looks at 32 bits of it.
+    fn is(&self, argument: u64) -> bool {
+        argument & 0xffff_ffff == self.descriptor
+    }
+
+    /// Whether one of [`OTHER_USES`] uses or replaces the descriptor.
+    ///
+    /// # Source
+    ///
+    /// `fcntl(2)`; Linux `include/uapi/linux/fcntl.h`.
+    fn is_used_by(&self, call: u64, [first, second]: [u64; 2]) -> bool {
+        const F_DUPFD: u64 = 0;
+        const F_DUPFD_CLOEXEC: u64 = 1030;
+        match call & 0xffff_ffff {
+            number::CLOSE_RANGE => (first & 0xffff_ffff..=second & 0xffff_ffff).contains(&self.descriptor),
+            number::DUP2 | number::DUP3 => self.is(first) || self.is(second),
+            number::SENDFILE => self.is(second),
+            number::FCNTL => self.is(first) && matches!(second & 0xffff_ffff, F_DUPFD | F_DUPFD_CLOEXEC),
+            _ => self.is(first),
+        }
+    }
+
+    /// Whether the descriptor still is that of the list, and nobody has read there.
+    fn is_untouched(&self, tid: u32) -> bool {
+        file_of(tid, self.descriptor) == Some(self.file) && position(tid, self.descriptor) == Some(0)
+    }
+
+    /// Where the kernel's list, which has our mappings, goes on after what the program has got.
+    fn kernel_offset(&self, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> usize {
+        let (mut left, mut offset) = (self.given, 0);
+        for line in text.split_inclusive('\n') {
+            let ours = range(line).is_some_and(|(start, end)| is_ours(start, end));
+            if !ours && line.len() > left {
+                break;
+            }
+            left -= if ours { 0 } else { line.len() };
+            offset += line.len();
+        }
+        offset + left
     }
 
     /// The next bytes, as many as were asked for at most. `text` is the whole list, `is_ours` tells mappings to leave out.
     fn read(&mut self, size: usize, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> Vec<u8> {
+        let bytes = self.portion(size, text, is_ours);
+        self.given += bytes.len();
+        bytes
+    }
+
+    fn portion(&mut self, size: usize, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> Vec<u8> {
         let mut bytes: Vec<u8> = self.rest.drain(..self.rest.len().min(size)).collect();
         if !self.rest.is_empty() || bytes.len() == size {
             return bytes;
@@ -70,6 +145,22 @@ fn range(line: &str) -> Option<(u64, u64)> {
     Some((hex(start)?, hex(end)?))
 }
 
+/// Device and number of an open file.
+fn file_of(tid: u32, descriptor: u64) -> Option<(u64, u64)> {
+    let metadata = fs::metadata(format!("/proc/{tid}/fd/{descriptor}")).ok()?;
+    Some((metadata.dev(), metadata.ino()))
+}
+
+/// The kernel's offset into an open file.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/fdinfo`: `pos`, in decimal.
+fn position(tid: u32, descriptor: u64) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{tid}/fdinfo/{descriptor}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
+}
+
 /// Whether the text at an address names the list of the process's own mappings.
 fn names_listing(tid: u32, address: u64) -> bool {
     const START: u64 = u64::from_le_bytes(*b"/proc/\0\0");
@@ -86,34 +177,53 @@ fn names_listing(tid: u32, address: u64) -> bool {
 
 impl Engine {
     /// A file is about to be opened, whose path is at this address.
-    pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> Result<(), Trouble> {
-        let task = self.task(tid)?;
-        let ordinary = task.filtered || task.listing.is_some() || !names_listing(tid, path);
-        let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
-        if ordinary {
+    pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> Outcome {
+        if self.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
             return self.go(tid);
         }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
-        let space = seat.space.clone();
+        let space = self.space_of(tid)?;
         let remote = Remote { tid, gadget: space.borrow().gadget() };
         match remote.call(rax, [rdi, rsi, rdx, r10, r8, r9]) {
             Ok(descriptor) => {
-                self.task(tid)?.listing = Some(Listing::new(descriptor));
-                space.borrow_mut().watch_listing(true);
+                if let Some(file) = file_of(tid, descriptor) {
+                    self.task(tid)?.listing = Some(Listing::new(descriptor, file));
+                    space.borrow_mut().watch_listing(true);
+                }
                 self.answer_call(tid, registers, descriptor)
             }
             Err(error) => self.answer_call(tid, registers, refusal(&error)),
         }
     }
 
+    /// Whether a list is open already. One whose descriptor got lost is forgotten.
+    fn reads_another(&mut self, tid: u32) -> Result<bool, Trouble> {
+        let Some(listing) = &self.task(tid)?.listing else { return Ok(false) };
+        let open = listing.is_untouched(tid);
+        if !open {
+            self.forget_listing(tid)?;
+        }
+        Ok(open)
+    }
+
+    fn space_of(&mut self, tid: u32) -> Result<Rc<RefCell<Space>>, Trouble> {
+        match &self.task(tid)?.mode {
+            Mode::Translated(seat) => Ok(seat.space.clone()),
+            _ => Err(Trouble::Gone),
+        }
+    }
+
     /// A descriptor is about to be read.
-    pub(super) fn reads(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
-        let task = self.task(tid)?;
-        let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
-        let listing = task.listing.as_mut().filter(|listing| listing.descriptor == registers.rdi);
+    pub(super) fn reads(&mut self, tid: u32, registers: Registers) -> Outcome {
+        let space = self.space_of(tid)?;
+        let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
         let Some(listing) = listing else { return self.go(tid) };
+        if !listing.is_untouched(tid) {
+            self.forget_listing(tid)?;
+            return self.go(tid);
+        }
         let text = fs::read(format!("/proc/{tid}/maps"))?;
-        let space = seat.space.borrow();
+        let space = space.borrow();
         let size = usize::try_from(registers.rdx).unwrap_or(usize::MAX);
         let bytes =
             listing.read(size, &String::from_utf8_lossy(&text), |start, end| space.overlaps(start, end));
@@ -126,20 +236,65 @@ impl Engine {
         self.answer_call(tid, registers, result)
     }
 
-    /// A descriptor is about to be closed.
-    pub(super) fn closes(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
+    /// The offset into a file is about to be changed.
+    ///
+    /// # Source
+    ///
+    /// `lseek(2)`: 0 is `SEEK_SET`.
+    pub(super) fn seeks(&mut self, tid: u32, registers: Registers) -> Outcome {
+        const SEEK_SET: u64 = 0;
+        let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
+        let Some(listing) = listing else { return self.go(tid) };
+        if (registers.rsi, registers.rdx & 0xffff_ffff) != (0, SEEK_SET) {
+            self.hand_over(tid)?;
+        } else {
+            *listing = Listing::new(listing.descriptor, listing.file);
+        }
+        self.go(tid)
+    }
+
+    /// One of [`OTHER_USES`] is about to be called.
+    pub(super) fn uses(&mut self, tid: u32, registers: &Registers) -> Outcome {
+        let Registers { rax, rdi, rsi, .. } = *registers;
+        if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi])) {
+            self.hand_over(tid)?;
+        }
+        self.go(tid)
+    }
+
+    /// From here on the list is the kernel's, which begins where ours ends.
+    fn hand_over(&mut self, tid: u32) -> Outcome {
+        let space = self.space_of(tid)?;
         let task = self.task(tid)?;
-        if task.listing.as_ref().is_some_and(|listing| listing.descriptor == registers.rdi) {
-            task.listing = None;
-            if let Mode::Translated(seat) = &task.mode {
-                seat.space.borrow_mut().watch_listing(false);
-            }
+        if let Some(listing) =
+            task.listing.as_ref().filter(|listing| listing.is_untouched(tid) && !task.filtered)
+        {
+            let text = fs::read(format!("/proc/{tid}/maps"))?;
+            let space = space.borrow();
+            let ours = |start, end| space.overlaps(start, end);
+            let offset = listing.kernel_offset(&String::from_utf8_lossy(&text), ours) as u64;
+            let remote = Remote { tid, gadget: space.gadget() };
+            remote.call(number::LSEEK, [listing.descriptor, offset, 0, 0, 0, 0])?;
+        }
+        self.forget_listing(tid)
+    }
+
+    fn forget_listing(&mut self, tid: u32) -> Outcome {
+        self.task(tid)?.listing = None;
+        self.space_of(tid)?.borrow_mut().watch_listing(false);
+        Ok(())
+    }
+
+    /// A descriptor is about to be closed.
+    pub(super) fn closes(&mut self, tid: u32, registers: Registers) -> Outcome {
+        if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
+            self.forget_listing(tid)?;
         }
         self.go(tid)
     }
 
     /// Goes on behind a system call that is not made, with its result.
-    pub(super) fn answer_call(&mut self, tid: u32, registers: Registers, rax: u64) -> Result<(), Trouble> {
+    pub(super) fn answer_call(&mut self, tid: u32, registers: Registers, rax: u64) -> Outcome {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
         self.go(tid)
@@ -152,11 +307,16 @@ fn refusal(error: &io::Error) -> u64 {
 }
 
 impl Space {
-    /// Looks at reads and closes while a process of ours has its list open.
+    /// Looks at what is done with descriptors while a process of ours has its list open.
     pub(crate) fn watch_listing(&mut self, opened: bool) {
-        self.listings = if opened { self.listings + 1 } else { self.listings.saturating_sub(1) };
-        for number in [number::READ, number::CLOSE] {
-            self.watch(number, self.listings > 0);
+        self.watch_listings(if opened { self.listings + 1 } else { self.listings.saturating_sub(1) });
+    }
+
+    /// The same for so many.
+    pub(super) fn watch_listings(&mut self, listings: u32) {
+        self.listings = listings;
+        for number in [number::READ, number::CLOSE, number::LSEEK].into_iter().chain(OTHER_USES) {
+            self.watch(number, listings > 0);
         }
     }
 }
@@ -172,7 +332,7 @@ mod tests {
     }
 
     fn read_all(size: usize, ours: &dyn Fn(u64, u64) -> bool) -> (Vec<usize>, String) {
-        let (mut listing, mut sizes, mut all) = (Listing::new(3), Vec::new(), Vec::new());
+        let (mut listing, mut sizes, mut all) = (Listing::new(3, (1, 2)), Vec::new(), Vec::new());
         loop {
             let bytes = listing.read(size, &text(), ours);
             if bytes.is_empty() {
@@ -198,5 +358,40 @@ mod tests {
     fn what_is_ours_is_left_out() {
         let (_, all) = read_all(100, &|start, _| start == 0x4000);
         assert_eq!(all, text().replace("00004000-00005000 r--p 0 00:00 0 /lib/2\n", ""));
+    }
+
+    #[test]
+    fn the_kernels_list_goes_on_where_ours_ends() {
+        let (text, ours) = (text(), |start: u64, _| start == 0 || start == 0x4000);
+        let mut listing = Listing::new(3, (1, 2));
+        assert_eq!(listing.kernel_offset(&text, ours), text.find("00002000").unwrap());
+        let mut got = listing.read(100, &text, ours);
+        for size in [1, 30, 5000] {
+            let offset = listing.kernel_offset(&text, ours);
+            let rest: String =
+                text[offset..].split_inclusive('\n').filter(|line| !line.ends_with("/2\n")).collect();
+            let (_, all) = read_all(1 << 20, &ours);
+            assert_eq!(String::from_utf8(got.clone()).unwrap() + &rest, all);
+            got.extend(listing.read(size, &text, ours));
+        }
+    }
+
+    #[test]
+    fn calls_that_use_the_descriptor_are_known_by_their_arguments() {
+        let listing = Listing::new(7, (1, 2));
+        let check = |call, first, second, expected| {
+            assert_eq!(listing.is_used_by(call, [first, second]), expected, "{call} {first} {second}");
+        };
+        check(number::CLOSE_RANGE, 3, 0xffff_ffff, true);
+        check(number::CLOSE_RANGE, 8, 0xffff_ffff, false);
+        check(number::DUP2, 7, 9, true);
+        check(number::DUP3, 9, 7, true);
+        check(number::DUP, 9, 7, false);
+        check(number::READV, 0xf_0000_0007, 0, true);
+        check(number::SENDFILE, 7, 1, false);
+        check(number::SENDFILE, 1, 7, true);
+        check(number::FCNTL, 7, 0, true);
+        check(number::FCNTL, 7, 1, false);
+        check(number::FCNTL, 7, 1030, true);
     }
 }

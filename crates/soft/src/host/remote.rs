@@ -20,27 +20,40 @@ pub(crate) mod number {
     pub(crate) const READ: u64 = 0;
     pub(crate) const OPEN: u64 = 2;
     pub(crate) const CLOSE: u64 = 3;
+    pub(crate) const LSEEK: u64 = 8;
     pub(crate) const MMAP: u64 = 9;
     pub(crate) const MPROTECT: u64 = 10;
     pub(crate) const MUNMAP: u64 = 11;
     pub(crate) const RT_SIGACTION: u64 = 13;
     pub(crate) const RT_SIGRETURN: u64 = 15;
+    pub(crate) const PREAD64: u64 = 17;
+    pub(crate) const READV: u64 = 19;
     pub(crate) const MREMAP: u64 = 25;
     pub(crate) const SHMAT: u64 = 30;
+    pub(crate) const DUP: u64 = 32;
+    pub(crate) const DUP2: u64 = 33;
+    pub(crate) const SENDFILE: u64 = 40;
     pub(crate) const CLONE: u64 = 56;
     pub(crate) const EXECVE: u64 = 59;
     pub(crate) const SHMDT: u64 = 67;
+    pub(crate) const FCNTL: u64 = 72;
     pub(crate) const PTRACE: u64 = 101;
     pub(crate) const MODIFY_LDT: u64 = 154;
     pub(crate) const PRCTL: u64 = 157;
     pub(crate) const ARCH_PRCTL: u64 = 158;
     pub(crate) const REMAP_FILE_PAGES: u64 = 216;
     pub(crate) const OPENAT: u64 = 257;
+    pub(crate) const SPLICE: u64 = 275;
+    pub(crate) const DUP3: u64 = 292;
+    pub(crate) const PREADV: u64 = 295;
     pub(crate) const SECCOMP: u64 = 317;
     pub(crate) const MEMFD_CREATE: u64 = 319;
     pub(crate) const EXECVEAT: u64 = 322;
+    pub(crate) const COPY_FILE_RANGE: u64 = 326;
+    pub(crate) const PREADV2: u64 = 327;
     pub(crate) const PKEY_MPROTECT: u64 = 329;
     pub(crate) const CLONE3: u64 = 435;
+    pub(crate) const CLOSE_RANGE: u64 = 436;
 }
 
 /// A stopped program and where in its memory the [`GADGET`] is.

@@ -67,7 +67,8 @@ impl Space {
     /// As [`Space::new`].
     pub(crate) fn after(old: &Space, tid: u32, near: u64, settings: Settings) -> io::Result<Space> {
         let remote = Remote { tid, gadget: old.gadget };
-        let space = Space::map(remote, auxiliary(tid, AT_PLATFORM)?, &Maps::read(tid)?, near, settings)?;
+        let mut space = Space::map(remote, auxiliary(tid, AT_PLATFORM)?, &Maps::read(tid)?, near, settings)?;
+        space.watch_listings(old.listings);
         let remote = Remote { tid, gadget: space.gadget };
         let regions = old.regions.iter().map(|(base, _)| (*base, REGION));
         let rest = [(old.table_at, TABLE), (old.area_at, SLOT * SLOTS as u64)];
