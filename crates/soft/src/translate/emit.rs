@@ -405,35 +405,29 @@ fn mask_to_ecx(of: Elements) -> Vec<u8> {
 }
 
 /// `mov rcx, [...]` with the operand of an indirect branch.
+///
+/// A prefix is there once, however often the branch has it, so that the load always fits an instruction's 15 bytes: two
+/// prefixes, REX, opcode, ModR/M, SIB and a displacement are 10.
+///
+/// # Source
+///
+/// Intel SDM volume 2, 2.1: a prefix that is repeated does nothing more.
 pub(super) fn as_load(shape: &Shape) -> Shape {
     let code = shape.code();
-    let mut bytes = [0; 15];
-    let mut len = 0;
-    let mut rex = 0x48;
-    let mut rest = 0;
-    for (i, byte) in code.iter().enumerate() {
-        match byte {
-            // A REX prefix counts only as the last one.
-            0x66 | 0xf2 | 0xf3 | 0x3e | 0x2e | 0x26 | 0x36 => rex = 0x48,
-            0x64 | 0x67 => {
-                rex = 0x48;
-                bytes[len] = *byte;
-                len += 1;
-            }
-            0x40..=0x4f => rex = 0x48 | (byte & 0b11),
-            _ => {
-                rest = i;
-                break;
-            }
-        }
-    }
-    let tail = &code[rest + 2..];
-    let head = [rex, 0x8b, (code[rest + 1] & 0b1100_0111) | 0b0000_1000];
-    bytes[len..len + 3].copy_from_slice(&head);
-    len += 3;
-    bytes[len..len + tail.len()].copy_from_slice(tail);
-    let moved = len as i32 - (rest as i32 + 2);
+    let is_prefix = |byte: &u8| PREFIXES.contains(byte) || matches!(byte, 0x40..=0x4f);
+    let rest = code.iter().position(|byte| !is_prefix(byte)).unwrap_or(0);
+    let (prefixes, tail) = (&code[..rest], &code[rest + 2..]);
+    // A REX prefix counts only as the last one.
+    let rex = prefixes.last().filter(|last| matches!(last, 0x40..=0x4f)).map_or(0, |rex| rex & 0b11);
+    let mut load: Vec<u8> = [0x64, 0x67].into_iter().filter(|prefix| prefixes.contains(prefix)).collect();
+    load.extend([0x48 | rex, 0x8b, (code[rest + 1] & 0b1100_0111) | 0b0000_1000]);
+    let moved = load.len() as i32 - (rest as i32 + 2);
+    load.extend(tail);
     let relative = shape.relative.map(|(offset, target)| ((i32::from(offset) + moved) as u8, target));
-    len += tail.len();
-    Shape { bytes, len: len as u8, relative, ..shape.clone() }
+    let mut bytes = [0; 15];
+    bytes[..load.len()].copy_from_slice(&load);
+    Shape { bytes, len: load.len() as u8, relative, ..shape.clone() }
 }
+
+/// Legacy prefixes that an indirect branch can have. Of `%gs` and `%fs` the last one counts, which is not `%gs` here.
+const PREFIXES: [u8; 10] = [0x66, 0x67, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65];

@@ -206,6 +206,22 @@ fn prefixes_that_do_nothing_do_not_change_the_load() {
     // A REX prefix in front of another prefix is none.
     check(&[0x41, 0x3e, 0xff, 0x20]);
     check(&[0x43, 0x64, 0xff, 0x24, 0x01]);
+    // Of two segments the last one counts.
+    check(&[0x65, 0x64, 0xff, 0x20]);
+}
+
+#[test]
+fn a_branch_as_long_as_an_instruction_can_be_becomes_a_load_that_is_not_longer() {
+    let check = |prefix: u8, rest: &[u8]| {
+        let bytes = [vec![prefix; 15 - rest.len()], rest.to_vec()].concat();
+        loads_from(&bytes, &decoded(AT, &bytes)[0]);
+    };
+    for prefix in [0x64, 0x67, 0x3e, 0xf2] {
+        check(prefix, &[0xff, 0x20]); // jmp [rax]
+        check(prefix, &[0xff, 0x10]); // call [rax]
+        check(prefix, &[0x41, 0xff, 0x27]); // jmp [r15]
+        check(prefix, &[0x43, 0xff, 0xa4, 0xc8, 4, 3, 2, 1]); // jmp [r8+r9*8+1020304h]
+    }
 }
 
 #[test]
@@ -373,4 +389,50 @@ fn the_same_code_gives_the_same_bytes() {
         translation.take_writes()
     };
     assert_eq!(first(()), first(()));
+}
+
+/// Many jumps to a block behind them, each too far from it for one batch.
+fn crowd(jumps: usize) -> Program {
+    let mut a = CodeAssembler::new(64).unwrap();
+    let mut end = a.create_label();
+    (0..jumps).for_each(|_| a.je(end).unwrap());
+    a.ret().unwrap();
+    a.set_label(&mut end).unwrap();
+    a.nop().unwrap();
+    a.ret().unwrap();
+    Program(a.assemble(AT).unwrap())
+}
+
+#[test]
+fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
+    let mut program = crowd(weave::MOST_LINKS + 500);
+    let mut translation = Translation::new(TABLE_AT, Settings::default());
+    translation.add_region(REGION_AT, 16);
+    let all = decoded(AT, &program.0);
+    let (first, end) = (all[0].ip(), all[0].near_branch64());
+    // Fall-throughs, up to where the jumps end.
+    let mut next = Some(first);
+    while let Some(address) = next {
+        translation.enter(&mut program, address).unwrap();
+        let unknown = all.iter().map(Instruction::ip).find(|ip| translation.block_at(*ip).is_none());
+        next = unknown.filter(|ip| *ip < end);
+    }
+    let to = translation.enter(&mut program, end).unwrap();
+    let open = |translation: &Translation| {
+        let is_open = |trap: &Trap| matches!(trap, Trap::Link { target, .. } if *target == end);
+        let traps = translation.traps.iter().filter(|(_, trap)| is_open(trap));
+        traps.map(|(at, _)| *at).collect::<Vec<u64>>()
+    };
+    let rest = open(&translation);
+    assert!(!rest.is_empty(), "all were linked at once");
+    translation.take_writes();
+    for stop in &rest {
+        let destination = translation.link(&mut program, *stop).unwrap().unwrap();
+        let writes = translation.take_writes();
+        assert!(writes.iter().any(|write| write.address == *stop && write.bytes[0] == 0xe9), "{writes:?}");
+        // Straight, or over a counter.
+        assert!(destination == to || translation.place(destination).is_some());
+        assert_eq!(translation.link(&mut program, *stop).unwrap(), Some(destination));
+    }
+    assert_eq!(open(&translation), []);
 }

@@ -9,6 +9,10 @@ const LOUD: u64 = 5;
 /// The same for one where they do not matter.
 const QUIET: u64 = 2;
 
+/// Most stops that are linked when a batch has the block that they wait for: what a batch takes of a region and of the
+/// counters has a limit. The others are linked when the program comes by.
+pub(super) const MOST_LINKS: usize = 2000;
+
 /// What remains to be emitted when all blocks of a batch are.
 struct Cold {
     /// Calls whose thunks come behind the blocks.
@@ -79,12 +83,13 @@ impl Translation {
         jumps.into_iter().for_each(|jump| self.patch(jump));
     }
 
-    /// Every stop that waits for one of the new blocks, with its edge.
+    /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
     fn awaited(&mut self, first: u32) -> Vec<Link> {
         let mut links = Vec::new();
         for to in first..self.pieces.len() as u32 {
             let stops = self.waiting.remove(&self.pieces[to as usize].address).unwrap_or_default();
-            links.extend(stops.into_iter().filter_map(|stop| self.edge_of(stop, to)));
+            let room = MOST_LINKS - links.len();
+            links.extend(stops.into_iter().take(room).filter_map(|stop| self.edge_of(stop, to)));
         }
         links
     }
@@ -394,12 +399,25 @@ impl Translation {
             Some(Trap::Linked(to)) => return Ok(Some(*to)),
             _ => return Ok(None),
         };
-        // Every stop that waits for the block is linked when it is translated.
-        self.ensure(code, target)?;
-        Ok(match self.traps.get(&stop) {
-            Some(Trap::Linked(to)) => Some(*to),
-            _ => None,
-        })
+        // The stops that wait for the block are linked when it is translated, unless they are too many.
+        let to = self.ensure(code, target)?;
+        if let Some(Trap::Linked(to)) = self.traps.get(&stop) {
+            return Ok(Some(*to));
+        }
+        self.link_alone(stop, to)
+    }
+
+    /// Links a stop to a block that was translated before.
+    fn link_alone(&mut self, stop: u64, to: u32) -> Result<Option<u64>, Need> {
+        let region = self.region_near(self.pieces[to as usize].address)?;
+        let Some(link) = self.edge_of(stop, to) else { return Ok(None) };
+        self.flow.close_epoch();
+        let mut out = self.emitter(region);
+        let patch = self.link_to(link, &mut out);
+        let destination = patch.destination;
+        self.publish(region, out);
+        self.patch(patch);
+        Ok(Some(destination))
     }
 
     /// The edge of a link to a block, and the state at the link.
