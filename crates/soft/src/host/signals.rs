@@ -12,7 +12,7 @@ use super::engine::{Engine, Trouble};
 use super::process::Mode;
 use super::remote::{Remote, number};
 use super::space::Space;
-use crate::translate::{Next, Place, Standing, Stop};
+use crate::translate::{Standing, Stop};
 
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
@@ -192,19 +192,19 @@ impl Engine {
     }
 }
 
-/// A misaligned stack mixed two entries of the shadow, so that a return went where no code is, or could not be made as
-/// there is no such address: it goes by the table instead. The registers at the stop of what is not in the table.
+/// A return that goes by the table instead of the shadow: a misaligned stack mixed two entries, so that it went where no
+/// code is, or could not be made as there is no such address; or the stack cannot be written, which a return need not do.
+/// The registers at the stop of what is not in the table.
 ///
 /// # Source
 ///
 /// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault behind it.
 fn strayed(tid: u32, space: &Space, registers: Registers) -> Option<Registers> {
-    let at_return = |place: Place| place.repair.pushed && place.next == Next::Rcx(0);
-    let faults = space.translation.place(registers.rip).is_some_and(at_return)
-        && trace::signal_info(tid).is_ok_and(|info| info.code() > 0);
-    let rsp = registers.rsp.wrapping_add(if faults { 8 } else { 0 });
+    let pushed = space.translation.is_returning(registers.rip);
+    let faulted = pushed.filter(|_| trace::signal_info(tid).is_ok_and(|info| info.code() > 0));
+    let rsp = registers.rsp.wrapping_add(if faulted == Some(true) { 8 } else { 0 });
     let rip = space.translation.first_table_entry() + 1;
-    (faults || !space.holds(registers.rip)).then_some(Registers { rip, rsp, ..registers })
+    (faulted.is_some() || !space.holds(registers.rip)).then_some(Registers { rip, rsp, ..registers })
 }
 
 /// # Source

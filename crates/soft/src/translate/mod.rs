@@ -259,6 +259,15 @@ impl Translation {
         self.resolve(region.mark(pc)?)
     }
 
+    /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
+    /// [`Repair::pushed`] is whether the shadow's address is on the stack already.
+    pub fn is_returning(&self, pc: u64) -> Option<bool> {
+        let place = self.place(pc).filter(|place| place.next == Next::Rcx(0))?;
+        let Standing::In { block, .. } = place.flow else { return None };
+        let returns = matches!(self.pieces[block as usize].terminator, Terminator::Return { .. });
+        returns.then_some(place.repair.pushed)
+    }
+
     /// The graph of everything that was translated; its counters are in the slots, from [`COUNTERS`] on.
     pub fn flow(&self) -> &Flow {
         &self.flow

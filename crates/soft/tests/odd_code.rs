@@ -1,0 +1,41 @@
+//! Code that no compiler makes: what is allowed of it counts as stepped.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use support::compare::check_exact;
+use support::programs::{BARE, Recipe, build};
+use support::ready;
+use support::run::Job;
+
+/// Builds a part of `odd.S` and compares its counts.
+#[track_caller]
+fn check(parts: &[&str]) {
+    if !ready() {
+        return;
+    }
+    let flags = [BARE, parts].concat();
+    if let Some(program) = build(&Recipe { source: "odd.S", flags: &flags }) {
+        check_exact(&Job::new(program, &[]));
+    }
+}
+
+#[test]
+fn indirect_branches_as_long_as_an_instruction_can_be_count_as_stepped() {
+    check(&["-DLONG_BRANCHES"]);
+}
+
+#[test]
+fn returns_from_a_stack_that_cannot_be_written_count_as_stepped() {
+    check(&["-DREAD_ONLY_STACK"]);
+}
+
+#[test]
+fn a_return_to_nowhere_from_such_a_stack_faults_where_it_goes() {
+    check(&["-DREAD_ONLY_STACK", "-DTO_NOWHERE"]);
+}
+
+#[test]
+fn more_jumps_to_one_place_than_are_linked_at_once_count_as_stepped() {
+    check(&["-DCROWD"]);
+}
