@@ -8,10 +8,11 @@ pub const REGION: u64 = 64 << 20;
 /// How far a region may be from the code that is copied to it: what the code points to is up to 2 GB from itself.
 const NEAR: u64 = 0x6000_0000;
 
-/// Room that a batch may take.
+/// Room that a batch may take: 400 instructions of less than 500 bytes each, with their stubs and thunks, and 2000
+/// links of less than 64.
 const RESERVE: u32 = 1 << 20;
 
-/// Counters that a batch may take.
+/// Counters that a batch may take: one for each link, and less than ten for each instruction.
 pub(crate) const COUNTER_RESERVE: u32 = 10_000;
 
 /// A region and the marks of its code.
