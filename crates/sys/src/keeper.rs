@@ -52,8 +52,8 @@ impl Keeper {
 ///
 /// It is in a process group of its own and no child of ours (made by a fork of a fork: whoever adopts orphans reaps
 /// it). It ignores the signals of terminals, of jobs and those to users (`SIGINT`, `SIGQUIT`, `SIGTERM`, `SIGHUP`,
-/// `SIGTSTP`, `SIGTTIN`, `SIGTTOU`, `SIGPIPE`, `SIGUSR1`, `SIGUSR2`), has the default for all others and blocks
-/// none. It has no descriptors but the socket, and `/dev/null` as 0, 1 and 2, so that nobody waits for its end of a
+/// `SIGTSTP`, `SIGTTIN`, `SIGTTOU`, `SIGPIPE`, `SIGUSR1`, `SIGUSR2`), and `SIGXFSZ`, so that a file that may not be as
+/// long as it should is an error; it has the default for all others and blocks none. It has no descriptors but the socket, and `/dev/null` as 0, 1 and 2, so that nobody waits for its end of a
 /// pipe; its working directory is the root, so that it keeps no file system busy. It is called `cyclometer-keep`.
 ///
 /// What `work` may not use: see the [module](self). What it captures is copied by the fork, except descriptors:
@@ -147,7 +147,7 @@ fn take_default_signals() {
 }
 
 /// What must not end or stop a keeper.
-const DEAF_TO: [c_int; 10] = [
+const DEAF_TO: [c_int; 11] = [
     libc::SIGINT,
     libc::SIGQUIT,
     libc::SIGTERM,
@@ -158,6 +158,7 @@ const DEAF_TO: [c_int; 10] = [
     libc::SIGPIPE,
     libc::SIGUSR1,
     libc::SIGUSR2,
+    libc::SIGXFSZ,
 ];
 
 /// Where the socket comes to lie.
