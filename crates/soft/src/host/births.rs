@@ -140,15 +140,16 @@ impl Engine {
         if let Some(process) = self.process(tid) {
             process.name = name_of(tid);
         }
+        if self.finishing {
+            self.leave(tid, None, 0);
+            return Ok(());
+        }
+        self.check_inherited(tid)?;
         // The system call still has to return, into the first instruction.
         step_out(tid)?;
         let registers = trace::registers(tid)?;
         if registers.cs != USER_CS {
             return Err(Trouble::Unfollowed("executed a 32-bit program".to_owned()));
-        }
-        if self.finishing {
-            self.leave(tid, None, 0);
-            return Ok(());
         }
         let settings = self.settings.translation;
         let mut space = Space::new(tid, &registers, settings)?;
@@ -159,6 +160,28 @@ impl Engine {
         let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
         self.task(tid)?.mode = Mode::Native(seat);
         self.enter(tid, registers)
+    }
+
+    /// What a new program has from the one before may forbid what we would have to do to it.
+    ///
+    /// # Source
+    ///
+    /// `proc(5)`, `/proc/pid/status`: `Seccomp` is 0 without a filter, `SigIgn` a mask in hexadecimal.
+    fn check_inherited(&mut self, tid: u32) -> Outcome {
+        let status = std::fs::read_to_string(format!("/proc/{tid}/status"))?;
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let task = self.task(tid)?;
+        // It may have failed to install one.
+        task.filtered &= field("Seccomp:") != Some("0");
+        if task.filtered {
+            return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
+        }
+        let ignored = field("SigIgn:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+        if ignored >> (SIGTRAP - 1) & 1 == 1 {
+            // Every stop of ours would undo that.
+            return Err(Trouble::Unfollowed("ignores SIGTRAP".to_owned()));
+        }
+        Ok(())
     }
 
     /// The program before has executed its last instruction: the system call.
