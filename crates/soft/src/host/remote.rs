@@ -136,17 +136,24 @@ impl Remote {
         Err(io::Error::from(io::ErrorKind::AlreadyExists))
     }
 
-    /// Makes a file of memory, whose descriptor is the program's. `name` is the address of any short text.
+    /// Makes a file of memory that can be sealed, whose descriptor is the program's. `name` is the address of any short
+    /// text.
     ///
     /// # Errors
     ///
     /// As [`Remote::call`].
+    ///
+    /// # Source
+    ///
+    /// `memfd_create(2)`; Linux `include/uapi/linux/memfd.h`.
     pub(crate) fn memory_file(self, name: u64) -> io::Result<u64> {
         const MFD_CLOEXEC: u64 = 1;
+        const MFD_ALLOW_SEALING: u64 = 2;
         const MFD_NOEXEC_SEAL: u64 = 8;
-        match self.call(number::MEMFD_CREATE, [name, MFD_CLOEXEC | MFD_NOEXEC_SEAL, 0, 0, 0, 0]) {
+        let flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+        match self.call(number::MEMFD_CREATE, [name, flags | MFD_NOEXEC_SEAL, 0, 0, 0, 0]) {
             Err(e) if e.raw_os_error() == Some(errno::EINVAL) => {
-                self.call(number::MEMFD_CREATE, [name, MFD_CLOEXEC, 0, 0, 0, 0])
+                self.call(number::MEMFD_CREATE, [name, flags, 0, 0, 0, 0])
             }
             answer => answer,
         }

@@ -249,6 +249,8 @@ impl Memory {
         let path = format!("/proc/{}/fd/{theirs}", remote.tid);
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         shared::set_len(file.as_fd(), len)?;
+        // Who could shorten it would kill us.
+        shared::seal_size(file.as_fd())?;
         Ok(Memory { file, theirs })
     }
 
