@@ -1,9 +1,9 @@
 //! Whether a program can be followed, by its file.
 
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use cyclometer_sys::trace;
@@ -59,10 +59,17 @@ fn interpreter(line: &[u8]) -> Option<&[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t')).find(|word| !word.is_empty())
 }
 
+/// Nobody is waited for, should the file have become a pipe meanwhile.
+///
+/// # Source
+///
+/// `open(2)`; Linux `include/uapi/asm-generic/fcntl.h`.
 fn first_bytes(file: &Path) -> Vec<u8> {
+    const O_NONBLOCK: i32 = 0o4000;
     let mut bytes = vec![0; FIRST_LINE];
     // What cannot be read can perhaps be executed: then its memory cannot be read, and it is left.
-    let count = File::open(file).and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
+    let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(file);
+    let count = opened.and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
     bytes.truncate(count);
     bytes
 }
@@ -132,4 +139,21 @@ fn read_path(tid: u32, address: u64) -> Option<PathBuf> {
         path.extend_from_slice(&bytes);
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_nobody_writes_to_has_no_first_bytes() {
+        let pipe = std::env::temp_dir().join(format!("cyclometer-pipe-{}", std::process::id()));
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let name = pipe.clone();
+        std::thread::spawn(move || sender.send(first_bytes(&name)));
+        let got = receiver.recv_timeout(std::time::Duration::from_secs(20));
+        fs::remove_file(pipe).unwrap();
+        assert_eq!(got, Ok(Vec::new()));
+    }
 }
