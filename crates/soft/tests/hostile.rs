@@ -90,10 +90,8 @@ fn a_program_that_changes_its_code_all_the_time_is_left() {
 }
 
 #[test]
-fn a_program_that_maps_over_all_that_is_free_is_counted() {
-    if let Some(run) = hostile(&["everywhere"]) {
-        check_counted(&run);
-    }
+fn a_program_that_maps_over_all_that_seems_free_is_left() {
+    check_left(&["everywhere"], "maps memory where the translated code is");
 }
 
 #[test]
@@ -519,4 +517,69 @@ fn the_list_of_mappings_is_the_programs_own_whatever_reads_it() {
     let Some(program) = program("rare.c") else { return };
     check_counted(&alike(&Job::new(&program, &["lists"])));
     check_counted(&alike(&Job::new(&program, &["renewed list"])));
+}
+
+#[test]
+fn a_program_that_is_executed_under_a_filter_is_left() {
+    let Some(program) = program("rare.c") else { return };
+    let run = alike(&Job::new(&program, &["filter and execute", &program.to_string_lossy()]));
+    assert!(run.stdout.starts_with("executed "), "{run:?}");
+    assert_lost(&run.counts[0], "filters its system calls");
+}
+
+#[test]
+fn a_program_that_could_not_install_a_filter_executes_and_is_counted() {
+    let Some(program) = program("rare.c") else { return };
+    let run = alike(&Job::new(&program, &["fail to filter and execute", &program.to_string_lossy()]));
+    if in_a_filter() {
+        return skip("everything is filtered here");
+    }
+    check_counted(&run);
+}
+
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/status`: `Seccomp`.
+fn in_a_filter() -> bool {
+    !fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:\t0")
+}
+
+#[test]
+fn a_program_that_shortens_all_files_of_memory_does_no_harm() {
+    if let Some(program) = program("rare.c") {
+        check_counted(&alike(&Job::new(program, &["cut"])));
+    }
+}
+
+/// Set where a test runs itself again, in other circumstances.
+const AGAIN: &str = "CYCLOMETER_TEST_AGAIN";
+
+/// Runs a test by a command of the shell that has the test and its arguments as `"$@"`; there the program is left with
+/// these words.
+#[track_caller]
+fn check_left_where(test: &str, command: &str, words: &str) {
+    let Some(program) = program("rare.c") else { return };
+    let job = Job::new(program, &["executed"]);
+    if std::env::var_os(AGAIN).is_some() {
+        return assert_lost(&alike(&job).counts[0], words);
+    }
+    // Builds all that the other one needs.
+    check_counted(&alike(&job));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command, "sh"]).arg(std::env::current_exe().unwrap()).args(["--exact", test]);
+    let output = shell.env(AGAIN, "1").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+fn a_program_is_left_where_no_file_may_be_as_long_as_the_translation() {
+    let test = "a_program_is_left_where_no_file_may_be_as_long_as_the_translation";
+    check_left_where(test, "ulimit -f 200; \"$@\"", "could not be translated");
+}
+
+#[test]
+fn a_program_that_begins_with_traps_ignored_is_left() {
+    let test = "a_program_that_begins_with_traps_ignored_is_left";
+    check_left_where(test, "trap '' TRAP; \"$@\"", "ignores SIGTRAP");
 }
