@@ -583,3 +583,26 @@ fn a_program_that_begins_with_traps_ignored_is_left() {
     let test = "a_program_that_begins_with_traps_ignored_is_left";
     check_left_where(test, "trap '' TRAP; \"$@\"", "ignores SIGTRAP");
 }
+
+#[test]
+fn counts_are_the_same_when_they_are_read_between_signals() {
+    let Some(program) = program("signals.c") else { return };
+    let alone = Job::new(program.clone(), &["storm"]).start(soft()).finish();
+    let running = Job::new(program, &["storm"]).start(soft());
+    for _ in 0..20 {
+        let _ = running.counts();
+    }
+    assert_eq!(running.finish().counts[0].counts, alone.counts[0].counts);
+}
+
+#[test]
+fn a_wait_that_no_signal_ends_is_not_ended_by_us() {
+    let Some(program) = program("signals.c") else { return };
+    check_counted(&alike(&Job::new(program.clone(), &["epoll"])));
+    let running = Job::new(program, &["epoll"]).start(soft());
+    for _ in 0..10 {
+        let _ = running.counts();
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(running.finish().status, Status::Code(0));
+}

@@ -1,7 +1,5 @@
 //! System calls that matter to a translation: what becomes of them.
 
-use std::rc::Rc;
-
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
@@ -222,11 +220,12 @@ impl Engine {
         let space = seat.space.borrow();
         let ours = ranges.iter().any(|(start, end)| space.overlaps(*start, *end));
         let changes = ranges.iter().any(|(start, end)| space.translation.touches(*start, *end));
-        let shared = code && Rc::strong_count(&seat.space) > 1;
         drop(space);
+        let home = seat.space.clone();
         if ours {
             return Err(Trouble::Unfollowed("maps memory where the translated code is".to_owned()));
         }
+        let shared = code && self.is_shared(&home);
         if !changes && !shared {
             return self.go(tid);
         }

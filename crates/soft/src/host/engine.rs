@@ -49,6 +49,8 @@ pub(crate) struct Engine {
     pub(super) answered: HashMap<usize, Result<crate::Totals, String>>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
+    /// The last report was sent.
+    pub(super) reported: bool,
     /// How often we were asked to go on.
     pub(super) stops: u64,
     /// Who looks at every instruction, in tests.
@@ -79,8 +81,8 @@ pub(super) type Outcome = Result<(), Trouble>;
 ///
 /// When the other end of the socket is closed, every process goes on without us.
 pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe: Option<Box<dyn Probe>>) {
-    let options =
-        Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
+    let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
+    let options = births | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
     if let Err(error) = trace::seize(pid, options) {
         let _ = writeln!(socket, "refused {}", error.raw_os_error().unwrap_or(0));
         return;
@@ -103,10 +105,10 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
         if engine.is_done() {
             break;
         }
+        engine.report_early(&mut socket);
         let _ = bell.sleep();
     }
-    let _ = socket.set_nonblocking(false);
-    let _ = socket.write_all(engine.report().as_bytes());
+    engine.report(&mut socket);
 }
 
 impl Engine {
@@ -124,6 +126,7 @@ impl Engine {
             answered: HashMap::new(),
             reading: false,
             finishing: false,
+            reported: false,
             stops: 0,
             probe,
         };
@@ -201,12 +204,20 @@ impl Engine {
         match change {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.gave_birth(tid, change),
+            Change::VForkDone => {
+                self.task(tid)?.suspended = None;
+                self.go(tid)
+            }
             Change::Interrupted | Change::Group(_) if dismissed => {
+                if change == Change::Interrupted {
+                    go_on_waiting(tid)?;
+                }
                 let reason = self.task(tid)?.dismissed.take().flatten();
                 self.leave(tid, reason, 0);
                 Ok(())
             }
             Change::Interrupted => {
+                go_on_waiting(tid)?;
                 self.answer(tid)?;
                 self.resume(tid, 0)
             }
@@ -296,6 +307,15 @@ impl Engine {
         self.stops += 1;
     }
 
+    /// Whether more than one process executes a translation.
+    pub(super) fn is_shared(&self, space: &Rc<RefCell<Space>>) -> bool {
+        let uses = |task: &&Task| match &task.mode {
+            Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
+            Mode::Waiting => false,
+        };
+        self.tasks.values().filter(uses).nth(1).is_some()
+    }
+
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
     pub(super) fn renew(&mut self, tid: u32) -> Result<Registers, Trouble> {
         let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
@@ -304,8 +324,14 @@ impl Engine {
         task.renewals += 1;
         let shared = task.suspended.is_some() || self.tasks.values().any(|other| other.is_suspended_by(tid));
         let task = self.task(tid)?;
-        if task.renewals > MOST_RENEWALS || task.filtered || shared {
-            return Err(Trouble::Unfollowed("keeps changing its code".to_owned()));
+        let reason = match () {
+            () if task.filtered => "filters its system calls",
+            () if shared => "changes its code while its maker waits for it",
+            () if task.renewals > MOST_RENEWALS => "keeps changing its code",
+            () => "",
+        };
+        if !reason.is_empty() {
+            return Err(Trouble::Unfollowed(reason.to_owned()));
         }
         let Mode::Native(seat) = &task.mode else { return Err(Trouble::Gone) };
         let mut space = Space::after(&seat.space.borrow(), tid, registers.rip, settings)?;
@@ -355,4 +381,25 @@ fn cpu_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(36)?.parse().ok()
+}
+
+/// A system call that our stop has interrupted, and that the kernel would not make again, is made again: without a tracer
+/// nothing would have interrupted it. Its timeout begins anew.
+///
+/// # Source
+///
+/// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux `include/linux/errno.h`,
+/// `ERESTARTNOHAND`.
+pub(super) fn go_on_waiting(tid: u32) -> Outcome {
+    const ERESTARTNOHAND: i64 = 514;
+    const EINTR: i64 = 4;
+    /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait, io_getevents,
+    /// semtimedop, epoll_wait, epoll_pwait, accept4, recvmmsg, sendmmsg, io_pgetevents, io_uring_enter, epoll_pwait2.
+    const WAITS: [u64; 20] =
+        [0, 1, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 307, 333, 426, 441];
+    let registers = trace::registers(tid)?;
+    if registers.rax.cast_signed() == -EINTR && WAITS.contains(&registers.orig_rax) {
+        trace::set_registers(tid, &Registers { rax: (-ERESTARTNOHAND).cast_unsigned(), ..registers })?;
+    }
+    Ok(())
 }

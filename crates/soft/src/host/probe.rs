@@ -44,15 +44,22 @@ pub enum Order {
 impl Engine {
     /// Lets a process in translated code go on, one instruction if a probe looks.
     pub(super) fn resume(&self, tid: u32, signal: i32) -> Result<(), Trouble> {
-        let translated = self.tasks.get(&tid).is_some_and(|task| matches!(task.mode, Mode::Translated(_)));
-        if translated && self.probe.is_some() {
-            return Ok(trace::step(tid, signal)?);
+        match self.tasks.get(&tid).map(|task| &task.mode) {
+            Some(Mode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
+            // On the way into a handler or back: it must not get further than that in its own code.
+            Some(Mode::Native(_)) => Ok(trace::step(tid, signal)?),
+            _ => Ok(trace::resume(tid, signal)?),
         }
-        Ok(trace::resume(tid, signal)?)
     }
 
     /// The same where its registers are settled, so that a probe can look at them first.
     pub(super) fn go(&mut self, tid: u32) -> Result<(), Trouble> {
+        // A request may have stopped it while something else of it was waited for.
+        if let Some(reason) = self.task(tid)?.dismissed.take() {
+            self.leave(tid, reason, 0);
+            return Ok(());
+        }
+        self.answer(tid)?;
         match self.order(tid)? {
             Order::GoOn => self.resume(tid, 0),
             Order::Leave => Err(Trouble::Unfollowed("was told to".to_owned())),

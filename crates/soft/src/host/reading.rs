@@ -44,9 +44,21 @@ impl Engine {
                 // It does not execute translated code now.
                 (Mode::Native(_), _) => self.record(tid, None),
                 (Mode::Translated(_), Some(Suspended { pc, .. })) => self.record(tid, Some((pc, 0))),
-                (Mode::Translated(_), None) if trace::interrupt(tid).is_ok() => drop(self.asked.insert(tid)),
-                (Mode::Translated(_), None) => {}
+                (Mode::Translated(_), None) => self.ask_one(tid),
             }
+        }
+    }
+
+    /// Who sleeps in a system call is not stopped: that would end the call, or begin its timeout anew.
+    fn ask_one(&mut self, tid: u32) {
+        if let Some(asleep) = Asleep::look(tid) {
+            self.record(tid, Some((asleep.pc, 0)));
+            if Asleep::look(tid) == Some(asleep) {
+                return;
+            }
+        }
+        if trace::interrupt(tid).is_ok() {
+            self.asked.insert(tid);
         }
     }
 
@@ -82,8 +94,48 @@ impl Engine {
         lines.chain([format!("{end}\n")]).collect()
     }
 
-    pub(super) fn report(&mut self) -> String {
+    /// Sends the last report.
+    pub(super) fn report(&mut self, socket: &mut UnixStream) {
+        if std::mem::replace(&mut self.reported, true) {
+            return;
+        }
         self.answered.clear();
-        self.snapshot(protocol::LAST)
+        let suspended: Vec<(u32, u64)> =
+            self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.suspended?.pc))).collect();
+        suspended.into_iter().for_each(|(tid, pc)| self.record(tid, Some((pc, 0))));
+        let _ = socket.set_nonblocking(false);
+        let _ = socket.write_all(self.snapshot(protocol::LAST).as_bytes());
+        let _ = socket.set_nonblocking(true);
+    }
+
+    /// Who waits for a child of its own cannot be let go yet: nobody has to wait for that.
+    pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
+        if self.finishing && self.early.is_empty() && self.tasks.values().all(|task| task.suspended.is_some())
+        {
+            self.report(socket);
+        }
+    }
+}
+
+/// A thread that sleeps in a system call.
+#[derive(PartialEq, Eq)]
+struct Asleep {
+    /// Where it goes on.
+    pc: u64,
+    /// How long it has run so far, as the scheduler knows it.
+    ran: String,
+}
+
+impl Asleep {
+    /// `None` where it runs, or waits for something else.
+    ///
+    /// # Source
+    ///
+    /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter; `/proc/pid/schedstat`.
+    fn look(tid: u32) -> Option<Asleep> {
+        let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+        let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
+        let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+        Some(Asleep { pc: u64::from_str_radix(pc, 16).ok()?, ran })
     }
 }

@@ -24,6 +24,9 @@ const SIGSEGV: i32 = 11;
 /// Linux `include/uapi/asm-generic/siginfo.h`.
 const SI_KERNEL: i32 = 0x80;
 
+/// The code of a trap behind an instruction, which the program asked for by its flags.
+const TRAP_TRACE: i32 = 2;
+
 /// What a process does about a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Disposition {
@@ -65,6 +68,10 @@ impl Engine {
                         trace::set_registers(tid, &registers)?;
                         task.stopped_at = Some(registers.rip - 1);
                         self.own_stop(tid, Stop::Indirect, registers)
+                    }
+                    _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
+                        self.leave(tid, Some("steps itself".to_owned()), signal);
+                        Ok(())
                     }
                     _ => self.deliver(tid, signal),
                 }
@@ -130,7 +137,10 @@ impl Engine {
     pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
         match disposition(tid, signal) {
             // The tracer alone is why a system call is made again.
-            Disposition::Ignores => return self.resume(tid, signal),
+            Disposition::Ignores => {
+                super::engine::go_on_waiting(tid)?;
+                return self.resume(tid, signal);
+            }
             Disposition::Stops => {
                 self.count_restart(tid)?;
                 return self.resume(tid, signal);

@@ -142,7 +142,7 @@ impl Oracle {
                 self.tasks.entry(tid).and_modify(|task| task.again = again);
                 self.go_on(tid, signal)
             }
-            Change::Interrupted | Change::Other(_) => self.go_on(tid, 0),
+            Change::Interrupted | Change::VForkDone | Change::Other(_) => self.go_on(tid, 0),
         }
     }
 

@@ -24,6 +24,8 @@ pub enum Change {
     Fork,
     /// It called `vfork(2)`.
     VFork,
+    /// Its `vfork(2)` is over: the child executed a program, or ended.
+    VForkDone,
     /// It called `clone(2)` for a thread, or for a process that is neither of the above.
     Clone,
     /// It executes a new program and is before that one's first instruction.
@@ -57,6 +59,7 @@ impl Change {
             libc::PTRACE_EVENT_STOP => Change::Group(signal),
             libc::PTRACE_EVENT_FORK => Change::Fork,
             libc::PTRACE_EVENT_VFORK => Change::VFork,
+            libc::PTRACE_EVENT_VFORK_DONE => Change::VForkDone,
             libc::PTRACE_EVENT_CLONE => Change::Clone,
             libc::PTRACE_EVENT_EXEC => Change::Exec,
             libc::PTRACE_EVENT_EXIT => Change::Exiting,
@@ -131,7 +134,8 @@ mod tests {
             (stop(2, libc::SIGTRAP), Change::VFork),
             (stop(3, libc::SIGTRAP), Change::Clone),
             (stop(4, libc::SIGTRAP), Change::Exec),
-            (stop(5, libc::SIGTRAP), Change::Other(0x505)),
+            (stop(5, libc::SIGTRAP), Change::VForkDone),
+            (stop(7, libc::SIGTRAP), Change::Other(0x705)),
             (stop(6, libc::SIGTRAP), Change::Exiting),
             (stop(128, libc::SIGTRAP), Change::Interrupted),
             (stop(128, libc::SIGTSTP), Change::Group(libc::SIGTSTP)),

@@ -48,6 +48,8 @@ impl Options {
     pub const FORK: Options = Options(libc::PTRACE_O_TRACEFORK as c_long);
     /// The same for `vfork(2)`: [`Change::VFork`].
     pub const VFORK: Options = Options(libc::PTRACE_O_TRACEVFORK as c_long);
+    /// The end of a `vfork(2)` for who called it: its child executed a program, or ended.
+    pub const VFORK_DONE: Options = Options(libc::PTRACE_O_TRACEVFORKDONE as c_long);
     /// The same for other ways of `clone(2)`, threads among them: [`Change::Clone`].
     pub const CLONE: Options = Options(libc::PTRACE_O_TRACECLONE as c_long);
     /// Stop in the new program at the end of `execve(2)`, before its first instruction: [`Change::Exec`].
