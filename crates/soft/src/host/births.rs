@@ -220,6 +220,7 @@ fn step_out(tid: u32) -> Outcome {
         match trace::wait_for(tid)? {
             Change::Signal(SIGTRAP) => break,
             Change::Signal(signal) => pending = signal,
+            Change::Interrupted if pending == super::remote::SIGSTOP => pending = 0,
             Change::Interrupted | Change::Group(_) => {}
             _ => return Err(Trouble::Gone),
         }

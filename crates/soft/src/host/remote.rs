@@ -9,6 +9,7 @@ use cyclometer_sys::trace::{self, Change, Registers};
 pub(crate) const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
 
 const SIGTRAP: i32 = 5;
+pub(super) const SIGSTOP: i32 = 19;
 
 /// System calls of x86-64.
 ///
@@ -103,6 +104,8 @@ impl Remote {
                 Change::Signal(SIGTRAP) => break,
                 // What cannot be blocked comes again when we are done.
                 Change::Signal(signal) => pending = signal,
+                // It was continued: what should have stopped it before that must not do so after it.
+                Change::Interrupted if pending == SIGSTOP => pending = 0,
                 Change::Interrupted | Change::Group(_) => {}
                 _ => return Err(io::Error::from_raw_os_error(errno::ESRCH)),
             }
