@@ -12,6 +12,7 @@ mod notes;
 mod resolve;
 mod soft;
 mod suggest;
+pub mod table;
 
 #[cfg(test)]
 mod testing;

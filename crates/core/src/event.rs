@@ -32,6 +32,8 @@ pub struct EventCode {
     pub inv: bool,
     /// Count rising edges.
     pub edge: bool,
+    /// Compare with `cmask` for equality instead of greater or equal (Intel arch perfmon v6).
+    pub eq: bool,
     /// Count for both hardware threads of the core (Intel, up to Cascade Lake).
     pub any: bool,
     /// A register that must hold a value for the event to mean anything.
@@ -58,7 +60,7 @@ pub struct ExtraRegister {
 /// # Source
 ///
 /// Intel perfmon event files, field `MSRIndex`; Linux `arch/x86/events/intel/core.c`, `extra_reg` tables.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum ExtraRegisterKind {
     /// MSR_OFFCORE_RSP_0, 0x1A6.
@@ -69,6 +71,75 @@ pub enum ExtraRegisterKind {
     LoadLatency,
     /// MSR_PEBS_FRONTEND, 0x3F7.
     Frontend,
+    /// MSR_SNOOP_RSP_0, 0x1328.
+    SnoopResponse0,
+    /// MSR_SNOOP_RSP_1, 0x1329.
+    SnoopResponse1,
+    /// MSR_OMR_0, 0x3E0: offcore requests of the cores that have no offcore response registers.
+    Omr0,
+    /// MSR_OMR_1, 0x3E1.
+    Omr1,
+    /// MSR_OMR_2, 0x3E2.
+    Omr2,
+    /// MSR_OMR_3, 0x3E3.
+    Omr3,
+}
+
+impl ExtraRegisterKind {
+    /// Every register, by address in the order of [`Self::msr`].
+    pub const ALL: [ExtraRegisterKind; 10] = [
+        ExtraRegisterKind::OffcoreResponse0,
+        ExtraRegisterKind::OffcoreResponse1,
+        ExtraRegisterKind::Omr0,
+        ExtraRegisterKind::Omr1,
+        ExtraRegisterKind::Omr2,
+        ExtraRegisterKind::Omr3,
+        ExtraRegisterKind::LoadLatency,
+        ExtraRegisterKind::Frontend,
+        ExtraRegisterKind::SnoopResponse0,
+        ExtraRegisterKind::SnoopResponse1,
+    ];
+
+    /// Its address.
+    ///
+    /// # Source
+    ///
+    /// Intel perfmon event files, field `MSRIndex`; Linux `arch/x86/include/asm/msr-index.h`.
+    pub const fn msr(self) -> u32 {
+        match self {
+            ExtraRegisterKind::OffcoreResponse0 => 0x1a6,
+            ExtraRegisterKind::OffcoreResponse1 => 0x1a7,
+            ExtraRegisterKind::Omr0 => 0x3e0,
+            ExtraRegisterKind::Omr1 => 0x3e1,
+            ExtraRegisterKind::Omr2 => 0x3e2,
+            ExtraRegisterKind::Omr3 => 0x3e3,
+            ExtraRegisterKind::LoadLatency => 0x3f6,
+            ExtraRegisterKind::Frontend => 0x3f7,
+            ExtraRegisterKind::SnoopResponse0 => 0x1328,
+            ExtraRegisterKind::SnoopResponse1 => 0x1329,
+        }
+    }
+
+    /// The register at an address.
+    pub fn from_msr(address: u32) -> Option<ExtraRegisterKind> {
+        Self::ALL.into_iter().find(|register| register.msr() == address)
+    }
+
+    /// Its name in register listings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ExtraRegisterKind::OffcoreResponse0 => "MSR_OFFCORE_RSP_0",
+            ExtraRegisterKind::OffcoreResponse1 => "MSR_OFFCORE_RSP_1",
+            ExtraRegisterKind::Omr0 => "MSR_OMR_0",
+            ExtraRegisterKind::Omr1 => "MSR_OMR_1",
+            ExtraRegisterKind::Omr2 => "MSR_OMR_2",
+            ExtraRegisterKind::Omr3 => "MSR_OMR_3",
+            ExtraRegisterKind::LoadLatency => "MSR_PEBS_LD_LAT_THRESHOLD",
+            ExtraRegisterKind::Frontend => "MSR_PEBS_FRONTEND",
+            ExtraRegisterKind::SnoopResponse0 => "MSR_SNOOP_RSP_0",
+            ExtraRegisterKind::SnoopResponse1 => "MSR_SNOOP_RSP_1",
+        }
+    }
 }
 
 /// Unit of a value after scaling.

@@ -48,6 +48,38 @@ pub struct PmuEvent {
     pub unit: Option<String>,
 }
 
+/// How a family of CPUs lays out its registers for events and counters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Family {
+    /// `IA32_PERFEVTSELx`.
+    #[default]
+    Intel,
+    /// `PERF_CTLn`.
+    Amd,
+    /// `PMEVTYPERn_EL0`.
+    Arm,
+    /// `mhpmeventN`, behind the SBI.
+    RiscV,
+    /// `PMESR0`, `PMESR1`.
+    Apple,
+}
+
+impl Family {
+    /// Every family.
+    pub const ALL: [Family; 5] = [Family::Intel, Family::Amd, Family::Arm, Family::RiscV, Family::Apple];
+
+    /// The word in tables, and the folder of its tables.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Family::Intel => "intel",
+            Family::Amd => "amd",
+            Family::Arm => "arm",
+            Family::RiscV => "riscv",
+            Family::Apple => "apple",
+        }
+    }
+}
+
 /// Which word of `perf_event_attr` a field lies in.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ConfigWord {

@@ -1,0 +1,6 @@
+//! Tables of events: as values, as text, and as the bytes that are embedded.
+
+pub mod model;
+pub mod text;
+
+pub use model::{Also, CpuTable, Generic, Header, TableEvent};

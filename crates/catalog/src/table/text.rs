@@ -1,0 +1,378 @@
+//! Tables as text: one line per fact and per event, easy to read and to compare.
+//!
+//! ```text
+//! cyclometer-events 1
+//! cpu skylake
+//! layout intel
+//! match GenuineIntel-6-4e
+//! counters general=0xff fixed=0x7 width=48 overflow=48 selector=8 version=4
+//! [generic]
+//! cache-misses 0x412e
+//! [events]
+//! BR_MISP_RETIRED.ALL_BRANCHES event=0xc5 counters=0xff
+//! ```
+//!
+//! An event's line has its name, and what differs from 0: `event`, `umask`, `umask2`, `cmask` with a number; `inv`, `edge`,
+//! `eq`, `any`; `extra=MSR:VALUE`; `config` for a whole word; `counters` and `fixed` with masks; `alias`, `also` (all
+//! of the above, separated by commas), `errata` with a list; `deprecated`, `alone`. `#` starts a comment.
+
+use std::collections::HashSet;
+use std::fmt::{self, Write as _};
+
+use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, EventCode};
+
+use super::model::{Also, CpuTable, Generic, Header, TableEvent};
+
+/// The first line of a table.
+pub const FIRST_LINE: &str = "cyclometer-events 1";
+
+/// The longest table that is read, in bytes.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// The longest name of an event or CPU, in bytes.
+pub const MAX_NAME: usize = 200;
+
+/// What is wrong with a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TableError {
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub message: String,
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.message)
+    }
+}
+
+impl std::error::Error for TableError {}
+
+type Outcome<T> = Result<T, String>;
+
+/// Reads a table.
+///
+/// # Errors
+///
+/// The first line that is no part of a table, an event that is there twice, a table that is too long.
+pub fn read(text: &str) -> Result<CpuTable, TableError> {
+    let at = |line: usize, message: String| TableError { line: line + 1, message };
+    if text.len() > MAX_BYTES {
+        return Err(at(0, format!("the table has {} bytes; at most {MAX_BYTES} are read", text.len())));
+    }
+    if text.lines().next().map(str::trim_end) != Some(FIRST_LINE) {
+        return Err(at(0, format!("a table starts with the line '{FIRST_LINE}'")));
+    }
+    let mut reader = Reader::default();
+    for (i, line) in text.lines().enumerate().skip(1) {
+        let line = line.trim();
+        if !line.is_empty() && !line.starts_with('#') {
+            reader.line(line).map_err(|message| at(i, message))?;
+        }
+    }
+    if reader.table.header.cpu.is_empty() {
+        return Err(at(0, "the table names no cpu".to_owned()));
+    }
+    Ok(reader.table)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Section {
+    #[default]
+    Header,
+    Generic,
+    Events,
+}
+
+#[derive(Default)]
+struct Reader {
+    table: CpuTable,
+    section: Section,
+    names: HashSet<String>,
+}
+
+impl Reader {
+    fn line(&mut self, line: &str) -> Outcome<()> {
+        match (line, self.section) {
+            ("[generic]", _) => self.section = Section::Generic,
+            ("[events]", _) => self.section = Section::Events,
+            (_, Section::Header) => header_line(&mut self.table.header, line)?,
+            (_, Section::Generic) => self.table.generic.push(generic_line(line)?),
+            (_, Section::Events) => {
+                let event = event_line(line)?;
+                for name in std::iter::once(&event.name).chain(&event.aliases) {
+                    if !self.names.insert(name.to_ascii_lowercase()) {
+                        return Err(format!("the event {name} is there twice"));
+                    }
+                }
+                self.table.events.push(event);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn header_line(header: &mut Header, line: &str) -> Outcome<()> {
+    let (key, value) = line.split_once(' ').ok_or_else(|| format!("'{line}' has no value"))?;
+    let value = value.trim();
+    match key {
+        "cpu" => header.cpu = name(value)?,
+        "title" => header.title = value.to_owned(),
+        "layout" => header.family = family(value)?,
+        "match" => header.matches.push(value.to_owned()),
+        "counters" => counters(header, value)?,
+        "version" => header.version = value.to_owned(),
+        "date" => header.date = value.to_owned(),
+        "source" => header.sources.push(value.to_owned()),
+        "licence" => header.licence = value.to_owned(),
+        _ => return Err(format!("'{key}' is no fact of a CPU")),
+    }
+    Ok(())
+}
+
+fn family(word: &str) -> Outcome<Family> {
+    let found = Family::ALL.into_iter().find(|family| family.word() == word);
+    found.ok_or_else(|| format!("'{word}' is no layout; there are intel, amd, arm, riscv, apple"))
+}
+
+fn counters(header: &mut Header, line: &str) -> Outcome<()> {
+    let (mut general, mut fixed) = (0, 0);
+    for token in line.split_whitespace() {
+        let (key, value) = token.split_once('=').ok_or_else(|| format!("'{token}' has no value"))?;
+        let value = number(value)?;
+        match key {
+            "general" => general = value,
+            "fixed" => fixed = value,
+            "width" => header.counter_width_bits = small(value, 64)? as u32,
+            "overflow" => header.overflow_bit = small(value, 64)? as u32,
+            "selector" => header.selector_bits = small(value, 64)? as u32,
+            "version" => header.pmu_version = small(value, 255)? as u32,
+            _ => return Err(format!("'{key}' is nothing that counters have")),
+        }
+    }
+    header.counters = CounterMask::from_bits(general, fixed);
+    Ok(())
+}
+
+fn generic_line(line: &str) -> Outcome<Generic> {
+    let mut words = line.split_whitespace();
+    let name = name(words.next().unwrap_or_default())?;
+    let config = number(words.next().ok_or_else(|| format!("{name} has no config"))?)?;
+    let config1 = words.next().map_or(Ok(0), number)?;
+    match words.next() {
+        None => Ok(Generic { name, config, config1 }),
+        Some(more) => Err(format!("'{more}' behind the config words of {name}")),
+    }
+}
+
+fn event_line(line: &str) -> Outcome<TableEvent> {
+    let mut words = line.split_whitespace();
+    let mut event = TableEvent { name: name(words.next().unwrap_or_default())?, ..TableEvent::default() };
+    for word in words {
+        fact(&mut event, word).map_err(|message| format!("{}: {message}", event.name))?;
+    }
+    Ok(event)
+}
+
+fn fact(event: &mut TableEvent, word: &str) -> Outcome<()> {
+    match word.split_once('=').unwrap_or((word, "")) {
+        ("alias", value) => event.aliases.push(name(value)?),
+        ("errata", value) => event.errata.extend(value.split(',').map(str::to_owned)),
+        ("config", value) => event.config = Some(number(value)?),
+        ("also", value) => event.also.push(also(value)?),
+        ("deprecated", "") => event.deprecated = true,
+        ("alone", "") => event.taken_alone = true,
+        (key, value) => field(&mut event.code, &mut event.counters, key, value)?,
+    }
+    Ok(())
+}
+
+fn also(list: &str) -> Outcome<Also> {
+    let mut also = Also { code: EventCode::default(), counters: CounterMask::EMPTY };
+    for word in list.split(',') {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        field(&mut also.code, &mut also.counters, key, value)?;
+    }
+    Ok(also)
+}
+
+fn field(code: &mut EventCode, counters: &mut CounterMask, key: &str, value: &str) -> Outcome<()> {
+    match (key, value) {
+        ("inv", "") => code.inv = true,
+        ("edge", "") => code.edge = true,
+        ("eq", "") => code.eq = true,
+        ("any", "") => code.any = true,
+        ("event", value) => code.select = small(number(value)?, u16::MAX.into())? as u16,
+        ("umask", value) => code.umask = small(number(value)?, 255)? as u8,
+        ("umask2", value) => code.umask2 = small(number(value)?, 255)? as u8,
+        ("cmask", value) => code.cmask = small(number(value)?, 255)? as u8,
+        ("extra", value) => code.extra = Some(extra(value)?),
+        ("counters", value) => *counters = counters.or(CounterMask::from_bits(number(value)?, 0)),
+        ("fixed", value) => *counters = counters.or(CounterMask::from_bits(0, number(value)?)),
+        _ => return Err(format!("'{key}' is no field of an event")),
+    }
+    Ok(())
+}
+
+fn extra(text: &str) -> Outcome<ExtraRegister> {
+    let (register, value) = text.split_once(':').ok_or_else(|| format!("'{text}' is not MSR:VALUE"))?;
+    let address = small(number(register)?, u32::MAX.into())? as u32;
+    let register =
+        ExtraRegisterKind::from_msr(address).ok_or_else(|| format!("{address:#x} is no extra register"))?;
+    Ok(ExtraRegister { register, value: number(value)? })
+}
+
+fn name(text: &str) -> Outcome<String> {
+    let fits = !text.is_empty() && text.len() <= MAX_NAME && text.chars().all(|c| c.is_ascii_graphic());
+    if fits { Ok(text.to_owned()) } else { Err(format!("'{}' is no name", text.escape_debug())) }
+}
+
+fn number(text: &str) -> Outcome<u64> {
+    cyclometer_core::syntax::parse_number(text).ok_or_else(|| format!("'{text}' is no number"))
+}
+
+fn small(value: u64, most: u64) -> Outcome<u64> {
+    if value <= most { Ok(value) } else { Err(format!("{value:#x} is more than {most:#x}")) }
+}
+
+/// Writes a table; [`read`] gives it back.
+pub fn write(table: &CpuTable) -> String {
+    let mut out = String::new();
+    let Header { cpu, title, family, matches, sources, counters, version, date, licence, .. } = &table.header;
+    let _ = writeln!(out, "{FIRST_LINE}\ncpu {cpu}");
+    let line = |out: &mut String, key: &str, value: &str| {
+        if !value.is_empty() {
+            let _ = writeln!(out, "{key} {value}");
+        }
+    };
+    line(&mut out, "title", title);
+    line(&mut out, "layout", family.word());
+    matches.iter().for_each(|pattern| line(&mut out, "match", pattern));
+    let (general, fixed) = (counters.general_bits(), counters.fixed_bits());
+    let Header { counter_width_bits, overflow_bit, selector_bits, pmu_version, .. } = table.header;
+    let _ = writeln!(
+        out,
+        "counters general={general:#x} fixed={fixed:#x} width={counter_width_bits} overflow={overflow_bit} \
+         selector={selector_bits} version={pmu_version}"
+    );
+    line(&mut out, "version", version);
+    line(&mut out, "date", date);
+    sources.iter().for_each(|source| line(&mut out, "source", source));
+    line(&mut out, "licence", licence);
+    if !table.generic.is_empty() {
+        out.push_str("[generic]\n");
+    }
+    for Generic { name, config, config1 } in &table.generic {
+        let _ = write!(out, "{name} {config:#x}");
+        let _ = if *config1 == 0 { writeln!(out) } else { writeln!(out, " {config1:#x}") };
+    }
+    out.push_str("[events]\n");
+    table.events.iter().for_each(|event| write_event(&mut out, event));
+    out
+}
+
+fn write_event(out: &mut String, event: &TableEvent) {
+    out.push_str(&event.name);
+    for fact in facts(&event.code, event.counters) {
+        let _ = write!(out, " {fact}");
+    }
+    if let Some(config) = event.config {
+        let _ = write!(out, " config={config:#x}");
+    }
+    for also in &event.also {
+        let _ = write!(out, " also={}", facts(&also.code, also.counters).join(","));
+    }
+    for alias in &event.aliases {
+        let _ = write!(out, " alias={alias}");
+    }
+    if !event.errata.is_empty() {
+        let _ = write!(out, " errata={}", event.errata.join(","));
+    }
+    out.push_str(if event.deprecated { " deprecated" } else { "" });
+    out.push_str(if event.taken_alone { " alone\n" } else { "\n" });
+}
+
+fn facts(code: &EventCode, counters: CounterMask) -> Vec<String> {
+    let EventCode { select, umask, umask2, cmask, inv, edge, eq, any, extra } = *code;
+    let numbers = [
+        ("event", u64::from(select)),
+        ("umask", umask.into()),
+        ("umask2", umask2.into()),
+        ("cmask", cmask.into()),
+    ];
+    let flags = [("inv", inv), ("edge", edge), ("eq", eq), ("any", any)];
+    let masks = [("counters", counters.general_bits()), ("fixed", counters.fixed_bits())];
+    let number = |(key, value): &(&str, u64)| (*value != 0).then(|| format!("{key}={value:#x}"));
+    let mut facts: Vec<String> = numbers.iter().filter_map(number).collect();
+    facts.extend(flags.iter().filter(|(_, set)| *set).map(|(key, _)| (*key).to_owned()));
+    facts.extend(extra.map(|extra| format!("extra={:#x}:{:#x}", extra.register.msr(), extra.value)));
+    facts.extend(masks.iter().filter_map(number));
+    facts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = "cyclometer-events 1
+cpu skylake
+title Skylake
+layout intel
+match GenuineIntel-6-4e
+counters general=0xff fixed=0x7 width=48 overflow=48 selector=8 version=4
+version 60
+date 2026-03-24
+source vendor/file.json
+licence BSD-3-Clause
+[generic]
+cache-misses 0x412e
+LLC-load-misses 0x1b7 0x3fc0408000
+[events]
+BR_MISP_RETIRED.ALL_BRANCHES event=0xc5 counters=0xff errata=SKL091,SKL044
+FRONTEND_RETIRED.L2_MISS event=0xc6 umask=0x1 extra=0x3f7:0x13 counters=0xf deprecated alone
+OFFCORE_RESPONSE.ANY event=0xb7 umask=0x1 extra=0x1a6:0x10001 counters=0xf also=event=0xbb,umask=0x1,extra=0x1a7:0x10001,counters=0xf
+INST_RETIRED.ANY umask=0x1 fixed=0x1 alias=inst_any
+CYCLE_ACTIVITY.STALLS event=0xa3 umask=0x4 umask2=0x1 cmask=0x4 inv edge eq any counters=0xf
+firmware_event config=0x800000000000001f
+";
+
+    #[test]
+    fn a_table_survives_being_read_and_written() {
+        let table = read(SAMPLE).unwrap();
+        assert_eq!(table.events.len(), 6);
+        assert_eq!(write(&table), SAMPLE);
+        assert_eq!(read(&write(&table)), Ok(table));
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused_with_the_line() {
+        let cases = [
+            ("", "line 1: a table starts with the line 'cyclometer-events 1'"),
+            ("cyclometer-events 1\n", "line 1: the table names no cpu"),
+            (
+                "cyclometer-events 1\ncpu x\nlayout vax",
+                "line 3: 'vax' is no layout; there are intel, amd, arm",
+            ),
+            ("cyclometer-events 1\ncpu x\ncounters general=0xzz", "line 3: '0xzz' is no number"),
+            (
+                "cyclometer-events 1\ncpu x\n[events]\nA event=0x10000",
+                "line 4: A: 0x10000 is more than 0xffff",
+            ),
+            ("cyclometer-events 1\ncpu x\n[events]\nA umask=256", "line 4: A: 0x100 is more than 0xff"),
+            ("cyclometer-events 1\ncpu x\n[events]\nA b=1", "line 4: A: 'b' is no field of an event"),
+            ("cyclometer-events 1\ncpu x\n[events]\nA extra=0x1:2", "line 4: A: 0x1 is no extra register"),
+            (
+                "cyclometer-events 1\ncpu x\n[events]\nA event=1\na event=2",
+                "line 5: the event a is there twice",
+            ),
+            ("cyclometer-events 1\ncpu x\n[generic]\ncycles", "line 4: cycles has no config"),
+        ];
+        for (text, expected) in cases {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{text:?}: {error}");
+        }
+    }
+}
