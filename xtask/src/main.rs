@@ -6,6 +6,7 @@
 #![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
 
 mod budget;
+mod catalog;
 mod run;
 mod tidy;
 
@@ -20,7 +21,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   ci        full: installs the peers that tests compare with, then `test`, cross checks, build budget
   tidy      the invariants of ARCHITECTURE.md only
   budget    the cold release build's time and number of crates only
-  golden    rewrites the golden files of the tests";
+  golden    rewrites the golden files of the tests
+  catalog --from DIR [FAMILY...]
+            makes the tables of the catalogue from the vendors' files";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
@@ -40,6 +43,7 @@ fn dispatch(command: &str) -> Result<()> {
         "tidy" => tidy::check(&root()),
         "budget" => budget::check(&root()),
         "golden" => run::golden(),
+        "catalog" => catalog::run(&root(), std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }
 }

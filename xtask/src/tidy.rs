@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("catalog", &["core"]),
+    ("import", &["core", "catalog"]),
     ("plan", &["core"]),
     ("stats", &["core"]),
     ("sys", &[]),
@@ -28,7 +29,7 @@ const UNSAFE: &[&str] = &["sys"];
 const TARGETS: &[&str] = &["sys", "detect", "backend", "soft"];
 
 /// Crates without I/O and clock.
-const PURE: &[&str] = &["core", "catalog", "plan", "soft", "stats"];
+const PURE: &[&str] = &["core", "catalog", "import", "plan", "soft", "stats"];
 
 /// Folders of theirs that are at the edge all the same.
 const NOT_PURE: &[&str] = &["crates/soft/src/host/"];

@@ -1,0 +1,38 @@
+//! What is wrong with a file.
+
+use std::fmt;
+
+/// What is wrong with an event file, and where.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ImportError {
+    /// The place: the event and its field (`BR_INST_RETIRED.ALL_BRANCHES, UMask`); empty for the whole file.
+    pub place: String,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// What a reader gives.
+pub type Outcome<T> = Result<T, ImportError>;
+
+impl ImportError {
+    /// Of the whole file.
+    pub fn file(message: impl Into<String>) -> ImportError {
+        ImportError { place: String::new(), message: message.into() }
+    }
+
+    /// Of one place in it.
+    pub fn at(place: impl Into<String>, message: impl Into<String>) -> ImportError {
+        ImportError { place: place.into(), message: message.into() }
+    }
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.place.as_str() {
+            "" => f.write_str(&self.message),
+            place => write!(f, "{place}: {}", self.message),
+        }
+    }
+}
+
+impl std::error::Error for ImportError {}

@@ -1,0 +1,241 @@
+//! JSON of strangers: limits first, then values, then fields with the record's name in every error.
+
+use serde_json::{Map, Value};
+
+use crate::error::{ImportError, Outcome};
+
+/// The largest file that is read, in bytes.
+pub const MAX_BYTES: usize = 64 << 20;
+
+/// The deepest nesting of arrays and objects. Real event files have four levels.
+pub const MAX_DEPTH: usize = 32;
+
+/// The most values in a file. The largest real file has some 200,000; each can take 100 bytes of memory.
+pub const MAX_VALUES: usize = 4_000_000;
+
+/// The longest text of one field that is looked at, in bytes.
+pub const MAX_TEXT: usize = 64 << 10;
+
+/// Reads a file as JSON.
+///
+/// # Errors
+///
+/// A file above the limits, one that is no JSON (with line and column), one that ends too early.
+pub fn parse(bytes: &[u8]) -> Outcome<Value> {
+    if bytes.len() > MAX_BYTES {
+        return Err(ImportError::file(format!("{} bytes; at most {MAX_BYTES} are read", bytes.len())));
+    }
+    limits(bytes)?;
+    let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
+    serde_json::from_slice(bytes).map_err(|error| ImportError::file(format!("no JSON: {error}")))
+}
+
+/// Counts before anything is built: nesting, and commas and brackets as a measure of values.
+fn limits(bytes: &[u8]) -> Outcome<()> {
+    let (mut depth, mut values, mut quoted, mut escaped) = (0usize, 0usize, false, false);
+    for &byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b'[' | b'{' => (depth, values) = (depth + 1, values + 1),
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            b',' => values += 1,
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(ImportError::file(format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        if values > MAX_VALUES {
+            return Err(ImportError::file(format!("more than {MAX_VALUES} values")));
+        }
+    }
+    Ok(())
+}
+
+/// One object of a list of events, with the name that its errors carry.
+#[derive(Clone, Copy)]
+pub struct Record<'a> {
+    name: &'a str,
+    fields: &'a Map<String, Value>,
+}
+
+impl<'a> Record<'a> {
+    /// The `position`th object (from 0) of a list; its name is the text of the field `key`.
+    ///
+    /// # Errors
+    ///
+    /// What is no object, has no such field, or has a name that is empty, long or not printable.
+    pub fn new(value: &'a Value, key: &str, position: usize) -> Outcome<Record<'a>> {
+        let place = || format!("entry {}", position + 1);
+        let fields = value.as_object().ok_or_else(|| ImportError::at(place(), "is no object"))?;
+        let name = fields.get(key).and_then(Value::as_str).map(str::trim);
+        let name = name.ok_or_else(|| ImportError::at(place(), format!("has no {key}")))?;
+        let fits = !name.is_empty() && name.len() <= cyclometer_catalog::table::text::MAX_NAME;
+        if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            Ok(Record { name, fields })
+        } else {
+            let shown: String = name.chars().take(40).collect();
+            Err(ImportError::at(place(), format!("'{}' is no name", shown.escape_debug())))
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'a str {
+        self.name
+    }
+
+    /// Whether it has the field at all.
+    pub fn has(&self, field: &str) -> bool {
+        self.fields.contains_key(field)
+    }
+
+    /// The field as it stands.
+    pub fn value(&self, field: &str) -> Option<&'a Value> {
+        self.fields.get(field)
+    }
+
+    /// The field's text without outer spaces; empty where there is none, or null.
+    ///
+    /// # Errors
+    ///
+    /// A value that is no text, or a text that is too long.
+    pub fn text(&self, field: &str) -> Outcome<&'a str> {
+        match self.fields.get(field) {
+            None | Some(Value::Null) => Ok(""),
+            Some(Value::String(text)) if text.len() <= MAX_TEXT => Ok(text.trim()),
+            Some(Value::String(text)) => {
+                Err(self.error(field, format!("{} bytes; at most {MAX_TEXT}", text.len())))
+            }
+            Some(_) => Err(self.error(field, "is no text")),
+        }
+    }
+
+    /// The field as a number, written as one or as text, decimal or with `0x`; 0 where there is none.
+    ///
+    /// # Errors
+    ///
+    /// What is no number, or more than `most`.
+    pub fn number(&self, field: &str, most: u64) -> Outcome<u64> {
+        let number = match self.fields.get(field) {
+            Some(Value::Number(number)) => number
+                .as_u64()
+                .ok_or_else(|| self.error(field, format!("{number} is no whole number from 0")))?,
+            _ => self.parse(field, self.text(field)?)?,
+        };
+        self.at_most(field, number, most)
+    }
+
+    /// The field's numbers, separated by commas; empty where there is none.
+    ///
+    /// # Errors
+    ///
+    /// What is no list of numbers, or has one of more than `most`.
+    pub fn numbers(&self, field: &str, most: u64) -> Outcome<Vec<u64>> {
+        if matches!(self.fields.get(field), Some(Value::Number(_))) {
+            return Ok(vec![self.number(field, most)?]);
+        }
+        let list = self.text(field)?.trim_end_matches(',');
+        let items = list.split(',').map(str::trim).filter(|_| !list.is_empty());
+        items.map(|item| self.at_most(field, self.parse(field, item)?, most)).collect()
+    }
+
+    /// Whether the field says yes: not absent, empty or 0.
+    ///
+    /// # Errors
+    ///
+    /// What is no number.
+    pub fn flag(&self, field: &str) -> Outcome<bool> {
+        Ok(self.number(field, u64::MAX)? != 0)
+    }
+
+    /// An error in one of its fields.
+    pub fn error(&self, field: &str, message: impl Into<String>) -> ImportError {
+        ImportError::at(format!("{}, {field}", self.name), message)
+    }
+
+    fn parse(&self, field: &str, text: &str) -> Outcome<u64> {
+        if text.is_empty() {
+            return Ok(0);
+        }
+        let number = cyclometer_core::syntax::parse_number(text);
+        number.ok_or_else(|| self.error(field, format!("'{}' is no number", shown(text))))
+    }
+
+    fn at_most(&self, field: &str, number: u64, most: u64) -> Outcome<u64> {
+        let fits = number <= most;
+        if fits { Ok(number) } else { Err(self.error(field, format!("{number:#x} is more than {most:#x}"))) }
+    }
+}
+
+/// The start of a text that may be long or not printable.
+pub fn shown(text: &str) -> String {
+    text.chars().take(40).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(bytes: &[u8], expected: &str) {
+        let error = parse(bytes).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn what_is_truncated_or_no_json_is_refused_with_its_place() {
+        refused(b"", "no JSON: EOF");
+        refused(b"{\"Events\": [{\"EventName\": \"A", "EOF while parsing a string");
+        refused(b"{\"Events\": [\n  {},\n  x]}", "line 3 column 3");
+        refused(b"\xff\xfe", "no JSON");
+    }
+
+    #[test]
+    fn nesting_has_a_limit_and_brackets_in_texts_do_not_count() {
+        refused(&b"[".repeat(MAX_DEPTH + 1), "nested deeper");
+        refused(&b"[".repeat(10_000_000), "nested deeper");
+        let text = format!("[\"{}\\\"[[[\"]", "[".repeat(1000));
+        assert!(parse(text.as_bytes()).is_ok());
+        let deep = format!("{}{}", "[".repeat(MAX_DEPTH), "]".repeat(MAX_DEPTH));
+        assert!(parse(deep.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn the_number_of_values_and_of_bytes_has_a_limit() {
+        refused(&b"0,".repeat(MAX_VALUES + 1), "more than 4000000 values");
+        refused(&vec![b' '; MAX_BYTES + 1], "bytes; at most");
+    }
+
+    #[test]
+    fn numbers_come_in_every_form_and_errors_name_event_and_field() {
+        let value = parse(br#"{"EventName": "A.B", "a": "0X1f", "b": 7, "c": " 12 ", "d": "x", "e": [], "f": -1, "g": "0xB7, 0xbb", "h": null}"#)
+            .unwrap();
+        let record = Record::new(&value, "EventName", 0).unwrap();
+        assert_eq!(record.number("a", 255), Ok(31));
+        assert_eq!(record.number("b", 255), Ok(7));
+        assert_eq!(record.number("c", 255), Ok(12));
+        assert_eq!(record.number("h", 255), Ok(0));
+        assert_eq!(record.number("none", 255), Ok(0));
+        assert_eq!(record.numbers("g", 255), Ok(vec![0xb7, 0xbb]));
+        assert_eq!(record.numbers("none", 255), Ok(vec![]));
+        assert_eq!(record.number("a", 30).unwrap_err().to_string(), "A.B, a: 0x1f is more than 0x1e");
+        assert_eq!(record.number("d", 30).unwrap_err().to_string(), "A.B, d: 'x' is no number");
+        assert_eq!(record.number("e", 30).unwrap_err().to_string(), "A.B, e: is no text");
+        assert!(record.number("f", 30).unwrap_err().to_string().contains("-1 is no whole number"));
+    }
+
+    #[test]
+    fn a_record_needs_a_printable_name() {
+        let check = |text: &str, expected: &str| {
+            let value = parse(text.as_bytes()).unwrap();
+            let error = Record::new(&value, "EventName", 4).err().unwrap().to_string();
+            assert_eq!(error, expected);
+        };
+        check("7", "entry 5: is no object");
+        check("{}", "entry 5: has no EventName");
+        check(r#"{"EventName": ""}"#, "entry 5: '' is no name");
+        check(r#"{"EventName": "a b"}"#, "entry 5: 'a b' is no name");
+        check(r#"{"EventName": "a\u001bb"}"#, "entry 5: 'a\\u{1b}b' is no name");
+    }
+}
