@@ -5,6 +5,7 @@
 //! sysfs, which arrives as plain values in [`Machine`]. Nothing here touches the host.
 #![forbid(unsafe_code)]
 
+pub mod cpus;
 mod device;
 mod generic;
 mod listing;

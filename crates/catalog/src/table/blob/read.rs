@@ -1,0 +1,386 @@
+//! Reads the bytes in place.
+
+use std::cmp::Ordering;
+
+use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, EventCode};
+
+use super::{CPU, DEF, GENERIC, HEAD, MAGIC, ROW, SECTIONS, STRING, Section, flag, hash};
+use crate::table::model::{Also, Generic};
+
+/// Tables as bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Blob<'a> {
+    bytes: &'a [u8],
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_le_bytes)
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+impl<'a> Blob<'a> {
+    /// Takes bytes that [`write`](super::write) made; `None` where they are others.
+    pub const fn new(bytes: &'a [u8]) -> Option<Blob<'a>> {
+        if bytes.len() < HEAD {
+            return None;
+        }
+        let mut i = 0;
+        while i < MAGIC.len() {
+            if bytes[i] != MAGIC[i] {
+                return None;
+            }
+            i += 1;
+        }
+        Some(Blob { bytes })
+    }
+
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is no CPU.
+    pub fn is_empty(&self) -> bool {
+        self.count(Section::Cpus) == 0
+    }
+
+    fn at(&self, section: Section) -> usize {
+        u32_at(self.bytes, 8 + 8 * section as usize) as usize
+    }
+
+    fn count(&self, section: Section) -> usize {
+        const { assert!(Section::Strings as usize == SECTIONS - 1) };
+        u32_at(self.bytes, 12 + 8 * section as usize) as usize
+    }
+
+    fn record(&self, section: Section, size: usize, index: usize) -> &'a [u8] {
+        let at = self.at(section) + size * index;
+        self.bytes.get(at..at + size).unwrap_or_default()
+    }
+
+    fn text(&self, place: &[u8]) -> &'a str {
+        let at = self.at(Section::Text) + u32_at(place, 0) as usize;
+        let bytes = self.bytes.get(at..at + u32_at(place, 4) as usize).unwrap_or_default();
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    fn name(&self, id: u16) -> &'a str {
+        self.text(self.record(Section::Names, STRING, id.into()))
+    }
+
+    /// The number of a name, in any case.
+    fn name_id(&self, name: &str) -> Option<u16> {
+        let slots = self.count(Section::Hash);
+        let mut slot = hash(name) as usize % slots.max(1);
+        loop {
+            let id = u16_at(self.record(Section::Hash, 2, slot), 0).checked_sub(1)?;
+            if self.name(id).eq_ignore_ascii_case(name) {
+                return Some(id);
+            }
+            slot = (slot + 1) % slots;
+        }
+    }
+
+    /// Every CPU, by id.
+    pub fn cpus(self) -> impl DoubleEndedIterator<Item = Cpu<'a>> + ExactSizeIterator {
+        (0..self.count(Section::Cpus)).map(move |i| self.cpu_at(i))
+    }
+
+    fn cpu_at(self, index: usize) -> Cpu<'a> {
+        Cpu { blob: self, record: self.record(Section::Cpus, CPU, index) }
+    }
+
+    /// The CPU with an id, in any case.
+    pub fn cpu(self, id: &str) -> Option<Cpu<'a>> {
+        let id = id.to_ascii_lowercase();
+        let found = search(self.count(Section::Cpus), |i| self.cpu_at(i).id().cmp(&id));
+        found.map(|i| self.cpu_at(i))
+    }
+
+    /// Every name of every CPU, aliases included, by name.
+    pub fn names(self) -> impl ExactSizeIterator<Item = &'a str> {
+        (0..self.count(Section::Names)).map(move |i| self.name(i as u16))
+    }
+}
+
+impl std::fmt::Debug for Blob<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Blob({} CPUs, {} bytes)", self.count(Section::Cpus), self.bytes.len())
+    }
+}
+
+/// Where the order is equal; any such place.
+fn search(count: usize, order: impl Fn(usize) -> Ordering) -> Option<usize> {
+    let first = first_not_less(count, &order);
+    (first < count && order(first) == Ordering::Equal).then_some(first)
+}
+
+/// The first place that is not less.
+fn first_not_less(count: usize, order: impl Fn(usize) -> Ordering) -> usize {
+    let (mut low, mut high) = (0, count);
+    while low < high {
+        let middle = low.midpoint(high);
+        if order(middle) == Ordering::Less { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+/// One CPU, or one core type of a hybrid, of the catalogue.
+#[derive(Clone, Copy)]
+pub struct Cpu<'a> {
+    blob: Blob<'a>,
+    record: &'a [u8],
+}
+
+impl<'a> Cpu<'a> {
+    fn string(&self, index: usize) -> &'a str {
+        self.blob.text(&self.record[8 * index..])
+    }
+
+    fn small(&self, index: usize) -> u32 {
+        self.record.get(7 * 8 + index).copied().unwrap_or(0).into()
+    }
+
+    fn number(&self, index: usize) -> usize {
+        u32_at(self.record, 80 + 4 * index) as usize
+    }
+
+    /// Its id: `skylake`, `alderlake/core`, `apple-m1`.
+    pub fn id(&self) -> &'a str {
+        self.string(0)
+    }
+
+    /// What people call it; empty where the table does not say.
+    pub fn title(&self) -> &'a str {
+        self.string(1)
+    }
+
+    /// Version of the vendor's file.
+    pub fn version(&self) -> &'a str {
+        self.string(2)
+    }
+
+    /// Date of the vendor's file, `2026-03-24`; empty where it has none.
+    pub fn date(&self) -> &'a str {
+        self.string(3)
+    }
+
+    /// The licence under which the source is published.
+    pub fn licence(&self) -> &'a str {
+        self.string(4)
+    }
+
+    /// Which CPUs it is, in the vendor's terms.
+    pub fn matches(&self) -> impl Iterator<Item = &'a str> {
+        self.string(5).lines()
+    }
+
+    /// Where the facts come from.
+    pub fn sources(&self) -> impl Iterator<Item = &'a str> {
+        self.string(6).lines()
+    }
+
+    /// How its registers are laid out.
+    pub fn family(&self) -> Family {
+        Family::ALL[(self.small(0) as usize).min(Family::ALL.len() - 1)]
+    }
+
+    /// Version of the architecture's PMU; 0 where there is none.
+    pub fn pmu_version(&self) -> u32 {
+        self.small(1)
+    }
+
+    /// Bits of the event select field.
+    pub fn selector_bits(&self) -> u32 {
+        self.small(2)
+    }
+
+    /// Width of a counter in bits; 0 where it is not known.
+    pub fn counter_width_bits(&self) -> u32 {
+        self.small(3)
+    }
+
+    /// The bit that tells an overflow; the width where a carry does.
+    pub fn overflow_bit(&self) -> u32 {
+        self.small(4)
+    }
+
+    /// The counters there are.
+    pub fn counters(&self) -> CounterMask {
+        CounterMask::from_bits(u64_at(self.record, 64), u64_at(self.record, 72))
+    }
+
+    /// What the kernel counts for its generic events.
+    pub fn generic(&self) -> impl Iterator<Item = Generic> + use<'a> {
+        let (blob, first) = (self.blob, self.number(2));
+        (first..first + self.number(3)).map(move |i| {
+            let record = blob.record(Section::Generic, GENERIC, i);
+            Generic {
+                name: blob.text(record).to_owned(),
+                config: u64_at(record, STRING),
+                config1: u64_at(record, STRING + 8),
+            }
+        })
+    }
+
+    fn row(&self, index: usize) -> Entry<'a> {
+        let row = self.blob.record(Section::Rows, ROW, self.number(0) + index);
+        let def = self.blob.record(Section::Defs, DEF, u16_at(row, 2).into());
+        Entry { blob: self.blob, cpu: self.record, name: u16_at(row, 0), own: u16_at(row, 4), def }
+    }
+
+    fn rows(&self) -> usize {
+        self.number(1)
+    }
+
+    /// Its events, by name.
+    pub fn events(self) -> impl Iterator<Item = Entry<'a>> {
+        (0..self.rows()).map(move |i| self.row(i)).filter(|entry| entry.name == entry.own)
+    }
+
+    /// The event with a name or alias, in any case.
+    pub fn event(&self, name: &str) -> Option<Entry<'a>> {
+        let id = self.blob.name_id(name)?;
+        let rows_at = self.blob.at(Section::Rows) + ROW * self.number(0);
+        let found = search(self.rows(), |i| u16_at(self.blob.bytes, rows_at + ROW * i).cmp(&id))?;
+        let entry = self.row(found);
+        Some(Entry { name: entry.own, ..entry })
+    }
+
+    /// The events with a select and unit masks, or with this whole config.
+    pub fn by_code(
+        &self,
+        code: &EventCode,
+        config: Option<u64>,
+    ) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+        let key = (config.is_some(), super::write::code_key(code, config));
+        let cpu = *self;
+        let first = first_not_less(self.rows(), |i| cpu.code_order(i, key));
+        (first..self.rows()).take_while(move |i| cpu.code_order(*i, key) == Ordering::Equal).filter_map(
+            move |i| {
+                let row = u16_at(cpu.blob.record(Section::Codes, 2, cpu.number(0) + i), 0);
+                Some(cpu.row(row.into()))
+            },
+        )
+    }
+
+    fn code_order(&self, index: usize, key: (bool, u64)) -> Ordering {
+        let row = u16_at(self.blob.record(Section::Codes, 2, self.number(0) + index), 0);
+        if row == u16::MAX {
+            return Ordering::Greater;
+        }
+        let entry = self.row(row.into());
+        let config = entry.config();
+        (config.is_some(), super::write::code_key(&entry.code(), config)).cmp(&key)
+    }
+}
+
+impl std::fmt::Debug for Cpu<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Cpu({}, {} names)", self.id(), self.rows())
+    }
+}
+
+/// One event of one CPU of the catalogue.
+#[derive(Clone, Copy)]
+pub struct Entry<'a> {
+    blob: Blob<'a>,
+    cpu: &'a [u8],
+    name: u16,
+    own: u16,
+    def: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// The vendor's name.
+    pub fn name(&self) -> &'a str {
+        self.blob.name(self.own)
+    }
+
+    /// Other names of the event on its CPU.
+    pub fn aliases(self) -> impl Iterator<Item = &'a str> {
+        let cpu = Cpu { blob: self.blob, record: self.cpu };
+        (0..cpu.rows())
+            .map(move |i| cpu.row(i))
+            .filter(move |other| other.own == self.own && other.name != self.own)
+            .map(|other| other.blob.name(other.name))
+    }
+
+    fn flag(&self, bit: u8) -> bool {
+        self.def.get(5).is_some_and(|flags| flags & bit != 0)
+    }
+
+    fn value(&self) -> u64 {
+        u64_at(self.def, 16)
+    }
+
+    /// What a counter is told; of a fixed event the vendor's pseudo code.
+    pub fn code(&self) -> EventCode {
+        let byte = |at: usize| self.def.get(at).copied().unwrap_or(0);
+        let register = ExtraRegisterKind::from_msr(u16_at(self.def, 6).into());
+        EventCode {
+            select: u16_at(self.def, 0),
+            umask: byte(2),
+            umask2: byte(3),
+            cmask: byte(4),
+            inv: self.flag(flag::INV),
+            edge: self.flag(flag::EDGE),
+            eq: self.flag(flag::EQ),
+            any: self.flag(flag::ANY),
+            extra: register.map(|register| ExtraRegister { register, value: self.value() }),
+        }
+    }
+
+    /// The whole config word, where the event is no select and unit mask.
+    pub fn config(&self) -> Option<u64> {
+        self.flag(flag::CONFIG).then(|| self.value())
+    }
+
+    /// The counters that may count it; empty where the vendor names none.
+    pub fn counters(&self) -> CounterMask {
+        let masks = self.blob.record(Section::Masks, 16, u16_at(self.def, 8).into());
+        CounterMask::from_bits(u64_at(masks, 0), u64_at(masks, 8))
+    }
+
+    /// Codes that count the same with another extra register.
+    pub fn also(self) -> impl Iterator<Item = Also> + use<'a> {
+        let (blob, list) = (self.blob, usize::from(u16_at(self.def, 10)));
+        let at = blob.at(Section::Lists) + 2 * list;
+        (1..=usize::from(u16_at(blob.bytes, at))).map(move |i| {
+            let def = blob.record(Section::Defs, DEF, u16_at(blob.bytes, at + 2 * i).into());
+            let other = Entry { def, ..self };
+            Also { code: other.code(), counters: other.counters() }
+        })
+    }
+
+    /// Whether the vendor wants it to be replaced.
+    pub fn deprecated(&self) -> bool {
+        self.flag(flag::DEPRECATED)
+    }
+
+    /// Whether nothing else may be counted when it is sampled.
+    pub fn taken_alone(&self) -> bool {
+        self.flag(flag::ALONE)
+    }
+
+    /// Names of errata that concern it.
+    pub fn errata(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let place = self.blob.record(Section::Strings, STRING, u16_at(self.def, 12).into());
+        self.blob.text(place).split(',').filter(|name| !name.is_empty())
+    }
+}
+
+impl std::fmt::Debug for Entry<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entry({})", self.name())
+    }
+}

@@ -1,0 +1,153 @@
+use proptest::prelude::*;
+
+use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, EventCode};
+
+use super::*;
+use crate::table::model::{Also, CpuTable, Generic, Header, TableEvent};
+
+fn codes() -> impl Strategy<Value = EventCode> {
+    let flags = any::<[bool; 4]>();
+    let extra = proptest::option::of((0..10usize, any::<u64>()));
+    (any::<u16>(), any::<[u8; 3]>(), flags, extra).prop_map(|(select, bytes, flags, extra)| EventCode {
+        select,
+        umask: bytes[0],
+        umask2: bytes[1],
+        cmask: bytes[2],
+        inv: flags[0],
+        edge: flags[1],
+        eq: flags[2],
+        any: flags[3],
+        extra: extra.map(|(i, value)| ExtraRegister { register: ExtraRegisterKind::ALL[i], value }),
+    })
+}
+
+fn masks() -> impl Strategy<Value = CounterMask> {
+    (any::<u64>(), any::<u64>()).prop_map(|(general, fixed)| CounterMask::from_bits(general, fixed))
+}
+
+fn events() -> impl Strategy<Value = TableEvent> {
+    let also = proptest::collection::vec((codes(), masks()), 0..3);
+    let errata = proptest::collection::vec("[A-Z]{3}[0-9]{1,3}", 0..3);
+    let config = proptest::option::of(any::<u64>());
+    ("[A-Za-z_.]{1,12}", codes(), masks(), also, errata, config, any::<[bool; 2]>()).prop_map(
+        |(name, code, counters, also, errata, config, flags)| TableEvent {
+            name,
+            code: EventCode { extra: code.extra.filter(|_| config.is_none()), ..code },
+            counters,
+            also: also.into_iter().map(|(code, counters)| Also { code, counters }).collect(),
+            errata,
+            config,
+            deprecated: flags[0],
+            taken_alone: flags[1],
+            ..TableEvent::default()
+        },
+    )
+}
+
+fn table(id: usize, mut events: Vec<TableEvent>) -> CpuTable {
+    events.sort_by_key(|event| event.name.to_ascii_lowercase());
+    events.dedup_by_key(|event| event.name.to_ascii_lowercase());
+    for (i, event) in events.iter_mut().enumerate() {
+        if i % 3 == 0 {
+            event.aliases.push(format!("old-{}", event.name));
+        }
+    }
+    let header = Header {
+        cpu: format!("cpu{id}/core"),
+        title: "A core".into(),
+        family: Family::ALL[id % 5],
+        matches: vec!["one".into(), "two".into()],
+        pmu_version: 5,
+        selector_bits: 16,
+        counter_width_bits: 48,
+        overflow_bit: 47,
+        counters: CounterMask::from_bits(0xff, 0x77),
+        version: "1.2".into(),
+        date: "2026-01-01".into(),
+        sources: vec!["here".into()],
+        licence: "MIT".into(),
+    };
+    let generic = vec![Generic { name: "cache-misses".into(), config: 1 << 40, config1: id as u64 }];
+    CpuTable { header, events, generic }
+}
+
+fn back(cpu: Cpu<'_>) -> CpuTable {
+    let header = Header {
+        cpu: cpu.id().into(),
+        title: cpu.title().into(),
+        family: cpu.family(),
+        matches: cpu.matches().map(str::to_owned).collect(),
+        pmu_version: cpu.pmu_version(),
+        selector_bits: cpu.selector_bits(),
+        counter_width_bits: cpu.counter_width_bits(),
+        overflow_bit: cpu.overflow_bit(),
+        counters: cpu.counters(),
+        version: cpu.version().into(),
+        date: cpu.date().into(),
+        sources: cpu.sources().map(str::to_owned).collect(),
+        licence: cpu.licence().into(),
+    };
+    let event = |entry: Entry<'_>| TableEvent {
+        name: entry.name().into(),
+        aliases: entry.aliases().map(str::to_owned).collect(),
+        code: entry.code(),
+        config: entry.config(),
+        counters: entry.counters(),
+        also: entry.also().collect(),
+        deprecated: entry.deprecated(),
+        taken_alone: entry.taken_alone(),
+        errata: entry.errata().map(str::to_owned).collect(),
+        about: String::new(),
+    };
+    CpuTable { header, events: cpu.events().map(event).collect(), generic: cpu.generic().collect() }
+}
+
+proptest! {
+    #[test]
+    fn tables_survive_as_bytes(lists in proptest::collection::vec(proptest::collection::vec(events(), 0..20), 1..4)) {
+        let mut tables: Vec<CpuTable> = lists.into_iter().enumerate().map(|(i, events)| table(i, events)).collect();
+        // A name is spelled as one CPU spells it: compare in lower case.
+        let fold = |table: &mut CpuTable| {
+            for event in &mut table.events {
+                event.name = event.name.to_ascii_lowercase();
+                event.aliases.iter_mut().for_each(|alias| *alias = alias.to_ascii_lowercase());
+            }
+        };
+        let bytes = write(&tables).unwrap();
+        let blob = Blob::new(&bytes).unwrap();
+        let mut read: Vec<CpuTable> = blob.cpus().map(back).collect();
+        read.iter_mut().for_each(fold);
+        tables.iter_mut().for_each(fold);
+        prop_assert_eq!(&read, &tables);
+        for table in &tables {
+            let cpu = blob.cpu(&table.header.cpu.to_ascii_uppercase()).unwrap();
+            for event in &table.events {
+                for name in std::iter::once(&event.name).chain(&event.aliases) {
+                    let found = cpu.event(&name.to_ascii_uppercase()).unwrap();
+                    prop_assert!(found.name().eq_ignore_ascii_case(&event.name));
+                    prop_assert_eq!(found.code(), event.code);
+                }
+                let by_code: Vec<Entry<'_>> = cpu.by_code(&event.code, event.config).collect();
+                prop_assert!(by_code.iter().any(|found| found.name().eq_ignore_ascii_case(&event.name)));
+                let same = |found: &Entry<'_>| {
+                    found.config() == event.config
+                        && (event.config.is_some() || found.code().select == event.code.select && found.code().umask == event.code.umask)
+                };
+                prop_assert!(by_code.iter().all(same));
+            }
+            prop_assert!(cpu.event("no such event").is_none());
+        }
+    }
+}
+
+#[test]
+fn other_bytes_are_no_tables() {
+    assert!(Blob::new(b"").is_none());
+    assert!(Blob::new(&[0; 200]).is_none());
+    let bytes = write(&[]).unwrap();
+    let blob = Blob::new(&bytes).unwrap();
+    assert!(blob.is_empty());
+    assert!(blob.cpu("skylake").is_none());
+}

@@ -1,0 +1,296 @@
+//! Makes the bytes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterMask, EventCode};
+
+use super::{HEAD, MAGIC, SECTIONS, Section, flag, hash};
+use crate::table::model::{CpuTable, TableEvent};
+
+/// More of something than the layout has numbers for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooMany(pub &'static str);
+
+impl fmt::Display for TooMany {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the tables have too many {}", self.0)
+    }
+}
+
+impl std::error::Error for TooMany {}
+
+/// The bytes of tables.
+///
+/// # Errors
+///
+/// [`TooMany`] names, definitions, masks or errata: more than 65,535.
+pub fn write(tables: &[CpuTable]) -> Result<Vec<u8>, TooMany> {
+    let mut tables: Vec<&CpuTable> = tables.iter().collect();
+    tables.sort_by(|a, b| a.header.cpu.cmp(&b.header.cpu));
+    let mut writer = Writer::new(&tables)?;
+    for table in &tables {
+        writer.cpu(table)?;
+    }
+    Ok(writer.finish(tables.len()))
+}
+
+struct Writer {
+    parts: [Vec<u8>; SECTIONS],
+    texts: HashMap<String, u32>,
+    /// Number of each name, by its lower case.
+    names: HashMap<String, u16>,
+    masks: HashMap<CounterMask, u16>,
+    defs: HashMap<Vec<u8>, u16>,
+    lists: HashMap<Vec<u16>, u16>,
+    strings: HashMap<String, u16>,
+    counts: [u32; SECTIONS],
+}
+
+fn number(count: usize, what: &'static str) -> Result<u16, TooMany> {
+    u16::try_from(count).map_err(|_| TooMany(what))
+}
+
+impl Writer {
+    fn new(tables: &[&CpuTable]) -> Result<Writer, TooMany> {
+        let mut writer = Writer {
+            parts: Default::default(),
+            texts: HashMap::new(),
+            names: HashMap::new(),
+            masks: HashMap::new(),
+            defs: HashMap::new(),
+            lists: HashMap::new(),
+            strings: HashMap::new(),
+            counts: [0; SECTIONS],
+        };
+        writer.list(&[])?;
+        writer.string("")?;
+        writer.names(tables)?;
+        Ok(writer)
+    }
+
+    fn part(&mut self, section: Section) -> &mut Vec<u8> {
+        &mut self.parts[section as usize]
+    }
+
+    fn count(&mut self, section: Section) -> usize {
+        self.counts[section as usize] += 1;
+        self.counts[section as usize] as usize - 1
+    }
+
+    /// Where a text is, as offset and length.
+    fn text(&mut self, text: &str) -> [u8; 8] {
+        let at = match self.texts.get(text) {
+            Some(at) => *at,
+            None => {
+                let at = self.part(Section::Text).len() as u32;
+                self.part(Section::Text).extend_from_slice(text.as_bytes());
+                self.texts.insert(text.to_owned(), at);
+                at
+            }
+        };
+        let mut place = [0; 8];
+        place[..4].copy_from_slice(&at.to_le_bytes());
+        place[4..].copy_from_slice(&(text.len() as u32).to_le_bytes());
+        place
+    }
+
+    /// Every name, sorted, and the table of their hashes.
+    fn names(&mut self, tables: &[&CpuTable]) -> Result<(), TooMany> {
+        let events = tables.iter().flat_map(|table| &table.events);
+        let all: BTreeMap<String, &String> = events
+            .flat_map(|event| std::iter::once(&event.name).chain(&event.aliases))
+            .map(|name| (name.to_ascii_lowercase(), name))
+            .collect();
+        let slots = (all.len() * 2).next_power_of_two().max(2);
+        let mut table = vec![0u16; slots];
+        for (folded, name) in all {
+            let id = number(self.count(Section::Names) + 1, "names")? - 1;
+            let place = self.text(name);
+            self.part(Section::Names).extend(place);
+            let mut slot = hash(&folded) as usize % slots;
+            while table[slot] != 0 {
+                slot = (slot + 1) % slots;
+            }
+            table[slot] = id + 1;
+            self.names.insert(folded, id);
+        }
+        self.counts[Section::Hash as usize] = slots as u32;
+        self.parts[Section::Hash as usize] = table.iter().flat_map(|id| id.to_le_bytes()).collect();
+        Ok(())
+    }
+
+    fn mask(&mut self, mask: CounterMask) -> Result<u16, TooMany> {
+        if let Some(known) = self.masks.get(&mask) {
+            return Ok(*known);
+        }
+        let id = number(self.count(Section::Masks), "counter masks")?;
+        self.part(Section::Masks).extend(mask.general_bits().to_le_bytes());
+        self.part(Section::Masks).extend(mask.fixed_bits().to_le_bytes());
+        self.masks.insert(mask, id);
+        Ok(id)
+    }
+
+    /// A list of definitions: where its number stands, in units of 2 bytes.
+    fn list(&mut self, defs: &[u16]) -> Result<u16, TooMany> {
+        if let Some(known) = self.lists.get(defs) {
+            return Ok(*known);
+        }
+        let at = number(self.part(Section::Lists).len() / 2, "other codes")?;
+        let count = number(defs.len(), "other codes")?;
+        self.part(Section::Lists).extend(count.to_le_bytes());
+        self.part(Section::Lists).extend(defs.iter().flat_map(|id| id.to_le_bytes()));
+        self.lists.insert(defs.to_vec(), at);
+        Ok(at)
+    }
+
+    fn string(&mut self, text: &str) -> Result<u16, TooMany> {
+        if let Some(known) = self.strings.get(text) {
+            return Ok(*known);
+        }
+        let id = number(self.count(Section::Strings), "lists of errata")?;
+        let place = self.text(text);
+        self.part(Section::Strings).extend(place);
+        self.strings.insert(text.to_owned(), id);
+        Ok(id)
+    }
+
+    fn event(&mut self, event: &TableEvent) -> Result<u16, TooMany> {
+        let mut also = Vec::new();
+        for other in &event.also {
+            also.push(self.def(&other.code, None, other.counters, 0, &[], "")?);
+        }
+        let mut flags = if event.deprecated { flag::DEPRECATED } else { 0 };
+        flags |= if event.taken_alone { flag::ALONE } else { 0 };
+        self.def(&event.code, event.config, event.counters, flags, &also, &event.errata.join(","))
+    }
+
+    fn def(
+        &mut self,
+        code: &EventCode,
+        config: Option<u64>,
+        counters: CounterMask,
+        mut flags: u8,
+        also: &[u16],
+        errata: &str,
+    ) -> Result<u16, TooMany> {
+        let EventCode { select, umask, umask2, cmask, inv, edge, eq, any, extra } = *code;
+        let bits = [
+            (inv, flag::INV),
+            (edge, flag::EDGE),
+            (eq, flag::EQ),
+            (any, flag::ANY),
+            (config.is_some(), flag::CONFIG),
+        ];
+        bits.iter().filter(|(set, _)| *set).for_each(|(_, bit)| flags |= bit);
+        let register = extra.map_or(0, |extra| extra.register.msr()) as u16;
+        let value = config.or(extra.map(|extra| extra.value)).unwrap_or(0);
+        let mut bytes = select.to_le_bytes().to_vec();
+        bytes.extend([umask, umask2, cmask, flags]);
+        bytes.extend(register.to_le_bytes());
+        bytes.extend(self.mask(counters)?.to_le_bytes());
+        bytes.extend(self.list(also)?.to_le_bytes());
+        bytes.extend(self.string(errata)?.to_le_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend(value.to_le_bytes());
+        if let Some(known) = self.defs.get(&bytes) {
+            return Ok(*known);
+        }
+        let id = number(self.count(Section::Defs), "definitions")?;
+        self.part(Section::Defs).extend(&bytes);
+        self.defs.insert(bytes, id);
+        Ok(id)
+    }
+
+    fn cpu(&mut self, table: &CpuTable) -> Result<(), TooMany> {
+        let rows_at = self.counts[Section::Rows as usize];
+        let rows = self.rows(table)?;
+        let generic_at = self.counts[Section::Generic as usize];
+        for generic in &table.generic {
+            let name = self.text(&generic.name);
+            self.count(Section::Generic);
+            self.part(Section::Generic).extend(name);
+            self.part(Section::Generic).extend(generic.config.to_le_bytes());
+            self.part(Section::Generic).extend(generic.config1.to_le_bytes());
+        }
+        let header = &table.header;
+        let family = Family::ALL.iter().position(|family| *family == header.family).unwrap_or(0);
+        let texts = [
+            header.cpu.clone(),
+            header.title.clone(),
+            header.version.clone(),
+            header.date.clone(),
+            header.licence.clone(),
+            header.matches.join("\n"),
+            header.sources.join("\n"),
+        ];
+        let mut record: Vec<u8> = Vec::new();
+        texts.iter().for_each(|text| record.extend(self.text(text)));
+        let small = [
+            family as u32,
+            header.pmu_version,
+            header.selector_bits,
+            header.counter_width_bits,
+            header.overflow_bit,
+            0,
+        ];
+        record.extend(small.iter().map(|n| *n as u8));
+        record.extend([0, 0]);
+        record.extend(header.counters.general_bits().to_le_bytes());
+        record.extend(header.counters.fixed_bits().to_le_bytes());
+        let counts = [rows_at, rows, generic_at, table.generic.len() as u32, 0, 0];
+        record.extend(counts.iter().flat_map(|n| n.to_le_bytes()));
+        debug_assert_eq!(record.len(), super::CPU);
+        self.count(Section::Cpus);
+        self.part(Section::Cpus).extend(record);
+        Ok(())
+    }
+
+    /// The rows of a CPU and their order by code; how many there are.
+    fn rows(&mut self, table: &CpuTable) -> Result<u32, TooMany> {
+        let mut rows = BTreeSet::new();
+        let mut codes = BTreeMap::new();
+        for event in &table.events {
+            let def = self.event(event)?;
+            let own = self.names[&event.name.to_ascii_lowercase()];
+            let key = (event.config.is_some(), code_key(&event.code, event.config), own);
+            codes.insert(key, own);
+            for name in std::iter::once(&event.name).chain(&event.aliases) {
+                rows.insert((self.names[&name.to_ascii_lowercase()], def, own));
+            }
+        }
+        let position: HashMap<u16, u16> =
+            rows.iter().enumerate().map(|(i, (name, _, _))| (*name, i as u16)).collect();
+        for (name, def, own) in &rows {
+            self.count(Section::Rows);
+            self.part(Section::Rows).extend([name, def, own].iter().flat_map(|n| n.to_le_bytes()));
+        }
+        // As many as rows, so that both start at the same number: the last ones are not used.
+        let mut order: Vec<u16> = codes.values().map(|name| position[name]).collect();
+        order.resize(rows.len(), u16::MAX);
+        self.part(Section::Codes).extend(order.iter().flat_map(|n| n.to_le_bytes()));
+        Ok(rows.len() as u32)
+    }
+
+    fn finish(mut self, cpus: usize) -> Vec<u8> {
+        debug_assert_eq!(self.counts[Section::Cpus as usize] as usize, cpus);
+        self.counts[Section::Codes as usize] = self.counts[Section::Rows as usize];
+        self.counts[Section::Text as usize] = self.part(Section::Text).len() as u32;
+        let mut bytes = MAGIC.to_vec();
+        let mut at = HEAD as u32;
+        for (part, count) in self.parts.iter().zip(self.counts) {
+            bytes.extend(at.to_le_bytes());
+            bytes.extend(count.to_le_bytes());
+            at += part.len() as u32;
+        }
+        self.parts.iter().for_each(|part| bytes.extend(part));
+        bytes
+    }
+}
+
+/// What codes are sorted by.
+pub(super) fn code_key(code: &EventCode, config: Option<u64>) -> u64 {
+    config
+        .unwrap_or_else(|| u64::from(code.select) << 16 | u64::from(code.umask) << 8 | u64::from(code.umask2))
+}
