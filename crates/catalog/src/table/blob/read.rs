@@ -265,16 +265,16 @@ impl<'a> Cpu<'a> {
         let key = (config.is_some(), super::write::code_key(code, config));
         let cpu = *self;
         let first = first_not_less(self.rows(), |i| cpu.code_order(i, key));
-        (first..self.rows()).take_while(move |i| cpu.code_order(*i, key) == Ordering::Equal).filter_map(
-            move |i| {
-                let row = u16_at(cpu.blob.record(Section::Codes, 2, cpu.number(0) + i), 0);
-                Some(cpu.row(row.into()))
-            },
-        )
+        let same = move |i: &usize| cpu.code_order(*i, key) == Ordering::Equal;
+        (first..self.rows()).take_while(same).map(move |i| cpu.row(cpu.row_by_code(i).into()))
+    }
+
+    fn row_by_code(&self, index: usize) -> u16 {
+        u16_at(self.blob.record(Section::Codes, 2, self.number(0) + index), 0)
     }
 
     fn code_order(&self, index: usize, key: (bool, u64)) -> Ordering {
-        let row = u16_at(self.blob.record(Section::Codes, 2, self.number(0) + index), 0);
+        let row = self.row_by_code(index);
         if row == u16::MAX {
             return Ordering::Greater;
         }
