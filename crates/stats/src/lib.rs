@@ -7,6 +7,7 @@
 
 mod derived;
 mod difference;
+pub mod formula;
 mod label;
 mod settle;
 mod statistics;
