@@ -72,13 +72,18 @@ impl<'a> Record<'a> {
         let fields = value.as_object().ok_or_else(|| ImportError::at(place(), "is no object"))?;
         let name = fields.get(key).and_then(Value::as_str).map(str::trim);
         let name = name.ok_or_else(|| ImportError::at(place(), format!("has no {key}")))?;
-        let fits = !name.is_empty() && name.len() <= cyclometer_catalog::table::text::MAX_NAME;
-        if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            Ok(Record { name, fields })
-        } else {
-            let shown: String = name.chars().take(40).collect();
-            Err(ImportError::at(place(), format!("'{}' is no name", shown.escape_debug())))
-        }
+        let name = event_name(name).map_err(|error| ImportError::at(place(), error.message))?;
+        Ok(Record { name, fields })
+    }
+
+    /// An object that has its name elsewhere: the key under which it stands, or its place.
+    ///
+    /// # Errors
+    ///
+    /// What is no object.
+    pub fn named(name: &'a str, value: &'a Value) -> Outcome<Record<'a>> {
+        let fields = value.as_object().ok_or_else(|| ImportError::at(shown(name), "is no object"))?;
+        Ok(Record { name, fields })
     }
 
     /// Its name.
@@ -166,6 +171,20 @@ impl<'a> Record<'a> {
     fn at_most(&self, field: &str, number: u64, most: u64) -> Outcome<u64> {
         let fits = number <= most;
         if fits { Ok(number) } else { Err(self.error(field, format!("{number:#x} is more than {most:#x}"))) }
+    }
+}
+
+/// The name, if it can be one of an event: neither empty nor long, and printable.
+///
+/// # Errors
+///
+/// What is no name.
+pub fn event_name(name: &str) -> Outcome<&str> {
+    let fits = !name.is_empty() && name.len() <= cyclometer_catalog::table::text::MAX_NAME;
+    if fits && name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        Ok(name)
+    } else {
+        Err(ImportError::file(format!("'{}' is no name", shown(name))))
     }
 }
 

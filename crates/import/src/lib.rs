@@ -6,7 +6,13 @@
 //! and the field.
 #![forbid(unsafe_code)]
 
+pub mod amd;
+pub mod arm;
+pub mod arm_table;
 mod error;
+pub mod file_linux;
+pub mod intel;
 pub mod json;
+mod words;
 
 pub use error::{ImportError, Outcome};

@@ -1,0 +1,50 @@
+//! The counters of an event: `0,1,2,3`, or `Fixed counter 1`.
+
+use cyclometer_core::CounterMask;
+
+use crate::error::Outcome;
+use crate::json::{Record, shown};
+
+/// One past the greatest number of a general counter.
+const GENERAL: u8 = 32;
+
+/// One past the greatest number of a fixed counter.
+///
+/// # Source
+///
+/// Intel SDM volume 3, IA32_FIXED_CTR_CTRL: 16 fields of 4 bits.
+pub(super) const FIXED: u8 = 16;
+
+/// What the field `Counter` says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Named {
+    /// Numbers of general counters, in the order of the file.
+    pub general: Vec<u8>,
+    /// The number behind `Fixed counter`, as the file has it.
+    pub fixed: Option<u8>,
+}
+
+impl Named {
+    /// The general counters.
+    pub fn mask(&self) -> CounterMask {
+        CounterMask::from_bits(self.general.iter().fold(0, |mask, &n| mask | 1 << n), 0)
+    }
+}
+
+/// Reads the field.
+pub(super) fn named(record: &Record<'_>) -> Outcome<Named> {
+    let mut named = Named::default();
+    for item in record.text("Counter")?.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        let (fixed, number) = match item.to_ascii_lowercase().strip_prefix("fixed counter") {
+            Some(number) => (true, number.trim().to_owned()),
+            None => (false, item.to_owned()),
+        };
+        let most = if fixed { FIXED } else { GENERAL };
+        match number.parse().ok().filter(|&n: &u8| n <= most && (fixed || n < most)) {
+            Some(n) if fixed => named.fixed = Some(n),
+            Some(n) => named.general.push(n),
+            None => return Err(record.error("Counter", format!("'{}' is no counter", shown(item)))),
+        }
+    }
+    Ok(named)
+}

@@ -1,0 +1,116 @@
+//! Intel's event files: those of intel/perfmon, and what Linux makes of them.
+//!
+//! # Source
+//!
+//! intel/perfmon, `README.md` (fields) and the files themselves; Linux `tools/perf/pmu-events/jevents.py` for the same
+//! data as arrays with a field `Unit`.
+
+mod codes;
+mod counters;
+pub mod map;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashSet;
+
+use cyclometer_catalog::table::TableEvent;
+use serde_json::Value;
+
+use crate::error::{ImportError, Outcome};
+use crate::json::{self, Record};
+use crate::words;
+
+/// An event file.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct EventFile {
+    /// The vendor's version (`1.40`); empty where the file has none.
+    pub version: String,
+    /// The vendor's date as `2026-05-27`; empty where the file has none.
+    pub date: String,
+    /// The core events, as they stand.
+    pub events: Vec<TableEvent>,
+}
+
+/// Reads the core events of a file, of whatever core type.
+///
+/// # Errors
+///
+/// See [`file`].
+pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
+    Ok(file(bytes, None)?.events)
+}
+
+/// Reads a file: `{"Header": {…}, "Events": […]}` as Intel has it, or the bare array as Linux has it.
+///
+/// `device` keeps one core type of a file with several, by the kernel's name of its PMU (`cpu_atom`); without it every
+/// core type is read. Metrics, and events of other units, are left out.
+///
+/// # Errors
+///
+/// What is no such file, a field that is no number or does not fit, lists that do not pair, an event without a name
+/// or with one that another has: with the event and the field.
+pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
+    let root = json::parse(bytes)?;
+    let list = list(&root)?;
+    let header = root.get("Header");
+    let fact =
+        |key: &str| header.and_then(|header| header.get(key)).and_then(Value::as_str).unwrap_or_default();
+    Ok(EventFile {
+        version: words::word(fact("Version")),
+        date: words::date(fact("DatePublished")),
+        events: events(list, device)?,
+    })
+}
+
+fn list(root: &Value) -> Outcome<&[Value]> {
+    let list = if root.is_array() { Some(root) } else { root.get("Events") };
+    let list = list.and_then(Value::as_array);
+    list.map(Vec::as_slice).ok_or_else(|| ImportError::file("there is no list of events ('Events')"))
+}
+
+fn events(list: &[Value], device: Option<&str>) -> Outcome<Vec<TableEvent>> {
+    let (mut events, mut names) = (Vec::new(), HashSet::new());
+    for (position, value) in list.iter().enumerate() {
+        if value.get("EventName").is_none() && value.get("MetricName").is_some() {
+            continue;
+        }
+        let record = Record::new(value, "EventName", position)?;
+        if !wanted(record.text("Unit")?, device) {
+            continue;
+        }
+        if !names.insert(record.name().to_ascii_lowercase()) {
+            return Err(record.error("EventName", "is there twice"));
+        }
+        events.push(event(&record)?);
+    }
+    Ok(events)
+}
+
+/// Whether an event belongs to the core, and to the core type that is asked for.
+fn wanted(unit: &str, device: Option<&str>) -> bool {
+    let core = matches!(unit, "" | "core" | "cpu" | "cpu_core" | "cpu_atom" | "cpu_lowpower");
+    let hybrid = unit.starts_with("cpu_");
+    core && device.is_none_or(|device| !hybrid || unit == device)
+}
+
+fn event(record: &Record<'_>) -> Outcome<TableEvent> {
+    let codes = codes::codes(record)?;
+    Ok(TableEvent {
+        name: record.name().to_owned(),
+        code: codes.first.code,
+        counters: codes.first.counters,
+        also: codes.also,
+        deprecated: record.flag("Deprecated")?,
+        taken_alone: record.flag("TakenAlone")?,
+        errata: errata(record.text("Errata")?),
+        about: words::line(record.text("BriefDescription")?),
+        ..TableEvent::default()
+    })
+}
+
+/// The names in a list of errata; `null` and `0` are none.
+fn errata(list: &str) -> Vec<String> {
+    let names = list.split(|c: char| c == ',' || c.is_whitespace()).map(words::word);
+    names.filter(|name| !name.is_empty() && name != "null" && name != "0").collect()
+}
