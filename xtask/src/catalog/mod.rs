@@ -91,3 +91,37 @@ fn written(table: &CpuTable) -> Result<String> {
     ensure!(read == *table, "{} does not read back as it was written", table.header.cpu);
     Ok(written)
 }
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// The commit that a folder's README names: its first word of 40 hexadecimal digits.
+fn commit(readme: &str) -> Result<String> {
+    let mut words = readme.split(|c: char| !c.is_ascii_alphanumeric());
+    let commit = words.find(|word| word.len() == 40 && word.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    Ok(commit.context("the README names no commit")?.to_owned())
+}
+
+/// The kernel's version that a folder's README names: what first follows the word `Linux` and is one.
+fn kernel_version(readme: &str) -> Result<String> {
+    let words: Vec<&str> = readme.split_whitespace().collect();
+    let version =
+        words.windows(2).filter(|pair| pair[0] == "Linux").map(|pair| pair[1].trim_end_matches([',', '.']));
+    let mut numbers = version.filter(|word| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
+    Ok(numbers.next().context("the README names no version of Linux")?.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_readme_names_a_commit_and_a_kernel() {
+        let hash = "6dadedf3aa483393943e044ba5ec88a4507cd040";
+        assert_eq!(commit(&format!("main, commit {hash}\n(2026)")).unwrap(), hash);
+        assert!(commit("commit 6dadedf3").is_err());
+        assert_eq!(kernel_version("Source: Linux tools, Linux 7.2.8, tools/perf").unwrap(), "7.2.8");
+        assert!(kernel_version("Linux").is_err());
+    }
+}
