@@ -6,8 +6,12 @@
 //! the tables are committed.
 
 mod amd;
+mod apple;
+mod arm;
+mod csv;
 mod generic;
 mod intel;
+mod riscv;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,6 +30,9 @@ struct Converter {
 const CONVERTERS: &[Converter] = &[
     Converter { family: Family::Intel, tables: intel::tables },
     Converter { family: Family::Amd, tables: amd::tables },
+    Converter { family: Family::Arm, tables: arm::tables },
+    Converter { family: Family::RiscV, tables: riscv::tables },
+    Converter { family: Family::Apple, tables: apple::tables },
 ];
 
 const USAGE: &str = "usage: cargo xtask catalog --from DIR [FAMILY...]";
