@@ -1,0 +1,176 @@
+//! Portable events: one name for what every CPU can count, resolved through the vendor's own name on each.
+//!
+//! The data (`data/portable`) names vendor events, never codes, so that a wrong number cannot be written by hand. A
+//! line of it serves all CPUs that its patterns fit and whose table has the events it names; the first such line
+//! answers. It is read when it is first asked for, and costs nothing before.
+
+mod text;
+
+use std::sync::LazyLock;
+
+use cyclometer_core::pmu::Family;
+
+use crate::cpus;
+use crate::table::Cpu;
+
+/// The data; its head says how it is written.
+const DATA: &str = include_str!("../data/portable");
+
+static PORTABLE: LazyLock<Table> = LazyLock::new(|| text::read(DATA));
+
+/// What the data says.
+#[derive(Debug, Default)]
+struct Table {
+    /// Lines that are tried before those of every event.
+    first: Vec<Line>,
+    all: Vec<Portable>,
+}
+
+/// Why an id that the catalogue does not know has no answer.
+const UNKNOWN_CPU: &str = "the catalogue has no CPU of this id";
+
+/// Why a CPU without a line has no answer; of the catalogue's own CPUs none is left without.
+const NO_LINE: &str = "the CPU's table names no such event";
+
+/// A portable event.
+#[derive(Debug)]
+pub struct Portable {
+    name: &'static str,
+    aliases: Vec<&'static str>,
+    about: &'static str,
+    lines: Vec<Line>,
+}
+
+/// What a portable event is on some CPUs.
+#[derive(Debug)]
+struct Line {
+    family: Family,
+    /// Patterns of CPU ids; `!` in front of those that are left out.
+    cpus: Vec<&'static str>,
+    says: Says,
+    /// The note of events, the reason where there are none.
+    remark: &'static str,
+}
+
+/// The events of a line.
+#[derive(Debug)]
+enum Says {
+    /// Alternatives, best first, each one event or the sum of several.
+    Events(Vec<Vec<&'static str>>),
+    /// No such event; these come nearest.
+    Nothing(Vec<&'static str>),
+}
+
+/// What a portable event is on one CPU.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// The CPU counts it.
+    Event {
+        /// The vendor's name; several are to be added up.
+        names: Vec<&'static str>,
+        /// What is not the same as on other CPUs.
+        note: Option<&'static str>,
+    },
+    /// The CPU does not count it.
+    None {
+        /// Why not.
+        reason: &'static str,
+        /// Events of the CPU that come near; may be empty. They are offered, never taken instead.
+        nearest: Vec<&'static str>,
+    },
+}
+
+/// Every portable event, in the order of the data: general ones first, then by part of the CPU.
+pub fn all() -> &'static [Portable] {
+    &PORTABLE.all
+}
+
+/// The names of all portable events.
+pub fn names() -> impl ExactSizeIterator<Item = &'static str> {
+    all().iter().map(|portable| portable.name)
+}
+
+/// The portable event with a name or alias, in any case.
+pub fn find(name: &str) -> Option<&'static Portable> {
+    all().iter().find(|portable| portable.is_named(name))
+}
+
+impl Portable {
+    /// Its name: `l1d_cache_misses`.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Other names of it, perf's for example.
+    pub fn aliases(&self) -> &[&'static str] {
+        &self.aliases
+    }
+
+    /// What it counts, in a line.
+    pub fn about(&self) -> &'static str {
+        self.about
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        std::iter::once(&self.name).chain(&self.aliases).any(|own| own.eq_ignore_ascii_case(name))
+    }
+
+    /// What it is on the catalogue's CPU of this id.
+    pub fn on(&self, cpu_id: &str) -> Answer {
+        match cpus::cpu(cpu_id) {
+            Ok(cpu) => self.on_cpu(&cpu),
+            Err(_) => Answer::None { reason: UNKNOWN_CPU, nearest: Vec::new() },
+        }
+    }
+
+    /// What it is on a CPU of the catalogue.
+    pub fn on_cpu(&self, cpu: &Cpu<'_>) -> Answer {
+        self.among(cpu.family(), cpu.id(), |name| cpu.event(name).is_some())
+    }
+
+    /// What it is on a CPU whose table `has` events by name: also one that the user gave.
+    pub fn among(&self, family: Family, cpu_id: &str, has: impl Fn(&str) -> bool) -> Answer {
+        self.fitting(family, cpu_id, &has)
+            .map_or(Answer::None { reason: NO_LINE, nearest: Vec::new() }, |(_, answer)| answer)
+    }
+
+    /// The first line that answers, and its answer.
+    fn fitting(&self, family: Family, cpu_id: &str, has: &dyn Fn(&str) -> bool) -> Option<(&Line, Answer)> {
+        let lines = PORTABLE.first.iter().chain(&self.lines);
+        let fits = |line: &&Line| line.family == family && is_among(&line.cpus, cpu_id);
+        lines.filter(fits).find_map(|line| Some((line, line.answer(has)?)))
+    }
+}
+
+impl Line {
+    fn answer(&self, has: &dyn Fn(&str) -> bool) -> Option<Answer> {
+        match &self.says {
+            Says::Events(alternatives) => {
+                let names = alternatives.iter().find(|sum| sum.iter().all(|name| has(name)))?.clone();
+                let note = (!self.remark.is_empty()).then_some(self.remark);
+                Some(Answer::Event { names, note })
+            }
+            Says::Nothing(nearest) => {
+                let nearest = nearest.iter().copied().filter(|name| has(name)).collect();
+                Some(Answer::None { reason: self.remark, nearest })
+            }
+        }
+    }
+}
+
+/// Whether an id fits one of the patterns and none of those that are left out.
+fn is_among(patterns: &[&str], id: &str) -> bool {
+    let fits = |pattern: &str| is_like(pattern, id);
+    let left_out = patterns.iter().filter_map(|pattern| pattern.strip_prefix('!')).any(fits);
+    !left_out && patterns.iter().filter(|pattern| !pattern.starts_with('!')).any(|pattern| fits(pattern))
+}
+
+/// Whether an id is like a pattern, in which `*` stands for anything.
+fn is_like(pattern: &str, id: &str) -> bool {
+    let Some((head, rest)) = pattern.split_once('*') else { return pattern == id };
+    let Some(tail) = id.strip_prefix(head) else { return false };
+    (0..=tail.len()).any(|at| tail.is_char_boundary(at) && is_like(rest, &tail[at..]))
+}
+
+#[cfg(test)]
+mod tests;

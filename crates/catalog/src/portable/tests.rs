@@ -1,0 +1,165 @@
+use std::collections::{HashMap, HashSet};
+
+use super::*;
+
+/// Every CPU of the catalogue.
+fn cpus() -> Vec<Cpu<'static>> {
+    cpus::cpus().collect()
+}
+
+#[test]
+fn every_line_of_the_data_is_read() {
+    let read: usize = all()
+        .iter()
+        .map(|p| 1 + p.lines.len() + usize::from(!p.about.is_empty()) + usize::from(!p.aliases.is_empty()))
+        .sum();
+    assert_eq!(1 + PORTABLE.first.len() + read, text::lines(DATA));
+    for portable in all() {
+        assert!(!portable.about.is_empty() && portable.about.len() <= 100, "{}", portable.name);
+    }
+}
+
+#[test]
+fn no_name_means_two_events() {
+    let mut seen = HashSet::new();
+    for portable in all() {
+        for name in std::iter::once(&portable.name).chain(&portable.aliases) {
+            assert!(seen.insert(name.to_lowercase()), "{name}");
+        }
+    }
+}
+
+#[test]
+fn names_are_found_in_any_case_and_by_alias() {
+    assert_eq!(find("L1D_CACHE_MISSES").map(Portable::name), Some("l1d_cache_misses"));
+    assert_eq!(find("branch-misses").map(Portable::name), Some("branch_misses"));
+    assert!(find("l9_cache_misses").is_none());
+}
+
+#[test]
+fn every_cpu_has_an_answer_for_every_event() {
+    for cpu in cpus() {
+        for portable in all() {
+            let has = |name: &str| cpu.event(name).is_some();
+            let fitting = portable.fitting(cpu.family(), cpu.id(), &has);
+            assert!(fitting.is_some(), "{} on {}", portable.name, cpu.id());
+        }
+    }
+}
+
+#[test]
+fn every_event_that_an_answer_names_is_in_the_cpus_table() {
+    for cpu in cpus() {
+        for portable in all() {
+            let names = match portable.on_cpu(&cpu) {
+                Answer::Event { names, .. } => names,
+                Answer::None { nearest, .. } => nearest,
+            };
+            for name in names {
+                assert!(cpu.event(name).is_some(), "{name} on {}", cpu.id());
+            }
+        }
+    }
+}
+
+/// What a line names, with the alternative that it belongs to.
+fn named(line: &Line) -> Vec<Vec<&'static str>> {
+    match &line.says {
+        Says::Events(alternatives) => alternatives.clone(),
+        Says::Nothing(nearest) => nearest.iter().map(|name| vec![*name]).collect(),
+    }
+}
+
+/// What the CPUs use of the lines: by the line's address, the names of the answers.
+fn uses() -> HashMap<*const Line, HashSet<Vec<&'static str>>> {
+    let mut used: HashMap<_, HashSet<_>> = HashMap::new();
+    for (cpu, portable) in cpus().iter().flat_map(|cpu| all().iter().map(move |portable| (cpu, portable))) {
+        let has = |name: &str| cpu.event(name).is_some();
+        let Some((line, answer)) = portable.fitting(cpu.family(), cpu.id(), &has) else { continue };
+        let names = used.entry(std::ptr::from_ref(line)).or_default();
+        match answer {
+            Answer::Event { names: sum, .. } => names.extend([sum]),
+            Answer::None { nearest, .. } => names.extend(nearest.into_iter().map(|name| vec![name])),
+        }
+    }
+    used
+}
+
+#[test]
+#[cfg(all(feature = "intel", feature = "amd", feature = "arm", feature = "riscv", feature = "apple"))]
+fn no_line_and_no_alternative_is_dead() {
+    let used = uses();
+    let of_event = |portable: &'static Portable| portable.lines.iter().map(|line| (portable.name, line));
+    for (name, line) in all().iter().flat_map(of_event).chain(PORTABLE.first.iter().map(|line| ("*", line))) {
+        let used = used.get(&std::ptr::from_ref(line));
+        assert!(used.is_some(), "no CPU uses {name}: {line:?}");
+        for names in named(line) {
+            assert!(used.is_some_and(|used| used.contains(&names)), "dead: {name} {names:?}");
+        }
+    }
+}
+
+#[test]
+fn reasons_are_given_and_remarks_are_short() {
+    for portable in all() {
+        for line in &portable.lines {
+            let needs_reason = matches!(line.says, Says::Nothing(_));
+            assert!(!needs_reason || !line.remark.is_empty(), "{}: {line:?}", portable.name);
+            assert!(line.remark.len() <= 120, "{}: {}", portable.name, line.remark);
+        }
+    }
+}
+
+#[test]
+fn the_first_fitting_line_and_alternative_answers() {
+    let table = |names: &'static [&'static str]| move |name: &str| names.contains(&name);
+    let misses = find("branch_misses").unwrap();
+    let answer = misses.among(Family::Arm, "neoverse-n1", table(&["BR_MIS_PRED", "BR_MIS_PRED_RETIRED"]));
+    assert_eq!(answer, Answer::Event { names: vec!["BR_MIS_PRED_RETIRED"], note: None });
+    let answer = misses.among(Family::Arm, "cortex-a57", table(&["BR_MIS_PRED"]));
+    let Answer::Event { names, note: Some(note) } = answer else { panic!("{answer:?}") };
+    assert_eq!(names, ["BR_MIS_PRED"]);
+    assert!(note.contains("wrong path"), "{note}");
+}
+
+#[test]
+fn a_sum_needs_all_of_its_events() {
+    let loads = find("loads").unwrap();
+    let answer = loads.among(Family::Apple, "apple-m1", |name| name == "INST_INT_LD");
+    assert_eq!(answer, Answer::None { reason: NO_LINE, nearest: Vec::new() });
+    let answer = loads.among(Family::Apple, "apple-m1", |name| name.ends_with("_LD"));
+    assert!(matches!(answer, Answer::Event { names, .. } if names == ["INST_INT_LD", "INST_SIMD_LD"]));
+}
+
+#[test]
+fn what_a_cpu_lacks_has_a_reason_and_the_nearest_that_it_has() {
+    let calls = find("calls").unwrap();
+    let answer = calls.among(Family::Amd, "amdzen4", |name| name == "ex_ret_near_ret");
+    let Answer::None { reason, nearest } = answer else { panic!("{answer:?}") };
+    assert!(!reason.is_empty());
+    assert_eq!(nearest, ["ex_ret_near_ret"]);
+}
+
+#[test]
+fn an_unknown_cpu_has_no_answer() {
+    let answer = find("instructions").unwrap().on("no-such-cpu");
+    assert_eq!(answer, Answer::None { reason: UNKNOWN_CPU, nearest: Vec::new() });
+}
+
+#[test]
+fn patterns_fit_ids() {
+    let cases = [
+        (&["*"][..], "skylake", true),
+        (&["nehalem*"], "nehalemex", true),
+        (&["*/atom"], "alderlake/atom", true),
+        (&["*/atom"], "alderlake/core", false),
+        (&["*", "!cortex-r*"], "cortex-r52", false),
+        (&["a*c*e"], "abcde", true),
+        (&["a*c"], "abcd", false),
+        (&["amdzen1"], "amdzen1", true),
+        (&["!amdzen1"], "amdzen2", false),
+    ];
+    for (patterns, id, fits) in cases {
+        assert_eq!(is_among(patterns, id), fits, "{patterns:?} {id}");
+    }
+}
