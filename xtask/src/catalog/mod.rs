@@ -8,12 +8,14 @@
 mod amd;
 mod apple;
 mod arm;
+#[cfg(test)]
+mod committed;
 mod csv;
 mod generic;
 mod intel;
 mod riscv;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,26 +61,52 @@ fn data(root: &Path) -> PathBuf {
     root.join("crates/catalog/data")
 }
 
-/// Writes the tables of a family in place of those that are there.
+/// Writes the tables of a family in place of those that are there. What is the same stays untouched.
 fn write_family(folder: &Path, family: Family, tables: Vec<CpuTable>) -> Result<()> {
     ensure!(!tables.is_empty(), "no tables for {}", family.word());
-    let mut files = BTreeSet::new();
+    let mut files = BTreeMap::new();
     for table in tables {
         let table = tidied(table)?;
         ensure!(table.header.family == family, "{} is no {} table", table.header.cpu, family.word());
-        ensure!(files.insert((table.header.cpu.clone(), written(&table)?)), "{} twice", table.header.cpu);
+        let twice = files.insert(folder.join(&table.header.cpu), written(&table)?);
+        ensure!(twice.is_none(), "{} is there twice", table.header.cpu);
     }
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;
+    for path in files_below(folder)?.into_iter().filter(|path| !files.contains_key(path)) {
+        fs::remove_file(&path).with_context(|| path.display().to_string())?;
     }
-    for (cpu, text) in &files {
-        let path = folder.join(cpu);
-        fs::create_dir_all(path.parent().unwrap_or(folder))?;
-        fs::write(&path, text).with_context(|| path.display().to_string())?;
+    for (path, text) in &files {
+        write_if_changed(path, text).with_context(|| path.display().to_string())?;
     }
-    let bytes: usize = files.iter().map(|(_, text)| text.len()).sum();
+    let bytes: usize = files.values().map(String::len).sum();
     eprintln!("{}: {} tables, {bytes} bytes", family.word(), files.len());
     Ok(())
+}
+
+fn write_if_changed(path: &Path, text: &str) -> Result<()> {
+    if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
+        return Ok(());
+    }
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    Ok(fs::write(path, text)?)
+}
+
+/// Every file below a folder, in order; none where there is no folder.
+fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    if !folder.is_dir() {
+        return Ok(files);
+    }
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        match path.is_dir() {
+            true => files.extend(files_below(&path)?),
+            false => files.push(path),
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// The table sorted by name, without the vendor's words.
@@ -121,7 +149,57 @@ fn kernel_version(readme: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use cyclometer_catalog::table::{Header, TableEvent};
+
     use super::*;
+
+    fn table(cpu: &str, names: &[&str]) -> CpuTable {
+        let event = |name: &&str| TableEvent {
+            name: (*name).to_owned(),
+            about: "somebody's words".to_owned(),
+            ..TableEvent::default()
+        };
+        let header = Header {
+            cpu: cpu.to_owned(),
+            sources: vec!["a book".to_owned()],
+            licence: "free".to_owned(),
+            ..Header::default()
+        };
+        CpuTable { header, events: names.iter().map(event).collect(), generic: Vec::new() }
+    }
+
+    fn written_to(folder: &Path, tables: Vec<CpuTable>) -> Vec<String> {
+        write_family(folder, Family::Intel, tables).unwrap();
+        let files = files_below(folder).unwrap();
+        files.iter().map(|path| path.strip_prefix(folder).unwrap().display().to_string()).collect()
+    }
+
+    #[test]
+    fn tables_replace_those_that_are_there_and_hold_no_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(written_to(folder.path(), vec![table("old", &["A"])]), ["old"]);
+        let tables = vec![table("new/core", &["B", "A"]), table("new/atom", &[])];
+        assert_eq!(written_to(folder.path(), tables), ["new/atom", "new/core"]);
+        let text = fs::read_to_string(folder.path().join("new/core")).unwrap();
+        assert!(text.ends_with("[events]\nA\nB\n"), "{text}");
+    }
+
+    #[test]
+    fn a_table_without_source_or_licence_or_twice_is_refused() {
+        let refused = |tables: Vec<CpuTable>| {
+            let folder = tempfile::tempdir().unwrap();
+            write_family(folder.path(), Family::Intel, tables).unwrap_err().to_string()
+        };
+        let mut no_source = table("a", &[]);
+        no_source.header.sources.clear();
+        assert_eq!(refused(vec![no_source]), "a names no source");
+        let mut no_licence = table("a", &[]);
+        no_licence.header.licence.clear();
+        assert_eq!(refused(vec![no_licence]), "a names no licence");
+        assert_eq!(refused(vec![table("a", &[]), table("a", &["B"])]), "a is there twice");
+        assert_eq!(refused(vec![]), "no tables for intel");
+        assert_eq!(refused(vec![table("a", &["B", "b"])]), "a");
+    }
 
     #[test]
     fn a_readme_names_a_commit_and_a_kernel() {

@@ -51,8 +51,16 @@ pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
 /// What is no such file, a field that is no number or does not fit, lists that do not pair, an event without a name
 /// or with one that another has: with the event and the field.
 pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
-    let root = json::parse(bytes)?;
-    let list = list(&root)?;
+    file_value(&json::parse(bytes)?, device)
+}
+
+/// The same for a file that is JSON already.
+///
+/// # Errors
+///
+/// See [`file`].
+pub fn file_value(root: &Value, device: Option<&str>) -> Outcome<EventFile> {
+    let list = list(root)?;
     let header = root.get("Header");
     let fact =
         |key: &str| header.and_then(|header| header.get(key)).and_then(Value::as_str).unwrap_or_default();
