@@ -13,6 +13,7 @@ mod committed;
 mod csv;
 mod generic;
 mod intel;
+mod metrics;
 mod riscv;
 
 use std::collections::BTreeMap;
@@ -37,7 +38,10 @@ const CONVERTERS: &[Converter] = &[
     Converter { family: Family::Apple, tables: apple::tables },
 ];
 
-const USAGE: &str = "usage: cargo xtask catalog --from DIR [FAMILY...]";
+/// The word for the tables of metrics, beside those of the families.
+const METRICS: &str = "metrics";
+
+const USAGE: &str = "usage: cargo xtask catalog --from DIR [FAMILY... | metrics]";
 
 /// Writes the tables of the families that are named, or of all.
 pub(crate) fn run(root: &Path, arguments: impl Iterator<Item = String>) -> Result<()> {
@@ -45,13 +49,17 @@ pub(crate) fn run(root: &Path, arguments: impl Iterator<Item = String>) -> Resul
     let [option, from, families @ ..] = arguments.as_slice() else { bail!(USAGE) };
     ensure!(option == "--from", USAGE);
     for family in families {
-        ensure!(CONVERTERS.iter().any(|c| c.family.word() == family), "no converter for '{family}'\n{USAGE}");
+        let known = family == METRICS || CONVERTERS.iter().any(|c| c.family.word() == family);
+        ensure!(known, "no converter for '{family}'\n{USAGE}");
     }
     let wanted = |c: &&Converter| families.is_empty() || families.iter().any(|f| f == c.family.word());
     for converter in CONVERTERS.iter().filter(wanted) {
         let word = converter.family.word();
         let tables = (converter.tables)(Path::new(from)).with_context(|| word.to_owned())?;
         write_family(&data(root).join(word), converter.family, tables)?;
+    }
+    if families.is_empty() || families.iter().any(|family| family == METRICS) {
+        metrics::write(root, Path::new(from)).context(METRICS)?;
     }
     Ok(())
 }
