@@ -108,7 +108,9 @@ impl ArmEvents {
     /// The events, by number; each may use every counter, cycles the cycle counter too.
     pub fn into_table(self, counters: CounterMask) -> Vec<TableEvent> {
         let events = self.by_code.into_values();
-        events.map(|event| TableEvent { counters: counters_of(event.code.select, counters), ..event }).collect()
+        events
+            .map(|event| TableEvent { counters: counters_of(event.code.select, counters), ..event })
+            .collect()
     }
 }
 
@@ -223,7 +225,8 @@ mod tests {
 
     #[test]
     fn the_manuals_spelling_is_an_alias_unless_it_is_another_events_name() {
-        let file = [event(0x1b, "INST_SPEC", "INT_SPEC"), event(8, "A", "B"), event(9, "B", ""), event(1, "", "")];
+        let file =
+            [event(0x1b, "INST_SPEC", "INT_SPEC"), event(8, "A", "B"), event(9, "B", ""), event(1, "", "")];
         let mut events = ArmEvents::default();
         events.add_file(&file).unwrap();
         let table = events.into_table(CounterMask::EMPTY);

@@ -10,9 +10,12 @@ pub mod amd;
 pub mod arm;
 pub mod arm_table;
 mod error;
+pub mod file;
 pub mod file_linux;
 pub mod intel;
 pub mod json;
+pub mod kpep;
 mod words;
 
 pub use error::{ImportError, Outcome};
+pub use file::read_file;
