@@ -8,6 +8,7 @@
 pub mod cpus;
 mod device;
 mod generic;
+pub mod glossary;
 mod listing;
 pub mod metric;
 mod notes;
