@@ -140,6 +140,7 @@ pub struct Flow {
     /// Points joined by those of its arcs that have no counter.
     pieces: Sets,
     redundancy: Redundancy,
+    scratch: redundancy::Scratch,
 }
 
 impl Flow {
@@ -153,6 +154,7 @@ impl Flow {
             forest: Sets::new(1),
             pieces: Sets::new(1),
             redundancy,
+            scratch: redundancy::Scratch::default(),
         }
     }
 
@@ -208,7 +210,8 @@ impl Flow {
         let first = self.counters.len();
         let mut epoch = self.sort_epoch();
         self.join(&mut epoch);
-        let redundant = redundancy::choose(self.redundancy, &epoch.tree, &self.checkable(&epoch));
+        let checkable = self.checkable(&epoch);
+        let redundant = redundancy::choose(self.redundancy, &epoch.tree, &checkable, &mut self.scratch);
         for (i, arc) in epoch.tree.iter().enumerate() {
             if redundant.get(i) == Some(&true) {
                 self.count(arc.id, Role::Redundant);
@@ -226,9 +229,10 @@ impl Flow {
     /// The undecided arcs, heaviest first, as arcs between the trees of earlier epochs.
     fn sort_epoch(&mut self) -> Epoch {
         let mut epoch = Epoch::default();
-        let mut open: Vec<usize> = (self.decided..self.arcs.len()).collect();
-        open.sort_unstable_by_key(|i| (Reverse(self.arcs[*i].weight), *i));
-        for i in open {
+        let mut open: Vec<(Reverse<u64>, usize)> =
+            (self.decided..self.arcs.len()).map(|i| (Reverse(self.arcs[i].weight), i)).collect();
+        open.sort_unstable();
+        for (_, i) in open {
             let Arc { from, to, weight, observed, .. } = self.arcs[i];
             let id = ArcId(i as u32);
             let (from, to) = (self.forest.find(from), self.forest.find(to));

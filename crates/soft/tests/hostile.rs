@@ -606,3 +606,14 @@ fn a_wait_that_no_signal_ends_is_not_ended_by_us() {
     }
     assert_eq!(running.finish().status, Status::Code(0));
 }
+
+#[test]
+fn a_program_and_its_children_may_use_the_cpus_that_they_could_use_without_us() {
+    let (Some(shell), Some(_), Some(_)) = (installed("sh"), installed("nproc"), installed("grep")) else {
+        return;
+    };
+    let asks = "nproc; grep Cpus_allowed_list /proc/self/status; nproc & nproc; wait; sleep 0.05; nproc";
+    if ready() {
+        check_counted(&alike(&Job::new(shell, &["-c", asks])));
+    }
+}

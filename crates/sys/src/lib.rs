@@ -3,6 +3,8 @@
 //! Policy lives elsewhere. Everything here either succeeds, or returns the error number of the
 //! operating system. Unsafe code is allowed in this crate, one operation a block, each with its reason.
 
+#[cfg(target_os = "linux")]
+pub mod affinity;
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
 #[cfg(target_os = "linux")]

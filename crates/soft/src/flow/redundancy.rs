@@ -31,7 +31,12 @@ pub(super) struct Link {
 /// For each tree arc whether it is counted; short where the last ones are not.
 ///
 /// Greedy weighted cover (V. Chvatal: A greedy heuristic for the set-covering problem, 1979).
-pub(super) fn choose(redundancy: Redundancy, tree: &[Link], counted: &[Link]) -> Vec<bool> {
+pub(super) fn choose(
+    redundancy: Redundancy,
+    tree: &[Link],
+    counted: &[Link],
+    scratch: &mut Scratch,
+) -> Vec<bool> {
     let most = match redundancy {
         Redundancy::None => return Vec::new(),
         Redundancy::PerEpoch(most) => most,
@@ -40,7 +45,7 @@ pub(super) fn choose(redundancy: Redundancy, tree: &[Link], counted: &[Link]) ->
     if counted.is_empty() {
         return Vec::new();
     }
-    let forest = Forest::new(tree);
+    let forest = Forest::new(tree, scratch);
     let mut open: Vec<&Link> = counted.iter().collect();
     let mut chosen = vec![false; tree.len()];
     let most = most.min(tree.len());
@@ -68,10 +73,40 @@ fn best(tree: &[Link], circles: &[u32]) -> Option<usize> {
     best.map(|(i, _, _)| i)
 }
 
+/// Room that every epoch uses again.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Scratch {
+    /// For each point its number among those of the epoch, if the epoch that is noted with it is this one.
+    places: Vec<(u32, u32)>,
+    epoch: u32,
+}
+
+impl Scratch {
+    /// Forgets every place.
+    fn renew(&mut self) {
+        self.epoch += 1;
+    }
+
+    fn place(&self, point: u32) -> Option<usize> {
+        let (epoch, place) = *self.places.get(point as usize)?;
+        (epoch == self.epoch).then_some(place as usize)
+    }
+
+    /// The place of a point, which is `next` if it has none yet.
+    fn place_or(&mut self, point: u32, next: usize) -> usize {
+        if self.places.len() <= point as usize {
+            self.places.resize(point as usize + 1, (0, 0));
+        }
+        self.place(point).unwrap_or_else(|| {
+            self.places[point as usize] = (self.epoch, next as u32);
+            next
+        })
+    }
+}
+
 /// The tree arcs of one epoch, with a way up from each point.
-struct Forest {
-    /// Every point of an arc, ascending.
-    points: Vec<u32>,
+struct Forest<'a> {
+    places: &'a Scratch,
     /// From each of them to the one above it, by which arc, and how deep it is.
     up: Vec<Option<Step>>,
     arcs: usize,
@@ -84,24 +119,29 @@ struct Step {
     depth: u32,
 }
 
-impl Forest {
-    fn new(tree: &[Link]) -> Forest {
-        let mut points: Vec<u32> = tree.iter().flat_map(|link| [link.from, link.to]).collect();
-        points.sort_unstable();
-        points.dedup();
-        let mut forest = Forest { up: vec![None; points.len()], points, arcs: tree.len() };
-        let beside = Beside::new(&forest, tree);
-        let mut seen = vec![false; forest.points.len()];
-        for top in 0..forest.points.len() {
+impl Forest<'_> {
+    fn new<'a>(tree: &[Link], scratch: &'a mut Scratch) -> Forest<'a> {
+        scratch.renew();
+        let mut points = 0;
+        let ends: Vec<[usize; 2]> = tree
+            .iter()
+            .map(|link| {
+                [link.from, link.to].map(|point| {
+                    let place = scratch.place_or(point, points);
+                    points = points.max(place + 1);
+                    place
+                })
+            })
+            .collect();
+        let mut forest = Forest { up: vec![None; points], places: scratch, arcs: tree.len() };
+        let beside = Beside::new(points, &ends);
+        let mut seen = vec![false; points];
+        for top in 0..points {
             if !std::mem::replace(&mut seen[top], true) {
                 forest.climb_from(top, &beside, &mut seen);
             }
         }
         forest
-    }
-
-    fn place(&self, point: u32) -> Option<usize> {
-        self.points.binary_search(&point).ok()
     }
 
     /// Gives every point of a tree its way to the point `top`.
@@ -135,7 +175,9 @@ impl Forest {
 
     /// The tree arcs between the two points of an arc that are in one tree.
     fn path(&self, link: &Link, mut visit: impl FnMut(usize)) {
-        let (Some(mut a), Some(mut b)) = (self.place(link.from), self.place(link.to)) else { return };
+        let (Some(mut a), Some(mut b)) = (self.places.place(link.from), self.places.place(link.to)) else {
+            return;
+        };
         while a != b {
             let (one, other) = (self.up[a], self.up[b]);
             let depth = |step: Option<Step>| step.map_or(0, |step| step.depth);
@@ -154,10 +196,8 @@ struct Beside {
 }
 
 impl Beside {
-    fn new(forest: &Forest, tree: &[Link]) -> Beside {
-        let ends: Vec<[usize; 2]> =
-            tree.iter().filter_map(|link| Some([forest.place(link.from)?, forest.place(link.to)?])).collect();
-        let mut starts = vec![0; forest.points.len() + 1];
+    fn new(points: usize, ends: &[[usize; 2]]) -> Beside {
+        let mut starts = vec![0; points + 1];
         ends.iter().flatten().for_each(|point| starts[point + 1] += 1);
         for i in 1..starts.len() {
             starts[i] += starts[i - 1];

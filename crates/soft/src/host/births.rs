@@ -8,6 +8,7 @@ use cyclometer_sys::trace::{self, Change};
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::process::{Mode, Seat, Suspended, name_of};
 use super::space::{AT_RANDOM, Space, auxiliary};
+use super::warm::Bound;
 
 /// The code segment of 64-bit programs.
 ///
@@ -26,12 +27,14 @@ pub(super) struct Birth {
     home: Option<(Rc<RefCell<Space>>, usize)>,
     filtered: bool,
     trap_action: Option<[u8; 32]>,
+    /// The CPU that the maker is or was bound to, and so the child.
+    bound: Option<Rc<Bound>>,
 }
 
 impl Birth {
     /// The same for another child.
     fn again(&self) -> Birth {
-        Birth { home: self.home.clone(), ..*self }
+        Birth { home: self.home.clone(), bound: self.bound.clone(), ..*self }
     }
 }
 
@@ -79,11 +82,13 @@ impl Engine {
             Mode::Waiting => None,
             Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
         };
-        Some(Birth { parent, home, filtered: maker.filtered, trap_action: maker.trap_action })
+        let bound = maker.bound.clone();
+        Some(Birth { parent, home, filtered: maker.filtered, trap_action: maker.trap_action, bound })
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
         let child = trace::event_message(tid)? as u32;
+        self.cool(tid);
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
             self.task(tid)?.suspended = Some(Suspended { by: child, pc });
@@ -99,6 +104,7 @@ impl Engine {
 
     /// A new process is where its maker's system call returns. It gets a slot of its own in the same translation.
     pub(super) fn birth(&mut self, child: u32, birth: Birth) {
+        self.cool_child(child, &birth.bound);
         self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
         self.tasks.entry(child).and_modify(|task| task.trap_action = birth.trap_action);
         let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };
@@ -159,6 +165,7 @@ impl Engine {
         let slot = space.take_slot().ok_or(Trouble::Gone)?;
         let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
         self.task(tid)?.mode = Mode::Native(seat);
+        self.warm_up(tid);
         self.enter(tid, registers)
     }
 

@@ -7,7 +7,7 @@ use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 21] = [
+pub(crate) const WATCHED: [u64; 23] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::OPENAT,
@@ -24,6 +24,8 @@ pub(crate) const WATCHED: [u64; 21] = [
     number::MODIFY_LDT,
     number::PRCTL,
     number::ARCH_PRCTL,
+    number::SCHED_SETAFFINITY,
+    number::SCHED_GETAFFINITY,
     number::REMAP_FILE_PAGES,
     number::SECCOMP,
     number::EXECVEAT,
@@ -64,6 +66,8 @@ pub(crate) enum Verdict {
     Seek,
     /// It does something else with a descriptor.
     Use,
+    /// It asks for the CPUs that it may use, or says which.
+    Cpus,
     /// It says what becomes of SIGTRAP: at this address.
     Traps(u64),
     /// It is not made, and returns 0 after this word was written to this address.
@@ -103,6 +107,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::LSEEK => Verdict::Seek,
         number if super::listing::OTHER_USES.contains(&number) => Verdict::Use,
         number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => Verdict::Traps(rsi),
+        number::SCHED_SETAFFINITY | number::SCHED_GETAFFINITY => Verdict::Cpus,
         number::RT_SIGRETURN => Verdict::Return,
         number::EXECVE => Verdict::Execute { folder: None, path: rdi },
         number::EXECVEAT => Verdict::Execute { folder: Some(rdi as u32 as i32), path: rsi },
@@ -204,6 +209,10 @@ impl Engine {
             Verdict::Close => self.closes(tid, registers),
             Verdict::Seek => self.seeks(tid, registers),
             Verdict::Use => self.uses(tid, &registers),
+            Verdict::Cpus => {
+                self.cool(tid);
+                self.go(tid)
+            }
             Verdict::Traps(action) => self.traps(tid, action),
             Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
             Verdict::LeaveAll(reason) => {

@@ -106,7 +106,8 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
             break;
         }
         engine.report_early(&mut socket);
-        let _ = bell.sleep();
+        let _ = if engine.is_warm() { bell.doze(super::warm::LOOK_EVERY) } else { bell.sleep() };
+        engine.cool_idle();
     }
     engine.report(&mut socket);
 }
@@ -153,6 +154,8 @@ impl Engine {
             listing: None,
             trap_action: None,
             renewals: 0,
+            bound: None,
+            warm: None,
         };
         self.tasks.insert(tid, task);
     }
@@ -377,7 +380,7 @@ fn with_room<T>(
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/stat`: field 39, the 37th behind the name.
-fn cpu_of(pid: u32) -> Option<u32> {
+pub(super) fn cpu_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(36)?.parse().ok()

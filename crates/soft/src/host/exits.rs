@@ -14,6 +14,7 @@ impl Engine {
             self.lose(tid, &format!("left translation{place}: the program {reason}"));
         }
         self.close(tid);
+        self.cool(tid);
         self.tasks.remove(&tid);
         self.asked.remove(&tid);
         let _ = trace::detach(tid, signal);

@@ -161,13 +161,14 @@ fn position(tid: u32, descriptor: u64) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
 }
 
+/// Whether the text at an address names something that tells of processes.
+fn names_proc(tid: u32, address: u64) -> bool {
+    const START: u64 = u64::from_le_bytes(*b"/proc/\0\0");
+    trace::peek(tid, address).unwrap_or(0) & 0xffff_ffff_ffff == START
+}
+
 /// Whether the text at an address names the list of the process's own mappings.
 fn names_listing(tid: u32, address: u64) -> bool {
-    const START: u64 = u64::from_le_bytes(*b"/proc/\0\0");
-    let first = trace::peek(tid, address).unwrap_or(0);
-    if first & 0xffff_ffff_ffff != START {
-        return false;
-    }
     let mut bytes = [0; MOST_PATH];
     let count = trace::read_memory(tid, address, &mut bytes).unwrap_or(0);
     let path = bytes[..count].split(|byte| *byte == 0).next().unwrap_or_default();
@@ -178,6 +179,10 @@ fn names_listing(tid: u32, address: u64) -> bool {
 impl Engine {
     /// A file is about to be opened, whose path is at this address.
     pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> Outcome {
+        if !names_proc(tid, path) {
+            return self.go(tid);
+        }
+        self.cool(tid);
         if self.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
             return self.go(tid);
         }

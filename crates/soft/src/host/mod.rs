@@ -28,6 +28,7 @@ mod remote;
 mod signals;
 mod space;
 mod surface;
+mod warm;
 
 use std::os::unix::net::UnixStream;
 

@@ -42,6 +42,8 @@ pub(crate) mod number {
     pub(crate) const MODIFY_LDT: u64 = 154;
     pub(crate) const PRCTL: u64 = 157;
     pub(crate) const ARCH_PRCTL: u64 = 158;
+    pub(crate) const SCHED_SETAFFINITY: u64 = 203;
+    pub(crate) const SCHED_GETAFFINITY: u64 = 204;
     pub(crate) const REMAP_FILE_PAGES: u64 = 216;
     pub(crate) const OPENAT: u64 = 257;
     pub(crate) const SPLICE: u64 = 275;

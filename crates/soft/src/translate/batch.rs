@@ -3,6 +3,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use iced_x86::{Decoder, DecoderOptions};
+
 use super::pages::{Code, Pages};
 use super::shape::{OSZAP, STATUS, Shape};
 use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
@@ -10,6 +12,9 @@ use crate::hash::AddressMap;
 
 /// Most instructions of a batch: more are translated in vain, fewer mean more stops.
 const MAX_BATCH: usize = 400;
+
+/// The longest an instruction can be.
+const MAX_LENGTH: usize = 15;
 
 /// A block that is to be translated.
 pub(crate) struct Draft {
@@ -53,17 +58,10 @@ impl Batch {
         bounds: (u64, u64),
         known: &dyn Fn(u64) -> Option<u8>,
     ) -> Batch {
-        let mut search = Search {
-            pages,
-            code,
-            bounds,
-            shapes: Vec::with_capacity(MAX_BATCH),
-            index: AddressMap::default(),
-            leaders: Vec::new(),
-            refused: AddressMap::default(),
-        };
+        let mut search = Search { pages, code, bounds, found: Found::with_room() };
         search.run(entry);
-        let (shapes, drafts) = search.blocks(known);
+        let Search { pages, found, .. } = search;
+        let (shapes, drafts) = found.blocks(pages, known);
         let by_address = drafts.iter().enumerate().map(|(i, draft)| (draft.address, i as u32)).collect();
         let mut batch = Batch { shapes, drafts, by_address };
         batch.find_live_flags(known);
@@ -179,23 +177,37 @@ struct Search<'a> {
     pages: &'a mut Pages,
     code: &'a mut dyn Code,
     bounds: (u64, u64),
+    found: Found,
+}
+
+/// What a search has decoded.
+#[derive(Default)]
+struct Found {
     shapes: Vec<Shape>,
     index: AddressMap<u64, u32>,
     leaders: Vec<u64>,
     refused: AddressMap<u64, Leave>,
 }
 
+/// How far a run of instructions was decoded.
+enum Scanned {
+    /// To its end, or to what is known.
+    End(Option<Terminator>),
+    /// To here.
+    Edge(u64),
+}
+
 impl Search<'_> {
     fn run(&mut self, entry: u64) {
-        self.leaders.push(entry);
+        self.found.leaders.push(entry);
         let mut open = VecDeque::from([entry]);
         let mut callees: VecDeque<u64> = VecDeque::new();
         while let Some(start) = open.pop_front().or_else(|| callees.pop_front()) {
             let Some(end) = self.scan(start) else { continue };
             let [next, target] = successors(end);
             let back = return_to(end).or(next);
-            self.leaders.extend(back);
-            self.leaders.extend(target);
+            self.found.leaders.extend(back);
+            self.found.leaders.extend(target);
             // What follows first, so that a function is found before those that it jumps to.
             if let Some(back) = back {
                 open.push_front(back);
@@ -211,36 +223,78 @@ impl Search<'_> {
     fn scan(&mut self, start: u64) -> Option<Terminator> {
         let mut at = start;
         loop {
-            if self.index.contains_key(&at) {
-                self.leaders.push(at);
-                return None;
-            }
-            if self.shapes.len() >= MAX_BATCH || self.pages.starts_block(at) {
-                return None;
-            }
-            let window = self.pages.window(self.code, at);
-            let shape = match Shape::decode(window.bytes(), at) {
-                Ok(shape) if shape.reaches_from(self.bounds.0, self.bounds.1) => shape,
-                Ok(_) => return self.refuse(at, Leave::Reach),
-                Err(reason) => return self.refuse(at, reason),
+            at = match self.scan_page(at) {
+                Scanned::End(end) => return end,
+                Scanned::Edge(edge) => edge,
             };
-            self.index.insert(at, self.shapes.len() as u32);
-            let (next, ends) = (shape.next(), shape.ends);
-            self.shapes.push(shape);
-            if ends.is_some() {
-                return ends;
+            // What may lie on two pages is decoded from a copy.
+            let window = self.pages.window(self.code, at);
+            let mut decoder = Decoder::with_ip(64, window.bytes(), at, DecoderOptions::NONE);
+            match self.found.take(&mut decoder, window.bytes(), self.pages, self.bounds) {
+                Scanned::End(end) => return end,
+                Scanned::Edge(next) => at = next,
             }
-            at = next;
         }
     }
 
-    fn refuse(&mut self, at: u64, reason: Leave) -> Option<Terminator> {
+    /// The same up to where an instruction may reach over its page's end.
+    fn scan_page(&mut self, start: u64) -> Scanned {
+        let Some(page) = self.pages.find(self.code, start) else { return Scanned::Edge(start) };
+        let rest = self.pages.rest(page, start);
+        let mut decoder = Decoder::with_ip(64, rest, start, DecoderOptions::NONE);
+        while decoder.position() + MAX_LENGTH <= rest.len() {
+            let window = &rest[decoder.position()..];
+            if let end @ Scanned::End(_) = self.found.take(&mut decoder, window, self.pages, self.bounds) {
+                return end;
+            }
+        }
+        Scanned::Edge(decoder.ip())
+    }
+}
+
+impl Found {
+    fn with_room() -> Found {
+        let mut found = Found { shapes: Vec::with_capacity(MAX_BATCH), ..Found::default() };
+        found.index.reserve(MAX_BATCH);
+        found.leaders.reserve(MAX_BATCH);
+        found
+    }
+
+    /// Takes the next instruction of a run of bytes, if it is new; `window` starts with its first byte.
+    fn take(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        window: &[u8],
+        pages: &Pages,
+        (start, end): (u64, u64),
+    ) -> Scanned {
+        let at = decoder.ip();
+        if self.index.contains_key(&at) {
+            self.leaders.push(at);
+            return Scanned::End(None);
+        }
+        if self.shapes.len() >= MAX_BATCH || pages.starts_block(at) {
+            return Scanned::End(None);
+        }
+        match Shape::next_of(decoder, window) {
+            Ok(shape) if shape.reaches_from(start, end) => {
+                self.index.insert(at, self.shapes.len() as u32);
+                let (next, ends) = (shape.next(), shape.ends);
+                self.shapes.push(shape);
+                if ends.is_some() { Scanned::End(ends) } else { Scanned::Edge(next) }
+            }
+            Ok(_) => self.refuse(at, Leave::Reach),
+            Err(reason) => self.refuse(at, reason),
+        }
+    }
+
+    fn refuse(&mut self, at: u64, reason: Leave) -> Scanned {
         self.refused.insert(at, reason);
-        None
+        Scanned::End(None)
     }
 
     /// Cuts what was decoded at every place that something jumps to.
-    fn blocks(mut self, known: &dyn Fn(u64) -> Option<u8>) -> (Vec<Shape>, Vec<Draft>) {
+    fn blocks(mut self, pages: &Pages, known: &dyn Fn(u64) -> Option<u8>) -> (Vec<Shape>, Vec<Draft>) {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.sort_unstable();
         leaders.dedup();
@@ -249,12 +303,12 @@ impl Search<'_> {
                 self.shapes[*shape as usize].leads = true;
             }
         }
-        let drafts = leaders.iter().filter_map(|leader| self.block(*leader, known)).collect();
+        let drafts = leaders.iter().filter_map(|leader| self.block(*leader, pages, known)).collect();
         (self.shapes, drafts)
     }
 
     /// The block at an address, if there is one and it is new.
-    fn block(&self, address: u64, known: &dyn Fn(u64) -> Option<u8>) -> Option<Draft> {
+    fn block(&self, address: u64, pages: &Pages, known: &dyn Fn(u64) -> Option<u8>) -> Option<Draft> {
         let draft = |steps, terminator| Draft {
             address,
             steps,
@@ -268,7 +322,7 @@ impl Search<'_> {
             let refused = self.refused.get(&address).filter(|_| known(address).is_none())?;
             return Some(draft(0..0, Terminator::Leave(*refused)));
         };
-        if self.pages.starts_block(address) {
+        if pages.starts_block(address) {
             return None;
         }
         let mut last = first;

@@ -143,11 +143,15 @@ impl Default for Settings {
     }
 }
 
+/// What there is room for from the start: blocks of a small program.
+const ROOM: usize = 8000;
+
 /// What was translated of a program's code; see the module's text.
 pub struct Translation {
     /// Address of the table in the program, below 2 GB.
     table: u64,
-    heads: Vec<u64>,
+    /// The first stub of each entry of the table that has one.
+    heads: AddressMap<u32, u64>,
     pages: Pages,
     regions: Vec<Region>,
     pieces: Vec<Piece>,
@@ -174,15 +178,15 @@ impl Translation {
     pub fn new(table: u64, settings: Settings) -> Translation {
         Translation {
             table,
-            heads: Vec::new(),
+            heads: AddressMap::default(),
             pages: Pages::default(),
             regions: Vec::new(),
             pieces: Vec::new(),
             code: Vec::new(),
-            by_address: AddressMap::default(),
+            by_address: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             flow: Flow::new(settings.redundancy),
-            traps: AddressMap::default(),
-            waiting: AddressMap::default(),
+            traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
+            waiting: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             stubs: Vec::new(),
             entrances: AddressMap::default(),
             missed: 0,
@@ -202,7 +206,6 @@ impl Translation {
             self.shadow_missed = out.here();
             out.bare_dispatch(self.table);
             self.traps.insert(self.missed, Trap::Indirect);
-            self.heads = vec![self.missed; TABLE_ENTRIES];
             self.publish(self.regions.len() - 1, out);
         }
     }

@@ -61,6 +61,11 @@ impl Pages {
         window
     }
 
+    /// The bytes of a page from an address on.
+    pub(crate) fn rest(&self, page: u32, address: u64) -> &[u8] {
+        &self.pages[page as usize].bytes[(address % PAGE) as usize..]
+    }
+
     pub(crate) fn starts_block(&self, address: u64) -> bool {
         self.known(address & !(PAGE - 1)).is_some_and(|page| {
             let offset = (address % PAGE) as usize;
@@ -82,7 +87,8 @@ impl Pages {
         }
     }
 
-    fn find(&mut self, code: &mut dyn Code, address: u64) -> Option<u32> {
+    /// The number of the page that an address is on, if code may be taken from it.
+    pub(crate) fn find(&mut self, code: &mut dyn Code, address: u64) -> Option<u32> {
         let page = address & !(PAGE - 1);
         if let Some((_, index)) = self.last.filter(|(last, _)| *last == page) {
             return Some(index);

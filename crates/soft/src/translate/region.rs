@@ -19,7 +19,8 @@ pub(crate) const COUNTER_RESERVE: u32 = 10_000;
 pub(crate) struct Region {
     base: u64,
     used: u32,
-    marks: Vec<Mark>,
+    /// The marks of each piece of code that was appended, ascending.
+    marks: Vec<Vec<Mark>>,
 }
 
 impl Region {
@@ -48,21 +49,24 @@ impl Region {
         u64::from(self.used + RESERVE) <= REGION
     }
 
-    pub(crate) fn append(&mut self, bytes: u32, marks: Vec<Mark>) {
+    pub(crate) fn append(&mut self, bytes: u32, mut marks: Vec<Mark>) {
+        marks.shrink_to_fit();
         self.used += bytes;
-        self.marks.extend(marks);
+        self.marks.extend((!marks.is_empty()).then_some(marks));
     }
 
     /// Every mark, by offset.
     #[cfg(test)]
-    pub(crate) fn marks(&self) -> &[Mark] {
-        &self.marks
+    pub(crate) fn marks(&self) -> impl Iterator<Item = &Mark> {
+        self.marks.iter().flatten()
     }
 
     /// The mark of the instruction at an address.
     pub(crate) fn mark(&self, address: u64) -> Option<&Mark> {
         let offset = (address - self.base) as u32;
-        let found = self.marks.binary_search_by_key(&offset, |mark| mark.at).ok()?;
-        self.marks.get(found)
+        let behind = self.marks.partition_point(|piece| piece.first().is_some_and(|mark| mark.at <= offset));
+        let piece = self.marks.get(behind.checked_sub(1)?)?;
+        let found = piece.binary_search_by_key(&offset, |mark| mark.at).ok()?;
+        piece.get(found)
     }
 }

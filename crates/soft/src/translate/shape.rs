@@ -1,6 +1,6 @@
 //! One instruction as the translator sees it: how to copy it, how it ends a block, what it does to flags.
 
-use iced_x86::{ConstantOffsets, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
+use iced_x86::{Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
 use iced_x86::{Mnemonic as M, OpKind, Register, RflagsBits};
 
 use crate::addend::{Addend, Elements, Mask};
@@ -77,14 +77,23 @@ impl Shape {
     ///
     /// Why it cannot be followed.
     pub(crate) fn decode(window: &[u8], address: u64) -> Result<Shape, Leave> {
-        let mut decoder = Decoder::with_ip(64, window, address, DecoderOptions::NONE);
-        let instruction = decoder.decode();
+        Shape::next_of(&mut Decoder::with_ip(64, window, address, DecoderOptions::NONE), window)
+    }
+
+    /// Decodes the next instruction of a run of bytes; `window` starts with its first byte.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be followed.
+    pub(crate) fn next_of(decoder: &mut Decoder<'_>, window: &[u8]) -> Result<Shape, Leave> {
+        let address = decoder.ip();
+        let mut instruction = Instruction::default();
+        decoder.decode_out(&mut instruction);
         let ends = ending(&instruction, decoder.last_error(), window)?;
         let units = repeats(&instruction)?.or_else(|| elements(&instruction));
         if instruction.memory_base() == Register::EIP {
             return Err(Leave::Reach);
         }
-        let offsets = decoder.get_constant_offsets(&instruction);
         let mut bytes = [0; 15];
         let len = instruction.len();
         bytes[..len].copy_from_slice(&window[..len]);
@@ -93,7 +102,7 @@ impl Shape {
             address,
             bytes,
             len: len as u8,
-            relative: relative(&instruction, &offsets),
+            relative: relative(&instruction, decoder),
             reads,
             kills,
             units,
@@ -114,9 +123,10 @@ impl Shape {
     }
 }
 
-fn relative(instruction: &Instruction, offsets: &ConstantOffsets) -> Option<(u8, u64)> {
+fn relative(instruction: &Instruction, decoder: &Decoder<'_>) -> Option<(u8, u64)> {
     let memory = instruction.is_ip_rel_memory_operand() && instruction.memory_base() == Register::RIP;
-    memory.then(|| (offsets.displacement_offset() as u8, instruction.ip_rel_memory_address()))
+    let offset = || decoder.get_constant_offsets(instruction).displacement_offset() as u8;
+    memory.then(|| (offset(), instruction.ip_rel_memory_address()))
 }
 
 fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<Operand> {

@@ -360,10 +360,10 @@ fn every_instruction_that_is_emitted_has_a_place() {
             }
         }
     }
-    let marks: usize = translation.regions.iter().map(|region| region.marks().len()).sum();
+    let marks: usize = translation.regions.iter().map(|region| region.marks().count()).sum();
     assert!(marks > 100, "{marks}");
     assert_eq!(seen, marks, "marks that are at no instruction");
-    let resolved = translation.regions[0].marks().iter().filter(|mark| translation.resolve(mark).is_some());
+    let resolved = translation.regions[0].marks().filter(|mark| translation.resolve(mark).is_some());
     assert_eq!(resolved.count(), marks, "marks that lead nowhere");
 }
 

@@ -507,10 +507,10 @@ impl Translation {
         let (chain, hit) = out.stub(stub, target);
         let at = self.count_edge(arc, Emitter::in_stub(stub), to, &mut out);
         self.jump_to(to, at, &mut out, &mut Vec::new());
-        let entry = (target & 0xffff) as usize;
-        out.literal(chain, std::mem::replace(&mut self.heads[entry], start));
+        let entry = (target & 0xffff) as u32;
+        out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));
         self.publish(region, out);
-        let address = self.table + 8 * entry as u64;
+        let address = self.table + 8 * u64::from(entry);
         self.writes.push(Write { address, bytes: start.to_le_bytes().to_vec() });
         self.entrances.insert(target, hit);
         Ok(hit)

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use libc::c_int;
 
@@ -77,13 +78,19 @@ impl<'a> Bell<'a> {
     /// The operating system's.
     pub fn sleep(&self) -> io::Result<()> {
         // SAFETY: reads an initialised set; a null description is allowed.
-        match unsafe { libc::sigwaitinfo(&rung_by(), std::ptr::null_mut()) } {
-            -1 => match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::Interrupted => Ok(()),
-                e => Err(e),
-            },
-            _ => Ok(()),
-        }
+        woken(unsafe { libc::sigwaitinfo(&rung_by(), std::ptr::null_mut()) })
+    }
+
+    /// The same, for `most` at most.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub fn doze(&self, most: Duration) -> io::Result<()> {
+        let most =
+            libc::timespec { tv_sec: most.as_secs().cast_signed(), tv_nsec: most.subsec_nanos().into() };
+        // SAFETY: reads an initialised set and a time; a null description is allowed.
+        woken(unsafe { libc::sigtimedwait(&rung_by(), std::ptr::null_mut(), &most) })
     }
 }
 
@@ -91,6 +98,16 @@ impl Drop for Bell<'_> {
     fn drop(&mut self) {
         let _ = set_flags(self.socket, self.former_flags);
         take_pending();
+    }
+}
+
+fn woken(signal: c_int) -> io::Result<()> {
+    if signal >= 0 {
+        return Ok(());
+    }
+    match io::Error::last_os_error() {
+        e if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => Ok(()),
+        e => Err(e),
     }
 }
 
