@@ -1,40 +1,55 @@
 //! Metrics that follow from several events: formulas are data.
 
+use std::sync::LazyLock;
+
 use cyclometer_core::event::Unit;
 use cyclometer_core::report::{LaunchKind, Run};
-use cyclometer_core::{Modes, Provenance, Verdict};
+use cyclometer_core::{Count, Modes, Provenance, Verdict};
 
+use crate::formula::{Expression, Inputs};
+use crate::request::{Environment, MetricRequest};
 use crate::statistics::Statistics;
 use crate::summary::{LineSummary, RunValue};
 
-/// A quotient of sums of events. Each input is a list of names for one event, folded as by [`fold`].
-struct Formula {
-    name: &'static str,
-    unit: &'static str,
-    numerator: &'static [&'static [&'static str]],
-    denominator: &'static [&'static str],
-}
-
-const CYCLES: &[&str] = &["cycles", "cpu_cycles"];
-const BRANCHES: &[&str] = &["branches", "branch_instructions"];
-
-/// The metrics that every report gives where it has their inputs.
-const FORMULAS: &[Formula] = &[
-    Formula {
-        name: "cpu_utilization",
-        unit: "CPUs",
-        numerator: &[&["user_time"], &["system_time"]],
-        denominator: &["wall_time"],
-    },
-    Formula { name: "ipc", unit: "", numerator: &[&["instructions"]], denominator: CYCLES },
-    Formula { name: "branch_miss_rate", unit: "", numerator: &[&["branch_misses"]], denominator: BRANCHES },
-    Formula {
-        name: "cache_miss_rate",
-        unit: "",
-        numerator: &[&["cache_misses"]],
-        denominator: &["cache_references"],
-    },
+/// The metrics that every report gives where it has their inputs: name, unit, formula.
+///
+/// The last name of a formula leads: the other events are those that belong together with it.
+const OF_EVERY_REPORT: [(&str, &str, &str); 4] = [
+    ("cpu_utilization", "CPUs", "(user_time + system_time) / wall_time"),
+    ("ipc", "", "instructions / cycles"),
+    ("branch_miss_rate", "", "branch_misses / branches"),
+    ("cache_miss_rate", "", "cache_misses / cache_references"),
 ];
+
+/// Names that mean the same event in these formulas.
+const ALIASES: &[&[&str]] = &[&["cycles", "cpu_cycles"], &["branches", "branch_instructions"]];
+
+static DEFINITIONS: LazyLock<Vec<Definition>> = LazyLock::new(|| {
+    let read = |(name, unit, formula): (&str, &str, &str)| {
+        let expression = Expression::resolve(name, formula, |_| None).ok()?;
+        let unit = if unit.is_empty() { Unit::Ratio } else { Unit::Other(unit.to_owned()) };
+        let name = name.to_owned();
+        Some(Definition {
+            name,
+            unit,
+            scale: 1.0,
+            expression,
+            environment: Environment::default(),
+            asked: false,
+        })
+    };
+    OF_EVERY_REPORT.into_iter().filter_map(read).collect()
+});
+
+/// A metric, and how to compute it.
+struct Definition {
+    name: String,
+    unit: Unit,
+    scale: f64,
+    expression: Expression,
+    environment: Environment,
+    asked: bool,
+}
 
 /// A metric over all runs.
 #[derive(Clone, PartialEq, Debug)]
@@ -47,6 +62,10 @@ pub struct DerivedSummary {
     pub inputs: Vec<String>,
     /// Whether all of its inputs were asked for.
     pub requested: bool,
+    /// Whether it was asked for by its name or its group.
+    pub asked: bool,
+    /// The formula.
+    pub formula: String,
     /// The modes of its inputs; `None` where modes mean nothing or differ.
     pub modes: Option<Modes>,
     /// Who counted the inputs, each once.
@@ -78,26 +97,63 @@ pub struct DerivedValue {
     pub reason: Option<String>,
 }
 
-/// Every metric whose inputs are all in the report; it has no value where they do not belong together.
-pub(crate) fn derive(lines: &[LineSummary], runs: &[&Run]) -> Vec<DerivedSummary> {
-    FORMULAS.iter().flat_map(|formula| derive_one(formula, lines, runs)).collect()
+/// The metrics that were asked for, and every one of [`OF_EVERY_REPORT`] whose inputs are all in the report.
+///
+/// A metric has no value where its inputs do not belong together.
+pub(crate) fn derive(
+    lines: &[LineSummary],
+    runs: &[&Run],
+    requests: &[MetricRequest],
+) -> Vec<DerivedSummary> {
+    let mut all: Vec<DerivedSummary> =
+        requests.iter().map(|request| derive_asked(request, lines, runs)).collect();
+    let of_every = DEFINITIONS.iter().flat_map(|definition| derive_one(definition, lines, runs));
+    for metric in of_every {
+        if !all.iter().any(|known| known.asked && known.name == metric.name) {
+            all.push(metric);
+        }
+    }
+    all
 }
 
-fn derive_one(formula: &Formula, lines: &[LineSummary], runs: &[&Run]) -> Vec<DerivedSummary> {
-    let denominators: Vec<&LineSummary> = named(lines, formula.denominator).collect();
-    let together: Vec<DerivedSummary> = denominators
+/// A metric by the slots of its inputs.
+fn derive_asked(request: &MetricRequest, lines: &[LineSummary], runs: &[&Run]) -> DerivedSummary {
+    let definition = Definition {
+        name: request.name.clone(),
+        unit: request.unit.clone(),
+        scale: request.scale,
+        expression: request.expression.clone(),
+        environment: request.environment.clone(),
+        asked: true,
+    };
+    let line = |slot: &Result<_, String>| match slot {
+        Ok(slot) => {
+            lines.iter().find(|line| line.slot == *slot).ok_or_else(|| "it is not in the report".to_owned())
+        }
+        Err(reason) => Err(reason.clone()),
+    };
+    let inputs =
+        request.inputs.iter().map(|(name, slot)| Input { name: name.clone(), line: line(slot) }).collect();
+    summarise(&definition, &Counted(inputs), runs)
+}
+
+fn derive_one(definition: &Definition, lines: &[LineSummary], runs: &[&Run]) -> Vec<DerivedSummary> {
+    let names = definition.expression.events();
+    let Some(leader) = names.last() else { return Vec::new() };
+    let leaders: Vec<&LineSummary> = named(lines, leader).collect();
+    let together: Vec<DerivedSummary> = leaders
         .iter()
-        .filter_map(|denominator| {
-            let inputs = inputs(formula, lines, |line| belong_together(line, denominator))?;
-            Some(summarise(formula, &inputs, denominator, runs))
+        .filter_map(|leader| {
+            let inputs = inputs(&names, lines, leader, |line| belong_together(line, leader))?;
+            Some(summarise(definition, &inputs, runs))
         })
         .collect();
     if !together.is_empty() {
         return each_once(together);
     }
-    let apart = denominators.first().and_then(|denominator| {
-        let inputs = inputs(formula, lines, |_| true)?;
-        Some(not_countable(formula, &inputs, denominator, apart_reason(&inputs, denominator)))
+    let apart = leaders.first().and_then(|leader| {
+        let inputs = inputs(&names, lines, leader, |_| true)?;
+        Some(summarise(definition, &inputs, runs))
     });
     apart.into_iter().collect()
 }
@@ -115,17 +171,28 @@ fn each_once(metrics: Vec<DerivedSummary>) -> Vec<DerivedSummary> {
     once
 }
 
-/// The numerator's lines, one for each input; `None` when one is missing.
+/// The lines of the names; the last name's is the leader. `None` when one is missing.
 fn inputs<'a>(
-    formula: &Formula,
+    names: &[&str],
     lines: &'a [LineSummary],
+    leader: &'a LineSummary,
     suits: impl Fn(&LineSummary) -> bool,
-) -> Option<Vec<&'a LineSummary>> {
-    formula.numerator.iter().map(|names| named(lines, names).find(|line| suits(line))).collect()
+) -> Option<Counted<'a>> {
+    let last = names.len().saturating_sub(1);
+    let line = |(i, name): (usize, &&str)| {
+        let found = if i == last { Some(leader) } else { named(lines, name).find(|line| suits(line)) };
+        Some(Input { name: (*name).to_owned(), line: Ok(found?) })
+    };
+    names.iter().enumerate().map(line).collect::<Option<_>>().map(Counted)
 }
 
-fn named<'a>(lines: &'a [LineSummary], names: &'a [&str]) -> impl Iterator<Item = &'a LineSummary> {
-    lines.iter().filter(|line| names.contains(&fold(&line.event).as_str()))
+fn named<'a>(lines: &'a [LineSummary], name: &str) -> impl Iterator<Item = &'a LineSummary> {
+    let aliases = ALIASES.iter().find(|aliases| aliases.contains(&name)).copied().unwrap_or_default();
+    let name = name.to_owned();
+    lines.iter().filter(move |line| {
+        let own = fold(&line.event);
+        own == name || aliases.contains(&own.as_str())
+    })
 }
 
 /// Event names compare without case, and with `-` as `_`.
@@ -133,62 +200,99 @@ fn fold(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }
 
+/// Whether two lines are of the same scope and modes; time and energy are those of all modes.
 fn belong_together(a: &LineSummary, b: &LineSummary) -> bool {
-    a.modes == b.modes && a.scope == b.scope
+    let same_modes = match (a.modes, b.modes) {
+        (Some(modes), None) | (None, Some(modes)) => modes.covers(Modes::USER_KERNEL),
+        (a, b) => a == b,
+    };
+    same_modes && a.scope == b.scope
 }
 
-fn apart_reason(inputs: &[&LineSummary], denominator: &LineSummary) -> String {
-    let apart = inputs.iter().find(|line| !belong_together(line, denominator));
-    let name = apart.map_or("", |line| &line.name);
-    format!("{name} and {} cover different modes or scopes", denominator.name)
+/// An event of a formula, and its line or why there is none.
+struct Input<'a> {
+    name: String,
+    line: Result<&'a LineSummary, String>,
 }
 
-fn summarise(
-    formula: &Formula,
-    inputs: &[&LineSummary],
-    denominator: &LineSummary,
-    runs: &[&Run],
-) -> DerivedSummary {
-    let missing = inputs.iter().chain([&denominator]).find(|line| line.provenance.is_none());
-    if let Some(line) = missing {
-        let reason = line.reason.as_deref().unwrap_or("unknown");
-        return not_countable(formula, inputs, denominator, format!("{} is missing: {reason}", line.name));
+impl Input<'_> {
+    /// Why it has no value in any run.
+    fn missing(&self) -> Option<String> {
+        match &self.line {
+            Ok(line) if line.provenance.is_some() => None,
+            Ok(line) => {
+                Some(format!("{} is missing: {}", line.name, line.reason.as_deref().unwrap_or("unknown")))
+            }
+            Err(reason) => Some(format!("{} is missing: {reason}", self.name)),
+        }
+    }
+}
+
+/// The inputs of a metric.
+struct Counted<'a>(Vec<Input<'a>>);
+
+impl<'a> Counted<'a> {
+    fn lines(&self) -> impl DoubleEndedIterator<Item = &'a LineSummary> {
+        self.0.iter().filter_map(|input| input.line.as_ref().ok().copied())
+    }
+
+    /// The lines that have values.
+    fn counted(&self) -> impl DoubleEndedIterator<Item = &'a LineSummary> {
+        self.lines().filter(|line| line.provenance.is_some())
+    }
+
+    /// Why they do not belong together, if so.
+    fn apart(&self) -> Option<String> {
+        let leader = self.lines().next_back()?;
+        let apart = self.lines().find(|line| !belong_together(line, leader))?;
+        Some(format!("{} and {} cover different modes or scopes", apart.name, leader.name))
+    }
+
+    fn missing(&self) -> Option<String> {
+        self.0.iter().find_map(Input::missing)
+    }
+}
+
+fn summarise(definition: &Definition, inputs: &Counted<'_>, runs: &[&Run]) -> DerivedSummary {
+    if let Some(reason) = inputs.apart() {
+        return DerivedSummary { reason: Some(reason), ..blank(definition, inputs) };
     }
     let values: Vec<DerivedValue> =
-        runs.iter().filter_map(|run| derived_value(inputs, denominator, run)).collect();
+        runs.iter().filter_map(|run| derived_value(definition, inputs, run)).collect();
+    let any = values.iter().any(|value| value.value.is_some());
+    if let Some(reason) = inputs.missing().filter(|_| !any) {
+        return DerivedSummary { reason: Some(reason), ..blank(definition, inputs) };
+    }
     let Some(worst) = values.iter().max_by_key(|value| value.verdict) else {
-        let reason = format!("its inputs were never counted in the same pass as {}", denominator.name);
-        return not_countable(formula, inputs, denominator, reason);
+        let leader = inputs.lines().next_back().map_or("others", |line| &line.name);
+        let reason = format!("its inputs were never counted in the same pass as {leader}");
+        return DerivedSummary { reason: Some(reason), ..blank(definition, inputs) };
     };
     let (verdict, reason) = (worst.verdict, worst.reason.clone());
     let statistics = Statistics::of_all(&values.iter().map(|value| value.value).collect::<Vec<_>>());
-    DerivedSummary { verdict, reason, statistics, values, ..blank(formula, inputs, denominator) }
+    DerivedSummary { verdict, reason, statistics, values, ..blank(definition, inputs) }
 }
 
-fn not_countable(
-    formula: &Formula,
-    inputs: &[&LineSummary],
-    denominator: &LineSummary,
-    reason: String,
-) -> DerivedSummary {
-    DerivedSummary { reason: Some(reason), ..blank(formula, inputs, denominator) }
-}
-
-fn blank(formula: &Formula, inputs: &[&LineSummary], denominator: &LineSummary) -> DerivedSummary {
-    let all: Vec<&LineSummary> = inputs.iter().copied().chain([denominator]).collect();
-    let same = all.iter().all(|line| line.modes == denominator.modes);
-    let modes = denominator.modes.filter(|_| same);
-    let mut provenances: Vec<Provenance> = all.iter().filter_map(|line| line.provenance).collect();
+fn blank(definition: &Definition, inputs: &Counted<'_>) -> DerivedSummary {
+    let first = inputs.lines().next().and_then(|line| line.modes);
+    let modes = first.filter(|modes| inputs.lines().all(|line| line.modes == Some(*modes)));
+    let mut provenances: Vec<Provenance> = inputs.lines().filter_map(|line| line.provenance).collect();
     provenances.sort_unstable();
     provenances.dedup();
     DerivedSummary {
-        name: formula.name.to_owned() + &modes.map(|modes| format!(":{modes}")).unwrap_or_default(),
-        unit: if formula.unit.is_empty() { Unit::Ratio } else { Unit::Other(formula.unit.to_owned()) },
-        inputs: all.iter().map(|line| line.name.clone()).collect(),
-        requested: all.iter().all(|line| line.requested),
+        name: with_modes(&definition.name, modes),
+        unit: definition.unit.clone(),
+        inputs: inputs
+            .0
+            .iter()
+            .map(|input| input.line.as_ref().map_or(&input.name, |line| &line.name).clone())
+            .collect(),
+        requested: definition.asked || inputs.lines().all(|line| line.requested),
+        asked: definition.asked,
+        formula: definition.expression.text().to_owned(),
         modes,
         provenances,
-        is_of_the_translation: all.iter().any(|line| line.is_of_the_translation()),
+        is_of_the_translation: inputs.lines().any(|line| line.is_of_the_translation()),
         verdict: Verdict::NotCounted,
         reason: None,
         statistics: Statistics::default(),
@@ -196,38 +300,79 @@ fn blank(formula: &Formula, inputs: &[&LineSummary], denominator: &LineSummary) 
     }
 }
 
-/// The metric in one run; `None` when that run's pass did not hold all inputs.
-fn derived_value(inputs: &[&LineSummary], denominator: &LineSummary, run: &Run) -> Option<DerivedValue> {
+fn with_modes(name: &str, modes: Option<Modes>) -> String {
+    let colon = if name.ends_with('/') { "" } else { ":" };
+    modes.map_or(name.to_owned(), |modes| format!("{name}{colon}{modes}"))
+}
+
+/// The metric in one run; `None` when that run's pass did not hold all that is counted.
+fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Option<DerivedValue> {
     let of_run = |line: &LineSummary| line.values.iter().find(|value| value.run == run.index).cloned();
-    let numerators: Vec<RunValue> = inputs.iter().map(|line| of_run(line)).collect::<Option<_>>()?;
-    let divisor = of_run(denominator)?;
-    let worst = numerators.iter().chain([&divisor]).map(|value| &value.count).max_by_key(|c| c.verdict())?;
+    let counted: Vec<RunValue> = inputs.counted().map(of_run).collect::<Option<_>>()?;
+    let worst: &Count = counted.iter().map(|value| &value.count).max_by_key(|count| count.verdict())?;
     let (mut verdict, mut reason) = (worst.verdict(), worst.reason());
-    let mut value = quotient(&numerators, &divisor);
-    if let Some(obstacle) = obstacle(inputs, denominator, &divisor, run) {
-        (value, verdict, reason) = (None, verdict.max(Verdict::NotCounted), reason.or(Some(obstacle)));
+    let computed = match mixture(inputs, run) {
+        Some(reason) => Err(reason),
+        None => {
+            let values = InRun { inputs, run: run.index, environment: &definition.environment };
+            definition.expression.evaluate(&values).map(|value| value * definition.scale)
+        }
+    };
+    if let Err(obstacle) = &computed {
+        (verdict, reason) = (verdict.max(Verdict::NotCounted), reason.or(Some(obstacle.clone())));
     }
-    Some(DerivedValue { run: run.index, pass: run.pass, value, verdict, reason })
+    Some(DerivedValue { run: run.index, pass: run.pass, value: computed.ok(), verdict, reason })
 }
 
-fn quotient(numerators: &[RunValue], divisor: &RunValue) -> Option<f64> {
-    let sum = numerators.iter().map(|value| value.value).sum::<Option<f64>>()?;
-    let quotient = sum / divisor.value?;
-    quotient.is_finite().then_some(quotient)
+/// Why the inputs of a translated run do not belong in one formula, if so.
+fn mixture(inputs: &Counted<'_>, run: &Run) -> Option<String> {
+    let mut times = inputs.counted().map(|line| line.provenance == Some(Provenance::Kernel));
+    let first = times.next()?;
+    let mixed = times.any(|time| time != first);
+    (run.launch == LaunchKind::Translated && mixed)
+        .then(|| "times of a translated run and its counts do not divide".to_owned())
 }
 
-fn obstacle(
-    inputs: &[&LineSummary],
-    denominator: &LineSummary,
-    divisor: &RunValue,
-    run: &Run,
-) -> Option<String> {
-    let times = |line: &LineSummary| line.provenance == Some(Provenance::Kernel);
-    let mixed = inputs.iter().any(|line| times(line) != times(denominator));
-    if run.launch == LaunchKind::Translated && mixed {
-        return Some("times of a translated run and its counts do not divide".to_owned());
+/// The inputs as they were in one run.
+struct InRun<'a> {
+    inputs: &'a Counted<'a>,
+    run: u32,
+    environment: &'a Environment,
+}
+
+impl InRun<'_> {
+    fn input(&self, name: &str) -> Option<&Input<'_>> {
+        self.inputs.0.iter().find(|input| input.name == name)
     }
-    (divisor.value == Some(0.0)).then(|| format!("{} was 0", denominator.name))
+}
+
+impl Inputs for InRun<'_> {
+    fn value(&self, name: &str) -> Result<f64, String> {
+        let input = self.input(name).ok_or_else(|| format!("{name} is missing"))?;
+        if let Some(reason) = input.missing() {
+            return Err(reason);
+        }
+        let line = input.line.clone()?;
+        let value = line.values.iter().find(|value| value.run == self.run);
+        let value = value.ok_or_else(|| format!("{} was not in the run's pass", line.name))?;
+        value
+            .value
+            .ok_or_else(|| value.count.reason().unwrap_or_else(|| format!("{} has no value", line.name)))
+    }
+
+    fn literal(&self, name: &str) -> Option<f64> {
+        self.environment.literal(name)
+    }
+
+    fn is_cpu(&self, id: &str) -> Option<bool> {
+        self.environment.is_cpu(id)
+    }
+
+    fn shown(&self, name: &str) -> String {
+        self.input(name)
+            .and_then(|input| input.line.clone().ok())
+            .map_or(name.to_owned(), |line| line.name.clone())
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod derived;
 mod difference;
 pub mod formula;
 mod label;
+mod request;
 mod settle;
 mod statistics;
 mod summary;
@@ -18,9 +19,10 @@ mod testing;
 pub use derived::{DerivedSummary, DerivedValue};
 pub use difference::{difference, settle_interval};
 pub use label::{effective_modes, label};
+pub use request::{Environment, MetricRequest};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{
     Determinism, DroppedRun, LineSummary, PartSummary, RunValue, Summary, asked_scope, summarise,
-    summarise_as,
+    summarise_as, summarise_with,
 };

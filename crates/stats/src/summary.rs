@@ -9,6 +9,7 @@ use cyclometer_core::{
 
 use crate::derived::{DerivedSummary, derive};
 use crate::label::{effective_modes, label};
+use crate::request::MetricRequest;
 use crate::settle::{PartCount, by_part, settle};
 use crate::statistics::Statistics;
 
@@ -28,11 +29,17 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Whether every event is exact and comes from hardware, the kernel or an exact software count.
+    /// Whether every event is exact and comes from hardware, the kernel or an exact software count, and every metric that
+    /// was asked for has a value.
     ///
     /// This is what `--strict` asks for.
     pub fn is_strict(&self) -> bool {
-        !self.only_dropped && !self.lines.is_empty() && self.lines.iter().all(LineSummary::is_strict)
+        let metrics =
+            self.derived.iter().filter(|metric| metric.asked).all(|metric| metric.verdict == Verdict::Exact);
+        !self.only_dropped
+            && !self.lines.is_empty()
+            && self.lines.iter().all(LineSummary::is_strict)
+            && metrics
     }
 }
 
@@ -186,6 +193,11 @@ pub fn summarise(report: &Report) -> Summary {
 ///
 /// Runs that were dropped do not enter the statistics, except when there is no other.
 pub fn summarise_as(report: &Report, asked: Scope) -> Summary {
+    summarise_with(report, asked, &[])
+}
+
+/// Summarises a report, and computes the metrics that were asked for.
+pub fn summarise_with(report: &Report, asked: Scope, metrics: &[MetricRequest]) -> Summary {
     let kept: Vec<&Run> = report.runs.iter().filter(|run| run.dropped_because.is_none()).collect();
     let only_dropped = kept.is_empty() && !report.runs.is_empty();
     let runs = if only_dropped { report.runs.iter().collect() } else { kept };
@@ -195,7 +207,7 @@ pub fn summarise_as(report: &Report, asked: Scope) -> Summary {
             line_summary(&report.plan, slot, &runs_with(report, &runs, slot), asked)
         })
         .collect();
-    let derived = derive(&lines, &runs);
+    let derived = derive(&lines, &runs, metrics);
     Summary { scope: asked, lines, derived, dropped: dropped(report), only_dropped }
 }
 

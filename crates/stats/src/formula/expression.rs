@@ -35,6 +35,11 @@ impl Expression {
         Ok(Expression { formulas: resolver.done })
     }
 
+    /// The metric's own formula, as it was written.
+    pub fn text(&self) -> &str {
+        self.formulas.last().map_or("", |(_, formula)| formula.text())
+    }
+
     /// The names of the events in it, each once, in the order of their first use.
     pub fn events(&self) -> Vec<&str> {
         let mut events: Vec<&str> = Vec::new();

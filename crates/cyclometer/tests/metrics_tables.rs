@@ -1,0 +1,91 @@
+//! The tables of metrics, held against the grammar of formulas and the tables of events.
+
+use std::collections::BTreeSet;
+
+use cyclometer::stats::formula::Expression;
+use cyclometer_catalog::metric::{self, Metric, is_pseudo_event};
+use cyclometer_catalog::{SoftEvent, cpus, portable, soft_events};
+
+/// Names that the portable table may use beside portable events: the accounting of the system, the software PMU's own,
+/// and what a device of the kernel names.
+const SYSTEM: &[&str] = &[
+    "wall_time",
+    "user_time",
+    "system_time",
+    "task-clock",
+    "cache_references",
+    "cache_misses",
+    "power/energy-pkg/",
+];
+
+fn expression(metric: &Metric<'_>, all: &[Metric<'static>]) -> Expression {
+    let find = |name: &str| all.iter().find(|other| other.name == name).map(|other| other.formula);
+    Expression::resolve(metric.name, metric.formula, find)
+        .unwrap_or_else(|error| panic!("{}: {error}", metric.name))
+}
+
+/// An event of a formula without what says how it is counted: `cpu/X,cmask=1/`, `X:c1`.
+fn bare(event: &str) -> &str {
+    let event = event.strip_prefix("cpu/").unwrap_or(event);
+    event.split([',', ':']).next().unwrap_or(event)
+}
+
+#[test]
+fn every_event_in_a_cpus_formulas_is_in_its_table() {
+    let mut checked = 0;
+    for table in metric::tables() {
+        let all: Vec<Metric<'static>> = table.metrics().collect();
+        for id in table.cpus().filter(|id| *id != "*") {
+            let cpu = cpus::cpu(id).unwrap_or_else(|error| panic!("{error}"));
+            for metric in &all {
+                for event in expression(metric, &all).events() {
+                    let known = is_pseudo_event(event) || cpu.event(bare(event)).is_some();
+                    assert!(known, "{id}: {} needs {event}, which the table of events lacks", metric.name);
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 1000, "only {checked} events were looked at");
+}
+
+#[test]
+fn portable_metrics_are_over_portable_events() {
+    let portable: Vec<Metric<'static>> = metric::metrics(None).collect();
+    let soft: Vec<SoftEvent> = soft_events().collect();
+    assert!(portable.len() >= 25);
+    for metric in &portable {
+        for event in expression(metric, &portable).events() {
+            let name = event.split(':').next().unwrap_or(event);
+            let known = portable::find(name).is_some()
+                || SYSTEM.contains(&name)
+                || soft.iter().any(|event| event.name == name);
+            assert!(known, "{} needs {event}, which is not portable", metric.name);
+        }
+    }
+}
+
+#[test]
+fn the_cpus_with_formulas_have_level_1_and_most_have_level_2() {
+    let mut seen = BTreeSet::new();
+    for table in metric::tables() {
+        let all: Vec<Metric<'static>> = table.metrics().collect();
+        let level_1 = all.iter().filter(|metric| metric.groups.contains(&"TopdownL1")).count();
+        let level_2 = all.iter().filter(|metric| metric.groups.contains(&"TopdownL2")).count();
+        if level_1 > 0 {
+            seen.extend(table.cpus());
+            assert!((4..=5).contains(&level_1), "{level_1} of level 1");
+            assert!(matches!(level_2, 0 | 4 | 6 | 8), "{level_2} of level 2");
+        }
+    }
+    for cpu in
+        ["haswell", "skylakex", "icelake", "sapphirerapids", "lunarlake/core", "alderlake/atom", "amdzen4"]
+    {
+        assert!(seen.contains(cpu), "{cpu}");
+    }
+    for cpu in
+        ["amdzen5", "amdzen6", "neoverse-n2", "neoverse-v1", "neoverse-v2", "neoverse-v3", "neoverse-n3"]
+    {
+        assert!(seen.contains(cpu), "{cpu}");
+    }
+}
