@@ -131,32 +131,13 @@ fn settle(socket: UnixStream) -> io::Result<UnixStream> {
     unsafe { libc::prctl(libc::PR_SET_NAME, c"cyclometer-keep".as_ptr()) };
     take_default_signals();
     clear_mask();
-    keep_memory();
+    crate::memory::keep();
     // SAFETY: reads a literal C string. Where it fails, the folder stays.
     unsafe { libc::chdir(c"/".as_ptr()) };
     let mut socket = alone(socket)?;
     socket.write_all(&std::process::id().to_ne_bytes())?;
     Ok(socket)
 }
-
-/// Memory that was freed stays for the next use: it would be given back and taken again at each turn.
-///
-/// # Source
-///
-/// `mallopt(3)`.
-#[cfg(target_env = "gnu")]
-fn keep_memory() {
-    const ENOUGH: c_int = 32 << 20;
-    for (what, value) in
-        [(libc::M_TRIM_THRESHOLD, ENOUGH), (libc::M_MMAP_THRESHOLD, ENOUGH), (libc::M_TOP_PAD, 4 << 20)]
-    {
-        // SAFETY: takes numbers; there is one thread here, and a refusal changes nothing.
-        unsafe { libc::mallopt(what, value) };
-    }
-}
-
-#[cfg(not(target_env = "gnu"))]
-fn keep_memory() {}
 
 /// The maker's handlers must not act here either.
 fn take_default_signals() {

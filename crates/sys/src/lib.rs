@@ -22,6 +22,11 @@ pub mod invoker;
 pub mod keeper;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod mask;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+mod memory;
+#[cfg(all(target_os = "linux", target_arch = "x86_64", not(target_env = "gnu")))]
+#[path = "memory_other.rs"]
+mod memory;
 #[cfg(target_os = "linux")]
 pub mod perf;
 #[cfg(unix)]
