@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 /// For every crate the crates of ours that it may depend on.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
+    ("arch", &["core"]),
     ("catalog", &["core"]),
     ("import", &["core", "catalog"]),
     ("plan", &["core"]),
@@ -29,7 +30,7 @@ const UNSAFE: &[&str] = &["sys"];
 const TARGETS: &[&str] = &["sys", "detect", "backend", "soft"];
 
 /// Crates without I/O and clock.
-const PURE: &[&str] = &["core", "catalog", "import", "plan", "soft", "stats"];
+const PURE: &[&str] = &["core", "arch", "catalog", "import", "plan", "soft", "stats"];
 
 /// Folders of theirs that are at the edge all the same.
 const NOT_PURE: &[&str] = &["crates/soft/src/host/"];

@@ -1,0 +1,389 @@
+//! AMD: MSR numbers and bits, from K7 to PerfMonV2.
+
+use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+
+use crate::chip::{Chip, Coded, How};
+use crate::decode::DecodedEvent;
+use crate::error::{EncodeError, refuse_other_fields};
+use crate::field::FieldSpec;
+use crate::intel::bits;
+use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
+
+pub(crate) const SOURCE: &str = "AMD APM volume 2, Performance Monitoring Counters; Linux \
+                                 arch/x86/include/asm/msr-index.h, arch/x86/events/amd/core.c";
+
+/// PERF_LEGACY_CTL0; the first four follow, one MSR each.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_K7_EVNTSEL0`.
+pub const LEGACY_CTL0: u32 = 0xc001_0000;
+/// PERF_LEGACY_CTR0.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_K7_PERFCTR0`.
+pub const LEGACY_CTR0: u32 = 0xc001_0004;
+/// PERF_CTL0 of the extended registers; PERF_CTLn is at +2n, PERF_CTRn behind it.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_F15H_PERF_CTL`.
+pub const PERF_CTL0: u32 = 0xc001_0200;
+/// PERF_CTR0 of the extended registers.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_F15H_PERF_CTR`.
+pub const PERF_CTR0: u32 = 0xc001_0201;
+/// PerfCntrGlobalStatus, with PerfMonV2.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_AMD64_PERF_CNTR_GLOBAL_STATUS`.
+pub const GLOBAL_STATUS: u32 = 0xc000_0300;
+/// PerfCntrGlobalCtl, with PerfMonV2.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_AMD64_PERF_CNTR_GLOBAL_CTL`.
+pub const GLOBAL_CTL: u32 = 0xc000_0301;
+/// PerfCntrGlobalStatusClr, with PerfMonV2.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_AMD64_PERF_CNTR_GLOBAL_STATUS_CLR`.
+pub const GLOBAL_STATUS_CLR: u32 = 0xc000_0302;
+/// PerfCntrGlobalStatusSet, with PerfMonV2.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_AMD64_PERF_CNTR_GLOBAL_STATUS_SET`.
+pub const GLOBAL_STATUS_SET: u32 = 0xc000_0303;
+
+/// Bit of PERF_CTL: count in user mode.
+///
+/// # Source
+///
+/// AMD APM volume 2, figure "Performance Event-Select Register (PerfEvtSeln)", as for the bits that follow.
+pub const USR: u64 = 1 << 16;
+/// Bit of PERF_CTL: count in the kernel.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const OS: u64 = 1 << 17;
+/// Bit of PERF_CTL: count rising edges.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const EDGE: u64 = 1 << 18;
+/// Bit of PERF_CTL: interrupt at an overflow.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const INT: u64 = 1 << 20;
+/// Bit of PERF_CTL: the counter is enabled.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const EN: u64 = 1 << 22;
+/// Bit of PERF_CTL: invert the comparison with the counter mask.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const INV: u64 = 1 << 23;
+/// The lowest bit of the counter mask in PERF_CTL.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const CMASK_SHIFT: u32 = 24;
+/// The lowest bit of the event's upper four bits in PERF_CTL.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const EVENT_HIGH_SHIFT: u32 = 32;
+
+/// The event that makes a counter take the upper half of the even counter before it.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/perf_event.h`, `AMD_MERGE_EVENT`.
+pub const MERGE_EVENT: u16 = 0xfff;
+/// The event that needs it: retired SSE and AVX operations, of which more than 15 can come in a cycle.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`.
+pub const LARGE_INCREMENT_EVENT: u16 = 0x003;
+/// The first index of `rdpmc` that is a counter of the data fabric.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/amd/uncore.c`, `RDPMC_BASE_NB`.
+pub const RDPMC_FABRIC: u32 = 6;
+/// The first index of `rdpmc` that is a counter of the L3 cache.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/amd/uncore.c`, `RDPMC_BASE_LLC`.
+pub const RDPMC_L3: u32 = 10;
+
+pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::first(6, 0);
+
+/// An MSR of AMD's PMU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Register {
+    /// PERF_CTLn of the extended registers.
+    EventSelect(u8),
+    /// PERF_CTRn of the extended registers.
+    Counter(u8),
+    /// PERF_LEGACY_CTLn, n up to 3.
+    LegacyEventSelect(u8),
+    /// PERF_LEGACY_CTRn, n up to 3.
+    LegacyCounter(u8),
+    /// PerfCntrGlobalStatus.
+    GlobalStatus,
+    /// PerfCntrGlobalCtl.
+    GlobalControl,
+    /// PerfCntrGlobalStatusClr.
+    GlobalStatusClear,
+    /// PerfCntrGlobalStatusSet.
+    GlobalStatusSet,
+}
+
+impl Register {
+    /// The registers of a chip.
+    pub fn all(chip: &Chip) -> Vec<Register> {
+        let general = || bits(chip.counters_or(ALL_COUNTERS).general_bits()).filter(|n| *n < 16);
+        let legacy = || general().filter(|n| *n < 4);
+        let mut all = Vec::new();
+        if is_extended(chip) {
+            all.extend(general().map(Register::EventSelect));
+            all.extend(general().map(Register::Counter));
+        }
+        all.extend(legacy().map(Register::LegacyEventSelect));
+        all.extend(legacy().map(Register::LegacyCounter));
+        if chip.pmu_version >= 2 {
+            all.extend([Register::GlobalStatus, Register::GlobalControl]);
+            all.extend([Register::GlobalStatusClear, Register::GlobalStatusSet]);
+        }
+        all
+    }
+
+    /// Its address.
+    pub const fn msr(self) -> u32 {
+        match self {
+            Register::EventSelect(n) => PERF_CTL0 + 2 * n as u32,
+            Register::Counter(n) => PERF_CTR0 + 2 * n as u32,
+            Register::LegacyEventSelect(n) => LEGACY_CTL0 + n as u32,
+            Register::LegacyCounter(n) => LEGACY_CTR0 + n as u32,
+            Register::GlobalStatus => GLOBAL_STATUS,
+            Register::GlobalControl => GLOBAL_CTL,
+            Register::GlobalStatusClear => GLOBAL_STATUS_CLR,
+            Register::GlobalStatusSet => GLOBAL_STATUS_SET,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> RegisterName {
+        match self {
+            Register::EventSelect(n) => RegisterName::numbered("PERF_CTL", n),
+            Register::Counter(n) => RegisterName::numbered("PERF_CTR", n),
+            Register::LegacyEventSelect(n) => RegisterName::numbered("PERF_LEGACY_CTL", n),
+            Register::LegacyCounter(n) => RegisterName::numbered("PERF_LEGACY_CTR", n),
+            Register::GlobalStatus => RegisterName::one("PERF_CNTR_GLOBAL_STATUS"),
+            Register::GlobalControl => RegisterName::one("PERF_CNTR_GLOBAL_CTL"),
+            Register::GlobalStatusClear => RegisterName::one("PERF_CNTR_GLOBAL_STATUS_CLR"),
+            Register::GlobalStatusSet => RegisterName::one("PERF_CNTR_GLOBAL_STATUS_SET"),
+        }
+    }
+
+    pub(crate) const fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Register::EventSelect(_) => &["PerfEvtSel", "F15H_PERF_CTL"],
+            Register::Counter(_) => &["F15H_PERF_CTR"],
+            Register::LegacyEventSelect(_) => &["K7_EVNTSEL", "PERF_CTL", "PerfEvtSel"],
+            Register::LegacyCounter(_) => &["K7_PERFCTR", "PERF_CTR"],
+            Register::GlobalStatus => &["GLOBAL_STATUS", "AMD64_PERF_CNTR_GLOBAL_STATUS"],
+            Register::GlobalControl => &["GLOBAL_CTL", "GLOBAL_CTRL", "AMD64_PERF_CNTR_GLOBAL_CTL"],
+            Register::GlobalStatusClear => &["GLOBAL_STATUS_CLR", "AMD64_PERF_CNTR_GLOBAL_STATUS_CLR"],
+            Register::GlobalStatusSet => &["GLOBAL_STATUS_SET", "AMD64_PERF_CNTR_GLOBAL_STATUS_SET"],
+        }
+    }
+}
+
+/// Whether the interleaved registers are there: with more counters than the legacy registers have.
+///
+/// # Source
+///
+/// AMD APM volume 2: PerfCtrExtCore (CPUID 8000_0001 ECX bit 23) gives six counters from family 15h on.
+fn is_extended(chip: &Chip) -> bool {
+    chip.counters_or(ALL_COUNTERS).general_bits() > 0xf
+}
+
+const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select, bits 0 to 7").always();
+const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
+const E: FieldSpec = FieldSpec::bit(18, "EDGE", "counts rising edges");
+const INVERT: FieldSpec = FieldSpec::bit(23, "INV", "inverts the comparison with CMASK");
+const CMASK: FieldSpec =
+    FieldSpec::bits(24, 31, "CMASK", "counts cycles with at least this many events (fewer with INV)");
+const EVENT_HIGH: FieldSpec = FieldSpec::bits(32, 35, "EVENT_HIGH", "event select, bits 8 to 11");
+
+const PERF_CTL: &[FieldSpec] = &[
+    EVENT,
+    UMASK,
+    FieldSpec::bit(16, "USR", "counts in user mode"),
+    FieldSpec::bit(17, "OS", "counts in the kernel"),
+    E,
+    FieldSpec::bit(20, "INT", "an overflow raises an interrupt"),
+    FieldSpec::bit(22, "EN", "the counter is enabled"),
+    INVERT,
+    CMASK,
+    EVENT_HIGH,
+    FieldSpec::bit(40, "GUEST_ONLY", "counts in guests (with HOST_ONLY: everywhere)"),
+    FieldSpec::bit(41, "HOST_ONLY", "counts in the host (with GUEST_ONLY: everywhere)"),
+];
+
+const PERF: &[FieldSpec] = &[
+    EVENT,
+    UMASK,
+    E,
+    INVERT,
+    CMASK,
+    EVENT_HIGH,
+    FieldSpec::bit(16, "USR", "perf takes modes from exclude_user").ignored(),
+    FieldSpec::bit(17, "OS", "perf takes modes from exclude_kernel").ignored(),
+    FieldSpec::bit(20, "INT", "perf sets it itself").ignored(),
+    FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
+    FieldSpec::bit(40, "GUEST_ONLY", "perf takes it from exclude_host").ignored(),
+    FieldSpec::bit(41, "HOST_ONLY", "perf takes it from exclude_guest").ignored(),
+];
+
+pub(crate) fn perf_layout() -> Vec<FieldSpec> {
+    PERF.to_vec()
+}
+
+pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
+    match register {
+        Register::EventSelect(_) | Register::LegacyEventSelect(_) => PERF_CTL.to_vec(),
+        Register::Counter(_) | Register::LegacyCounter(_) => {
+            let width = chip.counter_width_bits.clamp(1, 64);
+            vec![FieldSpec::bits(0, (width - 1) as u8, "COUNT", "the count").always()]
+        }
+        Register::GlobalControl => {
+            let enable = FieldSpec::bit(0, "EN_CTR", "the counter may count, if its PERF_CTL enables it too");
+            per_counter(chip, enable)
+        }
+        Register::GlobalStatus | Register::GlobalStatusClear | Register::GlobalStatusSet => {
+            let mut fields = per_counter(chip, FieldSpec::bit(0, "OVF_CTR", "the counter overflowed"));
+            fields.push(FieldSpec::bit(58, "LBRS_FROZEN", "branch records are frozen"));
+            fields.push(FieldSpec::bit(59, "PMCS_FROZEN", "counters are frozen"));
+            fields
+        }
+    }
+}
+
+fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
+    bits(chip.counters_or(ALL_COUNTERS).general_bits()).map(|n| field.of(n.into(), n)).collect()
+}
+
+/// The fields of a code that AMD has no bits for.
+pub(crate) fn check(chip: &Chip, code: &EventCode) -> Result<(), EncodeError> {
+    refuse_other_fields(chip, code, &["umask", "cmask", "inv", "edge"])
+}
+
+/// Whether an event takes an even counter and the odd one behind it.
+pub(crate) fn needs_two_counters(chip: &Chip, code: &EventCode) -> bool {
+    is_extended(chip) && code.select == LARGE_INCREMENT_EVENT
+}
+
+/// The writes that count an event on counter `n`.
+pub(crate) fn program(
+    chip: &Chip,
+    coded: &Coded,
+    n: u8,
+    how: How,
+) -> Result<Vec<RegisterWrite>, EncodeError> {
+    check(chip, &coded.code)?;
+    let mut writes = Vec::with_capacity(3);
+    let mut enable = 1 << n;
+    if needs_two_counters(chip, &coded.code) {
+        let merge = EventCode { select: MERGE_EVENT, ..EventCode::default() };
+        writes.push(write(select_register(chip, n + 1), select_bits(&merge)? | EN, u64::MAX));
+        enable |= 1 << (n + 1);
+    }
+    let value = select_bits(&coded.code)? | mode_bits(how) | EN;
+    writes.push(write(select_register(chip, n), value, u64::MAX));
+    if chip.pmu_version >= 2 {
+        writes.push(write(Register::GlobalControl, enable, enable));
+    }
+    Ok(writes)
+}
+
+fn select_register(chip: &Chip, n: u8) -> Register {
+    if is_extended(chip) { Register::EventSelect(n) } else { Register::LegacyEventSelect(n) }
+}
+
+fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
+    let address = RegisterAddress::Msr(register.msr());
+    RegisterWrite { register: register::Register::Amd(register), address, value, mask }
+}
+
+fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
+    let select = u64::from(code.select);
+    if select > 0xfff {
+        return Err(EncodeError::TooLarge { field: "event", value: select, greatest: 0xfff });
+    }
+    let flags = [(code.edge, EDGE), (code.inv, INV)];
+    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit);
+    let event = select & 0xff | (select >> 8) << EVENT_HIGH_SHIFT;
+    Ok(event | u64::from(code.umask) << 8 | flags | u64::from(code.cmask) << CMASK_SHIFT)
+}
+
+fn mode_bits(how: How) -> u64 {
+    let flags = [(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)];
+    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+}
+
+fn code(value: u64) -> EventCode {
+    EventCode {
+        select: (value & 0xff | (value >> EVENT_HIGH_SHIFT & 0xf) << 8) as u16,
+        umask: (value >> 8) as u8,
+        cmask: (value >> CMASK_SHIFT) as u8,
+        inv: value & INV != 0,
+        edge: value & EDGE != 0,
+        ..EventCode::default()
+    }
+}
+
+/// The events in a register's value. Event 0 is an event of AMD: only a register that is 0 as a whole has none.
+pub(crate) fn events(register: Register, value: u64) -> Vec<DecodedEvent> {
+    match register {
+        Register::EventSelect(n) | Register::LegacyEventSelect(n) if value != 0 => vec![DecodedEvent {
+            counter: Some(CounterId::General(n)),
+            modes: Some(Modes { user: value & USR != 0, kernel: value & OS != 0, hypervisor: false }),
+            enabled: Some(value & EN != 0),
+            interrupt: Some(value & INT != 0),
+            ..DecodedEvent::new(code(value))
+        }],
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) fn perf_events(config: u64) -> Vec<DecodedEvent> {
+    vec![DecodedEvent { config: Some(config), ..DecodedEvent::new(code(config)) }]
+}
+
+/// What a warning should say about a code.
+pub(crate) fn remark(code: &EventCode) -> Option<&'static str> {
+    (code.select == MERGE_EVENT)
+        .then_some("event 0xfff merges: the counter holds the upper half of the even counter before it")
+}

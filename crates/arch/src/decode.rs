@@ -1,0 +1,273 @@
+//! Register values, bit by bit, and the event codes in them.
+
+use cyclometer_core::event::ExtraRegister;
+use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
+use cyclometer_core::{CounterId, EventCode, Modes};
+
+use crate::chip::Chip;
+use crate::field::{Bits, FieldKind, FieldSpec, low_mask, runs};
+use crate::register::Register;
+use crate::{amd, apple, arm, intel, riscv};
+
+/// What a value says.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Decoded {
+    /// Its fields, from bit 0 up; those that are 0 only where that says something.
+    pub fields: Vec<Field>,
+    /// The codes of events in it. One value can mean several events: look each of them up.
+    pub events: Vec<DecodedEvent>,
+    /// What is wrong or surprising about it.
+    pub warnings: Vec<String>,
+}
+
+/// One field of a value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Field {
+    /// Its highest bit.
+    pub high: u8,
+    /// Its lowest bit.
+    pub low: u8,
+    /// The vendor's name; `reserved` for bits without one.
+    pub name: String,
+    /// Its value, shifted down to bit 0.
+    pub value: u64,
+    /// What it means.
+    pub meaning: String,
+}
+
+/// An event that a value names by its code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DecodedEvent {
+    /// The counter that it is counted on; `None` where the value leaves that open.
+    pub counter: Option<CounterId>,
+    /// Its code; of a fixed event the pseudo code: select 0, unit mask index + 1.
+    pub code: EventCode,
+    /// The whole config of perf that it was found in; of RISC-V's registers the event's part of it.
+    pub config: Option<u64>,
+    /// The modes in which it counts, where the value says so.
+    pub modes: Option<Modes>,
+    /// Whether the counter is enabled, as far as this register says.
+    pub enabled: Option<bool>,
+    /// Whether an overflow interrupts, where the value says so.
+    pub interrupt: Option<bool>,
+}
+
+impl DecodedEvent {
+    pub(crate) const fn new(code: EventCode) -> DecodedEvent {
+        DecodedEvent { counter: None, code, config: None, modes: None, enabled: None, interrupt: None }
+    }
+}
+
+/// The fields of a register on a chip: what a page about registers shows.
+///
+/// Fields do not overlap; bits without a field are reserved. The index of `rdpmc` has none: its values are names of
+/// counters.
+pub fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
+    let mut fields = match register {
+        Register::Perf(word) => perf_layout(chip, word),
+        Register::RdpmcIndex => Vec::new(),
+        Register::Intel(register) => intel::layout::register(chip, register),
+        Register::Amd(register) => amd::layout(chip, register),
+        Register::Arm(register) => arm::layout(chip, register),
+        Register::RiscV(register) => riscv::layout(chip, register),
+        Register::Apple(register) => apple::layout(chip, register),
+    };
+    fields.sort_by_key(|field| field.low);
+    fields
+}
+
+fn perf_layout(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
+    match (chip.family, word) {
+        (Family::Intel, word) => intel::layout::perf(chip, word),
+        (Family::Arm, word) => arm::perf_layout(chip, word),
+        (Family::Amd, ConfigWord::Config) => amd::perf_layout(),
+        (Family::RiscV, ConfigWord::Config) => riscv::perf_layout(),
+        (Family::Apple, ConfigWord::Config) => apple::perf_layout(chip),
+        _ => Vec::new(),
+    }
+}
+
+/// Explains a register's value.
+///
+/// Every set bit is in a field, named `reserved` where the chip has none there. perf's `config` and `config1` belong
+/// together: [`decode_words`].
+pub fn decode(chip: &Chip, register: Register, value: u64) -> Decoded {
+    if register == Register::RdpmcIndex {
+        return rdpmc(chip, value);
+    }
+    let mut decoded = explain(&layout(chip, register), value);
+    decoded.events = match register {
+        Register::Perf(ConfigWord::Config) => perf_events(chip, value),
+        Register::Perf(_) | Register::RdpmcIndex => Vec::new(),
+        Register::Intel(register) => intel::code::events(chip, register, value),
+        Register::Amd(register) => amd::events(register, value),
+        Register::Arm(register) => arm::events(chip, register, value),
+        Register::RiscV(register) => riscv::events(register, value),
+        Register::Apple(register) => apple::events(chip, register, value),
+    };
+    if chip.family == Family::Amd {
+        let remarks = decoded.events.iter().filter_map(|event| amd::remark(&event.code));
+        decoded.warnings.extend(remarks.map(str::to_owned));
+    }
+    decoded
+}
+
+fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
+    match chip.family {
+        Family::Intel => intel::code::perf_events(chip, config),
+        Family::Amd => amd::perf_events(config),
+        Family::Arm => arm::perf_events(chip, config),
+        Family::RiscV => riscv::perf_events(config),
+        Family::Apple => apple::perf_events(chip, config),
+    }
+}
+
+/// Explains perf's config words together: `config1` becomes the extra register of the event in `config`.
+///
+/// Where generations differ in which register that is, there is an event for each; fields of later words have the
+/// word's name before them.
+pub fn decode_words(chip: &Chip, words: &ConfigWords) -> Decoded {
+    let mut decoded = decode(chip, Register::Perf(ConfigWord::Config), words.config);
+    for (word, name, value) in
+        [(ConfigWord::Config1, "config1", words.config1), (ConfigWord::Config2, "config2", words.config2)]
+    {
+        let mut more = decode(chip, Register::Perf(word), value);
+        more.fields.iter_mut().for_each(|field| field.name = format!("{name}.{}", field.name));
+        decoded.warnings.extend(more.warnings.iter().map(|warning| format!("{name}: {warning}")));
+        decoded.fields.extend(more.fields);
+    }
+    if chip.family == Family::Intel && words.config1 != 0 {
+        refine(&mut decoded, words.config1);
+    }
+    decoded
+}
+
+/// Gives events of Intel the extra registers that `config1` can be.
+fn refine(decoded: &mut Decoded, config1: u64) {
+    let mut refined = Vec::new();
+    for event in &decoded.events {
+        let kinds = intel::extra_registers(&event.code);
+        if kinds.is_empty() {
+            refined.push(*event);
+            continue;
+        }
+        refined.extend(kinds.iter().map(|register| {
+            let extra = Some(ExtraRegister { register: *register, value: config1 });
+            DecodedEvent { code: EventCode { extra, ..event.code }, ..*event }
+        }));
+        for kind in kinds {
+            let beyond = config1 & !intel::layout::extra(*kind).mask();
+            if beyond != 0 {
+                let name = kind.name();
+                decoded.warnings.push(format!("config1: {beyond:#x} lies beyond what {name} has"));
+            }
+        }
+    }
+    if refined.iter().all(|event| event.code.extra.is_none()) {
+        decoded.warnings.push("config1: the event in config refers to no extra register".to_owned());
+    }
+    decoded.events = refined;
+}
+
+fn explain(layout: &[FieldSpec], value: u64) -> Decoded {
+    let mut decoded = Decoded::default();
+    let mut covered = 0;
+    for spec in layout {
+        covered |= spec.mask();
+        let part = spec.take(value);
+        if part != 0 || spec.kind == FieldKind::Always {
+            decoded.fields.push(field(spec, part));
+        }
+        if part != 0 && spec.kind == FieldKind::Ignored {
+            let (bits, name) = (Bits(spec.low, spec.high), spec.full_name());
+            decoded.warnings.push(format!("{bits} ({name}) means nothing here: {}", spec.meaning));
+        }
+    }
+    for run in runs(value & !covered) {
+        decoded.warnings.push(match run {
+            Bits(low, high) if low == high => format!("{run} is reserved on this CPU"),
+            _ => format!("{run} are reserved on this CPU"),
+        });
+        decoded.fields.push(reserved(&run, value));
+    }
+    decoded.fields.sort_by_key(|field| field.low);
+    decoded
+}
+
+fn field(spec: &FieldSpec, value: u64) -> Field {
+    let meaning = spec.explain(value).to_owned();
+    Field { high: spec.high, low: spec.low, name: spec.full_name(), value, meaning }
+}
+
+fn reserved(&Bits(low, high): &Bits, value: u64) -> Field {
+    let value = value >> low & low_mask(u32::from(high - low) + 1);
+    Field { high, low, name: "reserved".to_owned(), value, meaning: "no field of this CPU".to_owned() }
+}
+
+/// Explains what `rdpmc` was given.
+fn rdpmc(chip: &Chip, value: u64) -> Decoded {
+    let ecx = value as u32;
+    let mut decoded = Decoded::default();
+    let (named, meaning) = match chip.family {
+        Family::Intel if ecx == intel::RDPMC_METRICS => (None, Some("PERF_METRICS".to_owned())),
+        Family::Intel => {
+            let counter = intel::code::rdpmc(chip, ecx);
+            (counter, counter.map(|counter| format!("counter {counter}")))
+        }
+        _ => amd_rdpmc(chip, ecx),
+    };
+    decoded.fields = rdpmc_fields(ecx, &meaning);
+    if let Some(CounterId::Fixed(n)) = named {
+        decoded.events.push(DecodedEvent { counter: named, ..DecodedEvent::new(intel::code::fixed_code(n)) });
+    }
+    if value >> 32 != 0 {
+        decoded.warnings.push("rdpmc looks at ECX, the lower 32 bits".to_owned());
+        decoded.fields.push(reserved(&Bits(32, 63), value));
+    }
+    if meaning.is_none() {
+        decoded.warnings.push(format!("rdpmc faults (#GP): {ecx:#x} is no counter of this CPU"));
+        decoded.warnings.extend(misplaced_fixed(chip, ecx));
+    }
+    decoded
+}
+
+fn rdpmc_fields(ecx: u32, meaning: &Option<String>) -> Vec<Field> {
+    let kind = match ecx >> 16 {
+        0 => "general counter",
+        0x4000 => "fixed counter",
+        0x2000 => "PERF_METRICS",
+        _ => "no type of counter",
+    };
+    let index = Field {
+        high: 15,
+        low: 0,
+        name: "INDEX".to_owned(),
+        value: u64::from(ecx & 0xffff),
+        meaning: meaning.clone().unwrap_or_else(|| "no counter of this CPU".to_owned()),
+    };
+    let (value, meaning) = (u64::from(ecx >> 16), kind.to_owned());
+    vec![index, Field { high: 31, low: 16, name: "TYPE".to_owned(), value, meaning }]
+}
+
+/// The index that was meant, where somebody shifted the type by too little.
+fn misplaced_fixed(chip: &Chip, ecx: u32) -> Option<String> {
+    let meant = intel::RDPMC_FIXED | (ecx & 0xff);
+    (chip.family == Family::Intel && ecx & !0xff == 0x0040_0000)
+        .then(|| format!("fixed counter {} is {meant:#x}: the type stands in bits 16-31", ecx & 0xff))
+}
+
+/// A counter of AMD: of the core, of the data fabric, of the L3 cache.
+fn amd_rdpmc(chip: &Chip, ecx: u32) -> (Option<CounterId>, Option<String>) {
+    let counters = chip.counters_or(amd::ALL_COUNTERS);
+    match ecx {
+        0..amd::RDPMC_FABRIC => {
+            let counter = Some(CounterId::General(ecx as u8)).filter(|counter| counters.contains(*counter));
+            (counter, counter.map(|counter| format!("counter {counter}")))
+        }
+        amd::RDPMC_FABRIC..amd::RDPMC_L3 => {
+            (None, Some(format!("counter {} of the data fabric", ecx - amd::RDPMC_FABRIC)))
+        }
+        amd::RDPMC_L3..=0xf => (None, Some(format!("counter {} of the L3 cache", ecx - amd::RDPMC_L3))),
+        _ => (None, None),
+    }
+}

@@ -1,0 +1,152 @@
+//! What cannot be encoded, and registers that are not known.
+
+use std::fmt;
+
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode};
+
+use crate::chip::Chip;
+
+/// Why an event cannot be encoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum EncodeError {
+    /// A value does not fit into its field.
+    TooLarge {
+        /// The field, in perf's word (`cmask`).
+        field: &'static str,
+        /// The value.
+        value: u64,
+        /// The greatest value that fits.
+        greatest: u64,
+    },
+    /// The chip's layout has no such field.
+    NoField {
+        /// The field.
+        field: &'static str,
+        /// The layout.
+        family: Family,
+        /// Version of the chip's PMU.
+        pmu_version: u32,
+    },
+    /// The kernel has no format file for a field that is needed.
+    NoFormat {
+        /// The field.
+        field: &'static str,
+    },
+    /// A fixed counter cannot be told this.
+    NotOnFixed {
+        /// The field.
+        field: &'static str,
+    },
+    /// The event cannot be counted there.
+    NotAllowed {
+        /// The counter that was asked for.
+        counter: CounterId,
+        /// The counters that it may use on this chip.
+        allowed: CounterMask,
+    },
+    /// No counter of the chip may count the event.
+    NoCounter,
+    /// Neither user nor kernel mode was asked for.
+    NoModes,
+    /// perf has no code for the event of this fixed counter.
+    NoPerfCode {
+        /// The counter.
+        counter: CounterId,
+    },
+    /// The event has no register: firmware counts it.
+    NoRegister,
+    /// Two events need different values in one place.
+    Conflict {
+        /// The register's name.
+        register: String,
+    },
+}
+
+impl fmt::Display for EncodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EncodeError::TooLarge { field, value, greatest } => {
+                write!(f, "{field}={value:#x} does not fit; at most {greatest:#x} does")
+            }
+            EncodeError::NoField { field, family, pmu_version } => {
+                write!(f, "the {} layout has no field '{field}' at PMU version {pmu_version}", family.word())
+            }
+            EncodeError::NoFormat { field } => {
+                write!(f, "this kernel's PMU has no format for '{field}', which the event needs")
+            }
+            EncodeError::NotOnFixed { field } => write!(f, "a fixed counter has no field '{field}'"),
+            EncodeError::NotAllowed { counter, allowed } => {
+                write!(f, "the event cannot be counted on counter {counter}; it may use {allowed}")
+            }
+            EncodeError::NoCounter => f.write_str("no counter of this CPU may count the event"),
+            EncodeError::NoModes => f.write_str("neither user nor kernel mode is to be counted"),
+            EncodeError::NoPerfCode { counter } => {
+                write!(f, "perf has no code for the event of counter {counter} on this CPU")
+            }
+            EncodeError::NoRegister => f.write_str("firmware counts this event, no register does"),
+            EncodeError::Conflict { register } => {
+                write!(f, "the events need different values in {register}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for EncodeError {}
+
+impl From<EncodeError> for Error {
+    fn from(error: EncodeError) -> Error {
+        let kind = match error {
+            EncodeError::Conflict { .. } => ErrorKind::ConstraintConflict,
+            EncodeError::NoFormat { .. } | EncodeError::NoPerfCode { .. } | EncodeError::NoRegister => {
+                ErrorKind::EventUnsupported
+            }
+            _ => ErrorKind::InvalidInput,
+        };
+        Error::new(kind, error.to_string()).with_source(error)
+    }
+}
+
+/// Refuses a code with a field that is set and not among those that the layout has; an event select is everywhere.
+pub(crate) fn refuse_other_fields(chip: &Chip, code: &EventCode, has: &[&str]) -> Result<(), EncodeError> {
+    let set = [
+        ("umask", code.umask != 0),
+        ("umask2", code.umask2 != 0),
+        ("cmask", code.cmask != 0),
+        ("inv", code.inv),
+        ("edge", code.edge),
+        ("eq", code.eq),
+        ("any", code.any),
+        ("config1", code.extra.is_some()),
+    ];
+    match set.into_iter().find(|(field, set)| *set && !has.contains(field)) {
+        Some((field, _)) => {
+            Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version })
+        }
+        None => Ok(()),
+    }
+}
+
+/// No register of the chip has that name or address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownRegister {
+    /// What was asked for.
+    pub name: String,
+    /// The registers there are; a range stands for those that differ in their number only.
+    pub known: Vec<String>,
+}
+
+impl fmt::Display for UnknownRegister {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}' is no register of this CPU; there are {}", self.name, self.known.join(", "))
+    }
+}
+
+impl std::error::Error for UnknownRegister {}
+
+impl From<UnknownRegister> for Error {
+    fn from(error: UnknownRegister) -> Error {
+        Error::new(ErrorKind::InvalidInput, error.to_string()).with_source(error)
+    }
+}

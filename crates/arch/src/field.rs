@@ -1,0 +1,134 @@
+//! Bit fields of registers, as data.
+
+use std::fmt;
+
+/// How a field is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FieldKind {
+    /// Shown whatever its value.
+    Always,
+    /// Shown unless it is 0.
+    WhenSet,
+    /// Means nothing where it stands: set, it is a warning.
+    Ignored,
+}
+
+/// One field of a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FieldSpec {
+    /// Its lowest bit.
+    pub low: u8,
+    /// Its highest bit.
+    pub high: u8,
+    /// The vendor's name, without a counter's number.
+    pub name: &'static str,
+    /// The counter's number, where the field belongs to one.
+    pub index: Option<u16>,
+    /// What it does.
+    pub meaning: &'static str,
+    /// What single values mean.
+    pub values: &'static [(u64, &'static str)],
+    /// How it is shown.
+    pub kind: FieldKind,
+}
+
+impl FieldSpec {
+    /// A field of several bits.
+    pub(crate) const fn bits(low: u8, high: u8, name: &'static str, meaning: &'static str) -> FieldSpec {
+        FieldSpec { low, high, name, index: None, meaning, values: &[], kind: FieldKind::WhenSet }
+    }
+
+    /// A field of one bit.
+    pub(crate) const fn bit(n: u8, name: &'static str, meaning: &'static str) -> FieldSpec {
+        FieldSpec::bits(n, n, name, meaning)
+    }
+
+    /// The same, shown also when it is 0.
+    pub(crate) const fn always(self) -> FieldSpec {
+        FieldSpec { kind: FieldKind::Always, ..self }
+    }
+
+    /// The same, as one that means nothing where it stands.
+    pub(crate) const fn ignored(self) -> FieldSpec {
+        FieldSpec { kind: FieldKind::Ignored, ..self }
+    }
+
+    /// The same with meanings of single values.
+    pub(crate) const fn with_values(self, values: &'static [(u64, &'static str)]) -> FieldSpec {
+        FieldSpec { values, ..self }
+    }
+
+    /// The same for a counter, at other bits.
+    pub(crate) const fn of(self, index: u16, low: u8) -> FieldSpec {
+        FieldSpec { index: Some(index), low, high: low + (self.high - self.low), ..self }
+    }
+
+    /// The register bits that it covers.
+    pub const fn mask(&self) -> u64 {
+        low_mask(self.high as u32 - self.low as u32 + 1) << self.low
+    }
+
+    /// Its value in a register's value.
+    pub const fn take(&self, register: u64) -> u64 {
+        (register & self.mask()) >> self.low
+    }
+
+    /// Its name with the counter's number.
+    pub fn full_name(&self) -> String {
+        self.index.map_or_else(|| self.name.to_owned(), |index| format!("{}{index}", self.name))
+    }
+
+    /// What a value of it means.
+    pub(crate) fn explain(&self, value: u64) -> &'static str {
+        let known = self.values.iter().find(|(known, _)| *known == value);
+        known.map_or(self.meaning, |(_, meaning)| meaning)
+    }
+}
+
+/// `bit 22`, `bits 38-39`.
+pub(crate) struct Bits(pub u8, pub u8);
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Bits(low, high) = *self;
+        if low == high { write!(f, "bit {low}") } else { write!(f, "bits {low}-{high}") }
+    }
+}
+
+/// The `width` lowest bits; all of them from 64 on.
+pub(crate) const fn low_mask(width: u32) -> u64 {
+    if width >= 64 { u64::MAX } else { (1 << width) - 1 }
+}
+
+/// The runs of set bits, each with its lowest and highest bit.
+pub(crate) fn runs(mut bits: u64) -> impl Iterator<Item = Bits> {
+    std::iter::from_fn(move || {
+        if bits == 0 {
+            return None;
+        }
+        let low = bits.trailing_zeros();
+        let length = (bits >> low).trailing_ones();
+        bits &= !(low_mask(length) << low);
+        Some(Bits(low as u8, (low + length - 1) as u8))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_takes_its_bits() {
+        let field = FieldSpec::bits(8, 15, "UMASK", "");
+        assert_eq!((field.mask(), field.take(0x12_3456)), (0xff00, 0x34));
+        assert_eq!(FieldSpec::bits(0, 63, "all", "").mask(), u64::MAX);
+        assert_eq!(FieldSpec::bits(0, 3, "CTRL", "").of(7, 28).mask(), 0xf000_0000);
+    }
+
+    #[test]
+    fn set_bits_are_found_as_runs() {
+        let found: Vec<String> = runs(0xc000_0000_0000_0106).map(|run| run.to_string()).collect();
+        assert_eq!(found, ["bits 1-2", "bit 8", "bits 62-63"]);
+        assert_eq!(runs(u64::MAX).map(|Bits(low, high)| (low, high)).collect::<Vec<_>>(), [(0, 63)]);
+    }
+}

@@ -1,0 +1,267 @@
+//! Intel's event codes: to registers, and back from registers and perf's words.
+
+use cyclometer_core::event::ExtraRegisterKind;
+use cyclometer_core::{CounterId, EventCode, Modes};
+
+use crate::chip::{Chip, Coded, FIXED_PSEUDO_MOST, How};
+use crate::decode::DecodedEvent;
+use crate::error::EncodeError;
+use crate::intel::layout::has_any;
+use crate::intel::{
+    ALL_COUNTERS, ANY, CMASK_SHIFT, EDGE, EN, EQ, FIXED_ANY, FIXED_OS, FIXED_PMI, FIXED_USR,
+    GLOBAL_FIXED_SHIFT, GLOBAL_METRICS_BIT, INT, INV, METRICS_UMASK, OS, RDPMC_FIXED, Register, SLOTS,
+    UMASK2_SHIFT, USR, bits,
+};
+use crate::register::{self, RegisterAddress, RegisterWrite};
+
+/// Whether a code is a pseudo event of PERF_METRICS.
+pub(crate) const fn is_metric(code: &EventCode) -> bool {
+    code.select == 0 && code.umask2 == 0 && code.umask >= METRICS_UMASK && code.umask < METRICS_UMASK + 8
+}
+
+/// The pseudo code of a fixed counter.
+pub(crate) const fn fixed_code(index: u8) -> EventCode {
+    EventCode { umask: index + 1, ..PLAIN }
+}
+
+const PLAIN: EventCode = EventCode {
+    select: 0,
+    umask: 0,
+    umask2: 0,
+    cmask: 0,
+    inv: false,
+    edge: false,
+    eq: false,
+    any: false,
+    extra: None,
+};
+
+/// The event and unit mask that make the kernel count on a fixed counter.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `FIXED_EVENT_CONSTRAINT` of each core; `perf_event.h` (pseudo encodings).
+pub(crate) const fn fixed_perf_code(index: u8) -> (u16, u8) {
+    match index {
+        0 => (0xc0, 0),
+        1 => (0x3c, 0),
+        n => (0, n + 1),
+    }
+}
+
+/// The fields of a code, other than event and unit mask, that the chip's layout lacks or that a fixed counter cannot
+/// be told.
+pub(crate) fn check(chip: &Chip, code: &EventCode, fixed: bool) -> Result<(), EncodeError> {
+    let lacks =
+        |field| Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version });
+    match code {
+        EventCode { any: true, .. } if !has_any(chip) => lacks("any"),
+        EventCode { eq: true, .. } if chip.pmu_version < 6 => lacks("eq"),
+        EventCode { umask2: 1.., .. } if chip.pmu_version < 6 => lacks("umask2"),
+        EventCode { cmask: 1.., .. } if fixed => Err(EncodeError::NotOnFixed { field: "cmask" }),
+        EventCode { inv: true, .. } if fixed => Err(EncodeError::NotOnFixed { field: "inv" }),
+        EventCode { edge: true, .. } if fixed => Err(EncodeError::NotOnFixed { field: "edge" }),
+        EventCode { eq: true, .. } if fixed => Err(EncodeError::NotOnFixed { field: "eq" }),
+        _ => Ok(()),
+    }
+}
+
+/// The event select without modes and enable bits: what an MSR and a raw config have in common.
+fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
+    if code.select > 0xff {
+        return Err(EncodeError::TooLarge { field: "event", value: code.select.into(), greatest: 0xff });
+    }
+    let flags = [(code.edge, EDGE), (code.any, ANY), (code.inv, INV), (code.eq, EQ)];
+    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit);
+    let masks = u64::from(code.cmask) << CMASK_SHIFT | u64::from(code.umask2) << UMASK2_SHIFT;
+    Ok(u64::from(code.select) | u64::from(code.umask) << 8 | flags | masks)
+}
+
+/// The writes that count an event on a counter.
+pub(crate) fn program(
+    chip: &Chip,
+    coded: &Coded,
+    counter: CounterId,
+    how: How,
+) -> Result<Vec<RegisterWrite>, EncodeError> {
+    let mut writes = Vec::with_capacity(3);
+    if let Some(extra) = coded.code.extra {
+        writes.push(write(Register::Extra(extra.register), extra.value, u64::MAX));
+    }
+    match counter {
+        CounterId::Fixed(n) => {
+            check(chip, &coded.code, true)?;
+            let (nibble, shift) = (fixed_nibble(coded.code.any, how), 4 * u32::from(n));
+            writes.push(write(Register::FixedControl, nibble << shift, 0xf << shift));
+        }
+        CounterId::General(n) => {
+            check(chip, &coded.code, false)?;
+            let value = select_bits(&coded.code)? | mode_bits(how) | EN;
+            writes.push(write(Register::EventSelect(n), value, u64::MAX));
+        }
+    }
+    if chip.pmu_version >= 2 {
+        let mask = 1 << global_bit(counter);
+        writes.push(write(Register::GlobalControl, mask, mask));
+    }
+    Ok(writes)
+}
+
+/// The writes that count slots and their shares in PERF_METRICS.
+pub(crate) fn program_metrics(how: How) -> Vec<RegisterWrite> {
+    let shift = 4 * u32::from(SLOTS);
+    let enable = 1 << global_bit(CounterId::Fixed(SLOTS)) | 1 << GLOBAL_METRICS_BIT;
+    vec![
+        write(Register::FixedControl, fixed_nibble(false, how) << shift, 0xf << shift),
+        write(Register::GlobalControl, enable, enable),
+    ]
+}
+
+fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
+    let address = RegisterAddress::Msr(register.msr());
+    RegisterWrite { register: register::Register::Intel(register), address, value, mask }
+}
+
+/// The bit of a counter in the global registers.
+pub(crate) const fn global_bit(counter: CounterId) -> u32 {
+    match counter {
+        CounterId::General(n) => n as u32,
+        CounterId::Fixed(n) => GLOBAL_FIXED_SHIFT + n as u32,
+    }
+}
+
+fn mode_bits(how: How) -> u64 {
+    let flags = [(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)];
+    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+}
+
+fn fixed_nibble(any: bool, how: How) -> u64 {
+    let flags = [
+        (how.modes.user, FIXED_USR),
+        (how.modes.kernel, FIXED_OS),
+        (how.interrupt, FIXED_PMI),
+        (any, FIXED_ANY),
+    ];
+    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+}
+
+/// The events in a register's value.
+pub(crate) fn events(chip: &Chip, register: Register, value: u64) -> Vec<DecodedEvent> {
+    match register {
+        Register::EventSelect(n) | Register::V6EventSelect(n) => select_event(chip, n, value),
+        Register::FixedControl => fixed_events(chip, value),
+        _ => Vec::new(),
+    }
+}
+
+fn select_event(chip: &Chip, n: u8, value: u64) -> Vec<DecodedEvent> {
+    let code = code(chip, value);
+    if code == PLAIN {
+        return Vec::new();
+    }
+    vec![DecodedEvent {
+        counter: Some(CounterId::General(n)),
+        modes: modes(value & USR != 0, value & OS != 0),
+        enabled: Some(value & EN != 0),
+        interrupt: Some(value & INT != 0),
+        ..DecodedEvent::new(code)
+    }]
+}
+
+fn modes(user: bool, kernel: bool) -> Option<Modes> {
+    Some(Modes { user, kernel, hypervisor: false })
+}
+
+/// The code in an event select or a raw config; what the chip's version has no field for is left out.
+fn code(chip: &Chip, value: u64) -> EventCode {
+    let v6 = chip.pmu_version >= 6;
+    EventCode {
+        select: (value & 0xff) as u16,
+        umask: (value >> 8) as u8,
+        umask2: if v6 { (value >> UMASK2_SHIFT) as u8 } else { 0 },
+        cmask: (value >> CMASK_SHIFT) as u8,
+        inv: value & INV != 0,
+        edge: value & EDGE != 0,
+        eq: v6 && value & EQ != 0,
+        any: has_any(chip) && value & ANY != 0,
+        extra: None,
+    }
+}
+
+fn fixed_events(chip: &Chip, value: u64) -> Vec<DecodedEvent> {
+    let event = |n: u8| {
+        let nibble = value >> (4 * n) & 0xf;
+        let any = has_any(chip) && nibble & FIXED_ANY != 0;
+        (nibble & 0b11 != 0).then(|| DecodedEvent {
+            counter: Some(CounterId::Fixed(n)),
+            modes: modes(nibble & FIXED_USR != 0, nibble & FIXED_OS != 0),
+            enabled: Some(true),
+            interrupt: Some(nibble & FIXED_PMI != 0),
+            ..DecodedEvent::new(EventCode { any, ..fixed_code(n) })
+        })
+    };
+    bits(chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff).filter_map(event).collect()
+}
+
+/// The events that a raw config of perf can mean: its own code, and the fixed counter's where the kernel uses one.
+pub(crate) fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
+    let code = code(chip, config);
+    let pseudo = code.select == 0 && code.umask2 == 0 && (1..=FIXED_PSEUDO_MOST).contains(&code.umask);
+    let fixed = match (code.select, code.umask) {
+        (0, umask) if pseudo => Some(umask - 1),
+        (0xc0, 0) => Some(0),
+        (0x3c, 0) => Some(1),
+        _ => None,
+    };
+    let event = |code| DecodedEvent { config: Some(config), ..DecodedEvent::new(code) };
+    let plain = EventCode { any: code.any, ..PLAIN };
+    let modified = EventCode { select: 0, umask: 0, ..code } != plain;
+    let on_fixed = fixed.map(|n| DecodedEvent {
+        counter: Some(CounterId::Fixed(n)),
+        ..event(EventCode { any: code.any, ..fixed_code(n) })
+    });
+    match on_fixed {
+        Some(fixed) if pseudo && !modified => vec![fixed],
+        Some(fixed) if !modified => vec![event(code), fixed],
+        _ => vec![event(code)],
+    }
+}
+
+/// The extra registers that an event's code can refer to, over all generations.
+///
+/// # Source
+///
+/// Intel perfmon event files, `EventCode`, `UMask` and `MSRIndex`; Linux `arch/x86/events/intel/core.c`, the
+/// `extra_reg` tables.
+pub fn extra_registers(code: &EventCode) -> &'static [ExtraRegisterKind] {
+    use ExtraRegisterKind::{
+        Frontend, LoadLatency, OffcoreResponse0, OffcoreResponse1, Omr0, Omr1, Omr2, Omr3, SnoopResponse0,
+        SnoopResponse1,
+    };
+    match (code.select, code.umask) {
+        (0xb7 | 0x2a, 1) => &[OffcoreResponse0, OffcoreResponse1, Omr0],
+        (0xb7 | 0x2a, 2) => &[OffcoreResponse1, OffcoreResponse0, Omr1],
+        (0xbb | 0x2b, _) => &[OffcoreResponse1],
+        (0xb7 | 0x2a | 0xd4 | 0xd6, 4) => &[Omr2],
+        (0xb7 | 0x2a | 0xd4 | 0xd6, 8) => &[Omr3],
+        (0xd4 | 0xd6, 1) => &[Omr0],
+        (0xd4 | 0xd6, 2) => &[Omr1],
+        (0xb7 | 0x2a, _) => &[OffcoreResponse0, OffcoreResponse1],
+        (0xcd | 0x0b | 0xd0, _) => &[LoadLatency],
+        (0xc6 | 0xad | 0xc2, _) => &[Frontend],
+        (0x27, 1) => &[SnoopResponse0],
+        (0x27, 2) => &[SnoopResponse1],
+        _ => &[],
+    }
+}
+
+/// The counter that an index of `rdpmc` names, and whether the index is one at all.
+pub(crate) fn rdpmc(chip: &Chip, ecx: u32) -> Option<CounterId> {
+    let n = (ecx & 0xffff) as u8;
+    let counter = match ecx & !0xff {
+        0 => CounterId::General(n),
+        RDPMC_FIXED => CounterId::Fixed(n),
+        _ => return None,
+    };
+    chip.counters_or(ALL_COUNTERS).contains(counter).then_some(counter)
+}

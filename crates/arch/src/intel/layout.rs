@@ -1,0 +1,272 @@
+//! Fields of Intel's registers and of perf's words.
+
+use cyclometer_core::event::ExtraRegisterKind;
+use cyclometer_core::pmu::ConfigWord;
+
+use crate::chip::Chip;
+use crate::field::FieldSpec;
+use crate::intel::{ALL_COUNTERS, Register, bits};
+
+const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select").always();
+const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
+const E: FieldSpec = FieldSpec::bit(18, "E", "counts rising edges");
+const PC: FieldSpec = FieldSpec::bit(19, "PC", "pin control: toggles a pin; reserved on newer cores");
+const ANY: FieldSpec = FieldSpec::bit(21, "ANY", "counts for all threads of the core");
+const INV: FieldSpec = FieldSpec::bit(23, "INV", "inverts the comparison with CMASK");
+const CMASK: FieldSpec =
+    FieldSpec::bits(24, 31, "CMASK", "counts cycles with at least this many events (fewer with INV)");
+const IN_TX: FieldSpec = FieldSpec::bit(32, "IN_TX", "counts inside of transactions only (TSX)");
+const IN_TXCP: FieldSpec =
+    FieldSpec::bit(33, "IN_TXCP", "leaves out what aborted transactions counted (TSX, counter 2)");
+const EQ: FieldSpec = FieldSpec::bit(36, "EQ", "compares with CMASK for equality");
+const UMASK2: FieldSpec = FieldSpec::bits(40, 47, "UMASK2", "second unit mask");
+
+const PERFEVTSEL: &[FieldSpec] = &[
+    EVENT,
+    UMASK,
+    FieldSpec::bit(16, "USR", "counts in user mode"),
+    FieldSpec::bit(17, "OS", "counts in the kernel"),
+    E,
+    PC,
+    FieldSpec::bit(20, "INT", "an overflow raises an interrupt"),
+    FieldSpec::bit(22, "EN", "the counter is enabled"),
+    INV,
+    CMASK,
+    IN_TX,
+    IN_TXCP,
+];
+
+/// Bits that a raw config shares with PERFEVTSEL and that the kernel does not take from there.
+const NOT_PERFS: &[FieldSpec] = &[
+    FieldSpec::bit(16, "USR", "perf takes modes from exclude_user").ignored(),
+    FieldSpec::bit(17, "OS", "perf takes modes from exclude_kernel").ignored(),
+    FieldSpec::bit(20, "INT", "perf sets it itself").ignored(),
+    FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
+];
+
+pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
+    match register {
+        Register::EventSelect(_) | Register::V6EventSelect(_) => event_select(chip),
+        Register::FixedControl => fixed_control(chip),
+        Register::GlobalControl => global_control(chip),
+        Register::GlobalStatus | Register::GlobalStatusReset | Register::GlobalStatusSet => {
+            global_status(chip)
+        }
+        Register::GlobalInUse => global_in_use(chip),
+        Register::Metrics => METRICS.to_vec(),
+        Register::Capabilities => CAPABILITIES.to_vec(),
+        Register::PebsEnable => pebs_enable(chip),
+        Register::Extra(kind) => vec![extra(kind)],
+        Register::Counter(_)
+        | Register::FullWidthCounter(_)
+        | Register::FixedCounter(_)
+        | Register::V6Counter(_)
+        | Register::V6FixedCounter(_) => vec![counter(chip)],
+    }
+}
+
+fn counter(chip: &Chip) -> FieldSpec {
+    let width = chip.counter_width_bits.clamp(1, 64);
+    FieldSpec::bits(0, (width - 1) as u8, "COUNT", "the count").always()
+}
+
+fn event_select(chip: &Chip) -> Vec<FieldSpec> {
+    let mut fields = PERFEVTSEL.to_vec();
+    fields.extend(versioned(chip));
+    if chip.pmu_version >= 5 {
+        fields.push(FieldSpec::bit(34, "ADAPTIVE", "PEBS records of this counter are adaptive"));
+        fields.push(FieldSpec::bit(35, "BR_CNTR", "branch records hold what this counter counted"));
+    }
+    if chip.pmu_version >= 6 {
+        fields.push(FieldSpec::bit(37, "RDPMC_USR_DISABLE", "rdpmc in user mode reads 0"));
+    }
+    fields
+}
+
+/// The fields that came and went with versions of the architecture.
+fn versioned(chip: &Chip) -> Vec<FieldSpec> {
+    let mut fields = Vec::new();
+    if has_any(chip) {
+        fields.push(ANY);
+    }
+    if chip.pmu_version >= 6 {
+        fields.extend([EQ, UMASK2]);
+    }
+    fields
+}
+
+/// Whether counters can count for all threads of a core: from version 3 on, until it was taken away with version 5.
+///
+/// # Source
+///
+/// Intel SDM volume 3, "Architectural Performance Monitoring Version 3" and "Version 5" (AnyThread deprecation).
+pub(crate) fn has_any(chip: &Chip) -> bool {
+    (3..=4).contains(&chip.pmu_version)
+}
+
+pub(crate) fn perf(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
+    match word {
+        ConfigWord::Config => {
+            let mut fields = vec![EVENT, UMASK, E, PC, INV, CMASK, IN_TX, IN_TXCP];
+            fields.extend(versioned(chip));
+            fields.extend_from_slice(NOT_PERFS);
+            fields
+        }
+        ConfigWord::Config1 => vec![FieldSpec::bits(
+            0,
+            63,
+            "EXTRA",
+            "value of the event's extra register: offcore_rsp, ldlat, frontend or snoop_rsp",
+        )],
+        ConfigWord::Config2 => {
+            vec![FieldSpec::bits(0, 63, "ACR_MASK", "counters whose overflow reloads this one")]
+        }
+    }
+}
+
+fn fixed_control(chip: &Chip) -> Vec<FieldSpec> {
+    let mut fields = Vec::new();
+    let fixed = chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff;
+    for n in bits(fixed) {
+        let (index, low) = (u16::from(n), 4 * n);
+        fields.push(FieldSpec::bit(0, "OS_FIXED", "the fixed counter counts in the kernel").of(index, low));
+        fields
+            .push(FieldSpec::bit(1, "USR_FIXED", "the fixed counter counts in user mode").of(index, low + 1));
+        if has_any(chip) {
+            let any = FieldSpec::bit(2, "ANY_FIXED", "the fixed counter counts for all threads of the core");
+            fields.push(any.of(index, low + 2));
+        } else if n == crate::intel::SLOTS && chip.pmu_version >= 5 {
+            let clear = FieldSpec::bit(2, "METRICS_CLEAR_FIXED", "reading PERF_METRICS clears it");
+            fields.push(clear.of(index, low + 2));
+        }
+        let interrupt = FieldSpec::bit(3, "PMI_FIXED", "an overflow of it raises an interrupt");
+        fields.push(interrupt.of(index, low + 3));
+        if chip.pmu_version >= 5 && n < 8 {
+            let adaptive = FieldSpec::bit(0, "ADAPTIVE_FIXED", "PEBS records of it are adaptive");
+            fields.push(adaptive.of(index, 32 + low));
+        }
+        if chip.pmu_version >= 6 {
+            let hidden = FieldSpec::bit(0, "RDPMC_USR_DISABLE_FIXED", "rdpmc in user mode reads 0");
+            fields.push(hidden.of(index, 33 + low));
+        }
+    }
+    fields
+}
+
+/// One bit for each counter: general ones from bit 0, fixed ones from bit 32.
+fn per_counter(chip: &Chip, general: FieldSpec, fixed: FieldSpec) -> Vec<FieldSpec> {
+    let counters = chip.counters_or(ALL_COUNTERS);
+    let mut fields: Vec<FieldSpec> =
+        bits(counters.general_bits() & 0xffff_ffff).map(|n| general.of(n.into(), n)).collect();
+    fields.extend(bits(counters.fixed_bits() & 0xffff).map(|n| fixed.of(n.into(), 32 + n)));
+    fields
+}
+
+fn global_control(chip: &Chip) -> Vec<FieldSpec> {
+    let mut fields = per_counter(
+        chip,
+        FieldSpec::bit(0, "EN_PMC", "the counter may count, if its event select enables it too"),
+        FieldSpec::bit(0, "EN_FIXED_CTR", "the fixed counter may count, in the modes of FIXED_CTR_CTRL"),
+    );
+    if chip.pmu_version >= 5 {
+        fields.push(FieldSpec::bit(48, "EN_PERF_METRICS", "PERF_METRICS count"));
+    }
+    fields
+}
+
+fn global_status(chip: &Chip) -> Vec<FieldSpec> {
+    let mut fields = per_counter(
+        chip,
+        FieldSpec::bit(0, "OVF_PMC", "the counter overflowed"),
+        FieldSpec::bit(0, "OVF_FIXED_CTR", "the fixed counter overflowed"),
+    );
+    fields.extend_from_slice(STATUS);
+    fields
+}
+
+const STATUS: &[FieldSpec] = &[
+    FieldSpec::bit(48, "OVF_PERF_METRICS", "PERF_METRICS overflowed"),
+    FieldSpec::bit(54, "ARCH_PEBS", "the buffer of PEBS records reached its threshold"),
+    FieldSpec::bit(55, "TRACE_TOPA_PMI", "a region of the trace buffer is full"),
+    FieldSpec::bit(58, "LBR_FRZ", "branch records are frozen"),
+    FieldSpec::bit(59, "CTR_FRZ", "counters are frozen"),
+    FieldSpec::bit(60, "ASCI", "an enclave may have changed the counts"),
+    FieldSpec::bit(61, "OVF_UNCORE", "an uncore counter overflowed"),
+    FieldSpec::bit(62, "OVF_DS_BUFFER", "the debug store buffer overflowed"),
+    FieldSpec::bit(63, "COND_CHGD", "the state of the PMU changed"),
+];
+
+fn global_in_use(chip: &Chip) -> Vec<FieldSpec> {
+    let mut fields = per_counter(
+        chip,
+        FieldSpec::bit(0, "PERFEVTSEL_IN_USE", "the event select is not 0: somebody uses the counter"),
+        FieldSpec::bit(0, "FIXED_CTR_IN_USE", "somebody uses the fixed counter"),
+    );
+    fields.push(FieldSpec::bit(63, "PMI_IN_USE", "some counter is set up to interrupt"));
+    fields
+}
+
+fn pebs_enable(chip: &Chip) -> Vec<FieldSpec> {
+    let mut fields = per_counter(
+        chip,
+        FieldSpec::bit(0, "PEBS_EN_PMC", "the counter's overflows make PEBS records"),
+        FieldSpec::bit(0, "PEBS_EN_FIXED", "the fixed counter's overflows make PEBS records"),
+    );
+    if chip.pmu_version < 5 {
+        let latency = FieldSpec::bit(0, "LL_EN_PMC", "records of the counter hold load latencies");
+        fields.retain(|field| field.low < 32);
+        fields.extend((0..4).map(|n| latency.of(n.into(), 32 + n)));
+    }
+    fields.push(FieldSpec::bit(63, "PS_EN", "records of precise stores (Sandy Bridge, Ivy Bridge)"));
+    fields
+}
+
+const fn share(n: u8, name: &'static str, meaning: &'static str) -> FieldSpec {
+    FieldSpec::bits(8 * n, 8 * n + 7, name, meaning)
+}
+
+const METRICS: &[FieldSpec] = &[
+    share(0, "RETIRING", "share of slots, of 255: retiring"),
+    share(1, "BAD_SPECULATION", "share of slots, of 255: bad speculation"),
+    share(2, "FRONTEND_BOUND", "share of slots, of 255: front end"),
+    share(3, "BACKEND_BOUND", "share of slots, of 255: back end"),
+    share(4, "HEAVY_OPERATIONS", "share of slots, of 255: heavy operations (of retiring)"),
+    share(5, "BRANCH_MISPREDICTS", "share of slots, of 255: mispredicted branches (of bad speculation)"),
+    share(6, "FETCH_LATENCY", "share of slots, of 255: fetch latency (of front end)"),
+    share(7, "MEMORY_BOUND", "share of slots, of 255: memory (of back end)"),
+];
+
+const CAPABILITIES: &[FieldSpec] = &[
+    FieldSpec::bits(0, 5, "LBR_FMT", "format of branch records").always(),
+    FieldSpec::bit(6, "PEBS_TRAP", "PEBS records come after the instruction (trap), not before"),
+    FieldSpec::bit(7, "PEBS_ARCH_REG", "PEBS records hold the architectural registers"),
+    FieldSpec::bits(8, 11, "PEBS_REC_FMT", "format of PEBS records").always(),
+    FieldSpec::bit(12, "SMM_FREEZE", "counters can be frozen in system management mode"),
+    FieldSpec::bit(13, "FW_WRITE", "counters can be written in full width, through IA32_A_PMCn"),
+    FieldSpec::bit(14, "PEBS_BASELINE", "PEBS has the baseline features: every counter, adaptive records"),
+    FieldSpec::bit(15, "PERF_METRICS", "IA32_PERF_METRICS is there"),
+    FieldSpec::bit(16, "PEBS_OUTPUT_PT", "PEBS records can go to the processor trace"),
+    FieldSpec::bit(17, "PEBS_TIMING_INFO", "PEBS records hold the retire latency"),
+    FieldSpec::bit(19, "RDPMC_METRICS_CLEAR", "reading PERF_METRICS can clear it"),
+];
+
+/// The whole value of an extra register.
+pub(crate) const fn extra(kind: ExtraRegisterKind) -> FieldSpec {
+    match kind {
+        ExtraRegisterKind::LoadLatency => {
+            FieldSpec::bits(0, 15, "LD_LAT", "loads count from this latency on, in cycles")
+        }
+        ExtraRegisterKind::Frontend => {
+            FieldSpec::bits(0, 23, "FRONTEND", "which front-end event, its latency and bubble width")
+        }
+        ExtraRegisterKind::SnoopResponse0 | ExtraRegisterKind::SnoopResponse1 => {
+            FieldSpec::bits(0, 63, "SNOOP_RSP", "which snoop responses count; bits as the core defines")
+        }
+        _ => FieldSpec::bits(
+            0,
+            63,
+            "OFFCORE_RSP",
+            "which requests and responses count; bits as the core defines",
+        ),
+    }
+}

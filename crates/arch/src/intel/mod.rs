@@ -1,0 +1,371 @@
+//! Intel: MSR numbers and bits of architectural performance monitoring, versions 1 to 6.
+
+pub(crate) mod code;
+pub(crate) mod layout;
+
+pub use code::extra_registers;
+
+use cyclometer_core::CounterMask;
+use cyclometer_core::event::ExtraRegisterKind;
+
+use crate::chip::Chip;
+use crate::register::RegisterName;
+
+/// Where the numbers and bits of this module come from.
+pub(crate) const SOURCE: &str = "Intel SDM volume 3, chapter Performance Monitoring, and volume 4; Linux \
+                                 arch/x86/include/asm/{msr-index,perf_event}.h";
+
+/// IA32_PERFEVTSEL0; the others follow, one MSR each.
+///
+/// # Source
+///
+/// Intel SDM volume 4, table of architectural MSRs.
+pub const PERFEVTSEL0: u32 = 0x186;
+/// IA32_PMC0; a write keeps 32 bits, sign-extended.
+///
+/// # Source
+///
+/// Intel SDM volume 4, table of architectural MSRs.
+pub const PMC0: u32 = 0xc1;
+/// IA32_A_PMC0: the same counter, written in its full width; there if PERF_CAPABILITIES has bit 13.
+///
+/// # Source
+///
+/// Intel SDM volume 3, "Full-Width Writes to Performance Counter Registers".
+pub const A_PMC0: u32 = 0x4c1;
+/// IA32_FIXED_CTR0.
+///
+/// # Source
+///
+/// Intel SDM volume 4, table of architectural MSRs.
+pub const FIXED_CTR0: u32 = 0x309;
+/// IA32_PERF_METRICS.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_PERF_METRICS`.
+pub const PERF_METRICS: u32 = 0x329;
+/// IA32_PERF_CAPABILITIES.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_IA32_PERF_CAPABILITIES`.
+pub const PERF_CAPABILITIES: u32 = 0x345;
+/// IA32_FIXED_CTR_CTRL.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_CORE_PERF_FIXED_CTR_CTRL`.
+pub const FIXED_CTR_CTRL: u32 = 0x38d;
+/// IA32_PERF_GLOBAL_STATUS.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_CORE_PERF_GLOBAL_STATUS`.
+pub const GLOBAL_STATUS: u32 = 0x38e;
+/// IA32_PERF_GLOBAL_CTRL.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_CORE_PERF_GLOBAL_CTRL`.
+pub const GLOBAL_CTRL: u32 = 0x38f;
+/// IA32_PERF_GLOBAL_STATUS_RESET, up to version 3 called IA32_PERF_GLOBAL_OVF_CTRL.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_CORE_PERF_GLOBAL_OVF_CTRL`.
+pub const GLOBAL_STATUS_RESET: u32 = 0x390;
+/// IA32_PERF_GLOBAL_STATUS_SET, from version 4 on.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_CORE_PERF_GLOBAL_STATUS_SET`.
+pub const GLOBAL_STATUS_SET: u32 = 0x391;
+/// IA32_PERF_GLOBAL_INUSE, from version 4 on; read-only.
+///
+/// # Source
+///
+/// Intel SDM volume 3, "IA32_PERF_GLOBAL_INUSE"; KVM unit tests `lib/x86/msr.h`.
+pub const GLOBAL_INUSE: u32 = 0x392;
+/// IA32_PEBS_ENABLE.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_IA32_PEBS_ENABLE`.
+pub const PEBS_ENABLE: u32 = 0x3f1;
+/// IA32_PMC_GP0_CTR of version 6; counter n has 4 MSRs from 0x1900 + 4n: counter, then configuration A (the event
+/// select), B, C.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_IA32_PMC_V6_GP0_CTR`.
+pub const V6_GP0_CTR: u32 = 0x1900;
+/// IA32_PMC_FX0_CTR of version 6; fixed counter n has 4 MSRs from 0x1980 + 4n.
+///
+/// # Source
+///
+/// Linux `msr-index.h`, `MSR_IA32_PMC_V6_FX0_CTR`.
+pub const V6_FX0_CTR: u32 = 0x1980;
+
+/// Bit of an event select: count in user mode.
+///
+/// # Source
+///
+/// Intel SDM volume 3, figure "Layout of IA32_PERFEVTSELx MSRs", as for the bits that follow.
+pub const USR: u64 = 1 << 16;
+/// Bit of an event select: count in the kernel.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const OS: u64 = 1 << 17;
+/// Bit of an event select: count rising edges.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const EDGE: u64 = 1 << 18;
+/// Bit of an event select: interrupt at an overflow.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const INT: u64 = 1 << 20;
+/// Bit of an event select: count for all threads of the core; versions 3 and 4.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const ANY: u64 = 1 << 21;
+/// Bit of an event select: the counter is enabled.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const EN: u64 = 1 << 22;
+/// Bit of an event select: invert the comparison with the counter mask.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const INV: u64 = 1 << 23;
+/// Bit of an event select: compare with the counter mask for equality; version 6.
+///
+/// # Source
+///
+/// Linux `perf_event.h`, `ARCH_PERFMON_EVENTSEL_EQ`.
+pub const EQ: u64 = 1 << 36;
+/// The lowest bit of the counter mask in an event select.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const CMASK_SHIFT: u32 = 24;
+/// The lowest bit of the second unit mask in an event select; version 6.
+///
+/// # Source
+///
+/// Linux `perf_event.h`, `ARCH_PERFMON_EVENTSEL_UMASK2`.
+pub const UMASK2_SHIFT: u32 = 40;
+
+/// Bit of a fixed counter's four in FIXED_CTR_CTRL: count in the kernel.
+///
+/// # Source
+///
+/// Intel SDM volume 3, figure "Layout of IA32_FIXED_CTR_CTRL MSR", as for the bits that follow.
+pub const FIXED_OS: u64 = 1;
+/// Bit of a fixed counter's four: count in user mode.
+///
+/// # Source
+///
+/// As [`FIXED_OS`].
+pub const FIXED_USR: u64 = 2;
+/// Bit of a fixed counter's four: count for all threads of the core; versions 3 and 4.
+///
+/// # Source
+///
+/// As [`FIXED_OS`].
+pub const FIXED_ANY: u64 = 4;
+/// Bit of a fixed counter's four: interrupt at an overflow.
+///
+/// # Source
+///
+/// As [`FIXED_OS`].
+pub const FIXED_PMI: u64 = 8;
+
+/// The bit of fixed counter 0 in GLOBAL_CTRL and GLOBAL_STATUS.
+///
+/// # Source
+///
+/// Intel SDM volume 3, figure "Layout of IA32_PERF_GLOBAL_CTRL MSR".
+pub const GLOBAL_FIXED_SHIFT: u32 = 32;
+/// The bit of PERF_METRICS in GLOBAL_CTRL and GLOBAL_STATUS.
+///
+/// # Source
+///
+/// Linux `perf_event.h`, `GLOBAL_CTRL_EN_PERF_METRICS`.
+pub const GLOBAL_METRICS_BIT: u32 = 48;
+/// The fixed counter that counts slots, which PERF_METRICS are shares of.
+///
+/// # Source
+///
+/// Linux `perf_event.h`, `INTEL_PMC_IDX_FIXED_SLOTS`.
+pub const SLOTS: u8 = 3;
+
+/// Type of a fixed counter in what `rdpmc` takes.
+///
+/// # Source
+///
+/// Intel SDM volume 2, RDPMC; Linux `perf_event.h`, `INTEL_PMC_FIXED_RDPMC_BASE`.
+pub const RDPMC_FIXED: u32 = 0x4000_0000;
+/// What `rdpmc` takes for PERF_METRICS.
+///
+/// # Source
+///
+/// Intel SDM volume 2, RDPMC; Linux `perf_event.h`, `INTEL_PMC_FIXED_RDPMC_METRICS`.
+pub const RDPMC_METRICS: u32 = 0x2000_0000;
+
+/// The unit mask of the first of the eight pseudo events of PERF_METRICS (event select 0).
+///
+/// # Source
+///
+/// Linux `perf_event.h`, `INTEL_TD_METRIC_RETIRING` (0x8000) to `INTEL_TD_METRIC_MEM_BOUND` (0x8700).
+pub const METRICS_UMASK: u8 = 0x80;
+
+/// Counters that layouts have room for where a chip's own are not known.
+pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::first(32, 16);
+
+/// An MSR of Intel's PMU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Register {
+    /// IA32_PERFEVTSELn.
+    EventSelect(u8),
+    /// IA32_PMCn.
+    Counter(u8),
+    /// IA32_A_PMCn.
+    FullWidthCounter(u8),
+    /// IA32_FIXED_CTRn.
+    FixedCounter(u8),
+    /// IA32_FIXED_CTR_CTRL.
+    FixedControl,
+    /// IA32_PERF_GLOBAL_STATUS.
+    GlobalStatus,
+    /// IA32_PERF_GLOBAL_CTRL.
+    GlobalControl,
+    /// IA32_PERF_GLOBAL_STATUS_RESET.
+    GlobalStatusReset,
+    /// IA32_PERF_GLOBAL_STATUS_SET.
+    GlobalStatusSet,
+    /// IA32_PERF_GLOBAL_INUSE.
+    GlobalInUse,
+    /// IA32_PERF_METRICS.
+    Metrics,
+    /// IA32_PERF_CAPABILITIES.
+    Capabilities,
+    /// IA32_PEBS_ENABLE.
+    PebsEnable,
+    /// A register that refines events.
+    Extra(ExtraRegisterKind),
+    /// IA32_PMC_GPn_CTR of version 6.
+    V6Counter(u8),
+    /// IA32_PMC_GPn_CFG_A of version 6: the event select.
+    V6EventSelect(u8),
+    /// IA32_PMC_FXn_CTR of version 6.
+    V6FixedCounter(u8),
+}
+
+impl Register {
+    /// The registers of a chip.
+    pub fn all(chip: &Chip) -> Vec<Register> {
+        let counters = chip.counters_or(ALL_COUNTERS);
+        let general = || bits(counters.general_bits()).filter(|n| *n < 32);
+        let fixed = || bits(counters.fixed_bits()).filter(|n| *n < 16);
+        let mut all: Vec<Register> = general().map(Register::EventSelect).collect();
+        all.extend(general().map(Register::Counter));
+        all.extend(general().map(Register::FullWidthCounter));
+        all.extend(fixed().map(Register::FixedCounter));
+        all.extend([Register::FixedControl, Register::GlobalStatus, Register::GlobalControl]);
+        all.extend([Register::GlobalStatusReset, Register::GlobalStatusSet, Register::GlobalInUse]);
+        all.extend([Register::Metrics, Register::Capabilities, Register::PebsEnable]);
+        all.extend(ExtraRegisterKind::ALL.map(Register::Extra));
+        if chip.pmu_version >= 6 {
+            all.extend(general().map(Register::V6Counter));
+            all.extend(general().map(Register::V6EventSelect));
+            all.extend(fixed().map(Register::V6FixedCounter));
+        }
+        all
+    }
+
+    /// Its address.
+    pub const fn msr(self) -> u32 {
+        match self {
+            Register::EventSelect(n) => PERFEVTSEL0 + n as u32,
+            Register::Counter(n) => PMC0 + n as u32,
+            Register::FullWidthCounter(n) => A_PMC0 + n as u32,
+            Register::FixedCounter(n) => FIXED_CTR0 + n as u32,
+            Register::FixedControl => FIXED_CTR_CTRL,
+            Register::GlobalStatus => GLOBAL_STATUS,
+            Register::GlobalControl => GLOBAL_CTRL,
+            Register::GlobalStatusReset => GLOBAL_STATUS_RESET,
+            Register::GlobalStatusSet => GLOBAL_STATUS_SET,
+            Register::GlobalInUse => GLOBAL_INUSE,
+            Register::Metrics => PERF_METRICS,
+            Register::Capabilities => PERF_CAPABILITIES,
+            Register::PebsEnable => PEBS_ENABLE,
+            Register::Extra(kind) => kind.msr(),
+            Register::V6Counter(n) => V6_GP0_CTR + 4 * n as u32,
+            Register::V6EventSelect(n) => V6_GP0_CTR + 4 * n as u32 + 1,
+            Register::V6FixedCounter(n) => V6_FX0_CTR + 4 * n as u32,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> RegisterName {
+        match self {
+            Register::EventSelect(n) => RegisterName::numbered("IA32_PERFEVTSEL", n),
+            Register::Counter(n) => RegisterName::numbered("IA32_PMC", n),
+            Register::FullWidthCounter(n) => RegisterName::numbered("IA32_A_PMC", n),
+            Register::FixedCounter(n) => RegisterName::numbered("IA32_FIXED_CTR", n),
+            Register::FixedControl => RegisterName::one("IA32_FIXED_CTR_CTRL"),
+            Register::GlobalStatus => RegisterName::one("IA32_PERF_GLOBAL_STATUS"),
+            Register::GlobalControl => RegisterName::one("IA32_PERF_GLOBAL_CTRL"),
+            Register::GlobalStatusReset => RegisterName::one("IA32_PERF_GLOBAL_STATUS_RESET"),
+            Register::GlobalStatusSet => RegisterName::one("IA32_PERF_GLOBAL_STATUS_SET"),
+            Register::GlobalInUse => RegisterName::one("IA32_PERF_GLOBAL_INUSE"),
+            Register::Metrics => RegisterName::one("IA32_PERF_METRICS"),
+            Register::Capabilities => RegisterName::one("IA32_PERF_CAPABILITIES"),
+            Register::PebsEnable => RegisterName::one("IA32_PEBS_ENABLE"),
+            Register::Extra(kind) => RegisterName::one(kind.name()),
+            Register::V6Counter(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CTR"),
+            Register::V6EventSelect(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CFG_A"),
+            Register::V6FixedCounter(n) => RegisterName::numbered("IA32_PMC_FX", n).with_tail("_CTR"),
+        }
+    }
+
+    pub(crate) const fn aliases(self) -> &'static [&'static str] {
+        match self {
+            Register::EventSelect(_) => &["PERF_EVTSEL", "EVNTSEL", "P6_EVNTSEL", "ARCH_PERFMON_EVENTSEL"],
+            Register::Counter(_) => &["PERFCTR", "P6_PERFCTR", "ARCH_PERFMON_PERFCTR"],
+            Register::FixedCounter(_) => &["CORE_PERF_FIXED_CTR", "PERF_FIXED_CTR"],
+            Register::FixedControl => &["PERF_FIXED_CTR_CTRL", "CORE_PERF_FIXED_CTR_CTRL"],
+            Register::GlobalStatus => &["GLOBAL_STATUS", "CORE_PERF_GLOBAL_STATUS"],
+            Register::GlobalControl => &["GLOBAL_CTRL", "CORE_PERF_GLOBAL_CTRL"],
+            Register::GlobalStatusReset => &[
+                "GLOBAL_STATUS_RESET",
+                "GLOBAL_OVF_CTRL",
+                "PERF_GLOBAL_OVF_CTRL",
+                "CORE_PERF_GLOBAL_OVF_CTRL",
+            ],
+            Register::GlobalStatusSet => &["GLOBAL_STATUS_SET", "CORE_PERF_GLOBAL_STATUS_SET"],
+            Register::GlobalInUse => &["GLOBAL_INUSE", "CORE_PERF_GLOBAL_INUSE"],
+            Register::Extra(ExtraRegisterKind::LoadLatency) => &["PEBS_LD_LAT"],
+            _ => &[],
+        }
+    }
+}
+
+/// The numbers of the set bits.
+pub(crate) fn bits(mask: u64) -> impl Iterator<Item = u8> {
+    (0..64u8).filter(move |n| mask >> n & 1 == 1)
+}

@@ -1,0 +1,57 @@
+//! Register numbers and bit layouts of PMUs, as pure functions: event codes to words and registers, and back.
+//!
+//! - [`perf_words`] makes the config words of `perf_event_open`, [`perf_words_by_format`] as the kernel's format
+//!   files say; [`registers`] the register writes that count an event on a counter, [`combine`] the writes of several.
+//! - [`decode`] explains a register's value bit by bit and names the codes in it; [`decode_words`] reads perf's words
+//!   together. [`Register::parse`] finds a register by name or address, [`layout`] lists its fields.
+//!
+//! What differs between the generations of a family is in [`Chip`], which comes from a table's header. Nothing here
+//! executes anything. Every constant names its source in the module of its family.
+//!
+//! ```
+//! use cyclometer_arch::{Chip, Coded, How, decode, perf_words, registers};
+//! use cyclometer_core::{CounterMask, EventCode, Modes, pmu::Family};
+//!
+//! let skylake = Chip {
+//!     family: Family::Intel,
+//!     pmu_version: 4,
+//!     selector_bits: 8,
+//!     counter_width_bits: 48,
+//!     overflow_bit: 48,
+//!     counters: CounterMask::first(4, 3),
+//! };
+//! let misses = Coded::new(EventCode { select: 0x2e, umask: 0x41, ..EventCode::default() });
+//! assert_eq!(perf_words(&skylake, &misses)?.config, 0x412e);
+//! let writes = registers(&skylake, &misses, None, How::counting(Modes::USER_KERNEL))?;
+//! assert_eq!((writes[0].name(), writes[0].value), ("IA32_PERFEVTSEL0".to_owned(), 0x43_412e));
+//! assert_eq!(decode(&skylake, writes[0].register, writes[0].value).events[0].code, misses.code);
+//! # Ok::<(), cyclometer_arch::EncodeError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod amd;
+pub mod apple;
+pub mod arm;
+mod chip;
+mod decode;
+mod error;
+mod field;
+#[cfg(test)]
+mod golden;
+pub mod intel;
+mod perf;
+mod program;
+mod register;
+pub mod riscv;
+#[cfg(test)]
+mod round_trip;
+#[cfg(test)]
+mod testing;
+
+pub use chip::{Chip, Coded, How};
+pub use decode::{Decoded, DecodedEvent, Field, decode, decode_words, layout};
+pub use error::{EncodeError, UnknownRegister};
+pub use field::{FieldKind, FieldSpec};
+pub use perf::{perf_words, perf_words_by_format};
+pub use program::{combine, place, rdpmc_index, registers};
+pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};

@@ -1,0 +1,144 @@
+//! Event codes to register writes.
+
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterId, CounterMask, EventCode};
+
+use crate::chip::{Chip, Coded, How};
+use crate::error::EncodeError;
+use crate::register::{Register, RegisterWrite};
+use crate::{amd, apple, arm, intel, riscv};
+
+/// The register writes that count an event, in the order in which they are to be made: what refines the event, the
+/// event, its modes, and what enables the counter last.
+///
+/// Without a `counter`, it is the first that [`place`] finds. Registers that counters share appear with the mask of
+/// the event's own bits; [`combine`] puts the writes of several events together.
+///
+/// # Errors
+///
+/// A counter that may not count the event, a field that the counter or the chip does not have, a value too large for
+/// its field, modes without user and kernel, an event that only firmware counts.
+pub fn registers(
+    chip: &Chip,
+    coded: &Coded,
+    counter: Option<CounterId>,
+    how: How,
+) -> Result<Vec<RegisterWrite>, EncodeError> {
+    if !how.modes.user && !how.modes.kernel {
+        return Err(EncodeError::NoModes);
+    }
+    if chip.family == Family::Intel && intel::code::is_metric(&coded.code) {
+        return Ok(intel::code::program_metrics(how));
+    }
+    let counter = place(chip, coded, counter)?;
+    match (chip.family, counter) {
+        (Family::Intel, _) => intel::code::program(chip, coded, counter, how),
+        (Family::Amd, CounterId::General(n)) => amd::program(chip, coded, n, how),
+        (Family::Arm, _) => arm::program(chip, coded, counter, how),
+        (Family::RiscV, CounterId::General(n)) => riscv::program(coded, n, how),
+        (Family::Apple, _) => apple::program(chip, coded, counter, how),
+        (Family::Amd | Family::RiscV, CounterId::Fixed(_)) => Err(EncodeError::NoRegister),
+    }
+}
+
+/// The counter for an event: the one asked for if it may count the event, else the first that may, a fixed one if
+/// there is one. This is no plan: other events are not looked at.
+///
+/// # Errors
+///
+/// The counters that the event may use, when the one asked for is not among them, or that there are none.
+pub fn place(chip: &Chip, coded: &Coded, wanted: Option<CounterId>) -> Result<CounterId, EncodeError> {
+    let allowed = allowed(chip, coded);
+    match wanted {
+        Some(counter) if allowed.contains(counter) => Ok(counter),
+        Some(counter) => Err(EncodeError::NotAllowed { counter, allowed }),
+        None => allowed.iter().next().ok_or(EncodeError::NoCounter),
+    }
+}
+
+/// The counters of the chip that may count an event.
+fn allowed(chip: &Chip, coded: &Coded) -> CounterMask {
+    let all = chip.counters_or(layout_counters(chip));
+    let named = match coded.fixed_index(chip.family) {
+        Some(n) => CounterMask::from_bits(0, 1u64.checked_shl(n.into()).unwrap_or(0)),
+        None if coded.counters.is_empty() => CounterMask::from_bits(all.general_bits(), 0),
+        None if is_modified(&coded.code) => CounterMask::from_bits(coded.counters.general_bits(), 0),
+        None => coded.counters,
+    };
+    let both = named.and(all);
+    match chip.family {
+        Family::Amd if amd::needs_two_counters(chip, &coded.code) => {
+            let general = both.general_bits();
+            CounterMask::from_bits(general & EVEN & all.general_bits() >> 1, 0)
+        }
+        _ => both,
+    }
+}
+
+/// The even counters.
+const EVEN: u64 = 0x5555_5555_5555_5555;
+
+/// Whether a code asks for what a fixed counter cannot do.
+fn is_modified(code: &EventCode) -> bool {
+    code.cmask != 0 || code.inv || code.edge || code.eq
+}
+
+/// The counters that a family's layout has room for.
+fn layout_counters(chip: &Chip) -> CounterMask {
+    match chip.family {
+        Family::Intel => intel::ALL_COUNTERS,
+        Family::Amd => amd::ALL_COUNTERS,
+        Family::Arm => arm::ALL_COUNTERS,
+        Family::RiscV => riscv::ALL_COUNTERS,
+        Family::Apple => apple::ALL_COUNTERS,
+    }
+}
+
+/// What the instruction `rdpmc` takes in ECX for a counter; `None` where there is no such instruction.
+///
+/// # Source
+///
+/// Intel SDM volume 2, RDPMC; AMD APM volume 3, RDPMC.
+pub const fn rdpmc_index(family: Family, counter: CounterId) -> Option<u32> {
+    match (family, counter) {
+        (Family::Intel | Family::Amd, CounterId::General(n)) => Some(n as u32),
+        (Family::Intel, CounterId::Fixed(n)) => Some(intel::RDPMC_FIXED | n as u32),
+        _ => None,
+    }
+}
+
+/// Puts the writes of several events together: one write a register, enabling registers last.
+///
+/// # Errors
+///
+/// The register in which two events need different values.
+pub fn combine(writes: &[RegisterWrite]) -> Result<Vec<RegisterWrite>, EncodeError> {
+    let mut combined: Vec<RegisterWrite> = Vec::with_capacity(writes.len());
+    for write in writes {
+        let Some(known) = combined.iter_mut().find(|known| known.register == write.register) else {
+            combined.push(*write);
+            continue;
+        };
+        if (known.value ^ write.value) & known.mask & write.mask != 0 {
+            return Err(EncodeError::Conflict { register: write.name() });
+        }
+        known.value |= write.value;
+        known.mask |= write.mask;
+    }
+    combined.sort_by_key(|write| stage(write.register));
+    Ok(combined)
+}
+
+/// When a register is written: before the events, events, what they share, what enables counters.
+const fn stage(register: Register) -> u8 {
+    match register {
+        Register::Intel(intel::Register::Extra(_)) => 0,
+        Register::Intel(intel::Register::FixedControl) | Register::Apple(apple::Register::Modes) => 2,
+        Register::Arm(arm::Register::InterruptSet | arm::Register::EnableSet) => 2,
+        Register::Intel(intel::Register::GlobalControl)
+        | Register::Amd(amd::Register::GlobalControl)
+        | Register::Arm(arm::Register::Control)
+        | Register::Apple(apple::Register::Control) => 3,
+        _ => 1,
+    }
+}

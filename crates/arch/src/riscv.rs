@@ -1,0 +1,218 @@
+//! RISC-V: CSR numbers, the event selectors behind the SBI, and perf's config.
+
+use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+
+use crate::chip::{Chip, Coded, How};
+use crate::decode::DecodedEvent;
+use crate::error::EncodeError;
+use crate::field::{FieldSpec, low_mask};
+use crate::intel::bits;
+use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
+
+pub(crate) const SOURCE: &str = "RISC-V Privileged Architecture, Machine-Level ISA and Sscofpmf; Linux \
+                                 drivers/perf/riscv_pmu_sbi.c, arch/riscv/include/asm/csr.h";
+
+/// CSR of mhpmevent0; events start with mhpmevent3.
+///
+/// # Source
+///
+/// RISC-V Privileged Architecture, "Hardware Performance Monitor".
+pub const MHPMEVENT0: u16 = 0x320;
+/// CSR of cycle, which user mode reads; hpmcounterN is at + N.
+///
+/// # Source
+///
+/// RISC-V Unprivileged Architecture, "Zicntr and Zihpm".
+pub const CYCLE: u16 = 0xc00;
+/// CSR of mcountinhibit.
+///
+/// # Source
+///
+/// RISC-V Privileged Architecture, "Machine Counter-Inhibit".
+pub const MCOUNTINHIBIT: u16 = 0x320;
+/// CSR of scountovf, with Sscofpmf.
+///
+/// # Source
+///
+/// RISC-V Sscofpmf extension, "Supervisor Count Overflow (scountovf) Register".
+pub const SCOUNTOVF: u16 = 0xda0;
+
+/// Bits of a raw event in perf's config.
+///
+/// # Source
+///
+/// Linux `drivers/perf/riscv_pmu_sbi.c`, format `event` (`config:0-55`).
+pub const EVENT_BITS: u32 = 56;
+/// The lowest bit of perf's `firmware` field: 0 hardware, 2 SBI firmware, 3 platform firmware.
+///
+/// # Source
+///
+/// Linux `drivers/perf/riscv_pmu_sbi.c`, format `firmware` (`config:62-63`).
+pub const FIRMWARE_SHIFT: u32 = 62;
+
+/// Bit of mhpmevent: do not count in machine mode.
+///
+/// # Source
+///
+/// RISC-V Sscofpmf extension, "Machine Performance Event Register", as for the bits that follow.
+pub const MINH: u64 = 1 << 62;
+/// Bit of mhpmevent: do not count in supervisor mode.
+///
+/// # Source
+///
+/// As [`MINH`].
+pub const SINH: u64 = 1 << 61;
+/// Bit of mhpmevent: do not count in user mode.
+///
+/// # Source
+///
+/// As [`MINH`].
+pub const UINH: u64 = 1 << 60;
+/// Bit of mhpmevent: no interrupt at an overflow; hardware sets it at one.
+///
+/// # Source
+///
+/// As [`MINH`].
+pub const OF: u64 = 1 << 63;
+
+pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::from_bits(0xffff_fff8, 0b101);
+
+/// A CSR of the performance monitor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Register {
+    /// mhpmeventN, which machine mode (the firmware) writes.
+    EventSelect(u8),
+    /// cycle, instret, hpmcounterN as user mode reads them.
+    Counter(u8),
+    /// mcountinhibit.
+    Inhibit,
+    /// scountovf.
+    Overflow,
+}
+
+impl Register {
+    /// The registers of a chip.
+    pub fn all(chip: &Chip) -> Vec<Register> {
+        let counters = chip.counters_or(ALL_COUNTERS);
+        let events = bits(counters.general_bits()).filter(|n| (3..32).contains(n));
+        let readable = bits(counters.general_bits() | counters.fixed_bits()).filter(|n| *n < 32);
+        let mut all: Vec<Register> = events.map(Register::EventSelect).collect();
+        all.extend(readable.map(Register::Counter));
+        all.extend([Register::Inhibit, Register::Overflow]);
+        all
+    }
+
+    /// Its number.
+    pub const fn csr(self) -> u16 {
+        match self {
+            Register::EventSelect(n) => MHPMEVENT0 + n as u16,
+            Register::Counter(n) => CYCLE + n as u16,
+            Register::Inhibit => MCOUNTINHIBIT,
+            Register::Overflow => SCOUNTOVF,
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> RegisterName {
+        match self {
+            Register::EventSelect(n) => RegisterName::numbered("mhpmevent", n),
+            Register::Counter(0) => RegisterName::one("cycle"),
+            Register::Counter(1) => RegisterName::one("time"),
+            Register::Counter(2) => RegisterName::one("instret"),
+            Register::Counter(n) => RegisterName::numbered("hpmcounter", n),
+            Register::Inhibit => RegisterName::one("mcountinhibit"),
+            Register::Overflow => RegisterName::one("scountovf"),
+        }
+    }
+}
+
+const EVENT: FieldSpec = FieldSpec::bits(0, 55, "EVENT", "event, as the core defines it").always();
+
+const FIRMWARE: FieldSpec = FieldSpec::bits(62, 63, "FIRMWARE", "who counts").with_values(&[
+    (0, "a counter of the hardware"),
+    (2, "the SBI firmware"),
+    (3, "the platform's firmware"),
+]);
+
+const MHPMEVENT: &[FieldSpec] = &[
+    EVENT,
+    FieldSpec::bit(58, "VUINH", "does not count in virtual user mode (Sscofpmf)"),
+    FieldSpec::bit(59, "VSINH", "does not count in virtual supervisor mode (Sscofpmf)"),
+    FieldSpec::bit(60, "UINH", "does not count in user mode (Sscofpmf)"),
+    FieldSpec::bit(61, "SINH", "does not count in supervisor mode (Sscofpmf)"),
+    FieldSpec::bit(62, "MINH", "does not count in machine mode (Sscofpmf)"),
+    FieldSpec::bit(63, "OF", "overflowed; no further interrupt (Sscofpmf)"),
+];
+
+pub(crate) fn perf_layout() -> Vec<FieldSpec> {
+    vec![EVENT, FIRMWARE]
+}
+
+pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
+    match register {
+        Register::EventSelect(_) => MHPMEVENT.to_vec(),
+        Register::Counter(_) => vec![FieldSpec::bits(0, 63, "COUNT", "the count").always()],
+        Register::Inhibit => per_counter(chip, FieldSpec::bit(0, "INHIBIT", "the counter stands still")),
+        Register::Overflow => per_counter(chip, FieldSpec::bit(0, "OF", "the counter overflowed")),
+    }
+}
+
+fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
+    let counters = chip.counters_or(ALL_COUNTERS);
+    bits((counters.general_bits() | counters.fixed_bits()) & 0xffff_ffff)
+        .map(|n| field.of(n.into(), n))
+        .collect()
+}
+
+/// The whole config of an event.
+pub(crate) fn config(coded: &Coded) -> u64 {
+    coded.config.unwrap_or(coded.code.select.into())
+}
+
+/// The write that counts an event on counter `n`, as the firmware makes it.
+///
+/// Machine mode is never counted.
+///
+/// # Source
+///
+/// OpenSBI `lib/sbi/sbi_pmu.c`, `pmu_ctr_enable_irq_hw`, `pmu_update_inhibit_flags`: MINH is set always.
+pub(crate) fn program(coded: &Coded, n: u8, how: How) -> Result<Vec<RegisterWrite>, EncodeError> {
+    let config = config(coded);
+    if config >> FIRMWARE_SHIFT != 0 || !(3..32).contains(&n) {
+        return Err(EncodeError::NoRegister);
+    }
+    let greatest = low_mask(EVENT_BITS);
+    if config > greatest {
+        return Err(EncodeError::TooLarge { field: "event", value: config, greatest });
+    }
+    let flags = [(!how.modes.user, UINH), (!how.modes.kernel, SINH), (!how.interrupt, OF)];
+    let flags = flags.iter().filter(|(set, _)| *set).fold(MINH, |sum, (_, bit)| sum | bit);
+    let register = Register::EventSelect(n);
+    let address = RegisterAddress::Csr(register.csr());
+    let register = register::Register::RiscV(register);
+    Ok(vec![RegisterWrite { register, address, value: config | flags, mask: u64::MAX }])
+}
+
+fn event(config: u64) -> DecodedEvent {
+    let select = u16::try_from(config).unwrap_or(0);
+    let code = EventCode { select, ..EventCode::default() };
+    DecodedEvent { config: Some(config), ..DecodedEvent::new(code) }
+}
+
+pub(crate) fn perf_events(config: u64) -> Vec<DecodedEvent> {
+    vec![event(config)]
+}
+
+/// The events in a register's value.
+pub(crate) fn events(register: Register, value: u64) -> Vec<DecodedEvent> {
+    match register {
+        Register::EventSelect(n) if value & low_mask(EVENT_BITS) != 0 => vec![DecodedEvent {
+            counter: Some(CounterId::General(n)),
+            modes: Some(Modes { user: value & UINH == 0, kernel: value & SINH == 0, hypervisor: false }),
+            interrupt: Some(value & OF == 0),
+            ..event(value & low_mask(EVENT_BITS))
+        }],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,109 @@
+//! Chips for the tests of this crate, with the facts of real ones.
+
+use cyclometer_core::CounterMask;
+use cyclometer_core::pmu::Family;
+
+use crate::chip::Chip;
+
+fn intel(pmu_version: u32, counters: CounterMask) -> Chip {
+    Chip {
+        family: Family::Intel,
+        pmu_version,
+        selector_bits: 8,
+        counter_width_bits: 48,
+        overflow_bit: 48,
+        counters,
+    }
+}
+
+pub(crate) fn skylake() -> Chip {
+    intel(4, CounterMask::first(8, 3))
+}
+
+pub(crate) fn sapphire_rapids() -> Chip {
+    intel(5, CounterMask::first(8, 4))
+}
+
+pub(crate) fn lion_cove() -> Chip {
+    intel(6, CounterMask::first(10, 4))
+}
+
+pub(crate) fn skymont() -> Chip {
+    intel(6, CounterMask::from_bits(0xff, 0b111_0111))
+}
+
+fn amd(pmu_version: u32, general: u32) -> Chip {
+    Chip { family: Family::Amd, selector_bits: 12, ..intel(pmu_version, CounterMask::first(general, 0)) }
+}
+
+pub(crate) fn zen2() -> Chip {
+    amd(1, 6)
+}
+
+pub(crate) fn zen4() -> Chip {
+    amd(2, 6)
+}
+
+pub(crate) fn k10() -> Chip {
+    amd(0, 4)
+}
+
+pub(crate) fn neoverse() -> Chip {
+    Chip {
+        family: Family::Arm,
+        pmu_version: 3,
+        selector_bits: 16,
+        counter_width_bits: 64,
+        overflow_bit: 64,
+        counters: CounterMask::from_bits(0x3f, 1 << 31),
+    }
+}
+
+pub(crate) fn u74() -> Chip {
+    Chip {
+        family: Family::RiscV,
+        pmu_version: 0,
+        selector_bits: 56,
+        counter_width_bits: 64,
+        overflow_bit: 64,
+        counters: CounterMask::from_bits(0b11000, 0b101),
+    }
+}
+
+fn apple(selector_bits: u32, counter_width_bits: u32) -> Chip {
+    Chip {
+        family: Family::Apple,
+        pmu_version: 0,
+        selector_bits,
+        counter_width_bits,
+        overflow_bit: counter_width_bits - 1,
+        counters: CounterMask::from_bits(0x3fc, 0b11),
+    }
+}
+
+pub(crate) fn m1() -> Chip {
+    apple(8, 48)
+}
+
+pub(crate) fn m3() -> Chip {
+    apple(16, 64)
+}
+
+pub(crate) fn chips() -> [Chip; 12] {
+    let unknown = Chip { family: Family::RiscV, ..Chip::default() };
+    let [p_core, e_core] = [lion_cove(), skymont()];
+    [
+        skylake(),
+        sapphire_rapids(),
+        p_core,
+        e_core,
+        zen2(),
+        zen4(),
+        k10(),
+        neoverse(),
+        u74(),
+        unknown,
+        m1(),
+        m3(),
+    ]
+}
