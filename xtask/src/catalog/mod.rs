@@ -10,6 +10,8 @@ mod apple;
 mod arm;
 #[cfg(test)]
 mod committed;
+#[cfg(test)]
+mod committed_arm;
 mod csv;
 mod generic;
 mod intel;
