@@ -18,6 +18,7 @@ fn machine(vendor: Vendor, pmus: Vec<KernelPmu>, counters: CounterMask) -> Machi
         cpu: Cpu { vendor, id: CpuId::Unknown, name: None },
         core_types,
         online: CpuSet::parse("0-7").unwrap(),
+        smt_active: None,
         hypervisor: None,
         container: None,
         pmus,

@@ -22,6 +22,9 @@ pub struct Machine {
     pub core_types: Vec<CoreType>,
     /// The CPUs that are online.
     pub online: CpuSet,
+    /// Whether cores run several hardware threads at once; `None` when nothing tells.
+    #[doc(alias = "hyper-threading")]
+    pub smt_active: Option<bool>,
     /// The hypervisor below us: its name or vendor string; `None` on bare metal.
     pub hypervisor: Option<String>,
     /// What kind of container we are in, if any.

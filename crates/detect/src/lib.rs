@@ -80,6 +80,7 @@ fn detect_with(facts: &dyn FactSource, effort: Effort) -> Machine {
         cpu: found.cpu,
         core_types: found.core_types,
         online,
+        smt_active: smt_active(facts),
         hypervisor,
         container: container::detect(facts),
         pmus,
@@ -103,6 +104,19 @@ fn online_cpus(facts: &dyn FactSource) -> CpuSet {
     listed
         .filter(|cpus| !cpus.is_empty())
         .unwrap_or_else(|| first_cpus(facts.online_cpu_count().max(1).into()))
+}
+
+/// Whether the kernel runs more than one thread on a core.
+///
+/// # Source
+///
+/// Linux `Documentation/ABI/testing/sysfs-devices-system-cpu`, `/sys/devices/system/cpu/smt/active`.
+fn smt_active(facts: &dyn FactSource) -> Option<bool> {
+    match facts.read("/sys/devices/system/cpu/smt/active")?.trim() {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
 }
 
 fn first_cpus(count: u64) -> CpuSet {

@@ -24,6 +24,7 @@ pub(crate) fn machine() -> Machine {
             kernel_pmu: Some("cpu".to_owned()),
         }],
         online: CpuSet::parse("0-3").unwrap(),
+        smt_active: None,
         hypervisor: None,
         container: None,
         pmus: Vec::new(),

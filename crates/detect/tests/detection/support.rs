@@ -46,6 +46,8 @@ pub fn describe(machine: &Machine) -> String {
     line("system", format!("{} {} {}", machine.os, or_none(&machine.kernel_release), machine.architecture));
     line("cpu", format!("{}, {}, {}", machine.cpu.vendor, machine.cpu.id, or_none(&machine.cpu.name)));
     line("online", machine.online.to_string());
+    let threads = machine.smt_active.map_or("unknown", |active| if active { "several" } else { "one" });
+    line("hardware threads of a core", threads.to_owned());
     line("hypervisor", or_none(&machine.hypervisor));
     line("container", or_none(&machine.container));
     machine.core_types.iter().for_each(|core| line("core type", core_type(core)));

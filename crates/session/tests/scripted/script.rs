@@ -251,6 +251,7 @@ pub fn machine() -> Machine {
         cpu: Cpu { vendor: Vendor::Intel, id: CpuId::Unknown, name: None },
         core_types: Vec::new(),
         online: CpuSet::parse("0-1").unwrap(),
+        smt_active: None,
         hypervisor: None,
         container: None,
         pmus: Vec::new(),
