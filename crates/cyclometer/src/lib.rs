@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod host;
+mod metric;
 mod stat;
 
 pub use cyclometer_backend::{Attached, Launcher};
@@ -41,6 +42,7 @@ pub use cyclometer_stats as stats;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;
 pub use host::{diagnosed_machine, list_events, machine, record_machine, replay_machine};
+pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use stat::Stat;
 
 /// What is counted when nothing is asked for, as an event list.

@@ -11,6 +11,9 @@ use cyclometer_core::{
     Source, Target,
 };
 use cyclometer_session::{Job, Means, Observer, Settings};
+use cyclometer_stats::MetricRequest;
+
+use crate::metric::{Assembled, Wanted, assemble, choose};
 
 /// Describes a measurement; nothing is opened before [`Stat::run`].
 ///
@@ -22,6 +25,7 @@ pub struct Stat {
     command: Option<CommandSpec>,
     target: Option<Target>,
     events: Vec<Event>,
+    metrics: Vec<Wanted>,
     settings: Settings,
     backend: Option<Rung>,
     counted: Counted,
@@ -36,6 +40,7 @@ impl Stat {
             command: None,
             target: None,
             events: Vec::new(),
+            metrics: Vec::new(),
             settings: Settings::default(),
             backend: None,
             counted: Counted::Auto,
@@ -102,6 +107,28 @@ impl Stat {
         Ok(self)
     }
 
+    /// Adds metrics and groups of metrics, a comma-separated list of names; the events that they need are counted, too.
+    ///
+    /// Without other events these are the only ones.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::UnknownEvent` with the nearest names for a metric that this machine's CPU does not have.
+    pub fn metrics(mut self, list: &str) -> Result<Stat> {
+        self.metrics.extend(choose(list, &self.machine)?);
+        Ok(self)
+    }
+
+    /// The metrics that were added, for [`summarise_with`](cyclometer_stats::summarise_with) and the report of this
+    /// measurement.
+    pub fn metric_requests(&self) -> Vec<MetricRequest> {
+        self.assembled().requests
+    }
+
+    fn assembled(&self) -> Assembled {
+        assemble(self.events.clone(), &self.metrics, &self.machine)
+    }
+
     /// Exact number of measured executions.
     pub fn runs(mut self, runs: u32) -> Stat {
         self.settings.runs = runs;
@@ -153,9 +180,9 @@ impl Stat {
     /// cannot be counted in one run, `ErrorKind::InvalidInput` for a pin that the source cannot honour, or an
     /// interval that is too short for the source.
     pub fn plan(&self) -> Result<Plan> {
-        let events = match self.events.is_empty() {
+        let events = match self.events.is_empty() && self.metrics.is_empty() {
             true => resolve_list(DEFAULT_EVENTS, &self.machine, false)?,
-            false => self.events.clone(),
+            false => self.assembled().events,
         };
         cyclometer_plan::plan(events, &self.machine, self.intent())
     }
