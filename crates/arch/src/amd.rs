@@ -5,8 +5,7 @@ use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
-use crate::field::FieldSpec;
-use crate::intel::bits;
+use crate::field::{FieldSpec, set_bits};
 use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
 
 pub(crate) const SOURCE: &str = "AMD APM volume 2, Performance Monitoring Counters; Linux \
@@ -162,7 +161,7 @@ pub enum Register {
 impl Register {
     /// The registers of a chip.
     pub fn all(chip: &Chip) -> Vec<Register> {
-        let general = || bits(chip.counters_or(ALL_COUNTERS).general_bits()).filter(|n| *n < 16);
+        let general = || set_bits(chip.counters_or(ALL_COUNTERS).general_bits()).filter(|n| *n < 16);
         let legacy = || general().filter(|n| *n < 4);
         let mut all = Vec::new();
         if is_extended(chip) {
@@ -292,7 +291,7 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
 }
 
 fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
-    bits(chip.counters_or(ALL_COUNTERS).general_bits()).map(|n| field.of(n.into(), n)).collect()
+    set_bits(chip.counters_or(ALL_COUNTERS).general_bits()).map(|n| field.of(n.into(), n)).collect()
 }
 
 /// The fields of a code that AMD has no bits for.

@@ -6,8 +6,7 @@ use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
-use crate::field::FieldSpec;
-use crate::intel::bits;
+use crate::field::{FieldSpec, set_bits};
 use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
 
 pub(crate) const SOURCE: &str = "Arm Architecture Reference Manual for A-profile, Performance Monitors registers; \
@@ -129,7 +128,7 @@ impl Register {
 
     /// The registers of a chip.
     pub fn all(chip: &Chip) -> Vec<Register> {
-        let general = || bits(chip.counters_or(ALL_COUNTERS).general_bits()).filter(|n| *n < 31);
+        let general = || set_bits(chip.counters_or(ALL_COUNTERS).general_bits()).filter(|n| *n < 31);
         let mut all = Register::ONCE.to_vec();
         all.extend(general().map(Register::EventType));
         all.extend(general().map(Register::Counter));
@@ -258,8 +257,8 @@ const PERF_CONFIG1: &[FieldSpec] = &[
 ];
 
 fn event_field(chip: &Chip) -> FieldSpec {
-    let high = if chip.selector_bits == 10 { 9 } else { 15 };
-    FieldSpec::bits(0, high, "evtCount", "event").always()
+    let width = if chip.selector_bits == 0 { 16 } else { chip.selector_bits.min(16) };
+    FieldSpec::bits(0, (width - 1) as u8, "evtCount", "event").always()
 }
 
 pub(crate) fn perf_layout(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
@@ -303,7 +302,7 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
 
 fn per_counter(chip: &Chip, name: &'static str, meaning: &'static str) -> Vec<FieldSpec> {
     let counters = chip.counters_or(ALL_COUNTERS);
-    let event = bits(counters.general_bits() & 0x7fff_ffff);
+    let event = set_bits(counters.general_bits() & 0x7fff_ffff);
     let mut fields: Vec<FieldSpec> =
         event.map(|n| FieldSpec::bit(n, name, meaning).of(n.into(), n)).collect();
     fields.push(FieldSpec::bit(CYCLE_COUNTER, "C", "the same for the cycle counter"));
@@ -381,8 +380,8 @@ pub(crate) fn events(chip: &Chip, register: Register, value: u64) -> Vec<Decoded
         Register::EventType(n) => on(CounterId::General(n), event_field(chip).take(value) as u16),
         Register::CycleFilter => on(CounterId::Fixed(CYCLE_COUNTER), CPU_CYCLES),
         Register::InstructionFilter => on(CounterId::Fixed(INSTRUCTION_COUNTER), INST_RETIRED),
-        Register::CommonEvents0 => bits(value).map(|bit| event(common_event(0, bit))).collect(),
-        Register::CommonEvents1 => bits(value).map(|bit| event(common_event(32, bit))).collect(),
+        Register::CommonEvents0 => set_bits(value).map(|bit| event(common_event(0, bit))).collect(),
+        Register::CommonEvents1 => set_bits(value).map(|bit| event(common_event(32, bit))).collect(),
         _ => Vec::new(),
     }
 }

@@ -16,21 +16,28 @@ pub struct Chip {
     pub counter_width_bits: u32,
     /// The bit that tells an overflow; the width where a carry does.
     pub overflow_bit: u32,
-    /// The counters there are; empty when unknown, then every counter of the layout may be meant.
+    /// The counters there are; without general ones they are unknown, and every one of the layout may be meant.
     pub counters: CounterMask,
 }
 
 impl Chip {
-    /// The counters for layouts: the chip's own, or `all` where they are unknown.
+    /// The counters for layouts: the chip's own, or those of `all` where they are unknown.
+    ///
+    /// No PMU has no general counter: without one they are not known. Fixed ones can really be absent.
     pub(crate) fn counters_or(&self, all: CounterMask) -> CounterMask {
-        if self.counters.is_empty() { all } else { self.counters }
+        match (self.counters.general_bits(), self.counters.fixed_bits()) {
+            (0, 0) => all,
+            (0, fixed) => CounterMask::from_bits(all.general_bits(), fixed),
+            _ => self.counters,
+        }
     }
 }
 
 /// An event by its code, as a table has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Coded {
-    /// What a counter is told. Of a fixed event the pseudo code: select 0, unit mask index + 1.
+    /// What a counter is told. Of a fixed event of Intel the pseudo code: select 0, unit mask index + 1; of one of
+    /// Apple nothing, `counters` say which it is.
     pub code: EventCode,
     /// The whole perf config, where it is not made of the code: RISC-V's events, `INST_RETIRED.PREC_DIST`.
     pub config: Option<u64>,
@@ -50,19 +57,21 @@ impl Coded {
         Coded { counters, ..self }
     }
 
-    /// The number of the fixed counter that a pseudo code means; `None` for a code that a selector understands.
+    /// The number of the fixed counter that an event without a select means; `None` for what a selector understands.
     ///
-    /// The counters decide where the table names them, else the unit mask. Intel and Apple have such events;
-    /// elsewhere select 0 is an event as any other.
+    /// The counters decide where the table names them, else Intel's unit mask. Elsewhere select 0 is an event as any
+    /// other.
     pub(crate) fn fixed_index(&self, family: Family) -> Option<u8> {
         let EventCode { select, umask, umask2, .. } = self.code;
-        if !matches!(family, Family::Intel | Family::Apple) || select != 0 || umask2 != 0 {
+        if select != 0 || umask2 != 0 {
             return None;
         }
-        match (self.counters.fixed_bits(), umask) {
-            (0, 1..=FIXED_PSEUDO_MOST) => Some(umask - 1),
-            (0, _) => None,
-            (fixed, _) => Some(fixed.trailing_zeros() as u8),
+        match (family, self.counters.fixed_bits(), umask) {
+            (Family::Intel, 0, 1..=FIXED_PSEUDO_MOST) => Some(umask - 1),
+            (Family::Intel | Family::Apple, 1.., _) => {
+                Some(self.counters.fixed_bits().trailing_zeros() as u8)
+            }
+            _ => None,
         }
     }
 }

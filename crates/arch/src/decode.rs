@@ -1,6 +1,6 @@
 //! Register values, bit by bit, and the event codes in them.
 
-use cyclometer_core::event::ExtraRegister;
+use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::{CounterId, EventCode, Modes};
 
@@ -40,9 +40,10 @@ pub struct Field {
 pub struct DecodedEvent {
     /// The counter that it is counted on; `None` where the value leaves that open.
     pub counter: Option<CounterId>,
-    /// Its code; of a fixed event the pseudo code: select 0, unit mask index + 1.
+    /// Its code, as tables have it. Of a fixed event of Intel the pseudo code: select 0, unit mask index + 1; of one of
+    /// Apple nothing, the counter says which it is; of RISC-V nothing, the config is the event.
     pub code: EventCode,
-    /// The whole config of perf that it was found in; of RISC-V's registers the event's part of it.
+    /// The whole config of perf that it was found in, or that a register of RISC-V stands for.
     pub config: Option<u64>,
     /// The modes in which it counts, where the value says so.
     pub modes: Option<Modes>,
@@ -105,9 +106,13 @@ pub fn decode(chip: &Chip, register: Register, value: u64) -> Decoded {
         Register::RiscV(register) => riscv::events(register, value),
         Register::Apple(register) => apple::events(chip, register, value),
     };
-    if chip.family == Family::Amd {
-        let remarks = decoded.events.iter().filter_map(|event| amd::remark(&event.code));
-        decoded.warnings.extend(remarks.map(str::to_owned));
+    match register {
+        Register::Intel(register) => decoded.warnings.extend(intel::code::remark(register, value)),
+        Register::Amd(_) => {
+            let remarks = decoded.events.iter().filter_map(|event| amd::remark(&event.code));
+            decoded.warnings.extend(remarks.map(str::to_owned));
+        }
+        _ => {}
     }
     decoded
 }
@@ -136,10 +141,23 @@ pub fn decode_words(chip: &Chip, words: &ConfigWords) -> Decoded {
         decoded.warnings.extend(more.warnings.iter().map(|warning| format!("{name}: {warning}")));
         decoded.fields.extend(more.fields);
     }
-    if chip.family == Family::Intel && words.config1 != 0 {
-        refine(&mut decoded, words.config1);
+    if chip.family == Family::Intel {
+        match words.config1 {
+            0 => no_latency(&mut decoded),
+            value => refine(&mut decoded, value),
+        }
     }
     decoded
+}
+
+/// Adds the event with a latency of 0, which is one of its own in some tables.
+fn no_latency(decoded: &mut Decoded) {
+    let register = ExtraRegisterKind::LoadLatency;
+    let extra = Some(ExtraRegister { register, value: 0 });
+    let measures = |event: &&DecodedEvent| intel::extra_registers(&event.code).contains(&register);
+    let with = |event: &DecodedEvent| DecodedEvent { code: EventCode { extra, ..event.code }, ..*event };
+    let more: Vec<DecodedEvent> = decoded.events.iter().filter(measures).map(with).collect();
+    decoded.events.extend(more);
 }
 
 /// Gives events of Intel the extra registers that `config1` can be.

@@ -100,6 +100,11 @@ pub(crate) const fn low_mask(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
+/// The numbers of the set bits.
+pub(crate) fn set_bits(mask: u64) -> impl Iterator<Item = u8> {
+    (0..64u8).filter(move |n| mask >> n & 1 == 1)
+}
+
 /// The runs of set bits, each with its lowest and highest bit.
 pub(crate) fn runs(mut bits: u64) -> impl Iterator<Item = Bits> {
     std::iter::from_fn(move || {

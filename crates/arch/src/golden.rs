@@ -95,6 +95,15 @@ fn metrics_have_the_kernels_pseudo_codes() {
 }
 
 #[test]
+fn a_pseudo_code_in_an_event_select_is_warned_about() {
+    let (_, warnings) = read(&skylake(), "PERFEVTSEL0", 0x43_0100);
+    let expected = "a general counter counts nothing here: unit mask 0x1 of event 0 is the pseudo code of fixed counter 0";
+    assert_eq!(warnings, [expected]);
+    let decoded = decode(&sapphire_rapids(), Register::Perf(ConfigWord::Config), 0x8400);
+    assert_eq!(decoded.events.iter().map(|found| found.code).collect::<Vec<_>>(), [event(0, 0x84)]);
+}
+
+#[test]
 fn intel_event_selects() {
     let value = |code, how| registers(&skylake(), &Coded::new(code), None, how).unwrap()[0].value;
     assert_eq!(value(event(0xc0, 0), USER_KERNEL), 0x43_00c0);
@@ -305,7 +314,7 @@ fn riscv_events_go_through_the_firmware() {
     let words = perf_words(&u74(), &firmware).unwrap();
     assert_eq!(words.config, 0x8000_0000_0000_0005);
     let decoded = decode_words(&u74(), &words);
-    assert_eq!(decoded.events[0].config, firmware.config);
+    assert_eq!((decoded.events[0].config, decoded.events[0].code), (firmware.config, EventCode::default()));
     assert_eq!(decoded.fields.last().unwrap().meaning, "the SBI firmware");
     assert_eq!(registers(&u74(), &firmware, None, USER), Err(EncodeError::NoRegister));
     assert_eq!(
@@ -360,7 +369,6 @@ fn apple_masks_name_counters_and_words_stand_at_two_less() {
     let decoded = decode(&m1(), register, 0x6_009b);
     assert_eq!(decoded.events[0].counter, Some(CounterId::General(7)));
     assert_eq!(decoded.events[0].modes, Some(Modes::USER_KERNEL));
-    assert!(kpc_word(&m1(), &fixed(0), CounterId::Fixed(0), Modes::USER).is_err());
 }
 
 #[test]
@@ -375,6 +383,7 @@ fn apple_counters_eight_and_nine_skip_an_encoding() {
 
 #[test]
 fn apple_fixed_counters_have_no_event() {
+    let fixed = |n: u8| Coded::default().on(CounterMask::from_bits(0, 1 << n));
     assert_eq!(
         writes(&m1(), &fixed(1), CounterId::Fixed(1), USER_KERNEL),
         ["PMCR1 S3_1_C15_C1_0 = 0x20200", "PMCR0 S3_1_C15_C0_0 = 0x2"]
@@ -383,6 +392,7 @@ fn apple_fixed_counters_have_no_event() {
     assert_eq!(perf_words(&m1(), &fixed(1)).unwrap().config, 0x8c);
     let error = perf_words(&m3(), &fixed(0)).unwrap_err();
     assert_eq!(error.to_string(), "perf has no code for the event of counter fixed 0 on this CPU");
+    assert!(kpc_word(&m1(), &fixed(0), CounterId::Fixed(0), Modes::USER).is_err());
 }
 
 #[test]

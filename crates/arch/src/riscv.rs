@@ -5,8 +5,7 @@ use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
-use crate::field::{FieldSpec, low_mask};
-use crate::intel::bits;
+use crate::field::{FieldSpec, low_mask, set_bits};
 use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
 
 pub(crate) const SOURCE: &str = "RISC-V Privileged Architecture, Machine-Level ISA and Sscofpmf; Linux \
@@ -95,8 +94,8 @@ impl Register {
     /// The registers of a chip.
     pub fn all(chip: &Chip) -> Vec<Register> {
         let counters = chip.counters_or(ALL_COUNTERS);
-        let events = bits(counters.general_bits()).filter(|n| (3..32).contains(n));
-        let readable = bits(counters.general_bits() | counters.fixed_bits()).filter(|n| *n < 32);
+        let events = set_bits(counters.general_bits()).filter(|n| (3..32).contains(n));
+        let readable = set_bits(counters.general_bits() | counters.fixed_bits()).filter(|n| *n < 32);
         let mut all: Vec<Register> = events.map(Register::EventSelect).collect();
         all.extend(readable.map(Register::Counter));
         all.extend([Register::Inhibit, Register::Overflow]);
@@ -160,7 +159,7 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
 
 fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
     let counters = chip.counters_or(ALL_COUNTERS);
-    bits((counters.general_bits() | counters.fixed_bits()) & 0xffff_ffff)
+    set_bits((counters.general_bits() | counters.fixed_bits()) & 0xffff_ffff)
         .map(|n| field.of(n.into(), n))
         .collect()
 }
@@ -195,9 +194,7 @@ pub(crate) fn program(coded: &Coded, n: u8, how: How) -> Result<Vec<RegisterWrit
 }
 
 fn event(config: u64) -> DecodedEvent {
-    let select = u16::try_from(config).unwrap_or(0);
-    let code = EventCode { select, ..EventCode::default() };
-    DecodedEvent { config: Some(config), ..DecodedEvent::new(code) }
+    DecodedEvent { config: Some(config), ..DecodedEvent::new(EventCode::default()) }
 }
 
 pub(crate) fn perf_events(config: u64) -> Vec<DecodedEvent> {

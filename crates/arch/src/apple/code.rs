@@ -51,8 +51,7 @@ pub fn kpc_word(
 
 /// The fields of a code that Apple has no bits for, and an event that is too wide.
 pub(crate) fn check(chip: &Chip, code: &EventCode) -> Result<(), EncodeError> {
-    // The unit mask of a fixed event's pseudo code is no field.
-    refuse_other_fields(chip, code, if code.select == 0 { &["umask"] } else { &[] })?;
+    refuse_other_fields(chip, code, &[])?;
     let (value, greatest) = (u64::from(code.select), low_mask(selector_bits(chip).into()));
     match value > greatest {
         true => Err(EncodeError::TooLarge { field: "event", value, greatest }),
@@ -126,16 +125,9 @@ fn event(select: u16) -> DecodedEvent {
     DecodedEvent::new(EventCode { select, ..EventCode::default() })
 }
 
-/// The pseudo code of a fixed counter: select 0, unit mask index + 1.
-const fn fixed_umask(n: u8) -> u8 {
-    n + 1
-}
-
+/// What a fixed counter counts has no code.
 fn fixed(n: u8) -> DecodedEvent {
-    DecodedEvent {
-        counter: Some(CounterId::Fixed(n)),
-        ..DecodedEvent::new(EventCode { umask: fixed_umask(n), ..EventCode::default() })
-    }
+    DecodedEvent { counter: Some(CounterId::Fixed(n)), ..event(0) }
 }
 
 /// The events in a register's value. Select 0 chooses none.

@@ -2,8 +2,7 @@
 
 use crate::apple::{ALL_COUNTERS, COUNTERS_PER_PMESR, FIRST_CONFIGURABLE, Register};
 use crate::chip::Chip;
-use crate::field::FieldSpec;
-use crate::intel::bits;
+use crate::field::{FieldSpec, set_bits};
 
 const CONTROL: &[FieldSpec] = &[
     FieldSpec::bits(8, 10, "INTERRUPT_MODE", "how an overflow interrupts").with_values(&[
@@ -100,7 +99,7 @@ fn general(chip: &Chip) -> u64 {
 /// One bit for each counter: PMC0 to PMC7 from `low`, PMC8 and PMC9 from `high`.
 fn per_counter(chip: &Chip, field: FieldSpec, low: u8, high: u8) -> Vec<FieldSpec> {
     let fixed = chip.counters_or(ALL_COUNTERS).fixed_bits() & 0b11;
-    bits(fixed | general(chip)).map(|n| field.of(n.into(), bit_of(n, low, high))).collect()
+    set_bits(fixed | general(chip)).map(|n| field.of(n.into(), bit_of(n, low, high))).collect()
 }
 
 /// The bit of counter `n` in a field that is split behind PMC7.

@@ -10,7 +10,7 @@ pub(crate) use layout::{layout, perf_layout};
 use cyclometer_core::CounterMask;
 
 use crate::chip::Chip;
-use crate::intel::bits;
+use crate::field::set_bits;
 use crate::register::RegisterName;
 
 pub(crate) const SOURCE: &str = "AsahiLinux/docs docs/hw/cpu/system-registers.md; xnu osfmk/arm64/kpc.c, \
@@ -114,7 +114,7 @@ impl Register {
     /// The registers of a chip.
     pub fn all(chip: &Chip) -> Vec<Register> {
         let counters = chip.counters_or(ALL_COUNTERS);
-        let general = || bits(counters.general_bits()).filter(|n| (FIRST_CONFIGURABLE..10).contains(n));
+        let general = || set_bits(counters.general_bits()).filter(|n| (FIRST_CONFIGURABLE..10).contains(n));
         let mut all = vec![
             Register::Control,
             Register::Modes,
@@ -127,7 +127,7 @@ impl Register {
         all.extend([0, 1].map(Register::OpcodeMask));
         all.extend([Register::Status, Register::PcCapture, Register::MemoryMap]);
         all.extend([2, 4, 6].map(Register::Threshold));
-        all.extend(bits(counters.fixed_bits() & 0b11).map(Register::Counter));
+        all.extend(set_bits(counters.fixed_bits() & 0b11).map(Register::Counter));
         all.extend(general().map(Register::Counter));
         all.extend(general().map(|n| Register::KpcConfig(n - FIRST_CONFIGURABLE)));
         all

@@ -6,11 +6,12 @@ use cyclometer_core::{CounterId, EventCode, Modes};
 use crate::chip::{Chip, Coded, FIXED_PSEUDO_MOST, How};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
+use crate::field::set_bits;
 use crate::intel::layout::has_any;
 use crate::intel::{
     ALL_COUNTERS, ANY, CMASK_SHIFT, EDGE, EN, EQ, FIXED_ANY, FIXED_OS, FIXED_PMI, FIXED_USR,
     GLOBAL_FIXED_SHIFT, GLOBAL_METRICS_BIT, INT, INV, METRICS_UMASK, OS, RDPMC_FIXED, Register, SLOTS,
-    UMASK2_SHIFT, USR, bits,
+    UMASK2_SHIFT, USR,
 };
 use crate::register::{self, RegisterAddress, RegisterWrite};
 
@@ -168,6 +169,19 @@ fn select_event(chip: &Chip, n: u8, value: u64) -> Vec<DecodedEvent> {
     }]
 }
 
+/// What a warning should say about a value of an event select.
+pub(crate) fn remark(register: Register, value: u64) -> Option<String> {
+    let (select, umask) = (value & 0xff, (value >> 8) as u8);
+    match (register, select, umask) {
+        (Register::EventSelect(_) | Register::V6EventSelect(_), 0, 1..=FIXED_PSEUDO_MOST) => Some(format!(
+            "a general counter counts nothing here: unit mask {umask:#x} of event 0 is the pseudo code of fixed \
+             counter {}",
+            umask - 1
+        )),
+        _ => None,
+    }
+}
+
 fn modes(user: bool, kernel: bool) -> Option<Modes> {
     Some(Modes { user, kernel, hypervisor: false })
 }
@@ -200,7 +214,7 @@ fn fixed_events(chip: &Chip, value: u64) -> Vec<DecodedEvent> {
             ..DecodedEvent::new(EventCode { any, ..fixed_code(n) })
         })
     };
-    bits(chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff).filter_map(event).collect()
+    set_bits(chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff).filter_map(event).collect()
 }
 
 /// The events that a raw config of perf can mean: its own code, and the fixed counter's where the kernel uses one.

@@ -4,8 +4,8 @@ use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::pmu::ConfigWord;
 
 use crate::chip::Chip;
-use crate::field::FieldSpec;
-use crate::intel::{ALL_COUNTERS, Register, bits};
+use crate::field::{FieldSpec, set_bits};
+use crate::intel::{ALL_COUNTERS, Register};
 
 const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select").always();
 const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
@@ -127,7 +127,7 @@ pub(crate) fn perf(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
 fn fixed_control(chip: &Chip) -> Vec<FieldSpec> {
     let mut fields = Vec::new();
     let fixed = chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff;
-    for n in bits(fixed) {
+    for n in set_bits(fixed) {
         let (index, low) = (u16::from(n), 4 * n);
         fields.push(FieldSpec::bit(0, "OS_FIXED", "the fixed counter counts in the kernel").of(index, low));
         fields
@@ -157,8 +157,8 @@ fn fixed_control(chip: &Chip) -> Vec<FieldSpec> {
 fn per_counter(chip: &Chip, general: FieldSpec, fixed: FieldSpec) -> Vec<FieldSpec> {
     let counters = chip.counters_or(ALL_COUNTERS);
     let mut fields: Vec<FieldSpec> =
-        bits(counters.general_bits() & 0xffff_ffff).map(|n| general.of(n.into(), n)).collect();
-    fields.extend(bits(counters.fixed_bits() & 0xffff).map(|n| fixed.of(n.into(), 32 + n)));
+        set_bits(counters.general_bits() & 0xffff_ffff).map(|n| general.of(n.into(), n)).collect();
+    fields.extend(set_bits(counters.fixed_bits() & 0xffff).map(|n| fixed.of(n.into(), 32 + n)));
     fields
 }
 

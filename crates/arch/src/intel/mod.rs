@@ -9,6 +9,7 @@ use cyclometer_core::CounterMask;
 use cyclometer_core::event::ExtraRegisterKind;
 
 use crate::chip::Chip;
+use crate::field::set_bits;
 use crate::register::RegisterName;
 
 /// Where the numbers and bits of this module come from.
@@ -279,8 +280,8 @@ impl Register {
     /// The registers of a chip.
     pub fn all(chip: &Chip) -> Vec<Register> {
         let counters = chip.counters_or(ALL_COUNTERS);
-        let general = || bits(counters.general_bits()).filter(|n| *n < 32);
-        let fixed = || bits(counters.fixed_bits()).filter(|n| *n < 16);
+        let general = || set_bits(counters.general_bits()).filter(|n| *n < 32);
+        let fixed = || set_bits(counters.fixed_bits()).filter(|n| *n < 16);
         let mut all: Vec<Register> = general().map(Register::EventSelect).collect();
         all.extend(general().map(Register::Counter));
         all.extend(general().map(Register::FullWidthCounter));
@@ -363,9 +364,4 @@ impl Register {
             _ => &[],
         }
     }
-}
-
-/// The numbers of the set bits.
-pub(crate) fn bits(mask: u64) -> impl Iterator<Item = u8> {
-    (0..64u8).filter(move |n| mask >> n & 1 == 1)
 }
