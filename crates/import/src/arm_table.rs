@@ -26,6 +26,16 @@ pub const CYCLE_COUNTER: u32 = 31;
 /// Arm ARM, CPU_CYCLES.
 pub const CPU_CYCLES: u16 = 0x11;
 
+/// The event that carries from an even counter to the odd one behind it; an even counter does not count it.
+///
+/// # Source
+///
+/// Arm ARM, CHAIN.
+pub const CHAIN: u16 = 0x1e;
+
+/// The odd counters.
+const ODD: u64 = 0xaaaa_aaaa_aaaa_aaaa;
+
 /// Event counters of a core whose file gives no number: what nearly all application cores have.
 ///
 /// # Source
@@ -105,7 +115,7 @@ impl ArmEvents {
         self.by_code.contains_key(&code)
     }
 
-    /// The events, by number; each may use every counter, cycles the cycle counter too.
+    /// The events, by number, with the counters of [`counters_of`].
     pub fn into_table(self, counters: CounterMask) -> Vec<TableEvent> {
         let events = self.by_code.into_values();
         events
@@ -121,8 +131,12 @@ fn new_event(name: &str, code: u16) -> TableEvent {
 
 /// The counters that may count an event, of those there are.
 pub fn counters_of(code: u16, counters: CounterMask) -> CounterMask {
-    let general = CounterMask::from_bits(counters.general_bits(), 0);
-    if code == CPU_CYCLES { counters } else { general }
+    let general = counters.general_bits();
+    match code {
+        CPU_CYCLES => counters,
+        CHAIN => CounterMask::from_bits(general & ODD, 0),
+        _ => CounterMask::from_bits(general, 0),
+    }
 }
 
 /// What kind of PMU an architecture brings.
@@ -153,7 +167,8 @@ impl ArmPmu {
             counters: file.counters.unwrap_or(USUAL_COUNTERS),
             selector_bits: match (version, (major, minor)) {
                 (..=2, _) => 8,
-                (_, (..=7, _) | (8, 0)) => 10,
+                // A file of the architecture itself has the events of all its versions.
+                (_, (..=8, 0)) if file.part.is_some() => 10,
                 _ => 16,
             },
             counter_width_bits: if (major, minor) >= (8, 5) { 64 } else { 32 },
@@ -235,16 +250,18 @@ mod tests {
     }
 
     #[test]
-    fn only_cycles_can_use_the_cycle_counter() {
+    fn only_cycles_can_use_the_cycle_counter_and_a_chain_needs_an_odd_one() {
         let mask = CounterMask::from_bits(0x3f, 1 << CYCLE_COUNTER);
         assert_eq!(counters_of(CPU_CYCLES, mask), mask);
         assert_eq!(counters_of(8, mask), CounterMask::from_bits(0x3f, 0));
+        assert_eq!(counters_of(CHAIN, mask), CounterMask::from_bits(0x2a, 0));
     }
 
     #[test]
     fn the_architecture_gives_the_widths() {
         let pmu = |architecture: &str, pmu_version| {
-            let file = ArmFile { architecture: architecture.to_owned(), pmu_version, ..ArmFile::default() };
+            let architecture = architecture.to_owned();
+            let file = ArmFile { architecture, pmu_version, part: Some((0x41, 1)), ..ArmFile::default() };
             let pmu = ArmPmu::of(&file);
             (pmu.selector_bits, pmu.counter_width_bits)
         };

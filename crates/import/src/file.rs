@@ -17,6 +17,8 @@ use crate::{amd, intel, json, kpep};
 pub const FORMATS: &str = "cyclometer's own tables, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON \
                            (ARM-software/data and telemetry), Apple's kpep property lists";
 
+const NO_EVENT: &str = "there is no event of a core in it";
+
 /// The formats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Format {
@@ -228,6 +230,7 @@ impl About<'_> {
         let standard = entries.iter().filter_map(|entry| entry.get("ArchStdEvent").and_then(Value::as_str));
         let is_firmware = |name: &str| riscv_standard(name).is_some();
         match () {
+            () if !has("EventName") && !has("ArchStdEvent") => Err(ImportError::file(NO_EVENT)),
             () if has("ConfigCode") || standard.clone().any(is_firmware) => Ok(Family::RiscV),
             () if standard.clone().next().is_some() => Ok(Family::Arm),
             () if has("Counter") || has("MSRIndex") => Ok(Family::Intel),
@@ -354,7 +357,7 @@ fn device(id: &str) -> Option<&'static str> {
 }
 
 fn not_empty(table: CpuTable) -> Outcome<CpuTable> {
-    if table.events.is_empty() { Err(ImportError::file("there is no event in it")) } else { Ok(table) }
+    if table.events.is_empty() { Err(ImportError::file(NO_EVENT)) } else { Ok(table) }
 }
 
 fn family_is(header: &Header, family: Family) -> Outcome<()> {

@@ -197,8 +197,8 @@ fn what_is_no_event_file_is_refused() {
     refused(b"\x7fELF\x02", "f", None, "f: a file that starts with '\\u{7f}ELF\\u{2}' is no event file");
     refused(b"{}", "f", None, "f: JSON, but no list of events");
     refused(b"[1", "f", None, "f (JSON): no JSON: EOF");
-    refused(b"[]", "f", None, "f (Linux pmu-events JSON): its fields do not tell");
-    refused(b"[]", "f", Some("neoverse-n1"), "f (Linux pmu-events JSON): there is no event in it");
+    refused(b"[]", "f", None, "f (Linux pmu-events JSON): there is no event of a core in it");
+    refused(b"[]", "f", Some("neoverse-n1"), "f (Linux pmu-events JSON): there is no event of a core in it");
     refused(b"<plist>", "f", None, "f (Apple kpep property list), line 1: the file ends");
     refused(b"bplist00", "f", None, "f (Apple kpep property list): no binary property list");
     refused(&example("own.txt"), "f", Some("a b"), "'a b' is no id of a CPU");

@@ -30,7 +30,7 @@ struct Other {
     title: &'static str,
     /// Of the architecture, for the widths.
     architecture: &'static str,
-    /// Event counters, if they are not six.
+    /// Event counters.
     counters: u32,
 }
 
@@ -142,7 +142,7 @@ impl Material {
         if linux {
             self.standard.iter().try_for_each(|(name, code)| events.add(name, *code).map(|_| ()))?;
         }
-        let pmu = ArmPmu { selector_bits: if linux { 16 } else { 8 }, ..ArmPmu::of(&core) };
+        let pmu = ArmPmu::of(&core);
         let title = format!("Arm{}, events of the architecture", id.trim_start_matches("arm"));
         let mut table = self.table(pmu, id, &title, events)?;
         table.header.version = "arm-data 6aeb4c8".to_owned();
@@ -205,11 +205,17 @@ impl Material {
         let mut events = ArmEvents::default();
         self.add_linux(core.folder, &mut events)?;
         REQUIRED.iter().try_for_each(|(code, name)| events.add(name, *code).map(|_| ()))?;
-        let file = ArmFile { architecture: core.architecture.to_owned(), ..ArmFile::default() };
-        let pmu = ArmPmu { counters: core.counters, ..ArmPmu::of(&file) };
-        let mut table = self.table(pmu, id, core.title, events)?;
         let parts = self.mapfile.iter().filter(|(.., folder)| folder == core.folder);
-        table.header.matches = parts.map(|(implementer, part, _)| pattern(*implementer, *part)).collect();
+        let parts: Vec<(u32, u32)> = parts.map(|(implementer, part, _)| (*implementer, *part)).collect();
+        let file = ArmFile {
+            architecture: core.architecture.to_owned(),
+            part: parts.first().copied(),
+            counters: Some(core.counters),
+            ..ArmFile::default()
+        };
+        let pmu = ArmPmu::of(&file);
+        let mut table = self.table(pmu, id, core.title, events)?;
+        table.header.matches = parts.iter().map(|(implementer, part)| pattern(*implementer, *part)).collect();
         table.header.version = LINUX_VERSION.to_owned();
         table.header.sources = vec![format!("{LINUX}/{}", core.folder)];
         table.header.licence = GPL.to_owned();

@@ -133,7 +133,8 @@ fn every_arm_event_is_one_number_that_fits_and_only_cycles_are_on_the_cycle_coun
             );
             let on_cycle_counter = event.counters.fixed_bits() == 1 << 31;
             assert_eq!(on_cycle_counter, event.code.select == 0x11, "{cpu}: {}", event.name);
-            assert_eq!(event.counters.general_bits(), table.header.counters.general_bits(), "{cpu}");
+            let odd = if event.name == "CHAIN" { 0xaaaa_aaaa } else { u64::MAX };
+            assert_eq!(event.counters.general_bits(), table.header.counters.general_bits() & odd, "{cpu}");
         }
     }
 }
