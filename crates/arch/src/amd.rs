@@ -378,7 +378,7 @@ pub(crate) fn events(register: Register, value: u64) -> Vec<DecodedEvent> {
 }
 
 pub(crate) fn perf_events(config: u64) -> Vec<DecodedEvent> {
-    vec![DecodedEvent { config: Some(config), ..DecodedEvent::new(code(config)) }]
+    vec![DecodedEvent::new(code(config))]
 }
 
 /// What a warning should say about a code.

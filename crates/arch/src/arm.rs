@@ -387,6 +387,5 @@ pub(crate) fn events(chip: &Chip, register: Register, value: u64) -> Vec<Decoded
 }
 
 pub(crate) fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
-    let select = event_field(chip).take(config) as u16;
-    vec![DecodedEvent { config: Some(config), ..event(select) }]
+    vec![event(event_field(chip).take(config) as u16)]
 }

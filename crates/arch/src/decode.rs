@@ -43,7 +43,8 @@ pub struct DecodedEvent {
     /// Its code, as tables have it. Of a fixed event of Intel the pseudo code: select 0, unit mask index + 1; of one of
     /// Apple nothing, the counter says which it is; of RISC-V nothing, the config is the event.
     pub code: EventCode,
-    /// The whole config of perf that it was found in, or that a register of RISC-V stands for.
+    /// The whole config of perf, where tables have that instead of a code: RISC-V's events, and the one event of Intel
+    /// that shares its pseudo code with another.
     pub config: Option<u64>,
     /// The modes in which it counts, where the value says so.
     pub modes: Option<Modes>,

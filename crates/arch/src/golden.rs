@@ -129,6 +129,16 @@ fn intel_fixed_control_for_counting_and_for_interrupts() {
 }
 
 #[test]
+fn instructions_with_a_counter_mask_go_to_a_general_counter() {
+    let coded = Coded { code: EventCode { cmask: 4, ..fixed(0).code }, ..fixed(0) };
+    let writes = registers(&skylake(), &coded, None, USER).unwrap();
+    assert_eq!(shown(&writes)[0], "IA32_PERFEVTSEL0 0x186 = 0x44100c0");
+    let slots = Coded { code: EventCode { cmask: 4, ..fixed(2).code }, ..fixed(2) };
+    let error = registers(&skylake(), &slots, None, USER).unwrap_err();
+    assert_eq!(error, EncodeError::NotOnFixed { field: "cmask" });
+}
+
+#[test]
 fn intel_extra_registers_are_written_first() {
     let extra = Some(ExtraRegister { register: ExtraRegisterKind::Frontend, value: 0x13 });
     let l2_miss = Coded::new(EventCode { extra, ..event(0xc6, 1) }).on(CounterMask::from_bits(0xf, 0));
@@ -216,6 +226,7 @@ fn configs_of_fixed_events_name_both_ways_to_count_them() {
     };
     assert_eq!(both(0xc0), [(0xc0, 0, None), (0, 1, Some(CounterId::Fixed(0)))]);
     assert_eq!(both(0x300), [(0, 3, Some(CounterId::Fixed(2)))]);
+    assert_eq!(both(0x100), [(0, 1, Some(CounterId::Fixed(0))); 2]);
     assert_eq!(both(0x10000c0 | 1 << 23), [(0xc0, 0, None)]);
 }
 

@@ -98,16 +98,19 @@ fn terms(chip: &Chip, coded: &Coded) -> Result<Vec<Term>, EncodeError> {
 }
 
 fn intel_terms(chip: &Chip, coded: &Coded) -> Result<Vec<Term>, EncodeError> {
+    let general = intel::code::on_general(coded);
+    let coded = general.as_ref().unwrap_or(coded);
     let mut code = coded.code;
     let fixed = coded.fixed_index(Family::Intel).filter(|_| !intel::code::is_metric(&code));
     if let Some(index) = fixed {
         (code.select, code.umask) = intel::code::fixed_perf_code(index);
     }
-    if coded.config.is_none() {
-        intel::code::check(chip, &code, fixed.is_some())?;
-        return Ok(code_terms(&code));
+    // A whole config leaves no room for attributes, as a fixed counter does.
+    intel::code::check(chip, &code, fixed.is_some() || coded.config.is_some())?;
+    match coded.config {
+        None => Ok(code_terms(&code)),
+        Some(_) => Ok(code_terms(&EventCode { extra: code.extra, ..EventCode::default() })),
     }
-    Ok(code_terms(&EventCode { extra: code.extra, ..EventCode::default() }))
 }
 
 fn riscv_terms(coded: &Coded) -> Vec<Term> {
@@ -273,9 +276,20 @@ mod tests {
     }
 
     #[test]
+    fn a_fixed_event_with_attributes_is_counted_by_a_general_counter_if_it_can_be() {
+        let modified = |umask| EventCode { umask, cmask: 1, inv: true, ..EventCode::default() };
+        let words = perf_words(&skylake(), &Coded::new(modified(1))).unwrap();
+        assert_eq!(words.config, 0x0180_00c0);
+        assert_eq!(refused(&skylake(), modified(3)), "a fixed counter has no field 'cmask'");
+    }
+
+    #[test]
     fn a_config_of_the_events_own_is_taken_as_it_is() {
         let precise =
             Coded { config: Some(0x0100), ..Coded::new(EventCode { umask: 1, ..EventCode::default() }) };
         assert_eq!(perf_words(&lion_cove(), &precise).unwrap().config, 0x0100);
+        let modified = Coded { code: EventCode { cmask: 1, ..precise.code }, ..precise };
+        let error = perf_words(&lion_cove(), &modified).unwrap_err();
+        assert_eq!(error, EncodeError::NotOnFixed { field: "cmask" });
     }
 }

@@ -30,6 +30,8 @@ pub fn registers(
     if chip.family == Family::Intel && intel::code::is_metric(&coded.code) {
         return Ok(intel::code::program_metrics(how));
     }
+    let general = general_instead(chip, coded);
+    let coded = general.as_ref().unwrap_or(coded);
     let counter = place(chip, coded, counter)?;
     match (chip.family, counter) {
         (Family::Intel, _) => intel::code::program(chip, coded, counter, how),
@@ -48,12 +50,20 @@ pub fn registers(
 ///
 /// The counters that the event may use, when the one asked for is not among them, or that there are none.
 pub fn place(chip: &Chip, coded: &Coded, wanted: Option<CounterId>) -> Result<CounterId, EncodeError> {
-    let allowed = allowed(chip, coded);
+    let allowed = match general_instead(chip, coded) {
+        Some(general) => allowed(chip, &general),
+        None => allowed(chip, coded),
+    };
     match wanted {
         Some(counter) if allowed.contains(counter) => Ok(counter),
         Some(counter) => Err(EncodeError::NotAllowed { counter, allowed }),
         None => allowed.iter().next().ok_or(EncodeError::NoCounter),
     }
+}
+
+/// An event of a fixed counter of Intel with attributes that only a general counter has.
+fn general_instead(chip: &Chip, coded: &Coded) -> Option<Coded> {
+    (chip.family == Family::Intel).then(|| intel::code::on_general(coded)).flatten()
 }
 
 /// The counters of the chip that may count an event.

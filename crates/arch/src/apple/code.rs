@@ -173,6 +173,5 @@ pub(crate) fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
         let also = [(CYCLES_8BIT, 0), (INSTRUCTIONS_8BIT, 1)];
         events.extend(also.iter().filter(|(code, _)| *code == select).map(|(_, n)| fixed(*n)));
     }
-    events.iter_mut().for_each(|event| event.config = Some(config));
     events
 }

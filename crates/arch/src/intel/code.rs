@@ -1,7 +1,8 @@
 //! Intel's event codes: to registers, and back from registers and perf's words.
 
 use cyclometer_core::event::ExtraRegisterKind;
-use cyclometer_core::{CounterId, EventCode, Modes};
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
 use crate::chip::{Chip, Coded, FIXED_PSEUDO_MOST, How};
 use crate::decode::DecodedEvent;
@@ -217,28 +218,53 @@ fn fixed_events(chip: &Chip, value: u64) -> Vec<DecodedEvent> {
     set_bits(chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff).filter_map(event).collect()
 }
 
+/// The pseudo code that asks for the precise distribution of instructions on fixed counter 0. Tables have it as a whole
+/// config, since its code is that of `INST_RETIRED.ANY`.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `INST_RETIRED.PREC_DIST` in `intel_icl_event_constraints`.
+pub const PRECISE_INSTRUCTIONS: u64 = 0x0100;
+
 /// The events that a raw config of perf can mean: its own code, and the fixed counter's where the kernel uses one.
 pub(crate) fn perf_events(chip: &Chip, config: u64) -> Vec<DecodedEvent> {
     let code = code(chip, config);
-    let pseudo = code.select == 0 && code.umask2 == 0 && (1..=FIXED_PSEUDO_MOST).contains(&code.umask);
-    let fixed = match (code.select, code.umask) {
-        (0, umask) if pseudo => Some(umask - 1),
-        (0xc0, 0) => Some(0),
-        (0x3c, 0) => Some(1),
-        _ => None,
-    };
-    let event = |code| DecodedEvent { config: Some(config), ..DecodedEvent::new(code) };
-    let plain = EventCode { any: code.any, ..PLAIN };
-    let modified = EventCode { select: 0, umask: 0, ..code } != plain;
-    let on_fixed = fixed.map(|n| DecodedEvent {
+    let Some(n) = fixed_of(&code) else { return vec![DecodedEvent::new(code)] };
+    let fixed = DecodedEvent {
         counter: Some(CounterId::Fixed(n)),
-        ..event(EventCode { any: code.any, ..fixed_code(n) })
-    });
-    match on_fixed {
-        Some(fixed) if pseudo && !modified => vec![fixed],
-        Some(fixed) if !modified => vec![event(code), fixed],
-        _ => vec![event(code)],
+        ..DecodedEvent::new(EventCode { any: code.any, ..fixed_code(n) })
+    };
+    match code.select {
+        0 if config == PRECISE_INSTRUCTIONS => vec![fixed, DecodedEvent { config: Some(config), ..fixed }],
+        0 => vec![fixed],
+        _ => vec![DecodedEvent::new(code), fixed],
     }
+}
+
+/// The fixed counter that the kernel uses for a code; none for one that a fixed counter cannot be told.
+fn fixed_of(code: &EventCode) -> Option<u8> {
+    let bare = EventCode { any: code.any, ..PLAIN };
+    match (code.select, code.umask, EventCode { select: 0, umask: 0, ..*code } == bare) {
+        (0, umask @ 1..=FIXED_PSEUDO_MOST, true) => Some(umask - 1),
+        (0xc0, 0, true) => Some(0),
+        (0x3c, 0, true) => Some(1),
+        _ => None,
+    }
+}
+
+/// An event of a fixed counter as a general one counts it, if the event asks for what only a general one can do and
+/// has a code there.
+pub(crate) fn on_general(coded: &Coded) -> Option<Coded> {
+    let EventCode { cmask, inv, edge, eq, .. } = coded.code;
+    let modified = cmask != 0 || inv || edge || eq;
+    let index = coded.fixed_index(Family::Intel).filter(|index| modified && *index < 2)?;
+    if coded.config.is_some() {
+        return None;
+    }
+    let (select, umask) = fixed_perf_code(index);
+    let code = EventCode { select, umask, ..coded.code };
+    let counters = CounterMask::from_bits(coded.counters.general_bits(), 0);
+    Some(Coded { code, counters, ..*coded })
 }
 
 /// The extra registers that an event's code can refer to, over all generations.

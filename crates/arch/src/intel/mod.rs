@@ -3,7 +3,7 @@
 pub(crate) mod code;
 pub(crate) mod layout;
 
-pub use code::extra_registers;
+pub use code::{PRECISE_INSTRUCTIONS, extra_registers};
 
 use cyclometer_core::CounterMask;
 use cyclometer_core::event::ExtraRegisterKind;
