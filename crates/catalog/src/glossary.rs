@@ -51,7 +51,8 @@ struct Run {
 
 /// A name in words; parts that the glossary does not know are shown as they are.
 pub fn spell(name: &str, family: Family) -> String {
-    let sections: Vec<String> = name.split('.').map(|section| spell_section(section, family)).collect();
+    let sections: Vec<String> =
+        name.split(['.', ':', '=']).map(|section| spell_section(section, family)).collect();
     sections.into_iter().filter(|section| !section.is_empty()).collect::<Vec<_>>().join(": ")
 }
 
@@ -113,9 +114,10 @@ fn numbered(part: &str, family: Family) -> Option<String> {
     match (letters.is_empty(), number.is_empty()) {
         (true, _) => Some(number.to_owned()),
         (false, true) => None,
-        (false, false) => {
-            Some(format!("{} {number}", words(&letters.to_ascii_lowercase(), family)?.trim_start_matches(", ")))
-        }
+        (false, false) => Some(format!(
+            "{} {number}",
+            words(&letters.to_ascii_lowercase(), family)?.trim_start_matches(", ")
+        )),
     }
 }
 
@@ -137,10 +139,17 @@ mod tests {
         check(Family::Amd, "ex_ret_brn_tkn_misp", "retired branches, taken, mispredicted");
         check(Family::Arm, "L1D_CACHE_REFILL_RD", "level-1 data cache refills reads");
         check(Family::Arm, "BR_MIS_PRED_RETIRED", "branches, mispredicted, retired");
-        check(Family::Apple, "BRANCH_COND_MISPRED_NONSPEC", "branches conditional, mispredicted, not speculative");
+        check(
+            Family::Apple,
+            "BRANCH_COND_MISPRED_NONSPEC",
+            "branches conditional, mispredicted, not speculative",
+        );
+        check(Family::Intel, "OFFCORE_RESPONSE:request=ALL_RFO:response=LLC_MISS", OFFCORE);
         check(Family::RiscV, "FW_SFENCE_VMA_SENT", "firmware address fences sent");
     }
 
+    const OFFCORE: &str =
+        "off-core response: request: all reads for ownership: response: last-level cache miss";
     const AMD_FAR: &str = "load-store unit demand fills from system: DRAM or I/O far";
 
     #[test]

@@ -5,8 +5,11 @@
 //! sysfs, which arrives as plain values in [`Machine`]. Nothing here touches the host.
 #![forbid(unsafe_code)]
 
+pub mod about;
 pub mod cpus;
+pub mod decode;
 mod device;
+pub mod encode;
 mod generic;
 pub mod glossary;
 mod listing;
@@ -14,6 +17,8 @@ pub mod metric;
 mod notes;
 pub mod portable;
 mod resolve;
+pub mod search;
+pub mod select;
 mod soft;
 mod suggest;
 pub mod table;
