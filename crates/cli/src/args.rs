@@ -36,7 +36,7 @@ pub enum Command {
     Doctor(DoctorArgs),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
-    /// List the events that can be named on this machine.
+    /// List the events that can be named on this machine, or the metrics of a CPU.
     List(ListArgs),
     /// Print a completion script for a shell.
     Completions {
@@ -103,6 +103,9 @@ pub struct StatArgs {
     /// Events to count, as in `cycles,instructions:k,{branches,branch-misses}`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
+    /// Metrics to compute, by name or group, as in `ipc,TopdownL1`; their events are counted, too. Can be repeated.
+    #[arg(help_heading = COUNTING, short = 'M', long = "metrics", value_name = "METRICS")]
+    pub metrics: Vec<String>,
     /// How often to run the command.
     #[arg(help_heading = COUNTING, short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -223,6 +226,12 @@ pub struct MachineArgs {
 pub struct ListArgs {
     /// A part of a name, or a pattern with * and ?; case does not matter.
     pub pattern: Option<String>,
+    /// List metrics instead of events; a pattern may also be that of a group.
+    #[arg(long)]
+    pub metrics: bool,
+    /// The metrics of this CPU instead of this machine's, as in `skylake` or `alderlake/atom`.
+    #[arg(long, value_name = "ID", requires = "metrics", conflicts_with = "machine")]
+    pub cpu: Option<String>,
     /// How to print, and which machine.
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -277,6 +286,14 @@ mod tests {
         assert_eq!(stat(&["true"]).unwrap().counted, None);
         assert_eq!(stat(&["--counted", "3", "true"]).unwrap().counted, Some(Counted::Runs(3)));
         assert_eq!(stat(&["--counted", "all", "true"]).unwrap().counted, Some(Counted::All));
+    }
+
+    #[test]
+    fn repeated_metrics_are_kept_in_order() {
+        assert_eq!(
+            stat(&["-M", "ipc,cpi", "--metrics", "Summary", "true"]).unwrap().metrics,
+            ["ipc,cpi", "Summary"]
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
-use cyclometer::stats::{Summary, asked_scope, summarise_as};
+use cyclometer::stats::{Summary, asked_scope, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, Error, ErrorKind, Launcher, Machine, Observer, Plan, Report, Result, Scope,
     SignalWatch, Stat, Stream, machine,
@@ -35,7 +35,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let stat = measurement(args, &machine)?;
     let launcher = launcher.with_signals(watch()?);
     let report = stat.run(&launcher, &mut Live::new(args))?;
-    let summary = summarise_as(&report, scope(args, &report));
+    let summary = summarise_with(&report, scope(args, &report), &stat.metric_requests());
     let results = Results { report: &report, summary: &summary, machine: &machine };
     let shown = show(&results, args, cli, &exports);
     exports.write(&results)?;
@@ -160,6 +160,9 @@ fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
     let mut stat = aimed(Stat::new(machine.clone()), args)?;
     for list in &args.events {
         stat = stat.events(list)?;
+    }
+    for list in &args.metrics {
+        stat = stat.metrics(list)?;
     }
     if let Some((program, rest)) = args.command.split_first() {
         let Streams { stdin, stdout, stderr } = streams(args);

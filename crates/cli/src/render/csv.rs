@@ -88,13 +88,19 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, several_runs};
+    use crate::render::testing::{golden, metrics, several_runs};
 
     #[test]
     fn fields_are_quoted_by_the_rfc() {
         assert_eq!(quoted("a,b"), "\"a,b\"");
         assert_eq!(quoted("say \"x\""), "\"say \"\"x\"\"\"");
         assert_eq!(quoted("plain"), "plain");
+    }
+
+    #[test]
+    fn a_metric_is_a_row_with_its_verdict() {
+        let (show, requests) = metrics(1);
+        golden("metrics.csv", &show.show_with(&requests, render).replace("\r\n", "\n"));
     }
 
     #[test]

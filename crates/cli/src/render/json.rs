@@ -139,7 +139,9 @@ fn derived(metric: &DerivedSummary) -> Value {
     let mut out = json!({
         "name": metric.name,
         "requested": metric.requested,
+        "asked": metric.asked,
         "unit": metric.unit.symbol(),
+        "formula": metric.formula,
         "inputs": metric.inputs,
         "modes": metric.modes.map(|modes| modes.to_string()),
         "count": metric.verdict.word(),
@@ -208,7 +210,8 @@ fn extend(object: &mut Value, more: Value) {
 mod tests {
     use super::*;
     use crate::render::testing::{
-        Show, counted_runs, every_verdict, golden, hybrid, interrupted, one_run, several_runs, translated_run,
+        Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, several_runs,
+        translated_run,
     };
 
     fn schema() -> jsonschema::Validator {
@@ -239,6 +242,25 @@ mod tests {
                 schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
             assert_eq!(errors, [""; 0]);
         }
+    }
+
+    #[test]
+    fn metrics_that_were_asked_for_obey_the_schema_and_have_no_number_without_a_value() {
+        let (show, requests) = metrics(3);
+        let value: Value = serde_json::from_str(&show.show_with(&requests, render)).unwrap();
+        assert!(schema().is_valid(&value));
+        let derived = value["commands"][0]["derived"].as_array().unwrap();
+        let state =
+            |metric: &Value| (metric["count"].clone(), metric["mean"].is_number(), metric["asked"].clone());
+        let states: Vec<_> = derived.iter().map(state).collect();
+        let expected = ["exact", "exact", "scaled", "not_counted", "not_counted"];
+        let expected = expected.map(|word| (json!(word), word != "not_counted", json!(true)));
+        assert_eq!(states, expected);
+        assert_eq!(
+            derived[3]["reason"],
+            "page_walks:u is missing: the PMU cpu does not have this event (ENOENT)"
+        );
+        assert_eq!(derived[4]["reason"], "#smt_on is not known on this machine");
     }
 
     #[test]

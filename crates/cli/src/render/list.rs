@@ -72,15 +72,19 @@ pub fn json(events: &[&Listing]) -> Value {
 }
 
 /// Whether an event's name or one of its aliases fits a pattern.
+pub fn fits(event: &Listing, pattern: &str) -> bool {
+    [&event.name].into_iter().chain(&event.aliases).any(|name| matches(name, pattern))
+}
+
+/// Whether a name fits a pattern.
 ///
 /// With `*` or `?` the pattern is a glob for the whole name, otherwise a part of it; case does not matter.
-pub fn fits(event: &Listing, pattern: &str) -> bool {
-    let pattern = pattern.to_lowercase();
-    let glob = pattern.contains(['*', '?']);
-    [&event.name].into_iter().chain(&event.aliases).any(|name| {
-        let name = name.to_lowercase();
-        if glob { matches_glob(&pattern, &name) } else { name.contains(&pattern) }
-    })
+pub fn matches(name: &str, pattern: &str) -> bool {
+    let (name, pattern) = (name.to_lowercase(), pattern.to_lowercase());
+    match pattern.contains(['*', '?']) {
+        true => matches_glob(&pattern, &name),
+        false => name.contains(&pattern),
+    }
 }
 
 /// `*` stands for any text, `?` for one character. Takes time in proportion to the product of the lengths.

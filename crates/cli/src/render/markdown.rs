@@ -5,6 +5,7 @@ use cyclometer::core::event::Unit;
 use cyclometer::stats::Statistics;
 
 use crate::output::clean;
+use crate::render::table::NOT_COUNTABLE;
 use crate::render::{Results, target, units};
 
 /// A heading and a table with a row for each metric.
@@ -21,14 +22,8 @@ pub fn render(results: &Results<'_>) -> String {
     for metric in &results.summary.derived {
         let who: Vec<&str> = metric.provenances.iter().map(|who| who.word()).collect();
         let reason = note(metric.reason.as_deref(), metric.is_of_the_translation);
-        out += &row(
-            &metric.name,
-            &metric.statistics,
-            &metric.unit,
-            metric.verdict.word(),
-            &who.join(", "),
-            &reason,
-        );
+        let state = metric.statistics.mean.map_or(NOT_COUNTABLE, |_| metric.verdict.word());
+        out += &row(&metric.name, &metric.statistics, &metric.unit, state, &who.join(", "), &reason);
     }
     out
 }
@@ -74,12 +69,18 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, several_runs};
+    use crate::render::testing::{golden, metrics, several_runs};
 
     #[test]
     fn nothing_in_a_text_ends_its_cell() {
         assert_eq!(code("a|b`c"), "`a\\|b'c`");
         assert_eq!(escaped("<b>|"), "\\<b\\>\\|");
+    }
+
+    #[test]
+    fn a_metric_is_a_row_with_its_verdict() {
+        let (show, requests) = metrics(1);
+        golden("metrics.md", &show.show_with(&requests, render));
     }
 
     #[test]

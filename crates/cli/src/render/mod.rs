@@ -9,6 +9,7 @@ pub mod json;
 pub mod list;
 pub mod machine;
 pub mod markdown;
+pub mod metrics;
 pub mod paint;
 pub mod table;
 pub mod target;

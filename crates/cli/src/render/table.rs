@@ -84,7 +84,8 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
         rows.push(line_row(line, several, results.runs_for(line.slot), verbose));
         rows.extend(parts_that_ran(line).map(|part| part_row(part, &line.unit, several)));
     }
-    let derived = results.summary.derived.iter().filter(|metric| metric.statistics.mean.is_some());
+    let shown = |metric: &&DerivedSummary| metric.asked || metric.statistics.mean.is_some();
+    let derived = results.summary.derived.iter().filter(shown);
     rows.extend(derived.map(|metric| derived_row(metric, several, runs_for_derived(metric, results))));
     say_once(&mut rows);
     rows
@@ -153,11 +154,18 @@ fn runs_for_derived(metric: &DerivedSummary, results: &Results<'_>) -> usize {
     results.runs_of(metric.values.first().and_then(|value| results.launch_of_pass(value.pass)))
 }
 
+/// Stands for the value of a metric that has none: its inputs may all have been counted.
+pub const NOT_COUNTABLE: &str = "not countable";
+
 fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
-    let note = verdict_note(metric.verdict, metric.reason.as_deref(), true);
+    let has_value = metric.statistics.mean.is_some();
+    let note = verdict_note(metric.verdict, metric.reason.as_deref(), has_value);
     Row {
         name: clean(&metric.name),
-        cells: cells(&metric.statistics, &metric.unit, metric.verdict, several),
+        cells: match has_value {
+            true => cells(&metric.statistics, &metric.unit, metric.verdict, several),
+            false => Cells::Word(NOT_COUNTABLE.to_owned()),
+        },
         mark: metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default(),
         note: join(vec![
             note,
@@ -362,8 +370,8 @@ mod tests {
     use cyclometer::core::report::Step;
 
     use crate::render::testing::{
-        Show, counted_runs, every_verdict, golden, hybrid, interrupted, one_run, remarks, several_runs,
-        translated_run, vm_with_soft,
+        Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, remarks,
+        several_runs, translated_run, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -379,6 +387,16 @@ mod tests {
     #[test]
     fn one_run_without_a_pmu() {
         check("one.txt", &one_run(), false);
+    }
+
+    #[test]
+    fn metrics_that_were_asked_for_stand_below_the_counts_or_say_why_not() {
+        for (name, runs) in [("metrics-one.txt", 1), ("metrics-several.txt", 3)] {
+            let (show, requests) = metrics(runs);
+            let text = show.show_with(&requests, |results| render(results, false, Paint::NONE));
+            assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");
+            golden(name, &text);
+        }
     }
 
     #[test]

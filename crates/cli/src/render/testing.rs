@@ -15,7 +15,8 @@ use cyclometer::core::{
     Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Report, Rung, Scope,
     Slot, SlotId,
 };
-use cyclometer::stats::summarise;
+use cyclometer::stats::formula::Expression;
+use cyclometer::stats::{Environment, MetricRequest, asked_scope, summarise_with};
 
 use crate::render::Results;
 
@@ -37,7 +38,12 @@ pub struct Show {
 
 impl Show {
     pub fn show(&self, render: impl Fn(&Results<'_>) -> String) -> String {
-        let summary = summarise(&self.report);
+        self.show_with(&[], render)
+    }
+
+    /// With metrics that were asked for.
+    pub fn show_with(&self, metrics: &[MetricRequest], render: impl Fn(&Results<'_>) -> String) -> String {
+        let summary = summarise_with(&self.report, asked_scope(&self.report), metrics);
         render(&Results { report: &self.report, summary: &summary, machine: &self.machine })
     }
 }
@@ -335,6 +341,55 @@ pub fn counted_runs() -> Show {
         }
     }
     Show { report, machine: vm_with_soft() }
+}
+
+/// Events with known counts, and metrics over them with every kind of result.
+pub fn metrics(runs: usize) -> (Show, Vec<MetricRequest>) {
+    let names =
+        ["instructions", "cpu_cycles", "cpu/slots/", "cpu/topdown-retiring/", "branch_misses", "page_walks"];
+    let mut lines: Vec<PlanLine> = names.iter().map(|name| hardware(name, true)).collect();
+    let reason = "the PMU cpu does not have this event (ENOENT)".to_owned();
+    lines[5] = refuse(lines[5].clone(), Count::NotSupported { reason });
+    let cells = |i: u64| {
+        vec![
+            cell(0, 3_000_000 + 1000 * i),
+            cell(1, 1_500_000),
+            cell(2, 9_000_000),
+            cell(3, 4_500_000),
+            timed(4, 600, 100_000_000, 50_000_000),
+        ]
+    };
+    let requests = vec![
+        request("ipc", Unit::Ratio, 1.0, "instructions / cpu_cycles", &[0, 1]),
+        request(
+            "tma_retiring",
+            Unit::Other("%".into()),
+            100.0,
+            r"cpu@topdown\-retiring@ / cpu@slots@",
+            &[3, 2],
+        ),
+        request("branch_mpki", Unit::Other("MPKI".into()), 1000.0, "branch_misses / instructions", &[4, 0]),
+        request("walk_mpki", Unit::Other("MPKI".into()), 1000.0, "page_walks / instructions", &[5, 0]),
+        request(
+            "core_ipc",
+            Unit::Ratio,
+            1.0,
+            "instructions / (cpu_cycles / 2 if #smt_on else cpu_cycles)",
+            &[0, 1],
+        ),
+    ];
+    (
+        Show { report: report(lines, (0..runs as u64).map(cells).collect()), machine: machine_with_pmu() },
+        requests,
+    )
+}
+
+/// A metric over events in slots, in the order of the formula.
+fn request(name: &str, unit: Unit, scale: f64, formula: &str, slots: &[usize]) -> MetricRequest {
+    let expression = Expression::resolve(name, formula, |_| None).unwrap();
+    let events: Vec<String> = expression.events().iter().map(|event| (*event).to_owned()).collect();
+    let inputs = events.into_iter().zip(slots).map(|(event, slot)| (event, Ok(SlotId(*slot)))).collect();
+    MetricRequest { name: name.into(), unit, scale, expression, inputs, environment: Environment::default() }
 }
 
 /// A hybrid machine: one event on two core types.
