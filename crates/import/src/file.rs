@@ -11,7 +11,7 @@ use crate::arm::{self, ArmFile};
 use crate::arm_table::{ArmEvents, ArmPmu};
 use crate::error::{ImportError, Outcome};
 use crate::file_linux::{self, LinuxEvent, Number};
-use crate::{amd, intel, json, kpep};
+use crate::{amd, intel, json, kpep, words};
 
 /// What is read, for messages.
 pub const FORMATS: &str = "cyclometer's own tables, Intel's perfmon JSON, Linux's pmu-events JSON, Arm's JSON \
@@ -147,7 +147,8 @@ impl About<'_> {
             "" => format!("{} ({format})", shown(self.name)),
             place => format!("{} ({format}), {place}", shown(self.name)),
         };
-        ImportError { place, ..error }
+        // Messages of a table's own reader hold parts of the file as they are.
+        ImportError { place, message: printable(&error.message, 500) }
     }
 
     /// With a source and a licence.
@@ -179,6 +180,13 @@ impl About<'_> {
         let mut table = text::read(text).map_err(error)?;
         if let Some(id) = self.cpu {
             id.clone_into(&mut table.header.cpu);
+        }
+        let Header { title, version, date, licence, matches, sources, .. } = &mut table.header;
+        let texts = [title, version, date, licence].into_iter().chain(matches).chain(sources);
+        texts.for_each(|text| *text = words::line(text));
+        for event in &mut table.events {
+            event.errata.iter_mut().for_each(|name| *name = words::word(name));
+            event.errata.retain(|name| !name.is_empty());
         }
         Ok(table)
     }
@@ -251,7 +259,7 @@ impl About<'_> {
             let code = u16::try_from(code).map_err(|_| too_large(&event, u16::MAX.into()))?;
             let added = events.add(&event.name, code)?;
             added.errata.extend(event.errata);
-            added.about = crate::words::line(&event.about);
+            added.about = words::line(&event.about);
         }
         let events = fitting(events.into_table(header.counters), &header)?;
         Ok(CpuTable { header, events, generic: Vec::new() })
@@ -264,7 +272,7 @@ impl About<'_> {
             name: event.name,
             config: Some(event.number.config()),
             errata: event.errata,
-            about: crate::words::line(&event.about),
+            about: words::line(&event.about),
             ..TableEvent::default()
         });
         let events: Vec<TableEvent> = events.collect();
@@ -275,13 +283,13 @@ impl About<'_> {
     /// Arm's own formats.
     fn arm(&self, file: &ArmFile) -> Outcome<CpuTable> {
         let id = file.title.to_ascii_lowercase().replace(' ', "-");
-        let mut header = self.header(&id, || ArmPmu::of(file).header("", &crate::words::line(&file.title)));
+        let mut header = self.header(&id, || ArmPmu::of(file).header("", &words::line(&file.title)));
         family_is(&header, Family::Arm)?;
         header.date.clone_from(&file.date);
         let mut events = ArmEvents::default();
         events.add_file(&file.events)?;
         let mut events = events.into_table(header.counters);
-        events.iter_mut().for_each(|event| event.about = crate::words::line(&event.about));
+        events.iter_mut().for_each(|event| event.about = words::line(&event.about));
         Ok(CpuTable { events: fitting(events, &header)?, header, generic: Vec::new() })
     }
 
@@ -406,5 +414,17 @@ fn stem(name: &str) -> String {
 }
 
 fn shown(name: &str) -> String {
-    name.chars().take(200).flat_map(char::escape_debug).collect()
+    printable(name, 200)
+}
+
+/// The first characters of a text, in a form that no terminal obeys.
+fn printable(text: &str, most: usize) -> String {
+    let mut printable = String::new();
+    for character in text.chars().take(most) {
+        match character.is_control() {
+            true => printable.extend(character.escape_debug()),
+            false => printable.push(character),
+        }
+    }
+    printable
 }

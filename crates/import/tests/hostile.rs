@@ -105,7 +105,18 @@ fn read(bytes: &[u8]) {
         Some("new"),
     ] {
         match read_file(bytes, "file", cpu) {
-            Ok(table) => assert!(!table.events.is_empty() && !table.header.cpu.is_empty()),
+            Ok(table) => {
+                assert!(!table.events.is_empty() && !table.header.cpu.is_empty());
+                let texts = table
+                    .events
+                    .iter()
+                    .flat_map(|event| event.errata.iter().chain([&event.name, &event.about]));
+                let header =
+                    [&table.header.cpu, &table.header.title, &table.header.version, &table.header.licence];
+                for text in texts.chain(header).chain(&table.header.sources).chain(&table.header.matches) {
+                    assert!(!text.chars().any(char::is_control), "{text:?}");
+                }
+            }
             Err(error) => {
                 let text = error.to_string();
                 assert!(!text.is_empty() && text.len() < 2000, "{text}");
