@@ -166,7 +166,10 @@ fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
             true => cells(&metric.statistics, &metric.unit, metric.verdict, several),
             false => Cells::Word(NOT_COUNTABLE.to_owned()),
         },
-        mark: metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default(),
+        mark: match has_value {
+            true => metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default(),
+            false => "",
+        },
         note: join(vec![
             note,
             runs_note(metric.values.len(), kept),
@@ -397,6 +400,14 @@ mod tests {
             assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");
             golden(name, &text);
         }
+    }
+
+    #[test]
+    fn a_metric_without_a_value_has_no_mark_of_who_counted() {
+        let (mut show, requests) = metrics(3);
+        show.report.plan.lines[0].event.candidates[0].provenance = cyclometer::core::Provenance::Counted;
+        let text = show.show_with(&requests, |results| render(results, false, Paint::NONE));
+        assert!(text.contains("walk_mpki:u             not countable"), "{text}");
     }
 
     #[test]
