@@ -197,13 +197,22 @@ impl Assembler<'_> {
 
     fn pseudo_event(&self, name: &str, pmu: &str) -> Event {
         let mut event = self.resolve(&request(name, pmu, self.only));
-        let constraint = if name == SLOTS { SLOTS_COUNTER } else { CounterMask::EMPTY };
+        // Where the counter is not known to be there, it is for the kernel to say.
+        let constraint =
+            if name == SLOTS { SLOTS_COUNTER.and(self.counters_of(pmu)) } else { CounterMask::EMPTY };
         for part in event.candidates.iter_mut().flat_map(|candidate| &mut candidate.parts) {
             if let Part::Perf(perf) = part {
                 perf.constraint = constraint;
             }
         }
         event
+    }
+
+    /// The counters of a PMU, as far as they are known.
+    fn counters_of(&self, pmu: &str) -> CounterMask {
+        let mut cores = self.machine.core_types.iter();
+        let core = cores.find(|core| core.kernel_pmu.as_deref() == Some(pmu));
+        core.map_or(CounterMask::EMPTY, |core| core.pmu.counters)
     }
 
     fn request(&mut self, wanted: &Wanted) -> MetricRequest {
@@ -233,12 +242,17 @@ impl Assembler<'_> {
     /// The slot of an event: that of one which counts the same, or a new one.
     fn slot(&mut self, text: &str, pseudo: bool) -> SlotId {
         let event = self.resolve(text);
-        let same = |known: &Event| {
+        let same_name = |known: &Event| {
             known.name.eq_ignore_ascii_case(&event.name) && known.modifiers == event.modifiers
         };
-        let counts_the_same = |known: &Event| {
-            let resolved = !event.candidates.is_empty() && known.candidates == event.candidates;
-            known.pin.is_none() && (same(known) || resolved && !pseudo)
+        let counts_the_same = |known: &Event| match pseudo {
+            true => same_name(known),
+            false if event.candidates.is_empty() => known.candidates.is_empty() && same_name(known),
+            false => {
+                known.candidates == event.candidates
+                    && known.modifiers == event.modifiers
+                    && known.pin.is_none()
+            }
         };
         let found = self.events.iter().position(counts_the_same);
         SlotId(found.unwrap_or_else(|| {

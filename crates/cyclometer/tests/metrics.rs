@@ -76,6 +76,12 @@ fn the_events_of_metrics_are_added_once_each() {
 }
 
 #[test]
+fn an_event_that_the_user_spelled_otherwise_is_the_same_event() {
+    let plan = stat("skylake", "cpu-cycles:k,cpu-cycles", "cpi").plan().unwrap();
+    assert_eq!(names(&plan), ["cpu-cycles", "cpu-cycles", "instructions"]);
+}
+
+#[test]
 fn known_counts_give_known_metrics() {
     let count = |name: &str| match name {
         "instructions" => 3_000,
@@ -133,6 +139,15 @@ fn top_down_events_of_the_kernel_count_in_one_group_behind_the_slots() {
     assert_eq!(perf(&plan, "cpu/slots/").constraint, CounterMask::from_bits(0, 0b1000));
     assert_eq!(perf(&plan, "cpu/topdown-mem-bound/").words.config, 0x8700);
     assert!(perf(&plan, "cpu/topdown-mem-bound/").constraint.is_empty(), "it takes no counter");
+}
+
+#[test]
+fn a_machine_whose_slots_counter_is_not_known_leaves_it_to_the_kernel() {
+    let mut small = machine("sapphire-rapids");
+    small.core_types[0].pmu.counters = CounterMask::first(4, 3);
+    let stat = Stat::new(small).command(CommandSpec::new("true")).metrics("TopdownL1").unwrap();
+    let plan = stat.plan().unwrap();
+    assert!(perf(&plan, "cpu/slots/").constraint.is_empty());
 }
 
 #[test]

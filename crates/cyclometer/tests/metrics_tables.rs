@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use cyclometer::core::syntax::parse_event;
 use cyclometer::stats::formula::Expression;
 use cyclometer_catalog::metric::{self, Metric, is_pseudo_event};
 use cyclometer_catalog::{SoftEvent, cpus, portable, soft_events};
@@ -41,6 +42,8 @@ fn every_event_in_a_cpus_formulas_is_in_its_table() {
                 for event in expression(metric, &all).events() {
                     let known = is_pseudo_event(event) || cpu.event(bare(event)).is_some();
                     assert!(known, "{id}: {} needs {event}, which the table of events lacks", metric.name);
+                    let request = metric::request(event, "cpu_core", false);
+                    assert!(parse_event(&request).is_ok(), "{id}: {request}");
                     checked += 1;
                 }
             }
