@@ -12,6 +12,8 @@ mod arm;
 mod committed;
 #[cfg(test)]
 mod committed_arm;
+#[cfg(test)]
+mod converters;
 mod csv;
 mod generic;
 mod intel;
