@@ -43,6 +43,8 @@ pub(super) const ALL: &[&str] = &[
     #[cfg(feature = "intel")]
     include_str!("../../data/metrics/intel/grandridge"),
     #[cfg(feature = "intel")]
+    include_str!("../../data/metrics/intel/pantherlake/core"),
+    #[cfg(feature = "intel")]
     include_str!("../../data/metrics/intel/alderlake/atom"),
     #[cfg(feature = "intel")]
     include_str!("../../data/metrics/intel/meteorlake/atom"),

@@ -27,7 +27,7 @@ const SOURCES: &[Source] = &[
     source("neoverse/neoverse-n3.json", &["neoverse-n3"]),
     source("neoverse/neoverse-v1.json", &["neoverse-v1"]),
     source("neoverse/neoverse-v2.json", &["neoverse-v2"]),
-    source("neoverse/neoverse-v3.json", &["neoverse-v3"]),
+    source("neoverse/neoverse-v3.json", &["neoverse-v3", "neoverse-v3ae"]),
     source("lumex/arm-c1-nano-r0p0-pmu.json", &["c1-nano"]),
     source("lumex/arm-c1-pro-r0p0-pmu.json", &["c1-pro"]),
     source("lumex/arm-c1-premium-r0p0-pmu.json", &["c1-premium"]),

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use cyclometer_catalog::metric::is_pseudo_event;
 use cyclometer_stats::formula::{Expression, Formula, Inputs};
 
 use super::{Metric, Table, json, tidied};
@@ -67,10 +68,37 @@ const E_CORES: &[ECore] = &[
 
 const LEVEL_1: [&str; 4] = ["tma_frontend_bound", "tma_bad_speculation", "tma_backend_bound", "tma_retiring"];
 
+/// P-cores without a metric file, and the one whose formulas hold for them: they use the register PERF_METRICS only, which
+/// means the same on every core that has its eight fields.
+///
+/// # Source
+///
+/// Intel SDM volume 3, PERF_METRICS. Where a kernel does not offer its fields, the metrics are not countable.
+const AS_LUNAR_LAKE: (&str, &[&str]) = ("lunarlake/core", &["pantherlake/core", "novalake/core"]);
+
 pub(super) fn tables(from: &Path) -> Result<Vec<Table>> {
     let folder = from.join("events/intel");
-    let made: Result<Vec<Table>> = SOURCES.iter().map(|source| table(&folder, source)).collect();
-    Ok(made?.into_iter().chain(E_CORES.iter().map(e_core)).collect())
+    let mut made: Vec<Table> = SOURCES.iter().map(|source| table(&folder, source)).collect::<Result<_>>()?;
+    made.push(by_register(&made)?);
+    made.extend(E_CORES.iter().map(e_core));
+    Ok(made)
+}
+
+fn by_register(made: &[Table]) -> Result<Table> {
+    let (like, cpus) = AS_LUNAR_LAKE;
+    let metrics = &made.iter().find(|table| table.cpus == [like]).context(like)?.metrics;
+    for metric in metrics {
+        let formula = Formula::parse(&metric.formula)?;
+        let other = formula.names().iter().find(|name| !is_pseudo_event(name) && !name.starts_with("tma_"));
+        ensure!(other.is_none(), "{} needs an event of {like}: {other:?}", metric.name);
+    }
+    Ok(Table {
+        family: "intel",
+        cpus,
+        source: format!("fields of PERF_METRICS by Intel's SDM; formulas as for {like}"),
+        licence: "BSD-3-Clause",
+        metrics: metrics.clone(),
+    })
 }
 
 fn table(folder: &Path, source: &Source) -> Result<Table> {
@@ -293,6 +321,28 @@ mod tests {
             formulas,
             ["A.B:c1 / C.D", "1 - tma_frontend_bound", "(A.B:c1 / 2) if #smt_on else C.D", "C.D"]
         );
+    }
+
+    #[test]
+    fn formulas_of_the_register_alone_hold_for_other_cores_and_others_do_not() {
+        let table = |formula: &str| Table {
+            family: "intel",
+            cpus: &["lunarlake/core"],
+            source: String::new(),
+            licence: "",
+            metrics: vec![Metric {
+                name: "tma_retiring".to_owned(),
+                unit: "100%",
+                groups: Vec::new(),
+                level: Some(1),
+                formula: formula.to_owned(),
+            }],
+        };
+        let other = by_register(&[table("PERF_METRICS.RETIRING / TOPDOWN.SLOTS:perf_metrics")]).unwrap();
+        assert_eq!((other.cpus, other.metrics.len()), (&["pantherlake/core", "novalake/core"][..], 1));
+        let error = by_register(&[table("PERF_METRICS.RETIRING / CPU_CLK_UNHALTED.THREAD")]);
+        assert!(error.is_err_and(|error| error.to_string().contains("CPU_CLK_UNHALTED.THREAD")));
+        assert!(by_register(&[]).is_err());
     }
 
     #[test]
