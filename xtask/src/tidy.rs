@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("arch", &["core"]),
-    ("catalog", &["core"]),
+    ("catalog", &["arch", "core"]),
     ("import", &["core", "catalog"]),
     ("plan", &["core"]),
     ("stats", &["core"]),

@@ -49,6 +49,6 @@ fn unknown(id: &str) -> Error {
         true => Recovery::fix("`cyclometer list --cpus` shows the CPUs of the catalogue"),
         false => Recovery::OfferNearest { names },
     };
-    let shown: String = id.chars().take(80).flat_map(char::escape_debug).collect();
-    Error::new(ErrorKind::InvalidInput, format!("the catalogue has no CPU '{shown}'")).with_recovery(recovery)
+    let message = format!("the catalogue has no CPU '{}'", suggest::shown(id));
+    Error::new(ErrorKind::InvalidInput, message).with_recovery(recovery)
 }

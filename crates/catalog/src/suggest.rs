@@ -16,6 +16,11 @@ pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> V
     scored.into_iter().take(OFFERED).map(|(_, candidate)| candidate.to_owned()).collect()
 }
 
+/// What a message may show of an input: control characters escaped, at most 80 characters.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().take(80).flat_map(char::escape_debug).collect()
+}
+
 fn likeness(a: &str, b: &str) -> f64 {
     let bonus = if b.starts_with(a) || b.contains(a) { 0.25 } else { 0.0 };
     strsim::normalized_damerau_levenshtein(a, b) + bonus

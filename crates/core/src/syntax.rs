@@ -4,12 +4,15 @@
 //! list   = item { "," item }
 //! item   = "{" event { "," event } "}" [ ":" modifiers ]  |  event
 //! event  = ( name | "r" hex | pmu "/" [ term { "," term } ] "/" ) [ ":" ] [ modifiers ] [ "@" counter ]
+//! name   = [ pmu "::" ] event { ":" ( unit-mask | attribute [ "=" number ] ) }
 //! term   = name [ "=" ( number | name ) ]
 //! ```
 //!
+//! Behind `pmu::` stands libpfm4's grammar: there `e`, `i`, `t`, `c=N` are edge, inversion, any thread and counter mask.
+//!
 //! # Source
 //!
-//! `perf-list(1)`; `perf-stat(1)`, option `-e`.
+//! `perf-list(1)`; `perf-stat(1)`, option `-e`; `libpfm(3)`, "EVENT STRINGS"; `libpfm_intel_skl(3)`, "MODIFIERS".
 
 use crate::error::{Error, ErrorKind, Recovery, Result};
 use crate::modes::Modifiers;
@@ -24,6 +27,8 @@ pub struct EventRequest {
     pub text: String,
     /// How it was named.
     pub selector: Selector,
+    /// What its name is refined by: `inv`, `cmask=2`, `ldlat=32`.
+    pub attributes: Vec<Term>,
     /// Its modifiers, those of its group included.
     pub modifiers: Modifiers,
     /// Number of its `{group}` in the list, from 0.
@@ -125,15 +130,22 @@ fn parse_group(rest: &str, item: &str, number: u32) -> Result<Vec<EventRequest>>
 /// `ErrorKind::InvalidInput`, naming what is wrong.
 pub fn parse_event(text: &str) -> Result<EventRequest> {
     let (body, pin) = split_pin(text)?;
-    let (selector, name, letters) = match body.find('/') {
+    let Named { selector, name, attributes, modifiers } = match body.find('/') {
         Some(slash) => parse_pmu(body, slash)?,
         None => parse_plain(body)?,
     };
     if name.is_empty() || !name.chars().all(|c| !c.is_control() && !c.is_whitespace()) {
         return Err(invalid(format!("'{}' is no event name", shown(text)), "`cyclometer list` shows names"));
     }
-    let modifiers = modifiers(letters, text)?;
-    Ok(EventRequest { text: name.to_owned(), selector, modifiers, group: None, pin })
+    Ok(EventRequest { text: name, selector, attributes, modifiers, group: None, pin })
+}
+
+/// An event without its pin.
+struct Named {
+    selector: Selector,
+    name: String,
+    attributes: Vec<Term>,
+    modifiers: Modifiers,
 }
 
 fn split_pin(text: &str) -> Result<(&str, Option<u8>)> {
@@ -149,7 +161,7 @@ fn split_pin(text: &str) -> Result<(&str, Option<u8>)> {
     }
 }
 
-fn parse_pmu(body: &str, slash: usize) -> Result<(Selector, &str, &str)> {
+fn parse_pmu(body: &str, slash: usize) -> Result<Named> {
     let close = body.rfind('/').filter(|close| *close > slash).ok_or_else(|| {
         invalid(format!("'{}' has no closing slash", shown(body)), "write pmu/term=value,…/")
     })?;
@@ -161,8 +173,12 @@ fn parse_pmu(body: &str, slash: usize) -> Result<(Selector, &str, &str)> {
         .filter(|term| !term.is_empty())
         .map(|term| parse_term(term, body))
         .collect();
-    let selector = Selector::Pmu { pmu: body[..slash].to_owned(), terms: terms? };
-    Ok((selector, &body[..=close], letters))
+    Ok(Named {
+        selector: Selector::Pmu { pmu: body[..slash].to_owned(), terms: terms? },
+        name: body[..=close].to_owned(),
+        attributes: Vec::new(),
+        modifiers: modifiers(letters, body)?,
+    })
 }
 
 fn parse_term(term: &str, body: &str) -> Result<Term> {
@@ -178,20 +194,77 @@ fn parse_term(term: &str, body: &str) -> Result<Term> {
     }
 }
 
-fn parse_plain(body: &str) -> Result<(Selector, &str, &str)> {
-    let (name, letters) = match body.rsplit_once(':') {
-        // No modifier has an underscore: this is a tracepoint's name. A breakpoint begins with mem:.
-        Some((head, tail)) if tail.contains('_') || head.starts_with("mem:") => (body, ""),
-        Some((name, letters)) => (name, letters),
-        None => (body, ""),
-    };
+fn parse_plain(body: &str) -> Result<Named> {
     if body.ends_with(':') {
         return Err(invalid(
             format!("no modifier behind the colon of '{}'", shown(body)),
             "write :u, :k or :uk",
         ));
     }
-    Ok((raw_code(name).unwrap_or_else(|| Selector::Name(name.to_owned())), name, letters))
+    let (prefix, rest) = match body.split_once("::") {
+        Some((pmu, rest)) => (&body[..pmu.len() + 2], rest),
+        None => ("", body),
+    };
+    // A breakpoint has an address and a length behind its colons.
+    let pieces: Vec<&str> = if rest.starts_with("mem:") { vec![rest] } else { rest.split(':').collect() };
+    let mut named = Named {
+        selector: Selector::Raw(0),
+        name: format!("{prefix}{}", pieces[0]),
+        attributes: Vec::new(),
+        modifiers: Modifiers::default(),
+    };
+    for (i, piece) in pieces.iter().enumerate().skip(1) {
+        let last = i + 1 == pieces.len();
+        refine(&mut named, piece, Place { libpfm: !prefix.is_empty(), last, body })?;
+    }
+    named.selector = raw_code(&named.name).unwrap_or_else(|| Selector::Name(named.name.clone()));
+    Ok(named)
+}
+
+/// Where a piece behind a colon stands.
+struct Place<'a> {
+    libpfm: bool,
+    last: bool,
+    body: &'a str,
+}
+
+/// A piece behind a colon: an attribute, modifiers, or a unit mask, which is part of the name.
+fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
+    if let Some(attribute) = attribute(piece, place.libpfm) {
+        let term = parse_term(&attribute, place.body)?;
+        named.attributes.push(term);
+        return Ok(());
+    }
+    match Modifiers::parse(piece) {
+        Ok(more) if !piece.is_empty() => named.modifiers = more.or(named.modifiers),
+        // No modifier has an underscore, a digit or a capital but for a few: this belongs to the name.
+        _ if piece.contains(|c: char| c == '_' || c.is_ascii_digit() || c.is_ascii_uppercase())
+            || !place.last =>
+        {
+            named.name.push(':');
+            named.name.push_str(piece);
+        }
+        _ => named.modifiers = modifiers(piece, place.body)?,
+    }
+    Ok(())
+}
+
+/// The term that a piece behind a colon means, if it is one.
+fn attribute(piece: &str, libpfm: bool) -> Option<String> {
+    const WORDS: [&str; 5] = ["inv", "edge", "any", "eq", "intx"];
+    let long = |letter: &str| match letter {
+        "c" => Some("cmask"),
+        "e" => Some("edge"),
+        "i" => Some("inv"),
+        "t" => Some("any"),
+        _ => None,
+    };
+    match piece.split_once('=') {
+        Some((key, value)) => Some(format!("{}={value}", long(key).unwrap_or(key))),
+        None if WORDS.contains(&piece) => Some(piece.to_owned()),
+        None if libpfm => long(piece).filter(|word| *word != "cmask").map(str::to_owned),
+        None => None,
+    }
 }
 
 fn raw_code(name: &str) -> Option<Selector> {
@@ -297,6 +370,23 @@ mod tests {
         assert_eq!(one("BR_MISP_RETIRED.ALL_BRANCHES:uk").text, "BR_MISP_RETIRED.ALL_BRANCHES");
         assert_eq!(one("sched:sched_switch:u").text, "sched:sched_switch");
         assert_eq!(one("sched:sched_switch").text, "sched:sched_switch");
+        assert_eq!(one("mem:0x1000/8:rw".trim_end_matches("/8:rw")).text, "mem:0x1000");
+    }
+
+    #[test]
+    fn unit_masks_and_attributes_follow_colons() {
+        let term = |name: &str, value| Term { name: name.into(), value };
+        let event = one("intel::UOPS_ISSUED:ANY:c=1:i:u");
+        assert_eq!(event.text, "intel::UOPS_ISSUED:ANY");
+        assert_eq!(event.attributes, [term("cmask", Some(1)), term("inv", None)]);
+        assert_eq!(event.modifiers.modes, Some(Modes::USER));
+        let event = one("UOPS_ISSUED.ANY:cmask=0x2:inv:edge:uk");
+        assert_eq!(event.attributes, [term("cmask", Some(2)), term("inv", None), term("edge", None)]);
+        assert_eq!(event.modifiers.modes, Some(Modes::USER_KERNEL));
+        // Without a PMU before it, e is perf's: alone on the PMU.
+        let event = one("cycles:e");
+        assert!(event.modifiers.exclusive && event.attributes.is_empty());
+        assert_eq!(one("skl::L2_RQSTS:MISS:e").attributes, [term("edge", None)]);
     }
 
     #[test]

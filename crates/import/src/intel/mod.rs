@@ -15,6 +15,7 @@ mod tests;
 use std::collections::HashSet;
 
 use cyclometer_catalog::table::TableEvent;
+use cyclometer_core::EventCode;
 use serde_json::Value;
 
 use crate::error::{ImportError, Outcome};
@@ -106,6 +107,7 @@ fn event(record: &Record<'_>) -> Outcome<TableEvent> {
     let codes = codes::codes(record)?;
     Ok(TableEvent {
         name: record.name().to_owned(),
+        config: kernels_config(record.name(), &codes.first.code),
         code: codes.first.code,
         counters: codes.first.counters,
         also: codes.also,
@@ -115,6 +117,21 @@ fn event(record: &Record<'_>) -> Outcome<TableEvent> {
         about: words::line(record.text("BriefDescription")?),
         ..TableEvent::default()
     })
+}
+
+/// The config with which perf asks for an event that its code alone does not name: which counter counts it, or which
+/// clock it is of, is the kernel's to say.
+///
+/// # Source
+///
+/// Linux `tools/perf/pmu-events/jevents.py`, `fixed` by name; `arch/x86/events/intel/core.c`, pseudo-encodings.
+fn kernels_config(name: &str, code: &EventCode) -> Option<u64> {
+    match (name.to_ascii_uppercase().as_str(), code.select, code.umask) {
+        ("INST_RETIRED.PREC_DIST", 0, _) => Some(0x100),
+        ("INST_RETIRED.ANY_P", 0xc0, 1) => Some(0xc0),
+        ("CPU_CLK_UNHALTED.REF", 0x3c, 1) => Some(0x300),
+        _ => None,
+    }
 }
 
 /// The names in a list of errata; `null` and `0` are none.

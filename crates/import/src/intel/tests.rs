@@ -253,3 +253,20 @@ fn what_is_no_event_file_is_refused() {
     assert_eq!(refused(r#"[{"EventCode": "0x1"}]"#), "entry 1: has no EventName");
     assert_eq!(refused(r#"[{"EventName": "A"}, {"EventName": "a"}]"#), "a, EventName: is there twice");
 }
+
+#[test]
+fn what_perf_asks_for_by_name_keeps_its_code_beside() {
+    let named = |name: &str, fields: &str| {
+        let json = format!(r#"[{{"EventName": "{name}", {fields}}}]"#);
+        let event = core_events(json.as_bytes()).unwrap().remove(0);
+        (event.config, event.code)
+    };
+    let fixed = r#""EventCode": "0x00", "UMask": "0x01", "Counter": "Fixed counter 0""#;
+    assert_eq!(named("INST_RETIRED.PREC_DIST", fixed), (Some(0x100), code(0, 1)));
+    assert_eq!(named("INST_RETIRED.ANY", fixed), (None, code(0, 1)));
+    let general = r#""EventCode": "0xC0", "UMask": "0x01", "Counter": "0,1,2,3""#;
+    assert_eq!(named("INST_RETIRED.ANY_P", general), (Some(0xc0), code(0xc0, 1)));
+    assert_eq!(named("INST_RETIRED.PREC_DIST", general), (None, code(0xc0, 1)));
+    let reference = r#""EventCode": "0x3C", "UMask": "0x01", "Counter": "0,1""#;
+    assert_eq!(named("CPU_CLK_UNHALTED.REF", reference), (Some(0x300), code(0x3c, 1)));
+}

@@ -13,7 +13,7 @@
 //! lists    numbers of definitions: other codes of an event
 //! cpus     a record each, by id
 //! rows     name, definition, the name that it is an alias of
-//! codes    numbers of rows
+//! codes    numbers of rows, once for the code and once for the whole config
 //! generic  name and config words
 //! ```
 //!
@@ -63,6 +63,12 @@ const CPU: usize = 104;
 
 /// Bytes of a generic event: string, config, config1.
 const GENERIC: usize = STRING + 16;
+
+/// In a number of a row that stands in the order of codes: that it stands there by its whole config.
+const BY_CONFIG: u16 = 0x8000;
+
+/// The rest of such a number.
+const ROW_NUMBER: u16 = 0x7fff;
 
 /// Flags of a definition.
 mod flag {

@@ -6,7 +6,9 @@ use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
-use super::{CPU, DEF, GENERIC, HEAD, MAGIC, ROW, SECTIONS, STRING, Section, flag, hash};
+use super::{
+    BY_CONFIG, CPU, DEF, GENERIC, HEAD, MAGIC, ROW, ROW_NUMBER, SECTIONS, STRING, Section, flag, hash,
+};
 use crate::table::model::{Also, Generic};
 
 /// Tables as bytes.
@@ -256,31 +258,30 @@ impl<'a> Cpu<'a> {
         Some(Entry { name: entry.own, ..entry })
     }
 
-    /// The events with a select and unit masks, or with this whole config.
+    /// The events with a select and unit masks, or, where one is given, with this whole config.
     pub fn by_code(
         &self,
         code: &EventCode,
         config: Option<u64>,
     ) -> impl Iterator<Item = Entry<'a>> + use<'a> {
-        let key = (config.is_some(), super::write::code_key(code, config));
-        let cpu = *self;
-        let first = first_not_less(self.rows(), |i| cpu.code_order(i, key));
-        let same = move |i: &usize| cpu.code_order(*i, key) == Ordering::Equal;
-        (first..self.rows()).take_while(same).map(move |i| cpu.row(cpu.row_by_code(i).into()))
+        let key = (config.is_some(), config.unwrap_or_else(|| super::write::code_key(code)));
+        let (cpu, codes) = (*self, self.number(5));
+        let first = first_not_less(codes, |i| cpu.key(i).cmp(&key));
+        let same = move |i: &usize| cpu.key(*i) == key;
+        (first..codes).take_while(same).map(move |i| cpu.row((cpu.code(i) & ROW_NUMBER).into()))
     }
 
-    fn row_by_code(&self, index: usize) -> u16 {
-        u16_at(self.blob.record(Section::Codes, 2, self.number(0) + index), 0)
+    fn code(&self, index: usize) -> u16 {
+        u16_at(self.blob.record(Section::Codes, 2, self.number(4) + index), 0)
     }
 
-    fn code_order(&self, index: usize, key: (bool, u64)) -> Ordering {
-        let row = self.row_by_code(index);
-        if row == u16::MAX {
-            return Ordering::Greater;
+    fn key(&self, index: usize) -> (bool, u64) {
+        let code = self.code(index);
+        let entry = self.row((code & ROW_NUMBER).into());
+        match code & BY_CONFIG != 0 {
+            true => (true, entry.config().unwrap_or(0)),
+            false => (false, super::write::code_key(&entry.code())),
         }
-        let entry = self.row(row.into());
-        let config = entry.config();
-        (config.is_some(), super::write::code_key(&entry.code(), config)).cmp(&key)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
-use super::{HEAD, MAGIC, SECTIONS, Section, flag, hash};
+use super::{BY_CONFIG, HEAD, MAGIC, ROW_NUMBER, SECTIONS, Section, flag, hash};
 use crate::table::model::{CpuTable, TableEvent};
 
 /// More of something than the layout has numbers for.
@@ -205,7 +205,9 @@ impl Writer {
 
     fn cpu(&mut self, table: &CpuTable) -> Result<(), TooMany> {
         let rows_at = self.counts[Section::Rows as usize];
+        let codes_at = self.counts[Section::Codes as usize];
         let rows = self.rows(table)?;
+        let codes = self.counts[Section::Codes as usize] - codes_at;
         let generic_at = self.counts[Section::Generic as usize];
         for generic in &table.generic {
             let name = self.text(&generic.name);
@@ -239,7 +241,7 @@ impl Writer {
         record.extend([0, 0]);
         record.extend(header.counters.general_bits().to_le_bytes());
         record.extend(header.counters.fixed_bits().to_le_bytes());
-        let counts = [rows_at, rows, generic_at, table.generic.len() as u32, 0, 0];
+        let counts = [rows_at, rows, generic_at, table.generic.len() as u32, codes_at, codes];
         record.extend(counts.iter().flat_map(|n| n.to_le_bytes()));
         debug_assert_eq!(record.len(), super::CPU);
         self.count(Section::Cpus);
@@ -254,8 +256,12 @@ impl Writer {
         for event in &table.events {
             let def = self.event(event)?;
             let own = self.names[&event.name.to_ascii_lowercase()];
-            let key = (event.config.is_some(), code_key(&event.code, event.config), own);
-            codes.insert(key, own);
+            if let Some(config) = event.config {
+                codes.insert((true, config, own), own);
+            }
+            if event.config.is_none() || event.code != EventCode::default() {
+                codes.insert((false, code_key(&event.code), own), own);
+            }
             for name in std::iter::once(&event.name).chain(&event.aliases) {
                 rows.insert((self.names[&name.to_ascii_lowercase()], def, own));
             }
@@ -266,16 +272,19 @@ impl Writer {
             self.count(Section::Rows);
             self.part(Section::Rows).extend([name, def, own].iter().flat_map(|n| n.to_le_bytes()));
         }
-        // As many as rows, so that both start at the same number: the last ones are not used.
-        let mut order: Vec<u16> = codes.values().map(|name| position[name]).collect();
-        order.resize(rows.len(), u16::MAX);
-        self.part(Section::Codes).extend(order.iter().flat_map(|n| n.to_le_bytes()));
+        if rows.len() > usize::from(ROW_NUMBER) {
+            return Err(TooMany("events of one CPU"));
+        }
+        for ((by_config, ..), name) in codes {
+            self.count(Section::Codes);
+            let number = position[&name] | if by_config { BY_CONFIG } else { 0 };
+            self.part(Section::Codes).extend(number.to_le_bytes());
+        }
         Ok(rows.len() as u32)
     }
 
     fn finish(mut self, cpus: usize) -> Vec<u8> {
         debug_assert_eq!(self.counts[Section::Cpus as usize] as usize, cpus);
-        self.counts[Section::Codes as usize] = self.counts[Section::Rows as usize];
         self.counts[Section::Text as usize] = self.part(Section::Text).len() as u32;
         let mut bytes = MAGIC.to_vec();
         let mut at = HEAD as u32;
@@ -290,7 +299,6 @@ impl Writer {
 }
 
 /// What codes are sorted by.
-pub(super) fn code_key(code: &EventCode, config: Option<u64>) -> u64 {
-    config
-        .unwrap_or_else(|| u64::from(code.select) << 16 | u64::from(code.umask) << 8 | u64::from(code.umask2))
+pub(super) fn code_key(code: &EventCode) -> u64 {
+    u64::from(code.select) << 16 | u64::from(code.umask) << 8 | u64::from(code.umask2)
 }

@@ -1,0 +1,72 @@
+//! Everything that must be written somewhere to count an event on a CPU.
+
+use cyclometer_arch::{Coded, EncodeError, How, RegisterWrite, perf_words, registers};
+use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::syntax::EventRequest;
+use cyclometer_core::{CounterId, CounterMask, Modes, Result};
+
+use crate::select::{Selected, chip, select};
+use crate::table::{Cpu, Entry};
+
+/// An event with its bits.
+#[derive(Clone, Debug)]
+pub struct Encoding<'a> {
+    /// The event.
+    pub selected: Selected<'a>,
+    /// perf's words, or why there are none.
+    pub perf: std::result::Result<ConfigWords, EncodeError>,
+    /// The counters that may count it; the CPU's general ones where the vendor names none.
+    pub counters: CounterMask,
+    /// The register writes for one counter, or why there are none.
+    pub registers: std::result::Result<Vec<RegisterWrite>, EncodeError>,
+}
+
+/// Encodes an event on a CPU; `counter` is the one that the registers are for, the first that fits if it is `None`. The
+/// modes are those of the request, user and kernel where it names none.
+///
+/// A portable event that is a sum gives several.
+///
+/// # Errors
+///
+/// As [`select`].
+pub fn encode<'a>(
+    cpu: Cpu<'a>,
+    request: &EventRequest,
+    counter: Option<CounterId>,
+) -> Result<Vec<Encoding<'a>>> {
+    let how = How::counting(request.modifiers.modes.unwrap_or(Modes::USER_KERNEL));
+    Ok(select(cpu, request)?.into_iter().map(|selected| encoded(cpu, selected, counter, how)).collect())
+}
+
+/// Encodes every event of a CPU, by name, for user and kernel mode.
+pub fn encode_all<'a>(cpu: Cpu<'a>) -> impl Iterator<Item = Encoding<'a>> {
+    cpu.events().map(move |entry| encoded(cpu, of_entry(entry), None, How::counting(Modes::USER_KERNEL)))
+}
+
+fn of_entry(entry: Entry<'_>) -> Selected<'_> {
+    Selected {
+        name: entry.name().to_owned(),
+        entry: Some(entry),
+        coded: Coded { code: entry.code(), config: entry.config(), counters: entry.counters() },
+        generic: None,
+        notes: Vec::new(),
+    }
+}
+
+fn encoded<'a>(cpu: Cpu<'a>, selected: Selected<'a>, counter: Option<CounterId>, how: How) -> Encoding<'a> {
+    let chip = chip(&cpu);
+    let perf = match &selected.generic {
+        Some(kernel) => Ok(ConfigWords { config: kernel.config, config1: kernel.config1, config2: 0 }),
+        None => perf_words(&chip, &selected.coded),
+    };
+    let registers = registers(&chip, &selected.coded, counter, how);
+    Encoding { perf, counters: counters(&cpu, &selected.coded), registers, selected }
+}
+
+/// The counters that may count an event.
+fn counters(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
+    match coded.counters.is_empty() {
+        true => CounterMask::from_bits(cpu.counters().general_bits(), 0),
+        false => coded.counters,
+    }
+}

@@ -1,0 +1,483 @@
+//! From an event as it is written to its code on one CPU of the catalogue.
+
+use cyclometer_arch::{Chip, Coded, decode_words};
+use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
+use cyclometer_core::pmu::{ConfigWords, Family};
+use cyclometer_core::syntax::{EventRequest, Selector, Term};
+use cyclometer_core::{CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
+
+use crate::generic::{CacheEvent, HARDWARE, named};
+use crate::portable::{self, Answer};
+use crate::suggest;
+use crate::table::{Cpu, Entry, Generic};
+
+/// An event as it was asked for, on one CPU.
+#[derive(Clone, Debug)]
+pub struct Selected<'a> {
+    /// Its name on this CPU: the vendor's where there is one.
+    pub name: String,
+    /// The table's entry; `None` for codes and for the kernel's generic events.
+    pub entry: Option<Entry<'a>>,
+    /// What a counter is told, attributes included.
+    pub coded: Coded,
+    /// The kernel's own words for a generic event, which go before those of the code.
+    pub generic: Option<Generic>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// The facts of a CPU that layouts depend on.
+pub fn chip(cpu: &Cpu<'_>) -> Chip {
+    Chip {
+        family: cpu.family(),
+        pmu_version: cpu.pmu_version(),
+        selector_bits: cpu.selector_bits(),
+        counter_width_bits: cpu.counter_width_bits(),
+        overflow_bit: cpu.overflow_bit(),
+        counters: cpu.counters(),
+    }
+}
+
+/// Finds an event on a CPU: by the vendor's name in any case, libpfm4's spelling of it, perf's generic names, a portable
+/// name, a raw code, terms between slashes. A portable name that is a sum of events gives several.
+///
+/// # Errors
+///
+/// [`ErrorKind::UnknownEvent`] with the nearest names, [`ErrorKind::InvalidInput`] for an attribute that the event
+/// cannot have.
+pub fn select<'a>(cpu: Cpu<'a>, request: &EventRequest) -> Result<Vec<Selected<'a>>> {
+    match &request.selector {
+        Selector::Name(name) => by_name(cpu, name, &request.attributes, &request.text),
+        Selector::Raw(config) => {
+            by_words(cpu, ConfigWords { config: *config, ..ConfigWords::default() }, request)
+        }
+        Selector::Pmu { terms, .. } => by_terms(cpu, terms, request),
+    }
+}
+
+/// The entry that a name means on a CPU: its own spelling, or libpfm4's with colons and the PMU before it.
+pub(crate) fn entry<'a>(cpu: &Cpu<'a>, name: &str) -> Option<Entry<'a>> {
+    let name = name.split_once("::").map_or(name, |(_, event)| event);
+    cpu.event(name)
+        .or_else(|| cpu.event(&name.replace(':', ".")))
+        .or_else(|| cpu.event(&name.replace(':', "_")))
+}
+
+fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Result<Vec<Selected<'a>>> {
+    if let Some(entry) = entry(&cpu, name) {
+        return of_entry(&cpu, entry, attributes, text).map(|selected| vec![selected]);
+    }
+    if let Some(generic) = generic(&cpu, name) {
+        refuse_attributes(attributes, text)?;
+        let coded =
+            code_of(&cpu, &ConfigWords { config: generic.config, config1: generic.config1, config2: 0 });
+        let entry = entries_of(&cpu, &coded).into_iter().next();
+        let coded = entry.map_or(coded, |entry| of(&entry));
+        let notes = entry.map(|entry| format!("the kernel counts {}", entry.name())).into_iter().collect();
+        return Ok(vec![Selected {
+            name: generic.name.clone(),
+            entry,
+            coded,
+            generic: Some(generic),
+            notes,
+        }]);
+    }
+    match portable::find(name).map(|portable| portable.on_cpu(&cpu)) {
+        Some(Answer::Event { names, note }) => {
+            let one = |vendor: &&'static str| {
+                let entry = cpu.event(vendor).ok_or_else(|| unknown(&cpu, vendor))?;
+                let mut selected = of_entry(&cpu, entry, attributes, text)?;
+                selected.notes.extend(note.map(str::to_owned));
+                Ok(selected)
+            };
+            names.iter().map(one).collect()
+        }
+        Some(Answer::None { reason, nearest }) => {
+            Err(Error::new(ErrorKind::EventUnsupported, format!("{} has no {name}: {reason}", cpu.id()))
+                .with_recovery(Recovery::OfferNearest {
+                    names: nearest.iter().map(|name| (*name).to_owned()).collect(),
+                }))
+        }
+        None => Err(unknown(&cpu, name)),
+    }
+}
+
+fn of(entry: &Entry<'_>) -> Coded {
+    Coded { code: entry.code(), config: entry.config(), counters: entry.counters() }
+}
+
+fn of_entry<'a>(cpu: &Cpu<'a>, entry: Entry<'a>, attributes: &[Term], text: &str) -> Result<Selected<'a>> {
+    let mut coded = of(&entry);
+    for attribute in attributes {
+        apply(cpu, &mut coded, attribute, text)?;
+    }
+    Ok(Selected {
+        name: entry.name().to_owned(),
+        entry: Some(entry),
+        coded,
+        generic: None,
+        notes: notes_of(&entry),
+    })
+}
+
+/// What the vendor says of an event that a user should know.
+fn notes_of(entry: &Entry<'_>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if entry.deprecated() {
+        notes.push("deprecated by the vendor".to_owned());
+    }
+    let errata: Vec<&str> = entry.errata().collect();
+    if !errata.is_empty() {
+        notes.push(format!("errata: {}", errata.join(", ")));
+    }
+    notes
+}
+
+/// The kernel's generic event of a name, as the CPU's table has it.
+fn generic(cpu: &Cpu<'_>, name: &str) -> Option<Generic> {
+    let hardware =
+        HARDWARE.iter().find(|hardware| named(hardware.names, name)).map(|hardware| hardware.names);
+    let cache = CacheEvent::parse(name);
+    cpu.generic().find(|generic| {
+        generic.name.eq_ignore_ascii_case(name)
+            || hardware.is_some_and(|names| named(names, &generic.name))
+            || cache.is_some_and(|cache| CacheEvent::parse(&generic.name) == Some(cache))
+    })
+}
+
+/// The code that perf's words hold on a CPU.
+fn code_of(cpu: &Cpu<'_>, words: &ConfigWords) -> Coded {
+    let decoded = decode_words(&chip(cpu), words);
+    let event = decoded.events.into_iter().next();
+    event.map_or_else(
+        || Coded { config: Some(words.config), ..Coded::default() },
+        |event| Coded { code: event.code, config: event.config, counters: CounterMask::EMPTY },
+    )
+}
+
+/// The entries of a CPU whose code is exactly this one: whole config words first, then the fields.
+pub(crate) fn entries_of<'a>(cpu: &Cpu<'a>, coded: &Coded) -> Vec<Entry<'a>> {
+    let whole = coded.config.into_iter().flat_map(|config| cpu.by_code(&coded.code, Some(config)));
+    let fields = cpu.by_code(&coded.code, None).filter(|entry| entry.code() == coded.code);
+    let mut found: Vec<Entry<'a>> = whole.collect();
+    for entry in fields {
+        if !found.iter().any(|known| known.name() == entry.name()) {
+            found.push(entry);
+        }
+    }
+    found
+}
+
+fn by_words<'a>(cpu: Cpu<'a>, words: ConfigWords, request: &EventRequest) -> Result<Vec<Selected<'a>>> {
+    refuse_attributes(&request.attributes, &request.text)?;
+    let coded = code_of(&cpu, &words);
+    let found = entries_of(&cpu, &coded);
+    let names: Vec<&str> = found.iter().map(Entry::name).collect();
+    let notes = match names.is_empty() {
+        true => vec![format!("no event of {} has this code", cpu.id())],
+        false => vec![format!("the code of {}", names.join(", "))],
+    };
+    let entry = found.into_iter().next();
+    let coded = Coded { counters: entry.map_or(CounterMask::EMPTY, |entry| entry.counters()), ..coded };
+    let kernel = Generic { name: request.text.clone(), config: words.config, config1: words.config1 };
+    Ok(vec![Selected { name: request.text.clone(), entry, coded, generic: Some(kernel), notes }])
+}
+
+fn by_terms<'a>(cpu: Cpu<'a>, terms: &[Term], request: &EventRequest) -> Result<Vec<Selected<'a>>> {
+    let is_name = |term: &&Term| term.value.is_none() && !is_flag(&term.name);
+    if let Some(name) = terms.iter().find(is_name) {
+        let rest: Vec<Term> = terms.iter().filter(|term| !is_name(term)).cloned().collect();
+        return by_name(cpu, &name.name, &rest, &request.text);
+    }
+    let word = |name: &str| terms.iter().find(|term| term.name == name).and_then(|term| term.value);
+    if word("config").is_some() || word("config1").is_some() {
+        let words = ConfigWords {
+            config: word("config").unwrap_or(0),
+            config1: word("config1").unwrap_or(0),
+            config2: word("config2").unwrap_or(0),
+        };
+        return by_words(cpu, words, request);
+    }
+    if !terms.iter().any(|term| term.name == "event") {
+        return Err(Error::new(ErrorKind::InvalidInput, format!("{} has fields and no event", request.text))
+            .with_recovery(Recovery::fix(
+                "write event=0x… or an event's name first, as in cpu/event=0xc5,umask=1/",
+            )));
+    }
+    let mut coded = Coded::default();
+    for term in terms {
+        apply(&cpu, &mut coded, term, &request.text)?;
+    }
+    let found = entries_of(&cpu, &coded);
+    let coded = found.first().map_or(coded, of);
+    let entry = found.into_iter().next();
+    Ok(vec![Selected { name: request.text.clone(), entry, coded, generic: None, notes: Vec::new() }])
+}
+
+const FLAGS: [&str; 4] = ["inv", "edge", "any", "eq"];
+
+fn is_flag(name: &str) -> bool {
+    FLAGS.contains(&name)
+}
+
+/// Changes a code by one of perf's terms.
+fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -> Result<()> {
+    let value = term.value.unwrap_or(1);
+    let code = &mut coded.code;
+    let byte = || u8::try_from(value).map_err(|_| too_large(&term.name, value, 0xff, text));
+    match term.name.as_str() {
+        "event" => {
+            code.select =
+                u16::try_from(value).map_err(|_| too_large(&term.name, value, u16::MAX.into(), text))?;
+        }
+        // Beyond eight bits the second unit mask follows, as in perf's format.
+        "umask" => {
+            let both = u16::try_from(value).map_err(|_| too_large("umask", value, 0xffff, text))?;
+            (code.umask, code.umask2) = (both as u8, (both >> 8) as u8);
+        }
+        "umask2" => code.umask2 = byte()?,
+        "cmask" => code.cmask = byte()?,
+        "inv" => code.inv = flag(term, value, text)?,
+        "edge" => code.edge = flag(term, value, text)?,
+        "any" => code.any = flag(term, value, text)?,
+        "eq" => code.eq = flag(term, value, text)?,
+        "ldlat" => code.extra = Some(extra(ExtraRegisterKind::LoadLatency, value)),
+        "frontend" => code.extra = Some(extra(ExtraRegisterKind::Frontend, value)),
+        "offcore_rsp" => code.extra = Some(extra(offcore(code), value)),
+        "snoop_rsp" => code.extra = Some(extra(ExtraRegisterKind::SnoopResponse0, value)),
+        _ => return Err(no_attribute(cpu, &term.name, text)),
+    }
+    if is_flag(&term.name) || matches!(term.name.as_str(), "cmask" | "event" | "umask" | "umask2") {
+        // A fixed counter cannot be told any of this.
+        coded.counters = CounterMask::from_bits(coded.counters.general_bits(), 0);
+    }
+    Ok(())
+}
+
+fn extra(register: ExtraRegisterKind, value: u64) -> ExtraRegister {
+    ExtraRegister { register, value }
+}
+
+/// The register of offcore responses that a code goes with.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`: event 0xBB, or 0x2B from Sapphire Rapids on, is refined by MSR_OFFCORE_RSP_1.
+fn offcore(code: &EventCode) -> ExtraRegisterKind {
+    match (code.extra, code.select) {
+        (Some(known), _) => known.register,
+        (None, 0xbb | 0x2b) => ExtraRegisterKind::OffcoreResponse1,
+        (None, _) => ExtraRegisterKind::OffcoreResponse0,
+    }
+}
+
+fn flag(term: &Term, value: u64, text: &str) -> Result<bool> {
+    match value {
+        0 | 1 => Ok(value == 1),
+        _ => Err(too_large(&term.name, value, 1, text)),
+    }
+}
+
+fn too_large(field: &str, value: u64, greatest: u64, text: &str) -> Error {
+    Error::new(
+        ErrorKind::InvalidInput,
+        format!("'{field}' of {text} is {value:#x}, more than its field holds"),
+    )
+    .with_recovery(Recovery::fix(format!("the greatest value is {greatest:#x}")))
+}
+
+fn no_attribute(cpu: &Cpu<'_>, name: &str, text: &str) -> Error {
+    let known: &[&str] = match cpu.family() {
+        Family::Intel => &[
+            "event",
+            "umask",
+            "cmask",
+            "inv",
+            "edge",
+            "any",
+            "eq",
+            "ldlat",
+            "frontend",
+            "offcore_rsp",
+            "snoop_rsp",
+        ],
+        Family::Amd => &["event", "umask", "cmask", "inv", "edge"],
+        Family::Arm | Family::RiscV | Family::Apple => &["event"],
+    };
+    Error::new(ErrorKind::InvalidInput, format!("an event has no field '{name}' (in {text})"))
+        .with_recovery(Recovery::fix(format!("fields on {}: {}", cpu.id(), known.join(", "))))
+}
+
+fn refuse_attributes(attributes: &[Term], text: &str) -> Result<()> {
+    match attributes.first() {
+        None => Ok(()),
+        Some(first) => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("'{}' of {text} cannot refine a generic event or a raw code", first.name),
+        )
+        .with_recovery(Recovery::fix("name the vendor's event"))),
+    }
+}
+
+/// The error for a name that a CPU does not have: a unit mask without its event, an event of other CPUs, or the nearest.
+pub(crate) fn unknown(cpu: &Cpu<'_>, name: &str) -> Error {
+    let parts = parts_of(cpu, name);
+    if !parts.is_empty() {
+        let message =
+            format!("'{}' alone is ambiguous on {}: it has unit masks", suggest::shown(name), cpu.id());
+        return Error::new(ErrorKind::UnknownEvent, message)
+            .with_recovery(Recovery::OfferNearest { names: parts });
+    }
+    let mut names: Vec<&str> = cpu.events().map(|entry| entry.name()).collect();
+    for name in portable::names() {
+        names.push(name);
+    }
+    let near = suggest::nearest(name, names.into_iter());
+    let message = format!("{} has no event named '{}'", cpu.id(), suggest::shown(name));
+    let recovery = match near.is_empty() {
+        false => Recovery::OfferNearest { names: near },
+        true => Recovery::fix(format!("`cyclometer list --cpu {}` shows its events", cpu.id())),
+    };
+    Error::new(ErrorKind::UnknownEvent, message).with_recovery(recovery)
+}
+
+/// The first events whose names begin with this one and a separator.
+fn parts_of(cpu: &Cpu<'_>, name: &str) -> Vec<String> {
+    const OFFERED: usize = 5;
+    let begins = |own: &str| {
+        let head = own.as_bytes().get(..name.len());
+        head.is_some_and(|head| head.eq_ignore_ascii_case(name.as_bytes()))
+            && own.as_bytes().get(name.len()) == Some(&b'.')
+    };
+    cpu.events()
+        .map(|entry| entry.name())
+        .filter(|own| begins(own))
+        .take(OFFERED)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::cpu;
+    use crate::encode::{encode, encode_all};
+    use cyclometer_core::syntax::parse_event;
+
+    fn config(id: &str, text: &str) -> (u64, u64) {
+        let request = parse_event(text).unwrap();
+        let encodings = encode(cpu(id).unwrap(), &request, None).unwrap();
+        assert_eq!(encodings.len(), 1, "{text}");
+        let words = encodings[0].perf.clone().unwrap();
+        (words.config, words.config1)
+    }
+
+    #[test]
+    fn one_event_is_found_by_every_spelling() {
+        let spellings = [
+            "BR_MISP_RETIRED.ALL_BRANCHES",
+            "br_misp_retired.all_branches:u",
+            "skl::BR_MISP_RETIRED:ALL_BRANCHES",
+            "BR_MISP_RETIRED:ALL_BRANCHES",
+            "cpu/BR_MISP_RETIRED.ALL_BRANCHES/u",
+            "cpu/event=0xc5/",
+            "r00c5",
+            "branch-misses",
+            "branch_misses",
+        ];
+        for spelling in spellings {
+            assert_eq!(config("skylake", spelling), (0xc5, 0), "{spelling}");
+        }
+    }
+
+    #[test]
+    fn attributes_change_the_code_and_not_the_counters() {
+        let cases = [
+            ("intel::UOPS_ISSUED:ANY:c=1:i", 0x180_010e),
+            ("UOPS_ISSUED.ANY:cmask=1:inv", 0x180_010e),
+            ("cpu/UOPS_ISSUED.ANY,cmask=0x1,inv,edge/", 0x184_010e),
+            ("cpu/event=0x0e,umask=1,cmask=1,inv=1/", 0x180_010e),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(config("skylake", text), (expected, 0), "{text}");
+        }
+        assert_eq!(config("skylake", "cpu/MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4,ldlat=50/"), (0x1cd, 50));
+        assert_eq!(config("skylake", "FRONTEND_RETIRED.L2_MISS:frontend=0x15"), (0x1c6, 0x15));
+        assert_eq!(config("skylake", "cpu/event=0xb7,umask=1,offcore_rsp=0x10001/"), (0x1b7, 0x10001));
+    }
+
+    #[test]
+    fn fixed_events_and_other_vendors_have_their_codes() {
+        let cases = [
+            ("skylake", "INST_RETIRED.ANY", 0xc0),
+            ("skylake", "CPU_CLK_UNHALTED.REF_TSC", 0x300),
+            ("sapphirerapids", "TOPDOWN.SLOTS", 0x400),
+            ("amdzen4", "ex_ret_brn_misp", 0xc3),
+            ("amdzen3", "op_cache_hit_miss.op_cache_hit", 0x2_0000_038f),
+            ("neoverse-n1", "L1D_CACHE_REFILL", 0x03),
+            ("apple-m1", "INST_BRANCH", 0x8d),
+            ("apple-m4", "INST_BRANCH", 0x21),
+            ("neoverse-v1", "instructions", 0x08),
+        ];
+        for (id, event, expected) in cases {
+            match parse_event(event).and_then(|request| encode(cpu(id).unwrap(), &request, None)) {
+                Ok(found) => assert_eq!(found[0].perf.as_ref().unwrap().config, expected, "{id} {event}"),
+                Err(error) => panic!("{id} {event}: {error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_event_is_refused_with_a_remedy() {
+        let cases = [
+            ("BR_MISP_RETIRD.ALL_BRANCHES", "skylake has no event named 'BR_MISP_RETIRD.ALL_BRANCHES'"),
+            ("BR_MISP_RETIRED", "'BR_MISP_RETIRED' alone is ambiguous on skylake: it has unit masks"),
+            ("cpu/umask=1/", "cpu/umask=1/ has fields and no event"),
+            (
+                "cpu/event=1,cmask=256/",
+                "'cmask' of cpu/event=1,cmask=256/ is 0x100, more than its field holds",
+            ),
+            ("cpu/event=0x10000/", "'event' of cpu/event=0x10000/ is 0x10000, more than its field holds"),
+            ("cpu/event=1,inv=2/", "'inv' of cpu/event=1,inv=2/ is 0x2, more than its field holds"),
+            ("cpu/event=1,colour=2/", "an event has no field 'colour' (in cpu/event=1,colour=2/)"),
+            ("r1c5:inv", "'inv' of r1c5 cannot refine a generic event or a raw code"),
+        ];
+        for (text, message) in cases {
+            let request = parse_event(text).unwrap();
+            let error = select(cpu("skylake").unwrap(), &request).unwrap_err();
+            assert_eq!(error.to_string(), message);
+            assert_ne!(error.recovery().to_string(), "", "{text}");
+        }
+    }
+
+    #[test]
+    fn every_event_of_every_cpu_is_encoded_and_decoded_to_itself() {
+        let mut without = Vec::new();
+        for cpu in crate::cpus::cpus() {
+            for encoding in encode_all(cpu) {
+                let Ok(words) = encoding.perf else {
+                    without.push(format!("{} {}", cpu.id(), encoding.selected.name));
+                    continue;
+                };
+                let decoded = crate::decode::decode_perf(&cpu, words, None);
+                let fixed = encoding.selected.coded.counters.general_bits() == 0
+                    && encoding.selected.coded.counters.fixed_bits() != 0;
+                let found = decoded.names.iter().flatten().any(|name| *name == encoding.selected.name);
+                assert!(
+                    found || fixed,
+                    "{} {}: {words:x?} {:?} {:?} by code {:?}",
+                    cpu.id(),
+                    encoding.selected.name,
+                    decoded.names,
+                    decoded.decoded.events,
+                    cpu.by_code(&encoding.selected.coded.code, None).collect::<Vec<_>>()
+                );
+            }
+        }
+        // No kernel driver counts on these.
+        let apples = ["m3", "m4", "m5"].iter();
+        let fixed =
+            apples.flat_map(|m| ["CYCLES", "INSTRUCTIONS"].map(|what| format!("apple-{m} FIXED_{what}")));
+        assert_eq!(without, fixed.collect::<Vec<String>>());
+    }
+}
