@@ -23,7 +23,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   budget    the cold release build's time and number of crates only
   golden    rewrites the golden files of the tests
   catalog --from DIR [FAMILY...]
-            makes the tables of the catalogue from the vendors' files";
+            makes the tables of the catalogue from the vendors' files
+  events-page [--check]
+            writes the tables of docs/events.md from the catalogue, or checks that they are up to date";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
@@ -44,6 +46,7 @@ fn dispatch(command: &str) -> Result<()> {
         "budget" => budget::check(&root()),
         "golden" => run::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
+        "events-page" => catalog::docs::run(&root(), std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }
 }

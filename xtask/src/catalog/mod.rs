@@ -15,6 +15,7 @@ mod committed_arm;
 #[cfg(test)]
 mod converters;
 mod csv;
+pub(crate) mod docs;
 mod generic;
 mod intel;
 mod metrics;
