@@ -12,6 +12,7 @@ pub mod arm_table;
 mod error;
 pub mod file;
 pub mod file_linux;
+mod file_table;
 pub mod intel;
 pub mod json;
 pub mod kpep;

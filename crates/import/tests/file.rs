@@ -218,6 +218,12 @@ fn a_file_of_another_family_than_the_cpus_is_refused() {
         Some("neoverse-n1"),
         "f (Intel perfmon JSON): neoverse-n1 is a CPU of the arm",
     );
+    refused(
+        &example("own.txt"),
+        "f",
+        Some("neoverse-n1"),
+        "f (cyclometer's own table): neoverse-n1 is a CPU of the arm",
+    );
     let plain = br#"[{"EventName": "A", "EventCode": "0x12"}]"#;
     refused(plain, "f", None, "f (Linux pmu-events JSON): its fields do not tell whose events these are");
     assert_eq!(read_file(plain, "f", Some("cortex-a53")).unwrap().events[0].code.select, 0x12);
