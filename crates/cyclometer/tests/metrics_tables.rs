@@ -1,9 +1,11 @@
 //! The tables of metrics, held against the grammar of formulas and the tables of events.
 
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
 use std::collections::BTreeSet;
 
 use cyclometer::core::syntax::parse_event;
-use cyclometer::stats::formula::Expression;
+use cyclometer::stats::formula::{Expression, Inputs};
 use cyclometer_catalog::metric::{self, Metric, is_pseudo_event};
 use cyclometer_catalog::{SoftEvent, cpus, portable, soft_events};
 
@@ -91,4 +93,75 @@ fn the_cpus_with_formulas_have_level_1_and_most_have_level_2() {
     {
         assert!(seen.contains(cpu), "{cpu}");
     }
+}
+
+/// Counts of a program that does a little of everything; the fields of PERF_METRICS are those of 1,000 slots.
+struct Ordinary;
+
+impl Inputs for Ordinary {
+    fn value(&self, name: &str) -> Result<f64, String> {
+        let known = [
+            ("PERF_METRICS.RETIRING", 400.0),
+            ("PERF_METRICS.BAD_SPECULATION", 100.0),
+            ("PERF_METRICS.FRONTEND_BOUND", 200.0),
+            ("PERF_METRICS.BACKEND_BOUND", 300.0),
+            ("PERF_METRICS.HEAVY_OPERATIONS", 100.0),
+            ("PERF_METRICS.BRANCH_MISPREDICTS", 60.0),
+            ("PERF_METRICS.FETCH_LATENCY", 120.0),
+            ("PERF_METRICS.MEMORY_BOUND", 200.0),
+            ("TOPDOWN.SLOTS:perf_metrics", 1000.0),
+            ("CPU_CLK_UNHALTED.THREAD", 250.0),
+            ("CPU_CLK_UNHALTED.THREAD_ANY", 500.0),
+            ("CPU_CLK_UNHALTED.CORE", 250.0),
+            ("IDQ_UOPS_NOT_DELIVERED.CORE", 200.0),
+            ("UOPS_ISSUED.ANY", 460.0),
+            ("UOPS_RETIRED.RETIRE_SLOTS", 400.0),
+            ("TOPDOWN_FE_BOUND.ALL", 200.0),
+            ("TOPDOWN_BE_BOUND.ALL", 300.0),
+            ("TOPDOWN_RETIRING.ALL", 400.0),
+        ];
+        let found = known.iter().find(|(event, _)| event.eq_ignore_ascii_case(name));
+        Ok(found.map_or(10.0, |(_, value)| *value))
+    }
+
+    fn literal(&self, _: &str) -> Option<f64> {
+        Some(1.0)
+    }
+
+    fn is_cpu(&self, _: &str) -> Option<bool> {
+        Some(false)
+    }
+}
+
+/// Intel's cores where what is left of the slots is one of the four shares, so that they add up to the whole; the newer
+/// E-cores and the other vendors count each share by itself.
+#[test]
+fn top_down_shares_add_up_to_the_whole() {
+    let mut checked = 0;
+    for table in metric::tables() {
+        let all: Vec<Metric<'static>> = table.metrics().collect();
+        let of = |group: &str| {
+            let members = all.iter().filter(|metric| metric.groups.contains(&group));
+            members.map(|metric| expression(metric, &all).evaluate(&Ordinary).unwrap()).collect::<Vec<f64>>()
+        };
+        let own_events = all.iter().any(|metric| metric.formula.contains("TOPDOWN_BAD_SPECULATION"));
+        if own_events || !all.iter().any(|metric| metric.name == "tma_retiring") {
+            continue;
+        }
+        let cpus: Vec<&str> = table.cpus().collect();
+        let whole: f64 = of("TopdownL1").iter().sum();
+        assert!((whole - 1.0).abs() < 1e-9, "{cpus:?}: {whole}");
+        for parent in all.iter().filter(|metric| metric.level == Some(1)) {
+            let children = of(&format!("{}_group", parent.name));
+            let share = expression(parent, &all).evaluate(&Ordinary).unwrap();
+            let parts: f64 = children.iter().sum();
+            assert!(
+                children.is_empty() || (parts - share).abs() < 1e-9,
+                "{cpus:?}: {} {parts} {share}",
+                parent.name
+            );
+        }
+        checked += 1;
+    }
+    assert!(checked >= 19, "{checked}");
 }
