@@ -37,7 +37,7 @@ pub struct EventFile {
 ///
 /// # Errors
 ///
-/// See [`file`].
+/// See [`file()`].
 pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
     Ok(file(bytes, None)?.events)
 }
@@ -59,7 +59,7 @@ pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
 ///
 /// # Errors
 ///
-/// See [`file`].
+/// See [`file()`].
 pub fn file_value(root: &Value, device: Option<&str>) -> Outcome<EventFile> {
     let list = list(root)?;
     let header = root.get("Header");
