@@ -27,9 +27,12 @@
 
 mod host;
 mod metric;
+pub mod placement;
 mod stat;
 
+pub use cyclometer_arch as arch;
 pub use cyclometer_backend::{Attached, Launcher};
+pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::{Kind, Listing};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
