@@ -5,8 +5,10 @@ use cyclometer::core::event::{Part, PerfEvent};
 use cyclometer::core::exec::{Cell, ExitStatus, Reading};
 use cyclometer::core::report::{LaunchKind, Run};
 use cyclometer::core::{CounterMask, Plan, Report, SlotId};
-use cyclometer::stats::{DerivedSummary, asked_scope, summarise_with};
-use cyclometer::{CommandSpec, ErrorKind, Machine, Rung, Stat, Verdict, list_metrics_of, replay_machine};
+use cyclometer::stats::{DerivedSummary, summarise_with};
+use cyclometer::{
+    CommandSpec, ErrorKind, Machine, Rung, Scope, Stat, Verdict, list_metrics_of, replay_machine,
+};
 
 fn machine(name: &str) -> Machine {
     let path = format!("{}/../../fixtures/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));
@@ -34,6 +36,10 @@ fn perf<'p>(plan: &'p Plan, name: &str) -> &'p PerfEvent {
 
 /// What a measurement gives when every event that is planned counts what `count` says, all the time.
 fn counted(stat: &Stat, count: impl Fn(&str) -> u64) -> Vec<DerivedSummary> {
+    counted_over(stat, Scope::Tree, count)
+}
+
+fn counted_over(stat: &Stat, scope: Scope, count: impl Fn(&str) -> u64) -> Vec<DerivedSummary> {
     let plan = stat.plan().unwrap();
     let slots = plan.passes.iter().flat_map(|pass| &pass.slots);
     let cell = |id: SlotId| Cell::new(id, count(&plan.lines[id.0].event.name), 1_000_000, 1_000_000);
@@ -57,7 +63,7 @@ fn counted(stat: &Stat, count: impl Fn(&str) -> u64) -> Vec<DerivedSummary> {
         interrupted: None,
         failure: None,
     };
-    let summary = summarise_with(&report, asked_scope(&report), &stat.metric_requests());
+    let summary = summarise_with(&report, scope, &stat.metric_requests());
     summary.derived.into_iter().filter(|metric| metric.asked).collect()
 }
 
@@ -100,6 +106,24 @@ fn known_counts_give_known_metrics() {
     assert_eq!(values(&metrics), expected);
     assert!(metrics.iter().all(|metric| metric.verdict == Verdict::Exact));
     assert_eq!(metrics[2].unit.symbol(), "MPKI");
+}
+
+#[test]
+fn energy_divides_only_with_counts_of_the_whole_system() {
+    let stat = stat("sapphire-rapids", "", "instructions_per_joule,ghz");
+    // One joule is 2^32 steps of the counter.
+    let count = |name: &str| match name {
+        "power/energy-pkg/" => 1 << 32,
+        "instructions" => 5_000_000,
+        "cpu_cycles" => 3_000_000,
+        "task-clock" => 1_000_000,
+        other => panic!("{other}"),
+    };
+    let over = |scope| counted_over(&stat, scope, count).into_iter().map(|metric| metric.statistics.mean);
+    assert_eq!(over(Scope::System).collect::<Vec<_>>(), [Some(5e6), Some(3.0)]);
+    assert_eq!(over(Scope::Tree).collect::<Vec<_>>(), [None, Some(3.0)]);
+    let reason = counted(&stat, count).swap_remove(0).reason.unwrap();
+    assert!(reason.contains("cover different modes or scopes"), "{reason}");
 }
 
 #[test]
