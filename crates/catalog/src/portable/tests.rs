@@ -62,6 +62,16 @@ fn every_event_that_an_answer_names_is_in_the_cpus_table() {
     }
 }
 
+#[test]
+fn every_event_that_a_line_names_is_described() {
+    let of_event = |portable: &'static Portable| portable.lines.iter();
+    for line in all().iter().flat_map(of_event) {
+        for name in named(line).into_iter().flatten() {
+            assert!(crate::about::describe(name, line.family).is_some(), "{} {name}", line.family.word());
+        }
+    }
+}
+
 /// What a line names, with the alternative that it belongs to.
 fn named(line: &Line) -> Vec<Vec<&'static str>> {
     match &line.says {
