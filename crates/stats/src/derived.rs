@@ -241,11 +241,19 @@ impl<'a> Counted<'a> {
         self.lines().filter(|line| line.provenance.is_some())
     }
 
-    /// Why they do not belong together, if so.
+    /// Why those that have values do not belong together, if so.
     fn apart(&self) -> Option<String> {
-        let leader = self.lines().next_back()?;
-        let apart = self.lines().find(|line| !belong_together(line, leader))?;
+        let leader = self.counted().next_back()?;
+        let apart = self.counted().find(|line| !belong_together(line, leader))?;
         Some(format!("{} and {} cover different modes or scopes", apart.name, leader.name))
+    }
+
+    /// The modes of all that have values, or of all where none has; `None` where they differ or mean nothing.
+    fn modes(&self) -> Option<Modes> {
+        let any = self.counted().next().is_some();
+        let mut modes = self.lines().filter(|line| !any || line.provenance.is_some()).map(|line| line.modes);
+        let first = modes.next().flatten()?;
+        modes.all(|modes| modes == Some(first)).then_some(first)
     }
 
     fn missing(&self) -> Option<String> {
@@ -274,8 +282,7 @@ fn summarise(definition: &Definition, inputs: &Counted<'_>, runs: &[&Run]) -> De
 }
 
 fn blank(definition: &Definition, inputs: &Counted<'_>) -> DerivedSummary {
-    let first = inputs.lines().next().and_then(|line| line.modes);
-    let modes = first.filter(|modes| inputs.lines().all(|line| line.modes == Some(*modes)));
+    let modes = inputs.modes();
     let mut provenances: Vec<Provenance> = inputs.lines().filter_map(|line| line.provenance).collect();
     provenances.sort_unstable();
     provenances.dedup();

@@ -104,20 +104,40 @@ mod tests {
         assert_eq!(metric.inputs, ["x:u", "y:u", "z:u"]);
     }
 
+    /// Two events that were counted and one, `z`, that no machine has.
+    fn without_z(lines: Vec<PlanLine>) -> Report {
+        let mut lines = lines;
+        lines[2].outcome = Outcome::NotCounted(Count::NotSupported { reason: "no such event".into() });
+        report(lines, vec![pass(&[0, 1])], vec![run(0, 0, &[(0, 1), (1, 2)])])
+    }
+
     #[test]
     fn a_metric_without_an_input_says_which() {
-        let mut lines = three();
-        lines[2].outcome = Outcome::NotCounted(Count::NotSupported { reason: "no such event".into() });
-        let report = report(lines, vec![pass(&[0, 1])], vec![run(0, 0, &[(0, 1), (1, 2)])]);
-        let uncounted = metric(&report, request("a / c", 3));
+        let uncounted = metric(&without_z(three()), request("a / c", 3));
         assert_eq!((uncounted.verdict, uncounted.statistics.mean), (Verdict::NotCounted, None));
         assert_eq!(uncounted.reason.as_deref(), Some("z:u is missing: no such event"));
         let mut unknown = request("a / c", 2);
         unknown.inputs.push(("c".into(), Err("no event is named 'c'".into())));
-        assert_eq!(metric(&report, unknown).reason.as_deref(), Some("c is missing: no event is named 'c'"));
-        let chosen = metric(&report, request("a / b if #smt_on else c", 3));
-        assert_eq!(chosen.statistics.mean, Some(50.0), "what is not chosen may be missing");
-        assert!(!summary(&report, request("a / c", 3)).is_strict());
+        let unknown = metric(&without_z(three()), unknown);
+        assert_eq!(unknown.reason.as_deref(), Some("c is missing: no event is named 'c'"));
+        assert!(!summary(&without_z(three()), request("a / c", 3)).is_strict());
+    }
+
+    #[test]
+    fn an_input_that_has_no_modes_because_it_is_missing_is_missing_and_not_apart() {
+        let mut lines = three();
+        lines[2].event.candidates.clear();
+        let metric = metric(&without_z(lines), request("a / c", 3));
+        assert_eq!(
+            (metric.name.as_str(), metric.reason.as_deref()),
+            ("m:u", Some("z is missing: no such event"))
+        );
+    }
+
+    #[test]
+    fn what_is_not_chosen_may_be_missing() {
+        let metric = metric(&without_z(three()), request("a / b if #smt_on else c", 3));
+        assert_eq!(metric.statistics.mean, Some(50.0));
     }
 
     #[test]
