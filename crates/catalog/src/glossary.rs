@@ -137,7 +137,7 @@ mod tests {
         check(Family::Intel, "UOPS_DISPATCHED.PORT_5_11", "micro-operations dispatched: port 5 11");
         check(Family::Amd, "ls_dmnd_fills_from_sys.dram_io_far", AMD_FAR);
         check(Family::Amd, "ex_ret_brn_tkn_misp", "retired branches, taken, mispredicted");
-        check(Family::Arm, "L1D_CACHE_REFILL_RD", "level-1 data cache refills reads");
+        check(Family::Arm, "L1D_CACHE_REFILL_RD", "level-1 data cache refills for reads");
         check(Family::Arm, "BR_MIS_PRED_RETIRED", "branches, mispredicted, retired");
         check(
             Family::Apple,
