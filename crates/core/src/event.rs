@@ -228,6 +228,8 @@ pub struct Candidate {
     pub modes: Option<Modes>,
     /// The scope that it cannot go below (`package` for energy); `None` when it follows the target.
     pub widest: Option<Scope>,
+    /// The core PMUs that it counts on (`cpu_core`), where others of the machine lack the event; `None` when none does.
+    pub only: Option<String>,
     /// Whether it cannot be zero, as cycles and instructions of a process that ran, or energy: then a zero
     /// means that the counter did not count, whatever the kernel says.
     pub never_zero: bool,
@@ -246,6 +248,7 @@ impl Candidate {
             scale: 1.0,
             modes,
             widest: None,
+            only: None,
             never_zero: false,
             parts: events.into_iter().map(Part::Perf).collect(),
         }
@@ -260,6 +263,7 @@ impl Candidate {
             scale: 1.0,
             modes: None,
             widest: None,
+            only: None,
             never_zero: false,
             parts: vec![Part::Os(metric)],
         }
@@ -275,6 +279,7 @@ impl Candidate {
             scale: 1.0,
             modes: Some(modes),
             widest: None,
+            only: None,
             never_zero: false,
             parts: vec![Part::Soft(event)],
         }

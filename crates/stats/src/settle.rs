@@ -62,7 +62,25 @@ pub(crate) fn settle_over(
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
         return not_counted(reason);
     }
+    let count = match &candidate.only {
+        Some(only) => narrow(count, &instances, only),
+        None => count,
+    };
     widen(count, candidate.widest, asked)
+}
+
+/// A count on some core types of several: a task that was nowhere else is counted exactly, and nothing is extrapolated to
+/// cores that lack the event.
+fn narrow(count: Count, instances: &[Instance], only: &str) -> Count {
+    let of_cpus = instances.iter().any(|instance| instance.cpu.is_some());
+    match count {
+        Count::Exact(raw) if of_cpus => Count::Partial { raw, part: format!("on {only} only") },
+        Count::Scaled { raw, .. } => Count::Partial { raw, part: format!("on {only} only, not scaled") },
+        Count::NotCounted { reason } => {
+            Count::NotCounted { reason: format!("{reason}; only {only} can count it") }
+        }
+        other => other,
+    }
 }
 
 /// Why a zero of an event that cannot be zero is no count; `None` where it may be one after all.
@@ -414,6 +432,21 @@ mod tests {
             assert!(matches!(count, Count::NotCounted { .. }), "{count:?}");
             assert!(count.reason().unwrap().contains(reason), "{count:?}");
         }
+    }
+
+    #[test]
+    fn what_one_core_type_alone_can_count_is_never_extrapolated_to_the_others() {
+        let settled = |cells| {
+            let mut line = hardware("TOPDOWN.SLOTS", 1);
+            line.event.candidates[0].only = Some("cpu_core".into());
+            settle(&line, &Reading { cells }, SLOT, Scope::Tree)
+        };
+        let part = |part: &str| Count::Partial { raw: 42, part: part.into() };
+        assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
+        assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 3_000_000)]), part("on cpu_core only, not scaled"));
+        assert_eq!(settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]), part("on cpu_core only"));
+        let Count::NotCounted { reason } = settled(vec![cell(SLOT, 0, 9_000_000, 0)]) else { panic!() };
+        assert!(reason.ends_with("only cpu_core can count it"), "{reason}");
     }
 
     #[test]
