@@ -1,14 +1,15 @@
 //! From the value of a register back to names.
 
-use cyclometer_arch::{Coded, Decoded, Register, decode as explain, decode_words};
+use cyclometer_arch::{Coded, Decoded, DecodedEvent, Register, decode as explain, decode_words};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::syntax::parse_event;
 use cyclometer_core::{CounterMask, Error, ErrorKind, Recovery, Result};
 
+use crate::portable::{self, Answer};
 use crate::search::{self, Filter, Pattern};
 use crate::select::{chip, entries_of, entry, select};
 use crate::suggest;
-use crate::table::Cpu;
+use crate::table::{Cpu, Entry};
 
 /// What a value says on a CPU.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,6 +22,8 @@ pub struct Explained {
     pub decoded: Decoded,
     /// For each event of `decoded`, the names that have exactly this code.
     pub names: Vec<Vec<String>>,
+    /// For each event of `decoded` without a name, events with the same select.
+    pub alike: Vec<Vec<String>>,
     /// Where the user's label and the code do not say the same.
     pub label: Option<Mismatch>,
 }
@@ -68,31 +71,60 @@ pub fn register_of_code(cpu: &Cpu<'_>, code: u64) -> Register {
 
 /// Explains a register's value.
 pub fn decode(cpu: &Cpu<'_>, register: Register, value: u64, label: Option<&str>) -> Explained {
-    explained(cpu, register.name().to_string(), value, explain(&chip(cpu), register, value), label)
+    let read = Read { register: register.name().to_string(), value, config: None };
+    explained(cpu, read, explain(&chip(cpu), register, value), label)
 }
 
 /// Explains perf's config words together: what `config1` means depends on `config`.
 pub fn decode_perf(cpu: &Cpu<'_>, words: ConfigWords, label: Option<&str>) -> Explained {
-    explained(cpu, "config".to_owned(), words.config, decode_words(&chip(cpu), &words), label)
+    let read = Read { register: "config".to_owned(), value: words.config, config: Some(words.config) };
+    explained(cpu, read, decode_words(&chip(cpu), &words), label)
 }
 
-fn explained(
-    cpu: &Cpu<'_>,
+/// What was read as which register; perf's whole config, if it is that.
+struct Read {
     register: String,
     value: u64,
-    decoded: Decoded,
-    label: Option<&str>,
-) -> Explained {
-    let names: Vec<Vec<String>> = decoded
-        .events
-        .iter()
-        .map(|event| {
-            let coded = Coded { code: event.code, config: event.config, counters: CounterMask::EMPTY };
-            entries_of(cpu, &coded).iter().map(|entry| entry.name().to_owned()).collect()
-        })
-        .collect();
+    config: Option<u64>,
+}
+
+fn explained(cpu: &Cpu<'_>, read: Read, mut decoded: Decoded, label: Option<&str>) -> Explained {
+    let Read { register, value, config } = read;
+    let mut names: Vec<Vec<String>> =
+        decoded.events.iter().map(|event| names_of(cpu, event, config)).collect();
+    if names.iter().any(|names| !names.is_empty())
+        && decoded.events.iter().all(|event| event.counter.is_none())
+    {
+        // What a word may mean on other generations has no name here.
+        let known: Vec<bool> = names.iter().map(|names| !names.is_empty()).collect();
+        let mut keep = known.iter();
+        decoded.events.retain(|_| keep.next() == Some(&true));
+        names.retain(|names| !names.is_empty());
+    }
+    let events = decoded.events.iter().zip(&names);
+    let alike =
+        events.map(|(event, names)| if names.is_empty() { alike(cpu, event) } else { Vec::new() }).collect();
     let label = label.and_then(|label| mismatch(cpu, label, &names));
-    Explained { register, value, decoded, names, label }
+    Explained { register, value, decoded, names, alike, label }
+}
+
+/// The events that have exactly a code, and may be counted where it stands.
+fn names_of(cpu: &Cpu<'_>, event: &DecodedEvent, config: Option<u64>) -> Vec<String> {
+    let config = event.config.or(config);
+    let coded = Coded { code: event.code, config, counters: CounterMask::EMPTY };
+    let may = |entry: &Entry<'_>| {
+        let counters = entry.counters();
+        let whole = config.is_some() && entry.config() == config;
+        whole || event.counter.is_none_or(|counter| counters.is_empty() || counters.contains(counter))
+    };
+    entries_of(cpu, &coded).iter().filter(|entry| may(entry)).map(|entry| entry.name().to_owned()).collect()
+}
+
+/// Some events with the select of a code that has no name.
+fn alike(cpu: &Cpu<'_>, event: &DecodedEvent) -> Vec<String> {
+    let select = event.code.select;
+    let same = |entry: &Entry<'_>| select != 0 && entry.code().select == select && entry.config().is_none();
+    cpu.events().filter(same).take(MOST_MEANT).map(|entry| entry.name().to_owned()).collect()
 }
 
 /// Compares a label with the names of a code.
@@ -118,25 +150,112 @@ fn meant_by(cpu: &Cpu<'_>, label: &str) -> Vec<String> {
     let named = parse_event(&joined).and_then(|request| select(*cpu, &request));
     let mut meant: Vec<String> =
         named.map(|found| found.into_iter().map(|one| one.name).collect()).unwrap_or_default();
-    let words: Vec<String> = label.to_lowercase().split_whitespace().map(word).collect();
+    let label = label.to_lowercase();
+    let words: Vec<&str> = label.split_whitespace().map(singular).collect();
     if !words.is_empty() {
-        let filter = Filter::by(Pattern::Words(words));
+        meant.extend(portable_of(cpu, &words));
+        let filter = Filter::by(Pattern::Words(words.iter().map(|word| (*word).to_owned()).collect()));
         meant.extend(search::events(*cpu, &filter).map(|entry| entry.name().to_owned()));
     }
+    let mut seen = std::collections::HashSet::new();
+    meant.retain(|name| seen.insert(name.to_ascii_lowercase()));
     meant
 }
 
-/// A word as descriptions have it.
-fn word(text: &str) -> String {
-    match text {
-        "l1" => "level-1".to_owned(),
-        "l2" => "level-2".to_owned(),
-        "l3" | "llc" => "l3".to_owned(),
-        "misses" => "miss".to_owned(),
-        "hits" => "hit".to_owned(),
-        "branches" => "branch".to_owned(),
-        "loads" => "load".to_owned(),
-        "stores" => "store".to_owned(),
-        other => other.to_owned(),
+/// The events of a CPU that portable events with these words are.
+fn portable_of(cpu: &Cpu<'_>, words: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for portable in portable::all() {
+        let text = format!("{} {} {}", portable.name(), portable.aliases().join(" "), portable.about());
+        let text = text.to_lowercase();
+        let has =
+            |word: &&str| text.contains(*word) || synonyms(word).iter().any(|other| text.contains(other));
+        if let (true, Answer::Event { names, .. }) = (words.iter().all(has), portable.on_cpu(cpu)) {
+            found.extend(names.into_iter().map(str::to_owned));
+        }
+    }
+    found
+}
+
+/// Other words for the same thing.
+fn synonyms(word: &str) -> &'static [&'static str] {
+    match word {
+        "l3" => &["llc", "last-level"],
+        "llc" => &["l3", "last-level"],
+        "mispredict" => &["branch_miss"],
+        _ => &[],
+    }
+}
+
+fn singular(word: &str) -> &str {
+    match word {
+        "misses" => "miss",
+        "branches" => "branch",
+        word => word.strip_suffix('s').filter(|rest| rest.len() > 2 && !rest.ends_with('s')).unwrap_or(word),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::cpu;
+
+    fn code(id: &str, code: u64, label: Option<&str>) -> Explained {
+        let cpu = cpu(id).unwrap();
+        decode(&cpu, register_of_code(&cpu, code), code, label)
+    }
+
+    #[test]
+    fn a_code_that_is_not_what_it_is_called_is_told() {
+        // A driver of the field calls 0x4101C2 the misses of the third-level cache.
+        let explained = code("skylake", 0x4101c2, Some("L3 cache miss"));
+        assert_eq!(explained.register, "IA32_PERFEVTSEL0");
+        let mismatch = explained.label.unwrap();
+        assert!(mismatch.is.is_empty());
+        assert_eq!(mismatch.meant[0], "LONGEST_LAT_CACHE.MISS");
+        assert!(
+            explained.alike[0].iter().all(|name| name.starts_with("UOPS_RETIRED.")),
+            "{:?}",
+            explained.alike
+        );
+        let explained = code("haswell", 0x4101c2, Some("L3 cache miss"));
+        assert_eq!(explained.label.unwrap().is, ["UOPS_RETIRED.ALL"]);
+    }
+
+    #[test]
+    fn a_label_that_says_what_the_code_is_is_no_mismatch() {
+        for (id, value, label) in [
+            ("skylake", 0x41412e, "L3 cache misses"),
+            ("skylake", 0x412e, "LLC miss"),
+            ("skylake", 0x412e, "LONGEST_LAT_CACHE.MISS"),
+            ("skylake", 0xc5, "branch misses"),
+            ("skylake", 0xc4, "branches"),
+            ("amdzen4", 0x4300c3, "branch-misses"),
+            ("neoverse-n1", 0x03, "l1d cache miss"),
+        ] {
+            assert_eq!(code(id, value, Some(label)).label, None, "{id} {value:#x} {label}");
+        }
+    }
+
+    #[test]
+    fn fixed_counters_have_their_own_events() {
+        let cpu = cpu("apple-m1").unwrap();
+        let explained = decode(&cpu, register(&cpu, "PMCR0").unwrap(), 0b11, None);
+        assert_eq!(explained.names, [["FIXED_CYCLES"], ["FIXED_INSTRUCTIONS"]]);
+    }
+
+    #[test]
+    fn perfs_words_are_one_event() {
+        let cpu = cpu("skylake").unwrap();
+        let words = ConfigWords { config: 0x1b7, config1: 0x10001, config2: 0 };
+        let explained = decode_perf(&cpu, words, None);
+        assert_eq!(explained.names, [["OFFCORE_RESPONSE.DEMAND_DATA_RD.ANY_RESPONSE"]]);
+    }
+
+    #[test]
+    fn an_unknown_register_is_refused_with_those_that_there_are() {
+        let error = register(&cpu("skylake").unwrap(), "PMCR0").unwrap_err();
+        assert_eq!(error.to_string(), "skylake has no register 'PMCR0'");
+        assert!(error.recovery().to_string().contains("IA32_PERFEVTSEL0"), "{}", error.recovery());
     }
 }

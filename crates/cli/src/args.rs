@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use cyclometer::core::{Counted, CpuSet, Rung};
+use cyclometer::core::{Counted, CounterId, CpuSet, Rung};
 
 use crate::exit;
 use crate::render::WIDTH;
@@ -38,6 +38,12 @@ pub enum Command {
     Cpus(MachineArgs),
     /// List the events that can be named on this machine, or the metrics of a CPU.
     List(ListArgs),
+    /// Show what to write where to count an event of any CPU: perf's words, register values.
+    Encode(EncodeArgs),
+    /// Show what a register's value or an event's code means on any CPU, bit by bit and by name.
+    Decode(DecodeArgs),
+    /// Show which events can count at once on any CPU, and on which counters.
+    Plan(PlanArgs),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -223,18 +229,100 @@ pub struct MachineArgs {
 
 /// Arguments of `list`.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("place").args(["cpu", "everywhere", "cpus", "machine"])))]
 pub struct ListArgs {
-    /// A part of a name, or a pattern with * and ?; case does not matter.
+    /// Words of a name or description, a pattern with * and ?, or /a regular expression/ (of a CPU's events); case does
+    /// not matter.
     pub pattern: Option<String>,
     /// List metrics instead of events; a pattern may also be that of a group.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["everywhere", "cpus"])]
     pub metrics: bool,
-    /// The metrics of this CPU instead of this machine's, as in `skylake` or `alderlake/atom`.
-    #[arg(long, value_name = "ID", requires = "metrics", conflicts_with = "machine")]
+    /// What this CPU of the catalogue has instead of this machine, as in `skylake` or `alderlake/atom`.
+    #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
+    /// Search the events of all CPUs of the catalogue.
+    #[arg(long, requires = "pattern")]
+    pub everywhere: bool,
+    /// List the CPUs of the catalogue instead of events.
+    #[arg(long)]
+    pub cpus: bool,
+    /// With --cpu: events that may use this counter, as in `7` or `fixed1`.
+    #[arg(long, value_name = "N", requires = "cpu", value_parser = counter)]
+    pub counter: Option<CounterId>,
+    /// With --cpu: events that have a fixed counter.
+    #[arg(long, requires = "cpu")]
+    pub fixed: bool,
+    /// With --cpu: events that the vendor wants to be replaced.
+    #[arg(long, requires = "cpu")]
+    pub deprecated: bool,
+    /// With --cpu: how many events may use which counters, instead of the events.
+    #[arg(long, requires = "cpu", conflicts_with = "json")]
+    pub classes: bool,
     /// How to print, and which machine.
     #[command(flatten)]
     pub machine: MachineArgs,
+}
+
+/// Arguments of `encode`.
+#[derive(Args, Debug)]
+pub struct EncodeArgs {
+    /// Events by any spelling: a vendor's, perf's or libpfm4's name, a portable name, `cpu/event=…/`, `r1c5`.
+    #[arg(value_name = "EVENT")]
+    pub events: Vec<String>,
+    /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this machine.
+    #[arg(long, value_name = "ID")]
+    pub cpu: Option<String>,
+    /// Every event of the CPU.
+    #[arg(long, conflicts_with = "events")]
+    pub all: bool,
+    /// The counter that registers are for, as in `2` or `fixed1`; without it, the first that may count the event.
+    #[arg(long, value_name = "N", value_parser = counter)]
+    pub counter: Option<CounterId>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `decode`.
+#[derive(Args, Debug)]
+pub struct DecodeArgs {
+    /// REGISTER=VALUE, a code, or CODE='what it is said to count'.
+    #[arg(value_name = "VALUE", required = true)]
+    pub values: Vec<String>,
+    /// The CPU, as `list --cpus` names it. Without it, this machine.
+    #[arg(long, value_name = "ID")]
+    pub cpu: Option<String>,
+    /// What the value is said to count: warns when that is something else.
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `plan`.
+#[derive(Args, Debug)]
+pub struct PlanArgs {
+    /// Events that are to count at once; can be repeated. A pin is written `event@counter`.
+    #[arg(short, long = "event", value_name = "EVENTS", required = true)]
+    pub events: Vec<String>,
+    /// The CPU, as `list --cpus` names it. Without it, this machine.
+    #[arg(long, value_name = "ID")]
+    pub cpu: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn counter(text: &str) -> Result<CounterId, String> {
+    let (digits, fixed) = match text.strip_prefix("fixed") {
+        Some(digits) => (digits, true),
+        None => (text, false),
+    };
+    match digits.parse::<u8>() {
+        Ok(n) if n < 64 => Ok(if fixed { CounterId::Fixed(n) } else { CounterId::General(n) }),
+        _ => Err("a counter is a number from 0 to 63, or fixed0 to fixed63".to_owned()),
+    }
 }
 
 #[cfg(test)]

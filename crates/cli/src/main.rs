@@ -40,6 +40,9 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         Command::Doctor(args) => commands::doctor::run(args, cli),
         Command::Cpus(args) => commands::cpus::run(args, cli),
         Command::List(args) => commands::list::run(args, cli),
+        Command::Encode(args) => commands::encode::run(args, cli),
+        Command::Decode(args) => commands::decode::run(args, cli),
+        Command::Plan(args) => commands::plan::run(args, cli),
         Command::Completions { shell } => commands::completions::run(*shell),
         Command::Man { subcommand } => commands::man::run(subcommand.as_deref()),
     }

@@ -14,6 +14,7 @@ mod soft;
 #[cfg(test)]
 mod testing;
 
+pub use matching::place;
 pub use pass::assemble;
 pub use replan::{Replan, abandon, give_up, replan};
 pub use route::route;

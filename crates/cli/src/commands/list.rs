@@ -1,12 +1,16 @@
 //! `list`: the events that can be named, and the metrics.
 
+use cyclometer::catalogue::{
+    self,
+    search::{self, Filter, Pattern},
+};
 use cyclometer::{
     Error, ErrorKind, Listing, MetricListing, Result, list_events, list_metrics, list_metrics_of,
 };
 
 use crate::args::{Cli, ListArgs};
 use crate::output::{Channel, clean};
-use crate::render::{json, list, metrics};
+use crate::render::{events, json, list, metrics};
 
 /// Lists events, or metrics.
 ///
@@ -16,6 +20,9 @@ use crate::render::{json, list, metrics};
 pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     if args.metrics {
         return run_metrics(args, cli);
+    }
+    if args.cpus || args.everywhere || args.cpu.is_some() {
+        return run_catalogue(args, cli);
     }
     let machine = super::machine_of(args.machine.machine.as_deref())?;
     let all = list_events(&machine);
@@ -29,6 +36,56 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
         true => json::pretty(&list::json(&fitting)),
         false => list::render(&fitting, super::paint(cli, Channel::Out)),
     })
+}
+
+/// The catalogue's own: its CPUs, the events of one, or those of all that fit.
+fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
+    let (as_json, paint) = (args.machine.json, super::paint(cli, Channel::Out));
+    if args.cpus {
+        let all = catalogue::cpus::cpus();
+        return super::print(&if as_json {
+            json::pretty(&events::cpus_json(all))
+        } else {
+            events::cpus(all)
+        });
+    }
+    let pattern = Pattern::parse(args.pattern.as_deref().unwrap_or_default())?;
+    let shown = || clean(args.pattern.as_deref().unwrap_or_default());
+    if args.everywhere {
+        let found = search::everywhere(&pattern);
+        if found.is_empty() {
+            return Err(Error::new(
+                ErrorKind::UnknownEvent,
+                format!("no event of any CPU fits '{}'", shown()),
+            ));
+        }
+        return super::print(&match as_json {
+            true => json::pretty(&events::everywhere_json(&found)),
+            false => events::everywhere(&found, paint),
+        });
+    }
+    let deprecated = args.deprecated.then_some(true);
+    let filter = Filter { pattern, counter: args.counter, fixed: args.fixed, deprecated };
+    let (mut text, mut objects) = (String::new(), Vec::new());
+    for cpu in super::cpus_of(args.cpu.as_deref())? {
+        let found: Vec<_> = search::events(cpu, &filter).collect();
+        match (args.classes, as_json) {
+            _ if found.is_empty() => {}
+            // Names that the vendor gave up would be counted beside their successors.
+            (true, _) => {
+                let current: Vec<_> =
+                    found.into_iter().filter(|entry| args.deprecated || !entry.deprecated()).collect();
+                text += &events::classes(&cpu, &current, paint);
+            }
+            (_, true) => objects.extend(events::json(&cpu, &found).as_array().cloned().unwrap_or_default()),
+            _ => text += &events::render(&cpu, &found, cli.verbose, paint),
+        }
+    }
+    if text.is_empty() && objects.is_empty() {
+        let cpu = clean(args.cpu.as_deref().unwrap_or_default());
+        return Err(Error::new(ErrorKind::UnknownEvent, format!("no event of {cpu} fits '{}'", shown())));
+    }
+    super::print(&if as_json { json::pretty(&objects.into()) } else { text })
 }
 
 fn run_metrics(args: &ListArgs, cli: &Cli) -> Result<u8> {

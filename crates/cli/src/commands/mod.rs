@@ -2,16 +2,20 @@
 
 pub mod completions;
 pub mod cpus;
+pub mod decode;
 pub mod doctor;
+pub mod encode;
 pub mod list;
 pub mod man;
+pub mod plan;
 pub mod stat;
 
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use cyclometer::{Error, ErrorKind, Machine, Result, diagnosed_machine, replay_machine};
+use cyclometer::catalogue::{self, table::Cpu};
+use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine, replay_machine};
 
 use crate::args::Cli;
 use crate::export::cannot_print;
@@ -43,6 +47,45 @@ fn read_recording(path: &Path) -> Result<String> {
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(text)
+}
+
+/// The CPUs of the catalogue that an id means, or the core types of this machine.
+fn cpus_of(id: Option<&str>) -> Result<Vec<Cpu<'static>>> {
+    let Some(id) = id else { return cpus_here() };
+    match catalogue::cpus::core_types(id) {
+        found if found.is_empty() => catalogue::cpus::cpu(id).map(|cpu| vec![cpu]),
+        found => Ok(found),
+    }
+}
+
+fn cpus_here() -> Result<Vec<Cpu<'static>>> {
+    let machine = diagnosed_machine();
+    let known = |id: &String| catalogue::cpus::cpu(id).ok();
+    let found: Vec<Cpu<'static>> =
+        machine.core_types.iter().filter_map(|core| known(core.cpu_id.as_ref()?)).collect();
+    if found.is_empty() {
+        let message = "the catalogue does not have this machine's CPU";
+        return Err(Error::new(ErrorKind::ArchUnsupported, message)
+            .with_recovery(Recovery::fix("name one with --cpu; `cyclometer list --cpus` shows them")));
+    }
+    Ok(found)
+}
+
+/// What the core types that have an event say of it; the first error where none has it.
+fn those_that_have_it<T>(each: Vec<Result<T>>) -> Result<Vec<T>> {
+    let (mut found, mut first) = (Vec::new(), None);
+    for one in each {
+        match one {
+            Ok(one) => found.push(one),
+            Err(error) => {
+                first.get_or_insert(error);
+            }
+        }
+    }
+    match (found.is_empty(), first) {
+        (true, Some(error)) => Err(error),
+        _ => Ok(found),
+    }
 }
 
 /// Prints a result.

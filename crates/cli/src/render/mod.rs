@@ -2,7 +2,10 @@
 
 pub mod cpus;
 pub mod csv;
+pub mod decoded;
 pub mod doctor;
+pub mod encoding;
+pub mod events;
 pub mod footer;
 pub mod interval;
 pub mod json;
@@ -11,6 +14,7 @@ pub mod machine;
 pub mod markdown;
 pub mod metrics;
 pub mod paint;
+pub mod placement;
 pub mod table;
 pub mod target;
 #[cfg(test)]

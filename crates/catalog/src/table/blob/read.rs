@@ -249,6 +249,12 @@ impl<'a> Cpu<'a> {
         (0..self.rows()).map(move |i| self.row(i)).filter(|entry| entry.name == entry.own)
     }
 
+    /// Its aliases, by name, with the events that they stand for.
+    pub fn aliases(self) -> impl Iterator<Item = (&'a str, Entry<'a>)> {
+        let others = (0..self.rows()).map(move |i| self.row(i)).filter(|row| row.name != row.own);
+        others.map(|row| (row.blob.name(row.name), Entry { name: row.own, ..row }))
+    }
+
     /// The event with a name or alias, in any case.
     pub fn event(&self, name: &str) -> Option<Entry<'a>> {
         let id = self.blob.name_id(name)?;

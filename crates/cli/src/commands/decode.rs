@@ -1,0 +1,88 @@
+//! `decode`: what a register's value, or an event's code, means.
+
+use cyclometer::arch::Register;
+use cyclometer::catalogue::decode::{self, Explained};
+use cyclometer::catalogue::table::Cpu;
+use cyclometer::core::pmu::{ConfigWord, ConfigWords};
+use cyclometer::core::syntax::parse_number;
+use cyclometer::{Error, ErrorKind, Recovery, Result};
+
+use crate::args::{Cli, DecodeArgs};
+use crate::output::{Channel, clean};
+use crate::render::{decoded, json};
+
+/// Decodes values.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput` for a CPU or register that is not known, or what is no number.
+pub fn run(args: &DecodeArgs, cli: &Cli) -> Result<u8> {
+    let mut found: Vec<(Cpu<'static>, Explained)> = Vec::new();
+    for cpu in super::cpus_of(args.cpu.as_deref())? {
+        for explained in of_cpu(&cpu, args)? {
+            found.push((cpu, explained));
+        }
+    }
+    super::print(&match args.json {
+        true => json::pretty(&decoded::json(&found)),
+        false => decoded::render(&found, super::paint(cli, Channel::Out)),
+    })
+}
+
+fn of_cpu(cpu: &Cpu<'static>, args: &DecodeArgs) -> Result<Vec<Explained>> {
+    let mut words: Option<ConfigWords> = None;
+    let mut found = Vec::new();
+    for text in &args.values {
+        let Value { register, value, label } = read(cpu, text)?;
+        let label = label.or(args.label.as_deref());
+        match register {
+            Register::Perf(word) => *word_of(words.get_or_insert_default(), word) = value,
+            register => found.push(decode::decode(cpu, register, value, label)),
+        }
+        if let (Register::Perf(ConfigWord::Config), Some(label)) = (register, label) {
+            let whole = ConfigWords { config: value, ..words.take().unwrap_or_default() };
+            found.push(decode::decode_perf(cpu, whole, Some(label)));
+        }
+    }
+    // perf's words are one event, however many of them are given.
+    found.extend(words.map(|words| decode::decode_perf(cpu, words, args.label.as_deref())));
+    Ok(found)
+}
+
+fn word_of(words: &mut ConfigWords, word: ConfigWord) -> &mut u64 {
+    match word {
+        ConfigWord::Config => &mut words.config,
+        ConfigWord::Config1 => &mut words.config1,
+        ConfigWord::Config2 => &mut words.config2,
+    }
+}
+
+struct Value<'a> {
+    register: Register,
+    value: u64,
+    label: Option<&'a str>,
+}
+
+/// Reads `REGISTER=VALUE`, `CODE` or `CODE=LABEL`.
+fn read<'a>(cpu: &Cpu<'_>, text: &'a str) -> Result<Value<'a>> {
+    let code =
+        |text: &str| parse_number(text).or_else(|| u64::from_str_radix(text.strip_prefix('r')?, 16).ok());
+    let Some((left, right)) = text.split_once('=') else {
+        let value = code(text).ok_or_else(|| no_number(text))?;
+        return Ok(Value { register: decode::register_of_code(cpu, value), value, label: None });
+    };
+    match (code(left), parse_number(right)) {
+        (Some(value), None) => {
+            Ok(Value { register: decode::register_of_code(cpu, value), value, label: Some(right) })
+        }
+        (_, Some(value)) => Ok(Value { register: decode::register(cpu, left)?, value, label: None }),
+        (None, None) => Err(no_number(right)),
+    }
+}
+
+fn no_number(text: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, format!("'{}' is no number", clean(text))).with_recovery(Recovery::fix(
+        "write REGISTER=VALUE as in PERFEVTSEL0=0x4300c0, a code as in 0x412e, or a code and what it is said to be, as in \
+         0x412e='L3 cache miss'",
+    ))
+}

@@ -1,0 +1,34 @@
+//! `plan`: which events fit together on a CPU.
+
+use cyclometer::catalogue::table::Cpu;
+use cyclometer::core::syntax::{EventRequest, parse_events};
+use cyclometer::placement::{Placement, place};
+use cyclometer::{Error, ErrorKind, Recovery, Result};
+
+use crate::args::{Cli, PlanArgs};
+use crate::output::Channel;
+use crate::render::{json, placement};
+
+/// Places events.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput` for a CPU that is not known, `ErrorKind::UnknownEvent` for an event that it does not have.
+pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
+    let mut requests: Vec<EventRequest> = Vec::new();
+    for list in &args.events {
+        requests.extend(parse_events(list)?);
+    }
+    if requests.is_empty() {
+        return Err(Error::new(ErrorKind::InvalidInput, "no event is named")
+            .with_recovery(Recovery::fix("name events with -e")));
+    }
+    let cpus = super::cpus_of(args.cpu.as_deref())?;
+    let placed: Result<Vec<(Cpu<'static>, Placement<'static>)>> =
+        cpus.into_iter().map(|cpu| Ok((cpu, place(cpu, &requests)?))).collect();
+    let placed = placed?;
+    super::print(&match args.json {
+        true => json::pretty(&placement::json(&placed)),
+        false => placement::render(&placed, super::paint(cli, Channel::Out)),
+    })
+}

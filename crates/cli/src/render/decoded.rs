@@ -1,0 +1,128 @@
+//! Values of registers, bit by bit, for people and as JSON.
+
+use cyclometer::arch::{DecodedEvent, Field};
+use cyclometer::catalogue::decode::{Explained, Mismatch};
+use cyclometer::catalogue::table::Cpu;
+use serde_json::{Value, json};
+
+use crate::output::clean;
+use crate::render::events::about;
+use crate::render::paint::{Paint, Style};
+use crate::render::{WIDTH, columns, wrap};
+
+/// Each value: its fields, the events in it by name, and what is wrong about it.
+pub fn render(found: &[(Cpu<'_>, Explained)], paint: Paint) -> String {
+    found.iter().map(|(cpu, explained)| entry(cpu, explained, paint)).collect()
+}
+
+fn entry(cpu: &Cpu<'_>, explained: &Explained, paint: Paint) -> String {
+    let head = format!("{} = {:#x}", explained.register, explained.value);
+    let mut out = format!("{}  on {}\n", paint.paint(Style::Heading, &head), cpu.id());
+    explained.decoded.fields.iter().for_each(|field| out += &line(field));
+    for (i, event) in explained.decoded.events.iter().enumerate() {
+        out += &named(cpu, event, (&explained.names[i], &explained.alike[i]), paint);
+    }
+    for warning in &explained.decoded.warnings {
+        out += &caution(&format!("warning: {warning}"), paint);
+    }
+    if let Some(mismatch) = &explained.label {
+        out += &caution(&sentence(mismatch), paint);
+    }
+    out
+}
+
+fn line(field: &Field) -> String {
+    let bits = match field.high == field.low {
+        true => field.low.to_string(),
+        false => format!("{}:{}", field.high, field.low),
+    };
+    let head = format!("  {bits:>7}  {:<16} {:<10} ", field.name, format!("{:#x}", field.value));
+    hanging(&head, &field.meaning)
+}
+
+/// Text behind a head, broken at blanks below itself.
+fn hanging(head: &str, text: &str) -> String {
+    let indent = columns(head).min(WIDTH / 2);
+    let room = WIDTH.saturating_sub(columns(head)).max(WIDTH / 4);
+    let mut out = head.to_owned();
+    for (i, line) in wrap(text, room).iter().enumerate() {
+        out += &if i == 0 { line.clone() } else { format!("\n{:indent$}{line}", "") };
+    }
+    out.trim_end().to_owned() + "\n"
+}
+
+fn named(
+    cpu: &Cpu<'_>,
+    event: &DecodedEvent,
+    (names, alike): (&[String], &[String]),
+    paint: Paint,
+) -> String {
+    let counter = event.counter.map_or_else(String::new, |counter| format!(" on counter {counter}"));
+    if names.is_empty() {
+        let code = &event.code;
+        let mut text =
+            format!("no event of {} has select {:#x}, unit mask {:#x}", cpu.id(), code.select, code.umask);
+        if !alike.is_empty() {
+            text += &format!("; with this select there are {}", alike.join(", "));
+        }
+        let lines = hanging(&format!("  event{counter}: "), &text);
+        return lines.lines().map(|line| paint.paint(Style::Bad, line) + "\n").collect();
+    }
+    let each = names.iter().map(|name| hanging(&format!("  event{counter}: {name}: "), &about(name, cpu)));
+    each.collect()
+}
+
+fn caution(text: &str, paint: Paint) -> String {
+    let lines = wrap(&clean(text), WIDTH - 2);
+    lines.iter().map(|line| format!("  {}\n", paint.paint(Style::Caution, line))).collect()
+}
+
+/// What is wrong about a label.
+fn sentence(mismatch: &Mismatch) -> String {
+    let is = match mismatch.is.is_empty() {
+        true => "no event that is known".to_owned(),
+        false => mismatch.is.join(", "),
+    };
+    let mut text = format!("warning: it is called '{}', but the code is that of {is}", mismatch.label);
+    if !mismatch.meant.is_empty() {
+        text += &format!("; events that the name would fit: {}", mismatch.meant.join(", "));
+    }
+    text
+}
+
+/// An array with an object for each value.
+pub fn json(found: &[(Cpu<'_>, Explained)]) -> Value {
+    Value::Array(found.iter().map(|(cpu, explained)| object(cpu, explained)).collect())
+}
+
+fn object(cpu: &Cpu<'_>, explained: &Explained) -> Value {
+    let field = |field: &Field| {
+        json!({
+            "high": field.high,
+            "low": field.low,
+            "name": field.name,
+            "value": format!("{:#x}", field.value),
+            "meaning": field.meaning,
+        })
+    };
+    let events = explained.decoded.events.iter().zip(&explained.names);
+    let event = |(event, names): (&DecodedEvent, &Vec<String>)| {
+        json!({
+            "counter": event.counter.map(|counter| counter.to_string()),
+            "select": format!("{:#x}", event.code.select),
+            "umask": format!("{:#x}", event.code.umask),
+            "names": names,
+        })
+    };
+    let label =
+        |mismatch: &Mismatch| json!({ "label": mismatch.label, "is": mismatch.is, "meant": mismatch.meant });
+    json!({
+        "cpu": cpu.id(),
+        "register": explained.register,
+        "value": format!("{:#x}", explained.value),
+        "fields": explained.decoded.fields.iter().map(field).collect::<Vec<_>>(),
+        "events": events.map(event).collect::<Vec<_>>(),
+        "warnings": explained.decoded.warnings,
+        "mismatch": explained.label.as_ref().map(label),
+    })
+}
