@@ -102,7 +102,7 @@ fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Res
     }
 }
 
-fn of(entry: &Entry<'_>) -> Coded {
+pub(crate) fn of(entry: &Entry<'_>) -> Coded {
     Coded { code: entry.code(), config: entry.config(), counters: entry.counters() }
 }
 
@@ -121,7 +121,7 @@ fn of_entry<'a>(cpu: &Cpu<'a>, entry: Entry<'a>, attributes: &[Term], text: &str
 }
 
 /// What the vendor says of an event that a user should know.
-fn notes_of(entry: &Entry<'_>) -> Vec<String> {
+pub(crate) fn notes_of(entry: &Entry<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if entry.deprecated() {
         notes.push("deprecated by the vendor".to_owned());
@@ -134,15 +134,20 @@ fn notes_of(entry: &Entry<'_>) -> Vec<String> {
 }
 
 /// The kernel's generic event of a name, as the CPU's table has it.
+///
+/// A name's own meaning goes before others that it could have: `branch-misses` could also be the cache event
+/// `branch-load-misses`, which counts something else on some CPUs.
 fn generic(cpu: &Cpu<'_>, name: &str) -> Option<Generic> {
     let hardware =
         HARDWARE.iter().find(|hardware| named(hardware.names, name)).map(|hardware| hardware.names);
     let cache = CacheEvent::parse(name);
-    cpu.generic().find(|generic| {
-        generic.name.eq_ignore_ascii_case(name)
-            || hardware.is_some_and(|names| named(names, &generic.name))
-            || cache.is_some_and(|cache| CacheEvent::parse(&generic.name) == Some(cache))
-    })
+    let by_name = cpu.generic().find(|generic| generic.name.eq_ignore_ascii_case(name));
+    let as_hardware = || cpu.generic().find(|generic| hardware.is_some_and(|all| named(all, &generic.name)));
+    let as_cache = || {
+        cpu.generic()
+            .find(|generic| cache.is_some_and(|cache| CacheEvent::parse(&generic.name) == Some(cache)))
+    };
+    by_name.or_else(as_hardware).or_else(as_cache)
 }
 
 /// The code that perf's words hold on a CPU.
@@ -216,12 +221,19 @@ fn by_terms<'a>(cpu: Cpu<'a>, terms: &[Term], request: &EventRequest) -> Result<
 
 const FLAGS: [&str; 4] = ["inv", "edge", "any", "eq"];
 
-fn is_flag(name: &str) -> bool {
+pub(crate) fn is_flag(name: &str) -> bool {
     FLAGS.contains(&name)
 }
 
+/// Whether [`apply`] knows a term.
+pub(crate) fn is_attribute(name: &str) -> bool {
+    const VALUES: [&str; 8] =
+        ["event", "umask", "umask2", "cmask", "ldlat", "frontend", "offcore_rsp", "snoop_rsp"];
+    is_flag(name) || VALUES.contains(&name)
+}
+
 /// Changes a code by one of perf's terms.
-fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -> Result<()> {
+pub(crate) fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -> Result<()> {
     let value = term.value.unwrap_or(1);
     let code = &mut coded.code;
     let byte = || u8::try_from(value).map_err(|_| too_large(&term.name, value, 0xff, text));
@@ -342,7 +354,7 @@ pub(crate) fn unknown(cpu: &Cpu<'_>, name: &str) -> Error {
 }
 
 /// The first events whose names begin with this one and a separator.
-fn parts_of(cpu: &Cpu<'_>, name: &str) -> Vec<String> {
+pub(crate) fn parts_of(cpu: &Cpu<'_>, name: &str) -> Vec<String> {
     const OFFERED: usize = 5;
     let begins = |own: &str| {
         let head = own.as_bytes().get(..name.len());
