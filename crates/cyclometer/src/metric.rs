@@ -4,7 +4,7 @@ use cyclometer_catalog::metric::{self, Metric, PERF_METRICS, is_pseudo_event, re
 use cyclometer_catalog::{cpus, resolve_list};
 use cyclometer_core::event::{Part, Unit};
 use cyclometer_core::machine::{CoreType, CpuId};
-use cyclometer_core::{CounterMask, Error, ErrorKind, Event, Machine, Result, SlotId};
+use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, Event, Machine, Result, Rung, SlotId};
 use cyclometer_stats::formula::Expression;
 use cyclometer_stats::{Environment, MetricRequest};
 
@@ -220,12 +220,15 @@ impl Assembler<'_> {
         let pmu_of_events = pmu.as_deref().unwrap_or("cpu");
         let only = self.only || pmu.is_none();
         let names: Vec<String> = expression.events().iter().map(|name| (*name).to_owned()).collect();
-        let slot = |name: String| {
-            let text = request(&name, pmu_of_events, only);
-            let slot = self.slot(&text, is_pseudo_event(&name));
-            (name, Ok(slot))
-        };
-        let inputs = names.into_iter().map(slot).collect();
+        let resolve = |name: &String| self.resolve(&request(name, pmu_of_events, only));
+        let events: Vec<Event> = names.iter().map(resolve).collect();
+        let source = source_of(&events, self.machine);
+        let slots = names.iter().zip(events).map(|(name, event)| match is_pseudo_event(name) {
+            true => self.pseudo_slot(event),
+            false => self.slot(event, source),
+        });
+        let slots: Vec<SlotId> = slots.collect();
+        let inputs = names.into_iter().zip(slots.into_iter().map(Ok)).collect();
         MetricRequest {
             name: match pmu {
                 Some(pmu) if !self.only => format!("{pmu}/{}/", metric.name),
@@ -239,23 +242,27 @@ impl Assembler<'_> {
         }
     }
 
+    /// The slot of one of the kernel's top-down events, which stand in their group already.
+    fn pseudo_slot(&mut self, event: Event) -> SlotId {
+        let known = self.events.iter().position(|known| is_same_name(known, &event));
+        self.slot_or(known, event)
+    }
+
     /// The slot of an event: that of one which counts the same, or a new one.
-    fn slot(&mut self, text: &str, pseudo: bool) -> SlotId {
-        let event = self.resolve(text);
-        let same_name = |known: &Event| {
-            known.name.eq_ignore_ascii_case(&event.name) && known.modifiers == event.modifiers
+    fn slot(&mut self, event: Event, source: MetricSource) -> SlotId {
+        let reduced = source.reduced(event.clone());
+        let counts_the_same = |known: &Event| {
+            let as_it_is = known.candidates == event.candidates && source != MetricSource::Software;
+            let same = as_it_is || known.candidates == reduced.candidates;
+            let resolved = !event.candidates.is_empty() || is_same_name(known, &event);
+            same && resolved && known.modifiers == event.modifiers && known.pin.is_none()
         };
-        let counts_the_same = |known: &Event| match pseudo {
-            true => same_name(known),
-            false if event.candidates.is_empty() => known.candidates.is_empty() && same_name(known),
-            false => {
-                known.candidates == event.candidates
-                    && known.modifiers == event.modifiers
-                    && known.pin.is_none()
-            }
-        };
-        let found = self.events.iter().position(counts_the_same);
-        SlotId(found.unwrap_or_else(|| {
+        let known = self.events.iter().position(counts_the_same);
+        self.slot_or(known, reduced)
+    }
+
+    fn slot_or(&mut self, known: Option<usize>, event: Event) -> SlotId {
+        SlotId(known.unwrap_or_else(|| {
             self.events.push(event);
             self.events.len() - 1
         }))
@@ -272,6 +279,51 @@ impl Assembler<'_> {
                 Event { unsupported: error.to_string(), ..Event::new(text, Unit::Count, Vec::new()) }
             }
         }
+    }
+}
+
+fn is_same_name(a: &Event, b: &Event) -> bool {
+    a.name.eq_ignore_ascii_case(&b.name) && a.modifiers == b.modifiers
+}
+
+/// Who counts the events of one metric: hardware counts and those of translated runs never meet in a formula.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum MetricSource {
+    /// Whoever can.
+    Any,
+    /// The hardware, as far as it has the events: one that is missing must not move the others to a translated run.
+    Hardware,
+    /// The software PMU, because it alone has one of the events.
+    Software,
+}
+
+fn source_of(events: &[Event], machine: &Machine) -> MetricSource {
+    let by_software_alone = |event: &Event| {
+        !event.candidates.is_empty() && event.candidates.iter().all(|way| way.rung == Rung::Soft)
+    };
+    match machine.ladder.perf_hardware {
+        Err(_) => MetricSource::Any,
+        Ok(()) if events.iter().any(by_software_alone) => MetricSource::Software,
+        Ok(()) => MetricSource::Hardware,
+    }
+}
+
+impl MetricSource {
+    /// The event with the ways of this source only, where it has any.
+    fn reduced(self, mut event: Event) -> Event {
+        let suits = |way: &Candidate| match self {
+            MetricSource::Any => true,
+            MetricSource::Hardware => way.rung != Rung::Soft,
+            MetricSource::Software => way.rung == Rung::Soft,
+        };
+        let several = event.candidates.len() > 1;
+        if event.candidates.iter().any(suits) {
+            event.candidates.retain(suits);
+        }
+        if let (MetricSource::Software, true, [way]) = (self, several, event.candidates.as_slice()) {
+            event.name.clone_from(&way.resolution);
+        }
+        event
     }
 }
 
@@ -293,4 +345,39 @@ fn slots(machine: &Machine, pmu: Option<&str>) -> Option<f64> {
     };
     let slots = cyclometer_core::syntax::parse_number(device?.caps.get("slots")?.trim())?;
     (slots > 0).then_some(slots as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::event::{PerfClass, PerfEvent};
+    use cyclometer_core::{Modes, Provenance};
+
+    fn event(name: &str, hardware: bool, software: bool) -> Event {
+        let perf = PerfEvent::new("cpu", 4, 0xc0, PerfClass::Core);
+        let perf = Candidate::perf(vec![perf], Provenance::Hardware, Some(Modes::USER));
+        let soft = Candidate::soft(name, Modes::USER);
+        let ways =
+            [(hardware, perf), (software, soft)].into_iter().filter(|(has, _)| *has).map(|(_, way)| way);
+        Event::new(name, Unit::Count, ways.collect())
+    }
+
+    #[test]
+    fn an_event_of_the_software_pmu_alone_takes_the_others_along() {
+        let events = [event("instructions", true, true), event("calls", false, true)];
+        assert!(events[1].candidates.iter().all(|way| way.rung == Rung::Soft));
+        let reduced = MetricSource::Software.reduced(events[0].clone());
+        assert_eq!((reduced.name.as_str(), reduced.candidates.len()), ("soft/instructions/", 1));
+        assert_eq!(reduced.candidates[0].rung, Rung::Soft);
+        assert_eq!(MetricSource::Software.reduced(events[1].clone()), events[1]);
+    }
+
+    #[test]
+    fn what_the_source_lacks_keeps_the_ways_that_it_has() {
+        let cycles = event("cycles", true, false);
+        assert_eq!(MetricSource::Software.reduced(cycles.clone()), cycles);
+        let branches = MetricSource::Hardware.reduced(event("branches", true, true));
+        assert_eq!((branches.name.as_str(), branches.candidates[0].rung), ("branches", Rung::Perf));
+        assert_eq!(MetricSource::Any.reduced(event("e", true, true)).candidates.len(), 2);
+    }
 }

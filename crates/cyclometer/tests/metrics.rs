@@ -250,6 +250,34 @@ fn without_a_pmu_a_metric_of_exact_counts_translates_the_run() {
 }
 
 #[test]
+fn with_a_pmu_one_source_counts_all_events_of_a_metric() {
+    let mut both = machine("skylake");
+    let works = machine("vm-without-vpmu").ladder.state(Rung::Soft).cloned().unwrap();
+    both.ladder.rungs.retain(|state| state.rung != Rung::Soft);
+    both.ladder.rungs.push(works);
+    let plan = |events: &str, metrics: &str| {
+        let stat = Stat::new(both.clone()).command(CommandSpec::new("true")).runs(3);
+        let stat = if events.is_empty() { stat } else { stat.events(events).unwrap() };
+        stat.metrics(metrics).unwrap().plan().unwrap()
+    };
+    let soft = |plan: &Plan| {
+        let rungs = plan.lines.iter().map(|line| line.event.candidates.iter().map(|way| way.rung).collect());
+        rungs.collect::<Vec<Vec<Rung>>>()
+    };
+    let hardware = plan("", "branch_miss_rate");
+    assert!(soft(&hardware).iter().all(|rungs| *rungs == [Rung::Perf]), "{:?}", soft(&hardware));
+    // Only the software PMU has bytes that were loaded.
+    let exact = plan("instructions", "arithmetic_intensity");
+    assert_eq!(names(&exact)[0], "instructions");
+    assert!(soft(&exact)[1..].iter().all(|rungs| *rungs == [Rung::Soft]), "{:?}", soft(&exact));
+    // What the user asked for serves the metric, too.
+    assert_eq!(
+        names(&plan("branch_instructions", "branch_miss_rate")),
+        ["branch_instructions", "branch_misses"]
+    );
+}
+
+#[test]
 fn metrics_of_any_cpu_are_listed() {
     let all = list_metrics_of("alderlake").unwrap();
     let retiring = all.iter().filter(|metric| metric.name == "tma_retiring");
