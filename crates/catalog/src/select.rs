@@ -4,7 +4,7 @@ use cyclometer_arch::{Chip, Coded, decode_words};
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::{EventRequest, Selector, Term};
-use cyclometer_core::{CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
+use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
 
 use crate::generic::{CacheEvent, HARDWARE, named};
 use crate::portable::{self, Answer};
@@ -69,10 +69,11 @@ fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Res
     }
     if let Some(generic) = generic(&cpu, name) {
         refuse_attributes(attributes, text)?;
-        let coded =
-            code_of(&cpu, &ConfigWords { config: generic.config, config1: generic.config1, config2: 0 });
+        let words = ConfigWords { config: generic.config, config1: generic.config1, config2: 0 };
+        let coded = code_of(&cpu, &words);
         let entry = entries_of(&cpu, &coded).into_iter().next();
-        let coded = entry.map_or(coded, |entry| of(&entry));
+        let mut coded = entry.map_or(coded, |entry| of(&entry));
+        coded.counters = coded.counters.or(fixed_for(&cpu, &words));
         let notes = entry.map(|entry| format!("the kernel counts {}", entry.name())).into_iter().collect();
         return Ok(vec![Selected {
             name: generic.name.clone(),
@@ -133,21 +134,18 @@ pub(crate) fn notes_of(entry: &Entry<'_>) -> Vec<String> {
     notes
 }
 
-/// The kernel's generic event of a name, as the CPU's table has it.
-///
-/// A name's own meaning goes before others that it could have: `branch-misses` could also be the cache event
-/// `branch-load-misses`, which counts something else on some CPUs.
+/// The kernel's generic event of a name, as the CPU's table has it: by perf's name, then by another name of a hardware
+/// event, then by another spelling of a cache event.
 fn generic(cpu: &Cpu<'_>, name: &str) -> Option<Generic> {
     let hardware =
         HARDWARE.iter().find(|hardware| named(hardware.names, name)).map(|hardware| hardware.names);
     let cache = CacheEvent::parse(name);
-    let by_name = cpu.generic().find(|generic| generic.name.eq_ignore_ascii_case(name));
-    let as_hardware = || cpu.generic().find(|generic| hardware.is_some_and(|all| named(all, &generic.name)));
-    let as_cache = || {
-        cpu.generic()
-            .find(|generic| cache.is_some_and(|cache| CacheEvent::parse(&generic.name) == Some(cache)))
-    };
-    by_name.or_else(as_hardware).or_else(as_cache)
+    cpu.generic()
+        .find(|generic| generic.name.eq_ignore_ascii_case(name))
+        .or_else(|| cpu.generic().find(|generic| hardware.is_some_and(|names| named(names, &generic.name))))
+        .or_else(|| {
+            cpu.generic().find(|generic| cache.is_some() && CacheEvent::parse(&generic.name) == cache)
+        })
 }
 
 /// The code that perf's words hold on a CPU.
@@ -158,6 +156,15 @@ fn code_of(cpu: &Cpu<'_>, words: &ConfigWords) -> Coded {
         || Coded { config: Some(words.config), ..Coded::default() },
         |event| Coded { code: event.code, config: event.config, counters: CounterMask::EMPTY },
     )
+}
+
+/// The fixed counters on which the kernel counts what these words ask for.
+fn fixed_for(cpu: &Cpu<'_>, words: &ConfigWords) -> CounterMask {
+    let events = decode_words(&chip(cpu), words).events;
+    let counters = events.iter().filter_map(|event| event.counter);
+    let fixed =
+        |counter: &CounterId| matches!(counter, CounterId::Fixed(_)) && cpu.counters().contains(*counter);
+    counters.filter(fixed).collect()
 }
 
 /// The entries of a CPU whose code is exactly this one: whole config words first, then the fields.

@@ -2,7 +2,7 @@
 
 use cyclometer_catalog::select::{Selected, select};
 use cyclometer_catalog::table::Cpu;
-use cyclometer_core::event::ExtraRegister;
+use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Result};
 
@@ -105,7 +105,9 @@ fn share_registers(events: &mut [Placed<'_>]) {
         let also = event.selected.entry.into_iter().flat_map(|entry| entry.also()).map(|also| also.code);
         let own = event.selected.coded.code;
         let same = event.selected.entry.is_some_and(|entry| entry.code() == own);
-        let codes: Vec<EventCode> = std::iter::once(own).chain(also.filter(|_| same)).collect();
+        let kernels = event.selected.generic.as_ref().and_then(|_| twin(&own));
+        let codes: Vec<EventCode> =
+            std::iter::once(own).chain(also.filter(|_| same)).chain(kernels).collect();
         let fits = |code: &&EventCode| {
             code.extra.is_some_and(|extra| {
                 taken.iter().all(|(other, _)| other.register != extra.register || other.value == extra.value)
@@ -125,6 +127,21 @@ fn share_registers(events: &mut [Placed<'_>]) {
             }
         }
     }
+}
+
+/// The other code of an offcore response, to which the kernel changes where the first register is taken.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `intel_alt_er` and `intel_fixup_er`.
+fn twin(code: &EventCode) -> Option<EventCode> {
+    let extra = code.extra?;
+    let (select, register) = match (code.select, extra.register) {
+        (0xb7, ExtraRegisterKind::OffcoreResponse0) => (0xbb, ExtraRegisterKind::OffcoreResponse1),
+        (0x2a, ExtraRegisterKind::OffcoreResponse0) => (0x2b, ExtraRegisterKind::OffcoreResponse1),
+        _ => return None,
+    };
+    Some(EventCode { select, extra: Some(ExtraRegister { register, ..extra }), ..*code })
 }
 
 #[cfg(test)]
@@ -163,6 +180,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn generic_events_use_fixed_counters_and_both_offcore_registers_as_the_kernel_does() {
+        let list = "cycles,instructions,ref-cycles,branches,branch-misses,LLC-loads,LLC-load-misses";
+        let placed = placed("skylake", list);
+        assert!(placed.iter().all(|(_, counter)| counter.is_some()), "{placed:?}");
+        assert_eq!(placed[4].0, "branch-misses");
+        assert!(
+            placed[..3].iter().all(|(_, counter)| matches!(counter, Some(CounterId::Fixed(_)))),
+            "{placed:?}"
+        );
     }
 
     #[test]
