@@ -235,7 +235,7 @@ pub struct ListArgs {
     /// not matter.
     pub pattern: Option<String>,
     /// List metrics instead of events; a pattern may also be that of a group.
-    #[arg(long, conflicts_with_all = ["everywhere", "cpus"])]
+    #[arg(long, conflicts_with_all = ["everywhere", "cpus", "counter", "fixed", "deprecated", "classes"])]
     pub metrics: bool,
     /// What this CPU of the catalogue has instead of this machine, as in `skylake` or `alderlake/atom`.
     #[arg(long, value_name = "ID")]
