@@ -19,7 +19,10 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("backend", &["core", "sys", "soft"]),
     ("session", &["core", "plan"]),
     ("soft", &["core", "sys"]),
-    ("cyclometer", &["arch", "core", "catalog", "plan", "stats", "sys", "detect", "backend", "session"]),
+    (
+        "cyclometer",
+        &["arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session"],
+    ),
     ("cli", &["cyclometer"]),
 ];
 

@@ -36,6 +36,18 @@ pub(crate) fn encode(pmu: &KernelPmu, terms: &[Term], text: &str) -> Result<Devi
     Ok(found)
 }
 
+/// Encodes a named event of a device with fields on top.
+pub(crate) fn encode_refined(
+    pmu: &KernelPmu,
+    name: &str,
+    fields: &[Term],
+    text: &str,
+) -> Result<DeviceEvent> {
+    let named = Term { name: name.to_owned(), value: None };
+    let terms: Vec<Term> = std::iter::once(named).chain(fields.iter().cloned()).collect();
+    encode(pmu, &terms, text)
+}
+
 /// Encodes a named event of a device.
 pub(crate) fn encode_named(pmu: &KernelPmu, name: &str, text: &str) -> Result<DeviceEvent> {
     encode(pmu, &[Term { name: name.to_owned(), value: None }], text)
@@ -81,7 +93,8 @@ fn sysfs_term(term: &str, text: &str) -> Result<Term> {
     Ok(Term { name: name.to_owned(), value: Some(value) })
 }
 
-fn apply(pmu: &KernelPmu, term: &Term, text: &str, words: &mut ConfigWords) -> Result<()> {
+/// Puts a term into its field.
+pub(crate) fn apply(pmu: &KernelPmu, term: &Term, text: &str, words: &mut ConfigWords) -> Result<()> {
     let field = field(pmu, &term.name).ok_or_else(|| unknown_term(pmu, term, text))?;
     field.deposit(term.value.unwrap_or(1), words).map_err(|greatest| {
         Error::new(

@@ -12,6 +12,8 @@ mod device;
 pub mod encode;
 mod generic;
 pub mod glossary;
+mod host;
+mod host_event;
 mod listing;
 pub mod metric;
 mod notes;
@@ -28,8 +30,9 @@ mod testing;
 
 use cyclometer_core::Machine;
 
-pub use listing::{Kind, Listing, list};
-pub use resolve::{DEFAULT_EVENTS, resolve, resolve_list};
+pub use host::{Tables, table_id};
+pub use listing::{Kind, Listing, count_vendor, list, list_vendor};
+pub use resolve::{DEFAULT_EVENTS, resolve, resolve_list, resolve_list_in};
 pub use soft::{SoftEvent, soft_events};
 
 /// The `perf_event_attr.type` values of the kernel's own classes.

@@ -1,15 +1,21 @@
 //! What this machine offers, for `list` and for the nearest names.
 
+use std::collections::BTreeMap;
+
 use cyclometer_core::event::{PerfClass, Unit};
-use cyclometer_core::{Machine, Modes, Rung};
+use cyclometer_core::{CounterMask, Machine, Modes, Rung};
 
 use crate::device;
 use crate::generic::{
     ACCOUNTING, CACHES, CacheEvent, HARDWARE, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
     accounting_source,
 };
+use crate::host::{Core, Tables, cores};
+use crate::host_event::{self, HostEvent, Wanted};
+use crate::portable::{self, Portable};
 use crate::resolve::unit_of;
 use crate::soft;
+use crate::table::{Cpu, Entry};
 
 /// One event that can be asked for by name.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,6 +36,10 @@ pub struct Listing {
     pub available: Result<(), String>,
     /// What it counts, in a line.
     pub description: String,
+    /// The counters that may count it, as a table names them; empty where none does.
+    pub counters: CounterMask,
+    /// Whether the vendor wants it to be replaced.
+    pub deprecated: bool,
 }
 
 /// Kinds of event in a listing.
@@ -47,6 +57,10 @@ pub enum Kind {
     Device,
     /// The operating system's accounting.
     Os,
+    /// A portable event, which is one of the vendor's here.
+    Portable,
+    /// An event of the vendor's.
+    Vendor,
 }
 
 impl Kind {
@@ -59,20 +73,120 @@ impl Kind {
             Kind::Counted => "counted",
             Kind::Device => "device",
             Kind::Os => "os",
+            Kind::Portable => "portable",
+            Kind::Vendor => "vendor",
         }
     }
 }
 
-/// Every event that can be named on this machine, by kind.
-pub fn list(machine: &Machine) -> Vec<Listing> {
+/// Every event that can be named on this machine, by kind; the vendor's own, which are hundreds, are in
+/// [`list_vendor`].
+pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
+    let cores = cores(machine, tables);
+    let known = cores.iter().any(|core| !core.tables.is_empty());
     let mut all = accounting();
     all.extend(software(machine));
     all.extend(hardware(machine));
     all.extend(counted(machine));
-    all.extend(caches(machine));
-    all.extend(without_generic());
+    all.extend(caches(machine, known));
+    match known {
+        true => all.extend(portables(machine, &cores)),
+        false => all.extend(without_generic()),
+    }
     all.extend(devices(machine));
     all
+}
+
+/// The vendor's events of a machine's core types whose name or alias `fits`, by name.
+pub fn list_vendor(machine: &Machine, tables: &Tables, fits: &dyn Fn(&str) -> bool) -> Vec<Listing> {
+    let cores = cores(machine, tables);
+    let entries = vendors_entries(&cores);
+    let wanted = entries.values().filter(|(_, entry)| fits(entry.name()) || entry.aliases().any(|n| fits(n)));
+    wanted.map(|(cpu, entry)| vendors(machine, tables, &cores, (cpu, entry))).collect()
+}
+
+/// How many events [`list_vendor`] has in all.
+pub fn count_vendor(machine: &Machine, tables: &Tables) -> usize {
+    vendors_entries(&cores(machine, tables)).len()
+}
+
+/// Every event of the tables by its name in lower case, from the first table that has it.
+fn vendors_entries<'a>(cores: &[Core<'a>]) -> BTreeMap<String, (Cpu<'a>, Entry<'a>)> {
+    let mut found = BTreeMap::new();
+    for cpu in cores.iter().flat_map(|core| &core.tables) {
+        for entry in cpu.events() {
+            found.entry(entry.name().to_ascii_lowercase()).or_insert((*cpu, entry));
+        }
+    }
+    found
+}
+
+fn vendors(
+    machine: &Machine,
+    tables: &Tables,
+    cores: &[Core<'_>],
+    (cpu, entry): (&Cpu<'_>, &Entry<'_>),
+) -> Listing {
+    let of_table = of_table(entry.name(), machine, cores);
+    let mut description = tables.describe(entry.name(), cpu);
+    let errata: Vec<&str> = entry.errata().collect();
+    if !errata.is_empty() {
+        description += &format!("; errata {}", errata.join(", "));
+    }
+    Listing {
+        aliases: entry.aliases().map(str::to_owned).collect(),
+        kind: Kind::Vendor,
+        description,
+        counters: entry.counters(),
+        deprecated: entry.deprecated(),
+        ..of_table
+    }
+}
+
+/// What a name of a table comes to on a machine.
+fn of_table(name: &str, machine: &Machine, cores: &[Core<'_>]) -> Listing {
+    let wanted = Wanted { name, terms: &[], text: name };
+    let found = host_event::find(&wanted, cores, Modes::USER);
+    let found = found.map_err(|error| error.to_string()).and_then(|found| found.ok_or_else(String::new));
+    let (resolution, available) = match found {
+        Ok(HostEvent { candidate: Some(candidate), .. }) => {
+            (candidate.resolution, machine.ladder.perf_hardware.clone())
+        }
+        Ok(HostEvent { missing, .. }) => (String::new(), Err(missing.join("; "))),
+        Err(reason) => (String::new(), Err(reason)),
+    };
+    Listing { name: name.to_owned(), resolution, available, ..blank(Kind::Portable) }
+}
+
+/// Of that kind, counted by perf, with nothing said yet.
+fn blank(kind: Kind) -> Listing {
+    Listing {
+        name: String::new(),
+        aliases: Vec::new(),
+        kind,
+        rung: Rung::Perf,
+        unit: Unit::Count,
+        resolution: String::new(),
+        available: Ok(()),
+        description: String::new(),
+        counters: CounterMask::EMPTY,
+        deprecated: false,
+    }
+}
+
+/// The portable events that go by no other kind's name.
+fn portables(machine: &Machine, cores: &[Core<'_>]) -> Vec<Listing> {
+    let taken = |name: &str| {
+        HARDWARE.iter().any(|hardware| crate::generic::named(hardware.names, name))
+            || soft::find(&[name]).is_some()
+            || CacheEvent::parse(name).is_some()
+    };
+    let entry = |portable: &Portable| Listing {
+        aliases: portable.aliases().iter().filter(|alias| !taken(alias)).map(|a| (*a).to_owned()).collect(),
+        description: portable.about().to_owned(),
+        ..of_table(portable.name(), machine, cores)
+    };
+    portable::all().iter().filter(|portable| !taken(portable.name())).map(entry).collect()
 }
 
 fn names(names: &[&str]) -> (String, Vec<String>) {
@@ -85,12 +199,11 @@ fn accounting() -> Vec<Listing> {
         Listing {
             name,
             aliases,
-            kind: Kind::Os,
             rung: Rung::Os,
             unit: a.unit.clone(),
             resolution: a.resolution.to_owned(),
-            available: Ok(()),
             description: a.about.to_owned(),
+            ..blank(Kind::Os)
         }
     };
     ACCOUNTING.iter().map(entry).collect()
@@ -105,7 +218,7 @@ fn software(machine: &Machine) -> Vec<Listing> {
             (by_perf, _) => (Rung::Perf, by_perf, format!("software/config={:#x}/", s.config)),
         };
         let (kind, unit, description) = (Kind::Software, s.unit(), s.about.to_owned());
-        Listing { name, aliases, kind, rung, unit, resolution, available, description }
+        Listing { name, aliases, rung, unit, resolution, available, description, ..blank(kind) }
     };
     SOFTWARE.iter().map(entry).collect()
 }
@@ -120,7 +233,7 @@ fn hardware(machine: &Machine) -> Vec<Listing> {
             None => (Rung::Perf, by_perf, format!("generic hardware event {}", h.config)),
         };
         let (kind, unit, description) = (Kind::Hardware, Unit::Count, h.about.to_owned());
-        Listing { name, aliases, kind, rung, unit, resolution, available, description }
+        Listing { name, aliases, rung, unit, resolution, available, description, ..blank(kind) }
     };
     HARDWARE.iter().map(entry).collect()
 }
@@ -131,19 +244,20 @@ fn counted(machine: &Machine) -> Vec<Listing> {
     let entry = |event: soft::SoftEvent| Listing {
         name: event.name.to_owned(),
         aliases: event.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
-        kind: Kind::Counted,
         rung: Rung::Soft,
         unit: event.unit(),
         resolution: event.candidate(Modes::USER).resolution,
         available: soft::available(machine),
         description: event.about.to_owned(),
+        ..blank(Kind::Counted)
     };
     soft::soft_events().filter(|event| !is_generic(event)).map(entry).collect()
 }
 
-fn caches(machine: &Machine) -> Vec<Listing> {
-    let portable =
-        |event: CacheEvent| PORTABLE_CACHE.iter().filter(move |p| p.1 == event).map(|p| p.0.to_owned());
+/// With `known` tables, the portable names are not these events' but the vendor's.
+fn caches(machine: &Machine, known: bool) -> Vec<Listing> {
+    let names: &[(&str, CacheEvent)] = if known { &[] } else { PORTABLE_CACHE };
+    let portable = |event: CacheEvent| names.iter().filter(move |p| p.1 == event).map(|p| p.0.to_owned());
     let short = |event: CacheEvent| {
         let name = event.name();
         let tail = name.strip_prefix(CACHES[event.cache as usize].names[0]).map(str::to_owned)?;
@@ -154,12 +268,10 @@ fn caches(machine: &Machine) -> Vec<Listing> {
         .map(|event| Listing {
             name: event.name(),
             aliases: portable(event).chain(short(event)).collect(),
-            kind: Kind::Cache,
-            rung: Rung::Perf,
-            unit: Unit::Count,
             resolution: format!("generic cache event {:#x}", event.config()),
             available: machine.ladder.perf_hardware.clone(),
             description: event.about(),
+            ..blank(Kind::Cache)
         })
         .collect()
 }
@@ -167,13 +279,9 @@ fn caches(machine: &Machine) -> Vec<Listing> {
 fn without_generic() -> Vec<Listing> {
     let entry = |(name, near): &(&str, &str)| Listing {
         name: (*name).to_owned(),
-        aliases: Vec::new(),
-        kind: Kind::Cache,
-        rung: Rung::Perf,
-        unit: Unit::Count,
-        resolution: String::new(),
         available: Err(format!("the kernel has no generic event for it; nearest: {near}")),
         description: name.replace('_', " ").replace("l2", "level 2"),
+        ..blank(Kind::Cache)
     };
     PORTABLE_WITHOUT_GENERIC.iter().map(entry).collect()
 }
@@ -186,9 +294,6 @@ fn devices(machine: &Machine) -> Vec<Listing> {
             let encoded = device::encode_named(pmu, name, &text);
             all.push(Listing {
                 name: text,
-                aliases: Vec::new(),
-                kind: Kind::Device,
-                rung: Rung::Perf,
                 unit: unit_of(pmu.events[name].unit.clone()),
                 resolution: encoded.as_ref().map(|e| e.event.to_string()).unwrap_or_default(),
                 available: match &encoded {
@@ -196,6 +301,7 @@ fn devices(machine: &Machine) -> Vec<Listing> {
                     Err(error) => Err(error.to_string()),
                 },
                 description: format!("named by the kernel: {}", pmu.events[name].terms.trim()),
+                ..blank(Kind::Device)
             });
         }
     }
@@ -219,7 +325,7 @@ mod tests {
     #[test]
     fn every_listed_name_and_alias_resolves() {
         for machine in [skylake(), hybrid(), big_little(), vm_without_pmu(), vm_with_soft()] {
-            for listing in list(&machine) {
+            for listing in list(&machine, Tables::embedded()) {
                 for name in std::iter::once(&listing.name).chain(&listing.aliases) {
                     resolve_list(name, &machine, true).unwrap_or_else(|e| panic!("{name}: {e}"));
                 }
@@ -230,7 +336,8 @@ mod tests {
     #[test]
     fn what_the_software_pmu_counts_is_listed_once_with_its_state() {
         let find = |machine: &Machine, name: &str| {
-            let found: Vec<Listing> = list(machine).into_iter().filter(|l| l.name == name).collect();
+            let found: Vec<Listing> =
+                list(machine, Tables::embedded()).into_iter().filter(|l| l.name == name).collect();
             assert_eq!(found.len(), 1, "{name}");
             found.into_iter().next().unwrap()
         };
@@ -245,7 +352,7 @@ mod tests {
 
     #[test]
     fn without_a_pmu_hardware_events_say_why() {
-        let all = list(&vm_without_pmu());
+        let all = list(&vm_without_pmu(), Tables::embedded());
         let cycles = all.iter().find(|l| l.name == "cycles").unwrap();
         assert_eq!(cycles.available, Err("no PMU in this VM".to_owned()));
         assert!(all.iter().any(|l| l.kind == Kind::Software && l.available.is_ok()));

@@ -14,37 +14,76 @@ use crate::generic::{
     ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC,
     SOFTWARE, Software, accounting_source, named,
 };
+use crate::host::{Core, Tables, cores};
+use crate::host_event::{self, HostEvent, Wanted};
 use crate::soft::{self, SoftEvent};
-use crate::{has_core_pmu, listing, notes, perf_type, suggest};
+use crate::{has_core_pmu, listing, notes, perf_type, portable, select, suggest};
 
 /// What is counted when nothing is asked for.
 pub const DEFAULT_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,page-faults,context-switches,\
     cycles,instructions,branches,branch-misses,cache-references,cache-misses";
 
-/// Resolves a comma-separated list; `requested` says whether the user asked for it.
+/// Resolves a comma-separated list with the catalogue's tables; `requested` says whether the user asked for it.
 ///
 /// # Errors
 ///
 /// Those of [`parse_events`] and [`resolve`].
 pub fn resolve_list(list: &str, machine: &Machine, requested: bool) -> Result<Vec<Event>> {
+    resolve_list_in(list, machine, Tables::embedded(), requested)
+}
+
+/// As [`resolve_list`], with tables of the user's before the catalogue's.
+///
+/// # Errors
+///
+/// Those of [`parse_events`] and [`resolve`].
+pub fn resolve_list_in(
+    list: &str,
+    machine: &Machine,
+    tables: &Tables,
+    requested: bool,
+) -> Result<Vec<Event>> {
+    let host = Host { machine, cores: cores(machine, tables) };
     let events: Result<Vec<Event>> =
-        parse_events(list)?.iter().map(|request| resolve(request, machine)).collect();
+        parse_events(list)?.iter().map(|request| resolve_on(request, &host)).collect();
     Ok(events?.into_iter().map(|event| Event { requested, ..event }).collect())
 }
 
 /// Finds an event by name and lists the ways to count it on `machine`, best first.
 ///
-/// An event that exists in general and has no counterpart here comes back without candidates.
+/// Names are looked for among the kernel's generic events, the software PMU's, the accounting's, the host's own in
+/// sysfs, the vendor's in `tables`, and the portable ones. An event that exists in general and has no counterpart here
+/// comes back without candidates.
 ///
 /// # Errors
 ///
 /// `ErrorKind::UnknownEvent` with the nearest names; `ErrorKind::InvalidInput` for terms that do not fit
-/// their fields, or modes of an event that has none.
-pub fn resolve(request: &EventRequest, machine: &Machine) -> Result<Event> {
+/// their fields, for terms of an event that cannot be refined, or modes of an event that has none.
+pub fn resolve(request: &EventRequest, machine: &Machine, tables: &Tables) -> Result<Event> {
+    resolve_on(request, &Host { machine, cores: cores(machine, tables) })
+}
+
+/// A machine with the tables for its cores.
+struct Host<'a> {
+    machine: &'a Machine,
+    cores: Vec<Core<'a>>,
+}
+
+impl Host<'_> {
+    /// Whether there is a table for some core.
+    fn has_tables(&self) -> bool {
+        self.cores.iter().any(|core| !core.tables.is_empty())
+    }
+}
+
+fn resolve_on(request: &EventRequest, host: &Host<'_>) -> Result<Event> {
     let found = match &request.selector {
-        Selector::Name(name) => by_name(name, request, machine)?,
-        Selector::Raw(code) => raw(*code, request, machine),
-        Selector::Pmu { pmu, terms } => by_device(pmu, terms, request, machine)?,
+        Selector::Name(name) => by_name(name, request, host)?,
+        Selector::Raw(code) => {
+            refuse_terms(request, "a raw code")?;
+            raw(*code, request, host.machine)
+        }
+        Selector::Pmu { pmu, terms } => by_device(pmu, terms, request, host)?,
     };
     check_modes(request, &found)?;
     Ok(found)
@@ -63,31 +102,70 @@ fn unsupported(request: &EventRequest, reason: String) -> Event {
     Event { unsupported: reason, ..event(request, Unit::Count, Vec::new()) }
 }
 
-fn by_name(name: &str, request: &EventRequest, machine: &Machine) -> Result<Event> {
-    if let Some(hardware) = HARDWARE.iter().find(|hardware| named(hardware.names, name)) {
+fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
+    let machine = host.machine;
+    if let Some(hardware) = HARDWARE.iter().find(|hardware| named(hardware.names, name))
+        && !is_portable_alone(name, hardware, host)
+    {
+        refuse_terms(request, "a generic event of the kernel")?;
         return Ok(or_translated(generic_hardware(hardware, request, machine), hardware.names, machine));
     }
-    if let Some(counted) = soft::find(&[name]) {
-        return Ok(soft_event(&counted, request));
-    }
-    if let Some(software) = SOFTWARE.iter().find(|software| named(software.names, name)) {
-        return Ok(software_event(software, request));
-    }
-    if let Some(accounting) = ACCOUNTING.iter().find(|accounting| named(accounting.names, name)) {
-        return Ok(accounting_event(accounting, request));
-    }
-    if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name))
-    {
-        return Ok(cache_event(*cache, request, machine));
+    if let Some(found) = without_hardware(name, request)? {
+        return Ok(found);
     }
     let devices = device::named_events(machine, name);
     if !devices.is_empty() {
-        return on_devices(request, machine, &devices, |pmu, known| {
-            device::encode_named(pmu, known, &request.text)
+        let found = on_devices(request, machine, &devices, |pmu, known| {
+            device::encode_refined(pmu, known, &request.attributes, &request.text)
         });
+        return found.map(|found| only_on(found, &devices, machine));
     }
     if let Some(cache) = CacheEvent::parse(name) {
+        refuse_terms(request, "a generic event of the kernel")?;
         return Ok(cache_event(cache, request, machine));
+    }
+    let wanted = Wanted { name, terms: &request.attributes, text: &request.text };
+    match host_event::find(&wanted, &host.cores, wanted_modes(request))? {
+        Some(found) => Ok(of_tables(found, request)),
+        None => without_table(name, request, host),
+    }
+}
+
+/// Events that no core PMU counts: those of the software PMU, the kernel and the accounting.
+fn without_hardware(name: &str, request: &EventRequest) -> Result<Option<Event>> {
+    let found = if let Some(counted) = soft::find(&[name]) {
+        soft_event(&counted, request)
+    } else if let Some(software) = SOFTWARE.iter().find(|software| named(software.names, name)) {
+        software_event(software, request)
+    } else if let Some(accounting) = ACCOUNTING.iter().find(|accounting| named(accounting.names, name)) {
+        accounting_event(accounting, request)
+    } else {
+        return Ok(None);
+    };
+    refuse_terms(request, "an event that no core PMU counts")?;
+    Ok(Some(found))
+}
+
+/// Whether a name is a portable one whose generic event the kernel lacks on every core here, while the vendor has one.
+fn is_portable_alone(name: &str, hardware: &Hardware, host: &Host<'_>) -> bool {
+    let Some(portable) = portable::find(name).filter(|portable| portable.name().eq_ignore_ascii_case(name))
+    else {
+        return false;
+    };
+    let lacks = |core: &Core<'_>| {
+        let generic: Vec<_> = core.tables.iter().flat_map(|cpu| cpu.generic()).collect();
+        let has = generic.iter().any(|generic| named(hardware.names, &generic.name));
+        !generic.is_empty() && !has && host_event::has_portable(portable, core)
+    };
+    !host.cores.is_empty() && host.cores.iter().all(lacks)
+}
+
+/// Portable names where no table knows the machine's cores, and names that are not known at all.
+fn without_table(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
+    if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name))
+    {
+        refuse_terms(request, "a generic event of the kernel")?;
+        return Ok(cache_event(*cache, request, host.machine));
     }
     if let Some((portable, near)) =
         PORTABLE_WITHOUT_GENERIC.iter().find(|(p, _)| p.eq_ignore_ascii_case(name))
@@ -96,21 +174,107 @@ fn by_name(name: &str, request: &EventRequest, machine: &Machine) -> Result<Even
             format!("the kernel has no generic event for {portable}; the nearest that it has is {near}");
         return Ok(unsupported(request, reason));
     }
-    Err(unknown_event(name, machine))
+    if portable::find(name).is_some() {
+        return Ok(unsupported(request, format!("{} has no events: {NO_TABLE}", cores_of(host))));
+    }
+    let elsewhere = host_event::elsewhere(name);
+    match elsewhere.is_empty() {
+        true => Err(unknown_event(name, host)),
+        false => Ok(unsupported(request, of_other_cpus(name, &elsewhere, host))),
+    }
 }
 
-fn unknown_event(name: &str, machine: &Machine) -> Error {
-    if name.contains(':') {
+const NO_TABLE: &str = "the catalogue does not know this CPU; --events FILE gives its table";
+
+/// The machine's cores, for messages.
+fn cores_of(host: &Host<'_>) -> String {
+    let ids: Vec<&str> = host.cores.iter().map(|core| core.id).collect();
+    if ids.is_empty() { "this machine".to_owned() } else { ids.join(" and ") }
+}
+
+fn of_other_cpus(name: &str, cpus: &[&str], host: &Host<'_>) -> String {
+    const NAMED: usize = 4;
+    let mut text = format!("{} has no event {name}; ", cores_of(host));
+    text += &cpus[..cpus.len().min(NAMED)].join(", ");
+    if cpus.len() > NAMED {
+        text += &format!(" and {} more", cpus.len() - NAMED);
+    }
+    text += if cpus.len() == 1 { " has it" } else { " have it" };
+    if host.has_tables() { text } else { format!("{text}; {NO_TABLE}") }
+}
+
+/// What the tables say of an event, as an event.
+fn of_tables(found: HostEvent, request: &EventRequest) -> Event {
+    match found.candidate {
+        None => unsupported(request, found.missing.join("; ")),
+        Some(candidate) => Event { notes: found.notes, ..event(request, Unit::Count, vec![candidate]) },
+    }
+}
+
+/// An event that some core PMUs name in sysfs and others do not.
+fn only_on(mut found: Event, devices: &[(&KernelPmu, &str)], machine: &Machine) -> Event {
+    let has = |pmu: &&KernelPmu| devices.iter().any(|(known, _)| known.name == pmu.name);
+    let lacking: Vec<&str> =
+        machine.core_pmus().filter(|pmu| !has(pmu)).map(|pmu| pmu.name.as_str()).collect();
+    if lacking.is_empty() || !devices.iter().all(|(pmu, _)| pmu.is_core()) {
+        return found;
+    }
+    let names: Vec<&str> = devices.iter().map(|(pmu, _)| pmu.name.as_str()).collect();
+    for candidate in &mut found.candidates {
+        candidate.only = Some(names.join(" and "));
+    }
+    found.notes.push(format!("not everywhere: {} has no event {}", lacking.join(" and "), found.name));
+    found
+}
+
+fn refuse_terms(request: &EventRequest, what: &str) -> Result<()> {
+    match request.attributes.first() {
+        None => Ok(()),
+        Some(term) => Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("'{}' cannot refine {}, which is {what}", term.name, request.text),
+        )
+        .with_recovery(Recovery::fix("name the vendor's event: `cyclometer list PATTERN` finds it"))),
+    }
+}
+
+fn unknown_event(name: &str, host: &Host<'_>) -> Error {
+    let shown = suggest::shown(name);
+    if let Some(error) = host.cores.iter().find_map(|core| needs_unit_mask(name, core)) {
+        return error;
+    }
+    let is_vendors = name.contains("::") || name.contains(|c: char| c.is_ascii_uppercase());
+    if name.contains(':') && !is_vendors {
         return Error::new(
             ErrorKind::UnknownEvent,
-            format!("'{name}' looks like a tracepoint or breakpoint"),
+            format!("'{shown}' looks like a tracepoint or breakpoint"),
         )
         .with_recovery(Recovery::fix("these are not counted; `cyclometer list` shows what is"));
     }
-    let listings = listing::list(machine);
-    let names = listings.iter().flat_map(|l| std::iter::once(&l.name).chain(&l.aliases)).map(String::as_str);
-    Error::new(ErrorKind::UnknownEvent, format!("no event is named '{name}'"))
-        .with_recovery(Recovery::OfferNearest { names: suggest::nearest(name, names) })
+    let listings = listing::list(host.machine, Tables::embedded());
+    let mut known: Vec<&str> = listings
+        .iter()
+        .flat_map(|l| std::iter::once(&l.name).chain(&l.aliases))
+        .map(String::as_str)
+        .collect();
+    for name in portable::names() {
+        known.push(name);
+    }
+    let tables = host.cores.iter().flat_map(|core| &core.tables);
+    known.extend(tables.flat_map(|cpu| cpu.events()).map(|entry| entry.name()));
+    let wanted = name.rsplit_once("::").map_or(name, |(_, event)| event).replace(':', ".");
+    Error::new(ErrorKind::UnknownEvent, format!("no event is named '{shown}'"))
+        .with_recovery(Recovery::OfferNearest { names: suggest::nearest(&wanted, known.into_iter()) })
+}
+
+/// The error for an event without its unit mask.
+fn needs_unit_mask(name: &str, core: &Core<'_>) -> Option<Error> {
+    let (cpu, names) = core.tables.iter().find_map(|cpu| {
+        let names = select::parts_of(cpu, name);
+        (!names.is_empty()).then_some((cpu, names))
+    })?;
+    let message = format!("'{}' alone is ambiguous on {}: it has unit masks", suggest::shown(name), cpu.id());
+    Some(Error::new(ErrorKind::UnknownEvent, message).with_recovery(Recovery::OfferNearest { names }))
 }
 
 // ---------------------------------------------------------------------------------------- hardware
@@ -263,7 +427,8 @@ fn by_software_pmu(terms: &[Term], request: &EventRequest) -> Result<Event> {
 
 // ---------------------------------------------------------------------------------------- devices
 
-fn by_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machine) -> Result<Event> {
+fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>) -> Result<Event> {
+    let machine = host.machine;
     if name == Rung::Soft.word() {
         return by_software_pmu(terms, request);
     }
@@ -282,8 +447,39 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
     {
         return Ok(software_event(software, request));
     }
+    if let Some(found) = vendors_event(&pmus, terms, request, host)? {
+        return Ok(found);
+    }
     let targets: Vec<(&KernelPmu, &str)> = pmus.into_iter().map(|pmu| (pmu, name)).collect();
     on_devices(request, machine, &targets, |pmu, _| device::encode(pmu, terms, &request.text))
+}
+
+/// `cpu_core/BR_MISP_RETIRED.ALL_BRANCHES,cmask=1/`: a name that the PMUs' folders do not have and a table does.
+fn vendors_event(
+    pmus: &[&KernelPmu],
+    terms: &[Term],
+    request: &EventRequest,
+    host: &Host<'_>,
+) -> Result<Option<Event>> {
+    let in_sysfs = |term: &Term| {
+        pmus.iter().any(|p| p.formats.contains_key(&term.name) || p.events.contains_key(&term.name))
+    };
+    let is_name = |term: &&Term| term.value.is_none() && !select::is_flag(&term.name) && !in_sysfs(term);
+    let Some(name) = terms.iter().find(is_name) else { return Ok(None) };
+    let is_meant = |core: &&Core<'_>| core.pmu.is_some_and(|pmu| pmus.iter().any(|p| p.name == pmu.name));
+    let cores: Vec<Core<'_>> = host.cores.iter().filter(is_meant).cloned().collect();
+    let rest: Vec<Term> = terms.iter().filter(|term| *term != name).cloned().collect();
+    let wanted = Wanted { name: &name.name, terms: &rest, text: &request.text };
+    match host_event::find(&wanted, &cores, wanted_modes(request))? {
+        Some(found) => Ok(Some(of_tables(found, request))),
+        None if host_event::find(&wanted, &host.cores, wanted_modes(request))?.is_some() => {
+            let names: Vec<&str> = cores.iter().map(|core| core.id).collect();
+            let reason =
+                format!("{} has no event {}; another core type has it", names.join(" and "), name.name);
+            Ok(Some(unsupported(request, reason)))
+        }
+        None => Ok(None),
+    }
 }
 
 fn no_device(name: &str, request: &EventRequest, machine: &Machine) -> Result<Event> {

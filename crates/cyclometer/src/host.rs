@@ -4,6 +4,8 @@ use cyclometer_catalog::Listing;
 use cyclometer_core::{Machine, Result};
 use cyclometer_detect::{HostFacts, RecordedFacts, Recorder, detect, detect_for_counting};
 
+use crate::EventTables;
+
 /// Detects the machine that this runs on, for a measurement.
 ///
 /// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread, and
@@ -37,7 +39,21 @@ pub fn replay_machine(recording: &str) -> Result<Machine> {
     Ok(detect(&RecordedFacts::parse(recording)?))
 }
 
-/// Every event that can be named on a machine, with whether it can be counted there.
+/// Every event that can be named on a machine, with whether it can be counted there; without the vendor's hundreds.
 pub fn list_events(machine: &Machine) -> Vec<Listing> {
-    cyclometer_catalog::list(machine)
+    cyclometer_catalog::list(machine, EventTables::embedded().tables())
+}
+
+/// The vendor's events of a machine whose name or alias `fits`.
+pub fn list_vendor_events(
+    machine: &Machine,
+    tables: &EventTables,
+    fits: &dyn Fn(&str) -> bool,
+) -> Vec<Listing> {
+    cyclometer_catalog::list_vendor(machine, tables.tables(), fits)
+}
+
+/// How many events of the vendor's a machine has.
+pub fn count_vendor_events(machine: &Machine, tables: &EventTables) -> usize {
+    cyclometer_catalog::count_vendor(machine, tables.tables())
 }

@@ -29,6 +29,7 @@ mod host;
 mod metric;
 pub mod placement;
 mod stat;
+mod tables;
 
 pub use cyclometer_arch as arch;
 pub use cyclometer_backend::{Attached, Launcher};
@@ -44,9 +45,13 @@ pub use cyclometer_session::{Observer, Quiet};
 pub use cyclometer_stats as stats;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;
-pub use host::{diagnosed_machine, list_events, machine, record_machine, replay_machine};
+pub use host::{
+    count_vendor_events, diagnosed_machine, list_events, list_vendor_events, machine, record_machine,
+    replay_machine,
+};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use stat::Stat;
+pub use tables::EventTables;
 
 /// What is counted when nothing is asked for, as an event list.
 pub use cyclometer_catalog::DEFAULT_EVENTS;

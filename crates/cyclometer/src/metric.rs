@@ -1,7 +1,7 @@
 //! Metrics by name: from the catalogue's formulas to the events of a plan and to what the statistics compute.
 
 use cyclometer_catalog::metric::{self, Metric, PERF_METRICS, is_pseudo_event, request};
-use cyclometer_catalog::{cpus, resolve_list};
+use cyclometer_catalog::{Tables, cpus, resolve_list_in};
 use cyclometer_core::event::{Part, Unit};
 use cyclometer_core::machine::{CoreType, CpuId};
 use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, Event, Machine, Result, Rung, SlotId};
@@ -158,8 +158,13 @@ pub(crate) struct Assembled {
 }
 
 /// Adds the events that the metrics need to those that are counted anyway, each once.
-pub(crate) fn assemble(events: Vec<Event>, wanted: &[Wanted], machine: &Machine) -> Assembled {
-    let mut assembler = Assembler { machine, only: machine.core_types.len() <= 1, events };
+pub(crate) fn assemble(
+    events: Vec<Event>,
+    wanted: &[Wanted],
+    machine: &Machine,
+    tables: &Tables,
+) -> Assembled {
+    let mut assembler = Assembler { machine, tables, only: machine.core_types.len() <= 1, events };
     assembler.add_top_down_groups(wanted);
     let requests = wanted.iter().map(|wanted| assembler.request(wanted)).collect();
     Assembled { events: assembler.events, requests }
@@ -167,6 +172,7 @@ pub(crate) fn assemble(events: Vec<Event>, wanted: &[Wanted], machine: &Machine)
 
 struct Assembler<'a> {
     machine: &'a Machine,
+    tables: &'a Tables,
     /// Whether there is one core type, so that names need no PMU.
     only: bool,
     events: Vec<Event>,
@@ -270,7 +276,7 @@ impl Assembler<'_> {
 
     /// The event of that name; one that this machine cannot name has no candidate, and says why.
     fn resolve(&self, text: &str) -> Event {
-        let resolved = resolve_list(text, self.machine, true);
+        let resolved = resolve_list_in(text, self.machine, self.tables, true);
         let first = resolved.map(|events| events.into_iter().next());
         match first {
             Ok(Some(event)) => event,

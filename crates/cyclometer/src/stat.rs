@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, software, sources};
-use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list};
+use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{
     Child, Counted, CpuSet, Error, ErrorKind, Event, Intent, Machine, Plan, Recovery, Report, Result, Rung,
@@ -13,6 +13,7 @@ use cyclometer_core::{
 use cyclometer_session::{Job, Means, Observer, Settings};
 use cyclometer_stats::MetricRequest;
 
+use crate::EventTables;
 use crate::metric::{Assembled, Wanted, assemble, choose};
 
 /// Describes a measurement; nothing is opened before [`Stat::run`].
@@ -24,6 +25,7 @@ pub struct Stat {
     machine: Machine,
     command: Option<CommandSpec>,
     target: Option<Target>,
+    tables: EventTables,
     events: Vec<Event>,
     metrics: Vec<Wanted>,
     settings: Settings,
@@ -39,6 +41,7 @@ impl Stat {
             machine,
             command: None,
             target: None,
+            tables: EventTables::embedded(),
             events: Vec::new(),
             metrics: Vec::new(),
             settings: Settings::default(),
@@ -93,6 +96,12 @@ impl Stat {
         self
     }
 
+    /// Looks names of events up in these tables, from now on.
+    pub fn tables(mut self, tables: EventTables) -> Stat {
+        self.tables = tables;
+        self
+    }
+
     /// Adds events, a comma-separated list in perf's grammar; without any the default events are counted.
     ///
     /// # Errors
@@ -100,7 +109,7 @@ impl Stat {
     /// `ErrorKind::InvalidInput`, `ErrorKind::UnknownEvent`.
     pub fn events(mut self, list: &str) -> Result<Stat> {
         let groups = self.events.iter().filter_map(|event| event.group).max().map_or(0, |last| last + 1);
-        let more = resolve_list(list, &self.machine, true)?;
+        let more = resolve_list_in(list, &self.machine, self.tables.tables(), true)?;
         self.events.extend(
             more.into_iter().map(|event| Event { group: event.group.map(|group| group + groups), ..event }),
         );
@@ -126,7 +135,7 @@ impl Stat {
     }
 
     fn assembled(&self) -> Assembled {
-        assemble(self.events.clone(), &self.metrics, &self.machine)
+        assemble(self.events.clone(), &self.metrics, &self.machine, self.tables.tables())
     }
 
     /// Exact number of measured executions.

@@ -1,0 +1,136 @@
+//! Which tables stand for the core types of a machine: those that the user gave, then the catalogue's.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use cyclometer_core::machine::CoreType;
+use cyclometer_core::pmu::KernelPmu;
+use cyclometer_core::{CounterMask, Error, ErrorKind, Machine, Recovery, Result};
+
+use crate::table::{Blob, Cpu, CpuTable, blob};
+use crate::{about, cpus, glossary};
+
+/// The tables that events are looked up in: those that were given, each before the older ones, then the catalogue's.
+#[derive(Clone, Debug, Default)]
+pub struct Tables {
+    given: Vec<Arc<Given>>,
+}
+
+/// A table that was given.
+#[derive(Debug)]
+struct Given {
+    bytes: Vec<u8>,
+    /// The file's own descriptions, by name in lower case.
+    about: HashMap<String, String>,
+}
+
+impl Given {
+    fn cpu(&self) -> Option<Cpu<'_>> {
+        Blob::new(&self.bytes)?.cpus().next()
+    }
+}
+
+/// The embedded tables alone.
+static EMBEDDED: Tables = Tables { given: Vec::new() };
+
+impl Tables {
+    /// The catalogue's tables alone.
+    pub fn embedded() -> &'static Tables {
+        &EMBEDDED
+    }
+
+    /// Adds a table, whose events go before those of all others of its CPU.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` for a table with more of something than fits.
+    pub fn give(&mut self, table: &CpuTable) -> Result<()> {
+        let bytes = blob::write(std::slice::from_ref(table)).map_err(|error| {
+            Error::new(ErrorKind::InvalidInput, format!("{}: {error}", table.header.cpu))
+                .with_recovery(Recovery::fix("leave the events out that are not needed"))
+                .with_source(error)
+        })?;
+        let described = table.events.iter().filter(|event| !event.about.is_empty());
+        let about = described.map(|event| (event.name.to_lowercase(), event.about.clone())).collect();
+        self.given.push(Arc::new(Given { bytes, about }));
+        Ok(())
+    }
+
+    /// The tables that were given, the newest first.
+    pub fn given(&self) -> impl Iterator<Item = Cpu<'_>> {
+        self.given.iter().rev().filter_map(|given| given.cpu())
+    }
+
+    /// The tables of a CPU id, best first: those that were given, then the catalogue's.
+    pub fn of(&self, id: &str) -> Vec<Cpu<'_>> {
+        let given = self.given().filter(|cpu| cpu.id().eq_ignore_ascii_case(id));
+        given.chain(cpus::tables().cpu(id)).collect()
+    }
+
+    /// What an event of a CPU counts: the words of the file that was given, else our line, else its name spelled out.
+    pub fn describe(&self, name: &str, cpu: &Cpu<'_>) -> String {
+        let of_cpu = |given: &&Arc<Given>| given.cpu().is_some_and(|own| own.id() == cpu.id());
+        let given = self.given.iter().rev().filter(of_cpu);
+        match given.filter_map(|given| given.about.get(&name.to_lowercase())).next() {
+            Some(words) => words.clone(),
+            None => match about::describe(name, cpu.family()) {
+                Some(line) => line.to_owned(),
+                None => glossary::spell(name, cpu.family()),
+            },
+        }
+    }
+}
+
+/// The id under which a table serves a core type: its CPU's, or for a core that is not known the name of its PMU.
+pub fn table_id(core: &CoreType) -> &str {
+    core.cpu_id.as_deref().or(core.kernel_pmu.as_deref()).unwrap_or("cpu")
+}
+
+/// A core PMU of a machine with the tables of its core type.
+#[derive(Clone, Debug)]
+pub(crate) struct Core<'a> {
+    /// The kernel's device; `None` where the kernel has none.
+    pub pmu: Option<&'a KernelPmu>,
+    /// The tables, best first; empty for a core that no table is about.
+    pub tables: Vec<Cpu<'a>>,
+    /// The counters that the machine has; empty when they are not known.
+    pub counters: CounterMask,
+    /// The core type's id, for messages.
+    pub id: &'a str,
+}
+
+impl<'a> Core<'a> {
+    fn new(pmu: Option<&'a KernelPmu>, core: Option<&'a CoreType>, tables: &'a Tables) -> Core<'a> {
+        let id = core.map_or("cpu", table_id);
+        let counters = core.map(|core| core.pmu.counters).unwrap_or_default();
+        let known = counters.general_bits() != 0;
+        let counters = if known { counters } else { CounterMask::EMPTY };
+        Core { pmu, tables: tables.of(id), counters, id }
+    }
+
+    /// The PMU's name, also where the kernel has none.
+    pub fn pmu_name(&self) -> &'a str {
+        self.pmu.map_or("cpu", |pmu| pmu.name.as_str())
+    }
+}
+
+/// The core PMUs of a machine; where the kernel has none the core types that have tables, each once.
+pub(crate) fn cores<'a>(machine: &'a Machine, tables: &'a Tables) -> Vec<Core<'a>> {
+    let of_pmu = |pmu: &'a KernelPmu| {
+        let types = &machine.core_types;
+        let own = types.iter().find(|core| core.kernel_pmu.as_deref() == Some(&pmu.name));
+        let only = types.first().filter(|_| types.len() == 1);
+        Core::new(Some(pmu), own.or(only), tables)
+    };
+    let all: Vec<Core<'a>> = machine.core_pmus().map(of_pmu).collect();
+    if !all.is_empty() {
+        return all;
+    }
+    let mut all: Vec<Core<'a>> = Vec::new();
+    for core in machine.core_types.iter().map(|core| Core::new(None, Some(core), tables)) {
+        if !all.iter().any(|known| known.id == core.id) {
+            all.push(core);
+        }
+    }
+    all
+}

@@ -1,0 +1,289 @@
+//! Vendors' events and portable ones on the core PMUs of a machine.
+
+use cyclometer_arch::{Coded, EncodeError, perf_words, perf_words_by_format};
+use cyclometer_core::event::{PerfClass, PerfEvent};
+use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::syntax::Term;
+use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, EventCode, Modes, Provenance, Result};
+
+use crate::host::Core;
+use crate::portable::{self, Answer, Portable};
+use crate::select::{self, chip};
+use crate::table::{Cpu, Entry};
+use crate::{cpus, device, perf_type};
+
+/// An event with what refines it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The event's name: the vendor's or a portable one.
+    pub name: &'a str,
+    /// Fields that are changed.
+    pub terms: &'a [Term],
+    /// As it was written, for messages.
+    pub text: &'a str,
+}
+
+/// What an event of a table comes to on a machine.
+#[derive(Clone, Debug)]
+pub(crate) struct HostEvent {
+    /// The way to count it; `None` where no core PMU can, for the reasons in `missing`.
+    pub candidate: Option<Candidate>,
+    /// Why a core PMU cannot.
+    pub missing: Vec<String>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+/// An event on one core PMU.
+struct OnCore<'a> {
+    part: PerfEvent,
+    /// The vendor's name.
+    name: &'a str,
+    never_zero: bool,
+    notes: Vec<String>,
+}
+
+/// Why an event is not counted on a core PMU.
+enum Why {
+    /// Its tables do not know the name.
+    Unknown,
+    /// It cannot, for this reason.
+    Cannot(String),
+    /// What was asked for makes no sense.
+    Refused(Error),
+}
+
+type Outcome<T> = std::result::Result<T, Why>;
+
+impl From<Error> for Why {
+    fn from(error: Error) -> Why {
+        Why::Refused(error)
+    }
+}
+
+/// Finds an event in the tables of these core PMUs; `None` where none of them knows the name.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput` for a field that the event cannot have or a value that does not fit.
+pub(crate) fn find(wanted: &Wanted<'_>, cores: &[Core<'_>], modes: Modes) -> Result<Option<HostEvent>> {
+    let (mut counted, mut missing, mut unknown) = (Vec::new(), Vec::new(), 0);
+    for core in cores {
+        match on_core(wanted, core) {
+            Ok(found) => counted.push(found),
+            Err(Why::Cannot(reason)) => missing.push(format!("{}: {reason}", place(core))),
+            Err(Why::Unknown) => {
+                unknown += 1;
+                missing.push(format!("{} has no event {}", place(core), wanted.name));
+            }
+            Err(Why::Refused(error)) => return Err(error),
+        }
+    }
+    Ok((unknown < cores.len()).then(|| assembled(counted, missing, modes)))
+}
+
+/// A core PMU in messages: its name where there are several, and its CPU.
+fn place(core: &Core<'_>) -> String {
+    match core.pmu_name() {
+        "cpu" => core.id.to_owned(),
+        pmu if pmu == core.id => pmu.to_owned(),
+        pmu => format!("{pmu} ({})", core.id),
+    }
+}
+
+fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<String>, modes: Modes) -> HostEvent {
+    if counted.is_empty() {
+        return HostEvent { candidate: None, missing, notes: Vec::new() };
+    }
+    let mut notes: Vec<String> = missing.iter().map(|reason| format!("not everywhere: {reason}")).collect();
+    for note in counted.iter().flat_map(|on_core| &on_core.notes) {
+        if !notes.contains(note) {
+            notes.push(note.clone());
+        }
+    }
+    let pmus: Vec<&str> = counted.iter().map(|on_core| on_core.part.pmu.as_str()).collect();
+    let only = (!missing.is_empty()).then(|| pmus.join(" and "));
+    let (resolution, never_zero) = (resolution(&counted), counted.iter().all(|on_core| on_core.never_zero));
+    let parts = counted.into_iter().map(|on_core| on_core.part).collect();
+    let candidate = Candidate::perf(parts, Provenance::Hardware, Some(modes));
+    HostEvent { candidate: Some(Candidate { resolution, only, never_zero, ..candidate }), missing, notes }
+}
+
+/// `cpu/config=0xc5/ (BR_MISP_RETIRED.ALL_BRANCHES)`; the name once where it is the same everywhere.
+fn resolution(counted: &[OnCore<'_>]) -> String {
+    let words: Vec<String> = counted.iter().map(|on_core| on_core.part.to_string()).collect();
+    let name = counted.first().map_or("", |first| first.name);
+    if counted.iter().all(|on_core| on_core.name == name) {
+        return format!("{} ({name})", words.join(" + "));
+    }
+    let named = words.iter().zip(counted).map(|(words, on_core)| format!("{words} ({})", on_core.name));
+    named.collect::<Vec<_>>().join(" + ")
+}
+
+fn on_core<'a>(wanted: &Wanted<'_>, core: &Core<'a>) -> Outcome<OnCore<'a>> {
+    if let Some((cpu, entry)) = entry(core, wanted.name) {
+        return encoded(core, cpu, entry, wanted);
+    }
+    match (portable::find(wanted.name), core.tables.first()) {
+        (Some(portable), Some(cpu)) => portable_on(portable, core, cpu, wanted),
+        _ => Err(Why::Unknown),
+    }
+}
+
+/// The event of that name in the first table that has it.
+pub(crate) fn entry<'a>(core: &Core<'a>, name: &str) -> Option<(Cpu<'a>, Entry<'a>)> {
+    core.tables.iter().find_map(|cpu| Some((*cpu, select::entry(cpu, name)?)))
+}
+
+fn portable_on<'a>(
+    portable: &Portable,
+    core: &Core<'a>,
+    cpu: &Cpu<'a>,
+    wanted: &Wanted<'_>,
+) -> Outcome<OnCore<'a>> {
+    let has = |name: &str| entry(core, name).is_some();
+    match portable.among(cpu.family(), cpu.id(), has) {
+        Answer::Event { names, note } => match names.as_slice() {
+            [name] => {
+                let (cpu, entry) = entry(core, name).ok_or(Why::Unknown)?;
+                let mut found = encoded(core, cpu, entry, wanted)?;
+                found.notes.extend(note.map(str::to_owned));
+                Ok(found)
+            }
+            several => Err(Why::Cannot(format!(
+                "{} is a sum of events here; ask for {} and add them up",
+                portable.name(),
+                several.join(" and ")
+            ))),
+        },
+        Answer::None { reason, nearest } if nearest.is_empty() => Err(Why::Cannot(reason.to_owned())),
+        Answer::None { reason, nearest } => {
+            Err(Why::Cannot(format!("{reason}; nearest: {}", nearest.join(", "))))
+        }
+    }
+}
+
+fn encoded<'a>(core: &Core<'a>, cpu: Cpu<'a>, entry: Entry<'a>, wanted: &Wanted<'_>) -> Outcome<OnCore<'a>> {
+    let mut coded = select::of(&entry);
+    let (fields, rest): (Vec<&Term>, Vec<&Term>) =
+        wanted.terms.iter().partition(|term| core.pmu.is_none() || select::is_attribute(&term.name));
+    for field in &fields {
+        select::apply(&cpu, &mut coded, field, wanted.text)?;
+    }
+    check_config(&entry, &coded, wanted.text)?;
+    let mut words = words(core, &cpu, &coded).map_err(|error| refused(error, wanted.text))?;
+    for (pmu, term) in core.pmu.into_iter().flat_map(|pmu| rest.iter().map(move |term| (pmu, term))) {
+        device::apply(pmu, term, wanted.text, &mut words)?;
+    }
+    let plain = fields.is_empty() && rest.is_empty();
+    let constraint = constraint(core, &cpu, &coded, plain).map_err(Why::Cannot)?;
+    Ok(OnCore {
+        part: part(core, words, constraint),
+        name: entry.name(),
+        never_zero: plain && is_never_zero(&cpu, entry.name()),
+        notes: select::notes_of(&entry),
+    })
+}
+
+fn part(core: &Core<'_>, words: ConfigWords, constraint: CounterMask) -> PerfEvent {
+    PerfEvent {
+        pmu: core.pmu_name().to_owned(),
+        pmu_type: core.pmu.map_or(perf_type::RAW, |pmu| pmu.pmu_type),
+        words,
+        class: PerfClass::Core,
+        cpus: core.pmu.and_then(|pmu| pmu.cpus.clone()),
+        constraint,
+    }
+}
+
+/// By the kernel's format files where it has some.
+fn words(core: &Core<'_>, cpu: &Cpu<'_>, coded: &Coded) -> std::result::Result<ConfigWords, EncodeError> {
+    match core.pmu.map(|pmu| &pmu.formats).filter(|formats| !formats.is_empty()) {
+        Some(formats) => perf_words_by_format(&chip(cpu), coded, formats),
+        None => perf_words(&chip(cpu), coded),
+    }
+}
+
+fn refused(error: EncodeError, text: &str) -> Why {
+    let reason = error.to_string();
+    let error = Error::from(error);
+    match error.kind() {
+        ErrorKind::EventUnsupported => Why::Cannot(reason),
+        kind => {
+            let recovery = error.recovery().clone();
+            Why::Refused(Error::new(kind, format!("{text}: {reason}")).with_recovery(recovery))
+        }
+    }
+}
+
+/// An event that is a whole config word has no fields to change.
+fn check_config(entry: &Entry<'_>, coded: &Coded, text: &str) -> Result<()> {
+    let plain = |code: EventCode| EventCode { extra: None, ..code };
+    if entry.config().is_none() || plain(entry.code()) == plain(coded.code) {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::InvalidInput,
+        format!("{text}: {} is a whole config word and has no fields to refine", entry.name()),
+    ))
+}
+
+/// The counters that may count an event on this machine; empty when they are not known.
+///
+/// perf tells a counter only what to count, so an event may use every counter that counts the same: a fixed one and the
+/// general ones, where a name of either has that code.
+fn constraint(
+    core: &Core<'_>,
+    cpu: &Cpu<'_>,
+    coded: &Coded,
+    plain: bool,
+) -> std::result::Result<CounterMask, String> {
+    let same = if plain { counting_the_same(cpu, coded) } else { CounterMask::EMPTY };
+    let own = coded.counters;
+    let general = match (own.general_bits(), own.fixed_bits()) {
+        (0, 1..) => same.general_bits(),
+        (bits, _) => bits,
+    };
+    let fixed = own.fixed_bits() | same.fixed_bits();
+    // The vendor's "all" are those of its file, which may be more or fewer than this machine has.
+    let any = (general == 0 && fixed == 0) || general == cpu.counters().general_bits();
+    let named = CounterMask::from_bits(if any { u64::MAX } else { general }, fixed);
+    match (core.counters.is_empty(), named.and(core.counters)) {
+        (true, _) if any => Ok(CounterMask::EMPTY),
+        (true, _) => Ok(named),
+        (false, cut) if cut.is_empty() => {
+            Err(format!("only counter {named} counts it, and this machine has {}", core.counters))
+        }
+        (false, cut) => Ok(cut),
+    }
+}
+
+/// The counters of every event of the CPU that perf gives the same words.
+fn counting_the_same(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
+    let (chip, own_is_fixed) = (chip(cpu), coded.counters.general_bits() == 0);
+    let Ok(words) = perf_words(&chip, coded) else { return CounterMask::EMPTY };
+    let others = cpu.events().filter(|entry| own_is_fixed || entry.counters().general_bits() == 0);
+    let same = others.filter(|entry| perf_words(&chip, &select::of(entry)) == Ok(words));
+    same.fold(CounterMask::EMPTY, |all, entry| all.or(entry.counters()))
+}
+
+/// Whether a process that ran has a count above zero for certain: cycles and instructions.
+fn is_never_zero(cpu: &Cpu<'_>, name: &str) -> bool {
+    ["cpu_cycles", "instructions"].iter().filter_map(|basic| portable::find(basic)).any(|basic| {
+        let answer = basic.among(cpu.family(), cpu.id(), |name| cpu.event(name).is_some());
+        matches!(answer, Answer::Event { names, .. } if names == [name])
+    })
+}
+
+/// Whether a core counts a portable event.
+pub(crate) fn has_portable(portable: &Portable, core: &Core<'_>) -> bool {
+    core.tables.first().is_some_and(|cpu| {
+        let answer = portable.among(cpu.family(), cpu.id(), |name| entry(core, name).is_some());
+        matches!(answer, Answer::Event { .. })
+    })
+}
+
+/// The CPUs of the catalogue that have an event, by id.
+pub(crate) fn elsewhere(name: &str) -> Vec<&'static str> {
+    cpus::cpus().filter(|cpu| select::entry(cpu, name).is_some()).map(|cpu| cpu.id()).collect()
+}
