@@ -6,7 +6,7 @@
 //! ```text
 //! head     magic, offset and number of records of each part
 //! text     every string
-//! names    string of each name, ascending without regard to case
+//! names    string of each name, ascending without regard to case; spellings of one name stand together
 //! hash     number of a name by its hash, open addressing
 //! masks    pairs of counter masks
 //! defs     definitions of events

@@ -257,11 +257,17 @@ impl<'a> Cpu<'a> {
 
     /// The event with a name or alias, in any case.
     pub fn event(&self, name: &str) -> Option<Entry<'a>> {
-        let id = self.blob.name_id(name)?;
+        let mut id = self.blob.name_id(name)?;
         let rows_at = self.blob.at(Section::Rows) + ROW * self.number(0);
-        let found = search(self.rows(), |i| u16_at(self.blob.bytes, rows_at + ROW * i).cmp(&id))?;
-        let entry = self.row(found);
-        Some(Entry { name: entry.own, ..entry })
+        loop {
+            let found = search(self.rows(), |i| u16_at(self.blob.bytes, rows_at + ROW * i).cmp(&id));
+            if let Some(found) = found {
+                let entry = self.row(found);
+                return Some(Entry { name: entry.own, ..entry });
+            }
+            // Another CPU may spell it otherwise; this one's spelling is the next then.
+            id = id.checked_add(1).filter(|next| self.blob.name(*next).eq_ignore_ascii_case(name))?;
+        }
     }
 
     /// The events with a select and unit masks, or, where one is given, with this whole config.

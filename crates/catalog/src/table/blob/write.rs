@@ -39,7 +39,7 @@ pub fn write(tables: &[CpuTable]) -> Result<Vec<u8>, TooMany> {
 struct Writer {
     parts: [Vec<u8>; SECTIONS],
     texts: HashMap<String, u32>,
-    /// Number of each name, by its lower case.
+    /// Number of each name as it is spelled.
     names: HashMap<String, u16>,
     masks: HashMap<CounterMask, u16>,
     defs: HashMap<Vec<u8>, u16>,
@@ -99,22 +99,28 @@ impl Writer {
     /// Every name, sorted, and the table of their hashes.
     fn names(&mut self, tables: &[&CpuTable]) -> Result<(), TooMany> {
         let events = tables.iter().flat_map(|table| &table.events);
-        let all: BTreeMap<String, &String> = events
+        let all: BTreeSet<(String, &String)> = events
             .flat_map(|event| std::iter::once(&event.name).chain(&event.aliases))
             .map(|name| (name.to_ascii_lowercase(), name))
             .collect();
         let slots = (all.len() * 2).next_power_of_two().max(2);
         let mut table = vec![0u16; slots];
+        let mut last = String::new();
         for (folded, name) in all {
             let id = number(self.count(Section::Names) + 1, "names")? - 1;
             let place = self.text(name);
             self.part(Section::Names).extend(place);
+            self.names.insert(name.clone(), id);
+            // Spellings that differ by case stand together; the hash finds the first.
+            if folded == last {
+                continue;
+            }
             let mut slot = hash(&folded) as usize % slots;
             while table[slot] != 0 {
                 slot = (slot + 1) % slots;
             }
             table[slot] = id + 1;
-            self.names.insert(folded, id);
+            last = folded;
         }
         self.counts[Section::Hash as usize] = slots as u32;
         self.parts[Section::Hash as usize] = table.iter().flat_map(|id| id.to_le_bytes()).collect();
@@ -255,7 +261,7 @@ impl Writer {
         let mut codes = BTreeMap::new();
         for event in &table.events {
             let def = self.event(event)?;
-            let own = self.names[&event.name.to_ascii_lowercase()];
+            let own = self.names[&event.name];
             if let Some(config) = event.config {
                 codes.insert((true, config, own), own);
             }
@@ -263,7 +269,7 @@ impl Writer {
                 codes.insert((false, code_key(&event.code), own), own);
             }
             for name in std::iter::once(&event.name).chain(&event.aliases) {
-                rows.insert((self.names[&name.to_ascii_lowercase()], def, own));
+                rows.insert((self.names[name], def, own));
             }
         }
         let position: HashMap<u16, u16> =
