@@ -7,6 +7,8 @@
 
 mod budget;
 mod catalog;
+mod cross_check;
+mod cross_check_jevents;
 mod run;
 mod tidy;
 
@@ -25,7 +27,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   catalog --from DIR [FAMILY...]
             makes the tables of the catalogue from the vendors' files
   events-page [--check]
-            writes the tables of docs/events.md from the catalogue, or checks that they are up to date";
+            writes the tables of docs/events.md from the catalogue, or checks that they are up to date
+  cross-check --jevents TREE
+            compares config words with those that the perf of a Linux source tree has";
 
 fn main() -> ExitCode {
     let command = std::env::args().nth(1).unwrap_or_default();
@@ -47,6 +51,7 @@ fn dispatch(command: &str) -> Result<()> {
         "golden" => run::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
         "events-page" => catalog::docs::run(&root(), std::env::args().skip(2)),
+        "cross-check" => cross_check::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }
 }
