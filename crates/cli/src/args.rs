@@ -109,6 +109,10 @@ pub struct StatArgs {
     /// Events to count, as in `cycles,instructions:k,{branches,branch-misses}`; can be repeated.
     #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
     pub events: Vec<String>,
+    /// A table of events that goes before the catalogue's: ours, Intel's perfmon or Linux's pmu-events JSON, an Apple kpep
+    /// file. CPU=FILE, as in `cpu_atom=FILE`, says for which core type. Can be repeated.
+    #[arg(help_heading = COUNTING, long = "events", value_name = "FILE")]
+    pub tables: Vec<PathBuf>,
     /// Metrics to compute, by name or group, as in `ipc,TopdownL1`; their events are counted, too. Can be repeated.
     #[arg(help_heading = COUNTING, short = 'M', long = "metrics", value_name = "METRICS")]
     pub metrics: Vec<String>,
@@ -243,7 +247,7 @@ pub struct ListArgs {
     /// Search the events of all CPUs of the catalogue.
     #[arg(long, requires = "pattern")]
     pub everywhere: bool,
-    /// List the CPUs of the catalogue instead of events.
+    /// List the CPUs of the catalogue instead of events; a pattern is a part of their ids or names.
     #[arg(long)]
     pub cpus: bool,
     /// With --cpu: events that may use this counter, as in `7` or `fixed1`.
@@ -382,6 +386,13 @@ mod tests {
             stat(&["-M", "ipc,cpi", "--metrics", "Summary", "true"]).unwrap().metrics,
             ["ipc,cpi", "Summary"]
         );
+    }
+
+    #[test]
+    fn files_of_events_are_no_events() {
+        let args = stat(&["--events", "a.json", "-e", "a", "--events", "cpu_atom=b", "true"]).unwrap();
+        assert_eq!(args.tables, [PathBuf::from("a.json"), PathBuf::from("cpu_atom=b")]);
+        assert_eq!(args.events, ["a"]);
     }
 
     #[test]

@@ -7,8 +7,8 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, summarise_with};
 use cyclometer::{
-    CommandSpec, Counted, Error, ErrorKind, Launcher, Machine, Observer, Plan, Report, Result, Scope,
-    SignalWatch, Stat, Stream, machine,
+    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Observer, Plan, Report, Result,
+    Scope, SignalWatch, Stat, Stream, machine,
 };
 
 use crate::args::{Cli, StatArgs};
@@ -157,7 +157,8 @@ fn table_channel(args: &StatArgs) -> Channel {
 }
 
 fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
-    let mut stat = aimed(Stat::new(machine.clone()), args)?;
+    let stat = Stat::new(machine.clone()).tables(tables(args, machine)?);
+    let mut stat = aimed(stat, args)?;
     for list in &args.events {
         stat = stat.events(list)?;
     }
@@ -175,6 +176,11 @@ fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
     let stat = stat.runs(args.runs).warmups(args.warmup).counted(args.counted.unwrap_or_default());
     let stat = stat.random_layout(args.random_layout);
     Ok(stat.ignore_failure(args.ignore_failure).backend(args.backend.rung()))
+}
+
+/// The tables of the user's before those of the catalogue.
+fn tables(args: &StatArgs, machine: &Machine) -> Result<EventTables> {
+    args.tables.iter().try_fold(EventTables::embedded(), |tables, file| tables.with_file(file, machine))
 }
 
 fn aimed(stat: Stat, args: &StatArgs) -> Result<Stat> {

@@ -4,6 +4,8 @@ use cyclometer::Listing;
 use serde_json::{Value, json};
 
 use crate::output::clean;
+use crate::render::encoding::{fixed, numbers};
+use crate::render::events::counters;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, wrap};
 
@@ -35,6 +37,12 @@ fn entry(event: &Listing, paint: Paint) -> String {
     if !event.unit.symbol().is_empty() {
         about += &format!(", in {}", clean(event.unit.symbol()));
     }
+    if !event.counters.is_empty() {
+        about += &format!("; counters {}", counters(event.counters));
+    }
+    if event.deprecated {
+        about += "; deprecated by the vendor";
+    }
     let (style, state) = match &event.available {
         Ok(()) => (Style::Plain, String::new()),
         Err(reason) => (Style::Bad, format!("not here: {}", clean(reason))),
@@ -50,7 +58,7 @@ fn entry(event: &Listing, paint: Paint) -> String {
 
 /// An array with an object for each event.
 ///
-/// Counters and fixed counters are null: with perf, the kernel places events.
+/// Counters are null where no table names them: the kernel places such events.
 pub fn json(events: &[&Listing]) -> Value {
     let entry = |event: &&Listing| {
         json!({
@@ -63,9 +71,9 @@ pub fn json(events: &[&Listing]) -> Value {
             "available": event.available.is_ok(),
             "reason": event.available.as_ref().err(),
             "description": event.description,
-            "counters": null,
-            "fixed": null,
-            "deprecated": false,
+            "counters": (!event.counters.is_empty()).then(|| numbers(event.counters.general_bits())),
+            "fixed": fixed(event.counters),
+            "deprecated": event.deprecated,
         })
     };
     Value::Array(events.iter().map(entry).collect())
