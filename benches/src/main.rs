@@ -1,7 +1,8 @@
 //! What runs cost under cyclometer and under its peers, in turn, as ratios.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
+mod catalog;
 mod per_run;
 mod soft;
 
@@ -10,13 +11,15 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-const USAGE: &str = "usage: cyclometer-benches [runs | soft [PROGRAM...] | redundancy [PROGRAM...]]";
+const USAGE: &str =
+    "usage: cyclometer-benches [runs | catalog | soft [PROGRAM...] | redundancy [PROGRAM...]]";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match args.split_first() {
         None => per_run::main(),
         Some((which, [])) if which == "runs" => per_run::main(),
+        Some((which, [])) if which == "catalog" => catalog::main(),
         Some((which, programs)) if which == "soft" => soft::main(programs),
         Some((which, programs)) if which == "redundancy" => soft::redundancy::main(programs),
         _ => bail!("{USAGE}"),
