@@ -57,6 +57,8 @@ pub enum EncodeError {
     },
     /// The event has no register: firmware counts it.
     NoRegister,
+    /// The firmware chooses the counter and its code.
+    ByFirmware,
     /// Two events need different values in one place.
     Conflict {
         /// The register's name.
@@ -86,6 +88,7 @@ impl fmt::Display for EncodeError {
                 write!(f, "perf has no code for the event of counter {counter} on this CPU")
             }
             EncodeError::NoRegister => f.write_str("firmware counts this event, no register does"),
+            EncodeError::ByFirmware => f.write_str("the firmware chooses the counter and its code"),
             EncodeError::Conflict { register } => {
                 write!(f, "the events need different values in {register}")
             }
@@ -99,7 +102,7 @@ impl From<EncodeError> for Error {
     fn from(error: EncodeError) -> Error {
         let kind = match error {
             EncodeError::Conflict { .. } => ErrorKind::ConstraintConflict,
-            EncodeError::NoFormat { .. } | EncodeError::NoPerfCode { .. } | EncodeError::NoRegister => {
+            EncodeError::NoFormat { .. } | EncodeError::NoPerfCode { .. } | EncodeError::NoRegister | EncodeError::ByFirmware => {
                 ErrorKind::EventUnsupported
             }
             _ => ErrorKind::InvalidInput,

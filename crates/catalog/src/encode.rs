@@ -1,18 +1,33 @@
 //! Everything that must be written somewhere to count an event on a CPU.
 
 use cyclometer_arch::{Coded, EncodeError, How, RegisterWrite, perf_words, registers};
-use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{CounterId, CounterMask, Modes, Result};
 
+use crate::generic::{CacheEvent, HARDWARE, named};
 use crate::select::{Selected, chip, select};
-use crate::table::{Cpu, Entry};
+use crate::table::{Cpu, Entry, Generic};
+
+/// `PERF_TYPE_RAW`: the words are a code of the core PMU.
+///
+/// # Source
+///
+/// Linux `include/uapi/linux/perf_event.h`, `enum perf_type_id`.
+pub const RAW: u32 = 4;
+/// `PERF_TYPE_HARDWARE`.
+const HARDWARE_TYPE: u32 = 0;
+/// `PERF_TYPE_HW_CACHE`.
+const CACHE_TYPE: u32 = 3;
 
 /// An event with its bits.
 #[derive(Clone, Debug)]
 pub struct Encoding<'a> {
     /// The event.
     pub selected: Selected<'a>,
+    /// `PERF_TYPE_*` that perf's words go with: [`RAW`], but for what the kernel alone can place. On hybrids the
+    /// PMU's own type stands in the place of `RAW`.
+    pub perf_type: u32,
     /// perf's words, or why there are none.
     pub perf: std::result::Result<ConfigWords, EncodeError>,
     /// The counters that may count it; the CPU's general ones where the vendor names none.
@@ -55,12 +70,37 @@ fn of_entry(entry: Entry<'_>) -> Selected<'_> {
 
 fn encoded<'a>(cpu: Cpu<'a>, selected: Selected<'a>, counter: Option<CounterId>, how: How) -> Encoding<'a> {
     let chip = chip(&cpu);
+    if let Some((perf_type, config)) = selected.generic.as_ref().and_then(|kernel| by_firmware(&cpu, kernel))
+    {
+        return Encoding {
+            perf_type,
+            perf: Ok(ConfigWords { config, ..ConfigWords::default() }),
+            counters: counters(&cpu, &selected.coded),
+            registers: Err(EncodeError::ByFirmware),
+            selected,
+        };
+    }
     let perf = match &selected.generic {
         Some(kernel) => Ok(ConfigWords { config: kernel.config, config1: kernel.config1, config2: 0 }),
         None => perf_words(&chip, &selected.coded),
     };
     let registers = registers(&chip, &selected.coded, counter, how);
-    Encoding { perf, counters: counters(&cpu, &selected.coded), registers, selected }
+    Encoding { perf_type: RAW, perf, counters: counters(&cpu, &selected.coded), registers, selected }
+}
+
+/// perf's type and config of a generic event whose code the firmware chooses. Its number in the table is one that the
+/// kernel hands to the firmware; as a raw code it would be another event.
+///
+/// # Source
+///
+/// Linux `drivers/perf/riscv_pmu_sbi.c`, `pmu_sbi_event_map`.
+fn by_firmware(cpu: &Cpu<'_>, kernel: &Generic) -> Option<(u32, u64)> {
+    if cpu.family() != Family::RiscV {
+        return None;
+    }
+    let hardware = HARDWARE.iter().find(|hardware| named(hardware.names, &kernel.name));
+    let cache = || CacheEvent::parse(&kernel.name).map(|cache| (CACHE_TYPE, cache.config()));
+    hardware.map(|hardware| (HARDWARE_TYPE, hardware.config)).or_else(cache)
 }
 
 /// The counters that may count an event.

@@ -71,7 +71,9 @@ fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Res
         refuse_attributes(attributes, text)?;
         let words = ConfigWords { config: generic.config, config1: generic.config1, config2: 0 };
         let coded = code_of(&cpu, &words);
-        let entry = entries_of(&cpu, &coded).into_iter().next();
+        // The kernel gives the firmware a number that is no code of the core's.
+        let found = (cpu.family() != Family::RiscV).then(|| entries_of(&cpu, &coded));
+        let entry = found.into_iter().flatten().next();
         let mut coded = entry.map_or(coded, |entry| of(&entry));
         coded.counters = coded.counters.or(fixed_for(&cpu, &words));
         let notes = entry.map(|entry| format!("the kernel counts {}", entry.name())).into_iter().collect();
