@@ -2,9 +2,11 @@
 
 use std::error::Error as _;
 
+use clap::CommandFactory;
 use clap::error::ErrorKind as ClapKind;
 use cyclometer::core::{Error, ErrorKind, Recovery};
 
+use crate::args::Cli;
 use crate::exit;
 use crate::output::{self, Channel, clean};
 
@@ -47,20 +49,31 @@ pub fn of_arguments(error: &clap::Error) -> u8 {
             exit::FAILURE
         }
         _ => {
-            output::tell(&arguments_text(&error.render().to_string()));
+            output::tell(&arguments_text(&error.render().to_string(), meant().as_deref()));
             exit::FAILURE
         }
     }
 }
 
+/// The subcommand that was meant, if there is one of that name.
+fn meant() -> Option<String> {
+    let command = Cli::command();
+    let words = std::env::args_os().skip(1).filter_map(|word| word.into_string().ok());
+    words.into_iter().find(|word| command.find_subcommand(word).is_some())
+}
+
 /// Clap's message in our form: its first paragraph as one line, its tips as help.
-fn arguments_text(rendered: &str) -> String {
+fn arguments_text(rendered: &str, meant: Option<&str>) -> String {
     let message: Vec<&str> = rendered.lines().take_while(|line| !line.is_empty()).map(str::trim).collect();
     let message = message.join(" ");
     let message = message.strip_prefix("error: ").unwrap_or(&message);
     let mut out = format!("cyclometer: error: {}\n", clean(message));
     let tips = rendered.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
-    for tip in tips.chain(["`cyclometer --help` and `cyclometer stat --help` say more"]) {
+    let more = match meant {
+        Some(command) => format!("`cyclometer {command} --help` says more"),
+        None => "`cyclometer --help` says more".to_owned(),
+    };
+    for tip in tips.chain([more.as_str()]) {
         out += &format!("help: {}\n", clean(tip));
     }
     out
@@ -86,10 +99,11 @@ mod tests {
         let rendered = "error: unexpected argument '--runz' found\n\n  tip: a similar argument exists: '--runs'\n\n\
                         Usage: cyclometer stat";
         assert_eq!(
-            arguments_text(rendered),
+            arguments_text(rendered, Some("stat")),
             "cyclometer: error: unexpected argument '--runz' found\n\
              help: a similar argument exists: '--runs'\n\
-             help: `cyclometer --help` and `cyclometer stat --help` say more\n"
+             help: `cyclometer stat --help` says more\n"
         );
+        assert!(arguments_text(rendered, None).ends_with("help: `cyclometer --help` says more\n"));
     }
 }

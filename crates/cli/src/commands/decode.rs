@@ -30,23 +30,50 @@ pub fn run(args: &DecodeArgs, cli: &Cli) -> Result<u8> {
 }
 
 fn of_cpu(cpu: &Cpu<'static>, args: &DecodeArgs) -> Result<Vec<Explained>> {
-    let mut words: Option<ConfigWords> = None;
-    let mut found = Vec::new();
+    let mut meant: Vec<Meant<'_>> = Vec::new();
     for text in &args.values {
         let Value { register, value, label } = read(cpu, text)?;
         let label = label.or(args.label.as_deref());
         match register {
-            Register::Perf(word) => *word_of(words.get_or_insert_default(), word) = value,
-            register => found.push(decode::decode(cpu, register, value, label)),
-        }
-        if let (Register::Perf(ConfigWord::Config), Some(label)) = (register, label) {
-            let whole = ConfigWords { config: value, ..words.take().unwrap_or_default() };
-            found.push(decode::decode_perf(cpu, whole, Some(label)));
+            Register::Perf(word) => add_word(&mut meant, word, value, label),
+            register => meant.push(Meant::Register { register, value, label }),
         }
     }
-    // perf's words are one event, however many of them are given.
-    found.extend(words.map(|words| decode::decode_perf(cpu, words, args.label.as_deref())));
-    Ok(found)
+    let explained = |one| match one {
+        Meant::Register { register, value, label } => decode::decode(cpu, register, value, label),
+        Meant::Perf { words, label, .. } => decode::decode_perf(cpu, words, label),
+    };
+    Ok(meant.into_iter().map(explained).collect())
+}
+
+/// What is to be explained.
+enum Meant<'a> {
+    Register {
+        register: Register,
+        value: u64,
+        label: Option<&'a str>,
+    },
+    /// perf's words of one event, and which of them were given.
+    Perf {
+        words: ConfigWords,
+        given: Vec<ConfigWord>,
+        label: Option<&'a str>,
+    },
+}
+
+/// Adds one of perf's words: to the event before it, unless that has this word already.
+fn add_word<'a>(meant: &mut Vec<Meant<'a>>, word: ConfigWord, value: u64, label: Option<&'a str>) {
+    if let Some(Meant::Perf { words, given, label: known }) = meant.last_mut() {
+        if !given.contains(&word) {
+            *word_of(words, word) = value;
+            given.push(word);
+            *known = known.or(label);
+            return;
+        }
+    }
+    let mut words = ConfigWords::default();
+    *word_of(&mut words, word) = value;
+    meant.push(Meant::Perf { words, given: vec![word], label });
 }
 
 fn word_of(words: &mut ConfigWords, word: ConfigWord) -> &mut u64 {
@@ -81,6 +108,12 @@ fn read<'a>(cpu: &Cpu<'_>, text: &'a str) -> Result<Value<'a>> {
 }
 
 fn no_number(text: &str) -> Error {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    if !digits.is_empty() && digits.chars().all(|digit| digit.is_ascii_hexdigit()) && digits.len() > 16 {
+        let message = format!("'{}' is more than 64 bits hold", clean(text));
+        return Error::new(ErrorKind::InvalidInput, message)
+            .with_recovery(Recovery::fix("the greatest value is 0xffffffffffffffff"));
+    }
     Error::new(ErrorKind::InvalidInput, format!("'{}' is no number", clean(text))).with_recovery(Recovery::fix(
         "write REGISTER=VALUE as in PERFEVTSEL0=0x4300c0, a code as in 0x412e, or a code and what it is said to be, as in \
          0x412e='L3 cache miss'",

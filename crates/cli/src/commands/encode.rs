@@ -39,7 +39,7 @@ pub fn run(args: &EncodeArgs, cli: &Cli) -> Result<u8> {
         }
     }
     if !args.all {
-        found.iter().try_for_each(|(cpu, encoding)| possible(cpu, encoding))?;
+        found.iter().try_for_each(|(cpu, encoding)| possible(cpu, encoding, args.counter.is_some()))?;
     }
     super::print(&match args.json {
         true => json::pretty(&encoding::json(&found)),
@@ -47,13 +47,14 @@ pub fn run(args: &EncodeArgs, cli: &Cli) -> Result<u8> {
     })
 }
 
-/// An event that was asked for and has no bits at all is an error.
-fn possible(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> Result<()> {
-    match (&encoding.perf, &encoding.registers) {
-        (Err(perf), Err(_)) => {
-            let message = format!("{} on {}: {perf}", encoding.selected.name, cpu.id());
-            Err(Error::new(ErrorKind::InvalidInput, message))
-        }
-        _ => Ok(()),
-    }
+/// An event that was asked for and has no bits at all is an error, and one that a counter asked for cannot count.
+fn possible(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counter_named: bool) -> Result<()> {
+    let reason = match (&encoding.perf, &encoding.registers) {
+        (Err(perf), Err(_)) => perf,
+        (_, Err(reason)) if counter_named => reason,
+        _ => return Ok(()),
+    };
+    let message = format!("{} on {}: {}", encoding.selected.name, cpu.id(), encoding::said(reason));
+    let help = format!("`cyclometer list --cpu {}` shows what its events may have", cpu.id());
+    Err(Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(help)))
 }

@@ -3,9 +3,11 @@
 use cyclometer::catalogue::{
     self,
     search::{self, Filter, Pattern},
+    table::Cpu,
 };
 use cyclometer::{
-    Error, ErrorKind, Listing, MetricListing, Result, list_events, list_metrics, list_metrics_of,
+    Error, ErrorKind, EventTables, Listing, Machine, MetricListing, Recovery, Result, count_vendor_events,
+    list_events, list_metrics, list_metrics_of, list_vendor_events,
 };
 
 use crate::args::{Cli, ListArgs};
@@ -25,8 +27,13 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
         return run_catalogue(args, cli);
     }
     let machine = super::machine_of(args.machine.machine.as_deref())?;
-    let all = list_events(&machine);
     let pattern = args.pattern.as_deref();
+    let tables = EventTables::embedded();
+    let mut all = list_events(&machine);
+    // Unasked, the vendor's hundreds would bury the rest.
+    if let Some(pattern) = pattern {
+        all.extend(list_vendor_events(&machine, &tables, &|name| list::matches(name, pattern)));
+    }
     let fitting: Vec<&Listing> =
         all.iter().filter(|event| pattern.is_none_or(|pattern| list::fits(event, pattern))).collect();
     if let (true, Some(pattern)) = (fitting.is_empty(), pattern) {
@@ -34,19 +41,29 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     }
     super::print(&match args.machine.json {
         true => json::pretty(&list::json(&fitting)),
-        false => list::render(&fitting, super::paint(cli, Channel::Out)),
+        false => list::render(&fitting, super::paint(cli, Channel::Out)) + &hint(&machine, &tables, pattern),
     })
+}
+
+/// How to see the events of the vendor's, where they are not listed.
+fn hint(machine: &Machine, tables: &EventTables, pattern: Option<&str>) -> String {
+    let count = count_vendor_events(machine, tables);
+    match (pattern, count) {
+        (Some(_), _) | (None, 0) => String::new(),
+        (None, _) => {
+            format!("{count} events of the vendor's more: `cyclometer list PATTERN` searches them, too\n")
+        }
+    }
 }
 
 /// The catalogue's own: its CPUs, the events of one, or those of all that fit.
 fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
     let (as_json, paint) = (args.machine.json, super::paint(cli, Channel::Out));
     if args.cpus {
-        let all = catalogue::cpus::cpus();
-        return super::print(&if as_json {
-            json::pretty(&events::cpus_json(all))
-        } else {
-            events::cpus(all)
+        let all = cpus_fitting(args.pattern.as_deref())?;
+        return super::print(&match as_json {
+            true => json::pretty(&events::cpus_json(all.into_iter())),
+            false => events::cpus(all.into_iter()),
         });
     }
     let pattern = Pattern::parse(args.pattern.as_deref().unwrap_or_default())?;
@@ -54,10 +71,9 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
     if args.everywhere {
         let found = search::everywhere(&pattern);
         if found.is_empty() {
-            return Err(Error::new(
-                ErrorKind::UnknownEvent,
-                format!("no event of any CPU fits '{}'", shown()),
-            ));
+            let message = format!("no event of any CPU fits '{}'", shown());
+            return Err(Error::new(ErrorKind::UnknownEvent, message)
+                .with_recovery(Recovery::fix("try a part of the name, or a pattern such as '*L1D*MISS*'")));
         }
         return super::print(&match as_json {
             true => json::pretty(&events::everywhere_json(&found)),
@@ -82,10 +98,41 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
         }
     }
     if text.is_empty() && objects.is_empty() {
-        let cpu = clean(args.cpu.as_deref().unwrap_or_default());
-        return Err(Error::new(ErrorKind::UnknownEvent, format!("no event of {cpu} fits '{}'", shown())));
+        return Err(nothing_fits(args));
     }
     super::print(&if as_json { json::pretty(&objects.into()) } else { text })
+}
+
+/// The CPUs whose id or title contains a text, in any case; all without one.
+fn cpus_fitting(pattern: Option<&str>) -> Result<Vec<Cpu<'static>>> {
+    let part = pattern.unwrap_or_default().to_lowercase();
+    let fits = |cpu: &Cpu<'_>| cpu.id().contains(&part) || cpu.title().to_lowercase().contains(&part);
+    let found: Vec<Cpu<'static>> = catalogue::cpus::cpus().filter(fits).collect();
+    if found.is_empty() {
+        let message = format!("no CPU of the catalogue fits '{}'", clean(pattern.unwrap_or_default()));
+        return Err(Error::new(ErrorKind::InvalidInput, message)
+            .with_recovery(Recovery::fix("`cyclometer list --cpus` shows them all")));
+    }
+    Ok(found)
+}
+
+/// The error where no event of a CPU passes what was asked for.
+fn nothing_fits(args: &ListArgs) -> Error {
+    let cpu = clean(args.cpu.as_deref().unwrap_or_default());
+    let mut message = format!("no event of {cpu}");
+    let filters = [
+        args.deprecated.then(|| "is deprecated".to_owned()),
+        args.fixed.then(|| "has a fixed counter".to_owned()),
+        args.counter.map(|counter| format!("may use counter {counter}")),
+        args.pattern.as_deref().map(|pattern| format!("fits '{}'", clean(pattern))),
+    ];
+    let filters: Vec<String> = filters.into_iter().flatten().collect();
+    message += &format!(" {}", filters.join(" and "));
+    let help = match args.counter {
+        Some(_) => format!("`cyclometer list --cpu {cpu} --classes` shows the counters that there are"),
+        None => format!("`cyclometer list --cpu {cpu}` shows them all"),
+    };
+    Error::new(ErrorKind::UnknownEvent, message).with_recovery(Recovery::fix(help))
 }
 
 fn run_metrics(args: &ListArgs, cli: &Cli) -> Result<u8> {

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 use crate::output::clean;
 use crate::render::events::about;
 use crate::render::paint::{Paint, Style};
-use crate::render::{WIDTH, columns, wrap};
+use crate::render::{WIDTH, hanging, wrap};
+
+/// Columns before what an event counts.
+const INDENT: usize = 6;
 
 /// Each value: its fields, the events in it by name, and what is wrong about it.
 pub fn render(found: &[(Cpu<'_>, Explained)], paint: Paint) -> String {
@@ -37,18 +40,7 @@ fn line(field: &Field) -> String {
         false => format!("{}:{}", field.high, field.low),
     };
     let head = format!("  {bits:>7}  {:<16} {:<10} ", field.name, format!("{:#x}", field.value));
-    hanging(&head, &field.meaning)
-}
-
-/// Text behind a head, broken at blanks below itself.
-fn hanging(head: &str, text: &str) -> String {
-    let indent = columns(head).min(WIDTH / 2);
-    let room = WIDTH.saturating_sub(columns(head)).max(WIDTH / 4);
-    let mut out = head.to_owned();
-    for (i, line) in wrap(text, room).iter().enumerate() {
-        out += &if i == 0 { line.clone() } else { format!("\n{:indent$}{line}", "") };
-    }
-    out.trim_end().to_owned() + "\n"
+    hanging(&head, &field.meaning, str::to_owned)
 }
 
 fn named(
@@ -65,11 +57,18 @@ fn named(
         if !alike.is_empty() {
             text += &format!("; with this select there are {}", alike.join(", "));
         }
-        let lines = hanging(&format!("  event{counter}: "), &text);
-        return lines.lines().map(|line| paint.paint(Style::Bad, line) + "\n").collect();
+        return hanging(&format!("  event{counter}: "), &text, |line| paint.paint(Style::Bad, line));
     }
-    let each = names.iter().map(|name| hanging(&format!("  event{counter}: {name}: "), &about(name, cpu)));
-    each.collect()
+    names
+        .iter()
+        .map(|name| format!("  event{counter}: {name}\n") + &below(&about(name, cpu), paint))
+        .collect()
+}
+
+/// What an event counts, below its name.
+fn below(text: &str, paint: Paint) -> String {
+    let lines = wrap(text, WIDTH - INDENT);
+    lines.iter().map(|line| format!("{:INDENT$}{}\n", "", paint.paint(Style::Dim, line))).collect()
 }
 
 fn caution(text: &str, paint: Paint) -> String {
@@ -105,13 +104,15 @@ fn object(cpu: &Cpu<'_>, explained: &Explained) -> Value {
             "meaning": field.meaning,
         })
     };
-    let events = explained.decoded.events.iter().zip(&explained.names);
-    let event = |(event, names): (&DecodedEvent, &Vec<String>)| {
+    let names = explained.names.iter().zip(&explained.alike);
+    let events = explained.decoded.events.iter().zip(names);
+    let event = |(event, (names, alike)): (&DecodedEvent, (&Vec<String>, &Vec<String>))| {
         json!({
             "counter": event.counter.map(|counter| counter.to_string()),
             "select": format!("{:#x}", event.code.select),
             "umask": format!("{:#x}", event.code.umask),
             "names": names,
+            "alike": alike,
         })
     };
     let label =

@@ -1,18 +1,16 @@
 //! Events with their bits, for people and as JSON.
 
-use cyclometer::arch::{Coded, apple};
-use cyclometer::catalogue::encode::Encoding;
+use cyclometer::arch::{Coded, EncodeError, RegisterWrite, apple};
+use cyclometer::catalogue::encode::{Encoding, RAW};
 use cyclometer::catalogue::select::chip;
 use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::pmu::Family;
+use cyclometer::core::pmu::{ConfigWords, Family};
 use cyclometer::core::{CounterMask, Modes};
 use serde_json::{Value, json};
 
 use crate::render::events::{about, counters};
 use crate::render::paint::{Paint, Style};
-
-/// `PERF_TYPE_RAW`: a code of the core PMU. On hybrids the PMU's own type stands in its place.
-const RAW: u32 = 4;
+use crate::render::{WIDTH, columns, hanging, wrap};
 
 /// Each event: what it counts, perf's words, the counters, the register writes for one of them.
 pub fn render(found: &[(Cpu<'_>, Encoding<'_>)], paint: Paint) -> String {
@@ -22,38 +20,72 @@ pub fn render(found: &[(Cpu<'_>, Encoding<'_>)], paint: Paint) -> String {
 fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, paint: Paint) -> String {
     let name = &encoding.selected.name;
     let mut out = format!("{}  on {}\n", paint.paint(Style::Heading, name), cpu.id());
-    if let Some(about) = encoding.selected.entry.map(|entry| about(entry.name(), cpu)) {
-        out += &format!("  {}\n", paint.paint(Style::Dim, &about));
+    for line in wrap(&counted(cpu, encoding), WIDTH - 2) {
+        out += &format!("  {}\n", paint.paint(Style::Dim, &line));
     }
     out += &match &encoding.perf {
-        Ok(words) if words.config1 == 0 => format!("  perf       config={:#x}\n", words.config),
-        Ok(words) => format!("  perf       config={:#x} config1={:#x}\n", words.config, words.config1),
-        Err(reason) => format!("  perf       {}\n", paint.paint(Style::Bad, &format!("none: {reason}"))),
+        Ok(words) => hanging("  perf       ", &perf(encoding.perf_type, words), str::to_owned),
+        Err(reason) => none("perf", reason, paint),
     };
     out += &format!("  counters   {}\n", counters(encoding.counters));
     if let Some(word) = kpc(cpu, &encoding.selected.coded) {
         out += &format!("  kpc        config[{}] = {:#x}\n", word.index, word.word);
     }
     match &encoding.registers {
-        Ok(writes) => {
-            for write in writes {
-                let whole = write.mask == u64::MAX;
-                let by = if whole { "= " } else { "|=" };
-                out += &format!(
-                    "  {:<28} {by} {:#x}\n",
-                    format!("{} ({})", write.name(), write.address),
-                    write.value
-                );
-            }
-        }
-        Err(reason) => {
-            out += &format!("  registers  {}\n", paint.paint(Style::Bad, &format!("none: {reason}")))
-        }
+        Ok(registers) => out += &writes(registers),
+        Err(reason) => out += &none("registers", reason, paint),
     }
     for note in &encoding.selected.notes {
-        out += &format!("  {}\n", paint.paint(Style::Caution, &format!("note: {note}")));
+        out += &hanging("  note: ", note, |line| paint.paint(Style::Caution, line));
     }
     out
+}
+
+/// What an event counts; a generic one may be on a fixed counter where the vendor's of that code is not.
+fn counted(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> String {
+    let text = encoding.selected.entry.map_or_else(String::new, |entry| about(entry.name(), cpu));
+    let general = text.strip_suffix(", on a general counter");
+    let on_fixed = encoding.counters.fixed_bits() != 0;
+    general.filter(|_| on_fixed).map_or_else(|| text.clone(), str::to_owned)
+}
+
+/// perf's words as they are written in an event's terms; the type where it is not that of raw codes.
+fn perf(kind: u32, words: &ConfigWords) -> String {
+    let mut text = if kind == RAW { String::new() } else { format!("type={kind} ") };
+    text += &format!("config={:#x}", words.config);
+    for (name, word) in [("config1", words.config1), ("config2", words.config2)] {
+        if word != 0 {
+            text += &format!(" {name}={word:#x}");
+        }
+    }
+    text
+}
+
+/// Why something has no bits, with the counters as they are shown elsewhere.
+pub fn said(reason: &EncodeError) -> String {
+    match reason {
+        EncodeError::NotAllowed { counter, allowed } => {
+            format!("the event cannot be counted on counter {counter}, only on {}", counters(*allowed))
+        }
+        reason => reason.to_string(),
+    }
+}
+
+fn none(what: &str, reason: &EncodeError, paint: Paint) -> String {
+    hanging(&format!("  {what:<10} "), &format!("none: {}", said(reason)), |line| {
+        paint.paint(Style::Bad, line)
+    })
+}
+
+/// The register writes below each other: `=` for a whole register, `|=` for bits of one.
+fn writes(registers: &[RegisterWrite]) -> String {
+    let head = |write: &RegisterWrite| format!("{} ({})", write.name(), write.address);
+    let width = registers.iter().map(|write| columns(&head(write))).max().unwrap_or(0);
+    let line = |write: &RegisterWrite| {
+        let by = if write.mask == u64::MAX { "= " } else { "|=" };
+        format!("  {:<width$} {by} {:#x}\n", head(write), write.value)
+    };
+    registers.iter().map(line).collect()
 }
 
 /// macOS's word for the first counter that may count an event.
@@ -73,7 +105,7 @@ pub fn json(found: &[(Cpu<'_>, Encoding<'_>)]) -> Value {
 fn object(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> Value {
     let hex = |value: u64| format!("{value:#x}");
     let perf = encoding.perf.as_ref();
-    let write = |write: &cyclometer::arch::RegisterWrite| {
+    let write = |write: &RegisterWrite| {
         json!({
             "name": write.name(),
             "address": write.address.to_string(),
@@ -86,7 +118,7 @@ fn object(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> Value {
     json!({
         "event": encoding.selected.name,
         "cpu": cpu.id(),
-        "type": perf.is_ok().then_some(RAW),
+        "type": perf.is_ok().then_some(encoding.perf_type),
         "config": perf.ok().map(|words| hex(words.config)),
         "config1": perf.ok().map(|words| hex(words.config1)),
         "counters": numbers(encoding.counters.general_bits()),
@@ -94,7 +126,7 @@ fn object(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> Value {
         "registers": registers.map(|writes| writes.iter().map(write).collect::<Vec<_>>()).unwrap_or_default(),
         "kpc": kpc.map(|word| json!({ "index": word.index, "word": hex(word.word) })),
         "notes": encoding.selected.notes,
-        "reason": perf.err().map(ToString::to_string),
+        "reason": perf.err().or(registers.err()).map(said),
     })
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::render::encoding::{fixed, numbers};
 use crate::render::paint::{Paint, Style};
-use crate::render::{WIDTH, wrap};
+use crate::render::{WIDTH, hanging, wrap};
 
 /// Columns before the text below a name.
 const INDENT: usize = 6;
@@ -75,7 +75,8 @@ pub fn render(cpu: &Cpu<'_>, events: &[Entry<'_>], verbose: bool, paint: Paint) 
 fn header(cpu: &Cpu<'_>, count: usize, paint: Paint) -> String {
     let title = if cpu.title().is_empty() { String::new() } else { format!(" ({})", cpu.title()) };
     let date = if cpu.date().is_empty() { String::new() } else { format!(" of {}", cpu.date()) };
-    let head = format!("{count} events of {}{title}, table {}{date}", cpu.id(), cpu.version());
+    let events = if count == 1 { "event" } else { "events" };
+    let head = format!("{count} {events} of {}{title}, table {}{date}", cpu.id(), cpu.version());
     let head: Vec<String> = wrap(&head, WIDTH).iter().map(|line| paint.paint(Style::Heading, line)).collect();
     head.join("\n") + "\n"
 }
@@ -186,7 +187,8 @@ pub fn cpus<'a>(all: impl Iterator<Item = Cpu<'a>>) -> String {
     let mut out = String::new();
     for cpu in all {
         let count = cpu.events().count();
-        out += &format!("{:<22} {count:>5} events  {:<11} {}\n", cpu.id(), cpu.date(), cpu.title());
+        let head = format!("{:<19} {count:>4} events  {:<10}  ", cpu.id(), cpu.date());
+        out += &hanging(&head, cpu.title(), str::to_owned);
     }
     out
 }

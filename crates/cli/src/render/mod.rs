@@ -76,6 +76,17 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// Text behind a head, broken at blanks below its own beginning; each line is given its style.
+pub fn hanging(head: &str, text: &str, style: impl Fn(&str) -> String) -> String {
+    let indent = columns(head).min(WIDTH - 30);
+    let mut out = String::new();
+    for (i, line) in wrap(text, WIDTH - indent).iter().enumerate() {
+        let line = if i == 0 { format!("{head}{line}") } else { format!("{:indent$}{line}", "") };
+        out += &(style(&line) + "\n");
+    }
+    if out.is_empty() { style(head.trim_end()) + "\n" } else { out }
+}
+
 /// How many columns a text takes; every character that we print takes one.
 pub fn columns(text: &str) -> usize {
     text.chars().count()
@@ -90,5 +101,14 @@ mod tests {
         assert_eq!(wrap("aa bb cc", 5), ["aa bb", "cc"]);
         assert_eq!(wrap("a_long_word b", 4), ["a_long_word", "b"]);
         assert_eq!(wrap("", 4), [""; 0]);
+    }
+
+    #[test]
+    fn text_behind_a_head_goes_on_below_its_beginning() {
+        let text = hanging("  head: ", &"word ".repeat(20), str::to_owned);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("  head: word") && lines[1].starts_with("        word"), "{text}");
+        assert!(lines.iter().all(|line| columns(line) <= WIDTH), "{text}");
+        assert_eq!(hanging("  head: ", "", str::to_owned), "  head:\n");
     }
 }

@@ -1,11 +1,12 @@
 //! Events on their counters, for people and as JSON.
 
 use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::CounterId;
+use cyclometer::core::{CounterId, CounterMask};
 use cyclometer::placement::{Obstacle, Placed, Placement};
 use serde_json::{Value, json};
 
 use crate::render::events::counters;
+use crate::render::hanging;
 use crate::render::paint::{Paint, Style};
 
 /// For each CPU its events with their counters, and those that do not fit beside them.
@@ -19,8 +20,8 @@ fn one(cpu: &Cpu<'_>, placement: &Placement<'_>, paint: Paint) -> String {
         out += &match &event.counter {
             Ok(counter) => format!("  {:<9} {}\n", name(*counter), event.selected.name),
             Err(obstacle) => {
-                let text = format!("  not       {}: {}", event.selected.name, reason(event, obstacle));
-                format!("{}\n", paint.paint(Style::Bad, &text))
+                let text = format!("{}: {}", event.selected.name, reason(cpu, event, obstacle));
+                hanging("  not       ", &text, |line| paint.paint(Style::Bad, line))
             }
         };
     }
@@ -38,8 +39,23 @@ fn name(counter: CounterId) -> String {
     }
 }
 
-fn reason(event: &Placed<'_>, obstacle: &Obstacle) -> String {
+/// The counters that may count an event that is not pinned.
+fn unpinned(cpu: &Cpu<'_>, event: &Placed<'_>) -> CounterMask {
+    let named = event.selected.coded.counters;
+    match named.is_empty() {
+        true => CounterMask::from_bits(cpu.counters().general_bits(), 0),
+        false => named.and(cpu.counters()),
+    }
+}
+
+fn reason(cpu: &Cpu<'_>, event: &Placed<'_>, obstacle: &Obstacle) -> String {
     match obstacle {
+        Obstacle::Counters if cpu.counters().general_bits() == 0 => {
+            "only the firmware knows which counters this CPU has".to_owned()
+        }
+        Obstacle::Counters if event.allowed.is_empty() && !unpinned(cpu, event).is_empty() => {
+            format!("not on the counter behind its @; it may use {}", counters(unpinned(cpu, event)))
+        }
         Obstacle::Counters if event.allowed.is_empty() => "no counter of this CPU may count it".to_owned(),
         Obstacle::Counters => format!("it may use {} only, which others need", counters(event.allowed)),
         Obstacle::Register { register, other } => {
@@ -54,8 +70,8 @@ pub fn json(placed: &[(Cpu<'_>, Placement<'_>)]) -> Value {
         let counter = event.counter.as_ref().ok().map(|counter| name(*counter));
         json!({ "event": event.selected.name, "counter": counter })
     };
-    let unplaced = |event: &Placed<'_>| {
-        let reason = event.counter.as_ref().err().map(|obstacle| reason(event, obstacle));
+    let unplaced = |cpu: &Cpu<'_>, event: &Placed<'_>| {
+        let reason = event.counter.as_ref().err().map(|obstacle| reason(cpu, event, obstacle));
         json!({ "event": event.selected.name, "reason": reason })
     };
     let object = |(cpu, placement): &(Cpu<'_>, Placement<'_>)| {
@@ -63,7 +79,7 @@ pub fn json(placed: &[(Cpu<'_>, Placement<'_>)]) -> Value {
         json!({
             "cpu": cpu.id(),
             "passes": [fit.into_iter().map(event).collect::<Vec<_>>()],
-            "unplaced": not.into_iter().map(unplaced).collect::<Vec<_>>(),
+            "unplaced": not.into_iter().map(|event| unplaced(cpu, event)).collect::<Vec<_>>(),
         })
     };
     Value::Array(placed.iter().map(object).collect())
