@@ -1,6 +1,6 @@
 //! What this machine offers, for `list` and for the nearest names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use cyclometer_core::event::{PerfClass, Unit};
 use cyclometer_core::{CounterMask, Machine, Modes, Rung};
@@ -100,8 +100,11 @@ pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
 /// The vendor's events of a machine's core types whose name or alias `fits`, by name.
 pub fn list_vendor(machine: &Machine, tables: &Tables, fits: &dyn Fn(&str) -> bool) -> Vec<Listing> {
     let cores = cores(machine, tables);
+    let aliases = cores.iter().flat_map(|core| &core.tables).flat_map(|cpu| cpu.aliases());
+    let by_alias: HashSet<&str> =
+        aliases.filter(|(alias, _)| fits(alias)).map(|(_, entry)| entry.name()).collect();
     let entries = vendors_entries(&cores);
-    let wanted = entries.values().filter(|(_, entry)| fits(entry.name()) || entry.aliases().any(|n| fits(n)));
+    let wanted = entries.values().filter(|(_, entry)| fits(entry.name()) || by_alias.contains(entry.name()));
     wanted.map(|(cpu, entry)| vendors(machine, tables, &cores, (cpu, entry))).collect()
 }
 

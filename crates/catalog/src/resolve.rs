@@ -1,5 +1,7 @@
 //! Resolves requests to events with their candidates.
 
+mod unknown;
+
 use cyclometer_core::counter::CounterMask;
 use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
 use cyclometer_core::machine::Vendor;
@@ -11,13 +13,12 @@ use cyclometer_core::{
 
 use crate::device::{self, DeviceEvent};
 use crate::generic::{
-    ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC,
-    SOFTWARE, Software, accounting_source, named,
+    ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, SOFTWARE, Software, accounting_source, named,
 };
 use crate::host::{Core, Tables, cores};
 use crate::host_event::{self, HostEvent, Wanted};
 use crate::soft::{self, SoftEvent};
-use crate::{has_core_pmu, listing, notes, perf_type, portable, select, suggest};
+use crate::{has_core_pmu, notes, perf_type, portable, select, suggest};
 
 /// What is counted when nothing is asked for.
 pub const DEFAULT_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,page-faults,context-switches,\
@@ -127,7 +128,7 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
     let wanted = Wanted { name, terms: &request.attributes, text: &request.text };
     match host_event::find(&wanted, &host.cores, wanted_modes(request))? {
         Some(found) => Ok(of_tables(found, request)),
-        None => without_table(name, request, host),
+        None => unknown::without_table(name, request, host),
     }
 }
 
@@ -158,49 +159,6 @@ fn is_portable_alone(name: &str, hardware: &Hardware, host: &Host<'_>) -> bool {
         !generic.is_empty() && !has && host_event::has_portable(portable, core)
     };
     !host.cores.is_empty() && host.cores.iter().all(lacks)
-}
-
-/// Portable names where no table knows the machine's cores, and names that are not known at all.
-fn without_table(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
-    if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name))
-    {
-        refuse_terms(request, "a generic event of the kernel")?;
-        return Ok(cache_event(*cache, request, host.machine));
-    }
-    if let Some((portable, near)) =
-        PORTABLE_WITHOUT_GENERIC.iter().find(|(p, _)| p.eq_ignore_ascii_case(name))
-    {
-        let reason =
-            format!("the kernel has no generic event for {portable}; the nearest that it has is {near}");
-        return Ok(unsupported(request, reason));
-    }
-    if portable::find(name).is_some() {
-        return Ok(unsupported(request, format!("{} has no events: {NO_TABLE}", cores_of(host))));
-    }
-    let elsewhere = host_event::elsewhere(name);
-    match elsewhere.is_empty() {
-        true => Err(unknown_event(name, host)),
-        false => Ok(unsupported(request, of_other_cpus(name, &elsewhere, host))),
-    }
-}
-
-const NO_TABLE: &str = "the catalogue does not know this CPU; --events FILE gives its table";
-
-/// The machine's cores, for messages.
-fn cores_of(host: &Host<'_>) -> String {
-    let ids: Vec<&str> = host.cores.iter().map(|core| core.id).collect();
-    if ids.is_empty() { "this machine".to_owned() } else { ids.join(" and ") }
-}
-
-fn of_other_cpus(name: &str, cpus: &[&str], host: &Host<'_>) -> String {
-    const NAMED: usize = 4;
-    let mut text = format!("{} has no event {name}; ", cores_of(host));
-    text += &cpus[..cpus.len().min(NAMED)].join(", ");
-    if cpus.len() > NAMED {
-        text += &format!(" and {} more", cpus.len() - NAMED);
-    }
-    text += if cpus.len() == 1 { " has it" } else { " have it" };
-    if host.has_tables() { text } else { format!("{text}; {NO_TABLE}") }
 }
 
 /// What the tables say of an event, as an event.
@@ -236,45 +194,6 @@ fn refuse_terms(request: &EventRequest, what: &str) -> Result<()> {
         )
         .with_recovery(Recovery::fix("name the vendor's event: `cyclometer list PATTERN` finds it"))),
     }
-}
-
-fn unknown_event(name: &str, host: &Host<'_>) -> Error {
-    let shown = suggest::shown(name);
-    if let Some(error) = host.cores.iter().find_map(|core| needs_unit_mask(name, core)) {
-        return error;
-    }
-    let is_vendors = name.contains("::") || name.contains(|c: char| c.is_ascii_uppercase());
-    if name.contains(':') && !is_vendors {
-        return Error::new(
-            ErrorKind::UnknownEvent,
-            format!("'{shown}' looks like a tracepoint or breakpoint"),
-        )
-        .with_recovery(Recovery::fix("these are not counted; `cyclometer list` shows what is"));
-    }
-    let listings = listing::list(host.machine, Tables::embedded());
-    let mut known: Vec<&str> = listings
-        .iter()
-        .flat_map(|l| std::iter::once(&l.name).chain(&l.aliases))
-        .map(String::as_str)
-        .collect();
-    for name in portable::names() {
-        known.push(name);
-    }
-    let tables = host.cores.iter().flat_map(|core| &core.tables);
-    known.extend(tables.flat_map(|cpu| cpu.events()).map(|entry| entry.name()));
-    let wanted = name.rsplit_once("::").map_or(name, |(_, event)| event).replace(':', ".");
-    Error::new(ErrorKind::UnknownEvent, format!("no event is named '{shown}'"))
-        .with_recovery(Recovery::OfferNearest { names: suggest::nearest(&wanted, known.into_iter()) })
-}
-
-/// The error for an event without its unit mask.
-fn needs_unit_mask(name: &str, core: &Core<'_>) -> Option<Error> {
-    let (cpu, names) = core.tables.iter().find_map(|cpu| {
-        let names = select::parts_of(cpu, name);
-        (!names.is_empty()).then_some((cpu, names))
-    })?;
-    let message = format!("'{}' alone is ambiguous on {}: it has unit masks", suggest::shown(name), cpu.id());
-    Some(Error::new(ErrorKind::UnknownEvent, message).with_recovery(Recovery::OfferNearest { names }))
 }
 
 // ---------------------------------------------------------------------------------------- hardware
@@ -576,224 +495,4 @@ fn check_modes(request: &EventRequest, found: &Event) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::{big_little, hybrid, skylake, vm_with_soft, vm_without_pmu};
-    use cyclometer_core::event::{OsMetric, Part};
-
-    fn find(text: &str, machine: &Machine) -> Event {
-        resolve_list(text, machine, true).unwrap_or_else(|e| panic!("{text}: {e}")).remove(0)
-    }
-
-    fn perf_parts(event: &Event) -> Vec<(u32, u64)> {
-        let perf = |part: &Part| match part {
-            Part::Perf(p) => (p.pmu_type, p.words.config),
-            other => panic!("{other:?}"),
-        };
-        event.candidates[0].parts.iter().map(perf).collect()
-    }
-
-    #[test]
-    fn only_cycles_instructions_and_energy_can_never_be_zero() {
-        let never_zero = |name| find(name, &skylake()).candidates[0].never_zero;
-        assert!(never_zero("cycles") && never_zero("instructions"));
-        assert!(never_zero("power/energy-pkg/"));
-        assert!(!never_zero("branch-misses") && !never_zero("page-faults") && !never_zero("r00c0"));
-    }
-
-    #[test]
-    fn every_default_event_resolves_everywhere() {
-        for machine in [skylake(), hybrid(), big_little(), vm_without_pmu()] {
-            let events = resolve_list(DEFAULT_EVENTS, &machine, false).unwrap();
-            assert_eq!(events.len(), 12);
-            assert!(events.iter().all(|e| !e.candidates.is_empty() && !e.requested));
-        }
-    }
-
-    #[test]
-    fn generic_names_count_user_mode_unless_told_otherwise() {
-        let machine = skylake();
-        assert_eq!(find("instructions", &machine).candidates[0].modes, Some(Modes::USER));
-        assert_eq!(find("instructions:k", &machine).candidates[0].modes, Some(Modes::KERNEL));
-    }
-
-    #[test]
-    fn spellings_of_one_event_are_one_event() {
-        let machine = skylake();
-        for (a, b) in [
-            ("cycles", "CPU_CYCLES"),
-            ("branches", "branch_instructions"),
-            ("l1d_cache_misses", "L1-dcache-load-misses"),
-            ("faults", "page_faults"),
-        ] {
-            assert_eq!(find(a, &machine).candidates, find(b, &machine).candidates, "{a} {b}");
-        }
-    }
-
-    #[test]
-    fn the_software_device_knows_its_events_by_name() {
-        let machine = vm_without_pmu();
-        let find = |text| find(text, &machine).candidates;
-        assert_eq!(find("software/page-faults/"), find("page-faults"));
-    }
-
-    fn rungs(text: &str, machine: &Machine) -> Vec<Rung> {
-        find(text, machine).candidates.iter().map(|candidate| candidate.rung).collect()
-    }
-
-    #[test]
-    fn portable_names_have_the_software_pmu_below_the_hardware_where_it_can_be() {
-        for name in ["instructions", "branches", "branch-instructions", "BRANCH_INSTRUCTIONS"] {
-            assert_eq!(rungs(name, &vm_with_soft()), [Rung::Perf, Rung::Soft], "{name}");
-            assert_eq!(rungs(name, &skylake()), [Rung::Perf], "{name}");
-        }
-        for name in ["cycles", "branch-misses", "cache-references", "L1-dcache-loads", "l1d_cache_loads"] {
-            assert_eq!(rungs(name, &vm_with_soft()), [Rung::Perf], "{name} can be modelled only");
-        }
-    }
-
-    #[test]
-    fn names_of_the_software_pmu_are_its_own_everywhere() {
-        for machine in [skylake(), big_little(), vm_with_soft()] {
-            for name in ["calls", "loads", "simd_256", "fp_add", "rep_iterations", "flops", "soft/branches/"]
-            {
-                assert_eq!(rungs(name, &machine), [Rung::Soft], "{name}");
-            }
-        }
-        let calls = find("calls", &vm_with_soft());
-        assert_eq!(calls.candidates[0].parts, [Part::Soft("calls".to_owned())]);
-        assert_eq!(calls.candidates[0].provenance, Provenance::Counted);
-        assert_eq!(calls.candidates[0].modes, Some(Modes::USER));
-        let branches = find("branch_instructions", &vm_with_soft());
-        assert_eq!(branches.candidates[1].parts, [Part::Soft("branches".to_owned())]);
-        assert_eq!(find("bytes_loaded", &skylake()).unit, Unit::Bytes);
-        assert_eq!(find("calls:k", &skylake()).candidates[0].modes, Some(Modes::KERNEL));
-    }
-
-    #[test]
-    fn memory_operands_are_not_what_a_vendor_calls_loads() {
-        assert!(find("loads", &vm_with_soft()).notes[0].contains("not a vendor's event"));
-        assert_eq!(find("calls", &vm_with_soft()).notes, [""; 0]);
-    }
-
-    #[test]
-    fn a_hybrid_gets_one_part_for_each_core_pmu() {
-        let machine = hybrid();
-        assert_eq!(perf_parts(&find("instructions", &machine)), [(4, 0xc0), (10, 0xc0)]);
-        assert_eq!(perf_parts(&find("LLC-loads", &machine)), [(3, 4 << 32 | 2), (3, 10 << 32 | 2)]);
-        assert_eq!(perf_parts(&find("r1c5", &machine)), [(4, 0x1c5), (10, 0x1c5)]);
-        assert_eq!(perf_parts(&find("cpu/event=0xc5/", &machine)), [(4, 0xc5), (10, 0xc5)]);
-        assert_eq!(perf_parts(&find("cpu_atom/event=0xc5/", &machine)), [(10, 0xc5)]);
-    }
-
-    #[test]
-    fn big_little_uses_each_pmus_own_numbers() {
-        assert_eq!(perf_parts(&find("cycles", &big_little())), [(8, 0x11), (9, 0x11)]);
-        assert_eq!(perf_parts(&find("inst_retired", &big_little())), [(8, 0x08), (9, 0x08)]);
-    }
-
-    #[test]
-    fn fields_follow_the_format_files() {
-        let machine = skylake();
-        let event = find("cpu/event=0xc5,umask=0x1,cmask=2,edge/", &machine);
-        assert_eq!(perf_parts(&event), [(4, 0x0204_01c5)]);
-        assert_eq!(perf_parts(&find("cpu/config=0x1234/", &machine)), [(4, 0x1234)]);
-        assert_eq!(perf_parts(&find("cpu/mem-loads,umask=7/", &machine)), [(4, 0x07cd)]);
-    }
-
-    #[test]
-    fn energy_is_scaled_and_wider_than_a_process() {
-        let event = find("power/energy-pkg/", &skylake());
-        assert_eq!(event.unit, Unit::Joules);
-        assert_eq!(event.candidates[0].scale, 2f64.powi(-32));
-        assert_eq!(event.candidates[0].widest, Some(Scope::Package));
-        assert_eq!(event.candidates[0].modes, None);
-    }
-
-    #[test]
-    fn software_events_fall_back_to_accounting() {
-        let event = find("context-switches", &vm_without_pmu());
-        let rungs: Vec<_> = event.candidates.iter().map(|c| (c.rung, c.provenance)).collect();
-        assert_eq!(rungs, [(Rung::Perf, Provenance::Kernel), (Rung::Os, Provenance::Kernel)]);
-        assert_eq!(event.candidates[1].parts, [Part::Os(OsMetric::ContextSwitches)]);
-    }
-
-    #[test]
-    fn a_user_mode_count_of_a_kernel_event_is_not_a_silent_zero() {
-        let event = find("context-switches:u", &skylake());
-        assert!(event.candidates.is_empty());
-        assert_eq!(event.unsupported, "context-switches happens in the kernel: it has no user-mode count");
-    }
-
-    #[test]
-    fn a_portable_event_without_a_generic_one_names_the_nearest() {
-        let event = find("l2_cache_misses", &skylake());
-        assert!(event.candidates.is_empty());
-        assert!(event.unsupported.ends_with("the nearest that it has is cache-misses"));
-    }
-
-    #[test]
-    fn the_cache_that_is_meant_is_said() {
-        assert!(find("cache-misses", &skylake()).notes[0].starts_with("means the last-level cache"));
-    }
-
-    #[test]
-    fn a_missing_core_pmu_is_no_typo() {
-        let event = find("cpu/event=0xc5/", &vm_without_pmu());
-        assert_eq!(event.unsupported, "the kernel has no PMU named cpu here");
-    }
-
-    #[test]
-    fn mistakes_are_named_with_a_remedy() {
-        let cases = [
-            ("cycels", "no event is named 'cycels'", "nearest names: cycles"),
-            ("cppu/event=1/", "no PMU is named 'cppu' (in cppu/event=1/)", "nearest names: cpu"),
-            ("soft/cals/", "the software PMU has no event 'cals' (in soft/cals/)", "nearest names: calls"),
-            (
-                "soft/calls=2/",
-                "soft/calls=2/: between the slashes stands one event of the software PMU",
-                "write soft/instructions/",
-            ),
-            (
-                "cpu/evnt=1/",
-                "the PMU 'cpu' has no field or event 'evnt' (in cpu/evnt=1/)",
-                "nearest names: event",
-            ),
-            (
-                "cpu/umask=0x100/",
-                "'umask' of cpu/umask=0x100/ is 0x100, more than its field holds",
-                "the greatest value is 0xff",
-            ),
-            (
-                "sched:sched_switch",
-                "'sched:sched_switch' looks like a tracepoint or breakpoint",
-                "these are not counted",
-            ),
-            (
-                "task-clock:u",
-                "task-clock does not tell modes apart, so ':u' means nothing",
-                "write task-clock without modifiers",
-            ),
-            (
-                "wall_time:u",
-                "wall_time does not tell modes apart, so ':u' means nothing",
-                "write wall_time without modifiers",
-            ),
-        ];
-        for (text, message, help) in cases {
-            let error = resolve_list(text, &skylake(), true).unwrap_err();
-            assert_eq!(error.to_string(), message);
-            assert!(error.recovery().to_string().starts_with(help), "{}", error.recovery());
-        }
-    }
-
-    #[test]
-    fn constraints_come_from_the_inventory() {
-        let Part::Perf(instructions) = &find("instructions", &skylake()).candidates[0].parts[0] else {
-            panic!()
-        };
-        assert_eq!(instructions.constraint, CounterMask::from_bits(0xf, 0b001));
-        let Part::Perf(branches) = &find("branches", &skylake()).candidates[0].parts[0] else { panic!() };
-        assert_eq!(branches.constraint, CounterMask::from_bits(0xf, 0));
-    }
-}
+mod tests;

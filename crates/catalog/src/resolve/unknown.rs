@@ -1,0 +1,91 @@
+//! Names that the tables of a machine do not have: of other CPUs, portable without a table, or of nothing at all.
+
+use cyclometer_core::syntax::EventRequest;
+use cyclometer_core::{Error, ErrorKind, Event, Recovery, Result};
+
+use super::{Host, cache_event, refuse_terms, unsupported};
+use crate::generic::{PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC};
+use crate::host::{Core, Tables};
+use crate::{host_event, listing, portable, select, suggest};
+
+/// Portable names where no table knows the machine's cores, and names that are not known at all.
+pub(super) fn without_table(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
+    if let Some((_, cache)) = PORTABLE_CACHE.iter().find(|(portable, _)| portable.eq_ignore_ascii_case(name))
+    {
+        refuse_terms(request, "a generic event of the kernel")?;
+        return Ok(cache_event(*cache, request, host.machine));
+    }
+    if let Some((portable, near)) =
+        PORTABLE_WITHOUT_GENERIC.iter().find(|(p, _)| p.eq_ignore_ascii_case(name))
+    {
+        let reason =
+            format!("the kernel has no generic event for {portable}; the nearest that it has is {near}");
+        return Ok(unsupported(request, reason));
+    }
+    if portable::find(name).is_some() {
+        return Ok(unsupported(request, format!("{} has no events: {NO_TABLE}", cores_of(host))));
+    }
+    let elsewhere = host_event::elsewhere(name);
+    match elsewhere.is_empty() {
+        true => Err(unknown_event(name, host)),
+        false => Ok(unsupported(request, of_other_cpus(name, &elsewhere, host))),
+    }
+}
+
+const NO_TABLE: &str = "the catalogue does not know this CPU; --events FILE gives its table";
+
+/// The machine's cores, for messages.
+fn cores_of(host: &Host<'_>) -> String {
+    let ids: Vec<&str> = host.cores.iter().map(|core| core.id).collect();
+    if ids.is_empty() { "this machine".to_owned() } else { ids.join(" and ") }
+}
+
+fn of_other_cpus(name: &str, cpus: &[&str], host: &Host<'_>) -> String {
+    const NAMED: usize = 4;
+    let mut text = format!("{} has no event {name}; ", cores_of(host));
+    text += &cpus[..cpus.len().min(NAMED)].join(", ");
+    if cpus.len() > NAMED {
+        text += &format!(" and {} more", cpus.len() - NAMED);
+    }
+    text += if cpus.len() == 1 { " has it" } else { " have it" };
+    if host.has_tables() { text } else { format!("{text}; {NO_TABLE}") }
+}
+
+fn unknown_event(name: &str, host: &Host<'_>) -> Error {
+    let shown = suggest::shown(name);
+    if let Some(error) = host.cores.iter().find_map(|core| needs_unit_mask(name, core)) {
+        return error;
+    }
+    let is_vendors = name.contains("::") || name.contains(|c: char| c.is_ascii_uppercase());
+    if name.contains(':') && !is_vendors {
+        return Error::new(
+            ErrorKind::UnknownEvent,
+            format!("'{shown}' looks like a tracepoint or breakpoint"),
+        )
+        .with_recovery(Recovery::fix("these are not counted; `cyclometer list` shows what is"));
+    }
+    let listings = listing::list(host.machine, Tables::embedded());
+    let mut known: Vec<&str> = listings
+        .iter()
+        .flat_map(|l| std::iter::once(&l.name).chain(&l.aliases))
+        .map(String::as_str)
+        .collect();
+    for name in portable::names() {
+        known.push(name);
+    }
+    let tables = host.cores.iter().flat_map(|core| &core.tables);
+    known.extend(tables.flat_map(|cpu| cpu.events()).map(|entry| entry.name()));
+    let wanted = name.rsplit_once("::").map_or(name, |(_, event)| event).replace(':', ".");
+    Error::new(ErrorKind::UnknownEvent, format!("no event is named '{shown}'"))
+        .with_recovery(Recovery::OfferNearest { names: suggest::nearest(&wanted, known.into_iter()) })
+}
+
+/// The error for an event without its unit mask.
+fn needs_unit_mask(name: &str, core: &Core<'_>) -> Option<Error> {
+    let (cpu, names) = core.tables.iter().find_map(|cpu| {
+        let names = select::parts_of(cpu, name);
+        (!names.is_empty()).then_some((cpu, names))
+    })?;
+    let message = format!("'{}' alone is ambiguous on {}: it has unit masks", suggest::shown(name), cpu.id());
+    Some(Error::new(ErrorKind::UnknownEvent, message).with_recovery(Recovery::OfferNearest { names }))
+}
