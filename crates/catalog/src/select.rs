@@ -342,6 +342,12 @@ fn refuse_attributes(attributes: &[Term], text: &str) -> Result<()> {
 
 /// The error for a name that a CPU does not have: a unit mask without its event, an event of other CPUs, or the nearest.
 pub(crate) fn unknown(cpu: &Cpu<'_>, name: &str) -> Error {
+    if name.contains('=') {
+        let message = format!("'{}' is a field without an event", suggest::shown(name));
+        return Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(
+            "write it behind its event, as in cpu/event=0xc5,umask=1/ or EVENT:cmask=1",
+        ));
+    }
     let parts = parts_of(cpu, name);
     if !parts.is_empty() {
         let message =
