@@ -63,13 +63,13 @@ enum Meant<'a> {
 
 /// Adds one of perf's words: to the event before it, unless that has this word already.
 fn add_word<'a>(meant: &mut Vec<Meant<'a>>, word: ConfigWord, value: u64, label: Option<&'a str>) {
-    if let Some(Meant::Perf { words, given, label: known }) = meant.last_mut() {
-        if !given.contains(&word) {
-            *word_of(words, word) = value;
-            given.push(word);
-            *known = known.or(label);
-            return;
-        }
+    if let Some(Meant::Perf { words, given, label: known }) = meant.last_mut()
+        && !given.contains(&word)
+    {
+        *word_of(words, word) = value;
+        given.push(word);
+        *known = known.or(label);
+        return;
     }
     let mut words = ConfigWords::default();
     *word_of(&mut words, word) = value;

@@ -1,12 +1,14 @@
 //! `plan`: which events fit together on a CPU.
 
+use cyclometer::catalogue::select::select;
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::syntax::{EventRequest, parse_events};
-use cyclometer::placement::{Placement, place};
+use cyclometer::placement::place;
 use cyclometer::{Error, ErrorKind, Recovery, Result};
 
 use crate::args::{Cli, PlanArgs};
 use crate::output::Channel;
+use crate::render::placement::OnCpu;
 use crate::render::{json, placement};
 
 /// Places events.
@@ -24,11 +26,25 @@ pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
             .with_recovery(Recovery::fix("name events with -e")));
     }
     let cpus = super::cpus_of(args.cpu.as_deref())?;
-    let placed: Result<Vec<(Cpu<'static>, Placement<'static>)>> =
-        cpus.into_iter().map(|cpu| Ok((cpu, place(cpu, &requests)?))).collect();
+    for request in &requests {
+        super::those_that_have_it(cpus.iter().map(|cpu| select(*cpu, request)).collect())?;
+    }
+    let placed: Result<Vec<OnCpu>> = cpus.into_iter().map(|cpu| on(cpu, &requests)).collect();
     let placed = placed?;
     super::print(&match args.json {
         true => json::pretty(&placement::json(&placed)),
         false => placement::render(&placed, super::paint(cli, Channel::Out)),
     })
+}
+
+/// The events that a core type has, placed, and those that it lacks.
+fn on(cpu: Cpu<'static>, requests: &[EventRequest]) -> Result<OnCpu> {
+    let (mut held, mut lacking) = (Vec::new(), Vec::new());
+    for request in requests {
+        match select(cpu, request) {
+            Ok(_) => held.push(request.clone()),
+            Err(error) => lacking.push((request.text.clone(), error.to_string())),
+        }
+    }
+    Ok(OnCpu { cpu, placement: place(cpu, &held)?, lacking })
 }

@@ -3,10 +3,11 @@
 use cyclometer::arch::{DecodedEvent, Field};
 use cyclometer::catalogue::decode::{Explained, Mismatch};
 use cyclometer::catalogue::table::Cpu;
+use cyclometer::core::CounterId;
 use serde_json::{Value, json};
 
 use crate::output::clean;
-use crate::render::events::about;
+use crate::render::events::{about, fields};
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, hanging, wrap};
 
@@ -49,13 +50,14 @@ fn named(
     (names, alike): (&[String], &[String]),
     paint: Paint,
 ) -> String {
-    let counter = event.counter.map_or_else(String::new, |counter| format!(" on counter {counter}"));
+    let place = event.counter.map_or_else(String::new, place);
+    let counter = if place.is_empty() { String::new() } else { format!(" on {place}") };
     if names.is_empty() {
-        let code = &event.code;
-        let mut text =
-            format!("no event of {} has select {:#x}, unit mask {:#x}", cpu.id(), code.select, code.umask);
+        let code = event.config.map_or_else(|| fields(&event.code), |config| format!("config {config:#x}"));
+        let may = if place.is_empty() { String::new() } else { format!(" that {place} may count") };
+        let mut text = format!("no event of {}{may} is {code}", cpu.id());
         if !alike.is_empty() {
-            text += &format!("; with this select there are {}", alike.join(", "));
+            text += &format!("; with this select: {}", alike.join(", "));
         }
         return hanging(&format!("  event{counter}: "), &text, |line| paint.paint(Style::Bad, line));
     }
@@ -63,6 +65,13 @@ fn named(
         .iter()
         .map(|name| format!("  event{counter}: {name}\n") + &below(&about(name, cpu), paint))
         .collect()
+}
+
+fn place(counter: CounterId) -> String {
+    match counter {
+        CounterId::General(n) => format!("counter {n}"),
+        CounterId::Fixed(n) => format!("fixed counter {n}"),
+    }
 }
 
 /// What an event counts, below its name.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use cyclometer::catalogue::search::Found;
 use cyclometer::catalogue::table::{Cpu, Entry};
 use cyclometer::catalogue::{about, glossary};
-use cyclometer::core::CounterMask;
+use cyclometer::core::{CounterMask, EventCode};
 use serde_json::{Value, json};
 
 use crate::render::encoding::{fixed, numbers};
@@ -95,6 +95,11 @@ fn code(entry: &Entry<'_>) -> String {
     if let Some(config) = entry.config() {
         return format!("config {config:#x}");
     }
+    fields(&code)
+}
+
+/// The fields of a code that are set.
+pub fn fields(code: &EventCode) -> String {
     let mut text = format!("event {:#x}", code.select);
     for (name, value) in [("umask", code.umask), ("umask2", code.umask2), ("cmask", code.cmask)] {
         if value != 0 {

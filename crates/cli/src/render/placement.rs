@@ -5,25 +5,37 @@ use cyclometer::core::{CounterId, CounterMask};
 use cyclometer::placement::{Obstacle, Placed, Placement};
 use serde_json::{Value, json};
 
+use crate::output::clean;
 use crate::render::events::counters;
 use crate::render::hanging;
 use crate::render::paint::{Paint, Style};
 
-/// For each CPU its events with their counters, and those that do not fit beside them.
-pub fn render(placed: &[(Cpu<'_>, Placement<'_>)], paint: Paint) -> String {
-    placed.iter().map(|(cpu, placement)| one(cpu, placement, paint)).collect()
+/// What becomes of events on one core type.
+pub struct OnCpu {
+    /// The core type.
+    pub cpu: Cpu<'static>,
+    /// The events that it has.
+    pub placement: Placement<'static>,
+    /// Those that it lacks, as they were written, and why.
+    pub lacking: Vec<(String, String)>,
 }
 
-fn one(cpu: &Cpu<'_>, placement: &Placement<'_>, paint: Paint) -> String {
+/// For each CPU its events with their counters, and those that do not fit beside them.
+pub fn render(placed: &[OnCpu], paint: Paint) -> String {
+    placed.iter().map(|on| one(on, paint)).collect()
+}
+
+fn one(OnCpu { cpu, placement, lacking }: &OnCpu, paint: Paint) -> String {
+    let bad = |text: &str| hanging("  not       ", text, |line| paint.paint(Style::Bad, line));
     let mut out = format!("{}\n", paint.paint(Style::Heading, &format!("at once on {}", cpu.id())));
     for event in &placement.events {
         out += &match &event.counter {
             Ok(counter) => format!("  {:<9} {}\n", name(*counter), event.selected.name),
-            Err(obstacle) => {
-                let text = format!("{}: {}", event.selected.name, reason(cpu, event, obstacle));
-                hanging("  not       ", &text, |line| paint.paint(Style::Bad, line))
-            }
+            Err(obstacle) => bad(&format!("{}: {}", event.selected.name, reason(cpu, event, obstacle))),
         };
+    }
+    for (event, why) in lacking {
+        out += &bad(&clean(&format!("{event}: {why}")));
     }
     if !placement.free.is_empty() {
         out += &paint.paint(Style::Dim, &format!("  free      {}", counters(placement.free)));
@@ -65,21 +77,23 @@ fn reason(cpu: &Cpu<'_>, event: &Placed<'_>, obstacle: &Obstacle) -> String {
 }
 
 /// For each CPU an object: the first pass, and what does not fit into it.
-pub fn json(placed: &[(Cpu<'_>, Placement<'_>)]) -> Value {
+pub fn json(placed: &[OnCpu]) -> Value {
     let event = |event: &Placed<'_>| {
         let counter = event.counter.as_ref().ok().map(|counter| name(*counter));
         json!({ "event": event.selected.name, "counter": counter })
     };
-    let unplaced = |cpu: &Cpu<'_>, event: &Placed<'_>| {
+    let misfit = |cpu: &Cpu<'_>, event: &Placed<'_>| {
         let reason = event.counter.as_ref().err().map(|obstacle| reason(cpu, event, obstacle));
         json!({ "event": event.selected.name, "reason": reason })
     };
-    let object = |(cpu, placement): &(Cpu<'_>, Placement<'_>)| {
+    let lacks = |(event, why): &(String, String)| json!({ "event": event, "reason": why });
+    let object = |OnCpu { cpu, placement, lacking }: &OnCpu| {
         let (fit, not): (Vec<_>, Vec<_>) = placement.events.iter().partition(|event| event.counter.is_ok());
+        let unplaced = not.into_iter().map(|event| misfit(cpu, event));
         json!({
             "cpu": cpu.id(),
             "passes": [fit.into_iter().map(event).collect::<Vec<_>>()],
-            "unplaced": not.into_iter().map(|event| unplaced(cpu, event)).collect::<Vec<_>>(),
+            "unplaced": unplaced.chain(lacking.iter().map(lacks)).collect::<Vec<_>>(),
         })
     };
     Value::Array(placed.iter().map(object).collect())
