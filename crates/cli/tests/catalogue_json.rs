@@ -1,0 +1,151 @@
+//! JSON of `encode`, `decode`, `plan` and `list`, for every CPU of the catalogue, beside its schemas.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{run, schema, stderr, stdout};
+
+/// The result of a command, which must obey its schema.
+fn valid(schema: &jsonschema::Validator, words: &[&str]) -> Vec<Value> {
+    let out = run(words);
+    assert_eq!(out.status.code(), Some(0), "{words:?}: {}", stderr(&out));
+    let value: Value = serde_json::from_str(&stdout(&out)).unwrap();
+    let errors: Vec<String> =
+        schema.iter_errors(&value).take(3).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert_eq!(errors, [""; 0], "{words:?}");
+    value.as_array().unwrap().clone()
+}
+
+fn cpus() -> Vec<String> {
+    let all = valid(&schema("list-1.json"), &["list", "--cpus", "--json"]);
+    all.iter().map(|cpu| cpu["cpu"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_event_of_every_cpu_is_listed_and_encoded() {
+    let (encode, list) = (schema("encode-1.json"), schema("list-1.json"));
+    let mut seen = 0;
+    for cpu in cpus() {
+        let encoded = valid(&encode, &["encode", "--all", "--cpu", &cpu, "--json"]);
+        let listed = valid(&list, &["list", "--cpu", &cpu, "--json"]);
+        assert_eq!(encoded.len(), listed.len(), "{cpu}");
+        for (encoded, listed) in encoded.iter().zip(&listed) {
+            assert_eq!(encoded["event"], listed["name"], "{cpu}");
+            let without_bits = encoded["config"].is_null() && encoded["registers"] == json!([]);
+            assert!(!without_bits || encoded["reason"].is_string(), "{cpu}: {encoded}");
+        }
+        seen += encoded.len();
+    }
+    assert!(seen > 25_000, "{seen} events");
+}
+
+#[test]
+fn plans_of_every_cpu_obey_their_schema() {
+    let schema = schema("plan-1.json");
+    for cpu in cpus() {
+        let first = &valid(&schema_of_list(), &["list", "--cpu", &cpu, "--json"])[0]["name"];
+        let planned = valid(&schema, &["plan", "--cpu", &cpu, "-e", first.as_str().unwrap(), "--json"]);
+        let on = &planned[0];
+        let placed = on["passes"][0].as_array().unwrap().len();
+        assert_eq!(placed + on["unplaced"].as_array().unwrap().len(), 1, "{cpu}: {on}");
+    }
+}
+
+fn schema_of_list() -> jsonschema::Validator {
+    schema("list-1.json")
+}
+
+#[test]
+fn decoded_values_obey_their_schema() {
+    let schema = schema("decode-1.json");
+    for words in [
+        &["decode", "--json", "--cpu", "skylake", "0x4101C2=L3 cache miss", "rdpmc=0x400001"][..],
+        &[
+            "decode",
+            "--json",
+            "--cpu",
+            "skylake",
+            "0x412e",
+            "FIXED_CTR_CTRL=0xfff",
+            "GLOBAL_STATUS=0xffffffffffffffff",
+        ],
+        &["decode", "--json", "--cpu", "alderlake", "0xffffffffffffffff", "config1=0xffffffffffffffff"],
+        &["decode", "--json", "--cpu", "amdzen4", "PERF_CTL0=0xffffffffffffffff"],
+        &["decode", "--json", "--cpu", "neoverse-n1", "PMCR_EL0=0xffffffffffffffff", "0x8"],
+        &["decode", "--json", "--cpu", "sifive-bullet", "mhpmevent3=0x200", "0x8000000000000001"],
+        &["decode", "--json", "--cpu", "apple-m1", "PMCR0=0xffffffffffffffff", "PMESR0=0xbf000000"],
+    ] {
+        assert!(!valid(&schema, words).is_empty());
+    }
+}
+
+#[test]
+fn lists_of_every_kind_obey_one_schema() {
+    let schema = schema("list-1.json");
+    for words in [
+        &["list", "--json"][..],
+        &["list", "--json", "--everywhere", "L1D*"],
+        &["list", "--json", "--metrics"],
+        &["list", "--json", "--metrics", "--cpu", "skylake"],
+        &["list", "--json", "--cpu", "alderlake", "mem"],
+    ] {
+        assert!(!valid(&schema, words).is_empty(), "{words:?}");
+    }
+}
+
+#[test]
+fn every_value_that_was_given_is_decoded_in_its_place() {
+    let schema = schema("decode-1.json");
+    let words = [
+        "decode",
+        "--json",
+        "--cpu",
+        "skylake",
+        "0x412e",
+        "0xc5",
+        "PERFEVTSEL1=0x4300c0",
+        "config=0x1b7",
+        "config1=1",
+    ];
+    let found = valid(&schema, &words);
+    let values: Vec<(&str, &str)> =
+        found.iter().map(|one| (one["register"].as_str().unwrap(), one["value"].as_str().unwrap())).collect();
+    let expected =
+        [("config", "0x412e"), ("config", "0xc5"), ("IA32_PERFEVTSEL1", "0x4300c0"), ("config", "0x1b7")];
+    assert_eq!(values, expected);
+    assert_eq!(found[1]["events"][0]["names"], json!(["BR_MISP_RETIRED.ALL_BRANCHES"]));
+}
+
+#[test]
+fn a_label_that_is_wrong_is_told_with_what_was_meant() {
+    let found =
+        valid(&schema("decode-1.json"), &["decode", "--json", "--cpu", "skylake", "0x4101C2=L3 cache miss"]);
+    let mismatch = &found[0]["mismatch"];
+    assert_eq!((&mismatch["label"], &mismatch["is"]), (&json!("L3 cache miss"), &json!([])));
+    assert!(mismatch["meant"].as_array().unwrap().contains(&json!("LONGEST_LAT_CACHE.MISS")), "{mismatch}");
+    let right =
+        valid(&schema("decode-1.json"), &["decode", "--json", "--cpu", "skylake", "0x412e=llc_misses"]);
+    assert_eq!(right[0]["mismatch"], Value::Null);
+}
+
+#[test]
+fn generic_events_of_riscv_are_asked_of_the_kernel() {
+    let found = valid(
+        &schema("encode-1.json"),
+        &["encode", "--json", "--cpu", "thead-c900-legacy", "instructions", "L1-dcache-load-misses"],
+    );
+    // As raw codes the numbers of the SBI would be other events of this core.
+    let words: Vec<(&Value, &Value)> = found.iter().map(|one| (&one["type"], &one["config"])).collect();
+    assert_eq!(words, [(&json!(0), &json!("0x1")), (&json!(3), &json!("0x10000"))]);
+    assert!(found.iter().all(|one| one["registers"] == json!([]) && one["reason"].is_string()), "{found:?}");
+}
+
+#[test]
+fn what_a_core_type_of_a_hybrid_lacks_is_unplaced_there() {
+    let words = ["plan", "--json", "--cpu", "alderlake", "-e", "cycles,MEM_LOAD_RETIRED.L1_MISS"];
+    let planned = valid(&schema("plan-1.json"), &words);
+    assert_eq!(planned[0]["unplaced"][0]["event"], "MEM_LOAD_RETIRED.L1_MISS");
+    assert_eq!(planned[1]["unplaced"], json!([]));
+}
