@@ -3,13 +3,16 @@
 /// How many names are offered.
 const OFFERED: usize = 3;
 
+/// How like a name must be, from 0 to 1.
+const LEAST: f64 = 0.5;
+
 /// The names of `known` that are most like `name`, best first; none that is unlike.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let fold = |text: &str| text.to_ascii_lowercase().replace('_', "-");
     let wanted = fold(name);
     let mut scored: Vec<(f64, &str)> = known
         .map(|candidate| (likeness(&wanted, &fold(candidate)), candidate))
-        .filter(|(score, _)| *score >= 0.5)
+        .filter(|(score, _)| *score >= LEAST)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
     scored.dedup_by(|a, b| a.1 == b.1);
@@ -23,7 +26,10 @@ pub(crate) fn shown(text: &str) -> String {
 
 fn likeness(a: &str, b: &str) -> f64 {
     let bonus = if b.starts_with(a) || b.contains(a) { 0.25 } else { 0.0 };
-    strsim::normalized_damerau_levenshtein(a, b) + bonus
+    // A distance is at least the difference of the lengths. Measuring it takes the product of the lengths, which a
+    // stranger's name of many thousand letters would make long.
+    let most = a.len().min(b.len()) as f64 / a.chars().count().max(b.chars().count()).max(1) as f64;
+    if most + bonus < LEAST { 0.0 } else { strsim::normalized_damerau_levenshtein(a, b) + bonus }
 }
 
 #[cfg(test)]
