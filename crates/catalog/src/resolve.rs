@@ -71,6 +71,14 @@ struct Host<'a> {
 }
 
 impl Host<'_> {
+    /// The cores that a name is about: those of the PMU before `::`, where it is one of the machine's, else all.
+    fn meant(&self, name: &str) -> Vec<Core<'_>> {
+        let prefix = name.split_once("::").map(|(prefix, _)| prefix);
+        let is_named = |core: &&Core<'_>| prefix == Some(core.pmu_name());
+        let named: Vec<Core<'_>> = self.cores.iter().filter(is_named).cloned().collect();
+        if named.is_empty() { self.cores.clone() } else { named }
+    }
+
     /// Whether there is a table for some core.
     fn has_tables(&self) -> bool {
         self.cores.iter().any(|core| !core.tables.is_empty())
@@ -126,7 +134,7 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
         return Ok(cache_event(cache, request, machine));
     }
     let wanted = Wanted { name, terms: &request.attributes, text: &request.text };
-    match host_event::find(&wanted, &host.cores, wanted_modes(request))? {
+    match host_event::find(&wanted, &host.meant(name), wanted_modes(request))? {
         Some(found) => Ok(of_tables(found, request)),
         None => unknown::without_table(name, request, host),
     }

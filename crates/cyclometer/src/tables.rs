@@ -213,7 +213,7 @@ impl EventFile {
 
 fn wrong(error: ImportError) -> Error {
     Error::new(ErrorKind::InvalidInput, error.to_string())
-        .with_recovery(Recovery::fix(format!("what is read: {}", cyclometer_import::file::FORMATS)))
+        .with_recovery(Recovery::fix("name a whole file of events of this machine's CPU"))
         .with_source(error)
 }
 

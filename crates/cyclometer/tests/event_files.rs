@@ -103,6 +103,15 @@ fn units_tell_the_core_types_of_linuxs_files_apart() {
     assert_eq!(resolution("alder-lake", &tables, "MY.CORE"), "cpu_core/config=0x313/ (MY.CORE)");
 }
 
+#[test]
+fn apples_databases_are_read_for_their_chip() {
+    let plist = Path::new(env!("CARGO_MANIFEST_DIR")).join("../import/tests/data/kpep.plist");
+    let on_m1 = tables("m1-asahi", &plist).unwrap();
+    assert!(resolution("m1-asahi", &on_m1, "INST_LDST").ends_with(" (INST_LDST)"));
+    let error = refused("m4-macos", &plist);
+    assert!(error.to_string().ends_with("it is of apple-m1, and this machine has apple-m4"), "{error}");
+}
+
 /// A table of ours, of a CPU that the catalogue knows.
 const OURS: &str = "cyclometer-events 1\ncpu amdzen4\nlayout amd\nmatch AuthenticAMD-25-61\n\
                     counters general=0x3f fixed=0 width=48 overflow=48 selector=12 version=2\n\

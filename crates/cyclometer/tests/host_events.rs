@@ -119,6 +119,30 @@ fn constraints_are_the_vendors_counters_that_the_machine_has() {
 }
 
 #[test]
+fn vendors_instructions_and_cycles_can_never_be_zero() {
+    let never_zero = |on, text| event(on, text).candidates[0].never_zero;
+    assert!(never_zero("skylake", "INST_RETIRED.ANY") && never_zero("skylake", "CPU_CLK_UNHALTED.THREAD"));
+    assert!(never_zero("zen4", "ex_ret_instr") && never_zero("alder-lake", "INST_RETIRED.ANY"));
+    assert!(!never_zero("skylake", "INST_RETIRED.ANY:cmask=1"));
+    assert!(!never_zero("skylake", "BR_MISP_RETIRED.ALL_BRANCHES"));
+}
+
+#[test]
+fn events_that_no_driver_counts_say_so() {
+    let fixed = event("m4-macos", "FIXED_CYCLES");
+    assert!(fixed.unsupported.contains("perf has no code"), "{fixed:?}");
+    let other = event("visionfive2", "l2_cache_misses");
+    assert!(other.candidates.is_empty() && !other.unsupported.is_empty(), "{other:?}");
+}
+
+#[test]
+fn what_the_vendor_says_of_an_event_is_noted() {
+    assert_eq!(event("skylake", "INST_RETIRED.ANY_P").notes, ["errata: SKL091, SKL044"]);
+    assert_eq!(event("sapphire-rapids", "ARITH.DIVIDER_ACTIVE").notes, ["deprecated by the vendor"]);
+    assert_eq!(event("sapphire-rapids", "ARITH.DIV_ACTIVE").notes, [""; 0]);
+}
+
+#[test]
 fn a_hybrid_counts_on_the_core_types_that_have_the_event_and_names_the_others() {
     let both = event("alder-lake", "BR_MISP_RETIRED.ALL_BRANCHES");
     let words: Vec<(u32, u64)> = parts(&both).iter().map(|part| (part.pmu_type, part.words.config)).collect();
@@ -134,6 +158,8 @@ fn a_hybrid_counts_on_the_core_types_that_have_the_event_and_names_the_others() 
     // Asked for on one core type, it is whole.
     let asked = event("alder-lake", "cpu_core/MEM_LOAD_RETIRED.L3_MISS/");
     assert_eq!((parts(&asked).len(), asked.candidates[0].only.as_deref()), (1, None));
+    let asked = event("alder-lake", "cpu_atom::BR_MISP_RETIRED:ALL_BRANCHES");
+    assert_eq!(asked.candidates[0].resolution, "cpu_atom/config=0xc5/ (BR_MISP_RETIRED.ALL_BRANCHES)");
     let lacking = event("alder-lake", "cpu_atom/MEM_LOAD_RETIRED.L3_MISS/");
     assert_eq!(
         lacking.unsupported,
