@@ -195,7 +195,7 @@ struct Anything(f64);
 
 impl Inputs for Anything {
     fn value(&self, name: &str) -> Result<f64, String> {
-        if name.len() % 2 == 0 { Ok(self.0) } else { Err(format!("{name} was not counted")) }
+        if name.len().is_multiple_of(2) { Ok(self.0) } else { Err(format!("{name} was not counted")) }
     }
 
     fn literal(&self, name: &str) -> Option<f64> {
@@ -203,7 +203,7 @@ impl Inputs for Anything {
     }
 
     fn is_cpu(&self, id: &str) -> Option<bool> {
-        (id.len() % 2 == 0).then_some(true)
+        id.len().is_multiple_of(2).then_some(true)
     }
 }
 
