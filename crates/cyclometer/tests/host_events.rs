@@ -1,6 +1,8 @@
 //! Vendors' and portable events on recorded machines: the words that perf gets, the counters, and what is said.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+use cyclometer::catalogue::cpus;
+use cyclometer::catalogue::encode::encode_all;
 use cyclometer::core::event::{Part, PerfEvent};
 use cyclometer::core::{CounterMask, Event};
 use cyclometer::{
@@ -287,4 +289,38 @@ fn what_is_listed_can_be_asked_for() {
             assert!(!listing.description.is_empty() && listing.rung == Rung::Perf, "{listing:?}");
         }
     }
+}
+
+/// Every event of a machine's tables, as it is counted here; those that are not, and those whose name is another's.
+fn every_event(on: &str, unlike: &mut Vec<String>) -> usize {
+    let machine = machine(on);
+    let mut checked = 0;
+    for core in &machine.core_types {
+        let cpu = cpus::cpu(core.cpu_id.as_deref().unwrap()).unwrap();
+        let pmu = core.kernel_pmu.clone().unwrap();
+        for encoding in encode_all(cpu) {
+            let name = &encoding.selected.name;
+            let events = Stat::new(machine.clone()).events(name).and_then(|stat| stat.plan());
+            let event = events.unwrap_or_else(|error| panic!("{on} {name}: {error}")).lines.remove(0).event;
+            let own = |part: &Part| matches!(part, Part::Perf(part) if part.pmu == pmu && Ok(part.words) == encoding.perf);
+            let is_vendors = event.candidates.iter().any(|c| c.resolution.contains(&format!("({name})")));
+            match event.candidates.iter().flat_map(|c| &c.parts).any(own) {
+                true => checked += 1,
+                false if is_vendors => panic!("{on} {name}: {event:?} is not {:?}", encoding.perf),
+                false => unlike.push(match event.candidates.first() {
+                    Some(candidate) => format!("{on} {name}: {}", candidate.resolution),
+                    None => format!("{on} {name}: {}", event.unsupported),
+                }),
+            }
+        }
+    }
+    checked
+}
+
+#[test]
+fn every_event_of_every_recorded_machine_gets_the_catalogues_words() {
+    let mut unlike = Vec::new();
+    let checked: usize = all_machines().map(|on| every_event(on, &mut unlike)).sum();
+    assert!(checked > 2500, "{checked}");
+    assert_eq!(unlike.join("\n") + "\n", include_str!("golden/not-the-catalogues.txt"));
 }
