@@ -134,3 +134,62 @@ pub(crate) fn cores<'a>(machine: &'a Machine, tables: &'a Tables) -> Vec<Core<'a
     }
     all
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::{Header, TableEvent};
+    use crate::testing::{hybrid, vm_without_pmu};
+
+    fn table(cpu: &str, name: &str, about: &str) -> CpuTable {
+        let header = Header { cpu: cpu.to_owned(), selector_bits: 8, ..Header::default() };
+        let event = TableEvent { name: name.to_owned(), about: about.to_owned(), ..TableEvent::default() };
+        CpuTable { header, events: vec![event], generic: Vec::new() }
+    }
+
+    #[test]
+    fn the_newest_table_of_a_cpu_comes_first_and_the_catalogues_last() {
+        let mut tables = Tables::default();
+        tables.give(&table("skylake", "OLDER", "")).unwrap();
+        tables.give(&table("haswell", "OTHER", "")).unwrap();
+        tables.give(&table("skylake", "NEWER", "")).unwrap();
+        let firsts: Vec<&str> =
+            tables.of("Skylake").iter().map(|cpu| cpu.events().next().unwrap().name()).collect();
+        assert_eq!(firsts[..2], ["NEWER", "OLDER"]);
+        assert_eq!(firsts.len(), 3);
+        assert_eq!(tables.of("no-such-cpu").len(), 0);
+    }
+
+    #[test]
+    fn a_files_words_go_before_ours_and_those_before_the_spelled_name() {
+        let mut tables = Tables::default();
+        tables.give(&table("skylake", "INST_RETIRED.ANY", "the file's words")).unwrap();
+        let skylake = tables.of("skylake")[0];
+        assert_eq!(tables.describe("inst_retired.any", &skylake), "the file's words");
+        let embedded = Tables::embedded();
+        let ours = embedded.describe("INST_RETIRED.ANY", &skylake);
+        assert_eq!(ours, "instructions retired, on a counter of its own");
+        assert_eq!(embedded.describe("Zork_RETIRED.QUUX9", &skylake), "Zork, retired: QUUX9");
+    }
+
+    #[test]
+    fn every_core_pmu_gets_the_tables_of_its_core_type() {
+        let mut machine = hybrid();
+        machine.core_types[0].cpu_id = Some("alderlake/core".to_owned());
+        machine.core_types[1].cpu_id = Some("alderlake/atom".to_owned());
+        let found = cores(&machine, Tables::embedded());
+        let ids: Vec<_> = found.iter().map(|core| (core.pmu_name(), core.tables[0].id())).collect();
+        assert_eq!(ids, [("cpu_core", "alderlake/core"), ("cpu_atom", "alderlake/atom")]);
+        assert!(cores(&vm_without_pmu(), Tables::embedded()).is_empty());
+    }
+
+    #[test]
+    fn a_core_that_is_not_known_is_served_by_the_name_of_its_pmu() {
+        let machine = hybrid();
+        let mut tables = Tables::default();
+        tables.give(&table("cpu_atom", "MINE", "")).unwrap();
+        let found = cores(&machine, &tables);
+        assert_eq!(found[1].tables[0].event("mine").unwrap().name(), "MINE");
+        assert!(found[0].tables.is_empty());
+    }
+}

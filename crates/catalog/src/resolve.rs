@@ -377,8 +377,19 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
     if let Some(found) = vendors_event(&pmus, terms, request, host)? {
         return Ok(found);
     }
-    let targets: Vec<(&KernelPmu, &str)> = pmus.into_iter().map(|pmu| (pmu, name)).collect();
-    on_devices(request, machine, &targets, |pmu, _| device::encode(pmu, terms, &request.text))
+    let targets = having(&pmus, name, terms);
+    let found = on_devices(request, machine, &targets, |pmu, _| device::encode(pmu, terms, &request.text))?;
+    Ok(if targets.len() < pmus.len() { only_on(found, &targets, machine) } else { found })
+}
+
+/// The PMUs that name the events among these terms; all where none does.
+fn having<'p>(pmus: &[&'p KernelPmu], name: &'p str, terms: &[Term]) -> Vec<(&'p KernelPmu, &'p str)> {
+    let has = |pmu: &&&KernelPmu| {
+        let known = |term: &Term| pmu.events.contains_key(&term.name) || pmu.formats.contains_key(&term.name);
+        terms.iter().filter(|term| term.value.is_none()).all(known)
+    };
+    let some: Vec<_> = pmus.iter().filter(has).map(|pmu| (*pmu, name)).collect();
+    if some.is_empty() { pmus.iter().map(|pmu| (*pmu, name)).collect() } else { some }
 }
 
 /// `cpu_core/BR_MISP_RETIRED.ALL_BRANCHES,cmask=1/`: a name that the PMUs' folders do not have and a table does.

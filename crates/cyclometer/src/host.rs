@@ -41,7 +41,12 @@ pub fn replay_machine(recording: &str) -> Result<Machine> {
 
 /// Every event that can be named on a machine, with whether it can be counted there; without the vendor's hundreds.
 pub fn list_events(machine: &Machine) -> Vec<Listing> {
-    cyclometer_catalog::list(machine, EventTables::embedded().tables())
+    list_events_in(machine, &EventTables::embedded())
+}
+
+/// As [`list_events`], with tables of the user's: portable names then resolve through these.
+pub fn list_events_in(machine: &Machine, tables: &EventTables) -> Vec<Listing> {
+    cyclometer_catalog::list(machine, tables.tables())
 }
 
 /// The vendor's events of a machine whose name or alias `fits`.

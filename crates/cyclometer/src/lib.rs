@@ -46,8 +46,8 @@ pub use cyclometer_stats as stats;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;
 pub use host::{
-    count_vendor_events, diagnosed_machine, list_events, list_vendor_events, machine, record_machine,
-    replay_machine,
+    count_vendor_events, diagnosed_machine, list_events, list_events_in, list_vendor_events, machine,
+    record_machine, replay_machine,
 };
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use stat::Stat;

@@ -157,6 +157,9 @@ fn a_hybrid_counts_on_the_core_types_that_have_the_event_and_names_the_others() 
         one.notes[0],
         "not everywhere: cpu_atom (alderlake/atom) has no event MEM_LOAD_RETIRED.L3_MISS"
     );
+    let slots = event("alder-lake", "cpu/slots/");
+    assert_eq!(slots.candidates[0].only.as_deref(), Some("cpu_core"));
+    assert_eq!(slots.notes, ["not everywhere: cpu_atom has no event cpu/slots/"]);
     // Asked for on one core type, it is whole.
     let asked = event("alder-lake", "cpu_core/MEM_LOAD_RETIRED.L3_MISS/");
     assert_eq!((parts(&asked).len(), asked.candidates[0].only.as_deref()), (1, None));
