@@ -53,5 +53,5 @@ pub use decode::{Decoded, DecodedEvent, Field, decode, decode_words, layout};
 pub use error::{EncodeError, UnknownRegister};
 pub use field::{FieldKind, FieldSpec};
 pub use perf::{perf_words, perf_words_by_format};
-pub use program::{combine, place, rdpmc_index, registers};
+pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
 pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};

@@ -61,6 +61,15 @@ pub fn place(chip: &Chip, coded: &Coded, wanted: Option<CounterId>) -> Result<Co
     }
 }
 
+/// Whether an event takes an even counter and the odd one behind it, which then counts nothing else.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: events that increase by more than 15 in a cycle.
+pub fn takes_two_counters(chip: &Chip, coded: &Coded) -> bool {
+    chip.family == Family::Amd && amd::needs_two_counters(chip, &coded.code)
+}
+
 /// An event of a fixed counter of Intel with attributes that only a general counter has.
 fn general_instead(chip: &Chip, coded: &Coded) -> Option<Coded> {
     (chip.family == Family::Intel).then(|| intel::code::on_general(coded)).flatten()

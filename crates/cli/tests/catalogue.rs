@@ -81,7 +81,7 @@ fn plans_read_well_on_every_family() {
             &["plan", "--cpu", "skylake", "-e", "cycles,instructions,branch_misses,l1d_cache_misses"],
             &["plan", "--cpu", "skylake", "-e", "cycles@9,CPU_CLK_UNHALTED.THREAD@3,instructions@2"],
             &["plan", "--cpu", "alderlake", "-e", "cycles,MEM_LOAD_RETIRED.L1_MISS"],
-            &["plan", "--cpu", "amdzen5", "-e", "instructions,cache-misses@3"],
+            &["plan", "--cpu", "amdzen5", "-e", "instructions,cache-misses@3,fp_ret_sse_avx_ops.all"],
             &["plan", "--cpu", "sifive-bullet", "-e", "INTEGER_LOAD_RETIRED"],
             &["plan", "--cpu", "apple-m1", "-e", "INST_SIMD_LD,RETIRE_UOP,INST_LDST,cycles"],
         ],

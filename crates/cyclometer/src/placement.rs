@@ -1,6 +1,6 @@
 //! Which events can count at once on a CPU of the catalogue, and on which counters.
 
-use cyclometer_catalog::select::{Selected, select};
+use cyclometer_catalog::select::{Selected, chip, select};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::syntax::EventRequest;
@@ -61,16 +61,69 @@ pub fn place<'a>(cpu: Cpu<'a>, requests: &[EventRequest]) -> Result<Placement<'a
         }
     }
     share_registers(&mut events);
-    let masks: Vec<CounterMask> = events.iter().map(mask_of).collect();
-    let placed = cyclometer_plan::place(&masks, cpu.counters());
-    let mut free = cpu.counters();
+    let Arrangement { placed, taken, .. } = arrange(&cpu, &events);
     for (event, counter) in events.iter_mut().zip(placed) {
         if let Some(counter) = counter {
             event.counter = Ok(counter);
-            free = free.without(std::iter::once(counter).collect());
         }
     }
-    Ok(Placement { events, free })
+    Ok(Placement { events, free: cpu.counters().without(taken) })
+}
+
+/// One way to give events their counters.
+#[derive(Default)]
+struct Arrangement {
+    placed: Vec<Option<CounterId>>,
+    taken: CounterMask,
+    count: usize,
+}
+
+/// The arrangement that has a counter for most events. Where some take two counters, all ways to place those are tried: a
+/// CPU has room for three.
+fn arrange(cpu: &Cpu<'_>, events: &[Placed<'_>]) -> Arrangement {
+    const TRIED: usize = 5;
+    let masks: Vec<CounterMask> = events.iter().map(mask_of).collect();
+    let is_wide = |event: &Placed<'_>| cyclometer_arch::takes_two_counters(&chip(cpu), &event.selected.coded);
+    let wide: Vec<usize> = (0..events.len()).filter(|i| is_wide(&events[*i])).collect();
+    let narrow: Vec<CounterMask> = masks
+        .iter()
+        .enumerate()
+        .map(|(i, mask)| if wide.contains(&i) { CounterMask::EMPTY } else { *mask })
+        .collect();
+    let mut best: Option<Arrangement> = None;
+    for pairs in pairs_of(&wide[..wide.len().min(TRIED)], &masks, cpu.counters()) {
+        let both = |n: u8| CounterMask::from_bits(0b11 << n, 0);
+        let held = pairs.iter().fold(CounterMask::EMPTY, |held, (_, n)| held.or(both(*n)));
+        let mut placed = cyclometer_plan::place(&narrow, cpu.counters().without(held));
+        let taken = held.or(placed.iter().flatten().copied().collect());
+        for (event, n) in pairs {
+            placed[event] = Some(CounterId::General(n));
+        }
+        let count = placed.iter().flatten().count();
+        if best.as_ref().is_none_or(|best| count > best.count) {
+            best = Some(Arrangement { placed, taken, count });
+        }
+    }
+    best.unwrap_or_default()
+}
+
+/// Every way to give events a counter and the one behind it, or none.
+fn pairs_of(wide: &[usize], masks: &[CounterMask], free: CounterMask) -> Vec<Vec<(usize, u8)>> {
+    let Some((event, rest)) = wide.split_first() else { return vec![Vec::new()] };
+    let mut all = Vec::new();
+    for counter in masks[*event].and(free).iter() {
+        let CounterId::General(n) = counter else { continue };
+        let both = CounterMask::from_bits(0b11 << n, 0);
+        if !both.without(free).is_empty() {
+            continue;
+        }
+        for mut pairs in pairs_of(rest, masks, free.without(both)) {
+            pairs.push((*event, n));
+            all.push(pairs);
+        }
+    }
+    all.extend(pairs_of(rest, masks, free));
+    all
 }
 
 /// The counters that take part in the matching: none for what a register keeps out.
@@ -199,6 +252,38 @@ mod tests {
         let placed = placed("apple-m1", "INST_LDST,RETIRE_UOP,FIXED_CYCLES");
         assert_eq!(placed.iter().filter(|(_, counter)| counter.is_none()).count(), 1);
         assert_eq!(placed[2].1, Some(CounterId::Fixed(0)));
+    }
+
+    #[test]
+    fn events_that_take_two_counters_share_none_of_them() {
+        let wide = "fp_ret_sse_avx_ops.all";
+        let general = |list: &str| -> Vec<Option<u8>> {
+            let placed = placed("amdzen5", list).into_iter();
+            placed
+                .map(|(_, counter)| match counter {
+                    Some(CounterId::General(n)) => Some(n),
+                    _ => None,
+                })
+                .collect()
+        };
+        for list in [format!("instructions,{wide}"), format!("{wide},instructions@1,cycles@2")] {
+            let found = general(&list);
+            let wide = found.iter().zip(list.split(',')).find(|(_, name)| name.starts_with("fp_"));
+            let n = wide.and_then(|(n, _)| *n).unwrap();
+            assert!(n % 2 == 0 && !found.contains(&Some(n + 1)), "{list}: {found:?}");
+            assert!(found.iter().all(Option::is_some), "{list}: {found:?}");
+        }
+        let four = general(&[wide; 4].join(","));
+        assert_eq!(four.iter().flatten().count(), 3, "{four:?}: six counters are three pairs");
+        let five = "cycles,instructions,cache-misses,branches,branch-misses";
+        let found = general(&format!("{wide},{five}"));
+        assert_eq!(
+            found.iter().flatten().count(),
+            5,
+            "{found:?}: one of six counters is left, or two for one event"
+        );
+        let placement = place(cpu("amdzen5").unwrap(), &parse_events(wide).unwrap()).unwrap();
+        assert_eq!(placement.free.len(), 4, "{:?}", placement.free);
     }
 
     #[test]

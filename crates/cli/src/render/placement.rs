@@ -1,5 +1,7 @@
 //! Events on their counters, for people and as JSON.
 
+use cyclometer::arch::takes_two_counters;
+use cyclometer::catalogue::select::chip;
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::{CounterId, CounterMask};
 use cyclometer::placement::{Obstacle, Placed, Placement};
@@ -30,7 +32,9 @@ fn one(OnCpu { cpu, placement, lacking }: &OnCpu, paint: Paint) -> String {
     let mut out = format!("{}\n", paint.paint(Style::Heading, &format!("at once on {}", cpu.id())));
     for event in &placement.events {
         out += &match &event.counter {
-            Ok(counter) => format!("  {:<9} {}\n", name(*counter), event.selected.name),
+            Ok(counter) => {
+                format!("  {:<9} {}{}\n", name(*counter), event.selected.name, second(cpu, event, *counter))
+            }
             Err(obstacle) => bad(&format!("{}: {}", event.selected.name, reason(cpu, event, obstacle))),
         };
     }
@@ -42,6 +46,16 @@ fn one(OnCpu { cpu, placement, lacking }: &OnCpu, paint: Paint) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The second counter of an event that takes two.
+fn second(cpu: &Cpu<'_>, event: &Placed<'_>, counter: CounterId) -> String {
+    match counter {
+        CounterId::General(n) if takes_two_counters(&chip(cpu), &event.selected.coded) => {
+            format!(", with {}", name(CounterId::General(n + 1)))
+        }
+        _ => String::new(),
+    }
 }
 
 fn name(counter: CounterId) -> String {
