@@ -226,7 +226,10 @@ fn extra(text: &str) -> Outcome<ExtraRegister> {
 }
 
 fn name(text: &str) -> Outcome<String> {
-    let fits = !text.is_empty() && text.len() <= MAX_NAME && text.chars().all(|c| c.is_ascii_graphic());
+    // A line that begins with one of these is something else, once the name stands alone on it.
+    let is_mark = text.starts_with(['[', '#']);
+    let fits = !is_mark && !text.is_empty() && text.len() <= MAX_NAME;
+    let fits = fits && text.chars().all(|c| c.is_ascii_graphic());
     if fits { Ok(text.to_owned()) } else { Err(format!("'{}' is no name", text.escape_debug())) }
 }
 
@@ -361,6 +364,7 @@ firmware_event config=0x800000000000001f
                 "cyclometer-events 1\ncpu x\n[events]\nA event=0x10000",
                 "line 4: A: 0x10000 is more than 0xffff",
             ),
+            ("cyclometer-events 1\ncpu x\n[events]\n[events] umask=1", "line 4: '[events]' is no name"),
             ("cyclometer-events 1\ncpu x\n[events]\nA umask=256", "line 4: A: 0x100 is more than 0xff"),
             ("cyclometer-events 1\ncpu x\n[events]\nA b=1", "line 4: A: 'b' is no field of an event"),
             ("cyclometer-events 1\ncpu x\n[events]\nA extra=0x1:2", "line 4: A: 0x1 is no extra register"),
