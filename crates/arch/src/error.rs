@@ -102,9 +102,10 @@ impl From<EncodeError> for Error {
     fn from(error: EncodeError) -> Error {
         let kind = match error {
             EncodeError::Conflict { .. } => ErrorKind::ConstraintConflict,
-            EncodeError::NoFormat { .. } | EncodeError::NoPerfCode { .. } | EncodeError::NoRegister | EncodeError::ByFirmware => {
-                ErrorKind::EventUnsupported
-            }
+            EncodeError::NoFormat { .. }
+            | EncodeError::NoPerfCode { .. }
+            | EncodeError::NoRegister
+            | EncodeError::ByFirmware => ErrorKind::EventUnsupported,
             _ => ErrorKind::InvalidInput,
         };
         Error::new(kind, error.to_string()).with_source(error)
