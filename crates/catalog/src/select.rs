@@ -55,12 +55,23 @@ pub fn select<'a>(cpu: Cpu<'a>, request: &EventRequest) -> Result<Vec<Selected<'
     }
 }
 
-/// The entry that a name means on a CPU: its own spelling, or libpfm4's with colons and the PMU before it.
+/// The entry that a name means on a CPU: its own spelling, libpfm4's with colons and the PMU before it, or perf's of an
+/// offcore response.
 pub(crate) fn entry<'a>(cpu: &Cpu<'a>, name: &str) -> Option<Entry<'a>> {
     let name = name.split_once("::").map_or(name, |(_, event)| event);
     cpu.event(name)
         .or_else(|| cpu.event(&name.replace(':', ".")))
         .or_else(|| cpu.event(&name.replace(':', "_")))
+        .or_else(|| cpu.event(&offcore_response(name)?))
+}
+
+/// `OFFCORE_RESPONSE:request=A:response=B.C`, the vendor's spelling on Cascade Lake, which no grammar of events reads, of
+/// perf's `OFFCORE_RESPONSE.A.B.C`.
+fn offcore_response(name: &str) -> Option<String> {
+    let mut parts = name.splitn(3, '.');
+    let (event, request, response) = (parts.next()?, parts.next()?, parts.next()?);
+    let is_one = event.eq_ignore_ascii_case("OFFCORE_RESPONSE");
+    is_one.then(|| format!("{event}:request={request}:response={response}"))
 }
 
 fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Result<Vec<Selected<'a>>> {
