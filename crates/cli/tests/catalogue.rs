@@ -231,3 +231,37 @@ fn a_reader_that_goes_away_is_no_error() {
     let out: Output = child.wait_with_output().unwrap();
     assert_eq!((out.status.code(), stderr(&out)), (Some(0), String::new()));
 }
+
+/// A document of the repository.
+fn document(name: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+/// The words of a command line, of which some may stand between single quotes.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in line.split('\'').enumerate() {
+        match i % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
+}
+
+#[test]
+fn what_the_documents_show_is_what_is_printed() {
+    let mut seen = 0;
+    for name in ["README.md", "docs/catalogue.md"] {
+        let text = document(name);
+        for block in text.split("```text\n").skip(1).filter_map(|block| block.split("```").next()) {
+            for shown in block.split("$ cyclometer ").skip(1) {
+                let (line, expected) = shown.split_once('\n').unwrap();
+                let out = cyclometer().args(words(line)).output().unwrap();
+                assert_eq!(stdout(&out), expected, "{name}: {line}");
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 5);
+}

@@ -149,3 +149,15 @@ fn what_a_core_type_of_a_hybrid_lacks_is_unplaced_there() {
     assert_eq!(planned[0]["unplaced"][0]["event"], "MEM_LOAD_RETIRED.L1_MISS");
     assert_eq!(planned[1]["unplaced"], json!([]));
 }
+
+#[test]
+fn documents_have_the_right_number_of_cpus_and_events() {
+    let all = valid(&schema("list-1.json"), &["list", "--cpus", "--json"]);
+    let events: u64 = all.iter().filter_map(|cpu| cpu["events"].as_u64()).sum();
+    let figure =
+        format!("{},{:03} events of {} CPUs and core types", events / 1000, events % 1000, all.len());
+    for name in ["README.md", "CHANGELOG.md"] {
+        let text = std::fs::read_to_string(format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        assert!(text.contains(&figure), "{name} does not say '{figure}'");
+    }
+}
