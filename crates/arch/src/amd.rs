@@ -60,6 +60,20 @@ pub const GLOBAL_STATUS_CLR: u32 = 0xc000_0302;
 /// Linux `msr-index.h`, `MSR_AMD64_PERF_CNTR_GLOBAL_STATUS_SET`.
 pub const GLOBAL_STATUS_SET: u32 = 0xc000_0303;
 
+/// PERF_CTL: count in guests; with [`HOST_ONLY`], everywhere.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const GUEST_ONLY: u64 = 1 << 40;
+
+/// PERF_CTL: count in the host; with [`GUEST_ONLY`], everywhere.
+///
+/// # Source
+///
+/// As [`USR`].
+pub const HOST_ONLY: u64 = 1 << 41;
+
 /// Bit of PERF_CTL: count in user mode.
 ///
 /// # Source

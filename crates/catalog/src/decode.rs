@@ -1,13 +1,13 @@
 //! From the value of a register back to names.
 
-use cyclometer_arch::{Coded, Decoded, DecodedEvent, Register, decode as explain, decode_words};
+use cyclometer_arch::{Coded, Decoded, DecodedEvent, Register, decode as explain, decode_words, perf_words};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::syntax::parse_event;
 use cyclometer_core::{CounterMask, Error, ErrorKind, Recovery, Result};
 
 use crate::portable::{self, Answer};
 use crate::search::{self, Filter, Pattern};
-use crate::select::{chip, entries_of, entry, select};
+use crate::select::{chip, entries_of, entry, of, select};
 use crate::suggest;
 use crate::table::{Cpu, Entry};
 
@@ -101,11 +101,27 @@ fn explained(cpu: &Cpu<'_>, read: Read, mut decoded: Decoded, label: Option<&str
         decoded.events.retain(|_| keep.next() == Some(&true));
         names.retain(|names| !names.is_empty());
     }
+    if config.is_some() {
+        once(&mut decoded, &mut names);
+    }
     let events = decoded.events.iter().zip(&names);
     let alike =
         events.map(|(event, names)| if names.is_empty() { alike(cpu, event) } else { Vec::new() }).collect();
     let label = label.and_then(|label| mismatch(cpu, label, &names));
     Explained { register, value, decoded, names, alike, label }
+}
+
+/// A word of perf's is one event, whatever codes it may stand for.
+fn once(decoded: &mut Decoded, names: &mut Vec<Vec<String>>) {
+    let mut seen: Vec<Vec<String>> = Vec::new();
+    let mut keep = Vec::new();
+    for names in names.iter() {
+        keep.push(names.is_empty() || !seen.contains(names));
+        seen.push(names.clone());
+    }
+    let (mut first, mut second) = (keep.iter(), keep.iter());
+    decoded.events.retain(|_| first.next() == Some(&true));
+    names.retain(|_| second.next() == Some(&true));
 }
 
 /// The events that have exactly a code, and may be counted where it stands.
@@ -115,9 +131,18 @@ fn names_of(cpu: &Cpu<'_>, event: &DecodedEvent, config: Option<u64>) -> Vec<Str
     let may = |entry: &Entry<'_>| {
         let counters = entry.counters();
         let whole = config.is_some() && entry.config() == config;
-        whole || event.counter.is_none_or(|counter| counters.is_empty() || counters.contains(counter))
+        let here = event.counter.is_none_or(|counter| counters.is_empty() || counters.contains(counter));
+        whole || here && !asked_otherwise(cpu, entry, config)
     };
     entries_of(cpu, &coded).iter().filter(|entry| may(entry)).map(|entry| entry.name().to_owned()).collect()
+}
+
+/// Whether perf asks for an event by another config than this one: an event with one of its own, or a fixed one.
+fn asked_otherwise(cpu: &Cpu<'_>, entry: &Entry<'_>, config: Option<u64>) -> bool {
+    let Some(config) = config else { return false };
+    let fixed = cpu.family() == Family::Intel && entry.code().select == 0;
+    (entry.config().is_some() || fixed)
+        && perf_words(&chip(cpu), &of(entry)).is_ok_and(|words| words.config != config)
 }
 
 /// Some events with the select of a code that has no name.
@@ -146,20 +171,38 @@ fn meant_by(cpu: &Cpu<'_>, label: &str) -> Vec<String> {
     if let Some(entry) = entry(cpu, label) {
         return vec![entry.name().to_owned()];
     }
-    let joined = label.trim().to_lowercase().replace([' ', '-'], "_");
-    let named = parse_event(&joined).and_then(|request| select(*cpu, &request));
-    let mut meant: Vec<String> =
-        named.map(|found| found.into_iter().map(|one| one.name).collect()).unwrap_or_default();
+    if let Some(named) = named_by(cpu, label) {
+        return named;
+    }
+    let mut meant: Vec<String> = Vec::new();
     let label = label.to_lowercase();
     let words: Vec<&str> = label.split_whitespace().map(singular).collect();
     if !words.is_empty() {
         meant.extend(portable_of(cpu, &words));
         let filter = Filter::by(Pattern::Words(words.iter().map(|word| (*word).to_owned()).collect()));
         meant.extend(search::events(*cpu, &filter).map(|entry| entry.name().to_owned()));
+        // Who does not speak of misses does not mean them.
+        let of_misses =
+            |name: &String| ["miss", "misp"].iter().any(|part| name.to_lowercase().contains(part));
+        let speaks = words.iter().any(|word| word.contains("miss") || word.contains("misp"));
+        meant.retain(|name| speaks || !of_misses(name));
     }
     let mut seen = std::collections::HashSet::new();
     meant.retain(|name| seen.insert(name.to_ascii_lowercase()));
     meant
+}
+
+/// The events of a CPU that have exactly the code of what a label names: a generic or portable event, a spelling.
+fn named_by(cpu: &Cpu<'_>, label: &str) -> Option<Vec<String>> {
+    let label = label.trim().to_lowercase();
+    let spellings = [label.clone(), label.replace(' ', "-"), label.replace([' ', '-'], "_")];
+    let found = spellings.iter().find_map(|spelling| select(*cpu, &parse_event(spelling).ok()?).ok())?;
+    let mut names = Vec::new();
+    for selected in found {
+        names.extend(entries_of(cpu, &selected.coded).iter().map(|entry| entry.name().to_owned()));
+        names.extend(selected.entry.map(|entry| entry.name().to_owned()));
+    }
+    (!names.is_empty()).then_some(names)
 }
 
 /// The events of a CPU that portable events with these words are.
@@ -220,6 +263,9 @@ mod tests {
         );
         let explained = code("haswell", 0x4101c2, Some("L3 cache miss"));
         assert_eq!(explained.label.unwrap().is, ["UOPS_RETIRED.ALL"]);
+        let explained = code("skylake", 0xc5, Some("branches"));
+        assert_eq!(explained.label.unwrap().is, ["BR_MISP_RETIRED.ALL_BRANCHES"]);
+        assert!(code("skylake", 0xc5, Some("branches retired")).label.is_some());
     }
 
     #[test]
@@ -230,6 +276,9 @@ mod tests {
             ("skylake", 0x412e, "LONGEST_LAT_CACHE.MISS"),
             ("skylake", 0xc5, "branch misses"),
             ("skylake", 0xc4, "branches"),
+            ("skylake", 0x412e, "cache-misses"),
+            ("skylake", 0x4f2e, "cache references"),
+            ("skylake", 0x3c, "cycles"),
             ("amdzen4", 0x4300c3, "branch-misses"),
             ("neoverse-n1", 0x03, "l1d cache miss"),
         ] {
@@ -250,6 +299,31 @@ mod tests {
         let words = ConfigWords { config: 0x1b7, config1: 0x10001, config2: 0 };
         let explained = decode_perf(&cpu, words, None);
         assert_eq!(explained.names, [["OFFCORE_RESPONSE.DEMAND_DATA_RD.ANY_RESPONSE"]]);
+    }
+
+    #[test]
+    fn the_second_code_of_a_pair_has_the_name_of_the_first() {
+        for (id, config, config1) in [("skylake", 0x1bb, 0x3ffc40_0001), ("sapphirerapids", 0x12b, 0x10001)] {
+            let cpu = cpu(id).unwrap();
+            let first =
+                ConfigWords { config: config - if id == "skylake" { 4 } else { 1 }, config1, config2: 0 };
+            let expected = decode_perf(&cpu, first, None).names;
+            let words = ConfigWords { config, config1, config2: 0 };
+            assert_eq!(decode_perf(&cpu, words, None).names, expected, "{id}");
+            assert!(!expected[0].is_empty(), "{id} {expected:?}");
+        }
+    }
+
+    #[test]
+    fn a_pseudo_code_is_one_event() {
+        let cpu = cpu("sapphirerapids").unwrap();
+        let names = |config| decode_perf(&cpu, ConfigWords { config, ..ConfigWords::default() }, None).names;
+        assert_eq!(names(0x100), [["INST_RETIRED.PREC_DIST"]]);
+        assert!(
+            names(0xc0).iter().flatten().all(|name| name != "INST_RETIRED.PREC_DIST"),
+            "{:?}",
+            names(0xc0)
+        );
     }
 
     #[test]

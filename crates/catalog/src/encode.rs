@@ -1,12 +1,13 @@
 //! Everything that must be written somewhere to count an event on a CPU.
 
-use cyclometer_arch::{Coded, EncodeError, How, RegisterWrite, perf_words, registers};
+use cyclometer_arch::{Coded, EncodeError, How, RegisterWrite, amd, perf_words, registers};
 use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{CounterId, CounterMask, Modes, Result};
 
 use crate::generic::{CacheEvent, HARDWARE, named};
-use crate::select::{Selected, chip, select};
+use crate::pmu_names;
+use crate::select::{Selected, cannot_be, chip, select};
 use crate::table::{Cpu, Entry, Generic};
 
 /// `PERF_TYPE_RAW`: the words are a code of the core PMU.
@@ -25,9 +26,9 @@ const CACHE_TYPE: u32 = 3;
 pub struct Encoding<'a> {
     /// The event.
     pub selected: Selected<'a>,
-    /// `PERF_TYPE_*` that perf's words go with: [`RAW`], but for what the kernel alone can place. On hybrids the
-    /// PMU's own type stands in the place of `RAW`.
-    pub perf_type: u32,
+    /// `PERF_TYPE_*` that perf's words go with: [`RAW`], but for what the kernel alone can place. `None` where only the
+    /// PMU's own type is right, which its `type` file has: on hybrids, on Apple, where raw codes go to other cores.
+    pub perf_type: Option<u32>,
     /// perf's words, or why there are none.
     pub perf: std::result::Result<ConfigWords, EncodeError>,
     /// The counters that may count it; the CPU's general ones where the vendor names none.
@@ -50,7 +51,37 @@ pub fn encode<'a>(
     counter: Option<CounterId>,
 ) -> Result<Vec<Encoding<'a>>> {
     let how = How::counting(request.modifiers.modes.unwrap_or(Modes::USER_KERNEL));
-    Ok(select(cpu, request)?.into_iter().map(|selected| encoded(cpu, selected, counter, how)).collect())
+    let mut found = Vec::new();
+    for selected in select(cpu, request)? {
+        let mut encoding = encoded(cpu, selected, counter, how);
+        if let Err(error @ EncodeError::TooLarge { .. }) = &encoding.perf {
+            return Err(cannot_be(&request.text, error));
+        }
+        guests(&cpu, request, &mut encoding);
+        found.push(encoding);
+    }
+    Ok(found)
+}
+
+/// Counting for guests or the host alone: bits of AMD's registers, elsewhere not in a register of the event.
+fn guests(cpu: &Cpu<'_>, request: &EventRequest, encoding: &mut Encoding<'_>) {
+    let (guest, host) = (request.modifiers.guest_only, request.modifiers.host_only);
+    if !guest && !host {
+        return;
+    }
+    if cpu.family() != Family::Amd {
+        encoding
+            .selected
+            .notes
+            .push("G and H are not in these values: a hypervisor switches them".to_owned());
+        return;
+    }
+    let bits = if guest { amd::GUEST_ONLY } else { 0 } | if host { amd::HOST_ONLY } else { 0 };
+    for write in encoding.registers.iter_mut().flatten() {
+        if write.name().starts_with("PERF_CTL") {
+            write.value |= bits;
+        }
+    }
 }
 
 /// Encodes every event of a CPU, by name, for user and kernel mode.
@@ -73,7 +104,7 @@ fn encoded<'a>(cpu: Cpu<'a>, selected: Selected<'a>, counter: Option<CounterId>,
     if let Some((perf_type, config)) = selected.generic.as_ref().and_then(|kernel| by_firmware(&cpu, kernel))
     {
         return Encoding {
-            perf_type,
+            perf_type: Some(perf_type),
             perf: Ok(ConfigWords { config, ..ConfigWords::default() }),
             counters: counters(&cpu, &selected.coded),
             registers: Err(EncodeError::ByFirmware),
@@ -85,7 +116,28 @@ fn encoded<'a>(cpu: Cpu<'a>, selected: Selected<'a>, counter: Option<CounterId>,
         None => perf_words(&chip, &selected.coded),
     };
     let registers = registers(&chip, &selected.coded, counter, how);
-    Encoding { perf_type: RAW, perf, counters: counters(&cpu, &selected.coded), registers, selected }
+    Encoding {
+        perf_type: raw_type(&cpu),
+        perf,
+        counters: counters(&cpu, &selected.coded),
+        registers,
+        selected,
+    }
+}
+
+/// The type of raw codes, unless they would go to cores of another type.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/core.c`: `PERF_TYPE_RAW` is `cpu_core` on hybrids.
+fn raw_type(cpu: &Cpu<'_>) -> Option<u32> {
+    let only = !cpu.id().contains('/') && cpu.family() != Family::Apple;
+    only.then_some(RAW)
+}
+
+/// The kernel's device whose type goes with perf's words, where it has the same name on every machine.
+pub fn device(cpu: &Cpu<'_>) -> Option<&'static str> {
+    pmu_names::device(cpu)
 }
 
 /// perf's type and config of a generic event whose code the firmware chooses. Its number in the table is one that the

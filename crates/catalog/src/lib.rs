@@ -17,6 +17,7 @@ mod host_event;
 mod listing;
 pub mod metric;
 mod notes;
+mod pmu_names;
 pub mod portable;
 mod resolve;
 pub mod search;

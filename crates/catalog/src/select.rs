@@ -1,12 +1,13 @@
 //! From an event as it is written to its code on one CPU of the catalogue.
 
-use cyclometer_arch::{Chip, Coded, decode_words};
+use cyclometer_arch::{Chip, Coded, EncodeError, decode_words, perf_words};
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::{EventRequest, Selector, Term};
 use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
 
 use crate::generic::{CacheEvent, HARDWARE, named};
+use crate::pmu_names::{check_pmu, check_prefix};
 use crate::portable::{self, Answer};
 use crate::suggest;
 use crate::table::{Cpu, Entry, Generic};
@@ -47,11 +48,17 @@ pub fn chip(cpu: &Cpu<'_>) -> Chip {
 /// cannot have.
 pub fn select<'a>(cpu: Cpu<'a>, request: &EventRequest) -> Result<Vec<Selected<'a>>> {
     match &request.selector {
-        Selector::Name(name) => by_name(cpu, name, &request.attributes, &request.text),
+        Selector::Name(name) => {
+            check_prefix(&cpu, name)?;
+            by_name(cpu, name, &request.attributes, &request.text)
+        }
         Selector::Raw(config) => {
             by_words(cpu, ConfigWords { config: *config, ..ConfigWords::default() }, request)
         }
-        Selector::Pmu { terms, .. } => by_terms(cpu, terms, request),
+        Selector::Pmu { pmu, terms } => {
+            check_pmu(&cpu, pmu)?;
+            by_terms(cpu, terms, request)
+        }
     }
 }
 
@@ -75,7 +82,9 @@ fn offcore_response(name: &str) -> Option<String> {
 }
 
 fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Result<Vec<Selected<'a>>> {
-    if let Some(entry) = entry(&cpu, name) {
+    let latency =
+        || attributes.iter().any(|term| term.name == "ldlat").then(|| entry(&cpu, &format!("{name}_GT_4")));
+    if let Some(entry) = entry(&cpu, name).or_else(|| latency().flatten()) {
         return of_entry(&cpu, entry, attributes, text).map(|selected| vec![selected]);
     }
     if let Some(generic) = generic(&cpu, name) {
@@ -124,6 +133,9 @@ fn of_entry<'a>(cpu: &Cpu<'a>, entry: Entry<'a>, attributes: &[Term], text: &str
     let mut coded = of(&entry);
     for attribute in attributes {
         apply(cpu, &mut coded, attribute, text)?;
+    }
+    if !attributes.is_empty() {
+        check_refinement(cpu, &coded, text)?;
     }
     Ok(Selected {
         name: entry.name().to_owned(),
@@ -180,10 +192,12 @@ fn fixed_for(cpu: &Cpu<'_>, words: &ConfigWords) -> CounterMask {
     counters.filter(fixed).collect()
 }
 
-/// The entries of a CPU whose code is exactly this one: whole config words first, then the fields.
+/// The entries of a CPU one of whose codes is exactly this one: whole config words first, then the fields.
 pub(crate) fn entries_of<'a>(cpu: &Cpu<'a>, coded: &Coded) -> Vec<Entry<'a>> {
     let whole = coded.config.into_iter().flat_map(|config| cpu.by_code(&coded.code, Some(config)));
-    let fields = cpu.by_code(&coded.code, None).filter(|entry| entry.code() == coded.code);
+    let exactly =
+        |entry: &Entry<'a>| entry.code() == coded.code || entry.also().any(|also| also.code == coded.code);
+    let fields = cpu.by_code(&coded.code, None).filter(exactly);
     let mut found: Vec<Entry<'a>> = whole.collect();
     for entry in fields {
         if !found.iter().any(|known| known.name() == entry.name()) {
@@ -203,9 +217,16 @@ fn by_words<'a>(cpu: Cpu<'a>, words: ConfigWords, request: &EventRequest) -> Res
         false => vec![format!("the code of {}", names.join(", "))],
     };
     let entry = found.into_iter().next();
-    let coded = Coded { counters: entry.map_or(CounterMask::EMPTY, |entry| entry.counters()), ..coded };
+    let coded =
+        Coded { counters: entry.map_or(CounterMask::EMPTY, |entry| counters_of(&entry, &coded)), ..coded };
     let kernel = Generic { name: request.text.clone(), config: words.config, config1: words.config1 };
     Ok(vec![Selected { name: request.text.clone(), entry, coded, generic: Some(kernel), notes }])
+}
+
+/// The counters that may count an entry by this one of its codes.
+fn counters_of(entry: &Entry<'_>, coded: &Coded) -> CounterMask {
+    let other = entry.also().find(|also| also.code == coded.code && also.code != entry.code());
+    other.map_or(entry.counters(), |also| also.counters)
 }
 
 fn by_terms<'a>(cpu: Cpu<'a>, terms: &[Term], request: &EventRequest) -> Result<Vec<Selected<'a>>> {
@@ -214,29 +235,94 @@ fn by_terms<'a>(cpu: Cpu<'a>, terms: &[Term], request: &EventRequest) -> Result<
         let rest: Vec<Term> = terms.iter().filter(|term| !is_name(term)).cloned().collect();
         return by_name(cpu, &name.name, &rest, &request.text);
     }
-    let word = |name: &str| terms.iter().find(|term| term.name == name).and_then(|term| term.value);
-    if word("config").is_some() || word("config1").is_some() {
-        let words = ConfigWords {
-            config: word("config").unwrap_or(0),
-            config1: word("config1").unwrap_or(0),
-            config2: word("config2").unwrap_or(0),
-        };
-        return by_words(cpu, words, request);
-    }
-    if !terms.iter().any(|term| term.name == "event") {
+    let (whole, fields): (Vec<&Term>, Vec<&Term>) = terms.iter().partition(|term| is_whole(&term.name));
+    if whole.is_empty() && !fields.iter().any(|term| term.name == "event") {
         return Err(Error::new(ErrorKind::InvalidInput, format!("{} has fields and no event", request.text))
             .with_recovery(Recovery::fix(
                 "write event=0x… or an event's name first, as in cpu/event=0xc5,umask=1/",
             )));
     }
     let mut coded = Coded::default();
-    for term in terms {
+    for term in &fields {
         apply(&cpu, &mut coded, term, &request.text)?;
     }
+    check_refinement(&cpu, &coded, &request.text)?;
+    if !whole.is_empty() {
+        return by_words(cpu, combined(&cpu, &coded, &whole, &request.text)?, request);
+    }
     let found = entries_of(&cpu, &coded);
-    let coded = found.first().map_or(coded, of);
     let entry = found.into_iter().next();
+    coded.counters = entry.map_or(CounterMask::EMPTY, |entry| counters_of(&entry, &coded));
+    coded.config = entry.filter(|entry| entry.code() == coded.code).and_then(|entry| entry.config());
     Ok(vec![Selected { name: request.text.clone(), entry, coded, generic: None, notes: Vec::new() }])
+}
+
+/// Whole words with fields put into them, as perf does: bits are set, never taken away.
+fn combined(cpu: &Cpu<'_>, fields: &Coded, whole: &[&Term], text: &str) -> Result<ConfigWords> {
+    let mut words = match *fields == Coded::default() {
+        true => ConfigWords::default(),
+        false => perf_words(&chip(cpu), fields).map_err(|error| cannot_be(text, &error))?,
+    };
+    for term in whole {
+        let value = term.value.unwrap_or(1);
+        match term.name.as_str() {
+            "config" => words.config |= value,
+            "config1" => words.config1 |= value,
+            _ => words.config2 |= value,
+        }
+    }
+    Ok(words)
+}
+
+/// An event that no words can be made of.
+pub(crate) fn cannot_be(text: &str, error: &EncodeError) -> Error {
+    let hint = match error {
+        EncodeError::TooLarge { greatest, .. } => format!("the greatest value is {greatest:#x}"),
+        _ => "leave out what the CPU does not have".to_owned(),
+    };
+    Error::new(ErrorKind::InvalidInput, format!("{text}: {error}")).with_recovery(Recovery::fix(hint))
+}
+
+fn is_whole(name: &str) -> bool {
+    matches!(name, "config" | "config1" | "config2")
+}
+
+/// Refuses a value for an extra register that the event is not refined by: the kernel would ignore it.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `x86_pmu_extra_regs`: registers go with events.
+fn check_refinement(cpu: &Cpu<'_>, coded: &Coded, text: &str) -> Result<()> {
+    let Some(extra) = coded.code.extra.filter(|_| cpu.family() == Family::Intel) else { return Ok(()) };
+    let code = coded.code;
+    let refined = |other: &EventCode| {
+        other.select == code.select
+            && other.extra.is_some_and(|other| kind(other.register) == kind(extra.register))
+    };
+    let any =
+        cpu.events().any(|entry| refined(&entry.code()) || entry.also().any(|also| refined(&also.code)));
+    if any || (kind(extra.register) == kind(ExtraRegisterKind::OffcoreResponse0) && is_offcore(code.select)) {
+        return Ok(());
+    }
+    let message =
+        format!("{text}: no event of {} with select {:#x} is refined by this field", cpu.id(), code.select);
+    Err(Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(
+        "ldlat goes with load latencies, frontend with FRONTEND_RETIRED, offcore_rsp with OCR",
+    )))
+}
+
+/// Registers that are alike.
+fn kind(register: ExtraRegisterKind) -> u8 {
+    match register {
+        ExtraRegisterKind::LoadLatency => 1,
+        ExtraRegisterKind::Frontend => 2,
+        ExtraRegisterKind::SnoopResponse0 | ExtraRegisterKind::SnoopResponse1 => 3,
+        _ => 0,
+    }
+}
+
+fn is_offcore(select: u16) -> bool {
+    matches!(select, 0xb7 | 0xbb | 0x2a | 0x2b)
 }
 
 const FLAGS: [&str; 4] = ["inv", "edge", "any", "eq"];
@@ -273,10 +359,10 @@ pub(crate) fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -
         "edge" => code.edge = flag(term, value, text)?,
         "any" => code.any = flag(term, value, text)?,
         "eq" => code.eq = flag(term, value, text)?,
-        "ldlat" => code.extra = Some(extra(ExtraRegisterKind::LoadLatency, value)),
-        "frontend" => code.extra = Some(extra(ExtraRegisterKind::Frontend, value)),
-        "offcore_rsp" => code.extra = Some(extra(offcore(code), value)),
-        "snoop_rsp" => code.extra = Some(extra(ExtraRegisterKind::SnoopResponse0, value)),
+        "ldlat" => refine(code, ExtraRegisterKind::LoadLatency, value, text)?,
+        "frontend" => refine(code, ExtraRegisterKind::Frontend, value, text)?,
+        "offcore_rsp" => refine(code, offcore(code), value, text)?,
+        "snoop_rsp" => refine(code, ExtraRegisterKind::SnoopResponse0, value, text)?,
         _ => return Err(no_attribute(cpu, &term.name, text)),
     }
     if is_flag(&term.name) || matches!(term.name.as_str(), "cmask" | "event" | "umask" | "umask2") {
@@ -286,8 +372,15 @@ pub(crate) fn apply(cpu: &Cpu<'_>, coded: &mut Coded, term: &Term, text: &str) -
     Ok(())
 }
 
-fn extra(register: ExtraRegisterKind, value: u64) -> ExtraRegister {
-    ExtraRegister { register, value }
+/// Gives a code its extra register; perf has one word for all of them.
+fn refine(code: &mut EventCode, register: ExtraRegisterKind, value: u64, text: &str) -> Result<()> {
+    if let Some(other) = code.extra.filter(|other| kind(other.register) != kind(register)) {
+        let message = format!("{text} is refined by {} already", other.register.name());
+        return Err(Error::new(ErrorKind::InvalidInput, message)
+            .with_recovery(Recovery::fix("an event takes one of ldlat, frontend, offcore_rsp, snoop_rsp")));
+    }
+    code.extra = Some(ExtraRegister { register, value });
+    Ok(())
 }
 
 /// The register of offcore responses that a code goes with.
@@ -442,6 +535,57 @@ mod tests {
         assert_eq!(config("skylake", "cpu/MEM_TRANS_RETIRED.LOAD_LATENCY_GT_4,ldlat=50/"), (0x1cd, 50));
         assert_eq!(config("skylake", "FRONTEND_RETIRED.L2_MISS:frontend=0x15"), (0x1c6, 0x15));
         assert_eq!(config("skylake", "cpu/event=0xb7,umask=1,offcore_rsp=0x10001/"), (0x1b7, 0x10001));
+        assert_eq!(config("skylake", "skl::MEM_TRANS_RETIRED:LOAD_LATENCY:ldlat=64"), (0x1cd, 64));
+    }
+
+    #[test]
+    fn whole_words_and_fields_go_together_as_in_perf() {
+        for (text, expected) in [
+            ("cpu/event=0xb7,umask=1,config1=0x10001/", (0x1b7, 0x10001)),
+            ("cpu/config=0x1c5,cmask=2/", (0x2_0001c5, 0)),
+            ("cpu/config=0x1b7,config1=0x10001/", (0x1b7, 0x10001)),
+        ] {
+            assert_eq!(config("skylake", text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_pmu_in_front_must_be_the_cpus() {
+        for (id, text, message) in [
+            ("skylake", "uncore_imc/event=1/", "no core PMU is named 'uncore_imc'"),
+            ("alderlake/core", "cpu_atom/event=0xc5/", "cpu_atom is not the PMU of alderlake/core"),
+            ("skylake", "hsw::INST_RETIRED:ANY", "hsw is not the PMU of skylake"),
+        ] {
+            let error = select(cpu(id).unwrap(), &parse_event(text).unwrap()).unwrap_err();
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn what_a_field_cannot_hold_or_refine_is_an_error() {
+        for (text, message) in [
+            ("cpu/event=0xcd,umask=1,ldlat=0x10000/", "cpu/event=0xcd,umask=1,ldlat=0x10000/: ldlat=0x10000"),
+            ("BR_MISP_RETIRED.ALL_BRANCHES:ldlat=3", "BR_MISP_RETIRED.ALL_BRANCHES: no event of skylake"),
+            (
+                "FRONTEND_RETIRED.L2_MISS:ldlat=3",
+                "FRONTEND_RETIRED.L2_MISS is refined by MSR_PEBS_FRONTEND already",
+            ),
+        ] {
+            let request = parse_event(text).unwrap();
+            let error = encode(cpu("skylake").unwrap(), &request, None).unwrap_err();
+            assert!(error.to_string().starts_with(message), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn guests_and_the_host_are_bits_of_amds_registers() {
+        let value = |text: &str| {
+            let request = parse_event(text).unwrap();
+            let found = encode(cpu("amdzen4").unwrap(), &request, None).unwrap();
+            found[0].registers.as_ref().unwrap()[0].value
+        };
+        assert_eq!(value("ex_ret_instr:G"), 0x100_0043_00c0);
+        assert_eq!(value("ex_ret_instr:H"), 0x200_0043_00c0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Events with their bits, for people and as JSON.
 
 use cyclometer::arch::{Coded, EncodeError, RegisterWrite, apple};
-use cyclometer::catalogue::encode::{Encoding, RAW};
+use cyclometer::catalogue::encode::{Encoding, RAW, device};
 use cyclometer::catalogue::select::chip;
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::pmu::{ConfigWords, Family};
@@ -24,7 +24,7 @@ fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, paint: Paint) -> String {
         out += &format!("  {}\n", paint.paint(Style::Dim, &line));
     }
     out += &match &encoding.perf {
-        Ok(words) => hanging("  perf       ", &perf(encoding.perf_type, words), str::to_owned),
+        Ok(words) => hanging("  perf       ", &perf(cpu, encoding.perf_type, words), str::to_owned),
         Err(reason) => none("perf", reason, paint),
     };
     out += &format!("  counters   {}\n", counters(encoding.counters));
@@ -50,8 +50,12 @@ fn counted(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> String {
 }
 
 /// perf's words as they are written in an event's terms; the type where it is not that of raw codes.
-fn perf(kind: u32, words: &ConfigWords) -> String {
-    let mut text = if kind == RAW { String::new() } else { format!("type={kind} ") };
+fn perf(cpu: &Cpu<'_>, kind: Option<u32>, words: &ConfigWords) -> String {
+    let mut text = match kind {
+        Some(RAW) => String::new(),
+        Some(kind) => format!("type={kind} "),
+        None => format!("{} ", device(cpu).map_or("type of the PMU,".to_owned(), |pmu| format!("pmu={pmu}"))),
+    };
     text += &format!("config={:#x}", words.config);
     for (name, word) in [("config1", words.config1), ("config2", words.config2)] {
         if word != 0 {
@@ -118,7 +122,8 @@ fn object(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> Value {
     json!({
         "event": encoding.selected.name,
         "cpu": cpu.id(),
-        "type": perf.is_ok().then_some(encoding.perf_type),
+        "type": perf.ok().and(encoding.perf_type),
+        "pmu": device(cpu),
         "config": perf.ok().map(|words| hex(words.config)),
         "config1": perf.ok().map(|words| hex(words.config1)),
         "counters": numbers(encoding.counters.general_bits()),

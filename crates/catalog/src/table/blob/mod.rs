@@ -13,7 +13,7 @@
 //! lists    numbers of definitions: other codes of an event
 //! cpus     a record each, by id
 //! rows     name, definition, the name that it is an alias of
-//! codes    numbers of rows, once for the code and once for the whole config
+//! codes    numbers of rows and of their codes: the event's own, others of it, its whole config
 //! generic  name and config words
 //! ```
 //!
@@ -64,11 +64,11 @@ const CPU: usize = 104;
 /// Bytes of a generic event: string, config, config1.
 const GENERIC: usize = STRING + 16;
 
-/// In a number of a row that stands in the order of codes: that it stands there by its whole config.
-const BY_CONFIG: u16 = 0x8000;
+/// Bytes of an entry in the order of codes: row, and which of its codes.
+const CODE: usize = 4;
 
-/// The rest of such a number.
-const ROW_NUMBER: u16 = 0x7fff;
+/// Which code of an event: its own is 0, the others count from 1, and this is its whole config.
+const WHOLE: u16 = u16::MAX;
 
 /// Flags of a definition.
 mod flag {

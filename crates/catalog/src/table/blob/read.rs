@@ -6,9 +6,8 @@ use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
-use super::{
-    BY_CONFIG, CPU, DEF, GENERIC, HEAD, MAGIC, ROW, ROW_NUMBER, SECTIONS, STRING, Section, flag, hash,
-};
+use super::write::Key;
+use super::{CODE, CPU, DEF, GENERIC, HEAD, MAGIC, ROW, SECTIONS, STRING, Section, WHOLE, flag, hash};
 use crate::table::model::{Also, Generic};
 
 /// Tables as bytes.
@@ -270,29 +269,31 @@ impl<'a> Cpu<'a> {
         }
     }
 
-    /// The events with a select and unit masks, or, where one is given, with this whole config.
+    /// The events one of whose codes has these selects, unit masks and extra register; or, where one is given, those with
+    /// this whole config.
     pub fn by_code(
         &self,
         code: &EventCode,
         config: Option<u64>,
     ) -> impl Iterator<Item = Entry<'a>> + use<'a> {
-        let key = (config.is_some(), config.unwrap_or_else(|| super::write::code_key(code)));
+        let key = config.map_or_else(|| Key::of(code), Key::whole);
         let (cpu, codes) = (*self, self.number(5));
         let first = first_not_less(codes, |i| cpu.key(i).cmp(&key));
         let same = move |i: &usize| cpu.key(*i) == key;
-        (first..codes).take_while(same).map(move |i| cpu.row((cpu.code(i) & ROW_NUMBER).into()))
+        (first..codes).take_while(same).map(move |i| cpu.row(u16_at(cpu.code(i), 0).into()))
     }
 
-    fn code(&self, index: usize) -> u16 {
-        u16_at(self.blob.record(Section::Codes, 2, self.number(4) + index), 0)
+    fn code(&self, index: usize) -> &'a [u8] {
+        self.blob.record(Section::Codes, CODE, self.number(4) + index)
     }
 
-    fn key(&self, index: usize) -> (bool, u64) {
+    fn key(&self, index: usize) -> Key {
         let code = self.code(index);
-        let entry = self.row((code & ROW_NUMBER).into());
-        match code & BY_CONFIG != 0 {
-            true => (true, entry.config().unwrap_or(0)),
-            false => (false, super::write::code_key(&entry.code())),
+        let entry = self.row(u16_at(code, 0).into());
+        match u16_at(code, 2) {
+            WHOLE => Key::whole(entry.config().unwrap_or(0)),
+            0 => Key::of(&entry.code()),
+            i => Key::of(&entry.other(i.into()).code()),
         }
     }
 }
@@ -366,13 +367,25 @@ impl<'a> Entry<'a> {
 
     /// Codes that count the same with another extra register.
     pub fn also(self) -> impl Iterator<Item = Also> + use<'a> {
-        let (blob, list) = (self.blob, usize::from(u16_at(self.def, 10)));
-        let at = blob.at(Section::Lists) + 2 * list;
-        (1..=usize::from(u16_at(blob.bytes, at))).map(move |i| {
-            let def = blob.record(Section::Defs, DEF, u16_at(blob.bytes, at + 2 * i).into());
-            let other = Entry { def, ..self };
+        (1..=self.others()).map(move |i| {
+            let other = self.other(i);
             Also { code: other.code(), counters: other.counters() }
         })
+    }
+
+    fn list(&self) -> usize {
+        self.blob.at(Section::Lists) + 2 * usize::from(u16_at(self.def, 10))
+    }
+
+    /// How many other codes there are.
+    fn others(&self) -> usize {
+        u16_at(self.blob.bytes, self.list()).into()
+    }
+
+    /// The same event by another of its codes, from 1.
+    fn other(self, i: usize) -> Entry<'a> {
+        let def = u16_at(self.blob.bytes, self.list() + 2 * i);
+        Entry { def: self.blob.record(Section::Defs, DEF, def.into()), ..self }
     }
 
     /// Whether the vendor wants it to be replaced.

@@ -125,11 +125,16 @@ proptest! {
                 }
                 let by_code: Vec<Entry<'_>> = cpu.by_code(&event.code, event.config).collect();
                 prop_assert!(by_code.iter().any(|found| found.name().eq_ignore_ascii_case(&event.name)));
-                let same = |found: &Entry<'_>| {
-                    found.config() == event.config
-                        && (event.config.is_some() || found.code().select == event.code.select && found.code().umask == event.code.umask)
+                let key = |code: &EventCode| (code.select, code.umask, code.umask2, code.extra);
+                let same = |found: &Entry<'_>| match event.config {
+                    Some(config) => found.config() == Some(config),
+                    None => key(&found.code()) == key(&event.code) || found.also().any(|also| key(&also.code) == key(&event.code)),
                 };
                 prop_assert!(by_code.iter().all(same));
+                for also in &event.also {
+                    let found: Vec<Entry<'_>> = cpu.by_code(&also.code, None).collect();
+                    prop_assert!(found.iter().any(|found| found.name() == event.name), "{:?}", also);
+                }
             }
             prop_assert!(cpu.event("no such event").is_none());
         }

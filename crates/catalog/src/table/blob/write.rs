@@ -1,12 +1,12 @@
 //! Makes the bytes.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterMask, EventCode};
 
-use super::{BY_CONFIG, HEAD, MAGIC, ROW_NUMBER, SECTIONS, Section, flag, hash};
+use super::{HEAD, MAGIC, SECTIONS, Section, WHOLE, flag, hash};
 use crate::table::model::{CpuTable, TableEvent};
 
 /// More of something than the layout has numbers for.
@@ -258,15 +258,18 @@ impl Writer {
     /// The rows of a CPU and their order by code; how many there are.
     fn rows(&mut self, table: &CpuTable) -> Result<u32, TooMany> {
         let mut rows = BTreeSet::new();
-        let mut codes = BTreeMap::new();
+        let mut codes = BTreeSet::new();
         for event in &table.events {
             let def = self.event(event)?;
             let own = self.names[&event.name];
             if let Some(config) = event.config {
-                codes.insert((true, config, own), own);
+                codes.insert((Key::whole(config), own, WHOLE));
             }
             if event.config.is_none() || event.code != EventCode::default() {
-                codes.insert((false, code_key(&event.code), own), own);
+                codes.insert((Key::of(&event.code), own, 0));
+            }
+            for (i, also) in event.also.iter().enumerate() {
+                codes.insert((Key::of(&also.code), own, number(i + 1, "other codes")?));
             }
             for name in std::iter::once(&event.name).chain(&event.aliases) {
                 rows.insert((self.names[name], def, own));
@@ -278,13 +281,10 @@ impl Writer {
             self.count(Section::Rows);
             self.part(Section::Rows).extend([name, def, own].iter().flat_map(|n| n.to_le_bytes()));
         }
-        if rows.len() > usize::from(ROW_NUMBER) {
-            return Err(TooMany("events of one CPU"));
-        }
-        for ((by_config, ..), name) in codes {
+        number(rows.len(), "events of one CPU")?;
+        for (_, name, which) in codes {
             self.count(Section::Codes);
-            let number = position[&name] | if by_config { BY_CONFIG } else { 0 };
-            self.part(Section::Codes).extend(number.to_le_bytes());
+            self.part(Section::Codes).extend([position[&name], which].iter().flat_map(|n| n.to_le_bytes()));
         }
         Ok(rows.len() as u32)
     }
@@ -305,6 +305,24 @@ impl Writer {
 }
 
 /// What codes are sorted by.
-pub(super) fn code_key(code: &EventCode) -> u64 {
-    u64::from(code.select) << 16 | u64::from(code.umask) << 8 | u64::from(code.umask2)
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    whole: bool,
+    code: u64,
+    register: u32,
+    value: u64,
+}
+
+impl Key {
+    /// That of a whole config.
+    pub(super) fn whole(config: u64) -> Key {
+        Key { whole: true, code: config, register: 0, value: 0 }
+    }
+
+    /// That of select, unit masks and extra register.
+    pub(super) fn of(code: &EventCode) -> Key {
+        let fields = u64::from(code.select) << 16 | u64::from(code.umask) << 8 | u64::from(code.umask2);
+        let (register, value) = code.extra.map_or((0, 0), |extra| (extra.register.msr(), extra.value));
+        Key { whole: false, code: fields, register, value }
+    }
 }

@@ -1,0 +1,162 @@
+//! The names of PMUs that stand before an event: perf's before a slash, libpfm4's before two colons.
+//!
+//! # Source
+//!
+//! Linux `/sys/bus/event_source/devices`; libpfm4 4.13, `pfm_pmu_info_t::name`.
+
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{Error, ErrorKind, Recovery, Result};
+
+use crate::suggest;
+use crate::table::Cpu;
+
+/// libpfm4's names of core PMUs, and the CPU that each is.
+const LIBPFM: &[(&str, &str)] = &[
+    ("nhm", "nehalemep"),
+    ("nhm_ex", "nehalemex"),
+    ("wsm", "westmereep-sp"),
+    ("wsm_dp", "westmereep-dp"),
+    ("snb", "sandybridge"),
+    ("snb_ep", "jaketown"),
+    ("ivb", "ivybridge"),
+    ("ivb_ep", "ivytown"),
+    ("hsw", "haswell"),
+    ("hsw_ep", "haswellx"),
+    ("bdw", "broadwell"),
+    ("bdw_ep", "broadwellx"),
+    ("skl", "skylake"),
+    ("skx", "skylakex"),
+    ("clx", "cascadelakex"),
+    ("icl", "icelake"),
+    ("icx", "icelakex"),
+    ("tgl", "tigerlake"),
+    ("spr", "sapphirerapids"),
+    ("emr", "emeraldrapids"),
+    ("gnr", "graniterapids"),
+    ("adl_glc", "alderlake/core"),
+    ("adl_grt", "alderlake/atom"),
+    ("knl", "knightslanding"),
+    ("slm", "silvermont"),
+    ("glm", "goldmont"),
+    ("atom", "bonnell"),
+    ("amd64_fam17h_zen1", "amdzen1"),
+    ("amd64_fam17h_zen2", "amdzen2"),
+    ("amd64_fam19h_zen3", "amdzen3"),
+    ("amd64_fam19h_zen4", "amdzen4"),
+    ("amd64_fam1ah_zen5", "amdzen5"),
+    ("arm_ac53", "cortex-a53"),
+    ("arm_ac57", "cortex-a57"),
+    ("arm_ac72", "cortex-a72"),
+    ("arm_ac76", "cortex-a76"),
+    ("arm_a64fx", "a64fx"),
+    ("arm_n1", "neoverse-n1"),
+    ("arm_n2", "neoverse-n2"),
+    ("arm_n3", "neoverse-n3"),
+    ("arm_v1", "neoverse-v1"),
+    ("arm_v2", "neoverse-v2"),
+    ("arm_v3", "neoverse-v3"),
+];
+
+/// Refuses what stands before the two colons of a name where it is another PMU than the CPU's.
+pub(crate) fn check_prefix(cpu: &Cpu<'_>, name: &str) -> Result<()> {
+    let Some((prefix, _)) = name.split_once("::") else { return Ok(()) };
+    let prefix = prefix.to_ascii_lowercase();
+    if let Some((_, id)) = LIBPFM.iter().find(|(known, _)| *known == prefix) {
+        return if cpu.id() == *id { Ok(()) } else { Err(other(cpu, &prefix)) };
+    }
+    let own = cpu.id().split('/').any(|part| part == prefix) || cpu.id() == prefix;
+    let family = prefix == cpu.family().word() || prefix == "perf";
+    let architecture = prefix == "ix86arch" && cpu.family() == Family::Intel;
+    match own || family || architecture {
+        true => Ok(()),
+        false if Family::ALL.iter().any(|family| family.word() == prefix) => Err(other(cpu, &prefix)),
+        false => check_pmu(cpu, &prefix),
+    }
+}
+
+/// Refuses a device of the kernel that is not the CPU's core PMU.
+pub(crate) fn check_pmu(cpu: &Cpu<'_>, pmu: &str) -> Result<()> {
+    let core_type = cpu.id().split_once('/').map(|(_, core)| core);
+    let arm = matches!(cpu.family(), Family::Arm | Family::Apple);
+    let is_core = match pmu {
+        "cpu" => !arm,
+        "cpu_core" => core_type == Some("core"),
+        "cpu_atom" => core_type == Some("atom"),
+        "cpu_lowpower" => core_type == Some("lowpower"),
+        _ if pmu.starts_with("armv") => cpu.family() == Family::Arm,
+        _ if pmu.starts_with("apple_") => cpu.family() == Family::Apple,
+        _ => {
+            let message = format!("no core PMU is named '{}'", suggest::shown(pmu));
+            return Err(Error::new(ErrorKind::EventUnsupported, message).with_recovery(Recovery::fix(
+                "the catalogue has the events of cores only; leave the PMU away",
+            )));
+        }
+    };
+    if is_core { Ok(()) } else { Err(other(cpu, pmu)) }
+}
+
+fn other(cpu: &Cpu<'_>, pmu: &str) -> Error {
+    let message = format!("{} is not the PMU of {}", suggest::shown(pmu), cpu.id());
+    Error::new(ErrorKind::EventUnsupported, message)
+        .with_recovery(Recovery::fix("name its own CPU with --cpu, or leave the PMU away"))
+}
+
+/// The kernel's device for the cores of a CPU, where its name is the same on every machine.
+pub fn device(cpu: &Cpu<'_>) -> Option<&'static str> {
+    match (cpu.id().split_once('/').map(|(_, core)| core), cpu.family()) {
+        (Some("core"), _) => Some("cpu_core"),
+        (Some("atom"), _) => Some("cpu_atom"),
+        (Some("lowpower"), _) => Some("cpu_lowpower"),
+        (None, Family::Intel | Family::Amd | Family::RiscV) => Some("cpu"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpus::cpu;
+
+    #[test]
+    fn a_pmu_in_front_must_be_the_cpus() {
+        let fits = |id: &str, pmu: &str| check_pmu(&cpu(id).unwrap(), pmu).is_ok();
+        for (id, pmu, expected) in [
+            ("skylake", "cpu", true),
+            ("skylake", "cpu_core", false),
+            ("skylake", "uncore_imc", false),
+            ("alderlake/atom", "cpu_atom", true),
+            ("alderlake/atom", "cpu_core", false),
+            ("neoverse-n1", "armv8_pmuv3_0", true),
+            ("neoverse-n1", "cpu", false),
+            ("apple-m1", "apple_firestorm_pmu", true),
+        ] {
+            assert_eq!(fits(id, pmu), expected, "{id} {pmu}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_must_be_the_cpus() {
+        let fits = |id: &str, name: &str| check_prefix(&cpu(id).unwrap(), name).is_ok();
+        for (id, name, expected) in [
+            ("skylake", "skl::X", true),
+            ("skylake", "intel::X", true),
+            ("skylake", "ix86arch::X", true),
+            ("skylake", "hsw::X", false),
+            ("skylake", "amd::X", false),
+            ("alderlake/core", "adl_glc::X", true),
+            ("alderlake/core", "adl_grt::X", false),
+            ("alderlake/atom", "cpu_atom::X", true),
+            ("skylake", "nonsense::X", false),
+            ("skylake", "X", true),
+        ] {
+            assert_eq!(fits(id, name), expected, "{id} {name}");
+        }
+    }
+
+    #[test]
+    fn libpfms_names_are_of_cpus_that_there_are() {
+        for (name, id) in LIBPFM {
+            assert!(cpu(id).is_ok(), "{name} {id}");
+        }
+    }
+}
