@@ -59,7 +59,7 @@ fn other(value: &Value) -> bool {
 
 fn event(record: &Record<'_>) -> Outcome<TableEvent> {
     let code = EventCode {
-        select: record.number("EventCode", 0xfff)? as u16,
+        select: record.required("EventCode", 0xfff)? as u16,
         umask: record.number("UMask", 0xff)? as u8,
         cmask: record.number("CounterMask", 0xff)? as u8,
         inv: record.flag("Invert")?,
@@ -126,10 +126,24 @@ mod tests {
     }
 
     #[test]
+    fn an_event_without_a_code_or_with_a_flag_that_is_none_is_refused() {
+        let refused = |fields: &str, expected: &str| {
+            let json = format!(r#"[{{"EventName": "a", {fields}}}]"#);
+            assert_eq!(core_events(json.as_bytes()).unwrap_err().to_string(), expected);
+        };
+        refused(r#""UMask": "0x1""#, "a, EventCode: is missing");
+        refused(r#""EventCode": null"#, "a, EventCode: is missing");
+        refused(r#""EventCode": "0x1", "Invert": "7""#, "a, Invert: 0x7 is neither 0 nor 1");
+    }
+
+    #[test]
     fn what_is_no_list_or_has_a_name_twice_is_refused() {
         let refused = |json: &str| core_events(json.as_bytes()).unwrap_err().to_string();
         assert_eq!(refused("{}"), "there is no list of events");
-        assert_eq!(refused(r#"[{"EventName": "a"}, {"EventName": "A"}]"#), "A, EventName: is there twice");
+        assert_eq!(
+            refused(r#"[{"EventName": "a", "EventCode": 0}, {"EventName": "A"}]"#),
+            "A, EventName: is there twice"
+        );
         assert_eq!(refused(r#"[{"EventCode": "0x1"}]"#), "entry 1: has no EventName");
     }
 }

@@ -105,7 +105,7 @@ fn data_event((position, value): (usize, &Value)) -> Option<Outcome<ArmEvent>> {
 
 fn numbered(record: &Record<'_>, name: &str) -> Outcome<ArmEvent> {
     Ok(ArmEvent {
-        code: record.number("code", u16::MAX.into())? as u16,
+        code: record.required("code", u16::MAX.into())? as u16,
         name: name.to_owned(),
         manual_name: record.text("trm_name")?.to_owned(),
         about: record.text("description")?.to_owned(),
@@ -218,6 +218,7 @@ mod tests {
         };
         refused("17,", "65536,", "CPU_CYCLES, code: 0x10000 is more than 0xffff");
         refused("192,", "\"x\",", "entry 3, code: 'x' is no number");
+        refused("192,", "null,", "entry 3, code: is missing");
         refused("\"events\"", "\"evts\"", "the file, events: is no list");
         refused("\"CPU_CYCLES\"", "\"CPU CYCLES\"", "entry 1: 'CPU CYCLES' is no name");
         let error = telemetry(br#"{"product_configuration": {}, "events": {"A": {}}}"#).unwrap_err();

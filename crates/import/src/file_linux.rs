@@ -98,10 +98,10 @@ fn entry(position: usize, value: &Value, standard: Standard<'_>) -> Outcome<Opti
 
 fn number(record: &Record<'_>, standard: Standard<'_>, is_standard: bool) -> Outcome<Option<Number>> {
     if record.has("ConfigCode") {
-        return Ok(Some(Number::Config(record.number("ConfigCode", u64::MAX)?)));
+        return Ok(Some(Number::Config(record.required("ConfigCode", u64::MAX)?)));
     }
     if record.has("EventCode") {
-        return Ok(Some(Number::Code(record.number("EventCode", CODE)?)));
+        return Ok(Some(Number::Code(record.required("EventCode", CODE)?)));
     }
     if !is_standard {
         return Err(record.error("EventCode", "is missing"));
@@ -160,6 +160,8 @@ mod tests {
         refused("[1]", "entry 1: is no object");
         refused("[{}]", "entry 1: has no EventName");
         refused(r#"[{"EventName": "A"}]"#, "A, EventCode: is missing");
+        refused(r#"[{"EventName": "A", "EventCode": null}]"#, "A, EventCode: is missing");
+        refused(r#"[{"EventName": "A", "ConfigCode": ""}]"#, "A, ConfigCode: is missing");
         refused(
             r#"[{"ArchStdEvent": "NOPE"}]"#,
             "NOPE, ArchStdEvent: the architecture has no event of that name",

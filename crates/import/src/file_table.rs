@@ -140,7 +140,8 @@ impl About<'_> {
             () if !has("EventName") && !has("ArchStdEvent") => Err(ImportError::file(NO_EVENT)),
             () if has("ConfigCode") || standard.clone().any(is_firmware) => Ok(Family::RiscV),
             () if standard.clone().next().is_some() => Ok(Family::Arm),
-            () if has("Counter") || has("MSRIndex") => Ok(Family::Intel),
+            // AMD's files never had a period for sampling.
+            () if has("Counter") || has("MSRIndex") || has("SampleAfterValue") => Ok(Family::Intel),
             () if has("UMask") => Ok(Family::Amd),
             () => Err(ImportError::file(
                 "its fields do not tell whose events these are: name the CPU (`--cpu ID`)",

@@ -132,27 +132,49 @@ impl<'a> Record<'a> {
         self.at_most(field, number, most)
     }
 
+    /// The field as a number that must be there.
+    ///
+    /// # Errors
+    ///
+    /// No such field, null or an empty text; else as [`Record::number`].
+    pub fn required(&self, field: &str, most: u64) -> Outcome<u64> {
+        let is_number = matches!(self.fields.get(field), Some(Value::Number(_)));
+        if !is_number && self.text(field)?.is_empty() {
+            return Err(self.error(field, "is missing"));
+        }
+        self.number(field, most)
+    }
+
     /// The field's numbers, separated by commas; empty where there is none.
     ///
     /// # Errors
     ///
-    /// What is no list of numbers, or has one of more than `most`.
+    /// What is no list of numbers, has an empty place between two commas, or a number of more than `most`.
     pub fn numbers(&self, field: &str, most: u64) -> Outcome<Vec<u64>> {
         if matches!(self.fields.get(field), Some(Value::Number(_))) {
             return Ok(vec![self.number(field, most)?]);
         }
         let list = self.text(field)?.trim_end_matches(',');
         let items = list.split(',').map(str::trim).filter(|_| !list.is_empty());
-        items.map(|item| self.at_most(field, self.parse(field, item)?, most)).collect()
+        items
+            .map(|item| match item {
+                "" => Err(self.error(field, format!("'{}' has a place without a number", shown(list)))),
+                item => self.at_most(field, self.parse(field, item)?, most),
+            })
+            .collect()
     }
 
-    /// Whether the field says yes: not absent, empty or 0.
+    /// Whether the field says yes, which is 1; absent, empty and 0 are no.
     ///
     /// # Errors
     ///
-    /// What is no number.
+    /// What is no number, or another one.
     pub fn flag(&self, field: &str) -> Outcome<bool> {
-        Ok(self.number(field, u64::MAX)? != 0)
+        match self.number(field, u64::MAX)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            other => Err(self.error(field, format!("{other:#x} is neither 0 nor 1"))),
+        }
     }
 
     /// An error in one of its fields.
@@ -242,6 +264,31 @@ mod tests {
         assert_eq!(record.number("d", 30).unwrap_err().to_string(), "A.B, d: 'x' is no number");
         assert_eq!(record.number("e", 30).unwrap_err().to_string(), "A.B, e: is no text");
         assert!(record.number("f", 30).unwrap_err().to_string().contains("-1 is no whole number"));
+    }
+
+    #[test]
+    fn what_must_be_there_is_missing_in_four_ways() {
+        let value = parse(br#"{"a": 0, "b": "0x0", "c": null, "d": "", "e": " "}"#).unwrap();
+        let record = Record::named("A", &value).unwrap();
+        assert_eq!((record.required("a", 1), record.required("b", 1)), (Ok(0), Ok(0)));
+        for field in ["c", "d", "e", "f"] {
+            let error = record.required(field, 1).unwrap_err().to_string();
+            assert_eq!(error, format!("A, {field}: is missing"));
+        }
+    }
+
+    #[test]
+    fn a_flag_is_0_or_1_and_a_list_has_no_holes() {
+        let value = parse(br#"{"a": "1", "b": "0", "c": 1, "d": "7", "e": "1,,2", "f": "1, 2,"}"#).unwrap();
+        let record = Record::named("A", &value).unwrap();
+        let flags = ["a", "b", "c", "none"].map(|field| record.flag(field).unwrap());
+        assert_eq!(flags, [true, false, true, false]);
+        assert_eq!(record.flag("d").unwrap_err().to_string(), "A, d: 0x7 is neither 0 nor 1");
+        assert_eq!(
+            record.numbers("e", 9).unwrap_err().to_string(),
+            "A, e: '1,,2' has a place without a number"
+        );
+        assert_eq!(record.numbers("f", 9), Ok(vec![1, 2]));
     }
 
     #[test]

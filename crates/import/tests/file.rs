@@ -95,6 +95,11 @@ fn linuxs_files_read_for_each_family() {
     );
     let intel = read("linux-intel.json", None);
     assert_eq!(lines(&intel), ["EXAMPLE.SOME event=0x2e umask=0x41 counters=0xf"]);
+    let uncounted = changed("linux-intel.json", r#" "Counter": "0,1,2,3","#, "");
+    let intel = read_file(&uncounted, "f", None).unwrap();
+    assert_eq!((intel.header.family, lines(&intel)), {
+        (Family::Intel, vec!["EXAMPLE.SOME event=0x2e umask=0x41".to_owned()])
+    });
 }
 
 #[test]

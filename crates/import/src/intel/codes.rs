@@ -4,7 +4,7 @@ use cyclometer_catalog::table::Also;
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::{CounterMask, EventCode};
 
-use super::counters::{self, FIXED, Named};
+use super::counters::{self, FIXED, Named, Naming};
 use crate::error::Outcome;
 use crate::json::Record;
 
@@ -26,8 +26,8 @@ struct Lists {
 }
 
 /// Reads the codes of an event.
-pub(super) fn codes(record: &Record<'_>) -> Outcome<Codes> {
-    let lists = lists(record)?;
+pub(super) fn codes(record: &Record<'_>, naming: Naming) -> Outcome<Codes> {
+    let lists = lists(record, naming)?;
     let plain = plain(record)?;
     let mut codes = Vec::new();
     for position in positions(record, &lists)? {
@@ -40,19 +40,36 @@ pub(super) fn codes(record: &Record<'_>) -> Outcome<Codes> {
     Ok(Codes { first, also: codes })
 }
 
-fn lists(record: &Record<'_>) -> Outcome<Lists> {
+fn lists(record: &Record<'_>, naming: Naming) -> Outcome<Lists> {
     let or_zero = |list: Vec<u64>| if list.is_empty() { vec![0] } else { list };
+    let selects = record.numbers("EventCode", 0xff)?;
+    let umasks = or_zero(record.numbers("UMask", 0xff)?);
+    let mut counters = counters::named(record, naming)?;
+    if selects.is_empty() && naming == Naming::Never {
+        counters.fixed = pseudo_code(&umasks);
+    }
+    if selects.is_empty() && (counters.fixed.is_none() || !counters.general.is_empty()) {
+        return Err(record.error("EventCode", "is missing"));
+    }
     let mut registers = record.numbers("MSRIndex", u32::MAX.into())?;
     registers.retain(|&address| address != 0);
     let restriction = record.text("ProgrammingRestriction")?;
     Ok(Lists {
-        selects: or_zero(record.numbers("EventCode", 0xff)?),
-        umasks: or_zero(record.numbers("UMask", 0xff)?),
+        selects: or_zero(selects),
+        umasks,
         registers,
         values: or_zero(record.numbers("MSRValue", u64::MAX)?),
-        counters: counters::named(record)?,
+        counters,
         binds_counter: restriction.eq_ignore_ascii_case("MSRIndex-UMask-Counter"),
     })
+}
+
+/// The fixed counter of an event that has a unit mask only: Linux leaves out an event select of 0, which only fixed
+/// events have.
+fn pseudo_code(umasks: &[u64]) -> Option<u8> {
+    let [umask] = umasks else { return None };
+    let index = u8::try_from(umask.checked_sub(1)?).ok()?;
+    (index < FIXED).then_some(index)
 }
 
 /// The fields that are the same for all codes of an event.

@@ -15,6 +15,17 @@ const GENERAL: u8 = 32;
 /// Intel SDM volume 3, IA32_FIXED_CTR_CTRL: 16 fields of 4 bits.
 pub(super) const FIXED: u8 = 16;
 
+/// Whether the events of a file have the field.
+///
+/// Linux left it out for a time: its array then names no counter for any event. Intel's own files always have it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Naming {
+    /// Each event must have it.
+    Always,
+    /// None has it.
+    Never,
+}
+
 /// What the field `Counter` says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Named {
@@ -32,7 +43,11 @@ impl Named {
 }
 
 /// Reads the field.
-pub(super) fn named(record: &Record<'_>) -> Outcome<Named> {
+///
+/// # Errors
+///
+/// What is no counter, two fixed ones, and no counter at all unless no event of the file names one.
+pub(super) fn named(record: &Record<'_>, naming: Naming) -> Outcome<Named> {
     let mut named = Named::default();
     for item in record.text("Counter")?.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         let (fixed, number) = match item.to_ascii_lowercase().strip_prefix("fixed counter") {
@@ -41,10 +56,16 @@ pub(super) fn named(record: &Record<'_>) -> Outcome<Named> {
         };
         let most = if fixed { FIXED } else { GENERAL };
         match number.parse().ok().filter(|&n: &u8| n <= most && (fixed || n < most)) {
+            Some(_) if fixed && named.fixed.is_some() => {
+                return Err(record.error("Counter", "names two fixed counters"));
+            }
             Some(n) if fixed => named.fixed = Some(n),
             Some(n) => named.general.push(n),
             None => return Err(record.error("Counter", format!("'{}' is no counter", shown(item)))),
         }
+    }
+    if naming == Naming::Always && named == Named::default() {
+        return Err(record.error("Counter", "is missing"));
     }
     Ok(named)
 }

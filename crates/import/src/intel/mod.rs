@@ -18,6 +18,7 @@ use cyclometer_catalog::table::TableEvent;
 use cyclometer_core::EventCode;
 use serde_json::Value;
 
+use self::counters::Naming;
 use crate::error::{ImportError, Outcome};
 use crate::json::{self, Record};
 use crate::words;
@@ -50,7 +51,8 @@ pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
 /// # Errors
 ///
 /// What is no such file, a field that is no number or does not fit, lists that do not pair, an event without a name
-/// or with one that another has: with the event and the field.
+/// or with one that another has, without a select (fixed events need none) or without counters (an array of Linux in
+/// which no event has them needs none): with the event and the field.
 pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
     file_value(&json::parse(bytes)?, device)
 }
@@ -68,7 +70,7 @@ pub fn file_value(root: &Value, device: Option<&str>) -> Outcome<EventFile> {
     Ok(EventFile {
         version: words::word(fact("Version")),
         date: words::date(fact("DatePublished")),
-        events: events(list, device)?,
+        events: events(list, naming(root, list), device)?,
     })
 }
 
@@ -78,7 +80,13 @@ fn list(root: &Value) -> Outcome<&[Value]> {
     list.map(Vec::as_slice).ok_or_else(|| ImportError::file("there is no list of events ('Events')"))
 }
 
-fn events(list: &[Value], device: Option<&str>) -> Outcome<Vec<TableEvent>> {
+/// Whether events name their counters: they need not in an array of Linux in which none does.
+fn naming(root: &Value, list: &[Value]) -> Naming {
+    let any = list.iter().any(|entry| entry.get("EventName").is_some() && entry.get("Counter").is_some());
+    if root.is_array() && !any { Naming::Never } else { Naming::Always }
+}
+
+fn events(list: &[Value], naming: Naming, device: Option<&str>) -> Outcome<Vec<TableEvent>> {
     let (mut events, mut names) = (Vec::new(), HashSet::new());
     for (position, value) in list.iter().enumerate() {
         if value.get("EventName").is_none() && value.get("MetricName").is_some() {
@@ -91,7 +99,7 @@ fn events(list: &[Value], device: Option<&str>) -> Outcome<Vec<TableEvent>> {
         if !names.insert(record.name().to_ascii_lowercase()) {
             return Err(record.error("EventName", "is there twice"));
         }
-        events.push(event(&record)?);
+        events.push(event(&record, naming)?);
     }
     Ok(events)
 }
@@ -103,8 +111,8 @@ fn wanted(unit: &str, device: Option<&str>) -> bool {
     core && device.is_none_or(|device| !hybrid || unit == device)
 }
 
-fn event(record: &Record<'_>) -> Outcome<TableEvent> {
-    let codes = codes::codes(record)?;
+fn event(record: &Record<'_>, naming: Naming) -> Outcome<TableEvent> {
+    let codes = codes::codes(record, naming)?;
     Ok(TableEvent {
         name: record.name().to_owned(),
         config: kernels_config(record.name(), &codes.first.code),
@@ -119,19 +127,18 @@ fn event(record: &Record<'_>) -> Outcome<TableEvent> {
     })
 }
 
-/// The config with which perf asks for an event that its code alone does not name: which counter counts it, or which
-/// clock it is of, is the kernel's to say.
+/// The config with which perf asks for an event that its code does not name: `INST_RETIRED.PREC_DIST` on a fixed counter
+/// has the pseudo code of `INST_RETIRED.ANY`.
+///
+/// perf also has configs of its own for `CPU_CLK_UNHALTED.REF` and `INST_RETIRED.ANY_P`, by name only. Where the vendor
+/// has a code for them on general counters, that code is the event.
 ///
 /// # Source
 ///
 /// Linux `tools/perf/pmu-events/jevents.py`, `fixed` by name; `arch/x86/events/intel/core.c`, pseudo-encodings.
 fn kernels_config(name: &str, code: &EventCode) -> Option<u64> {
-    match (name.to_ascii_uppercase().as_str(), code.select, code.umask) {
-        ("INST_RETIRED.PREC_DIST", 0, _) => Some(0x100),
-        ("INST_RETIRED.ANY_P", 0xc0, 1) => Some(0xc0),
-        ("CPU_CLK_UNHALTED.REF", 0x3c, 1) => Some(0x300),
-        _ => None,
-    }
+    let is_precise = name.eq_ignore_ascii_case("INST_RETIRED.PREC_DIST");
+    (is_precise && code.select == 0).then_some(0x100)
 }
 
 /// The names in a list of errata; `null` and `0` are none.

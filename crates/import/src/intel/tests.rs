@@ -5,16 +5,31 @@ use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::{CounterMask, EventCode};
 
 use super::{core_events, file};
+use crate::error::Outcome;
 
-/// The only event of a file whose event has these fields.
-fn event(fields: &str) -> TableEvent {
+/// The fields, and those that every event has where they are not among them.
+fn filled(fields: &str) -> String {
+    let mut filled = fields.to_owned();
+    for (field, value) in [("EventCode", "0x1"), ("Counter", "0,1,2,3")] {
+        if !fields.contains(&format!("\"{field}\"")) {
+            filled.push_str(&format!(r#", "{field}": "{value}""#));
+        }
+    }
+    filled
+}
+
+/// The only event of a file of Intel whose event has these fields, and no others.
+fn exactly(fields: &str) -> Outcome<TableEvent> {
     let json = format!(r#"{{"Header": {{}}, "Events": [{{"EventName": "E", {fields}}}]}}"#);
-    core_events(json.as_bytes()).unwrap().remove(0)
+    Ok(core_events(json.as_bytes())?.remove(0))
+}
+
+fn event(fields: &str) -> TableEvent {
+    exactly(&filled(fields)).unwrap()
 }
 
 fn refused(fields: &str) -> String {
-    let json = format!(r#"[{{"EventName": "E", {fields}}}]"#);
-    core_events(json.as_bytes()).unwrap_err().to_string()
+    exactly(&filled(fields)).unwrap_err().to_string()
 }
 
 fn code(select: u16, umask: u8) -> EventCode {
@@ -84,6 +99,8 @@ fn a_fixed_counter_that_cannot_be_is_refused() {
     assert_eq!(error, "E, Counter: there is no fixed counter 63");
     let error = refused(r#""EventCode": "0x00", "Counter": "Fixed counter 99""#);
     assert_eq!(error, "E, Counter: 'Fixed counter 99' is no counter");
+    let error = refused(r#""EventCode": "0x00", "Counter": "Fixed counter 1, Fixed counter 2""#);
+    assert_eq!(error, "E, Counter: names two fixed counters");
 }
 
 #[test]
@@ -219,6 +236,56 @@ fn fields_that_do_not_fit_are_refused_with_event_and_field() {
     assert_eq!(refused(r#""CounterMask": "256""#), "E, CounterMask: 0x100 is more than 0xff");
     assert_eq!(refused(r#""Counter": "0,40""#), "E, Counter: '40' is no counter");
     assert_eq!(refused(r#""Invert": "yes""#), "E, Invert: 'yes' is no number");
+    assert_eq!(refused(r#""MSRIndex": "0x1a6,,0x1a7""#), {
+        "E, MSRIndex: '0x1a6,,0x1a7' has a place without a number"
+    });
+    for flag in ["Invert", "EdgeDetect", "Equal", "AnyThread", "Deprecated", "TakenAlone"] {
+        let expected = format!("E, {flag}: 0x7 is neither 0 nor 1");
+        assert_eq!(refused(&format!(r#""{flag}": "7""#)), expected);
+    }
+}
+
+#[test]
+fn an_event_without_a_select_is_refused() {
+    let refused = |fields: &str| exactly(fields).unwrap_err().to_string();
+    for select in ["", r#", "EventCode": null"#, r#", "EventCode": """#] {
+        let error = refused(&format!(r#""UMask": "0x1", "Counter": "0,1"{select}"#));
+        assert_eq!(error, "E, EventCode: is missing", "{select}");
+    }
+    let error = refused(r#""UMask": "0x1", "Counter": "0,1,Fixed counter 0""#);
+    assert_eq!(error, "E, EventCode: is missing");
+}
+
+#[test]
+fn a_fixed_event_needs_no_select() {
+    // Linux leaves out what is 0.
+    let event = exactly(r#""UMask": "0x3", "Counter": "Fixed counter 2""#).unwrap();
+    assert_eq!((event.code, event.counters), (code(0, 3), CounterMask::from_bits(0, 0b100)));
+}
+
+#[test]
+fn an_event_without_counters_is_refused() {
+    for counter in ["", r#", "Counter": null"#, r#", "Counter": """#, r#", "Counter": ",""#] {
+        let error = exactly(&format!(r#""EventCode": "0x1"{counter}"#)).unwrap_err().to_string();
+        assert_eq!(error, "E, Counter: is missing", "{counter}");
+    }
+}
+
+#[test]
+fn a_file_of_linux_names_counters_for_every_event_or_for_none() {
+    let plain = r#"{"EventName": "A", "EventCode": "0xc4"}"#;
+    let fixed = r#"{"EventName": "B", "UMask": "0x2"}"#;
+    let events = core_events(format!("[{plain}, {fixed}]").as_bytes()).unwrap();
+    assert_eq!((events[0].code, events[0].counters), (code(0xc4, 0), CounterMask::EMPTY));
+    assert_eq!((events[1].code, events[1].counters), (code(0, 2), CounterMask::from_bits(0, 0b10)));
+    let refused = |events: &str| core_events(events.as_bytes()).unwrap_err().to_string();
+    let named = r#"{"EventName": "C", "EventCode": "0x1", "Counter": "0"}"#;
+    assert_eq!(refused(&format!("[{plain}, {named}]")), "A, Counter: is missing");
+    assert_eq!(refused(&format!(r#"{{"Events": [{plain}]}}"#)), "A, Counter: is missing");
+    for umask in [0, 0x11] {
+        let event = format!(r#"[{{"EventName": "B", "UMask": "{umask}"}}]"#);
+        assert_eq!(refused(&event), "B, EventCode: is missing");
+    }
 }
 
 #[test]
@@ -251,11 +318,14 @@ fn what_is_no_event_file_is_refused() {
     assert_eq!(refused(r#"{"Events": 7}"#), "there is no list of events ('Events')");
     assert_eq!(refused("[7]"), "entry 1: is no object");
     assert_eq!(refused(r#"[{"EventCode": "0x1"}]"#), "entry 1: has no EventName");
-    assert_eq!(refused(r#"[{"EventName": "A"}, {"EventName": "a"}]"#), "a, EventName: is there twice");
+    assert_eq!(
+        refused(r#"[{"EventName": "A", "EventCode": "1"}, {"EventName": "a"}]"#),
+        "a, EventName: is there twice"
+    );
 }
 
 #[test]
-fn what_perf_asks_for_by_name_keeps_its_code_beside() {
+fn the_code_is_the_event_but_where_two_share_it() {
     let named = |name: &str, fields: &str| {
         let json = format!(r#"[{{"EventName": "{name}", {fields}}}]"#);
         let event = core_events(json.as_bytes()).unwrap().remove(0);
@@ -265,8 +335,8 @@ fn what_perf_asks_for_by_name_keeps_its_code_beside() {
     assert_eq!(named("INST_RETIRED.PREC_DIST", fixed), (Some(0x100), code(0, 1)));
     assert_eq!(named("INST_RETIRED.ANY", fixed), (None, code(0, 1)));
     let general = r#""EventCode": "0xC0", "UMask": "0x01", "Counter": "0,1,2,3""#;
-    assert_eq!(named("INST_RETIRED.ANY_P", general), (Some(0xc0), code(0xc0, 1)));
+    assert_eq!(named("INST_RETIRED.ANY_P", general), (None, code(0xc0, 1)));
     assert_eq!(named("INST_RETIRED.PREC_DIST", general), (None, code(0xc0, 1)));
     let reference = r#""EventCode": "0x3C", "UMask": "0x01", "Counter": "0,1""#;
-    assert_eq!(named("CPU_CLK_UNHALTED.REF", reference), (Some(0x300), code(0x3c, 1)));
+    assert_eq!(named("CPU_CLK_UNHALTED.REF", reference), (None, code(0x3c, 1)));
 }
