@@ -303,7 +303,8 @@ mod tests {
 
     #[test]
     fn the_second_code_of_a_pair_has_the_name_of_the_first() {
-        for (id, config, config1) in [("skylake", 0x1bb, 0x3ffc40_0001), ("sapphirerapids", 0x12b, 0x10001)] {
+        for (id, config, config1) in [("skylake", 0x1bb, 0x3f_fc40_0001), ("sapphirerapids", 0x12b, 0x10001)]
+        {
             let cpu = cpu(id).unwrap();
             let first =
                 ConfigWords { config: config - if id == "skylake" { 4 } else { 1 }, config1, config2: 0 };

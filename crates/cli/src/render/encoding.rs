@@ -54,7 +54,7 @@ fn perf(cpu: &Cpu<'_>, kind: Option<u32>, words: &ConfigWords) -> String {
     let mut text = match kind {
         Some(RAW) => String::new(),
         Some(kind) => format!("type={kind} "),
-        None => format!("{} ", device(cpu).map_or("type of the PMU,".to_owned(), |pmu| format!("pmu={pmu}"))),
+        None => device(cpu).map_or_else(String::new, |pmu| format!("pmu={pmu} ")),
     };
     text += &format!("config={:#x}", words.config);
     for (name, word) in [("config1", words.config1), ("config2", words.config2)] {
