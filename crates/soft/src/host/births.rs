@@ -27,7 +27,7 @@ pub(super) struct Birth {
     home: Option<(Rc<RefCell<Space>>, usize)>,
     filtered: bool,
     trap_action: Option<[u8; 32]>,
-    /// The CPU that the maker is or was bound to, and so the child.
+    /// Where the child is bound, if its maker was when it was born.
     bound: Option<Rc<Bound>>,
 }
 
@@ -82,18 +82,18 @@ impl Engine {
             Mode::Waiting => None,
             Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
         };
-        let bound = maker.bound.clone();
+        let bound = self.bound_of_child(parent);
         Some(Birth { parent, home, filtered: maker.filtered, trap_action: maker.trap_action, bound })
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
         let child = trace::event_message(tid)? as u32;
-        self.cool(tid);
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
             self.task(tid)?.suspended = Some(Suspended { by: child, pc });
         }
         let birth = self.birth_by(tid).ok_or(Trouble::Gone)?;
+        self.cool(tid);
         if self.early.remove(&child).is_some() {
             self.birth(child, birth);
         } else {
@@ -104,7 +104,7 @@ impl Engine {
 
     /// A new process is where its maker's system call returns. It gets a slot of its own in the same translation.
     pub(super) fn birth(&mut self, child: u32, birth: Birth) {
-        self.cool_child(child, &birth.bound);
+        birth.bound.iter().for_each(|bound| bound.undo(child));
         self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
         self.tasks.entry(child).and_modify(|task| task.trap_action = birth.trap_action);
         let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };

@@ -66,8 +66,11 @@ pub(crate) enum Verdict {
     Seek,
     /// It does something else with a descriptor.
     Use,
-    /// It asks for the CPUs that it may use, or says which.
-    Cpus,
+    /// It asks for the CPUs that may be used, or says which.
+    Cpus {
+        /// By itself alone.
+        own: bool,
+    },
     /// It says what becomes of SIGTRAP: at this address.
     Traps(u64),
     /// It is not made, and returns 0 after this word was written to this address.
@@ -107,7 +110,9 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::LSEEK => Verdict::Seek,
         number if super::listing::OTHER_USES.contains(&number) => Verdict::Use,
         number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => Verdict::Traps(rsi),
-        number::SCHED_SETAFFINITY | number::SCHED_GETAFFINITY => Verdict::Cpus,
+        number::SCHED_SETAFFINITY | number::SCHED_GETAFFINITY => {
+            Verdict::Cpus { own: [0, tid].contains(&(rdi as u32)) }
+        }
         number::RT_SIGRETURN => Verdict::Return,
         number::EXECVE => Verdict::Execute { folder: None, path: rdi },
         number::EXECVEAT => Verdict::Execute { folder: Some(rdi as u32 as i32), path: rsi },
@@ -209,7 +214,10 @@ impl Engine {
             Verdict::Close => self.closes(tid, registers),
             Verdict::Seek => self.seeks(tid, registers),
             Verdict::Use => self.uses(tid, &registers),
-            Verdict::Cpus => {
+            Verdict::Cpus { own } => {
+                if !own {
+                    self.cool_all();
+                }
                 self.cool(tid);
                 self.go(tid)
             }

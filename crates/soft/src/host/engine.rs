@@ -15,6 +15,7 @@ use super::code::Reader;
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::space::Space;
+use super::warm::Warmth;
 use crate::block::Leave;
 use crate::translate::Stop;
 
@@ -82,6 +83,8 @@ pub(super) type Outcome = Result<(), Trouble>;
 /// When the other end of the socket is closed, every process goes on without us.
 pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe: Option<Box<dyn Probe>>) {
     let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
+    // Should this process be killed, so are those that it follows: their translated code is full of stops that nobody would
+    // answer. None is left behind bound to one CPU by that, as those that go on without us are let free before.
     let options = births | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
     if let Err(error) = trace::seize(pid, options) {
         let _ = writeln!(socket, "refused {}", error.raw_os_error().unwrap_or(0));
@@ -154,8 +157,7 @@ impl Engine {
             listing: None,
             trap_action: None,
             renewals: 0,
-            bound: None,
-            warm: None,
+            warmth: Warmth::default(),
         };
         self.tasks.insert(tid, task);
     }
@@ -192,6 +194,7 @@ impl Engine {
             }
             change => {
                 self.tasks.entry(tid).and_modify(|task| task.stopped_at = None);
+                self.forget_bound(tid, change);
                 if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) }
             }
         };

@@ -32,6 +32,13 @@ const BUFFER: usize = 4096;
 /// Most bytes of a path that is compared.
 const MOST_PATH: usize = 40;
 
+/// Most bytes of a path that the kernel takes.
+///
+/// # Source
+///
+/// Linux `include/uapi/linux/limits.h`, `PATH_MAX`.
+const LONGEST_PATH: usize = 4096;
+
 /// Calls that do something else with a descriptor, and perhaps with that of the list.
 pub(super) const OTHER_USES: [u64; 12] = [
     number::PREAD64,
@@ -167,6 +174,14 @@ fn names_proc(tid: u32, address: u64) -> bool {
     trace::peek(tid, address).unwrap_or(0) & 0xffff_ffff_ffff == START
 }
 
+/// Whether the text at an address may name what tells of a process's CPUs, from wherever that path begins.
+fn names_status(tid: u32, address: u64) -> bool {
+    let mut bytes = [0; LONGEST_PATH];
+    let count = trace::read_memory(tid, address, &mut bytes).unwrap_or(0);
+    let path = bytes[..count].split(|byte| *byte == 0).next().unwrap_or_default();
+    path.ends_with(b"status")
+}
+
 /// Whether the text at an address names the list of the process's own mappings.
 fn names_listing(tid: u32, address: u64) -> bool {
     let mut bytes = [0; MOST_PATH];
@@ -179,10 +194,13 @@ fn names_listing(tid: u32, address: u64) -> bool {
 impl Engine {
     /// A file is about to be opened, whose path is at this address.
     pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> Outcome {
-        if !names_proc(tid, path) {
+        let in_proc = names_proc(tid, path);
+        if in_proc || (self.is_bound(tid) && names_status(tid, path)) {
+            self.cool(tid);
+        }
+        if !in_proc {
             return self.go(tid);
         }
-        self.cool(tid);
         if self.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
             return self.go(tid);
         }

@@ -9,7 +9,7 @@ use super::ledger::{Executed, Ledger};
 use super::listing::Listing;
 use super::maps::Maps;
 use super::space::Space;
-use super::warm::{Bound, Warm};
+use super::warm::Warmth;
 use crate::Totals;
 
 /// A process, from its birth to its end, whatever it executes.
@@ -61,10 +61,8 @@ pub(crate) struct Task {
     pub(crate) trap_action: Option<[u8; 32]>,
     /// How often its translation was replaced because its code had changed.
     pub(crate) renewals: u32,
-    /// The CPU that it is or was bound to.
-    pub(crate) bound: Option<Rc<Bound>>,
-    /// Since when, if it is.
-    pub(crate) warm: Option<Warm>,
+    /// Whether it is bound to a CPU.
+    pub(crate) warmth: Warmth,
 }
 
 /// A task that waits for a child in its system call: it cannot be stopped.

@@ -1,12 +1,19 @@
 //! A program that has just been started stops often, for what is not translated yet. So long it is bound to one CPU, where
 //! we run in turns with it: otherwise each stop would wake another CPU up, which takes longer than the translation.
 //!
-//! It does not see that: before it asks for its CPUs, makes a process or goes on without us, it may use all of them again.
+//! It does not see that: before it asks for its CPUs or says which, makes a process or goes on without us, it may use all of
+//! them again.
+//!
+//! A child gets what its maker has when the kernel copies it. We hear of that later, and may have let the maker go in
+//! between; so it is remembered where a task was bound until it stops for the next time, which is for the child if it was making
+//! one. Whoever is on one CPU for another reason stays there.
 
+use std::fs;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_sys::affinity::Affinity;
+use cyclometer_sys::trace::Change;
 
 use super::engine::Engine;
 
@@ -16,7 +23,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// With fewer stops than that in the meantime it does not.
 const FEW: u64 = 20;
 
-/// The longest that a program is bound.
+/// The longest that a process is bound in its life, whatever it executes.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The CPU that a task is bound to, and those that it may use.
@@ -26,71 +33,126 @@ pub(super) struct Bound {
 }
 
 impl Bound {
+    /// Whether a thread may use that CPU only.
+    fn holds(&self, tid: u32) -> bool {
+        Affinity::of(tid).is_ok_and(|now| now == Affinity::only(self.cpu))
+    }
+
     /// Gives a thread back what it may use, unless somebody has given it something else.
-    fn undo(&self, tid: u32) {
-        if Affinity::of(tid).is_ok_and(|now| now == Affinity::only(self.cpu)) {
+    pub(super) fn undo(&self, tid: u32) {
+        if self.holds(tid) {
             let _ = self.home.give(tid);
         }
     }
 }
 
+/// What we do about the CPUs of a task.
+#[derive(Default)]
+pub(crate) struct Warmth {
+    /// Since when it is bound, if it is.
+    warm: Option<Warm>,
+    /// Where it is bound, or was after its last stop.
+    bound: Option<Rc<Bound>>,
+    /// How long it was bound before.
+    spent: Duration,
+}
+
 /// Since when a task is bound.
-pub(super) struct Warm {
+struct Warm {
     started: Instant,
     looked: Instant,
     stops: u64,
 }
 
-impl Engine {
-    /// A program is about to begin.
-    pub(super) fn warm_up(&mut self, tid: u32) {
-        let stops = self.stops;
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if task.warm.is_none() {
-            let bound = bind(tid);
-            task.bound = bound.map(Rc::new);
-        }
-        if task.bound.is_some() {
-            let now = Instant::now();
-            task.warm = Some(Warm { started: now, looked: now, stops });
+impl Warmth {
+    /// Binds a task, if it was not bound for too long yet; one that is bound is looked at from now on.
+    fn bind(&mut self, tid: u32, stops: u64) {
+        let now = Instant::now();
+        if let Some(warm) = &mut self.warm {
+            (warm.looked, warm.stops) = (now, stops);
+        } else if self.spent < LONGEST {
+            self.bound = bind(tid).map(Rc::new);
+            self.warm = self.bound.is_some().then_some(Warm { started: now, looked: now, stops });
         }
     }
 
-    /// It may use all of its CPUs again.
-    pub(super) fn cool(&mut self, tid: u32) {
-        let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if let (Some(_), Some(bound)) = (task.warm.take(), &task.bound) {
+    /// A task may use all of its CPUs again. What it makes at this moment is still bound.
+    fn release(&mut self, tid: u32) {
+        if let (Some(warm), Some(bound)) = (self.warm.take(), &self.bound) {
+            self.spent += warm.started.elapsed();
             bound.undo(tid);
         }
     }
 
-    /// A child of a bound task is bound too, until now.
-    pub(super) fn cool_child(&mut self, child: u32, bound: &Option<Rc<Bound>>) {
-        if let Some(bound) = bound {
-            bound.undo(child);
+    /// Whether it is to be released: it does not stop often any more, or was bound for too long.
+    fn is_over(&mut self, stops: u64) -> bool {
+        let now = Instant::now();
+        let Some(warm) = self.warm.as_mut().filter(|warm| now - warm.looked >= LOOK_EVERY) else {
+            return false;
+        };
+        let seldom = stops - warm.stops < FEW;
+        (warm.looked, warm.stops) = (now, stops);
+        seldom || self.spent + (now - warm.started) > LONGEST
+    }
+}
+
+impl Engine {
+    /// A program is about to begin.
+    pub(super) fn warm_up(&mut self, tid: u32) {
+        if has_open_proc(tid) {
+            return self.cool(tid);
+        }
+        let stops = self.stops;
+        self.tasks.entry(tid).and_modify(|task| task.warmth.bind(tid, stops));
+    }
+
+    /// A task that is at a stop may use all of its CPUs again, and so may what it makes from now on.
+    pub(super) fn cool(&mut self, tid: u32) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        task.warmth.release(tid);
+        task.warmth.bound = None;
+    }
+
+    /// Every task may use all of its CPUs again: one is about to look at another's, or to change them.
+    pub(super) fn cool_all(&mut self) {
+        self.tasks.iter_mut().for_each(|(tid, task)| task.warmth.release(*tid));
+    }
+
+    /// A task has stopped. If that is not for a child, it is making none: the next one will have what it has itself.
+    pub(super) fn forget_bound(&mut self, tid: u32, change: Change) {
+        let for_child = matches!(change, Change::Fork | Change::VFork | Change::Clone | Change::Exiting);
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        if !for_child && task.warmth.warm.is_none() {
+            task.warmth.bound = None;
         }
     }
 
-    /// Whether a task is bound.
+    /// Where a child may have been bound by its birth.
+    pub(super) fn bound_of_child(&self, maker: u32) -> Option<Rc<Bound>> {
+        let warmth = &self.tasks.get(&maker)?.warmth;
+        // Who is there though we do not hold it was pinned by another process, and its child with it.
+        let pinned = |bound: &Rc<Bound>| warmth.warm.is_none() && bound.holds(maker);
+        warmth.bound.clone().filter(|bound| !pinned(bound))
+    }
+
+    /// Whether any task is bound.
     pub(super) fn is_warm(&self) -> bool {
-        self.tasks.values().any(|task| task.warm.is_some())
+        self.tasks.values().any(|task| task.warmth.warm.is_some())
+    }
+
+    /// Whether this one is.
+    pub(super) fn is_bound(&self, tid: u32) -> bool {
+        self.tasks.get(&tid).is_some_and(|task| task.warmth.warm.is_some())
     }
 
     /// Lets those go that do not stop often any more.
     pub(super) fn cool_idle(&mut self) {
-        let (now, stops) = (Instant::now(), self.stops);
-        let mut idle = Vec::new();
+        let stops = self.stops;
         for (tid, task) in &mut self.tasks {
-            let Some(warm) = &mut task.warm else { continue };
-            if now - warm.looked < LOOK_EVERY {
-                continue;
+            if task.warmth.is_over(stops) {
+                task.warmth.release(*tid);
             }
-            if stops - warm.stops < FEW || now - warm.started > LONGEST {
-                idle.push(*tid);
-            }
-            (warm.looked, warm.stops) = (now, stops);
         }
-        idle.into_iter().for_each(|tid| self.cool(tid));
     }
 }
 
@@ -100,4 +162,11 @@ fn bind(tid: u32) -> Option<Bound> {
     let cpu = super::engine::cpu_of(tid)?;
     Affinity::only(cpu).give(tid).ok()?;
     Some(Bound { cpu, home })
+}
+
+/// Whether a program begins with a file of `/proc` open, by which it could see its CPUs without a call that we look at.
+fn has_open_proc(tid: u32) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{tid}/fd")) else { return false };
+    let mut targets = descriptors.flatten().flat_map(|entry| fs::read_link(entry.path()));
+    targets.any(|target| target.starts_with("/proc"))
 }
