@@ -57,7 +57,8 @@ type Outcome<T> = Result<T, String>;
 ///
 /// # Errors
 ///
-/// The first line that is no part of a table, an event that is there twice, a table that is too long.
+/// The first line that is no part of a table, an event that is there twice, one that does not fit the CPU's select
+/// field or counters (where the header has them), a table that is too long.
 pub fn read(text: &str) -> Result<CpuTable, TableError> {
     let at = |line: usize, message: String| TableError { line: line + 1, message };
     if text.len() > MAX_BYTES {
@@ -103,6 +104,7 @@ impl Reader {
             (_, Section::Generic) => self.table.generic.push(generic_line(line)?),
             (_, Section::Events) => {
                 let event = event_line(line)?;
+                fits(&self.table.header, &event).map_err(|why| format!("{}: {why}", event.name))?;
                 for name in std::iter::once(&event.name).chain(&event.aliases) {
                     if !self.names.insert(name.to_ascii_lowercase()) {
                         return Err(format!("the event {name} is there twice"));
@@ -175,6 +177,28 @@ fn event_line(line: &str) -> Outcome<TableEvent> {
         fact(&mut event, word).map_err(|message| format!("{}: {message}", event.name))?;
     }
     Ok(event)
+}
+
+/// Whether every code of an event fits the select field, and names counters that there are.
+fn fits(header: &Header, event: &TableEvent) -> Outcome<()> {
+    let also = event.also.iter().map(|also| (also.code, also.counters));
+    std::iter::once((event.code, event.counters)).chain(also).try_for_each(|(code, counters)| {
+        if (1..16).contains(&header.selector_bits) {
+            small(code.select.into(), (1 << header.selector_bits) - 1)?;
+        }
+        there_are(header.counters, counters)
+    })
+}
+
+/// Whether counters are among those of the CPU. No CPU has fixed ones only: general ones are then not known.
+fn there_are(all: CounterMask, used: CounterMask) -> Outcome<()> {
+    let general = if all.general_bits() == 0 { u64::MAX } else { all.general_bits() };
+    let fixed = if all.is_empty() { u64::MAX } else { all.fixed_bits() };
+    match (used.general_bits() & !general, used.fixed_bits() & !fixed) {
+        (0, 0) => Ok(()),
+        (0, beyond) => Err(format!("fixed={beyond:#x} are no counters of this CPU, which has {fixed:#x}")),
+        (beyond, _) => Err(format!("counters={beyond:#x} are none of this CPU, which has {general:#x}")),
+    }
 }
 
 fn fact(event: &mut TableEvent, word: &str) -> Outcome<()> {
@@ -348,6 +372,32 @@ firmware_event config=0x800000000000001f
         assert_eq!(table.events.len(), 6);
         assert_eq!(write(&table), SAMPLE);
         assert_eq!(read(&write(&table)), Ok(table));
+    }
+
+    #[test]
+    fn what_the_cpu_does_not_have_is_refused_with_the_line() {
+        let line = |counters: &str, event: &str| {
+            let text = format!("{FIRST_LINE}\ncpu x\n{counters}\n[events]\nA {event}\n");
+            read(&text).err().map(|error| error.to_string())
+        };
+        let refused = |event: &str, expected: &str| {
+            let error = line("counters general=0xf fixed=0x5 selector=8", event);
+            assert_eq!(error.as_deref(), Some(expected), "{event}");
+        };
+        refused("event=0x1ff", "line 5: A: 0x1ff is more than 0xff");
+        refused("event=0xff counters=0x3f", "line 5: A: counters=0x30 are none of this CPU, which has 0xf");
+        refused("fixed=0x2", "line 5: A: fixed=0x2 are no counters of this CPU, which has 0x5");
+        refused("event=1 also=event=0x100,counters=1", "line 5: A: 0x100 is more than 0xff");
+        refused("also=counters=0x10", "line 5: A: counters=0x10 are none of this CPU, which has 0xf");
+        for (counters, event) in [
+            ("counters general=0xf fixed=0x5 selector=8", "event=0xff counters=0xf fixed=0x5"),
+            ("counters general=0xf fixed=0x5", "event=0xffff"),
+            ("counters fixed=0x5 selector=56", "event=0xffff counters=0xff fixed=0x4"),
+            ("counters selector=12", "event=0xfff counters=0xff fixed=0xff"),
+            ("", "event=0xffff counters=0xff fixed=0xff"),
+        ] {
+            assert_eq!(line(counters, event), None, "{counters}: {event}");
+        }
     }
 
     #[test]
