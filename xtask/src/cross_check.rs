@@ -189,7 +189,8 @@ impl Outcome {
             "{name}: config {:#x}, config1 {:#x}; perf: {:#x}, {:#x} ({terms})",
             ours.config, ours.config1, theirs.config, theirs.config1
         );
-        match known_error(&code, ours, theirs) {
+        let known = known_error(&code, ours, theirs).or_else(|| fixed_by_name(name, &code, ours, theirs));
+        match known {
             Some(error) => self.known.push(format!("{error}: {line}")),
             None => self.different.push(line),
         }
@@ -217,6 +218,30 @@ fn known_error(code: &EventCode, ours: ConfigWords, theirs: ConfigWords) -> Opti
         return Some("unit mask of the other register");
     }
     None
+}
+
+/// perf's words for an event by its name only, where the vendor has a code for it on general counters: the reference
+/// cycles of Atoms and Knights Landing become those of fixed counter 2, and Nehalem's and Westmere's instructions become
+/// what the kernel may count on fixed counter 0.
+///
+/// # Source
+///
+/// Linux `tools/perf/pmu-events/jevents.py`, `fixed`.
+fn fixed_by_name(
+    name: &str,
+    code: &EventCode,
+    ours: ConfigWords,
+    theirs: ConfigWords,
+) -> Option<&'static str> {
+    let (select, umask, perfs) = match name.to_ascii_uppercase().as_str() {
+        "CPU_CLK_UNHALTED.REF" => (0x3c, 1, 0x300),
+        "INST_RETIRED.ANY_P" => (0xc0, 1, 0xc0),
+        _ => return None,
+    };
+    let vendors = EventCode { select, umask, ..EventCode::default() };
+    let plain = |config| ConfigWords { config, ..ConfigWords::default() };
+    let is_it = *code == vendors && ours == plain(u64::from(umask) << 8 | u64::from(select));
+    (is_it && theirs == plain(perfs)).then_some("another code by name")
 }
 
 /// Whether perf writes `None` for a register's value that is 0, which it cannot read itself.
@@ -343,6 +368,22 @@ mod tests {
         let zero = EventCode { extra: extra(ExtraRegisterKind::LoadLatency, 0), ..far };
         assert!(is_none_for_zero(&zero, "event=0xb,umask=0x10,ldlat=None"));
         assert!(!is_none_for_zero(&far, "event=0xb,ldlat=None"));
+    }
+
+    #[test]
+    fn words_by_name_explain_a_difference_for_the_vendors_code_of_that_name_only() {
+        let words = |config| ConfigWords { config, ..ConfigWords::default() };
+        let code = |select, umask| EventCode { select, umask, ..EventCode::default() };
+        let explained = |name: &str, code: EventCode, ours, theirs| {
+            fixed_by_name(name, &code, words(ours), words(theirs)).is_some()
+        };
+        assert!(explained("CPU_CLK_UNHALTED.REF", code(0x3c, 1), 0x13c, 0x300));
+        assert!(explained("inst_retired.any_p", code(0xc0, 1), 0x1c0, 0xc0));
+        assert!(!explained("CPU_CLK_UNHALTED.REF_P", code(0x3c, 1), 0x13c, 0x300));
+        assert!(!explained("CPU_CLK_UNHALTED.REF", code(0x3c, 2), 0x23c, 0x300));
+        assert!(!explained("CPU_CLK_UNHALTED.REF", code(0x3c, 1), 0x13c, 0x3c));
+        assert!(!explained("CPU_CLK_UNHALTED.REF", code(0x3c, 1), 0x13d, 0x300));
+        assert!(!explained("INST_RETIRED.ANY_P", code(0xc0, 1), 0x1c0, 0x300));
     }
 
     #[test]
