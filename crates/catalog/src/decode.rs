@@ -3,7 +3,7 @@
 use cyclometer_arch::{Coded, Decoded, DecodedEvent, Register, decode as explain, decode_words, perf_words};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, Family};
 use cyclometer_core::syntax::parse_event;
-use cyclometer_core::{CounterMask, Error, ErrorKind, Recovery, Result};
+use cyclometer_core::{CounterMask, Error, ErrorKind, EventCode, Recovery, Result};
 
 use crate::portable::{self, Answer};
 use crate::search::{self, Filter, Pattern};
@@ -52,14 +52,18 @@ pub fn register(cpu: &Cpu<'_>, name: &str) -> Result<Register> {
     })
 }
 
-/// The register that a bare code is read as: the event select register where the value enables a counter, else perf's
-/// word.
+/// The register that a bare code is read as: the event select register where the value enables a counter, macOS's word
+/// where it has modes behind Apple's 16 bits, else perf's word.
 ///
 /// # Source
 ///
 /// Intel SDM volume 3, IA32_PERFEVTSELx, and AMD APM volume 2, PERF_CTL: bit 22 enables.
 pub fn register_of_code(cpu: &Cpu<'_>, code: u64) -> Register {
     const ENABLE: u64 = 1 << 22;
+    const APPLE_MODES: u64 = 0xf_0000;
+    if cpu.family() == Family::Apple && code & APPLE_MODES != 0 && code < 1 << 20 {
+        return kpc_config(cpu, code).unwrap_or(Register::Perf(ConfigWord::Config));
+    }
     let select = match cpu.family() {
         Family::Intel => "PERFEVTSEL0",
         Family::Amd => "PERF_CTL0",
@@ -67,6 +71,15 @@ pub fn register_of_code(cpu: &Cpu<'_>, code: u64) -> Register {
     };
     let found = (code & ENABLE != 0).then(|| Register::parse(&chip(cpu), select).ok()).flatten();
     found.unwrap_or(Register::Perf(ConfigWord::Config))
+}
+
+/// macOS's word for the first counter that may count a code; the word of counter n is number n - 2.
+fn kpc_config(cpu: &Cpu<'_>, code: u64) -> Option<Register> {
+    let select = EventCode { select: code as u16, ..EventCode::default() };
+    let first =
+        cpu.by_code(&select, None).map(|entry| entry.counters().general_bits().trailing_zeros()).next();
+    let index = first.and_then(|counter| counter.checked_sub(2)).filter(|index| *index < 8).unwrap_or(0);
+    Register::parse(&chip(cpu), &format!("kpc_config{index}")).ok()
 }
 
 /// Explains a register's value.
@@ -291,6 +304,13 @@ mod tests {
         let cpu = cpu("apple-m1").unwrap();
         let explained = decode(&cpu, register(&cpu, "PMCR0").unwrap(), 0b11, None);
         assert_eq!(explained.names, [["FIXED_CYCLES"], ["FIXED_INSTRUCTIONS"]]);
+    }
+
+    #[test]
+    fn macoss_word_is_known_by_its_modes() {
+        let explained = code("apple-m3", 0x6009b, None);
+        assert_eq!(explained.names, [["INST_LDST"]], "{explained:?}");
+        assert!(explained.decoded.warnings.is_empty());
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Modes {
     pub const USER_KERNEL: Modes = Modes { user: true, kernel: true, hypervisor: false };
     /// Every mode.
     pub const ALL: Modes = Modes { user: true, kernel: true, hypervisor: true };
-    const NONE: Modes = Modes { user: false, kernel: false, hypervisor: false };
+    pub(crate) const NONE: Modes = Modes { user: false, kernel: false, hypervisor: false };
 
     /// Whether everything in `other` is covered by `self`.
     pub fn covers(self, other: Modes) -> bool {

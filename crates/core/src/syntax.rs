@@ -15,7 +15,7 @@
 //! `perf-list(1)`; `perf-stat(1)`, option `-e`; `libpfm(3)`, "EVENT STRINGS"; `libpfm_intel_skl(3)`, "MODIFIERS".
 
 use crate::error::{Error, ErrorKind, Recovery, Result};
-use crate::modes::Modifiers;
+use crate::modes::{Modes, Modifiers};
 
 /// Longest event list that is read, in bytes.
 pub const MAX_LIST_BYTES: usize = 64 * 1024;
@@ -230,6 +230,16 @@ struct Place<'a> {
 
 /// A piece behind a colon: an attribute, modifiers, or a unit mask, which is part of the name.
 fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
+    if let (true, Some((mode, counted))) = (place.libpfm, mode(piece)) {
+        let modes =
+            named.modifiers.modes.get_or_insert(if counted { Modes::NONE } else { Modes::USER_KERNEL });
+        match mode {
+            'u' => modes.user = counted,
+            'k' => modes.kernel = counted,
+            _ => modes.hypervisor = counted,
+        }
+        return Ok(());
+    }
     if let Some(attribute) = attribute(piece, place.libpfm) {
         let term = parse_term(&attribute, place.body)?;
         named.attributes.push(term);
@@ -247,6 +257,17 @@ fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
         _ => named.modifiers = modifiers(piece, place.body)?,
     }
     Ok(())
+}
+
+/// libpfm4's way to count in a mode or not: `u=1`, `k=0`, `h=1`.
+fn mode(piece: &str) -> Option<(char, bool)> {
+    let (letter, value) = piece.split_once('=')?;
+    let counted = match value {
+        "1" | "y" | "t" => true,
+        "0" | "n" | "f" => false,
+        _ => return None,
+    };
+    ["u", "k", "h"].contains(&letter).then(|| (letter.chars().next().unwrap_or('u'), counted))
 }
 
 /// The term that a piece behind a colon means, if it is one.
@@ -331,7 +352,6 @@ fn invalid(message: String, hint: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modes::Modes;
     use proptest::prelude::*;
 
     fn one(text: &str) -> EventRequest {
@@ -387,6 +407,8 @@ mod tests {
         let event = one("cycles:e");
         assert!(event.modifiers.exclusive && event.attributes.is_empty());
         assert_eq!(one("skl::L2_RQSTS:MISS:e").attributes, [term("edge", None)]);
+        assert_eq!(one("skl::L2_RQSTS:MISS:u=1:k=0").modifiers.modes, Some(Modes::USER));
+        assert_eq!(one("skl::L2_RQSTS:MISS:u=0").modifiers.modes, Some(Modes::KERNEL));
     }
 
     #[test]
