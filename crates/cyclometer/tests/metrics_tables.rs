@@ -88,14 +88,36 @@ fn the_cpus_with_formulas_have_level_1_and_most_have_level_2() {
         }
     }
     for cpu in
-        ["haswell", "skylakex", "icelake", "sapphirerapids", "lunarlake/core", "alderlake/atom", "amdzen4"]
+        ["sandybridge", "ivytown", "haswell", "skylakex", "icelake", "sapphirerapids", "lunarlake/core"]
     {
         assert!(seen.contains(cpu), "{cpu}");
     }
-    for cpu in
-        ["amdzen5", "amdzen6", "neoverse-n2", "neoverse-v1", "neoverse-v2", "neoverse-v3", "neoverse-n3"]
-    {
+    for cpu in ["amdzen4", "amdzen5", "amdzen6", "neoverse-n2", "neoverse-n3", "neoverse-v1", "neoverse-v3"] {
         assert!(seen.contains(cpu), "{cpu}");
+    }
+    // Its events do not say how many slots were lost.
+    assert!(!seen.contains("neoverse-n1"));
+}
+
+#[test]
+fn every_e_core_from_tremont_to_darkmont_has_level_2() {
+    for cpu in [
+        "snowridgex",
+        "elkhartlake",
+        "alderlake/atom",
+        "alderlaken",
+        "meteorlake/atom",
+        "arrowlake/atom",
+        "arrowlake/lowpower",
+        "sierraforest",
+        "grandridge",
+        "lunarlake/atom",
+        "pantherlake/atom",
+        "clearwaterforest",
+    ] {
+        for (group, count) in [("TopdownL1", 4), ("TopdownL2", 6)] {
+            assert_eq!(metric::metric(group, Some(cpu)).unwrap().len(), count, "{cpu}: {group}");
+        }
     }
 }
 

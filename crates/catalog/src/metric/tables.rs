@@ -45,6 +45,12 @@ pub(super) const ALL: &[&str] = &[
     #[cfg(feature = "intel")]
     include_str!("../../data/metrics/intel/pantherlake/core"),
     #[cfg(feature = "intel")]
+    include_str!("../../data/metrics/intel/ivybridge"),
+    #[cfg(feature = "intel")]
+    include_str!("../../data/metrics/intel/sandybridge"),
+    #[cfg(feature = "intel")]
+    include_str!("../../data/metrics/intel/snowridgex"),
+    #[cfg(feature = "intel")]
     include_str!("../../data/metrics/intel/alderlake/atom"),
     #[cfg(feature = "intel")]
     include_str!("../../data/metrics/intel/meteorlake/atom"),

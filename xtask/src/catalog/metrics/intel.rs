@@ -1,10 +1,13 @@
-//! Intel: top-down levels 1 and 2 from perfmon's metric files, level 1 of E-cores from their events.
+//! Intel: top-down levels 1 and 2 from perfmon's metric files; of cores without one, from those of a core that counts alike
+//! or from definitions.
+
+mod alike;
+mod e_core;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use cyclometer_catalog::metric::is_pseudo_event;
 use cyclometer_stats::formula::{Expression, Formula, Inputs};
 
 use super::{Metric, Table, json, tidied};
@@ -47,58 +50,15 @@ const SOURCES: &[Source] = &[
     source("GRR/metrics/grandridge_metrics.json", &["grandridge"]),
 ];
 
-/// E-cores without a metric file: the CPUs of a core, and its slots in a cycle.
-struct ECore {
-    cpus: &'static [&'static str],
-    slots: u32,
-    /// Whether the events end with `_P`: those that any general counter counts.
-    general: bool,
-}
-
-/// # Source
-///
-/// Intel 64 and IA-32 Architectures Optimization Reference Manual, chapters on the E-cores: width of the allocation
-/// stage (Gracemont 5, Crestmont 6, Skymont and Darkmont 8); event names of perfmon's event files.
-const E_CORES: &[ECore] = &[
-    ECore { cpus: &["alderlake/atom", "alderlaken"], slots: 5, general: false },
-    ECore { cpus: &["meteorlake/atom", "arrowlake/lowpower"], slots: 6, general: true },
-    ECore { cpus: &["lunarlake/atom", "arrowlake/atom"], slots: 8, general: true },
-    ECore { cpus: &["pantherlake/atom", "clearwaterforest"], slots: 8, general: true },
-];
-
 const LEVEL_1: [&str; 4] = ["tma_frontend_bound", "tma_bad_speculation", "tma_backend_bound", "tma_retiring"];
-
-/// P-cores without a metric file, and the one whose formulas hold for them: they use the register PERF_METRICS only, which
-/// means the same on every core that has its eight fields.
-///
-/// # Source
-///
-/// Intel SDM volume 3, PERF_METRICS. Where a kernel does not offer its fields, the metrics are not countable.
-const AS_LUNAR_LAKE: (&str, &[&str]) = ("lunarlake/core", &["pantherlake/core", "novalake/core"]);
 
 pub(super) fn tables(from: &Path) -> Result<Vec<Table>> {
     let folder = from.join("events/intel");
     let mut made: Vec<Table> = SOURCES.iter().map(|source| table(&folder, source)).collect::<Result<_>>()?;
-    made.push(by_register(&made)?);
-    made.extend(E_CORES.iter().map(e_core));
+    let alike: Result<Vec<Table>> = alike::ALIKE.iter().map(|cores| alike::table(cores, &made)).collect();
+    made.extend(alike?);
+    made.extend(e_core::tables());
     Ok(made)
-}
-
-fn by_register(made: &[Table]) -> Result<Table> {
-    let (like, cpus) = AS_LUNAR_LAKE;
-    let metrics = &made.iter().find(|table| table.cpus == [like]).context(like)?.metrics;
-    for metric in metrics {
-        let formula = Formula::parse(&metric.formula)?;
-        let other = formula.names().iter().find(|name| !is_pseudo_event(name) && !name.starts_with("tma_"));
-        ensure!(other.is_none(), "{} needs an event of {like}: {other:?}", metric.name);
-    }
-    Ok(Table {
-        family: "intel",
-        cpus,
-        source: format!("fields of PERF_METRICS by Intel's SDM; formulas as for {like}"),
-        licence: "BSD-3-Clause",
-        metrics: metrics.clone(),
-    })
 }
 
 fn table(folder: &Path, source: &Source) -> Result<Table> {
@@ -253,37 +213,6 @@ impl Inputs for Invented<'_> {
     }
 }
 
-fn e_core(core: &ECore) -> Table {
-    let slots = format!("({} * CPU_CLK_UNHALTED.CORE)", core.slots);
-    let suffix = if core.general { "_P" } else { "" };
-    let share = |event: &str| format!("TOPDOWN_{event}.ALL{suffix} / {slots}");
-    let formulas = [
-        share("FE_BOUND"),
-        // What is lost is the rest: on the older cores no single event counts all of it.
-        match core.general {
-            true => share("BAD_SPECULATION"),
-            false => "max(0, 1 - tma_frontend_bound - tma_backend_bound - tma_retiring)".to_owned(),
-        },
-        share("BE_BOUND"),
-        share("RETIRING"),
-    ];
-    let metric = |(name, formula): (&str, String)| Metric {
-        name: name.to_owned(),
-        unit: "100%",
-        groups: vec!["TopdownL1".to_owned()],
-        level: Some(1),
-        formula,
-    };
-    Table {
-        family: "intel",
-        cpus: core.cpus,
-        source: "events of github.com/intel/perfmon; slots by Intel's Optimization Reference Manual"
-            .to_owned(),
-        licence: "BSD-3-Clause (names of events)",
-        metrics: LEVEL_1.into_iter().zip(formulas).map(metric).collect(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,28 +250,6 @@ mod tests {
             formulas,
             ["A.B:c1 / C.D", "1 - tma_frontend_bound", "(A.B:c1 / 2) if #smt_on else C.D", "C.D"]
         );
-    }
-
-    #[test]
-    fn formulas_of_the_register_alone_hold_for_other_cores_and_others_do_not() {
-        let table = |formula: &str| Table {
-            family: "intel",
-            cpus: &["lunarlake/core"],
-            source: String::new(),
-            licence: "",
-            metrics: vec![Metric {
-                name: "tma_retiring".to_owned(),
-                unit: "100%",
-                groups: Vec::new(),
-                level: Some(1),
-                formula: formula.to_owned(),
-            }],
-        };
-        let other = by_register(&[table("PERF_METRICS.RETIRING / TOPDOWN.SLOTS:perf_metrics")]).unwrap();
-        assert_eq!((other.cpus, other.metrics.len()), (&["pantherlake/core", "novalake/core"][..], 1));
-        let error = by_register(&[table("PERF_METRICS.RETIRING / CPU_CLK_UNHALTED.THREAD")]);
-        assert!(error.is_err_and(|error| error.to_string().contains("CPU_CLK_UNHALTED.THREAD")));
-        assert!(by_register(&[]).is_err());
     }
 
     #[test]

@@ -18,8 +18,11 @@ const WORDS: &[(&str, &str)] = &[
     ("tma_branch_mispredicts", "bad speculation: behind branches that were predicted wrongly"),
     ("tma_machine_clears", "bad speculation: behind clears of the pipeline, as of memory ordering"),
     ("tma_memory_bound", "back-end bound: waiting for loads and stores"),
-    ("tma_core_bound", "back-end bound: waiting for execution units, not for memory"),
-    ("tma_resource_bound", "back-end bound: waiting for room in a queue or buffer"),
+    ("tma_core_bound", "back-end bound: held up inside the core, not by memory"),
+    (
+        "tma_resource_bound",
+        "back-end bound: waiting for room in a queue or buffer, or for operations that serialise",
+    ),
     ("tma_light_operations", "retiring: instructions of one micro-operation, or a few that belong together"),
     ("tma_heavy_operations", "retiring: instructions of several micro-operations, microcode included"),
     ("tma_microcode_sequencer", "retiring: micro-operations that came from microcode"),
