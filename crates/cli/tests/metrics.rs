@@ -84,3 +84,16 @@ fn metrics_of_any_cpu_are_listed_with_their_formulas() {
     let out = cyclometer().args(["list", "--metrics", "--cpu", "amdzen5", "--fixed"]).output().unwrap();
     assert_eq!(out.status.code(), Some(125), "metrics have no counters");
 }
+
+#[test]
+fn a_pattern_that_no_metric_fits_points_to_the_list_of_metrics() {
+    for (cpu, expected) in [
+        (&[][..], "`cyclometer list --metrics` shows"),
+        (&["--cpu", "amdzen5"], "--metrics --cpu amdzen5` shows"),
+    ] {
+        let out = cyclometer().args(["list", "--metrics", "nosuch"]).args(cpu).output().unwrap();
+        assert_eq!(out.status.code(), Some(125));
+        let text = stderr(&out);
+        assert!(text.contains("no metric fits 'nosuch'") && text.contains(expected), "{text}");
+    }
+}

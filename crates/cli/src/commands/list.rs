@@ -144,7 +144,10 @@ fn run_metrics(args: &ListArgs, cli: &Cli) -> Result<u8> {
     let fitting: Vec<&MetricListing> =
         all.iter().filter(|metric| pattern.is_none_or(|pattern| metrics::fits(metric, pattern))).collect();
     if let (true, Some(pattern)) = (fitting.is_empty(), pattern) {
-        return Err(Error::new(ErrorKind::UnknownEvent, format!("no metric fits '{}'", clean(pattern))));
+        let of = args.cpu.as_deref().map(|cpu| format!(" --cpu {}", clean(cpu))).unwrap_or_default();
+        let help = Recovery::fix(format!("`cyclometer list --metrics{of}` shows them all"));
+        let message = format!("no metric fits '{}'", clean(pattern));
+        return Err(Error::new(ErrorKind::UnknownEvent, message).with_recovery(help));
     }
     super::print(&match args.machine.json {
         true => json::pretty(&metrics::json(&fitting)),
