@@ -134,6 +134,7 @@ mod tests {
     fn names_are_spelled_out() {
         check(Family::Intel, "MEM_LOAD_RETIRED.L3_MISS", "memory loads, retired: level-3 cache miss");
         check(Family::Intel, "BR_MISP_RETIRED.ALL_BRANCHES", "mispredicted branches, retired: all branches");
+        check(Family::Intel, "INT_MISC.RECOVERY_CYCLES", "miscellaneous: recovery cycles");
         check(Family::Intel, "UOPS_DISPATCHED.PORT_5_11", "micro-operations dispatched: port 5 11");
         check(Family::Amd, "ls_dmnd_fills_from_sys.dram_io_far", AMD_FAR);
         check(Family::Amd, "ex_ret_brn_tkn_misp", "retired branches, taken, mispredicted");
