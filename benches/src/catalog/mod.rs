@@ -14,6 +14,7 @@ use cyclometer_catalog::encode::encode;
 use cyclometer_catalog::search::{Pattern, everywhere};
 use cyclometer_catalog::select::{chip, select};
 use cyclometer_catalog::table::{Cpu, Entry};
+use cyclometer_core::EventCode;
 use cyclometer_core::syntax::parse_event;
 
 use libpfm::Libpfm;
@@ -72,7 +73,11 @@ fn lookups_of(of: &str, events: &[(Cpu<'_>, Entry<'_>)], limits: &mut Limits) {
     let by_name = each(&names, |(cpu, name)| cpu.event(black_box(name)).is_some());
     limits.at_most(&format!("by name, {of}"), by_name, NAME_LIMIT, "ns");
     let codes: Vec<_> = events.iter().map(|(cpu, entry)| (*cpu, entry.code(), entry.config())).collect();
-    let by_code = each(&codes, |(cpu, code, config)| cpu.by_code(black_box(code), *config).next().is_some());
+    // Exactly this code, as decode wants it: what the index leaves out is compared.
+    let exact = |(cpu, code, config): &(Cpu<'_>, EventCode, Option<u64>)| {
+        cpu.by_code(black_box(code), *config).any(|entry| entry.code() == *code)
+    };
+    let by_code = each(&codes, exact);
     limits.at_most(&format!("by code, {of}"), by_code, CODE_LIMIT, "ns");
     let coded: Vec<_> = names.iter().copied().filter(|(cpu, name)| to_words(cpu, name).is_some()).collect();
     let words = each(&coded, |(cpu, name)| to_words(cpu, black_box(name)).is_some());
