@@ -38,7 +38,8 @@ pub struct Field {
 /// An event that a value names by its code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DecodedEvent {
-    /// The counter that it is counted on; `None` where the value leaves that open.
+    /// The counter that it is counted on; `None` where the value leaves that open, and for a counter that exists with
+    /// Hyper-Threading off only.
     pub counter: Option<CounterId>,
     /// Its code, as tables have it. Of a fixed event of Intel the pseudo code: select 0, unit mask index + 1; of one of
     /// Apple nothing, the counter says which it is; of RISC-V nothing, the config is the event.
@@ -108,7 +109,10 @@ pub fn decode(chip: &Chip, register: Register, value: u64) -> Decoded {
         Register::Apple(register) => apple::events(chip, register, value),
     };
     match register {
-        Register::Intel(register) => decoded.warnings.extend(intel::code::remark(register, value)),
+        Register::Intel(register) => {
+            decoded.warnings.extend(intel::code::remark(register, value));
+            decoded.warnings.extend(intel::shared::remark(chip, register));
+        }
         Register::Amd(_) => {
             let remarks = decoded.events.iter().filter_map(|event| amd::remark(&event.code));
             decoded.warnings.extend(remarks.map(str::to_owned));
@@ -243,6 +247,7 @@ fn rdpmc(chip: &Chip, value: u64) -> Decoded {
         decoded.warnings.push("rdpmc looks at ECX, the lower 32 bits".to_owned());
         decoded.fields.push(reserved(&Bits(32, 63), value));
     }
+    decoded.warnings.extend(named.and_then(|counter| intel::shared::rdpmc_remark(chip, counter)));
     if meaning.is_none() {
         decoded.warnings.push(format!("rdpmc faults (#GP): {ecx:#x} is no counter of this CPU"));
         decoded.warnings.extend(misplaced_fixed(chip, ecx));

@@ -156,22 +156,25 @@ impl Register {
 
     /// Finds a register by its name, another name of it, or its address; upper and lower case are the same.
     ///
-    /// `PERFEVTSEL0`, `IA32_PERFEVTSEL0`, `0x186`, `config`, `PMESR0`, `S3_1_C15_C5_0`.
+    /// `PERFEVTSEL0`, `IA32_PERFEVTSEL0`, `0x186`, `config`, `PMESR0`, `S3_1_C15_C5_0`. Also those that Intel's chips
+    /// have with Hyper-Threading off only, which [`Register::all`] leaves out.
     ///
     /// # Errors
     ///
     /// The names that there are.
     pub fn parse(chip: &Chip, name: &str) -> Result<Register, UnknownRegister> {
         let all = Register::all(chip);
+        let more = intel::shared::registers(chip).into_iter().map(Register::Intel);
+        let mut each = all.iter().copied().chain(more);
         let lower = name.trim().to_ascii_lowercase();
         let found = match (RegisterAddress::parse_sysreg(&lower), parse_number(&lower)) {
-            (Some(address), _) => all.iter().find(|register| register.address() == Some(address)),
-            (_, Some(number)) => all
-                .iter()
-                .find(|register| register.address().and_then(RegisterAddress::number) == Some(number)),
-            _ => all.iter().find(|register| register.answers_to(&folded(&lower))),
+            (Some(address), _) => each.find(|register| register.address() == Some(address)),
+            (_, Some(number)) => {
+                each.find(|register| register.address().and_then(RegisterAddress::number) == Some(number))
+            }
+            _ => each.find(|register| register.answers_to(&folded(&lower))),
         };
-        found.copied().ok_or_else(|| UnknownRegister { name: name.to_owned(), known: ranges(&all) })
+        found.ok_or_else(|| UnknownRegister { name: name.to_owned(), known: ranges(&all) })
     }
 
     fn answers_to(self, name: &str) -> bool {

@@ -9,6 +9,7 @@ use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
 use crate::field::set_bits;
 use crate::intel::layout::has_any;
+use crate::intel::shared;
 use crate::intel::{
     ALL_COUNTERS, ANY, CMASK_SHIFT, EDGE, EN, EQ, FIXED_ANY, FIXED_OS, FIXED_PMI, FIXED_USR,
     GLOBAL_FIXED_SHIFT, GLOBAL_METRICS_BIT, INT, INV, METRICS_UMASK, OS, RDPMC_FIXED, Register, SLOTS,
@@ -162,7 +163,8 @@ fn select_event(chip: &Chip, n: u8, value: u64) -> Vec<DecodedEvent> {
         return Vec::new();
     }
     vec![DecodedEvent {
-        counter: Some(CounterId::General(n)),
+        // Tables do not say what a counter may count that exists with Hyper-Threading off only.
+        counter: Some(CounterId::General(n)).filter(|counter| !shared::counters(chip).contains(*counter)),
         modes: modes(value & USR != 0, value & OS != 0),
         enabled: Some(value & EN != 0),
         interrupt: Some(value & INT != 0),
@@ -303,5 +305,6 @@ pub(crate) fn rdpmc(chip: &Chip, ecx: u32) -> Option<CounterId> {
         RDPMC_FIXED => CounterId::Fixed(n),
         _ => return None,
     };
-    chip.counters_or(ALL_COUNTERS).contains(counter).then_some(counter)
+    let counters = chip.counters_or(ALL_COUNTERS).or(shared::counters(chip));
+    counters.contains(counter).then_some(counter)
 }

@@ -5,7 +5,7 @@ use cyclometer_core::pmu::ConfigWord;
 
 use crate::chip::Chip;
 use crate::field::{FieldSpec, set_bits};
-use crate::intel::{ALL_COUNTERS, Register};
+use crate::intel::{ALL_COUNTERS, Register, shared};
 
 const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select").always();
 const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
@@ -162,8 +162,15 @@ fn per_counter(chip: &Chip, general: FieldSpec, fixed: FieldSpec) -> Vec<FieldSp
     fields
 }
 
+/// The same with the bits of counters that exist with Hyper-Threading off only.
+fn per_thread(chip: &Chip, general: FieldSpec, fixed: FieldSpec) -> Vec<FieldSpec> {
+    let mut fields = per_counter(chip, general, fixed);
+    fields.extend(shared::fields(chip, general));
+    fields
+}
+
 fn global_control(chip: &Chip) -> Vec<FieldSpec> {
-    let mut fields = per_counter(
+    let mut fields = per_thread(
         chip,
         FieldSpec::bit(0, "EN_PMC", "the counter may count, if its event select enables it too"),
         FieldSpec::bit(0, "EN_FIXED_CTR", "the fixed counter may count, in the modes of FIXED_CTR_CTRL"),
@@ -175,7 +182,7 @@ fn global_control(chip: &Chip) -> Vec<FieldSpec> {
 }
 
 fn global_status(chip: &Chip) -> Vec<FieldSpec> {
-    let mut fields = per_counter(
+    let mut fields = per_thread(
         chip,
         FieldSpec::bit(0, "OVF_PMC", "the counter overflowed"),
         FieldSpec::bit(0, "OVF_FIXED_CTR", "the fixed counter overflowed"),
@@ -197,7 +204,7 @@ const STATUS: &[FieldSpec] = &[
 ];
 
 fn global_in_use(chip: &Chip) -> Vec<FieldSpec> {
-    let mut fields = per_counter(
+    let mut fields = per_thread(
         chip,
         FieldSpec::bit(0, "PERFEVTSEL_IN_USE", "the event select is not 0: somebody uses the counter"),
         FieldSpec::bit(0, "FIXED_CTR_IN_USE", "somebody uses the fixed counter"),

@@ -2,6 +2,7 @@
 
 pub(crate) mod code;
 pub(crate) mod layout;
+pub(crate) mod shared;
 
 pub use code::{PRECISE_INSTRUCTIONS, extra_registers};
 
