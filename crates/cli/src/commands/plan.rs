@@ -46,5 +46,5 @@ fn on(cpu: Cpu<'static>, requests: &[EventRequest]) -> Result<OnCpu> {
             Err(error) => lacking.push((request.text.clone(), error.to_string())),
         }
     }
-    Ok(OnCpu { cpu, placement: place(cpu, &held)?, lacking })
+    Ok(OnCpu { cpu, placement: place(&[cpu], &held)?, lacking })
 }
