@@ -4,7 +4,8 @@ use cyclometer_catalog::table::Also;
 use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
 use cyclometer_core::{CounterMask, EventCode};
 
-use super::counters::{self, FIXED, Named, Naming};
+use super::Form;
+use super::counters::{self, FIXED, Named};
 use crate::error::Outcome;
 use crate::json::Record;
 
@@ -26,8 +27,8 @@ struct Lists {
 }
 
 /// Reads the codes of an event.
-pub(super) fn codes(record: &Record<'_>, naming: Naming) -> Outcome<Codes> {
-    let lists = lists(record, naming)?;
+pub(super) fn codes(record: &Record<'_>, form: Form) -> Outcome<Codes> {
+    let lists = lists(record, form)?;
     let plain = plain(record)?;
     let mut codes = Vec::new();
     for position in positions(record, &lists)? {
@@ -40,15 +41,17 @@ pub(super) fn codes(record: &Record<'_>, naming: Naming) -> Outcome<Codes> {
     Ok(Codes { first, also: codes })
 }
 
-fn lists(record: &Record<'_>, naming: Naming) -> Outcome<Lists> {
+fn lists(record: &Record<'_>, form: Form) -> Outcome<Lists> {
     let or_zero = |list: Vec<u64>| if list.is_empty() { vec![0] } else { list };
     let selects = record.numbers("EventCode", 0xff)?;
-    let umasks = or_zero(record.numbers("UMask", 0xff)?);
-    let mut counters = counters::named(record, naming)?;
-    if selects.is_empty() && naming == Naming::Never {
+    let most = if form == Form::Intel { 0xff } else { 0xffff };
+    let umasks = or_zero(record.numbers("UMask", most)?);
+    let mut counters = counters::named(record, form)?;
+    if selects.is_empty() && form == Form::LinuxUncounted {
         counters.fixed = pseudo_code(&umasks);
     }
-    if selects.is_empty() && (counters.fixed.is_none() || !counters.general.is_empty()) {
+    let is_fixed = counters.fixed.is_some() && counters.general.is_empty();
+    if selects.is_empty() && (form == Form::Intel || !is_fixed) {
         return Err(record.error("EventCode", "is missing"));
     }
     let mut registers = record.numbers("MSRIndex", u32::MAX.into())?;
@@ -139,9 +142,11 @@ fn at(lists: &Lists, position: usize) -> CounterMask {
 }
 
 fn code(record: &Record<'_>, lists: &Lists, plain: EventCode, position: usize) -> Outcome<EventCode> {
+    let umasks = pick(&lists.umasks, position);
     Ok(EventCode {
         select: pick(&lists.selects, position) as u16,
-        umask: pick(&lists.umasks, position) as u8,
+        umask: umasks as u8,
+        umask2: plain.umask2 | (umasks >> 8) as u8,
         extra: extra(record, lists, position)?,
         ..plain
     })

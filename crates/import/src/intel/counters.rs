@@ -2,6 +2,7 @@
 
 use cyclometer_core::CounterMask;
 
+use super::Form;
 use crate::error::Outcome;
 use crate::json::{Record, shown};
 
@@ -14,17 +15,6 @@ const GENERAL: u8 = 32;
 ///
 /// Intel SDM volume 3, IA32_FIXED_CTR_CTRL: 16 fields of 4 bits.
 pub(super) const FIXED: u8 = 16;
-
-/// Whether the events of a file have the field.
-///
-/// Linux left it out for a time: its array then names no counter for any event. Intel's own files always have it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Naming {
-    /// Each event must have it.
-    Always,
-    /// None has it.
-    Never,
-}
 
 /// What the field `Counter` says.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,7 +37,7 @@ impl Named {
 /// # Errors
 ///
 /// What is no counter, two fixed ones, and no counter at all unless no event of the file names one.
-pub(super) fn named(record: &Record<'_>, naming: Naming) -> Outcome<Named> {
+pub(super) fn named(record: &Record<'_>, form: Form) -> Outcome<Named> {
     let mut named = Named::default();
     for item in record.text("Counter")?.split(',').map(str::trim).filter(|item| !item.is_empty()) {
         let (fixed, number) = match item.to_ascii_lowercase().strip_prefix("fixed counter") {
@@ -64,7 +54,7 @@ pub(super) fn named(record: &Record<'_>, naming: Naming) -> Outcome<Named> {
             None => return Err(record.error("Counter", format!("'{}' is no counter", shown(item)))),
         }
     }
-    if naming == Naming::Always && named == Named::default() {
+    if form != Form::LinuxUncounted && named == Named::default() {
         return Err(record.error("Counter", "is missing"));
     }
     Ok(named)

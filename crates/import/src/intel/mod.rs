@@ -18,7 +18,6 @@ use cyclometer_catalog::table::TableEvent;
 use cyclometer_core::EventCode;
 use serde_json::Value;
 
-use self::counters::Naming;
 use crate::error::{ImportError, Outcome};
 use crate::json::{self, Record};
 use crate::words;
@@ -51,7 +50,7 @@ pub fn core_events(bytes: &[u8]) -> Outcome<Vec<TableEvent>> {
 /// # Errors
 ///
 /// What is no such file, a field that is no number or does not fit, lists that do not pair, an event without a name
-/// or with one that another has, without a select (fixed events need none) or without counters (an array of Linux in
+/// or with one that another has, without a select (fixed events of Linux need none) or without counters (an array of Linux in
 /// which no event has them needs none): with the event and the field.
 pub fn file(bytes: &[u8], device: Option<&str>) -> Outcome<EventFile> {
     file_value(&json::parse(bytes)?, device)
@@ -70,7 +69,7 @@ pub fn file_value(root: &Value, device: Option<&str>) -> Outcome<EventFile> {
     Ok(EventFile {
         version: words::word(fact("Version")),
         date: words::date(fact("DatePublished")),
-        events: events(list, naming(root, list), device)?,
+        events: events(list, Form::of(root, list), device)?,
     })
 }
 
@@ -80,13 +79,31 @@ fn list(root: &Value) -> Outcome<&[Value]> {
     list.map(Vec::as_slice).ok_or_else(|| ImportError::file("there is no list of events ('Events')"))
 }
 
-/// Whether events name their counters: they need not in an array of Linux in which none does.
-fn naming(root: &Value, list: &[Value]) -> Naming {
-    let any = list.iter().any(|entry| entry.get("EventName").is_some() && entry.get("Counter").is_some());
-    if root.is_array() && !any { Naming::Never } else { Naming::Always }
+/// Whose form of the data it is.
+///
+/// Linux leaves out what is 0, so that fixed events have no select, and has both unit masks in one number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// Intel's own: every event has all fields.
+    Intel,
+    /// An array of Linux.
+    Linux,
+    /// An array of Linux of a time when its events had no counters.
+    LinuxUncounted,
 }
 
-fn events(list: &[Value], naming: Naming, device: Option<&str>) -> Outcome<Vec<TableEvent>> {
+impl Form {
+    fn of(root: &Value, list: &[Value]) -> Form {
+        let counted = |entry: &Value| entry.get("EventName").is_some() && entry.get("Counter").is_some();
+        match (root.is_array(), list.iter().any(counted)) {
+            (false, _) => Form::Intel,
+            (true, true) => Form::Linux,
+            (true, false) => Form::LinuxUncounted,
+        }
+    }
+}
+
+fn events(list: &[Value], form: Form, device: Option<&str>) -> Outcome<Vec<TableEvent>> {
     let (mut events, mut names) = (Vec::new(), HashSet::new());
     for (position, value) in list.iter().enumerate() {
         if value.get("EventName").is_none() && value.get("MetricName").is_some() {
@@ -99,7 +116,7 @@ fn events(list: &[Value], naming: Naming, device: Option<&str>) -> Outcome<Vec<T
         if !names.insert(record.name().to_ascii_lowercase()) {
             return Err(record.error("EventName", "is there twice"));
         }
-        events.push(event(&record, naming)?);
+        events.push(event(&record, form)?);
     }
     Ok(events)
 }
@@ -111,8 +128,8 @@ fn wanted(unit: &str, device: Option<&str>) -> bool {
     core && device.is_none_or(|device| !hybrid || unit == device)
 }
 
-fn event(record: &Record<'_>, naming: Naming) -> Outcome<TableEvent> {
-    let codes = codes::codes(record, naming)?;
+fn event(record: &Record<'_>, form: Form) -> Outcome<TableEvent> {
+    let codes = codes::codes(record, form)?;
     Ok(TableEvent {
         name: record.name().to_owned(),
         config: kernels_config(record.name(), &codes.first.code),

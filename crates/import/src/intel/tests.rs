@@ -257,10 +257,27 @@ fn an_event_without_a_select_is_refused() {
 }
 
 #[test]
-fn a_fixed_event_needs_no_select() {
-    // Linux leaves out what is 0.
-    let event = exactly(r#""UMask": "0x3", "Counter": "Fixed counter 2""#).unwrap();
+fn a_fixed_event_of_linux_needs_no_select() {
+    let fields = r#""UMask": "0x3", "Counter": "Fixed counter 2""#;
+    assert_eq!(exactly(fields).unwrap_err().to_string(), "E, EventCode: is missing");
+    let linux = |fields: &str| core_events(format!(r#"[{{"EventName": "E", {fields}}}]"#).as_bytes());
+    let event = linux(fields).unwrap().remove(0);
     assert_eq!((event.code, event.counters), (code(0, 3), CounterMask::from_bits(0, 0b100)));
+    let error = linux(r#""UMask": "0x1", "Counter": "0,1""#).unwrap_err().to_string();
+    assert_eq!(error, "E, EventCode: is missing");
+}
+
+#[test]
+fn linux_has_both_unit_masks_in_one_number() {
+    let linux = |umask: &str| {
+        let json =
+            format!(r#"[{{"EventName": "E", "EventCode": "0xc3", "UMask": "{umask}", "Counter": "0"}}]"#);
+        core_events(json.as_bytes()).map(|mut events| events.remove(0).code)
+    };
+    assert_eq!(linux("0x80ff").unwrap(), EventCode { umask2: 0x80, ..code(0xc3, 0xff) });
+    assert_eq!(linux("0xff").unwrap(), code(0xc3, 0xff));
+    let error = linux("0x10000").unwrap_err().to_string();
+    assert_eq!(error, "E, UMask: 0x10000 is more than 0xffff");
 }
 
 #[test]
