@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use cyclometer::core::syntax::parse_event;
 use cyclometer::stats::formula::{Expression, Inputs};
+use cyclometer_catalog::encode;
 use cyclometer_catalog::metric::{self, Metric, is_pseudo_event};
 use cyclometer_catalog::select::select;
 use cyclometer_catalog::{SoftEvent, cpus, portable, soft_events};
@@ -45,7 +46,9 @@ fn every_event_in_a_cpus_formulas_is_in_its_table() {
                 for event in expression(metric, &all).events() {
                     let known = is_pseudo_event(event) || cpu.event(bare(event)).is_some();
                     assert!(known, "{id}: {} needs {event}, which the table of events lacks", metric.name);
-                    let request = metric::request(event, "cpu", false);
+                    // Arm's core PMUs are named by driver and number.
+                    let pmu = encode::device(&cpu).unwrap_or("armv8_pmuv3_0");
+                    let request = metric::request(event, pmu, false);
                     let read = parse_event(&request).unwrap_or_else(|error| panic!("{id}: {error}"));
                     if !is_pseudo_event(event) {
                         select(cpu, &read).unwrap_or_else(|error| panic!("{id}: {request}: {error}"));
