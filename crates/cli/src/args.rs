@@ -233,7 +233,10 @@ pub struct MachineArgs {
 
 /// Arguments of `list`.
 #[derive(Args, Debug)]
-#[command(group(ArgGroup::new("place").args(["cpu", "everywhere", "cpus", "machine"])))]
+#[command(
+    group(ArgGroup::new("place").args(["cpu", "everywhere", "cpus", "machine"])),
+    group(ArgGroup::new("of_cpu").args(["cpu", "tables"]).multiple(true)),
+)]
 pub struct ListArgs {
     /// Words of a name or description, a pattern with * and ?, or /a regular expression/ (of a CPU's events); case does
     /// not matter.
@@ -244,6 +247,10 @@ pub struct ListArgs {
     /// What this CPU of the catalogue has instead of this machine, as in `skylake` or `alderlake/atom`.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
+    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    #[arg(long = "events", value_name = "FILE", conflicts_with_all = ["everywhere", "cpus", "metrics"])]
+    pub tables: Vec<PathBuf>,
     /// Search the events of all CPUs of the catalogue.
     #[arg(long, requires = "pattern")]
     pub everywhere: bool,
@@ -251,16 +258,16 @@ pub struct ListArgs {
     #[arg(long)]
     pub cpus: bool,
     /// With --cpu: events that may use this counter, as in `7` or `fixed1`.
-    #[arg(long, value_name = "N", requires = "cpu", value_parser = counter)]
+    #[arg(long, value_name = "N", requires = "of_cpu", value_parser = counter)]
     pub counter: Option<CounterId>,
     /// With --cpu: events that have a fixed counter.
-    #[arg(long, requires = "cpu")]
+    #[arg(long, requires = "of_cpu")]
     pub fixed: bool,
     /// With --cpu: events that the vendor wants to be replaced.
-    #[arg(long, requires = "cpu")]
+    #[arg(long, requires = "of_cpu")]
     pub deprecated: bool,
     /// With --cpu: how many events may use which counters, instead of the events.
-    #[arg(long, requires = "cpu", conflicts_with = "json")]
+    #[arg(long, requires = "of_cpu", conflicts_with = "json")]
     pub classes: bool,
     /// How to print, and which machine.
     #[command(flatten)]
@@ -276,6 +283,10 @@ pub struct EncodeArgs {
     /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
+    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    #[arg(long = "events", value_name = "FILE")]
+    pub tables: Vec<PathBuf>,
     /// Every event of the CPU.
     #[arg(long, conflicts_with = "events")]
     pub all: bool,
@@ -296,6 +307,10 @@ pub struct DecodeArgs {
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
+    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    #[arg(long = "events", value_name = "FILE")]
+    pub tables: Vec<PathBuf>,
     /// What the value is said to count: warns when that is something else.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
@@ -313,6 +328,10 @@ pub struct PlanArgs {
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
+    /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
+    /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
+    #[arg(long = "events", value_name = "FILE")]
+    pub tables: Vec<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

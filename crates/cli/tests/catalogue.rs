@@ -219,6 +219,19 @@ fn every_spelling_of_an_event_gives_the_same_bits() {
 }
 
 #[test]
+fn what_is_said_of_an_event_is_not_said_of_it_with_other_fields() {
+    let said = |event: &str| stdout(&run(&["encode", "--cpu", "skylake", event]));
+    assert!(said("INST_RETIRED.ANY").contains("on a counter of its own"));
+    let text = said("INST_RETIRED.ANY:c=1");
+    assert!(!text.contains("of its own") && text.contains("with fields changed\n"), "{text}");
+    let text = said("cpu/FRONTEND_RETIRED.DSB_MISS,frontend=0x12/");
+    assert!(text.contains("with fields changed to the\n  code of FRONTEND_RETIRED.L1I_MISS"), "{text}");
+    for same in ["cpu/FRONTEND_RETIRED.DSB_MISS,frontend=0x11/", "FRONTEND_RETIRED.DSB_MISS:u"] {
+        assert!(!said(same).contains("changed"), "{same}");
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_error() {
     let mut child = cyclometer()
         .args(["list", "--cpu", "skylake"])

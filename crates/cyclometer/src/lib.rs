@@ -50,7 +50,7 @@ pub use host::{
     count_vendor_events, diagnosed_machine, list_events, list_events_in, list_vendor_events, machine,
     record_machine, replay_machine,
 };
-pub use lookup::table_for;
+pub use lookup::{decode_in, table_for};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use stat::Stat;
 pub use tables::EventTables;

@@ -1,5 +1,6 @@
 //! Which of several tables of one CPU answers.
 
+use cyclometer_catalog::decode::Explained;
 use cyclometer_catalog::select::{Selected, select};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::syntax::{EventRequest, Selector};
@@ -44,6 +45,71 @@ fn answer<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<(Cpu<'a>, Ve
     match at < found.len() {
         true => Ok(found.swap_remove(at)),
         false => Err(one_of(errors)),
+    }
+}
+
+/// Explains a value by each table of a CPU in turn, and takes what they say together: the names of all, the first table's first.
+///
+/// `explain` is one of [`cyclometer_catalog::decode`]'s functions. Where one table finds that the label is right, it is.
+pub fn decode_in(tables: &[Cpu<'_>], explain: impl Fn(&Cpu<'_>) -> Explained) -> Option<Explained> {
+    let mut all = tables.iter().map(explain);
+    let mut found = all.next()?;
+    for other in all {
+        merge(&mut found, other);
+    }
+    drop_nameless(&mut found);
+    Some(found)
+}
+
+fn merge(found: &mut Explained, other: Explained) {
+    let Explained { decoded, names, alike, label, .. } = other;
+    for ((event, names), alike) in decoded.events.into_iter().zip(names).zip(alike) {
+        let at = found.decoded.events.iter().position(|known| *known == event).unwrap_or_else(|| {
+            found.decoded.events.push(event);
+            found.names.push(Vec::new());
+            found.alike.push(Vec::new());
+            found.names.len() - 1
+        });
+        add(&mut found.names[at], names);
+        add(&mut found.alike[at], alike);
+    }
+    found.label = match (found.label.take(), label) {
+        (Some(mut own), Some(other)) => {
+            add(&mut own.is, other.is);
+            add(&mut own.meant, other.meant);
+            Some(own)
+        }
+        _ => None,
+    };
+}
+
+/// Takes out what has a name in no table, where something has one: a word of perf's is one event. What a counter holds stays.
+fn drop_nameless(found: &mut Explained) {
+    for (names, alike) in found.names.iter().zip(&mut found.alike) {
+        if !names.is_empty() {
+            alike.clear();
+        }
+    }
+    let any = found.names.iter().any(|names| !names.is_empty());
+    if !any || found.decoded.events.iter().any(|event| event.counter.is_some()) {
+        return;
+    }
+    let keep: Vec<bool> = found.names.iter().map(|names| !names.is_empty()).collect();
+    retain(&mut found.decoded.events, &keep);
+    retain(&mut found.names, &keep);
+    retain(&mut found.alike, &keep);
+}
+
+fn retain<T>(all: &mut Vec<T>, keep: &[bool]) {
+    let mut keep = keep.iter();
+    all.retain(|_| keep.next() == Some(&true));
+}
+
+fn add(known: &mut Vec<String>, more: Vec<String>) {
+    for name in more {
+        if !known.iter().any(|other| other.eq_ignore_ascii_case(&name)) {
+            known.push(name);
+        }
     }
 }
 

@@ -1,16 +1,16 @@
 //! Tables of events that users give at run time, before those of the catalogue.
 
-use std::fs::File;
-use std::io::Read;
-use std::path::Path;
+mod file;
+
+use std::cell::LazyCell;
+use std::path::{Path, PathBuf};
 
 use cyclometer_catalog::table::{Cpu, CpuTable, Entry};
 use cyclometer_catalog::{Tables, cpus, table_id};
-use cyclometer_core::machine::{CoreType, Vendor};
-use cyclometer_core::pmu::Family;
-use cyclometer_core::{Error, ErrorKind, Machine, Recovery, Result};
-use cyclometer_import::{ImportError, json, read_file};
-use cyclometer_sys::invoker;
+use cyclometer_core::machine::CoreType;
+use cyclometer_core::{Machine, Result};
+
+use file::{EventFile, different};
 
 /// The tables that events are looked up in: files of the user's, each before the earlier ones, then the catalogue's.
 ///
@@ -48,22 +48,92 @@ impl EventTables {
     /// or too large, is of another CPU, or does not tell its core type.
     pub fn with_file(mut self, argument: &Path, machine: &Machine) -> Result<EventTables> {
         let (core, path) = qualified(argument, machine);
-        let file = EventFile { bytes: read(path)?, name: shown(path) };
-        for table in file.tables(core, machine)? {
-            self.tables.give(&table)?;
-        }
+        let tables = EventFile::read(path)?.tables(core, machine)?;
+        self.give(tables)?;
         Ok(self)
     }
 
-    /// Adds a file for a CPU of the catalogue, or for a new one, on whatever machine this runs.
+    /// The tables of files for questions about a CPU on whatever machine this runs, and the ids of the core types that are
+    /// asked about.
+    ///
+    /// With `cpu`, an id of the catalogue or a new one, the files are for that CPU; `ID=PATH` says for which core type of it. Without
+    /// it they are for the CPUs that they name, or for the machine, as [`EventTables::with_file`] takes them. Each file is
+    /// read once, with the rights of whoever called sudo.
     ///
     /// # Errors
     ///
-    /// As [`EventTables::with_file`].
-    pub fn with_file_of(mut self, path: &Path, cpu: Option<&str>) -> Result<EventTables> {
-        let file = EventFile { bytes: read(path)?, name: shown(path) };
-        self.tables.give(&file.table(cpu)?)?;
-        Ok(self)
+    /// As [`EventTables::with_file`]; also for a file that does not tell its CPU where several are named, or this machine's
+    /// is not known.
+    pub fn of_files(
+        files: &[PathBuf],
+        cpu: Option<&str>,
+        here: impl FnOnce() -> Machine,
+    ) -> Result<(EventTables, Vec<String>)> {
+        let mut tables = EventTables::embedded();
+        let ids = match cpu {
+            Some(id) => tables.add_for(files, id)?,
+            None => tables.add_for_what_they_name(files, here)?,
+        };
+        Ok((tables, ids))
+    }
+
+    fn add_for(&mut self, files: &[PathBuf], id: &str) -> Result<Vec<String>> {
+        let cores = cpus::core_types(id);
+        let ids: Vec<&str> = if cores.is_empty() { vec![id] } else { cores.iter().map(Cpu::id).collect() };
+        for argument in files {
+            let (core, path) = named_before(argument, |name| find(&ids, name));
+            let file = EventFile::read(path)?;
+            self.give(match core {
+                Some(core) => vec![file.table(Some(core))?],
+                None => file.tables_for(&ids)?,
+            })?;
+        }
+        Ok(ids.into_iter().map(str::to_owned).collect())
+    }
+
+    fn add_for_what_they_name(
+        &mut self,
+        files: &[PathBuf],
+        here: impl FnOnce() -> Machine,
+    ) -> Result<Vec<String>> {
+        let machine = LazyCell::new(here);
+        let (mut ids, mut others): (Vec<String>, Vec<(Option<&CoreType>, EventFile)>) = Default::default();
+        for argument in files {
+            match named_file(argument, &machine)? {
+                (Some(table), _, _) => {
+                    ids.extend((!ids.contains(&table.header.cpu)).then(|| table.header.cpu.clone()));
+                    self.give(vec![table])?;
+                }
+                (None, core, file) => others.push((core, file)),
+            }
+        }
+        match (ids.as_slice(), others.first()) {
+            ([], _) => return self.add_for_machine(others, &machine),
+            ([_, _, ..], Some((_, file))) => return Err(file.for_which(&ids)),
+            ([id, ..], _) => {
+                others.iter().try_for_each(|(_, file)| self.give(vec![file.table(Some(id))?]))?;
+            }
+        }
+        Ok(ids)
+    }
+
+    fn add_for_machine(
+        &mut self,
+        files: Vec<(Option<&CoreType>, EventFile)>,
+        machine: &Machine,
+    ) -> Result<Vec<String>> {
+        let ids: Vec<String> = different(machine).into_iter().map(|core| table_id(core).to_owned()).collect();
+        for (core, file) in files {
+            match ids.is_empty() {
+                true => return Err(file.for_which(&[])),
+                false => self.give(file.tables(core, machine)?)?,
+            }
+        }
+        Ok(ids)
+    }
+
+    fn give(&mut self, tables: Vec<CpuTable>) -> Result<()> {
+        tables.iter().try_for_each(|table| self.tables.give(table))
     }
 
     /// The best table of a CPU: the newest that was given, else the catalogue's.
@@ -98,143 +168,44 @@ impl EventTables {
     }
 }
 
-/// A file with the core type that stands before it, if one does.
-fn qualified<'p, 'm>(argument: &'p Path, machine: &'m Machine) -> (Option<&'m CoreType>, &'p Path) {
-    let split = argument.to_str().and_then(|text| text.split_once('='));
-    let Some((name, path)) = split else { return (None, argument) };
-    let is_named = |core: &&CoreType| {
-        let id = core.cpu_id.as_deref().is_some_and(|id| id.eq_ignore_ascii_case(name));
-        id || core.kernel_pmu.as_deref() == Some(name)
+/// A file; its table where it, or the word before it, names the CPU; the machine's core type, where that does.
+fn named_file<'m>(
+    argument: &Path,
+    machine: &'m LazyCell<Machine, impl FnOnce() -> Machine>,
+) -> Result<(Option<CpuTable>, Option<&'m CoreType>, EventFile)> {
+    let (id, path) = named_before(argument, |name| cpus::cpu(name).ok().map(|cpu| cpu.id()));
+    if let Some(id) = id {
+        let file = EventFile::read(path)?;
+        return Ok((Some(file.table(Some(id))?), None, file));
+    }
+    // Looking at the machine takes a while: only for what may be the name of its PMU.
+    let (core, path) = match argument.to_string_lossy().contains('=') {
+        true => qualified(argument, machine),
+        false => (None, path),
     };
-    match machine.core_types.iter().find(is_named) {
-        Some(core) => (Some(core), Path::new(path)),
+    let file = EventFile::read(path)?;
+    Ok((file.named().filter(|_| core.is_none()), core, file))
+}
+
+/// A file and what `name` makes of the word before it, where it stands for something.
+fn named_before<T>(argument: &Path, name: impl FnOnce(&str) -> Option<T>) -> (Option<T>, &Path) {
+    let split = argument.to_str().and_then(|text| text.split_once('='));
+    match split.and_then(|(word, path)| Some((name(word)?, path))) {
+        Some((named, path)) => (Some(named), Path::new(path)),
         None => (None, argument),
     }
 }
 
-/// What a message may show of a path: control characters escaped.
-fn shown(path: &Path) -> String {
-    let escaped = |c: char| if c.is_control() { c.escape_debug().collect() } else { String::from(c) };
-    path.display().to_string().chars().map(escaped).collect()
+fn find<'i>(ids: &[&'i str], name: &str) -> Option<&'i str> {
+    ids.iter().find(|id| id.eq_ignore_ascii_case(name)).copied()
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    let failed = |error: std::io::Error| {
-        Error::new(ErrorKind::Io, format!("cannot read {}: {error}", shown(path))).with_source(error)
-    };
-    let file = invoker::with_rights(|| File::open(path)).and_then(|file| file).map_err(failed)?;
-    let mut bytes = Vec::new();
-    file.take(json::MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > json::MAX_BYTES {
-        let message = format!("{} is longer than {} bytes", shown(path), json::MAX_BYTES);
-        return Err(Error::new(ErrorKind::InvalidInput, message));
-    }
-    Ok(bytes)
-}
-
-/// A file that was read.
-struct EventFile {
-    bytes: Vec<u8>,
-    name: String,
-}
-
-impl EventFile {
-    fn table(&self, cpu: Option<&str>) -> Result<CpuTable> {
-        read_file(&self.bytes, &self.name, cpu).map_err(wrong)
-    }
-
-    /// Its tables, each named after the core type of the machine that it is for.
-    fn tables(&self, core: Option<&CoreType>, machine: &Machine) -> Result<Vec<CpuTable>> {
-        if let Some(core) = core {
-            return Ok(vec![self.table_for(core, machine)?]);
-        }
-        let cores = different(machine);
-        if let Ok(table) = self.table(None)
-            && cpus::cpu(&table.header.cpu).is_ok()
-            && !table.header.matches.is_empty()
-        {
-            return match cores.iter().find(|core| table_id(core) == table.header.cpu) {
-                Some(_) => Ok(vec![table]),
-                None => Err(self.of_another_cpu(&table.header.cpu, &cores)),
-            };
-        }
-        match cores.as_slice() {
-            [] => Err(self.error("the machine's CPU is not known", "nothing can be looked up in it here")),
-            [core] => Ok(vec![self.table_for(core, machine)?]),
-            several => self.for_several(several, machine),
-        }
-    }
-
-    /// The tables of a file that tells the core types apart.
-    fn for_several(&self, cores: &[&CoreType], machine: &Machine) -> Result<Vec<CpuTable>> {
-        let read: Vec<Result<CpuTable>> = cores.iter().map(|core| self.table_for(core, machine)).collect();
-        let (good, bad): (Vec<_>, Vec<_>) = read.into_iter().partition(Result::is_ok);
-        let good: Vec<CpuTable> = good.into_iter().flatten().collect();
-        let same = good.windows(2).any(|pair| pair[0].events == pair[1].events);
-        match (good.is_empty(), same) {
-            (_, true) => {
-                let ids: Vec<&str> = cores.iter().map(|core| table_id(core)).collect();
-                let hint = format!("say it: --events {}=FILE; there are {}", ids[0], ids.join(", "));
-                Err(self.error("it does not tell which core type it is for", &hint))
-            }
-            (true, false) => Err(bad
-                .into_iter()
-                .find_map(Result::err)
-                .unwrap_or_else(|| self.error("it has no events", ""))),
-            (false, false) => Ok(good),
-        }
-    }
-
-    fn table_for(&self, core: &CoreType, machine: &Machine) -> Result<CpuTable> {
-        let table = self.table(Some(table_id(core)))?;
-        match family(machine) {
-            Some(family) if family != table.header.family => {
-                let message = format!("it has events of {}", table.header.family.word());
-                Err(self.error(&message, &format!("this machine's CPU is {}", family.word())))
-            }
-            _ => Ok(table),
-        }
-    }
-
-    fn of_another_cpu(&self, cpu: &str, cores: &[&CoreType]) -> Error {
-        let ids: Vec<&str> = cores.iter().map(|core| table_id(core)).collect();
-        let hint = match ids.first() {
-            Some(id) => format!("to use its codes all the same, say for which core: --events {id}=FILE"),
-            None => "the machine's CPU is not known".to_owned(),
-        };
-        self.error(&format!("it is of {cpu}, and this machine has {}", ids.join(", ")), &hint)
-    }
-
-    fn error(&self, message: &str, hint: &str) -> Error {
-        Error::new(ErrorKind::InvalidInput, format!("{}: {message}", self.name))
-            .with_recovery(Recovery::fix(hint))
-    }
-}
-
-fn wrong(error: ImportError) -> Error {
-    Error::new(ErrorKind::InvalidInput, error.to_string())
-        .with_recovery(Recovery::fix("name a whole file of events of this machine's CPU"))
-        .with_source(error)
-}
-
-/// The core types of a machine, those of one id once.
-fn different(machine: &Machine) -> Vec<&CoreType> {
-    let mut all: Vec<&CoreType> = Vec::new();
-    for core in &machine.core_types {
-        if !all.iter().any(|known| table_id(known) == table_id(core)) {
-            all.push(core);
-        }
-    }
-    all
-}
-
-/// How the machine's registers are laid out, where its vendor tells.
-fn family(machine: &Machine) -> Option<Family> {
-    match machine.cpu.vendor {
-        Vendor::Intel => Some(Family::Intel),
-        Vendor::Amd | Vendor::Hygon => Some(Family::Amd),
-        Vendor::Arm => Some(Family::Arm),
-        Vendor::Apple => Some(Family::Apple),
-        _ => None,
-    }
+/// A file with the core type that stands before it, by its id or its PMU, if one does.
+fn qualified<'p, 'm>(argument: &'p Path, machine: &'m Machine) -> (Option<&'m CoreType>, &'p Path) {
+    named_before(argument, |name| {
+        machine.core_types.iter().find(|core| {
+            let id = core.cpu_id.as_deref().is_some_and(|id| id.eq_ignore_ascii_case(name));
+            id || core.kernel_pmu.as_deref() == Some(name)
+        })
+    })
 }

@@ -5,7 +5,7 @@ use cyclometer::catalogue::decode::{self, Explained};
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::pmu::{ConfigWord, ConfigWords};
 use cyclometer::core::syntax::parse_number;
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer::{Error, ErrorKind, Recovery, Result, decode_in};
 
 use crate::args::{Cli, DecodeArgs};
 use crate::output::{Channel, clean};
@@ -17,19 +17,21 @@ use crate::render::{decoded, json};
 ///
 /// `ErrorKind::InvalidInput` for a CPU or register that is not known, or what is no number.
 pub fn run(args: &DecodeArgs, cli: &Cli) -> Result<u8> {
-    let mut found: Vec<(Cpu<'static>, Explained)> = Vec::new();
-    for cpu in super::cpus_of(args.cpu.as_deref())? {
-        for explained in of_cpu(&cpu, args)? {
-            found.push((cpu, explained));
-        }
+    let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
+    let cores = asked.cores();
+    let mut found: Vec<(Cpu<'_>, Explained)> = Vec::new();
+    for tables in &cores {
+        found.extend(of_core(tables, args)?);
     }
     super::print(&match args.json {
         true => json::pretty(&decoded::json(&found)),
-        false => decoded::render(&found, super::paint(cli, Channel::Out)),
+        false => decoded::render(&found, &asked.tables, super::paint(cli, Channel::Out)),
     })
 }
 
-fn of_cpu(cpu: &Cpu<'static>, args: &DecodeArgs) -> Result<Vec<Explained>> {
+/// What the values mean on a core type, by all of its tables; the first has its registers.
+fn of_core<'a>(tables: &[Cpu<'a>], args: &DecodeArgs) -> Result<Vec<(Cpu<'a>, Explained)>> {
+    let Some(cpu) = tables.first() else { return Ok(Vec::new()) };
     let mut meant: Vec<Meant<'_>> = Vec::new();
     for text in &args.values {
         let Value { register, value, label } = read(cpu, text)?;
@@ -39,11 +41,13 @@ fn of_cpu(cpu: &Cpu<'static>, args: &DecodeArgs) -> Result<Vec<Explained>> {
             register => meant.push(Meant::Register { register, value, label }),
         }
     }
-    let explained = |one| match one {
-        Meant::Register { register, value, label } => decode::decode(cpu, register, value, label),
-        Meant::Perf { words, label, .. } => decode::decode_perf(cpu, words, label),
+    let explained = |one: &Meant<'_>| {
+        decode_in(tables, |cpu| match *one {
+            Meant::Register { register, value, label } => decode::decode(cpu, register, value, label),
+            Meant::Perf { words, label, .. } => decode::decode_perf(cpu, words, label),
+        })
     };
-    Ok(meant.into_iter().map(explained).collect())
+    Ok(meant.iter().filter_map(explained).map(|explained| (*cpu, explained)).collect())
 }
 
 /// What is to be explained.

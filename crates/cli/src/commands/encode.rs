@@ -3,8 +3,8 @@
 use cyclometer::catalogue::encode::{Encoding, encode, encode_all};
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::CounterId;
-use cyclometer::core::syntax::parse_events;
-use cyclometer::{Error, ErrorKind, Recovery, Result};
+use cyclometer::core::syntax::{EventRequest, parse_events};
+use cyclometer::{Error, ErrorKind, Recovery, Result, table_for};
 
 use crate::args::{Cli, EncodeArgs};
 use crate::output::Channel;
@@ -17,25 +17,21 @@ use crate::render::{encoding, json};
 /// `ErrorKind::InvalidInput` for a CPU that is not known or a value that does not fit, `ErrorKind::UnknownEvent` for
 /// a name that no core type of it has.
 pub fn run(args: &EncodeArgs, cli: &Cli) -> Result<u8> {
-    let cpus = super::cpus_of(args.cpu.as_deref())?;
     if args.events.is_empty() && !args.all {
         return Err(Error::new(ErrorKind::InvalidInput, "no event is named")
             .with_recovery(Recovery::fix("name events, or --all for every event of the CPU")));
     }
-    let mut found: Vec<(Cpu<'static>, Encoding<'static>)> = Vec::new();
+    let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
+    let cores = asked.cores();
+    let mut found: Vec<(Cpu<'_>, Encoding<'_>)> = Vec::new();
     if args.all {
-        found.extend(cpus.iter().flat_map(|cpu| encode_all(*cpu).map(|encoding| (*cpu, encoding))));
+        found.extend(cores.iter().flat_map(|tables| all_of(tables)));
     }
     for list in &args.events {
         for request in parse_events(list)? {
             let counter = args.counter.or(request.pin.map(CounterId::General));
-            let on = |cpu: &Cpu<'static>| encode(*cpu, &request, counter).map(|all| (*cpu, all));
-            let each: Vec<Result<(Cpu<'static>, Vec<Encoding<'static>>)>> = cpus.iter().map(on).collect();
-            found.extend(
-                super::those_that_have_it(each)?
-                    .into_iter()
-                    .flat_map(|(cpu, all)| all.into_iter().map(move |encoding| (cpu, encoding))),
-            );
+            let on = |tables: &Vec<_>| on(tables, &request, counter);
+            found.extend(super::those_that_have_it(cores.iter().map(on).collect())?.into_iter().flatten());
         }
     }
     if !args.all {
@@ -43,8 +39,30 @@ pub fn run(args: &EncodeArgs, cli: &Cli) -> Result<u8> {
     }
     super::print(&match args.json {
         true => json::pretty(&encoding::json(&found)),
-        false => encoding::render(&found, super::paint(cli, Channel::Out)),
+        false => encoding::render(&found, &asked.tables, super::paint(cli, Channel::Out)),
     })
+}
+
+/// Every event of a core type, from the first table that has it.
+fn all_of<'a>(tables: &[Cpu<'a>]) -> Vec<(Cpu<'a>, Encoding<'a>)> {
+    let of = |(cpu, is_new): (Cpu<'a>, _)| own(cpu, is_new);
+    super::each_with_better(tables).flat_map(of).collect()
+}
+
+fn own<'a>(cpu: Cpu<'a>, is_new: impl Fn(&str) -> bool) -> Vec<(Cpu<'a>, Encoding<'a>)> {
+    let all = encode_all(cpu).filter(|encoding| is_new(&encoding.selected.name));
+    all.map(|encoding| (cpu, encoding)).collect()
+}
+
+/// An event of a core type by the table that answers for it.
+fn on<'a>(
+    tables: &[Cpu<'a>],
+    request: &EventRequest,
+    counter: Option<CounterId>,
+) -> Result<Vec<(Cpu<'a>, Encoding<'a>)>> {
+    let cpu = table_for(tables, request)?;
+    let all = encode(cpu, request, counter)?;
+    Ok(all.into_iter().map(|encoding| (cpu, encoding)).collect())
 }
 
 /// An event that was asked for and has no bits at all is an error, and one that a counter asked for cannot count.

@@ -7,7 +7,7 @@ use cyclometer::catalogue::{
 };
 use cyclometer::{
     Error, ErrorKind, EventTables, Listing, Machine, MetricListing, Recovery, Result, count_vendor_events,
-    list_events, list_metrics, list_metrics_of, list_vendor_events,
+    list_events_in, list_metrics, list_metrics_of, list_vendor_events,
 };
 
 use crate::args::{Cli, ListArgs};
@@ -23,13 +23,17 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
     if args.metrics {
         return run_metrics(args, cli);
     }
-    if args.cpus || args.everywhere || args.cpu.is_some() {
+    let of_files = !args.tables.is_empty() && args.machine.machine.is_none();
+    if args.cpus || args.everywhere || args.cpu.is_some() || of_files {
         return run_catalogue(args, cli);
     }
     let machine = super::machine_of(args.machine.machine.as_deref())?;
     let pattern = args.pattern.as_deref();
-    let tables = EventTables::embedded();
-    let mut all = list_events(&machine);
+    let mut tables = EventTables::embedded();
+    for file in &args.tables {
+        tables = tables.with_file(file, &machine)?;
+    }
+    let mut all = list_events_in(&machine, &tables);
     // Unasked, the vendor's hundreds would bury the rest.
     if let Some(pattern) = pattern {
         all.extend(list_vendor_events(&machine, &tables, &|name| list::matches(name, pattern)));
@@ -82,23 +86,26 @@ fn run_catalogue(args: &ListArgs, cli: &Cli) -> Result<u8> {
     }
     let deprecated = args.deprecated.then_some(true);
     let filter = Filter { pattern, counter: args.counter, fixed: args.fixed, deprecated };
+    let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
     let (mut text, mut objects) = (String::new(), Vec::new());
-    for cpu in super::cpus_of(args.cpu.as_deref())? {
-        let found: Vec<_> = search::events(cpu, &filter).collect();
-        match (args.classes, as_json) {
-            _ if found.is_empty() => {}
-            // Names that the vendor gave up would be counted beside their successors.
-            (true, _) => {
-                let current: Vec<_> =
-                    found.into_iter().filter(|entry| args.deprecated || !entry.deprecated()).collect();
-                text += &events::classes(&cpu, &current, paint);
+    for tables in asked.cores() {
+        for (cpu, is_new) in super::each_with_better(&tables) {
+            let found: Vec<_> = search::events(cpu, &filter).filter(|entry| is_new(entry.name())).collect();
+            match (args.classes, as_json) {
+                _ if found.is_empty() => {}
+                // Names that the vendor gave up would be counted beside their successors.
+                (true, _) => {
+                    let current: Vec<_> =
+                        found.into_iter().filter(|entry| args.deprecated || !entry.deprecated()).collect();
+                    text += &events::classes(&cpu, &current, paint);
+                }
+                (_, true) => objects.extend(events::json(&cpu, &found, &asked.tables)),
+                _ => text += &events::render(&cpu, &found, &asked.tables, (cli.verbose, paint)),
             }
-            (_, true) => objects.extend(events::json(&cpu, &found).as_array().cloned().unwrap_or_default()),
-            _ => text += &events::render(&cpu, &found, cli.verbose, paint),
         }
     }
     if text.is_empty() && objects.is_empty() {
-        return Err(nothing_fits(args));
+        return Err(nothing_fits(args, &asked.ids));
     }
     super::print(&if as_json { json::pretty(&objects.into()) } else { text })
 }
@@ -117,8 +124,8 @@ fn cpus_fitting(pattern: Option<&str>) -> Result<Vec<Cpu<'static>>> {
 }
 
 /// The error where no event of a CPU passes what was asked for.
-fn nothing_fits(args: &ListArgs) -> Error {
-    let cpu = clean(args.cpu.as_deref().unwrap_or_default());
+fn nothing_fits(args: &ListArgs, ids: &[String]) -> Error {
+    let cpu = clean(args.cpu.as_deref().unwrap_or(&ids.join(", ")));
     let mut message = format!("no event of {cpu}");
     let filters = [
         args.deprecated.then(|| "is deprecated".to_owned()),

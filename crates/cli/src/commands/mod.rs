@@ -12,10 +12,12 @@ pub mod stat;
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use cyclometer::catalogue::{self, table::Cpu};
-use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine, replay_machine};
+use cyclometer::{
+    Error, ErrorKind, EventTables, Machine, Recovery, Result, diagnosed_machine, replay_machine,
+};
 
 use crate::args::Cli;
 use crate::export::cannot_print;
@@ -47,6 +49,40 @@ fn read_recording(path: &Path) -> Result<String> {
         return Err(Error::new(ErrorKind::InvalidInput, message));
     }
     Ok(text)
+}
+
+/// The CPUs that a question is about, with the files that tell of them.
+struct Asked {
+    tables: EventTables,
+    ids: Vec<String>,
+}
+
+impl Asked {
+    /// What `--cpu` and `--events` say; this machine where they say nothing.
+    fn read(cpu: Option<&str>, files: &[PathBuf]) -> Result<Asked> {
+        if files.is_empty() {
+            let ids = cpus_of(cpu)?.iter().map(|cpu| cpu.id().to_owned()).collect();
+            return Ok(Asked { tables: EventTables::embedded(), ids });
+        }
+        let (tables, ids) = EventTables::of_files(files, cpu, diagnosed_machine)?;
+        Ok(Asked { tables, ids })
+    }
+
+    /// For each core type that there is a table of, its tables, best first.
+    fn cores(&self) -> Vec<Vec<Cpu<'_>>> {
+        let tables = self.ids.iter().map(|id| self.tables.all_of(id));
+        tables.filter(|tables| !tables.is_empty()).collect()
+    }
+}
+
+/// The tables of a core type, each with those that go before it.
+fn each_with_better<'t, 'a>(
+    tables: &'t [Cpu<'a>],
+) -> impl Iterator<Item = (Cpu<'a>, impl Fn(&str) -> bool + 't)> {
+    tables.iter().enumerate().map(move |(n, cpu)| {
+        let is_new = move |name: &str| tables[..n].iter().all(|better| better.event(name).is_none());
+        (*cpu, is_new)
+    })
 }
 
 /// The CPUs of the catalogue that an id means, or the core types of this machine.

@@ -1,5 +1,6 @@
 //! Values of registers, bit by bit, for people and as JSON.
 
+use cyclometer::EventTables;
 use cyclometer::arch::{DecodedEvent, Field};
 use cyclometer::catalogue::decode::{Explained, Mismatch};
 use cyclometer::catalogue::table::Cpu;
@@ -7,7 +8,7 @@ use cyclometer::core::CounterId;
 use serde_json::{Value, json};
 
 use crate::output::clean;
-use crate::render::events::{about, fields};
+use crate::render::events::fields;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, hanging, wrap};
 
@@ -15,16 +16,21 @@ use crate::render::{WIDTH, hanging, wrap};
 const INDENT: usize = 6;
 
 /// Each value: its fields, the events in it by name, and what is wrong about it.
-pub fn render(found: &[(Cpu<'_>, Explained)], paint: Paint) -> String {
-    found.iter().map(|(cpu, explained)| entry(cpu, explained, paint)).collect()
+pub fn render(found: &[(Cpu<'_>, Explained)], tables: &EventTables, paint: Paint) -> String {
+    let about = |cpu: &Cpu<'_>, name: &str| tables.describe(name, cpu);
+    found.iter().map(|(cpu, explained)| entry(cpu, explained, &about, paint)).collect()
 }
 
-fn entry(cpu: &Cpu<'_>, explained: &Explained, paint: Paint) -> String {
+/// What an event of a CPU counts, by its name.
+type About<'t> = &'t dyn Fn(&Cpu<'_>, &str) -> String;
+
+fn entry(cpu: &Cpu<'_>, explained: &Explained, about: About<'_>, paint: Paint) -> String {
     let head = format!("{} = {:#x}", explained.register, explained.value);
     let mut out = format!("{}  on {}\n", paint.paint(Style::Heading, &head), cpu.id());
     explained.decoded.fields.iter().for_each(|field| out += &line(field));
     for (i, event) in explained.decoded.events.iter().enumerate() {
-        out += &named(cpu, event, (&explained.names[i], &explained.alike[i]), paint);
+        let describe = |name: &str| about(cpu, name);
+        out += &named(cpu, event, (&explained.names[i], &explained.alike[i]), (&describe, paint));
     }
     for warning in &explained.decoded.warnings {
         out += &caution(&format!("warning: {warning}"), paint);
@@ -48,7 +54,7 @@ fn named(
     cpu: &Cpu<'_>,
     event: &DecodedEvent,
     (names, alike): (&[String], &[String]),
-    paint: Paint,
+    (about, paint): (&dyn Fn(&str) -> String, Paint),
 ) -> String {
     let place = event.counter.map_or_else(String::new, place);
     let counter = if place.is_empty() { String::new() } else { format!(" on {place}") };
@@ -61,10 +67,7 @@ fn named(
         }
         return hanging(&format!("  event{counter}: "), &text, |line| paint.paint(Style::Bad, line));
     }
-    names
-        .iter()
-        .map(|name| format!("  event{counter}: {name}\n") + &below(&about(name, cpu), paint))
-        .collect()
+    names.iter().map(|name| format!("  event{counter}: {name}\n") + &below(&about(name), paint)).collect()
 }
 
 fn place(counter: CounterId) -> String {

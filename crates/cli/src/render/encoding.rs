@@ -1,26 +1,28 @@
 //! Events with their bits, for people and as JSON.
 
+use cyclometer::EventTables;
 use cyclometer::arch::{Coded, EncodeError, RegisterWrite, apple};
 use cyclometer::catalogue::encode::{Encoding, RAW, device};
+use cyclometer::catalogue::glossary;
 use cyclometer::catalogue::select::chip;
-use cyclometer::catalogue::table::Cpu;
+use cyclometer::catalogue::table::{Cpu, Entry};
 use cyclometer::core::pmu::{ConfigWords, Family};
-use cyclometer::core::{CounterMask, Modes};
+use cyclometer::core::{CounterMask, EventCode, Modes};
 use serde_json::{Value, json};
 
-use crate::render::events::{about, counters};
+use crate::render::events::counters;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, columns, hanging, wrap};
 
 /// Each event: what it counts, perf's words, the counters, the register writes for one of them.
-pub fn render(found: &[(Cpu<'_>, Encoding<'_>)], paint: Paint) -> String {
-    found.iter().map(|(cpu, encoding)| entry(cpu, encoding, paint)).collect()
+pub fn render(found: &[(Cpu<'_>, Encoding<'_>)], tables: &EventTables, paint: Paint) -> String {
+    found.iter().map(|(cpu, encoding)| entry(cpu, encoding, &counted(cpu, encoding, tables), paint)).collect()
 }
 
-fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, paint: Paint) -> String {
+fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counted: &str, paint: Paint) -> String {
     let name = &encoding.selected.name;
     let mut out = format!("{}  on {}\n", paint.paint(Style::Heading, name), cpu.id());
-    for line in wrap(&counted(cpu, encoding), WIDTH - 2) {
+    for line in wrap(counted, WIDTH - 2) {
         out += &format!("  {}\n", paint.paint(Style::Dim, &line));
     }
     out += &match &encoding.perf {
@@ -42,11 +44,32 @@ fn entry(cpu: &Cpu<'_>, encoding: &Encoding<'_>, paint: Paint) -> String {
 }
 
 /// What an event counts; a generic one may be on a fixed counter where the vendor's of that code is not.
-fn counted(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> String {
-    let text = encoding.selected.entry.map_or_else(String::new, |entry| about(entry.name(), cpu));
+fn counted(cpu: &Cpu<'_>, encoding: &Encoding<'_>, tables: &EventTables) -> String {
+    let Some(entry) = encoding.selected.entry else { return String::new() };
+    let code = encoding.selected.coded.code;
+    if !has(&entry, &code) {
+        return changed(cpu, &entry, &code);
+    }
+    let text = tables.describe(entry.name(), cpu);
     let general = text.strip_suffix(", on a general counter");
     let on_fixed = encoding.counters.fixed_bits() != 0;
     general.filter(|_| on_fixed).map_or_else(|| text.clone(), str::to_owned)
+}
+
+/// Whether an event is counted by this code.
+fn has(entry: &Entry<'_>, code: &EventCode) -> bool {
+    entry.code() == *code || entry.also().any(|also| also.code == *code)
+}
+
+/// An event whose fields were changed is not what is said of it: its name spelled out, and whose code it is now.
+fn changed(cpu: &Cpu<'_>, entry: &Entry<'_>, code: &EventCode) -> String {
+    let spelled = glossary::spell(entry.name(), cpu.family());
+    let same: Vec<&str> =
+        cpu.by_code(code, None).filter(|other| has(other, code)).map(|e| e.name()).collect();
+    match same.as_slice() {
+        [] => format!("{spelled}; with fields changed"),
+        names => format!("{spelled}; with fields changed to the code of {}", names.join(", ")),
+    }
 }
 
 /// perf's words as they are written in an event's terms; the type where it is not that of raw codes.

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use cyclometer::EventTables;
 use cyclometer::catalogue::search::Found;
 use cyclometer::catalogue::table::{Cpu, Entry};
-use cyclometer::catalogue::{about, glossary};
 use cyclometer::core::{CounterMask, EventCode};
 use serde_json::{Value, json};
 
@@ -14,14 +14,6 @@ use crate::render::{WIDTH, hanging, wrap};
 
 /// Columns before the text below a name.
 const INDENT: usize = 6;
-
-/// What an event counts: our line on it, else its name spelled out.
-pub fn about(name: &str, cpu: &Cpu<'_>) -> String {
-    match about::describe(name, cpu.family()) {
-        Some(line) => line.to_owned(),
-        None => glossary::spell(name, cpu.family()),
-    }
-}
 
 /// Counters as people read them: `0-3, fixed 1`.
 pub fn counters(mask: CounterMask) -> String {
@@ -45,7 +37,12 @@ fn ranges(bits: u64) -> Vec<String> {
 }
 
 /// A CPU and its events: code, counters, what they count.
-pub fn render(cpu: &Cpu<'_>, events: &[Entry<'_>], verbose: bool, paint: Paint) -> String {
+pub fn render(
+    cpu: &Cpu<'_>,
+    events: &[Entry<'_>],
+    tables: &EventTables,
+    (verbose, paint): (bool, Paint),
+) -> String {
     let mut out = header(cpu, events.len(), paint);
     let aliases = aliases(cpu);
     for entry in events {
@@ -54,7 +51,7 @@ pub fn render(cpu: &Cpu<'_>, events: &[Entry<'_>], verbose: bool, paint: Paint) 
             head += &format!(", {alias}");
         }
         out += &format!("  {head}\n");
-        let mut below = vec![(Style::Dim, about(entry.name(), cpu))];
+        let mut below = vec![(Style::Dim, tables.describe(entry.name(), cpu))];
         below.push((Style::Dim, format!("{}; counters {}", code(entry), counters(entry.counters()))));
         if entry.deprecated() {
             below.push((Style::Caution, "deprecated by the vendor".to_owned()));
@@ -147,8 +144,8 @@ pub fn classes(cpu: &Cpu<'_>, events: &[Entry<'_>], paint: Paint) -> String {
     out
 }
 
-/// An array with an object for each event.
-pub fn json(cpu: &Cpu<'_>, events: &[Entry<'_>]) -> Value {
+/// An object for each event.
+pub fn json(cpu: &Cpu<'_>, events: &[Entry<'_>], tables: &EventTables) -> Vec<Value> {
     let all = aliases(cpu);
     let object = |entry: &Entry<'_>| {
         let code = entry.code();
@@ -163,11 +160,11 @@ pub fn json(cpu: &Cpu<'_>, events: &[Entry<'_>]) -> Value {
             "event": format!("{:#x}", code.select),
             "umask": format!("{:#x}", code.umask),
             "config": entry.config().map(|config| format!("{config:#x}")),
-            "description": about(entry.name(), cpu),
+            "description": tables.describe(entry.name(), cpu),
             "table": { "version": cpu.version(), "date": cpu.date() },
         })
     };
-    Value::Array(events.iter().map(object).collect())
+    events.iter().map(object).collect()
 }
 
 /// Events and the CPUs that have them.

@@ -13,21 +13,21 @@ use crate::render::hanging;
 use crate::render::paint::{Paint, Style};
 
 /// What becomes of events on one core type.
-pub struct OnCpu {
+pub struct OnCpu<'a> {
     /// The core type.
-    pub cpu: Cpu<'static>,
+    pub cpu: Cpu<'a>,
     /// The events that it has.
-    pub placement: Placement<'static>,
+    pub placement: Placement<'a>,
     /// Those that it lacks, as they were written, and why.
     pub lacking: Vec<(String, String)>,
 }
 
 /// For each CPU its events with their counters, and those that do not fit beside them.
-pub fn render(placed: &[OnCpu], paint: Paint) -> String {
+pub fn render(placed: &[OnCpu<'_>], paint: Paint) -> String {
     placed.iter().map(|on| one(on, paint)).collect()
 }
 
-fn one(OnCpu { cpu, placement, lacking }: &OnCpu, paint: Paint) -> String {
+fn one(OnCpu { cpu, placement, lacking }: &OnCpu<'_>, paint: Paint) -> String {
     let bad = |text: &str| hanging("  not       ", text, |line| paint.paint(Style::Bad, line));
     let mut out = format!("{}\n", paint.paint(Style::Heading, &format!("at once on {}", cpu.id())));
     for event in &placement.events {
@@ -91,7 +91,7 @@ fn reason(cpu: &Cpu<'_>, event: &Placed<'_>, obstacle: &Obstacle) -> String {
 }
 
 /// For each CPU an object: the first pass, and what does not fit into it.
-pub fn json(placed: &[OnCpu]) -> Value {
+pub fn json(placed: &[OnCpu<'_>]) -> Value {
     let event = |event: &Placed<'_>| {
         let counter = event.counter.as_ref().ok().map(|counter| name(*counter));
         json!({ "event": event.selected.name, "counter": counter })
@@ -101,7 +101,7 @@ pub fn json(placed: &[OnCpu]) -> Value {
         json!({ "event": event.selected.name, "reason": reason })
     };
     let lacks = |(event, why): &(String, String)| json!({ "event": event, "reason": why });
-    let object = |OnCpu { cpu, placement, lacking }: &OnCpu| {
+    let object = |OnCpu { cpu, placement, lacking }: &OnCpu<'_>| {
         let (fit, not): (Vec<_>, Vec<_>) = placement.events.iter().partition(|event| event.counter.is_ok());
         let unplaced = not.into_iter().map(|event| misfit(cpu, event));
         json!({
