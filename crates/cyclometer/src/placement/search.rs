@@ -32,8 +32,8 @@ pub(super) struct Solution {
     pub taken: CounterMask,
 }
 
-/// Values that are tried before the best that was found is taken: far more than vendors' events need.
-const MOST_TRIED: usize = 20_000;
+/// Values times items that are tried before the best that was found is taken: far more than vendors' events need.
+const MOST_TRIED: usize = 1_000_000;
 
 /// Places as many items as possible; among as many, the first.
 pub(super) fn solve(items: &[Item], counters: CounterMask) -> Solution {
@@ -139,7 +139,7 @@ impl<'a> Search<'a> {
 
     /// Gives the next register each of its values in turn, as long as that can still be better than the best.
     fn decide(&mut self, decided: &mut Vec<u64>) {
-        self.tried += 1;
+        self.tried += self.items.len().max(1);
         if self.count.is_some_and(|count| self.bound(decided) <= count || self.tried > MOST_TRIED) {
             return;
         }

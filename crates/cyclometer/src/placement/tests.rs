@@ -1,5 +1,6 @@
 use super::*;
 use cyclometer_catalog::cpus::cpu;
+use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::syntax::parse_events;
 use proptest::prelude::*;
 
@@ -268,5 +269,77 @@ fn many_events_are_placed_in_time() {
         let placement = place(&[cpu], &requests).unwrap();
         let fitting = placement.events.iter().filter(|event| event.counter.is_ok()).count();
         assert!(fitting as u32 >= cpu.counters().general_bits().count_ones() / 2, "{id}: {fitting}");
+    }
+}
+
+/// Registers that made-up events are refined by.
+const REGISTERS: [ExtraRegisterKind; 3] =
+    [ExtraRegisterKind::OffcoreResponse0, ExtraRegisterKind::OffcoreResponse1, ExtraRegisterKind::Frontend];
+
+/// A way with a register and a value, or none, on some of six counters.
+fn made_up_way() -> impl Strategy<Value = Way> {
+    let extra = prop::option::weighted(0.8, (prop::sample::select(REGISTERS.to_vec()), 0u64..4));
+    (extra, 0u64..64).prop_map(|(extra, bits)| Way {
+        extra: extra.map(|(register, value)| ExtraRegister { register, value }),
+        mask: CounterMask::from_bits(bits, 0),
+    })
+}
+
+fn made_up_item() -> impl Strategy<Value = Item> {
+    let ways = prop::collection::vec(made_up_way(), 1..4);
+    (ways, prop::bool::weighted(0.2)).prop_map(|(ways, wide)| Item { ways, wide })
+}
+
+/// The counters that a way takes, for each way to take them.
+fn takes(way: &Way, wide: bool, free: u64) -> Vec<u64> {
+    let singles = (0..6).filter(|n| way.mask.general_bits() >> n & 1 == 1);
+    let taken: Vec<u64> = match wide {
+        true => singles.filter(|n| n % 2 == 0).map(|n| 0b11 << n).collect(),
+        false => singles.map(|n| 1 << n).collect(),
+    };
+    taken.into_iter().filter(|bits| bits & free == *bits).collect()
+}
+
+fn most(items: &[Item], free: u64, held: &[ExtraRegister]) -> usize {
+    let Some((first, rest)) = items.split_first() else { return 0 };
+    let mut best = most(rest, free, held);
+    for way in &first.ways {
+        let clash = |held: &ExtraRegister| {
+            way.extra.is_some_and(|extra| extra.register == held.register && extra.value != held.value)
+        };
+        if held.iter().any(clash) {
+            continue;
+        }
+        let held: Vec<ExtraRegister> = held.iter().copied().chain(way.extra).collect();
+        for bits in takes(way, first.wide, free) {
+            best = best.max(1 + most(rest, free & !bits, &held));
+        }
+    }
+    best
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+    #[test]
+    fn made_up_events_are_placed_as_brute_force_places_them(
+        items in prop::collection::vec(made_up_item(), 0..5),
+        free in 0u64..64,
+    ) {
+        let solution = search::solve(&items, CounterMask::from_bits(free, 0));
+        let mut left = free;
+        let mut held: Vec<ExtraRegister> = Vec::new();
+        for (item, found) in items.iter().zip(&solution.placed) {
+            let Some((way, CounterId::General(n))) = found else { continue };
+            let way = &item.ways[*way];
+            let bits = if item.wide { 0b11 << n } else { 1 << n };
+            prop_assert!(takes(way, item.wide, left).contains(&bits), "{:?}", solution);
+            left &= !bits;
+            held.extend(way.extra);
+        }
+        for (i, extra) in held.iter().enumerate() {
+            prop_assert!(held[..i].iter().all(|o| o.register != extra.register || o.value == extra.value));
+        }
+        prop_assert_eq!(solution.taken.general_bits(), free & !left);
+        prop_assert_eq!(solution.placed.iter().flatten().count(), most(&items, free, &[]));
     }
 }

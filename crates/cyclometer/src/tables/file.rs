@@ -155,7 +155,7 @@ impl EventFile {
 
 fn wrong(error: ImportError) -> Error {
     Error::new(ErrorKind::InvalidInput, error.to_string())
-        .with_recovery(Recovery::fix("name a whole file of events of this machine's CPU"))
+        .with_recovery(Recovery::fix("name a whole file of events of the CPU that is meant"))
         .with_source(error)
 }
 
