@@ -214,6 +214,9 @@ impl Engine {
                 self.task(tid)?.suspended = None;
                 self.go(tid)
             }
+            // What it stops for is told next: it leaves from there.
+            Change::Interrupted if dismissed && self.is_about_to_stop(tid)? => Ok(trace::resume(tid, 0)?),
+            Change::Group(_) if dismissed && self.is_about_to_stop(tid)? => Ok(trace::listen(tid)?),
             Change::Interrupted | Change::Group(_) if dismissed => {
                 if change == Change::Interrupted {
                     go_on_waiting(tid)?;

@@ -66,7 +66,9 @@ impl Engine {
     pub(super) fn answer(&mut self, tid: u32) -> Outcome {
         if self.asked.remove(&tid) {
             let registers = trace::registers(tid)?;
-            self.record(tid, Some((registers.rip, registers.rcx)));
+            // Behind a stop that is not told yet it is where the stop is.
+            let behind = u64::from(self.is_about_to_stop(tid)?);
+            self.record(tid, Some((registers.rip - behind, registers.rcx)));
         }
         Ok(())
     }

@@ -79,6 +79,19 @@ impl Engine {
         }
     }
 
+    /// Whether a process is behind a stop of the translator's that the kernel has not told us of: what we ask for is told
+    /// before the signal that the stop has raised.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/signal.c`, `get_signal`: traps of job control go before synchronous signals.
+    pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, Trouble> {
+        let before = trace::registers(tid)?.rip.wrapping_sub(1);
+        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
+        let stops = seat.space.borrow().translation.stop_at(before).is_some();
+        Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
+    }
+
     /// On the way into a handler, or back from one.
     fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), Trouble> {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
