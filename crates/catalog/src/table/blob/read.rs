@@ -68,10 +68,13 @@ impl<'a> Blob<'a> {
         self.bytes.get(at..at + size).unwrap_or_default()
     }
 
-    fn text(&self, place: &[u8]) -> &'a str {
+    fn bytes_of(&self, place: &[u8]) -> &'a [u8] {
         let at = self.at(Section::Text) + u32_at(place, 0) as usize;
-        let bytes = self.bytes.get(at..at + u32_at(place, 4) as usize).unwrap_or_default();
-        std::str::from_utf8(bytes).unwrap_or_default()
+        self.bytes.get(at..at + u32_at(place, 4) as usize).unwrap_or_default()
+    }
+
+    fn text(&self, place: &[u8]) -> &'a str {
+        std::str::from_utf8(self.bytes_of(place)).unwrap_or_default()
     }
 
     fn name(&self, id: u16) -> &'a str {
@@ -80,14 +83,16 @@ impl<'a> Blob<'a> {
 
     /// The number of a name, in any case.
     fn name_id(&self, name: &str) -> Option<u16> {
-        let slots = self.count(Section::Hash);
-        let mut slot = hash(name) as usize % slots.max(1);
+        // A power of two.
+        let last = self.count(Section::Hash).checked_sub(1)?;
+        let mut slot = hash(name) as usize & last;
         loop {
             let id = u16_at(self.record(Section::Hash, 2, slot), 0).checked_sub(1)?;
-            if self.name(id).eq_ignore_ascii_case(name) {
+            let known = self.bytes_of(self.record(Section::Names, STRING, id.into()));
+            if known.eq_ignore_ascii_case(name.as_bytes()) {
                 return Some(id);
             }
-            slot = (slot + 1) % slots;
+            slot = (slot + 1) & last;
         }
     }
 
