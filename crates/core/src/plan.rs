@@ -202,6 +202,9 @@ pub struct Slot {
     pub exclusive: bool,
     /// The counter that the matching found for it; `None` where the source decides.
     pub counter: Option<CounterId>,
+    /// The events that it takes turns with others in, from 0: while one turn counts, those of other turns do not. `None`:
+    /// it counts all the time.
+    pub turn: Option<u32>,
 }
 
 impl Slot {
@@ -221,6 +224,7 @@ impl Slot {
             pinned: false,
             exclusive: false,
             counter: None,
+            turn: None,
         }
     }
 }
