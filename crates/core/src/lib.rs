@@ -23,6 +23,7 @@ pub mod machine;
 pub mod modes;
 pub mod plan;
 pub mod pmu;
+pub mod random;
 pub mod report;
 pub mod syntax;
 
@@ -36,4 +37,5 @@ pub use ladder::{Ladder, Rung};
 pub use machine::Machine;
 pub use modes::{Modes, Modifiers};
 pub use plan::{Counted, Intent, Pass, Plan, Slot, SlotId};
+pub use random::Random;
 pub use report::{LaunchKind, Report};
