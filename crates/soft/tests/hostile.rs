@@ -5,6 +5,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use cyclometer_soft::Event;
+use cyclometer_soft::host::protocol::Counted;
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::process::{SIGINT, SIGKILL, Status};
 use support::compare::{assert_lost, assert_same_counts, assert_same_end, check_exact};
@@ -402,6 +404,43 @@ fn counts_can_be_read_while_a_program_runs() {
     let run = running.finish();
     assert!(run.counts[0].count(Event::Instructions).unwrap() > last);
     assert!(last > 0);
+}
+
+#[test]
+fn counts_can_be_read_at_any_moment_up_to_the_end() {
+    let (Some(shell), true) = (installed("sh"), ready()) else { return };
+    // A short program is mostly at a stop, or at its end.
+    let job = Job::new(shell, &["-c", "/bin/true; (exit 3)"]);
+    let (mut readings, mut partial) = (0, 0);
+    for _ in 0..12 {
+        let mut running = job.start(soft());
+        let mut seen: BTreeMap<u32, u64> = BTreeMap::new();
+        let counts = loop {
+            let (counts, last) = running.ask();
+            for process in &counts {
+                let count = process.count(Event::Instructions).unwrap();
+                let before = seen.insert(process.pid, count).unwrap_or(0);
+                assert!(count >= before, "{}: {count} after {before}", process.name);
+            }
+            readings += 1;
+            if last {
+                break counts;
+            }
+            partial += usize::from(seen.values().sum::<u64>() > 0);
+        };
+        running.wait();
+        assert_eq!(counts.len(), 3, "{counts:?}");
+        check_same_instructions(&counts, &job.run(soft()).counts);
+    }
+    assert!(partial > 100, "{partial} of {readings} readings came while something had been executed");
+}
+
+#[track_caller]
+fn check_same_instructions(counts: &[Counted], others: &[Counted]) {
+    let of = |counts: &[Counted]| {
+        counts.iter().map(|process| process.count(Event::Instructions)).collect::<Vec<_>>()
+    };
+    assert_eq!(of(counts), of(others));
 }
 
 #[test]

@@ -42,11 +42,14 @@ impl Engine {
 
     /// It is about to end; its memory and registers are still there.
     pub(super) fn exiting(&mut self, tid: u32) -> Outcome {
-        let pc = trace::registers(tid).map(|registers| (registers.rip, registers.rcx));
+        // Before it leaves: it would leave twice in what is answered.
+        self.answer(tid)?;
+        let registers = trace::registers(tid);
+        let pc = registers.ok().and_then(|registers| Some((self.pc(tid, &registers).ok()?, registers.rcx)));
         let task = self.task(tid)?;
         let mut unknown = false;
         if let Mode::Translated(seat) = &mut task.mode {
-            let place = pc.ok().and_then(|(pc, rcx)| Some((seat.space.borrow().translation.place(pc)?, rcx)));
+            let place = pc.and_then(|(pc, rcx)| Some((seat.space.borrow().translation.place(pc)?, rcx)));
             match place {
                 Some((place, rcx)) => seat.ledger.leave(&mut seat.space.borrow_mut(), &place, rcx),
                 None => unknown = true,
@@ -55,7 +58,6 @@ impl Engine {
         if unknown {
             self.lose(tid, "the process ended at an unknown place");
         }
-        self.answer(tid)?;
         const SIGKILL: u64 = 9;
         if trace::event_message(tid)? & 0x7f == SIGKILL {
             self.adopt_early(tid);

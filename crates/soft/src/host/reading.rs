@@ -51,7 +51,8 @@ impl Engine {
 
     /// Who sleeps in a system call is not stopped: that would end the call, or begin its timeout anew.
     fn ask_one(&mut self, tid: u32) {
-        if let Some(asleep) = Asleep::look(tid) {
+        // Behind `execve`, what is not told yet, it is in a program that is not translated.
+        if let Some(asleep) = Asleep::look(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
             self.record(tid, Some((asleep.pc, 0)));
             if Asleep::look(tid) == Some(asleep) {
                 return;
@@ -62,13 +63,17 @@ impl Engine {
         }
     }
 
+    fn is_translated(&self, tid: u32, pc: u64) -> bool {
+        let Some(Mode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else { return false };
+        seat.space.borrow().translation.place(pc).is_some()
+    }
+
     /// Reads the counts of a stopped process, if they were asked for.
     pub(super) fn answer(&mut self, tid: u32) -> Outcome {
         if self.asked.remove(&tid) {
             let registers = trace::registers(tid)?;
-            // Behind a stop that is not told yet it is where the stop is.
-            let behind = u64::from(self.is_about_to_stop(tid)?);
-            self.record(tid, Some((registers.rip - behind, registers.rcx)));
+            let pc = self.pc(tid, &registers)?;
+            self.record(tid, Some((pc, registers.rcx)));
         }
         Ok(())
     }
@@ -79,11 +84,15 @@ impl Engine {
         let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return };
         let mut ledger = seat.ledger.clone();
         let at = at.filter(|_| matches!(task.mode, Mode::Translated(_)));
-        if let Some((pc, rcx)) = at {
-            let place = seat.space.borrow().translation.place(pc);
-            place.into_iter().for_each(|place| ledger.leave(&mut seat.space.borrow_mut(), &place, rcx));
-        }
-        let current = ledger.settle(&seat.space.borrow(), seat.slot);
+        let place = at.map(|(pc, rcx)| (seat.space.borrow().translation.place(pc), rcx));
+        let current = match place {
+            Some((None, _)) => Err("the process was read at an unknown place".to_owned()),
+            Some((Some(place), rcx)) => {
+                ledger.leave(&mut seat.space.borrow_mut(), &place, rcx);
+                ledger.settle(&seat.space.borrow(), seat.slot)
+            }
+            None => ledger.settle(&seat.space.borrow(), seat.slot),
+        };
         let totals = current.and_then(|current| self.processes[task.process].totals(Some(current)));
         self.answered.insert(task.process, totals);
     }

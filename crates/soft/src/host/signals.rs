@@ -79,17 +79,30 @@ impl Engine {
         }
     }
 
-    /// Whether a process is behind a stop of the translator's that the kernel has not told us of: what we ask for is told
-    /// before the signal that the stop has raised.
+    /// Whether a process is behind a stop of the translator's that the kernel has not told us of: what we ask for, and the
+    /// end, are told before the signal that the stop has raised.
     ///
     /// # Source
     ///
-    /// Linux `kernel/signal.c`, `get_signal`: traps of job control go before synchronous signals.
+    /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous ones.
     pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, Trouble> {
-        let before = trace::registers(tid)?.rip.wrapping_sub(1);
+        let registers = trace::registers(tid)?;
+        self.is_behind_untold_stop(tid, &registers)
+    }
+
+    fn is_behind_untold_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, Trouble> {
         let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
-        let stops = seat.space.borrow().translation.stop_at(before).is_some();
+        let stops = seat.space.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
+    }
+
+    /// Where a stopped process is in translated code: at a stop that it has reached, which is reported behind its
+    /// instruction, else where its instruction pointer is.
+    pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, Trouble> {
+        let before = registers.rip.wrapping_sub(1);
+        let told = self.task(tid)?.stopped_at == Some(before);
+        let reached = told || self.is_behind_untold_stop(tid, registers)?;
+        Ok(if reached { before } else { registers.rip })
     }
 
     /// On the way into a handler, or back from one.

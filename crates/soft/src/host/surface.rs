@@ -42,25 +42,21 @@ impl Engine {
     /// Takes a stopped process out of translated code, at the instruction where it is; its registers then. `None` when
     /// it is not seated at all.
     pub(super) fn surface(&mut self, tid: u32) -> Result<Option<Registers>, Trouble> {
+        if matches!(self.task(tid)?.mode, Mode::Waiting) {
+            return Ok(None);
+        }
+        let mut registers = trace::registers(tid)?;
+        let pc = self.pc(tid, &registers)?;
         let task = self.task(tid)?;
         let mut seat = match std::mem::replace(&mut task.mode, Mode::Waiting) {
             Mode::Waiting => return Ok(None),
             Mode::Native(seat) => {
                 task.mode = Mode::Native(seat);
-                return Ok(Some(trace::registers(tid)?));
+                return Ok(Some(registers));
             }
             Mode::Translated(seat) => seat,
         };
-        let read = trace::registers(tid);
-        let Ok(mut registers) = read else {
-            task.mode = Mode::Translated(seat);
-            return Err(Trouble::Gone);
-        };
-        // A stop is reported behind its instruction.
-        let stop = registers.rip.wrapping_sub(1);
         let mut space = seat.space.borrow_mut();
-        let at_stop = space.translation.stop_at(stop).is_some() && task.stopped_at == Some(stop);
-        let pc = if at_stop { stop } else { registers.rip };
         let place = space.translation.place(pc);
         if let Some(place) = &place {
             seat.ledger.leave(&mut space, place, registers.rcx);

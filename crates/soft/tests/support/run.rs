@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{BufReader, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -224,6 +224,22 @@ impl Running {
         let mut writer = socket;
         writer.write_all(&[protocol::READ]).unwrap();
         protocol::read_report(&mut BufReader::new(socket)).unwrap()
+    }
+
+    /// The counts so far, and whether they are those of the end, because it has come meanwhile.
+    pub fn ask(&self) -> (Vec<Counted>, bool) {
+        let mut socket = self.keeper.as_ref().unwrap().socket();
+        let _ = socket.write_all(&[protocol::READ]);
+        // One that reads ahead would lose the next report.
+        let mut reader = BufReader::with_capacity(1, socket);
+        let mut text = String::new();
+        loop {
+            assert!(reader.read_line(&mut text).unwrap() > 0, "no report: {text}");
+            let last = text.ends_with(&format!("{}\n", protocol::LAST));
+            if last || text.ends_with(&format!("{}\n", protocol::SO_FAR)) {
+                return (protocol::read_report(&mut text.as_bytes()).unwrap(), last);
+            }
+        }
     }
 
     /// Waits for the end of the first process.
