@@ -113,12 +113,32 @@ impl FromIterator<CounterId> for CounterMask {
     }
 }
 
+/// As people read them, general counters first: `0-3, fixed 1`.
 impl fmt::Display for CounterMask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<String> = self.iter().map(|counter| counter.to_string()).collect();
-        f.write_str(if names.is_empty() { "none" } else { "" })?;
-        f.write_str(&names.join(", "))
+        let general = ranges(self.general);
+        let fixed = Some(ranges(self.fixed)).filter(|fixed| !fixed.is_empty());
+        let parts: Vec<String> =
+            general.into_iter().chain(fixed.map(|fixed| format!("fixed {}", fixed.join(", ")))).collect();
+        f.write_str(if parts.is_empty() { "none" } else { "" })?;
+        f.write_str(&parts.join(", "))
     }
+}
+
+/// The numbers of the bits that are set, neighbours together: `0-3`, `7`.
+fn ranges(bits: u64) -> Vec<String> {
+    let mut found: Vec<(u8, u8)> = Vec::new();
+    for n in (0..64).filter(|n| bits >> n & 1 == 1) {
+        match found.last_mut() {
+            Some((_, last)) if *last + 1 == n => *last = n,
+            _ => found.push((n, n)),
+        }
+    }
+    let shown = |(first, last): (u8, u8)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    found.into_iter().map(shown).collect()
 }
 
 #[cfg(test)]
@@ -132,6 +152,19 @@ mod tests {
         assert!(!skymont.contains(CounterId::Fixed(3)));
         assert!(skymont.contains(CounterId::General(3)));
         assert_eq!(skymont.and(CounterMask::first(2, 1)), CounterMask::from_bits(0b11, 1));
+    }
+
+    #[test]
+    fn counters_are_shown_in_ranges_and_those_behind_the_word_are_fixed() {
+        for (general, fixed, expected) in [
+            (0, 0, "none"),
+            (0b1, 0, "0"),
+            (0xff, 0b1, "0-7, fixed 0"),
+            (0b1011, 0b1101, "0-1, 3, fixed 0, 2-3"),
+            (u64::MAX, 1 << 31, "0-63, fixed 31"),
+        ] {
+            assert_eq!(CounterMask::from_bits(general, fixed).to_string(), expected);
+        }
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn possible(cpu: &Cpu<'_>, encoding: &Encoding<'_>, counter_named: bool) -> Resu
         (_, Err(reason)) if counter_named => reason,
         _ => return Ok(()),
     };
-    let message = format!("{} on {}: {}", encoding.selected.name, cpu.id(), encoding::said(reason));
+    let message = format!("{} on {}: {reason}", encoding.selected.name, cpu.id());
     let help = format!("`cyclometer list --cpu {}` shows what its events may have", cpu.id());
     Err(Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(help)))
 }

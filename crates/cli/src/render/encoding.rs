@@ -88,18 +88,8 @@ fn perf(cpu: &Cpu<'_>, kind: Option<u32>, words: &ConfigWords) -> String {
     text
 }
 
-/// Why something has no bits, with the counters as they are shown elsewhere.
-pub fn said(reason: &EncodeError) -> String {
-    match reason {
-        EncodeError::NotAllowed { counter, allowed } => {
-            format!("the event cannot be counted on counter {counter}, only on {}", counters(*allowed))
-        }
-        reason => reason.to_string(),
-    }
-}
-
 fn none(what: &str, reason: &EncodeError, paint: Paint) -> String {
-    hanging(&format!("  {what:<10} "), &format!("none: {}", said(reason)), |line| {
+    hanging(&format!("  {what:<10} "), &format!("none: {reason}"), |line| {
         paint.paint(Style::Bad, line)
     })
 }
@@ -154,7 +144,7 @@ fn object(cpu: &Cpu<'_>, encoding: &Encoding<'_>) -> Value {
         "registers": registers.map(|writes| writes.iter().map(write).collect::<Vec<_>>()).unwrap_or_default(),
         "kpc": kpc.map(|word| json!({ "index": word.index, "word": hex(word.word) })),
         "notes": encoding.selected.notes,
-        "reason": perf.err().or(registers.err()).map(said),
+        "reason": perf.err().or(registers.err()).map(EncodeError::to_string),
     })
 }
 

@@ -17,23 +17,7 @@ const INDENT: usize = 6;
 
 /// Counters as people read them: `0-3, fixed 1`.
 pub fn counters(mask: CounterMask) -> String {
-    let mut parts = ranges(mask.general_bits());
-    let fixed: Vec<String> = ranges(mask.fixed_bits());
-    if !fixed.is_empty() {
-        parts.push(format!("fixed {}", fixed.join(", ")));
-    }
-    if parts.is_empty() { "not named by the vendor".to_owned() } else { parts.join(", ") }
-}
-
-fn ranges(bits: u64) -> Vec<String> {
-    let mut out: Vec<(u8, u8)> = Vec::new();
-    for n in numbers(bits) {
-        match out.last_mut() {
-            Some((_, last)) if *last + 1 == n => *last = n,
-            _ => out.push((n, n)),
-        }
-    }
-    out.into_iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect()
+    if mask.is_empty() { "not named by the vendor".to_owned() } else { mask.to_string() }
 }
 
 /// A CPU and its events: code, counters, what they count.
