@@ -10,17 +10,19 @@ use std::fmt;
 pub enum Count {
     /// Counted for the whole time.
     Exact(u64),
-    /// Shared its counter with other events: `estimate` is `raw` × enabled / running.
+    /// Shared its counter with other events: `estimate` follows from the part of the time that was observed.
     #[doc(alias = "multiplexing")]
     Scaled {
         /// What the counter showed.
         raw: u64,
-        /// What it would have shown, had it counted all the time at the same rate.
+        /// What it would have shown, had it counted all the time.
         estimate: u64,
         /// Time that the event was wanted, in ns.
         time_enabled_ns: u64,
         /// Time that it was on a counter, in ns.
         time_running_ns: u64,
+        /// How far the truth may be from `estimate`.
+        interval: Interval,
     },
     /// Counted on some cores or modes only, or over a scope wider than asked.
     Partial {
@@ -45,6 +47,29 @@ pub enum Count {
         reason: String,
     },
 }
+
+/// How far the truth may be from an estimate.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+#[doc(alias = "confidence interval")]
+pub enum Interval {
+    /// In 95 of 100 cases at most this far, up or down.
+    Known {
+        /// The distance, in events.
+        half_width: u64,
+        /// Whether a few moments of the observed time hold most of the count: then there may be others of the
+        /// kind that were not observed, and the interval may be too narrow.
+        concentrated: bool,
+    },
+    /// Nobody can tell.
+    Unknown {
+        /// Why not.
+        reason: String,
+    },
+}
+
+/// Share of the cases, 0 to 1, in which the truth is within an [`Interval`].
+pub const CONFIDENCE: f64 = 0.95;
 
 impl Count {
     /// The best value there is, or `None` when nothing was counted.
@@ -80,17 +105,41 @@ impl Count {
         }
     }
 
+    fn observed(&self) -> String {
+        match self.observed_share().unwrap_or(0.0) {
+            share if share < 0.01 => format!("observed {:.2} % of the time", 100.0 * share),
+            share => format!("observed {:.0} % of the time", 100.0 * share),
+        }
+    }
+
     /// Why the count is not exact; `None` when it is.
     pub fn reason(&self) -> Option<String> {
         match self {
             Count::Exact(_) => None,
-            Count::Scaled { .. } => {
-                Some(format!("observed {:.0} % of the time", 100.0 * self.observed_share().unwrap_or(0.0)))
-            }
+            Count::Scaled { interval, .. } => Some(self.observed() + interval.warning()),
             Count::Partial { part, .. } => Some(part.clone()),
             Count::NotCounted { reason } | Count::NotSupported { reason } | Count::Lost { reason } => {
                 Some(reason.clone())
             }
+        }
+    }
+}
+
+impl Interval {
+    /// The distance, in events; `None` when nobody can tell.
+    pub fn half_width(&self) -> Option<u64> {
+        match self {
+            Interval::Known { half_width, .. } => Some(*half_width),
+            Interval::Unknown { .. } => None,
+        }
+    }
+
+    fn warning(&self) -> &'static str {
+        match self {
+            Interval::Known { concentrated: true, .. } => {
+                "; most of it in few moments: the interval may be too narrow"
+            }
+            _ => "",
         }
     }
 }
@@ -228,12 +277,20 @@ impl fmt::Display for Scope {
 mod tests {
     use super::*;
 
+    fn scaled(time_running_ns: u64, interval: Interval) -> Count {
+        Count::Scaled { raw: 1, estimate: 4, time_enabled_ns: 1000, time_running_ns, interval }
+    }
+
+    fn unknown() -> Interval {
+        Interval::Unknown { reason: "no slices".to_owned() }
+    }
+
     #[test]
     fn only_counted_states_have_a_value() {
         let reason = || "r".to_owned();
         let cases = [
             (Count::Exact(0), Some(0)),
-            (Count::Scaled { raw: 1, estimate: 4, time_enabled_ns: 4, time_running_ns: 1 }, Some(4)),
+            (scaled(250, unknown()), Some(4)),
             (Count::Partial { raw: 3, part: reason() }, Some(3)),
             (Count::NotCounted { reason: reason() }, None),
             (Count::NotSupported { reason: reason() }, None),
@@ -247,8 +304,20 @@ mod tests {
 
     #[test]
     fn a_scaled_count_tells_its_share() {
-        let count = Count::Scaled { raw: 1, estimate: 4, time_enabled_ns: 100, time_running_ns: 24 };
-        assert_eq!(count.reason().unwrap(), "observed 24 % of the time");
+        for (time_running_ns, reason) in [
+            (240, "observed 24 % of the time"),
+            (10, "observed 1 % of the time"),
+            (4, "observed 0.40 % of the time"),
+        ] {
+            assert_eq!(scaled(time_running_ns, unknown()).reason().unwrap(), reason);
+        }
+    }
+
+    #[test]
+    fn a_count_in_few_moments_warns_of_its_interval() {
+        let known = |concentrated| scaled(240, Interval::Known { half_width: 2, concentrated });
+        assert_eq!(known(false).reason().unwrap(), "observed 24 % of the time");
+        assert!(known(true).reason().unwrap().ends_with("the interval may be too narrow"));
     }
 
     #[test]

@@ -226,6 +226,8 @@ pub trait Source {
 
     /// Opens the slots on a target, stopped; on [`Target::Child`] armed to start at exec.
     ///
+    /// Of slots with a turn, those of turn 0 are selected; see [`Counting::select`].
+    ///
     /// # Errors
     ///
     /// A [`Refusal`]; nothing is left open then.
@@ -234,7 +236,8 @@ pub trait Source {
 
 /// Open counters; dropping them restores what was changed.
 pub trait Counting {
-    /// Starts counting; does nothing where counting starts at exec.
+    /// Starts counting, the slots with a turn other than the selected one excepted; does nothing where counting
+    /// starts at exec.
     ///
     /// # Errors
     ///
@@ -248,6 +251,20 @@ pub trait Counting {
     /// `ErrorKind::Os`, `ErrorKind::StateLost`.
     fn stop(&mut self) -> Result<()>;
 
+    /// Lets the slots of this turn count, and those of the turn before not any more; slots without a turn count on.
+    /// The values of those that do not count stay readable, and their times stand still.
+    ///
+    /// To be called while counting: on a child, after it executed its command. Sources without slots that take
+    /// turns do nothing.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os`, `ErrorKind::StateLost`: then nobody knows which slots with a turn count.
+    fn select(&mut self, turn: u32) -> Result<()> {
+        let _ = turn;
+        Ok(())
+    }
+
     /// Takes note of how the process ended, before the counters are stopped and read for the last time.
     fn exited(&mut self, exit: &Exit) {
         let _ = exit;
@@ -259,6 +276,16 @@ pub trait Counting {
     ///
     /// `ErrorKind::Os`, `ErrorKind::StateLost`.
     fn read(&mut self, out: &mut Reading) -> Result<()>;
+
+    /// As [`Counting::read`], for the slots of this turn and those without one only, where that is cheaper.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Counting::read`].
+    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
+        let _ = turn;
+        self.read(out)
+    }
 }
 
 /// What was read, cell by cell.

@@ -27,7 +27,7 @@ pub mod random;
 pub mod report;
 pub mod syntax;
 
-pub use count::{Count, Provenance, Scope, Verdict};
+pub use count::{Count, Interval, Provenance, Scope, Verdict};
 pub use counter::{CounterId, CounterMask};
 pub use cpuset::CpuSet;
 pub use error::{Error, ErrorKind, Recovery, Result};

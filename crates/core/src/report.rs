@@ -1,7 +1,7 @@
 //! What a session brings home: raw readings with everything needed to judge them.
 
 use crate::exec::{CommandSpec, ExitStatus, Layout, Reading, Target};
-use crate::plan::Plan;
+use crate::plan::{Plan, SlotId};
 
 /// The outcome of a session: nothing in it is scaled or summarised.
 #[derive(Clone, PartialEq, Debug)]
@@ -41,6 +41,46 @@ pub struct Run {
     pub wall_ns: u64,
     /// What was read at the end.
     pub reading: Reading,
+    /// Where the events of the pass took turns: every turn that one of them had, in order of time. They
+    /// neither overlap nor leave gaps. Empty where all events counted all the time.
+    pub slices: Vec<Slice>,
+}
+
+/// A part of a run in which one turn was selected.
+///
+/// # Source
+///
+/// [`Counting::select`](crate::exec::Counting::select).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Slice {
+    /// The turn, as in [`Slot::turn`](crate::Slot::turn).
+    pub turn: u32,
+    /// How long it was, in ns.
+    pub wall_ns: u64,
+    /// What was counted in it: by the slots of this turn, and by those without a turn of the same source. A slot
+    /// that could not be read is missing.
+    pub counts: Vec<SliceCount>,
+}
+
+impl Slice {
+    /// What a slot counted; `None` when it was not its turn, or could not be read.
+    pub fn count(&self, slot: SlotId) -> Option<&SliceCount> {
+        self.counts.iter().find(|count| count.slot == slot)
+    }
+}
+
+/// What one slot counted in a [`Slice`], over all threads, CPUs and parts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SliceCount {
+    /// The event.
+    pub slot: SlotId,
+    /// The raw value.
+    pub raw: u64,
+    /// How long the event was wanted, in ns: the sum over threads and CPUs; the parts of a hybrid are wanted at the
+    /// same time, which counts once.
+    pub time_enabled_ns: u64,
+    /// How long it was on a counter, in ns: the sum over threads, CPUs and parts.
+    pub time_running_ns: u64,
 }
 
 /// How a command was run.

@@ -53,6 +53,7 @@ fn counted_over(stat: &Stat, scope: Scope, count: impl Fn(&str) -> u64) -> Vec<D
         dropped_because: None,
         wall_ns: 1_000_000,
         reading: Reading { cells },
+        slices: Vec::new(),
     };
     let report = Report {
         command: Some(CommandSpec::new("true")),

@@ -29,6 +29,7 @@ impl Session<'_, '_> {
             dropped_because: None,
             wall_ns: exit.wall_ns,
             reading,
+            slices: Vec::new(),
         };
         Ok(Executed { run, interrupted })
     }

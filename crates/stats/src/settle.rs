@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::{Count, Rung, Scope, SlotId};
+use cyclometer_core::{Count, Interval, Rung, Scope, SlotId};
 
 /// Shortfall of running against enabled time that is not multiplexing, in ns: what the kernel needs
 /// between the two clock readings.
@@ -15,6 +15,9 @@ const SLACK_DIVISOR: u64 = 10_000;
 
 /// How many lost instances a reason names before it counts the rest.
 const NAMED_INSTANCES: usize = 3;
+
+/// Why a count that the kernel multiplexed has no interval.
+const UNPLANNED: &str = "the kernel shared the counter and does not tell when each event was on it";
 
 /// Combines the cells of one slot into a count.
 ///
@@ -261,6 +264,7 @@ fn combine(instances: &[Instance], span: Span) -> Count {
             estimate,
             time_enabled_ns: total(observed.iter().map(|i| i.enabled_ns)),
             time_running_ns: total(observed.iter().map(|i| i.running_ns)),
+            interval: Interval::Unknown { reason: UNPLANNED.to_owned() },
         };
     }
     Count::Exact(estimate)
@@ -401,6 +405,7 @@ mod tests {
             estimate: 400,
             time_enabled_ns: 10_000_000,
             time_running_ns: 2_500_000,
+            interval: Interval::Unknown { reason: UNPLANNED.to_owned() },
         };
         assert_eq!(count, expected);
     }

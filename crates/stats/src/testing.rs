@@ -69,6 +69,7 @@ pub fn run(index: u32, pass: usize, raws: &[(usize, u64)]) -> Run {
         reading: Reading {
             cells: raws.iter().map(|(slot, raw)| cell(SlotId(*slot), *raw, 1_000_000, 1_000_000)).collect(),
         },
+        slices: Vec::new(),
     }
 }
 

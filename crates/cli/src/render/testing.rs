@@ -185,6 +185,7 @@ fn report(lines: Vec<PlanLine>, cells: Vec<Vec<Cell>>) -> Report {
         dropped_because: None,
         wall_ns: 151_234_567,
         reading: Reading { cells },
+        slices: Vec::new(),
     };
     Report {
         command: Some(command),
