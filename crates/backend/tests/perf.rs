@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{command, ended, perf_part, read, skip, slot, until, value};
 use cyclometer_backend::{Launcher, PerfSource};
 use cyclometer_core::event::PerfClass;
-use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::exec::{Reading, RefusalKind};
 use cyclometer_core::{Counting, CpuSet, Launch, Modes, Refusal, Slot, SlotId, Source, Target};
 
 /// `PERF_COUNT_SW_CPU_CLOCK`, `_TASK_CLOCK`, `_PAGE_FAULTS`, `_CONTEXT_SWITCHES`.
@@ -233,6 +233,80 @@ fn this_thread_is_counted_between_start_and_stop() {
     assert!(clock > 1_000_000, "{clock}");
     spin(Duration::from_millis(5));
     assert_eq!(value(&read(counting.as_mut()), 0), clock);
+}
+
+/// A clock that always counts, and one for each of two turns.
+fn clocks() -> Vec<Slot> {
+    let clock = |id, turn| Slot { turn, ..software(id, TASK_CLOCK) };
+    filtered(vec![clock(0, None), clock(1, Some(0)), clock(2, Some(1))])
+}
+
+fn raws(counting: &mut dyn Counting) -> [u64; 3] {
+    let reading = read(counting);
+    [0, 1, 2].map(|slot| value(&reading, slot))
+}
+
+#[test]
+fn only_the_selected_turn_counts() {
+    let Some(mut counting) = permitted(&clocks(), &Target::ThisThread) else { return };
+    counting.start().unwrap();
+    spin(Duration::from_millis(20));
+    counting.select(1).unwrap();
+    let first = raws(counting.as_mut());
+    assert!(first[1] > 1_000_000 && first[2] < first[1], "{first:?}");
+    spin(Duration::from_millis(20));
+    counting.select(0).unwrap();
+    let second = raws(counting.as_mut());
+    assert!(second[1].abs_diff(first[1]) < 1_000_000 && second[2] > 1_000_000, "{first:?} {second:?}");
+    counting.stop().unwrap();
+    let reading = read(counting.as_mut());
+    let enabled: Vec<u64> = reading.cells.iter().map(|cell| cell.time_enabled_ns).collect();
+    let running: Vec<u64> = reading.cells.iter().map(|cell| cell.time_running_ns).collect();
+    assert!(enabled[1] + enabled[2] <= enabled[0], "{enabled:?}");
+    assert_eq!(enabled, running);
+    let mut of_turn = Reading::default();
+    counting.read_turn(1, &mut of_turn).unwrap();
+    let slots: Vec<SlotId> = of_turn.cells.iter().map(|cell| cell.slot).collect();
+    assert_eq!(slots, [SlotId(0), SlotId(2)]);
+}
+
+#[test]
+fn turns_reach_the_children_that_a_command_has_and_those_that_it_makes() {
+    let launcher = Launcher::start().unwrap();
+    // A child that lives through the change, and others that are made after it.
+    let spin = "i=0; while [ $i -lt 150000 ]; do i=$((i+1)); done";
+    let script = format!("({spin}) & for n in 1 2 3 4; do ({spin}); done; wait");
+    let mut child = launcher.prepare(&command("sh", &["-c", &script])).unwrap();
+    let Some(mut counting) = permitted(&clocks(), &Target::Child(child.pid())) else { return };
+    counting.start().unwrap();
+    child.release().unwrap();
+    until(counting.as_mut(), |reading| value(reading, 0) > 20_000_000);
+    counting.select(1).unwrap();
+    let [_, first, _] = raws(counting.as_mut());
+    ended(child.as_mut());
+    let [all, still, second] = raws(counting.as_mut());
+    assert_eq!(first, still, "the first turn is over, in children too");
+    assert!((all - first - second) < all / 10, "{all} {first} {second}");
+}
+
+#[test]
+fn a_turn_of_cpus_and_of_running_threads_can_be_selected() {
+    let pid = std::process::id();
+    for target in [Target::Cpus([0].into_iter().collect()), Target::Process { pid, inherit: true }] {
+        let Some(mut counting) = permitted(&clocks(), &target) else { continue };
+        counting.start().unwrap();
+        until(counting.as_mut(), |reading| total(reading, 1) > 3_000_000);
+        counting.select(1).unwrap();
+        let first = total(&read(counting.as_mut()), 1);
+        let reading = until(counting.as_mut(), |reading| total(reading, 2) > 3_000_000);
+        assert_eq!(total(&reading, 1), first, "{target:?}");
+    }
+}
+
+/// The raw values of a slot, over all threads or CPUs; the calling thread makes time pass.
+fn total(reading: &Reading, slot: usize) -> u64 {
+    spin(Duration::from_millis(1));
+    reading.cells.iter().filter(|cell| cell.slot == SlotId(slot)).map(|cell| cell.raw).sum()
 }
 
 fn spin(time: Duration) {

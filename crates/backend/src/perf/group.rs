@@ -28,6 +28,11 @@ impl<'a> Unit<'a> {
     pub(super) fn leader(&self) -> Option<&Member<'a>> {
         self.members.first()
     }
+
+    /// The turn of the leader, which the others follow.
+    pub(super) fn turn(&self) -> Option<u32> {
+        self.leader().and_then(|leader| leader.slot.turn)
+    }
 }
 
 /// Cuts the slots into units; a group has one unit on each core PMU of a hybrid.

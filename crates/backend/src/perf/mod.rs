@@ -11,7 +11,7 @@ use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, S
 use cyclometer_sys::perf::{Event, Reach};
 use std::io;
 
-use program::Opened;
+use program::{Opened, is_first};
 
 /// Opens events through `perf_event_open(2)`.
 ///
@@ -33,7 +33,7 @@ impl Source for PerfSource {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        Ok(Box::new(PerfCounting { events: program::open_all(slots, on)? }))
+        Ok(Box::new(PerfCounting { events: program::open_all(slots, on)?, selected: 0 }))
     }
 }
 
@@ -41,13 +41,15 @@ impl Source for PerfSource {
 #[derive(Debug)]
 struct PerfCounting {
     events: Vec<Opened>,
+    /// The turn that counts.
+    selected: u32,
 }
 
 impl PerfCounting {
     fn control(
         &self,
         verb: &str,
-        which: fn(&Opened) -> bool,
+        which: impl Fn(&Opened) -> bool,
         how: fn(&Event) -> io::Result<()>,
     ) -> Result<()> {
         for opened in self.events.iter().filter(|opened| which(opened)) {
@@ -62,15 +64,35 @@ impl PerfCounting {
 
 impl Counting for PerfCounting {
     fn start(&mut self) -> Result<()> {
-        self.control("start", |opened| opened.leads && !opened.starts_at_exec, |e| e.enable(Reach::Event))
+        let starts = |opened: &Opened| !opened.starts_at_exec && is_first(opened.turn);
+        self.control("start", |opened| opened.leads && starts(opened), |e| e.enable(Reach::Event))
     }
 
     fn stop(&mut self) -> Result<()> {
         self.control("stop", |opened| opened.leads, |e| e.disable(Reach::Event))
     }
 
+    /// The old turn stops before the new one starts: both would not fit. The kernel passes either on to the copies of an
+    /// event in threads and children, and new ones begin as their parent's is (`perf_event_for_each_child`,
+    /// `inherit_event` in Linux `kernel/events/core.c`).
+    fn select(&mut self, turn: u32) -> Result<()> {
+        if turn == self.selected {
+            return Ok(());
+        }
+        let leads_in = |turn: u32| move |opened: &Opened| opened.leads && opened.turn == Some(turn);
+        self.control("pause", leads_in(self.selected), |e| e.disable(Reach::Event))?;
+        self.selected = turn;
+        self.control("resume", leads_in(turn), |e| e.enable(Reach::Event))
+    }
+
     fn read(&mut self, out: &mut Reading) -> Result<()> {
         out.cells.extend(self.events.iter().map(read::cell));
+        Ok(())
+    }
+
+    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
+        let counts = |opened: &&Opened| opened.turn.is_none_or(|own| own == turn);
+        out.cells.extend(self.events.iter().filter(counts).map(read::cell));
         Ok(())
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Opened {
     /// It is enabled and disabled itself; others follow it.
     pub(super) leads: bool,
     pub(super) starts_at_exec: bool,
+    /// The turn that it counts in; `None`: in all.
+    pub(super) turn: Option<u32>,
     /// What its value may leave out.
     pub(super) partial: Option<String>,
 }
@@ -133,6 +135,7 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
             event,
             leads: opened.is_empty(),
             starts_at_exec: place.starts_at_exec,
+            turn: unit.turn(),
             partial: None,
         });
     }
@@ -157,13 +160,18 @@ fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, leads: bool) 
     let any = |is: fn(&Slot) -> bool| unit.members.iter().any(|member| is(member.slot));
     let facts = [
         (leads, flags::DISABLED),
-        (leads && place.starts_at_exec, flags::ENABLE_ON_EXEC),
+        (leads && place.starts_at_exec && is_first(unit.turn()), flags::ENABLE_ON_EXEC),
         (leads && any(|slot| slot.pinned), flags::PINNED),
         (leads && any(|slot| slot.exclusive), flags::EXCLUSIVE),
         (place.inherit, flags::INHERIT),
     ];
     attr.flags |= chosen(&facts);
     attr
+}
+
+/// Whether events of this turn count from the start.
+pub(super) fn is_first(turn: Option<u32>) -> bool {
+    matches!(turn, None | Some(0))
 }
 
 fn mode_flags(slot: &Slot) -> u64 {
@@ -237,6 +245,16 @@ pub(super) mod tests {
         assert_eq!((child.pmu_type, child.config, child.config1, child.config2), (4, 1, 2, 3));
         assert_eq!(attr_of(&slot, &Target::ThisThread, true).flags, flags::DISABLED);
         assert_eq!(attr_of(&slot, &Target::Child(1), false).flags, flags::INHERIT);
+    }
+
+    #[test]
+    fn a_later_turn_is_not_armed_for_exec() {
+        let mut slot = slot(0, None, vec![event("cpu", 4, PerfClass::Core)]);
+        for (turn, armed) in [(None, true), (Some(0), true), (Some(1), false)] {
+            slot.turn = turn;
+            let set = attr_of(&slot, &Target::Child(1), true).flags;
+            assert_eq!((set & flags::ENABLE_ON_EXEC != 0, set & flags::DISABLED != 0), (armed, true));
+        }
     }
 
     #[test]
