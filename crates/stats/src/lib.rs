@@ -2,7 +2,8 @@
 //!
 //! [`settle()`] turns the cells of one event into a [`Count`](cyclometer_core::Count), [`difference()`] takes
 //! one reading from another, [`summarise`] turns a whole report into a [`Summary`]: statistics over runs,
-//! hybrid parts and derived metrics. Everything is pure; nothing here reads a clock.
+//! hybrid parts and derived metrics. A [`Rotation`] tells the totals of events that took turns. Everything is
+//! pure; nothing here reads a clock.
 #![forbid(unsafe_code)]
 
 mod derived;
@@ -10,6 +11,7 @@ mod difference;
 pub mod formula;
 mod label;
 mod request;
+pub mod rotation;
 mod settle;
 mod statistics;
 mod summary;
@@ -20,6 +22,7 @@ pub use derived::{DerivedSummary, DerivedValue};
 pub use difference::{difference, settle_interval};
 pub use label::{effective_modes, label};
 pub use request::{Environment, MetricRequest};
+pub use rotation::{Estimate, NoInterval, Rotation};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{
