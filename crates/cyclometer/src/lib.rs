@@ -42,7 +42,7 @@ pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
     Result, Rung, Scope, Target, Unit, Verdict,
 };
-pub use cyclometer_session::{Observer, Quiet};
+pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_stats as stats;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;

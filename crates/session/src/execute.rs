@@ -8,50 +8,67 @@ use cyclometer_core::{Child, Result, SlotId, Target};
 
 use crate::open::{OpenSource, Opened};
 use crate::ready::Ready;
-use crate::{Executed, Session, Turn};
+use crate::rotation::Rotation;
+use crate::{Executed, Execution, Moment, Session};
 
 /// What the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
 
 impl Session<'_, '_> {
-    pub(crate) fn execute(&mut self, turn: Turn) -> Result<Executed> {
-        let Ready { mut child, mut opened, launch } = self.ready(turn)?;
+    pub(crate) fn execute(&mut self, execution: Execution) -> Result<Executed> {
+        let Ready { mut child, mut opened, launch } = self.ready(execution)?;
         start(&mut opened.sources)?;
         child.release()?;
-        let (exit, interrupted) = self.attend(child.as_mut(), &mut opened)?;
-        let reading = finish(&mut opened, &exit);
+        let pass = self.pass_of(execution);
+        let (exit, interrupted) = self.attend(child.as_mut(), &mut opened, pass)?;
+        let mut reading = finish(&mut opened, &exit);
+        let rotation = opened.rotation.take();
+        let slices = rotation.map(|rotation| rotation.end(&mut reading, &opened.sources));
         let run = Run {
-            index: turn.index,
+            index: execution.index,
             launch,
             layout: child.layout(),
-            pass: self.pass_of(turn),
+            pass,
             exit: exit.status,
             dropped_because: None,
             wall_ns: exit.wall_ns,
             reading,
-            slices: Vec::new(),
+            slices: slices.unwrap_or_default(),
         };
         Ok(Executed { run, interrupted })
     }
 
-    /// Waits for the end; reads at every interval; passes signals on.
-    fn attend(&mut self, child: &mut dyn Child, opened: &mut Opened) -> Result<(Exit, Option<i32>)> {
+    /// Waits for the end; reads at every interval; changes turns; passes signals on.
+    fn attend(
+        &mut self,
+        child: &mut dyn Child,
+        opened: &mut Opened,
+        pass: usize,
+    ) -> Result<(Exit, Option<i32>)> {
         let started = Instant::now();
+        opened.rotation.iter_mut().for_each(|rotation| rotation.start(started));
         let mut rows = Beat::new(started, self.settings.interval);
         let mut keeping = Beat::new(started, self.keeps_values().then_some(KEEP_EVERY));
         let mut interrupted = None;
         loop {
-            match child.wait([rows.due, keeping.due].into_iter().flatten().min())? {
+            let turn_ends = opened.rotation.as_ref().and_then(Rotation::due);
+            match child.wait([rows.due, keeping.due, turn_ends].into_iter().flatten().min())? {
                 Waited::Exited(exit) => {
                     let interrupted = interrupted.or_else(|| self.killed_by_terminal(&exit));
                     return Ok((exit, interrupted));
                 }
                 Waited::TimedOut => {
-                    let reading = read_now(opened);
-                    if rows.strikes() {
-                        self.observer.interval(nanos(started.elapsed()), &reading, &self.report.plan);
+                    let row = rows.strikes();
+                    // A row holds whole slices.
+                    if row || turn_ends.is_some_and(|end| end <= Instant::now()) {
+                        turn_over(opened);
                     }
-                    keeping.strikes();
+                    if keeping.strikes() || row {
+                        let reading = read_now(opened);
+                        if row {
+                            self.tell(nanos(started.elapsed()), pass, &reading, opened);
+                        }
+                    }
                 }
                 Waited::Interrupted(Signalled { signal, .. }) if self.job.command.is_none() => {
                     let exit = Exit { status: None, wall_ns: nanos(started.elapsed()), usage: None };
@@ -67,6 +84,11 @@ impl Session<'_, '_> {
         }
     }
 
+    fn tell(&mut self, elapsed_ns: u64, pass: usize, reading: &Reading, opened: &Opened) {
+        let slices = opened.rotation.as_ref().map(Rotation::slices).unwrap_or_default();
+        self.observer.interval(&Moment { elapsed_ns, pass, reading, slices }, &self.report.plan);
+    }
+
     /// Ctrl-C may end the command before we hear of it ourselves; then the session ends as well.
     fn killed_by_terminal(&self, exit: &Exit) -> Option<i32> {
         match exit.status {
@@ -79,6 +101,12 @@ impl Session<'_, '_> {
     /// give what it read last.
     fn keeps_values(&self) -> bool {
         matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_)))
+    }
+}
+
+fn turn_over(opened: &mut Opened) {
+    if let Some(rotation) = &mut opened.rotation {
+        rotation.turn_over(&mut opened.sources);
     }
 }
 
@@ -138,7 +166,7 @@ fn finish(opened: &mut Opened, exit: &Exit) -> Reading {
         match stopped.and_then(|()| source.counting.read(&mut own)) {
             Ok(()) => reading.cells.append(&mut own.cells),
             Err(error) => {
-                reading.cells.extend(source.slots.iter().map(|slot| lost(*slot, error.to_string())));
+                reading.cells.extend(source.slots().map(|slot| lost(slot, error.to_string())));
             }
         }
     }
@@ -150,6 +178,6 @@ fn lost(slot: SlotId, reason: String) -> Cell {
     Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -13,16 +13,18 @@ mod execute;
 mod observe;
 mod open;
 mod ready;
+mod rotation;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus};
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
-    Child, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Recovery, Report, Result, Source, Target,
+    Child, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Random, Recovery, Report, Result, Source,
+    Target,
 };
 
-pub use observe::{Observer, Quiet};
+pub use observe::{Moment, Observer, Quiet};
 
 /// What is measured.
 pub struct Job {
@@ -45,11 +47,20 @@ pub struct Settings {
     pub interval: Option<Duration>,
     /// Go on after a run that failed.
     pub ignore_failure: bool,
+    /// Shortest time that a turn lasts, where events take turns. In long runs turns last longer, so that there are
+    /// never more than some ten thousand.
+    pub slice: Duration,
+    /// Decides the order of turns; `None`: another one each time.
+    pub seed: Option<u64>,
 }
+
+/// The usual shortest time that a turn lasts: long against the time that a change takes, and some hundred of them a
+/// second are enough to tell an interval.
+const SLICE: Duration = Duration::from_millis(10);
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { runs: 1, warmups: 0, interval: None, ignore_failure: false }
+        Settings { runs: 1, warmups: 0, interval: None, ignore_failure: false, slice: SLICE, seed: None }
     }
 }
 
@@ -88,9 +99,16 @@ pub fn run(
         interrupted: None,
         failure: None,
     };
-    let mut session = Session { job, settings, means, observer, report };
+    let random = Random::seeded(settings.seed.unwrap_or_else(some_seed));
+    let mut session = Session { job, settings, means, observer, report, random };
     session.all_runs()?;
     Ok(session.report)
+}
+
+/// Another one each time.
+fn some_seed() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    execute::nanos(since)
 }
 
 fn check(job: &Job, settings: &Settings) -> Result<()> {
@@ -112,11 +130,12 @@ pub(crate) struct Session<'a, 'b> {
     means: &'a Means<'a>,
     observer: &'b mut dyn Observer,
     report: Report,
+    random: Random,
 }
 
 /// One execution: a measured run or a warm-up, each numbered from 0.
 #[derive(Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct Execution {
     index: u32,
     warmup: bool,
 }
@@ -133,7 +152,7 @@ impl Session<'_, '_> {
         let (warmups, runs) = (self.settings.warmups, self.settings.runs);
         for (index, warmup) in (0..warmups).map(|i| (i, true)).chain((0..runs).map(|i| (i, false))) {
             self.observer.run_started(index, warmup);
-            let executed = match self.execute(Turn { index, warmup }) {
+            let executed = match self.execute(Execution { index, warmup }) {
                 Ok(executed) => executed,
                 Err(error) => return self.ended_by(error),
             };
@@ -193,15 +212,15 @@ impl Session<'_, '_> {
         self.report.steps.push(step);
     }
 
-    /// The pass of a turn. Warm-ups make a native one; where there is none, they count nothing.
-    fn pass_of(&self, turn: Turn) -> usize {
+    /// The pass of an execution. Warm-ups make a native one; where there is none, they count nothing.
+    fn pass_of(&self, execution: Execution) -> usize {
         let plan = &self.report.plan;
         let native = |pass: &cyclometer_core::Pass| pass.launch == LaunchKind::Native;
-        match plan.launch_of(turn.index) {
-            LaunchKind::Translated if turn.warmup => {
+        match plan.launch_of(execution.index) {
+            LaunchKind::Translated if execution.warmup => {
                 plan.passes.iter().position(native).unwrap_or(plan.passes.len())
             }
-            _ => plan.pass_of(turn.index),
+            _ => plan.pass_of(execution.index),
         }
     }
 }

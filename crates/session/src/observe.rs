@@ -2,7 +2,7 @@
 
 use cyclometer_core::Plan;
 use cyclometer_core::exec::Reading;
-use cyclometer_core::report::{Run, Step};
+use cyclometer_core::report::{Run, Slice, Step};
 
 /// Hears of the session's progress; every method may be left out.
 pub trait Observer {
@@ -16,9 +16,9 @@ pub trait Observer {
         let _ = (index, warmup);
     }
 
-    /// An interval passed: `reading` holds the raw values since the run's start.
-    fn interval(&mut self, elapsed_ns: u64, reading: &Reading, plan: &Plan) {
-        let _ = (elapsed_ns, reading, plan);
+    /// An interval passed.
+    fn interval(&mut self, moment: &Moment<'_>, plan: &Plan) {
+        let _ = (moment, plan);
     }
 
     /// A measured execution ended.
@@ -30,6 +30,19 @@ pub trait Observer {
     fn step(&mut self, step: &Step) {
         let _ = step;
     }
+}
+
+/// What a run has come to at some moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// Time since its start, in ns.
+    pub elapsed_ns: u64,
+    /// Its pass.
+    pub pass: usize,
+    /// The raw values since its start.
+    pub reading: &'a Reading,
+    /// Where events take turns: every turn that has ended, since its start.
+    pub slices: &'a [Slice],
 }
 
 /// An observer that does nothing.

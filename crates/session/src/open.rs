@@ -9,13 +9,16 @@ use cyclometer_core::{
 };
 use cyclometer_plan::{Replan, give_up, replan};
 
-use crate::{Session, Turn};
+use crate::rotation::Rotation;
+use crate::{Execution, Session};
 
 /// Open counters of one pass, with what is missing from it.
 pub(crate) struct Opened {
     pub(crate) sources: Vec<OpenSource>,
     /// Slots that were refused after the plan was settled, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
+    /// The turns that events take, where they do.
+    pub(crate) rotation: Option<Rotation>,
 }
 
 /// What came of opening.
@@ -30,32 +33,52 @@ pub(crate) enum Opening {
 
 /// The open counters of one source.
 pub(crate) struct OpenSource {
-    pub(crate) slots: Vec<SlotId>,
+    /// What it counts, each with its turn.
+    slots: Vec<(SlotId, Option<u32>)>,
     pub(crate) counting: Box<dyn Counting>,
 }
 
+impl OpenSource {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = SlotId> {
+        self.slots.iter().map(|(slot, _)| *slot)
+    }
+
+    /// The turn of a slot; `None` also where it counts all the time or is another source's.
+    pub(crate) fn turn_of(&self, slot: SlotId) -> Option<u32> {
+        self.slots.iter().find(|(own, _)| *own == slot).and_then(|(_, turn)| *turn)
+    }
+
+    pub(crate) fn holds(&self, slot: SlotId) -> bool {
+        self.slots().any(|own| own == slot)
+    }
+
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.slots.iter().any(|(_, turn)| turn.is_some())
+    }
+}
+
 impl Session<'_, '_> {
-    /// Opens the pass of a turn on `target`; the child has not executed anything yet.
-    pub(crate) fn open(&mut self, turn: Turn, target: &Target) -> Result<Opening> {
-        if self.is_settled(turn) {
-            self.open_settled(turn, target)
+    /// Opens the pass of an execution on `target`; the child has not executed anything yet.
+    pub(crate) fn open(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
+        if self.is_settled(execution) {
+            self.open_settled(execution, target)
         } else {
-            self.open_replanning(turn, target)
+            self.open_replanning(execution, target)
         }
     }
 
-    /// Whether the pass of this turn has given a result: after it, a line must not change its meaning.
-    pub(crate) fn is_settled(&self, turn: Turn) -> bool {
-        let pass = self.pass_of(turn);
+    /// Whether the pass of this execution has given a result: after it, a line must not change its meaning.
+    pub(crate) fn is_settled(&self, execution: Execution) -> bool {
+        let pass = self.pass_of(execution);
         self.report.runs.iter().any(|run| run.pass == pass)
     }
 
-    fn open_replanning(&mut self, turn: Turn, target: &Target) -> Result<Opening> {
+    fn open_replanning(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
         let mut retries = Retries::default();
-        let launch = self.launch_of(turn);
-        while self.launch_of(turn) == launch {
-            let refusal = match self.try_pass(&self.pass(turn), target)? {
-                Ok(sources) => return Ok(Opening::Open(Opened { sources, refused: Vec::new() })),
+        let launch = self.launch_of(execution);
+        while self.launch_of(execution) == launch {
+            let refusal = match self.try_pass(&self.pass(execution), target)? {
+                Ok(opened) => return Ok(Opening::Open(opened)),
                 Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
                     return Ok(Opening::NotTranslated(refusal));
                 }
@@ -86,12 +109,12 @@ impl Session<'_, '_> {
     }
 
     /// Later runs leave out what is refused now; the values of that run are lost, not replaced.
-    fn open_settled(&mut self, turn: Turn, target: &Target) -> Result<Opening> {
-        let mut pass = self.pass(turn);
+    fn open_settled(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
+        let mut pass = self.pass(execution);
         let mut refused = Vec::new();
         loop {
             let refusal = match self.try_pass(&pass, target)? {
-                Ok(sources) => return Ok(Opening::Open(Opened { sources, refused })),
+                Ok(opened) => return Ok(Opening::Open(Opened { refused, ..opened })),
                 Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
                     return Ok(Opening::NotTranslated(refusal));
                 }
@@ -104,27 +127,26 @@ impl Session<'_, '_> {
         }
     }
 
-    pub(crate) fn pass(&self, turn: Turn) -> Pass {
-        self.report.plan.passes.get(self.pass_of(turn)).cloned().unwrap_or_default()
+    pub(crate) fn pass(&self, execution: Execution) -> Pass {
+        self.report.plan.passes.get(self.pass_of(execution)).cloned().unwrap_or_default()
     }
 
     /// Opens every source of the pass, or none.
-    fn try_pass(
-        &self,
-        pass: &Pass,
-        target: &Target,
-    ) -> Result<std::result::Result<Vec<OpenSource>, Refused>> {
+    fn try_pass(&mut self, pass: &Pass, target: &Target) -> Result<std::result::Result<Opened, Refused>> {
+        let mut pass = pass.clone();
+        let rotation = Rotation::of(&mut pass, &mut self.random, self.settings.slice);
         let mut sources = Vec::new();
         for rung in pass.rungs() {
             let slots = pass.of(rung);
             match self.source(rung)?.open(&slots, target) {
                 Ok(counting) => {
-                    sources.push(OpenSource { slots: slots.iter().map(|slot| slot.id).collect(), counting });
+                    let slots = slots.iter().map(|slot| (slot.id, slot.turn)).collect();
+                    sources.push(OpenSource { slots, counting });
                 }
                 Err(refusal) => return Ok(Err(Refused { rung, refusal })),
             }
         }
-        Ok(Ok(sources))
+        Ok(Ok(Opened { sources, refused: Vec::new(), rotation }))
     }
 
     fn source(&self, rung: Rung) -> Result<&dyn Source> {

@@ -5,7 +5,7 @@ use cyclometer_core::{Child, Error, ErrorKind, LaunchKind, Refusal, Result, Rung
 use cyclometer_plan::abandon;
 
 use crate::open::{Opened, Opening};
-use crate::{Session, Turn};
+use crate::{Execution, Session};
 
 /// A child that has executed nothing yet, with its counters.
 pub(crate) struct Ready {
@@ -17,11 +17,11 @@ pub(crate) struct Ready {
 impl Session<'_, '_> {
     /// Prepares and opens until plan, launcher and sources agree. Children that do not suit any more are dropped:
     /// they have not executed the command.
-    pub(crate) fn ready(&mut self, turn: Turn) -> Result<Ready> {
+    pub(crate) fn ready(&mut self, execution: Execution) -> Result<Ready> {
         loop {
-            let launch = self.launch_of(turn);
+            let launch = self.launch_of(execution);
             let refusal = match self.child(launch) {
-                Ok(child) => match self.open(turn, &self.target(child.as_ref()))? {
+                Ok(child) => match self.open(execution, &self.target(child.as_ref()))? {
                     Opening::Open(opened) => return Ok(Ready { child, opened, launch }),
                     Opening::OtherLaunch => continue,
                     Opening::NotTranslated(refusal) => refusal,
@@ -29,8 +29,8 @@ impl Session<'_, '_> {
                 Err(error) if launch == LaunchKind::Translated => as_refusal(&error),
                 Err(error) => return Err(error),
             };
-            if self.is_settled(turn) {
-                return self.without_counts(turn, &refusal);
+            if self.is_settled(execution) {
+                return self.without_counts(execution, &refusal);
             }
             let plan = self.report.plan.clone();
             let (plan, step) = abandon(plan, Rung::Soft, &refusal, self.means.machine)?;
@@ -40,10 +40,11 @@ impl Session<'_, '_> {
 
     /// The command as it is, in place of a translated run that is refused when others have given results: what that
     /// run was to count is lost.
-    fn without_counts(&mut self, turn: Turn, refusal: &Refusal) -> Result<Ready> {
+    fn without_counts(&mut self, execution: Execution, refusal: &Refusal) -> Result<Ready> {
         let child = self.child(LaunchKind::Native)?;
-        let refused = self.pass(turn).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();
-        Ok(Ready { child, opened: Opened { sources: Vec::new(), refused }, launch: LaunchKind::Native })
+        let refused = self.pass(execution).slots.iter().map(|slot| (slot.id, refusal.text.clone())).collect();
+        let opened = Opened { sources: Vec::new(), refused, rotation: None };
+        Ok(Ready { child, opened, launch: LaunchKind::Native })
     }
 
     fn target(&self, child: &dyn Child) -> Target {
@@ -64,10 +65,10 @@ impl Session<'_, '_> {
     }
 
     /// Warm-ups are for the caches of the native runs, so that they run as those do.
-    pub(crate) fn launch_of(&self, turn: Turn) -> LaunchKind {
-        match turn.warmup {
+    pub(crate) fn launch_of(&self, execution: Execution) -> LaunchKind {
+        match execution.warmup {
             true => LaunchKind::Native,
-            false => self.report.plan.launch_of(turn.index),
+            false => self.report.plan.launch_of(execution.index),
         }
     }
 }

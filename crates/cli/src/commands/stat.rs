@@ -7,8 +7,8 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, summarise_with};
 use cyclometer::{
-    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Observer, Plan, Report, Result,
-    Scope, SignalWatch, Stat, Stream, machine,
+    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Observer, Plan, Report,
+    Result, Scope, SignalWatch, Stat, Stream, machine,
 };
 
 use crate::args::{Cli, StatArgs};
@@ -248,20 +248,22 @@ impl Observer for Live {
         }
     }
 
-    fn interval(&mut self, elapsed_ns: u64, reading: &Reading, plan: &Plan) {
+    fn interval(&mut self, moment: &Moment<'_>, plan: &Plan) {
         if !self.rows {
             return;
         }
         if std::mem::take(&mut self.header) {
             output::tell(interval::HEADER);
         }
+        let Moment { elapsed_ns, reading, .. } = *moment;
         output::tell(&interval::rows(elapsed_ns, reading, &self.before, plan, self.scope));
         self.before = reading.clone();
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {
         // What happened since the last whole interval.
-        self.interval(run.wall_ns, &run.reading, plan);
+        let (elapsed_ns, pass) = (run.wall_ns, run.pass);
+        self.interval(&Moment { elapsed_ns, pass, reading: &run.reading, slices: &run.slices }, plan);
     }
 }
 

@@ -3,18 +3,19 @@
 
 mod script;
 mod translated;
+mod turns;
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use cyclometer_core::exec::{CommandSpec, ExitStatus, Reading, RefusalKind, Signalled};
+use cyclometer_core::exec::{CommandSpec, ExitStatus, RefusalKind, Signalled};
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Report, Rung, Source, Target,
 };
-use cyclometer_session::{Job, Means, Observer, Settings, run};
+use cyclometer_session::{Job, Means, Moment, Observer, Settings, run};
 use script::*;
 
 struct Play {
@@ -67,8 +68,8 @@ impl Observer for Heard {
     fn run_started(&mut self, index: u32, warmup: bool) {
         self.started.push((index, warmup));
     }
-    fn interval(&mut self, _: u64, reading: &Reading, _: &Plan) {
-        assert!(!reading.cells.is_empty());
+    fn interval(&mut self, moment: &Moment<'_>, _: &Plan) {
+        assert!(!moment.reading.cells.is_empty());
         self.intervals += 1;
     }
     fn run_finished(&mut self, _: &Run, _: &Plan) {

@@ -1,0 +1,346 @@
+//! Turns within a run: which events count now, and what they counted in each slice of time.
+//!
+//! A turn ends in this order: the next one is selected, then the old one is read. So an event misses only the moment
+//! between the control of its turn and that of the other, and not the time that reading takes; what always counts is read
+//! in one moment, which ends one slice and begins the next.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::{At, Cell, Reading};
+use cyclometer_core::report::{Slice, SliceCount};
+use cyclometer_core::{Pass, Random, Result, SlotId};
+
+use crate::open::OpenSource;
+
+/// A slice is at least one part in this many of the time that has passed, so that the log of a long run stays small:
+/// 8,400 slices for 2 minutes, 22,000 for an hour.
+const SLICES: u32 = 4_000;
+
+/// A slice is at least this many times as long as it takes to change turns, so that this costs at most 5 %.
+const TIMES_COST: u32 = 20;
+
+/// The turns of an open pass, and what they have counted so far.
+pub(crate) struct Rotation {
+    /// For each turn that the sources know, its number in the plan.
+    turns: Vec<u32>,
+    /// The turn that is selected, as the sources know it.
+    current: usize,
+    /// What is left of this round; the last comes next.
+    round: Vec<usize>,
+    random: Random,
+    shortest: Duration,
+    clock: Clock,
+    begun: bool,
+    failure: Option<String>,
+    last: Last,
+    slices: Vec<Slice>,
+}
+
+/// When the run began and the slice, and when that is to end.
+struct Clock {
+    started: Instant,
+    since: Instant,
+    due: Instant,
+}
+
+impl Rotation {
+    /// Numbers the turns of a pass anew, in random order, as whoever is first sees the beginning of every run; `None`
+    /// where there are fewer than two: then all slots count all the time.
+    pub(crate) fn of(pass: &mut Pass, random: &mut Random, shortest: Duration) -> Option<Rotation> {
+        let mut known: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
+        known.sort_unstable();
+        known.dedup();
+        if known.len() < 2 {
+            pass.slots.iter_mut().for_each(|slot| slot.turn = None);
+            return None;
+        }
+        let turns: Vec<u32> = random.permutation(known.len()).into_iter().map(|turn| known[turn]).collect();
+        for slot in &mut pass.slots {
+            let opened = turns.iter().position(|turn| Some(*turn) == slot.turn);
+            slot.turn = opened.and_then(|turn| u32::try_from(turn).ok());
+        }
+        let now = Instant::now();
+        Some(Rotation {
+            round: (1..turns.len()).rev().collect(),
+            turns,
+            current: 0,
+            random: Random::seeded(random.word()),
+            shortest,
+            clock: Clock { started: now, since: now, due: now + shortest },
+            begun: false,
+            failure: None,
+            last: Last::default(),
+            slices: Vec::new(),
+        })
+    }
+
+    /// The run begins now.
+    pub(crate) fn start(&mut self, now: Instant) {
+        self.clock = Clock { started: now, since: now, due: now + self.shortest };
+    }
+
+    /// When the slice is to end; `None` when there will be no other.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.failure.is_none().then_some(self.clock.due)
+    }
+
+    /// The slices that have ended.
+    pub(crate) fn slices(&self) -> &[Slice] {
+        &self.slices
+    }
+
+    /// Ends the slice, and begins one of the next turn. Before anything has counted the turn stays: a command may not
+    /// have been executed yet.
+    pub(crate) fn turn_over(&mut self, sources: &mut [OpenSource]) {
+        if self.failure.is_some() || !self.has_begun(sources) {
+            self.clock.due = Instant::now() + self.shortest;
+            return;
+        }
+        let began = Instant::now();
+        let (old, next) = (self.current, self.draw());
+        if let Err(error) = each(sources, |source| source.counting.select(number(next))) {
+            self.failure = Some(format!("its turn could not be changed: {error}"));
+            return;
+        }
+        self.current = next;
+        let mut reading = Reading::default();
+        for source in sources.iter_mut().filter(|source| source.takes_turns()) {
+            // What cannot be read is missing in this slice.
+            let mut own = Reading::default();
+            if source.counting.read_turn(number(old), &mut own).is_ok() {
+                reading.cells.append(&mut own.cells);
+            }
+        }
+        self.close(old, &reading, sources);
+        let length = self.shortest.max(self.clock.started.elapsed() / SLICES);
+        self.clock.due = self.clock.since + length.max(began.elapsed() * TIMES_COST);
+    }
+
+    /// Ends the last slice by what was read when everything had stopped. Where turns could not be changed any more,
+    /// the values of all that took turns are lost.
+    pub(crate) fn end(mut self, reading: &mut Reading, sources: &[OpenSource]) -> Vec<Slice> {
+        let Some(failure) = self.failure.take() else {
+            self.close(self.current, reading, sources);
+            return self.slices;
+        };
+        let turning = |slot: SlotId| sources.iter().any(|source| source.turn_of(slot).is_some());
+        for cell in reading.cells.iter_mut().filter(|cell| turning(cell.slot)) {
+            cell.lost.get_or_insert_with(|| failure.clone());
+        }
+        self.slices
+    }
+
+    /// Whether the events that take turns have counted for any time at all.
+    fn has_begun(&mut self, sources: &mut [OpenSource]) -> bool {
+        if !self.begun {
+            let mut reading = Reading::default();
+            // A source that cannot be read has not begun.
+            let _ = each(sources, |source| source.counting.read_turn(number(self.current), &mut reading));
+            self.begun = reading.cells.iter().any(|cell| cell.time_enabled_ns > 0);
+        }
+        self.begun
+    }
+
+    /// The next turn: every one once in each round, in an order that is drawn for the round.
+    fn draw(&mut self) -> usize {
+        if self.round.is_empty() {
+            self.round = self.random.permutation(self.turns.len());
+        }
+        self.round.pop().unwrap_or(0)
+    }
+
+    fn close(&mut self, turn: usize, reading: &Reading, sources: &[OpenSource]) {
+        let now = Instant::now();
+        let wall_ns = crate::execute::nanos(now - self.clock.since);
+        self.clock.since = now;
+        let counted = |slot: SlotId| {
+            let turns = sources.iter().filter(|source| source.takes_turns() && source.holds(slot));
+            turns.map(|source| source.turn_of(slot)).any(|own| own.is_none_or(|own| own == number(turn)))
+        };
+        let cells = reading.cells.iter().filter(|cell| cell.lost.is_none() && counted(cell.slot));
+        let counts = self.last.counts(cells);
+        self.slices.push(Slice { turn: self.turns[turn], wall_ns, counts });
+    }
+}
+
+fn number(turn: usize) -> u32 {
+    u32::try_from(turn).unwrap_or(u32::MAX)
+}
+
+/// Does something to every source with slots that take turns; all of them, also after an error.
+fn each(sources: &mut [OpenSource], mut what: impl FnMut(&mut OpenSource) -> Result<()>) -> Result<()> {
+    let done: Vec<Result<()>> =
+        sources.iter_mut().filter(|source| source.takes_turns()).map(&mut what).collect();
+    done.into_iter().collect()
+}
+
+/// What every counter showed when a slice of its own ended last.
+#[derive(Default)]
+struct Last(HashMap<SlotId, HashMap<At, Shown>>);
+
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    raw: u64,
+    time_enabled_ns: u64,
+    time_running_ns: u64,
+}
+
+impl Shown {
+    /// What was counted since; `None` when a value went back.
+    fn since(self, before: Shown) -> Option<Shown> {
+        Some(Shown {
+            raw: self.raw.checked_sub(before.raw)?,
+            time_enabled_ns: self.time_enabled_ns.checked_sub(before.time_enabled_ns)?,
+            time_running_ns: self.time_running_ns.checked_sub(before.time_running_ns)?,
+        })
+    }
+
+    /// With another part of the same thread or CPU: wanted at the same time, counting at others.
+    fn with_part(self, other: Shown) -> Shown {
+        Shown {
+            raw: self.raw.saturating_add(other.raw),
+            time_enabled_ns: self.time_enabled_ns.max(other.time_enabled_ns),
+            time_running_ns: self.time_running_ns.saturating_add(other.time_running_ns),
+        }
+    }
+}
+
+impl Last {
+    /// What the slots of these cells counted since, which is the last from now on.
+    fn counts<'a>(&mut self, cells: impl Iterator<Item = &'a Cell>) -> Vec<SliceCount> {
+        let mut instances: BTreeMap<(SlotId, Option<u32>, Option<u32>), Shown> = BTreeMap::new();
+        for cell in cells {
+            if let Some(counted) = self.renew(cell) {
+                let instance = instances.entry((cell.slot, cell.at.cpu, cell.at.tid)).or_default();
+                *instance = instance.with_part(counted);
+            }
+        }
+        let mut counts: Vec<SliceCount> = Vec::new();
+        for ((slot, ..), counted) in instances {
+            match counts.last_mut() {
+                Some(count) if count.slot == slot => add(count, counted),
+                _ => counts.push(SliceCount {
+                    slot,
+                    raw: counted.raw,
+                    time_enabled_ns: counted.time_enabled_ns,
+                    time_running_ns: counted.time_running_ns,
+                }),
+            }
+        }
+        counts
+    }
+
+    fn renew(&mut self, cell: &Cell) -> Option<Shown> {
+        let now = Shown {
+            raw: cell.raw,
+            time_enabled_ns: cell.time_enabled_ns,
+            time_running_ns: cell.time_running_ns,
+        };
+        let of_slot = self.0.entry(cell.slot).or_default();
+        match of_slot.get_mut(&cell.at) {
+            Some(last) => now.since(std::mem::replace(last, now)),
+            None => {
+                of_slot.insert(cell.at.clone(), now);
+                Some(now)
+            }
+        }
+    }
+}
+
+fn add(count: &mut SliceCount, more: Shown) {
+    count.raw = count.raw.saturating_add(more.raw);
+    count.time_enabled_ns = count.time_enabled_ns.saturating_add(more.time_enabled_ns);
+    count.time_running_ns = count.time_running_ns.saturating_add(more.time_running_ns);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::{Rung, Slot};
+
+    fn pass(turns: &[Option<u32>]) -> Pass {
+        let slot = |(id, turn): (usize, &Option<u32>)| Slot {
+            turn: *turn,
+            ..Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, Vec::new())
+        };
+        Pass { slots: turns.iter().enumerate().map(slot).collect(), ..Pass::default() }
+    }
+
+    fn rotation(turns: &[Option<u32>], seed: u64) -> (Pass, Option<Rotation>) {
+        let mut pass = pass(turns);
+        let rotation = Rotation::of(&mut pass, &mut Random::seeded(seed), Duration::ZERO);
+        (pass, rotation)
+    }
+
+    #[test]
+    fn every_turn_is_the_first_of_some_run() {
+        let firsts =
+            (0..40).map(|seed| rotation(&[Some(0), Some(1), Some(2), None], seed).1.unwrap().turns[0]);
+        let firsts: std::collections::BTreeSet<u32> = firsts.collect();
+        assert_eq!(firsts.into_iter().collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    #[test]
+    fn slots_keep_their_company_when_turns_are_numbered_anew() {
+        for seed in 0..20 {
+            let (pass, rotation) = rotation(&[Some(4), None, Some(9), Some(4)], seed);
+            let of = |slot: usize| pass.slots[slot].turn;
+            assert_eq!((of(1), of(0)), (None, of(3)));
+            let turns = rotation.unwrap().turns;
+            assert_eq!((turns[of(0).unwrap() as usize], turns[of(2).unwrap() as usize]), (4, 9));
+        }
+    }
+
+    #[test]
+    fn a_turn_that_is_alone_counts_all_the_time() {
+        for turns in [&[Some(3), None, Some(3)][..], &[None], &[]] {
+            let (pass, rotation) = rotation(turns, 1);
+            assert!(rotation.is_none() && pass.slots.iter().all(|slot| slot.turn.is_none()), "{turns:?}");
+        }
+    }
+
+    #[test]
+    fn every_round_has_each_turn_once_and_orders_differ() {
+        let (_, rotation) = rotation(&[Some(0), Some(1), Some(2), Some(3)], 7);
+        let mut rotation = rotation.unwrap();
+        let first: Vec<usize> = (0..3).map(|_| rotation.draw()).collect();
+        assert_eq!(first, [1, 2, 3], "the first turn has been selected when the pass was opened");
+        let mut rounds = std::collections::BTreeSet::new();
+        for _ in 0..30 {
+            let round: Vec<usize> = (0..4).map(|_| rotation.draw()).collect();
+            let mut sorted = round.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2, 3]);
+            rounds.insert(round);
+        }
+        assert!(rounds.len() > 10, "{rounds:?}");
+    }
+
+    fn cell(slot: usize, part: usize, tid: Option<u32>, raw: u64, times: (u64, u64)) -> Cell {
+        let at = At { part, pmu: format!("pmu{part}"), cpu: None, tid };
+        Cell { at, ..Cell::new(SlotId(slot), raw, times.0, times.1) }
+    }
+
+    #[test]
+    fn threads_add_up_and_the_parts_of_a_hybrid_are_wanted_once() {
+        let mut last = Last::default();
+        let cells = [
+            cell(0, 0, Some(7), 70, (100, 60)),
+            cell(0, 1, Some(7), 30, (100, 40)),
+            cell(0, 0, Some(8), 5, (50, 50)),
+        ];
+        let counts = last.counts(cells.iter());
+        let expected = SliceCount { slot: SlotId(0), raw: 105, time_enabled_ns: 150, time_running_ns: 150 };
+        assert_eq!(counts, [expected]);
+    }
+
+    #[test]
+    fn a_slice_is_what_happened_since_the_last_one() {
+        let mut last = Last::default();
+        last.counts([cell(0, 0, None, 10, (5, 5)), cell(1, 0, None, 1, (1, 1))].iter());
+        let counts = last.counts([cell(0, 0, None, 25, (9, 8)), cell(1, 0, None, 0, (2, 2))].iter());
+        let expected = SliceCount { slot: SlotId(0), raw: 15, time_enabled_ns: 4, time_running_ns: 3 };
+        assert_eq!(counts, [expected], "a value that went back is none");
+    }
+}

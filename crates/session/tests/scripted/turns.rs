@@ -1,0 +1,335 @@
+//! Turns within a run, in a world whose time passes only while the session waits.
+
+use std::cell::{Cell as Shared, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::*;
+use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::report::{Run, Slice};
+use cyclometer_core::{Error, ErrorKind, Intent, Pass, Plan, Refusal, Report, Result, Rung, Slot, SlotId};
+use cyclometer_session::{Job, Means, Moment, Observer, Settings, run};
+
+use crate::script::{hardware, machine};
+
+/// What one unit of the world's time is, in ns.
+const UNIT_NS: u64 = 10_000_000;
+
+/// A world with its time, and everything that may go wrong in it.
+#[derive(Clone, Default)]
+struct World {
+    time: Rc<Shared<u64>>,
+    opened: Rc<RefCell<Vec<Slot>>>,
+    /// How long each execution is.
+    lasts: u64,
+    /// When the command is executed.
+    exec_at: u64,
+    /// Selecting fails for the time that comes from this on.
+    select_fails_at: Option<u64>,
+    /// Reading fails from then on.
+    read_fails_at: Option<u64>,
+    cpus: Vec<u32>,
+}
+
+impl World {
+    fn lasting(lasts: u64) -> World {
+        World { lasts, ..World::default() }
+    }
+}
+
+impl cyclometer_core::Launch for World {
+    fn prepare(&self, _: &CommandSpec) -> Result<Box<dyn Child>> {
+        self.time.set(0);
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Child for World {
+    fn pid(&self) -> u32 {
+        1
+    }
+
+    fn release(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn wait(&mut self, until: Option<Instant>) -> Result<Waited> {
+        self.time.set(self.time.get() + 1);
+        if self.time.get() >= self.lasts || until.is_none() {
+            self.time.set(self.lasts);
+            let status = Some(ExitStatus::Code(0));
+            return Ok(Waited::Exited(Exit { status, wall_ns: self.lasts * UNIT_NS, usage: None }));
+        }
+        std::thread::sleep(until.unwrap().saturating_duration_since(Instant::now()));
+        Ok(Waited::TimedOut)
+    }
+
+    fn signal(&mut self, _: i32) {}
+}
+
+impl cyclometer_core::Source for World {
+    fn rung(&self) -> Rung {
+        Rung::Perf
+    }
+
+    fn open(&self, slots: &[Slot], _: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        *self.opened.borrow_mut() = slots.to_vec();
+        let counters = slots.iter().map(|slot| (slot.clone(), 0)).collect();
+        Ok(Box::new(Counters { world: self.clone(), counters, selected: 0, seen: 0 }))
+    }
+}
+
+/// Slot n counts n + 1 in each unit of time on each CPU while its turn is selected.
+struct Counters {
+    world: World,
+    counters: Vec<(Slot, u64)>,
+    selected: u32,
+    seen: u64,
+}
+
+impl Counters {
+    fn catch_up(&mut self) {
+        let now = self.world.time.get();
+        let passed = now.saturating_sub(self.seen.max(self.world.exec_at));
+        self.seen = now;
+        for (slot, units) in &mut self.counters {
+            if slot.turn.is_none_or(|turn| turn == self.selected) {
+                *units += passed;
+            }
+        }
+    }
+
+    fn cells(&mut self, turn: Option<u32>, out: &mut Reading) -> Result<()> {
+        self.catch_up();
+        if self.world.read_fails_at.is_some_and(|at| self.seen >= at) {
+            return Err(Error::new(ErrorKind::Os, "it is gone"));
+        }
+        let cpus = match self.world.cpus.as_slice() {
+            [] => vec![None],
+            cpus => cpus.iter().copied().map(Some).collect(),
+        };
+        for (slot, units) in &self.counters {
+            if turn.is_none() || slot.turn.is_none() || slot.turn == turn {
+                let raw = (slot.id.0 as u64 + 1) * units;
+                out.cells.extend(cpus.iter().map(|cpu| Cell {
+                    at: At { cpu: *cpu, ..At::default() },
+                    ..Cell::new(slot.id, raw, units * UNIT_NS, units * UNIT_NS)
+                }));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Counting for Counters {
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn select(&mut self, turn: u32) -> Result<()> {
+        self.catch_up();
+        if self.world.select_fails_at.is_some_and(|at| self.seen >= at) {
+            return Err(Error::new(ErrorKind::Os, "no such device"));
+        }
+        self.selected = turn;
+        Ok(())
+    }
+
+    fn read(&mut self, out: &mut Reading) -> Result<()> {
+        self.cells(None, out)
+    }
+
+    fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
+        self.cells(Some(turn), out)
+    }
+}
+
+/// Slots with these turns, in one pass.
+fn plan(turns: &[Option<u32>]) -> Plan {
+    let line = |id: usize| PlanLine {
+        event: hardware(&format!("e{id}")),
+        outcome: Outcome::Counted { candidate: 0, filter: None, exclude_guest: false },
+        skipped: Vec::new(),
+    };
+    let slot = |(id, turn): (usize, &Option<u32>)| Slot {
+        turn: *turn,
+        ..Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, Vec::new())
+    };
+    let slots = turns.iter().enumerate().map(slot).collect();
+    Plan {
+        lines: (0..turns.len()).map(line).collect(),
+        passes: vec![Pass { slots, ..Pass::default() }],
+        shares_counters: false,
+        intent: Intent::default(),
+    }
+}
+
+#[derive(Default)]
+struct Rows(Vec<(u64, Vec<Slice>)>);
+
+impl Observer for Rows {
+    fn interval(&mut self, moment: &Moment<'_>, _: &Plan) {
+        let raws = moment.reading.cells.iter().filter(|cell| cell.slot == SlotId(0)).map(|cell| cell.raw);
+        self.0.push((raws.sum(), moment.slices.to_vec()));
+    }
+}
+
+fn played(world: &World, turns: &[Option<u32>], settings: Settings, rows: &mut Rows) -> Report {
+    let settings = Settings { slice: Duration::ZERO, seed: settings.seed.or(Some(5)), ..settings };
+    let machine = machine();
+    let means = Means { launch: world, translated: None, sources: &[world], machine: &machine };
+    let job = Job { command: Some(CommandSpec::new("x")), target: None, watched: None };
+    run(job, plan(turns), &settings, &means, rows).unwrap()
+}
+
+fn run_of(world: &World, turns: &[Option<u32>]) -> Run {
+    played(world, turns, Settings::default(), &mut Rows::default()).runs.remove(0)
+}
+
+fn final_raw(run: &Run, slot: usize) -> u64 {
+    run.reading.cells.iter().filter(|cell| cell.slot == SlotId(slot)).map(|cell| cell.raw).sum()
+}
+
+fn sliced_raw(slices: &[Slice], slot: usize) -> u64 {
+    slices.iter().filter_map(|slice| slice.count(SlotId(slot))).map(|count| count.raw).sum()
+}
+
+fn order(run: &Run) -> Vec<u32> {
+    run.slices.iter().map(|slice| slice.turn).collect()
+}
+
+/// One event that always counts and four that take two turns.
+const MIXED: [Option<u32>; 5] = [None, Some(0), Some(1), Some(0), Some(1)];
+
+#[test]
+fn all_that_was_counted_is_in_exactly_one_slice() {
+    let run = run_of(&World::lasting(40), &MIXED);
+    assert_eq!(run.slices.len(), 40);
+    for slot in 0..5 {
+        assert_eq!(sliced_raw(&run.slices, slot), final_raw(&run, slot), "slot {slot}");
+    }
+    assert_eq!(final_raw(&run, 0), 40, "what always counts never stops");
+    assert_eq!(final_raw(&run, 1) / 2 + final_raw(&run, 2) / 3, 40, "one turn or the other");
+}
+
+#[test]
+fn a_slice_has_what_always_counts_and_what_had_its_turn() {
+    let run = run_of(&World::lasting(10), &MIXED);
+    for slice in &run.slices {
+        let slots: Vec<usize> = slice.counts.iter().map(|count| count.slot.0).collect();
+        assert_eq!(slots, if slice.turn == 0 { [0, 1, 3] } else { [0, 2, 4] });
+        assert!(slice.counts.iter().all(|count| count.raw == count.slot.0 as u64 + 1));
+        assert!(slice.counts.iter().all(|count| count.time_enabled_ns == UNIT_NS));
+    }
+}
+
+#[test]
+fn every_round_has_each_turn_once_in_an_order_of_its_own() {
+    let run = run_of(&World::lasting(120), &[Some(0), Some(1), Some(2)]);
+    let order = order(&run);
+    let rounds: BTreeMap<&[u32], usize> = order.chunks(3).map(|round| (round, 1)).collect();
+    assert!(rounds.keys().all(|round| (0..3).all(|turn| round.contains(&turn))), "{rounds:?}");
+    assert_eq!(rounds.len(), 6, "40 rounds have every order");
+}
+
+#[test]
+fn turns_without_anything_that_always_counts_are_logged_too() {
+    let run = run_of(&World::lasting(20), &[Some(0), Some(1)]);
+    assert!(run.slices.iter().all(|slice| slice.counts.len() == 1));
+    assert_eq!(final_raw(&run, 0) + final_raw(&run, 1) / 2, 20);
+}
+
+#[test]
+fn the_order_follows_from_the_seed_and_differs_between_runs() {
+    let orders = |seed| {
+        let settings = Settings { seed: Some(seed), runs: 2, ..Settings::default() };
+        let report = played(&World::lasting(30), &MIXED, settings, &mut Rows::default());
+        report.runs.iter().map(order).collect::<Vec<_>>()
+    };
+    let first = orders(1);
+    assert_eq!(first, orders(1));
+    assert_ne!(first, orders(2));
+    assert_ne!(first[0], first[1]);
+}
+
+#[test]
+fn each_turn_sees_the_beginning_of_some_runs() {
+    let settings = Settings { runs: 20, ..Settings::default() };
+    let report = played(&World::lasting(1), &MIXED, settings, &mut Rows::default());
+    let firsts: Vec<u32> = report.runs.iter().map(|run| order(run)[0]).collect();
+    assert!(firsts.contains(&0) && firsts.contains(&1), "{firsts:?}");
+}
+
+#[test]
+fn in_a_run_that_is_too_short_only_the_first_turn_has_a_slice() {
+    let run = run_of(&World::lasting(1), &MIXED);
+    let [slice] = run.slices.as_slice() else { panic!("{:?}", run.slices) };
+    let (seen, unseen) = if slice.turn == 0 { ([1, 3], [2, 4]) } else { ([2, 4], [1, 3]) };
+    assert!(seen.iter().all(|slot| final_raw(&run, *slot) > 0));
+    assert!(unseen.iter().all(|slot| final_raw(&run, *slot) == 0 && sliced_raw(&run.slices, *slot) == 0));
+}
+
+#[test]
+fn a_turn_that_is_alone_counts_all_the_time_and_has_no_slices() {
+    let world = World::lasting(5);
+    let run = run_of(&world, &[None, Some(2), Some(2)]);
+    assert_eq!((run.slices.as_slice(), final_raw(&run, 1)), (&[][..], 10));
+    assert!(world.opened.borrow().iter().all(|slot| slot.turn.is_none()));
+}
+
+#[test]
+fn turns_do_not_change_before_the_command_is_executed() {
+    let world = World { exec_at: 5, ..World::lasting(20) };
+    let run = run_of(&world, &MIXED);
+    let counted = |slice: &Slice| slice.count(SlotId(0)).is_some_and(|count| count.raw > 0);
+    assert!(run.slices.iter().all(counted), "{:?}", run.slices);
+    assert_eq!(final_raw(&run, 0), 15);
+}
+
+#[test]
+fn when_turns_cannot_change_any_more_their_values_are_lost_and_the_command_goes_on() {
+    let world = World { select_fails_at: Some(4), ..World::lasting(20) };
+    let run = run_of(&world, &MIXED);
+    assert_eq!(run.exit, Some(ExitStatus::Code(0)));
+    assert_eq!(world.time.get(), 20);
+    for cell in &run.reading.cells {
+        let reason = cell.lost.as_deref();
+        match cell.slot {
+            SlotId(0) => assert_eq!((cell.raw, reason), (20, None)),
+            _ => assert_eq!(reason, Some("its turn could not be changed: no such device")),
+        }
+    }
+}
+
+#[test]
+fn a_source_that_cannot_be_read_any_more_leaves_the_slices_it_had() {
+    let world = World { read_fails_at: Some(10), ..World::lasting(20) };
+    let run = run_of(&world, &MIXED);
+    assert!(run.reading.cells.iter().all(|cell| cell.lost.as_deref() == Some("it is gone")));
+    assert_eq!(run.slices.iter().filter(|slice| !slice.counts.is_empty()).count(), 9);
+}
+
+#[test]
+fn cpus_add_up_in_a_slice() {
+    let world = World { cpus: vec![0, 1, 7], ..World::lasting(8) };
+    let run = run_of(&world, &MIXED);
+    let always = run.slices.iter().map(|slice| *slice.count(SlotId(0)).unwrap());
+    assert!(always.into_iter().all(|count| count.raw == 3 && count.time_enabled_ns == 3 * UNIT_NS));
+    assert_eq!(sliced_raw(&run.slices, 2), final_raw(&run, 2));
+}
+
+#[test]
+fn rows_hold_whole_slices() {
+    let settings = Settings { interval: Some(Duration::from_micros(300)), ..Settings::default() };
+    let mut rows = Rows::default();
+    played(&World::lasting(200), &MIXED, settings, &mut rows);
+    assert!(rows.0.len() > 2, "{} rows", rows.0.len());
+    for (raw, slices) in &rows.0 {
+        assert_eq!(sliced_raw(slices, 0), *raw);
+    }
+}
