@@ -2,12 +2,27 @@
 
 use super::{COLUMNS, Sample};
 
-/// How much of a column must be new, as a share of its root mean square: a column that is nearly a combination of those
-/// before it is left out.
+/// How much of a column must be new in the slices seen, as a share of its root mean square there and of its mean in all
+/// slices: a column that is nearly a combination of those before it, or hardly moves where it is seen, is left out.
 const LEAST_NEW: f64 = 1e-3;
 
 /// Shortest slice that the weights tell from shorter ones, in mean slices.
-const SHORTEST: f64 = 1e-3;
+const SHORTEST: f64 = 0.05;
+
+/// Root mean square of the lengths seen, in mean slices, below which they do not count as any.
+const LEAST_LENGTH: f64 = f64::EPSILON;
+
+/// Least share of a slice's own residual that is taken to be left where the slice decides on the fit alone.
+const LEAST_FREE: f64 = 1e-6;
+
+/// Degrees of freedom of a variance by second differences, for each of the usual one: 18 / 35.
+///
+/// # Source
+///
+/// P. Hall, J. Kay, D. Titterington: "Asymptotically Optimal Difference-Based Estimation of Variance in Nonparametric
+/// Regression", Biometrika 77, 1990: the variance of such an estimate, 1 + 2 Σ of the squared autocorrelations of the
+/// differences' weights.
+const EFFICIENCY: f64 = 18.0 / 35.0;
 
 /// A fit of counts by the columns of their slices, each slice with the weight 1 / length: a slice of twice the length
 /// has twice the variance, and a fit by the lengths alone is seen × time / time seen.
@@ -34,7 +49,7 @@ impl Fit {
                 }
             }
         }
-        let lower = cholesky(&products);
+        let lower = cholesky(&products, sample.counts.len() as f64);
         let coefficients = backward(&lower, &forward(&lower, &sums));
         Fit { lower, coefficients }
     }
@@ -54,7 +69,7 @@ fn weight(row: &[f64; COLUMNS]) -> f64 {
 }
 
 /// The lower triangle whose product with its transpose is `products`, without the columns that add nothing.
-fn cholesky(products: &[[f64; COLUMNS]; COLUMNS]) -> [[f64; COLUMNS]; COLUMNS] {
+fn cholesky(products: &[[f64; COLUMNS]; COLUMNS], slices: f64) -> [[f64; COLUMNS]; COLUMNS] {
     let mut lower = [[0.0; COLUMNS]; COLUMNS];
     for i in 0..COLUMNS {
         for j in 0..i {
@@ -62,7 +77,8 @@ fn cholesky(products: &[[f64; COLUMNS]; COLUMNS]) -> [[f64; COLUMNS]; COLUMNS] {
             lower[i][j] = ratio(products[i][j] - known, lower[j][j]);
         }
         let new = products[i][i] - lower[i][..i].iter().map(|x| x * x).sum::<f64>();
-        if new > products[i][i] * LEAST_NEW * LEAST_NEW {
+        let least = if i == 0 { LEAST_LENGTH } else { LEAST_NEW };
+        if new > products[i][i].max(slices) * least * least {
             lower[i][i] = new.sqrt();
         }
     }
@@ -94,22 +110,89 @@ fn backward(lower: &[[f64; COLUMNS]; COLUMNS], right: &[f64; COLUMNS]) -> [f64; 
 }
 
 impl Fit {
-    /// Variance of a slice of mean length about the fit, by the differences between residuals that follow each other.
+    /// Variance of a slice of mean length about the fit, by second differences of the residuals in the order of time:
+    /// each against the mean of its neighbours, in which what changes slowly cancels.
+    ///
+    /// Each residual is that of a fit without its slice: an outlier that draws the fit towards itself hides otherwise.
+    /// There have to be three slices or more, some with a length.
     pub(super) fn spread(&self, sample: &Sample) -> f64 {
-        let slices = sample.counts.len() as f64;
-        let residuals: Vec<f64> =
-            sample.rows.iter().zip(&sample.counts).map(|(row, count)| self.residual(row, *count)).collect();
-        let squares: f64 = residuals.windows(2).map(|pair| (pair[1] - pair[0]).powi(2)).sum();
-        squares / (2.0 * (slices - 1.0)) * slices / self.freedom(sample)
+        let slices: Vec<(f64, f64)> = sample
+            .rows
+            .iter()
+            .zip(&sample.counts)
+            .map(|(row, count)| (row[0], self.deleted(row, *count)))
+            .collect();
+        let (mut squares, mut lengths) = (0.0, 0.0);
+        for around in slices.windows(3) {
+            let [(before, r0), (middle, r1), (after, r2)] = [around[0], around[1], around[2]];
+            squares += (r1 - (r0 + r2) / 2.0).powi(2);
+            lengths += middle + (before + after) / 4.0;
+        }
+        ratio(squares, lengths)
     }
 
-    /// Slices seen beyond the columns that were fitted.
+    /// Degrees of freedom of [`spread`](Self::spread).
     pub(super) fn freedom(&self, sample: &Sample) -> f64 {
         let columns = (0..COLUMNS).filter(|&i| self.lower[i][i] > 0.0).count();
-        (sample.counts.len() - columns) as f64
+        (sample.counts.len() - columns) as f64 * EFFICIENCY
     }
 
-    fn residual(&self, row: &[f64; COLUMNS], count: f64) -> f64 {
-        (count - self.predict(row)) * weight(row).sqrt()
+    /// What the slice holds beyond what a fit to the others says of it.
+    fn deleted(&self, row: &[f64; COLUMNS], count: f64) -> f64 {
+        let leverage = self.uncertainty(row) * weight(row);
+        (count - self.predict(row)) / (1.0 - leverage).max(LEAST_FREE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(rows: &[[f64; COLUMNS]], counts: &[f64]) -> Sample {
+        Sample { rows: rows.to_vec(), counts: counts.to_vec(), unseen: [0.0; COLUMNS] }
+    }
+
+    fn line(slices: usize) -> (Vec<[f64; COLUMNS]>, Vec<f64>) {
+        let rows: Vec<_> = (0..slices).map(|i| [1.0, (i * i % 7) as f64, 0.0, 0.0]).collect();
+        let counts = rows.iter().map(|row| 3.0 + 2.0 * row[1]).collect();
+        (rows, counts)
+    }
+
+    #[test]
+    fn a_line_is_found() {
+        let (rows, counts) = line(30);
+        let fit = Fit::of(&sample(&rows, &counts), 2);
+        assert!((fit.predict(&[10.0, 100.0, 0.0, 0.0]) - 230.0).abs() < 1e-9);
+        assert!(fit.spread(&sample(&rows, &counts)) < 1e-18);
+    }
+
+    #[test]
+    fn a_column_that_adds_nothing_is_left_out() {
+        let (mut rows, counts) = line(30);
+        let two = Fit::of(&sample(&rows, &counts), 2);
+        rows.iter_mut().for_each(|row| row[2] = 5.0 * row[0] - row[1]);
+        let three = Fit::of(&sample(&rows, &counts), 3);
+        assert_eq!(three.lower[2][2], 0.0);
+        assert_eq!(three.predict(&[1.0, 4.0, 1.0, 0.0]), two.predict(&[1.0, 4.0, 1.0, 0.0]));
+        assert_eq!(three.uncertainty(&[1.0, 4.0, 1.0, 0.0]), two.uncertainty(&[1.0, 4.0, 1.0, 0.0]));
+    }
+
+    #[test]
+    fn a_residual_is_that_of_a_fit_without_its_slice() {
+        let (rows, mut counts) = line(12);
+        counts[7] += 10.0;
+        let fit = Fit::of(&sample(&rows, &counts), 2);
+        assert!((fit.deleted(&rows[7], counts[7]) - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_spread_of_lone_counts_is_their_variance_and_a_slow_change_adds_none() {
+        let mut random = cyclometer_core::Random::seeded(5);
+        let lone: Vec<f64> = (0..4000).map(|_| f64::from(u8::from(random.below(4) == 0))).collect();
+        let rows = vec![[1.0, 0.0, 0.0, 0.0]; 4000];
+        let spread = |counts: &[f64]| Fit::of(&sample(&rows, counts), 1).spread(&sample(&rows, counts));
+        assert!((spread(&lone) - 0.1875).abs() < 0.02, "{}", spread(&lone));
+        let slow: Vec<f64> = (0..4000).map(f64::from).collect();
+        assert!(spread(&slow) < 1.0, "{}", spread(&slow));
     }
 }

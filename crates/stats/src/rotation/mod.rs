@@ -10,9 +10,9 @@
 //!
 //! The turns come in a random order that is drawn afresh each round, so the slices that an event saw are a random sample
 //! with one slice from each round. The error of the total is then that of a sum over the slices not seen: their own
-//! spread, and the uncertainty of the regression at the place where they lie. The spread comes from the differences
-//! between residuals that follow each other, because what changes slowly over the run is the same in a slice seen and in
-//! its neighbours, and adds no error. All slices seen means no error at all.
+//! spread, and the uncertainty of the regression at the place where they lie. The spread comes from differences between
+//! residuals that follow each other, because what changes slowly over the run is the same in a slice seen and in its
+//! neighbours, and adds no error. All slices seen means no error at all.
 //!
 //! # Source
 //!
@@ -22,6 +22,8 @@
 //! and Inference", Wiley 2000: the variance of a predicted sum.
 
 mod fit;
+#[cfg(test)]
+mod programs;
 mod quantile;
 
 use fit::Fit;
@@ -38,7 +40,7 @@ const SLICES_PER_COLUMN: usize = 5;
 /// Share of the slices that is looked at to tell whether few of them hold the count.
 const FEW: f64 = 0.01;
 
-/// What may have been missed in as much time as was seen, with 95 % probability, where nothing was counted.
+/// Greatest count that may have been missed in as much time as was seen, with 95 % probability, where nothing was counted.
 ///
 /// # Source
 ///
@@ -60,9 +62,9 @@ pub struct Estimate {
     /// Half the width of the interval that holds the true total with 95 % probability, in counts; 0 if every slice was
     /// seen. Otherwise why there is none.
     pub half_width: Result<f64, NoInterval>,
-    /// Sum of the counts seen.
-    pub seen: f64,
-    /// Share of the run's time that was seen, in (0, 1].
+    /// Sum of the counts seen; `u64::MAX` if it is greater.
+    pub seen: u64,
+    /// Share of the run's time that was seen, in 0..=1.
     pub observed: f64,
     /// Number of slices seen, ≥ 1.
     pub slices: usize,
@@ -80,8 +82,8 @@ pub enum NoInterval {
         /// Slices seen.
         slices: usize,
     },
-    /// The numbers are too large to be squared.
-    TooLarge,
+    /// The slices seen have no length, or next to none beside the others.
+    NoTime,
 }
 
 impl std::fmt::Display for NoInterval {
@@ -93,7 +95,7 @@ impl std::fmt::Display for NoInterval {
             NoInterval::TooFewSlices { slices } => {
                 write!(f, "seen in {slices} slices of time; an interval needs {LEAST_SLICES}")
             }
-            NoInterval::TooLarge => write!(f, "the counts are too large to tell an interval"),
+            NoInterval::NoTime => write!(f, "seen in slices without any running time"),
         }
     }
 }
@@ -133,16 +135,45 @@ impl Rotation {
         if slices == 0 {
             return None;
         }
-        let sum: f64 = sample.counts.iter().sum();
         let (missing, half_width) = self.missing(&sample, slices == seen.len());
+        let seen = seen.iter().flatten().fold(0u64, |sum, count| sum.saturating_add(*count));
         Some(Estimate {
-            total: sum + missing,
+            total: seen as f64 + missing,
             half_width,
-            seen: sum,
+            seen,
             observed: self.share(&sample),
             slices,
             concentrated: concentrated(&sample.counts),
         })
+    }
+
+    /// What the slices not seen are taken to hold, ≥ 0, and how far that may be off.
+    fn missing(&self, sample: &Sample, all_seen: bool) -> (f64, Result<f64, NoInterval>) {
+        if all_seen {
+            return (0.0, Ok(0.0));
+        }
+        let fit = Fit::of(sample, (sample.counts.len() / SLICES_PER_COLUMN).clamp(1, COLUMNS));
+        let missing = fit.predict(&sample.unseen).max(0.0);
+        (missing, self.half_width(sample, &fit))
+    }
+
+    fn half_width(&self, sample: &Sample, fit: &Fit) -> Result<f64, NoInterval> {
+        let slices = sample.counts.len();
+        let share = self.share(sample);
+        if slices < LEAST_SLICES {
+            return Err(NoInterval::TooFewSlices { slices });
+        }
+        if share < f64::EPSILON {
+            return Err(NoInterval::NoTime);
+        }
+        let variance = fit.spread(sample) * (fit.uncertainty(&sample.unseen) + sample.unseen[0]);
+        let chance = RULE_OF_THREE * (1.0 - share) / share;
+        Ok((quantile::t_95(fit.freedom(sample)) * variance.sqrt()).max(chance))
+    }
+
+    /// Share of the run's time that was seen.
+    fn share(&self, sample: &Sample) -> f64 {
+        sample.rows.iter().map(|row| row[0]).sum::<f64>() / self.length
     }
 }
 
@@ -166,34 +197,6 @@ impl Sample {
             }
         }
         sample
-    }
-}
-
-impl Rotation {
-    /// What the slices not seen are taken to hold, ≥ 0, and how far that may be off.
-    fn missing(&self, sample: &Sample, all_seen: bool) -> (f64, Result<f64, NoInterval>) {
-        if all_seen {
-            return (0.0, Ok(0.0));
-        }
-        let fit = Fit::of(sample, (sample.counts.len() / SLICES_PER_COLUMN).clamp(1, COLUMNS));
-        let missing = fit.predict(&sample.unseen).max(0.0);
-        (missing, self.half_width(sample, &fit))
-    }
-
-    fn half_width(&self, sample: &Sample, fit: &Fit) -> Result<f64, NoInterval> {
-        let slices = sample.counts.len();
-        if slices < LEAST_SLICES {
-            return Err(NoInterval::TooFewSlices { slices });
-        }
-        let share = self.share(sample);
-        let variance = fit.spread(sample) * (fit.uncertainty(&sample.unseen) + sample.unseen[0]);
-        let chance = RULE_OF_THREE * (1.0 - share) / share;
-        let half_width = (quantile::t_95(fit.freedom(sample)) * variance.sqrt()).max(chance);
-        if half_width.is_finite() { Ok(half_width) } else { Err(NoInterval::TooLarge) }
-    }
-
-    fn share(&self, sample: &Sample) -> f64 {
-        1.0 - sample.unseen[0] / self.length
     }
 }
 
@@ -226,13 +229,4 @@ fn concentrated(counts: &[f64]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn all_slices_seen_give_the_sum_without_error() {
-        let rotation = Rotation::new(&[1.0; 3], &[]);
-        let estimate = rotation.estimate(&[Some(1), Some(2), Some(4)]).unwrap();
-        assert_eq!((estimate.total, estimate.half_width, estimate.observed), (7.0, Ok(0.0), 1.0));
-    }
-}
+mod tests;

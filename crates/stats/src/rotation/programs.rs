@@ -1,0 +1,141 @@
+//! Made-up programs whose totals are known: six kinds of behaviour in time, and the ways to take turns over them.
+
+use cyclometer_core::Random;
+
+pub(super) const SLICES: usize = 800;
+pub(super) const EVENTS: usize = 12;
+
+/// Cycles of a slice: 10 ms at 3 GHz.
+const CYCLES: f64 = 3e7;
+
+/// Slices of a period of [`Kind::Periodic`].
+const PERIOD: usize = 10;
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Kind {
+    /// Stretches of 20 to 120 slices, each another program.
+    Blocks,
+    /// Four phases; the next slice is in another one with a probability of a tenth.
+    Markov,
+    /// One slice in fifty does something else.
+    Spikes,
+    /// Two phases of five slices each.
+    Periodic,
+    /// Two phases, the first a slice in each round.
+    PeriodOfRotation,
+    /// The rates grow threefold over the run.
+    Ramp,
+}
+
+pub(super) const KINDS: [Kind; 6] =
+    [Kind::Blocks, Kind::Markov, Kind::Spikes, Kind::Periodic, Kind::PeriodOfRotation, Kind::Ramp];
+
+/// What a run did in each slice.
+pub(super) struct Run {
+    pub lengths: Vec<f64>,
+    pub cycles: Vec<f64>,
+    pub instructions: Vec<f64>,
+    pub events: Vec<Vec<u64>>,
+}
+
+/// What a program does while it does one thing.
+#[derive(Clone)]
+struct Phase {
+    instructions_per_cycle: f64,
+    per_instruction: Vec<f64>,
+}
+
+impl Phase {
+    fn random(random: &mut Random) -> Phase {
+        Phase {
+            instructions_per_cycle: 0.5 + 2.0 * uniform(random),
+            per_instruction: (0..EVENTS).map(|_| 0.01 * (0.6 * normal(random)).exp()).collect(),
+        }
+    }
+
+    fn faster(&self, factor: f64) -> Phase {
+        let per_instruction = self.per_instruction.iter().map(|rate| rate * factor).collect();
+        Phase { per_instruction, ..self.clone() }
+    }
+}
+
+/// A run of a program that sleeps half of the time and runs for a random part of the other slices.
+pub(super) fn sleeper(random: &mut Random) -> Run {
+    let time = |random: &mut Random| if random.below(2) == 0 { 0.0 } else { uniform(random) };
+    let lengths: Vec<f64> = (0..SLICES).map(|_| time(random)).collect();
+    let mut count = |length: &f64| (1e6 * length * (0.3 * normal(random)).exp()) as u64;
+    let events = (0..EVENTS).map(|_| lengths.iter().map(&mut count).collect()).collect();
+    Run { lengths, cycles: Vec::new(), instructions: Vec::new(), events }
+}
+
+/// A run of a program of this kind, measured in so many turns.
+pub(super) fn run(kind: Kind, turns: usize, random: &mut Random) -> Run {
+    let phases = phases(kind, turns, random);
+    let mut run = Run {
+        lengths: vec![0.01; SLICES],
+        cycles: Vec::new(),
+        instructions: Vec::new(),
+        events: vec![Vec::new(); EVENTS],
+    };
+    for phase in phases {
+        let cycles = CYCLES * (1.0 + 0.02 * normal(random));
+        let instructions = cycles * phase.instructions_per_cycle * (0.05 * normal(random)).exp();
+        for (event, rate) in run.events.iter_mut().zip(&phase.per_instruction) {
+            event.push((instructions * rate * (0.1 * normal(random)).exp()) as u64);
+        }
+        run.cycles.push(cycles.round());
+        run.instructions.push(instructions.round());
+    }
+    run
+}
+
+fn phases(kind: Kind, turns: usize, random: &mut Random) -> Vec<Phase> {
+    let some: Vec<Phase> = (0..SLICES / 20).map(|_| Phase::random(random)).collect();
+    let indices = (0..SLICES).scan((0, 0), |(current, left), slice| {
+        (*current, *left) = match kind {
+            Kind::Blocks if *left == 0 => (*current + 1, 19 + random.below(101)),
+            Kind::Blocks => (*current, *left - 1),
+            Kind::Markov if random.below(10) == 0 => (random.below(4), 0),
+            Kind::Markov => (*current, 0),
+            Kind::Spikes => (usize::from(random.below(50) == 0), 0),
+            Kind::Periodic => (usize::from(slice % PERIOD < PERIOD / 2), 0),
+            Kind::PeriodOfRotation => (usize::from(slice % turns == 0), 0),
+            Kind::Ramp => (0, 0),
+        };
+        Some(*current)
+    });
+    let growth =
+        |slice: usize| if kind == Kind::Ramp { 1.0 + 2.0 * slice as f64 / SLICES as f64 } else { 1.0 };
+    indices.enumerate().map(|(slice, index)| some[index % some.len()].faster(growth(slice))).collect()
+}
+
+/// The turn of each slice: a fresh random order each round.
+pub(super) fn shuffled(turns: usize, random: &mut Random) -> Vec<usize> {
+    std::iter::repeat_with(|| random.permutation(turns)).flatten().take(SLICES).collect()
+}
+
+/// The turn of each slice: the same order each round, as the kernel has it.
+pub(super) fn round_robin(turns: usize) -> Vec<usize> {
+    (0..SLICES).map(|slice| slice % turns).collect()
+}
+
+/// What the event sees in the slices of its turn.
+pub(super) fn seen(event: usize, counts: &[u64], turns: usize, order: &[usize]) -> Vec<Option<u64>> {
+    let on = |turn: &usize| *turn == event % turns;
+    counts.iter().zip(order).map(|(count, turn)| on(turn).then_some(*count)).collect()
+}
+
+/// One of 0..1.
+fn uniform(random: &mut Random) -> f64 {
+    (random.word() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A value of the standard normal distribution.
+///
+/// # Source
+///
+/// G. Box, M. Muller: "A Note on the Generation of Random Normal Deviates", 1958.
+fn normal(random: &mut Random) -> f64 {
+    let radius = (-2.0 * (1.0 - uniform(random)).ln()).sqrt();
+    radius * (std::f64::consts::TAU * uniform(random)).cos()
+}
