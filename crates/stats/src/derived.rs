@@ -318,7 +318,7 @@ fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Op
     let counted: Vec<RunValue> = inputs.counted().map(of_run).collect::<Option<_>>()?;
     let worst: &Count = counted.iter().map(|value| &value.count).max_by_key(|count| count.verdict())?;
     let (mut verdict, mut reason) = (worst.verdict(), worst.reason());
-    let computed = match mixture(inputs, run) {
+    let computed = match mixture(inputs, run).or_else(|| alternation(inputs, &counted)) {
         Some(reason) => Err(reason),
         None => {
             let values = InRun { inputs, run: run.index, environment: &definition.environment };
@@ -326,9 +326,18 @@ fn derived_value(definition: &Definition, inputs: &Counted<'_>, run: &Run) -> Op
         }
     };
     if let Err(obstacle) = &computed {
-        (verdict, reason) = (verdict.max(Verdict::NotCounted), reason.or(Some(obstacle.clone())));
+        let of_input = reason.filter(|_| !verdict.has_value());
+        (verdict, reason) = (verdict.max(Verdict::NotCounted), of_input.or(Some(obstacle.clone())));
     }
     Some(DerivedValue { run: run.index, pass: run.pass, value: computed.ok(), verdict, reason })
+}
+
+/// Why the inputs were not counted at the same time, if so. What always counts goes with every turn.
+fn alternation(inputs: &Counted<'_>, counted: &[RunValue]) -> Option<String> {
+    let mut turns = inputs.counted().zip(counted).filter_map(|(line, value)| Some((&line.name, value.turn?)));
+    let (first, turn) = turns.next()?;
+    let (other, _) = turns.find(|(_, other)| *other != turn)?;
+    Some(format!("{first} and {other} took turns: they were never counted at the same time"))
 }
 
 /// Why the inputs of a translated run do not belong in one formula, if so.

@@ -17,6 +17,7 @@ mod statistics;
 mod summary;
 #[cfg(test)]
 mod testing;
+mod turns;
 
 pub use derived::{DerivedSummary, DerivedValue};
 pub use difference::{difference, settle_interval};
@@ -26,6 +27,7 @@ pub use rotation::{Estimate, NoInterval, Rotation};
 pub use settle::{PartCount, by_part, settle};
 pub use statistics::Statistics;
 pub use summary::{
-    Determinism, DroppedRun, LineSummary, PartSummary, RunValue, Summary, asked_scope, summarise,
-    summarise_as, summarise_with,
+    Determinism, DroppedRun, LineSummary, MeanInterval, PartSummary, RunValue, Summary, asked_scope,
+    summarise, summarise_as, summarise_with,
 };
+pub use turns::{exact_runs, settle_slices};

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cyclometer_core::count::CONFIDENCE;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
 use cyclometer_core::{Count, Interval, Rung, Scope, SlotId};
@@ -19,6 +20,9 @@ const NAMED_INSTANCES: usize = 3;
 /// Why a count that the kernel multiplexed has no interval.
 const UNPLANNED: &str = "the kernel shared the counter and does not tell when each event was on it";
 
+/// Why an event has no interval that shared its counter in all the slices of its turn.
+const SHARED: &str = "another user held the counter for a part of every slice";
+
 /// Combines the cells of one slot into a count.
 ///
 /// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is
@@ -35,7 +39,7 @@ pub fn settle(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) ->
 }
 
 /// What the cells are about.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Span {
     /// A whole run.
     Whole,
@@ -51,6 +55,40 @@ pub(crate) fn settle_over(
     asked: Scope,
     span: Span,
 ) -> Count {
+    settle_by(line, reading, slot, asked, |instances| combine(instances, span))
+}
+
+/// What is known of an event that took turns.
+pub(crate) enum Observed {
+    /// Nothing, for this reason.
+    Nothing(String),
+    /// No slice was its own as a whole: others held its counter in part of each.
+    Scaled { time_enabled_ns: u64, time_running_ns: u64 },
+    /// Every slice in which anything ran: there was no other turn.
+    All,
+    /// Some slices, from which the total was estimated.
+    Estimated { total: u64, interval: Interval, time_enabled_ns: u64, time_running_ns: u64 },
+}
+
+/// As [`settle`], for an event that took turns.
+pub(crate) fn settle_turn(
+    line: &PlanLine,
+    reading: &Reading,
+    slot: SlotId,
+    asked: Scope,
+    span: Span,
+    observed: impl FnOnce() -> Observed,
+) -> Count {
+    settle_by(line, reading, slot, asked, |instances| combine_turns(instances, span, observed))
+}
+
+fn settle_by(
+    line: &PlanLine,
+    reading: &Reading,
+    slot: SlotId,
+    asked: Scope,
+    combine: impl FnOnce(&[Instance]) -> Count,
+) -> Count {
     if let Outcome::NotCounted(count) = &line.outcome {
         return count.clone();
     }
@@ -60,7 +98,7 @@ pub(crate) fn settle_over(
     let timed = candidate.rung != Rung::Os;
     let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
     let instances = instances(&cells, timed);
-    let count = blur(combine(&instances, span), &cells);
+    let count = blur(combine(&instances), &cells);
     let is_zero = candidate.never_zero && count.value() == Some(0);
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
         return not_counted(reason);
@@ -70,6 +108,47 @@ pub(crate) fn settle_over(
         None => count,
     };
     widen(count, candidate.widest, asked)
+}
+
+/// The count of an event that took turns. Instances that were lost make it partial, as where there are no turns.
+fn combine_turns(instances: &[Instance], span: Span, observed: impl FnOnce() -> Observed) -> Count {
+    let lost = |instance: &&Instance| matches!(instance.state, State::Lost(_));
+    if instances.is_empty() || instances.iter().all(|instance| lost(&instance)) {
+        return combine(instances, span);
+    }
+    let raw = clamp(instances.iter().filter(|instance| !lost(instance)).map(|i| i.raw).sum());
+    let count = match observed() {
+        Observed::Nothing(reason) => return Count::NotCounted { reason },
+        Observed::All => return combine(instances, span),
+        Observed::Scaled { time_enabled_ns, time_running_ns } => Count::Scaled {
+            raw,
+            estimate: scaled(raw.into(), time_enabled_ns, time_running_ns),
+            time_enabled_ns,
+            time_running_ns,
+            interval: Interval::Unknown { reason: SHARED.to_owned() },
+        },
+        Observed::Estimated { total, interval, time_enabled_ns, time_running_ns } => {
+            Count::Scaled { raw, estimate: total.max(raw), time_enabled_ns, time_running_ns, interval }
+        }
+    };
+    let missing: Vec<&Instance> = instances.iter().filter(|i| i.missing().is_some()).collect();
+    match count.value() {
+        Some(raw) if !missing.is_empty() => {
+            Count::Partial { raw, part: format!("{}; {}", without(&missing), told(&count)) }
+        }
+        _ => count,
+    }
+}
+
+/// The reason of a count with its interval, for where there is no other place for it; empty for an exact one.
+fn told(count: &Count) -> String {
+    let reason = count.reason().unwrap_or_default();
+    match count {
+        Count::Scaled { interval: Interval::Known { half_width, .. }, .. } => {
+            format!("{reason}, ± {half_width} ({:.0} %)", 100.0 * CONFIDENCE)
+        }
+        _ => reason,
+    }
 }
 
 /// A count on some core types of several: a task that was nowhere else is counted exactly, and nothing is extrapolated to
@@ -118,11 +197,21 @@ pub struct PartCount {
 ///
 /// A part is exact when the whole is: then it is all that happened on those cores.
 pub fn by_part(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Vec<PartCount> {
+    let whole_is_exact = matches!(settle(line, reading, slot, asked), Count::Exact(_));
+    parts_of(line, reading, slot, whole_is_exact)
+}
+
+/// As [`by_part`], where the whole is known.
+pub(crate) fn parts_of(
+    line: &PlanLine,
+    reading: &Reading,
+    slot: SlotId,
+    whole_is_exact: bool,
+) -> Vec<PartCount> {
     let hybrid = line.candidate().is_some_and(|candidate| candidate.parts.len() > 1);
     if !hybrid {
         return Vec::new();
     }
-    let whole_is_exact = matches!(settle(line, reading, slot, asked), Count::Exact(_));
     let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
     for cell in reading.cells.iter().filter(|cell| cell.slot == slot) {
         parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
@@ -171,9 +260,7 @@ enum State {
 impl Instance {
     fn estimate(&self) -> u128 {
         match self.state {
-            State::Shared => {
-                self.raw.saturating_mul(self.enabled_ns.into()) / u128::from(self.running_ns.max(1))
-            }
+            State::Shared => u128::from(scaled(self.raw, self.enabled_ns, self.running_ns)),
             _ => self.raw,
         }
     }
@@ -203,7 +290,7 @@ fn blur(count: Count, cells: &[&Cell]) -> Count {
     notes.dedup();
     match count.value() {
         Some(raw) if !notes.is_empty() => {
-            let inner = count.reason().map(|reason| format!("; {reason}")).unwrap_or_default();
+            let inner = count.reason().map(|_| format!("; {}", told(&count))).unwrap_or_default();
             Count::Partial { raw, part: format!("{}{inner}", notes.join("; ")) }
         }
         _ => count,
@@ -295,11 +382,15 @@ fn without(missing: &[&Instance]) -> String {
 fn widen(count: Count, widest: Option<Scope>, asked: Scope) -> Count {
     match (widest, count.value()) {
         (Some(widest), Some(raw)) if widest > asked => {
-            let inner = count.reason().map(|reason| format!(", {reason}")).unwrap_or_default();
+            let inner = count.reason().map(|_| format!(", {}", told(&count))).unwrap_or_default();
             Count::Partial { raw, part: format!("whole {widest}{inner}") }
         }
         _ => count,
     }
+}
+
+fn scaled(raw: u128, enabled_ns: u64, running_ns: u64) -> u64 {
+    clamp(raw.saturating_mul(enabled_ns.into()) / u128::from(running_ns.max(1)))
 }
 
 fn not_counted(reason: &str) -> Count {

@@ -4,14 +4,15 @@ use cyclometer_core::event::Unit;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::report::Run;
 use cyclometer_core::{
-    Count, LaunchKind, Modes, Plan, Provenance, Report, Rung, Scope, SlotId, Target, Verdict,
+    Count, Interval, LaunchKind, Modes, Plan, Provenance, Report, Rung, Scope, SlotId, Target, Verdict,
 };
 
 use crate::derived::{DerivedSummary, derive};
 use crate::label::{effective_modes, label};
 use crate::request::MetricRequest;
-use crate::settle::{PartCount, by_part, settle};
+use crate::settle::{PartCount, parts_of, settle};
 use crate::statistics::Statistics;
+use crate::turns::Turns;
 
 /// What a report says, ready to be shown.
 #[derive(Clone, PartialEq, Debug)]
@@ -90,6 +91,9 @@ pub struct LineSummary {
     pub reason: Option<String>,
     /// Over the runs that count.
     pub statistics: Statistics,
+    /// How far the mean may be from what it would be, had all been observed; otherwise why nobody can tell. `None` where
+    /// nothing had to be estimated.
+    pub interval: Option<Result<MeanInterval, String>>,
     /// The value of each run that counts and had the event in its pass.
     pub values: Vec<RunValue>,
     /// For hybrids: each core PMU.
@@ -109,6 +113,49 @@ impl LineSummary {
     /// Whether it tells what the translated run cost, and not what the program costs on the CPU.
     pub fn is_of_the_translation(&self) -> bool {
         self.launch == Some(LaunchKind::Translated) && self.rung != Some(Rung::Soft)
+    }
+}
+
+/// The interval of a mean over runs, in the unit of the event.
+///
+/// The errors of the runs' estimates do not depend on each other, as each run draws its own order of turns: that of the
+/// mean is the root of the sum of their squares, divided by the number of runs. It does not tell how other runs
+/// would differ; the standard deviation does, and has the estimates' errors in it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MeanInterval {
+    /// The distance up and down that holds the truth in 95 of 100 cases.
+    pub half_width: f64,
+    /// Whether some run saw most of the count in few moments, so that it may be too narrow.
+    pub concentrated: bool,
+}
+
+impl MeanInterval {
+    fn of(values: &[RunValue], scale: f64) -> Option<Result<MeanInterval, String>> {
+        let intervals: Vec<&Interval> = values.iter().filter_map(interval).collect();
+        if intervals.is_empty() {
+            return None;
+        }
+        let mut sum = 0.0;
+        let mut any_concentrated = false;
+        for interval in intervals {
+            match interval {
+                Interval::Known { half_width, concentrated } => {
+                    sum += (*half_width as f64 * scale).powi(2);
+                    any_concentrated |= concentrated;
+                }
+                Interval::Unknown { reason } => return Some(Err(reason.clone())),
+                _ => return Some(Err("it is of a kind that is not known here".to_owned())),
+            }
+        }
+        let half_width = sum.sqrt() / values.len() as f64;
+        Some(Ok(MeanInterval { half_width, concentrated: any_concentrated }))
+    }
+}
+
+fn interval(value: &RunValue) -> Option<&Interval> {
+    match &value.count {
+        Count::Scaled { interval, .. } => Some(interval),
+        _ => None,
     }
 }
 
@@ -156,6 +203,10 @@ pub struct RunValue {
     pub value: Option<f64>,
     /// The count behind it.
     pub count: Count,
+    /// Half the width of its 95 % interval in the event's unit; `None` when it is no estimate, or nobody can tell.
+    pub half_width: Option<f64>,
+    /// The turn that it was counted in; `None` when it was counted all the time.
+    pub turn: Option<u32>,
 }
 
 /// One core PMU of a hybrid, over all runs.
@@ -229,7 +280,7 @@ fn line_summary(plan: &Plan, slot: SlotId, runs: &[&Run], asked: Scope) -> LineS
     let line = &plan.lines[slot.0];
     let candidate = line.candidate();
     let scale = candidate.map_or(1.0, |candidate| candidate.scale);
-    let values: Vec<RunValue> = runs.iter().map(|run| run_value(line, slot, run, asked, scale)).collect();
+    let values: Vec<RunValue> = runs.iter().map(|run| run_value(plan, slot, run, asked, scale)).collect();
     let (verdict, reason) = judge(plan, slot, values.iter().map(|value| &value.count));
     let statistics = Statistics::of_all(&values.iter().map(|value| value.value).collect::<Vec<_>>());
     let widest = candidate.and_then(|candidate| candidate.widest);
@@ -246,14 +297,15 @@ fn line_summary(plan: &Plan, slot: SlotId, runs: &[&Run], asked: Scope) -> LineS
         modes: effective_modes(line),
         resolution: candidate.map(|candidate| candidate.resolution.clone()),
         skipped: line.skipped.clone(),
-        notes: line.event.notes.clone(),
+        notes: notes(plan, slot, runs),
         launch: launch(runs, &values),
         determinism: is_soft.then(|| Determinism::of(&values)),
+        interval: MeanInterval::of(&values, scale).filter(|_| verdict == Verdict::Scaled),
         verdict,
         reason,
         statistics,
+        parts: parts(line, slot, runs, &values, scale),
         values,
-        parts: parts(line, slot, runs, asked, scale),
     }
 }
 
@@ -263,10 +315,24 @@ fn launch(runs: &[&Run], values: &[RunValue]) -> Option<LaunchKind> {
     with_value.map(|(run, _)| run.launch)
 }
 
-fn run_value(line: &PlanLine, slot: SlotId, run: &Run, asked: Scope, scale: f64) -> RunValue {
-    let count = settle(line, &run.reading, slot, asked);
+fn run_value(plan: &Plan, slot: SlotId, run: &Run, asked: Scope, scale: f64) -> RunValue {
+    let turns = Turns::of_run(plan, run);
+    let count = turns
+        .settle(&run.reading, slot, asked)
+        .unwrap_or_else(|| settle(&plan.lines[slot.0], &run.reading, slot, asked));
     let value = count.value().map(|value| value as f64 * scale);
-    RunValue { run: run.index, pass: run.pass, value, count }
+    let half_width = match &count {
+        Count::Scaled { interval, .. } => interval.half_width().map(|half| half as f64 * scale),
+        _ => None,
+    };
+    let turn = turns.turn(slot).filter(|_| count.verdict() != Verdict::Exact);
+    RunValue { run: run.index, pass: run.pass, value, count, half_width, turn }
+}
+
+fn notes(plan: &Plan, slot: SlotId, runs: &[&Run]) -> Vec<String> {
+    let mut notes = plan.lines[slot.0].event.notes.clone();
+    notes.extend(runs.iter().find_map(|run| Turns::of_run(plan, run).note(slot)));
+    notes
 }
 
 /// The worst count, and its reason; of equally bad ones, the one that was observed least.
@@ -311,9 +377,10 @@ fn in_some_runs(reason: String, same: usize, runs: usize) -> String {
     if same == runs { reason } else { format!("{reason} (in {same} of {runs} runs)") }
 }
 
-fn parts(line: &PlanLine, slot: SlotId, runs: &[&Run], asked: Scope, scale: f64) -> Vec<PartSummary> {
-    let per_run: Vec<Vec<PartCount>> =
-        runs.iter().map(|run| by_part(line, &run.reading, slot, asked)).collect();
+fn parts(line: &PlanLine, slot: SlotId, runs: &[&Run], values: &[RunValue], scale: f64) -> Vec<PartSummary> {
+    let is_exact = |value: &RunValue| value.count.verdict() == Verdict::Exact;
+    let of_run = |(run, value): (&&Run, &RunValue)| parts_of(line, &run.reading, slot, is_exact(value));
+    let per_run: Vec<Vec<PartCount>> = runs.iter().zip(values).map(of_run).collect();
     let mut keys: Vec<(usize, &str)> =
         per_run.iter().flatten().map(|part| (part.part, part.pmu.as_str())).collect();
     keys.sort_unstable();

@@ -3,7 +3,7 @@
 use cyclometer_core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::exec::{Cell, CommandSpec, ExitStatus, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::report::Run;
+use cyclometer_core::report::{Run, Slice, SliceCount};
 use cyclometer_core::{
     Candidate, Intent, LaunchKind, Modes, Pass, Plan, Provenance, Report, Rung, Slot, SlotId,
 };
@@ -84,4 +84,36 @@ pub fn report(lines: Vec<PlanLine>, passes: Vec<Pass>, runs: Vec<Run>) -> Report
         interrupted: None,
         failure: None,
     }
+}
+
+/// A pass with a slot for each of these turns.
+pub fn turning_pass(turns: &[Option<u32>]) -> Pass {
+    let slots = (0..turns.len()).collect::<Vec<_>>();
+    let mut pass = pass(&slots);
+    pass.slots.iter_mut().zip(turns).for_each(|(slot, turn)| slot.turn = *turn);
+    pass
+}
+
+/// A run whose slots took turns in this order; `counted` gives what a slot counts in a slice, the time it was wanted
+/// and the time it ran.
+pub fn turning_run(
+    index: u32,
+    turns: &[Option<u32>],
+    order: &[u32],
+    counted: impl Fn(usize, usize) -> (u64, u64, u64),
+) -> Run {
+    let mut sums = vec![(0, 0, 0); turns.len()];
+    let mut slices = Vec::new();
+    for (number, turn) in order.iter().enumerate() {
+        let mut counts = Vec::new();
+        for slot in (0..turns.len()).filter(|slot| turns[*slot].is_none_or(|own| own == *turn)) {
+            let (raw, time_enabled_ns, time_running_ns) = counted(number, slot);
+            let sum: &mut (u64, u64, u64) = &mut sums[slot];
+            *sum = (sum.0 + raw, sum.1 + time_enabled_ns, sum.2 + time_running_ns);
+            counts.push(SliceCount { slot: SlotId(slot), raw, time_enabled_ns, time_running_ns });
+        }
+        slices.push(Slice { turn: *turn, wall_ns: 10_000_000, counts });
+    }
+    let cells = sums.iter().enumerate().map(|(slot, sum)| cell(SlotId(slot), sum.0, sum.1, sum.2));
+    Run { reading: Reading { cells: cells.collect() }, slices, ..run(index, 0, &[]) }
 }

@@ -1,0 +1,454 @@
+//! Counts of events that took turns, from the slices of a run.
+
+use cyclometer_core::event::{Part, PerfClass};
+use cyclometer_core::exec::Reading;
+use cyclometer_core::report::{LaunchKind, Run, Slice, SliceCount};
+use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Rung, Scope, SlotId};
+
+use crate::label::effective_modes;
+use crate::rotation::{Estimate, Rotation};
+use crate::settle::{Observed, Span, settle_turn};
+
+/// Shortfall of running against enabled time in one slice that is not another user of the counter, in ns: what the
+/// kernel needs to put the event on it.
+const SLACK_NS: u64 = 20_000;
+
+/// The slack also grows with the time: one part in this many.
+const SLACK_DIVISOR: u64 = 100;
+
+/// The runs in which every event could be counted all the time, if the command ran that often: one for each
+/// turn, and one for each pass without turns. Of native passes, as others have no turns.
+pub fn exact_runs(plan: &Plan) -> usize {
+    let native = plan.passes.iter().filter(|pass| pass.launch == LaunchKind::Native);
+    native
+        .map(|pass| {
+            let mut turns: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
+            turns.sort_unstable();
+            turns.dedup();
+            turns.len().max(1)
+        })
+        .sum()
+}
+
+/// The slices of a run, or of an interval of it, with what is needed to judge them.
+#[derive(Clone, Copy)]
+pub(crate) struct Turns<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) pass: usize,
+    pub(crate) slices: &'a [Slice],
+    pub(crate) span: Span,
+}
+
+/// The count of an event that took turns, over these slices of a run; `None` where it counted all the time.
+///
+/// `reading` has the raw values of the same time. A slice in which somebody else held the event's counter is not used.
+/// What it counted in the slices of its own turn is carried over to the others by [`Rotation`]: by what hardware
+/// events without a turn counted in each, first those of the same modes, and by the time that the target ran in it.
+pub fn settle_slices(
+    plan: &Plan,
+    pass: usize,
+    slices: &[Slice],
+    reading: &Reading,
+    slot: SlotId,
+    asked: Scope,
+) -> Option<Count> {
+    Turns { plan, pass, slices, span: Span::Interval }.settle(reading, slot, asked)
+}
+
+impl<'a> Turns<'a> {
+    pub(crate) fn of_run(plan: &'a Plan, run: &'a Run) -> Turns<'a> {
+        Turns { plan, pass: run.pass, slices: &run.slices, span: Span::Whole }
+    }
+
+    /// The turn of a slot; `None` where it counted all the time, or nobody took turns.
+    pub(crate) fn turn(&self, slot: SlotId) -> Option<u32> {
+        if self.slices.is_empty() {
+            return None;
+        }
+        let pass = self.plan.passes.get(self.pass)?;
+        pass.slots.iter().find(|held| held.id == slot)?.turn
+    }
+
+    pub(crate) fn settle(&self, reading: &Reading, slot: SlotId, asked: Scope) -> Option<Count> {
+        let turn = self.turn(slot)?;
+        let line = self.plan.lines.get(slot.0)?;
+        Some(settle_turn(line, reading, slot, asked, self.span, || self.observed(slot, turn)))
+    }
+
+    /// What a reader should know of the slices of a slot, if anything.
+    pub(crate) fn note(&self, slot: SlotId) -> Option<String> {
+        let turn = self.turn(slot)?;
+        let counts: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
+        let held = counts.iter().filter(|count| !is_whole(count)).count();
+        let of = counts.len();
+        (held > 0)
+            .then(|| format!("in {held} of its {of} slices another user held a counter: they are left out"))
+    }
+
+    fn own(&self, turn: u32) -> impl Iterator<Item = &'a Slice> {
+        self.slices.iter().filter(move |slice| slice.turn == turn)
+    }
+
+    fn observed(&self, slot: SlotId, turn: u32) -> Observed {
+        let own: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
+        let whole: Vec<&SliceCount> = own.iter().copied().filter(|count| is_whole(count)).collect();
+        let lengths: Vec<u64> = self.slices.iter().map(length_ns).collect();
+        let time_enabled_ns = total(lengths.iter().copied());
+        let ran = |counts: &[&SliceCount]| total(counts.iter().map(|count| count.time_running_ns));
+        let seen: Vec<Option<u64>> = self.slices.iter().map(|slice| seen(slice, slot, turn)).collect();
+        match (ran(&own), ran(&whole)) {
+            _ if own.is_empty() => Observed::Nothing(self.never_came()),
+            _ if time_enabled_ns == 0 || seen.iter().all(Option::is_some) => Observed::All,
+            (0, _) => Observed::Nothing(never_ran(&own).to_owned()),
+            (time_running_ns, 0) => Observed::Scaled { time_enabled_ns, time_running_ns },
+            (_, time_running_ns) => match self.rotation(slot, &lengths).estimate(&seen) {
+                None => Observed::Nothing(self.never_came()),
+                Some(estimate) => Observed::Estimated {
+                    total: estimate.total.round() as u64,
+                    interval: interval(&estimate),
+                    time_enabled_ns,
+                    time_running_ns,
+                },
+            },
+        }
+    }
+
+    fn never_came(&self) -> String {
+        let time = total(self.slices.iter().map(|slice| slice.wall_ns));
+        let hint = match self.plan.intent.of_command && self.span == Span::Whole {
+            true => format!("; -r {} counts it exactly", exact_runs(self.plan)),
+            false => String::new(),
+        };
+        format!("its turn never came in {}{hint}", duration(time))
+    }
+
+    fn rotation(&self, slot: SlotId, lengths: &[u64]) -> Rotation {
+        let lengths: Vec<f64> = lengths.iter().map(|length| *length as f64).collect();
+        let columns = self.always(slot);
+        let columns: Vec<&[f64]> = columns.iter().map(Vec::as_slice).collect();
+        Rotation::new(&lengths, &columns)
+    }
+
+    /// What was counted in every slice: a column for each hardware event without a turn, those of the slot's modes first.
+    fn always(&self, slot: SlotId) -> Vec<Vec<f64>> {
+        let Some(pass) = self.plan.passes.get(self.pass) else { return Vec::new() };
+        let of_core = |id: &SlotId| {
+            let candidate = self.plan.lines.get(id.0).and_then(|line| line.candidate());
+            candidate.is_some_and(is_of_core)
+        };
+        let modes = self.modes(slot);
+        let without_turn = pass.slots.iter().filter(|held| held.turn.is_none()).map(|held| held.id);
+        let mut ids: Vec<SlotId> = without_turn.filter(of_core).collect();
+        ids.sort_by_key(|id| self.modes(*id) != modes);
+        ids.into_iter().filter_map(|id| self.column(id)).collect()
+    }
+
+    fn modes(&self, slot: SlotId) -> Option<Modes> {
+        self.plan.lines.get(slot.0).and_then(effective_modes)
+    }
+
+    /// What a slot counted in each slice; `None` where a slice lacks it, or others held its counter.
+    fn column(&self, slot: SlotId) -> Option<Vec<f64>> {
+        let whole =
+            |slice: &Slice| slice.count(slot).filter(|count| is_whole(count)).map(|count| count.raw as f64);
+        self.slices.iter().map(whole).collect()
+    }
+}
+
+fn never_ran(own: &[&SliceCount]) -> &'static str {
+    match own.iter().any(|count| count.time_enabled_ns > 0) {
+        true => "never reached a counter: others held all that it can use",
+        false => "its turn came only while nothing ran that is counted",
+    }
+}
+
+fn interval(estimate: &Estimate) -> Interval {
+    match estimate.half_width {
+        Ok(half_width) => {
+            let half_width = half_width.ceil() as u64;
+            Interval::Known { half_width, concentrated: estimate.concentrated }
+        }
+        Err(why) => Interval::Unknown { reason: why.to_string() },
+    }
+}
+
+fn is_of_core(candidate: &Candidate) -> bool {
+    let core = |part: &Part| matches!(part, Part::Perf(event) if event.class == PerfClass::Core);
+    candidate.rung == Rung::Perf && candidate.parts.iter().all(core)
+}
+
+/// What the slot counted in a slice of its turn; `None` where it did not count the whole slice.
+fn seen(slice: &Slice, slot: SlotId, turn: u32) -> Option<u64> {
+    let count = slice.count(slot).filter(|_| slice.turn == turn)?;
+    is_whole(count).then_some(count.raw)
+}
+
+fn is_whole(count: &SliceCount) -> bool {
+    let slack_ns = SLACK_NS.max(count.time_enabled_ns / SLACK_DIVISOR);
+    count.time_running_ns.saturating_add(slack_ns) >= count.time_enabled_ns
+}
+
+/// How long the target ran in a slice, as whatever counted in it was wanted so long.
+fn length_ns(slice: &Slice) -> u64 {
+    slice.counts.iter().map(|count| count.time_enabled_ns).max().unwrap_or(0)
+}
+
+fn total(times_ns: impl Iterator<Item = u64>) -> u64 {
+    times_ns.fold(0, u64::saturating_add)
+}
+
+fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{} µs", ns / 1_000),
+        1_000_000..10_000_000_000 => format!("{} ms", ns / 1_000_000),
+        _ => format!("{} s", ns / 1_000_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::{LineSummary, Summary, summarise};
+    use crate::testing::{hardware, report, turning_pass, turning_run};
+    use cyclometer_core::plan::PlanLine;
+    use cyclometer_core::{Report, Verdict};
+
+    /// The length of a slice in the tests, in ns.
+    const SLICE_NS: u64 = 10_000_000;
+
+    /// Slot 0 always counts, 1 and 2 take turns 0 and 1.
+    const THREE: [Option<u32>; 3] = [None, Some(0), Some(1)];
+
+    fn lines(n: usize) -> Vec<PlanLine> {
+        ["instructions", "branches", "branch-misses", "loads"][..n].iter().map(|n| hardware(n, 1)).collect()
+    }
+
+    fn reported(turns: &[Option<u32>], runs: Vec<Run>) -> Report {
+        report(lines(turns.len()), vec![turning_pass(turns)], runs)
+    }
+
+    fn line(summary: &Summary, slot: usize) -> &LineSummary {
+        &summary.lines[slot]
+    }
+
+    /// Turns that follow no rhythm.
+    fn order(n: usize, turns: u32) -> Vec<u32> {
+        let mut random = cyclometer_core::Random::seeded(9);
+        let rounds = (0..n).flat_map(|_| random.permutation(turns as usize));
+        rounds.map(|turn| turn as u32).take(n).collect()
+    }
+
+    /// A program that does more and more: in slice i, slot 0 counts 1000 i, the others a fifth of it.
+    fn ramp(turns: &[Option<u32>], order: &[u32]) -> Run {
+        turning_run(0, turns, order, |slice, slot| {
+            let all = 1000 * slice as u64;
+            (if slot == 0 { all } else { all / 5 }, SLICE_NS, SLICE_NS)
+        })
+    }
+
+    fn only(report: &Report, slot: usize) -> Count {
+        line(&summarise(report), slot).values[0].count.clone()
+    }
+
+    #[test]
+    fn what_always_counts_tells_what_was_not_seen() {
+        let report = reported(&THREE, vec![ramp(&THREE, &order(100, 2))]);
+        let truth = (0..100).map(|slice| 200 * slice).sum::<u64>();
+        for slot in [1, 2] {
+            let Count::Scaled { raw, estimate, time_enabled_ns, time_running_ns, interval } =
+                only(&report, slot)
+            else {
+                panic!()
+            };
+            assert!(raw < truth && estimate.abs_diff(truth) <= 1, "{estimate} for {truth}");
+            assert_eq!((time_enabled_ns, time_running_ns), (100 * SLICE_NS, 50 * SLICE_NS));
+            assert!(interval.half_width().unwrap() < truth / 1000, "{interval:?}");
+        }
+        assert_eq!(only(&report, 0).verdict(), Verdict::Exact);
+    }
+
+    #[test]
+    fn without_anything_that_always_counts_time_is_all_there_is() {
+        let turns = [Some(0), Some(1)];
+        let slices = turning_run(0, &turns, &order(80, 2), |slice, _| match slice % 3 {
+            0 => (300, 3 * SLICE_NS, 3 * SLICE_NS),
+            _ => (100, SLICE_NS, SLICE_NS),
+        });
+        let truth = slices.slices.iter().map(|slice| slice.counts[0].raw).sum::<u64>();
+        let report = reported(&turns, vec![slices]);
+        let Count::Scaled { estimate, .. } = only(&report, 0) else { panic!() };
+        assert_eq!(estimate, truth);
+    }
+
+    #[test]
+    fn an_interval_needs_twenty_slices() {
+        for (slices, known) in [(38, false), (40, true)] {
+            let report = reported(&THREE, vec![ramp(&THREE, &order(slices, 2))]);
+            let line = &summarise(&report).lines[1];
+            assert_eq!(line.interval.as_ref().unwrap().is_ok(), known, "{:?}", line.interval);
+            assert_eq!(line.values[0].half_width.is_some(), known);
+            assert_eq!(
+                (line.verdict, line.reason.as_deref()),
+                (Verdict::Scaled, Some("observed 50 % of the time"))
+            );
+        }
+    }
+
+    #[test]
+    fn an_event_whose_turn_never_came_is_not_counted_and_hears_what_would_count_it() {
+        let turns = [None, Some(0), Some(1), Some(2)];
+        let report = reported(&turns, vec![ramp(&turns, &[1])]);
+        assert_eq!(
+            only(&report, 1),
+            Count::NotCounted { reason: "its turn never came in 10 ms; -r 3 counts it exactly".into() }
+        );
+        assert_eq!(only(&report, 2), Count::Exact(0), "the only turn that there was counted all the time");
+    }
+
+    #[test]
+    fn a_turn_that_came_only_while_nothing_ran_tells_nothing() {
+        let run = turning_run(0, &THREE, &[0, 1, 0], |slice, _| match slice {
+            1 => (0, 0, 0),
+            _ => (50, SLICE_NS, SLICE_NS),
+        });
+        let report = reported(&THREE, vec![run]);
+        let reason = "its turn came only while nothing ran that is counted".to_owned();
+        assert_eq!(only(&report, 2), Count::NotCounted { reason });
+        assert_eq!(only(&report, 1).verdict(), Verdict::Scaled);
+    }
+
+    #[test]
+    fn slices_in_which_another_held_the_counter_are_left_out_and_told() {
+        let run = turning_run(0, &THREE, &order(100, 2), |slice, slot| match (slice % 10, slot) {
+            (0 | 1, 1) => (1, SLICE_NS, SLICE_NS / 2),
+            (_, slot) => (100 * (slot as u64 + 1), SLICE_NS, SLICE_NS),
+        });
+        let summary = summarise(&reported(&THREE, vec![run]));
+        let line = line(&summary, 1);
+        assert_eq!(line.statistics.mean, Some(100.0 * 200.0));
+        let note = line.notes.last().unwrap();
+        assert!(note.ends_with("slices another user held a counter: they are left out"), "{note}");
+        assert!(summary.lines[2].notes.is_empty());
+    }
+
+    #[test]
+    fn where_another_held_the_counter_all_the_time_the_count_is_scaled_without_interval() {
+        let run = turning_run(0, &THREE, &order(100, 2), |_, slot| match slot {
+            1 => (30, SLICE_NS, SLICE_NS / 2),
+            2 => (0, SLICE_NS, 0),
+            _ => (100, SLICE_NS, SLICE_NS),
+        });
+        let report = reported(&THREE, vec![run]);
+        let Count::Scaled { estimate, interval, .. } = only(&report, 1) else { panic!() };
+        assert_eq!((estimate, interval.half_width()), (100 * 60, None));
+        let Count::NotCounted { reason } = only(&report, 2) else { panic!() };
+        assert_eq!(reason, "never reached a counter: others held all that it can use");
+    }
+
+    #[test]
+    fn an_event_that_others_held_up_is_no_measure_for_the_rest() {
+        let run = turning_run(0, &THREE, &order(100, 2), |slice, slot| match slot {
+            0 => (1000 * slice as u64, SLICE_NS, SLICE_NS / 3),
+            _ => (100, SLICE_NS, SLICE_NS),
+        });
+        let turns = reported(&THREE, vec![run]);
+        let of = |report: &Report| Turns::of_run(&report.plan, &report.runs[0]).always(SlotId(1)).len();
+        assert_eq!(of(&turns), 0);
+        assert_eq!(of(&reported(&THREE, vec![ramp(&THREE, &order(100, 2))])), 1);
+    }
+
+    #[test]
+    fn what_was_lost_stays_lost_and_what_lost_a_cpu_is_partial() {
+        let mut report = reported(&THREE, vec![ramp(&THREE, &order(100, 2))]);
+        let cell = report.runs[0].reading.cells.iter_mut().find(|cell| cell.slot == SlotId(1)).unwrap();
+        cell.at.cpu = Some(0);
+        let mut gone = cell.clone();
+        (gone.at.cpu, gone.lost) = (Some(1), Some("cpu went offline".into()));
+        report.runs[0].reading.cells.push(gone.clone());
+        let Count::Partial { part, .. } = only(&report, 1) else { panic!() };
+        assert!(
+            part.starts_with("without cpu 1 (cpu went offline); observed 50 % of the time, ± "),
+            "{part}"
+        );
+        report.runs[0].reading.cells.retain(|cell| cell.slot != SlotId(1));
+        report.runs[0].reading.cells.push(gone);
+        assert_eq!(only(&report, 1), Count::Lost { reason: "cpu went offline".into() });
+    }
+
+    #[test]
+    fn the_interval_of_a_mean_is_narrower_than_those_of_its_runs() {
+        let noisy = |run| {
+            turning_run(run, &THREE, &order(60, 2), |slice, slot| {
+                (1000 + 37 * (slice as u64 * (slot as u64 + 3) % 11), SLICE_NS, SLICE_NS)
+            })
+        };
+        let one = summarise(&reported(&THREE, vec![noisy(0)]));
+        let four = summarise(&reported(&THREE, (0..4).map(noisy).collect()));
+        let half = |summary: &Summary| line(summary, 1).interval.clone().unwrap().unwrap().half_width;
+        assert!(half(&one) > 0.0);
+        assert!((half(&four) - half(&one) / 2.0).abs() < 1e-9, "four equal runs: half of one's");
+        assert_eq!(line(&four, 0).interval, None, "nothing was estimated");
+    }
+
+    #[test]
+    fn a_run_without_an_interval_takes_that_of_the_mean() {
+        let mut short = ramp(&THREE, &order(10, 2));
+        short.index = 1;
+        let summary = summarise(&reported(&THREE, vec![ramp(&THREE, &order(100, 2)), short]));
+        let reason = line(&summary, 1).interval.clone().unwrap().unwrap_err();
+        assert_eq!(reason, "seen in 5 slices of time; an interval needs 20");
+    }
+
+    #[test]
+    fn only_events_of_one_turn_divide_and_those_that_always_count() {
+        let rate = |turns: &[Option<u32>]| {
+            let summary = summarise(&reported(turns, vec![ramp(turns, &order(60, 2))]));
+            summary.derived.into_iter().find(|metric| metric.name == "branch_miss_rate:u").unwrap()
+        };
+        let apart = rate(&THREE);
+        assert_eq!((apart.verdict, apart.statistics.mean), (Verdict::NotCounted, None));
+        assert_eq!(
+            apart.reason.as_deref(),
+            Some("branch-misses:u and branches:u took turns: they were never counted at the same time")
+        );
+        let together = rate(&[None, Some(0), Some(0), Some(1)]);
+        assert_eq!((together.verdict, together.statistics.mean), (Verdict::Scaled, Some(1.0)));
+        let always = rate(&[Some(1), None, Some(0)]);
+        assert!((always.statistics.mean.unwrap() - 1.0).abs() < 1e-3, "{always:?}");
+    }
+
+    #[test]
+    fn a_pass_whose_turns_did_not_change_is_settled_as_any_other() {
+        let mut run = ramp(&THREE, &order(10, 2));
+        run.slices.clear();
+        let report = reported(&THREE, vec![run]);
+        assert_eq!(only(&report, 1).verdict(), Verdict::Exact);
+    }
+
+    #[test]
+    fn part_of_a_run_is_settled_by_the_slices_in_it() {
+        let report = reported(&THREE, vec![ramp(&THREE, &[0, 1, 1, 0])]);
+        let run = &report.runs[0];
+        let count = |slices: &[Slice], slot| {
+            settle_slices(&report.plan, 0, slices, &run.reading, SlotId(slot), Scope::Tree)
+        };
+        let Some(Count::Scaled { interval, .. }) = count(&run.slices, 1) else { panic!() };
+        assert_eq!(
+            interval,
+            Interval::Unknown { reason: "seen in 2 slices of time; an interval needs 20".into() }
+        );
+        let Some(Count::NotCounted { reason }) = count(&run.slices[1..3], 1) else { panic!() };
+        assert_eq!(reason, "its turn never came in 20 ms");
+        assert_eq!(count(&run.slices, 0), None, "it has no turn");
+    }
+
+    #[test]
+    fn runs_that_would_count_all_exactly_are_one_for_each_turn() {
+        let plan = |passes: &[&[Option<u32>]]| {
+            let passes = passes.iter().map(|turns| turning_pass(turns)).collect();
+            report(lines(4), passes, Vec::new()).plan
+        };
+        assert_eq!(exact_runs(&plan(&[&THREE])), 2);
+        assert_eq!(exact_runs(&plan(&[&[None], &[Some(3), Some(5), Some(5), None]])), 3);
+    }
+}
