@@ -192,6 +192,9 @@ mod tests {
         let rows = vec![[1.0, 0.0, 0.0, 0.0]; 4000];
         let spread = |counts: &[f64]| Fit::of(&sample(&rows, counts), 1).spread(&sample(&rows, counts));
         assert!((spread(&lone) - 0.1875).abs() < 0.02, "{}", spread(&lone));
+        let long = vec![[4.0, 0.0, 0.0, 0.0]; 4000];
+        let of_long = Fit::of(&sample(&long, &lone), 1).spread(&sample(&long, &lone));
+        assert!((4.0 * of_long - spread(&lone)).abs() < 1e-9, "{of_long}");
         let slow: Vec<f64> = (0..4000).map(f64::from).collect();
         assert!(spread(&slow) < 1.0, "{}", spread(&slow));
     }

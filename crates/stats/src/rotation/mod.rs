@@ -14,6 +14,22 @@
 //! residuals that follow each other, because what changes slowly over the run is the same in a slice seen and in its
 //! neighbours, and adds no error. All slices seen means no error at all.
 //!
+//! How often the interval held the true total, in percent of the estimates of 12 events in 1000 runs of 800 slices for
+//! each kind of made-up program (those of the tests, other seeds), by cycles and instructions:
+//!
+//! | program | 2 turns | 4 turns | 8 turns |
+//! |---|---|---|---|
+//! | blocks, each another program | 95.8 | 96.7 | 97.7 |
+//! | four phases that follow each other at random | 96.7 | 97.5 | 98.2 |
+//! | one slice in fifty does something else | 95.0 | 94.6 | 92.7 |
+//! | a period of ten slices | 95.4 | 96.0 | 95.1 |
+//! | the period of the rotation | 93.8 | 94.7 | 94.7 |
+//! | a rate that grows threefold | 95.2 | 95.1 | 95.6 |
+//!
+//! Least is to be had where a program has the very period of the rotation and nothing is known but the time: the slices of
+//! a round differ, and the one in each round that an event sees does not show how much. With two turns 85.9 % of the
+//! intervals hold, with four 92.1 %, with eight 93.7 %.
+//!
 //! # Source
 //!
 //! C.-E. Särndal, B. Swensson, J. Wretman: "Model Assisted Survey Sampling", Springer 1992, chapters 6 and 7: the
@@ -136,11 +152,11 @@ impl Rotation {
             return None;
         }
         let (missing, half_width) = self.missing(&sample, slices == seen.len());
-        let seen = seen.iter().flatten().fold(0u64, |sum, count| sum.saturating_add(*count));
+        let sum: u128 = seen.iter().flatten().map(|count| u128::from(*count)).sum();
         Some(Estimate {
-            total: seen as f64 + missing,
+            total: sum as f64 + missing,
             half_width,
-            seen,
+            seen: u64::try_from(sum).unwrap_or(u64::MAX),
             observed: self.share(&sample),
             slices,
             concentrated: concentrated(&sample.counts),

@@ -196,9 +196,38 @@ fn a_count_that_few_slices_hold_is_told() {
 #[test]
 fn slices_seen_without_any_time_have_no_interval() {
     let seen: Vec<_> = (0..60).map(|slice| (slice < 30).then_some(5)).collect();
-    let lengths: Vec<f64> = (0..60).map(|slice| if slice < 30 { 0.0 } else { 1.0 }).collect();
-    let estimate = Rotation::new(&lengths, &[]).estimate(&seen).unwrap();
-    assert_eq!((estimate.half_width, estimate.total), (Err(NoInterval::NoTime), 150.0));
+    for none in [0.0, -1.0, f64::NAN, f64::NEG_INFINITY, 1e-300] {
+        let lengths: Vec<f64> = (0..60).map(|slice| if slice < 30 { none } else { 1.0 }).collect();
+        let estimate = Rotation::new(&lengths, &[]).estimate(&seen).unwrap();
+        assert_eq!((estimate.half_width, estimate.total), (Err(NoInterval::NoTime), 150.0), "{none}");
+    }
+}
+
+#[test]
+fn slices_that_all_lack_a_length_are_taken_to_be_of_the_same() {
+    let estimate = Rotation::new(&[0.0; 4], &[]).estimate(&[Some(3), None, Some(5), None]).unwrap();
+    assert_eq!((estimate.total, estimate.observed), (16.0, 0.5));
+}
+
+#[test]
+fn few_slices_are_told_by_time_alone() {
+    let cycles = [1.0, 2.0, 9.0, 4.0, 8.0, 3.0, 2.0, 1.0];
+    let seen = [Some(10), Some(30), Some(20), Some(40), None, None, None, None];
+    let by = |columns: &[&[f64]]| Rotation::new(&[1.0; 8], columns).estimate(&seen).unwrap().total;
+    assert_eq!((by(&[&cycles]), by(&[])), (200.0, 200.0));
+}
+
+#[test]
+fn a_slice_that_was_cut_short_is_told_by_its_time() {
+    let estimate = Rotation::new(&[1e-4, 1.0], &[]).estimate(&[Some(7), None]).unwrap();
+    assert!(close(estimate.total, 70_007.0), "{}", estimate.total);
+}
+
+#[test]
+fn counts_whose_sum_is_too_great_stay_great() {
+    let estimate =
+        Rotation::new(&[1.0; 4], &[]).estimate(&[Some(u64::MAX), Some(u64::MAX), None, None]).unwrap();
+    assert_eq!((estimate.seen, estimate.total), (u64::MAX, 4.0 * u64::MAX as f64));
 }
 
 #[test]
