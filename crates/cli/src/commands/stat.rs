@@ -15,6 +15,7 @@ use crate::args::{Cli, StatArgs};
 use crate::export::{Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
+use crate::render::interval::Between;
 use crate::render::{Results, csv, interval, json, markdown, table};
 use crate::{exit, failure};
 
@@ -207,7 +208,9 @@ struct Live {
     rows: bool,
     header: bool,
     scope: Scope,
+    /// The last row's reading, and the number of slices until then.
     before: Reading,
+    slices: usize,
 }
 
 impl Live {
@@ -223,6 +226,7 @@ impl Live {
             header: true,
             scope: target_scope(args),
             before: Reading::default(),
+            slices: 0,
         }
     }
 }
@@ -242,6 +246,7 @@ impl Observer for Live {
         self.progress.advance(self.started);
         self.started += 1;
         self.before = Reading::default();
+        self.slices = 0;
         if self.rows && self.executions > 1 {
             let what = if warmup { "warm-up" } else { "run" };
             output::tell(&format!("# {what} {}\n", index + 1));
@@ -255,9 +260,11 @@ impl Observer for Live {
         if std::mem::take(&mut self.header) {
             output::tell(interval::HEADER);
         }
-        let Moment { elapsed_ns, reading, .. } = *moment;
-        output::tell(&interval::rows(elapsed_ns, reading, &self.before, plan, self.scope));
-        self.before = reading.clone();
+        let slices = moment.slices.get(self.slices..).unwrap_or_default();
+        let between = Between { now: moment, before: &self.before, slices };
+        output::tell(&interval::rows(&between, plan, self.scope));
+        self.before = moment.reading.clone();
+        self.slices = moment.slices.len();
     }
 
     fn run_finished(&mut self, run: &Run, plan: &Plan) {

@@ -5,9 +5,9 @@ use cyclometer::stats::{DerivedSummary, LineSummary, Statistics};
 use crate::output::clean;
 use crate::render::{Results, target};
 
-/// The first row.
+/// The first row. `half_width` is that of the 95 % interval of the mean, where it is an estimate that has one.
 pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
-                          median,min,max,outliers,launch,reason";
+                          median,min,max,outliers,half_width,launch,reason";
 
 /// A header and a row for each metric, derived ones last.
 ///
@@ -35,6 +35,8 @@ fn line_row(command: &str, line: &LineSummary) -> String {
         line.rung.map(|rung| rung.to_string()).unwrap_or_default(),
     ];
     fields.extend(numbers(&line.statistics));
+    let half_width = line.interval.as_ref().and_then(|interval| interval.as_ref().ok());
+    fields.push(half_width.map(|interval| interval.half_width.to_string()).unwrap_or_default());
     fields.push(line.launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
     fields.push(clean(line.reason.as_deref().unwrap_or_default()));
     row(&fields)
@@ -54,6 +56,7 @@ fn derived_row(command: &str, metric: &DerivedSummary, results: &Results<'_>) ->
         "derived".to_owned(),
     ];
     fields.extend(numbers(&metric.statistics));
+    fields.push(String::new());
     let pass = metric.values.first().map(|value| value.pass);
     let launch = pass.and_then(|pass| results.launch_of_pass(pass));
     fields.push(launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
@@ -88,7 +91,7 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, metrics, several_runs};
+    use crate::render::testing::{golden, metrics, several_runs, turning};
 
     #[test]
     fn fields_are_quoted_by_the_rfc() {
@@ -101,6 +104,11 @@ mod tests {
     fn a_metric_is_a_row_with_its_verdict() {
         let (show, requests) = metrics(1);
         golden("metrics.csv", &show.show_with(&requests, render).replace("\r\n", "\n"));
+    }
+
+    #[test]
+    fn an_estimate_has_its_half_width() {
+        golden("turns.csv", &turning(&[200]).show(render).replace("\r\n", "\n"));
     }
 
     #[test]

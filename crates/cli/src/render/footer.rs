@@ -5,7 +5,7 @@ use cyclometer::core::plan::Outcome;
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Provenance, Rung, Unit, Verdict};
-use cyclometer::stats::{DroppedRun, LineSummary};
+use cyclometer::stats::{DroppedRun, LineSummary, exact_runs};
 
 use crate::output::clean;
 use crate::render::Results;
@@ -15,6 +15,7 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     let mut lines = ending(results);
     lines.extend(folded(results));
     lines.extend(hint(results));
+    lines.extend(turns(results));
     lines.extend(legend(results));
     lines.extend(translation(results));
     lines.extend(footnotes(results, verbose));
@@ -129,6 +130,17 @@ fn hint(results: &Results<'_>) -> Option<String> {
         return Some("to count instructions exactly, by translation: -e instructions, or -r 3".to_owned());
     }
     hardware_mend(&ladder.state(Rung::Perf)?.causes).map(|mend| format!("to count them: {}", clean(mend)))
+}
+
+/// How often the command has to run so that no event needs to take turns.
+fn turns(results: &Results<'_>) -> Option<String> {
+    let took_turns = |line: &LineSummary| line.values.iter().any(|value| value.turn.is_some());
+    let plan = &results.report.plan;
+    if !plan.intent.of_command || !results.summary.lines.iter().any(took_turns) {
+        return None;
+    }
+    let runs = exact_runs(plan);
+    Some(format!("events took turns: with -r {runs} each is counted for the whole of a run, exactly"))
 }
 
 /// Whether the software PMU works and was left out only because nobody asked for it.

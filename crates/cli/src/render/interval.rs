@@ -1,10 +1,13 @@
 //! Rows of counts while a command runs.
 
+use cyclometer::Moment;
+use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::event::Unit;
 use cyclometer::core::exec::Reading;
-use cyclometer::core::plan::{Plan, PlanLine};
-use cyclometer::core::{Scope, SlotId};
-use cyclometer::stats::{label, settle_interval};
+use cyclometer::core::plan::Plan;
+use cyclometer::core::report::Slice;
+use cyclometer::core::{Count, Interval, Scope, SlotId};
+use cyclometer::stats::{difference, label, settle_interval, settle_slices};
 
 use crate::output::clean;
 use crate::render::units;
@@ -12,26 +15,56 @@ use crate::render::units;
 /// The heads of the columns.
 pub const HEADER: &str = "#     time s                 count unit  event\n";
 
-/// A row for each event that is counted in this pass: what happened between two readings.
-pub fn rows(elapsed_ns: u64, now: &Reading, before: &Reading, plan: &Plan, asked: Scope) -> String {
-    let time = format!("{:12.6}", elapsed_ns as f64 / 1e9);
-    let lines = plan.lines.iter().enumerate();
-    lines
-        .filter(|(index, _)| now.cells.iter().any(|cell| cell.slot == SlotId(*index)))
-        .map(|(index, line)| format!("{time} {}\n", row(line, now, before, SlotId(index), asked)))
+/// What happened between two moments of a run.
+pub struct Between<'a> {
+    /// The later moment.
+    pub now: &'a Moment<'a>,
+    /// What was read at the earlier one.
+    pub before: &'a Reading,
+    /// The slices since then.
+    pub slices: &'a [Slice],
+}
+
+/// A row for each event that is counted in this pass: what happened between two moments.
+pub fn rows(between: &Between<'_>, plan: &Plan, asked: Scope) -> String {
+    let now = between.now;
+    let time = format!("{:12.6}", now.elapsed_ns as f64 / 1e9);
+    let slots = (0..plan.lines.len()).map(SlotId);
+    slots
+        .filter(|slot| now.reading.cells.iter().any(|cell| cell.slot == *slot))
+        .map(|slot| format!("{time} {}\n", row(between, plan, slot, asked)))
         .collect()
 }
 
-fn row(line: &PlanLine, now: &Reading, before: &Reading, slot: SlotId, asked: Scope) -> String {
-    let count = settle_interval(line, now, before, slot, asked);
+fn row(between: &Between<'_>, plan: &Plan, slot: SlotId, asked: Scope) -> String {
+    let line = &plan.lines[slot.0];
+    let count = count(between, plan, slot, asked);
     let scale = line.candidate().map_or(1.0, |candidate| candidate.scale);
-    let value = match count.value() {
-        Some(value) => number(value as f64 * scale, &line.event.unit),
-        None => count.verdict().to_string(),
-    };
-    let note = count.reason().map(|reason| format!("  ({})", clean(&reason))).unwrap_or_default();
+    let shown = |value: u64| number(value as f64 * scale, &line.event.unit);
+    let value = count.value().map_or_else(|| count.verdict().to_string(), shown);
+    let note = note(&count, shown).map(|note| format!("  ({})", clean(&note))).unwrap_or_default();
     let unit = clean(line.event.unit.symbol());
     format!("{value:>21} {unit:5} {}{note}", clean(&label(line))).trim_end().to_owned()
+}
+
+fn count(between: &Between<'_>, plan: &Plan, slot: SlotId, asked: Scope) -> Count {
+    let Between { now: Moment { pass, reading, .. }, before, slices } = between;
+    let since = difference(reading, before);
+    settle_slices(plan, *pass, slices, &since, slot, asked)
+        .unwrap_or_else(|| settle_interval(&plan.lines[slot.0], reading, before, slot, asked))
+}
+
+/// Why the value is not exact, and how far it may be off.
+fn note(count: &Count, shown: impl Fn(u64) -> String) -> Option<String> {
+    let reason = count.reason()?;
+    let Count::Scaled { interval, .. } = count else { return Some(reason) };
+    Some(match interval {
+        Interval::Known { half_width, .. } => {
+            format!("± {} ({}), {reason}", shown(*half_width), units::percent(CONFIDENCE))
+        }
+        Interval::Unknown { reason: why } => format!("{reason}, no interval: {why}"),
+        _ => reason,
+    })
 }
 
 fn number(value: f64, unit: &Unit) -> String {
@@ -42,7 +75,8 @@ fn number(value: f64, unit: &Unit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, several_runs};
+    use crate::render::testing::{golden, several_runs, turning};
+    use cyclometer::core::report::Run;
 
     #[test]
     fn rows_show_what_happened_since_the_last_row() {
@@ -54,7 +88,23 @@ mod tests {
             cell.time_enabled_ns += 100;
             cell.time_running_ns += 100;
         }
-        let text = HEADER.to_owned() + &rows(100_123_456, &now, before, &report.plan, Scope::Tree);
+        let moment = Moment { elapsed_ns: 100_123_456, pass: 0, reading: &now, slices: &[] };
+        let between = Between { now: &moment, before, slices: &[] };
+        let text = HEADER.to_owned() + &rows(&between, &report.plan, Scope::Tree);
         golden("interval.txt", &text);
+    }
+
+    #[test]
+    fn rows_of_events_that_took_turns_are_of_the_slices_in_them() {
+        let report = turning(&[200]).report;
+        let run = &report.runs[0];
+        let nothing = Reading::default();
+        let of = |slices: &[Slice]| {
+            let Run { pass, reading, slices: all, .. } = run;
+            let moment = Moment { elapsed_ns: 100_123_456, pass: *pass, reading, slices: all };
+            rows(&Between { now: &moment, before: &nothing, slices }, &report.plan, Scope::Tree)
+        };
+        let text = HEADER.to_owned() + &of(&run.slices) + &of(&run.slices[..10]) + &of(&run.slices[..1]);
+        golden("interval-turns.txt", &text);
     }
 }

@@ -1,8 +1,9 @@
 //! JSON by `schemas/stat-1.json`.
 
+use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::report::{Run, Step};
-use cyclometer::core::{Count, Target, Verdict};
+use cyclometer::core::{Count, Target};
 use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
 use serde_json::{Map, Number, Value, json};
 
@@ -11,9 +12,6 @@ use crate::render::{Results, machine, target};
 
 /// Version of the schema; it grows when a reader of the old one could fail.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// Slices that an interval of a scaled count needs at least.
-const INTERVAL_SLICES: u32 = 20;
 
 /// The results, ending with a line end. The environment is never part of them.
 pub fn render(results: &Results<'_>) -> String {
@@ -94,7 +92,7 @@ fn metric(line: &LineSummary) -> Value {
         "skipped": skipped.collect::<Vec<_>>(),
     });
     extend(&mut out, statistics(&line.statistics));
-    extend(&mut out, interval(line.verdict));
+    extend(&mut out, interval(line));
     extend(
         &mut out,
         json!({
@@ -121,6 +119,8 @@ fn run_value(value: &RunValue) -> Value {
         "raw": raw,
         "time_enabled_ns": enabled,
         "time_running_ns": running,
+        "half_width": optional(value.half_width),
+        "turn": value.turn,
     })
 }
 
@@ -175,15 +175,21 @@ fn statistics(statistics: &Statistics) -> Value {
     })
 }
 
-/// An interval of a scaled count, which needs slices that this program does not record yet.
-fn interval(verdict: Verdict) -> Value {
-    let reason = match verdict {
-        Verdict::Scaled => {
-            Some(format!("an interval needs {INTERVAL_SLICES} slices or more; none were recorded"))
-        }
-        _ => None,
+/// The interval of the mean, where values were estimated; or why there is none.
+fn interval(line: &LineSummary) -> Value {
+    let (interval, reason) = match &line.interval {
+        Some(Ok(interval)) => (Some(interval), None),
+        Some(Err(reason)) => (None, Some(reason)),
+        None => (None, None),
     };
-    json!({ "interval": null, "interval_reason": reason })
+    let interval = interval.map(|interval| {
+        json!({
+            "half_width": optional(Some(interval.half_width)),
+            "confidence": CONFIDENCE,
+            "concentrated": interval.concentrated,
+        })
+    });
+    json!({ "interval": interval, "interval_reason": reason })
 }
 
 fn step(step: &Step) -> Value {
@@ -211,7 +217,7 @@ mod tests {
     use super::*;
     use crate::render::testing::{
         Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, several_runs,
-        translated_run,
+        translated_run, turning,
     };
 
     fn schema() -> jsonschema::Validator {
@@ -235,6 +241,9 @@ mod tests {
             several_runs(),
             translated_run(),
             counted_runs(),
+            turning(&[200, 220]),
+            turning(&[30]),
+            turning(&[1]),
         ];
         for show in shows {
             let value = parsed(&show);
@@ -278,6 +287,10 @@ mod tests {
             object.insert(key.to_owned(), value);
             assert!(!schema.is_valid(&bad), "{pointer} {key}");
         }
+        let mut bad = parsed(&turning(&[200]));
+        let metrics = bad.pointer_mut("/commands/0/metrics").unwrap().as_array_mut().unwrap();
+        metrics[0]["interval"] = metrics[1]["interval"].clone();
+        assert!(!schema.is_valid(&bad), "an interval beside an exact count");
         let mut bad = good;
         let metrics = bad.pointer_mut("/commands/0/metrics").unwrap().as_array_mut().unwrap();
         let lost = metrics.iter_mut().find(|metric| metric["count"] == "lost").unwrap();
@@ -309,6 +322,23 @@ mod tests {
         let lost = parsed(&translated_run());
         assert_eq!(lost["commands"][0]["metrics"][0]["launch"], "translated", "the time of a translated run");
         assert_eq!(lost["commands"][0]["metrics"][6]["launch"], Value::Null, "what was lost has no value");
+    }
+
+    #[test]
+    fn an_estimate_has_an_interval_or_a_reason_and_nothing_else_has() {
+        let metrics = |show: &Show| parsed(show)["commands"][0]["metrics"].as_array().unwrap().clone();
+        for metric in metrics(&turning(&[200])) {
+            let interval = &metric["interval"];
+            let scaled = metric["count"] == "scaled";
+            assert_eq!(interval.is_object(), scaled, "{metric}");
+            assert_eq!(metric["values"][0]["half_width"].is_number(), scaled);
+            assert_eq!(metric["interval_reason"], Value::Null);
+        }
+        for metric in metrics(&turning(&[30])).iter().chain(&metrics(&every_verdict(1))) {
+            let scaled = metric["count"] == "scaled";
+            assert_eq!(metric["interval"], Value::Null);
+            assert_eq!(metric["interval_reason"].is_string(), scaled, "{metric}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use cyclometer::core::Provenance;
 use cyclometer::core::event::Unit;
-use cyclometer::stats::Statistics;
+use cyclometer::stats::{LineSummary, Statistics};
 
 use crate::output::clean;
 use crate::render::table::NOT_COUNTABLE;
@@ -12,18 +12,22 @@ use crate::render::{Results, target, units};
 pub fn render(results: &Results<'_>) -> String {
     let runs = results.report.runs.len();
     let mut out = format!("### {} · {runs} run{}\n\n", code(&target::subject(results.report)), plural(runs));
-    out += "| metric | mean | σ | min | max | n | count | provenance | note |\n";
-    out += "|:---|---:|---:|---:|---:|---:|:---|:---|:---|\n";
+    let estimated = results.summary.lines.iter().any(|line| half_width(line).is_some());
+    let (head, rule) = if estimated { (" ± (95 %) |", "---:|") } else { ("", "") };
+    out += &format!("| metric | mean |{head} σ | min | max | n | count | provenance | note |\n");
+    out += &format!("|:---|---:|{rule}---:|---:|---:|---:|:---|:---|:---|\n");
     for line in &results.summary.lines {
         let who = line.provenance.map(Provenance::word).unwrap_or_default();
         let reason = note(line.reason.as_deref(), line.is_of_the_translation());
-        out += &row(&line.name, &line.statistics, &line.unit, line.verdict.word(), who, &reason);
+        let numbers = Numbers::of(&line.statistics, &line.unit, estimated.then(|| half_width(line)));
+        out += &row(&line.name, numbers, line.verdict.word(), who, &reason);
     }
     for metric in &results.summary.derived {
         let who: Vec<&str> = metric.provenances.iter().map(|who| who.word()).collect();
         let reason = note(metric.reason.as_deref(), metric.is_of_the_translation);
         let state = metric.statistics.mean.map_or(NOT_COUNTABLE, |_| metric.verdict.word());
-        out += &row(&metric.name, &metric.statistics, &metric.unit, state, &who.join(", "), &reason);
+        let numbers = Numbers::of(&metric.statistics, &metric.unit, estimated.then_some(None));
+        out += &row(&metric.name, numbers, state, &who.join(", "), &reason);
     }
     out
 }
@@ -38,21 +42,32 @@ fn plural(n: usize) -> &'static str {
     if n == 1 { "" } else { "s" }
 }
 
-fn row(name: &str, statistics: &Statistics, unit: &Unit, verdict: &str, who: &str, reason: &str) -> String {
-    let one = statistics.n == 1;
-    let shown = |value: f64| if one { units::precise(value, unit) } else { units::short(value, unit) };
-    let number = |value: Option<f64>| value.map_or("–".to_owned(), shown);
-    let cells = [
-        code(&clean(name)),
-        number(statistics.mean),
-        number(statistics.stddev),
-        number(statistics.min),
-        number(statistics.max),
-        statistics.n.to_string(),
-        verdict.replace('_', " "),
-        who.to_owned(),
-        escaped(&clean(reason)),
-    ];
+/// The width of the interval of an estimate, up or down.
+fn half_width(line: &LineSummary) -> Option<f64> {
+    line.interval.as_ref()?.as_ref().ok().map(|interval| interval.half_width)
+}
+
+/// The cells of a row that have numbers.
+struct Numbers(Vec<String>);
+
+impl Numbers {
+    /// `half_width`: of a table that has that column, what stands in it.
+    fn of(statistics: &Statistics, unit: &Unit, half_width: Option<Option<f64>>) -> Numbers {
+        let one = statistics.n == 1;
+        let shown = |value: f64| if one { units::precise(value, unit) } else { units::short(value, unit) };
+        let number = |value: Option<f64>| value.map_or("–".to_owned(), shown);
+        let mut cells = vec![number(statistics.mean)];
+        cells.extend(half_width.map(number));
+        cells.extend([statistics.stddev, statistics.min, statistics.max].map(number));
+        cells.push(statistics.n.to_string());
+        Numbers(cells)
+    }
+}
+
+fn row(name: &str, Numbers(numbers): Numbers, verdict: &str, who: &str, reason: &str) -> String {
+    let mut cells = vec![code(&clean(name))];
+    cells.extend(numbers);
+    cells.extend([verdict.replace('_', " "), who.to_owned(), escaped(&clean(reason))]);
     format!("| {} |\n", cells.join(" | "))
 }
 
@@ -69,7 +84,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, metrics, several_runs};
+    use crate::render::testing::{golden, metrics, several_runs, turning};
 
     #[test]
     fn nothing_in_a_text_ends_its_cell() {
@@ -81,6 +96,11 @@ mod tests {
     fn a_metric_is_a_row_with_its_verdict() {
         let (show, requests) = metrics(1);
         golden("metrics.md", &show.show_with(&requests, render));
+    }
+
+    #[test]
+    fn an_estimate_has_its_interval_in_a_column() {
+        golden("turns.md", &turning(&[200]).show(render));
     }
 
     #[test]

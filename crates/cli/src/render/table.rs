@@ -2,9 +2,10 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table};
+use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::event::Unit;
 use cyclometer::core::{LaunchKind, Provenance, Verdict};
-use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, PartSummary, Statistics};
+use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, MeanInterval, PartSummary, Statistics};
 
 use crate::output::clean;
 use crate::render::footer::{self, is_folded};
@@ -76,6 +77,11 @@ impl Cells {
             Cells::Numbers(texts) => texts.last().map_or("", String::as_str),
         }
     }
+
+    /// Whether the value of one run has the width of its interval behind it.
+    fn has_interval(&self) -> bool {
+        matches!(self, Cells::Numbers(texts) if texts.len() > 1)
+    }
 }
 
 fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
@@ -109,7 +115,10 @@ fn say_once(rows: &mut [Row]) {
 }
 
 fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Row {
-    let mut notes = vec![verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some())];
+    let mut notes = vec![match &line.interval {
+        Some(interval) => interval_note(line, interval, several, verbose),
+        None => verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some()),
+    }];
     notes.push(runs_note(line.values.len(), kept));
     notes.push(translation_note(line.is_of_the_translation()));
     notes.push(determinism_note(line.determinism.filter(|_| several && line.statistics.mean.is_some())));
@@ -133,7 +142,41 @@ fn line_cells(line: &LineSummary, several: bool) -> Cells {
             texts.resize(SEVERAL.len() - 1, String::new());
             Cells::Numbers(texts)
         }
+        (_, Some(value)) if !several => {
+            let mut texts = vec![units::precise(value, &line.unit)];
+            if let Some(Ok(interval)) = &line.interval {
+                texts.extend([SIGN.to_owned(), half_width(units::precise(interval.half_width, &line.unit))]);
+            }
+            Cells::Numbers(texts)
+        }
         _ => cells(&line.statistics, &line.unit, line.verdict, several),
+    }
+}
+
+/// `12,345 (95 %)`
+fn half_width(distance: String) -> String {
+    format!("{distance} ({})", units::percent(CONFIDENCE))
+}
+
+/// What an estimate was made from, and how far it may be off where the table has no column for that.
+fn interval_note(
+    line: &LineSummary,
+    interval: &Result<MeanInterval, String>,
+    several: bool,
+    verbose: bool,
+) -> String {
+    let observed = clean(line.reason.as_deref().unwrap_or_default());
+    let took_turns = line.values.iter().any(|value| value.turn.is_some());
+    match interval {
+        Ok(interval) if several => {
+            let distance = half_width(units::short(interval.half_width, &line.unit));
+            format!("mean ± {distance}, {observed}")
+        }
+        Ok(_) => observed,
+        Err(reason) if took_turns || verbose => {
+            format!("{}: {observed}; no interval: {}", line.verdict, clean(reason))
+        }
+        Err(_) => format!("{}: {observed}", line.verdict),
     }
 }
 
@@ -258,13 +301,18 @@ fn style(verdict: Verdict) -> Style {
 /// A column behind the names: the blanks before it, its head, where its text stands.
 type Column = (u16, &'static str, CellAlignment);
 
-/// One run: the value, and the mark of its provenance.
-const ONE: &[Column] = &[(0, "value", CellAlignment::Right), (1, MARK, CellAlignment::Left)];
+/// One run: the value, for an estimate how far it may be off, and the mark of its provenance.
+const ONE: &[Column] = &[
+    (0, "value", CellAlignment::Right),
+    (1, SIGN, CellAlignment::Left),
+    (1, HALF_WIDTH, CellAlignment::Left),
+    (1, MARK, CellAlignment::Left),
+];
 
 /// Several runs.
 const SEVERAL: &[Column] = &[
     (0, "mean", CellAlignment::Right),
-    (1, "±", CellAlignment::Left),
+    (1, SIGN, CellAlignment::Left),
     (1, "σ", CellAlignment::Left),
     (1, MARK, CellAlignment::Left),
     (2, "min", CellAlignment::Right),
@@ -272,6 +320,12 @@ const SEVERAL: &[Column] = &[
     (1, "max", CellAlignment::Left),
     (2, OUTLIERS, CellAlignment::Right),
 ];
+
+/// Between a value and how far it may be off.
+const SIGN: &str = "±";
+
+/// The head of the column that is left out, with the sign before it, where nothing was estimated with an interval.
+const HALF_WIDTH: &str = "half-width";
 
 /// The head of the column of marks, which is left out where nothing is marked.
 const MARK: &str = "";
@@ -332,6 +386,7 @@ fn table(rows: &[Row], several: bool, room: usize) -> Table {
         let empty = match *head {
             MARK => rows.iter().all(|row| row.mark.is_empty()),
             OUTLIERS => rows.iter().all(|row| row.cells.last().is_empty()),
+            SIGN | HALF_WIDTH if !several => !rows.iter().any(|row| row.cells.has_interval()),
             _ => false,
         };
         if empty {
@@ -374,7 +429,7 @@ mod tests {
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, remarks,
-        several_runs, translated_run, vm_with_soft,
+        several_runs, translated_run, turning, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -423,6 +478,14 @@ mod tests {
     #[test]
     fn every_verdict_and_provenance_of_several_runs() {
         check("verdicts-several.txt", &every_verdict(3), false);
+    }
+
+    #[test]
+    fn events_that_took_turns_have_intervals_or_say_why_not() {
+        check("turns-one.txt", &turning(&[200]), false);
+        check("turns-several.txt", &turning(&[200, 220, 240]), false);
+        check("turns-few.txt", &turning(&[30]), false);
+        check("turns-short.txt", &turning(&[1]), false);
     }
 
     #[test]

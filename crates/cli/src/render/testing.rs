@@ -10,10 +10,10 @@ use cyclometer::core::machine::{
 };
 use cyclometer::core::plan::{Outcome, PlanLine};
 use cyclometer::core::pmu::KernelPmu;
-use cyclometer::core::report::{LaunchKind, Run, Step};
+use cyclometer::core::report::{LaunchKind, Run, Slice, SliceCount, Step};
 use cyclometer::core::{
-    Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Report, Rung, Scope,
-    Slot, SlotId,
+    Candidate, Count, CpuSet, Intent, Ladder, Layout, Modes, Pass, Plan, Provenance, Random, Report, Rung,
+    Scope, Slot, SlotId,
 };
 use cyclometer::stats::formula::Expression;
 use cyclometer::stats::{Environment, MetricRequest, asked_scope, summarise_with};
@@ -391,6 +391,53 @@ fn request(name: &str, unit: Unit, scale: f64, formula: &str, slots: &[usize]) -
     let events: Vec<String> = expression.events().iter().map(|event| (*event).to_owned()).collect();
     let inputs = events.into_iter().zip(slots).map(|(event, slot)| (event, Ok(SlotId(*slot)))).collect();
     MetricRequest { name: name.into(), unit, scale, expression, inputs, environment: Environment::default() }
+}
+
+/// Events of which some take turns: a run for each number of slices.
+///
+/// Instructions always count. Cache misses come in proportion to them, branch misses almost, and page walks in few
+/// moments only.
+pub fn turning(runs: &[usize]) -> Show {
+    let names = ["instructions", "cache-misses", "branch-misses", "branches", "page_walks"];
+    let turns = [None, Some(0), Some(1), Some(1), Some(2)];
+    let lines = names.iter().map(|name| hardware(name, true)).collect();
+    let mut report = report(lines, vec![Vec::new(); runs.len()]);
+    for (slot, turn) in report.plan.passes[0].slots.iter_mut().zip(turns) {
+        slot.turn = turn;
+    }
+    for (run, slices) in report.runs.iter_mut().zip(runs) {
+        let mut random = Random::seeded(u64::from(run.index));
+        let order = (0..*slices).flat_map(|_| random.permutation(3)).take(*slices);
+        run.slices =
+            order.enumerate().map(|(number, turn)| turning_slice(number as u64, turn, &turns)).collect();
+        run.reading.cells = (0..turns.len()).map(|slot| sum(slot, &run.slices)).collect();
+    }
+    Show { report, machine: machine_with_pmu() }
+}
+
+fn turning_slice(number: u64, turn: usize, turns: &[Option<u32>]) -> Slice {
+    let instructions = 3_000_000 + 7_919 * number;
+    let raws = [
+        instructions,
+        instructions / 100,
+        instructions / 50 + number * 31 % 977,
+        instructions / 5,
+        if number % 50 == 7 { 40_000 } else { 0 },
+    ];
+    let count = |slot: usize| SliceCount {
+        slot: SlotId(slot),
+        raw: raws[slot],
+        time_enabled_ns: 10_000_000,
+        time_running_ns: 10_000_000,
+    };
+    let counts = (0..turns.len()).filter(|slot| turns[*slot].is_none_or(|own| own as usize == turn));
+    Slice { turn: turn as u32, wall_ns: 10_000_000, counts: counts.map(count).collect() }
+}
+
+fn sum(slot: usize, slices: &[Slice]) -> Cell {
+    let counts: Vec<&SliceCount> = slices.iter().filter_map(|slice| slice.count(SlotId(slot))).collect();
+    let of = |what: fn(&SliceCount) -> u64| counts.iter().map(|count| what(count)).sum();
+    timed(slot, of(|count| count.raw), of(|count| count.time_enabled_ns), of(|count| count.time_running_ns))
 }
 
 /// A hybrid machine: one event on two core types.
