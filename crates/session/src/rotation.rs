@@ -20,6 +20,9 @@ const SLICES: u32 = 4_000;
 /// A slice is at least this many times as long as it takes to change turns, so that this costs at most 5 %.
 const TIMES_COST: u32 = 20;
 
+/// How much longer a change of turns is taken to be than the last: one that was interrupted is not the rule.
+const MOST_GROWTH: u32 = 2;
+
 /// The turns of an open pass, and what they have counted so far.
 pub(crate) struct Rotation {
     /// For each turn that the sources know, its number in the plan.
@@ -30,6 +33,8 @@ pub(crate) struct Rotation {
     round: Vec<usize>,
     random: Random,
     shortest: Duration,
+    /// How long a change of turns takes.
+    cost: Duration,
     clock: Clock,
     begun: bool,
     failure: Option<String>,
@@ -67,6 +72,7 @@ impl Rotation {
             current: 0,
             random: Random::seeded(random.word()),
             shortest,
+            cost: shortest / TIMES_COST,
             clock: Clock { started: now, since: now, due: now + shortest },
             begun: false,
             failure: None,
@@ -113,8 +119,17 @@ impl Rotation {
             }
         }
         self.close(old, &reading, sources);
-        let length = self.shortest.max(self.clock.started.elapsed() / SLICES);
-        self.clock.due = self.clock.since + length.max(began.elapsed() * TIMES_COST);
+        self.cost = self.likely_cost(began.elapsed());
+        self.clock.due = self.clock.since + self.length(self.clock.started.elapsed());
+    }
+
+    fn likely_cost(&self, measured: Duration) -> Duration {
+        measured.clamp(self.shortest / TIMES_COST, self.cost * MOST_GROWTH)
+    }
+
+    /// How long a slice is when so much time has passed.
+    fn length(&self, passed: Duration) -> Duration {
+        self.shortest.max(passed / SLICES).max(self.cost * TIMES_COST)
     }
 
     /// Ends the last slice by what was read when everything had stopped. Where turns could not be changed any more,
@@ -315,6 +330,31 @@ mod tests {
             rounds.insert(round);
         }
         assert!(rounds.len() > 10, "{rounds:?}");
+    }
+
+    #[test]
+    fn slices_grow_with_the_run_and_with_what_a_change_costs() {
+        let mut pass = pass(&[Some(0), Some(1)]);
+        let ms = Duration::from_millis;
+        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
+        assert_eq!(rotation.length(ms(0)), ms(10));
+        assert_eq!(rotation.length(ms(100_000)), ms(25));
+        rotation.cost = ms(2);
+        assert_eq!(rotation.length(ms(0)), ms(40));
+        assert_eq!(rotation.likely_cost(ms(500)), ms(4), "one interruption is not believed");
+        assert_eq!(rotation.likely_cost(ms(0)), Duration::from_micros(500));
+    }
+
+    #[test]
+    fn the_log_of_a_long_run_stays_small() {
+        let mut pass = pass(&[Some(0), Some(1)]);
+        let rotation = Rotation::of(&mut pass, &mut Random::seeded(1), Duration::from_millis(10)).unwrap();
+        let (mut passed, mut slices) = (Duration::ZERO, 0);
+        while passed < Duration::from_secs(24 * 3600) {
+            passed += rotation.length(passed);
+            slices += 1;
+        }
+        assert!((20_000..40_000).contains(&slices), "{slices}");
     }
 
     fn cell(slot: usize, part: usize, tid: Option<u32>, raw: u64, times: (u64, u64)) -> Cell {
