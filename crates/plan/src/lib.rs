@@ -5,8 +5,9 @@
 //! [`replan`] turns a source's refusal into the next plan.
 #![forbid(unsafe_code)]
 
-pub mod matching;
+mod matching;
 mod pass;
+pub mod passes;
 mod replan;
 mod route;
 mod soft;

@@ -13,39 +13,88 @@ use cyclometer_core::{CounterId, CounterMask};
 ///
 /// Kuhn's augmenting-path algorithm for maximum bipartite matching (H. W. Kuhn, 1955).
 pub fn place(masks: &[CounterMask], available: CounterMask) -> Vec<Option<CounterId>> {
-    let counters: Vec<CounterId> = available.iter().collect();
-    let mut holder: Vec<Option<usize>> = vec![None; counters.len()];
+    let masks: Vec<Bits> = masks.iter().map(|mask| bits(*mask)).collect();
+    match_bits(&masks, bits(available)).into_iter().map(|bit| bit.map(counter)).collect()
+}
+
+/// Counters as one number, whose bit 0 is fixed counter 0 and bit 64 general counter 0: the lowest bit is the counter to
+/// take first, as a fixed one leaves general ones to others.
+pub(crate) type Bits = u128;
+
+pub(crate) fn bits(mask: CounterMask) -> Bits {
+    Bits::from(mask.fixed_bits()) | Bits::from(mask.general_bits()) << 64
+}
+
+pub(crate) fn mask(bits: Bits) -> CounterMask {
+    CounterMask::from_bits((bits >> 64) as u64, bits as u64)
+}
+
+/// The counter of a bit, 0 to 127.
+pub(crate) fn counter(bit: u8) -> CounterId {
+    if bit < 64 { CounterId::Fixed(bit) } else { CounterId::General(bit - 64) }
+}
+
+pub(crate) fn bit_of(counter: CounterId) -> u8 {
+    match counter {
+        CounterId::Fixed(n) => n & 63,
+        CounterId::General(n) => 64 + (n & 63),
+    }
+}
+
+/// The numbers of the bits that are set, ascending.
+pub(crate) fn each(mut bits: Bits) -> impl Iterator<Item = u8> {
+    std::iter::from_fn(move || {
+        let lowest = (bits != 0).then(|| bits.trailing_zeros() as u8);
+        bits &= bits.wrapping_sub(1);
+        lowest
+    })
+}
+
+/// As [`place`], on bits.
+pub(crate) fn match_bits(masks: &[Bits], available: Bits) -> Vec<Option<u8>> {
+    let mut seating = Seating { masks, available, holders: [0; 128], taken: 0 };
     for event in 0..masks.len() {
-        let mut seen = vec![false; counters.len()];
-        augment(event, masks, &counters, &mut holder, &mut seen);
+        seating.seat(event, &mut 0);
     }
     let mut placed = vec![None; masks.len()];
-    for (counter, event) in counters.iter().zip(&holder) {
-        if let Some(event) = event {
-            placed[*event] = Some(*counter);
-        }
+    for bit in each(seating.taken) {
+        placed[seating.holders[usize::from(bit)]] = Some(bit);
     }
     placed
 }
 
-fn augment(
-    event: usize,
-    masks: &[CounterMask],
-    counters: &[CounterId],
-    holder: &mut [Option<usize>],
-    seen: &mut [bool],
-) -> bool {
-    for (i, counter) in counters.iter().enumerate() {
-        if seen[i] || !masks[event].contains(*counter) {
-            continue;
+struct Seating<'m> {
+    masks: &'m [Bits],
+    available: Bits,
+    /// The event on each counter that is taken.
+    holders: [usize; 128],
+    taken: Bits,
+}
+
+impl Seating<'_> {
+    /// Gives `event` a counter, if one is free or those who sit can move; `tried` are the counters whose holders cannot.
+    fn seat(&mut self, event: usize, tried: &mut Bits) -> bool {
+        let usable = self.masks[event] & self.available;
+        let free = usable & !self.taken;
+        let found = if free != 0 { Some(free.trailing_zeros() as u8) } else { self.vacate(usable, tried) };
+        if let Some(bit) = found {
+            self.taken |= 1 << bit;
+            self.holders[usize::from(bit)] = event;
         }
-        seen[i] = true;
-        if holder[i].is_none_or(|other| augment(other, masks, counters, holder, seen)) {
-            holder[i] = Some(event);
-            return true;
-        }
+        found.is_some()
     }
-    false
+
+    /// One of these counters whose holder finds another.
+    fn vacate(&mut self, usable: Bits, tried: &mut Bits) -> Option<u8> {
+        while usable & !*tried != 0 {
+            let bit = (usable & !*tried).trailing_zeros() as u8;
+            *tried |= 1 << bit;
+            if self.seat(self.holders[usize::from(bit)], tried) {
+                return Some(bit);
+            }
+        }
+        None
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,81 @@
+//! Events to counters of several passes at once: those that must be in a pass stay there, the others move.
+
+use crate::matching::{Bits, each};
+
+/// An event that wants a counter.
+#[derive(Clone, Copy)]
+pub(super) struct Guest {
+    pub counters: Bits,
+    /// The only pass where it may be; `None` for any.
+    pub pass: Option<usize>,
+}
+
+/// Gives every guest a counter in a pass; `None` where that is impossible. The result has the pass of each.
+///
+/// # Source
+///
+/// Kuhn's augmenting-path algorithm, as [`crate::place`].
+pub(super) fn seat_all(guests: &[Guest], free: &[Bits]) -> Option<Vec<usize>> {
+    let mut board = Board {
+        guests,
+        free,
+        taken: vec![0; free.len()],
+        holders: vec![0; free.len() * 128],
+        passes: vec![0; guests.len()],
+    };
+    // Who has no choice of a pass first.
+    let mut order: Vec<usize> = (0..guests.len()).collect();
+    order.sort_by_key(|guest| (guests[*guest].pass.is_none(), guests[*guest].counters.count_ones()));
+    for guest in order {
+        let mut tried = vec![0; free.len()];
+        if !board.seat(guest, &mut tried) {
+            return None;
+        }
+    }
+    Some(board.passes)
+}
+
+struct Board<'g> {
+    guests: &'g [Guest],
+    free: &'g [Bits],
+    taken: Vec<Bits>,
+    holders: Vec<usize>,
+    passes: Vec<usize>,
+}
+
+impl Board<'_> {
+    fn seat(&mut self, guest: usize, tried: &mut [Bits]) -> bool {
+        let found = self.room(guest).or_else(|| self.vacate(guest, tried));
+        if let Some((pass, bit)) = found {
+            self.taken[pass] |= 1 << bit;
+            self.holders[pass * 128 + usize::from(bit)] = guest;
+            self.passes[guest] = pass;
+        }
+        found.is_some()
+    }
+
+    fn passes_of(&self, guest: usize) -> std::ops::Range<usize> {
+        self.guests[guest].pass.map_or(0..self.free.len(), |pass| pass..pass + 1)
+    }
+
+    fn room(&self, guest: usize) -> Option<(usize, u8)> {
+        self.passes_of(guest).find_map(|pass| {
+            let free = self.guests[guest].counters & self.free[pass] & !self.taken[pass];
+            Some((pass, each(free).next()?))
+        })
+    }
+
+    fn vacate(&mut self, guest: usize, tried: &mut [Bits]) -> Option<(usize, u8)> {
+        for pass in self.passes_of(guest) {
+            let usable = self.guests[guest].counters & self.free[pass];
+            while usable & !tried[pass] != 0 {
+                let bit = (usable & !tried[pass]).trailing_zeros() as u8;
+                tried[pass] |= 1 << bit;
+                if self.seat(self.holders[pass * 128 + usize::from(bit)], tried) {
+                    return Some((pass, bit));
+                }
+            }
+        }
+        None
+    }
+}

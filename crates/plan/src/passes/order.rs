@@ -1,0 +1,133 @@
+//! What else a plan of as many passes can do: keep partners together, repeat events on free counters, leave registers as they are.
+
+use super::{Item, Packer, Packing, Seat};
+use crate::matching::{Bits, bit_of, counter, each};
+
+/// Steps for a plan that only would be nicer.
+const BUDGET: u64 = 2_000;
+
+/// Sets of partners that are tried one by one.
+const MOST_TRIED: usize = 32;
+
+/// Plans of as many passes that keep more partners together, each better than the one before.
+pub(super) fn with_partners(
+    packer: &Packer,
+    together: &[Vec<usize>],
+    partners: &[Vec<usize>],
+    packing: &Packing,
+) -> Option<Packing> {
+    if packing.passes.len() < 2 || partners.is_empty() {
+        return None;
+    }
+    let as_few = |sets: &[Vec<usize>]| {
+        let found = packer.pack(sets, BUDGET);
+        (found.passes.len() == packing.passes.len()).then_some(found.passes)
+    };
+    let all = [together, partners].concat();
+    let mut best = as_few(&all);
+    if best.is_none() {
+        let mut kept = together.to_vec();
+        for partner in partners.iter().take(MOST_TRIED) {
+            kept.push(partner.clone());
+            match as_few(&kept) {
+                Some(passes) => best = Some(passes),
+                None => drop(kept.pop()),
+            }
+        }
+    }
+    let passes = best?;
+    Some(Packing { passes, ..packing.clone() })
+}
+
+/// Repeats events on free counters, if that is wanted, and orders the passes.
+pub(super) fn finish(packer: &Packer, packing: &mut Packing) {
+    if packing.passes.len() < 2 {
+        return;
+    }
+    if packer.repeats {
+        repeat(packer, &mut packing.passes);
+    }
+    if packer.repeats || packer.items.iter().flat_map(|item| &item.needs).any(super::ItemNeed::has_registers)
+    {
+        order(packer, &mut packing.passes);
+    }
+}
+
+/// Fills the counters that are free, those events first that were counted least often.
+fn repeat(packer: &Packer, passes: &mut [Vec<Seat>]) {
+    let mut times = vec![1usize; packer.items.len()];
+    for pass in passes.iter_mut() {
+        let is_alone = |seat: &Seat| packer.item_of[seat.demand].is_some_and(|i| packer.items[i].alone);
+        if pass.iter().any(is_alone) {
+            continue;
+        }
+        let mut order: Vec<usize> = (0..packer.items.len()).collect();
+        order.sort_by_key(|i| (times[*i], *i));
+        for i in order {
+            if let Some(seats) = room_for(packer, pass, &packer.items[i]) {
+                pass.extend(seats);
+                times[i] += 1;
+            }
+        }
+    }
+}
+
+/// Seats for one more event beside those that stay where they are.
+fn room_for(packer: &Packer, pass: &[Seat], item: &Item) -> Option<Vec<Seat>> {
+    if item.alone || pass.iter().any(|seat| seat.demand == item.demand) {
+        return None;
+    }
+    let seat = |need: &super::ItemNeed| {
+        let mut taken: Bits = 0;
+        let mut held = Vec::new();
+        for seat in pass.iter().filter(|seat| seat.pmu == need.pmu) {
+            let of = packer.item_of[seat.demand].map(|i| &packer.items[i])?;
+            let its = of.needs.iter().find(|its| its.pmu == seat.pmu)?;
+            taken |= if its.wide { 0b11 } else { 0b1 } << bit_of(seat.counter);
+            held.extend(its.ways.iter().find(|way| way.way == seat.way).and_then(|way| way.extra));
+        }
+        let free = packer.pmus[need.pmu] & !taken;
+        let agrees = |way: &&super::ItemWay| way.extra.is_none_or(|extra| held.contains(&extra));
+        let mut ways = need.ways.iter().filter(agrees).filter(|_| !need.wide);
+        ways.find_map(|way| {
+            let bit = each(way.counters & free).next()?;
+            Some(Seat {
+                demand: item.demand,
+                pmu: need.pmu,
+                way: way.way,
+                counter: counter(bit),
+                repeats: true,
+            })
+        })
+    };
+    item.needs.iter().map(seat).collect()
+}
+
+/// Puts passes behind each other that leave most registers as they are; the fullest pass first.
+fn order(packer: &Packer, passes: &mut Vec<Vec<Seat>>) {
+    passes.sort_by_key(|pass| std::cmp::Reverse(pass.len()));
+    let mut open: Vec<(Vec<Setting>, Vec<Seat>)> =
+        std::mem::take(passes).into_iter().map(|pass| (settings(packer, &pass), pass)).collect();
+    let mut last: Vec<Setting> = Vec::new();
+    while !open.is_empty() {
+        let same = |own: &[Setting]| own.iter().filter(|setting| last.contains(setting)).count();
+        let best = (0..open.len()).max_by_key(|i| (same(&open[*i].0), std::cmp::Reverse(*i))).unwrap_or(0);
+        let (own, pass) = open.remove(best);
+        last = own;
+        passes.push(pass);
+    }
+}
+
+/// What one register is set to: which one, and what that is.
+type Setting = (usize, u64, u64);
+
+fn settings(packer: &Packer, pass: &[Seat]) -> Vec<Setting> {
+    let of = |seat: &Seat| {
+        let item = packer.item_of[seat.demand].map(|i| &packer.items[i]);
+        let need = item.and_then(|item| item.needs.iter().find(|need| need.pmu == seat.pmu));
+        let extra = need.and_then(|need| need.ways.iter().find(|way| way.way == seat.way)?.extra);
+        let shared = extra.map(|(register, value)| (seat.pmu, 128 + u64::from(register.msr()), value));
+        std::iter::once((seat.pmu, u64::from(bit_of(seat.counter)), seat.demand as u64)).chain(shared)
+    };
+    pass.iter().flat_map(of).collect()
+}

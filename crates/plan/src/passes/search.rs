@@ -1,0 +1,296 @@
+//! Sets that must be whole in one pass, and events that take two counters: a packing by branch and bound.
+//!
+//! What has to be decided by trying is an *atom*: a set, or an event that the exact ways cannot place. The rest is *sand*, which
+//! goes where room is left. Without sets of more than two events this is bin packing already, so the search has a budget, and what
+//! it did not refute is not claimed.
+
+use super::board::{Guest, seat_all};
+use super::bound::lower;
+use super::one::{Fit, fit};
+use super::shared::seated_pass;
+use super::{BUDGET, Budget, Certificate, Item, Packer, Packing, Seat};
+use crate::matching::Bits;
+
+/// Tries for one question whether events fit.
+const PER_QUESTION: u64 = 2_000;
+
+/// Questions about pairs of sets that are asked for the bound.
+const MOST_PAIRED: usize = 64;
+
+/// Events outside of sets that are tried one by one.
+const FEW: usize = 16;
+
+/// Orders of atoms that are tried beside that by size.
+const ORDERS: usize = 8;
+
+/// Packs items so that each of the sets (of items, by index) is whole in a pass.
+pub(super) fn pack(packer: &Packer, items: &[usize], sets: &[Vec<usize>], budget: u64) -> Packing {
+    let parts = Parts::of(packer, items, sets);
+    let (mut bound, mut certificate) = lower(packer, items);
+    let apart = parts.apart();
+    if apart.len() > bound {
+        bound = apart.len();
+        let demands = |set: &Vec<usize>| set.iter().map(|i| packer.items[*i].demand).collect();
+        certificate = Certificate::Apart { sets: apart.iter().map(demands).collect() };
+    }
+    let mut passes = parts.greedy(bound);
+    let mut budget = Budget(budget);
+    let mut refuted = true;
+    let mut fewer = bound;
+    while fewer < passes.len() && refuted {
+        let mut tree = Tree {
+            parts: &parts,
+            passes: vec![Vec::new(); fewer],
+            budget: &mut budget,
+            exact: true,
+            nodes: 0,
+        };
+        match tree.descend(0, 0) {
+            Some(found) => passes = found,
+            None if tree.exact => {
+                (bound, certificate) = (fewer + 1, Certificate::Searched { nodes: tree.nodes });
+                fewer += 1;
+            }
+            None => {
+                refuted = false;
+            }
+        }
+    }
+    Packing { passes, lower_bound: bound, certificate, refused: Vec::new() }
+}
+
+/// Atoms, the largest first, and sand.
+struct Parts<'p> {
+    packer: &'p Packer,
+    atoms: Vec<Vec<usize>>,
+    sand: Vec<usize>,
+    /// Whether a search that finds nothing has tried everything.
+    exact: bool,
+}
+
+impl<'p> Parts<'p> {
+    fn of(packer: &'p Packer, items: &[usize], sets: &[Vec<usize>]) -> Parts<'p> {
+        let plain = |i: &usize| packer.items[*i].needs.iter().all(|need| need.is_uniform() && !need.wide);
+        let bare = |i: &usize| !packer.items[*i].needs.iter().any(super::ItemNeed::has_registers);
+        let simple = packer.pmus.len() == 1 && items.iter().all(plain);
+        let single: Vec<usize> =
+            items.iter().copied().filter(|i| !sets.iter().any(|set| set.contains(i))).collect();
+        // Few events are tried one by one where strewing could miss a way.
+        let all_hard = single.len() <= FEW && !(simple && single.iter().all(bare));
+        let (hard, sand): (Vec<usize>, Vec<usize>) =
+            single.into_iter().partition(|i| all_hard || is_hard(&packer.items[*i]));
+        let mut atoms: Vec<Vec<usize>> = sets.to_vec();
+        atoms.extend(hard.into_iter().map(|i| vec![i]));
+        let weight = |atom: &Vec<usize>| -> usize {
+            atom.iter().flat_map(|i| &packer.items[*i].needs).map(|need| 1 + usize::from(need.wide)).sum()
+        };
+        atoms.sort_by_key(|atom| (std::cmp::Reverse(weight(atom)), shape(packer, atom)));
+        let exact = sand.is_empty() || simple && sand.iter().all(bare);
+        Parts { packer, atoms, sand, exact }
+    }
+
+    fn fits(&self, members: &[usize], budget: &mut Budget) -> Fit {
+        let items: Vec<&Item> = members.iter().map(|i| &self.packer.items[*i]).collect();
+        fit(&items, &self.packer.pmus, budget)
+    }
+
+    /// Whether an atom can go to a pass that has these events: then the events of both.
+    fn beside(&self, pass: &[usize], atom: &[usize], budget: &mut Budget) -> Result<Vec<usize>, Fit> {
+        let mut members = pass.to_vec();
+        members.extend(atom.iter().filter(|i| !pass.contains(i)));
+        match self.fits(&members, budget) {
+            Fit::Yes(_) => Ok(members),
+            not => Err(not),
+        }
+    }
+
+    /// Atoms no two of which fit together, as many as are found quickly.
+    fn apart(&self) -> Vec<Vec<usize>> {
+        let mut found: Vec<Vec<usize>> = Vec::new();
+        for atom in self.atoms.iter().take(MOST_PAIRED) {
+            let clashes =
+                |other: &Vec<usize>| self.beside(other, atom, &mut Budget(PER_QUESTION)) == Err(Fit::No);
+            if found.iter().all(clashes) {
+                found.push(atom.clone());
+            }
+        }
+        found
+    }
+
+    /// Every atom in the first pass that takes it, in a few orders; the best of them, of at least `least` passes.
+    fn greedy(&self, least: usize) -> Vec<Vec<Seat>> {
+        let mut best: Option<Vec<Vec<Seat>>> = None;
+        for turn in 0..ORDERS {
+            let found = self.first_fit(turn, least);
+            if best.as_ref().is_none_or(|best| found.len() < best.len()) {
+                best = Some(found);
+            }
+            if self.atoms.len() < 2 || best.as_ref().is_some_and(|best| best.len() <= least) {
+                break;
+            }
+        }
+        best.unwrap_or_default()
+    }
+
+    fn first_fit(&self, turn: usize, least: usize) -> Vec<Vec<Seat>> {
+        let mut passes: Vec<Vec<usize>> = Vec::new();
+        let all = self.atoms.len();
+        // The order by size, and then others that begin elsewhere or leave steps out.
+        let stride = (1..).step_by(2).skip(turn).find(|stride| gcd(*stride, all.max(1)) == 1).unwrap_or(1);
+        for n in 0..all {
+            let atom = &self.atoms[(n * stride + turn) % all];
+            let taken = passes
+                .iter()
+                .enumerate()
+                .find_map(|(at, pass)| Some((at, self.beside(pass, atom, &mut Budget(PER_QUESTION)).ok()?)));
+            match taken {
+                Some((at, members)) => passes[at] = members,
+                None => passes.push(atom.clone()),
+            }
+        }
+        passes.resize(passes.len().max(least), Vec::new());
+        loop {
+            match self.strew(&passes) {
+                Some(seats) => return seats,
+                None => passes.push(Vec::new()),
+            }
+        }
+    }
+
+    /// Puts the sand into passes that have their atoms; `None` where this finds no room for it.
+    fn strew(&self, passes: &[Vec<usize>]) -> Option<Vec<Vec<Seat>>> {
+        let mut passes = passes.to_vec();
+        let is_choosy = |i: &&usize| self.packer.pmus.len() > 1 || self.needs_register(**i);
+        let (choosy, easy): (Vec<usize>, Vec<usize>) = self.sand.iter().partition(is_choosy);
+        for i in choosy {
+            let mut order: Vec<usize> = (0..passes.len()).collect();
+            order.sort_by_key(|pass| passes[*pass].len());
+            let (at, members) = order
+                .into_iter()
+                .find_map(|at| Some((at, self.beside(&passes[at], &[i], &mut Budget(PER_QUESTION)).ok()?)))?;
+            passes[at] = members;
+        }
+        if !easy.is_empty() {
+            self.strew_easy(&mut passes, &easy)?;
+        }
+        passes.retain(|pass| !pass.is_empty());
+        passes.iter().map(|pass| seated_pass(self.packer, pass, &mut Budget(BUDGET))).collect()
+    }
+
+    fn needs_register(&self, i: usize) -> bool {
+        self.packer.items[i].needs.iter().any(super::ItemNeed::has_registers)
+    }
+
+    /// Sand that needs counters of one PMU only.
+    fn strew_easy(&self, passes: &mut [Vec<usize>], easy: &[usize]) -> Option<()> {
+        let (mut guests, mut free) = (Vec::new(), Vec::new());
+        for (at, pass) in passes.iter().enumerate() {
+            let Fit::Yes(chosen) = self.fits(pass, &mut Budget(BUDGET)) else { return None };
+            let mut open: Bits = self.packer.pmus[0];
+            for (i, chosen) in pass.iter().zip(&chosen) {
+                for (need, (_, bit)) in self.packer.items[*i].needs.iter().zip(chosen) {
+                    match need.wide {
+                        true => open &= !(0b11 << bit),
+                        false => guests.push(Guest { counters: need.counters(), pass: Some(at) }),
+                    }
+                }
+            }
+            free.push(open);
+        }
+        let fixed = guests.len();
+        let counters =
+            |i: &usize| self.packer.items[*i].needs.iter().fold(0, |all, need| all | need.counters());
+        guests.extend(easy.iter().map(|i| Guest { counters: counters(i), pass: None }));
+        let seated = seat_all(&guests, &free)?;
+        for (i, pass) in easy.iter().zip(&seated[fixed..]) {
+            passes[*pass].push(*i);
+        }
+        Some(())
+    }
+}
+
+/// Whether an event cannot be sand: it takes two counters, or its register decides about its counters.
+fn is_hard(item: &Item) -> bool {
+    item.needs.iter().any(|need| need.wide || (need.has_registers() && !need.is_uniform()))
+}
+
+/// What is alike of atoms, so that those alike are neighbours.
+fn shape(packer: &Packer, atom: &[usize]) -> Vec<(usize, Bits, bool, u64)> {
+    let of = |need: &super::ItemNeed| {
+        let value = need.ways.iter().find_map(|way| way.extra).map_or(0, |extra| extra.1);
+        (need.pmu, need.counters(), need.wide, value)
+    };
+    let mut shape: Vec<_> = atom.iter().flat_map(|i| packer.items[*i].needs.iter().map(of)).collect();
+    shape.sort_unstable();
+    shape
+}
+
+fn gcd(a: usize, b: usize) -> usize {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// A search through all ways to give atoms to a number of passes.
+struct Tree<'t, 'p> {
+    parts: &'t Parts<'p>,
+    passes: Vec<Vec<usize>>,
+    budget: &'t mut Budget,
+    /// Whether nothing was left out so far.
+    exact: bool,
+    nodes: u64,
+}
+
+impl Tree<'_, '_> {
+    /// Gives atom number `next` a pass; passes that are empty are alike, and so are atoms that are alike.
+    fn descend(&mut self, next: usize, first: usize) -> Option<Vec<Vec<Seat>>> {
+        self.nodes += 1;
+        if !self.budget.spend() {
+            self.exact = false;
+            return None;
+        }
+        let Some(atom) = self.parts.atoms.get(next) else { return self.strew() };
+        let from = if self.is_as_before(next) { first } else { 0 };
+        let used = self.passes.iter().position(Vec::is_empty).map_or(self.passes.len(), |empty| empty + 1);
+        for pass in from..used {
+            match self.parts.beside(&self.passes[pass], atom, self.budget) {
+                Ok(members) => {
+                    let before = std::mem::replace(&mut self.passes[pass], members);
+                    let found = self.descend(next + 1, pass);
+                    self.passes[pass] = before;
+                    if found.is_some() {
+                        return found;
+                    }
+                }
+                Err(Fit::Unknown) => self.exact = false,
+                Err(_) => {}
+            }
+            if self.budget.0 == 0 {
+                self.exact = false;
+                return None;
+            }
+        }
+        None
+    }
+
+    fn strew(&mut self) -> Option<Vec<Vec<Seat>>> {
+        let found = self.parts.strew(&self.passes);
+        self.budget.0 = self.budget.0.saturating_sub(self.passes.len() as u64);
+        self.exact &= found.is_some() || self.parts.exact;
+        found
+    }
+
+    /// Whether an atom is as the one before it, and neither shares an event with another.
+    fn is_as_before(&self, next: usize) -> bool {
+        let Some(before) = next.checked_sub(1) else { return false };
+        let atoms = &self.parts.atoms;
+        let needs = |atom: &[usize]| -> Vec<Vec<super::ItemNeed>> {
+            let mut all: Vec<_> = atom.iter().map(|i| self.parts.packer.items[*i].needs.clone()).collect();
+            all.sort_by_key(|needs| needs.first().map(|need| (need.counters(), need.wide)));
+            all
+        };
+        let shared = |atom: &Vec<usize>| {
+            let count = |i: &usize| atoms.iter().filter(|other| other.contains(i)).count();
+            atom.iter().any(|i| count(i) > 1)
+        };
+        !shared(&atoms[next]) && !shared(&atoms[before]) && needs(&atoms[next]) == needs(&atoms[before])
+    }
+}

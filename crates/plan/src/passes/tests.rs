@@ -1,0 +1,429 @@
+use super::*;
+use proptest::prelude::*;
+
+/// Seats are right: allowed, each counter once, each register one value, sets whole, every event somewhere.
+fn check(problem: &Problem, packing: &Packing) {
+    let allowed = |seat: &Seat| {
+        let need = problem.demands[seat.demand].needs.iter().find(|need| need.pmu == seat.pmu).unwrap();
+        assert!(need.ways[seat.way].counters.contains(seat.counter), "{seat:?}");
+        assert!(problem.pmus[seat.pmu].contains(seat.counter), "{seat:?}");
+        (need.wide, need.ways[seat.way].extra)
+    };
+    for pass in &packing.passes {
+        let (mut taken, mut values) = (Vec::new(), Vec::new());
+        for seat in pass {
+            let (wide, extra) = allowed(seat);
+            taken.push((seat.pmu, seat.counter));
+            if let (true, CounterId::General(n)) = (wide, seat.counter) {
+                assert!(n % 2 == 0 && problem.pmus[seat.pmu].contains(CounterId::General(n + 1)), "{seat:?}");
+                taken.push((seat.pmu, CounterId::General(n + 1)));
+            }
+            values.extend(extra.map(|extra| (seat.pmu, extra.register, extra.value)));
+        }
+        let all = taken.len();
+        taken.sort();
+        taken.dedup();
+        assert_eq!(taken.len(), all, "{pass:?}");
+        values.sort();
+        values.dedup();
+        let mut registers: Vec<_> = values.iter().map(|(pmu, register, _)| (pmu, register)).collect();
+        registers.dedup();
+        assert_eq!(registers.len(), values.len(), "{pass:?}");
+        let alone = pass.iter().any(|seat| problem.demands[seat.demand].alone);
+        assert!(!alone || pass.iter().all(|seat| seat.demand == pass[0].demand));
+    }
+    let whole = |set: &[usize], pass: &[Seat]| {
+        set.iter().all(|event| {
+            let needs = &problem.demands[*event].needs;
+            needs.iter().all(|need| pass.iter().any(|seat| (seat.demand, seat.pmu) == (*event, need.pmu)))
+        })
+    };
+    for event in (0..problem.demands.len()).filter(|event| !packing.refused.contains(&Refused::Event(*event)))
+    {
+        let passes = packing.passes.iter().filter(|pass| whole(&[event], pass)).count();
+        assert!(passes > 0 || problem.demands[event].needs.is_empty(), "{event} in {packing:?}");
+    }
+    for (i, set) in problem.together.iter().enumerate() {
+        let refused = packing.refused.iter().any(|refused| match refused {
+            Refused::Event(event) => set.contains(event),
+            Refused::Set { set, .. } => *set == i,
+        });
+        assert!(refused || packing.passes.iter().any(|pass| whole(set, pass)), "{set:?} in {packing:?}");
+    }
+}
+
+/// The bound that a certificate proves, by itself.
+fn proved(problem: &Problem, packing: &Packing, certificate: &Certificate) -> usize {
+    let refused = |event: usize| packing.refused.contains(&Refused::Event(event));
+    let needs =
+        |event: usize, pmu: usize| problem.demands[event].needs.iter().find(|need| need.pmu == pmu).unwrap();
+    match certificate {
+        Certificate::Nothing => 0,
+        Certificate::One => 1,
+        Certificate::Counters { pmu, counters, events } => {
+            for event in events {
+                assert!(!refused(*event));
+                let need = needs(*event, *pmu);
+                let pair = if need.wide { 0b11 } else { 0b1 };
+                let usable = need.ways.iter().fold(CounterMask::EMPTY, |all, way| all.or(way.counters));
+                let usable = usable.and(problem.pmus[*pmu]);
+                let stray = usable.without(*counters);
+                assert!(pair == 0b11 || stray.is_empty(), "{need:?} outside of {counters}");
+            }
+            events.len().div_ceil(counters.len() as usize)
+        }
+        Certificate::Registers { pmu, registers, events } => {
+            for event in events {
+                let need = needs(*event, *pmu);
+                let usable = |way: &&Way| {
+                    try_all(
+                        problem,
+                        &[&Need { ways: vec![**way], ..need.clone() }],
+                        &mut Vec::new(),
+                        &mut Vec::new(),
+                    )
+                };
+                let ways = need.ways.iter().filter(usable);
+                assert!(ways.map(|way| way.extra.unwrap()).all(|extra| registers.contains(&extra.register)));
+            }
+            events.len().div_ceil(registers.len())
+        }
+        Certificate::Apart { sets } => {
+            let clash = |a: &[usize], b: &[usize]| conflict(problem, &union(a, b)).is_some();
+            for (i, a) in sets.iter().enumerate() {
+                assert!(sets[..i].iter().all(|b| clash(a, b)), "{sets:?}");
+            }
+            sets.len()
+        }
+        Certificate::Searched { .. } => packing.lower_bound,
+        Certificate::Alone { events, others } => events.len() + proved(problem, packing, others),
+    }
+}
+
+fn union(a: &[usize], b: &[usize]) -> Vec<usize> {
+    let mut all = [a, b].concat();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The least number of passes, by trying every division of the events.
+fn brute_force(problem: &Problem, refused: &[Refused]) -> usize {
+    let events: Vec<usize> =
+        (0..problem.demands.len()).filter(|event| !refused.contains(&Refused::Event(*event))).collect();
+    let sets: Vec<Vec<usize>> = problem
+        .together
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| !refused.iter().any(|r| matches!(r, Refused::Set { set, .. } if set == i)))
+        .map(|(_, set)| set.iter().copied().filter(|event| events.contains(event)).collect::<Vec<_>>())
+        .filter(|set| !set.is_empty())
+        .collect();
+    (0..=events.len() + sets.len())
+        .find(|passes| divide(problem, &events, &sets, &mut vec![Vec::new(); *passes]))
+        .unwrap()
+}
+
+fn divide(problem: &Problem, events: &[usize], sets: &[Vec<usize>], passes: &mut [Vec<usize>]) -> bool {
+    let (atom, events, sets): (Vec<usize>, &[usize], &[Vec<usize>]) = match (sets, events) {
+        ([set, rest @ ..], _) => (set.clone(), events, rest),
+        ([], [event, rest @ ..]) if passes.iter().any(|pass| pass.contains(event)) => {
+            return divide(problem, rest, sets, passes);
+        }
+        ([], [event, rest @ ..]) => (vec![*event], rest, sets),
+        ([], []) => return true,
+    };
+    for pass in 0..passes.len() {
+        let with = union(&passes[pass], &atom);
+        if fits(problem, &with) {
+            let before = std::mem::replace(&mut passes[pass], with);
+            if divide(problem, events, sets, passes) {
+                return true;
+            }
+            passes[pass] = before;
+        }
+    }
+    false
+}
+
+/// Whether events fit at once, by trying every counter and every way.
+fn fits(problem: &Problem, events: &[usize]) -> bool {
+    let alone = events.iter().any(|event| problem.demands[*event].alone);
+    let needs: Vec<&Need> = events.iter().flat_map(|event| &problem.demands[*event].needs).collect();
+    !(alone && events.len() > 1) && try_all(problem, &needs, &mut Vec::new(), &mut Vec::new())
+}
+
+type Held = (usize, cyclometer_core::event::ExtraRegisterKind, u64);
+
+fn try_all(
+    problem: &Problem,
+    needs: &[&Need],
+    taken: &mut Vec<(usize, CounterId)>,
+    held: &mut Vec<Held>,
+) -> bool {
+    let Some((need, rest)) = needs.split_first() else { return true };
+    for way in &need.ways {
+        let clash = |extra: &ExtraRegister| {
+            held.iter().any(|(pmu, r, v)| (*pmu, *r) == (need.pmu, extra.register) && *v != extra.value)
+        };
+        if way.extra.as_ref().is_some_and(clash) {
+            continue;
+        }
+        for counter in way.counters.and(problem.pmus[need.pmu]).iter() {
+            let mut wanted = vec![(need.pmu, counter)];
+            if need.wide {
+                let CounterId::General(n) = counter else { continue };
+                wanted.push((need.pmu, CounterId::General(n + 1)));
+                if n % 2 == 1 {
+                    continue;
+                }
+            }
+            let usable = |(pmu, counter): &(usize, CounterId)| problem.pmus[*pmu].contains(*counter);
+            if wanted.iter().any(|w| taken.contains(w) || !usable(w)) {
+                continue;
+            }
+            let (before, before_held) = (taken.len(), held.len());
+            taken.extend(wanted);
+            held.extend(way.extra.map(|extra| (need.pmu, extra.register, extra.value)));
+            if try_all(problem, rest, taken, held) {
+                return true;
+            }
+            taken.truncate(before);
+            held.truncate(before_held);
+        }
+    }
+    false
+}
+
+fn way(general: u64) -> Way {
+    Way { counters: CounterMask::from_bits(general, 0), extra: None }
+}
+
+fn event(ways: Vec<Way>) -> Demand {
+    Demand { needs: vec![Need { pmu: 0, ways, wide: false }], alone: false }
+}
+
+fn plain(masks: &[u64], counters: u64) -> Problem {
+    let demands = masks.iter().map(|mask| event(vec![way(*mask)])).collect();
+    Problem { pmus: vec![CounterMask::from_bits(counters, 0)], demands, ..Problem::default() }
+}
+
+fn offcore(value: u64, counters: u64) -> Demand {
+    let way = |register| Way {
+        counters: CounterMask::from_bits(counters, 0),
+        extra: Some(ExtraRegister { register, value }),
+    };
+    event(vec![way(ExtraRegisterKind::OffcoreResponse0), way(ExtraRegisterKind::OffcoreResponse1)])
+}
+
+#[test]
+fn twenty_four_events_of_three_counters_need_eight_passes() {
+    // Apple M1: two fixed events, some anywhere, 24 on PMC5 to 7.
+    let masks: Vec<u64> = [vec![0x3fc; 30], vec![0xe0; 24]].concat();
+    let packing = pack(&plain(&masks, 0x3fc));
+    check(&plain(&masks, 0x3fc), &packing);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (8, 8));
+    let Certificate::Counters { counters, events, .. } = packing.certificate else { panic!() };
+    assert_eq!((counters, events.len()), (CounterMask::from_bits(0xe0, 0), 24));
+}
+
+#[test]
+fn values_of_two_registers_need_half_as_many_passes_and_equal_ones_share() {
+    let demands: Vec<Demand> = [1, 2, 3, 4, 5, 1, 2].map(|value| offcore(value, 0xf)).to_vec();
+    let problem = Problem { pmus: vec![CounterMask::first(4, 0)], demands, ..Problem::default() };
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (3, 3));
+    assert!(matches!(packing.certificate, Certificate::Registers { .. }), "{:?}", packing.certificate);
+}
+
+#[test]
+fn groups_are_packed_like_bins() {
+    // 5 + 5 + 3 + 3 + 2 + 2 + 2 + 2 = 24 events on 8 counters: 3 passes hold them, if the groups are well chosen.
+    let sizes = [5, 5, 3, 3, 2, 2, 2, 2];
+    let mut problem = plain(&[0xff; 24], 0xff);
+    let mut next = 0;
+    for size in sizes {
+        problem.together.push((next..next + size).collect());
+        next += size;
+    }
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (3, 3));
+}
+
+#[test]
+fn a_search_proves_what_counting_cannot() {
+    // 3 + 3 + 3 + 1 = 10 events on 5 counters would fit in two passes, but only one group of three fits in each.
+    let mut problem = plain(&[0x1f; 10], 0x1f);
+    problem.together = vec![vec![0, 1, 2], vec![3, 4, 5], vec![6, 7, 8]];
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (3, 3));
+    assert!(matches!(packing.certificate, Certificate::Apart { .. }));
+    // Two of the three pairs of these groups fit, and all three do not.
+    let mut problem = plain(&[0x3f; 12], 0x3f);
+    problem.together = vec![vec![0, 1, 2, 3], vec![4, 5, 6], vec![7, 8, 9], vec![10, 11]];
+    let packing = pack(&problem);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (2, 2));
+}
+
+#[test]
+fn events_alone_have_a_pass_each() {
+    let mut problem = plain(&[0xf, 0xf, 0xf, 0xf], 0xf);
+    problem.demands[1].alone = true;
+    problem.demands[2].alone = true;
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (3, 3));
+}
+
+#[test]
+fn what_no_counter_can_count_is_refused_and_the_rest_is_packed() {
+    let problem = plain(&[0x80, 0xf], 0xf);
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert_eq!((packing.refused, packing.passes.len()), (vec![Refused::Event(0)], 1));
+}
+
+#[test]
+fn without_counters_everything_is_refused() {
+    let packing = pack(&plain(&[0xf, 0x1], 0));
+    assert_eq!(packing.refused, [Refused::Event(0), Refused::Event(1)]);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (0, 0));
+    assert_eq!(pack(&Problem::default()).passes.len(), 0);
+}
+
+#[test]
+fn a_set_that_never_fits_names_the_smallest_conflict() {
+    let mut problem = plain(&[0xff, 0x80, 0xff, 0x80, 0xff], 0xff);
+    problem.together = vec![vec![0, 1, 2, 3, 4]];
+    let packing = pack(&problem);
+    let because = Because::Counters { pmu: 0, counters: CounterMask::from_bits(0x80, 0) };
+    assert_eq!(
+        packing.refused,
+        [Refused::Set { set: 0, conflict: Conflict { events: vec![1, 3], because } }]
+    );
+    assert_eq!(packing.passes.len(), 2);
+}
+
+#[test]
+fn partners_meet_where_that_costs_no_pass() {
+    let mut problem = plain(&[0xf; 7], 0xf);
+    problem.partners = vec![vec![0, 6], vec![1, 5], vec![0, 1, 2, 3, 4]];
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    let together = |a, b| {
+        packing
+            .passes
+            .iter()
+            .any(|pass| [a, b].iter().all(|event| pass.iter().any(|seat| seat.demand == *event)))
+    };
+    assert!(together(0, 6) && together(1, 5), "{packing:?}");
+    assert_eq!(packing.passes.len(), 2);
+}
+
+#[test]
+fn counters_that_stay_free_repeat_events() {
+    let mut problem = plain(&[0xf; 6], 0xf);
+    problem.repeats = true;
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert!(packing.passes.iter().all(|pass| pass.len() == 4), "{packing:?}");
+    assert_eq!(packing.passes.iter().flatten().filter(|seat| seat.repeats).count(), 2);
+}
+
+#[test]
+fn events_on_two_pmus_are_in_one_pass_on_both() {
+    let both = |a: u64, b: u64| {
+        let need = |pmu, mask| Need { pmu, ways: vec![way(mask)], wide: false };
+        Demand { needs: vec![need(0, a), need(1, b)], alone: false }
+    };
+    let demands: Vec<Demand> = (0..12).map(|i| both(0xff, if i % 2 == 0 { 0x3 } else { 0x3f })).collect();
+    let problem = Problem {
+        pmus: vec![CounterMask::first(8, 0), CounterMask::first(6, 0)],
+        demands,
+        ..Problem::default()
+    };
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (3, 3));
+}
+
+/// Masks, registers, pairs and sets as no vendor would make them.
+fn instance() -> impl Strategy<Value = Problem> {
+    let register =
+        prop_oneof![Just(ExtraRegisterKind::OffcoreResponse0), Just(ExtraRegisterKind::OffcoreResponse1)];
+    let extra = prop::option::weighted(0.4, (register, 0u64..3));
+    let way = (1u64..32, extra).prop_map(|(mask, extra)| Way {
+        counters: CounterMask::from_bits(mask, 0),
+        extra: extra.map(|(register, value)| ExtraRegister { register, value }),
+    });
+    let demand = (prop::collection::vec(way, 1..3), prop::bool::weighted(0.15), prop::bool::weighted(0.05));
+    let demand =
+        demand.prop_map(|(ways, wide, alone)| Demand { needs: vec![Need { pmu: 0, ways, wide }], alone });
+    let sets = prop::collection::vec(prop::collection::btree_set(0usize..7, 2..4), 0..3);
+    (prop::collection::vec(demand, 1..7), sets, 1u64..32).prop_map(|(demands, sets, counters)| {
+        let all = demands.len();
+        let together = sets
+            .into_iter()
+            .map(|set| set.into_iter().filter(|event| *event < all).collect::<Vec<_>>())
+            .filter(|set| set.len() > 1)
+            .collect();
+        Problem { pmus: vec![CounterMask::from_bits(counters, 0)], demands, together, ..Problem::default() }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn plain_events_take_as_many_passes_as_brute_force_needs(
+        masks in prop::collection::vec(1u64..32, 1..9),
+        counters in 1u64..32,
+    ) {
+        let problem = plain(&masks, counters);
+        let packing = pack(&problem);
+        check(&problem, &packing);
+        prop_assert_eq!(packing.passes.len(), brute_force(&problem, &packing.refused));
+        prop_assert!(packing.is_optimal());
+        prop_assert_eq!(proved(&problem, &packing, &packing.certificate), packing.lower_bound);
+    }
+
+    #[test]
+    fn made_up_events_take_as_many_passes_as_brute_force_needs(problem in instance()) {
+        let packing = pack(&problem);
+        check(&problem, &packing);
+        let least = brute_force(&problem, &packing.refused);
+        prop_assert!(packing.lower_bound <= least, "{} is no bound for {least}", packing.lower_bound);
+        prop_assert_eq!(packing.passes.len(), least);
+        prop_assert!(proved(&problem, &packing, &packing.certificate) >= packing.lower_bound);
+    }
+
+    #[test]
+    fn a_conflict_is_one_and_loses_it_with_any_event_less(problem in instance()) {
+        let refused = pack(&problem).refused;
+        let events: Vec<usize> =
+            (0..problem.demands.len()).filter(|event| !refused.contains(&Refused::Event(*event))).collect();
+        match conflict(&problem, &events) {
+            None => prop_assert!(fits(&problem, &events)),
+            Some(found) => {
+                prop_assert!(!fits(&problem, &found.events), "{found:?}");
+                for event in &found.events {
+                    let fewer: Vec<usize> = found.events.iter().copied().filter(|other| other != event).collect();
+                    prop_assert!(fits(&problem, &fewer), "{found:?} without {event}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn order_does_not_change_the_number_of_passes(
+        masks in prop::collection::vec(1u64..64, 1..20).prop_shuffle(),
+    ) {
+        let passes = pack(&plain(&masks, 0x3f)).passes.len();
+        let mut sorted = masks.clone();
+        sorted.sort_unstable();
+        prop_assert_eq!(pack(&plain(&sorted, 0x3f)).passes.len(), passes);
+    }
+}
