@@ -157,7 +157,10 @@ fn narrow(count: Count, instances: &[Instance], only: &str) -> Count {
     let of_cpus = instances.iter().any(|instance| instance.cpu.is_some());
     match count {
         Count::Exact(raw) if of_cpus => Count::Partial { raw, part: format!("on {only} only") },
-        Count::Scaled { raw, .. } => Count::Partial { raw, part: format!("on {only} only, not scaled") },
+        Count::Scaled { raw, .. } => {
+            let observed = count.reason().unwrap_or_default();
+            Count::Partial { raw, part: format!("on {only} only, not scaled, {observed}") }
+        }
         Count::NotCounted { reason } => {
             Count::NotCounted { reason: format!("{reason}; only {only} can count it") }
         }
@@ -539,7 +542,10 @@ mod tests {
         };
         let part = |part: &str| Count::Partial { raw: 42, part: part.into() };
         assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
-        assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 3_000_000)]), part("on cpu_core only, not scaled"));
+        assert_eq!(
+            settled(vec![cell(SLOT, 42, 9_000_000, 3_000_000)]),
+            part("on cpu_core only, not scaled, observed 33 % of the time")
+        );
         assert_eq!(settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]), part("on cpu_core only"));
         let Count::NotCounted { reason } = settled(vec![cell(SLOT, 0, 9_000_000, 0)]) else { panic!() };
         assert!(reason.ends_with("only cpu_core can count it"), "{reason}");
