@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use cyclometer::core::{Counted, CounterId, CpuSet, Rung};
+use cyclometer::core::{Counted, CounterId, CounterMask, CpuSet, Rung};
 
 use crate::exit;
 use crate::render::WIDTH;
@@ -322,7 +322,8 @@ pub struct DecodeArgs {
 /// Arguments of `plan`.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
-    /// Events that are to count at once; can be repeated. A pin is written `event@counter`.
+    /// Events; can be repeated. `{a,b}` are counted in one pass, `event@counter` on that counter, and `all` stands for every event
+    /// of the CPU.
     #[arg(short, long = "event", value_name = "EVENTS", required = true)]
     pub events: Vec<String>,
     /// The CPU, as `list --cpus` names it. Without it, this machine.
@@ -332,9 +333,46 @@ pub struct PlanArgs {
     /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
     #[arg(long = "events", value_name = "FILE")]
     pub tables: Vec<PathBuf>,
+    /// Counters that something else holds, such as 5-7 or fixed1; can be repeated.
+    #[arg(long, value_name = "COUNTERS", value_delimiter = ',', value_parser = counters)]
+    pub without: Vec<CounterMask>,
+    /// Count events again on counters that would stay free.
+    #[arg(long)]
+    pub repeat: bool,
+    /// Say of each event why it is where it is, and of those that clash why they do.
+    #[arg(long)]
+    pub explain: bool,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// One counter, or a range of them.
+fn counters(text: &str) -> Result<CounterMask, String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) =
+        (counter(first)?, if last == text { counter(text)? } else { counter_like(first, last)? });
+    let (from, to) = (number_of(first), number_of(last));
+    if from > to {
+        return Err(format!("the range {text} is empty: the smaller number goes first"));
+    }
+    let is_fixed = matches!(first, CounterId::Fixed(_));
+    Ok((from..=to).map(|n| if is_fixed { CounterId::Fixed(n) } else { CounterId::General(n) }).collect())
+}
+
+/// The end of a range: a bare number is one of the kind of its beginning.
+fn counter_like(first: &str, last: &str) -> Result<CounterId, String> {
+    match (first.starts_with("fixed"), last.starts_with("fixed")) {
+        (true, false) => counter(&format!("fixed{last}")),
+        (false, true) => Err("a range is of general counters, or of fixed ones".to_owned()),
+        _ => counter(last),
+    }
+}
+
+fn number_of(counter: CounterId) -> u8 {
+    match counter {
+        CounterId::General(n) | CounterId::Fixed(n) => n,
+    }
 }
 
 fn counter(text: &str) -> Result<CounterId, String> {

@@ -84,8 +84,43 @@ fn plans_read_well_on_every_family() {
             &["plan", "--cpu", "amdzen5", "-e", "instructions,cache-misses@3,fp_ret_sse_avx_ops.all"],
             &["plan", "--cpu", "sifive-bullet", "-e", "INTEGER_LOAD_RETIRED"],
             &["plan", "--cpu", "apple-m1", "-e", "INST_SIMD_LD,RETIRE_UOP,INST_LDST,cycles"],
+            &["plan", "--cpu", "apple-m1", "-e", "INST_ALL,INST_LDST,RETIRE_UOP,L1D_TLB_MISS", "--explain"],
+            &["plan", "--cpu", "apple-m1", "-e", "{INST_LDST,INST_ALL},INST_ALL,{INST_LDST,INST_BRANCH}"],
+            &["plan", "--cpu", "apple-m1", "-e", "INST_LDST,cycles,cycles", "--without", "5-7,fixed1"],
+            &["plan", "--cpu", "apple-m4", "-e", "all"],
+            &[
+                "plan",
+                "--cpu",
+                "skylake",
+                "-e",
+                "FRONTEND_RETIRED.L2_MISS,FRONTEND_RETIRED.L1I_MISS,instructions",
+                "--explain",
+                "--repeat",
+            ],
+            &[
+                "plan",
+                "--cpu",
+                "amdzen5",
+                "-e",
+                "fp_ret_sse_avx_ops.all,cycles,instructions,branches,branch-misses,cache-misses",
+            ],
         ],
     );
+}
+
+#[test]
+fn a_plan_of_counters_that_do_not_exist_is_refused() {
+    for (counters, says) in [
+        ("9-1", "the smaller number goes first"),
+        ("x", "a counter is a number"),
+        ("1-fixed3", "of general counters"),
+        ("64", "0 to 63"),
+    ] {
+        check_refused(
+            &["plan", "--cpu", "skylake", "-e", "cycles", "--without", counters],
+            &[says, "--without"],
+        );
+    }
 }
 
 #[test]
@@ -265,7 +300,7 @@ fn words(line: &str) -> Vec<String> {
 #[test]
 fn what_the_documents_show_is_what_is_printed() {
     let mut seen = 0;
-    for name in ["README.md", "docs/catalogue.md"] {
+    for name in ["README.md", "docs/catalogue.md", "docs/plan.md"] {
         let text = document(name);
         for block in text.split("```text\n").skip(1).filter_map(|block| block.split("```").next()) {
             for shown in block.split("$ cyclometer ").skip(1) {

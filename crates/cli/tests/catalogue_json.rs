@@ -7,15 +7,19 @@ mod support;
 use serde_json::{Value, json};
 use support::{run, schema, stderr, stdout};
 
-/// The result of a command, which must obey its schema.
+/// The objects of a command's result, which must obey its schema.
 fn valid(schema: &jsonschema::Validator, words: &[&str]) -> Vec<Value> {
+    valid_one(schema, words).as_array().unwrap().clone()
+}
+
+fn valid_one(schema: &jsonschema::Validator, words: &[&str]) -> Value {
     let out = run(words);
     assert_eq!(out.status.code(), Some(0), "{words:?}: {}", stderr(&out));
     let value: Value = serde_json::from_str(&stdout(&out)).unwrap();
     let errors: Vec<String> =
         schema.iter_errors(&value).take(3).map(|e| format!("{}: {e}", e.instance_path())).collect();
     assert_eq!(errors, [""; 0], "{words:?}");
-    value.as_array().unwrap().clone()
+    value
 }
 
 fn cpus() -> Vec<String> {
@@ -46,9 +50,9 @@ fn plans_of_every_cpu_obey_their_schema() {
     let schema = schema("plan-1.json");
     for cpu in cpus() {
         let first = &valid(&schema_of_list(), &["list", "--cpu", &cpu, "--json"])[0]["name"];
-        let planned = valid(&schema, &["plan", "--cpu", &cpu, "-e", first.as_str().unwrap(), "--json"]);
-        let on = &planned[0];
-        let placed = on["passes"][0].as_array().unwrap().len();
+        let planned = valid_one(&schema, &["plan", "--cpu", &cpu, "-e", first.as_str().unwrap(), "--json"]);
+        let on = &planned;
+        let placed = on["passes"].as_array().unwrap().len();
         assert_eq!(placed + on["unplaced"].as_array().unwrap().len(), 1, "{cpu}: {on}");
     }
 }
@@ -145,9 +149,52 @@ fn generic_events_of_riscv_are_asked_of_the_kernel() {
 #[test]
 fn what_a_core_type_of_a_hybrid_lacks_is_unplaced_there() {
     let words = ["plan", "--json", "--cpu", "alderlake", "-e", "cycles,MEM_LOAD_RETIRED.L1_MISS"];
-    let planned = valid(&schema("plan-1.json"), &words);
-    assert_eq!(planned[0]["unplaced"][0]["event"], "MEM_LOAD_RETIRED.L1_MISS");
-    assert_eq!(planned[1]["unplaced"], json!([]));
+    let planned = valid_one(&schema("plan-1.json"), &words);
+    let of = |n: usize| &planned["core_types"][n]["unplaced"];
+    assert_eq!(of(0)[0]["event"], "MEM_LOAD_RETIRED.L1_MISS");
+    assert_eq!(of(1), &json!([]));
+}
+
+#[test]
+fn plans_of_all_events_of_every_cpu_obey_their_schema_and_prove_their_bound() {
+    let schema = schema("plan-1.json");
+    for cpu in cpus() {
+        let plan = valid_one(&schema, &["plan", "--cpu", &cpu, "-e", "all", "--json"]);
+        let length = |of: &Value| of.as_array().unwrap().len();
+        let certificate = &plan["certificate"];
+        let places = length(&certificate["counters"]) + length(&certificate["registers"]);
+        match certificate["kind"].as_str().unwrap() {
+            "none" => assert!(length(&plan["passes"]) <= 1, "{cpu}"),
+            _ => assert_eq!(
+                json!(length(&certificate["events"]).div_ceil(places)),
+                plan["lower_bound"],
+                "{cpu}"
+            ),
+        }
+        assert_eq!(plan["optimal"], json!(json!(length(&plan["passes"])) == plan["lower_bound"]), "{cpu}");
+        assert_eq!(plan["optimal"], json!(true), "{cpu}: {certificate}");
+    }
+}
+
+#[test]
+fn groups_that_do_not_fit_and_conflicts_are_told() {
+    let words = [
+        "plan",
+        "--json",
+        "--cpu",
+        "apple-m1",
+        "-e",
+        "{INST_LDST,INST_ALL},RETIRE_UOP",
+        "--without",
+        "2-4,fixed1",
+    ];
+    let plan = valid_one(&schema("plan-1.json"), &words);
+    assert_eq!(plan["unplaced"][0]["group"], json!(["INST_LDST", "INST_ALL"]));
+    assert_eq!(plan["conflicts"], json!(["INST_LDST, INST_ALL and RETIRE_UOP can each only use counter 7"]));
+    assert_eq!(
+        (&plan["lower_bound"], &plan["held"]),
+        (&json!(3), &json!(["fixed 1", "PMC2", "PMC3", "PMC4"]))
+    );
 }
 
 #[test]

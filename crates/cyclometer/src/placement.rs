@@ -1,110 +1,179 @@
-//! Which events can count at once on a CPU of the catalogue, and on which counters.
+//! Which events of a CPU of the catalogue count at once, on which counters, and in how many passes all of them.
 
-mod search;
 mod ways;
+
+use std::collections::BTreeMap;
 
 use cyclometer_arch::{Coded, takes_two_counters};
 use cyclometer_catalog::select::{Selected, chip};
 use cyclometer_catalog::table::Cpu;
-use cyclometer_core::event::ExtraRegister;
 use cyclometer_core::syntax::EventRequest;
-use cyclometer_core::{CounterId, CounterMask, Result};
+use cyclometer_core::{CounterMask, Modifiers, Result};
+use cyclometer_plan::passes::{Demand, Need, Problem, Way, pack};
+
+pub use cyclometer_plan::passes::{Because, Certificate, Conflict, Packing, Refused, Seat};
+pub use cyclometer_plan::taken_by_watchdog as held_by_watchdog;
 
 use crate::lookup::select_in;
-use search::{Item, Solution, Way};
+use crate::metric::events_of_metrics;
 
-/// What becomes of events that are to count at the same time.
-#[derive(Clone, Debug, Default)]
+/// Events of a CPU in passes.
+#[derive(Clone, Debug)]
 pub struct Placement<'a> {
-    /// Each event with its counter, in the order of the request; `None` for those that do not fit beside the others.
+    /// The events, in the order of the request, each once.
     pub events: Vec<Placed<'a>>,
-    /// The counters that stay free.
-    pub free: CounterMask,
+    /// The groups of the request that have two events and more: indices into `events`.
+    pub groups: Vec<Vec<usize>>,
+    /// The passes, and why there are no fewer. Its indices of events are those into `events`, of sets those into `groups`,
+    /// and there is one PMU.
+    pub packing: Packing,
+    /// The counters that were there to be used.
+    pub counters: CounterMask,
+    problem: Problem,
 }
 
 /// One event of a placement.
 #[derive(Clone, Debug)]
 pub struct Placed<'a> {
-    /// As it was written.
-    pub text: String,
+    /// As it was written, as often as it was.
+    pub texts: Vec<String>,
     /// What it is on the CPU.
     pub selected: Selected<'a>,
-    /// The counters that may count it.
+    /// The counters that may count it, whether they are free or not.
     pub allowed: CounterMask,
-    /// Where it counts, or why it cannot beside the others.
-    pub counter: std::result::Result<CounterId, Obstacle>,
+    /// The counters that may count it when it is not pinned.
+    pub unpinned: CounterMask,
+    /// Whether it takes an even counter and the one behind it.
+    pub wide: bool,
+    /// The codes that count it, by [`Seat::way`].
+    pub codes: Vec<Coded>,
+    modifiers: Modifiers,
+    pin: Option<u8>,
 }
 
-/// Why an event does not fit beside others.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Obstacle {
-    /// Every counter that it may use is taken by an event that can use no other.
-    Counters,
-    /// Another event needs a different value in a register that both refine their event by.
-    Register {
-        /// The register.
-        register: &'static str,
-        /// The other event.
-        other: String,
-    },
+/// What may be done about counters that stay free, and what is not free at all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wishes {
+    /// Counters that something else holds.
+    pub without: CounterMask,
+    /// Whether counters that stay free repeat events of other passes.
+    pub repeats: bool,
 }
 
-/// Places events of a CPU: as many as possible at once, whatever their order. A pin (`event@7`) leaves an event one counter.
-///
-/// `tables` are those of one CPU, best first: each event is what the first that has it says. The counters are those of
-/// the first table.
-///
-/// # Errors
-///
-/// Those of [`cyclometer_catalog::select::select`].
-pub fn place<'a>(tables: &[Cpu<'a>], requests: &[EventRequest]) -> Result<Placement<'a>> {
-    let Some(cpu) = tables.first() else { return Ok(Placement::default()) };
-    let (mut events, mut all) = (Vec::new(), Vec::new());
-    for request in requests {
-        for selected in select_in(tables, request)? {
-            let codes = ways::codes(tables, &selected);
-            let ways: Vec<Way> = codes.iter().map(|coded| way(cpu, coded, request.pin)).collect();
-            let allowed = ways.iter().fold(CounterMask::EMPTY, |all, way| all.or(way.mask));
-            let wide = takes_two_counters(&chip(cpu), &selected.coded);
-            let counter = Err(Obstacle::Counters);
-            events.push(Placed { text: request.text.clone(), selected, allowed, counter });
-            all.push((Item { ways, wide }, codes));
+impl<'a> Placement<'a> {
+    /// Places events of a CPU in as few passes as possible, whatever their order. A pin (`event@7`) leaves an event one counter;
+    /// events of a `{group}` are in one pass. Of plans that are as short, one is taken that keeps the events of metrics together.
+    ///
+    /// `tables` are those of one CPU, best first: each event is what the first that has it says. The counters are those of
+    /// the first table.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`cyclometer_catalog::select::select`].
+    pub fn of(tables: &[Cpu<'a>], requests: &[EventRequest], wishes: Wishes) -> Result<Placement<'a>> {
+        let mut events: Vec<Placed<'a>> = Vec::new();
+        let (mut groups, mut partners): (BTreeMap<u32, Vec<usize>>, Vec<Vec<usize>>) = Default::default();
+        for request in requests {
+            let mut own = Vec::new();
+            for selected in select_in(tables, request)? {
+                own.push(Placed::add(&mut events, tables, request, selected));
+            }
+            if let Some(group) = request.group {
+                groups.entry(group).or_default().extend(&own);
+            }
+            partners.push(own);
         }
+        let all = tables.first().map_or(CounterMask::EMPTY, Cpu::counters);
+        let counters = all.without(wishes.without);
+        partners.extend(of_metrics(tables, &events));
+        let several = |sets: Vec<Vec<usize>>| -> Vec<Vec<usize>> {
+            sets.into_iter().filter(|set| set.len() > 1).collect()
+        };
+        let problem = Problem {
+            pmus: vec![counters],
+            demands: events.iter().map(|event| event.demand(tables.first())).collect(),
+            together: several(groups.into_values().collect()),
+            partners: several(partners),
+            repeats: wishes.repeats,
+        };
+        let packing = pack(&problem);
+        Ok(Placement { events, groups: problem.together.clone(), packing, counters, problem })
     }
-    let (items, codes): (Vec<Item>, Vec<Vec<Coded>>) = all.into_iter().unzip();
-    let Solution { placed, taken } = search::solve(&items, cpu.counters());
-    for (i, found) in placed.into_iter().enumerate() {
-        if let Some((way, counter)) = found {
-            events[i].selected.coded = codes[i][way];
-            events[i].counter = Ok(counter);
-        }
+
+    /// The smallest number of these events that cannot count at the same time, if there are such.
+    pub fn conflict(&self, events: &[usize]) -> Option<Conflict> {
+        cyclometer_plan::passes::conflict(&self.problem, events)
     }
-    explain(&mut events, &items);
-    Ok(Placement { events, free: cpu.counters().without(taken) })
+
+    /// The counters that stay free in a pass.
+    pub fn free_in(&self, pass: &[Seat]) -> CounterMask {
+        let taken = pass.iter().map(|seat| seat.counters(self.events[seat.demand].wide));
+        taken.fold(self.counters, |free, own| free.without(own))
+    }
 }
 
-/// Says of the events without a counter which register keeps them out, where one does.
-fn explain(events: &mut [Placed<'_>], items: &[Item]) {
-    let placed = events.iter().filter(|event| event.counter.is_ok());
-    let held: Vec<(ExtraRegister, String)> = placed
-        .filter_map(|event| Some((event.selected.coded.code.extra?, event.selected.name.clone())))
-        .collect();
-    let holder = |way: &Way| {
-        let wanted = way.extra?;
-        held.iter().find(|(extra, _)| extra.register == wanted.register && extra.value != wanted.value)
+impl<'a> Placed<'a> {
+    /// The index of an event: that of the same one, if it was named before.
+    fn add(
+        events: &mut Vec<Placed<'a>>,
+        tables: &[Cpu<'a>],
+        request: &EventRequest,
+        selected: Selected<'a>,
+    ) -> usize {
+        let is_same = |other: &Placed<'_>| {
+            (&other.selected.name, other.selected.coded.code, other.selected.coded.config, other.pin)
+                == (&selected.name, selected.coded.code, selected.coded.config, request.pin)
+                && other.selected.coded.counters == selected.coded.counters
+                && other.modifiers == request.modifiers
+        };
+        if let Some(at) = events.iter().position(is_same) {
+            events[at].texts.push(request.text.clone());
+            return at;
+        }
+        let codes = ways::codes(tables, &selected);
+        let Some(cpu) = tables.first() else { return 0 };
+        let usable = |pin| {
+            let each = codes.iter().map(|coded| allowed(cpu, coded.counters, pin));
+            each.fold(CounterMask::EMPTY, |all, own| all.or(own))
+        };
+        events.push(Placed {
+            texts: vec![request.text.clone()],
+            allowed: usable(request.pin),
+            unpinned: usable(None),
+            wide: takes_two_counters(&chip(cpu), &selected.coded),
+            codes,
+            selected,
+            modifiers: request.modifiers,
+            pin: request.pin,
+        });
+        events.len() - 1
+    }
+
+    /// What the planner is told.
+    fn demand(&self, cpu: Option<&Cpu<'_>>) -> Demand {
+        let way = |coded: &Coded| {
+            let counters = cpu.map_or(CounterMask::EMPTY, |cpu| allowed(cpu, coded.counters, self.pin));
+            Way { counters, extra: coded.code.extra }
+        };
+        let need = Need { pmu: 0, ways: self.codes.iter().map(way).collect(), wide: self.wide };
+        // What must be alone must be so when it is sampled, which nothing here is.
+        Demand { needs: vec![need], alone: false }
+    }
+
+    fn is_named(&self, name: &str) -> bool {
+        let names = self.texts.iter().chain([&self.selected.name]);
+        names.into_iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+}
+
+/// For each metric of a CPU those of its events that are there.
+fn of_metrics(tables: &[Cpu<'_>], events: &[Placed<'_>]) -> Vec<Vec<usize>> {
+    let Some(cpu) = tables.first() else { return Vec::new() };
+    let own = |names: Vec<String>| {
+        let at = |name: &String| events.iter().position(|event| event.is_named(name));
+        names.iter().filter_map(at).collect::<Vec<usize>>()
     };
-    for (event, item) in events.iter_mut().zip(items).filter(|(event, _)| event.counter.is_err()) {
-        let usable = |way: &&Way| !way.mask.is_empty();
-        let holders: Option<Vec<_>> = item.ways.iter().filter(usable).map(holder).collect();
-        if let Some((extra, other)) = holders.and_then(|holders| holders.first().copied()) {
-            let register = extra.register.name();
-            event.counter = Err(Obstacle::Register { register, other: other.clone() });
-        }
-    }
-}
-
-fn way(cpu: &Cpu<'_>, coded: &Coded, pin: Option<u8>) -> Way {
-    Way { extra: coded.code.extra, mask: allowed(cpu, coded.counters, pin) }
+    events_of_metrics(cpu.id()).map(own).collect()
 }
 
 /// The counters of a CPU among those that a vendor names, which are the general ones where it names none.

@@ -16,7 +16,7 @@ mod soft;
 mod testing;
 
 pub use matching::place;
-pub use pass::assemble;
+pub use pass::{assemble, taken_by_watchdog};
 pub use replan::{Replan, abandon, give_up, replan};
 pub use route::route;
 pub use soft::SHORTEST_INTERVAL;

@@ -132,12 +132,12 @@ fn inventories(machine: &Machine) -> Vec<(String, CounterMask)> {
         .collect()
 }
 
-/// The NMI watchdog pins a cycles event on every CPU.
+/// The counter of a core PMU that the NMI watchdog holds, if it is on: it pins a cycles event on every CPU.
 ///
 /// # Source
 ///
 /// Linux `kernel/watchdog_perf.c`: `PERF_COUNT_HW_CPU_CYCLES`, pinned; on Intel that is fixed counter 1.
-fn taken_by_watchdog(machine: &Machine, all: CounterMask) -> CounterMask {
+pub fn taken_by_watchdog(machine: &Machine, all: CounterMask) -> CounterMask {
     if machine.access.nmi_watchdog != Some(true) {
         return CounterMask::EMPTY;
     }

@@ -1,51 +1,90 @@
-//! `plan`: which events fit together on a CPU.
+//! `plan`: which events fit together on a CPU, and in how many passes all of them.
 
 use cyclometer::catalogue::table::Cpu;
+use cyclometer::core::CounterMask;
 use cyclometer::core::syntax::{EventRequest, parse_events};
-use cyclometer::placement::place;
-use cyclometer::{Error, ErrorKind, Recovery, Result, table_for};
+use cyclometer::placement::{Placement, Wishes, held_by_watchdog};
+use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine, table_for};
 
 use crate::args::{Cli, PlanArgs};
 use crate::output::Channel;
-use crate::render::placement::OnCpu;
-use crate::render::{json, placement};
+use crate::render::placement::{self, OnCpu};
+use crate::render::{json, placement_json};
 
-/// Places events.
+/// What stands for every event of a CPU.
+const ALL: &str = "all";
+
+/// Places events in as few passes as possible.
 ///
 /// # Errors
 ///
 /// `ErrorKind::InvalidInput` for a CPU that is not known, `ErrorKind::UnknownEvent` for an event that it does not have.
 pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
-    let mut requests: Vec<EventRequest> = Vec::new();
-    for list in &args.events {
-        requests.extend(parse_events(list)?);
-    }
-    if requests.is_empty() {
-        return Err(Error::new(ErrorKind::InvalidInput, "no event is named")
-            .with_recovery(Recovery::fix("name events with -e")));
-    }
     let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
     let cores = asked.cores();
-    for request in &requests {
+    let requests = requests(args)?;
+    for request in requests.iter().filter(|request| !is_all(request)) {
         super::those_that_have_it(cores.iter().map(|tables| table_for(tables, request)).collect())?;
     }
-    let placed: Result<Vec<Option<OnCpu<'_>>>> = cores.iter().map(|tables| on(tables, &requests)).collect();
-    let placed: Vec<OnCpu<'_>> = placed?.into_iter().flatten().collect();
+    // What holds counters of this machine says nothing about another.
+    let here = (args.cpu.is_none() && args.tables.is_empty()).then(diagnosed_machine);
+    let placed = cores.iter().filter_map(|tables| on(tables, &requests, args, here.as_ref()).transpose());
+    let placed: Vec<OnCpu<'_>> = placed.collect::<Result<_>>()?;
     super::print(&match args.json {
-        true => json::pretty(&placement::json(&placed)),
-        false => placement::render(&placed, super::paint(cli, Channel::Out)),
+        true => json::pretty(&placement_json::object(args.cpu.as_deref(), &placed)),
+        false => placement::render(&placed, args.explain, super::paint(cli, Channel::Out)),
     })
 }
 
+fn requests(args: &PlanArgs) -> Result<Vec<EventRequest>> {
+    let mut requests: Vec<EventRequest> = Vec::new();
+    for list in &args.events {
+        let groups = requests.iter().filter_map(|request| request.group).max().map_or(0, |last| last + 1);
+        let more = parse_events(list)?.into_iter();
+        requests.extend(
+            more.map(|request| EventRequest { group: request.group.map(|group| group + groups), ..request }),
+        );
+    }
+    match requests.is_empty() {
+        true => Err(Error::new(ErrorKind::InvalidInput, "no event is named")
+            .with_recovery(Recovery::fix("name events with -e"))),
+        false => Ok(requests),
+    }
+}
+
+fn is_all(request: &EventRequest) -> bool {
+    request.text.eq_ignore_ascii_case(ALL) && request.group.is_none()
+}
+
 /// The events that a core type has, placed, and those that it lacks; `None` where there is no table.
-fn on<'a>(tables: &[Cpu<'a>], requests: &[EventRequest]) -> Result<Option<OnCpu<'a>>> {
+fn on<'a>(
+    tables: &[Cpu<'a>],
+    requests: &[EventRequest],
+    args: &PlanArgs,
+    here: Option<&Machine>,
+) -> Result<Option<OnCpu<'a>>> {
     let Some(cpu) = tables.first().copied() else { return Ok(None) };
     let (mut held, mut lacking) = (Vec::new(), Vec::new());
     for request in requests {
         match table_for(tables, request) {
             Ok(_) => held.push(request.clone()),
+            Err(_) if is_all(request) => held.extend(every_event(tables)?),
             Err(error) => lacking.push((request.text.clone(), error.to_string())),
         }
     }
-    Ok(Some(OnCpu { cpu, placement: place(tables, &held)?, lacking }))
+    let asked = args.without.iter().fold(CounterMask::EMPTY, |all, mask| all.or(*mask)).and(cpu.counters());
+    let watchdog = here.map_or(CounterMask::EMPTY, |machine| held_by_watchdog(machine, cpu.counters()));
+    let wishes = Wishes { without: asked.or(watchdog), repeats: args.repeat };
+    Ok(Some(OnCpu { cpu, placement: Placement::of(tables, &held, wishes)?, lacking, asked, watchdog }))
+}
+
+/// Every event of the tables by its name.
+fn every_event(tables: &[Cpu<'_>]) -> Result<Vec<EventRequest>> {
+    let mut all = Vec::new();
+    for (cpu, is_new) in super::each_with_better(tables) {
+        for entry in cpu.events().filter(|entry| is_new(entry.name())) {
+            all.extend(parse_events(entry.name())?);
+        }
+    }
+    Ok(all)
 }

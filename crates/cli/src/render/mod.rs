@@ -15,6 +15,8 @@ pub mod markdown;
 pub mod metrics;
 pub mod paint;
 pub mod placement;
+pub mod placement_json;
+pub mod proof;
 pub mod table;
 pub mod target;
 #[cfg(test)]

@@ -1,16 +1,12 @@
-//! Events on their counters, for people and as JSON.
+//! Events on their counters, pass by pass, for people.
 
-use cyclometer::arch::takes_two_counters;
-use cyclometer::catalogue::select::chip;
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::{CounterId, CounterMask};
-use cyclometer::placement::{Obstacle, Placed, Placement};
-use serde_json::{Value, json};
+use cyclometer::placement::{Because, Placed, Placement, Refused, Seat};
 
 use crate::output::clean;
-use crate::render::events::counters;
-use crate::render::hanging;
 use crate::render::paint::{Paint, Style};
+use crate::render::{WIDTH, columns, hanging, proof};
 
 /// What becomes of events on one core type.
 pub struct OnCpu<'a> {
@@ -20,95 +16,303 @@ pub struct OnCpu<'a> {
     pub placement: Placement<'a>,
     /// Those that it lacks, as they were written, and why.
     pub lacking: Vec<(String, String)>,
+    /// Counters that were to be left out.
+    pub asked: CounterMask,
+    /// Counters that the NMI watchdog of this machine holds.
+    pub watchdog: CounterMask,
 }
 
-/// For each CPU its events with their counters, and those that do not fit beside them.
-pub fn render(placed: &[OnCpu<'_>], paint: Paint) -> String {
-    placed.iter().map(|on| one(on, paint)).collect()
+/// Columns of the name of a counter.
+const COUNTER: usize = 9;
+
+/// Columns that names of events are filled up to at most.
+const NAME: usize = 36;
+
+/// The most reasons that are told for what cannot meet.
+const CONFLICTS: usize = 8;
+
+/// For each CPU its events with their counters and passes, why there are no fewer, and what cannot be counted.
+pub fn render(placed: &[OnCpu<'_>], explain: bool, paint: Paint) -> String {
+    placed.iter().map(|on| one(on, explain, paint)).collect()
 }
 
-fn one(OnCpu { cpu, placement, lacking }: &OnCpu<'_>, paint: Paint) -> String {
-    let bad = |text: &str| hanging("  not       ", text, |line| paint.paint(Style::Bad, line));
-    let mut out = format!("{}\n", paint.paint(Style::Heading, &format!("at once on {}", cpu.id())));
-    for event in &placement.events {
-        out += &match &event.counter {
-            Ok(counter) => {
-                format!("  {:<9} {}{}\n", name(*counter), event.selected.name, second(cpu, event, *counter))
-            }
-            Err(obstacle) => bad(&format!("{}: {}", event.selected.name, reason(cpu, event, obstacle))),
-        };
+fn one(on: &OnCpu<'_>, explain: bool, paint: Paint) -> String {
+    let mut out = format!("{}\n", paint.paint(Style::Heading, &head(on)));
+    out += &match on.placement.packing.passes.as_slice() {
+        [] => String::new(),
+        [pass] => single(&on.placement, pass, paint),
+        passes => picture(&on.placement, passes, paint),
+    };
+    let why = proof::certificate(&on.placement);
+    if !why.is_empty() {
+        out += &hanging("  why       ", &why, str::to_owned);
     }
-    for (event, why) in lacking {
-        out += &bad(&clean(&format!("{event}: {why}")));
+    for line in held(on) {
+        out += &hanging("  held      ", &line, |line| paint.paint(Style::Caution, line));
     }
-    if !placement.free.is_empty() {
-        out += &paint.paint(Style::Dim, &format!("  free      {}", counters(placement.free)));
+    for line in named_twice(&on.placement) {
+        out += &hanging("  note      ", &line, |line| paint.paint(Style::Dim, line));
+    }
+    for line in not(on) {
+        out += &hanging("  not       ", &line, |line| paint.paint(Style::Bad, line));
+    }
+    if explain {
+        out += &explained(on, paint);
+    }
+    out
+}
+
+fn head(OnCpu { cpu, placement, .. }: &OnCpu<'_>) -> String {
+    let packing = &placement.packing;
+    let refused = packing.refused.iter().filter(|refused| matches!(refused, Refused::Event(_))).count();
+    let events = placement.events.len() - refused;
+    let events = if events == 1 { "1 event".to_owned() } else { format!("{events} events") };
+    match packing.passes.len() {
+        0 => format!("{}: nothing to count", cpu.id()),
+        1 => format!("{}: {events} at once", cpu.id()),
+        passes if packing.is_optimal() => {
+            format!("{}: {events} in {passes} passes, the fewest possible", cpu.id())
+        }
+        passes => {
+            format!("{}: {events} in {passes} passes, at least {} are needed", cpu.id(), packing.lower_bound)
+        }
+    }
+}
+
+/// One pass: an event a line, and what stays free.
+fn single(placement: &Placement<'_>, pass: &[Seat], paint: Paint) -> String {
+    let mut out = String::new();
+    for seat in in_order(pass) {
+        let event = &placement.events[seat.demand];
+        out += &format!(
+            "  {:<COUNTER$} {}{}\n",
+            name(seat.counter),
+            event.selected.name,
+            second(event, seat.counter)
+        );
+    }
+    let free = placement.free_in(pass);
+    if !free.is_empty() {
+        out += &paint.paint(Style::Dim, &format!("  {:<COUNTER$} {free}", "free"));
         out.push('\n');
     }
     out
 }
 
-/// The second counter of an event that takes two.
-fn second(cpu: &Cpu<'_>, event: &Placed<'_>, counter: CounterId) -> String {
-    match counter {
-        CounterId::General(n) if takes_two_counters(&chip(cpu), &event.selected.coded) => {
-            format!(", with {}", name(CounterId::General(n + 1)))
+fn in_order(pass: &[Seat]) -> Vec<&Seat> {
+    let mut seats: Vec<&Seat> = pass.iter().collect();
+    seats.sort_by_key(|seat| (seat.demand, seat.counter));
+    seats
+}
+
+/// Several passes: a line for each counter, a column for each pass. Names stand in it where they have room, else numbers.
+fn picture(placement: &Placement<'_>, passes: &[Vec<Seat>], paint: Paint) -> String {
+    let used = passes.iter().flatten().map(|seat| seat.counters(placement.events[seat.demand].wide));
+    let used = used.fold(CounterMask::EMPTY, |all, own| all.or(own));
+    let counters: Vec<CounterId> = used.iter().collect();
+    let named = |cell: Option<usize>| {
+        cell.map_or("-".to_owned(), |event| placement.events[event].selected.name.clone())
+    };
+    let names: Vec<Vec<String>> = passes
+        .iter()
+        .map(|pass| counters.iter().map(|counter| named(sits(placement, pass, *counter))).collect())
+        .collect();
+    let wide: usize =
+        names.iter().map(|pass| 2 + pass.iter().map(|name| columns(name)).max().unwrap_or(0)).sum();
+    let (mut out, cells) = match COUNTER + 2 + wide <= WIDTH {
+        true => (String::new(), names),
+        false => (String::new(), numbers(placement, passes, &counters)),
+    };
+    let head = |pass: usize| {
+        if COUNTER + 2 + wide <= WIDTH { format!("pass {}", pass + 1) } else { format!("{}", pass + 1) }
+    };
+    let width = |pass: usize| {
+        let cells = cells[pass].iter().map(|cell| columns(cell)).max().unwrap_or(0);
+        2 + cells.max(columns(&head(pass)))
+    };
+    let mut from = 0;
+    while from < passes.len() {
+        let mut to = from;
+        let mut room = WIDTH - COUNTER - 2;
+        while to < passes.len() && width(to) <= room {
+            room -= width(to);
+            to += 1;
         }
+        let to = to.max(from + 1);
+        let row = |first: &str, cell: &dyn Fn(usize) -> String| {
+            let cells: String =
+                (from..to).map(|pass| format!("  {:<1$}", cell(pass), width(pass) - 2)).collect();
+            format!("  {first:<COUNTER$}{cells}").trim_end().to_owned() + "\n"
+        };
+        out +=
+            &paint.paint(Style::Dim, &row("pass", &|pass| head(pass).trim_start_matches("pass ").to_owned()));
+        for (at, counter) in counters.iter().enumerate() {
+            out += &row(&name(*counter), &|pass| cells[pass][at].clone());
+        }
+        from = to;
+    }
+    if COUNTER + 2 + wide > WIDTH {
+        out += &legend(placement);
+    }
+    out
+}
+
+/// The event on a counter of a pass.
+fn sits(placement: &Placement<'_>, pass: &[Seat], counter: CounterId) -> Option<usize> {
+    let on = |seat: &&Seat| seat.counters(placement.events[seat.demand].wide).contains(counter);
+    pass.iter().find(on).map(|seat| seat.demand)
+}
+
+fn numbers(placement: &Placement<'_>, passes: &[Vec<Seat>], counters: &[CounterId]) -> Vec<Vec<String>> {
+    let number = |cell: Option<usize>| cell.map_or("-".to_owned(), |event| (event + 1).to_string());
+    let cells =
+        |pass: &Vec<Seat>| counters.iter().map(|counter| number(sits(placement, pass, *counter))).collect();
+    passes.iter().map(cells).collect()
+}
+
+/// What the numbers of a picture stand for.
+fn legend(placement: &Placement<'_>) -> String {
+    let digits = placement.events.len().to_string().len();
+    let line = |(n, event): (usize, &Placed<'_>)| format!("  {:>digits$} {}\n", n + 1, event.selected.name);
+    placement.events.iter().enumerate().map(line).collect()
+}
+
+/// The second counter of an event that takes two.
+fn second(event: &Placed<'_>, counter: CounterId) -> String {
+    match counter {
+        CounterId::General(n) if event.wide => format!(", with {}", name(CounterId::General(n + 1))),
         _ => String::new(),
     }
 }
 
-fn name(counter: CounterId) -> String {
+/// A counter as registers are named: `PMC3`, `fixed 0`.
+pub fn name(counter: CounterId) -> String {
     match counter {
         CounterId::General(n) => format!("PMC{n}"),
         CounterId::Fixed(n) => format!("fixed {n}"),
     }
 }
 
-/// The counters that may count an event that is not pinned.
-fn unpinned(cpu: &Cpu<'_>, event: &Placed<'_>) -> CounterMask {
-    let named = event.selected.coded.counters;
-    match named.is_empty() {
-        true => CounterMask::from_bits(cpu.counters().general_bits(), 0),
-        false => named.and(cpu.counters()),
+/// Counters that were not there to be used, and why.
+pub fn held(on: &OnCpu<'_>) -> Vec<String> {
+    let mut held = Vec::new();
+    if !on.asked.is_empty() {
+        held.push(format!("{} left out, as asked for", on.asked));
     }
+    if !on.watchdog.is_empty() {
+        held.push(format!(
+            "{} held by the kernel's NMI watchdog (`sysctl kernel.nmi_watchdog=0` gives it back)",
+            on.watchdog
+        ));
+    }
+    held
 }
 
-fn reason(cpu: &Cpu<'_>, event: &Placed<'_>, obstacle: &Obstacle) -> String {
-    match obstacle {
-        Obstacle::Counters if cpu.counters().general_bits() == 0 => {
+fn named_twice(placement: &Placement<'_>) -> Vec<String> {
+    let twice = placement.events.iter().filter(|event| event.texts.len() > 1);
+    twice
+        .map(|event| format!("{} is named {} times and counted once", event.selected.name, event.texts.len()))
+        .collect()
+}
+
+/// What is not counted, or not as it was asked for, and why.
+fn not(on: &OnCpu<'_>) -> Vec<String> {
+    let refused = on.placement.packing.refused.iter().map(|refused| match refused {
+        Refused::Event(event) => {
+            format!("{}: {}", on.placement.events[*event].selected.name, impossible(on, *event))
+        }
+        Refused::Set { set, conflict } => {
+            let group = proof::named(&on.placement, &on.placement.groups[*set]);
+            format!(
+                "the group of {group} is not counted as one: {}",
+                proof::conflict(&on.placement, conflict, &on.placement.groups[*set])
+            )
+        }
+    });
+    refused.chain(on.lacking.iter().map(|(event, why)| clean(&format!("{event}: {why}")))).collect()
+}
+
+/// Why nothing can count an event.
+pub fn impossible(on: &OnCpu<'_>, event: usize) -> String {
+    let event = &on.placement.events[event];
+    let taken = on.asked.or(on.watchdog);
+    match (event.allowed.is_empty(), event.unpinned.is_empty()) {
+        _ if on.cpu.counters().general_bits() == 0 => {
             "only the firmware knows which counters this CPU has".to_owned()
         }
-        Obstacle::Counters if event.allowed.is_empty() && !unpinned(cpu, event).is_empty() => {
-            format!("not on the counter behind its @; it may use {}", counters(unpinned(cpu, event)))
+        (true, false) => format!("not on the counter behind its @; it may use {}", event.unpinned),
+        (true, true) => "no counter of this CPU may count it".to_owned(),
+        (false, _) if event.allowed.without(taken).is_empty() => {
+            format!("it may use {} only, which something else holds", event.allowed)
         }
-        Obstacle::Counters if event.allowed.is_empty() => "no counter of this CPU may count it".to_owned(),
-        Obstacle::Counters => format!("it may use {} only, which others need", counters(event.allowed)),
-        Obstacle::Register { register, other } => {
-            format!("{other} needs another value in {register}, which there is once")
+        (false, _) if event.wide => {
+            "it takes an even counter and the one behind it, and no such two are free".to_owned()
         }
+        (false, _) => format!("it may use {} only", event.allowed),
     }
 }
 
-/// For each CPU an object: the first pass, and what does not fit into it.
-pub fn json(placed: &[OnCpu<'_>]) -> Value {
-    let event = |event: &Placed<'_>| {
-        let counter = event.counter.as_ref().ok().map(|counter| name(*counter));
-        json!({ "event": event.selected.name, "counter": counter })
+/// Of each event why it is where it is, and which cannot meet.
+fn explained(on: &OnCpu<'_>, paint: Paint) -> String {
+    let placement = &on.placement;
+    let width =
+        placement.events.iter().map(|event| columns(&event.selected.name)).max().unwrap_or(0).min(NAME);
+    let mut out = String::new();
+    for (pass, seats) in placement.packing.passes.iter().enumerate() {
+        for seat in in_order(seats).into_iter().filter(|seat| !seat.repeats) {
+            let event = &placement.events[seat.demand];
+            let head = format!("  {:<width$} ", event.selected.name);
+            let text = format!(
+                "pass {}, {}{}: {}",
+                pass + 1,
+                name(seat.counter),
+                second(event, seat.counter),
+                reason(placement, seat)
+            );
+            out += &hanging(&head, &text, str::to_owned);
+        }
+    }
+    for conflict in conflicts(placement) {
+        out += &hanging("  apart     ", &conflict, |line| paint.paint(Style::Caution, line));
+    }
+    out
+}
+
+fn reason(placement: &Placement<'_>, seat: &Seat) -> String {
+    let event = &placement.events[seat.demand];
+    let free = event.allowed.and(placement.counters);
+    let choice = match free.len() {
+        1 => "the only counter that it may use".to_owned(),
+        _ if event.wide => format!("a pair of {free}"),
+        n => format!("one of {n} that it may use ({free})"),
     };
-    let misfit = |cpu: &Cpu<'_>, event: &Placed<'_>| {
-        let reason = event.counter.as_ref().err().map(|obstacle| reason(cpu, event, obstacle));
-        json!({ "event": event.selected.name, "reason": reason })
-    };
-    let lacks = |(event, why): &(String, String)| json!({ "event": event, "reason": why });
-    let object = |OnCpu { cpu, placement, lacking }: &OnCpu<'_>| {
-        let (fit, not): (Vec<_>, Vec<_>) = placement.events.iter().partition(|event| event.counter.is_ok());
-        let unplaced = not.into_iter().map(|event| misfit(cpu, event));
-        json!({
-            "cpu": cpu.id(),
-            "passes": [fit.into_iter().map(event).collect::<Vec<_>>()],
-            "unplaced": unplaced.chain(lacking.iter().map(lacks)).collect::<Vec<_>>(),
-        })
-    };
-    Value::Array(placed.iter().map(object).collect())
+    let extra = event.codes[seat.way].code.extra;
+    let register = extra.map(|extra| format!(", with {:#x} in {}", extra.value, extra.register.name()));
+    choice + &register.unwrap_or_default()
+}
+
+/// Why events cannot meet: for each reason those that it holds for.
+pub fn conflicts(placement: &Placement<'_>) -> Vec<String> {
+    let mut left: Vec<usize> = (0..placement.events.len())
+        .filter(|event| !placement.packing.refused.contains(&Refused::Event(*event)))
+        .collect();
+    let mut found = Vec::new();
+    while let Some(conflict) = placement.conflict(&left).filter(|_| found.len() < CONFLICTS) {
+        found.push(proof::conflict(placement, &conflict, &left));
+        match conflict.because {
+            Because::Counters { counters, .. } => {
+                // As many as there are counters can stay.
+                let mut stay = counters.len();
+                left.retain(|event| {
+                    let confined = proof::is_confined(placement, *event, counters);
+                    let stays = !confined || stay > 0;
+                    stay -= u32::from(confined && stays);
+                    stays
+                });
+            }
+            _ => left
+                .retain(|event| conflict.events.first() == Some(event) || !conflict.events.contains(event)),
+        }
+    }
+    found
 }

@@ -102,6 +102,17 @@ pub struct Seat {
     pub repeats: bool,
 }
 
+impl Seat {
+    /// The counters that it takes; `wide` says whether the event takes two.
+    pub fn counters(&self, wide: bool) -> CounterMask {
+        let second = match self.counter {
+            CounterId::General(n) if wide => Some(CounterId::General(n + 1)),
+            _ => None,
+        };
+        std::iter::once(self.counter).chain(second).collect()
+    }
+}
+
 /// Why there are no fewer passes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Certificate {
@@ -201,7 +212,7 @@ pub fn pack(problem: &Problem) -> Packing {
     if let Some(better) = order::with_partners(&packer, &problem.together, &problem.partners, &packing) {
         packing = better;
     }
-    order::finish(&packer, &mut packing);
+    order::finish(&packer, &problem.together, &mut packing);
     packing.refused = refused;
     packing
 }

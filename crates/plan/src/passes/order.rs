@@ -40,16 +40,33 @@ pub(super) fn with_partners(
 }
 
 /// Repeats events on free counters, if that is wanted, and orders the passes.
-pub(super) fn finish(packer: &Packer, packing: &mut Packing) {
+pub(super) fn finish(packer: &Packer, together: &[Vec<usize>], packing: &mut Packing) {
     if packing.passes.len() < 2 {
         return;
     }
+    mark(packer, together, &mut packing.passes);
     if packer.repeats {
         repeat(packer, &mut packing.passes);
     }
     if packer.repeats || packer.items.iter().flat_map(|item| &item.needs).any(super::ItemNeed::has_registers)
     {
         order(packer, &mut packing.passes);
+    }
+}
+
+/// Marks what another pass counts already, and takes it out where nobody asked for it.
+fn mark(packer: &Packer, together: &[Vec<usize>], passes: &mut [Vec<Seat>]) {
+    let mut seen = vec![false; packer.item_of.len()];
+    for pass in passes.iter_mut() {
+        let demands: Vec<usize> = pass.iter().map(|seat| seat.demand).collect();
+        let wanted = |demand| {
+            together
+                .iter()
+                .any(|set| set.contains(&demand) && set.iter().all(|other| demands.contains(other)))
+        };
+        pass.retain(|seat| packer.repeats || !seen[seat.demand] || wanted(seat.demand));
+        pass.iter_mut().for_each(|seat| seat.repeats = seen[seat.demand]);
+        demands.into_iter().for_each(|demand| seen[demand] = true);
     }
 }
 
