@@ -5,7 +5,7 @@ use cyclometer::core::plan::Outcome;
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Provenance, Rung, Unit, Verdict};
-use cyclometer::stats::{DroppedRun, LineSummary, exact_runs};
+use cyclometer::stats::{DroppedRun, LineSummary, RunValue, exact_runs};
 
 use crate::output::clean;
 use crate::render::Results;
@@ -134,7 +134,8 @@ fn hint(results: &Results<'_>) -> Option<String> {
 
 /// How often the command has to run so that no event needs to take turns.
 fn turns(results: &Results<'_>) -> Option<String> {
-    let took_turns = |line: &LineSummary| line.values.iter().any(|value| value.turn.is_some());
+    let estimated = |value: &RunValue| value.turn.is_some() && value.value.is_some();
+    let took_turns = |line: &LineSummary| line.values.iter().any(estimated);
     let plan = &results.report.plan;
     if !plan.intent.of_command || !results.summary.lines.iter().any(took_turns) {
         return None;
