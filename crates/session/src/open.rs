@@ -18,7 +18,7 @@ pub(crate) struct Opened {
     /// Slots that were refused after the plan was settled, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
     /// The turns that events take, where they do.
-    pub(crate) rotation: Option<Rotation>,
+    pub(crate) rotation: Option<Box<Rotation>>,
 }
 
 /// What came of opening.
@@ -134,7 +134,7 @@ impl Session<'_, '_> {
     /// Opens every source of the pass, or none.
     fn try_pass(&mut self, pass: &Pass, target: &Target) -> Result<std::result::Result<Opened, Refused>> {
         let mut pass = pass.clone();
-        let rotation = Rotation::of(&mut pass, &mut self.random, self.settings.slice);
+        let rotation = Rotation::of(&mut pass, &mut self.random, self.settings.slice).map(Box::new);
         let mut sources = Vec::new();
         for rung in pass.rungs() {
             let slots = pass.of(rung);
