@@ -102,6 +102,7 @@ const RESULTS: &str = "Results";
 #[derive(Args, Debug)]
 #[command(
     group(ArgGroup::new("target").args(["pid", "tid", "all_cpus", "cpu", "cgroup"])),
+    group(ArgGroup::new("sharing").args(["multiplex", "no_multiplex"])),
     group(ArgGroup::new("loudness").args(["quiet", "verbose"])),
     after_help = STAT_NOTES,
 )]
@@ -129,6 +130,12 @@ pub struct StatArgs {
     /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
+    /// Let events that do not fit on the counters at once take turns within each run, also with a run for each of them.
+    #[arg(help_heading = COUNTING, long)]
+    pub multiplex: bool,
+    /// Refuse events that do not fit on the counters at once, unless there are runs enough to count each exactly.
+    #[arg(help_heading = COUNTING, long)]
+    pub no_multiplex: bool,
     /// Print counts every MS milliseconds; 10 and more are sensible (100 and more with the software PMU).
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
@@ -423,6 +430,7 @@ mod tests {
             &["-C", ""],
             &["--backend", "magic", "true"],
             &["--counted", "0", "true"],
+            &["--multiplex", "--no-multiplex", "true"],
             &["--counted", "some", "true"],
             &["--json", "--export-json", "x", "true"],
         ] {

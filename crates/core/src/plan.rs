@@ -8,6 +8,7 @@ use crate::event::{Candidate, Event, Part};
 use crate::exec::RefusalKind;
 use crate::ladder::Rung;
 use crate::modes::Modes;
+use crate::random::Random;
 use crate::report::LaunchKind;
 
 /// Names one slot; it is the index of the event in [`Plan::lines`].
@@ -21,9 +22,8 @@ pub struct Plan {
     pub lines: Vec<PlanLine>,
     /// The passes; each run of the command makes one, by [`Plan::pass_of`].
     pub passes: Vec<Pass>,
-    /// The greatest set of events that found a counter each did not hold all of them:
-    /// the kernel will multiplex.
-    pub shares_counters: bool,
+    /// How the events of core PMUs share counters in native runs.
+    pub sharing: Sharing,
     /// What the plan was made for.
     pub intent: Intent,
 }
@@ -31,25 +31,93 @@ pub struct Plan {
 impl Plan {
     /// The pass that run number `run` makes, an index into [`Plan::passes`]; 0 when there is none.
     ///
-    /// The first [`Intent::translated_runs`] take turns over the translated passes and the others over the native
-    /// ones; where all passes are of one kind, all runs take turns over them.
+    /// The first [`Intent::translated_runs`] make the translated passes and the others the native ones; where all
+    /// passes are of one kind, all runs make them. Every pass comes once in each round, in an order that
+    /// [`Intent::seed`] decides for the round.
     pub fn pass_of(&self, run: u32) -> usize {
         let of_kind = |kind| (0..self.passes.len()).filter(|i| self.passes[*i].launch == kind).collect();
         let (translated, native): (Vec<usize>, Vec<usize>) =
             (of_kind(LaunchKind::Translated), of_kind(LaunchKind::Native));
         let first = self.intent.translated_runs();
-        let (passes, turn) = match (translated.is_empty(), native.is_empty()) {
+        let (passes, number) = match (translated.is_empty(), native.is_empty()) {
             (true, _) => (native, run),
             (false, true) => (translated, run),
             (false, false) if run < first => (translated, run),
             (false, false) => (native, run - first),
         };
-        passes.get(turn as usize % passes.len().max(1)).copied().unwrap_or(0)
+        self.drawn(&passes, number)
+    }
+
+    /// The pass of run number `number` of those that make these passes.
+    fn drawn(&self, passes: &[usize], number: u32) -> usize {
+        if passes.len() < 2 {
+            return passes.first().copied().unwrap_or(0);
+        }
+        let (round, place) = (number as usize / passes.len(), number as usize % passes.len());
+        let of_round = Random::seeded(self.intent.seed ^ round as u64).word();
+        passes[Random::seeded(of_round).permutation(passes.len())[place]]
+    }
+
+    /// Whether events take turns within a run.
+    pub fn takes_turns(&self) -> bool {
+        self.passes.iter().flat_map(|pass| &pass.slots).any(|slot| slot.turn.is_some())
+    }
+
+    /// How many of so many runs are native ones.
+    pub fn native_runs(&self, runs: u32) -> u32 {
+        let has = |kind| self.passes.iter().any(|pass| pass.launch == kind);
+        match (has(LaunchKind::Translated), has(LaunchKind::Native)) {
+            (false, _) => runs,
+            (true, true) => runs - Intent { runs, ..self.intent.clone() }.translated_runs(),
+            (true, false) => 0,
+        }
+    }
+
+    /// The fewest runs in which every event of a core PMU is counted for the whole of a run; `None` where all runs
+    /// are translated, however many there are.
+    pub fn exact_runs(&self) -> Option<u32> {
+        let needed = u32::try_from(self.sharing.sets.len().max(1)).unwrap_or(u32::MAX);
+        (needed..=needed.saturating_add(MOST_TRANSLATED))
+            .find(|runs| self.native_runs(*runs) >= needed)
+            .or_else(|| {
+                let Counted::Runs(translated) = self.intent.counted else { return None };
+                needed.checked_add(translated)
+            })
     }
 
     /// How run number `run` is to be started.
     pub fn launch_of(&self, run: u32) -> LaunchKind {
         self.passes.get(self.pass_of(run)).map(|pass| pass.launch).unwrap_or_default()
+    }
+}
+
+/// The most runs that [`Counted::Auto`] translates.
+const MOST_TRANSLATED: u32 = 2;
+
+/// How the events of core PMUs share counters: sets of events, each of which counts at one time.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Sharing {
+    /// The sets; an event may be in several, and each is in one at least. With one set nothing is shared; none: no core PMU
+    /// counts anything.
+    pub sets: Vec<Vec<SlotId>>,
+    /// There are no fewer sets than this, however events are placed.
+    pub lower_bound: usize,
+    /// Why, in words; empty where that is trivial.
+    pub because: String,
+    /// Sets of [`Intent::together`], by index, that do not fit on the counters, with the reason.
+    pub divided: Vec<(usize, String)>,
+    /// Weak groups that do not fit on the counters: their events are counted one by one.
+    pub ungrouped: Vec<u32>,
+    /// How many sets, the last ones, are there because the kernel did not count all events of another at the same time.
+    pub found_by_trial: usize,
+    /// Where the kernel did not count events at the same time that fit by what is known of the counters.
+    pub contradictions: Vec<String>,
+}
+
+impl Sharing {
+    /// Whether fewer sets are proved to be impossible.
+    pub fn is_optimal(&self) -> bool {
+        self.sets.len() <= self.lower_bound
     }
 }
 
@@ -66,13 +134,32 @@ pub struct Intent {
     pub of_command: bool,
     /// Counts are read this often while the command runs.
     pub interval: Option<Duration>,
-    /// Whether there is a result already: then no event moves to the software PMU any more.
+    /// Whether there is a result already: then no event moves to the software PMU any more, nor to another pass.
     pub begun: bool,
+    /// What becomes of events that do not fit on the counters at once.
+    pub multiplex: Multiplex,
+    /// Sets of events, by index, that say something only when they were counted at the same time.
+    pub together: Vec<Vec<usize>>,
+    /// Sets of events, by index, that say more when they were counted at the same time.
+    pub partners: Vec<Vec<usize>>,
+    /// Decides the order of passes.
+    pub seed: u64,
 }
 
 impl Default for Intent {
     fn default() -> Intent {
-        Intent { only: None, runs: 1, counted: Counted::Auto, of_command: true, interval: None, begun: false }
+        Intent {
+            only: None,
+            runs: 1,
+            counted: Counted::Auto,
+            of_command: true,
+            interval: None,
+            begun: false,
+            multiplex: Multiplex::Auto,
+            together: Vec::new(),
+            partners: Vec::new(),
+            seed: 0,
+        }
     }
 }
 
@@ -81,7 +168,7 @@ impl Intent {
     pub fn translated_runs(&self) -> u32 {
         let wanted = match self.counted {
             Counted::Auto if self.runs < 3 => 1,
-            Counted::Auto => 2,
+            Counted::Auto => MOST_TRANSLATED,
             Counted::Runs(wanted) => wanted,
             Counted::All => self.runs,
         };
@@ -99,6 +186,18 @@ pub enum Counted {
     Runs(u32),
     /// All of them.
     All,
+}
+
+/// What becomes of events that do not fit on the counters at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Multiplex {
+    /// With enough runs each of them counts some, exactly; otherwise they take turns within each run.
+    #[default]
+    Auto,
+    /// They take turns within each run.
+    Always,
+    /// They are refused where there are not enough runs.
+    Never,
 }
 
 /// One event of a plan.
@@ -236,7 +335,7 @@ mod tests {
     fn plan(launches: &[LaunchKind], runs: u32, counted: Counted) -> Plan {
         let passes = launches.iter().map(|launch| Pass { launch: *launch, slots: Vec::new() }).collect();
         let intent = Intent { runs, counted, ..Intent::default() };
-        Plan { lines: Vec::new(), passes, shares_counters: false, intent }
+        Plan { lines: Vec::new(), passes, sharing: Sharing::default(), intent }
     }
 
     fn passes(launches: &[LaunchKind], runs: u32, counted: Counted) -> Vec<usize> {
@@ -262,8 +361,44 @@ mod tests {
 
     #[test]
     fn passes_of_one_kind_take_turns_over_all_runs() {
-        assert_eq!(passes(&[LaunchKind::Native; 2], 4, Counted::Auto), [0, 1, 0, 1]);
+        for round in passes(&[LaunchKind::Native; 3], 60, Counted::Auto).chunks(3) {
+            let mut sorted = round.to_vec();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2], "{round:?}");
+        }
         assert_eq!(passes(&[LaunchKind::Translated], 2, Counted::Auto), [0, 0]);
+    }
+
+    #[test]
+    fn the_order_of_passes_is_drawn_for_each_round_and_follows_from_the_seed() {
+        let order = |seed| {
+            let mut plan = plan(&[LaunchKind::Native; 3], 600, Counted::Auto);
+            plan.intent.seed = seed;
+            (0..600).map(|run| plan.pass_of(run)).collect::<Vec<_>>()
+        };
+        let drawn = order(7);
+        let rounds: std::collections::BTreeSet<&[usize]> = drawn.chunks(3).collect();
+        assert_eq!(rounds.len(), 6, "200 rounds have every order");
+        assert_eq!(drawn, order(7));
+        assert_ne!(drawn, order(8));
+    }
+
+    #[test]
+    fn native_runs_are_those_that_are_not_translated() {
+        for (launches, counted, sets, expected) in [
+            (&[LaunchKind::Native][..], Counted::Auto, 3, Some(3)),
+            (&BOTH, Counted::Auto, 1, Some(2)),
+            (&BOTH, Counted::Auto, 3, Some(5)),
+            (&BOTH, Counted::Runs(9), 3, Some(12)),
+            (&BOTH, Counted::All, 3, None),
+            (&[LaunchKind::Native], Counted::Auto, 0, Some(1)),
+        ] {
+            let mut plan = plan(launches, 1, counted);
+            plan.sharing.sets = vec![Vec::new(); sets];
+            let runs = plan.exact_runs();
+            assert_eq!(runs, expected, "{launches:?} {counted:?}");
+            assert!(runs.is_none_or(|runs| plan.native_runs(runs) as usize >= sets));
+        }
     }
 
     #[test]

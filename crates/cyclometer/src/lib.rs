@@ -38,6 +38,7 @@ pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::{Kind, Listing};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
+pub use cyclometer_core::plan::Multiplex;
 pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
     Result, Rung, Scope, Target, Unit, Verdict,

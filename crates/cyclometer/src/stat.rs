@@ -1,11 +1,12 @@
 //! Counting a command, a process, CPUs or a control group: what `cyclometer stat` does.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, software, sources};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
     Child, Counted, CpuSet, Error, ErrorKind, Event, Intent, Machine, Plan, Recovery, Report, Result, Rung,
     Source, Target,
@@ -32,6 +33,15 @@ pub struct Stat {
     backend: Option<Rung>,
     counted: Counted,
     random_layout: bool,
+    multiplex: Multiplex,
+    seed: u64,
+}
+
+/// Another one each time.
+fn some_seed() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
+    nanos ^ u64::from(std::process::id()).rotate_left(32)
 }
 
 impl Stat {
@@ -48,6 +58,8 @@ impl Stat {
             backend: None,
             counted: Counted::Auto,
             random_layout: false,
+            multiplex: Multiplex::Auto,
+            seed: some_seed(),
         }
     }
 
@@ -181,11 +193,25 @@ impl Stat {
         self
     }
 
+    /// What becomes of events that do not fit on the counters at once.
+    pub fn multiplex(mut self, multiplex: Multiplex) -> Stat {
+        self.multiplex = multiplex;
+        self
+    }
+
+    /// Decides the order of passes and turns, so that it can be repeated; otherwise it is another one each time.
+    pub fn seed(mut self, seed: u64) -> Stat {
+        self.seed = seed;
+        self.settings.seed = Some(seed);
+        self
+    }
+
     /// Which source would count which event, on which counter.
     ///
     /// # Errors
     ///
-    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, `ErrorKind::ConstraintConflict` for one that
+    /// `ErrorKind::HardwareLimit` for a `{group}` that can never fit, and for events that do not fit at once where they must
+    /// not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group that
     /// cannot be counted in one run, `ErrorKind::InvalidInput` for a pin that the source cannot honour, or an
     /// interval that is too short for the source.
     pub fn plan(&self) -> Result<Plan> {
@@ -204,6 +230,10 @@ impl Stat {
             of_command: self.command.is_some() && self.target.is_none(),
             interval: self.settings.interval,
             begun: false,
+            multiplex: self.multiplex,
+            together: Vec::new(),
+            partners: Vec::new(),
+            seed: self.seed,
         }
     }
 

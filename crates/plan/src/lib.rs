@@ -10,16 +10,21 @@ mod pass;
 pub mod passes;
 mod replan;
 mod route;
+mod sharing;
 mod soft;
+mod split;
 
 #[cfg(test)]
 mod testing;
+mod words;
 
 pub use matching::place;
-pub use pass::{assemble, taken_by_watchdog};
+pub use pass::assemble;
 pub use replan::{Replan, abandon, give_up, replan};
 pub use route::route;
+pub use sharing::taken_by_watchdog;
 pub use soft::SHORTEST_INTERVAL;
+pub use split::split;
 
 use cyclometer_core::{Event, Intent, Machine, Plan, Result};
 

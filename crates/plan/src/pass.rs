@@ -1,70 +1,194 @@
-//! Lines to passes: slots, counters, groups.
+//! Lines to passes: slots, counters, groups, turns.
 
 use std::collections::BTreeMap;
 
-use cyclometer_core::event::{Part, PerfClass, PerfEvent};
-use cyclometer_core::machine::Vendor;
-use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
 use cyclometer_core::{
-    CounterId, CounterMask, Error, ErrorKind, Intent, LaunchKind, Machine, Pass, Plan, Recovery, Result,
-    Rung, Slot, SlotId,
+    CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Pass, Plan, Recovery, Result, Rung, Slot,
+    SlotId,
 };
 
-use crate::matching::place;
+use crate::sharing::{Cores, Shared, is_core};
+use crate::words::number;
 
-/// Puts every line that is counted into a pass and finds it a counter where the inventory is known.
+/// Puts every line that is counted into passes.
 ///
-/// What the software PMU counts makes a pass of translated runs, and everything else one of native runs, so that
-/// times and hardware counts are those of the program as it is. Where every run is translated there is one pass,
-/// without the events of core PMUs: they would count the translation.
+/// What the software PMU counts makes a pass of translated runs, and everything else native ones, so that times and
+/// hardware counts are those of the program as it is. Where every run is translated there is one pass, without the
+/// events of core PMUs: they would count the translation.
+///
+/// Events of core PMUs that do not fit on the counters at once are put into as few sets as possible, each of which
+/// fits. With enough native runs each set makes a pass, and everything else is in all of them. Otherwise there is one
+/// native pass, in which the sets take turns.
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, `ErrorKind::ConstraintConflict` for one
-/// that would be divided between passes, `ErrorKind::InvalidInput` for a pinned counter where the source chooses
-/// counters itself.
+/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at once where
+/// they must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group that would be divided
+/// between passes; `ErrorKind::InvalidInput` for a pinned counter where the source chooses counters itself.
 pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Result<Plan> {
-    let mut slots: Vec<Slot> =
-        lines.iter().enumerate().filter_map(|(i, line)| slot(SlotId(i), line)).collect();
     refuse_pins(&lines)?;
-    let mut shares_counters = false;
-    for (pmu, available) in inventories(machine) {
-        refuse_large_groups(&slots, &lines, &pmu, available)?;
-        shares_counters |= !place_on(&mut slots, &pmu, available);
-    }
-    let counted = slots.clone();
-    let passes = passes(slots, &intent);
-    refuse_divided_groups(&counted, &passes, &lines)?;
-    Ok(Plan { lines, passes, shares_counters, intent })
+    let slots = slots(&lines);
+    refuse_divided_groups(&slots, &launches(&slots, &intent), &lines)?;
+    let runs = native_runs(&slots, &intent);
+    let rotates = intent.multiplex == Multiplex::Always;
+    let shared = match runs {
+        0 => Shared::default(),
+        _ => Cores::new(&slots, &lines, machine).share(&intent, runs as usize, rotates)?,
+    };
+    let plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
+    arrange(plan, &shared.counters)
 }
 
-fn passes(slots: Vec<Slot>, intent: &Intent) -> Vec<Pass> {
-    let pass = |launch, slots| Pass { launch, slots };
-    if slots.is_empty() {
-        return Vec::new();
+/// Makes the passes of a plan by its sets.
+///
+/// # Errors
+///
+/// `ErrorKind::HardwareLimit` where the sets are more than the runs and events must not take turns.
+pub(crate) fn arrange(mut plan: Plan, counters: &[Vec<(SlotId, CounterId)>]) -> Result<Plan> {
+    let mut slots = slots(&plan.lines);
+    for slot in &mut slots {
+        slot.group = slot.group.filter(|group| !plan.sharing.ungrouped.contains(group));
     }
-    if !slots.iter().any(is_soft) {
-        return vec![pass(LaunchKind::Native, slots)];
+    let runs = native_runs(&slots, &plan.intent);
+    refuse_sharing(&plan, runs)?;
+    let sets = &plan.sharing.sets;
+    let rotates =
+        sets.len() > 1 && (plan.intent.multiplex == Multiplex::Always || sets.len() > runs as usize);
+    let soft = slots.iter().any(is_soft);
+    let mut passes = Vec::new();
+    if soft {
+        let suits = |slot: &&Slot| if runs == 0 { !is_core(slot) } else { is_soft(slot) };
+        passes.push(Pass {
+            launch: LaunchKind::Translated,
+            slots: slots.iter().filter(suits).cloned().collect(),
+        });
     }
-    if intent.translated_runs() == intent.runs {
-        let slots = slots.into_iter().filter(|slot| !is_core(slot)).collect();
-        return vec![pass(LaunchKind::Translated, slots)];
+    if runs > 0 && !slots.is_empty() {
+        let native: Vec<Slot> = slots.into_iter().filter(|slot| !is_soft(slot)).collect();
+        match rotates {
+            true => passes.push(turning(native, sets, counters)),
+            false => passes.extend(of_sets(&native, sets, counters)),
+        }
     }
-    let (soft, others) = slots.into_iter().partition(is_soft);
-    vec![pass(LaunchKind::Translated, soft), pass(LaunchKind::Native, others)]
+    plan.passes = passes;
+    Ok(plan)
+}
+
+/// The slots of all lines that are counted.
+fn slots(lines: &[PlanLine]) -> Vec<Slot> {
+    lines.iter().enumerate().filter_map(|(i, line)| slot(SlotId(i), line)).collect()
+}
+
+/// The runs that count events of core PMUs.
+fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
+    if slots.iter().any(is_soft) { intent.runs - intent.translated_runs() } else { intent.runs.max(1) }
+}
+
+/// A pass for each set; one where there is none.
+fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Vec<Pass> {
+    let pass = |set: Option<usize>| {
+        let of_set = set.map_or(&[][..], |set| &sets[set]);
+        let takes_part = |slot: &&Slot| !is_core(slot) || of_set.contains(&slot.id);
+        let seats = set.and_then(|set| counters.get(set));
+        let slots = native.iter().filter(takes_part).map(|slot| seated(slot, seats)).collect();
+        Pass { launch: LaunchKind::Native, slots }
+    };
+    match sets.len() {
+        0 => vec![pass(None)],
+        n => (0..n).map(|set| pass(Some(set))).collect(),
+    }
+}
+
+fn seated(slot: &Slot, seats: Option<&Vec<(SlotId, CounterId)>>) -> Slot {
+    let seat = seats.and_then(|seats| seats.iter().find(|(id, _)| *id == slot.id));
+    Slot { counter: seat.map(|(_, counter)| *counter), ..slot.clone() }
+}
+
+/// One pass in which the sets take turns. What is in all of them always counts, and what no core PMU counts as well: it
+/// leaves its group, if that takes turns.
+fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Pass {
+    let turn_of = |slot: &Slot| -> Option<usize> {
+        let is_always = !is_core(slot) || sets.iter().all(|set| set.contains(&slot.id));
+        if is_always { None } else { sets.iter().position(|set| set.contains(&slot.id)) }
+    };
+    let turning: Vec<Option<u32>> =
+        native.iter().filter(|slot| turn_of(slot).is_some()).map(|slot| slot.group).collect();
+    let slots = native.iter().map(|slot| {
+        let turn = turn_of(slot);
+        let stays = is_core(slot) || !turning.contains(&slot.group);
+        Slot {
+            turn: turn.and_then(|turn| u32::try_from(turn).ok()),
+            group: slot.group.filter(|_| stays),
+            ..seated(slot, counters.get(turn.unwrap_or(0)))
+        }
+    });
+    Pass { launch: LaunchKind::Native, slots: slots.collect() }
+}
+
+/// Refuses that events take turns, where they must not.
+fn refuse_sharing(plan: &Plan, runs: u32) -> Result<()> {
+    let needed = plan.sharing.sets.len();
+    if plan.intent.multiplex != Multiplex::Never || needed <= runs as usize || runs == 0 {
+        return Ok(());
+    }
+    let because = match plan.sharing.because.as_str() {
+        "" => String::new(),
+        because => format!("{because}: "),
+    };
+    let given = match plan.intent.of_command {
+        true => format!("-r gives {}", number(runs as usize, "run")),
+        false => "what runs already is counted once".to_owned(),
+    };
+    let passes = number(needed, "pass");
+    let message = format!("{because}{passes} are needed, and {given}");
+    let translated = plan.intent.runs.saturating_sub(runs) as usize;
+    let remedy = match plan.intent.of_command {
+        true => format!("use -r {}, ask for fewer events, or leave --no-multiplex out", needed + translated),
+        false => "ask for fewer events, or leave --no-multiplex out".to_owned(),
+    };
+    Err(Error::new(ErrorKind::HardwareLimit, message).with_recovery(Recovery::fix(remedy)))
+}
+
+/// The plan with its lines as they are now, before anything was counted by a plan of its own.
+///
+/// # Errors
+///
+/// Those of [`assemble`].
+pub(crate) fn reassemble(mut plan: Plan, machine: &Machine) -> Result<Plan> {
+    if !plan.intent.begun {
+        return assemble(plan.lines, machine, plan.intent);
+    }
+    let slots = slots(&plan.lines);
+    let renewed = |old: &Slot| {
+        let new = slots.iter().find(|slot| slot.id == old.id)?.clone();
+        Some(Slot { turn: old.turn, counter: old.counter, group: new.group.and(old.group), ..new })
+    };
+    for pass in &mut plan.passes {
+        pass.slots = pass.slots.iter().filter_map(renewed).collect();
+    }
+    for set in &mut plan.sharing.sets {
+        set.retain(|id| slots.iter().any(|slot| slot.id == *id));
+    }
+    Ok(plan)
+}
+
+/// Which slots each kind of run could count.
+fn launches(slots: &[Slot], intent: &Intent) -> Vec<Vec<SlotId>> {
+    let ids = |suits: &dyn Fn(&Slot) -> bool| slots.iter().filter(|s| suits(s)).map(|s| s.id).collect();
+    match (slots.iter().any(is_soft), native_runs(slots, intent)) {
+        (false, _) => vec![ids(&|_| true)],
+        (true, 0) => vec![ids(&|slot| !is_core(slot))],
+        (true, _) => vec![ids(&is_soft), ids(&|slot| !is_soft(slot))],
+    }
 }
 
 fn is_soft(slot: &Slot) -> bool {
     slot.rung == Rung::Soft
 }
 
-/// Whether a PMU of the cores counts it.
-fn is_core(slot: &Slot) -> bool {
-    slot.parts.iter().any(|part| matches!(part, Part::Perf(event) if event.class == PerfClass::Core))
-}
-
 /// Events of a group cover the same time, which those of two runs do not.
-fn refuse_divided_groups(slots: &[Slot], passes: &[Pass], lines: &[PlanLine]) -> Result<()> {
+fn refuse_divided_groups(slots: &[Slot], kinds: &[Vec<SlotId>], lines: &[PlanLine]) -> Result<()> {
     let mut groups: BTreeMap<u32, Vec<&Slot>> = BTreeMap::new();
     for slot in slots {
         if let Some(group) = slot.group {
@@ -72,9 +196,9 @@ fn refuse_divided_groups(slots: &[Slot], passes: &[Pass], lines: &[PlanLine]) ->
         }
     }
     for members in groups.values() {
-        let holds = |pass: &Pass| members.iter().all(|member| pass.slots.iter().any(|s| s.id == member.id));
+        let holds = |kind: &Vec<SlotId>| members.iter().all(|member| kind.contains(&member.id));
         let weak = members.iter().any(|member| lines[member.id.0].event.modifiers.weak);
-        if !weak && !passes.iter().any(holds) {
+        if !weak && !kinds.iter().any(holds) {
             return Err(divided(members));
         }
     }
@@ -121,103 +245,15 @@ fn refuse_pins(lines: &[PlanLine]) -> Result<()> {
     }
 }
 
-/// The core PMUs whose counters are known, each with the counters that are free now.
-fn inventories(machine: &Machine) -> Vec<(String, CounterMask)> {
-    machine
-        .core_types
-        .iter()
-        .filter(|core| !core.pmu.counters.is_empty())
-        .filter_map(|core| Some((core.kernel_pmu.clone()?, core.pmu.counters)))
-        .map(|(pmu, all)| (pmu, all.without(taken_by_watchdog(machine, all))))
-        .collect()
-}
-
-/// The counter of a core PMU that the NMI watchdog holds, if it is on: it pins a cycles event on every CPU.
-///
-/// # Source
-///
-/// Linux `kernel/watchdog_perf.c`: `PERF_COUNT_HW_CPU_CYCLES`, pinned; on Intel that is fixed counter 1.
-pub fn taken_by_watchdog(machine: &Machine, all: CounterMask) -> CounterMask {
-    if machine.access.nmi_watchdog != Some(true) {
-        return CounterMask::EMPTY;
-    }
-    let cycles = CounterMask::from_bits(0, 0b10).and(all);
-    match machine.cpu.vendor {
-        Vendor::Intel if !cycles.is_empty() => cycles,
-        _ => all.iter().last().into_iter().collect(),
-    }
-}
-
-fn on_pmu<'s>(slot: &'s Slot, pmu: &str) -> Option<&'s PerfEvent> {
-    slot.parts.iter().find_map(|part| match part {
-        Part::Perf(event)
-            if slot.rung == Rung::Perf && event.class == PerfClass::Core && event.pmu == pmu =>
-        {
-            Some(event)
-        }
-        _ => None,
-    })
-}
-
-/// Places the slots of one PMU; whether all of them found a counter.
-fn place_on(slots: &mut [Slot], pmu: &str, available: CounterMask) -> bool {
-    let known: Vec<(usize, CounterMask)> = slots
-        .iter()
-        .enumerate()
-        .filter_map(|(i, slot)| on_pmu(slot, pmu).map(|event| (i, event.constraint)))
-        .filter(|(_, mask)| !mask.is_empty())
-        .collect();
-    let masks: Vec<CounterMask> = known.iter().map(|(_, mask)| *mask).collect();
-    let placed = place(&masks, available);
-    for ((i, _), counter) in known.iter().zip(&placed) {
-        slots[*i].counter = slots[*i].counter.or(*counter);
-    }
-    placed.iter().all(Option::is_some)
-}
-
-fn refuse_large_groups(slots: &[Slot], lines: &[PlanLine], pmu: &str, available: CounterMask) -> Result<()> {
-    let mut groups: BTreeMap<u32, Vec<(SlotId, CounterMask)>> = BTreeMap::new();
-    for slot in slots {
-        if let (Some(group), Some(event)) = (slot.group, on_pmu(slot, pmu)) {
-            groups.entry(group).or_default().push((slot.id, event.constraint));
-        }
-    }
-    for members in groups.values() {
-        let masks: Vec<CounterMask> =
-            members.iter().map(|(_, mask)| *mask).filter(|mask| !mask.is_empty()).collect();
-        let placed: Vec<CounterId> = place(&masks, available).into_iter().flatten().collect();
-        let weak = members.iter().any(|(id, _)| lines[id.0].event.modifiers.weak);
-        if placed.len() < masks.len() && !weak {
-            return Err(group_too_large(members, lines, placed.len()));
-        }
-    }
-    Ok(())
-}
-
-fn group_too_large(members: &[(SlotId, CounterMask)], lines: &[PlanLine], fit: usize) -> Error {
-    let names: Vec<&str> = members.iter().map(|(id, _)| lines[id.0].event.name.as_str()).collect();
-    too_large(&names, Some(fit))
-}
-
-/// The error for a group that cannot count as one; `fit` is how many of its events can.
-pub(crate) fn too_large(names: &[&str], fit: Option<usize>) -> Error {
-    let fit =
-        fit.map_or(String::new(), |fit| format!(": {fit} of its {} events can count at once", names.len()));
-    Error::new(
-        ErrorKind::HardwareLimit,
-        format!("the group {{{}}} does not fit on the PMU{fit}", names.join(",")),
-    )
-    .with_recovery(Recovery::SplitIntoPasses)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::route;
     use crate::testing::{
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
+        unknown_event,
     };
-    use cyclometer_core::Event;
+    use cyclometer_core::{Count, Event};
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
         let intent = Intent::default();
@@ -261,26 +297,184 @@ mod tests {
     fn events_that_fit_each_have_a_counter() {
         let events = vec![fixed_event("cycles", 1), core_event("branches"), core_event("branch-misses")];
         let plan = assembled(events, &machine()).unwrap();
-        assert!(!plan.shares_counters);
+        assert_eq!((plan.sharing.sets.len(), plan.passes.len(), plan.takes_turns()), (1, 1, false));
         let mut counters: Vec<_> = plan.passes[0].slots.iter().map(|s| s.counter.unwrap()).collect();
         assert_eq!(counters[0], CounterId::Fixed(1));
         counters.sort();
         assert_eq!(counters, [CounterId::General(0), CounterId::General(1), CounterId::Fixed(1)]);
     }
 
+    /// So many events for any of four counters.
+    fn many(n: usize) -> Vec<Event> {
+        (0..n).map(|i| core_event(&format!("e{i}"))).collect()
+    }
+
+    fn planned(events: Vec<Event>, intent: Intent) -> Result<Plan> {
+        crate::plan(events, &machine(), intent)
+    }
+
+    fn with_runs(runs: u32) -> Intent {
+        Intent { runs, ..Intent::default() }
+    }
+
+    /// The events of each pass by name, sorted.
+    fn names(plan: &Plan) -> Vec<Vec<&str>> {
+        let of =
+            |pass: &Pass| pass.slots.iter().map(|slot| plan.lines[slot.id.0].event.name.as_str()).collect();
+        plan.passes.iter().map(of).collect()
+    }
+
+    fn turns(plan: &Plan) -> Vec<Option<u32>> {
+        plan.passes[0].slots.iter().map(|slot| slot.turn).collect()
+    }
+
     #[test]
-    fn too_many_events_share_counters() {
-        let events = (0..5).map(|i| core_event(&format!("e{i}"))).collect();
-        assert!(assembled(events, &machine()).unwrap().shares_counters);
+    fn with_a_run_for_each_pass_none_takes_turns_and_every_event_is_in_one_at_least() {
+        let mut events = many(9);
+        events.extend([fixed_event("cycles", 1), software_event("page-faults")]);
+        let plan = planned(events, with_runs(3)).unwrap();
+        assert_eq!((plan.passes.len(), plan.takes_turns(), plan.sharing.lower_bound), (3, false, 3));
+        assert_eq!(plan.sharing.because, "9 events of cpu can only use 4 counters");
+        for pass in names(&plan) {
+            assert!(pass.contains(&"cycles") && pass.contains(&"page-faults"), "{pass:?}");
+            assert_eq!(pass.len(), 6, "no counter stays free: {pass:?}");
+        }
+        for line in &plan.lines {
+            assert!(names(&plan).iter().flatten().any(|name| *name == line.event.name));
+        }
+        for pass in &plan.passes {
+            let mut counters: Vec<_> = pass.slots.iter().filter_map(|slot| slot.counter).collect();
+            counters.sort();
+            counters.dedup();
+            assert_eq!(counters.len(), 5, "{pass:?}");
+        }
+    }
+
+    #[test]
+    fn with_too_few_runs_there_is_one_pass_with_turns() {
+        let mut events = many(9);
+        events.extend([fixed_event("cycles", 1), software_event("page-faults")]);
+        for (runs, multiplex) in [(1, Multiplex::Auto), (2, Multiplex::Auto), (9, Multiplex::Always)] {
+            let plan = planned(events.clone(), Intent { multiplex, ..with_runs(runs) }).unwrap();
+            assert_eq!((plan.passes.len(), plan.exact_runs()), (1, Some(3)));
+            let turns = turns(&plan);
+            assert_eq!(turns[9..], [None, None], "what has a counter of its own always counts");
+            for turn in 0..3 {
+                let members = turns.iter().filter(|own| **own == Some(turn)).count();
+                assert!((1..=4).contains(&members), "{turns:?}");
+            }
+            assert_eq!(turns.iter().flatten().count(), 9);
+        }
+    }
+
+    #[test]
+    fn events_that_fit_never_take_turns() {
+        let plan = planned(many(4), Intent { multiplex: Multiplex::Always, ..with_runs(1) }).unwrap();
+        assert_eq!(turns(&plan), [None; 4]);
+    }
+
+    #[test]
+    fn cycles_always_count_where_that_takes_no_turn_more() {
+        let steady = |name: &str| {
+            let mut event = core_event(name);
+            event.candidates[0].never_zero = true;
+            event
+        };
+        let with_both = |others: usize| {
+            let mut events = many(others);
+            events.extend([steady("cycles"), steady("instructions")]);
+            planned(events, with_runs(1)).unwrap()
+        };
+        let plan = with_both(4);
+        assert_eq!((turns(&plan)[4..].to_vec(), plan.sharing.sets.len()), (vec![None, None], 2));
+        let plan = with_both(5);
+        assert_eq!(turns(&plan)[4..].iter().flatten().count(), 2, "only one of both: {:?}", turns(&plan));
+        assert_eq!(plan.sharing.sets.len(), 2);
+        let plan = with_both(6);
+        assert_eq!((turns(&plan).iter().flatten().count(), plan.sharing.sets.len()), (8, 2));
+    }
+
+    #[test]
+    fn where_turns_are_forbidden_too_few_runs_are_refused_with_the_reason_and_the_remedy() {
+        let never = |runs| Intent { multiplex: Multiplex::Never, ..with_runs(runs) };
+        let error = planned(many(7), never(1)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "7 events of cpu can only use 4 counters: 2 passes are needed, and -r gives 1 run"
+        );
+        let help = "use -r 2, ask for fewer events, or leave --no-multiplex out";
+        assert_eq!((error.recovery().to_string().as_str(), error.kind()), (help, ErrorKind::HardwareLimit));
+        assert!(planned(many(7), never(2)).is_ok() && planned(many(4), never(1)).is_ok());
+        let attached = Intent { of_command: false, ..never(1) };
+        assert!(planned(many(7), attached).unwrap_err().to_string().ends_with("is counted once"));
+    }
+
+    #[test]
+    fn translated_runs_are_no_runs_for_hardware_passes() {
+        let mut events = many(7);
+        events.push(soft_event("calls"));
+        let planned = |runs| crate::plan(events.clone(), &machine_with_soft(), with_runs(runs)).unwrap();
+        assert!(planned(3).takes_turns(), "one native run");
+        let plan = planned(4);
+        assert_eq!((plan.passes.len(), plan.takes_turns(), plan.exact_runs()), (3, false, Some(4)));
+        let mut kinds: Vec<LaunchKind> = (0..4).map(|run| plan.launch_of(run)).collect();
+        kinds.dedup();
+        assert_eq!(kinds, [LaunchKind::Translated, LaunchKind::Native]);
     }
 
     #[test]
     fn the_watchdog_takes_the_fixed_cycle_counter() {
         let mut machine = machine();
-        machine.access.nmi_watchdog = Some(true);
-        let mut events: Vec<_> = (0..4).map(|i| core_event(&format!("e{i}"))).collect();
+        let mut events = many(4);
         events.push(fixed_event("cycles", 1));
-        assert!(assembled(events, &machine).unwrap().shares_counters);
+        assert_eq!(assembled(events.clone(), &machine).unwrap().sharing.sets.len(), 1);
+        machine.access.nmi_watchdog = Some(true);
+        assert_eq!(assembled(events, &machine).unwrap().sharing.sets.len(), 2);
+    }
+
+    #[test]
+    fn an_event_whose_counters_nobody_knows_is_in_every_pass() {
+        let mut events = many(5);
+        events.push(unknown_event("x"));
+        let plan = planned(events, with_runs(2)).unwrap();
+        assert!(names(&plan).iter().all(|pass| pass.contains(&"x")), "{:?}", names(&plan));
+        let only = planned(vec![unknown_event("x"), unknown_event("y")], with_runs(2)).unwrap();
+        assert_eq!((only.sharing.sets.len(), only.sharing.lower_bound), (1, 1));
+    }
+
+    #[test]
+    fn an_event_that_wants_no_company_has_a_pass_of_its_own() {
+        let mut events = many(2);
+        events.push(core_event("e"));
+        events[2].modifiers.exclusive = true;
+        let plan = planned(events, with_runs(2)).unwrap();
+        let mut passes = names(&plan);
+        passes.sort();
+        assert_eq!(passes, [vec!["e"], vec!["e0", "e1"]]);
+        assert_eq!(plan.sharing.because, "e can only be counted alone");
+    }
+
+    #[test]
+    fn a_group_is_whole_in_one_pass_and_in_no_pass_in_part() {
+        for runs in [1, 3] {
+            let mut events = many(4);
+            events.extend(["a", "b", "c"].map(|name| in_group(core_event(name), 7)));
+            let plan = planned(events, with_runs(runs)).unwrap();
+            let sets = &plan.sharing.sets;
+            let inside = |set: &Vec<SlotId>| set.iter().filter(|slot| slot.0 >= 4).count();
+            assert!(sets.iter().any(|set| inside(set) == 3), "{sets:?}");
+            assert!(sets.iter().all(|set| [0, 3].contains(&inside(set))), "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_core_pmu_counts_leaves_a_group_that_takes_turns() {
+        let mut events = many(5);
+        events.extend([in_group(core_event("a"), 0), in_group(software_event("page-faults"), 0)]);
+        let plan = planned(events, with_runs(1)).unwrap();
+        let slot = |i: usize| &plan.passes[0].slots[i];
+        assert_eq!((slot(5).group, slot(6).group, slot(6).turn), (Some(0), None, None));
+        assert!(slot(5).turn.is_some());
     }
 
     #[test]
@@ -289,13 +483,48 @@ mod tests {
         let error = assembled(events.clone(), &machine()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the group {e0,e1,e2,e3,e4} does not fit on the PMU: 4 of its 5 events can count at once"
+            "the group {e0,e1,e2,e3,e4} does not fit on the PMU: e0, e1, e2, e3 and e4 can only use counters 0-3 \
+             of cpu"
         );
-        let weak = events.into_iter().map(|mut event| {
-            event.modifiers.weak = true;
-            event
-        });
-        assert!(assembled(weak.collect(), &machine()).unwrap().shares_counters);
+        let weak: Vec<Event> = events
+            .into_iter()
+            .map(|mut event| {
+                event.modifiers.weak = true;
+                event
+            })
+            .collect();
+        let plan = planned(weak, with_runs(2)).unwrap();
+        assert_eq!(plan.passes.len(), 2);
+        assert!(plan.passes.iter().flat_map(|pass| &pass.slots).all(|slot| slot.group.is_none()));
+    }
+
+    #[test]
+    fn sets_that_belong_together_are_whole_in_a_pass_or_told_to_be_divided() {
+        let intent = |set: &[usize]| Intent { together: vec![set.to_vec()], ..with_runs(2) };
+        let plan = planned(many(6), intent(&[0, 2, 5])).unwrap();
+        let holds = |set: &Vec<SlotId>| [0, 2, 5].iter().all(|i| set.contains(&SlotId(*i)));
+        assert!(plan.sharing.sets.iter().any(holds), "{:?}", plan.sharing.sets);
+        assert_eq!(plan.sharing.divided, []);
+        let plan = planned(many(6), intent(&[0, 1, 2, 3, 5])).unwrap();
+        let reason = "e0, e1, e2, e3 and e5 can only use counters 0-3 of cpu".to_owned();
+        assert_eq!(plan.sharing.divided, [(0, reason)]);
+        assert_eq!(plan.passes.len(), 2, "the events are counted all the same");
+    }
+
+    #[test]
+    fn once_there_are_results_passes_stay_what_they_are() {
+        let mut plan = planned(many(6), with_runs(2)).unwrap();
+        plan.intent.begun = true;
+        let before = names(&plan).into_iter().map(|pass| pass.iter().map(|n| (*n).to_owned()).collect());
+        let before: Vec<Vec<String>> = before.collect();
+        let lost = plan.passes[1].slots[0].id;
+        plan.lines[lost.0].outcome = Outcome::NotCounted(Count::NotCounted { reason: "no".to_owned() });
+        let after = reassemble(plan, &machine()).unwrap();
+        for (pass, before) in names(&after).iter().zip(&before) {
+            let expected: Vec<&String> =
+                before.iter().filter(|name| **name != format!("e{}", lost.0)).collect();
+            assert_eq!(pass.iter().collect::<Vec<_>>(), expected);
+        }
     }
 
     #[test]

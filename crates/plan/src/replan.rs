@@ -7,8 +7,9 @@ use cyclometer_core::{
     Count, Error, ErrorKind, Intent, Machine, Modes, Plan, Recovery, Refusal, Result, Rung, SlotId,
 };
 
-use crate::pass::{assemble, too_large};
+use crate::pass::reassemble;
 use crate::route::step_down;
+use crate::sharing::too_large;
 
 /// What to do about a refusal.
 #[derive(Debug)]
@@ -79,7 +80,7 @@ pub fn abandon(mut plan: Plan, rung: Rung, refusal: &Refusal, machine: &Machine)
         refused: refusal.text.clone(),
         done: format!("left the source {rung} out for this command"),
     };
-    Ok((assemble(plan.lines, machine, plan.intent)?, step))
+    Ok((reassemble(plan, machine)?, step))
 }
 
 /// The candidate that counts a line, if it is of that rung.
@@ -112,7 +113,7 @@ fn ungroup(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machine) -
         let names: Vec<&str> = members.iter().map(|i| plan.lines[*i].event.name.as_str()).collect();
         return Err(match refusal.kind {
             RefusalKind::GroupMixed => mixed(&names, refusal),
-            _ => too_large(&names, None),
+            _ => too_large(&names, ""),
         });
     }
     let step = step(&plan, slot, refusal, "counted the weak group's events one by one");
@@ -138,7 +139,7 @@ fn change_line(mut plan: Plan, slot: SlotId, refusal: &Refusal, machine: &Machin
 }
 
 fn finish(plan: Plan, step: Step, machine: &Machine) -> Result<Replan> {
-    Ok(Replan::Try(Box::new(assemble(plan.lines, machine, plan.intent)?), step))
+    Ok(Replan::Try(Box::new(reassemble(plan, machine)?), step))
 }
 
 /// The line's next form, and what was done in words.

@@ -62,6 +62,11 @@ pub(crate) fn core_event(name: &str) -> Event {
     event(name, vec![perf(PerfClass::Core, CounterMask::first(4, 0), Some(Modes::USER))])
 }
 
+/// A hardware event whose counters nobody knows.
+pub(crate) fn unknown_event(name: &str) -> Event {
+    event(name, vec![perf(PerfClass::Core, CounterMask::EMPTY, Some(Modes::USER))])
+}
+
 /// A hardware event with a fixed counter of its own besides the general ones.
 pub(crate) fn fixed_event(name: &str, fixed: u32) -> Event {
     let mask = CounterMask::from_bits(0xf, 1 << fixed);

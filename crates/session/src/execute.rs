@@ -51,7 +51,7 @@ impl Session<'_, '_> {
         let mut keeping = Beat::new(started, self.keeps_values().then_some(KEEP_EVERY));
         let mut interrupted = None;
         loop {
-            let turn_ends = opened.rotation.as_ref().and_then(Rotation::due);
+            let turn_ends = opened.rotation.as_deref().and_then(Rotation::due);
             match child.wait([rows.due, keeping.due, turn_ends].into_iter().flatten().min())? {
                 Waited::Exited(exit) => {
                     let interrupted = interrupted.or_else(|| self.killed_by_terminal(&exit));
@@ -85,7 +85,7 @@ impl Session<'_, '_> {
     }
 
     fn tell(&mut self, elapsed_ns: u64, pass: usize, reading: &Reading, opened: &Opened) {
-        let slices = opened.rotation.as_ref().map(Rotation::slices).unwrap_or_default();
+        let slices = opened.rotation.as_deref().map(Rotation::slices).unwrap_or_default();
         self.observer.interval(&Moment { elapsed_ns, pass, reading, slices }, &self.report.plan);
     }
 

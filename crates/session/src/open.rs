@@ -18,7 +18,7 @@ pub(crate) struct Opened {
     /// Slots that were refused after the plan was settled, each with the reason.
     pub(crate) refused: Vec<(SlotId, String)>,
     /// The turns that events take, where they do.
-    pub(crate) rotation: Option<Rotation>,
+    pub(crate) rotation: Option<Box<Rotation>>,
 }
 
 /// What came of opening.
@@ -59,39 +59,50 @@ impl OpenSource {
 
 impl Session<'_, '_> {
     /// Opens the pass of an execution on `target`; the child has not executed anything yet.
+    ///
+    /// A refusal is answered by another plan, but for events that have a result: a line must not change its meaning then. They
+    /// are left out of this run, and their values are lost, not replaced.
     pub(crate) fn open(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
-        if self.is_settled(execution) {
-            self.open_settled(execution, target)
-        } else {
-            self.open_replanning(execution, target)
-        }
-    }
-
-    /// Whether the pass of this execution has given a result: after it, a line must not change its meaning.
-    pub(crate) fn is_settled(&self, execution: Execution) -> bool {
-        let pass = self.pass_of(execution);
-        self.report.runs.iter().any(|run| run.pass == pass)
-    }
-
-    fn open_replanning(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
-        let mut retries = Retries::default();
+        let (mut retries, mut refused) = (Retries::default(), Vec::new());
         let launch = self.launch_of(execution);
         while self.launch_of(execution) == launch {
-            let refusal = match self.try_pass(&self.pass(execution), target)? {
-                Ok(opened) => return Ok(Opening::Open(opened)),
+            let mut pass = self.pass(execution);
+            pass.slots.retain(|slot| !refused.iter().any(|(id, _)| *id == slot.id));
+            let refusal = match self.try_pass(&pass, target)? {
+                Ok(opened) => return Ok(Opening::Open(Opened { refused, ..opened })),
                 Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
                     return Ok(Opening::NotTranslated(refusal));
                 }
                 Err(Refused { refusal, .. }) => refusal,
             };
-            let plan = self.report.plan.clone();
-            match replan(plan, &refusal, self.means.machine)? {
-                Replan::Try(plan, step) => self.change(*plan, step),
-                Replan::Retry(step) if retries.pause(&refusal) => self.note(step),
-                Replan::Retry(_) => self.give_up(&refusal)?,
+            match refusal.slot.filter(|slot| pass.slots.iter().any(|held| held.id == *slot)) {
+                Some(slot) if self.has_result(slot) => refused.push((slot, refusal.text)),
+                None if self.is_settled(execution) => return Err(busy(&refusal)),
+                _ => self.replan(&refusal, &mut retries)?,
             }
         }
         Ok(Opening::OtherLaunch)
+    }
+
+    /// Whether the pass of this execution has given a result.
+    pub(crate) fn is_settled(&self, execution: Execution) -> bool {
+        let pass = self.pass_of(execution);
+        self.report.runs.iter().any(|run| run.pass == pass)
+    }
+
+    /// Whether a pass with this event has given a result.
+    fn has_result(&self, slot: SlotId) -> bool {
+        let holds = |pass: &Pass| pass.slots.iter().any(|held| held.id == slot);
+        self.report.runs.iter().any(|run| self.report.plan.passes.get(run.pass).is_some_and(holds))
+    }
+
+    fn replan(&mut self, refusal: &Refusal, retries: &mut Retries) -> Result<()> {
+        match replan(self.report.plan.clone(), refusal, self.means.machine)? {
+            Replan::Try(plan, step) => self.change(*plan, step),
+            Replan::Retry(step) if retries.pause(refusal) => self.note(step),
+            Replan::Retry(_) => self.give_up(refusal)?,
+        }
+        Ok(())
     }
 
     pub(crate) fn change(&mut self, plan: Plan, step: Step) {
@@ -108,25 +119,6 @@ impl Session<'_, '_> {
         Ok(())
     }
 
-    /// Later runs leave out what is refused now; the values of that run are lost, not replaced.
-    fn open_settled(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
-        let mut pass = self.pass(execution);
-        let mut refused = Vec::new();
-        loop {
-            let refusal = match self.try_pass(&pass, target)? {
-                Ok(opened) => return Ok(Opening::Open(Opened { refused, ..opened })),
-                Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
-                    return Ok(Opening::NotTranslated(refusal));
-                }
-                Err(Refused { refusal, .. }) => refusal,
-            };
-            let known = refusal.slot.filter(|slot| pass.slots.iter().any(|s| s.id == *slot));
-            let Some(slot) = known else { return Err(busy(&refusal)) };
-            pass.slots.retain(|s| s.id != slot);
-            refused.push((slot, refusal.text));
-        }
-    }
-
     pub(crate) fn pass(&self, execution: Execution) -> Pass {
         self.report.plan.passes.get(self.pass_of(execution)).cloned().unwrap_or_default()
     }
@@ -134,7 +126,7 @@ impl Session<'_, '_> {
     /// Opens every source of the pass, or none.
     fn try_pass(&mut self, pass: &Pass, target: &Target) -> Result<std::result::Result<Opened, Refused>> {
         let mut pass = pass.clone();
-        let rotation = Rotation::of(&mut pass, &mut self.random, self.settings.slice);
+        let rotation = Rotation::of(&mut pass, &mut self.random, self.settings.slice).map(Box::new);
         let mut sources = Vec::new();
         for rung in pass.rungs() {
             let slots = pass.of(rung);

@@ -30,4 +30,4 @@ pub use summary::{
     Determinism, DroppedRun, LineSummary, MeanInterval, PartSummary, RunValue, Summary, asked_scope,
     summarise, summarise_as, summarise_with,
 };
-pub use turns::{exact_runs, settle_slices};
+pub use turns::settle_slices;

@@ -2,7 +2,7 @@
 
 use cyclometer_core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::exec::{Cell, CommandSpec, ExitStatus, Reading};
-use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer_core::report::{Run, Slice, SliceCount};
 use cyclometer_core::{
     Candidate, Intent, LaunchKind, Modes, Pass, Plan, Provenance, Report, Rung, Slot, SlotId,
@@ -78,7 +78,7 @@ pub fn report(lines: Vec<PlanLine>, passes: Vec<Pass>, runs: Vec<Run>) -> Report
     Report {
         command: Some(CommandSpec::new("true")),
         target: None,
-        plan: Plan { lines, passes, shares_counters: false, intent: Intent::default() },
+        plan: Plan { lines, sharing: sharing(&passes), passes, intent: Intent::default() },
         runs,
         steps: Vec::new(),
         interrupted: None,
@@ -92,6 +92,22 @@ pub fn turning_pass(turns: &[Option<u32>]) -> Pass {
     let mut pass = pass(&slots);
     pass.slots.iter_mut().zip(turns).for_each(|(slot, turn)| slot.turn = *turn);
     pass
+}
+
+/// A set for each turn of the passes.
+fn sharing(passes: &[Pass]) -> Sharing {
+    let mut turns: Vec<u32> =
+        passes.iter().flat_map(|pass| &pass.slots).filter_map(|slot| slot.turn).collect();
+    turns.sort_unstable();
+    turns.dedup();
+    let set = |turn: &u32| {
+        let own = passes
+            .iter()
+            .flat_map(|pass| &pass.slots)
+            .filter(|slot| slot.turn.is_none_or(|own| own == *turn));
+        own.map(|slot| slot.id).collect()
+    };
+    Sharing { sets: turns.iter().map(set).collect(), ..Sharing::default() }
 }
 
 /// A run whose slots took turns in this order; `counted` gives what a slot counts in a slice, the time it was wanted

@@ -2,7 +2,8 @@
 
 use cyclometer_core::event::{Part, PerfClass};
 use cyclometer_core::exec::Reading;
-use cyclometer_core::report::{LaunchKind, Run, Slice, SliceCount};
+use cyclometer_core::plan::Multiplex;
+use cyclometer_core::report::{Run, Slice, SliceCount};
 use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Rung, Scope, SlotId};
 
 use crate::label::effective_modes;
@@ -15,20 +16,6 @@ const SLACK_NS: u64 = 20_000;
 
 /// The slack also grows with the time: one part in this many.
 const SLACK_DIVISOR: u64 = 100;
-
-/// The runs in which every event could be counted all the time, if the command ran that often: one for each
-/// turn, and one for each pass without turns. Of native passes, as others have no turns.
-pub fn exact_runs(plan: &Plan) -> usize {
-    let native = plan.passes.iter().filter(|pass| pass.launch == LaunchKind::Native);
-    native
-        .map(|pass| {
-            let mut turns: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
-            turns.sort_unstable();
-            turns.dedup();
-            turns.len().max(1)
-        })
-        .sum()
-}
 
 /// The slices of a run, or of an interval of it, with what is needed to judge them.
 #[derive(Clone, Copy)]
@@ -115,10 +102,9 @@ impl<'a> Turns<'a> {
 
     fn never_came(&self) -> String {
         let time = total(self.slices.iter().map(|slice| slice.wall_ns));
-        let hint = match self.plan.intent.of_command && self.span == Span::Whole {
-            true => format!("; -r {} counts it exactly", exact_runs(self.plan)),
-            false => String::new(),
-        };
+        let told = self.plan.intent.of_command && self.span == Span::Whole;
+        let runs = self.plan.exact_runs().filter(|_| told && self.plan.intent.multiplex != Multiplex::Always);
+        let hint = runs.map_or(String::new(), |runs| format!("; -r {runs} counts it exactly"));
         format!("its turn never came in {}{hint}", duration(time))
     }
 
@@ -440,15 +426,5 @@ mod tests {
         let Some(Count::NotCounted { reason }) = count(&run.slices[1..3], 1) else { panic!() };
         assert_eq!(reason, "its turn never came in 20 ms");
         assert_eq!(count(&run.slices, 0), None, "it has no turn");
-    }
-
-    #[test]
-    fn runs_that_would_count_all_exactly_are_one_for_each_turn() {
-        let plan = |passes: &[&[Option<u32>]]| {
-            let passes = passes.iter().map(|turns| turning_pass(turns)).collect();
-            report(lines(4), passes, Vec::new()).plan
-        };
-        assert_eq!(exact_runs(&plan(&[&THREE])), 2);
-        assert_eq!(exact_runs(&plan(&[&[None], &[Some(3), Some(5), Some(5), None]])), 3);
     }
 }

@@ -7,8 +7,8 @@ use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, summarise_with};
 use cyclometer::{
-    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Observer, Plan, Report,
-    Result, Scope, SignalWatch, Stat, Stream, machine,
+    CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
+    Plan, Report, Result, Scope, SignalWatch, Stat, Stream, machine,
 };
 
 use crate::args::{Cli, StatArgs};
@@ -175,8 +175,16 @@ fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
         stat = stat.interval(Duration::from_millis(ms));
     }
     let stat = stat.runs(args.runs).warmups(args.warmup).counted(args.counted.unwrap_or_default());
-    let stat = stat.random_layout(args.random_layout);
+    let stat = stat.random_layout(args.random_layout).multiplex(multiplex(args));
     Ok(stat.ignore_failure(args.ignore_failure).backend(args.backend.rung()))
+}
+
+fn multiplex(args: &StatArgs) -> Multiplex {
+    match (args.multiplex, args.no_multiplex) {
+        (true, _) => Multiplex::Always,
+        (_, true) => Multiplex::Never,
+        _ => Multiplex::Auto,
+    }
 }
 
 /// The tables of the user's before those of the catalogue.

@@ -1,11 +1,11 @@
 //! What stands below the table: how the session ended, what was not counted, footnotes.
 
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
-use cyclometer::core::plan::Outcome;
+use cyclometer::core::plan::{Multiplex, Outcome};
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
 use cyclometer::core::{Layout, Modes, Provenance, Rung, Unit, Verdict};
-use cyclometer::stats::{DroppedRun, LineSummary, exact_runs};
+use cyclometer::stats::{DroppedRun, LineSummary, RunValue};
 
 use crate::output::clean;
 use crate::render::Results;
@@ -134,13 +134,17 @@ fn hint(results: &Results<'_>) -> Option<String> {
 
 /// How often the command has to run so that no event needs to take turns.
 fn turns(results: &Results<'_>) -> Option<String> {
-    let took_turns = |line: &LineSummary| line.values.iter().any(|value| value.turn.is_some());
+    let estimated = |value: &RunValue| value.turn.is_some() && value.value.is_some();
+    let took_turns = |line: &LineSummary| line.values.iter().any(estimated);
     let plan = &results.report.plan;
     if !plan.intent.of_command || !results.summary.lines.iter().any(took_turns) {
         return None;
     }
-    let runs = exact_runs(plan);
-    Some(format!("events took turns: with -r {runs} each is counted for the whole of a run, exactly"))
+    let runs = plan.exact_runs()?;
+    let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
+    Some(format!(
+        "events took turns: {without}with -r {runs} each is counted for the whole of a run, exactly"
+    ))
 }
 
 /// Whether the software PMU works and was left out only because nobody asked for it.

@@ -8,7 +8,7 @@ use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
 };
-use cyclometer::core::plan::{Outcome, PlanLine};
+use cyclometer::core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer::core::pmu::KernelPmu;
 use cyclometer::core::report::{LaunchKind, Run, Slice, SliceCount, Step};
 use cyclometer::core::{
@@ -190,7 +190,7 @@ fn report(lines: Vec<PlanLine>, cells: Vec<Vec<Cell>>) -> Report {
     Report {
         command: Some(command),
         target: None,
-        plan: Plan { lines, passes: vec![pass], shares_counters: false, intent: Intent::default() },
+        plan: Plan { lines, passes: vec![pass], sharing: Sharing::default(), intent: Intent::default() },
         runs: cells.into_iter().enumerate().map(run).collect(),
         steps: Vec::new(),
         interrupted: None,
@@ -405,6 +405,8 @@ pub fn turning(runs: &[usize]) -> Show {
     for (slot, turn) in report.plan.passes[0].slots.iter_mut().zip(turns) {
         slot.turn = turn;
     }
+    let set = |turn: u32| (0..5).filter(|id| turns[*id].is_none_or(|own| own == turn)).map(SlotId).collect();
+    report.plan.sharing.sets = (0..3).map(set).collect();
     for (run, slices) in report.runs.iter_mut().zip(runs) {
         let mut random = Random::seeded(u64::from(run.index));
         let order = (0..*slices).flat_map(|_| random.permutation(3)).take(*slices);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::*;
-use cyclometer_core::plan::{Outcome, PlanLine};
+use cyclometer_core::plan::{Outcome, PlanLine, Sharing};
 use cyclometer_core::report::{Run, Slice};
 use cyclometer_core::{Error, ErrorKind, Intent, Pass, Plan, Refusal, Report, Result, Rung, Slot, SlotId};
 use cyclometer_session::{Job, Means, Moment, Observer, Settings, run};
@@ -164,7 +164,7 @@ fn plan(turns: &[Option<u32>]) -> Plan {
     Plan {
         lines: (0..turns.len()).map(line).collect(),
         passes: vec![Pass { slots, ..Pass::default() }],
-        shares_counters: false,
+        sharing: Sharing::default(),
         intent: Intent::default(),
     }
 }

@@ -1,0 +1,302 @@
+//! Which events of core PMUs count at the same time: as few sets as possible, each of which fits on the counters.
+//!
+//! Events whose counters nobody knows are taken to fit beside all others; whether they do, the kernel tells
+//! ([`split`](crate::split)).
+
+use std::collections::BTreeMap;
+
+use cyclometer_core::event::{Part, PerfClass, PerfEvent};
+use cyclometer_core::machine::Vendor;
+use cyclometer_core::plan::{PlanLine, Sharing};
+use cyclometer_core::{
+    CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Rung, Slot, SlotId,
+};
+
+use crate::passes::{Conflict, Demand, Need, Packing, Problem, Refused, Way, pack};
+use crate::words::Names;
+
+/// The slots of core PMUs, and what there is for them.
+pub(crate) struct Cores<'a> {
+    slots: Vec<&'a Slot>,
+    lines: &'a [PlanLine],
+    /// The core PMUs whose counters are known, each with the counters that are free now.
+    inventories: Vec<(String, CounterMask)>,
+}
+
+/// The sets that were found, and what follows for the slots.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) sharing: Sharing,
+    /// For each set the counters of its events, as far as they are known.
+    pub(crate) counters: Vec<Vec<(SlotId, CounterId)>>,
+}
+
+/// Sets of demands, with their seats.
+struct Sets {
+    sets: Vec<Vec<usize>>,
+    seats: Vec<Vec<(usize, CounterId)>>,
+}
+
+/// Whether a PMU of the cores counts it.
+pub(crate) fn is_core(slot: &Slot) -> bool {
+    let core = |part: &Part| matches!(part, Part::Perf(event) if event.class == PerfClass::Core);
+    slot.rung == Rung::Perf && slot.parts.iter().any(core)
+}
+
+impl<'a> Cores<'a> {
+    pub(crate) fn new(slots: &'a [Slot], lines: &'a [PlanLine], machine: &Machine) -> Cores<'a> {
+        let slots = slots.iter().filter(|slot| is_core(slot)).collect();
+        Cores { slots, lines, inventories: inventories(machine) }
+    }
+
+    /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in each, as
+    /// estimates follow them.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::HardwareLimit` for a group that does not fit on the counters.
+    pub(crate) fn share(&self, intent: &Intent, runs: usize, rotates: bool) -> Result<Shared> {
+        if self.slots.is_empty() {
+            return Ok(Shared::default());
+        }
+        let groups = self.groups();
+        let problem = self.problem(&groups, intent);
+        let packing = pack(&problem);
+        let names = self.names();
+        let (ungrouped, divided) = self.refused(&packing, &groups, &problem, &names)?;
+        let turning = rotates || packing.passes.len() > runs;
+        let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
+        let found = always.unwrap_or_else(|| Sets::of(&packing));
+        let sets = self.whole(found.sets, &problem, &groups, &ungrouped);
+        let counters = found.seats.iter().map(|seats| self.by_slot(seats)).collect();
+        let sharing = Sharing {
+            sets,
+            lower_bound: packing.lower_bound.max(1),
+            because: names.certificate(&packing.certificate),
+            divided,
+            ungrouped,
+            ..Sharing::default()
+        };
+        Ok(Shared { sharing, counters })
+    }
+
+    fn by_slot(&self, seats: &[(usize, CounterId)]) -> Vec<(SlotId, CounterId)> {
+        seats.iter().map(|(demand, counter)| (self.slots[*demand].id, *counter)).collect()
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names {
+            pmus: self.inventories.iter().map(|(pmu, _)| pmu.as_str()).collect(),
+            events: self.slots.iter().map(|slot| slot.name.as_str()).collect(),
+        }
+    }
+
+    /// The members of each group, by index.
+    fn groups(&self) -> BTreeMap<u32, Vec<usize>> {
+        let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (i, slot) in self.slots.iter().enumerate() {
+            if let Some(group) = slot.group {
+                groups.entry(group).or_default().push(i);
+            }
+        }
+        groups
+    }
+
+    fn problem(&self, groups: &BTreeMap<u32, Vec<usize>>, intent: &Intent) -> Problem {
+        let indices = |set: &Vec<usize>| -> Vec<usize> {
+            (0..self.slots.len()).filter(|i| set.contains(&self.slots[*i].id.0)).collect()
+        };
+        Problem {
+            pmus: self.inventories.iter().map(|(_, free)| *free).collect(),
+            demands: self.slots.iter().map(|slot| self.demand(slot)).collect(),
+            together: groups.values().cloned().chain(intent.together.iter().map(indices)).collect(),
+            partners: intent.partners.iter().map(indices).filter(|set| set.len() > 1).collect(),
+            repeats: true,
+        }
+    }
+
+    /// What a slot needs. An event that nothing can count of what is free needs nothing here: the kernel may know better.
+    fn demand(&self, slot: &Slot) -> Demand {
+        let needs: Vec<Need> = self
+            .inventories
+            .iter()
+            .enumerate()
+            .filter_map(|(pmu, (name, free))| Some(need(pmu, on_pmu(slot, name)?, *free)))
+            .filter(|need| !need.ways.is_empty())
+            .collect();
+        let alone = slot.exclusive && slot.group.is_none() && !needs.is_empty();
+        Demand { needs, alone }
+    }
+
+    /// The weak groups that do not fit; the sets of the intent that do not, with the reason.
+    fn refused(
+        &self,
+        packing: &Packing,
+        groups: &BTreeMap<u32, Vec<usize>>,
+        problem: &Problem,
+        names: &Names<'_>,
+    ) -> Result<(Vec<u32>, Vec<(usize, String)>)> {
+        let (mut ungrouped, mut divided) = (Vec::new(), Vec::new());
+        for refused in &packing.refused {
+            let Refused::Set { set, conflict } = refused else { continue };
+            let members = &problem.together[*set];
+            match groups.keys().nth(*set) {
+                None => divided.push((set - groups.len(), names.conflict(conflict))),
+                Some(group) if members.iter().any(|i| self.is_weak(*i)) => ungrouped.push(*group),
+                Some(_) => return Err(self.too_large(members, conflict, names)),
+            }
+        }
+        Ok((ungrouped, divided))
+    }
+
+    fn is_weak(&self, i: usize) -> bool {
+        self.lines.get(self.slots[i].id.0).is_some_and(|line| line.event.modifiers.weak)
+    }
+
+    fn too_large(&self, members: &[usize], conflict: &Conflict, names: &Names<'_>) -> Error {
+        let members: Vec<&str> = members.iter().map(|i| self.slots[*i].name.as_str()).collect();
+        too_large(&members, &names.conflict(conflict))
+    }
+
+    /// As many sets, with cycles and instructions in each of them: both, or one.
+    fn with_always(&self, problem: &Problem, packing: &Packing) -> Option<Sets> {
+        if problem.demands.iter().any(|demand| demand.alone) {
+            return None;
+        }
+        let is_steady = |i: &usize| {
+            let slot = self.slots[*i];
+            let candidate = self.lines.get(slot.id.0).and_then(|line| line.candidate());
+            candidate.is_some_and(|candidate| candidate.never_zero) && slot.group.is_none() && !slot.exclusive
+        };
+        let steady: Vec<usize> = (0..self.slots.len()).filter(is_steady).collect();
+        let each = steady.iter().rev().map(|i| vec![*i]);
+        let choices = std::iter::once(steady.clone()).chain(each);
+        let most = packing.passes.len();
+        choices.filter(|always| !always.is_empty()).find_map(|always| reserved(problem, &always, most))
+    }
+
+    /// The sets as slots, each with the events that need nothing, and groups in them whole or not at all.
+    fn whole(
+        &self,
+        mut sets: Vec<Vec<usize>>,
+        problem: &Problem,
+        groups: &BTreeMap<u32, Vec<usize>>,
+        ungrouped: &[u32],
+    ) -> Vec<Vec<SlotId>> {
+        let has_needs = |i: &usize| !problem.demands[*i].needs.is_empty();
+        let is_alone = |set: &[usize]| set.iter().any(|i| problem.demands[*i].alone);
+        let easy: Vec<usize> = (0..self.slots.len()).filter(|i| !has_needs(i)).collect();
+        if !easy.is_empty() && sets.iter().all(|set| is_alone(set)) {
+            sets.push(Vec::new());
+        }
+        for set in sets.iter_mut().filter(|set| !is_alone(set)) {
+            set.extend(&easy);
+            for (_, members) in groups.iter().filter(|(group, _)| !ungrouped.contains(group)) {
+                if !members.iter().filter(|i| has_needs(i)).all(|i| set.contains(i)) {
+                    set.retain(|i| !members.contains(i));
+                }
+            }
+            set.sort_unstable();
+            set.dedup();
+        }
+        sets.iter().map(|set| set.iter().map(|i| self.slots[*i].id).collect()).collect()
+    }
+}
+
+impl Sets {
+    fn of(packing: &Packing) -> Sets {
+        let set = |pass: &Vec<crate::passes::Seat>| {
+            let mut set: Vec<usize> = pass.iter().map(|seat| seat.demand).collect();
+            set.sort_unstable();
+            set.dedup();
+            set
+        };
+        let seats = |pass: &Vec<crate::passes::Seat>| pass.iter().map(|s| (s.demand, s.counter)).collect();
+        Sets {
+            sets: packing.passes.iter().map(set).collect(),
+            seats: packing.passes.iter().map(seats).collect(),
+        }
+    }
+}
+
+/// At most so many sets, with the events `always` in each.
+fn reserved(problem: &Problem, always: &[usize], most: usize) -> Option<Sets> {
+    let mut rest = problem.clone();
+    let mut held = Vec::new();
+    for i in always {
+        for need in std::mem::take(&mut rest.demands[*i].needs) {
+            let wanted = need.ways.first().filter(|way| !need.wide && way.extra.is_none())?;
+            let counter = spare(wanted.counters.and(rest.pmus[need.pmu]))?;
+            rest.pmus[need.pmu] = rest.pmus[need.pmu].without(std::iter::once(counter).collect());
+            held.push((*i, counter));
+        }
+    }
+    let is_possible = |packing: &Packing| !packing.refused.iter().any(|r| matches!(r, Refused::Event(_)));
+    let packing = pack(&rest);
+    let refused = packing.refused.len() <= pack(problem).refused.len();
+    let mut sets = Sets::of(&packing);
+    if packing.passes.len() > most || packing.passes.is_empty() || !is_possible(&packing) || !refused {
+        return None;
+    }
+    sets.sets.iter_mut().for_each(|set| set.extend(always));
+    sets.seats.iter_mut().for_each(|seats| seats.extend(&held));
+    Some(sets)
+}
+
+/// The counter that others miss least: a fixed one, or the last of the general ones.
+fn spare(counters: CounterMask) -> Option<CounterId> {
+    let fixed = counters.iter().find(|counter| matches!(counter, CounterId::Fixed(_)));
+    fixed.or_else(|| counters.iter().last())
+}
+
+fn need(pmu: usize, event: &PerfEvent, free: CounterMask) -> Need {
+    let way = |extra| Way { counters: event.constraint, extra };
+    let usable = !event.constraint.and(free).is_empty();
+    Need { pmu, ways: usable.then(|| way(None)).into_iter().collect(), wide: false }
+}
+
+fn on_pmu<'s>(slot: &'s Slot, pmu: &str) -> Option<&'s PerfEvent> {
+    slot.parts.iter().find_map(|part| match part {
+        Part::Perf(event) if event.class == PerfClass::Core && event.pmu == pmu => Some(event),
+        _ => None,
+    })
+}
+
+/// The core PMUs whose counters are known, each with the counters that are free now.
+fn inventories(machine: &Machine) -> Vec<(String, CounterMask)> {
+    let mut found: Vec<(String, CounterMask)> = Vec::new();
+    for core in machine.core_types.iter().filter(|core| core.pmu.counters.general_bits() != 0) {
+        let Some(pmu) = &core.kernel_pmu else { continue };
+        if found.iter().all(|(known, _)| known != pmu) {
+            let all = core.pmu.counters;
+            found.push((pmu.clone(), all.without(taken_by_watchdog(machine, all))));
+        }
+    }
+    found
+}
+
+/// The counter of a core PMU that the NMI watchdog holds, if it is on: it pins a cycles event on every CPU.
+///
+/// # Source
+///
+/// Linux `kernel/watchdog_perf.c`: `PERF_COUNT_HW_CPU_CYCLES`, pinned; on Intel that is fixed counter 1.
+pub fn taken_by_watchdog(machine: &Machine, all: CounterMask) -> CounterMask {
+    if machine.access.nmi_watchdog != Some(true) {
+        return CounterMask::EMPTY;
+    }
+    let cycles = CounterMask::from_bits(0, 0b10).and(all);
+    match machine.cpu.vendor {
+        Vendor::Intel if !cycles.is_empty() => cycles,
+        _ => all.iter().last().into_iter().collect(),
+    }
+}
+
+/// The error for a group that cannot count as one.
+pub(crate) fn too_large(names: &[&str], why: &str) -> Error {
+    let why = if why.is_empty() { String::new() } else { format!(": {why}") };
+    Error::new(
+        ErrorKind::HardwareLimit,
+        format!("the group {{{}}} does not fit on the PMU{why}", names.join(",")),
+    )
+    .with_recovery(Recovery::SplitIntoPasses)
+}

@@ -1,0 +1,132 @@
+//! What the kernel does not count at the same time, though it should fit: to sets of its own.
+
+use cyclometer_core::event::{Part, PerfClass};
+use cyclometer_core::report::Step;
+use cyclometer_core::{Plan, Result, SlotId};
+
+use crate::pass::arrange;
+use crate::words::listed;
+
+/// Takes events out of a set of [`Sharing::sets`](cyclometer_core::plan::Sharing::sets) that the kernel did not count
+/// beside the others of it. Those that are in no other set make a new one, or join the last that was made so.
+///
+/// # Errors
+///
+/// `ErrorKind::HardwareLimit` where there are more sets than runs now, and events must not take turns.
+pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Step)> {
+    let Some(old) = plan.sharing.sets.get(set) else {
+        return Ok((plan, Step { event: None, refused: String::new(), done: "nothing".to_owned() }));
+    };
+    let (stuck, others): (Vec<SlotId>, Vec<SlotId>) = old.iter().partition(|slot| stuck.contains(slot));
+    let was_known = old.iter().all(|slot| is_known(&plan, *slot));
+    let text = text(&plan, &stuck, &others, was_known);
+    let sharing = &mut plan.sharing;
+    sharing.sets[set] = others;
+    let is_homeless = |slot: &SlotId| !sharing.sets.iter().any(|set| set.contains(slot));
+    let homeless: Vec<SlotId> = stuck.into_iter().filter(is_homeless).collect();
+    let last = sharing.sets.len() - 1;
+    match homeless.as_slice() {
+        [] => {}
+        _ if sharing.found_by_trial > 0 && last != set => sharing.sets[last].extend(homeless),
+        _ => {
+            sharing.sets.push(homeless);
+            sharing.found_by_trial += 1;
+            sharing.because.clone_from(&text);
+        }
+    }
+    if was_known {
+        sharing.contradictions.push(text.clone());
+    }
+    let plan = arrange(plan, &[])?;
+    let done = if plan.takes_turns() { "they take turns" } else { "counted them in different passes" };
+    Ok((plan, Step { event: None, refused: text, done: done.to_owned() }))
+}
+
+fn text(plan: &Plan, stuck: &[SlotId], others: &[SlotId], was_known: bool) -> String {
+    let names = |slots: &[SlotId]| {
+        let names: Vec<&str> = slots
+            .iter()
+            .filter_map(|slot| plan.lines.get(slot.0))
+            .map(|line| line.event.name.as_str())
+            .collect();
+        listed(&names)
+    };
+    let (stuck, others) = (names(stuck), names(others));
+    let though = if was_known { ", though by what is known of the counters they fit" } else { "" };
+    format!("the kernel does not count {stuck} while it counts {others}{though}")
+}
+
+/// Whether the counters are known that may count an event.
+fn is_known(plan: &Plan, slot: SlotId) -> bool {
+    let parts = plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|candidate| &candidate.parts);
+    let is_known = |part: &Part| match part {
+        Part::Perf(event) => event.class != PerfClass::Core || !event.constraint.is_empty(),
+        _ => true,
+    };
+    parts.is_some_and(|parts| parts.iter().all(is_known))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{core_event, machine, unknown_event};
+    use cyclometer_core::plan::Multiplex;
+    use cyclometer_core::{Event, Intent};
+
+    fn planned(events: Vec<Event>, runs: u32) -> Plan {
+        crate::plan(events, &machine(), Intent { runs, ..Intent::default() }).unwrap()
+    }
+
+    fn events(names: &[&str], event: fn(&str) -> Event) -> Vec<Event> {
+        names.iter().map(|name| event(name)).collect()
+    }
+
+    fn sets(plan: &Plan) -> Vec<Vec<usize>> {
+        plan.sharing.sets.iter().map(|set| set.iter().map(|slot| slot.0).collect()).collect()
+    }
+
+    #[test]
+    fn what_did_not_count_makes_a_set_and_a_pass_of_its_own() {
+        let plan = planned(events(&["a", "b", "c"], core_event), 2);
+        assert_eq!((sets(&plan), plan.passes.len()), (vec![vec![0, 1, 2]], 1));
+        let (plan, step) = split(plan, 0, &[SlotId(1)]).unwrap();
+        assert_eq!((sets(&plan), plan.passes.len()), (vec![vec![0, 2], vec![1]], 2));
+        let text = "the kernel does not count b while it counts a and c, though by what is known of the counters \
+                    they fit";
+        assert_eq!((step.refused.as_str(), step.done.as_str()), (text, "counted them in different passes"));
+        assert_eq!(plan.sharing.contradictions, [text]);
+        assert!(!plan.sharing.is_optimal());
+    }
+
+    #[test]
+    fn with_too_few_runs_they_take_turns_or_are_refused() {
+        let (plan, step) = split(planned(events(&["a", "b"], core_event), 1), 0, &[SlotId(0)]).unwrap();
+        let turns: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.turn).collect();
+        assert_eq!((turns, step.done.as_str()), (vec![Some(1), Some(0)], "they take turns"));
+        let mut plan = planned(events(&["a", "b"], core_event), 1);
+        plan.intent.multiplex = Multiplex::Never;
+        let error = split(plan, 0, &[SlotId(0)]).unwrap_err().to_string();
+        assert!(error.ends_with("they fit: 2 passes are needed, and -r gives 1 run"), "{error}");
+    }
+
+    #[test]
+    fn of_counters_that_are_not_known_nothing_is_contradicted() {
+        let plan = planned(events(&["a", "b", "c"], unknown_event), 3);
+        let (plan, step) = split(plan, 0, &[SlotId(1), SlotId(2)]).unwrap();
+        assert_eq!(step.refused, "the kernel does not count b and c while it counts a");
+        assert_eq!(plan.sharing.contradictions, [""; 0]);
+        let (plan, _) = split(plan, 1, &[SlotId(2)]).unwrap();
+        assert_eq!((sets(&plan), plan.sharing.found_by_trial), (vec![vec![0], vec![1], vec![2]], 2));
+    }
+
+    #[test]
+    fn what_is_in_another_set_already_needs_none_of_its_own() {
+        let mut names: Vec<Event> = events(&["a", "b", "c", "d", "e"], core_event);
+        names.push(unknown_event("x"));
+        let plan = planned(names, 2);
+        assert!(plan.sharing.sets.iter().all(|set| set.contains(&SlotId(5))));
+        let (plan, _) = split(plan, 0, &[SlotId(5)]).unwrap();
+        assert_eq!(plan.sharing.sets.iter().filter(|set| set.contains(&SlotId(5))).count(), 1);
+        assert_eq!((plan.sharing.sets.len(), plan.sharing.found_by_trial), (2, 0));
+    }
+}
