@@ -89,9 +89,7 @@ fn perf(cpu: &Cpu<'_>, kind: Option<u32>, words: &ConfigWords) -> String {
 }
 
 fn none(what: &str, reason: &EncodeError, paint: Paint) -> String {
-    hanging(&format!("  {what:<10} "), &format!("none: {reason}"), |line| {
-        paint.paint(Style::Bad, line)
-    })
+    hanging(&format!("  {what:<10} "), &format!("none: {reason}"), |line| paint.paint(Style::Bad, line))
 }
 
 /// The register writes below each other: `=` for a whole register, `|=` for bits of one.
