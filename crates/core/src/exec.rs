@@ -232,6 +232,13 @@ pub trait Source {
     ///
     /// A [`Refusal`]; nothing is left open then.
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal>;
+
+    /// Counts the slots for a moment, all at the same time, on the calling thread, which executes instructions
+    /// meanwhile; `None` where that cannot be done or is not permitted, which opening them tells better.
+    fn probe(&self, slots: &[Slot]) -> Option<Reading> {
+        let _ = slots;
+        None
+    }
 }
 
 /// Open counters; dropping them restores what was changed.

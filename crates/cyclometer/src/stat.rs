@@ -12,7 +12,7 @@ use cyclometer_core::{
     Source, Target,
 };
 use cyclometer_session::{Job, Means, Observer, Settings};
-use cyclometer_stats::MetricRequest;
+use cyclometer_stats::{MetricRequest, partners};
 
 use crate::EventTables;
 use crate::metric::{Assembled, Wanted, assemble, choose};
@@ -215,14 +215,18 @@ impl Stat {
     /// cannot be counted in one run, `ErrorKind::InvalidInput` for a pin that the source cannot honour, or an
     /// interval that is too short for the source.
     pub fn plan(&self) -> Result<Plan> {
-        let events = match self.events.is_empty() && self.metrics.is_empty() {
-            true => resolve_list(DEFAULT_EVENTS, &self.machine, false)?,
-            false => self.assembled().events,
+        let Assembled { events, requests } = match self.events.is_empty() && self.metrics.is_empty() {
+            true => {
+                let events = resolve_list(DEFAULT_EVENTS, &self.machine, false)?;
+                Assembled { events, requests: Vec::new() }
+            }
+            false => self.assembled(),
         };
-        cyclometer_plan::plan(events, &self.machine, self.intent())
+        let intent = self.intent(&events, &requests);
+        cyclometer_plan::plan(events, &self.machine, intent)
     }
 
-    fn intent(&self) -> Intent {
+    fn intent(&self, events: &[Event], requests: &[MetricRequest]) -> Intent {
         Intent {
             only: self.backend,
             runs: self.settings.runs,
@@ -231,8 +235,8 @@ impl Stat {
             interval: self.settings.interval,
             begun: false,
             multiplex: self.multiplex,
-            together: Vec::new(),
-            partners: Vec::new(),
+            together: requests.iter().map(MetricRequest::slots).collect(),
+            partners: partners(events),
             seed: self.seed,
         }
     }

@@ -1,6 +1,7 @@
 //! What the kernel does not count at the same time, though it should fit: to sets of its own.
 
 use cyclometer_core::event::{Part, PerfClass};
+use cyclometer_core::plan::Sharing;
 use cyclometer_core::report::Step;
 use cyclometer_core::{Plan, Result, SlotId};
 
@@ -27,19 +28,40 @@ pub fn split(mut plan: Plan, set: usize, stuck: &[SlotId]) -> Result<(Plan, Step
     let last = sharing.sets.len() - 1;
     match homeless.as_slice() {
         [] => {}
-        _ if sharing.found_by_trial > 0 && last != set => sharing.sets[last].extend(homeless),
+        _ if sharing.found_by_trial > 0 && last != set => {
+            sharing.sets[last].extend(homeless);
+            sharing.sets[last].sort_unstable();
+        }
         _ => {
             sharing.sets.push(homeless);
             sharing.found_by_trial += 1;
             sharing.because.clone_from(&text);
         }
     }
+    drop_needless(sharing);
     if was_known {
         sharing.contradictions.push(text.clone());
     }
     let plan = arrange(plan, &[])?;
     let done = if plan.takes_turns() { "they take turns" } else { "counted them in different passes" };
     Ok((plan, Step { event: None, refused: text, done: done.to_owned() }))
+}
+
+/// Leaves sets out all of whose events are in others.
+fn drop_needless(sharing: &mut Sharing) {
+    let mut set = 0;
+    while set < sharing.sets.len() {
+        let others = || sharing.sets.iter().enumerate().filter(|(other, _)| *other != set);
+        let is_elsewhere = |slot: &SlotId| others().any(|(_, other)| other.contains(slot));
+        if sharing.sets[set].iter().all(is_elsewhere) {
+            if set + sharing.found_by_trial >= sharing.sets.len() {
+                sharing.found_by_trial -= 1;
+            }
+            sharing.sets.remove(set);
+        } else {
+            set += 1;
+        }
+    }
 }
 
 fn text(plan: &Plan, stuck: &[SlotId], others: &[SlotId], was_known: bool) -> String {

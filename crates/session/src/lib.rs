@@ -14,6 +14,7 @@ mod observe;
 mod open;
 mod ready;
 mod rotation;
+mod verify;
 
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +26,7 @@ use cyclometer_core::{
 };
 
 pub use observe::{Moment, Observer, Quiet};
+use verify::Probes;
 
 /// What is measured.
 pub struct Job {
@@ -81,7 +83,7 @@ pub struct Means<'a> {
 /// # Errors
 ///
 /// Only when nothing was measured: the command cannot be executed, the target does not exist, a `{group}` does
-/// not fit. What fails later ends the session and is told in the report.
+/// not fit, the kernel cannot count at once what must not take turns. What fails later ends the session and is told in the report.
 pub fn run(
     job: Job,
     plan: Plan,
@@ -100,7 +102,9 @@ pub fn run(
         failure: None,
     };
     let random = Random::seeded(settings.seed.unwrap_or_else(some_seed));
-    let mut session = Session { job, settings, means, observer, report, random };
+    let probes = Probes::default();
+    let mut session = Session { job, settings, means, observer, report, random, probes };
+    session.verify()?;
     session.all_runs()?;
     Ok(session.report)
 }
@@ -131,6 +135,7 @@ pub(crate) struct Session<'a, 'b> {
     observer: &'b mut dyn Observer,
     report: Report,
     random: Random,
+    probes: Probes,
 }
 
 /// One execution: a measured run or a warm-up, each numbered from 0.

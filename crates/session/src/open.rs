@@ -98,25 +98,28 @@ impl Session<'_, '_> {
 
     fn replan(&mut self, refusal: &Refusal, retries: &mut Retries) -> Result<()> {
         match replan(self.report.plan.clone(), refusal, self.means.machine)? {
-            Replan::Try(plan, step) => self.change(*plan, step),
+            Replan::Try(plan, step) => self.change(*plan, step)?,
             Replan::Retry(step) if retries.pause(refusal) => self.note(step),
             Replan::Retry(_) => self.give_up(refusal)?,
         }
         Ok(())
     }
 
-    pub(crate) fn change(&mut self, plan: Plan, step: Step) {
+    pub(crate) fn change(&mut self, plan: Plan, step: Step) -> Result<()> {
         self.report.plan = plan;
         self.note(step);
+        self.verify()
     }
 
     fn give_up(&mut self, refusal: &Refusal) -> Result<()> {
         let Some(slot) = refusal.slot else { return Err(busy(refusal)) };
         match give_up(self.report.plan.clone(), slot, refusal, self.means.machine)? {
             Replan::Try(plan, step) => self.change(*plan, step),
-            Replan::Retry(step) => self.note(step),
+            Replan::Retry(step) => {
+                self.note(step);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     pub(crate) fn pass(&self, execution: Execution) -> Pass {

@@ -34,7 +34,7 @@ impl Session<'_, '_> {
             }
             let plan = self.report.plan.clone();
             let (plan, step) = abandon(plan, Rung::Soft, &refusal, self.means.machine)?;
-            self.change(plan, step);
+            self.change(plan, step)?;
         }
     }
 

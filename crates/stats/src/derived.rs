@@ -2,9 +2,9 @@
 
 use std::sync::LazyLock;
 
-use cyclometer_core::event::Unit;
+use cyclometer_core::event::{Event, Unit};
 use cyclometer_core::report::{LaunchKind, Run};
-use cyclometer_core::{Count, Modes, Provenance, Verdict};
+use cyclometer_core::{Count, Modes, Plan, Provenance, Verdict};
 
 use crate::formula::{Expression, Inputs};
 use crate::request::{Environment, MetricRequest};
@@ -104,9 +104,10 @@ pub(crate) fn derive(
     lines: &[LineSummary],
     runs: &[&Run],
     requests: &[MetricRequest],
+    plan: &Plan,
 ) -> Vec<DerivedSummary> {
     let mut all: Vec<DerivedSummary> =
-        requests.iter().map(|request| derive_asked(request, lines, runs)).collect();
+        requests.iter().map(|request| derive_asked(request, lines, runs, plan)).collect();
     let of_every = DEFINITIONS.iter().flat_map(|definition| derive_one(definition, lines, runs));
     for metric in of_every {
         if !all.iter().any(|known| known.asked && known.name == metric.name) {
@@ -117,7 +118,12 @@ pub(crate) fn derive(
 }
 
 /// A metric by the slots of its inputs.
-fn derive_asked(request: &MetricRequest, lines: &[LineSummary], runs: &[&Run]) -> DerivedSummary {
+fn derive_asked(
+    request: &MetricRequest,
+    lines: &[LineSummary],
+    runs: &[&Run],
+    plan: &Plan,
+) -> DerivedSummary {
     let definition = Definition {
         name: request.name.clone(),
         unit: request.unit.clone(),
@@ -134,7 +140,39 @@ fn derive_asked(request: &MetricRequest, lines: &[LineSummary], runs: &[&Run]) -
     };
     let inputs =
         request.inputs.iter().map(|(name, slot)| Input { name: name.clone(), line: line(slot) }).collect();
-    summarise(&definition, &Counted(inputs), runs)
+    let inputs = Counted(inputs);
+    let metric = summarise(&definition, &inputs, runs);
+    let is_open = metric.statistics.mean.is_none() && inputs.missing().is_none();
+    match divided(request, plan).filter(|_| is_open) {
+        Some(reason) => DerivedSummary { reason: Some(reason), ..metric },
+        None => metric,
+    }
+}
+
+/// Why the events of a metric cannot be counted at the same time, if so.
+fn divided(request: &MetricRequest, plan: &Plan) -> Option<String> {
+    let slots = request.slots();
+    let (_, reason) =
+        plan.sharing.divided.iter().find(|(set, _)| plan.intent.together.get(*set) == Some(&slots))?;
+    Some(format!("its events cannot be counted at the same time: {reason}"))
+}
+
+/// Sets of events, by index, over which a report gives a metric of its own accord.
+pub fn partners(events: &[Event]) -> Vec<Vec<usize>> {
+    let of = |definition: &Definition| -> Vec<Vec<usize>> {
+        let names = definition.expression.events();
+        let Some((leader, others)) = names.split_last() else { return Vec::new() };
+        let named = |name: &str, modes| {
+            let suits = |i: &usize| is_named(&events[*i].name, name) && events[*i].modifiers.modes == modes;
+            (0..events.len()).find(suits)
+        };
+        let with_leader = |leader: usize| {
+            let others = others.iter().map(|name| named(name, events[leader].modifiers.modes));
+            others.chain([Some(leader)]).collect::<Option<Vec<usize>>>()
+        };
+        (0..events.len()).filter(|i| is_named(&events[*i].name, leader)).filter_map(with_leader).collect()
+    };
+    DEFINITIONS.iter().flat_map(of).collect()
 }
 
 fn derive_one(definition: &Definition, lines: &[LineSummary], runs: &[&Run]) -> Vec<DerivedSummary> {
@@ -187,12 +225,14 @@ fn inputs<'a>(
 }
 
 fn named<'a>(lines: &'a [LineSummary], name: &str) -> impl Iterator<Item = &'a LineSummary> {
-    let aliases = ALIASES.iter().find(|aliases| aliases.contains(&name)).copied().unwrap_or_default();
     let name = name.to_owned();
-    lines.iter().filter(move |line| {
-        let own = fold(&line.event);
-        own == name || aliases.contains(&own.as_str())
-    })
+    lines.iter().filter(move |line| is_named(&line.event, &name))
+}
+
+fn is_named(event: &str, name: &str) -> bool {
+    let aliases = ALIASES.iter().find(|aliases| aliases.contains(&name)).copied().unwrap_or_default();
+    let own = fold(event);
+    own == name || aliases.contains(&own.as_str())
 }
 
 /// Event names compare without case, and with `-` as `_`.
@@ -488,6 +528,20 @@ mod tests {
         let metric = &summary.derived[0];
         assert_eq!((metric.name.as_str(), metric.unit.symbol()), ("cpu_utilization", "CPUs"));
         assert_eq!(metric.statistics.mean, Some(1.5));
+    }
+
+    #[test]
+    fn partners_are_those_of_the_metrics_of_every_report_in_the_same_modes() {
+        let event = |name: &str, modes| {
+            let mut event = Event::new(name, Unit::Count, Vec::new());
+            event.modifiers.modes = modes;
+            event
+        };
+        let names = ["branch-misses", "cpu_cycles", "page-faults", "instructions", "branches"];
+        let events: Vec<Event> = names.iter().map(|name| event(name, None)).collect();
+        assert_eq!(partners(&events), [vec![3, 1], vec![0, 4]]);
+        let kernel = [event("cycles", Some(Modes::KERNEL)), event("instructions", None)];
+        assert_eq!(partners(&kernel), [[0; 0]; 0]);
     }
 
     #[test]

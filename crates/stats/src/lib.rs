@@ -19,7 +19,7 @@ mod summary;
 mod testing;
 mod turns;
 
-pub use derived::{DerivedSummary, DerivedValue};
+pub use derived::{DerivedSummary, DerivedValue, partners};
 pub use difference::{difference, settle_interval};
 pub use label::{effective_modes, label};
 pub use request::{Environment, MetricRequest};

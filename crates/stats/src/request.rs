@@ -23,6 +23,17 @@ pub struct MetricRequest {
     pub environment: Environment,
 }
 
+impl MetricRequest {
+    /// The events that count for it, by index, ascending, each once.
+    pub fn slots(&self) -> Vec<usize> {
+        let slots = self.inputs.iter().filter_map(|(_, slot)| slot.as_ref().ok());
+        let mut slots: Vec<usize> = slots.map(|slot| slot.0).collect();
+        slots.sort_unstable();
+        slots.dedup();
+        slots
+    }
+}
+
 /// What formulas may ask of the machine: literals, and which CPU it is.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Environment {

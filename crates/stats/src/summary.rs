@@ -258,7 +258,7 @@ pub fn summarise_with(report: &Report, asked: Scope, metrics: &[MetricRequest]) 
             line_summary(&report.plan, slot, &runs_with(report, &runs, slot), asked)
         })
         .collect();
-    let derived = derive(&lines, &runs, metrics);
+    let derived = derive(&lines, &runs, metrics, &report.plan);
     Summary { scope: asked, lines, derived, dropped: dropped(report), only_dropped }
 }
 

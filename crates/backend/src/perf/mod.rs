@@ -10,6 +10,7 @@ use cyclometer_core::exec::Reading;
 use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target};
 use cyclometer_sys::perf::{Event, Reach};
 use std::io;
+use std::time::{Duration, Instant};
 
 use program::{Opened, is_first};
 
@@ -35,7 +36,24 @@ impl Source for PerfSource {
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         Ok(Box::new(PerfCounting { events: program::open_all(slots, on)?, selected: 0 }))
     }
+
+    fn probe(&self, slots: &[Slot]) -> Option<Reading> {
+        let together: Vec<Slot> = slots.iter().map(|slot| Slot { turn: None, ..slot.clone() }).collect();
+        let mut counting = self.open(&together, &Target::ThisThread).ok()?;
+        counting.start().ok()?;
+        let started = Instant::now();
+        while started.elapsed() < PROBE {
+            std::hint::spin_loop();
+        }
+        let mut reading = Reading::default();
+        counting.stop().and_then(|()| counting.read(&mut reading)).ok()?;
+        Some(reading)
+    }
 }
+
+/// How long a probe counts: long against the time that the kernel needs to put events on counters, short against that
+/// after which it lets others have them.
+const PROBE: Duration = Duration::from_micros(100);
 
 /// Open events; dropping them closes them.
 #[derive(Debug)]

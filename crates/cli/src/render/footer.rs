@@ -4,7 +4,7 @@ use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::{Multiplex, Outcome};
 use cyclometer::core::report::Step;
 use cyclometer::core::syntax::{Selector, parse_event};
-use cyclometer::core::{Layout, Modes, Provenance, Rung, Unit, Verdict};
+use cyclometer::core::{Layout, Modes, Plan, Provenance, Rung, SlotId, Unit, Verdict};
 use cyclometer::stats::{DroppedRun, LineSummary, RunValue};
 
 use crate::output::clean;
@@ -15,7 +15,9 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     let mut lines = ending(results);
     lines.extend(folded(results));
     lines.extend(hint(results));
+    lines.extend(passes(results));
     lines.extend(turns(results));
+    lines.extend(results.report.plan.sharing.contradictions.iter().map(|text| clean(text)));
     lines.extend(legend(results));
     lines.extend(translation(results));
     lines.extend(footnotes(results, verbose));
@@ -142,9 +144,39 @@ fn turns(results: &Results<'_>) -> Option<String> {
     }
     let runs = plan.exact_runs()?;
     let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
+    let because = because(plan);
     Some(format!(
-        "events took turns: {without}with -r {runs} each is counted for the whole of a run, exactly"
+        "events took turns{because}: {without}with -r {runs} each is counted for the whole of a run, exactly"
     ))
+}
+
+/// How the passes were spread over the runs, and why there are several.
+fn passes(results: &Results<'_>) -> Option<String> {
+    let plan = &results.report.plan;
+    let passes = plan.sharing.sets.len();
+    if passes < 2 || plan.takes_turns() {
+        return None;
+    }
+    let shared = |line: &&LineSummary| plan.sharing.sets.iter().flatten().any(|slot| *slot == line.slot);
+    let counted = results.summary.lines.iter().filter(shared).map(|line| (line.values.len(), line.slot));
+    let (times, slots): (Vec<usize>, Vec<SlotId>) = counted.unzip();
+    let (least, most) = (times.iter().min()?, times.iter().max()?);
+    let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let runs = slots.first().map_or(0, |slot| results.runs_for(*slot));
+    let proof = match plan.sharing.is_optimal() {
+        true => String::new(),
+        false => format!(" ({} at least)", plan.sharing.lower_bound),
+    };
+    let because = because(plan);
+    Some(format!("{passes} passes{proof} over {runs} runs{because}: each event is counted in {each} of them"))
+}
+
+/// Why events share counters, where there is something to say.
+fn because(plan: &Plan) -> String {
+    match plan.sharing.because.as_str() {
+        "" => String::new(),
+        because => format!(", as {}", clean(because)),
+    }
 }
 
 /// Whether the software PMU works and was left out only because nobody asked for it.

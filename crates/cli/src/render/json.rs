@@ -3,7 +3,7 @@
 use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::report::{Run, Step};
-use cyclometer::core::{Count, Target};
+use cyclometer::core::{Count, Plan, Target};
 use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
 use serde_json::{Map, Number, Value, json};
 
@@ -24,6 +24,7 @@ pub fn render(results: &Results<'_>) -> String {
             "command": target::command_words(report),
             "target": target_json(report.target.as_ref()),
             "runs": report.runs.iter().map(run).collect::<Vec<_>>(),
+            "sharing": sharing(&report.plan),
             "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
             "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
             "failure": report.failure,
@@ -52,6 +53,21 @@ fn target_json(target: Option<&Target>) -> Value {
         Some(_) => ("other", None, None, None),
     };
     json!({ "kind": kind, "id": id, "cpus": cpus, "path": path })
+}
+
+/// How events shared counters; null where all of them fit at once.
+fn sharing(plan: &Plan) -> Value {
+    let sharing = &plan.sharing;
+    if sharing.sets.len() < 2 {
+        return Value::Null;
+    }
+    json!({
+        "passes": sharing.sets.len(),
+        "lower_bound": sharing.lower_bound,
+        "because": sharing.because,
+        "turns": plan.takes_turns(),
+        "contradictions": sharing.contradictions,
+    })
 }
 
 fn run(run: &Run) -> Value {
@@ -217,7 +233,7 @@ mod tests {
     use super::*;
     use crate::render::testing::{
         Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, several_runs,
-        translated_run, turning,
+        three_passes, translated_run, turning,
     };
 
     fn schema() -> jsonschema::Validator {
@@ -244,6 +260,7 @@ mod tests {
             turning(&[200, 220]),
             turning(&[30]),
             turning(&[1]),
+            three_passes(),
         ];
         for show in shows {
             let value = parsed(&show);
@@ -339,6 +356,18 @@ mod tests {
             assert_eq!(metric["interval"], Value::Null);
             assert_eq!(metric["interval_reason"].is_string(), scaled, "{metric}");
         }
+    }
+
+    #[test]
+    fn how_events_shared_counters_is_told_where_they_did() {
+        let sharing = |show: &Show| parsed(show)["commands"][0]["sharing"].clone();
+        assert_eq!(sharing(&several_runs()), Value::Null);
+        let passes = sharing(&three_passes());
+        assert_eq!(
+            (&passes["passes"], &passes["lower_bound"], &passes["turns"]),
+            (&json!(3), &json!(2), &json!(false))
+        );
+        assert_eq!(sharing(&turning(&[30]))["turns"], json!(true));
     }
 
     #[test]

@@ -429,7 +429,7 @@ mod tests {
 
     use crate::render::testing::{
         Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, remarks,
-        several_runs, translated_run, turning, vm_with_soft,
+        several_runs, three_passes, translated_run, turning, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -478,6 +478,11 @@ mod tests {
     #[test]
     fn every_verdict_and_provenance_of_several_runs() {
         check("verdicts-several.txt", &every_verdict(3), false);
+    }
+
+    #[test]
+    fn passes_over_runs_are_told_with_their_reason() {
+        check("passes.txt", &three_passes(), false);
     }
 
     #[test]

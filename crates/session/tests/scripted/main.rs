@@ -1,6 +1,7 @@
 //! The session against scripted launchers and sources: every way in which the world can disagree.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod passes;
 mod script;
 mod translated;
 mod turns;
@@ -10,7 +11,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use cyclometer_core::exec::{CommandSpec, ExitStatus, RefusalKind, Signalled};
-use cyclometer_core::plan::Outcome;
+use cyclometer_core::plan::{Multiplex, Outcome};
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Event, Intent, Launch, Pass, Plan, Report, Rung, Source, Target,
@@ -33,6 +34,8 @@ struct Play {
     translated_acts: Vec<Act>,
     without_translation: bool,
     counted: Counted,
+    multiplex: Multiplex,
+    probed: Option<Probed>,
 }
 
 impl Default for Play {
@@ -52,6 +55,8 @@ impl Default for Play {
             translated_acts: Vec::new(),
             without_translation: false,
             counted: Counted::Auto,
+            multiplex: Multiplex::Auto,
+            probed: None,
         }
     }
 }
@@ -98,11 +103,12 @@ impl Played {
 
 fn play(play: Play) -> Played {
     let log = Log::default();
-    let machine = machine();
+    let machine = machine_with_counters();
     let launch = ScriptedLaunch { log: log.clone(), acts: RefCell::new(VecDeque::from(play.acts)) };
     let mut perf = ScriptedSource::new(Rung::Perf, &log).answering(play.perf);
     perf.fate = play.fate;
     perf.cells = play.cells.unwrap_or(perf.cells);
+    perf.probed = play.probed;
     let os = ScriptedSource::new(Rung::Os, &log);
     let mut soft = ScriptedSource::new(Rung::Soft, &log).answering(play.soft);
     soft.fate = play.soft_fate;
@@ -119,6 +125,8 @@ fn play(play: Play) -> Played {
         counted: play.counted,
         of_command: play.target.is_none(),
         interval: play.settings.interval,
+        multiplex: play.multiplex,
+        seed: 1,
         ..Intent::default()
     };
     let mut plan = cyclometer_plan::plan(play.events, &machine, intent).unwrap();

@@ -8,10 +8,13 @@ use std::time::Instant;
 use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent, Unit};
 use cyclometer_core::exec::*;
 use cyclometer_core::ladder::{Ladder, RungState, Works};
-use cyclometer_core::machine::{Access, Architecture, Capabilities, Cpu, CpuId, Os, Vendor};
+use cyclometer_core::machine::{
+    Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Os, PmuFacts, Vendor,
+};
 use cyclometer_core::modes::Modes;
 use cyclometer_core::{
-    Candidate, CpuSet, Error, ErrorKind, Event, Machine, Provenance, Refusal, Result, Rung, Slot, SlotId,
+    Candidate, CounterMask, CpuSet, Error, ErrorKind, Event, Machine, Part, Provenance, Refusal, Result,
+    Rung, Slot, SlotId,
 };
 
 /// What happened, in order; shared by everything in one script.
@@ -118,6 +121,8 @@ impl Child for ScriptedChild {
 pub enum Answer {
     Open,
     Refuse(&'static str, RefusalKind),
+    /// Refuses the last slot.
+    RefuseLast(RefusalKind),
     /// Refuses the whole pass.
     RefuseAll(&'static str),
 }
@@ -141,12 +146,24 @@ pub struct ScriptedSource {
     pub answers: RefCell<VecDeque<Answer>>,
     pub fate: Fate,
     pub cells: Cells,
+    /// What counts in a probe, by its place among the slots and its name; `None`: nothing can be probed.
+    pub probed: Option<Probed>,
 }
+
+/// Whether an event counts in a probe.
+pub type Probed = fn(usize, &str) -> bool;
 
 impl ScriptedSource {
     pub fn new(rung: Rung, log: &Log) -> ScriptedSource {
         let cells = vec![(0, None, None, 100, 100)];
-        ScriptedSource { rung, log: log.clone(), answers: RefCell::default(), fate: Fate::Count, cells }
+        ScriptedSource {
+            rung,
+            log: log.clone(),
+            answers: RefCell::default(),
+            fate: Fate::Count,
+            cells,
+            probed: None,
+        }
     }
 
     pub fn answering(self, answers: impl IntoIterator<Item = Answer>) -> ScriptedSource {
@@ -168,6 +185,10 @@ impl Source for ScriptedSource {
                 let slot = slots.iter().find(|slot| slot.name == name).map(|slot| slot.id);
                 Err(Refusal { slot, kind, text: format!("{name}: {kind:?}") })
             }
+            Some(Answer::RefuseLast(kind)) => {
+                let slot = slots.last().map(|slot| slot.id);
+                Err(Refusal { slot, kind, text: format!("{kind:?}") })
+            }
             Some(Answer::RefuseAll(text)) => {
                 Err(Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text: text.to_owned() })
             }
@@ -181,6 +202,25 @@ impl Source for ScriptedSource {
             })),
         }
     }
+
+    fn probe(&self, slots: &[Slot]) -> Option<Reading> {
+        let counts = self.probed?;
+        let names: Vec<&str> = slots.iter().map(|slot| slot.name.as_str()).collect();
+        self.log.borrow_mut().push(format!("probe {}", names.join("+")));
+        Some(probed(slots, counts))
+    }
+}
+
+/// What a probe shows of these slots.
+fn probed(slots: &[Slot], counts: Probed) -> Reading {
+    let cell = |(i, slot): (usize, &Slot)| {
+        let running = if counts(i, &slot.name) { 100_000 } else { 0 };
+        Cell {
+            at: At { pmu: "pmu0".to_owned(), ..At::default() },
+            ..Cell::new(slot.id, running, 100_000, running)
+        }
+    };
+    Reading { cells: slots.iter().enumerate().map(cell).collect() }
 }
 
 fn shown(slot: &Slot) -> String {
@@ -286,6 +326,26 @@ fn perf(modes: Option<Modes>, parts: usize) -> Candidate {
 /// A hardware event for perf only.
 pub fn hardware(name: &str) -> Event {
     event(name, vec![perf(Some(Modes::USER), 1)])
+}
+
+/// A hardware event for any of the four counters of [`machine_with_counters`].
+pub fn placed(name: &str) -> Event {
+    let mut event = hardware(name);
+    let Some(Part::Perf(part)) = event.candidates[0].parts.first_mut() else { return event };
+    part.constraint = CounterMask::first(4, 0);
+    event
+}
+
+/// A machine whose core PMU has four counters.
+pub fn machine_with_counters() -> Machine {
+    let core = CoreType {
+        cpu_id: None,
+        microarchitecture: None,
+        cpus: CpuSet::parse("0-1").unwrap(),
+        pmu: PmuFacts { counters: CounterMask::first(4, 0), ..PmuFacts::default() },
+        kernel_pmu: Some("pmu0".to_owned()),
+    };
+    Machine { core_types: vec![core], ..machine() }
 }
 
 /// A hardware event in user and kernel mode.

@@ -1,0 +1,168 @@
+//! Before anything runs: whether the kernel counts at the same time what the plan puts together.
+//!
+//! What is known of counters may be wrong, others may hold some of them, and of some machines nobody knows how many there
+//! are. So each set of events counts for a moment on our own thread.
+
+use std::collections::BTreeMap;
+
+use cyclometer_core::exec::{Cell, Reading};
+use cyclometer_core::{Modes, Result, Rung, Slot, SlotId};
+use cyclometer_plan::split;
+
+use crate::Session;
+
+/// How often events are counted for a moment at most: it costs a tenth of a millisecond each time.
+const MOST_PROBES: usize = 24;
+
+/// What probes have shown so far.
+#[derive(Default)]
+pub(crate) struct Probes {
+    /// Sets that count at the same time.
+    good: Vec<Vec<SlotId>>,
+    made: usize,
+}
+
+impl Session<'_, '_> {
+    /// Divides the sets of the plan until the kernel counts all events of each at the same time. What it refuses to
+    /// open is not judged: that is told when it is opened.
+    ///
+    /// # Errors
+    ///
+    /// Where there are more sets than runs then, and events must not take turns.
+    pub(crate) fn verify(&mut self) -> Result<()> {
+        let mut set = 0;
+        while set < self.report.plan.sharing.sets.len() && !self.report.plan.intent.begun {
+            let stuck = self.stuck(set);
+            if stuck.is_empty() {
+                set += 1;
+                continue;
+            }
+            let others = self.report.plan.sharing.sets[set].iter().filter(|slot| !stuck.contains(slot));
+            self.probes.good.push(others.copied().collect());
+            let (plan, step) = split(self.report.plan.clone(), set, &stuck)?;
+            self.report.plan = plan;
+            self.note(step);
+            set = 0;
+        }
+        Ok(())
+    }
+
+    /// The events of a set that do not count beside the others, as far as that can be seen.
+    fn stuck(&mut self, set: usize) -> Vec<SlotId> {
+        let members = &self.report.plan.sharing.sets[set];
+        let source = self.means.sources.iter().find(|source| source.rung() == Rung::Perf);
+        let (Some(source), true) = (source, members.len() > 1 && self.probes.made < MOST_PROBES) else {
+            return Vec::new();
+        };
+        if self.probes.good.contains(members) {
+            return Vec::new();
+        }
+        let slots = self.slots(members);
+        let Some(reading) = source.probe(&slots) else { return Vec::new() };
+        self.probes.made += 1;
+        let stuck = stuck(&slots, &reading, |slot| self.is_never_zero(slot));
+        if stuck.is_empty() || stuck.len() == slots.len() {
+            self.probes.good.push(self.report.plan.sharing.sets[set].clone());
+            return Vec::new();
+        }
+        stuck
+    }
+
+    fn slots(&self, members: &[SlotId]) -> Vec<Slot> {
+        let all = self.report.plan.passes.iter().flat_map(|pass| &pass.slots);
+        let mut slots: Vec<Slot> = Vec::new();
+        for slot in all.filter(|slot| members.contains(&slot.id)) {
+            if slots.iter().all(|known| known.id != slot.id) {
+                slots.push(slot.clone());
+            }
+        }
+        slots
+    }
+
+    /// Whether our own thread cannot have counted zero of it.
+    fn is_never_zero(&self, slot: &Slot) -> bool {
+        let candidate = self.report.plan.lines.get(slot.id.0).and_then(|line| line.candidate());
+        let sees_us = slot.filter.is_none_or(|modes| modes.covers(Modes::USER)) && !slot.guest_only;
+        sees_us && candidate.is_some_and(|candidate| candidate.never_zero)
+    }
+}
+
+/// Events that ran for less than this share of the time of those that ran most were not on a counter all the time.
+const WHOLE: f64 = 0.9;
+
+/// Events that were not on a counter while others of the same PMU were: by what the kernel tells, and by a zero that cannot
+/// be. Of a PMU on which nothing ran, as that of another core type, nothing is said.
+fn stuck(slots: &[Slot], reading: &Reading, is_never_zero: impl Fn(&Slot) -> bool) -> Vec<SlotId> {
+    let mut most: BTreeMap<&str, f64> = BTreeMap::new();
+    for cell in &reading.cells {
+        let best = most.entry(cell.at.pmu.as_str()).or_default();
+        *best = best.max(share(cell));
+    }
+    let missed = |slot: &Slot, cell: &Cell| {
+        let best = most.get(cell.at.pmu.as_str()).copied().unwrap_or_default();
+        let is_zero = cell.raw == 0 && is_never_zero(slot);
+        best > 0.0 && (share(cell) < WHOLE * best || is_zero)
+    };
+    let is_stuck = |slot: &&Slot| reading.cells.iter().any(|cell| cell.slot == slot.id && missed(slot, cell));
+    slots.iter().filter(is_stuck).map(|slot| slot.id).collect()
+}
+
+/// The share of the time that an event was on a counter; 0 for one that was never wanted, or lost.
+fn share(cell: &Cell) -> f64 {
+    match (&cell.lost, cell.time_enabled_ns) {
+        (None, 1..) => cell.time_running_ns as f64 / cell.time_enabled_ns as f64,
+        _ => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::exec::At;
+
+    fn slots(n: usize) -> Vec<Slot> {
+        (0..n).map(|id| Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, Vec::new())).collect()
+    }
+
+    fn cell(slot: usize, pmu: &str, raw: u64, running: u64) -> Cell {
+        let at = At { pmu: pmu.to_owned(), ..At::default() };
+        Cell { at, ..Cell::new(SlotId(slot), raw, 100_000, running) }
+    }
+
+    fn found(cells: Vec<Cell>) -> Vec<usize> {
+        let stuck = stuck(&slots(3), &Reading { cells }, |slot| slot.id.0 == 0);
+        stuck.into_iter().map(|slot| slot.0).collect()
+    }
+
+    #[test]
+    fn what_did_not_run_while_others_did_is_stuck() {
+        let cells =
+            |last| vec![cell(0, "cpu", 9, 100_000), cell(1, "cpu", 0, 99_000), cell(2, "cpu", 0, last)];
+        assert_eq!(found(cells(0)), [2]);
+        assert_eq!(found(cells(50_000)), [2], "it was taken off its counter");
+        assert_eq!(found(cells(100_000)), [0; 0]);
+    }
+
+    #[test]
+    fn a_zero_that_cannot_be_is_no_count_whatever_the_kernel_says() {
+        assert_eq!(found(vec![cell(0, "cpu", 0, 100_000), cell(1, "cpu", 0, 100_000)]), [0]);
+    }
+
+    #[test]
+    fn pmus_are_judged_each_by_itself() {
+        let cells = vec![
+            cell(0, "cpu_core", 7, 100_000),
+            cell(0, "cpu_atom", 0, 0),
+            cell(1, "cpu_core", 0, 100_000),
+            cell(1, "cpu_atom", 0, 0),
+        ];
+        assert_eq!(found(cells), [0; 0], "the thread was on the other core type");
+    }
+
+    #[test]
+    fn where_nothing_ran_nothing_is_known() {
+        assert_eq!(found(vec![cell(0, "cpu", 0, 0), cell(1, "cpu", 0, 0)]), [0; 0]);
+        let lost = Cell { lost: Some("pinned".to_owned()), ..cell(1, "cpu", 0, 0) };
+        assert_eq!(found(vec![cell(0, "cpu", 5, 90_000), lost]), [1]);
+    }
+}
