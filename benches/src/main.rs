@@ -3,7 +3,9 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
 mod catalog;
+mod limits;
 mod per_run;
+mod plan;
 mod soft;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +14,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 const USAGE: &str =
-    "usage: cyclometer-benches [runs | catalog | soft [PROGRAM...] | redundancy [PROGRAM...]]";
+    "usage: cyclometer-benches [runs | catalog | plan | soft [PROGRAM...] | redundancy [PROGRAM...]]";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -20,6 +22,7 @@ fn main() -> Result<()> {
         None => per_run::main(),
         Some((which, [])) if which == "runs" => per_run::main(),
         Some((which, [])) if which == "catalog" => catalog::main(),
+        Some((which, [])) if which == "plan" => plan::main(),
         Some((which, programs)) if which == "soft" => soft::main(programs),
         Some((which, programs)) if which == "redundancy" => soft::redundancy::main(programs),
         _ => bail!("{USAGE}"),

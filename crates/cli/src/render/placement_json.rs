@@ -51,6 +51,7 @@ fn certificate(placement: &Placement<'_>) -> Value {
         events.iter().map(|event| placement.events[*event].selected.name.as_str()).collect()
     };
     let (mut counters, mut registers, mut events, mut sets, mut alone) = Default::default();
+    let mut at_most = None;
     let mut of = &placement.packing.certificate;
     if let Certificate::Alone { events, others } = of {
         (alone, of) = (names(events), others);
@@ -68,7 +69,14 @@ fn certificate(placement: &Placement<'_>) -> Value {
         }
         Certificate::Apart { sets: apart } => {
             sets = apart.iter().map(|set| names(set)).collect::<Vec<_>>();
+            at_most = Some(1);
             "apart"
+        }
+        Certificate::Crowded { counters: all, sets: crowded, at_most: most, .. } => {
+            counters = all.iter().map(name).collect::<Vec<_>>();
+            sets = crowded.iter().map(|set| names(set)).collect::<Vec<_>>();
+            at_most = Some(*most);
+            "crowded"
         }
         Certificate::Searched { .. } => "searched",
     };
@@ -78,6 +86,7 @@ fn certificate(placement: &Placement<'_>) -> Value {
         "registers": registers,
         "events": events,
         "groups": sets,
+        "at_most": at_most,
         "alone": alone,
         "because": proof::certificate(placement),
     })

@@ -29,6 +29,12 @@ fn because(placement: &Placement<'_>, certificate: &Certificate) -> String {
         Certificate::Apart { sets } => {
             format!("no two of {} groups fit into one pass: {} passes", sets.len(), sets.len())
         }
+        Certificate::Crowded { counters, sets, at_most, .. } => {
+            let needed = least(sets.len(), *at_most);
+            let groups = if *at_most == 1 { "1 group".to_owned() } else { format!("{at_most} groups") };
+            let words = counter_words(placement, *counters);
+            format!("of {} groups no more than {groups} of the smallest fit on {words}: {needed}", sets.len())
+        }
         Certificate::Searched { .. } => {
             let fewer = placement.packing.lower_bound - 1;
             format!("every way to do it in {} was tried", passes(fewer))

@@ -143,6 +143,18 @@ pub enum Certificate {
         /// The sets.
         sets: Vec<Vec<usize>>,
     },
+    /// No more than so many of these sets, which share no event, fit into one pass: the smallest of them would already have more
+    /// events than there are counters. A set is of events, by index.
+    Crowded {
+        /// Index of the PMU.
+        pmu: usize,
+        /// All counters that any of their events can use.
+        counters: CounterMask,
+        /// The sets.
+        sets: Vec<Vec<usize>>,
+        /// How many fit at most.
+        at_most: usize,
+    },
     /// A search found that one pass fewer is not enough.
     Searched {
         /// How many partial plans were looked at.

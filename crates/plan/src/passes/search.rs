@@ -27,11 +27,10 @@ const ORDERS: usize = 8;
 pub(super) fn pack(packer: &Packer, items: &[usize], sets: &[Vec<usize>], budget: u64) -> Packing {
     let parts = Parts::of(packer, items, sets);
     let (mut bound, mut certificate) = lower(packer, items);
-    let apart = parts.apart();
-    if apart.len() > bound {
-        bound = apart.len();
-        let demands = |set: &Vec<usize>| set.iter().map(|i| packer.items[*i].demand).collect();
-        certificate = Certificate::Apart { sets: apart.iter().map(demands).collect() };
+    for (sets_bound, sets_certificate) in parts.bounds() {
+        if sets_bound > bound {
+            (bound, certificate) = (sets_bound, sets_certificate);
+        }
     }
     let mut passes = parts.greedy(bound);
     let mut budget = Budget(budget);
@@ -102,6 +101,53 @@ impl<'p> Parts<'p> {
             Fit::Yes(_) => Ok(members),
             not => Err(not),
         }
+    }
+
+    /// What the atoms prove beside what counters and registers do.
+    fn bounds(&self) -> Vec<(usize, Certificate)> {
+        let apart = self.apart();
+        let sets = apart.iter().map(|atom| self.demands(atom)).collect();
+        let crowded = (0..self.packer.pmus.len()).flat_map(|pmu| self.crowded(pmu));
+        crowded.chain([(apart.len(), Certificate::Apart { sets })]).collect()
+    }
+
+    fn demands(&self, atom: &[usize]) -> Vec<usize> {
+        atom.iter().map(|i| self.packer.items[*i].demand).collect()
+    }
+
+    /// How many of the larger atoms fit into one pass at most, for each size to begin with.
+    fn crowded(&self, pmu: usize) -> Vec<(usize, Certificate)> {
+        let needs = |atom: &[usize]| -> (usize, Bits) {
+            let own = super::bound::needs_on(self.packer, atom, pmu).map(|(_, need)| need);
+            own.fold((0, 0), |(places, all), need| {
+                let second = if need.wide { need.counters() << 1 } else { 0 };
+                (places + 1 + usize::from(need.wide), all | need.counters() | second)
+            })
+        };
+        let mut disjoint: Vec<(usize, Bits, &Vec<usize>)> = Vec::new();
+        let mut seen = vec![false; self.packer.items.len()];
+        for atom in &self.atoms {
+            if !atom.iter().any(|i| seen[*i]) {
+                atom.iter().for_each(|i| seen[*i] = true);
+                let (places, counters) = needs(atom);
+                disjoint.push((places, counters, atom));
+            }
+        }
+        disjoint.sort_by_key(|(places, ..)| std::cmp::Reverse(*places));
+        let mut counters: Bits = 0;
+        let mut found = Vec::new();
+        for (n, (places, own, _)) in disjoint.iter().enumerate() {
+            counters |= own;
+            let ends = disjoint.get(n + 1).is_none_or(|(next, ..)| next != places);
+            let at_most = counters.count_ones() as usize / (*places).max(1);
+            if ends && at_most > 0 {
+                let sets = disjoint[..=n].iter().map(|(_, _, atom)| self.demands(atom)).collect();
+                let counters = crate::matching::mask(counters);
+                found
+                    .push(((n + 1).div_ceil(at_most), Certificate::Crowded { pmu, counters, sets, at_most }));
+            }
+        }
+        found
     }
 
     /// Atoms no two of which fit together, as many as are found quickly.

@@ -95,6 +95,23 @@ fn proved(problem: &Problem, packing: &Packing, certificate: &Certificate) -> us
             }
             sets.len()
         }
+        Certificate::Crowded { pmu, counters, sets, at_most } => {
+            let places = |event: &usize| {
+                let need = needs(*event, *pmu);
+                let usable = need.ways.iter().fold(CounterMask::EMPTY, |all, way| all.or(way.counters));
+                assert!(need.wide || usable.and(problem.pmus[*pmu]).without(*counters).is_empty());
+                if need.wide { 2 } else { 1 }
+            };
+            let mut sizes: Vec<u32> = sets.iter().map(|set| set.iter().map(places).sum()).collect();
+            sizes.sort_unstable();
+            assert!(
+                sizes[..sizes.len().min(at_most + 1)].iter().sum::<u32>() > counters.len()
+                    || sizes.len() <= *at_most
+            );
+            let all: Vec<usize> = sets.concat();
+            assert_eq!(union(&all, &[]).len(), all.len(), "sets share an event");
+            sets.len().div_ceil(*at_most)
+        }
         Certificate::Searched { .. } => packing.lower_bound,
         Certificate::Alone { events, others } => events.len() + proved(problem, packing, others),
     }
@@ -250,6 +267,21 @@ fn groups_are_packed_like_bins() {
     let packing = pack(&problem);
     check(&problem, &packing);
     assert_eq!((packing.passes.len(), packing.lower_bound), (3, 3));
+}
+
+#[test]
+fn groups_that_leave_counters_free_are_proved_by_how_many_fit() {
+    let mut problem = plain(&[0xff; 60], 0xff);
+    problem.together = (0..20).map(|group| (3 * group..3 * group + 3).collect()).collect();
+    let packing = pack(&problem);
+    check(&problem, &packing);
+    assert_eq!((packing.passes.len(), packing.lower_bound), (10, 10));
+    assert!(
+        matches!(packing.certificate, Certificate::Crowded { at_most: 2, .. }),
+        "{:?}",
+        packing.certificate
+    );
+    assert_eq!(proved(&problem, &packing, &packing.certificate), 10);
 }
 
 #[test]

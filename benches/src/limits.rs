@@ -1,0 +1,71 @@
+//! Times with the limits that they must hold.
+
+use anyhow::{Result, bail};
+
+/// Seconds.
+pub(crate) const NS: f64 = 1e-9;
+/// Seconds.
+pub(crate) const US: f64 = 1e-6;
+/// Seconds.
+pub(crate) const MS: f64 = 1e-3;
+
+/// A number of seconds in a unit, or a number without one.
+pub(crate) fn shown(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => format!("{:.0} ns", value / NS),
+        "µs" => format!("{:.1} µs", value / US),
+        "ms" => format!("{:.2} ms", value / MS),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// What does not hold.
+#[derive(Default)]
+pub(crate) struct Limits {
+    broken: Vec<String>,
+}
+
+impl Limits {
+    /// Prints a row and remembers what is above its limit.
+    pub(crate) fn at_most(&mut self, what: &str, value: f64, limit: f64, unit: &str) {
+        println!("| {what} | {} | {} |", shown(value, unit), shown(limit, unit));
+        if value > limit {
+            self.broken.push(format!("{what}: {}, at most {}", shown(value, unit), shown(limit, unit)));
+        }
+    }
+
+    /// Remembers what must hold, in words, where it does not.
+    pub(crate) fn must(&mut self, holds: bool, what: &str) {
+        if !holds {
+            self.broken.push(what.to_owned());
+        }
+    }
+
+    /// # Errors
+    ///
+    /// What does not hold.
+    pub(crate) fn judge(self) -> Result<()> {
+        match self.broken.is_empty() {
+            true => Ok(()),
+            false => bail!("a limit does not hold\n  {}", self.broken.join("\n  ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_does_not_hold_is_an_error() {
+        let mut limits = Limits::default();
+        limits.at_most("a", 1.0, 2.0, "");
+        limits.must(true, "b");
+        assert!(limits.judge().is_ok());
+        let mut limits = Limits::default();
+        limits.at_most("a", 3.0, 2.0, "");
+        limits.must(false, "c");
+        let said = limits.judge().unwrap_err().to_string();
+        assert!(said.contains("a: 3.00, at most 2.00\n  c"), "{said}");
+    }
+}
