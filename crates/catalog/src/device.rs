@@ -1,9 +1,9 @@
 //! Events of the kernel's PMU devices: terms to config words, sysfs names, core PMUs.
 
-use cyclometer_core::event::{PerfClass, PerfEvent};
+use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, PerfClass, PerfEvent};
 use cyclometer_core::pmu::{ConfigWord, ConfigWords, FormatField, KernelPmu};
 use cyclometer_core::syntax::{Term, parse_number};
-use cyclometer_core::{CounterMask, Error, ErrorKind, Machine, Recovery, Result};
+use cyclometer_core::{Error, ErrorKind, Machine, Recovery, Result};
 
 use crate::suggest::nearest;
 
@@ -27,13 +27,22 @@ pub(crate) fn encode(pmu: &KernelPmu, terms: &[Term], text: &str) -> Result<Devi
         found.scale = named.scale.unwrap_or(1.0);
         found.unit = named.unit.clone();
         for term in sysfs_terms(&named.terms, text)? {
-            apply(pmu, &term, text, &mut found.event.words)?;
+            refine(pmu, &term, text, &mut found.event)?;
         }
     }
     for term in terms.iter().filter(|term| !is_event(pmu, term)) {
-        apply(pmu, term, text, &mut found.event.words)?;
+        refine(pmu, term, text, &mut found.event)?;
     }
     Ok(found)
+}
+
+fn refine(pmu: &KernelPmu, term: &Term, text: &str, event: &mut PerfEvent) -> Result<()> {
+    apply(pmu, term, text, &mut event.words)?;
+    let extras = extras(pmu, &term.name, term.value.unwrap_or(1));
+    if !extras.is_empty() {
+        event.extras = extras;
+    }
+    Ok(())
 }
 
 /// Encodes a named event of a device with fields on top.
@@ -55,13 +64,28 @@ pub(crate) fn encode_named(pmu: &KernelPmu, name: &str, text: &str) -> Result<De
 
 fn empty(pmu: &KernelPmu) -> PerfEvent {
     PerfEvent {
-        pmu: pmu.name.clone(),
-        pmu_type: pmu.pmu_type,
-        words: ConfigWords::default(),
-        class: class(pmu),
         cpus: pmu.cpus.clone().or_else(|| pmu.cpumask.clone()),
-        constraint: CounterMask::EMPTY,
+        ..PerfEvent::new(&pmu.name, pmu.pmu_type, 0, class(pmu))
     }
+}
+
+/// What a field of a core PMU puts into a register that counters share. The kernel takes the other of two registers where
+/// one holds another value.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`: the format attributes, the `extra_reg` tables and `intel_alt_er`.
+fn extras(pmu: &KernelPmu, field: &str, value: u64) -> Vec<ExtraRegister> {
+    use ExtraRegisterKind::{Frontend, LoadLatency, OffcoreResponse0, OffcoreResponse1, SnoopResponse0};
+    let registers: &[ExtraRegisterKind] = match field {
+        _ if !pmu.is_core() || value == 0 => &[],
+        "offcore_rsp" => &[OffcoreResponse0, OffcoreResponse1],
+        "ldlat" => &[LoadLatency],
+        "frontend" => &[Frontend],
+        "snoop_rsp" => &[SnoopResponse0, ExtraRegisterKind::SnoopResponse1],
+        _ => &[],
+    };
+    registers.iter().map(|register| ExtraRegister { register: *register, value }).collect()
 }
 
 fn class(pmu: &KernelPmu) -> PerfClass {

@@ -1,7 +1,7 @@
 //! Vendors' events and portable ones on the core PMUs of a machine.
 
-use cyclometer_arch::{Coded, EncodeError, perf_words, perf_words_by_format};
-use cyclometer_core::event::{PerfClass, PerfEvent};
+use cyclometer_arch::{Coded, EncodeError, perf_words, perf_words_by_format, takes_two_counters};
+use cyclometer_core::event::{ExtraRegister, PerfClass, PerfEvent};
 use cyclometer_core::pmu::ConfigWords;
 use cyclometer_core::syntax::Term;
 use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, EventCode, Modes, Provenance, Result};
@@ -177,8 +177,11 @@ fn encoded<'a>(core: &Core<'a>, cpu: Cpu<'a>, entry: Entry<'a>, wanted: &Wanted<
     }
     let plain = fields.is_empty() && rest.is_empty();
     let constraint = constraint(core, &cpu, &coded, plain).map_err(Why::Cannot)?;
+    let others = entry.also().filter_map(|also| also.code.extra).filter(|_| coded.code == entry.code());
+    let extras: Vec<ExtraRegister> = coded.code.extra.into_iter().chain(others).collect();
+    let wide = takes_two_counters(&chip(&cpu), &coded);
     Ok(OnCore {
-        part: part(core, words, constraint),
+        part: PerfEvent { extras, wide, ..part(core, words, constraint) },
         name: entry.name(),
         never_zero: plain && is_never_zero(&cpu, entry.name()),
         notes: select::notes_of(&entry),
@@ -186,13 +189,12 @@ fn encoded<'a>(core: &Core<'a>, cpu: Cpu<'a>, entry: Entry<'a>, wanted: &Wanted<
 }
 
 fn part(core: &Core<'_>, words: ConfigWords, constraint: CounterMask) -> PerfEvent {
+    let pmu_type = core.pmu.map_or(perf_type::RAW, |pmu| pmu.pmu_type);
     PerfEvent {
-        pmu: core.pmu_name().to_owned(),
-        pmu_type: core.pmu.map_or(perf_type::RAW, |pmu| pmu.pmu_type),
         words,
-        class: PerfClass::Core,
         cpus: core.pmu.and_then(|pmu| pmu.cpus.clone()),
         constraint,
+        ..PerfEvent::new(core.pmu_name(), pmu_type, 0, PerfClass::Core)
     }
 }
 

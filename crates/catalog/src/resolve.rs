@@ -4,7 +4,7 @@ mod unknown;
 
 use cyclometer_core::counter::CounterMask;
 use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
-use cyclometer_core::machine::Vendor;
+use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::syntax::{EventRequest, Selector, Term, parse_events};
 use cyclometer_core::{
@@ -279,6 +279,9 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
         .map(|core| core.pmu.counters)
         .filter(|counters| counters.general_bits() != 0)
         .unwrap_or_default();
+    let is_code = generic.is_none() && part.pmu_type != perf_type::HW_CACHE;
+    let code = is_code.then_some(part.words.config);
+    let generic = generic.or_else(|| generic_of(machine, code?));
     let fixed = match (&machine.cpu.vendor, generic) {
         (Vendor::Intel, Some(1)) => 0b001,
         (Vendor::Intel, Some(0)) => 0b010,
@@ -296,7 +299,34 @@ fn constrained(part: PerfEvent, generic: Option<u64>, machine: &Machine) -> Perf
     let constraint = facts.and(CounterMask::from_bits(general, fixed));
     let constraint =
         if constraint.is_empty() { facts.and(CounterMask::from_bits(u64::MAX, 0)) } else { constraint };
-    PerfEvent { constraint, ..part }
+    let wide = code.is_some_and(|code| is_large_increment(machine, code));
+    PerfEvent { constraint, wide, ..part }
+}
+
+/// The generic event that a code is, of those that have a fixed counter.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `FIXED_EVENT_CONSTRAINT`; `drivers/perf/arm_pmuv3.c`,
+/// `ARMV8_PMUV3_PERFCTR_CPU_CYCLES`.
+fn generic_of(machine: &Machine, config: u64) -> Option<u64> {
+    match (&machine.cpu.vendor, config) {
+        (Vendor::Intel, 0xc0) => Some(1),
+        (Vendor::Intel, 0x3c) | (Vendor::Arm, 0x11) => Some(0),
+        (Vendor::Intel, 0x300) => Some(9),
+        _ => None,
+    }
+}
+
+/// Whether a code of AMD's takes two counters.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: event 3 from family 17h on.
+fn is_large_increment(machine: &Machine, config: u64) -> bool {
+    let is_zen = matches!(machine.cpu.id, CpuId::X86 { family: 0x17.., .. });
+    let is_amd = matches!(machine.cpu.vendor, Vendor::Amd | Vendor::Hygon);
+    is_amd && is_zen && config & 0xf_0000_00ff == 0x03
 }
 
 fn raw(code: u64, request: &EventRequest, machine: &Machine) -> Event {

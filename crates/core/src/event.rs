@@ -313,6 +313,11 @@ pub struct PerfEvent {
     pub cpus: Option<CpuSet>,
     /// The counters it may use; empty when unknown.
     pub constraint: CounterMask,
+    /// What a register that counters share must hold, where the event needs one: any of these will do, and the kernel
+    /// chooses.
+    pub extras: Vec<ExtraRegister>,
+    /// Whether it takes an even counter and the one behind it (AMD's large increments).
+    pub wide: bool,
 }
 
 impl PerfEvent {
@@ -325,6 +330,8 @@ impl PerfEvent {
             class,
             cpus: None,
             constraint: CounterMask::EMPTY,
+            extras: Vec::new(),
+            wide: false,
         }
     }
 }

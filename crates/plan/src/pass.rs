@@ -253,6 +253,7 @@ mod tests {
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
         unknown_event,
     };
+    use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
     use cyclometer_core::{Count, Event};
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
@@ -440,6 +441,33 @@ mod tests {
         assert!(names(&plan).iter().all(|pass| pass.contains(&"x")), "{:?}", names(&plan));
         let only = planned(vec![unknown_event("x"), unknown_event("y")], with_runs(2)).unwrap();
         assert_eq!((only.sharing.sets.len(), only.sharing.lower_bound), (1, 1));
+    }
+
+    #[test]
+    fn values_of_one_register_share_no_pass_and_equal_ones_do() {
+        let with_value = |name: &str, value| {
+            let mut event = core_event(name);
+            let Some(Part::Perf(part)) = event.candidates[0].parts.first_mut() else { panic!() };
+            part.extras = vec![ExtraRegister { register: ExtraRegisterKind::Frontend, value }];
+            event
+        };
+        let events = vec![with_value("a", 1), with_value("b", 2), with_value("c", 1)];
+        let plan = planned(events, with_runs(2)).unwrap();
+        let mut passes = names(&plan);
+        passes.sort();
+        assert_eq!(passes, [vec!["a", "c"], vec!["b"]]);
+        let because = "events of cpu need 2 values in MSR_PEBS_FRONTEND, which holds one at a time";
+        assert_eq!(plan.sharing.because, because);
+    }
+
+    #[test]
+    fn an_event_of_two_counters_leaves_two_of_four() {
+        let mut events = many(3);
+        let Some(Part::Perf(part)) = events[0].candidates[0].parts.first_mut() else { panic!() };
+        part.wide = true;
+        assert_eq!(planned(events.clone(), with_runs(1)).unwrap().sharing.sets.len(), 1);
+        events.push(core_event("one too many"));
+        assert_eq!(planned(events, with_runs(1)).unwrap().sharing.sets.len(), 2);
     }
 
     #[test]

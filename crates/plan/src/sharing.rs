@@ -31,6 +31,15 @@ pub(crate) struct Shared {
     pub(crate) counters: Vec<Vec<(SlotId, CounterId)>>,
 }
 
+/// What does not fit as a whole.
+#[derive(Default)]
+struct Divided {
+    /// Weak groups.
+    groups: Vec<u32>,
+    /// Sets of the intent, by index, each with the reason.
+    sets: Vec<(usize, String)>,
+}
+
 /// Sets of demands, with their seats.
 struct Sets {
     sets: Vec<Vec<usize>>,
@@ -63,18 +72,18 @@ impl<'a> Cores<'a> {
         let problem = self.problem(&groups, intent);
         let packing = pack(&problem);
         let names = self.names();
-        let (ungrouped, divided) = self.refused(&packing, &groups, &problem, &names)?;
+        let divided = self.refused(&packing, &groups, &problem, &names)?;
         let turning = rotates || packing.passes.len() > runs;
         let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
         let found = always.unwrap_or_else(|| Sets::of(&packing));
-        let sets = self.whole(found.sets, &problem, &groups, &ungrouped);
+        let sets = self.whole(found.sets, &problem, &groups, &divided.groups);
         let counters = found.seats.iter().map(|seats| self.by_slot(seats)).collect();
         let sharing = Sharing {
             sets,
             lower_bound: packing.lower_bound.max(1),
             because: names.certificate(&packing.certificate),
-            divided,
-            ungrouped,
+            divided: divided.sets,
+            ungrouped: divided.groups,
             ..Sharing::default()
         };
         Ok(Shared { sharing, counters })
@@ -135,18 +144,18 @@ impl<'a> Cores<'a> {
         groups: &BTreeMap<u32, Vec<usize>>,
         problem: &Problem,
         names: &Names<'_>,
-    ) -> Result<(Vec<u32>, Vec<(usize, String)>)> {
-        let (mut ungrouped, mut divided) = (Vec::new(), Vec::new());
+    ) -> Result<Divided> {
+        let mut found = Divided::default();
         for refused in &packing.refused {
             let Refused::Set { set, conflict } = refused else { continue };
             let members = &problem.together[*set];
             match groups.keys().nth(*set) {
-                None => divided.push((set - groups.len(), names.conflict(conflict))),
-                Some(group) if members.iter().any(|i| self.is_weak(*i)) => ungrouped.push(*group),
+                None => found.sets.push((set - groups.len(), names.conflict(conflict))),
+                Some(group) if members.iter().any(|i| self.is_weak(*i)) => found.groups.push(*group),
                 Some(_) => return Err(self.too_large(members, conflict, names)),
             }
         }
-        Ok((ungrouped, divided))
+        Ok(found)
     }
 
     fn is_weak(&self, i: usize) -> bool {
@@ -251,8 +260,21 @@ fn spare(counters: CounterMask) -> Option<CounterId> {
 
 fn need(pmu: usize, event: &PerfEvent, free: CounterMask) -> Need {
     let way = |extra| Way { counters: event.constraint, extra };
-    let usable = !event.constraint.and(free).is_empty();
-    Need { pmu, ways: usable.then(|| way(None)).into_iter().collect(), wide: false }
+    let usable = event.constraint.and(free);
+    let fits = if event.wide { has_pair(usable) } else { !usable.is_empty() };
+    let ways = match event.extras.as_slice() {
+        _ if !fits => Vec::new(),
+        [] => vec![way(None)],
+        extras => extras.iter().map(|extra| way(Some(*extra))).collect(),
+    };
+    Need { pmu, ways, wide: event.wide }
+}
+
+/// Whether an even general counter is there with the one behind it.
+fn has_pair(counters: CounterMask) -> bool {
+    const EVEN: u64 = 0x5555_5555_5555_5555;
+    let general = counters.general_bits();
+    general & EVEN & general >> 1 != 0
 }
 
 fn on_pmu<'s>(slot: &'s Slot, pmu: &str) -> Option<&'s PerfEvent> {

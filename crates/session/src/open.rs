@@ -5,7 +5,7 @@ use std::time::Duration;
 use cyclometer_core::exec::{Counting, RefusalKind};
 use cyclometer_core::report::Step;
 use cyclometer_core::{
-    Error, ErrorKind, Pass, Plan, Recovery, Refusal, Result, Rung, SlotId, Source, Target,
+    Error, ErrorKind, LaunchKind, Pass, Plan, Recovery, Refusal, Result, Rung, SlotId, Source, Target,
 };
 use cyclometer_plan::{Replan, give_up, replan};
 
@@ -60,7 +60,8 @@ impl OpenSource {
 impl Session<'_, '_> {
     /// Opens the pass of an execution on `target`; the child has not executed anything yet.
     ///
-    /// A refusal is answered by another plan, but for events that have a result: a line must not change its meaning then. They
+    /// Before there is any result, the other passes of such runs are tried as well: what is refused later cannot change the
+    /// passes any more. A refusal is answered by another plan, but for events that have a result: a line must not change its meaning then. They
     /// are left out of this run, and their values are lost, not replaced.
     pub(crate) fn open(&mut self, execution: Execution, target: &Target) -> Result<Opening> {
         let (mut retries, mut refused) = (Retries::default(), Vec::new());
@@ -68,6 +69,10 @@ impl Session<'_, '_> {
         while self.launch_of(execution) == launch {
             let mut pass = self.pass(execution);
             pass.slots.retain(|slot| !refused.iter().any(|(id, _)| *id == slot.id));
+            if let Some(refusal) = self.refused_elsewhere(execution, target)? {
+                self.replan(&refusal, &mut retries)?;
+                continue;
+            }
             let refusal = match self.try_pass(&pass, target)? {
                 Ok(opened) => return Ok(Opening::Open(Opened { refused, ..opened })),
                 Err(Refused { rung: Rung::Soft, refusal }) if refusal.slot.is_none() => {
@@ -82,6 +87,22 @@ impl Session<'_, '_> {
             }
         }
         Ok(Opening::OtherLaunch)
+    }
+
+    /// What is refused of the other passes of native runs, as long as there is no result.
+    fn refused_elsewhere(&mut self, execution: Execution, target: &Target) -> Result<Option<Refusal>> {
+        let (own, plan) = (self.pass_of(execution), &self.report.plan);
+        if plan.intent.begun || self.launch_of(execution) != LaunchKind::Native {
+            return Ok(None);
+        }
+        let native = plan.passes.iter().enumerate().filter(|(_, pass)| pass.launch == LaunchKind::Native);
+        let others: Vec<Pass> = native.filter(|(i, _)| *i != own).map(|(_, pass)| pass.clone()).collect();
+        for pass in others {
+            if let Err(Refused { refusal, .. }) = self.try_pass(&pass, target)? {
+                return Ok(Some(refusal));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the pass of this execution has given a result.

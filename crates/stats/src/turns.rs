@@ -17,6 +17,13 @@ const SLACK_NS: u64 = 20_000;
 /// The slack also grows with the time: one part in this many.
 const SLACK_DIVISOR: u64 = 100;
 
+/// How far the time of an event in its turn may be off that of what always counts, in ns: changing turns takes time, at most
+/// a twentieth of a slice.
+const HELD_UP_NS: u64 = 200_000;
+
+/// That distance also grows with the time: one part in this many.
+const HELD_UP_DIVISOR: u64 = 10;
+
 /// The slices of a run, or of an interval of it, with what is needed to judge them.
 #[derive(Clone, Copy)]
 pub(crate) struct Turns<'a> {
@@ -82,7 +89,7 @@ impl<'a> Turns<'a> {
         let lengths: Vec<u64> = self.slices.iter().map(length_ns).collect();
         let time_enabled_ns = total(lengths.iter().copied());
         let ran = |counts: &[&SliceCount]| total(counts.iter().map(|count| count.time_running_ns));
-        let seen: Vec<Option<u64>> = self.slices.iter().map(|slice| seen(slice, slot, turn)).collect();
+        let seen = self.seen(slot, turn);
         match (ran(&own), ran(&whole)) {
             _ if own.is_empty() => Observed::Nothing(self.never_came()),
             _ if time_enabled_ns == 0 || seen.iter().all(Option::is_some) => Observed::All,
@@ -117,16 +124,44 @@ impl<'a> Turns<'a> {
 
     /// What was counted in every slice: a column for each hardware event without a turn, those of the slot's modes first.
     fn always(&self, slot: SlotId) -> Vec<Vec<f64>> {
+        let modes = self.modes(slot);
+        let mut ids = self.always_ids();
+        ids.sort_by_key(|id| self.modes(*id) != modes);
+        ids.into_iter().filter_map(|id| self.column(id)).collect()
+    }
+
+    /// The hardware events without a turn.
+    fn always_ids(&self) -> Vec<SlotId> {
         let Some(pass) = self.plan.passes.get(self.pass) else { return Vec::new() };
         let of_core = |id: &SlotId| {
             let candidate = self.plan.lines.get(id.0).and_then(|line| line.candidate());
             candidate.is_some_and(is_of_core)
         };
-        let modes = self.modes(slot);
         let without_turn = pass.slots.iter().filter(|held| held.turn.is_none()).map(|held| held.id);
-        let mut ids: Vec<SlotId> = without_turn.filter(of_core).collect();
-        ids.sort_by_key(|id| self.modes(*id) != modes);
-        ids.into_iter().filter_map(|id| self.column(id)).collect()
+        without_turn.filter(of_core).collect()
+    }
+
+    /// For each slice what the slot counted in it, where that can be said. Slices that are out of step stay if there are no
+    /// others.
+    fn seen(&self, slot: SlotId, turn: u32) -> Vec<Option<u64>> {
+        let all: Vec<Option<u64>> = self.slices.iter().map(|slice| seen(slice, slot, turn)).collect();
+        let step = |(slice, seen): (&Slice, &Option<u64>)| seen.filter(|_| self.is_in_step(slice, slot));
+        let in_step: Vec<Option<u64>> = self.slices.iter().zip(&all).map(step).collect();
+        if in_step.iter().any(Option::is_some) { in_step } else { all }
+    }
+
+    /// Whether an event that takes turns counted for about as long as what always counts: else we were held up while turns
+    /// changed, and the next turn has a part of this slice.
+    fn is_in_step(&self, slice: &Slice, slot: SlotId) -> bool {
+        let times = self.always_ids().into_iter().filter_map(|held| slice.count(held));
+        let times = times.map(|count| count.time_enabled_ns);
+        match (times.max(), slice.count(slot)) {
+            (Some(always), Some(own)) => {
+                let apart = always.abs_diff(own.time_enabled_ns);
+                apart <= HELD_UP_NS.max(always / HELD_UP_DIVISOR)
+            }
+            _ => true,
+        }
     }
 
     fn modes(&self, slot: SlotId) -> Option<Modes> {
@@ -315,6 +350,23 @@ mod tests {
         let note = line.notes.last().unwrap();
         assert!(note.ends_with("slices another user held a counter: they are left out"), "{note}");
         assert!(summary.lines[2].notes.is_empty());
+    }
+
+    #[test]
+    fn slices_in_which_we_were_held_up_while_turns_changed_are_left_out() {
+        // In every tenth slice of turn 0 the turn had ended when half of the slice was over.
+        let run = turning_run(0, &THREE, &order(100, 2), |slice, slot| match (slice % 10, slot) {
+            (0, 1) => (50, SLICE_NS / 2, SLICE_NS / 2),
+            _ => (100, SLICE_NS, SLICE_NS),
+        });
+        let Count::Scaled { estimate, .. } = only(&reported(&THREE, vec![run]), 1) else { panic!() };
+        assert_eq!(estimate, 100 * 100);
+        let run = turning_run(0, &THREE, &order(100, 2), |_, slot| match slot {
+            1 => (50, SLICE_NS / 2, SLICE_NS / 2),
+            _ => (100, SLICE_NS, SLICE_NS),
+        });
+        let Count::Scaled { estimate, .. } = only(&reported(&THREE, vec![run]), 1) else { panic!() };
+        assert_eq!(estimate, 50 * 100, "there are no others");
     }
 
     #[test]

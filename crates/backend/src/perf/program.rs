@@ -215,11 +215,11 @@ pub(super) mod tests {
     use super::*;
     use cyclometer_core::event::PerfEvent;
     use cyclometer_core::pmu::ConfigWords;
-    use cyclometer_core::{CounterMask, Part, Rung};
+    use cyclometer_core::{Part, Rung};
 
     pub(in crate::perf) fn perf_event(pmu: &str, pmu_type: u32, class: PerfClass) -> PerfEvent {
         let words = ConfigWords { config: 1, config1: 2, config2: 3 };
-        PerfEvent { pmu: pmu.into(), pmu_type, words, class, cpus: None, constraint: CounterMask::EMPTY }
+        PerfEvent { words, ..PerfEvent::new(pmu, pmu_type, 0, class) }
     }
 
     pub(in crate::perf) fn event(pmu: &str, pmu_type: u32, class: PerfClass) -> Part {

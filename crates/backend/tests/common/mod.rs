@@ -41,15 +41,7 @@ pub fn ended(child: &mut dyn Child) -> Exit {
 
 /// An event of perf.
 pub fn perf_part(pmu: &str, pmu_type: u32, config: u64, class: PerfClass) -> Part {
-    let words = ConfigWords { config, ..ConfigWords::default() };
-    Part::Perf(PerfEvent {
-        pmu: pmu.into(),
-        pmu_type,
-        words,
-        class,
-        cpus: None,
-        constraint: CounterMask::EMPTY,
-    })
+    Part::Perf(PerfEvent::new(pmu, pmu_type, config, class))
 }
 
 /// A slot without any filter.

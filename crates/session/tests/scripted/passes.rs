@@ -68,29 +68,43 @@ fn a_run_that_fails_ends_the_session_and_what_was_not_reached_has_no_value() {
 }
 
 #[test]
-fn what_a_later_pass_is_refused_changes_neither_passes_nor_results() {
-    let perf = vec![Answer::Open, Answer::RefuseLast(RefusalKind::NotSupported)];
+fn what_any_pass_is_refused_is_settled_before_the_command_runs() {
+    let perf = vec![Answer::RefuseLast(RefusalKind::NotSupported)];
+    let played = play(Play { events: many(9), perf, settings: runs(3), ..Play::default() });
+    let report = played.report();
+    assert_eq!((played.count("release"), report.plan.passes.len()), (3, 2));
+    assert!(
+        played.log.iter().position(|line| line == "release")
+            > played.log.iter().position(|l| l == "close perf")
+    );
+    assert_eq!(times(report).iter().filter(|times| **times == 0).count(), 1);
+    assert_eq!(played.count("prepare"), 3);
+}
+
+#[test]
+fn an_event_with_a_result_is_lost_where_a_later_run_is_refused_it() {
+    // The first run tries two other passes before its own, the second and third run open theirs.
+    let opens = (0..5).map(|_| Answer::Open);
+    let perf = opens.chain([Answer::RefuseLast(RefusalKind::Invalid)]).collect();
+    let played = play(Play { events: many(9), perf, settings: runs(6), ..Play::default() });
+    let report = played.report();
+    assert_eq!((report.steps.len(), played.count("release")), (0, 6));
+    let lost = |run: &cyclometer_core::report::Run| {
+        run.reading.cells.iter().filter(|cell| cell.lost.is_some()).count()
+    };
+    assert_eq!(report.runs.iter().map(lost).collect::<Vec<_>>(), [0, 0, 0, 1, 0, 0]);
+    assert!(times(report).iter().all(|times| *times >= 1));
+}
+
+#[test]
+fn what_a_later_run_alone_is_refused_leaves_passes_and_results_as_they_are() {
+    let refuse = Answer::RefuseLast(RefusalKind::NotSupported);
+    let perf = vec![Answer::Open, Answer::Open, refuse];
     let played = play(Play { events: many(8), perf, settings: runs(2), ..Play::default() });
     let report = played.report();
     assert_eq!((played.count("release"), report.plan.passes.len()), (2, 2));
     assert_eq!((values(&report.runs[0]).len(), values(&report.runs[1]).len()), (4, 3));
     assert_eq!(times(report).iter().filter(|times| **times == 0).count(), 1);
-    for run in &report.runs {
-        let held = &report.plan.passes[run.pass].slots;
-        assert!(values(run).iter().all(|(slot, _)| held.iter().any(|own| own.id.0 == *slot)));
-    }
-}
-
-#[test]
-fn an_event_with_a_result_is_lost_where_a_later_pass_is_refused_it() {
-    let mut events = many(7);
-    events[6] = placed("always");
-    let perf = vec![Answer::Open, Answer::Open, Answer::RefuseLast(RefusalKind::Invalid)];
-    let played = play(Play { events, perf, settings: runs(3), ..Play::default() });
-    let report = played.report();
-    assert_eq!(report.steps, [], "no meaning was changed");
-    let lost = report.runs[2].reading.cells.iter().filter(|cell| cell.lost.is_some());
-    assert_eq!(lost.count(), 1);
 }
 
 #[test]
