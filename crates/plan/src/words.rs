@@ -38,6 +38,15 @@ impl Names<'_> {
                 let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
                 format!("no two of {} fit at the same time", listed(&sets))
             }
+            Certificate::Crowded { pmu, counters, sets, at_most } => {
+                let counters = number(counters.len() as usize, "counter");
+                let groups = number(*at_most, "group");
+                format!(
+                    "of {} groups of {} no more than {groups} fit on {counters}",
+                    sets.len(),
+                    self.pmu(*pmu)
+                )
+            }
             Certificate::Searched { .. } => "every way to place the events in fewer was tried".to_owned(),
             Certificate::Alone { events, others } => {
                 let alone = format!("{} can only be counted alone", self.listed(events));
