@@ -304,9 +304,16 @@ pub struct Slot {
     /// The events that it takes turns with others in, from 0: while one turn counts, those of other turns do not. `None`:
     /// it counts all the time.
     pub turn: Option<u32>,
+    /// The slot of the same pass that counts the same: it is opened, and this one is not, but has its values.
+    pub twin_of: Option<SlotId>,
 }
 
 impl Slot {
+    /// The slot that is opened for it: its own, or its twin's.
+    pub fn opened_as(&self) -> SlotId {
+        self.twin_of.unwrap_or(self.id)
+    }
+
     /// A slot in no group, without filters.
     pub fn new(id: SlotId, name: impl Into<String>, rung: Rung, parts: Vec<Part>) -> Slot {
         Slot {
@@ -324,6 +331,7 @@ impl Slot {
             exclusive: false,
             counter: None,
             turn: None,
+            twin_of: None,
         }
     }
 }

@@ -75,9 +75,21 @@ pub(crate) fn arrange(mut plan: Plan, counters: &[Vec<(SlotId, CounterId)>]) -> 
     Ok(plan)
 }
 
-/// The slots of all lines that are counted.
+/// The slots of all lines that are counted; those that a core PMU counts twice are twins.
 fn slots(lines: &[PlanLine]) -> Vec<Slot> {
-    lines.iter().enumerate().filter_map(|(i, line)| slot(SlotId(i), line)).collect()
+    let mut slots: Vec<Slot> = Vec::new();
+    for mut slot in lines.iter().enumerate().filter_map(|(i, line)| slot(SlotId(i), line)) {
+        slot.twin_of = slots.iter().find(|known| counts_the_same(known, &slot)).map(Slot::opened_as);
+        slots.push(slot);
+    }
+    slots
+}
+
+/// Whether one counter is enough for both. Members of groups have counters of their own.
+fn counts_the_same(known: &Slot, other: &Slot) -> bool {
+    let alike = |slot: &Slot| Slot { id: SlotId(0), name: String::new(), twin_of: None, ..slot.clone() };
+    let free = |slot: &Slot| is_core(slot) && slot.group.is_none() && !slot.pinned && !slot.exclusive;
+    free(known) && free(other) && alike(known) == alike(other)
 }
 
 /// The runs that count events of core PMUs.
@@ -89,7 +101,7 @@ fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
 fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Vec<Pass> {
     let pass = |set: Option<usize>| {
         let of_set = set.map_or(&[][..], |set| &sets[set]);
-        let takes_part = |slot: &&Slot| !is_core(slot) || of_set.contains(&slot.id);
+        let takes_part = |slot: &&Slot| !is_core(slot) || of_set.contains(&slot.opened_as());
         let seats = set.and_then(|set| counters.get(set));
         let slots = native.iter().filter(takes_part).map(|slot| seated(slot, seats)).collect();
         Pass { launch: LaunchKind::Native, slots }
@@ -101,7 +113,7 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, Count
 }
 
 fn seated(slot: &Slot, seats: Option<&Vec<(SlotId, CounterId)>>) -> Slot {
-    let seat = seats.and_then(|seats| seats.iter().find(|(id, _)| *id == slot.id));
+    let seat = seats.and_then(|seats| seats.iter().find(|(id, _)| *id == slot.opened_as()));
     Slot { counter: seat.map(|(_, counter)| *counter), ..slot.clone() }
 }
 
@@ -109,8 +121,9 @@ fn seated(slot: &Slot, seats: Option<&Vec<(SlotId, CounterId)>>) -> Slot {
 /// leaves its group, if that takes turns.
 fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Pass {
     let turn_of = |slot: &Slot| -> Option<usize> {
-        let is_always = !is_core(slot) || sets.iter().all(|set| set.contains(&slot.id));
-        if is_always { None } else { sets.iter().position(|set| set.contains(&slot.id)) }
+        let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());
+        let is_always = !is_core(slot) || sets.iter().all(holds);
+        if is_always { None } else { sets.iter().position(holds) }
     };
     let turning: Vec<Option<u32>> =
         native.iter().filter(|slot| turn_of(slot).is_some()).map(|slot| slot.group).collect();
@@ -251,10 +264,10 @@ mod tests {
     use crate::route;
     use crate::testing::{
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
-        unknown_event,
+        unknown_event, with_modes,
     };
     use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
-    use cyclometer_core::{Count, Event};
+    use cyclometer_core::{Count, Event, Modes};
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
         let intent = Intent::default();
@@ -553,6 +566,23 @@ mod tests {
                 before.iter().filter(|name| **name != format!("e{}", lost.0)).collect();
             assert_eq!(pass.iter().collect::<Vec<_>>(), expected);
         }
+    }
+
+    #[test]
+    fn an_event_that_is_named_twice_takes_one_counter() {
+        let mut events = many(4);
+        events.extend([core_event("e1"), core_event("e1"), with_modes(core_event("e1"), Modes::KERNEL)]);
+        let plan = planned(events.clone(), with_runs(2)).unwrap();
+        let twins = |slot: &Slot| (slot.id.0, slot.twin_of.map(|twin| twin.0));
+        for pass in &plan.passes {
+            let held: Vec<_> = pass.slots.iter().map(twins).collect();
+            assert!(pass.slots.iter().filter(|slot| slot.twin_of.is_none()).count() <= 4, "{held:?}");
+            assert_eq!(held.contains(&(1, None)), held.contains(&(4, Some(1))), "{held:?}");
+            assert_eq!(held.contains(&(1, None)), held.contains(&(5, Some(1))), "{held:?}");
+        }
+        assert_eq!(plan.passes.len(), 2, "kernel mode is another event");
+        let turns = turns(&planned(events, with_runs(1)).unwrap());
+        assert_eq!((turns[4], turns[5]), (turns[1], turns[1]));
     }
 
     #[test]

@@ -17,7 +17,9 @@ use crate::words::Names;
 
 /// The slots of core PMUs, and what there is for them.
 pub(crate) struct Cores<'a> {
+    /// Without twins.
     slots: Vec<&'a Slot>,
+    all: &'a [Slot],
     lines: &'a [PlanLine],
     /// The core PMUs whose counters are known, each with the counters that are free now.
     inventories: Vec<(String, CounterMask)>,
@@ -54,8 +56,8 @@ pub(crate) fn is_core(slot: &Slot) -> bool {
 
 impl<'a> Cores<'a> {
     pub(crate) fn new(slots: &'a [Slot], lines: &'a [PlanLine], machine: &Machine) -> Cores<'a> {
-        let slots = slots.iter().filter(|slot| is_core(slot)).collect();
-        Cores { slots, lines, inventories: inventories(machine) }
+        let opened = slots.iter().filter(|slot| is_core(slot) && slot.twin_of.is_none()).collect();
+        Cores { slots: opened, all: slots, lines, inventories: inventories(machine) }
     }
 
     /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in each, as
@@ -113,7 +115,9 @@ impl<'a> Cores<'a> {
 
     fn problem(&self, groups: &BTreeMap<u32, Vec<usize>>, intent: &Intent) -> Problem {
         let indices = |set: &Vec<usize>| -> Vec<usize> {
-            (0..self.slots.len()).filter(|i| set.contains(&self.slots[*i].id.0)).collect()
+            let wanted = self.all.iter().filter(|slot| set.contains(&slot.id.0));
+            let opened: Vec<SlotId> = wanted.map(Slot::opened_as).collect();
+            (0..self.slots.len()).filter(|i| opened.contains(&self.slots[*i].id)).collect()
         };
         Problem {
             pmus: self.inventories.iter().map(|(_, free)| *free).collect(),

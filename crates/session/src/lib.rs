@@ -14,6 +14,7 @@ mod observe;
 mod open;
 mod ready;
 mod rotation;
+mod twins;
 mod verify;
 
 use std::time::{Duration, SystemTime};

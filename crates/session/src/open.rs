@@ -5,11 +5,12 @@ use std::time::Duration;
 use cyclometer_core::exec::{Counting, RefusalKind};
 use cyclometer_core::report::Step;
 use cyclometer_core::{
-    Error, ErrorKind, LaunchKind, Pass, Plan, Recovery, Refusal, Result, Rung, SlotId, Source, Target,
+    Error, ErrorKind, LaunchKind, Pass, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId, Source, Target,
 };
 use cyclometer_plan::{Replan, give_up, replan};
 
 use crate::rotation::Rotation;
+use crate::twins::WithTwins;
 use crate::{Execution, Session};
 
 /// Open counters of one pass, with what is missing from it.
@@ -81,7 +82,10 @@ impl Session<'_, '_> {
                 Err(Refused { refusal, .. }) => refusal,
             };
             match refusal.slot.filter(|slot| pass.slots.iter().any(|held| held.id == *slot)) {
-                Some(slot) if self.has_result(slot) => refused.push((slot, refusal.text)),
+                Some(slot) if self.has_result(slot) => {
+                    let same = pass.slots.iter().filter(|held| held.opened_as() == slot);
+                    refused.extend(same.map(|held| (held.id, refusal.text.clone())));
+                }
                 None if self.is_settled(execution) => return Err(busy(&refusal)),
                 _ => self.replan(&refusal, &mut retries)?,
             }
@@ -154,8 +158,10 @@ impl Session<'_, '_> {
         let mut sources = Vec::new();
         for rung in pass.rungs() {
             let slots = pass.of(rung);
-            match self.source(rung)?.open(&slots, target) {
+            let opened: Vec<Slot> = slots.iter().filter(|slot| slot.twin_of.is_none()).cloned().collect();
+            match self.source(rung)?.open(&opened, target) {
                 Ok(counting) => {
+                    let counting = WithTwins::of(&slots, counting);
                     let slots = slots.iter().map(|slot| (slot.id, slot.turn)).collect();
                     sources.push(OpenSource { slots, counting });
                 }

@@ -192,3 +192,36 @@ fn what_must_not_take_turns_is_refused_when_the_kernel_disagrees_and_nothing_run
     assert!(error.ends_with("2 passes are needed, and -r gives 1 run"), "{error}");
     assert_eq!((played.count("release"), played.count("prepare")), (0, 0));
 }
+
+#[test]
+fn an_event_that_is_named_twice_is_opened_once_and_has_both_values() {
+    for (n, settings) in [(2, runs(2)), (6, runs(1)), (6, runs(2))] {
+        let mut events = many(n);
+        events.push(placed("e0"));
+        let played = play(Play { events, settings, ..Play::default() });
+        let report = played.report();
+        assert!(played.log.iter().all(|line| line.matches("e0").count() <= 1), "{:?}", played.log);
+        for run in &report.runs {
+            let of = |slot: usize| {
+                let own = run.reading.cells.iter().filter(|cell| cell.slot.0 == slot);
+                own.map(|cell| (cell.raw, cell.time_running_ns)).collect::<Vec<_>>()
+            };
+            assert_eq!(of(0), of(n));
+            assert!(run.slices.iter().all(|slice| {
+                let raw = |slot| slice.count(cyclometer_core::SlotId(slot)).map(|count| count.raw);
+                raw(0) == raw(n)
+            }));
+        }
+        assert!(times(report)[n] >= 1);
+    }
+}
+
+#[test]
+fn twins_are_lost_together() {
+    let events = vec![placed("a"), placed("b"), placed("b")];
+    let perf = vec![Answer::Open, Answer::RefuseLast(RefusalKind::Invalid)];
+    let played = play(Play { events, perf, settings: runs(2), ..Play::default() });
+    let lost: Vec<usize> =
+        played.report().runs[1].reading.cells.iter().filter(|c| c.lost.is_some()).map(|c| c.slot.0).collect();
+    assert_eq!((lost, values(&played.report().runs[1]).len()), (vec![1, 2], 1));
+}

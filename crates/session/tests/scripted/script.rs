@@ -318,14 +318,15 @@ fn event(name: &str, candidates: Vec<Candidate>) -> Event {
     Event::new(name, Unit::Count, candidates)
 }
 
-fn perf(modes: Option<Modes>, parts: usize) -> Candidate {
-    let part = |i| PerfEvent::new(format!("pmu{i}"), 4, 0, PerfClass::Core);
+fn perf(name: &str, modes: Option<Modes>, parts: usize) -> Candidate {
+    let code = name.bytes().fold(0, |code, byte| code << 8 | u64::from(byte));
+    let part = |i| PerfEvent::new(format!("pmu{i}"), 4, code, PerfClass::Core);
     Candidate::perf((0..parts).map(part).collect(), Provenance::Hardware, modes)
 }
 
 /// A hardware event for perf only.
 pub fn hardware(name: &str) -> Event {
-    event(name, vec![perf(Some(Modes::USER), 1)])
+    event(name, vec![perf(name, Some(Modes::USER), 1)])
 }
 
 /// A hardware event for any of the four counters of [`machine_with_counters`].
@@ -350,12 +351,12 @@ pub fn machine_with_counters() -> Machine {
 
 /// A hardware event in user and kernel mode.
 pub fn both_modes(name: &str) -> Event {
-    event(name, vec![perf(Some(Modes::USER_KERNEL), 1)])
+    event(name, vec![perf(name, Some(Modes::USER_KERNEL), 1)])
 }
 
 /// A hardware event with one part for each of two core PMUs.
 pub fn hybrid(name: &str) -> Event {
-    event(name, vec![perf(Some(Modes::USER), 2)])
+    event(name, vec![perf(name, Some(Modes::USER), 2)])
 }
 
 fn os(metric: OsMetric) -> Candidate {
@@ -364,7 +365,7 @@ fn os(metric: OsMetric) -> Candidate {
 
 /// A kernel event with the accounting below it.
 pub fn software(name: &str) -> Event {
-    event(name, vec![perf(None, 1), os(OsMetric::PageFaults)])
+    event(name, vec![perf(name, None, 1), os(OsMetric::PageFaults)])
 }
 
 /// An event of the software PMU alone.
@@ -374,7 +375,7 @@ pub fn soft(name: &str) -> Event {
 
 /// A hardware event with the software PMU below it.
 pub fn portable(name: &str) -> Event {
-    event(name, vec![perf(Some(Modes::USER), 1), Candidate::soft(name, Modes::USER)])
+    event(name, vec![perf(name, Some(Modes::USER), 1), Candidate::soft(name, Modes::USER)])
 }
 
 /// A metric of the accounting.
