@@ -13,6 +13,7 @@ use cyclometer_plan::passes::{Demand, Need, Problem, Way, pack};
 
 pub use cyclometer_plan::passes::{Because, Certificate, Conflict, Packing, Refused, Seat};
 pub use cyclometer_plan::taken_by_watchdog as held_by_watchdog;
+pub use cyclometer_plan::words;
 
 use crate::lookup::select_in;
 use crate::metric::events_of_metrics;

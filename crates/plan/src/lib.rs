@@ -16,7 +16,7 @@ mod split;
 
 #[cfg(test)]
 mod testing;
-mod words;
+pub mod words;
 
 pub use matching::place;
 pub use pass::assemble;

@@ -222,7 +222,7 @@ fn not(on: &OnCpu<'_>) -> Vec<String> {
             format!("{}: {}", on.placement.events[*event].selected.name, impossible(on, *event))
         }
         Refused::Set { set, conflict } => {
-            let group = proof::named(&on.placement, &on.placement.groups[*set]);
+            let group = proof::names(&on.placement).listed(&on.placement.groups[*set]);
             format!(
                 "the group of {group} is not counted as one: {}",
                 proof::conflict(&on.placement, conflict, &on.placement.groups[*set])
