@@ -24,7 +24,7 @@ pub use replan::{Replan, abandon, give_up, replan};
 pub use route::route;
 pub use sharing::taken_by_watchdog;
 pub use soft::SHORTEST_INTERVAL;
-pub use split::split;
+pub use split::{join, split};
 
 use cyclometer_core::{Event, Intent, Machine, Plan, Result};
 

@@ -64,6 +64,20 @@ fn drop_needless(sharing: &mut Sharing) {
     }
 }
 
+/// Adds events to a set that the kernel counts beside the others of it.
+///
+/// # Errors
+///
+/// None but those of [`split`], which there were before.
+pub fn join(mut plan: Plan, set: usize, more: &[SlotId]) -> Result<Plan> {
+    if let Some(set) = plan.sharing.sets.get_mut(set) {
+        set.extend(more);
+        set.sort_unstable();
+        set.dedup();
+    }
+    arrange(plan, &[])
+}
+
 fn text(plan: &Plan, stuck: &[SlotId], others: &[SlotId], was_known: bool) -> String {
     let names = |slots: &[SlotId]| {
         let names: Vec<&str> = slots
@@ -129,6 +143,16 @@ mod tests {
         plan.intent.multiplex = Multiplex::Never;
         let error = split(plan, 0, &[SlotId(0)]).unwrap_err().to_string();
         assert!(error.ends_with("they fit: 2 passes are needed, and -r gives 1 run"), "{error}");
+    }
+
+    #[test]
+    fn what_joins_every_set_takes_no_turns() {
+        let plan = planned(events(&["a", "b", "c"], unknown_event), 1);
+        let (plan, _) = split(plan, 0, &[SlotId(2)]).unwrap();
+        let plan = join(plan, 1, &[SlotId(0)]).unwrap();
+        assert_eq!(sets(&plan), [vec![0, 1], vec![0, 2]]);
+        let turns: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.turn).collect();
+        assert_eq!(turns, [None, Some(0), Some(1)]);
     }
 
     #[test]
