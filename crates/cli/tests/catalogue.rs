@@ -311,5 +311,5 @@ fn what_the_documents_show_is_what_is_printed() {
             }
         }
     }
-    assert_eq!(seen, 5);
+    assert_eq!(seen, 7);
 }

@@ -50,7 +50,11 @@ impl Names<'_> {
                 let names: Vec<&str> = registers.iter().map(|register| register.name()).collect();
                 let each = if names.len() == 1 { "which holds" } else { "each of which holds" };
                 let values = number(events.len(), "value");
-                format!("events{} need {values} in {}, {each} one at a time", self.of_pmu(*pmu), listed(&names))
+                format!(
+                    "events{} need {values} in {}, {each} one at a time",
+                    self.of_pmu(*pmu),
+                    listed(&names)
+                )
             }
             Certificate::Apart { sets } => {
                 let shown: Vec<String> = sets.iter().take(NAMED).map(|set| self.set(set)).collect();
@@ -116,9 +120,10 @@ pub fn sum(certificate: &Certificate) -> String {
         Certificate::Registers { registers, events, .. } => divided(events.len(), registers.len()),
         Certificate::Apart { sets } => divided(sets.len(), 1),
         Certificate::Crowded { sets, at_most, .. } => divided(sets.len(), *at_most),
-        Certificate::Nothing | Certificate::One | Certificate::Searched { .. } | Certificate::Alone { .. } => {
-            String::new()
-        }
+        Certificate::Nothing
+        | Certificate::One
+        | Certificate::Searched { .. }
+        | Certificate::Alone { .. } => String::new(),
     }
 }
 
@@ -191,7 +196,12 @@ mod tests {
                 "e can only be counted alone",
             ),
             (
-                Certificate::Crowded { pmu, counters: counters(4), sets: vec![vec![0, 1, 2], vec![3, 4]], at_most: 1 },
+                Certificate::Crowded {
+                    pmu,
+                    counters: counters(4),
+                    sets: vec![vec![0, 1, 2], vec![3, 4]],
+                    at_most: 1,
+                },
                 "of 2 groups of cpu no more than 1 group fit on counters 0-3",
             ),
         ] {
