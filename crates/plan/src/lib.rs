@@ -2,7 +2,7 @@
 //!
 //! Pure functions: [`route`] picks for every event the best source that works here and says why not the one above;
 //! [`assemble`] makes the passes, as few as [`passes`] finds; [`replan`] turns a source's refusal into the next plan, and
-//! [`split`] what the kernel did not count at the same time.
+//! [`split()`] what the kernel did not count at the same time.
 #![forbid(unsafe_code)]
 
 mod matching;

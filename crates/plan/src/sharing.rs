@@ -1,7 +1,7 @@
 //! Which events of core PMUs count at the same time: as few sets as possible, each of which fits on the counters.
 //!
 //! Events whose counters nobody knows are taken to fit beside all others; whether they do, the kernel tells
-//! ([`split`](crate::split)).
+//! ([`split`](crate::split())).
 
 use std::collections::BTreeMap;
 

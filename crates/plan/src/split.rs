@@ -68,7 +68,7 @@ fn drop_needless(sharing: &mut Sharing) {
 ///
 /// # Errors
 ///
-/// None but those of [`split`], which there were before.
+/// None but those of [`split()`], which there were before.
 pub fn join(mut plan: Plan, set: usize, more: &[SlotId]) -> Result<Plan> {
     if let Some(set) = plan.sharing.sets.get_mut(set) {
         set.extend(more);
