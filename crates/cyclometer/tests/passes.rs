@@ -147,3 +147,18 @@ fn an_event_that_is_named_twice_is_a_line_twice() {
     let plan = plan("skylake", "instructions,instructions", 1);
     assert_eq!((plan.lines.len(), plan.passes.len()), (2, 1));
 }
+
+#[test]
+fn hundreds_of_events_are_planned_for_one_run_and_for_many() {
+    let codes = (1..=400).map(|i| format!("r{:02x}{:02x}c4", i / 250 + 1, i % 250)).collect::<Vec<_>>();
+    let events = format!("instructions,cycles,{}", codes.join(","));
+    for (runs, passes) in [(1, 1), (200, 101)] {
+        let plan = plan("skylake", &events, runs);
+        assert_eq!(
+            (plan.passes.len(), plan.sharing.is_optimal()),
+            (passes, true),
+            "{}",
+            plan.sharing.because
+        );
+    }
+}

@@ -1,9 +1,9 @@
 //! Events to passes: the smallest number of passes, and why it cannot be smaller.
 //!
 //! Three ways, from the cheap and exact to the general one. Events that fit at once make one pass. Events without groups are
-//! spread over counters and registers ([`flow`]) and then coloured ([`colour`]), which is exact and quick for any number of
+//! spread over counters and registers (`flow`) and then coloured (`colour`), which is exact and quick for any number of
 //! events. Sets that must stay together, and events that take two counters, are packed by a search with a budget
-//! ([`search`]), whose result says how far it is proved.
+//! (`search`), whose result says how far it is proved.
 
 mod board;
 mod bound;
