@@ -351,7 +351,7 @@ mod tests {
         events.extend([fixed_event("cycles", 1), software_event("page-faults")]);
         let plan = planned(events, with_runs(3)).unwrap();
         assert_eq!((plan.passes.len(), plan.takes_turns(), plan.sharing.lower_bound), (3, false, 3));
-        assert_eq!(plan.sharing.because, "9 events of cpu can only use 4 counters");
+        assert_eq!(plan.sharing.because, "9 events of cpu can only use counters 0-3");
         for pass in names(&plan) {
             assert!(pass.contains(&"cycles") && pass.contains(&"page-faults"), "{pass:?}");
             assert_eq!(pass.len(), 6, "no counter stays free: {pass:?}");
@@ -417,7 +417,7 @@ mod tests {
         let error = planned(many(7), never(1)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "7 events of cpu can only use 4 counters: 2 passes are needed, and -r gives 1 run"
+            "7 events of cpu can only use counters 0-3: 2 passes are needed, and -r gives 1 run"
         );
         let help = "use -r 2, ask for fewer events, or leave --no-multiplex out";
         assert_eq!((error.recovery().to_string().as_str(), error.kind()), (help, ErrorKind::HardwareLimit));
@@ -527,7 +527,7 @@ mod tests {
         let error = assembled(events.clone(), &machine()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the group {e0,e1,e2,e3,e4} does not fit on the PMU: e0, e1, e2, e3 and e4 can only use counters 0-3 \
+            "the group {e0,e1,e2,e3,e4} does not fit on the PMU: e0, e1, e2, e3 and e4 can each only use counters 0-3 \
              of cpu"
         );
         let weak: Vec<Event> = events
@@ -550,7 +550,7 @@ mod tests {
         assert!(plan.sharing.sets.iter().any(holds), "{:?}", plan.sharing.sets);
         assert_eq!(plan.sharing.divided, []);
         let plan = planned(many(6), intent(&[0, 1, 2, 3, 5])).unwrap();
-        let reason = "e0, e1, e2, e3 and e5 can only use counters 0-3 of cpu".to_owned();
+        let reason = "e0, e1, e2, e3 and e5 can each only use counters 0-3 of cpu".to_owned();
         assert_eq!(plan.sharing.divided, [(0, reason)]);
         assert_eq!(plan.passes.len(), 2, "the events are counted all the same");
     }

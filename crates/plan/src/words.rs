@@ -98,7 +98,11 @@ impl Names<'_> {
     pub fn conflict_of(&self, conflict: &Conflict, confined: &[usize]) -> String {
         let events = self.listed(&conflict.events);
         match &conflict.because {
-            Because::Counters { pmu, counters } => {
+            Because::Counters { pmu, counters, places } if *places > conflict.events.len() => {
+                let counters = counter_words(*counters);
+                format!("{events} take {places} places and can only use {counters}{}", self.of_pmu(*pmu))
+            }
+            Because::Counters { pmu, counters, .. } => {
                 let each = if confined.len() > 2 { "can each" } else { "can both" };
                 let counters = counter_words(*counters);
                 format!("{} {each} only use {counters}{}", self.listed(confined), self.of_pmu(*pmu))
@@ -109,6 +113,9 @@ impl Names<'_> {
                 format!("{events} need different values in {}, {there}", listed(&names))
             }
             Because::Both => format!("{events} need more counters and registers than there are"),
+            Because::Alone => format!("{events} must be apart: one of them can only be counted alone"),
+            Because::Impossible => format!("no free counter can count {events}"),
+            Because::Unknown => format!("no way to place {events} was found, though not all were tried"),
         }
     }
 }
@@ -233,7 +240,7 @@ mod tests {
         let counters = CounterMask::from_bits(1 << 7, 0);
         for (conflict, expected) in [
             (
-                conflict(&[0, 1, 2], Because::Counters { pmu: 0, counters }),
+                conflict(&[0, 1, 2], Because::Counters { pmu: 0, counters, places: 3 }),
                 "a, b and c can each only use counter 7 of cpu",
             ),
             (
@@ -243,6 +250,11 @@ mod tests {
                 ),
                 "a and b need different values in MSR_PEBS_FRONTEND, which holds one",
             ),
+            (
+                conflict(&[0, 1], Because::Counters { pmu: 0, counters, places: 4 }),
+                "a and b take 4 places and can only use counter 7 of cpu",
+            ),
+            (conflict(&[3], Because::Impossible), "no free counter can count d"),
             (conflict(&[3, 4], Because::Both), "d and e need more counters and registers than there are"),
         ] {
             assert_eq!(names().conflict(&conflict), expected);
