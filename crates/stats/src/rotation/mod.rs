@@ -44,7 +44,7 @@ mod quantile;
 
 use fit::Fit;
 
-/// Fewest slices seen of which an interval is told.
+/// Fewest slices seen, of those in which anything ran, of which an interval is told.
 pub const LEAST_SLICES: usize = 20;
 
 /// Columns of the regression: the slices' lengths and up to three of what was always counted.
@@ -82,7 +82,7 @@ pub struct Estimate {
     pub seen: u64,
     /// Share of the run's time that was seen, in 0..=1.
     pub observed: f64,
-    /// Number of slices seen, ≥ 1.
+    /// Number of slices seen in which anything ran, ≥ 1.
     pub slices: usize,
     /// One slice in a hundred of those seen holds half of what was seen: whether such a slice was seen is chance, and the
     /// interval is not to be trusted.
@@ -93,9 +93,9 @@ pub struct Estimate {
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoInterval {
-    /// Fewer slices were seen than [`LEAST_SLICES`].
+    /// Fewer slices were seen than [`LEAST_SLICES`], those without any running time not counted.
     TooFewSlices {
-        /// Slices seen.
+        /// Slices seen in which anything ran.
         slices: usize,
     },
     /// The slices seen have no length, or next to none beside the others.
@@ -139,7 +139,8 @@ impl Rotation {
     }
 
     /// The total of an event over all slices, by its counts in the slices of its turn: `seen` has one entry for each
-    /// slice, `None` where the event did not count. `None` if it never did.
+    /// slice, `None` where the event did not count. `None` if it never did, or only in slices without length, where it
+    /// saw nothing: in those nothing ran, and they are no part of the sample.
     ///
     /// # Panics
     ///
@@ -151,7 +152,7 @@ impl Rotation {
         if slices == 0 {
             return None;
         }
-        let (missing, half_width) = self.missing(&sample, slices == seen.len());
+        let (missing, half_width) = self.missing(&sample, seen.iter().all(Option::is_some));
         let sum: u128 = seen.iter().flatten().map(|count| u128::from(*count)).sum();
         Some(Estimate {
             total: sum as f64 + missing,
@@ -193,7 +194,7 @@ impl Rotation {
     }
 }
 
-/// The slices seen of an event, and the sum of those not seen.
+/// The slices seen of an event in which anything ran, and the sum of those not seen.
 struct Sample {
     rows: Vec<[f64; COLUMNS]>,
     counts: Vec<f64>,
@@ -205,6 +206,7 @@ impl Sample {
         let mut sample = Sample { rows: Vec::new(), counts: Vec::new(), unseen: [0.0; COLUMNS] };
         for (row, count) in all.iter().zip(seen) {
             match count {
+                Some(0) if row[0] == 0.0 => {}
                 Some(count) => {
                     sample.rows.push(*row);
                     sample.counts.push(*count as f64);

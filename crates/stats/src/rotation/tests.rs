@@ -151,6 +151,30 @@ fn fewer_than_twenty_slices_have_no_interval() {
 }
 
 #[test]
+fn slices_in_which_nothing_ran_are_no_part_of_the_sample() {
+    let awake = |slice: usize| slice % 40 < 2;
+    let lengths: Vec<f64> = (0..400).map(|slice| if awake(slice) { 1.0 } else { 0.0 }).collect();
+    let count = |slice: usize| if awake(slice) { 1000 + slice as u64 } else { 0 };
+    let seen: Vec<_> = (0..400).map(|slice| (slice % 2 == 0).then(|| count(slice))).collect();
+    let estimate = Rotation::new(&lengths, &[]).estimate(&seen).unwrap();
+    assert_eq!(estimate.half_width, Err(NoInterval::TooFewSlices { slices: 10 }));
+    assert_eq!((estimate.total, estimate.observed), (2.0 * estimate.seen as f64, 0.5));
+    let asleep: Vec<_> = (0..400).map(|slice| (!awake(slice)).then_some(0)).collect();
+    assert_eq!(Rotation::new(&lengths, &[]).estimate(&asleep), None);
+}
+
+#[test]
+fn slices_in_which_nothing_ran_change_no_interval() {
+    let seen = alternate(40);
+    let without = Rotation::new(&[1.0; 80], &[]).estimate(&seen).unwrap();
+    let idle = |count: Option<u64>| [count, count.map(|_| 0)];
+    let with: Vec<_> = seen.iter().copied().flat_map(idle).collect();
+    let lengths: Vec<f64> = (0..160).map(|slice| f64::from(1 - slice % 2)).collect();
+    let estimate = Rotation::new(&lengths, &[]).estimate(&with).unwrap();
+    assert!(same(&estimate, &without) && estimate.slices == 40, "{estimate:?}, {without:?}");
+}
+
+#[test]
 fn an_event_that_never_counted_has_no_estimate() {
     assert_eq!(Rotation::new(&[1.0; 40], &[]).estimate(&[None; 40]), None);
     assert_eq!(Rotation::new(&[], &[]).estimate(&[]), None);
