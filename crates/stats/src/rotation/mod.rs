@@ -30,6 +30,17 @@
 //! a round differ, and the one in each round that an event sees does not show how much. With two turns 85.9 % of the
 //! intervals hold, with four 92.1 %, with eight 93.7 %.
 //!
+//! That is so while the slices seen are a fair sample of the run. Where few moments hold much of the count, and nothing
+//! that is always counted tells of them, whether they were seen is chance, and the intervals are too narrow. In percent
+//! of the estimates of 12 events in 1000 runs of 2 s, by the time alone, in turns of 10 ms:
+//!
+//! | program | 2 turns | 4 turns | 8 turns |
+//! |---|---|---|---|
+//! | the first 1 to 5 % of the time count twenty times as much | 98.3 | 92.2 | 73.7 |
+//! | the same, where the first turns last 1 ms and twice as long in each round | 98.8 | 97.0 | 98.1 |
+//! | 2 % of the time, 10 ms each, count fifty times as much | 84.6 | 65.3 | 43.9 |
+//! | what 10 ms count has a Pareto distribution with exponent 1.5 | 83.2 | 77.7 | 73.0 |
+//!
 //! # Source
 //!
 //! C.-E. Särndal, B. Swensson, J. Wretman: "Model Assisted Survey Sampling", Springer 1992, chapters 6 and 7: the

@@ -3,7 +3,9 @@ use std::sync::OnceLock;
 use cyclometer_core::Random;
 use proptest::prelude::*;
 
-use super::programs::{EVENTS, KINDS, Kind, Run, round_robin, run, seen, shuffled, sleeper};
+use super::programs::{
+    EVENTS, Hard, KINDS, Kind, Run, round_robin, run, seen, shuffled, sleeper, slices as cut,
+};
 use super::*;
 
 const TURNS: [usize; 3] = [2, 4, 8];
@@ -110,6 +112,37 @@ fn intervals_hold_the_total_of_a_program_that_sleeps() {
         }
         let coverage = tally.coverage();
         assert!((91.0..=99.0).contains(&coverage), "{turns} turns: {coverage:.1} %");
+    }
+}
+
+/// Estimates of a hard program, with turns that grow or not.
+fn hard(kind: Hard, turns: usize, grow: bool, repeats: usize) -> Tally {
+    let (mut random, mut tally) = (Random::seeded(turns as u64), Tally::default());
+    for _ in 0..repeats {
+        let (lengths, order): (Vec<usize>, Vec<usize>) = cut(turns, grow, &mut random).into_iter().unzip();
+        tally.add_run(&kind.run(&lengths, &mut random), &[], turns, &order);
+    }
+    tally
+}
+
+#[test]
+fn intervals_of_a_start_that_is_unlike_the_rest_hold_where_turns_are_short_at_first() {
+    for turns in TURNS {
+        let coverage = hard(Hard::Start, turns, true, REPEATS).coverage();
+        assert!(coverage >= 91.0, "{turns} turns: {coverage:.1} %");
+    }
+    let long = hard(Hard::Start, 8, false, REPEATS).coverage();
+    assert!(long < 85.0, "turns of one length do it as well: {long:.1} %");
+}
+
+/// What the documentation says: such a program is not told about as well as the interval claims.
+#[test]
+fn intervals_of_programs_with_few_heavy_moments_hold_as_seldom_as_documented() {
+    for (kind, documented) in [(Hard::Bursts, [84.6, 65.3, 43.9]), (Hard::HeavyTail, [83.2, 77.7, 73.0])] {
+        for (turns, expected) in TURNS.into_iter().zip(documented) {
+            let coverage = hard(kind, turns, true, REPEATS).coverage();
+            assert!((coverage - expected).abs() < 8.0, "{kind:?}, {turns} turns: {coverage:.1} %");
+        }
     }
 }
 
