@@ -14,7 +14,7 @@
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 missing() { echo "guest.sh: $*: not tested" >&2; exit 77; }
-[ $# = 2 ] || { sed -n '3,14p' "$0" >&2; exit 2; }
+[ $# = 2 ] || { sed -n '3,15p' "$0" >&2; exit 2; }
 kind=$1 build=$2
 read -ra qemu <<< "${QEMU:-env}"
 cc=${CROSS_COMPILE-aarch64-linux-gnu-}gcc
@@ -36,7 +36,7 @@ grant16)   machine=$el2 cpu=${apple%0x*}0x611f0430 tree=apple test=grant16 ;;
 vm-on-mac) machine=$el1 cpu=$apple tree=plain test=refuse ;;
 level)     machine=$el1 cpu=$apple tree=apple test=refuse ;;
 core)      machine=$el2 cpu=max,pauth-impdef=on tree=apple test=refuse ;;
-plain)     machine=$el1 cpu=cortex-a72 tree=plain test=refuse ;;
+plain)     machine=$el1 cpu=cortex-a76 tree=plain test=refuse ;;
 *)         echo "guest.sh: unknown kind: $kind" >&2; exit 2 ;;
 esac
 run=("${qemu[@]}" qemu-system-aarch64 -M "$machine" -cpu "$cpu" -smp 2 -m 512 -nographic)
