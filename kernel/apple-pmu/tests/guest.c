@@ -444,7 +444,8 @@ static void test_configure(void)
 	       (unsigned long long)kernel, (unsigned long long)count);
 
 	run_on(0);
-	el0_write_pmcr0(el0_pmcr0() & ~1ull);
+	/* and one that turns on an interrupt, in a mode that is not perf's */
+	el0_write_pmcr0((el0_pmcr0() & ~1ull) | 1 << 8 | 1 << 13);
 	check_status(fd, (struct apple_pmu_el0_status){ .granted = 2, .changed = 1 }, "a change at EL0 is told");
 	close(fd);
 	check(access_nowhere(), "EL0 has no access after close");
@@ -674,6 +675,21 @@ static void test_restarted(void)
 	      same_but_counters(registers(1), before_restart(1)), "all registers were written back before it");
 }
 
+/* The last test of all: a kernel does not leave this state. */
+static void test_lockdown(void)
+{
+	int fd;
+
+	check_value(insmod("/modules/apple_pmu_el0.ko"), 0, "the module loads");
+	check_value(open_error(), 0, "and its device opens");
+	mount("securityfs", "/sys/kernel/security", "securityfs", 0, NULL);
+	fd = open("/sys/kernel/security/lockdown", O_WRONLY);
+	check(fd >= 0 && write(fd, "integrity", 9) == 9, "the kernel is locked down");
+	close(fd);
+	check_value(open_error(), EPERM, "the device does not open then: EPERM");
+	check(access_nowhere(), "EL0 has no access");
+}
+
 static void test_grant(void)
 {
 	bool trap;
@@ -682,6 +698,7 @@ static void test_grant(void)
 	test_fd = open(APPLE_PMU_TEST_PATH, O_RDWR | O_CLOEXEC);
 	if (registers(0).pmesr[0] == RESTARTED) {
 		test_restarted();
+		test_lockdown();
 		return;
 	}
 	trap = registers(0).trap;
