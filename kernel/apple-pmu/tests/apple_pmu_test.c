@@ -52,12 +52,31 @@ static void write_registers(void *from)
 	isb();
 }
 
-static void idle(void *registers)
+/* In a kernel thread with interrupts off, as the idle task is. */
+static int idle(void *registers)
 {
-	if (cpu_pm_enter())
-		return;
-	write_registers(registers);
-	cpu_pm_exit();
+	unsigned long flags;
+	int err;
+
+	local_irq_save(flags);
+	err = cpu_pm_enter();
+	if (!err) {
+		write_registers(registers);
+		cpu_pm_exit();
+	}
+	local_irq_restore(flags);
+	return err;
+}
+
+/* The lock keeps the CPU: a thread whose CPU goes is moved to another. */
+static int idle_on(unsigned int cpu, struct apple_pmu_test *registers)
+{
+	int err;
+
+	cpus_read_lock();
+	err = smp_call_on_cpu(cpu, idle, registers, false);
+	cpus_read_unlock();
+	return err;
 }
 
 static long test_ioctl(struct file *file, unsigned int command, unsigned long argument)
@@ -75,7 +94,7 @@ static long test_ioctl(struct file *file, unsigned int command, unsigned long ar
 	case APPLE_PMU_TEST_WRITE:
 		return smp_call_function_single(regs.cpu, write_registers, &regs, 1);
 	case APPLE_PMU_TEST_IDLE:
-		return smp_call_function_single(regs.cpu, idle, &regs, 1);
+		return idle_on(regs.cpu, &regs);
 	case APPLE_PMU_TEST_ONLINE:
 		online = regs;
 		have_online = true;

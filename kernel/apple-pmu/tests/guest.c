@@ -627,7 +627,7 @@ static void test_all_at_once(void)
 	if (!opener) {
 		for (int i = 0; i < 300; i++)
 			failures += open_error() != 0;
-		_exit(failures > 250);
+		_exit(failures != 0);
 	}
 	sleeper = fork();
 	if (!sleeper)
@@ -638,7 +638,7 @@ static void test_all_at_once(void)
 		set_online(1, false);
 		set_online(1, true);
 	}
-	check_value(result_of(opener), 0, "most of 300 opens succeed meanwhile");
+	check_value(result_of(opener), 0, "300 opens succeed meanwhile");
 	kill(sleeper, SIGKILL);
 	result_of(sleeper);
 	check(access_nowhere(), "EL0 has no access in the end");

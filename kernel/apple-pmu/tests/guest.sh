@@ -63,4 +63,4 @@ if ! grep -q '^done:' "$work/text"; then
 	tail -40 "$work/text" >&2
 	exit 1
 fi
-! grep -q '^NOT OK' "$work/text"
+! grep -q '^NOT OK\|Kernel panic' "$work/text"
