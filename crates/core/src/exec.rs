@@ -234,7 +234,8 @@ pub trait Source {
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal>;
 
     /// Counts the slots for a moment, all at the same time, on the calling thread, which executes instructions
-    /// meanwhile; `None` where that cannot be done or is not permitted, which opening them tells better.
+    /// meanwhile, on each core type that the slots need and the thread may run on; `None` where that cannot be done or is
+    /// not permitted, which opening them tells better.
     fn probe(&self, slots: &[Slot]) -> Option<Reading> {
         let _ = slots;
         None

@@ -38,6 +38,20 @@ impl Affinity {
         Affinity { words }
     }
 
+    /// The set with one CPU more.
+    #[must_use]
+    pub fn with(mut self, cpu: u32) -> Affinity {
+        if let Some(word) = self.words.get_mut(cpu as usize / 64) {
+            *word |= 1 << (cpu % 64);
+        }
+        self
+    }
+
+    /// Whether a CPU is in the set.
+    pub fn contains(&self, cpu: u32) -> bool {
+        self.words.get(cpu as usize / 64).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
+    }
+
     /// How many CPUs are in the set.
     pub fn len(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()

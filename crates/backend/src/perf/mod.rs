@@ -1,5 +1,6 @@
 //! The hardware PMU, the kernel's software events and its dynamic PMUs, through `perf_event_open`.
 
+mod cores;
 mod group;
 mod program;
 mod read;
@@ -8,6 +9,7 @@ mod target;
 
 use cyclometer_core::exec::Reading;
 use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target};
+use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::perf::{Event, Reach};
 use std::io;
 use std::time::{Duration, Instant};
@@ -38,6 +40,25 @@ impl Source for PerfSource {
     }
 
     fn probe(&self, slots: &[Slot]) -> Option<Reading> {
+        let Ok(own) = Affinity::of(0) else { return self.probe_here(slots) };
+        let mut sum: Option<Reading> = None;
+        for place in cores::places(slots, &own, cores::cpus_of) {
+            let _bound = match place {
+                None => None,
+                Some(cpu) => Some(cores::Bound::to(cpu, &own)?),
+            };
+            let reading = self.probe_here(slots)?;
+            sum = Some(match sum {
+                None => reading,
+                Some(before) => read::sum(before, &reading),
+            });
+        }
+        sum
+    }
+}
+
+impl PerfSource {
+    fn probe_here(&self, slots: &[Slot]) -> Option<Reading> {
         let together: Vec<Slot> = slots.iter().map(|slot| Slot { turn: None, ..slot.clone() }).collect();
         let mut counting = self.open(&together, &Target::ThisThread).ok()?;
         counting.start().ok()?;

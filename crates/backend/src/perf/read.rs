@@ -41,6 +41,17 @@ pub(super) fn since(before: &Reading, mut after: Reading) -> Reading {
     after
 }
 
+/// What the same events counted in two readings, cell by cell.
+pub(super) fn sum(mut one: Reading, other: &Reading) -> Reading {
+    for (cell, more) in one.cells.iter_mut().zip(&other.cells) {
+        cell.raw = cell.raw.saturating_add(more.raw);
+        cell.time_enabled_ns = cell.time_enabled_ns.saturating_add(more.time_enabled_ns);
+        cell.time_running_ns = cell.time_running_ns.saturating_add(more.time_running_ns);
+        cell.lost = cell.lost.take().or_else(|| more.lost.clone());
+    }
+    one
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +63,18 @@ mod tests {
             |raw, enabled, running| Reading { cells: vec![Cell::new(SlotId(1), raw, enabled, running)] };
         let counted = since(&reading(5, 100, 40), reading(9, 300, 240));
         assert_eq!(counted, reading(4, 200, 200));
+    }
+
+    #[test]
+    fn readings_on_two_core_types_add_up() {
+        let cell = |raw, running| Cell::new(SlotId(1), raw, 100, running);
+        let gone = Cell { lost: Some("gone".to_owned()), ..cell(0, 0) };
+        let core = Reading { cells: vec![cell(7, 100), cell(0, 0), cell(1, 1)] };
+        let atom = Reading { cells: vec![cell(0, 0), cell(5, 100), gone] };
+        let both = sum(core, &atom);
+        let shown: Vec<_> =
+            both.cells.iter().map(|cell| (cell.raw, cell.time_enabled_ns, cell.time_running_ns)).collect();
+        assert_eq!(shown, [(7, 200, 100), (5, 200, 100), (1, 200, 1)]);
+        assert!(both.cells[2].lost.is_some());
     }
 }
