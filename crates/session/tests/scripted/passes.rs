@@ -142,7 +142,7 @@ fn what_the_kernel_does_not_count_beside_the_others_gets_a_pass_of_its_own() {
     let report = played.report();
     assert_eq!(report.plan.passes.len(), 2);
     assert_eq!((played.count("probe"), played.count("release")), (1, 2));
-    let said = "the kernel does not count e2 while it counts e0, e1 and e3, though by what is known of the \
+    let said = "the kernel does not count e2:u while it counts e0:u, e1:u and e3:u, though by what is known of the \
                 counters they fit";
     assert_eq!((report.steps[0].refused.as_str(), report.steps.len()), (said, 1));
     assert!(times(report).iter().all(|times| *times == 1), "{:?}", times(report));
