@@ -342,6 +342,17 @@ impl Cpu {
             && self.acting.of_apple(apple::Register::Control) & apple::PMCR0_ACTIVE != 0
     }
 
+    /// Whether what asked for an interrupt is gone, and the interrupt with it: on Arm, where flags drive a line.
+    pub(crate) fn takes_back_interrupts(&self) -> bool {
+        self.model.chip.family == Family::Arm && !self.line_is_up()
+    }
+
+    /// Whether a counter that interrupts has its flag set.
+    pub(crate) fn has_flag(&self) -> bool {
+        let interrupts = |counter: &Counter| counter.active.is_some_and(|active| active.interrupts);
+        self.counters.iter().any(|counter| interrupts(counter) && self.has_overflowed(counter.id))
+    }
+
     /// Whether the line of interrupts is up: on Arm, as long as a flag is set whose counter interrupts.
     pub(crate) fn line_is_up(&self) -> bool {
         let enabled = self.acting.of_arm(arm::Register::InterruptSet);

@@ -366,9 +366,12 @@ impl Machine {
     pub fn next(&mut self, until_ns: u64) -> Happening {
         let until = if until_ns == 0 { 0 } else { self.model.cycles(until_ns) };
         loop {
-            self.settle();
             if let Some(happening) = self.happened.pop_front() {
                 return happening;
+            }
+            self.settle();
+            if !self.happened.is_empty() {
+                continue;
             }
             if self.now >= until {
                 return Happening::Reached;
@@ -394,10 +397,11 @@ impl Machine {
     /// acknowledged come again.
     fn settle(&mut self) {
         for cpu in 0..self.settings.cpus {
-            let core = &self.cores[cpu as usize];
-            let again = core.held && !core.cpu.holds_interrupts();
-            if core.interrupt_at.is_none() && (again || core.cpu.line_is_up()) {
-                self.cores[cpu as usize].held = false;
+            let core = &mut self.cores[cpu as usize];
+            let released = core.held && !core.cpu.holds_interrupts();
+            core.held &= !released;
+            let again = released && core.cpu.has_flag() || core.cpu.line_is_up();
+            if again && core.interrupt_at.is_none() {
                 self.raise(cpu);
             }
             if self.cores[cpu as usize].thread.is_none() && self.queues.has_any(cpu) {
@@ -507,7 +511,7 @@ impl Machine {
             core.interrupt_at = None;
             if core.cpu.holds_interrupts() {
                 core.held = true;
-            } else {
+            } else if !core.cpu.takes_back_interrupts() {
                 self.deliver(cpu);
                 self.double(cpu);
             }

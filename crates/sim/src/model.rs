@@ -48,7 +48,7 @@ impl Model {
         apple("apple-m4", APPLE_16BIT, 16, 64, M4_EVENTS),
         intel("skylake", 4, CounterMask::first(4, 3), SKYLAKE_EVENTS, FIXED_3),
         intel("icelake", 5, CounterMask::first(8, 4), ICELAKE_EVENTS, FIXED_4),
-        intel("sapphirerapids", 5, CounterMask::first(8, 4), ICELAKE_EVENTS, FIXED_4),
+        intel("sapphirerapids", 5, CounterMask::first(8, 4), SAPPHIRE_RAPIDS_EVENTS, FIXED_4),
         amd("amdzen2", 1),
         amd("amdzen4", 2),
         NEOVERSE_N1,
@@ -246,8 +246,7 @@ const M4_EVENTS: &[EventRow] = &[
 
 /// # Source
 ///
-/// The tables `skylake`, `icelake` and `sapphirerapids` of the catalogue, which name theirs; the last two architectural
-/// events: Intel SDM volume 3.
+/// The tables `skylake`, `icelake` and `sapphirerapids` of the catalogue, which name theirs.
 const SKYLAKE_EVENTS: &[EventRow] = &[
     row(0x3c, 0x00, 0xf, CYCLES),
     row(0xc0, 0x00, 0xf, INSTRUCTIONS),
@@ -262,6 +261,17 @@ const SKYLAKE_EVENTS: &[EventRow] = &[
 ];
 
 const ICELAKE_EVENTS: &[EventRow] = &[
+    row(0x3c, 0x00, 0xff, CYCLES),
+    row(0xc0, 0x00, 0xff, INSTRUCTIONS),
+    row(0xc2, 0x02, 0xff, UOPS),
+    row(0xc4, 0x00, 0xff, BRANCHES),
+    row(0xc5, 0x00, 0xff, BRANCH_MISSES),
+    row(0xd0, 0x81, 0xf, LOADS),
+    row(0xd0, 0x82, 0xf, STORES),
+    row(0xd1, 0x08, 0xf, L1D_MISSES),
+];
+
+const SAPPHIRE_RAPIDS_EVENTS: &[EventRow] = &[
     row(0x3c, 0x00, 0xff, CYCLES),
     row(0xc0, 0x00, 0xff, INSTRUCTIONS),
     row(0xc2, 0x02, 0xff, UOPS),
