@@ -185,6 +185,9 @@ impl RegisterProgram {
 
 /// Writes back what registers held before a program, as [`RegisterProgram::touched`] names them: first everything off,
 /// then as it was, enabling registers last.
+///
+/// A general counter of Intel gets all of its bits back only if the program was made with
+/// [`ProgramOptions::full_width_writes`], else its lowest 32, sign-extended.
 pub fn restore(program: &RegisterProgram, saved: &[(PmuReg, u64)]) -> Vec<Step> {
     let write = |&(register, value): &(PmuReg, u64)| {
         Step::Write(RegisterBits { register, value, mask: register.access().writable() })

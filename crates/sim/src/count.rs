@@ -23,6 +23,8 @@ impl Totals {
 pub(crate) struct Condition {
     /// The quantities, added up.
     pub quantities: &'static [Quantity],
+    /// The most events of a cycle that the counter can take; 0: there is no such limit.
+    pub most_a_cycle: u8,
     /// Counts cycles with at least so many of them; 0: counts them.
     pub cmask: u8,
     /// Counts the other cycles.
@@ -40,11 +42,14 @@ impl Progress {
 
     /// What a counter counts in the next `cycles`, which must have the same rates.
     pub(crate) fn counted(&self, rates: &Rates, condition: &Condition, cycles: u64) -> u64 {
-        let Condition { quantities, cmask, inv, edge } = *condition;
+        let Condition { quantities, most_a_cycle, cmask, inv, edge } = *condition;
+        let rate: u64 = quantities.iter().map(|quantity| rates.of(*quantity)).sum();
+        if cmask == 0 && most_a_cycle != 0 && rate >> FRACTION_BITS >= most_a_cycle.into() {
+            return u64::from(most_a_cycle) * cycles;
+        }
         if cmask == 0 {
             return quantities.iter().map(|quantity| self.events(rates, *quantity, cycles)).sum();
         }
-        let rate: u64 = quantities.iter().map(|quantity| rates.of(*quantity)).sum();
         let at_least = self.cycles_with(rate, quantities, cmask.into(), cycles);
         let meeting = if inv { cycles - at_least } else { at_least };
         // Cycles that meet the condition and those that do not are spread evenly: each run of the rarer is one cycle.
@@ -105,7 +110,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LOADS: Condition = Condition { quantities: &[Quantity::Loads], cmask: 0, inv: false, edge: false };
+    const LOADS: Condition =
+        Condition { quantities: &[Quantity::Loads], most_a_cycle: 0, cmask: 0, inv: false, edge: false };
 
     fn rates(loads: f64, stores: f64) -> Rates {
         Rates::IDLE.with(Quantity::Loads, loads).with(Quantity::Stores, stores)
@@ -143,7 +149,7 @@ mod tests {
             cmask in 0u8..4, inv: bool, edge: bool,
         ) {
             let rates = rates(loads, stores);
-            let both = Condition { quantities: &[Quantity::Loads, Quantity::Stores], cmask, inv, edge };
+            let both = Condition { quantities: &[Quantity::Loads, Quantity::Stores], most_a_cycle: 0, cmask, inv, edge };
             let whole = Progress::default().counted(&rates, &both, cuts.iter().sum());
             let (mut progress, mut totals, mut pieces) = (Progress::default(), Totals::default(), 0);
             for cut in &cuts {

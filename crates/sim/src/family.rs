@@ -73,7 +73,7 @@ pub(crate) fn active(model: &Model, registers: &dyn Acting, counter: CounterId) 
 }
 
 fn events(quantities: &'static [crate::Quantity]) -> Condition {
-    Condition { quantities, cmask: 0, inv: false, edge: false }
+    Condition { quantities, most_a_cycle: 0, cmask: 0, inv: false, edge: false }
 }
 
 /// The fields that Intel's and AMD's event selects have in common.
@@ -113,10 +113,24 @@ fn intel_fixed(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
 
 fn amd_general(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
     let select = registers.of_amd(amd::Register::EventSelect(n));
-    let event = (select & 0xff | (select >> amd::EVENT_HIGH_SHIFT & 0xf) << 8) as u16;
     let global = model.chip.pmu_version < 2 || registers.of_amd(amd::Register::GlobalControl) >> n & 1 == 1;
+    let behind = registers.of_amd(amd::Register::EventSelect(n + 1));
+    let is_pair = n.is_multiple_of(2) && amd_event(behind) == amd::MERGE_EVENT && behind & amd::EN != 0;
     let for_guests = select & amd::GUEST_ONLY != 0 && select & amd::HOST_ONLY == 0;
-    x86_select(model, select, event, n).filter(|_| global && !for_guests)
+    let mut active = x86_select(model, select, amd_event(select), n).filter(|_| global && !for_guests)?;
+    active.condition.most_a_cycle = if is_pair { 0 } else { AMD_MOST_A_CYCLE };
+    Some(active)
+}
+
+/// The most events of a cycle that one counter of AMD takes; a pair of counters takes any number.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/amd/core.c`, "Large Increment per Cycle events": a counter takes 4 bits a cycle.
+const AMD_MOST_A_CYCLE: u8 = 15;
+
+fn amd_event(select: u64) -> u16 {
+    (select & 0xff | (select >> amd::EVENT_HIGH_SHIFT & 0xf) << 8) as u16
 }
 
 /// The bit of PMC `n` in a field that is split behind PMC7.

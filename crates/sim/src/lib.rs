@@ -1,20 +1,20 @@
 //! Simulated chips: what a driver of a PMU meets on silicon, on any machine.
 //!
-//! A [`Machine`] has CPUs of one [`Model`], with the registers, reserved bits, widths, constraint masks, overflow flags
+//! A [`SimMachine`] has CPUs of one [`Model`], with the registers, reserved bits, widths, constraint masks, overflow flags
 //! and interrupts of that chip; it is reached by [`Registers`](cyclometer_arch::Registers), as silicon is. Threads run
 //! [`Workload`]s on its CPUs: streams of events that the CPUs' counters count, exactly and repeatably for a seed.
 //! [`Trouble`] is what kernels, hypervisors and other users of the PMU do to a driver.
 //!
-//! Time passes only in [`Machine::next`] and [`Machine::run`]; what a driver does in between takes none. Nothing here
+//! Time passes only in [`SimMachine::next`] and [`SimMachine::run`]; what a driver does in between takes none. Nothing here
 //! says how a real program behaves: every number is one of a simulation.
 //!
 //! ```
 //! use cyclometer_arch::{Coded, Placed, ProgramOptions, Registers, carry_out, register_program};
 //! use cyclometer_core::{CounterId, EventCode, Modes};
-//! use cyclometer_sim::{Machine, Model, Quantity, Settings, Workload};
+//! use cyclometer_sim::{SimMachine, Model, Quantity, Settings, Workload};
 //!
 //! let model = Model::find("skylake").expect("it is one of the models");
-//! let mut machine = Machine::new(model, Settings::default());
+//! let mut machine = SimMachine::new(model, Settings::default());
 //! let thread = machine.spawn(Workload::named("loop").expect("it is one of the workloads"), &[0])?;
 //! let branches = Coded::new(EventCode { select: 0xc4, ..EventCode::default() });
 //! let placed =
@@ -39,7 +39,7 @@ mod schedule;
 mod trouble;
 mod workload;
 
-pub use machine::{Happening, Machine, NoSuchCpu, Settings, ThreadId, Tick};
+pub use machine::{Happening, NoSuchCpu, Settings, SimMachine, ThreadId, Tick};
 pub use model::{EventRow, Model};
 pub use quantity::{Quantity, Rates};
 pub use trouble::Trouble;

@@ -57,7 +57,7 @@ impl Default for Settings {
     }
 }
 
-/// Something that a driver is told of. Time stands still until [`Machine::next`] is called again.
+/// Something that a driver is told of. Time stands still until [`SimMachine::next`] is called again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Happening {
@@ -149,7 +149,7 @@ impl From<NoSuchCpu> for Error {
 ///
 /// Two machines with the same model, settings, threads and troubles, used in the same way, do the same.
 #[derive(Debug)]
-pub struct Machine {
+pub struct SimMachine {
     model: &'static Model,
     settings: Settings,
     layout: Arc<Layout>,
@@ -164,13 +164,14 @@ pub struct Machine {
     double_every: u32,
     interrupts: u64,
     ignores_writes: bool,
+    rewrites_at_idle: bool,
     in_user_mode: bool,
     kernel_rates: Rates,
 }
 
-impl Machine {
+impl SimMachine {
     /// A machine that has just been switched on: registers 0, no threads.
-    pub fn new(model: &'static Model, settings: Settings) -> Machine {
+    pub fn new(model: &'static Model, settings: Settings) -> SimMachine {
         let layout = Arc::new(Layout::of(model));
         let cpus = settings.cpus.max(1);
         let tick_at = settings.tick.map_or(u64::MAX, |tick| model.cycles(tick.every_ns));
@@ -187,7 +188,7 @@ impl Machine {
             uncalled: Vec::new(),
             watchdog: None,
         };
-        Machine {
+        SimMachine {
             model,
             settings: Settings { cpus, ..settings },
             cores: (0..cpus).map(|_| core()).collect(),
@@ -202,6 +203,7 @@ impl Machine {
             double_every: 0,
             interrupts: 0,
             ignores_writes: false,
+            rewrites_at_idle: false,
             in_user_mode: false,
             kernel_rates: kernel(),
         }
@@ -288,7 +290,7 @@ impl Machine {
         match trouble {
             Trouble::RewriteControl { every_ns } => {
                 let every = at(every_ns);
-                let due = self.now + self.around(every);
+                let due = self.now.saturating_add(self.around(every));
                 self.agenda.push((due, Errand::RewriteControl { every }));
             }
             Trouble::StealCounter { cpu, counter, after_ns } => {
@@ -296,6 +298,7 @@ impl Machine {
                 self.kernels_program(self.cycles_on(CounterId::General(counter), None))?;
                 self.agenda.push((self.now.saturating_add(at(after_ns)), Errand::Steal { cpu, counter }));
             }
+            Trouble::RewriteControlAtIdle => self.rewrites_at_idle = true,
             Trouble::LateInterrupts { by_ns } => self.late = at(by_ns),
             Trouble::DoubleInterrupts { every } => self.double_every = every,
             Trouble::SpuriousInterrupts { every_ns } => {
@@ -365,6 +368,11 @@ impl Machine {
     /// Lets time pass until something happens, or until `until_ns` since the machine was switched on.
     pub fn next(&mut self, until_ns: u64) -> Happening {
         let until = if until_ns == 0 { 0 } else { self.model.cycles(until_ns) };
+        self.next_before(until)
+    }
+
+    /// The same until a time in cycles.
+    fn next_before(&mut self, until: u64) -> Happening {
         loop {
             if let Some(happening) = self.happened.pop_front() {
                 return happening;
@@ -383,10 +391,10 @@ impl Machine {
     }
 
     /// Lets `ns` nanoseconds pass and calls `driver` for each happening but the last.
-    pub fn run(&mut self, ns: u64, mut driver: impl FnMut(&mut Machine, Happening)) {
-        let until = self.now_ns().saturating_add(ns);
+    pub fn run(&mut self, ns: u64, mut driver: impl FnMut(&mut SimMachine, Happening)) {
+        let until = if ns == 0 { self.now } else { self.now.saturating_add(self.model.cycles(ns)) };
         loop {
-            match self.next(until) {
+            match self.next_before(until) {
                 Happening::Reached => return,
                 happening => driver(self, happening),
             }
@@ -412,7 +420,7 @@ impl Machine {
 
     /// Lets an interrupt come after the skid.
     fn raise(&mut self, cpu: u32) {
-        let due = self.now + self.skid() + self.late;
+        let due = (self.now + self.skid()).saturating_add(self.late);
         let core = &mut self.cores[cpu as usize];
         core.interrupt_at.get_or_insert(due);
     }
@@ -424,7 +432,7 @@ impl Machine {
 
     /// How many cycles, at most `limit`, pass before something changes anywhere.
     fn horizon(&self, limit: u64) -> u64 {
-        let due = self.agenda.iter().map(|(due, _)| due - self.now);
+        let due = self.agenda.iter().map(|(due, _)| due.saturating_sub(self.now));
         let each = self.cores.iter().map(|core| self.horizon_of(core, limit));
         due.chain(each).min().unwrap_or(limit).clamp(1, limit)
     }
@@ -545,8 +553,8 @@ impl Machine {
         if let Some(tick) = self.settings.tick
             && core.tick_at <= self.now
         {
-            core.tick_at = self.now + self.model.cycles(tick.every_ns);
-            core.kernel_left += self.model.cycles(tick.takes_ns);
+            core.tick_at = self.now.saturating_add(self.model.cycles(tick.every_ns));
+            core.kernel_left = core.kernel_left.saturating_add(self.model.cycles(tick.takes_ns));
         }
         let Some(thread) = core.thread else { return };
         let over = core.slice_end <= self.now && core.kernel_left == 0;
@@ -567,13 +575,17 @@ impl Machine {
         while to.is_some_and(|thread| self.threads[thread].stream.is_done()) {
             to = self.queues.next(cpu).map(|waiting| waiting.thread);
         }
-        let slice_end = self.now + self.model.cycles(self.settings.slice_ns);
+        let slice_end = self.now.saturating_add(self.model.cycles(self.settings.slice_ns));
         let core = &mut self.cores[cpu as usize];
         core.thread = to;
         core.slice_end = slice_end;
+        if to.is_none() && self.rewrites_at_idle {
+            core.cpu.rewrite_control();
+        }
         if from != to {
             if self.settings.switch_ns > 0 {
-                core.kernel_left += self.model.cycles(self.settings.switch_ns);
+                core.kernel_left =
+                    core.kernel_left.saturating_add(self.model.cycles(self.settings.switch_ns));
             }
             let (from, to) = (from.map(ThreadId), to.map(ThreadId));
             self.happened.push_back(Happening::Switch { cpu, from, to });
@@ -586,7 +598,7 @@ impl Machine {
                 for core in &mut self.cores {
                     core.cpu.rewrite_control();
                 }
-                let date = self.now + self.around(every);
+                let date = self.now.saturating_add(self.around(every));
                 self.agenda.push((date, errand));
             }
             Errand::Steal { cpu, counter } => {
@@ -613,7 +625,7 @@ impl Machine {
     }
 }
 
-impl Registers for Machine {
+impl Registers for SimMachine {
     fn read(&mut self, cpu: u32, register: PmuReg) -> Result<u64, Fault> {
         self.permit(cpu, register)?;
         Ok(self.cores[cpu as usize].cpu.read(register))

@@ -49,8 +49,8 @@ impl Model {
         intel("skylake", 4, CounterMask::first(4, 3), SKYLAKE_EVENTS, FIXED_3),
         intel("icelake", 5, CounterMask::first(8, 4), ICELAKE_EVENTS, FIXED_4),
         intel("sapphirerapids", 5, CounterMask::first(8, 4), SAPPHIRE_RAPIDS_EVENTS, FIXED_4),
-        amd("amdzen2", 1),
-        amd("amdzen4", 2),
+        amd("amdzen2", 1, ZEN2_EVENTS),
+        amd("amdzen4", 2, ZEN4_EVENTS),
         NEOVERSE_N1,
     ];
 
@@ -133,7 +133,7 @@ const fn intel(
     Model { id, chip, mhz: 3000, skid_cycles: SKID_INTEL, events, fixed, extra: INTEL_EXTRA }
 }
 
-const fn amd(id: &'static str, pmu_version: u32) -> Model {
+const fn amd(id: &'static str, pmu_version: u32, events: &'static [EventRow]) -> Model {
     let chip = Chip {
         family: Family::Amd,
         pmu_version,
@@ -142,7 +142,7 @@ const fn amd(id: &'static str, pmu_version: u32) -> Model {
         overflow_bit: 48,
         counters: CounterMask::first(6, 0),
     };
-    Model { id, chip, mhz: 3400, skid_cycles: SKID_AMD, events: ZEN_EVENTS, fixed: &[], extra: &[] }
+    Model { id, chip, mhz: 3400, skid_cycles: SKID_AMD, events, fixed: &[], extra: &[] }
 }
 
 const NEOVERSE_N1: Model = Model {
@@ -198,6 +198,7 @@ const TLB_MISSES: &[Quantity] = &[Quantity::L1dTlbMisses];
 const L1I_MISSES: &[Quantity] = &[Quantity::L1iMisses];
 const LLC_REFERENCES: &[Quantity] = &[Quantity::LlcReferences];
 const LLC_MISSES: &[Quantity] = &[Quantity::LlcMisses];
+const FLOAT_OPERATIONS: &[Quantity] = &[Quantity::FloatOperations];
 
 /// # Source
 ///
@@ -287,7 +288,7 @@ const SAPPHIRE_RAPIDS_EVENTS: &[EventRow] = &[
 /// # Source
 ///
 /// The tables `amdzen2` and `amdzen4` of the catalogue, which name theirs.
-const ZEN_EVENTS: &[EventRow] = &[
+const ZEN2_EVENTS: &[EventRow] = &[
     row(0x76, 0, 0x3f, CYCLES),
     row(0xc0, 0, 0x3f, INSTRUCTIONS),
     row(0xc1, 0, 0x3f, UOPS),
@@ -295,6 +296,18 @@ const ZEN_EVENTS: &[EventRow] = &[
     row(0xc3, 0, 0x3f, BRANCH_MISSES),
     row(0x29, 1, 0x3f, LOADS),
     row(0x29, 2, 0x3f, STORES),
+    row(0x03, 0xff, 0x15, FLOAT_OPERATIONS),
+];
+
+const ZEN4_EVENTS: &[EventRow] = &[
+    row(0x76, 0, 0x3f, CYCLES),
+    row(0xc0, 0, 0x3f, INSTRUCTIONS),
+    row(0xc1, 0, 0x3f, UOPS),
+    row(0xc2, 0, 0x3f, BRANCHES),
+    row(0xc3, 0, 0x3f, BRANCH_MISSES),
+    row(0x29, 1, 0x3f, LOADS),
+    row(0x29, 2, 0x3f, STORES),
+    row(0x03, 0x1f, 0x15, FLOAT_OPERATIONS),
 ];
 
 /// # Source

@@ -30,13 +30,15 @@ pub enum Quantity {
     LlcReferences,
     /// Requests that missed the last-level cache.
     LlcMisses,
+    /// Operations on floating-point numbers retired, each element of a vector on its own.
+    FloatOperations,
     /// Slots: cycles times the width of the core.
     Slots,
 }
 
 impl Quantity {
     /// Every quantity.
-    pub const ALL: [Quantity; 14] = [
+    pub const ALL: [Quantity; 15] = [
         Quantity::Cycles,
         Quantity::ReferenceCycles,
         Quantity::Instructions,
@@ -50,6 +52,7 @@ impl Quantity {
         Quantity::L1iMisses,
         Quantity::LlcReferences,
         Quantity::LlcMisses,
+        Quantity::FloatOperations,
         Quantity::Slots,
     ];
 

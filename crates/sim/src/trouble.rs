@@ -12,12 +12,18 @@ pub enum Trouble {
     ///
     /// # Source
     ///
-    /// xnu `osfmk/arm64/monotonic_arm64.c`: at every interrupt of the PMU and at every entry to idle; 100,000 ns is what
-    /// users of M3 and M4 see.
+    /// xnu `osfmk/arm64/monotonic_arm64.c`: at interrupts of the PMU and when it goes idle; 100,000 ns is what users of M3
+    /// and M4 see.
     RewriteControl {
         /// On the average so often.
         every_ns: u64,
     },
+    /// The kernel does the same whenever a CPU has nothing to do.
+    ///
+    /// # Source
+    ///
+    /// xnu `osfmk/arm64/monotonic_arm64.c`, `core_idle`.
+    RewriteControlAtIdle,
     /// Somebody else takes a general counter: it counts cycles, of the kernel too, from 0.
     StealCounter {
         /// The CPU.

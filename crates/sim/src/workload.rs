@@ -29,15 +29,20 @@ const BLOCK_CYCLES: u64 = 1 << 14;
 
 impl Workload {
     /// The names of those that are there ready-made.
-    pub const NAMES: [&'static str; 4] = ["loop", "phases", "memory", "noisy"];
+    pub const NAMES: [&'static str; 5] = ["loop", "phases", "memory", "noisy", "vector"];
 
     /// A ready-made one: `loop` does the same all the time, `memory` misses caches and TLBs, `phases` computes, misses
-    /// and mispredicts in turn, `noisy` is as `loop` with rates that vary. None of them ends.
+    /// and mispredicts in turn, `noisy` is as `loop` with rates that vary, `vector` has sixteen operations on
+    /// floating-point numbers a cycle. None of them ends.
     pub fn named(name: &str) -> Option<Workload> {
         let (phases, noise) = match name {
             "loop" => (vec![Phase { cycles: 1 << 20, rates: computing() }], 0.0),
             "noisy" => (vec![Phase { cycles: 1 << 20, rates: computing() }], 0.2),
             "memory" => (vec![Phase { cycles: 1 << 20, rates: missing() }], 0.0),
+            "vector" => {
+                let rates = computing().with(Quantity::FloatOperations, 16.0);
+                (vec![Phase { cycles: 1 << 20, rates }], 0.0)
+            }
             "phases" => (
                 vec![
                     Phase { cycles: 3_000_000, rates: computing() },

@@ -11,7 +11,7 @@ use cyclometer_arch::{
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Random};
 use cyclometer_sim::{
-    Happening, Machine, Model, Phase, Quantity, Rates, Settings, ThreadId, Tick, Trouble, Workload,
+    Happening, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Trouble, Workload,
 };
 use proptest::prelude::*;
 use support::{
@@ -30,7 +30,7 @@ struct Recorder {
 }
 
 impl Recorder {
-    fn start(machine: &mut Machine, placed: &[Placed]) -> Recorder {
+    fn start(machine: &mut SimMachine, placed: &[Placed]) -> Recorder {
         let program = program(machine, placed);
         for cpu in 0..machine.cpus() {
             start(machine, cpu, &program);
@@ -40,7 +40,7 @@ impl Recorder {
         Recorder { program, last, rows: BTreeMap::new(), interrupts: 0, overflows: 0 }
     }
 
-    fn attend(&mut self, machine: &mut Machine, happening: Happening) {
+    fn attend(&mut self, machine: &mut SimMachine, happening: Happening) {
         match happening {
             Happening::Interrupt { cpu, thread } => {
                 self.interrupts += 1;
@@ -52,7 +52,7 @@ impl Recorder {
         }
     }
 
-    fn row(&mut self, machine: &mut Machine, cpu: u32, thread: Option<ThreadId>) {
+    fn row(&mut self, machine: &mut SimMachine, cpu: u32, thread: Option<ThreadId>) {
         let sums = self.rows.entry(thread).or_insert_with(|| vec![0; self.program.reads.len()]);
         let last = &mut self.last[cpu as usize];
         for ((read, last), sum) in self.program.reads.iter().zip(last).zip(sums) {
@@ -63,7 +63,7 @@ impl Recorder {
     }
 
     /// Starts a counter anew that is past its overflow, the overshoot carried over; acknowledges what was seen.
-    fn rearm(&mut self, machine: &mut Machine, cpu: u32) {
+    fn rearm(&mut self, machine: &mut SimMachine, cpu: u32) {
         let seen = match self.program.status {
             Some(status) => machine.read(cpu, status).unwrap(),
             None => 0,
@@ -86,7 +86,7 @@ impl Recorder {
         carry_out(&self.program.acknowledge(seen & own), machine, cpu).unwrap();
     }
 
-    fn run(&mut self, machine: &mut Machine, ns: u64) {
+    fn run(&mut self, machine: &mut SimMachine, ns: u64) {
         machine.run(ns, |machine, happening| self.attend(machine, happening));
         for cpu in 0..machine.cpus() {
             let thread = machine.thread_on(cpu);
@@ -243,7 +243,7 @@ fn threads_are_told_apart_though_they_migrate_and_share_cpus() {
             switch_ns: 500,
             tick: Some(Tick { every_ns: 100_000, takes_ns: 1_000 }),
         };
-        let mut machine = Machine::new(model(id), settings);
+        let mut machine = SimMachine::new(model(id), settings);
         let names = ["loop", "memory", "noisy", "phases", "loop"];
         let threads: Vec<ThreadId> = names
             .iter()
@@ -287,8 +287,32 @@ fn pmcr0_is_rewritten_after_about_100_us_and_the_program_sees_it() {
     assert!(lasted.iter().all(|ns| (49_000..=152_000).contains(ns)), "{lasted:?}");
 }
 
-fn holds(machine: &mut Machine, program: &RegisterProgram) -> bool {
+fn holds(machine: &mut SimMachine, program: &RegisterProgram) -> bool {
     program.holds.iter().all(|bits| bits.are_in(machine.read(0, bits.register).unwrap()))
+}
+
+#[test]
+fn pmcr0_is_rewritten_when_a_cpu_goes_idle_and_not_before() {
+    let mut machine = SimMachine::new(model("apple-m1"), Settings::default());
+    machine.provoke(Trouble::RewriteControlAtIdle).unwrap();
+    let phases = vec![Phase { cycles: 32_000, rates: Rates::IDLE }];
+    machine.spawn(Workload { phases, rounds: Some(1), noise: 0.0 }, &[0]).unwrap();
+    let program = program(&machine, &[on(2, 0x02, 0)]);
+    start(&mut machine, 0, &program);
+    run(&mut machine, 9_000);
+    assert!(holds(&mut machine, &program));
+    run(&mut machine, 2_000);
+    assert!(!holds(&mut machine, &program));
+    assert_eq!(values(&mut machine, &program), [32_000]);
+}
+
+#[test]
+fn time_passes_in_the_smallest_steps() {
+    let (mut machine, thread) = running("apple-m1", "loop");
+    for _ in 0..1_000 {
+        run(&mut machine, 1);
+    }
+    assert_eq!(machine.truth(thread, Quantity::Cycles), 3_000);
 }
 
 #[test]
@@ -407,7 +431,7 @@ fn the_same_seed_does_the_same_and_another_one_does_not() {
     let record = |seed| {
         let settings =
             Settings { cpus: 2, seed, slice_ns: 10_000, migrations_percent: 50, ..Settings::default() };
-        let mut machine = Machine::new(model("amdzen4"), settings);
+        let mut machine = SimMachine::new(model("amdzen4"), settings);
         for _ in 0..3 {
             machine.spawn(Workload::named("noisy").unwrap(), &[0, 1]).unwrap();
         }
@@ -424,7 +448,7 @@ fn the_same_seed_does_the_same_and_another_one_does_not() {
 
 #[test]
 fn a_workload_that_ends_leaves_its_cpu_to_the_next_and_then_idle() {
-    let mut machine = Machine::new(model("apple-m1"), Settings::default());
+    let mut machine = SimMachine::new(model("apple-m1"), Settings::default());
     let phase = Phase { cycles: 32_000, rates: Rates::IDLE.with(Quantity::Loads, 0.5) };
     let short = Workload { phases: vec![phase], rounds: Some(2), noise: 0.0 };
     let first = machine.spawn(short.clone(), &[0]).unwrap();
@@ -444,7 +468,7 @@ fn a_workload_that_ends_leaves_its_cpu_to_the_next_and_then_idle() {
 
 #[test]
 fn a_thread_needs_a_cpu_that_there_is() {
-    let mut machine = Machine::new(model("skylake"), Settings { cpus: 2, ..Settings::default() });
+    let mut machine = SimMachine::new(model("skylake"), Settings { cpus: 2, ..Settings::default() });
     let error = machine.spawn(Workload::named("loop").unwrap(), &[1, 2]).unwrap_err();
     assert_eq!(error.to_string(), "the simulated machine has no CPU 2");
     assert!(machine.spawn(Workload::named("loop").unwrap(), &[]).is_err());
@@ -452,7 +476,7 @@ fn a_thread_needs_a_cpu_that_there_is() {
 
 #[test]
 fn counters_of_one_cpu_do_not_count_on_another() {
-    let mut machine = Machine::new(model("skylake"), Settings { cpus: 2, ..Settings::default() });
+    let mut machine = SimMachine::new(model("skylake"), Settings { cpus: 2, ..Settings::default() });
     let here = machine.spawn(Workload::named("loop").unwrap(), &[0]).unwrap();
     machine.spawn(Workload::named("memory").unwrap(), &[1]).unwrap();
     let program = program(&machine, &[on(0, 0xc4, 0)]);
@@ -480,7 +504,7 @@ proptest! {
     ) {
         let model = Model::find(model.id).unwrap();
         let settings = Settings { cpus, seed, slice_ns, migrations_percent: 50, ..Settings::default() };
-        let mut machine = Machine::new(model, settings);
+        let mut machine = SimMachine::new(model, settings);
         let allowed: Vec<u32> = (0..cpus).collect();
         let mut random = Random::seeded(seed);
         let threads: Vec<ThreadId> = (0..3).map(|_| {

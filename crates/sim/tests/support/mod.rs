@@ -13,38 +13,38 @@ use cyclometer_arch::{
 };
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
-use cyclometer_sim::{Machine, Model, Quantity, Settings, ThreadId, Workload};
+use cyclometer_sim::{Model, Quantity, Settings, SimMachine, ThreadId, Workload};
 
 pub fn model(id: &str) -> &'static Model {
     Model::find(id).unwrap()
 }
 
 /// A machine with one thread of a workload on CPU 0.
-pub fn running(id: &str, workload: &str) -> (Machine, ThreadId) {
+pub fn running(id: &str, workload: &str) -> (SimMachine, ThreadId) {
     running_with(id, workload, Settings::default())
 }
 
-pub fn running_with(id: &str, workload: &str, settings: Settings) -> (Machine, ThreadId) {
-    let mut machine = Machine::new(model(id), settings);
+pub fn running_with(id: &str, workload: &str, settings: Settings) -> (SimMachine, ThreadId) {
+    let mut machine = SimMachine::new(model(id), settings);
     let thread = machine.spawn(Workload::named(workload).unwrap(), &[0]).unwrap();
     (machine, thread)
 }
 
 /// A register of the machine's chip, by name.
-pub fn register(machine: &Machine, name: &str) -> PmuReg {
+pub fn register(machine: &SimMachine, name: &str) -> PmuReg {
     let chip = &machine.model().chip;
     PmuReg::of(chip, Register::parse(chip, name).unwrap()).unwrap()
 }
 
-pub fn read(machine: &mut Machine, name: &str) -> u64 {
+pub fn read(machine: &mut SimMachine, name: &str) -> u64 {
     machine.read(0, register(machine, name)).unwrap()
 }
 
-pub fn write(machine: &mut Machine, name: &str, value: u64) -> Result<(), Fault> {
+pub fn write(machine: &mut SimMachine, name: &str, value: u64) -> Result<(), Fault> {
     machine.write(0, register(machine, name), value)
 }
 
-pub fn set(machine: &mut Machine, name: &str, value: u64) {
+pub fn set(machine: &mut SimMachine, name: &str, value: u64) {
     write(machine, name, value).unwrap();
 }
 
@@ -72,22 +72,22 @@ pub fn every(placed: Placed, period: u64) -> Placed {
     Placed { period: NonZeroU64::new(period), ..placed }
 }
 
-pub fn program(machine: &Machine, placed: &[Placed]) -> RegisterProgram {
+pub fn program(machine: &SimMachine, placed: &[Placed]) -> RegisterProgram {
     register_program(&machine.model().chip, placed, ProgramOptions::default()).unwrap()
 }
 
 /// Programs a CPU and lets it count.
-pub fn start(machine: &mut Machine, cpu: u32, program: &RegisterProgram) {
+pub fn start(machine: &mut SimMachine, cpu: u32, program: &RegisterProgram) {
     carry_out(&program.set_up, machine, cpu).unwrap();
     carry_out(&program.start, machine, cpu).unwrap();
 }
 
 /// The values of a program's counters on CPU 0.
-pub fn values(machine: &mut Machine, program: &RegisterProgram) -> Vec<u64> {
+pub fn values(machine: &mut SimMachine, program: &RegisterProgram) -> Vec<u64> {
     program.reads.iter().map(|read| machine.read(0, read.register).unwrap()).collect()
 }
 
 /// Runs for so long and lets nobody attend to what happens.
-pub fn run(machine: &mut Machine, ns: u64) {
+pub fn run(machine: &mut SimMachine, ns: u64) {
     machine.run(ns, |_, _| {});
 }
