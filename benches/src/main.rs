@@ -1,5 +1,5 @@
 //! What runs cost under cyclometer and under its peers, in turn, as ratios.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a benchmark prints its results")]
 
 mod catalog;

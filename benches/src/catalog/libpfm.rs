@@ -1,99 +1,98 @@
-//! libpfm4 at run time, if it is installed: an event's name to perf's words.
+//! libpfm4, if it is installed: an event's name to perf's words, and the time that takes, in a small program of C.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-/// `PFM_SUCCESS`.
-const SUCCESS: c_int = 0;
-/// `PFM_OS_PERF_EVENT`.
-const OS_PERF_EVENT: c_int = 1;
-/// `PFM_PLM3`, user mode.
-const USER: c_int = 8;
-/// Room for a `perf_event_attr` of any kernel, in words of 64 bits.
-const ATTR_WORDS: usize = 64;
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
 
-type Initialize = unsafe extern "C" fn() -> c_int;
-type Encode = unsafe extern "C" fn(*const c_char, c_int, c_int, *mut c_void) -> c_int;
+use crate::limits::NS;
 
-/// What `pfm_get_os_event_encoding` takes and fills.
-///
-/// # Source
-///
-/// libpfm4 `include/perfmon/pfmlib_perf_event.h`, `pfm_perf_encode_arg_t`.
-#[repr(C)]
-struct Arguments {
-    attr: *mut u64,
-    text: *mut *mut c_char,
-    size: usize,
-    index: c_int,
-    cpu: c_int,
-    flags: c_int,
-    padding: c_int,
-}
+const SOURCE: &str = include_str!("libpfm.c");
 
-/// The loaded library.
+/// The running program; it ends when its input does.
 pub(super) struct Libpfm {
-    encode: Encode,
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    _folder: TempDir,
 }
 
 impl Libpfm {
-    /// Loads and initialises the library; the events of CPUs that are not this machine's are encoded too.
+    /// Builds and starts the program; the events of CPUs that are not this machine's are encoded too.
     ///
     /// # Errors
     ///
-    /// Why there is no library.
-    pub(super) fn load() -> Result<Libpfm, String> {
-        // SAFETY: the benchmark has one thread, so nobody reads the environment at the same time.
-        unsafe { std::env::set_var("LIBPFM_ENCODE_INACTIVE", "1") };
-        // SAFETY: the name is a C string; loading the library runs no code but its own constructors, of which it has none.
-        let library = unsafe { libc::dlopen(c"libpfm.so.4".as_ptr(), libc::RTLD_NOW) };
-        if library.is_null() {
-            return Err("libpfm.so.4 is not installed (package libpfm4)".to_owned());
+    /// There is no C compiler, or no library.
+    pub(super) fn start() -> Result<Libpfm> {
+        let folder = tempfile::tempdir()?;
+        let (source, program) = (folder.path().join("libpfm.c"), folder.path().join("libpfm"));
+        std::fs::write(&source, SOURCE)?;
+        let built = Command::new("cc").args(["-O2", "-o"]).args([&program, &source]).arg("-ldl").status();
+        ensure!(built.context("there is no C compiler (package gcc)")?.success(), "libpfm.c does not build");
+        let mut command = Command::new(program);
+        command.env("LIBPFM_ENCODE_INACTIVE", "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn()?;
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().context("no output")?);
+        let mut peer = Libpfm { child, input, output, _folder: folder };
+        match peer.answer()?.as_str() {
+            "ready" => Ok(peer),
+            _ => bail!("libpfm.so.4 is not installed (package libpfm4)"),
         }
-        let initialize = symbol(library, c"pfm_initialize")?;
-        // SAFETY: `pfm_initialize` is declared as `pfm_err_t pfm_initialize(void)`, `pfm_err_t` being `int`.
-        let initialize = unsafe { std::mem::transmute::<*mut c_void, Initialize>(initialize) };
-        let encode = symbol(library, c"pfm_get_os_event_encoding")?;
-        // SAFETY: declared as `pfm_err_t (const char *, int, pfm_os_t, void *)`; `pfm_os_t` is an enumeration, an `int`.
-        let encode = unsafe { std::mem::transmute::<*mut c_void, Encode>(encode) };
-        // SAFETY: the function takes nothing and may be called once, which is here.
-        let status = unsafe { initialize() };
-        if status != SUCCESS {
-            return Err(format!("pfm_initialize failed with {status}"));
-        }
-        Ok(Libpfm { encode })
     }
 
     /// perf's `config` and `config1` of an event; `None` for what the library does not know.
-    pub(super) fn encode(&self, event: &CStr) -> Option<(u64, u64)> {
-        let mut attr = [0u64; ATTR_WORDS];
-        let mut arguments = Arguments {
-            attr: attr.as_mut_ptr(),
-            text: std::ptr::null_mut(),
-            size: size_of::<Arguments>(),
-            index: 0,
-            cpu: -1,
-            flags: 0,
-            padding: 0,
-        };
-        let arguments: *mut Arguments = &raw mut arguments;
-        // SAFETY: the text is a C string; the arguments and the attr behind them are alive, say their size, and are larger
-        // than any `perf_event_attr` that the library was built with.
-        let status = unsafe { (self.encode)(event.as_ptr(), USER, OS_PERF_EVENT, arguments.cast()) };
-        // `config` is the second word, `config1` the eighth: linux/perf_event.h.
-        (status == SUCCESS).then_some((attr[1], attr[7]))
+    ///
+    /// # Errors
+    ///
+    /// The program has ended.
+    pub(super) fn encode(&mut self, event: &str) -> Result<Option<(u64, u64)>> {
+        let answer = self.ask(&format!("encode {event}"))?;
+        let words = answer.split_once(' ');
+        Ok(words.and_then(|(config, config1)| Some((config.parse().ok()?, config1.parse().ok()?))))
+    }
+
+    /// Adds an event to those of a round.
+    ///
+    /// # Errors
+    ///
+    /// The program has ended.
+    pub(super) fn keep(&mut self, event: &str) -> Result<()> {
+        self.ask(&format!("keep {event}")).map(|_| ())
+    }
+
+    /// Encodes all events that were kept, once; seconds of one.
+    ///
+    /// # Errors
+    ///
+    /// The program has ended, or no event was kept.
+    pub(super) fn round(&mut self) -> Result<f64> {
+        let answer = self.ask("round")?;
+        let time_ns: f64 = answer.split(' ').next().unwrap_or_default().parse()?;
+        Ok(time_ns * NS)
+    }
+
+    fn ask(&mut self, line: &str) -> Result<String> {
+        writeln!(self.input.as_mut().context("it has ended")?, "{line}")?;
+        self.answer()
+    }
+
+    fn answer(&mut self) -> Result<String> {
+        let mut line = String::new();
+        ensure!(self.output.read_line(&mut line)? > 0, "the program that calls libpfm4 has ended");
+        Ok(line.trim_end().to_owned())
     }
 }
 
-fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
-    // SAFETY: the library is loaded and stays so; the name is a C string.
-    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    if found.is_null() {
-        return Err(format!("libpfm.so.4 has no {}", name.to_string_lossy()));
+impl Drop for Libpfm {
+    fn drop(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.wait();
     }
-    Ok(found)
 }
 
 /// libpfm4's spelling of an Intel event: the PMU in front, a colon before the unit mask.
-pub(super) fn spelled(pmu: &str, name: &str) -> Option<CString> {
-    CString::new(format!("{pmu}::{}", name.replacen('.', ":", 1))).ok()
+pub(super) fn spelled(pmu: &str, name: &str) -> String {
+    format!("{pmu}::{}", name.replacen('.', ":", 1))
 }

@@ -1,9 +1,7 @@
 //! What look-ups in the catalogue cost, beside libpfm4 in the same run.
 
-#[allow(unsafe_code, reason = "calls libpfm4, a library in C")]
 mod libpfm;
 
-use std::ffi::CString;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -43,8 +41,8 @@ pub(crate) fn main() -> Result<()> {
     lookups(&mut limits)?;
     searches(&mut limits)?;
     limits.at_most("embedded tables, MB", tables().len() as f64 / 1e6, SIZE_LIMIT as f64 / 1e6, "");
-    match Libpfm::load() {
-        Ok(peer) => beside(&peer, &mut limits)?,
+    match Libpfm::start() {
+        Ok(mut peer) => beside(&mut peer, &mut limits)?,
         Err(reason) => println!("skipped: the comparison with libpfm4: {reason}"),
     }
     limits.judge()?;
@@ -128,23 +126,24 @@ fn searches(limits: &mut Limits) -> Result<()> {
 }
 
 /// The same names through libpfm4 and through us, in turn.
-fn beside(peer: &Libpfm, limits: &mut Limits) -> Result<()> {
+fn beside(peer: &mut Libpfm, limits: &mut Limits) -> Result<()> {
     let (id, pmu) = COMPARED;
     let cpu = cpu(id)?;
-    let both: Vec<(&str, CString)> = cpu
-        .events()
-        .filter_map(|entry| Some((entry.name(), libpfm::spelled(pmu, entry.name())?)))
-        .filter(|(_, theirs)| peer.encode(theirs).is_some())
-        .collect();
+    let (mut both, mut differ) = (Vec::new(), Vec::new());
+    for name in cpu.events().map(|entry| entry.name()) {
+        let theirs = libpfm::spelled(pmu, name);
+        if let Some(words) = peer.encode(&theirs)? {
+            peer.keep(&theirs)?;
+            both.push(name);
+            if to_words(&cpu, name) != Some(words) {
+                differ.push(name);
+            }
+        }
+    }
     if both.is_empty() {
         println!("skipped: the comparison with libpfm4: it knows no event of {id}");
         return Ok(());
     }
-    let differ: Vec<&str> = both
-        .iter()
-        .filter(|(ours, theirs)| to_words(&cpu, ours) != peer.encode(theirs))
-        .map(|(ours, _)| *ours)
-        .collect();
     println!("libpfm4 knows {} of {id}'s {} events", both.len(), cpu.events().count());
     println!(
         "with other words than ours: {}",
@@ -153,10 +152,10 @@ fn beside(peer: &Libpfm, limits: &mut Limits) -> Result<()> {
     let mut ratios = [Vec::new(), Vec::new()];
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..ROUNDS {
-        let theirs = round(&both, |(_, theirs)| peer.encode(black_box(theirs)).is_some());
+        let theirs = peer.round()?;
         let ours = [
-            round(&both, |(ours, _)| to_words(&cpu, black_box(ours)).is_some()),
-            round(&both, |(ours, _)| everything(cpu, black_box(ours))),
+            round(&both, |name| to_words(&cpu, black_box(name)).is_some()),
+            round(&both, |name| everything(cpu, black_box(name))),
         ];
         times[0].push(theirs);
         for (i, ours) in ours.into_iter().enumerate() {
@@ -211,9 +210,6 @@ mod tests {
 
     #[test]
     fn names_are_spelled_for_libpfm4() {
-        assert_eq!(
-            libpfm::spelled("skl", "L1D.REPLACEMENT").unwrap().to_str().unwrap(),
-            "skl::L1D:REPLACEMENT"
-        );
+        assert_eq!(libpfm::spelled("skl", "L1D.REPLACEMENT"), "skl::L1D:REPLACEMENT");
     }
 }

@@ -9,6 +9,7 @@ pub(super) fn problems() -> Vec<(&'static str, Problem)> {
     vec![
         ("120 groups of 3 to 5 on 8 counters", groups(120, 3, 3, 0xff)),
         ("60 groups of 3 on 8 counters, and no room to spare", groups(60, 3, 1, 0xff)),
+        ("3,000 groups of 2 to 4 on 8 counters", groups(3_000, 2, 3, 0xff)),
         ("40 groups that share events", overlapping(40)),
         ("48 events in pairs of counters, 48 that take one", pairs(48)),
         ("200 events of any masks and registers", registers(200)),

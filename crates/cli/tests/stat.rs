@@ -388,3 +388,20 @@ fn an_export_to_a_named_pipe_waits_for_its_reader_after_the_command() {
     assert_eq!(out.status.code(), Some(0), "{}", stderr(&out));
     assert!(reader.join().unwrap().contains("wall_time"));
 }
+
+#[test]
+fn turns_cannot_be_both_forced_and_forbidden() {
+    let out = run_with(OS, &["--multiplex", "--no-multiplex", "true"]);
+    assert_eq!(out.status.code(), Some(125));
+    let said = stderr(&out);
+    assert!(said.contains("--multiplex") && said.contains("--no-multiplex"), "{said}");
+}
+
+#[test]
+fn what_fits_runs_with_either() {
+    for option in ["--multiplex", "--no-multiplex"] {
+        let json = json_of(&[option, "-r", "2", "true"]);
+        assert_eq!(json["commands"][0]["sharing"], Value::Null);
+        assert_eq!(json["commands"][0]["runs"].as_array().unwrap().len(), 2);
+    }
+}

@@ -37,6 +37,20 @@ pub struct EventRequest {
     pub pin: Option<u8>,
 }
 
+impl EventRequest {
+    /// An event by exactly this name, with nothing that refines it.
+    pub fn named(name: &str) -> EventRequest {
+        EventRequest {
+            text: name.to_owned(),
+            selector: Selector::Name(name.to_owned()),
+            attributes: Vec::new(),
+            modifiers: Modifiers::default(),
+            group: None,
+            pin: None,
+        }
+    }
+}
+
 /// How an event was named.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Selector {

@@ -99,12 +99,11 @@ fn expression(metric: &Metric<'_>, cpu: Option<&str>) -> Result<Expression> {
 /// For each metric of a CPU the names of the events that it needs.
 pub(crate) fn events_of_metrics(cpu: &str) -> impl Iterator<Item = Vec<String>> {
     let all: Vec<Metric<'static>> = metric::metrics(Some(cpu)).collect();
-    let own = all.clone().into_iter().filter_map(move |metric| {
+    all.clone().into_iter().filter_map(move |metric| {
         let find = |name: &str| all.iter().find(|other| other.name == name).map(|other| other.formula);
         let expression = Expression::resolve(metric.name, metric.formula, find).ok()?;
         Some(expression.events().iter().map(|event| (*event).to_owned()).collect())
-    });
-    own
+    })
 }
 
 /// A metric that was asked for, on one core type or on all of them.

@@ -13,6 +13,7 @@ use cyclometer_plan::passes::{Demand, Need, Problem, Way, pack};
 
 pub use cyclometer_plan::passes::{Because, Certificate, Conflict, Packing, Refused, Seat};
 pub use cyclometer_plan::taken_by_watchdog as held_by_watchdog;
+pub use cyclometer_plan::words;
 
 use crate::lookup::select_in;
 use crate::metric::events_of_metrics;
@@ -86,7 +87,11 @@ impl<'a> Placement<'a> {
         let all = tables.first().map_or(CounterMask::EMPTY, Cpu::counters);
         let counters = all.without(wishes.without);
         partners.extend(of_metrics(tables, &events));
-        let several = |sets: Vec<Vec<usize>>| -> Vec<Vec<usize>> {
+        let several = |mut sets: Vec<Vec<usize>>| -> Vec<Vec<usize>> {
+            sets.iter_mut().for_each(|set| {
+                set.sort_unstable();
+                set.dedup();
+            });
             sets.into_iter().filter(|set| set.len() > 1).collect()
         };
         let problem = Problem {

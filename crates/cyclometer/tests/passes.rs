@@ -70,7 +70,8 @@ fn nine_codes_beside_cycles_and_instructions_take_as_many_passes_as_nine_by_the_
     assert_eq!(
         without.to_string(),
         format!(
-            "9 events of cpu can only use {general} counters: {needed} passes are needed, and -r gives 1 run"
+            "9 events of cpu can only use counters 0-{}: {needed} passes are needed, and -r gives 1 run",
+            general - 1
         )
     );
 }
@@ -146,4 +147,19 @@ fn each_core_type_of_a_hybrid_has_its_own_counters() {
 fn an_event_that_is_named_twice_is_a_line_twice() {
     let plan = plan("skylake", "instructions,instructions", 1);
     assert_eq!((plan.lines.len(), plan.passes.len()), (2, 1));
+}
+
+#[test]
+fn hundreds_of_events_are_planned_for_one_run_and_for_many() {
+    let codes = (1..=400).map(|i| format!("r{:02x}{:02x}c4", i / 250 + 1, i % 250)).collect::<Vec<_>>();
+    let events = format!("instructions,cycles,{}", codes.join(","));
+    for (runs, passes) in [(1, 1), (200, 101)] {
+        let plan = plan("skylake", &events, runs);
+        assert_eq!(
+            (plan.passes.len(), plan.sharing.is_optimal()),
+            (passes, true),
+            "{}",
+            plan.sharing.because
+        );
+    }
 }

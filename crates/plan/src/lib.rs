@@ -1,8 +1,8 @@
 //! Which source counts which event, on which counter, in which pass; and what to do when the world disagrees.
 //!
-//! Three steps, each a pure function: [`route`] picks for every event the best source that works here and
-//! says why not the one above; [`assemble`] makes the passes, with counters by bipartite [`matching`];
-//! [`replan`] turns a source's refusal into the next plan.
+//! Pure functions: [`route`] picks for every event the best source that works here and says why not the one above;
+//! [`assemble`] makes the passes, as few as [`passes`] finds; [`replan`] turns a source's refusal into the next plan, and
+//! [`split()`] what the kernel did not count at the same time.
 #![forbid(unsafe_code)]
 
 mod matching;
@@ -16,7 +16,7 @@ mod split;
 
 #[cfg(test)]
 mod testing;
-mod words;
+pub mod words;
 
 pub use matching::place;
 pub use pass::assemble;
@@ -24,7 +24,7 @@ pub use replan::{Replan, abandon, give_up, replan};
 pub use route::route;
 pub use sharing::taken_by_watchdog;
 pub use soft::SHORTEST_INTERVAL;
-pub use split::split;
+pub use split::{join, split};
 
 use cyclometer_core::{Event, Intent, Machine, Plan, Result};
 
@@ -32,8 +32,9 @@ use cyclometer_core::{Event, Intent, Machine, Plan, Result};
 ///
 /// # Errors
 ///
-/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, `ErrorKind::ConstraintConflict` for one
-/// whose events cannot be counted in one run, `ErrorKind::InvalidInput` for a pinned counter where the source
+/// `ErrorKind::HardwareLimit` for a `{group}` that can never fit its PMU, and for events that do not fit at once where they
+/// must not take turns and the runs are too few; `ErrorKind::ConstraintConflict` for a group
+/// whose events cannot be counted in one run; `ErrorKind::InvalidInput` for a pinned counter where the source
 /// chooses counters itself, or an interval that is too short for an event that was asked for.
 pub fn plan(events: Vec<Event>, machine: &Machine, intent: Intent) -> Result<Plan> {
     let lines = route(events, machine, &intent);

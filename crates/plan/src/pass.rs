@@ -261,13 +261,16 @@ fn refuse_pins(lines: &[PlanLine]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place;
     use crate::route;
     use crate::testing::{
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
         unknown_event, with_modes,
     };
+    use cyclometer_core::CounterMask;
     use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
     use cyclometer_core::{Count, Event, Modes};
+    use proptest::prelude::*;
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
         let intent = Intent::default();
@@ -348,7 +351,7 @@ mod tests {
         events.extend([fixed_event("cycles", 1), software_event("page-faults")]);
         let plan = planned(events, with_runs(3)).unwrap();
         assert_eq!((plan.passes.len(), plan.takes_turns(), plan.sharing.lower_bound), (3, false, 3));
-        assert_eq!(plan.sharing.because, "9 events of cpu can only use 4 counters");
+        assert_eq!(plan.sharing.because, "9 events of cpu can only use counters 0-3");
         for pass in names(&plan) {
             assert!(pass.contains(&"cycles") && pass.contains(&"page-faults"), "{pass:?}");
             assert_eq!(pass.len(), 6, "no counter stays free: {pass:?}");
@@ -414,7 +417,7 @@ mod tests {
         let error = planned(many(7), never(1)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "7 events of cpu can only use 4 counters: 2 passes are needed, and -r gives 1 run"
+            "7 events of cpu can only use counters 0-3: 2 passes are needed, and -r gives 1 run"
         );
         let help = "use -r 2, ask for fewer events, or leave --no-multiplex out";
         assert_eq!((error.recovery().to_string().as_str(), error.kind()), (help, ErrorKind::HardwareLimit));
@@ -524,7 +527,7 @@ mod tests {
         let error = assembled(events.clone(), &machine()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the group {e0,e1,e2,e3,e4} does not fit on the PMU: e0, e1, e2, e3 and e4 can only use counters 0-3 \
+            "the group {e0,e1,e2,e3,e4} does not fit on the PMU: e0, e1, e2, e3 and e4 can each only use counters 0-3 \
              of cpu"
         );
         let weak: Vec<Event> = events
@@ -547,7 +550,7 @@ mod tests {
         assert!(plan.sharing.sets.iter().any(holds), "{:?}", plan.sharing.sets);
         assert_eq!(plan.sharing.divided, []);
         let plan = planned(many(6), intent(&[0, 1, 2, 3, 5])).unwrap();
-        let reason = "e0, e1, e2, e3 and e5 can only use counters 0-3 of cpu".to_owned();
+        let reason = "e0, e1, e2, e3 and e5 can each only use counters 0-3 of cpu".to_owned();
         assert_eq!(plan.sharing.divided, [(0, reason)]);
         assert_eq!(plan.passes.len(), 2, "the events are counted all the same");
     }
@@ -596,5 +599,38 @@ mod tests {
     #[test]
     fn nothing_to_count_makes_no_pass() {
         assert_eq!(assemble(Vec::new(), &machine(), Intent::default()).unwrap().passes, []);
+    }
+
+    proptest! {
+        #[test]
+        fn every_event_is_in_a_set_and_every_set_fits(
+            masks in prop::collection::vec(1u64..16, 1..14),
+            runs in 1u32..6,
+            groups in prop::collection::vec(0u32..9, 14),
+        ) {
+            let event = |(i, mask): (usize, &u64)| {
+                let mut event = core_event(&format!("e{i}"));
+                let Some(Part::Perf(part)) = event.candidates[0].parts.first_mut() else { panic!() };
+                part.constraint = CounterMask::from_bits(*mask, 0);
+                event.group = Some(groups[i]).filter(|group| *group < 3);
+                event.modifiers.weak = true;
+                event
+            };
+            let events: Vec<Event> = masks.iter().enumerate().map(event).collect();
+            let plan = planned(events, with_runs(runs)).unwrap();
+            let sets = &plan.sharing.sets;
+            prop_assert!((0..masks.len()).all(|i| sets.iter().any(|set| set.contains(&SlotId(i)))));
+            for set in sets {
+                let of_set: Vec<CounterMask> =
+                    set.iter().map(|slot| CounterMask::from_bits(masks[slot.0], 0)).collect();
+                prop_assert!(place(&of_set, CounterMask::first(4, 0)).iter().all(Option::is_some));
+            }
+            prop_assert!(plan.sharing.lower_bound <= sets.len());
+            prop_assert_eq!(plan.takes_turns(), sets.len() > runs as usize);
+            let pass_of = |set: &Vec<SlotId>| plan.passes.iter().any(|pass| {
+                set.iter().all(|slot| pass.slots.iter().any(|held| held.id == *slot))
+            });
+            prop_assert!(sets.iter().all(pass_of));
+        }
     }
 }

@@ -9,7 +9,26 @@ use crate::soft;
 
 /// Picks for every event the first candidate whose source works here and suits the intent.
 pub fn route(events: Vec<Event>, machine: &Machine, intent: &Intent) -> Vec<PlanLine> {
-    events.into_iter().map(|event| route_one(restricted(event, intent.only), machine, intent)).collect()
+    let routed = |event| route_one(of_some_cores(restricted(event, intent.only), machine), machine, intent);
+    events.into_iter().map(routed).collect()
+}
+
+/// The event with the core PMUs named that count it, where the machine has others: a program that runs on those is not
+/// counted by it.
+fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
+    for candidate in event.candidates.iter_mut().filter(|candidate| candidate.only.is_none()) {
+        candidate.only = some_cores(&candidate.parts, machine);
+    }
+    event
+}
+
+/// The core PMUs of these parts, where they are not all that the machine has; `None` where something else counts.
+fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
+    let counting: Vec<&str> = parts.iter().map(core_pmu).collect::<Option<_>>()?;
+    let known: Vec<&str> = machine.core_pmus().map(|pmu| pmu.name.as_str()).collect();
+    let all_known = counting.iter().all(|pmu| known.contains(pmu));
+    let lacks = known.iter().any(|pmu| !counting.contains(pmu));
+    (!counting.is_empty() && all_known && lacks).then(|| counting.join(" and "))
 }
 
 /// The event without the candidates of other rungs, so that no replan can step to them either.
@@ -21,6 +40,13 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
         event.unsupported = format!("the source '{only}' that was asked for does not count it");
     }
     event
+}
+
+fn core_pmu(part: &Part) -> Option<&str> {
+    match part {
+        Part::Perf(event) if event.class == PerfClass::Core => Some(&event.pmu),
+        _ => None,
+    }
 }
 
 fn route_one(event: Event, machine: &Machine, intent: &Intent) -> PlanLine {
@@ -93,6 +119,8 @@ fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
 mod tests {
     use super::*;
     use crate::testing::{core_event, machine, software_event};
+    use cyclometer_core::event::PerfEvent;
+    use cyclometer_core::pmu::KernelPmu;
 
     #[test]
     fn the_best_source_that_works_is_taken() {
@@ -135,5 +163,24 @@ mod tests {
         let reason = "the source 'os' that was asked for does not count it".to_owned();
         assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotSupported { reason }));
         assert_eq!(lines[1].candidate().unwrap().rung, Rung::Os);
+    }
+
+    #[test]
+    fn what_one_core_type_of_several_counts_says_so_and_nothing_else_does() {
+        let pmu = |name: &&str| KernelPmu { name: (*name).to_owned(), ..KernelPmu::default() };
+        let only = |known: &[&str], counting: &[&str]| {
+            let machine = Machine { pmus: known.iter().map(pmu).collect(), ..machine() };
+            let mut event = core_event("loads");
+            let part = |pmu: &&str| Part::Perf(PerfEvent::new(*pmu, 4, 0, PerfClass::Core));
+            event.candidates[0].parts = counting.iter().map(part).collect();
+            let lines = route(vec![event], &machine, &Intent::default());
+            lines[0].candidate().unwrap().only.clone()
+        };
+        assert_eq!(only(&["cpu_core", "cpu_atom"], &["cpu_atom"]).as_deref(), Some("cpu_atom"));
+        let three = ["cpu_core", "cpu_atom", "cpu_lowpower"];
+        assert_eq!(only(&three, &three[..2]).as_deref(), Some("cpu_core and cpu_atom"));
+        assert_eq!(only(&["cpu_core", "cpu_atom"], &["cpu_core", "cpu_atom"]), None);
+        assert_eq!(only(&["cpu", "power"], &["cpu"]), None);
+        assert_eq!(only(&["cpu_core", "cpu_atom"], &["cpu"]), None, "that is of no core type");
     }
 }

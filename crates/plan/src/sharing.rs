@@ -1,7 +1,7 @@
 //! Which events of core PMUs count at the same time: as few sets as possible, each of which fits on the counters.
 //!
 //! Events whose counters nobody knows are taken to fit beside all others; whether they do, the kernel tells
-//! ([`split`](crate::split)).
+//! ([`split`](crate::split())).
 
 use std::collections::BTreeMap;
 
@@ -184,8 +184,7 @@ impl<'a> Cores<'a> {
         let steady: Vec<usize> = (0..self.slots.len()).filter(is_steady).collect();
         let each = steady.iter().rev().map(|i| vec![*i]);
         let choices = std::iter::once(steady.clone()).chain(each);
-        let most = packing.passes.len();
-        choices.filter(|always| !always.is_empty()).find_map(|always| reserved(problem, &always, most))
+        choices.filter(|always| !always.is_empty()).find_map(|always| reserved(problem, &always, packing))
     }
 
     /// The sets as slots, each with the events that need nothing, and groups in them whole or not at all.
@@ -232,8 +231,8 @@ impl Sets {
     }
 }
 
-/// At most so many sets, with the events `always` in each.
-fn reserved(problem: &Problem, always: &[usize], most: usize) -> Option<Sets> {
+/// No more sets than those of `plain`, with the events `always` in each, if that refuses nothing more.
+fn reserved(problem: &Problem, always: &[usize], plain: &Packing) -> Option<Sets> {
     let mut rest = problem.clone();
     let mut held = Vec::new();
     for i in always {
@@ -244,13 +243,13 @@ fn reserved(problem: &Problem, always: &[usize], most: usize) -> Option<Sets> {
             held.push((*i, counter));
         }
     }
-    let is_possible = |packing: &Packing| !packing.refused.iter().any(|r| matches!(r, Refused::Event(_)));
     let packing = pack(&rest);
-    let refused = packing.refused.len() <= pack(problem).refused.len();
-    let mut sets = Sets::of(&packing);
-    if packing.passes.len() > most || packing.passes.is_empty() || !is_possible(&packing) || !refused {
+    let is_event = |refused: &Refused| matches!(refused, Refused::Event(_));
+    let refuses_more = packing.refused.len() > plain.refused.len() || packing.refused.iter().any(is_event);
+    if packing.passes.is_empty() || packing.passes.len() > plain.passes.len() || refuses_more {
         return None;
     }
+    let mut sets = Sets::of(&packing);
     sets.sets.iter_mut().for_each(|set| set.extend(always));
     sets.seats.iter_mut().for_each(|seats| seats.extend(&held));
     Some(sets)

@@ -64,18 +64,38 @@ fn drop_needless(sharing: &mut Sharing) {
     }
 }
 
+/// Adds events to a set that the kernel counts beside the others of it.
+///
+/// # Errors
+///
+/// None but those of [`split()`], which there were before.
+pub fn join(mut plan: Plan, set: usize, more: &[SlotId]) -> Result<Plan> {
+    if let Some(set) = plan.sharing.sets.get_mut(set) {
+        set.extend(more);
+        set.sort_unstable();
+        set.dedup();
+    }
+    arrange(plan, &[])
+}
+
+/// Names beyond this many are told by their number.
+const MOST_NAMED: usize = 8;
+
 fn text(plan: &Plan, stuck: &[SlotId], others: &[SlotId], was_known: bool) -> String {
-    let names = |slots: &[SlotId]| {
-        let names: Vec<&str> = slots
-            .iter()
-            .filter_map(|slot| plan.lines.get(slot.0))
-            .map(|line| line.event.name.as_str())
-            .collect();
-        listed(&names)
-    };
-    let (stuck, others) = (names(stuck), names(others));
+    let (stuck, others) = (names(plan, stuck), names(plan, others));
     let though = if was_known { ", though by what is known of the counters they fit" } else { "" };
     format!("the kernel does not count {stuck} while it counts {others}{though}")
+}
+
+fn names(plan: &Plan, slots: &[SlotId]) -> String {
+    let lines = slots.iter().filter_map(|slot| plan.lines.get(slot.0));
+    let mut names: Vec<&str> = lines.map(|line| line.event.name.as_str()).collect();
+    let more = format!("{} more", names.len().saturating_sub(MOST_NAMED));
+    if names.len() > MOST_NAMED + 1 {
+        names.truncate(MOST_NAMED);
+        names.push(&more);
+    }
+    listed(&names)
 }
 
 /// Whether the counters are known that may count an event.
@@ -129,6 +149,26 @@ mod tests {
         plan.intent.multiplex = Multiplex::Never;
         let error = split(plan, 0, &[SlotId(0)]).unwrap_err().to_string();
         assert!(error.ends_with("they fit: 2 passes are needed, and -r gives 1 run"), "{error}");
+    }
+
+    #[test]
+    fn many_names_are_not_all_told() {
+        let names: Vec<String> = (0..40).map(|i| format!("e{i}")).collect();
+        let events = names.iter().map(|name| unknown_event(name)).collect();
+        let stuck: Vec<SlotId> = (1..40).map(SlotId).collect();
+        let (_, step) = split(planned(events, 2), 0, &stuck).unwrap();
+        let said = "the kernel does not count e1, e2, e3, e4, e5, e6, e7, e8 and 31 more while it counts e0";
+        assert_eq!(step.refused, said);
+    }
+
+    #[test]
+    fn what_joins_every_set_takes_no_turns() {
+        let plan = planned(events(&["a", "b", "c"], unknown_event), 1);
+        let (plan, _) = split(plan, 0, &[SlotId(2)]).unwrap();
+        let plan = join(plan, 1, &[SlotId(0)]).unwrap();
+        assert_eq!(sets(&plan), [vec![0, 1], vec![0, 2]]);
+        let turns: Vec<_> = plan.passes[0].slots.iter().map(|slot| slot.turn).collect();
+        assert_eq!(turns, [None, Some(0), Some(1)]);
     }
 
     #[test]

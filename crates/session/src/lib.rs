@@ -50,8 +50,8 @@ pub struct Settings {
     pub interval: Option<Duration>,
     /// Go on after a run that failed.
     pub ignore_failure: bool,
-    /// Shortest time that a turn lasts, where events take turns. In long runs turns last longer, so that there are
-    /// never more than some ten thousand.
+    /// Shortest time that a turn usually lasts, where events take turns. In the first rounds turns last less, so that each
+    /// sees the start; in long runs they last longer, so that there are never more than some ten thousand.
     pub slice: Duration,
     /// Decides the order of turns; `None`: another one each time.
     pub seed: Option<u64>,

@@ -20,6 +20,16 @@ const SLICES: u32 = 4_000;
 /// A slice is at least this many times as long as it takes to change turns, so that this costs at most 5 %.
 const TIMES_COST: u32 = 20;
 
+/// How long a turn of the first round lasts: what a program does while it starts is short and unlike the rest, and
+/// every turn should see some of it.
+const FIRST: Duration = Duration::from_millis(1);
+
+/// How many times as long as in the round before a turn lasts, up to the usual length.
+const GROWTH: u32 = 2;
+
+/// Before anything has counted we look again after one part in this many of the time that we have waited.
+const WAITED: u32 = 10;
+
 /// How much longer a change of turns is taken to be than the last: one that was interrupted is not the rule.
 const MOST_GROWTH: u32 = 2;
 
@@ -32,7 +42,10 @@ pub(crate) struct Rotation {
     /// What is left of this round; the last comes next.
     round: Vec<usize>,
     random: Random,
+    /// Shortest length of a turn in this round.
     shortest: Duration,
+    /// The same once the turns have grown to their usual length.
+    usual: Duration,
     /// How long a change of turns takes.
     cost: Duration,
     clock: Clock,
@@ -50,9 +63,10 @@ struct Clock {
 }
 
 impl Rotation {
-    /// Numbers the turns of a pass anew, in random order, as whoever is first sees the beginning of every run; `None`
-    /// where there are fewer than two: then all slots count all the time.
-    pub(crate) fn of(pass: &mut Pass, random: &mut Random, shortest: Duration) -> Option<Rotation> {
+    /// Numbers the turns of a pass anew, in random order, as whoever is first sees the very beginning of the run; `None`
+    /// where there are fewer than two: then all slots count all the time. Turns last at least `usual`, and less in the
+    /// first rounds.
+    pub(crate) fn of(pass: &mut Pass, random: &mut Random, usual: Duration) -> Option<Rotation> {
         let mut known: Vec<u32> = pass.slots.iter().filter_map(|slot| slot.turn).collect();
         known.sort_unstable();
         known.dedup();
@@ -65,13 +79,14 @@ impl Rotation {
             let opened = turns.iter().position(|turn| Some(*turn) == slot.turn);
             slot.turn = opened.and_then(|turn| u32::try_from(turn).ok());
         }
-        let now = Instant::now();
+        let (now, shortest) = (Instant::now(), usual.min(FIRST));
         Some(Rotation {
             round: (1..turns.len()).rev().collect(),
             turns,
             current: 0,
             random: Random::seeded(random.word()),
             shortest,
+            usual,
             cost: shortest / TIMES_COST,
             clock: Clock { started: now, since: now, due: now + shortest },
             begun: false,
@@ -100,7 +115,8 @@ impl Rotation {
     /// have been executed yet.
     pub(crate) fn turn_over(&mut self, sources: &mut [OpenSource]) {
         if self.failure.is_some() || !self.has_begun(sources) {
-            self.clock.due = Instant::now() + self.shortest;
+            let now = Instant::now();
+            self.clock.due = now + self.pause(now - self.clock.started);
             return;
         }
         let began = Instant::now();
@@ -124,7 +140,12 @@ impl Rotation {
     }
 
     fn likely_cost(&self, measured: Duration) -> Duration {
-        measured.clamp(self.shortest / TIMES_COST, self.cost * MOST_GROWTH)
+        measured.clamp(self.usual.min(FIRST) / TIMES_COST, self.cost * MOST_GROWTH)
+    }
+
+    /// How long to wait for the run to begin that has not begun in so much time.
+    fn pause(&self, waited: Duration) -> Duration {
+        (waited / WAITED).clamp(self.usual.min(FIRST), self.usual)
     }
 
     /// How long a slice is when so much time has passed.
@@ -157,10 +178,12 @@ impl Rotation {
         self.begun
     }
 
-    /// The next turn: every one once in each round, in an order that is drawn for the round.
+    /// The next turn: every one once in each round, in an order that is drawn for the round. Those of a round are of the
+    /// same length, and longer than in the round before until they have their usual length.
     fn draw(&mut self) -> usize {
         if self.round.is_empty() {
             self.round = self.random.permutation(self.turns.len());
+            self.shortest = self.usual.min(self.shortest * GROWTH);
         }
         self.round.pop().unwrap_or(0)
     }
@@ -337,20 +360,50 @@ mod tests {
         let mut pass = pass(&[Some(0), Some(1)]);
         let ms = Duration::from_millis;
         let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
+        (rotation.shortest, rotation.cost) = (ms(10), Duration::from_micros(500));
         assert_eq!(rotation.length(ms(0)), ms(10));
         assert_eq!(rotation.length(ms(100_000)), ms(25));
         rotation.cost = ms(2);
         assert_eq!(rotation.length(ms(0)), ms(40));
         assert_eq!(rotation.likely_cost(ms(500)), ms(4), "one interruption is not believed");
-        assert_eq!(rotation.likely_cost(ms(0)), Duration::from_micros(500));
+        assert_eq!(rotation.likely_cost(ms(0)), Duration::from_micros(50));
+    }
+
+    #[test]
+    fn turns_are_short_at_first_so_that_each_sees_the_start_and_grow_from_round_to_round() {
+        let mut pass = pass(&[Some(0), Some(1), Some(2)]);
+        let ms = Duration::from_millis;
+        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), ms(10)).unwrap();
+        let mut lengths = vec![rotation.length(ms(0))];
+        for _ in 1..18 {
+            rotation.draw();
+            lengths.push(rotation.length(ms(0)));
+        }
+        let expected = [1, 2, 4, 8, 10, 10].into_iter().flat_map(|length| [ms(length); 3]);
+        assert_eq!(lengths, expected.collect::<Vec<_>>());
+        let pauses = [0, 5, 50, 5_000].map(|waited| rotation.pause(ms(waited)));
+        assert_eq!(pauses, [ms(1), ms(1), ms(5), ms(10)]);
+    }
+
+    #[test]
+    fn turns_asked_to_be_shorter_than_the_first_ones_are_of_one_length() {
+        let mut pass = pass(&[Some(0), Some(1)]);
+        let asked = Duration::from_micros(300);
+        let mut rotation = Rotation::of(&mut pass, &mut Random::seeded(1), asked).unwrap();
+        for _ in 0..6 {
+            rotation.draw();
+            assert_eq!(rotation.length(Duration::ZERO), asked);
+        }
     }
 
     #[test]
     fn the_log_of_a_long_run_stays_small() {
         let mut pass = pass(&[Some(0), Some(1)]);
-        let rotation = Rotation::of(&mut pass, &mut Random::seeded(1), Duration::from_millis(10)).unwrap();
+        let mut rotation =
+            Rotation::of(&mut pass, &mut Random::seeded(1), Duration::from_millis(10)).unwrap();
         let (mut passed, mut slices) = (Duration::ZERO, 0);
         while passed < Duration::from_secs(24 * 3600) {
+            rotation.draw();
             passed += rotation.length(passed);
             slices += 1;
         }

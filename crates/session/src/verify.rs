@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::{Modes, Result, Rung, Slot, SlotId};
-use cyclometer_plan::split;
+use cyclometer_plan::{join, split};
 
 use crate::Session;
 
@@ -44,22 +44,64 @@ impl Session<'_, '_> {
             self.note(step);
             set = 0;
         }
+        self.steady()
+    }
+
+    /// Where sets were divided: lets cycles and instructions count in each that has counters for them, as estimates follow
+    /// them and ratios need them.
+    fn steady(&mut self) -> Result<()> {
+        let sharing = &self.report.plan.sharing;
+        if sharing.found_by_trial == 0 || self.report.plan.intent.begun {
+            return Ok(());
+        }
+        let sets = sharing.sets.clone();
+        let all = self.slots(&sets.concat());
+        let steady = all.iter().filter(|slot| slot.group.is_none() && self.is_never_zero(slot));
+        let steady: Vec<SlotId> = steady.map(|slot| slot.id).collect();
+        for (set, members) in sets.iter().enumerate() {
+            let missing: Vec<SlotId> = steady.iter().copied().filter(|id| !members.contains(id)).collect();
+            let each = missing.iter().map(|id| vec![*id]).filter(|_| missing.len() > 1);
+            for more in [missing.clone()].into_iter().chain(each).filter(|more| !more.is_empty()) {
+                if self.fits(&[members.as_slice(), &more].concat()) {
+                    self.report.plan = join(self.report.plan.clone(), set, &more)?;
+                    break;
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// Whether these events were all seen to count at the same time.
+    fn fits(&mut self, members: &[SlotId]) -> bool {
+        let slots = self.slots(members);
+        let Some(reading) = self.probed(&slots) else { return false };
+        let mut members = members.to_vec();
+        members.sort_unstable();
+        let fits = stuck(&slots, &reading, |slot| self.is_never_zero(slot)).is_empty();
+        if fits {
+            self.probes.good.push(members);
+        }
+        fits
+    }
+
+    fn probed(&mut self, slots: &[Slot]) -> Option<Reading> {
+        let source = self.means.sources.iter().find(|source| source.rung() == Rung::Perf)?;
+        if slots.len() < 2 || self.probes.made >= MOST_PROBES {
+            return None;
+        }
+        let reading = source.probe(slots)?;
+        self.probes.made += 1;
+        Some(reading)
     }
 
     /// The events of a set that do not count beside the others, as far as that can be seen.
     fn stuck(&mut self, set: usize) -> Vec<SlotId> {
         let members = &self.report.plan.sharing.sets[set];
-        let source = self.means.sources.iter().find(|source| source.rung() == Rung::Perf);
-        let (Some(source), true) = (source, members.len() > 1 && self.probes.made < MOST_PROBES) else {
-            return Vec::new();
-        };
         if self.probes.good.contains(members) {
             return Vec::new();
         }
         let slots = self.slots(members);
-        let Some(reading) = source.probe(&slots) else { return Vec::new() };
-        self.probes.made += 1;
+        let Some(reading) = self.probed(&slots) else { return Vec::new() };
         let stuck = stuck(&slots, &reading, |slot| self.is_never_zero(slot));
         if stuck.is_empty() || stuck.len() == slots.len() {
             self.probes.good.push(self.report.plan.sharing.sets[set].clone());
@@ -76,6 +118,7 @@ impl Session<'_, '_> {
                 slots.push(slot.clone());
             }
         }
+        slots.sort_by_key(|slot| slot.id);
         slots
     }
 

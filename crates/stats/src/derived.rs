@@ -434,11 +434,11 @@ impl Inputs for InRun<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::{Summary, summarise};
+    use crate::summary::{Summary, summarise, summarise_with};
     use crate::testing::{cell, hardware, os_line, pass, report, run};
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::plan::{Outcome, PlanLine};
-    use cyclometer_core::{Count, SlotId};
+    use cyclometer_core::{Count, Scope, SlotId};
 
     fn core() -> Vec<PlanLine> {
         vec![hardware("instructions", 1), hardware("cpu-cycles", 1)]
@@ -477,6 +477,30 @@ mod tests {
         let summary = summarise(&report(core(), vec![pass(&[0]), pass(&[1])], runs));
         assert_eq!((ipc(&summary).verdict, ipc(&summary).statistics.mean), (Verdict::NotCounted, None));
         assert!(ipc(&summary).reason.as_deref().unwrap().contains("same pass"));
+    }
+
+    #[test]
+    fn a_metric_whose_events_never_fit_at_once_says_which_do_not() {
+        let slots =
+            [("instructions", 0), ("cycles", 1)].map(|(name, slot)| (name.to_owned(), Ok(SlotId(slot))));
+        let request = MetricRequest {
+            name: "mine".to_owned(),
+            unit: Unit::Ratio,
+            scale: 1.0,
+            expression: Expression::resolve("mine", "instructions / cycles", |_| None).unwrap(),
+            inputs: slots.to_vec(),
+            environment: Environment::default(),
+        };
+        let runs = vec![run(0, 0, &[(0, 30)]), run(1, 1, &[(1, 10)])];
+        let mut report = report(core(), vec![pass(&[0]), pass(&[1])], runs);
+        report.plan.intent.together = vec![vec![0, 1]];
+        report.plan.sharing.divided = vec![(0, "both can only use counter 7 of cpu".to_owned())];
+        let summary = summarise_with(&report, Scope::Tree, std::slice::from_ref(&request));
+        let reason = "its events cannot be counted at the same time: both can only use counter 7 of cpu";
+        assert_eq!(summary.derived[0].reason.as_deref(), Some(reason));
+        report.plan.sharing.divided.clear();
+        let summary = summarise_with(&report, Scope::Tree, &[request]);
+        assert!(summary.derived[0].reason.as_deref().unwrap().contains("same pass"));
     }
 
     #[test]

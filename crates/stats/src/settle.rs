@@ -104,7 +104,7 @@ fn settle_by(
         return not_counted(reason);
     }
     let count = match &candidate.only {
-        Some(only) => narrow(count, &instances, only),
+        Some(only) => Narrow { only, line, instances: &instances }.narrow(count, reading),
         None => count,
     };
     widen(count, candidate.widest, asked)
@@ -151,20 +151,56 @@ fn told(count: &Count) -> String {
     }
 }
 
-/// A count on some core types of several: a task that was nowhere else is counted exactly, and nothing is extrapolated to
-/// cores that lack the event.
-fn narrow(count: Count, instances: &[Instance], only: &str) -> Count {
-    let of_cpus = instances.iter().any(|instance| instance.cpu.is_some());
-    match count {
-        Count::Exact(raw) if of_cpus => Count::Partial { raw, part: format!("on {only} only") },
-        Count::Scaled { raw, .. } => {
-            let observed = count.reason().unwrap_or_default();
-            Count::Partial { raw, part: format!("on {only} only, not scaled, {observed}") }
+/// An event that only some core types of several count.
+struct Narrow<'a> {
+    only: &'a str,
+    line: &'a PlanLine,
+    instances: &'a [Instance],
+}
+
+impl Narrow<'_> {
+    /// A task that was nowhere else is counted exactly. Otherwise time without a counter is time on the other core type,
+    /// or somebody else's, and nobody can tell which: nothing is extrapolated to cores that lack the event.
+    fn narrow(&self, count: Count, reading: &Reading) -> Count {
+        let only = self.only;
+        let of_cpus = self.instances.iter().any(|instance| instance.cpu.is_some());
+        let is_named = self.line.event.name.starts_with(only);
+        if of_cpus && is_named {
+            return count;
         }
-        Count::NotCounted { reason } => {
-            Count::NotCounted { reason: format!("{reason}; only {only} can count it") }
+        let off = self.instances.iter().any(Instance::was_off_counters);
+        match count {
+            Count::Exact(raw) if of_cpus => Count::Partial { raw, part: format!("on {only} only") },
+            Count::Scaled { raw, .. } if off => {
+                let observed = count.reason().unwrap_or_default();
+                Count::Partial { raw, part: format!("on {only} only, not scaled, {observed}") }
+            }
+            Count::Partial { .. } if off => self.unscaled(),
+            Count::NotCounted { .. } if off && !of_cpus && !self.was_there(reading) => Count::NotCounted {
+                reason: format!(
+                    "never on a counter: it did not run on {only}, or others held all counters there"
+                ),
+            },
+            Count::NotCounted { reason } => {
+                Count::NotCounted { reason: format!("{reason}; only {only} can count it") }
+            }
+            other => other,
         }
-        other => other,
+    }
+
+    /// What was counted where nothing was lost.
+    fn unscaled(&self) -> Count {
+        let (lost, kept): (Vec<&Instance>, Vec<&Instance>) =
+            self.instances.iter().partition(|instance| matches!(instance.state, State::Lost(_)));
+        let without = if lost.is_empty() { String::new() } else { format!("; {}", without(&lost)) };
+        let raw = clamp(kept.iter().map(|instance| instance.raw).sum());
+        Count::Partial { raw, part: format!("on {} only, not scaled{without}", self.only) }
+    }
+
+    /// Whether anything was counted on these core types.
+    fn was_there(&self, reading: &Reading) -> bool {
+        let ran = |cell: &&Cell| cell.time_running_ns > 0 && !cell.at.pmu.is_empty();
+        reading.cells.iter().filter(ran).any(|cell| self.only.split(" and ").any(|pmu| pmu == cell.at.pmu))
     }
 }
 
@@ -274,6 +310,11 @@ impl Instance {
             State::Unobserved => Some("never reached a counter"),
             _ => None,
         }
+    }
+
+    /// Whether it was wanted for longer than it was on a counter.
+    fn was_off_counters(&self) -> bool {
+        matches!(self.state, State::Shared | State::Unobserved)
     }
 
     fn name(&self) -> String {
@@ -547,8 +588,53 @@ mod tests {
             part("on cpu_core only, not scaled, observed 33 % of the time")
         );
         assert_eq!(settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]), part("on cpu_core only"));
-        let Count::NotCounted { reason } = settled(vec![cell(SLOT, 0, 9_000_000, 0)]) else { panic!() };
-        assert!(reason.ends_with("only cpu_core can count it"), "{reason}");
+    }
+
+    #[test]
+    fn what_names_a_core_type_is_not_scaled_where_the_task_may_have_run_on_the_other() {
+        let mut line = hardware("cpu_core/loads/", 1);
+        line.event.candidates[0].only = Some("cpu_core".into());
+        let settled = |cells| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
+        let partial = |raw, part: &str| Count::Partial { raw, part: part.into() };
+        let of_thread = |tid, cell: Cell| Cell { at: At { tid: Some(tid), ..cell.at.clone() }, ..cell };
+        let half = || cell(SLOT, 42, 9_000_000, 4_500_000);
+        assert_eq!(
+            settled(vec![half()]),
+            partial(42, "on cpu_core only, not scaled, observed 50 % of the time")
+        );
+        assert_eq!(settled(vec![cell(SLOT, 42, 9_000_000, 9_000_000)]), Count::Exact(42));
+        let threads = vec![of_thread(1, half()), of_thread(2, cell(SLOT, 0, 9_000_000, 0))];
+        assert_eq!(settled(threads), partial(42, "on cpu_core only, not scaled"));
+        let threads = vec![of_thread(1, half()), of_thread(2, lost(half()))];
+        assert_eq!(
+            settled(threads),
+            partial(42, "on cpu_core only, not scaled; without thread 2 (cpu went offline)")
+        );
+        assert_eq!(
+            settled(vec![on_cpu(0, 42, 9_000_000, 9_000_000)]),
+            Count::Exact(42),
+            "all of those cores"
+        );
+        assert_eq!(settled(vec![on_cpu(0, 42, 9_000_000, 4_500_000)]).value(), Some(84));
+    }
+
+    #[test]
+    fn what_never_ran_on_its_core_type_does_not_blame_others() {
+        let mut line = hardware("cpu_core/loads/", 1);
+        line.event.candidates[0].only = Some("cpu_core".into());
+        let reason = |more: Vec<Cell>| {
+            let cells = [vec![cell(SLOT, 0, 9_000_000, 0)], more].concat();
+            settle(&line, &Reading { cells }, SLOT, Scope::Tree).reason().unwrap()
+        };
+        let on = |part| Cell { slot: SlotId(1), ..on_part(part, 9, 9_000_000, 9_000_000) };
+        let nobody_knows =
+            "never on a counter: it did not run on cpu_core, or others held all counters there";
+        assert_eq!(reason(vec![]), nobody_knows);
+        assert_eq!(reason(vec![on(1)]), nobody_knows);
+        assert_eq!(
+            reason(vec![on(0)]),
+            "never reached a counter: others held all that it can use; only cpu_core can count it"
+        );
     }
 
     #[test]

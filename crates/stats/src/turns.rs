@@ -72,6 +72,11 @@ impl<'a> Turns<'a> {
     /// What a reader should know of the slices of a slot, if anything.
     pub(crate) fn note(&self, slot: SlotId) -> Option<String> {
         let turn = self.turn(slot)?;
+        let candidate = self.plan.lines.get(slot.0)?.candidate()?;
+        if candidate.only.is_some() {
+            // It may as well have been on the other core type, and nothing is left out.
+            return None;
+        }
         let counts: Vec<&SliceCount> = self.own(turn).filter_map(|slice| slice.count(slot)).collect();
         let held = counts.iter().filter(|count| !is_whole(count)).count();
         let of = counts.len();

@@ -41,13 +41,16 @@ impl Source for PerfSource {
         let together: Vec<Slot> = slots.iter().map(|slot| Slot { turn: None, ..slot.clone() }).collect();
         let mut counting = self.open(&together, &Target::ThisThread).ok()?;
         counting.start().ok()?;
+        // Starting one event stops the others for a moment, so times begin when all have started.
+        let mut before = Reading::default();
+        counting.read(&mut before).ok()?;
         let started = Instant::now();
         while started.elapsed() < PROBE {
             std::hint::spin_loop();
         }
-        let mut reading = Reading::default();
-        counting.stop().and_then(|()| counting.read(&mut reading)).ok()?;
-        Some(reading)
+        let mut after = Reading::default();
+        counting.read(&mut after).ok()?;
+        Some(read::since(&before, after))
     }
 }
 

@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 use cyclometer_backend::Launcher;
 use cyclometer_core::event::{OsMetric, PerfClass, PerfEvent};
 use cyclometer_core::exec::{CommandSpec, Exit, Reading, Stream, Waited};
-use cyclometer_core::pmu::ConfigWords;
-use cyclometer_core::{Child, CounterMask, Counting, Launch, Part, Rung, Slot, SlotId};
+use cyclometer_core::{Child, Counting, Launch, Part, Rung, Slot, SlotId};
 
 /// A command whose output nobody sees.
 pub fn command(program: &str, args: &[&str]) -> CommandSpec {

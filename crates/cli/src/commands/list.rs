@@ -1,13 +1,13 @@
 //! `list`: the events that can be named, and the metrics.
 
 use cyclometer::catalogue::{
-    self,
+    self, glossary,
     search::{self, Filter, Pattern},
     table::Cpu,
 };
 use cyclometer::{
-    Error, ErrorKind, EventTables, Listing, Machine, MetricListing, Recovery, Result, count_vendor_events,
-    list_events_in, list_metrics, list_metrics_of, list_vendor_events,
+    Error, ErrorKind, EventTables, Kind, Listing, Machine, MetricListing, Recovery, Result,
+    count_vendor_events, list_events_in, list_metrics, list_metrics_of, list_vendor_events,
 };
 
 use crate::args::{Cli, ListArgs};
@@ -28,25 +28,40 @@ pub fn run(args: &ListArgs, cli: &Cli) -> Result<u8> {
         return run_catalogue(args, cli);
     }
     let machine = super::machine_of(args.machine.machine.as_deref())?;
-    let pattern = args.pattern.as_deref();
+    let pattern = args.pattern.as_deref().map(Pattern::parse).transpose()?;
     let mut tables = EventTables::embedded();
     for file in &args.tables {
         tables = tables.with_file(file, &machine)?;
     }
     let mut all = list_events_in(&machine, &tables);
     // Unasked, the vendor's hundreds would bury the rest.
-    if let Some(pattern) = pattern {
-        all.extend(list_vendor_events(&machine, &tables, &|name| list::matches(name, pattern)));
+    if let Some(pattern) = &pattern {
+        let spelled = |name: &str| spelled(&machine, name);
+        all.extend(list_vendor_events(&machine, &tables, &|name| pattern.fits(name, || spelled(name))));
     }
-    let fitting: Vec<&Listing> =
-        all.iter().filter(|event| pattern.is_none_or(|pattern| list::fits(event, pattern))).collect();
-    if let (true, Some(pattern)) = (fitting.is_empty(), pattern) {
+    let fits = |event: &&Listing| match &pattern {
+        // What a name spells was looked at above.
+        Some(pattern) => event.kind == Kind::Vendor || list::fits(event, pattern),
+        None => true,
+    };
+    let fitting: Vec<&Listing> = all.iter().filter(fits).collect();
+    if let (true, Some(pattern)) = (fitting.is_empty(), args.pattern.as_deref()) {
         return Err(Error::new(ErrorKind::UnknownEvent, format!("no event fits '{}'", clean(pattern))));
     }
     super::print(&match args.machine.json {
         true => json::pretty(&list::json(&fitting)),
-        false => list::render(&fitting, super::paint(cli, Channel::Out)) + &hint(&machine, &tables, pattern),
+        false => {
+            list::render(&fitting, super::paint(cli, Channel::Out))
+                + &hint(&machine, &tables, args.pattern.as_deref())
+        }
     })
+}
+
+/// What a name of the vendor's of a machine spells.
+fn spelled(machine: &Machine, name: &str) -> String {
+    let id = machine.core_types.iter().find_map(|core| core.cpu_id.as_deref());
+    let cpu = id.and_then(|id| catalogue::cpus::cpu(id).ok());
+    cpu.map(|cpu| glossary::spell(name, cpu.family())).unwrap_or_default()
 }
 
 /// How to see the events of the vendor's, where they are not listed.
@@ -55,7 +70,9 @@ fn hint(machine: &Machine, tables: &EventTables, pattern: Option<&str>) -> Strin
     match (pattern, count) {
         (Some(_), _) | (None, 0) => String::new(),
         (None, _) => {
-            format!("{count} events of the vendor's more: `cyclometer list PATTERN` searches them, too\n")
+            format!(
+                "and {count} events by the vendor's names: `cyclometer list PATTERN` searches them, too\n"
+            )
         }
     }
 }
@@ -147,10 +164,11 @@ fn run_metrics(args: &ListArgs, cli: &Cli) -> Result<u8> {
         Some(cpu) => list_metrics_of(cpu)?,
         None => list_metrics(&super::machine_of(args.machine.machine.as_deref())?),
     };
-    let pattern = args.pattern.as_deref();
-    let fitting: Vec<&MetricListing> =
-        all.iter().filter(|metric| pattern.is_none_or(|pattern| metrics::fits(metric, pattern))).collect();
-    if let (true, Some(pattern)) = (fitting.is_empty(), pattern) {
+    let pattern = args.pattern.as_deref().map(Pattern::parse).transpose()?;
+    let fits =
+        |metric: &&MetricListing| pattern.as_ref().is_none_or(|pattern| metrics::fits(metric, pattern));
+    let fitting: Vec<&MetricListing> = all.iter().filter(fits).collect();
+    if let (true, Some(pattern)) = (fitting.is_empty(), args.pattern.as_deref()) {
         let of = args.cpu.as_deref().map(|cpu| format!(" --cpu {}", clean(cpu))).unwrap_or_default();
         let help = Recovery::fix(format!("`cyclometer list --metrics{of}` shows them all"));
         let message = format!("no metric fits '{}'", clean(pattern));

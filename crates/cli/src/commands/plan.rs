@@ -1,12 +1,13 @@
 //! `plan`: which events fit together on a CPU, and in how many passes all of them.
 
 use cyclometer::catalogue::table::Cpu;
-use cyclometer::core::CounterMask;
 use cyclometer::core::syntax::{EventRequest, parse_events};
+use cyclometer::core::{CounterMask, Modifiers};
 use cyclometer::placement::{Placement, Wishes, held_by_watchdog};
 use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, diagnosed_machine, table_for};
 
 use crate::args::{Cli, PlanArgs};
+use crate::exit;
 use crate::output::Channel;
 use crate::render::placement::{self, OnCpu};
 use crate::render::{json, placement_json};
@@ -14,7 +15,7 @@ use crate::render::{json, placement_json};
 /// What stands for every event of a CPU.
 const ALL: &str = "all";
 
-/// Places events in as few passes as possible.
+/// Places events in as few passes as possible; the exit code tells whether all that was asked for can be counted.
 ///
 /// # Errors
 ///
@@ -30,10 +31,12 @@ pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
     let here = (args.cpu.is_none() && args.tables.is_empty()).then(diagnosed_machine);
     let placed = cores.iter().filter_map(|tables| on(tables, &requests, args, here.as_ref()).transpose());
     let placed: Vec<OnCpu<'_>> = placed.collect::<Result<_>>()?;
-    super::print(&match args.json {
+    let printed = super::print(&match args.json {
         true => json::pretty(&placement_json::object(args.cpu.as_deref(), &placed)),
         false => placement::render(&placed, args.explain, super::paint(cli, Channel::Out)),
-    })
+    })?;
+    let whole = placed.iter().all(|on| on.placement.packing.refused.is_empty());
+    Ok(if whole { printed } else { exit::FAILURE })
 }
 
 fn requests(args: &PlanArgs) -> Result<Vec<EventRequest>> {
@@ -53,7 +56,8 @@ fn requests(args: &PlanArgs) -> Result<Vec<EventRequest>> {
 }
 
 fn is_all(request: &EventRequest) -> bool {
-    request.text.eq_ignore_ascii_case(ALL) && request.group.is_none()
+    let bare = request.modifiers == Modifiers::default() && request.pin.is_none() && request.group.is_none();
+    bare && request.text.eq_ignore_ascii_case(ALL)
 }
 
 /// The events that a core type has, placed, and those that it lacks; `None` where there is no table.
@@ -68,7 +72,7 @@ fn on<'a>(
     for request in requests {
         match table_for(tables, request) {
             Ok(_) => held.push(request.clone()),
-            Err(_) if is_all(request) => held.extend(every_event(tables)?),
+            Err(_) if is_all(request) => held.extend(every_event(tables)),
             Err(error) => lacking.push((request.text.clone(), error.to_string())),
         }
     }
@@ -78,13 +82,12 @@ fn on<'a>(
     Ok(Some(OnCpu { cpu, placement: Placement::of(tables, &held, wishes)?, lacking, asked, watchdog }))
 }
 
-/// Every event of the tables by its name.
-fn every_event(tables: &[Cpu<'_>]) -> Result<Vec<EventRequest>> {
+/// Every event of the tables by its name, whatever the name is made of.
+fn every_event(tables: &[Cpu<'_>]) -> Vec<EventRequest> {
     let mut all = Vec::new();
     for (cpu, is_new) in super::each_with_better(tables) {
-        for entry in cpu.events().filter(|entry| is_new(entry.name())) {
-            all.extend(parse_events(entry.name())?);
-        }
+        let names = cpu.events().map(|entry| entry.name()).filter(|name| is_new(name));
+        all.extend(names.map(EventRequest::named));
     }
-    Ok(all)
+    all
 }

@@ -17,7 +17,9 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines.extend(hint(results));
     lines.extend(passes(results));
     lines.extend(turns(results));
-    lines.extend(results.report.plan.sharing.contradictions.iter().map(|text| clean(text)));
+    let contradictions = results.report.plan.sharing.contradictions.iter();
+    // The steps tell them as well.
+    lines.extend(contradictions.filter(|_| !verbose).map(|text| clean(text)));
     lines.extend(legend(results));
     lines.extend(translation(results));
     lines.extend(footnotes(results, verbose));

@@ -1,6 +1,7 @@
 //! Events that can be named, for people and as JSON.
 
 use cyclometer::Listing;
+use cyclometer::catalogue::search::Pattern;
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -79,39 +80,12 @@ pub fn json(events: &[&Listing]) -> Value {
     Value::Array(events.iter().map(entry).collect())
 }
 
-/// Whether an event's name or one of its aliases fits a pattern.
-pub fn fits(event: &Listing, pattern: &str) -> bool {
-    [&event.name].into_iter().chain(&event.aliases).any(|name| matches(name, pattern))
-}
-
-/// Whether a name fits a pattern.
-///
-/// With `*` or `?` the pattern is a glob for the whole name, otherwise a part of it; case does not matter.
-pub fn matches(name: &str, pattern: &str) -> bool {
-    let (name, pattern) = (name.to_lowercase(), pattern.to_lowercase());
-    match pattern.contains(['*', '?']) {
-        true => matches_glob(&pattern, &name),
-        false => name.contains(&pattern),
-    }
-}
-
-/// `*` stands for any text, `?` for one character. Takes time in proportion to the product of the lengths.
-fn matches_glob(pattern: &str, text: &str) -> bool {
-    let text: Vec<char> = text.chars().collect();
-    // reached[i]: the pattern so far fits the first i characters.
-    let mut reached = vec![false; text.len() + 1];
-    reached[0] = true;
-    for p in pattern.chars() {
-        let mut next = vec![false; text.len() + 1];
-        for i in 0..=text.len() {
-            next[i] = match p {
-                '*' => reached[i] || (i > 0 && next[i - 1]),
-                _ => i > 0 && reached[i - 1] && (p == '?' || p == text[i - 1]),
-            };
-        }
-        reached = next;
-    }
-    reached[text.len()]
+/// Whether an event's name, one of its aliases, or for words what it counts, fits a pattern.
+pub fn fits(event: &Listing, pattern: &Pattern) -> bool {
+    [&event.name]
+        .into_iter()
+        .chain(&event.aliases)
+        .any(|name| pattern.fits(name, || event.description.clone()))
 }
 
 /// The columns of the longest name, for tests of the layout.
@@ -125,34 +99,23 @@ mod tests {
     use super::*;
     use crate::render::testing::{golden, vm_without_pmu};
 
-    #[test]
-    fn globs_match_whole_names() {
-        for (pattern, text, fits) in [
-            ("*", "", true),
-            ("a*c", "abbc", true),
-            ("a*c", "abbcd", false),
-            ("?b*", "ab", true),
-            ("?", "", false),
-            ("*miss*", "l1d_cache_misses", true),
-            ("**a**", "bab", true),
-        ] {
-            assert_eq!(matches_glob(pattern, text), fits, "{pattern} {text}");
-        }
+    fn parsed(pattern: &str) -> Pattern {
+        Pattern::parse(pattern).unwrap()
     }
 
     #[test]
     fn names_and_aliases_are_searched_without_case() {
         let events = cyclometer::list_events(&vm_without_pmu());
-        for pattern in ["CYCLES", "cyc", "*-cycles", "wall?time"] {
-            assert!(events.iter().any(|event| fits(event, pattern)), "{pattern}");
+        for pattern in ["CYCLES", "cyc", "*-cycles", "wall?time", "/^wall.time$/"] {
+            assert!(events.iter().any(|event| fits(event, &parsed(pattern))), "{pattern}");
         }
-        assert!(!events.iter().any(|event| fits(event, "no_such_thing")));
+        assert!(!events.iter().any(|event| fits(event, &parsed("no_such_thing"))));
     }
 
     #[test]
     fn what_is_missing_says_why() {
         let events = cyclometer::list_events(&vm_without_pmu());
-        let some: Vec<&Listing> = events.iter().filter(|event| fits(event, "*branch*")).collect();
+        let some: Vec<&Listing> = events.iter().filter(|event| fits(event, &parsed("*branch*"))).collect();
         let text = render(&some, Paint::NONE);
         assert!(text.contains("not here: "), "{text}");
         assert!(longest(&text) <= WIDTH, "{text}");

@@ -1,10 +1,10 @@
 //! Metrics that can be asked for, for people and as JSON.
 
 use cyclometer::MetricListing;
+use cyclometer::catalogue::search::Pattern;
 use serde_json::{Value, json};
 
 use crate::output::clean;
-use crate::render::list::matches;
 use crate::render::paint::{Paint, Style};
 use crate::render::{WIDTH, wrap};
 
@@ -66,9 +66,9 @@ pub fn json(metrics: &[&MetricListing]) -> Value {
     Value::Array(metrics.iter().map(entry).collect())
 }
 
-/// Whether a metric's name or one of its groups fits a pattern, as that of an event does.
-pub fn fits(metric: &MetricListing, pattern: &str) -> bool {
-    [&metric.name].into_iter().chain(&metric.groups).any(|name| matches(name, pattern))
+/// Whether a metric's name, one of its groups, or for words what it tells, fits a pattern.
+pub fn fits(metric: &MetricListing, pattern: &Pattern) -> bool {
+    [&metric.name].into_iter().chain(&metric.groups).any(|name| pattern.fits(name, || metric.about.clone()))
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
 
     fn of(cpu: &str, pattern: &str) -> Vec<MetricListing> {
         let all = cyclometer::list_metrics_of(cpu).unwrap();
-        all.into_iter().filter(|metric| fits(metric, pattern)).collect()
+        all.into_iter().filter(|metric| fits(metric, &Pattern::parse(pattern).unwrap())).collect()
     }
 
     fn shown(cpu: &str, pattern: &str, verbose: bool) -> String {
@@ -88,7 +88,9 @@ mod tests {
 
     #[test]
     fn metrics_are_found_by_name_and_group_in_any_case() {
-        for (pattern, expected) in [("IPC", 1), ("topdownl1", 8), ("tma_memory*", 1), ("no_such_thing", 0)] {
+        for (pattern, expected) in
+            [("/^ipc$/", 1), ("topdownl1", 8), ("tma_memory*", 1), ("no_such_thing", 0)]
+        {
             assert_eq!(of("alderlake", pattern).len(), expected, "{pattern}");
         }
     }

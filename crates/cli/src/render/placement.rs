@@ -1,5 +1,7 @@
 //! Events on their counters, pass by pass, for people.
 
+use std::ops::Range;
+
 use cyclometer::catalogue::table::Cpu;
 use cyclometer::core::{CounterId, CounterMask};
 use cyclometer::placement::{Because, Placed, Placement, Refused, Seat};
@@ -108,66 +110,73 @@ fn in_order(pass: &[Seat]) -> Vec<&Seat> {
 /// Several passes: a line for each counter, a column for each pass. Names stand in it where they have room, else numbers.
 fn picture(placement: &Placement<'_>, passes: &[Vec<Seat>], paint: Paint) -> String {
     let used = passes.iter().flatten().map(|seat| seat.counters(placement.events[seat.demand].wide));
-    let used = used.fold(CounterMask::EMPTY, |all, own| all.or(own));
-    let counters: Vec<CounterId> = used.iter().collect();
-    let named = |cell: Option<usize>| {
-        cell.map_or("-".to_owned(), |event| placement.events[event].selected.name.clone())
+    let counters: Vec<CounterId> = used.fold(CounterMask::EMPTY, |all, own| all.or(own)).iter().collect();
+    let cells = |shown: &dyn Fn(usize) -> String| -> Vec<Vec<String>> {
+        let cell = |pass: &[Seat], counter| sits(placement, pass, counter).map_or("-".to_owned(), shown);
+        passes.iter().map(|pass| counters.iter().map(|counter| cell(pass, *counter)).collect()).collect()
     };
-    let names: Vec<Vec<String>> = passes
-        .iter()
-        .map(|pass| counters.iter().map(|counter| named(sits(placement, pass, *counter))).collect())
-        .collect();
-    let wide: usize =
-        names.iter().map(|pass| 2 + pass.iter().map(|name| columns(name)).max().unwrap_or(0)).sum();
-    let (mut out, cells) = match COUNTER + 2 + wide <= WIDTH {
-        true => (String::new(), names),
-        false => (String::new(), numbers(placement, passes, &counters)),
-    };
-    let head = |pass: usize| {
-        if COUNTER + 2 + wide <= WIDTH { format!("pass {}", pass + 1) } else { format!("{}", pass + 1) }
-    };
-    let width = |pass: usize| {
-        let cells = cells[pass].iter().map(|cell| columns(cell)).max().unwrap_or(0);
-        2 + cells.max(columns(&head(pass)))
-    };
-    let mut from = 0;
-    while from < passes.len() {
-        let mut to = from;
-        let mut room = WIDTH - COUNTER - 2;
-        while to < passes.len() && width(to) <= room {
-            room -= width(to);
-            to += 1;
+    let names = cells(&|event| placement.events[event].selected.name.clone());
+    let grid = Grid { counters: &counters, cells: names };
+    match (0..passes.len()).map(|pass| grid.width(pass)).sum::<usize>() <= ROOM {
+        true => grid.render(paint),
+        false => {
+            let numbers = cells(&|event| (event + 1).to_string());
+            Grid { counters: &counters, cells: numbers }.render(paint) + &legend(placement)
         }
-        let to = to.max(from + 1);
-        let row = |first: &str, cell: &dyn Fn(usize) -> String| {
+    }
+}
+
+/// Columns for passes.
+const ROOM: usize = WIDTH - COUNTER - 2;
+
+/// What stands on each counter in each pass.
+struct Grid<'g> {
+    counters: &'g [CounterId],
+    cells: Vec<Vec<String>>,
+}
+
+impl Grid<'_> {
+    /// Columns of a pass, with the gap in front.
+    fn width(&self, pass: usize) -> usize {
+        let number = (pass + 1).to_string();
+        2 + self.cells[pass].iter().chain([&number]).map(|cell| columns(cell)).max().unwrap_or(0)
+    }
+
+    /// As many passes beside each other as have room, the others below.
+    fn render(&self, paint: Paint) -> String {
+        let mut out = String::new();
+        let mut from = 0;
+        while from < self.cells.len() {
+            let mut to = from + 1;
+            let mut used = self.width(from);
+            while to < self.cells.len() && used + self.width(to) <= ROOM {
+                used += self.width(to);
+                to += 1;
+            }
+            out += &self.block(from..to, paint);
+            from = to;
+        }
+        out
+    }
+
+    fn block(&self, passes: Range<usize>, paint: Paint) -> String {
+        let row = |head: &str, cell: &dyn Fn(usize) -> String| {
             let cells: String =
-                (from..to).map(|pass| format!("  {:<1$}", cell(pass), width(pass) - 2)).collect();
-            format!("  {first:<COUNTER$}{cells}").trim_end().to_owned() + "\n"
+                passes.clone().map(|pass| format!("  {:<1$}", cell(pass), self.width(pass) - 2)).collect();
+            format!("  {head:<COUNTER$}{cells}").trim_end().to_owned() + "\n"
         };
-        out +=
-            &paint.paint(Style::Dim, &row("pass", &|pass| head(pass).trim_start_matches("pass ").to_owned()));
-        for (at, counter) in counters.iter().enumerate() {
-            out += &row(&name(*counter), &|pass| cells[pass][at].clone());
+        let mut out = paint.paint(Style::Dim, &row("pass", &|pass| (pass + 1).to_string()));
+        for (at, counter) in self.counters.iter().enumerate() {
+            out += &row(&name(*counter), &|pass| self.cells[pass][at].clone());
         }
-        from = to;
+        out
     }
-    if COUNTER + 2 + wide > WIDTH {
-        out += &legend(placement);
-    }
-    out
 }
 
 /// The event on a counter of a pass.
 fn sits(placement: &Placement<'_>, pass: &[Seat], counter: CounterId) -> Option<usize> {
     let on = |seat: &&Seat| seat.counters(placement.events[seat.demand].wide).contains(counter);
     pass.iter().find(on).map(|seat| seat.demand)
-}
-
-fn numbers(placement: &Placement<'_>, passes: &[Vec<Seat>], counters: &[CounterId]) -> Vec<Vec<String>> {
-    let number = |cell: Option<usize>| cell.map_or("-".to_owned(), |event| (event + 1).to_string());
-    let cells =
-        |pass: &Vec<Seat>| counters.iter().map(|counter| number(sits(placement, pass, *counter))).collect();
-    passes.iter().map(cells).collect()
 }
 
 /// What the numbers of a picture stand for.
@@ -222,7 +231,7 @@ fn not(on: &OnCpu<'_>) -> Vec<String> {
             format!("{}: {}", on.placement.events[*event].selected.name, impossible(on, *event))
         }
         Refused::Set { set, conflict } => {
-            let group = proof::named(&on.placement, &on.placement.groups[*set]);
+            let group = proof::names(&on.placement).listed(&on.placement.groups[*set]);
             format!(
                 "the group of {group} is not counted as one: {}",
                 proof::conflict(&on.placement, conflict, &on.placement.groups[*set])

@@ -142,7 +142,7 @@ fn a_group_is_in_one_pass_or_says_which_of_it_cannot_be() {
     let placement = placement("apple-m1", list);
     check(&placement);
     let Refused::Set { set: 0, conflict } = &placement.packing.refused[0] else { panic!() };
-    let because = Because::Counters { pmu: 0, counters: CounterMask::from_bits(0x80, 0) };
+    let because = Because::Counters { pmu: 0, counters: CounterMask::from_bits(0x80, 0), places: 2 };
     assert_eq!((&conflict.events, &conflict.because), (&vec![0, 1], &because));
     assert!(is_one_pass("apple-m1", "{INST_LDST,INST_BRANCH}"));
 }

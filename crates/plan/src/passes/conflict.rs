@@ -12,22 +12,32 @@ pub(super) fn refused(problem: &Problem) -> Vec<Refused> {
     let pmus: Vec<Bits> = problem.pmus.iter().map(|mask| bits(*mask)).collect();
     let impossible =
         |demand: &usize| item(problem, *demand, &pmus).needs.iter().any(|need| need.ways.is_empty());
-    let mut refused: Vec<Refused> =
-        (0..problem.demands.len()).filter(impossible).map(Refused::Event).collect();
-    for (set, events) in problem.together.iter().enumerate() {
-        let possible: Vec<usize> =
-            events.iter().copied().filter(|event| !refused.contains(&Refused::Event(*event))).collect();
-        refused.extend(smallest(problem, &possible).map(|conflict| Refused::Set { set, conflict }));
-    }
-    refused
+    let events: Vec<usize> = (0..problem.demands.len()).filter(impossible).collect();
+    let set = |(set, members): (usize, &Vec<usize>)| {
+        let out: Vec<usize> = members.iter().copied().filter(|event| events.contains(event)).collect();
+        let conflict = match out.is_empty() {
+            true => smallest(problem, members)?,
+            false => Conflict { events: out, because: Because::Impossible },
+        };
+        Some(Refused::Set { set, conflict })
+    };
+    let sets: Vec<Refused> = problem.together.iter().enumerate().filter_map(set).collect();
+    events.into_iter().map(Refused::Event).chain(sets).collect()
 }
 
-/// The smallest conflict among events that can be counted each.
+/// A conflict among events that can be counted each: the smallest where counters or registers alone are the reason.
 pub(super) fn smallest(problem: &Problem, events: &[usize]) -> Option<Conflict> {
     let packer = Packer::new(problem, &[]);
-    let all: Vec<usize> = events.to_vec();
-    if !clashes(&packer, &all) {
-        return None;
+    let mut all = events.to_vec();
+    all.sort_unstable();
+    all.dedup();
+    let fit = try_all(&packer, &all)?;
+    if fit == Fit::Unknown {
+        return Some(Conflict { events: all, because: Because::Unknown });
+    }
+    let alone = all.iter().find(|event| packer.items[**event].alone).copied();
+    if let (Some(alone), Some(other)) = (alone, all.iter().find(|event| Some(**event) != alone)) {
+        return Some(Conflict { events: vec![alone, *other], because: Because::Alone });
     }
     let pmus = 0..packer.pmus.len();
     let found = pmus.flat_map(|pmu| [by_registers(&packer, &all, pmu), by_counters(&packer, &all, pmu)]);
@@ -39,10 +49,16 @@ pub(super) fn smallest(problem: &Problem, events: &[usize]) -> Option<Conflict> 
     Some(Conflict { events: least, because })
 }
 
-fn clashes(packer: &Packer, events: &[usize]) -> bool {
+/// `None` where all fit.
+fn try_all(packer: &Packer, events: &[usize]) -> Option<Fit> {
     let items: Vec<&Item> = events.iter().map(|i| &packer.items[*i]).collect();
-    items.iter().filter(|item| item.alone).count() > 0 && items.len() > 1
-        || !matches!(fit(&items, &packer.pmus, &mut Budget(BUDGET)), Fit::Yes(_))
+    if items.len() > 1 && items.iter().any(|item| item.alone) {
+        return Some(Fit::No);
+    }
+    match fit(&items, &packer.pmus, &mut Budget(BUDGET)) {
+        Fit::Yes(_) => None,
+        not => Some(not),
+    }
 }
 
 /// More values than registers, in the fewest registers.
@@ -62,15 +78,18 @@ fn by_registers(packer: &Packer, events: &[usize], pmu: usize) -> Option<Conflic
     Some(Conflict { events, because: Because::Registers { pmu, registers: registers_of(set) } })
 }
 
-/// More events than counters, on the fewest counters.
+/// More places than counters, on the fewest counters.
 fn by_counters(packer: &Packer, events: &[usize], pmu: usize) -> Option<Conflict> {
     /// More would take too long to try; then a smaller one than all may stay unfound.
     const MOST: usize = 12;
-    let wanted: Vec<(usize, Bits)> = needs_on(packer, events, pmu)
-        .filter(|(_, need)| !need.wide)
-        .map(|(item, need)| (item.demand, need.counters()))
-        .collect();
-    let mut kinds: Vec<Bits> = wanted.iter().map(|(_, counters)| *counters).collect();
+    let place = |(item, need): (&Item, &super::ItemNeed)| {
+        let second = if need.wide { need.counters() << 1 } else { 0 };
+        (item.demand, need.counters() | second, 1 + usize::from(need.wide))
+    };
+    let mut wanted: Vec<(usize, Bits, usize)> = needs_on(packer, events, pmu).map(place).collect();
+    // Of those that take two fewer are needed.
+    wanted.sort_by_key(|(.., places)| std::cmp::Reverse(*places));
+    let mut kinds: Vec<Bits> = wanted.iter().map(|(_, counters, _)| *counters).collect();
     kinds.sort_unstable();
     kinds.dedup();
     kinds.truncate(MOST);
@@ -78,13 +97,22 @@ fn by_counters(packer: &Packer, events: &[usize], pmu: usize) -> Option<Conflict
         let each = kinds.iter().enumerate().filter(|(n, _)| chosen >> n & 1 == 1);
         each.fold(0, |all, (_, counters)| all | counters)
     };
-    let tight = (1..1usize << kinds.len()).map(union).filter(|set| {
-        wanted.iter().filter(|(_, counters)| counters & !set == 0).count() > set.count_ones() as usize
-    });
-    let set = tight.min_by_key(|set| set.count_ones())?;
-    let within = wanted.iter().filter(|(_, counters)| counters & !set == 0).map(|(demand, _)| *demand);
-    let events = within.take(set.count_ones() as usize + 1).collect();
-    Some(Conflict { events, because: Because::Counters { pmu, counters: mask(set) } })
+    let clash = |set: Bits| {
+        let within = wanted.iter().filter(|(_, counters, _)| counters & !set == 0);
+        let (mut chosen, mut places) = (Vec::new(), 0);
+        for (demand, _, own) in within {
+            chosen.push(*demand);
+            places += own;
+            if places > set.count_ones() as usize {
+                return Some((set, chosen, places));
+            }
+        }
+        None
+    };
+    let tight = (1..1usize << kinds.len()).map(union).filter_map(clash);
+    let (set, mut events, places) = tight.min_by_key(|(_, events, _)| events.len())?;
+    events.sort_unstable();
+    Some(Conflict { events, because: Because::Counters { pmu, counters: mask(set), places } })
 }
 
 /// Leaves out what is not needed for the conflict, one event after the other.
@@ -92,7 +120,7 @@ fn irreducible(packer: &Packer, mut events: Vec<usize>) -> Vec<usize> {
     let mut at = 0;
     while at < events.len() {
         let without: Vec<usize> = events.iter().copied().filter(|event| *event != events[at]).collect();
-        match clashes(packer, &without) {
+        match try_all(packer, &without).is_some() {
             true => events = without,
             false => at += 1,
         }

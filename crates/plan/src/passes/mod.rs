@@ -1,9 +1,9 @@
 //! Events to passes: the smallest number of passes, and why it cannot be smaller.
 //!
 //! Three ways, from the cheap and exact to the general one. Events that fit at once make one pass. Events without groups are
-//! spread over counters and registers ([`flow`]) and then coloured ([`colour`]), which is exact and quick for any number of
+//! spread over counters and registers (`flow`) and then coloured (`colour`), which is exact and quick for any number of
 //! events. Sets that must stay together, and events that take two counters, are packed by a search with a budget
-//! ([`search`]), whose result says how far it is proved.
+//! (`search`), whose result says how far it is proved.
 
 mod board;
 mod bound;
@@ -178,12 +178,13 @@ pub enum Refused {
     Set {
         /// The set.
         set: usize,
-        /// The smallest part of it that was found not to fit.
+        /// A part of it that does not fit, though it does with any event less.
         conflict: Conflict,
     },
 }
 
-/// Events that cannot be counted at the same time, though all but any one of them can.
+/// Events that cannot be counted at the same time, though all but any one of them can; unless it is not known that they cannot
+/// ([`Because::Unknown`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conflict {
     /// The events, by index.
@@ -195,12 +196,14 @@ pub struct Conflict {
 /// Why events cannot be counted at the same time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Because {
-    /// They share these counters, which are fewer.
+    /// They share these counters, which are fewer than the places that they take.
     Counters {
         /// Index of the PMU.
         pmu: usize,
         /// All counters that any of them can use.
         counters: CounterMask,
+        /// The counters that they need: two for an event that takes two.
+        places: usize,
     },
     /// They need different values in these registers.
     Registers {
@@ -211,6 +214,12 @@ pub enum Because {
     },
     /// Counters and registers together.
     Both,
+    /// It must be alone, which it is not.
+    Alone,
+    /// None of the free counters can count it.
+    Impossible,
+    /// No way was found, and not all were tried.
+    Unknown,
 }
 
 /// Packs events into as few passes as it can, and says what is proved about that.
@@ -229,26 +238,27 @@ pub fn pack(problem: &Problem) -> Packing {
     packing
 }
 
-/// The smallest number of events among `events` that cannot be counted at the same time, if there are such.
+/// Events among `events` that cannot be counted at the same time, though they can with any event less, if there are such: the
+/// fewest where counters or registers alone are the reason.
 pub fn conflict(problem: &Problem, events: &[usize]) -> Option<Conflict> {
     conflict::smallest(problem, events)
 }
 
-/// Steps that may still be taken.
+/// Events that may still be placed on trial.
 #[derive(Clone, Copy, Debug)]
 struct Budget(u64);
 
 impl Budget {
-    /// Takes a step; false when there is none left.
-    fn spend(&mut self) -> bool {
+    /// Places so many events; false when the budget is used up.
+    fn spend(&mut self, events: usize) -> bool {
         let left = self.0 > 0;
-        self.0 = self.0.saturating_sub(1);
+        self.0 = self.0.saturating_sub(1 + events as u64);
         left
     }
 }
 
-/// Placements that a search tries before it takes what it has: some tens of milliseconds.
-const BUDGET: u64 = 50_000;
+/// Events that a search places on trial before it takes what it has: some tens of milliseconds.
+const BUDGET: u64 = 400_000;
 
 /// Events without sets that are searched when spreading them is not proved to be best.
 const MOST_SEARCHED: usize = 64;
@@ -378,7 +388,9 @@ impl Packer {
     fn sets(&self, sets: &[Vec<usize>]) -> Vec<Vec<usize>> {
         let mut found: Vec<Vec<usize>> = Vec::new();
         for set in sets {
-            let mut own: Vec<usize> = set.iter().filter_map(|demand| self.item_of[*demand]).collect();
+            // One with an event that nothing can count is refused as a whole.
+            let own: Option<Vec<usize>> = set.iter().map(|demand| self.item_of[*demand]).collect();
+            let Some(mut own) = own else { continue };
             own.sort_unstable();
             own.dedup();
             let alone = own.iter().any(|i| self.items[*i].alone);

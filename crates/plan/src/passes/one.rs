@@ -84,7 +84,7 @@ impl Trial<'_> {
     }
 
     fn seat(&mut self) -> Option<Vec<Chosen>> {
-        if !self.budget.spend() {
+        if !self.budget.spend(self.needs.len()) {
             self.gave_up = true;
             return None;
         }
@@ -135,7 +135,7 @@ impl Trial<'_> {
     }
 
     fn seat_beside(&mut self, pairs: Bits, wide: &[Bits], narrow: &[Bits]) -> Option<Vec<u8>> {
-        if !self.budget.spend() {
+        if !self.budget.spend(self.needs.len()) {
             self.gave_up = true;
             return None;
         }

@@ -4,7 +4,10 @@ use super::{Item, Packer, Packing, Seat};
 use crate::matching::{Bits, bit_of, counter, each};
 
 /// Steps for a plan that only would be nicer.
-const BUDGET: u64 = 2_000;
+const BUDGET: u64 = 20_000;
+
+/// Events and sets for which a plan that would be nicer is still looked for.
+const MOST_SETS: usize = 1_000;
 
 /// Sets of partners that are tried one by one.
 const MOST_TRIED: usize = 32;
@@ -16,7 +19,8 @@ pub(super) fn with_partners(
     partners: &[Vec<usize>],
     packing: &Packing,
 ) -> Option<Packing> {
-    if packing.passes.len() < 2 || partners.is_empty() {
+    let sets = together.len() + partners.len();
+    if packing.passes.len() < 2 || partners.is_empty() || sets + packer.items.len() > MOST_SETS {
         return None;
     }
     let as_few = |sets: &[Vec<usize>]| {
@@ -44,7 +48,7 @@ pub(super) fn finish(packer: &Packer, together: &[Vec<usize>], packing: &mut Pac
     if packing.passes.len() < 2 {
         return;
     }
-    mark(packer, together, &mut packing.passes);
+    once(packer, together, &mut packing.passes);
     if packer.repeats {
         repeat(packer, &mut packing.passes);
     }
@@ -52,20 +56,29 @@ pub(super) fn finish(packer: &Packer, together: &[Vec<usize>], packing: &mut Pac
     {
         order(packer, &mut packing.passes);
     }
+    flag(&mut packing.passes);
 }
 
-/// Marks what another pass counts already, and takes it out where nobody asked for it.
-fn mark(packer: &Packer, together: &[Vec<usize>], passes: &mut [Vec<Seat>]) {
+/// Says of each seat whether an earlier pass counts the event.
+fn flag(passes: &mut [Vec<Seat>]) {
+    let mut seen: Vec<usize> = Vec::new();
+    for pass in passes {
+        pass.iter_mut().for_each(|seat| seat.repeats = seen.contains(&seat.demand));
+        seen.extend(pass.iter().map(|seat| seat.demand));
+    }
+}
+
+/// Takes out what another pass counts already, where nobody asked for it.
+fn once(packer: &Packer, together: &[Vec<usize>], passes: &mut [Vec<Seat>]) {
     let mut seen = vec![false; packer.item_of.len()];
     for pass in passes.iter_mut() {
         let demands: Vec<usize> = pass.iter().map(|seat| seat.demand).collect();
-        let wanted = |demand| {
-            together
-                .iter()
-                .any(|set| set.contains(&demand) && set.iter().all(|other| demands.contains(other)))
-        };
+        // What needs no counter is in any pass.
+        let is_easy =
+            |other: &usize| packer.item_of[*other].is_some_and(|i| packer.items[i].needs.is_empty());
+        let is_here = |other: &usize| demands.contains(other) || is_easy(other);
+        let wanted = |demand| together.iter().any(|set| set.contains(&demand) && set.iter().all(is_here));
         pass.retain(|seat| packer.repeats || !seen[seat.demand] || wanted(seat.demand));
-        pass.iter_mut().for_each(|seat| seat.repeats = seen[seat.demand]);
         demands.into_iter().for_each(|demand| seen[demand] = true);
     }
 }

@@ -11,8 +11,8 @@ use super::shared::seated_pass;
 use super::{BUDGET, Budget, Certificate, Item, Packer, Packing, Seat};
 use crate::matching::Bits;
 
-/// Tries for one question whether events fit.
-const PER_QUESTION: u64 = 2_000;
+/// Events that are placed on trial for one question whether events fit.
+const PER_QUESTION: u64 = 20_000;
 
 /// Questions about pairs of sets that are asked for the bound.
 const MOST_PAIRED: usize = 64;
@@ -20,8 +20,9 @@ const MOST_PAIRED: usize = 64;
 /// Events outside of sets that are tried one by one.
 const FEW: usize = 16;
 
-/// Orders of atoms that are tried beside that by size.
+/// Orders of atoms that are tried, the first of them by size, and how many atoms are too many for more than that.
 const ORDERS: usize = 8;
+const MOST_ORDERED: usize = 200;
 
 /// Packs items so that each of the sets (of items, by index) is whole in a pass.
 pub(super) fn pack(packer: &Packer, items: &[usize], sets: &[Vec<usize>], budget: u64) -> Packing {
@@ -130,7 +131,10 @@ impl<'p> Parts<'p> {
             if !atom.iter().any(|i| seen[*i]) {
                 atom.iter().for_each(|i| seen[*i] = true);
                 let (places, counters) = needs(atom);
-                disjoint.push((places, counters, atom));
+                // One that needs nothing here takes no room here.
+                if places > 0 {
+                    disjoint.push((places, counters, atom));
+                }
             }
         }
         disjoint.sort_by_key(|(places, ..)| std::cmp::Reverse(*places));
@@ -171,7 +175,9 @@ impl<'p> Parts<'p> {
             if best.as_ref().is_none_or(|best| found.len() < best.len()) {
                 best = Some(found);
             }
-            if self.atoms.len() < 2 || best.as_ref().is_some_and(|best| best.len() <= least) {
+            if !(2..MOST_ORDERED).contains(&self.atoms.len())
+                || best.as_ref().is_some_and(|best| best.len() <= least)
+            {
                 break;
             }
         }
@@ -180,19 +186,32 @@ impl<'p> Parts<'p> {
 
     fn first_fit(&self, turn: usize, least: usize) -> Vec<Vec<Seat>> {
         let mut passes: Vec<Vec<usize>> = Vec::new();
+        let mut room: Vec<Vec<usize>> = Vec::new();
+        let whole: Vec<usize> = self.packer.pmus.iter().map(|free| free.count_ones() as usize).collect();
         let all = self.atoms.len();
         // The order by size, and then others that begin elsewhere or leave steps out.
         let stride = (1..).step_by(2).skip(turn).find(|stride| gcd(*stride, all.max(1)) == 1).unwrap_or(1);
         for n in 0..all {
             let atom = &self.atoms[(n * stride + turn) % all];
-            let taken = passes
-                .iter()
-                .enumerate()
-                .find_map(|(at, pass)| Some((at, self.beside(pass, atom, &mut Budget(PER_QUESTION)).ok()?)));
+            let taken = passes.iter().enumerate().find_map(|(at, pass)| {
+                let new: Vec<usize> = atom.iter().copied().filter(|i| !pass.contains(i)).collect();
+                // Most passes are full: that is seen without trying.
+                let full = self.places(&new).iter().zip(&room[at]).any(|(places, room)| places > room);
+                if full {
+                    return None;
+                }
+                Some((at, self.beside(pass, atom, &mut Budget(PER_QUESTION)).ok()?))
+            });
+            let at = taken.as_ref().map_or(passes.len(), |(at, _)| *at);
             match taken {
                 Some((at, members)) => passes[at] = members,
-                None => passes.push(atom.clone()),
+                None => {
+                    passes.push(atom.clone());
+                    room.push(Vec::new());
+                }
             }
+            let places = self.places(&passes[at]);
+            room[at] = whole.iter().zip(places).map(|(whole, places)| whole.saturating_sub(places)).collect();
         }
         passes.resize(passes.len().max(least), Vec::new());
         loop {
@@ -201,6 +220,15 @@ impl<'p> Parts<'p> {
                 None => passes.push(Vec::new()),
             }
         }
+    }
+
+    /// The counters that items take, of each PMU.
+    fn places(&self, items: &[usize]) -> Vec<usize> {
+        let mut places = vec![0; self.packer.pmus.len()];
+        for need in items.iter().flat_map(|i| &self.packer.items[*i].needs) {
+            places[need.pmu] += 1 + usize::from(need.wide);
+        }
+        places
     }
 
     /// Puts the sand into passes that have their atoms; `None` where this finds no room for it.
@@ -289,7 +317,7 @@ impl Tree<'_, '_> {
     /// Gives atom number `next` a pass; passes that are empty are alike, and so are atoms that are alike.
     fn descend(&mut self, next: usize, first: usize) -> Option<Vec<Vec<Seat>>> {
         self.nodes += 1;
-        if !self.budget.spend() {
+        if !self.budget.spend(1) {
             self.exact = false;
             return None;
         }

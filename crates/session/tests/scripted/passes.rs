@@ -167,6 +167,24 @@ fn counters_that_nobody_knows_are_found_by_trial() {
 }
 
 #[test]
+fn cycles_join_every_set_that_has_a_counter_for_them() {
+    let mut events: Vec<Event> = (0..5).map(|i| hardware(&format!("e{i}"))).collect();
+    events.push(hardware("cycles"));
+    events[5].candidates[0].never_zero = true;
+    for (settings, counts, always) in [
+        (runs(1), (|place, name| place < 2 || name == "cycles") as Probed, true),
+        (runs(3), |place, name| place < 2 || name == "cycles", true),
+        (runs(1), |place, _| place < 2, false),
+    ] {
+        let played = probed(events.clone(), settings, counts);
+        let sets = &played.report().plan.sharing.sets;
+        assert_eq!(sets.len(), 3, "{sets:?}");
+        let with_cycles = sets.iter().filter(|set| set.contains(&cyclometer_core::SlotId(5))).count();
+        assert_eq!(with_cycles == 3, always, "{sets:?}");
+    }
+}
+
+#[test]
 fn a_kernel_that_counts_one_at_a_time_is_obeyed_and_trying_comes_to_an_end() {
     let played = probed(many(9), runs(9), |place, _| place == 0);
     let report = played.report();

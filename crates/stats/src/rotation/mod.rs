@@ -30,6 +30,17 @@
 //! a round differ, and the one in each round that an event sees does not show how much. With two turns 85.9 % of the
 //! intervals hold, with four 92.1 %, with eight 93.7 %.
 //!
+//! That is so while the slices seen are a fair sample of the run. Where few moments hold much of the count, and nothing
+//! that is always counted tells of them, whether they were seen is chance, and the intervals are too narrow. In percent
+//! of the estimates of 12 events in 1000 runs of 2 s, by the time alone, in turns of 10 ms:
+//!
+//! | program | 2 turns | 4 turns | 8 turns |
+//! |---|---|---|---|
+//! | the first 1 to 5 % of the time count twenty times as much | 98.3 | 92.2 | 73.7 |
+//! | the same, where the first turns last 1 ms and twice as long in each round | 98.8 | 97.0 | 98.1 |
+//! | 2 % of the time, 10 ms each, count fifty times as much | 84.6 | 65.3 | 43.9 |
+//! | what 10 ms count has a Pareto distribution with exponent 1.5 | 83.2 | 77.7 | 73.0 |
+//!
 //! # Source
 //!
 //! C.-E. Särndal, B. Swensson, J. Wretman: "Model Assisted Survey Sampling", Springer 1992, chapters 6 and 7: the
@@ -44,7 +55,7 @@ mod quantile;
 
 use fit::Fit;
 
-/// Fewest slices seen of which an interval is told.
+/// Fewest slices seen, of those in which anything ran, of which an interval is told.
 pub const LEAST_SLICES: usize = 20;
 
 /// Columns of the regression: the slices' lengths and up to three of what was always counted.
@@ -82,7 +93,7 @@ pub struct Estimate {
     pub seen: u64,
     /// Share of the run's time that was seen, in 0..=1.
     pub observed: f64,
-    /// Number of slices seen, ≥ 1.
+    /// Number of slices seen in which anything ran, ≥ 1.
     pub slices: usize,
     /// One slice in a hundred of those seen holds half of what was seen: whether such a slice was seen is chance, and the
     /// interval is not to be trusted.
@@ -93,9 +104,9 @@ pub struct Estimate {
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NoInterval {
-    /// Fewer slices were seen than [`LEAST_SLICES`].
+    /// Fewer slices were seen than [`LEAST_SLICES`], those without any running time not counted.
     TooFewSlices {
-        /// Slices seen.
+        /// Slices seen in which anything ran.
         slices: usize,
     },
     /// The slices seen have no length, or next to none beside the others.
@@ -139,7 +150,8 @@ impl Rotation {
     }
 
     /// The total of an event over all slices, by its counts in the slices of its turn: `seen` has one entry for each
-    /// slice, `None` where the event did not count. `None` if it never did.
+    /// slice, `None` where the event did not count. `None` if it never did, or only in slices without length, where it
+    /// saw nothing: in those nothing ran, and they are no part of the sample.
     ///
     /// # Panics
     ///
@@ -151,7 +163,7 @@ impl Rotation {
         if slices == 0 {
             return None;
         }
-        let (missing, half_width) = self.missing(&sample, slices == seen.len());
+        let (missing, half_width) = self.missing(&sample, seen.iter().all(Option::is_some));
         let sum: u128 = seen.iter().flatten().map(|count| u128::from(*count)).sum();
         Some(Estimate {
             total: sum as f64 + missing,
@@ -193,7 +205,7 @@ impl Rotation {
     }
 }
 
-/// The slices seen of an event, and the sum of those not seen.
+/// The slices seen of an event in which anything ran, and the sum of those not seen.
 struct Sample {
     rows: Vec<[f64; COLUMNS]>,
     counts: Vec<f64>,
@@ -205,6 +217,7 @@ impl Sample {
         let mut sample = Sample { rows: Vec::new(), counts: Vec::new(), unseen: [0.0; COLUMNS] };
         for (row, count) in all.iter().zip(seen) {
             match count {
+                Some(0) if row[0] == 0.0 => {}
                 Some(count) => {
                     sample.rows.push(*row);
                     sample.counts.push(*count as f64);

@@ -68,6 +68,67 @@ pub(super) fn sleeper(random: &mut Random) -> Run {
     Run { lengths, cycles: Vec::new(), instructions: Vec::new(), events }
 }
 
+/// Milliseconds of a run of a [`Hard`] program.
+const HARD_MS: usize = 2_000;
+
+/// Programs of which the slices seen are a poor sample: few moments hold much of what is counted, or one of them does.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Hard {
+    /// The first 1 to 5 % of the time count twenty times as much as the rest.
+    Start,
+    /// In 2 % of the time, 10 ms each, it counts fifty times as much.
+    Bursts,
+    /// What a stretch of 10 ms counts has a Pareto distribution with exponent 1.5: it has no variance.
+    HeavyTail,
+}
+
+impl Hard {
+    /// How much more it counts in each millisecond than in a common one.
+    fn factors(self, random: &mut Random) -> Vec<f64> {
+        if self == Hard::Start {
+            let start = HARD_MS / 100 + random.below(HARD_MS / 25);
+            return (0..HARD_MS).map(|at| if at < start { 20.0 } else { 1.0 }).collect();
+        }
+        let stretch = |random: &mut Random| match self {
+            Hard::Bursts if random.below(50) == 0 => 50.0,
+            Hard::HeavyTail => (1.0 - uniform(random)).powf(-1.0 / 1.5),
+            _ => 1.0,
+        };
+        (0..HARD_MS / 10).flat_map(|_| [stretch(random); 10]).collect()
+    }
+
+    /// A run of it in slices of these lengths, in ms: what is always counted says nothing of what the events count.
+    pub(super) fn run(self, lengths_ms: &[usize], random: &mut Random) -> Run {
+        let mut events = Vec::new();
+        for _ in 0..EVENTS {
+            let factors = self.factors(random);
+            let mut factors = factors.iter();
+            let mut count = |length: &usize| {
+                let sum: f64 = factors.by_ref().take(*length).map(|f| f * (0.1 * normal(random)).exp()).sum();
+                (1e5 * sum) as u64
+            };
+            events.push(lengths_ms.iter().map(&mut count).collect());
+        }
+        let lengths = lengths_ms.iter().map(|length| *length as f64 / 1e3).collect();
+        Run { lengths, cycles: Vec::new(), instructions: Vec::new(), events }
+    }
+}
+
+/// Lengths of slices in ms, with the turn of each, over a run of a [`Hard`] program: turns of 10 ms from the beginning,
+/// or such as begin with 1 ms and last twice as long in each round until they have that length.
+pub(super) fn slices(turns: usize, grow: bool, random: &mut Random) -> Vec<(usize, usize)> {
+    let (mut slices, mut left, mut length) = (Vec::new(), HARD_MS, if grow { 1 } else { 10 });
+    while left > 0 {
+        for turn in random.permutation(turns) {
+            let this = left.min(length);
+            slices.extend((this > 0).then_some((this, turn)));
+            left -= this;
+        }
+        length = 10.min(2 * length);
+    }
+    slices
+}
+
 /// A run of a program of this kind, measured in so many turns.
 pub(super) fn run(kind: Kind, turns: usize, random: &mut Random) -> Run {
     let phases = phases(kind, turns, random);

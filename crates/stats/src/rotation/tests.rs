@@ -3,7 +3,9 @@ use std::sync::OnceLock;
 use cyclometer_core::Random;
 use proptest::prelude::*;
 
-use super::programs::{EVENTS, KINDS, Kind, Run, round_robin, run, seen, shuffled, sleeper};
+use super::programs::{
+    EVENTS, Hard, KINDS, Kind, Run, round_robin, run, seen, shuffled, sleeper, slices as cut,
+};
 use super::*;
 
 const TURNS: [usize; 3] = [2, 4, 8];
@@ -113,6 +115,37 @@ fn intervals_hold_the_total_of_a_program_that_sleeps() {
     }
 }
 
+/// Estimates of a hard program, with turns that grow or not.
+fn hard(kind: Hard, turns: usize, grow: bool, repeats: usize) -> Tally {
+    let (mut random, mut tally) = (Random::seeded(turns as u64), Tally::default());
+    for _ in 0..repeats {
+        let (lengths, order): (Vec<usize>, Vec<usize>) = cut(turns, grow, &mut random).into_iter().unzip();
+        tally.add_run(&kind.run(&lengths, &mut random), &[], turns, &order);
+    }
+    tally
+}
+
+#[test]
+fn intervals_of_a_start_that_is_unlike_the_rest_hold_where_turns_are_short_at_first() {
+    for turns in TURNS {
+        let coverage = hard(Hard::Start, turns, true, REPEATS).coverage();
+        assert!(coverage >= 91.0, "{turns} turns: {coverage:.1} %");
+    }
+    let long = hard(Hard::Start, 8, false, REPEATS).coverage();
+    assert!(long < 85.0, "turns of one length do it as well: {long:.1} %");
+}
+
+/// What the documentation says: such a program is not told about as well as the interval claims.
+#[test]
+fn intervals_of_programs_with_few_heavy_moments_hold_as_seldom_as_documented() {
+    for (kind, documented) in [(Hard::Bursts, [84.6, 65.3, 43.9]), (Hard::HeavyTail, [83.2, 77.7, 73.0])] {
+        for (turns, expected) in TURNS.into_iter().zip(documented) {
+            let coverage = hard(kind, turns, true, REPEATS).coverage();
+            assert!((coverage - expected).abs() < 8.0, "{kind:?}, {turns} turns: {coverage:.1} %");
+        }
+    }
+}
+
 #[test]
 fn a_period_that_is_that_of_the_rotation_does_not_mislead_a_random_order() {
     check_errors(&[Kind::PeriodOfRotation], |random, fixed| random < 5.0 && random * 10.0 < fixed);
@@ -148,6 +181,30 @@ fn fewer_than_twenty_slices_have_no_interval() {
         assert!((estimate.total - 2.0 * estimate.seen as f64).abs() < 1e-6);
         assert_eq!((estimate.slices, estimate.observed), (count, 0.5));
     }
+}
+
+#[test]
+fn slices_in_which_nothing_ran_are_no_part_of_the_sample() {
+    let awake = |slice: usize| slice % 40 < 2;
+    let lengths: Vec<f64> = (0..400).map(|slice| if awake(slice) { 1.0 } else { 0.0 }).collect();
+    let count = |slice: usize| if awake(slice) { 1000 + slice as u64 } else { 0 };
+    let seen: Vec<_> = (0..400).map(|slice| (slice % 2 == 0).then(|| count(slice))).collect();
+    let estimate = Rotation::new(&lengths, &[]).estimate(&seen).unwrap();
+    assert_eq!(estimate.half_width, Err(NoInterval::TooFewSlices { slices: 10 }));
+    assert_eq!((estimate.total, estimate.observed), (2.0 * estimate.seen as f64, 0.5));
+    let asleep: Vec<_> = (0..400).map(|slice| (!awake(slice)).then_some(0)).collect();
+    assert_eq!(Rotation::new(&lengths, &[]).estimate(&asleep), None);
+}
+
+#[test]
+fn slices_in_which_nothing_ran_change_no_interval() {
+    let seen = alternate(40);
+    let without = Rotation::new(&[1.0; 80], &[]).estimate(&seen).unwrap();
+    let idle = |count: Option<u64>| [count, count.map(|_| 0)];
+    let with: Vec<_> = seen.iter().copied().flat_map(idle).collect();
+    let lengths: Vec<f64> = (0..160).map(|slice| f64::from(1 - slice % 2)).collect();
+    let estimate = Rotation::new(&lengths, &[]).estimate(&with).unwrap();
+    assert!(same(&estimate, &without) && estimate.slices == 40, "{estimate:?}, {without:?}");
 }
 
 #[test]
