@@ -35,7 +35,7 @@ pub(crate) struct Condition {
 
 impl Progress {
     /// The events of a quantity in the next `cycles`.
-    fn events(&self, rates: &Rates, quantity: Quantity, cycles: u64) -> u64 {
+    pub(crate) fn events(&self, rates: &Rates, quantity: Quantity, cycles: u64) -> u64 {
         ((u128::from(self.0[quantity as usize]) + u128::from(rates.of(quantity)) * u128::from(cycles))
             >> FRACTION_BITS) as u64
     }

@@ -10,7 +10,7 @@ use cyclometer_core::pmu::Family;
 use crate::count::Progress;
 use crate::family::{Acting, Active, Overflow, active, extent, status_bit};
 use crate::model::Model;
-use crate::quantity::Rates;
+use crate::quantity::{Quantity, Rates};
 
 /// The registers of a model, and the bits that each of them has.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl Layout {
     pub(crate) fn of(model: &Model) -> Layout {
         let has = |entry: &PmuReg| match entry.register() {
             Register::Intel(intel::Register::Extra(kind)) => model.extra.contains(&kind),
-            Register::Intel(intel::Register::Metrics) => false,
+            Register::Intel(intel::Register::Metrics) => model.metrics > 0,
             _ => true,
         };
         let listed: HashSet<PmuReg> = PmuReg::all(&model.chip).into_iter().filter(has).collect();
@@ -66,6 +66,22 @@ pub(crate) struct Cpu {
     counters: Vec<Counter>,
     /// Overflow flags, and on Intel the flag of frozen counters.
     status: u64,
+    shares: Shares,
+}
+
+/// What PERF_METRICS are made of: slots and parts of them since it was last written.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shares {
+    slots: u64,
+    parts: [u64; Quantity::METRICS.len()],
+}
+
+impl Shares {
+    /// The value of PERF_METRICS with so many fields.
+    fn word(&self, fields: usize) -> u64 {
+        let share = |part: u64| (u128::from(part) * 255 / u128::from(self.slots.max(1))) as u64;
+        (0..fields).fold(0, |word, field| word | share(self.parts[field]) << (8 * field))
+    }
 }
 
 impl Acting for HashMap<Register, u64> {
@@ -82,7 +98,15 @@ impl Cpu {
             Counter { id, value: 0, width, overflow, active: None }
         };
         let counters = model.counters().map(counter).collect();
-        Cpu { model, layout, written: HashMap::new(), acting: none, counters, status: 0 }
+        Cpu {
+            model,
+            layout,
+            written: HashMap::new(),
+            acting: none,
+            counters,
+            status: 0,
+            shares: Shares::default(),
+        }
     }
 
     pub(crate) fn read(&self, entry: PmuReg) -> u64 {
@@ -105,8 +129,8 @@ impl Cpu {
             R::FixedCounter(n) => self.value(CounterId::Fixed(n)),
             R::GlobalStatus => self.status,
             R::GlobalInUse => self.in_use(),
-            // Full-width writes.
-            R::Capabilities => 1 << 13,
+            R::Capabilities => FULL_WIDTH_WRITES | if self.model.metrics > 0 { HAS_METRICS } else { 0 },
+            R::Metrics => self.shares.word(self.model.metrics),
             register => self.written.of_intel(register),
         }
     }
@@ -184,6 +208,8 @@ impl Cpu {
             R::FullWidthCounter(n) => self.preset(CounterId::General(n), value),
             R::FixedCounter(n) => self.preset(CounterId::Fixed(n), value),
             R::GlobalStatusReset => self.status &= !value,
+            // Whatever is written, the shares begin anew.
+            R::Metrics => self.shares = Shares::default(),
             register => self.keep(Register::Intel(register), value),
         }
         self.act();
@@ -319,6 +345,7 @@ impl Cpu {
 
     /// Counts a stretch of at most [`Self::until_overflow`] cycles; whether an overflow asks for an interrupt.
     pub(crate) fn count(&mut self, stretch: Stretch<'_>, cycles: u64) -> bool {
+        self.count_shares(stretch, cycles);
         let Stretch { progress, rates, user } = stretch;
         let (family, frozen) = (self.model.chip.family, self.is_frozen());
         let (mut raised, mut overflowed) = (false, 0);
@@ -334,6 +361,21 @@ impl Cpu {
         }
         self.status |= overflowed;
         raised
+    }
+
+    /// PERF_METRICS count while they and the counter of slots do.
+    fn count_shares(&mut self, stretch: Stretch<'_>, cycles: u64) {
+        let enabled =
+            self.acting.of_intel(intel::Register::GlobalControl) >> intel::GLOBAL_METRICS_BIT & 1 == 1;
+        let slots = CounterId::Fixed(intel::SLOTS);
+        if !enabled || !self.counting(stretch.user).any(|(counter, _)| counter.id == slots) {
+            return;
+        }
+        let events = |quantity| stretch.progress.events(stretch.rates, quantity, cycles);
+        self.shares.slots += events(Quantity::Slots);
+        for (part, quantity) in self.shares.parts.iter_mut().zip(Quantity::METRICS) {
+            *part += events(quantity);
+        }
     }
 
     /// Whether an interrupt that comes now has to wait.
@@ -408,6 +450,19 @@ impl Cpu {
         }
     }
 }
+
+/// PERF_CAPABILITIES: counters can be written in full width.
+///
+/// # Source
+///
+/// Intel SDM volume 3, "Full-Width Writes to Performance Counter Registers".
+const FULL_WIDTH_WRITES: u64 = 1 << 13;
+/// PERF_CAPABILITIES: PERF_METRICS is there.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/perf_event.h`, `union perf_capabilities`.
+const HAS_METRICS: u64 = 1 << 15;
 
 /// What xnu writes to PMCR0: PMC0 and PMC1 count and interrupt as FIQs; everything else is off.
 ///

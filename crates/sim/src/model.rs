@@ -37,6 +37,8 @@ pub struct Model {
     pub fixed: &'static [(u8, Quantity)],
     /// The registers that it has beside those of its counters.
     pub(crate) extra: &'static [ExtraRegisterKind],
+    /// How many fields PERF_METRICS has; 0: it is not there.
+    pub(crate) metrics: usize,
 }
 
 impl Model {
@@ -46,9 +48,9 @@ impl Model {
         apple("apple-m2", APPLE_8BIT, 8, 64, M1_EVENTS),
         apple("apple-m3", APPLE_16BIT, 16, 64, M3_EVENTS),
         apple("apple-m4", APPLE_16BIT, 16, 64, M4_EVENTS),
-        intel("skylake", 4, CounterMask::first(4, 3), SKYLAKE_EVENTS, FIXED_3),
-        intel("icelake", 5, CounterMask::first(8, 4), ICELAKE_EVENTS, FIXED_4),
-        intel("sapphirerapids", 5, CounterMask::first(8, 4), SAPPHIRE_RAPIDS_EVENTS, FIXED_4),
+        intel("skylake", 4, CounterMask::first(4, 3), SKYLAKE_EVENTS, FIXED_3, 0),
+        intel("icelake", 5, CounterMask::first(8, 4), ICELAKE_EVENTS, FIXED_4, 4),
+        intel("sapphirerapids", 5, CounterMask::first(8, 4), SAPPHIRE_RAPIDS_EVENTS, FIXED_4, 8),
         amd("amdzen2", 1, ZEN2_EVENTS),
         amd("amdzen4", 2, ZEN4_EVENTS),
         NEOVERSE_N1,
@@ -108,7 +110,7 @@ const fn apple(
         overflow_bit: width - 1,
         counters: CounterMask::from_bits(0x3fc, 0b11),
     };
-    Model { id, chip, mhz, skid_cycles: SKID_ARM, events, fixed: APPLE_FIXED, extra: &[] }
+    Model { id, chip, mhz, skid_cycles: SKID_ARM, events, fixed: APPLE_FIXED, extra: &[], metrics: 0 }
 }
 
 /// Clocks are round numbers near those of the chips.
@@ -121,6 +123,7 @@ const fn intel(
     counters: CounterMask,
     events: &'static [EventRow],
     fixed: &'static [(u8, Quantity)],
+    metrics: usize,
 ) -> Model {
     let chip = Chip {
         family: Family::Intel,
@@ -130,7 +133,7 @@ const fn intel(
         overflow_bit: 48,
         counters,
     };
-    Model { id, chip, mhz: 3000, skid_cycles: SKID_INTEL, events, fixed, extra: INTEL_EXTRA }
+    Model { id, chip, mhz: 3000, skid_cycles: SKID_INTEL, events, fixed, extra: INTEL_EXTRA, metrics }
 }
 
 const fn amd(id: &'static str, pmu_version: u32, events: &'static [EventRow]) -> Model {
@@ -142,7 +145,7 @@ const fn amd(id: &'static str, pmu_version: u32, events: &'static [EventRow]) ->
         overflow_bit: 48,
         counters: CounterMask::first(6, 0),
     };
-    Model { id, chip, mhz: 3400, skid_cycles: SKID_AMD, events, fixed: &[], extra: &[] }
+    Model { id, chip, mhz: 3400, skid_cycles: SKID_AMD, events, fixed: &[], extra: &[], metrics: 0 }
 }
 
 const NEOVERSE_N1: Model = Model {
@@ -160,6 +163,7 @@ const NEOVERSE_N1: Model = Model {
     events: NEOVERSE_EVENTS,
     fixed: &[(31, Quantity::Cycles)],
     extra: &[],
+    metrics: 0,
 };
 
 const INTEL_EXTRA: &[ExtraRegisterKind] = &[

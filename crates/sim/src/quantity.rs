@@ -34,11 +34,27 @@ pub enum Quantity {
     FloatOperations,
     /// Slots: cycles times the width of the core.
     Slots,
+    /// Slots of operations that retired.
+    RetiringSlots,
+    /// Slots lost to speculation that was wrong.
+    BadSpeculationSlots,
+    /// Slots that the front end left empty.
+    FrontendSlots,
+    /// Slots in which the back end could take nothing.
+    BackendSlots,
+    /// Those of retiring that belong to instructions of several operations.
+    HeavyOperationSlots,
+    /// Those of bad speculation that mispredicted branches cost.
+    BranchMispredictSlots,
+    /// Those of the front end that its latency costs.
+    FetchLatencySlots,
+    /// Those of the back end that memory costs.
+    MemoryBoundSlots,
 }
 
 impl Quantity {
     /// Every quantity.
-    pub const ALL: [Quantity; 15] = [
+    pub const ALL: [Quantity; 23] = [
         Quantity::Cycles,
         Quantity::ReferenceCycles,
         Quantity::Instructions,
@@ -54,9 +70,34 @@ impl Quantity {
         Quantity::LlcMisses,
         Quantity::FloatOperations,
         Quantity::Slots,
+        Quantity::RetiringSlots,
+        Quantity::BadSpeculationSlots,
+        Quantity::FrontendSlots,
+        Quantity::BackendSlots,
+        Quantity::HeavyOperationSlots,
+        Quantity::BranchMispredictSlots,
+        Quantity::FetchLatencySlots,
+        Quantity::MemoryBoundSlots,
+    ];
+
+    /// What the fields of PERF_METRICS are shares of slots of, from bit 0 on, 8 bits each.
+    pub const METRICS: [Quantity; 8] = [
+        Quantity::RetiringSlots,
+        Quantity::BadSpeculationSlots,
+        Quantity::FrontendSlots,
+        Quantity::BackendSlots,
+        Quantity::HeavyOperationSlots,
+        Quantity::BranchMispredictSlots,
+        Quantity::FetchLatencySlots,
+        Quantity::MemoryBoundSlots,
     ];
 
     pub(crate) const COUNT: usize = Quantity::ALL.len();
+
+    /// Whether noise leaves it alone: the parts of slots add up.
+    const fn is_steady(self) -> bool {
+        self as usize >= Quantity::Slots as usize || self.is_clock()
+    }
 
     /// Whether it follows from cycles alone, so that no workload can say how often it is.
     pub(crate) const fn is_clock(self) -> bool {
@@ -75,7 +116,7 @@ const GREATEST_RATE: f64 = 16.0;
 pub struct Rates([u64; Quantity::COUNT]);
 
 impl Rates {
-    /// Cycles that do nothing: reference cycles as cycles, four slots each.
+    /// Cycles that do nothing: reference cycles as cycles, four slots each, of which nobody says what became of them.
     pub const IDLE: Rates = {
         let mut rates = [0; Quantity::COUNT];
         rates[Quantity::Cycles as usize] = 1 << FRACTION_BITS;
@@ -99,9 +140,15 @@ impl Rates {
         self.0[quantity as usize]
     }
 
-    /// Each rate times a factor of its own, those of clocks excepted.
+    /// The same with so many of the four slots of a cycle for each of [`Quantity::METRICS`].
+    #[must_use]
+    pub fn with_slots(self, slots: [f64; 8]) -> Rates {
+        Quantity::METRICS.into_iter().zip(slots).fold(self, |rates, (quantity, n)| rates.with(quantity, n))
+    }
+
+    /// Each rate times a factor of its own, those of clocks and slots excepted.
     pub(crate) fn scaled(mut self, mut factor: impl FnMut() -> f64) -> Rates {
-        for quantity in Quantity::ALL.into_iter().filter(|quantity| !quantity.is_clock()) {
+        for quantity in Quantity::ALL.into_iter().filter(|quantity| !quantity.is_steady()) {
             let rate = &mut self.0[quantity as usize];
             *rate = (*rate as f64 * factor().max(0.0)) as u64;
         }

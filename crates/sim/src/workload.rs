@@ -85,6 +85,7 @@ fn computing() -> Rates {
         .with(Quantity::L1iMisses, 0.0001)
         .with(Quantity::LlcReferences, 0.0005)
         .with(Quantity::LlcMisses, 0.0001)
+        .with_slots([3.0, 0.25, 0.5, 0.25, 0.5, 0.125, 0.25, 0.125])
 }
 
 fn missing() -> Rates {
@@ -99,6 +100,7 @@ fn missing() -> Rates {
         .with(Quantity::L1dTlbMisses, 0.02)
         .with(Quantity::LlcReferences, 0.04)
         .with(Quantity::LlcMisses, 0.015)
+        .with_slots([0.5, 0.0, 0.25, 3.25, 0.0, 0.0, 0.125, 3.0])
 }
 
 fn mispredicting() -> Rates {
@@ -110,6 +112,7 @@ fn mispredicting() -> Rates {
         .with(Quantity::Loads, 0.2)
         .with(Quantity::Stores, 0.05)
         .with(Quantity::L1iMisses, 0.01)
+        .with_slots([1.0, 1.5, 1.0, 0.5, 0.0, 1.25, 0.75, 0.25])
 }
 
 /// What the kernel does: no workload, the time between.
@@ -123,6 +126,7 @@ pub(crate) fn kernel() -> Rates {
         .with(Quantity::Stores, 0.125)
         .with(Quantity::L1dLoadMisses, 0.01)
         .with(Quantity::L1iMisses, 0.01)
+        .with_slots([1.0, 0.25, 1.25, 1.5, 0.125, 0.125, 1.0, 1.0])
 }
 
 /// A workload on its way.

@@ -310,6 +310,30 @@ fn zen_4_counts_only_what_both_registers_enable_and_zen_2_has_one() {
 }
 
 #[test]
+fn perf_metrics_are_shares_of_slots_since_the_last_write() {
+    for (id, expected) in
+        [("icelake", [191, 15, 31, 15, 0, 0, 0, 0]), ("sapphirerapids", [191, 15, 31, 15, 31, 7, 15, 7])]
+    {
+        let (mut machine, thread) = running(id, "loop");
+        assert_eq!(read(&mut machine, "PERF_CAPABILITIES") >> 15 & 1, 1);
+        set(&mut machine, "FIXED_CTR_CTRL", 0x2000);
+        set(&mut machine, "GLOBAL_CTRL", 1 << 35);
+        run(&mut machine, 10_000);
+        assert_eq!(read(&mut machine, "PERF_METRICS"), 0, "{id}");
+        set(&mut machine, "GLOBAL_CTRL", 1 << 48 | 1 << 35);
+        run(&mut machine, 10_000);
+        assert_eq!(read(&mut machine, "PERF_METRICS").to_le_bytes(), expected, "{id}");
+        assert_eq!(read(&mut machine, "FIXED_CTR3"), machine.truth(thread, Quantity::Slots), "{id}");
+        set(&mut machine, "PERF_METRICS", 0);
+        assert_eq!(read(&mut machine, "PERF_METRICS"), 0, "{id}");
+        run(&mut machine, 10_000);
+        assert_eq!(read(&mut machine, "PERF_METRICS").to_le_bytes(), expected, "{id}");
+    }
+    let (mut machine, _) = running("skylake", "loop");
+    assert!(write(&mut machine, "GLOBAL_CTRL", 1 << 48).is_err());
+}
+
+#[test]
 fn one_counter_of_zen_takes_15_events_a_cycle_and_a_pair_takes_all() {
     for (id, umask) in [("amdzen2", 0xff), ("amdzen4", 0x1f)] {
         let (mut machine, thread) = running(id, "vector");
