@@ -380,14 +380,17 @@ fn a_program_that_is_torn_down_or_restored_leaves_what_was_there() {
         let mut machine = SimMachine::new(model, Settings::default());
         let event = counting(model, Quantity::Cycles).unwrap();
         let used = program(&machine, &[every(event, 100_000)]);
-        // Somebody else has used the same counter before.
-        start(&mut machine, 0, &used);
-        let saved: Vec<(PmuReg, u64)> =
-            used.touched().into_iter().map(|entry| (entry, machine.read(0, entry).unwrap())).collect();
-        start(&mut machine, 0, &used);
-        carry_out(&restore(&used, &saved), &mut machine, 0).unwrap();
-        for (entry, value) in &saved {
-            assert_eq!(machine.read(0, *entry), Ok(*value), "{} {entry}", model.id);
+        // Nobody has used the counter before, then somebody has.
+        for _ in 0..2 {
+            let mut now = |entry| machine.read(0, entry).unwrap();
+            let saved: Vec<(PmuReg, u64)> =
+                used.touched().into_iter().map(|entry| (entry, now(entry))).collect();
+            start(&mut machine, 0, &used);
+            carry_out(&restore(&used, &saved), &mut machine, 0).unwrap();
+            for (entry, value) in &saved {
+                assert_eq!(machine.read(0, *entry), Ok(*value), "{} {entry}", model.id);
+            }
+            start(&mut machine, 0, &used);
         }
         carry_out(&used.tear_down, &mut machine, 0).unwrap();
         let before = values(&mut machine, &used);

@@ -216,6 +216,22 @@ fn arm_interrupts_again_as_long_as_the_flag_is_set() {
 }
 
 #[test]
+fn arm_takes_an_interrupt_back_whose_flag_is_cleared_before_it_comes() {
+    let (mut machine, _) = running("neoverse-n1", "loop");
+    machine.provoke(Trouble::LateInterrupts { by_ns: 10_000 }).unwrap();
+    let program = program(&machine, &[every(on(0, 0x11, 0), 10_000)]);
+    start(&mut machine, 0, &program);
+    run(&mut machine, 5_000);
+    assert_eq!(read(&mut machine, "PMOVSSET"), 1);
+    carry_out(&program.acknowledge(1), &mut machine, 0).unwrap();
+    let mut interrupts = 0;
+    machine.run(50_000, |_, happening| {
+        interrupts += u32::from(matches!(happening, Happening::Interrupt { .. }))
+    });
+    assert_eq!(interrupts, 0);
+}
+
+#[test]
 fn two_overflows_can_be_flagged_at_once_and_one_is_cleared_alone() {
     let (mut machine, _) = running("skylake", "loop");
     let placed = [every(on(0, 0x3c, 0), 10_000), every(on(1, 0x3c, 0), 10_000)];
