@@ -468,8 +468,8 @@ const HAS_METRICS: u64 = 1 << 15;
 ///
 /// # Source
 ///
-/// xnu `osfmk/arm64/monotonic_arm64.c`, the value that `core_idle` and `mt_cpu_pmi` write; PC capture, which it also
-/// sets, is not simulated.
+/// xnu, `PMCR0_INIT` of its code for counters (cpc) on arm64, 0x3403. The older `osfmk/arm64/monotonic_arm64.c` has an
+/// initial value without the enable bits and with the bit that stops the counters at interrupts.
 const KERNELS_PMCR0: u64 = 0b11 | 0b11 << 12 | apple::PMCR0_MODE_FIQ;
 
 /// AMD's legacy registers are other names of the first four extended ones.

@@ -126,7 +126,7 @@ fn amd_general(model: &Model, registers: &dyn Acting, n: u8) -> Option<Active> {
 ///
 /// # Source
 ///
-/// Linux `arch/x86/events/amd/core.c`, "Large Increment per Cycle events": a counter takes 4 bits a cycle.
+/// Linux `arch/x86/events/amd/core.c`, `amd_is_pair_event_code`: events that increase by more than 15 in a cycle.
 const AMD_MOST_A_CYCLE: u8 = 15;
 
 fn amd_event(select: u64) -> u16 {

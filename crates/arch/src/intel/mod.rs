@@ -120,7 +120,8 @@ pub const CTR_FRZ: u64 = 1 << 59;
 ///
 /// # Source
 ///
-/// Intel SDM volume 4, table of architectural MSRs: IA32_PERFEVTSEL9 (0x18F) is the last.
+/// Intel perfmon event files: the most that a core has, counters 0 to 9 (Lion Cove). Intel SDM volume 4: IA32_PERF_STATUS
+/// (0x198) and IA32_MISC_ENABLE (0x1A0) are not far behind.
 pub const MOST_GENERAL: u8 = 10;
 /// The most fixed counters that are known, by number.
 ///
