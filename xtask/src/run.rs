@@ -19,6 +19,7 @@ pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
     other_targets()?;
+    kernel_module()?;
     budget::check(&root())
 }
 
@@ -86,6 +87,11 @@ fn other_targets() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Builds the module for Apple's registers where kernel headers and a compiler for arm64 are; its script says what is missing.
+fn kernel_module() -> Result<()> {
+    step("kernel/apple-pmu/check.sh", Command::new(root().join("kernel/apple-pmu/check.sh")))
 }
 
 fn install_peers() -> Result<()> {

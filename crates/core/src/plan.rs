@@ -7,7 +7,7 @@ use crate::counter::CounterId;
 use crate::event::{Candidate, Event, Part};
 use crate::exec::RefusalKind;
 use crate::ladder::Rung;
-use crate::modes::Modes;
+use crate::modes::{Modes, Modifiers};
 use crate::random::Random;
 use crate::report::LaunchKind;
 
@@ -219,6 +219,38 @@ impl PlanLine {
             Outcome::NotCounted(_) => None,
         }
     }
+
+    /// The modes that it covers; `None` where modes mean nothing (time, memory).
+    ///
+    /// For an event that is not counted these are the modes that were wanted.
+    pub fn effective_modes(&self) -> Option<Modes> {
+        match &self.outcome {
+            Outcome::Counted { filter, .. } => {
+                let counted = self.candidate()?.modes?;
+                Some(filter.unwrap_or(counted))
+            }
+            Outcome::NotCounted(_) => {
+                let best = self.event.candidates.first();
+                self.event.modifiers.modes.or_else(|| best?.modes)
+            }
+        }
+    }
+
+    /// The name as it is printed: `instructions:u`, `cpu/event=0xc5/u`, `wall_time`.
+    pub fn label(&self) -> String {
+        let name = &self.event.name;
+        let letters = letters(self.effective_modes(), self.event.modifiers);
+        let colon = if letters.is_empty() || name.ends_with('/') { "" } else { ":" };
+        format!("{name}{colon}{letters}")
+    }
+}
+
+fn letters(modes: Option<Modes>, modifiers: Modifiers) -> String {
+    let mut letters = modes.map(|modes| modes.to_string()).unwrap_or_default();
+    let restrictions =
+        [(modifiers.guest_only, 'G'), (modifiers.host_only, 'H'), (modifiers.exclude_idle, 'I')];
+    letters.extend(restrictions.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter));
+    letters
 }
 
 /// How an event will be counted.

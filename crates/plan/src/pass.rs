@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
 use cyclometer_core::{
-    CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Pass, Plan, Recovery, Result, Rung, Slot,
-    SlotId,
+    Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Pass, Plan, Recovery, Result, Rung,
+    Slot, SlotId,
 };
 
 use crate::sharing::{Cores, Shared, is_core};
-use crate::words::number;
+use crate::words::{listed, number};
 
 /// Puts every line that is counted into passes.
 ///
@@ -29,7 +29,7 @@ use crate::words::number;
 pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Result<Plan> {
     refuse_pins(&lines)?;
     let slots = slots(&lines);
-    refuse_divided_groups(&slots, &launches(&slots, &intent), &lines)?;
+    refuse_divided_groups(&slots, &intent, &lines)?;
     let runs = native_runs(&slots, &intent);
     let rotates = intent.multiplex == Multiplex::Always;
     let shared = match runs {
@@ -201,7 +201,8 @@ fn is_soft(slot: &Slot) -> bool {
 }
 
 /// Events of a group cover the same time, which those of two runs do not.
-fn refuse_divided_groups(slots: &[Slot], kinds: &[Vec<SlotId>], lines: &[PlanLine]) -> Result<()> {
+fn refuse_divided_groups(slots: &[Slot], intent: &Intent, lines: &[PlanLine]) -> Result<()> {
+    let kinds = launches(slots, intent);
     let mut groups: BTreeMap<u32, Vec<&Slot>> = BTreeMap::new();
     for slot in slots {
         if let Some(group) = slot.group {
@@ -212,21 +213,37 @@ fn refuse_divided_groups(slots: &[Slot], kinds: &[Vec<SlotId>], lines: &[PlanLin
         let holds = |kind: &Vec<SlotId>| members.iter().all(|member| kind.contains(&member.id));
         let weak = members.iter().any(|member| lines[member.id.0].event.modifiers.weak);
         if !weak && !kinds.iter().any(holds) {
-            return Err(divided(members));
+            return Err(divided(members, slots, intent));
         }
     }
     Ok(())
 }
 
-fn divided(members: &[&Slot]) -> Error {
+/// `all`: the slots of the plan, one of which is translated.
+fn divided(members: &[&Slot], all: &[Slot], intent: &Intent) -> Error {
     let names: Vec<&str> = members.iter().map(|slot| slot.name.as_str()).collect();
-    let by: Vec<String> = members.iter().map(|slot| format!("{} by {}", slot.name, slot.rung)).collect();
+    let translated: Vec<&str> =
+        all.iter().filter(|slot| is_soft(slot)).map(|slot| slot.name.as_str()).collect();
     let message = format!(
-        "the group {{{}}} cannot be counted in one run: {} (a hardware counter would count the translation)",
+        "the group {{{}}} cannot be counted in one run: {} needs a translated run, of which a hardware counter would \
+         count the translation",
         names.join(","),
-        by.join(", "),
+        listed(&translated),
     );
-    Error::new(ErrorKind::ConstraintConflict, message).with_recovery(Recovery::SplitIntoPasses)
+    let error = Error::new(ErrorKind::ConstraintConflict, message);
+    match members.iter().any(|slot| is_soft(slot)) {
+        true => error.with_recovery(Recovery::SplitIntoPasses),
+        false => error.with_recovery(Recovery::fix(native_too(&listed(&translated), intent))),
+    }
+}
+
+/// How to have a run that is not translated.
+fn native_too(translated: &str, intent: &Intent) -> String {
+    match intent.counted {
+        Counted::All => format!("leave {translated} out"),
+        Counted::Runs(runs) => format!("use -r {}, or leave {translated} out", runs.saturating_add(1)),
+        Counted::Auto => format!("use -r 2, or leave {translated} out"),
+    }
 }
 
 fn slot(id: SlotId, line: &PlanLine) -> Option<Slot> {
@@ -308,6 +325,21 @@ mod tests {
         assert!(passes_of(group(software_event("page-faults")), 2).is_err());
         assert!(passes_of(group(software_event("page-faults")), 1).is_ok());
         assert!(passes_of(group(soft_event("returns")), 3).is_ok());
+    }
+
+    #[test]
+    fn a_group_that_a_translated_event_beside_it_takes_away_names_that_event_and_the_remedy() {
+        let group = ["instructions", "cycles"].map(|name| in_group(core_event(name), 0));
+        let events = || group.iter().cloned().chain([soft_event("calls")]).collect();
+        let error = passes_of(events(), 1).unwrap_err();
+        assert!(error.to_string().contains("in one run: calls needs a translated run"), "{error}");
+        assert_eq!(error.recovery().to_string(), "use -r 2, or leave calls out");
+        assert!(passes_of(events(), 2).is_ok());
+        assert_eq!(
+            native_too("calls", &Intent { counted: Counted::Runs(3), ..with_runs(3) }),
+            "use -r 4, or leave calls out"
+        );
+        assert_eq!(native_too("calls", &Intent { counted: Counted::All, ..with_runs(3) }), "leave calls out");
     }
 
     #[test]

@@ -82,14 +82,33 @@ pub fn join(mut plan: Plan, set: usize, more: &[SlotId]) -> Result<Plan> {
 const MOST_NAMED: usize = 8;
 
 fn text(plan: &Plan, stuck: &[SlotId], others: &[SlotId], was_known: bool) -> String {
-    let (stuck, others) = (names(plan, stuck), names(plan, others));
+    let pmus: Vec<&str> = stuck.iter().flat_map(|slot| core_pmus(plan, *slot)).collect();
+    let is_beside = |slot: &SlotId| core_pmus(plan, *slot).any(|pmu| pmus.contains(&pmu));
+    let beside: Vec<SlotId> = others.iter().copied().filter(is_beside).collect();
+    let (stuck, others) = (names(plan, stuck), names(plan, &beside));
     let though = if was_known { ", though by what is known of the counters they fit" } else { "" };
     format!("the kernel does not count {stuck} while it counts {others}{though}")
 }
 
+/// The core PMUs that count a slot.
+fn core_pmus(plan: &Plan, slot: SlotId) -> impl Iterator<Item = &str> {
+    let candidate = plan.lines.get(slot.0).and_then(|line| line.candidate());
+    candidate.into_iter().flat_map(|candidate| &candidate.parts).filter_map(|part| match part {
+        Part::Perf(event) if event.class == PerfClass::Core => Some(event.pmu.as_str()),
+        _ => None,
+    })
+}
+
+/// The names as they are printed, each once.
 fn names(plan: &Plan, slots: &[SlotId]) -> String {
-    let lines = slots.iter().filter_map(|slot| plan.lines.get(slot.0));
-    let mut names: Vec<&str> = lines.map(|line| line.event.name.as_str()).collect();
+    let mut labels: Vec<String> = Vec::new();
+    for line in slots.iter().filter_map(|slot| plan.lines.get(slot.0)) {
+        let label = line.label();
+        if !labels.contains(&label) {
+            labels.push(label);
+        }
+    }
+    let mut names: Vec<&str> = labels.iter().map(String::as_str).collect();
     let more = format!("{} more", names.len().saturating_sub(MOST_NAMED));
     if names.len() > MOST_NAMED + 1 {
         names.truncate(MOST_NAMED);
@@ -113,7 +132,7 @@ mod tests {
     use super::*;
     use crate::testing::{core_event, machine, unknown_event};
     use cyclometer_core::plan::Multiplex;
-    use cyclometer_core::{Event, Intent};
+    use cyclometer_core::{Event, Intent, Modes};
 
     fn planned(events: Vec<Event>, runs: u32) -> Plan {
         crate::plan(events, &machine(), Intent { runs, ..Intent::default() }).unwrap()
@@ -133,8 +152,8 @@ mod tests {
         assert_eq!((sets(&plan), plan.passes.len()), (vec![vec![0, 1, 2]], 1));
         let (plan, step) = split(plan, 0, &[SlotId(1)]).unwrap();
         assert_eq!((sets(&plan), plan.passes.len()), (vec![vec![0, 2], vec![1]], 2));
-        let text = "the kernel does not count b while it counts a and c, though by what is known of the counters \
-                    they fit";
+        let text = "the kernel does not count b:u while it counts a:u and c:u, though by what is known of the \
+                    counters they fit";
         assert_eq!((step.refused.as_str(), step.done.as_str()), (text, "counted them in different passes"));
         assert_eq!(plan.sharing.contradictions, [text]);
         assert!(!plan.sharing.is_optimal());
@@ -157,7 +176,19 @@ mod tests {
         let events = names.iter().map(|name| unknown_event(name)).collect();
         let stuck: Vec<SlotId> = (1..40).map(SlotId).collect();
         let (_, step) = split(planned(events, 2), 0, &stuck).unwrap();
-        let said = "the kernel does not count e1, e2, e3, e4, e5, e6, e7, e8 and 31 more while it counts e0";
+        let said = "the kernel does not count e1:u, e2:u, e3:u, e4:u, e5:u, e6:u, e7:u, e8:u and 31 more while it counts e0:u";
+        assert_eq!(step.refused, said);
+    }
+
+    #[test]
+    fn events_are_named_once_with_their_modes_and_only_those_of_the_same_pmu() {
+        let with_modes = |modes| crate::testing::with_modes(unknown_event("r08"), modes);
+        let mut events = vec![with_modes(Modes::USER), with_modes(Modes::KERNEL), unknown_event("x")];
+        events.extend([with_modes(Modes::KERNEL), unknown_event("elsewhere")]);
+        let Part::Perf(part) = &mut events[4].candidates[0].parts[0] else { panic!() };
+        part.pmu = "cpu_atom".to_owned();
+        let (_, step) = split(planned(events, 2), 0, &[SlotId(1), SlotId(3)]).unwrap();
+        let said = "the kernel does not count r08:k while it counts r08:u and x:u";
         assert_eq!(step.refused, said);
     }
 
@@ -175,7 +206,7 @@ mod tests {
     fn of_counters_that_are_not_known_nothing_is_contradicted() {
         let plan = planned(events(&["a", "b", "c"], unknown_event), 3);
         let (plan, step) = split(plan, 0, &[SlotId(1), SlotId(2)]).unwrap();
-        assert_eq!(step.refused, "the kernel does not count b and c while it counts a");
+        assert_eq!(step.refused, "the kernel does not count b:u and c:u while it counts a:u");
         assert_eq!(plan.sharing.contradictions, [""; 0]);
         let (plan, _) = split(plan, 1, &[SlotId(2)]).unwrap();
         assert_eq!((sets(&plan), plan.sharing.found_by_trial), (vec![vec![0], vec![1], vec![2]], 2));

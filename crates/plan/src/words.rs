@@ -112,7 +112,11 @@ impl Names<'_> {
                 let there = if names.len() == 1 { "which holds one" } else { "which hold one each" };
                 format!("{events} need different values in {}, {there}", listed(&names))
             }
-            Because::Both => format!("{events} need more counters and registers than there are"),
+            Because::Both => {
+                format!(
+                    "{events} cannot be placed at the same time, with the pairs and registers that they need"
+                )
+            }
             Because::Alone => format!("{events} must be apart: one of them can only be counted alone"),
             Because::Impossible => format!("no free counter can count {events}"),
             Because::Unknown => format!("no way to place {events} was found, though not all were tried"),
@@ -138,7 +142,7 @@ fn divided(wanted: usize, places: usize) -> String {
     let passes = number(wanted.div_ceil(places.max(1)), "pass");
     match places {
         0 | 1 => passes,
-        _ if wanted % places == 0 => format!("{wanted} / {places} = {passes}"),
+        _ if wanted.is_multiple_of(places) => format!("{wanted} / {places} = {passes}"),
         _ => format!("{wanted} / {places} = {:.1}, so {passes}", wanted as f64 / places as f64),
     }
 }
@@ -255,7 +259,10 @@ mod tests {
                 "a and b take 4 places and can only use counter 7 of cpu",
             ),
             (conflict(&[3], Because::Impossible), "no free counter can count d"),
-            (conflict(&[3, 4], Because::Both), "d and e need more counters and registers than there are"),
+            (
+                conflict(&[3, 4], Because::Both),
+                "d and e cannot be placed at the same time, with the pairs and registers that they need",
+            ),
         ] {
             assert_eq!(names().conflict(&conflict), expected);
         }

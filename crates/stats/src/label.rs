@@ -1,38 +1,18 @@
 //! Names as they are printed: with the modes that are really counted.
 
-use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::{Modes, Modifiers};
+use cyclometer_core::Modes;
+use cyclometer_core::plan::PlanLine;
 
 /// The modes that a line covers; `None` where modes mean nothing (time, memory).
 ///
 /// For an event that is not counted these are the modes that were wanted.
 pub fn effective_modes(line: &PlanLine) -> Option<Modes> {
-    match &line.outcome {
-        Outcome::Counted { filter, .. } => {
-            let counted = line.candidate()?.modes?;
-            Some(filter.unwrap_or(counted))
-        }
-        Outcome::NotCounted(_) => {
-            let best = line.event.candidates.first();
-            line.event.modifiers.modes.or_else(|| best?.modes)
-        }
-    }
+    line.effective_modes()
 }
 
 /// The name of a line as it is printed: `instructions:u`, `cpu/event=0xc5/u`, `wall_time`.
 pub fn label(line: &PlanLine) -> String {
-    let name = &line.event.name;
-    let letters = letters(effective_modes(line), line.event.modifiers);
-    let colon = if letters.is_empty() || name.ends_with('/') { "" } else { ":" };
-    format!("{name}{colon}{letters}")
-}
-
-fn letters(modes: Option<Modes>, modifiers: Modifiers) -> String {
-    let mut letters = modes.map(|modes| modes.to_string()).unwrap_or_default();
-    let restrictions =
-        [(modifiers.guest_only, 'G'), (modifiers.host_only, 'H'), (modifiers.exclude_idle, 'I')];
-    letters.extend(restrictions.into_iter().filter(|(on, _)| *on).map(|(_, letter)| letter));
-    letters
+    line.label()
 }
 
 #[cfg(test)]
@@ -40,6 +20,7 @@ mod tests {
     use super::*;
     use crate::testing::{hardware, os_line};
     use cyclometer_core::event::OsMetric;
+    use cyclometer_core::plan::Outcome;
 
     #[test]
     fn names_carry_the_modes_that_are_counted() {

@@ -136,17 +136,19 @@ fn hint(results: &Results<'_>) -> Option<String> {
     hardware_mend(&ladder.state(Rung::Perf)?.causes).map(|mend| format!("to count them: {}", clean(mend)))
 }
 
-/// How often the command has to run so that no event needs to take turns.
+/// That events took turns, with the reason, and how often the command has to run so that none needs to.
 fn turns(results: &Results<'_>) -> Option<String> {
     let estimated = |value: &RunValue| value.turn.is_some() && value.value.is_some();
     let took_turns = |line: &LineSummary| line.values.iter().any(estimated);
-    let plan = &results.report.plan;
-    if !plan.intent.of_command || !results.summary.lines.iter().any(took_turns) {
+    if !results.summary.lines.iter().any(took_turns) {
         return None;
     }
-    let runs = plan.exact_runs()?;
-    let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
+    let plan = &results.report.plan;
     let because = because(plan);
+    let Some(runs) = plan.exact_runs().filter(|_| plan.intent.of_command) else {
+        return Some(format!("events took turns{because}"));
+    };
+    let without = if plan.intent.multiplex == Multiplex::Always { "without --multiplex and " } else { "" };
     Some(format!(
         "events took turns{because}: {without}with -r {runs} each is counted for the whole of a run, exactly"
     ))
@@ -162,15 +164,25 @@ fn passes(results: &Results<'_>) -> Option<String> {
     let shared = |line: &&LineSummary| plan.sharing.sets.iter().flatten().any(|slot| *slot == line.slot);
     let counted = results.summary.lines.iter().filter(shared).map(|line| (line.values.len(), line.slot));
     let (times, slots): (Vec<usize>, Vec<SlotId>) = counted.unzip();
-    let (least, most) = (times.iter().min()?, times.iter().max()?);
-    let each = if least == most { most.to_string() } else { format!("{least} to {most}") };
+    let (least, most) = (times.iter().copied().min()?, times.iter().copied().max()?);
     let runs = slots.first().map_or(0, |slot| results.runs_for(*slot));
+    let over = if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") };
     let proof = match plan.sharing.is_optimal() {
         true => String::new(),
-        false => format!(" ({} at least)", plan.sharing.lower_bound),
+        false => format!(" (at least {} are needed)", plan.sharing.lower_bound),
     };
     let because = because(plan);
-    Some(format!("{passes} passes{proof} over {runs} runs{because}: each event is counted in {each} of them"))
+    let each = in_passes(least, most);
+    Some(format!("{passes} passes{proof} over {over}{because}: {each}"))
+}
+
+/// In how many runs each event had its pass.
+fn in_passes(least: usize, most: usize) -> String {
+    match (least, most) {
+        (0, _) => "the passes of some events were in no run that counts".to_owned(),
+        (least, most) if least == most => format!("each event is in the passes of {most} of them"),
+        _ => format!("each event is in the passes of {least} to {most} of them"),
+    }
 }
 
 /// Why events share counters, where there is something to say.

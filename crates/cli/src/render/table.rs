@@ -119,7 +119,7 @@ fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Ro
         Some(interval) => interval_note(line, interval, several, verbose),
         None => verdict_note(line.verdict, line.reason.as_deref(), line.statistics.mean.is_some()),
     }];
-    notes.push(runs_note(line.values.len(), kept));
+    notes.push(runs_note(line.values.len(), kept, line.statistics.mean.is_some()));
     notes.push(translation_note(line.is_of_the_translation()));
     notes.push(determinism_note(line.determinism.filter(|_| several && line.statistics.mean.is_some())));
     if verbose {
@@ -148,6 +148,11 @@ fn line_cells(line: &LineSummary, several: bool) -> Cells {
                 texts.extend([SIGN.to_owned(), half_width(units::precise(interval.half_width, &line.unit))]);
             }
             Cells::Numbers(texts)
+        }
+        // How estimates differ that nobody can tell the error of says nothing of the runs.
+        _ if matches!(line.interval, Some(Err(_))) => {
+            let statistics = Statistics { stddev: None, ..line.statistics.clone() };
+            cells(&statistics, &line.unit, line.verdict, several)
         }
         _ => cells(&line.statistics, &line.unit, line.verdict, several),
     }
@@ -215,7 +220,7 @@ fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
         },
         note: join(vec![
             note,
-            runs_note(metric.values.len(), kept),
+            runs_note(metric.values.len(), kept, has_value),
             translation_note(metric.is_of_the_translation),
         ]),
         style: style(metric.verdict),
@@ -250,11 +255,12 @@ fn verdict_note(verdict: Verdict, reason: Option<&str>, has_value: bool) -> Stri
     }
 }
 
-fn runs_note(counted: usize, kept: usize) -> String {
-    if counted == kept || counted == 0 {
-        String::new()
-    } else {
-        format!("counted in {counted} of {kept} runs")
+/// In how many of the runs an event had its pass.
+fn runs_note(counted: usize, kept: usize, has_value: bool) -> String {
+    match has_value {
+        _ if counted == kept || counted == 0 => String::new(),
+        true => format!("counted in {counted} of {kept} runs"),
+        false => format!("in the passes of {counted} of {kept} runs"),
     }
 }
 
@@ -491,6 +497,42 @@ mod tests {
         check("turns-several.txt", &turning(&[200, 220, 240]), false);
         check("turns-few.txt", &turning(&[30]), false);
         check("turns-short.txt", &turning(&[1]), false);
+    }
+
+    #[test]
+    fn a_pass_that_gave_no_value_is_not_told_to_have_counted() {
+        let mut show = three_passes();
+        for cell in show.report.runs.iter_mut().flat_map(|run| &mut run.reading.cells) {
+            cell.time_running_ns = if cell.slot.0 == 1 { 0 } else { cell.time_running_ns };
+        }
+        let told = |show: &Show| {
+            let text = show.show(|results| render(results, false, Paint::NONE));
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let text = told(&show);
+        assert!(text.contains("in the passes of 3 of 7 runs"), "{text}");
+        show.report.runs.truncate(1);
+        let text = told(&show);
+        assert!(text.contains("over 1 run, as"), "{text}");
+        assert!(text.contains("the passes of some events were in no run that counts"), "{text}");
+    }
+
+    #[test]
+    fn turns_of_what_already_runs_are_told_without_a_hint_that_does_not_help() {
+        let mut show = turning(&[200]);
+        show.report.plan.intent.of_command = false;
+        show.report.plan.sharing.because = "4 events of cpu can only use 2 counters".into();
+        let text = show.show(|results| render(results, false, Paint::NONE));
+        assert!(text.contains("events took turns, as 4 events of cpu can only use 2 counters\n"), "{text}");
+        assert!(!text.contains("-r "), "{text}");
+    }
+
+    #[test]
+    fn estimates_without_an_interval_have_no_deviation_that_looks_like_one() {
+        let text = turning(&[6, 9]).show(|results| render(results, false, Paint::NONE));
+        let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap().to_owned();
+        assert!(line("instructions:u").contains('±'), "{text}");
+        assert!(!line("cache-misses:u").contains('±') && line("cache-misses:u").contains('…'), "{text}");
     }
 
     #[test]

@@ -13,10 +13,11 @@ pub(super) fn refused(problem: &Problem) -> Vec<Refused> {
     let impossible =
         |demand: &usize| item(problem, *demand, &pmus).needs.iter().any(|need| need.ways.is_empty());
     let events: Vec<usize> = (0..problem.demands.len()).filter(impossible).collect();
+    let packer = Packer::new(problem, &[]);
     let set = |(set, members): (usize, &Vec<usize>)| {
         let out: Vec<usize> = members.iter().copied().filter(|event| events.contains(event)).collect();
         let conflict = match out.is_empty() {
-            true => smallest(problem, members)?,
+            true => smallest_in(&packer, members)?,
             false => Conflict { events: out, because: Because::Impossible },
         };
         Some(Refused::Set { set, conflict })
@@ -27,11 +28,14 @@ pub(super) fn refused(problem: &Problem) -> Vec<Refused> {
 
 /// A conflict among events that can be counted each: the smallest where counters or registers alone are the reason.
 pub(super) fn smallest(problem: &Problem, events: &[usize]) -> Option<Conflict> {
-    let packer = Packer::new(problem, &[]);
+    smallest_in(&Packer::new(problem, &[]), events)
+}
+
+fn smallest_in(packer: &Packer, events: &[usize]) -> Option<Conflict> {
     let mut all = events.to_vec();
     all.sort_unstable();
     all.dedup();
-    let fit = try_all(&packer, &all)?;
+    let fit = try_all(packer, &all)?;
     if fit == Fit::Unknown {
         return Some(Conflict { events: all, because: Because::Unknown });
     }
@@ -40,10 +44,10 @@ pub(super) fn smallest(problem: &Problem, events: &[usize]) -> Option<Conflict> 
         return Some(Conflict { events: vec![alone, *other], because: Because::Alone });
     }
     let pmus = 0..packer.pmus.len();
-    let found = pmus.flat_map(|pmu| [by_registers(&packer, &all, pmu), by_counters(&packer, &all, pmu)]);
+    let found = pmus.flat_map(|pmu| [by_registers(packer, &all, pmu), by_counters(packer, &all, pmu)]);
     let found = found.flatten().min_by_key(|conflict| conflict.events.len());
     let (events, because) = found.map_or((all, Because::Both), |found| (found.events, found.because));
-    let least = irreducible(&packer, events.clone());
+    let least = irreducible(packer, events.clone());
     // What needs both reasons to clash is smaller than what needs one.
     let because = if least.len() == events.len() { because } else { Because::Both };
     Some(Conflict { events: least, because })

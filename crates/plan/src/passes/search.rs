@@ -73,8 +73,9 @@ impl<'p> Parts<'p> {
         let plain = |i: &usize| packer.items[*i].needs.iter().all(|need| need.is_uniform() && !need.wide);
         let bare = |i: &usize| !packer.items[*i].needs.iter().any(super::ItemNeed::has_registers);
         let simple = packer.pmus.len() == 1 && items.iter().all(plain);
-        let single: Vec<usize> =
-            items.iter().copied().filter(|i| !sets.iter().any(|set| set.contains(i))).collect();
+        let mut in_set = vec![false; packer.items.len()];
+        sets.iter().flatten().for_each(|i| in_set[*i] = true);
+        let single: Vec<usize> = items.iter().copied().filter(|i| !in_set[*i]).collect();
         // Few events are tried one by one where strewing could miss a way.
         let all_hard = single.len() <= FEW && !(simple && single.iter().all(bare));
         let (hard, sand): (Vec<usize>, Vec<usize>) =
@@ -193,11 +194,15 @@ impl<'p> Parts<'p> {
         let stride = (1..).step_by(2).skip(turn).find(|stride| gcd(*stride, all.max(1)) == 1).unwrap_or(1);
         for n in 0..all {
             let atom = &self.atoms[(n * stride + turn) % all];
+            let wanted = self.places_of(atom.iter());
             let taken = passes.iter().enumerate().find_map(|(at, pass)| {
-                let new: Vec<usize> = atom.iter().copied().filter(|i| !pass.contains(i)).collect();
                 // Most passes are full: that is seen without trying.
-                let full = self.places(&new).iter().zip(&room[at]).any(|(places, room)| places > room);
-                if full {
+                let full =
+                    |wanted: &[usize]| wanted.iter().zip(&room[at]).any(|(wanted, room)| wanted > room);
+                let is_new = |i: &usize| !pass.contains(i);
+                if full(&wanted)
+                    && (atom.iter().all(is_new) || full(&self.places_of(atom.iter().filter(|i| is_new(i)))))
+                {
                     return None;
                 }
                 Some((at, self.beside(pass, atom, &mut Budget(PER_QUESTION)).ok()?))
@@ -210,7 +215,7 @@ impl<'p> Parts<'p> {
                     room.push(Vec::new());
                 }
             }
-            let places = self.places(&passes[at]);
+            let places = self.places_of(passes[at].iter());
             room[at] = whole.iter().zip(places).map(|(whole, places)| whole.saturating_sub(places)).collect();
         }
         passes.resize(passes.len().max(least), Vec::new());
@@ -223,9 +228,9 @@ impl<'p> Parts<'p> {
     }
 
     /// The counters that items take, of each PMU.
-    fn places(&self, items: &[usize]) -> Vec<usize> {
+    fn places_of<'i>(&self, items: impl Iterator<Item = &'i usize>) -> Vec<usize> {
         let mut places = vec![0; self.packer.pmus.len()];
-        for need in items.iter().flat_map(|i| &self.packer.items[*i].needs) {
+        for need in items.flat_map(|i| &self.packer.items[*i].needs) {
             places[need.pmu] += 1 + usize::from(need.wide);
         }
         places
