@@ -2,6 +2,7 @@
 
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
+use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
@@ -148,6 +149,19 @@ pub const RDPMC_FABRIC: u32 = 6;
 /// Linux `arch/x86/events/amd/uncore.c`, `RDPMC_BASE_LLC`.
 pub const RDPMC_L3: u32 = 10;
 
+/// The most core counters that the extended registers have room for.
+///
+/// # Source
+///
+/// AMD APM volume 2: PERF_CTL0 to PERF_CTL5.
+pub const MOST_COUNTERS: u8 = 6;
+/// How many counters the legacy registers have.
+///
+/// # Source
+///
+/// AMD APM volume 2: PERF_LEGACY_CTL0 to PERF_LEGACY_CTL3.
+pub const LEGACY_COUNTERS: u8 = 4;
+
 pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::first(6, 0);
 
 /// An MSR of AMD's PMU.
@@ -229,6 +243,31 @@ impl Register {
             Register::GlobalControl => &["GLOBAL_CTL", "GLOBAL_CTRL", "AMD64_PERF_CNTR_GLOBAL_CTL"],
             Register::GlobalStatusClear => &["GLOBAL_STATUS_CLR", "AMD64_PERF_CNTR_GLOBAL_STATUS_CLR"],
             Register::GlobalStatusSet => &["GLOBAL_STATUS_SET", "AMD64_PERF_CNTR_GLOBAL_STATUS_SET"],
+        }
+    }
+}
+
+impl Register {
+    /// What a driver may do with it; `None`: nothing.
+    pub(crate) const fn access(self) -> Option<Access> {
+        match self {
+            Register::EventSelect(n) | Register::Counter(n) => {
+                if n < MOST_COUNTERS {
+                    Some(Access::ALL)
+                } else {
+                    None
+                }
+            }
+            Register::LegacyEventSelect(n) | Register::LegacyCounter(n) => {
+                if n < LEGACY_COUNTERS {
+                    Some(Access::ALL)
+                } else {
+                    None
+                }
+            }
+            Register::GlobalControl | Register::GlobalStatusClear => Some(Access::ALL),
+            Register::GlobalStatus => Some(Access::Read),
+            Register::GlobalStatusSet => None,
         }
     }
 }
@@ -343,6 +382,11 @@ pub(crate) fn program(
 
 fn select_register(chip: &Chip, n: u8) -> Register {
     if is_extended(chip) { Register::EventSelect(n) } else { Register::LegacyEventSelect(n) }
+}
+
+/// The register in which counter `n` counts.
+pub(crate) fn counter_register(chip: &Chip, n: u8) -> Register {
+    if is_extended(chip) { Register::Counter(n) } else { Register::LegacyCounter(n) }
 }
 
 fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {

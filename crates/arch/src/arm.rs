@@ -3,6 +3,7 @@
 use cyclometer_core::pmu::ConfigWord;
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
+use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
@@ -61,6 +62,37 @@ pub const NSH: u64 = 1 << 27;
 ///
 /// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_E`.
 pub const PMCR_E: u64 = 1;
+
+/// Bit of PMCR: event counters are set to 0.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_P`.
+pub const PMCR_P: u64 = 1 << 1;
+/// Bit of PMCR: the cycle counter is set to 0.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_C`.
+pub const PMCR_C: u64 = 1 << 2;
+/// Bit of PMCR: the cycle counter overflows at 64 bits, not at 32.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_LC`.
+pub const PMCR_LC: u64 = 1 << 6;
+/// Bit of PMCR: event counters overflow at 64 bits (PMUv3p5).
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_LP`.
+pub const PMCR_LP: u64 = 1 << 7;
+/// The lowest bit of PMCR's field N, the number of event counters; it is 5 bits wide.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_N`.
+pub const PMCR_N_SHIFT: u32 = 11;
 
 pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::from_bits(0x7fff_ffff, 1 << 31 | 1 << 32);
 
@@ -180,6 +212,32 @@ impl Register {
             Register::CycleCounter => RegisterName::one("PMCCNTR_EL0"),
             Register::InstructionFilter => RegisterName::one("PMICFILTR_EL0"),
             Register::InstructionCounter => RegisterName::one("PMICNTR_EL0"),
+        }
+    }
+}
+
+impl Register {
+    /// What a driver may do with it; `None`: nothing.
+    pub(crate) const fn access(self) -> Option<Access> {
+        match self {
+            Register::Control => Some(Access::Write { bits: PMCR_E | PMCR_LC | PMCR_LP }),
+            Register::EnableSet
+            | Register::EnableClear
+            | Register::OverflowClear
+            | Register::InterruptSet
+            | Register::InterruptClear
+            | Register::EventType(_)
+            | Register::Counter(_)
+            | Register::CycleFilter
+            | Register::CycleCounter
+            | Register::InstructionFilter
+            | Register::InstructionCounter => Some(Access::ALL),
+            Register::OverflowSet
+            | Register::UserEnable
+            | Register::CommonEvents0
+            | Register::CommonEvents1
+            | Register::MachineId => Some(Access::Read),
+            Register::Select => None,
         }
     }
 }

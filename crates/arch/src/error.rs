@@ -5,6 +5,7 @@ use std::fmt;
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode};
 
+use crate::access::NotListed;
 use crate::chip::Chip;
 
 /// Why an event cannot be encoded.
@@ -59,6 +60,18 @@ pub enum EncodeError {
     NoRegister,
     /// The firmware chooses the counter and its code.
     ByFirmware,
+    /// Two events are to be counted on one counter.
+    CounterTwice {
+        /// The counter.
+        counter: CounterId,
+    },
+    /// The event is a share of slots in a register of its own: no counter counts it.
+    Share,
+    /// A driver may not use a register that the event needs.
+    NotListed {
+        /// The register's name.
+        register: String,
+    },
     /// Two events need different values in one place.
     Conflict {
         /// The register's name.
@@ -89,6 +102,13 @@ impl fmt::Display for EncodeError {
             }
             EncodeError::NoRegister => f.write_str("firmware counts this event, no register does"),
             EncodeError::ByFirmware => f.write_str("the firmware chooses the counter and its code"),
+            EncodeError::CounterTwice { counter } => {
+                write!(f, "two events are to be counted on counter {counter}")
+            }
+            EncodeError::Share => f.write_str("the event is a share of slots, which no counter counts"),
+            EncodeError::NotListed { register } => {
+                write!(f, "the event needs {register}, which a driver may not use on this CPU")
+            }
             EncodeError::Conflict { register } => {
                 write!(f, "the events need different values in {register}")
             }
@@ -101,10 +121,12 @@ impl std::error::Error for EncodeError {}
 impl From<EncodeError> for Error {
     fn from(error: EncodeError) -> Error {
         let kind = match error {
-            EncodeError::Conflict { .. } => ErrorKind::ConstraintConflict,
+            EncodeError::Conflict { .. } | EncodeError::CounterTwice { .. } => ErrorKind::ConstraintConflict,
             EncodeError::NoFormat { .. }
             | EncodeError::NoPerfCode { .. }
             | EncodeError::NoRegister
+            | EncodeError::NotListed { .. }
+            | EncodeError::Share
             | EncodeError::ByFirmware => ErrorKind::EventUnsupported,
             _ => ErrorKind::InvalidInput,
         };
@@ -129,6 +151,12 @@ pub(crate) fn refuse_other_fields(chip: &Chip, code: &EventCode, has: &[&str]) -
             Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version })
         }
         None => Ok(()),
+    }
+}
+
+impl From<NotListed> for EncodeError {
+    fn from(error: NotListed) -> EncodeError {
+        EncodeError::NotListed { register: error.register }
     }
 }
 

@@ -4,6 +4,9 @@
 //!   files say; [`registers`] the register writes that count an event on a counter, [`combine`] the writes of several.
 //! - [`decode`] explains a register's value bit by bit and names the codes in it; [`decode_words`] reads perf's words
 //!   together. [`Register::parse`] finds a register by name or address, [`layout`] lists its fields.
+//! - [`register_program`] makes of events on counters what a driver does: writes and barriers to set up, start, stop and
+//!   tear down, and what to read. [`PmuReg`] is the list of registers that a driver may use, [`Registers`] the seam
+//!   behind which they are.
 //!
 //! What differs between the generations of a family is in [`Chip`], which comes from a table's header. Nothing here
 //! executes anything. Every constant names its source in the module of its family.
@@ -29,6 +32,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod access;
 pub mod amd;
 pub mod apple;
 pub mod arm;
@@ -42,12 +46,14 @@ pub mod intel;
 mod perf;
 mod program;
 mod register;
+mod register_program;
 pub mod riscv;
 #[cfg(test)]
 mod round_trip;
 #[cfg(test)]
 mod testing;
 
+pub use access::{Access, Fault, NotListed, PmuReg, Registers};
 pub use chip::{Chip, Coded, How};
 pub use decode::{Decoded, DecodedEvent, Field, decode, decode_words, layout};
 pub use error::{EncodeError, UnknownRegister};
@@ -55,3 +61,7 @@ pub use field::{FieldKind, FieldSpec};
 pub use perf::{perf_words, perf_words_by_format};
 pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
 pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};
+pub use register_program::{
+    CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, Step, carry_out, register_program,
+    restore,
+};

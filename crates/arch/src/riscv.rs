@@ -2,6 +2,7 @@
 
 use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
+use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
@@ -122,6 +123,16 @@ impl Register {
             Register::Counter(n) => RegisterName::numbered("hpmcounter", n),
             Register::Inhibit => RegisterName::one("mcountinhibit"),
             Register::Overflow => RegisterName::one("scountovf"),
+        }
+    }
+}
+
+impl Register {
+    /// What a driver may do with it; `None`: nothing. Machine mode writes the event selectors, a driver cannot.
+    pub(crate) const fn access(self) -> Option<Access> {
+        match self {
+            Register::Counter(_) | Register::Overflow => Some(Access::Read),
+            Register::EventSelect(_) | Register::Inhibit => None,
         }
     }
 }

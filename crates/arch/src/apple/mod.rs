@@ -9,6 +9,7 @@ pub(crate) use layout::{layout, perf_layout};
 
 use cyclometer_core::CounterMask;
 
+use crate::access::Access;
 use crate::chip::Chip;
 use crate::field::set_bits;
 use crate::register::RegisterName;
@@ -48,6 +49,19 @@ pub const PMCR0_MODE_FIQ: u64 = 4 << 8;
 /// AsahiLinux/docs, system-registers.md, PMCR0.
 pub const PMCR0_USER: u64 = 1 << 30;
 
+/// PMCR0: an interrupt is pending, and no other comes before it is written as 0.
+///
+/// # Source
+///
+/// AsahiLinux/docs, system-registers.md, PMCR0.
+pub const PMCR0_ACTIVE: u64 = 1 << 11;
+/// PMCR0: an interrupt stops the counters.
+///
+/// # Source
+///
+/// AsahiLinux/docs, system-registers.md, PMCR0.
+pub const PMCR0_STOP: u64 = 1 << 20;
+
 /// Bit of a kpc config word: count at EL0 in 32-bit code; no current chip does.
 ///
 /// # Source
@@ -72,6 +86,10 @@ pub const KPC_EL1: u64 = 0x4_0000;
 ///
 /// As [`KPC_EL0_32`].
 pub const KPC_EL3: u64 = 0x8_0000;
+
+/// The bits of PMCR0 that a driver has a use for: enable, interrupts, their mode, stop, user access.
+const CONTROL_BITS: u64 =
+    0x3_0000_00ff | 0x3000_000f_f000 | PMCR0_MODE | PMCR0_ACTIVE | PMCR0_STOP | PMCR0_USER;
 
 /// PMC0 to PMC9; the first two are fixed.
 pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::from_bits(0x3fc, 0b11);
@@ -171,6 +189,16 @@ impl Register {
             Register::Threshold(n) => RegisterName::numbered("PMTRHLD", n),
             Register::Counter(n) => RegisterName::numbered("PMC", n),
             Register::KpcConfig(n) => RegisterName::numbered("kpc_config", n),
+        }
+    }
+
+    /// What a driver may do with it; `None`: nothing. Registers whose bits nobody has published are left alone.
+    pub(crate) const fn access(self) -> Option<Access> {
+        match self {
+            Register::Control => Some(Access::Write { bits: CONTROL_BITS }),
+            Register::Modes | Register::EventSelect(_) | Register::Counter(_) => Some(Access::ALL),
+            Register::Status | Register::PcCapture => Some(Access::Read),
+            _ => None,
         }
     }
 

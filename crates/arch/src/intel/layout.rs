@@ -56,6 +56,7 @@ pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
         Register::Metrics => METRICS.to_vec(),
         Register::Capabilities => CAPABILITIES.to_vec(),
         Register::PebsEnable => pebs_enable(chip),
+        Register::DebugControl => DEBUG_CONTROL.to_vec(),
         Register::Extra(kind) => vec![extra(kind)],
         Register::Counter(_)
         | Register::FullWidthCounter(_)
@@ -255,6 +256,21 @@ const CAPABILITIES: &[FieldSpec] = &[
     FieldSpec::bit(16, "PEBS_OUTPUT_PT", "PEBS records can go to the processor trace"),
     FieldSpec::bit(17, "PEBS_TIMING_INFO", "PEBS records hold the retire latency"),
     FieldSpec::bit(19, "RDPMC_METRICS_CLEAR", "reading PERF_METRICS can clear it"),
+];
+
+const DEBUG_CONTROL: &[FieldSpec] = &[
+    FieldSpec::bit(0, "LBR", "branches are recorded"),
+    FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
+    FieldSpec::bit(6, "TR", "branch trace messages are sent"),
+    FieldSpec::bit(7, "BTS", "branch trace messages are stored"),
+    FieldSpec::bit(8, "BTINT", "a full buffer of branch traces interrupts"),
+    FieldSpec::bit(9, "BTS_OFF_OS", "no branch traces of the kernel"),
+    FieldSpec::bit(10, "BTS_OFF_USR", "no branch traces of user mode"),
+    FieldSpec::bit(11, "FREEZE_LBRS_ON_PMI", "an interrupt of the PMU freezes branch records"),
+    FieldSpec::bit(12, "FREEZE_PERFMON_ON_PMI", "an interrupt of the PMU freezes the counters"),
+    FieldSpec::bit(13, "ENABLE_UNCORE_PMI", "uncore counters may interrupt"),
+    FieldSpec::bit(14, "FREEZE_WHILE_SMM", "counters are frozen in system management mode"),
+    FieldSpec::bit(15, "RTM_DEBUG", "debugging of transactions"),
 ];
 
 /// The whole value of an extra register.

@@ -9,6 +9,7 @@ pub use code::{PRECISE_INSTRUCTIONS, extra_registers};
 use cyclometer_core::CounterMask;
 use cyclometer_core::event::ExtraRegisterKind;
 
+use crate::access::Access;
 use crate::chip::Chip;
 use crate::field::set_bits;
 use crate::register::RegisterName;
@@ -95,6 +96,39 @@ pub const GLOBAL_INUSE: u32 = 0x392;
 ///
 /// Linux `msr-index.h`, `MSR_IA32_PEBS_ENABLE`.
 pub const PEBS_ENABLE: u32 = 0x3f1;
+/// IA32_DEBUGCTL, which also says whether an interrupt of the PMU freezes the counters.
+///
+/// # Source
+///
+/// Intel SDM volume 4, table of architectural MSRs; Linux `msr-index.h`, `MSR_IA32_DEBUGCTLMSR`.
+pub const DEBUGCTL: u32 = 0x1d9;
+/// Bit of IA32_DEBUGCTL: an interrupt of the PMU freezes the counters.
+///
+/// # Source
+///
+/// Intel SDM volume 3, "Freezing LBR and Performance Counters on PMI"; Linux `msr-index.h`,
+/// `DEBUGCTLMSR_FREEZE_PERFMON_ON_PMI`.
+pub const FREEZE_PERFMON_ON_PMI: u64 = 1 << 12;
+/// Bit of GLOBAL_STATUS, from version 4 on: the counters are frozen. Clearing it lets them count.
+///
+/// # Source
+///
+/// Intel SDM volume 3, "Architectural Performance Monitoring Version 4", CTR_FRZ.
+pub const CTR_FRZ: u64 = 1 << 59;
+/// The most general counters that the numbers from IA32_PERFEVTSEL0 and IA32_PMC0 have room for: the MSRs behind them
+/// belong to others.
+///
+/// # Source
+///
+/// Intel perfmon event files: the most that a core has, counters 0 to 9 (Lion Cove). Intel SDM volume 4: IA32_PERF_STATUS
+/// (0x198) and IA32_MISC_ENABLE (0x1A0) are not far behind.
+pub const MOST_GENERAL: u8 = 10;
+/// The most fixed counters that are known, by number.
+///
+/// # Source
+///
+/// Intel perfmon event files: fixed counters 0 to 6 (Skymont).
+pub const MOST_FIXED: u8 = 7;
 /// IA32_PMC_GP0_CTR of version 6; counter n has 4 MSRs from 0x1900 + 4n: counter, then configuration A (the event
 /// select), B, C.
 ///
@@ -267,6 +301,8 @@ pub enum Register {
     Capabilities,
     /// IA32_PEBS_ENABLE.
     PebsEnable,
+    /// IA32_DEBUGCTL.
+    DebugControl,
     /// A register that refines events.
     Extra(ExtraRegisterKind),
     /// IA32_PMC_GPn_CTR of version 6.
@@ -289,7 +325,7 @@ impl Register {
         all.extend(fixed().map(Register::FixedCounter));
         all.extend([Register::FixedControl, Register::GlobalStatus, Register::GlobalControl]);
         all.extend([Register::GlobalStatusReset, Register::GlobalStatusSet, Register::GlobalInUse]);
-        all.extend([Register::Metrics, Register::Capabilities, Register::PebsEnable]);
+        all.extend([Register::Metrics, Register::Capabilities, Register::PebsEnable, Register::DebugControl]);
         all.extend(ExtraRegisterKind::ALL.map(Register::Extra));
         if chip.pmu_version >= 6 {
             all.extend(general().map(Register::V6Counter));
@@ -315,6 +351,7 @@ impl Register {
             Register::Metrics => PERF_METRICS,
             Register::Capabilities => PERF_CAPABILITIES,
             Register::PebsEnable => PEBS_ENABLE,
+            Register::DebugControl => DEBUGCTL,
             Register::Extra(kind) => kind.msr(),
             Register::V6Counter(n) => V6_GP0_CTR + 4 * n as u32,
             Register::V6EventSelect(n) => V6_GP0_CTR + 4 * n as u32 + 1,
@@ -338,6 +375,7 @@ impl Register {
             Register::Metrics => RegisterName::one("IA32_PERF_METRICS"),
             Register::Capabilities => RegisterName::one("IA32_PERF_CAPABILITIES"),
             Register::PebsEnable => RegisterName::one("IA32_PEBS_ENABLE"),
+            Register::DebugControl => RegisterName::one("IA32_DEBUGCTL"),
             Register::Extra(kind) => RegisterName::one(kind.name()),
             Register::V6Counter(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CTR"),
             Register::V6EventSelect(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CFG_A"),
@@ -361,8 +399,30 @@ impl Register {
             ],
             Register::GlobalStatusSet => &["GLOBAL_STATUS_SET", "CORE_PERF_GLOBAL_STATUS_SET"],
             Register::GlobalInUse => &["GLOBAL_INUSE", "CORE_PERF_GLOBAL_INUSE"],
+            Register::DebugControl => &["DEBUGCTLMSR"],
             Register::Extra(ExtraRegisterKind::LoadLatency) => &["PEBS_LD_LAT"],
             _ => &[],
+        }
+    }
+
+    /// What a driver may do with it; `None`: nothing.
+    pub(crate) const fn access(self) -> Option<Access> {
+        match self {
+            Register::EventSelect(n) | Register::Counter(n) | Register::FullWidthCounter(n) => {
+                if n < MOST_GENERAL { Some(Access::ALL) } else { None }
+            }
+            Register::FixedCounter(n) if n < MOST_FIXED => Some(Access::ALL),
+            Register::FixedControl
+            | Register::GlobalControl
+            | Register::GlobalStatusReset
+            | Register::Metrics
+            | Register::Extra(_) => Some(Access::ALL),
+            Register::DebugControl => Some(Access::Write { bits: FREEZE_PERFMON_ON_PMI }),
+            Register::GlobalStatus
+            | Register::GlobalInUse
+            | Register::Capabilities
+            | Register::PebsEnable => Some(Access::Read),
+            _ => None,
         }
     }
 }
