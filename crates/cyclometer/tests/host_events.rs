@@ -160,9 +160,10 @@ fn a_hybrid_counts_on_the_core_types_that_have_the_event_and_names_the_others() 
     let slots = event("alder-lake", "cpu/slots/");
     assert_eq!(slots.candidates[0].only.as_deref(), Some("cpu_core"));
     assert_eq!(slots.notes, ["not everywhere: cpu_atom has no event cpu/slots/"]);
-    // Asked for on one core type, it is whole.
+    // Asked for on one core type, it is told when the program ran on the other as well.
     let asked = event("alder-lake", "cpu_core/MEM_LOAD_RETIRED.L3_MISS/");
-    assert_eq!((parts(&asked).len(), asked.candidates[0].only.as_deref()), (1, None));
+    assert_eq!((parts(&asked).len(), asked.candidates[0].only.as_deref()), (1, Some("cpu_core")));
+    assert_eq!(asked.notes, [""; 0]);
     let asked = event("alder-lake", "cpu_atom::BR_MISP_RETIRED:ALL_BRANCHES");
     assert_eq!(asked.candidates[0].resolution, "cpu_atom/config=0xc5/ (BR_MISP_RETIRED.ALL_BRANCHES)");
     let lacking = event("alder-lake", "cpu_atom/MEM_LOAD_RETIRED.L3_MISS/");
