@@ -325,7 +325,7 @@ fn cpus_add_up_in_a_slice() {
 
 #[test]
 fn rows_hold_whole_slices() {
-    let settings = Settings { interval: Some(Duration::from_micros(300)), ..Settings::default() };
+    let settings = Settings { interval: Some(Duration::from_micros(1)), ..Settings::default() };
     let mut rows = Rows::default();
     played(&World::lasting(200), &MIXED, settings, &mut rows);
     assert!(rows.0.len() > 2, "{} rows", rows.0.len());
