@@ -56,15 +56,15 @@ pub(super) fn finish(packer: &Packer, together: &[Vec<usize>], packing: &mut Pac
     {
         order(packer, &mut packing.passes);
     }
-    flag(&mut packing.passes);
+    flag(packer, &mut packing.passes);
 }
 
 /// Says of each seat whether an earlier pass counts the event.
-fn flag(passes: &mut [Vec<Seat>]) {
-    let mut seen: Vec<usize> = Vec::new();
+fn flag(packer: &Packer, passes: &mut [Vec<Seat>]) {
+    let mut seen = vec![false; packer.item_of.len()];
     for pass in passes {
-        pass.iter_mut().for_each(|seat| seat.repeats = seen.contains(&seat.demand));
-        seen.extend(pass.iter().map(|seat| seat.demand));
+        pass.iter_mut().for_each(|seat| seat.repeats = seen[seat.demand]);
+        pass.iter().for_each(|seat| seen[seat.demand] = true);
     }
 }
 

@@ -64,6 +64,8 @@ struct Parts<'p> {
     packer: &'p Packer,
     atoms: Vec<Vec<usize>>,
     sand: Vec<usize>,
+    /// Of each atom, whether it is as the one before it.
+    alike: Vec<bool>,
     /// Whether a search that finds nothing has tried everything.
     exact: bool,
 }
@@ -87,7 +89,8 @@ impl<'p> Parts<'p> {
         };
         atoms.sort_by_key(|atom| (std::cmp::Reverse(weight(atom)), shape(packer, atom)));
         let exact = sand.is_empty() || simple && sand.iter().all(bare);
-        Parts { packer, atoms, sand, exact }
+        let alike = alike(packer, &atoms);
+        Parts { packer, atoms, sand, alike, exact }
     }
 
     fn fits(&self, members: &[usize], budget: &mut Budget) -> Fit {
@@ -327,7 +330,7 @@ impl Tree<'_, '_> {
             return None;
         }
         let Some(atom) = self.parts.atoms.get(next) else { return self.strew() };
-        let from = if self.is_as_before(next) { first } else { 0 };
+        let from = if self.parts.alike[next] { first } else { 0 };
         let used = self.passes.iter().position(Vec::is_empty).map_or(self.passes.len(), |empty| empty + 1);
         for pass in from..used {
             match self.parts.beside(&self.passes[pass], atom, self.budget) {
@@ -356,20 +359,19 @@ impl Tree<'_, '_> {
         self.exact &= found.is_some() || self.parts.exact;
         found
     }
+}
 
-    /// Whether an atom is as the one before it, and neither shares an event with another.
-    fn is_as_before(&self, next: usize) -> bool {
-        let Some(before) = next.checked_sub(1) else { return false };
-        let atoms = &self.parts.atoms;
-        let needs = |atom: &[usize]| -> Vec<Vec<super::ItemNeed>> {
-            let mut all: Vec<_> = atom.iter().map(|i| self.parts.packer.items[*i].needs.clone()).collect();
-            all.sort_by_key(|needs| needs.first().map(|need| (need.counters(), need.wide)));
-            all
-        };
-        let shared = |atom: &Vec<usize>| {
-            let count = |i: &usize| atoms.iter().filter(|other| other.contains(i)).count();
-            atom.iter().any(|i| count(i) > 1)
-        };
-        !shared(&atoms[next]) && !shared(&atoms[before]) && needs(&atoms[next]) == needs(&atoms[before])
-    }
+/// Of each atom, whether it is as the one before it and neither shares an event with another: then their order is all the same.
+fn alike(packer: &Packer, atoms: &[Vec<usize>]) -> Vec<bool> {
+    let mut holders = vec![0; packer.items.len()];
+    atoms.iter().flatten().for_each(|i| holders[*i] += 1);
+    let shares = |atom: &[usize]| atom.iter().any(|i| holders[*i] > 1);
+    let needs = |atom: &[usize]| -> Vec<&[super::ItemNeed]> {
+        let mut all: Vec<_> = atom.iter().map(|i| packer.items[*i].needs.as_slice()).collect();
+        all.sort_by_key(|needs| needs.first().map(|need| (need.counters(), need.wide)));
+        all
+    };
+    let pair =
+        |pair: &[Vec<usize>]| !shares(&pair[0]) && !shares(&pair[1]) && needs(&pair[0]) == needs(&pair[1]);
+    std::iter::once(false).chain(atoms.windows(2).map(pair)).collect()
 }
