@@ -16,13 +16,13 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("stats", &["core"]),
     ("sys", &[]),
     ("detect", &["core", "sys"]),
-    ("backend", &["core", "sys", "soft"]),
+    ("backend", &["arch", "core", "sys", "sim", "soft"]),
     ("session", &["core", "plan"]),
     ("sim", &["arch", "core"]),
     ("soft", &["core", "sys"]),
     (
         "cyclometer",
-        &["arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session"],
+        &["arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session", "sim"],
     ),
     ("cli", &["cyclometer"]),
 ];

@@ -186,6 +186,17 @@ pub enum Fault {
         /// The register.
         register: PmuReg,
     },
+    /// The operating system refuses, or fails.
+    System {
+        /// The register.
+        register: PmuReg,
+        /// Whether it was to be written.
+        writing: bool,
+        /// What it says.
+        reason: String,
+        /// Whether that is for want of a permission.
+        is_forbidden: bool,
+    },
 }
 
 impl fmt::Display for Fault {
@@ -198,6 +209,10 @@ impl fmt::Display for Fault {
             }
             Fault::ReadOnly { register } => write!(f, "{register} cannot be written"),
             Fault::Privilege { register } => write!(f, "{register} is closed to user mode"),
+            Fault::System { register, writing, reason, .. } => {
+                let verb = if *writing { "write" } else { "read" };
+                write!(f, "cannot {verb} {register}: {reason}")
+            }
         }
     }
 }
@@ -210,7 +225,8 @@ impl From<Fault> for Error {
             Fault::NoCpu { .. } => ErrorKind::InvalidInput,
             Fault::NoRegister { .. } => ErrorKind::ArchUnsupported,
             Fault::Reserved { .. } | Fault::ReadOnly { .. } => ErrorKind::InvalidInput,
-            Fault::Privilege { .. } => ErrorKind::PermissionDenied,
+            Fault::Privilege { .. } | Fault::System { is_forbidden: true, .. } => ErrorKind::PermissionDenied,
+            Fault::System { .. } => ErrorKind::Os,
         };
         Error::new(kind, fault.to_string()).with_source(fault)
     }

@@ -12,6 +12,7 @@ mod launch;
 mod os;
 #[cfg(target_os = "linux")]
 mod perf;
+pub mod registers;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod soft;
 #[cfg(all(unix, not(all(target_os = "linux", target_arch = "x86_64"))))]

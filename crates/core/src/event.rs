@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::count::{Provenance, Scope};
-use crate::counter::CounterMask;
+use crate::counter::{CounterId, CounterMask};
 use crate::cpuset::CpuSet;
 use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
@@ -269,6 +269,31 @@ impl Candidate {
         }
     }
 
+    /// Counting by registers that we program ourselves: one part for each core type.
+    pub fn registers(
+        rung: Rung,
+        events: Vec<RegisterEvent>,
+        provenance: Provenance,
+        modes: Modes,
+    ) -> Candidate {
+        let code = |event: &RegisterEvent| {
+            let code = event.codes.first().map(|way| way.code).unwrap_or_default();
+            format!("{}/event={:#x},umask={:#x}/", event.pmu, code.select, code.umask)
+        };
+        let resolution: Vec<String> = events.iter().map(code).collect();
+        Candidate {
+            rung,
+            provenance,
+            resolution: resolution.join(" + "),
+            scale: 1.0,
+            modes: Some(modes),
+            widest: None,
+            only: None,
+            never_zero: false,
+            parts: events.into_iter().map(Part::Registers).collect(),
+        }
+    }
+
     /// Counting by the software PMU, which names its events itself (`calls`).
     pub fn soft(event: impl Into<String>, modes: Modes) -> Candidate {
         let event = event.into();
@@ -296,6 +321,67 @@ pub enum Part {
     Soft(String),
     /// For the operating system's accounting.
     Os(OsMetric),
+    /// For a driver that programs registers itself.
+    Registers(RegisterEvent),
+}
+
+impl Part {
+    /// What the planner must know of an event that a core PMU counts; `None` where something else counts it.
+    pub fn core(&self) -> Option<CorePart<'_>> {
+        match self {
+            Part::Perf(event) if event.class == PerfClass::Core => Some(CorePart {
+                pmu: &event.pmu,
+                ways: event.ways(),
+                wide: event.wide,
+                is_chosen_by_us: false,
+            }),
+            Part::Registers(event) => Some(CorePart {
+                pmu: &event.pmu,
+                ways: event.codes.iter().map(|way| (way.counters, way.code.extra)).collect(),
+                wide: event.wide,
+                is_chosen_by_us: true,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// An event on one core PMU, as the planner sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CorePart<'a> {
+    /// The PMU's name.
+    pub pmu: &'a str,
+    /// The ways to count it there: the counters, and what a register that counters share must hold. Empty counters: not
+    /// known.
+    pub ways: Vec<(CounterMask, Option<ExtraRegister>)>,
+    /// Whether it takes an even counter and the one behind it.
+    pub wide: bool,
+    /// Whether it counts on the counter that the plan says; else the kernel chooses one.
+    pub is_chosen_by_us: bool,
+}
+
+/// An event that is programmed into the registers of a core PMU by ourselves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RegisterEvent {
+    /// The core type's name, for messages: its CPU id (`skylake`, `alderlake/core`).
+    pub pmu: String,
+    /// The CPUs of that core type.
+    pub cpus: CpuSet,
+    /// The codes that count it, its own first; at least one. A plan that has placed it leaves the one that it chose.
+    pub codes: Vec<RegisterCode>,
+    /// Whether it takes an even counter and the one behind it (AMD's large increments).
+    pub wide: bool,
+    /// The counter on which a plan has placed it.
+    pub counter: Option<CounterId>,
+}
+
+/// One code of an event, with the counters that may count it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegisterCode {
+    /// What the counter is told. Of a fixed event the pseudo code, as in tables.
+    pub code: EventCode,
+    /// The counters, of those that the PMU has.
+    pub counters: CounterMask,
 }
 
 /// An event in perf's terms.
@@ -332,6 +418,13 @@ impl PerfEvent {
             constraint: CounterMask::EMPTY,
             extras: Vec::new(),
             wide: false,
+        }
+    }
+
+    fn ways(&self) -> Vec<(CounterMask, Option<ExtraRegister>)> {
+        match self.extras.as_slice() {
+            [] => vec![(self.constraint, None)],
+            extras => extras.iter().map(|extra| (self.constraint, Some(*extra))).collect(),
         }
     }
 }

@@ -20,10 +20,12 @@ pub enum Rung {
     Soft,
     /// Clocks and accounting of the operating system; always available.
     Os,
+    /// The registers of a simulated chip; only on a simulated machine, which has no other.
+    Sim,
 }
 
 impl Rung {
-    /// Every rung, best first.
+    /// Every rung of a real machine, best first.
     pub const ALL: [Rung; 7] =
         [Rung::Perf, Rung::Kperf, Rung::Msr, Rung::Sysreg, Rung::SelfCounts, Rung::Soft, Rung::Os];
 
@@ -37,6 +39,7 @@ impl Rung {
             Rung::SelfCounts => "selfcounts",
             Rung::Soft => "soft",
             Rung::Os => "os",
+            Rung::Sim => "sim",
         }
     }
 
@@ -50,6 +53,7 @@ impl Rung {
             Rung::SelfCounts => "macOS cycles and instructions without root",
             Rung::Soft => "software PMU: exact counts by translation",
             Rung::Os => "clocks and accounting of the operating system",
+            Rung::Sim => "registers of a simulated chip",
         }
     }
 }

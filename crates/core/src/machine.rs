@@ -218,6 +218,9 @@ pub struct PmuFacts {
     pub counters: CounterMask,
     /// Width of the general counters in bits; 0 when unknown.
     pub counter_width_bits: u32,
+    /// The event selects and unit masks that general counters count, where not all of the CPU's tables are; `None` when
+    /// nothing tells.
+    pub implemented: Option<Vec<(u16, u8)>>,
     /// Where the figures come from (`CPUID 0xA`), for `doctor`.
     pub source: String,
 }

@@ -67,7 +67,13 @@ pub(crate) fn pmu_facts(facts: &dyn FactSource, around: &Surroundings<'_>) -> Pm
         None => (None, 4, "the four counters of every AMD core"),
     };
     let counters = CounterMask::first(count, 0);
-    PmuFacts { version, counters, counter_width_bits: WIDTH_BITS, source: source.to_owned() }
+    PmuFacts {
+        version,
+        counters,
+        counter_width_bits: WIDTH_BITS,
+        implemented: None,
+        source: source.to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -137,6 +137,7 @@ fn pmu_facts(chip: Option<&Chip>, counters: CounterMask) -> PmuFacts {
             version: None,
             counters,
             counter_width_bits: chip.width_bits,
+            implemented: None,
             source: "table of Apple's chips".to_owned(),
         },
     }

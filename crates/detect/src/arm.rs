@@ -219,7 +219,13 @@ fn pmu_facts(implementer: u32, part: u32, cpus: &CpuSet, around: &Surroundings<'
         false => (0, 0, "PMUv3: the number of counters cannot be read here"),
     };
     let counters = CounterMask::from_bits(general, 1 << CYCLE_COUNTER);
-    PmuFacts { version: None, counters, counter_width_bits: width, source: source.to_owned() }
+    PmuFacts {
+        version: None,
+        counters,
+        counter_width_bits: width,
+        implemented: None,
+        source: source.to_owned(),
+    }
 }
 
 #[cfg(test)]

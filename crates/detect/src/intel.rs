@@ -267,6 +267,7 @@ fn architectural([eax, _, ecx, edx]: [u32; 4], virtualised: bool) -> PmuFacts {
         version: Some(version),
         counters,
         counter_width_bits: eax >> 16 & 0xff,
+        implemented: None,
         source: "CPUID 0xA".to_owned(),
     }
 }
