@@ -4,7 +4,7 @@ use cyclometer_arch::{Coded, takes_two_counters};
 use cyclometer_core::event::{RegisterCode, RegisterEvent};
 use cyclometer_core::ladder::Works;
 use cyclometer_core::machine::CoreType;
-use cyclometer_core::syntax::EventRequest;
+use cyclometer_core::syntax::{EventRequest, parse_events};
 use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Machine, Modes, Provenance, Rung};
 
 use crate::among::select_in;
@@ -17,18 +17,34 @@ use crate::ways;
 /// The rungs whose driver is ours.
 const RUNGS: [Rung; 3] = [Rung::Sim, Rung::Msr, Rung::Sysreg];
 
-/// Adds to an event the ways to count it by registers that we program ourselves, where the machine has such a rung: those of
-/// a simulated chip first, as there is nothing else, others last, as they are used only when they are asked for.
+/// Adds to an event the ways to count it by registers that we program ourselves, where the machine has such a rung. They come
+/// last, as they are used only when they are asked for; on a simulated machine there are no others.
 pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine, tables: &Tables) -> Event {
+    if is_simulated(machine) {
+        event.candidates.clear();
+    }
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
         match candidate(rung, request, machine, tables) {
-            Ok(candidate) if rung == Rung::Sim => event.candidates.insert(0, candidate),
             Ok(candidate) => event.candidates.push(candidate),
             Err(reason) if rung == Rung::Sim || event.unsupported.is_empty() => event.unsupported = reason,
             Err(_) => {}
         }
     }
     event
+}
+
+/// Whether a machine is a simulated one.
+pub(crate) fn is_simulated(machine: &Machine) -> bool {
+    is_here(Rung::Sim, machine)
+}
+
+/// The way to count an event of this name on a simulated machine, or why there is none.
+pub(crate) fn simulated(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
+    let requests = parse_events(name).map_err(|error| error.to_string())?;
+    match requests.as_slice() {
+        [request] => candidate(Rung::Sim, request, machine, tables),
+        _ => Err(format!("{name} is not one event")),
+    }
 }
 
 fn is_here(rung: Rung, machine: &Machine) -> bool {
@@ -134,7 +150,7 @@ impl<'a> Core<'a> {
                 cpus: self.cpus.clone(),
                 codes,
                 wide: takes_two_counters(&chip(cpu), &one.coded),
-                counter: None,
+                seats: Vec::new(),
             },
             name: one.entry.map_or(one.name, |entry| entry.name().to_owned()),
         })
@@ -168,7 +184,6 @@ mod tests {
     use crate::testing::vm_without_pmu;
     use cyclometer_core::ladder::RungState;
     use cyclometer_core::machine::PmuFacts;
-    use cyclometer_core::syntax::parse_events;
 
     fn skylake(rung: Rung, implemented: Option<Vec<(u16, u8)>>) -> Machine {
         let mut machine = vm_without_pmu();

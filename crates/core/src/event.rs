@@ -361,12 +361,30 @@ pub struct RegisterEvent {
     pub pmu: String,
     /// The CPUs of that core type.
     pub cpus: CpuSet,
-    /// The codes that count it, its own first; at least one. A plan that has placed it leaves the one that it chose.
+    /// The codes that count it, its own first; at least one.
     pub codes: Vec<RegisterCode>,
     /// Whether it takes an even counter and the one behind it (AMD's large increments).
     pub wide: bool,
-    /// The counter on which a plan has placed it.
-    pub counter: Option<CounterId>,
+    /// Where a plan has placed it: once, or once in each turn in which it counts.
+    pub seats: Vec<RegisterSeat>,
+}
+
+impl RegisterEvent {
+    /// Where it counts in a turn.
+    pub fn seat_in(&self, turn: u32) -> Option<&RegisterSeat> {
+        self.seats.iter().find(|seat| seat.turn.is_none_or(|own| own == turn))
+    }
+}
+
+/// An event on a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegisterSeat {
+    /// The turn; `None`: always.
+    pub turn: Option<u32>,
+    /// The counter.
+    pub counter: CounterId,
+    /// The code that counts it there.
+    pub code: EventCode,
 }
 
 /// One code of an event, with the counters that may count it.

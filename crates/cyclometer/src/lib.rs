@@ -28,6 +28,7 @@
 mod host;
 mod metric;
 pub mod placement;
+pub mod simulated;
 mod stat;
 mod tables;
 
@@ -52,6 +53,7 @@ pub use host::{
     record_machine, replay_machine,
 };
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
+pub use simulated::Simulated;
 pub use stat::Stat;
 pub use tables::EventTables;
 

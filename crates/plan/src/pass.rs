@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cyclometer_core::event::RegisterEvent;
+use cyclometer_core::event::{RegisterEvent, RegisterSeat};
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
 use cyclometer_core::{
     Counted, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery, Result, Rung, Slot,
@@ -113,25 +113,38 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Ve
     }
 }
 
-/// The slot with its counters; parts that we program ourselves get them, with the code that counts there.
+/// The slot with its counters in one set.
 fn seated(slot: &Slot, seats: Option<&Vec<SlotSeat>>) -> Slot {
-    let own = |seat: &&SlotSeat| seat.slot == slot.opened_as();
-    let seats: Vec<&SlotSeat> = seats.into_iter().flatten().filter(own).collect();
-    let parts = slot.parts.iter().map(|part| match part {
-        Part::Registers(event) => Part::Registers(placed(event, &seats)),
-        other => other.clone(),
-    });
-    let counter = seats.first().map(|seat| seat.counter);
-    Slot { counter, parts: parts.collect(), ..slot.clone() }
+    let seats: Vec<(Option<u32>, &SlotSeat)> = seats.into_iter().flatten().map(|seat| (None, seat)).collect();
+    placed(slot, &seats)
 }
 
-fn placed(event: &RegisterEvent, seats: &[&SlotSeat]) -> RegisterEvent {
-    let mut placed = event.clone();
-    if let Some(seat) = seats.iter().find(|seat| seat.pmu == event.pmu) {
-        placed.counter = Some(seat.counter);
-        placed.codes = event.codes.get(seat.way).copied().into_iter().collect();
-    }
-    placed
+/// The slot with its counters in each turn in which it counts.
+fn seated_in_turns(slot: &Slot, turn: Option<u32>, seats: &[Vec<SlotSeat>]) -> Slot {
+    let of_turn = (0u32..).zip(seats).filter(|(of, _)| turn.is_none_or(|own| own == *of));
+    let seats: Vec<(Option<u32>, &SlotSeat)> =
+        of_turn.flat_map(|(of, seats)| seats.iter().map(move |seat| (Some(of), seat))).collect();
+    placed(slot, &seats)
+}
+
+/// The slot with its counters; parts that we program ourselves get them, with the codes that count there.
+fn placed(slot: &Slot, seats: &[(Option<u32>, &SlotSeat)]) -> Slot {
+    let own = |(_, seat): &&(Option<u32>, &SlotSeat)| seat.slot == slot.opened_as();
+    let seats: Vec<&(Option<u32>, &SlotSeat)> = seats.iter().filter(own).collect();
+    let on = |event: &RegisterEvent| {
+        let of_pmu = seats.iter().filter(|(_, seat)| seat.pmu == event.pmu);
+        let seat = |(turn, seat): &&(Option<u32>, &SlotSeat)| {
+            let way = event.codes.get(seat.way)?;
+            Some(RegisterSeat { turn: *turn, counter: seat.counter, code: way.code })
+        };
+        of_pmu.filter_map(|one| seat(one)).collect()
+    };
+    let parts = slot.parts.iter().map(|part| match part {
+        Part::Registers(event) => Part::Registers(RegisterEvent { seats: on(event), ..event.clone() }),
+        other => other.clone(),
+    });
+    let counter = seats.first().map(|(_, seat)| seat.counter);
+    Slot { counter, parts: parts.collect(), ..slot.clone() }
 }
 
 /// One pass in which the sets take turns. What is in all of them always counts, and what no core PMU counts as well: it
@@ -145,13 +158,9 @@ fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> 
     let turning: Vec<Option<u32>> =
         native.iter().filter(|slot| turn_of(slot).is_some()).map(|slot| slot.group).collect();
     let slots = native.iter().map(|slot| {
-        let turn = turn_of(slot);
+        let turn = turn_of(slot).and_then(|turn| u32::try_from(turn).ok());
         let stays = is_core(slot) || !turning.contains(&slot.group);
-        Slot {
-            turn: turn.and_then(|turn| u32::try_from(turn).ok()),
-            group: slot.group.filter(|_| stays),
-            ..seated(slot, seats.get(turn.unwrap_or(0)))
-        }
+        Slot { turn, group: slot.group.filter(|_| stays), ..seated_in_turns(slot, turn, seats) }
     });
     Pass { launch: LaunchKind::Native, slots: slots.collect() }
 }
@@ -283,12 +292,12 @@ fn slot(id: SlotId, line: &PlanLine) -> Option<Slot> {
 
 /// A pin is for who chooses counters here; the kernel chooses itself.
 fn refuse_pins(lines: &[PlanLine]) -> Result<()> {
-    let is_ours = |line: &&PlanLine| {
-        let mut parts = line.candidate().into_iter().flat_map(|candidate| &candidate.parts);
-        parts.any(|part| matches!(part, Part::Registers(_)))
+    let is_ours = |line: &PlanLine| {
+        let mut parts = line.candidate()?.parts.iter();
+        Some(parts.any(|part| matches!(part, Part::Registers(_))))
     };
-    let pinned = lines.iter().filter(|line| !is_ours(line));
-    match pinned.filter_map(|line| Some((&line.event.name, line.event.pin?))).next() {
+    let mut pinned = lines.iter().filter(|line| is_ours(line) == Some(false));
+    match pinned.find_map(|line| Some((&line.event.name, line.event.pin?))) {
         None => Ok(()),
         Some((name, pin)) => Err(Error::new(
             ErrorKind::InvalidInput,

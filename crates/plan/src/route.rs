@@ -112,8 +112,8 @@ fn rung_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
 
 /// Whether each part has a counter that is free.
 fn has_counters(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
-    let parts = candidate.parts.iter().filter_map(Part::core);
-    let homeless = parts.filter(|part| is_without_counter(part, machine)).next();
+    let mut parts = candidate.parts.iter().filter_map(Part::core);
+    let homeless = parts.find(|part| is_without_counter(part, machine));
     let Some(part) = homeless else { return Ok(()) };
     let counters = part.ways.iter().fold(CounterMask::EMPTY, |all, (counters, _)| all.or(*counters));
     Err(format!("it can only use {}, which {} does not have free", counter_words(counters), part.pmu))

@@ -115,8 +115,8 @@ impl<'a> Cores<'a> {
     fn way_of_part(&self, seat: &Seat) -> usize {
         let (pmu, free) = &self.inventories[seat.pmu];
         let Some(part) = on_pmu(self.slots[seat.demand], pmu) else { return 0 };
-        let usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0.and(*free), part.wide));
-        usable.skip(seat.way).next().unwrap_or(0)
+        let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0.and(*free), part.wide));
+        usable.nth(seat.way).unwrap_or(0)
     }
 
     fn names(&self) -> Names<'_> {
