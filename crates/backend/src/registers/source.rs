@@ -54,7 +54,7 @@ impl<B: Bus + 'static> RegisterSource<B> {
     fn drivers(&self, slots: &[Slot], cpus: &[u32]) -> std::result::Result<Vec<Driver>, Refusal> {
         let mut open = Opening { bus: &self.bus, drivers: Vec::new() };
         for &cpu in cpus {
-            let Some(core) = self.cores.iter().find(|core| core.cpus.contains(cpu)) else { continue };
+            let core = self.cores.iter().find(|core| core.cpus.contains(cpu)).ok_or_else(|| unknown(cpu))?;
             let options = options(core, cpu, &mut *self.bus.borrow_mut());
             let Some(turns) = turns(slots, core, options)? else { continue };
             let used = slots.iter().flat_map(|slot| &slot.parts).flat_map(counters_of).collect();
@@ -111,6 +111,11 @@ fn counters_of(part: &Part) -> Vec<CounterId> {
         Part::Registers(event) => event.seats.iter().map(|seat| seat.counter).collect(),
         _ => Vec::new(),
     }
+}
+
+fn unknown(cpu: u32) -> Refusal {
+    let text = format!("CPU {cpu} is none whose registers are known");
+    Refusal { slot: None, kind: RefusalKind::NoSuchTarget, text }
 }
 
 fn refusal(error: &Error) -> Refusal {
