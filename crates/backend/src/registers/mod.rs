@@ -4,8 +4,17 @@
 //! reached is a bus's matter: a device file, an instruction, a simulated chip. So the code that is tested on simulated
 //! chips is the code that runs on metal.
 
+mod chips;
+pub mod journal;
+mod left;
+mod owner;
+
 use cyclometer_arch::{Registers, Step};
 use cyclometer_core::Result;
+
+pub use chips::Chips;
+pub use left::{LeftRegisters, LeftState, Restoration, Restored};
+pub use owner::in_use;
 
 /// A way to registers, with what a driver needs beside reading and writing them.
 pub trait Bus: Registers {
