@@ -8,6 +8,11 @@
 mod cgroup;
 #[cfg(unix)]
 mod launch;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod msr;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[path = "msr_other.rs"]
+pub mod msr;
 #[cfg(unix)]
 mod os;
 #[cfg(target_os = "linux")]

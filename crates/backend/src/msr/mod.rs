@@ -1,0 +1,21 @@
+//! The registers of x86 CPUs through Linux's `msr` driver, and what restores them when we cannot.
+//!
+//! - [`MsrBus`] reads and writes; what the system refuses it tells with its cause and cure (`faults`).
+//! - Before a CPU's registers are written, what restores them is given to a process that outlives us (`keeper`), and
+//!   written to a file (`folder`) for the case that it dies, too. At most one process has the registers of a CPU.
+//! - [`left_registers`] and [`restore_registers`] deal with what two deaths leave behind.
+
+mod bus;
+mod devices;
+#[cfg(feature = "fake-devices")]
+mod fake;
+mod faults;
+mod folder;
+mod keeper;
+mod left;
+mod place;
+mod process;
+
+pub use bus::MsrBus;
+pub use left::{left_registers, left_registers_in, restore_registers, restore_registers_in};
+pub use place::Place;
