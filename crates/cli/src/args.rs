@@ -225,6 +225,9 @@ pub struct DoctorArgs {
     /// Diagnose the machine of such a file instead of this one.
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
+    /// Restore counter registers of this machine that a process wrote and could not give back, as it was killed.
+    #[arg(long, conflicts_with_all = ["json", "record", "machine"])]
+    pub restore: bool,
 }
 
 /// Arguments of commands that look at a machine.
