@@ -329,17 +329,13 @@ impl Part {
     /// What the planner must know of an event that a core PMU counts; `None` where something else counts it.
     pub fn core(&self) -> Option<CorePart<'_>> {
         match self {
-            Part::Perf(event) if event.class == PerfClass::Core => Some(CorePart {
-                pmu: &event.pmu,
-                ways: event.ways(),
-                wide: event.wide,
-                is_chosen_by_us: false,
-            }),
+            Part::Perf(event) if event.class == PerfClass::Core => {
+                Some(CorePart { pmu: &event.pmu, ways: event.ways(), wide: event.wide })
+            }
             Part::Registers(event) => Some(CorePart {
                 pmu: &event.pmu,
                 ways: event.codes.iter().map(|way| (way.counters, way.code.extra)).collect(),
                 wide: event.wide,
-                is_chosen_by_us: true,
             }),
             _ => None,
         }
@@ -356,8 +352,6 @@ pub struct CorePart<'a> {
     pub ways: Vec<(CounterMask, Option<ExtraRegister>)>,
     /// Whether it takes an even counter and the one behind it.
     pub wide: bool,
-    /// Whether it counts on the counter that the plan says; else the kernel chooses one.
-    pub is_chosen_by_us: bool,
 }
 
 /// An event that is programmed into the registers of a core PMU by ourselves.

@@ -27,7 +27,6 @@
 
 mod chips;
 mod host;
-mod lookup;
 mod metric;
 pub mod placement;
 mod stat;
@@ -37,6 +36,7 @@ pub use cyclometer_arch as arch;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
 pub use cyclometer_backend::{Attached, Launcher};
 pub use cyclometer_catalog as catalogue;
+pub use cyclometer_catalog::among::{decode_in, table_for};
 pub use cyclometer_catalog::{Kind, Listing};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
@@ -53,7 +53,6 @@ pub use host::{
     count_vendor_events, diagnosed_machine, left_registers, list_events, list_events_in, list_vendor_events,
     machine, record_machine, replay_machine, restore_registers,
 };
-pub use lookup::{decode_in, table_for};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use stat::Stat;
 pub use tables::EventTables;

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use cyclometer_core::event::RegisterEvent;
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
 use cyclometer_core::{
-    Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Pass, Plan, Recovery, Result, Rung,
-    Slot, SlotId,
+    Counted, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery, Result, Rung, Slot,
+    SlotId,
 };
 
-use crate::sharing::{Cores, Shared, is_core};
+use crate::sharing::{Cores, Shared, SlotSeat, is_core};
 use crate::words::{listed, number};
 
 /// Puts every line that is counted into passes.
@@ -37,7 +38,7 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
         _ => Cores::new(&slots, &lines, machine).share(&intent, runs as usize, rotates)?,
     };
     let plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
-    arrange(plan, &shared.counters)
+    arrange(plan, &shared.seats)
 }
 
 /// Makes the passes of a plan by its sets.
@@ -45,7 +46,7 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
 /// # Errors
 ///
 /// `ErrorKind::HardwareLimit` where the sets are more than the runs and events must not take turns.
-pub(crate) fn arrange(mut plan: Plan, counters: &[Vec<(SlotId, CounterId)>]) -> Result<Plan> {
+pub(crate) fn arrange(mut plan: Plan, seats: &[Vec<SlotSeat>]) -> Result<Plan> {
     let mut slots = slots(&plan.lines);
     for slot in &mut slots {
         slot.group = slot.group.filter(|group| !plan.sharing.ungrouped.contains(group));
@@ -67,8 +68,8 @@ pub(crate) fn arrange(mut plan: Plan, counters: &[Vec<(SlotId, CounterId)>]) -> 
     if runs > 0 && !slots.is_empty() {
         let native: Vec<Slot> = slots.into_iter().filter(|slot| !is_soft(slot)).collect();
         match rotates {
-            true => passes.push(turning(native, sets, counters)),
-            false => passes.extend(of_sets(&native, sets, counters)),
+            true => passes.push(turning(native, sets, seats)),
+            false => passes.extend(of_sets(&native, sets, seats)),
         }
     }
     plan.passes = passes;
@@ -98,11 +99,11 @@ fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
 }
 
 /// A pass for each set; one where there is none.
-fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Vec<Pass> {
+fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Vec<Pass> {
     let pass = |set: Option<usize>| {
         let of_set = set.map_or(&[][..], |set| &sets[set]);
         let takes_part = |slot: &&Slot| !is_core(slot) || of_set.contains(&slot.opened_as());
-        let seats = set.and_then(|set| counters.get(set));
+        let seats = set.and_then(|set| seats.get(set));
         let slots = native.iter().filter(takes_part).map(|slot| seated(slot, seats)).collect();
         Pass { launch: LaunchKind::Native, slots }
     };
@@ -112,14 +113,30 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, Count
     }
 }
 
-fn seated(slot: &Slot, seats: Option<&Vec<(SlotId, CounterId)>>) -> Slot {
-    let seat = seats.and_then(|seats| seats.iter().find(|(id, _)| *id == slot.opened_as()));
-    Slot { counter: seat.map(|(_, counter)| *counter), ..slot.clone() }
+/// The slot with its counters; parts that we program ourselves get them, with the code that counts there.
+fn seated(slot: &Slot, seats: Option<&Vec<SlotSeat>>) -> Slot {
+    let own = |seat: &&SlotSeat| seat.slot == slot.opened_as();
+    let seats: Vec<&SlotSeat> = seats.into_iter().flatten().filter(own).collect();
+    let parts = slot.parts.iter().map(|part| match part {
+        Part::Registers(event) => Part::Registers(placed(event, &seats)),
+        other => other.clone(),
+    });
+    let counter = seats.first().map(|seat| seat.counter);
+    Slot { counter, parts: parts.collect(), ..slot.clone() }
+}
+
+fn placed(event: &RegisterEvent, seats: &[&SlotSeat]) -> RegisterEvent {
+    let mut placed = event.clone();
+    if let Some(seat) = seats.iter().find(|seat| seat.pmu == event.pmu) {
+        placed.counter = Some(seat.counter);
+        placed.codes = event.codes.get(seat.way).copied().into_iter().collect();
+    }
+    placed
 }
 
 /// One pass in which the sets take turns. What is in all of them always counts, and what no core PMU counts as well: it
 /// leaves its group, if that takes turns.
-fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Pass {
+fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Pass {
     let turn_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());
         let is_always = !is_core(slot) || sets.iter().all(holds);
@@ -133,7 +150,7 @@ fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, Cou
         Slot {
             turn: turn.and_then(|turn| u32::try_from(turn).ok()),
             group: slot.group.filter(|_| stays),
-            ..seated(slot, counters.get(turn.unwrap_or(0)))
+            ..seated(slot, seats.get(turn.unwrap_or(0)))
         }
     });
     Pass { launch: LaunchKind::Native, slots: slots.collect() }
@@ -175,7 +192,8 @@ pub(crate) fn reassemble(mut plan: Plan, machine: &Machine) -> Result<Plan> {
     let slots = slots(&plan.lines);
     let renewed = |old: &Slot| {
         let new = slots.iter().find(|slot| slot.id == old.id)?.clone();
-        Some(Slot { turn: old.turn, counter: old.counter, group: new.group.and(old.group), ..new })
+        let parts = if new.rung == old.rung { old.parts.clone() } else { new.parts.clone() };
+        Some(Slot { turn: old.turn, counter: old.counter, group: new.group.and(old.group), parts, ..new })
     };
     for pass in &mut plan.passes {
         pass.slots = pass.slots.iter().filter_map(renewed).collect();
@@ -263,9 +281,14 @@ fn slot(id: SlotId, line: &PlanLine) -> Option<Slot> {
     })
 }
 
+/// A pin is for who chooses counters here; the kernel chooses itself.
 fn refuse_pins(lines: &[PlanLine]) -> Result<()> {
-    let pinned = lines.iter().find_map(|line| line.event.pin.map(|pin| (&line.event.name, pin)));
-    match pinned {
+    let is_ours = |line: &&PlanLine| {
+        let mut parts = line.candidate().into_iter().flat_map(|candidate| &candidate.parts);
+        parts.any(|part| matches!(part, Part::Registers(_)))
+    };
+    let pinned = lines.iter().filter(|line| !is_ours(line));
+    match pinned.filter_map(|line| Some((&line.event.name, line.event.pin?))).next() {
         None => Ok(()),
         Some((name, pin)) => Err(Error::new(
             ErrorKind::InvalidInput,
@@ -284,9 +307,9 @@ mod tests {
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
         unknown_event, with_modes,
     };
-    use cyclometer_core::CounterMask;
     use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
     use cyclometer_core::{Count, Event, Modes};
+    use cyclometer_core::{CounterId, CounterMask};
     use proptest::prelude::*;
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
