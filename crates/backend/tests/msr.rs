@@ -91,6 +91,12 @@ fn journals(devices: &FakeDevices) -> Vec<String> {
     names
 }
 
+/// Whoever counts may do so on another thread than the one that asked for it.
+const _: fn() = || {
+    fn may_move<T: Send>() {}
+    may_move::<MsrBus>();
+};
+
 #[test]
 fn registers_are_read_and_written_and_count() {
     let devices = devices();
