@@ -72,9 +72,11 @@ impl Look<'_> {
             _ => self.read(Register::Intel(R::GlobalControl))?.unwrap_or(u64::MAX),
         };
         let programmed = match self.chip.pmu_version {
-            4.. => self.read_if_there(Register::Intel(R::GlobalInUse))?.unwrap_or(u64::MAX),
-            _ => u64::MAX,
+            4.. => self.read_if_there(Register::Intel(R::GlobalInUse))?,
+            _ => None,
         };
+        // Hypervisors may give a 0 for what they do not know: it says nothing.
+        let programmed = programmed.filter(|bits| *bits != 0).unwrap_or(u64::MAX);
         let suspects = enabled & programmed;
         let mut found = Vec::new();
         for n in self.general().filter(|n| suspects >> n & 1 == 1) {
@@ -189,23 +191,29 @@ mod tests {
         assert_eq!(on("amdzen4", &[select, ("PERF_CNTR_GLOBAL_CTL", 0b1000)]), [CounterId::General(3)]);
     }
 
-    /// A machine without IA32_PERF_GLOBAL_INUSE, as under KVM.
-    struct Without<'a>(&'a mut SimMachine);
+    /// A machine that answers so for IA32_PERF_GLOBAL_INUSE: under KVM with a fault, or with 0 if it ignores what it does
+    /// not know.
+    struct Without<'a> {
+        machine: &'a mut SimMachine,
+        answer: Option<u64>,
+    }
 
     impl Registers for Without<'_> {
         fn read(&mut self, cpu: u32, register: PmuReg) -> Result<u64, Fault> {
             match register.register() {
-                Register::Intel(intel::Register::GlobalInUse) => Err(Fault::NoRegister { register }),
-                _ => self.0.read(cpu, register),
+                Register::Intel(intel::Register::GlobalInUse) => {
+                    self.answer.ok_or(Fault::NoRegister { register })
+                }
+                _ => self.machine.read(cpu, register),
             }
         }
 
         fn write(&mut self, cpu: u32, register: PmuReg, value: u64) -> Result<(), Fault> {
-            self.0.write(cpu, register, value)
+            self.machine.write(cpu, register, value)
         }
 
         fn barrier(&mut self, cpu: u32) {
-            self.0.barrier(cpu);
+            self.machine.barrier(cpu);
         }
     }
 
@@ -215,7 +223,10 @@ mod tests {
         let mut machine = SimMachine::new(model, Settings::default());
         let counter = CounterId::General(1);
         machine.provoke(Trouble::Watchdog { cpu: 0, counter, period_cycles: 1000 }).unwrap();
-        assert_eq!(in_use(&model.chip, 0, &mut Without(&mut machine)), Ok(vec![counter]));
+        for answer in [None, Some(0)] {
+            let mut without = Without { machine: &mut machine, answer };
+            assert_eq!(in_use(&model.chip, 0, &mut without), Ok(vec![counter]), "{answer:?}");
+        }
     }
 
     #[test]
