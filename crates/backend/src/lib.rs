@@ -25,6 +25,7 @@ mod sources;
 #[cfg(not(target_os = "linux"))]
 #[path = "sources_other.rs"]
 mod sources;
+mod sysreg;
 #[cfg(unix)]
 mod usage;
 
@@ -39,3 +40,4 @@ pub use soft::{Software, software};
 #[cfg(unix)]
 pub use soft_settings::SoftwareSettings;
 pub use sources::sources;
+pub use sysreg::{Denied, Port, SysregAccess, SysregBus};

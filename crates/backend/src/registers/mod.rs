@@ -4,8 +4,12 @@
 //! reached is a bus's matter: a device file, an instruction, a simulated chip. So the code that is tested on simulated
 //! chips is the code that runs on metal.
 
+mod short;
+
 use cyclometer_arch::{Registers, Step};
 use cyclometer_core::Result;
+
+pub use short::{Ended, Loss, OnCpu, ShortCounts, ShortLimits, Window, count_short, rewritten};
 
 /// A way to registers, with what a driver needs beside reading and writing them.
 pub trait Bus: Registers {

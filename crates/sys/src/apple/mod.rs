@@ -20,6 +20,7 @@ mod place;
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
 use guard::Guard;
 use place::Place;
@@ -71,6 +72,23 @@ impl AppleRegisters {
     /// The CPU that the thread is on; the next moment it may be on another unless it is bound.
     pub fn cpu_now(&self) -> u32 {
         place::cpu_now()
+    }
+
+    /// How often the CPU was taken from the thread, or given away by it; on macOS, which does not count that for a thread,
+    /// from any thread of the process. `None` when the system does not tell.
+    ///
+    /// # Source
+    ///
+    /// `getrusage(2)`: `ru_nvcsw`, `ru_nivcsw`.
+    pub fn switches(&self) -> Option<u64> {
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: writes a `rusage` to live memory of that size.
+        if unsafe { libc::getrusage(place::WHOSE_USAGE, usage.as_mut_ptr()) } != 0 {
+            return None;
+        }
+        // SAFETY: the call succeeded and wrote the struct.
+        let usage = unsafe { usage.assume_init() };
+        u64::try_from(usage.ru_nvcsw.checked_add(usage.ru_nivcsw)?).ok()
     }
 
     /// Reads a register of the CPU that the thread is on. Nothing keeps earlier instructions from being executed later: see

@@ -12,6 +12,9 @@ use crate::affinity::Affinity;
 /// Linux `arch/arm64/include/asm/cputype.h`, `ARM_CPU_IMP_APPLE`.
 const APPLE: u64 = 0x61;
 
+/// Whose switches are counted: the calling thread's.
+pub(super) const WHOSE_USAGE: libc::c_int = libc::RUSAGE_THREAD;
+
 /// The calling thread, bound to a core of Apple's; let free when dropped.
 #[derive(Debug)]
 pub(super) struct Place {

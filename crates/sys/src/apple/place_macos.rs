@@ -5,6 +5,9 @@ use std::io;
 use super::NoAccess;
 use crate::host::sysctl_integer;
 
+/// Whose switches are counted: those of all threads of the process, since macOS does not count them for one.
+pub(super) const WHOSE_USAGE: libc::c_int = libc::RUSAGE_SELF;
+
 /// Wherever the thread is.
 #[derive(Debug)]
 pub(super) struct Place(());
