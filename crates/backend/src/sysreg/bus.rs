@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use cyclometer_arch::{Access, Fault, PmuReg, Register, RegisterAddress, Registers, Step, apple, carry_out};
-use cyclometer_core::Result;
+use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
-use crate::registers::{Bus, OnCpu};
+use crate::registers::{Bound, Bus, OnCpu};
 
 /// The bits of PMCR0 that let overflows interrupt: the interrupts of PMC0 to PMC7, of PMC8 and PMC9, and their mode.
 ///
@@ -42,6 +42,13 @@ pub trait Port {
 
     /// A number that stays the same as long as the thread keeps its CPU; `None` where nothing tells.
     fn switches(&self) -> Option<u64>;
+
+    /// Lets a process and what it will start run on one CPU only.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()>;
 }
 
 /// Why an access was not made.
@@ -180,7 +187,33 @@ impl Bus for SysregBus {
     fn let_go(&mut self, cpu: u32) {
         self.kept.remove(&cpu);
     }
+
+    fn exercise(&mut self, cpu: u32) -> Result<()> {
+        self.is_on(cpu)?;
+        for round in 0..EXERCISE_ROUNDS {
+            std::hint::black_box(round);
+        }
+        // Whoever reads a counter after this is to find all of it counted.
+        self.port.barrier();
+        Ok(self.is_on(cpu)?)
+    }
+
+    fn bind(&mut self, child: u32) -> Result<Bound> {
+        let cpu = self.bound_to().ok_or_else(|| {
+            let text = "no process can be bound to a CPU here, and its counts would be those of others";
+            Error::new(ErrorKind::ArchUnsupported, text)
+                .with_recovery(Recovery::fix("count the calling thread in short windows instead"))
+        })?;
+        self.port.bind(child, cpu).map_err(|error| {
+            let text = format!("cannot bind process {child} to CPU {cpu}: {error}");
+            Error::new(ErrorKind::Os, text).with_source(error)
+        })?;
+        Ok(Bound { cpu, company: Some(format!("everything that ran on CPU {cpu}")) })
+    }
 }
+
+/// Rounds of at least one cycle each: what a driver takes to see counters move.
+const EXERCISE_ROUNDS: u32 = 4096;
 
 impl OnCpu for SysregBus {
     fn cpu_now(&self) -> u32 {
@@ -219,6 +252,7 @@ mod tests {
         bound: Option<u32>,
         closed: bool,
         barriers: u32,
+        children: Vec<(u32, u32)>,
     }
 
     struct FakePort(Rc<RefCell<Fake>>);
@@ -256,6 +290,11 @@ mod tests {
 
         fn switches(&self) -> Option<u64> {
             None
+        }
+
+        fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()> {
+            self.0.borrow_mut().children.push((process, cpu));
+            Ok(())
         }
     }
 
@@ -355,6 +394,25 @@ mod tests {
         assert_eq!(bus.read(4, foreign), Err(Fault::NoRegister { register: foreign }));
         fake.borrow_mut().closed = true;
         assert_eq!(bus.read(4, status), Err(Fault::Privilege { register: status }));
+    }
+
+    #[test]
+    fn a_child_is_bound_to_the_cpu_whose_registers_these_are() {
+        let (mut bound, fake) = bus(USER, Some(4));
+        let place = bound.bind(77).unwrap();
+        assert_eq!((place.cpu, place.company.as_deref()), (4, Some("everything that ran on CPU 4")));
+        assert_eq!(fake.borrow().children, [(77, 4)]);
+        let (mut free, _) = bus(USER, None);
+        assert_eq!(free.bind(77).unwrap_err().kind(), ErrorKind::ArchUnsupported);
+    }
+
+    #[test]
+    fn only_the_cpu_of_the_thread_can_be_exercised() {
+        let (mut bus, fake) = bus(USER, Some(4));
+        assert!(bus.exercise(4).is_ok());
+        assert!(bus.exercise(5).is_err());
+        fake.borrow_mut().cpu = 6;
+        assert!(bus.exercise(4).is_err());
     }
 
     #[test]

@@ -36,6 +36,10 @@ impl<T> Port for Instructions<T> {
     fn switches(&self) -> Option<u64> {
         self.registers.switches()
     }
+
+    fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()> {
+        apple::bind(process, cpu)
+    }
 }
 
 fn denied(denied: apple::Denied) -> Denied {

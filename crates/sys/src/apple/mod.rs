@@ -118,6 +118,15 @@ impl AppleRegisters {
     }
 }
 
+/// Lets a process that has one thread, and what it will start, run on one CPU only.
+///
+/// # Errors
+///
+/// The operating system's; `Unsupported` on macOS, which binds nothing to a CPU.
+pub fn bind(process: u32, cpu: u32) -> io::Result<()> {
+    place::bind(process, cpu)
+}
+
 /// Why the registers cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]

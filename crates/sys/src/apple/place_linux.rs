@@ -45,6 +45,15 @@ impl Drop for Place {
     }
 }
 
+/// Binds a thread, and what it will start, to a CPU.
+pub(super) fn bind(tid: u32, cpu: u32) -> io::Result<()> {
+    match tid {
+        // To the kernel 0 is the caller.
+        0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+        tid => Affinity::only(cpu).give(tid),
+    }
+}
+
 /// The CPU that the thread is on.
 pub(super) fn cpu_now() -> u32 {
     // SAFETY: takes nothing and touches no memory.

@@ -28,6 +28,11 @@ impl Place {
     }
 }
 
+/// Nothing can be bound.
+pub(super) fn bind(_process: u32, _cpu: u32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// The CPU that the thread is on.
 ///
 /// # Source

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use super::*;
+use crate::registers::Bound;
 use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, Register, apple, register_program};
 use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Modes};
 use cyclometer_sim::{
@@ -124,6 +125,14 @@ impl Bus for Lab {
 
     fn let_go(&mut self, cpu: u32) {
         self.kept.retain(|kept| *kept != cpu);
+    }
+
+    fn exercise(&mut self, _cpu: u32) -> Result<()> {
+        unreachable!("windows see for themselves that counters move")
+    }
+
+    fn bind(&mut self, _child: u32) -> Result<Bound> {
+        unreachable!("there is no child")
     }
 }
 
