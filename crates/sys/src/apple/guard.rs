@@ -71,6 +71,57 @@ impl Drop for Guard {
     }
 }
 
+/// As long as it lives, SIGILL reaches the calling thread: where it is blocked, a refused access ends the process, whatever
+/// handler there is. Threads of programs that leave signals to one thread often have all of them blocked.
+pub(super) struct Unblocked {
+    before: libc::sigset_t,
+}
+
+impl std::fmt::Debug for Unblocked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the thread's signals from before")
+    }
+}
+
+impl Unblocked {
+    /// Lets SIGILL through to the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub(super) fn new() -> io::Result<Unblocked> {
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: makes an empty set of live memory of that size.
+        unsafe { libc::sigemptyset(set.as_mut_ptr()) };
+        // SAFETY: adds a signal that there is to the set.
+        unsafe { libc::sigaddset(set.as_mut_ptr(), libc::SIGILL) };
+        let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: both point to sets; the first is read, the second written.
+        let error = unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), before.as_mut_ptr()) };
+        if error != 0 {
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        // SAFETY: the call succeeded and wrote the set.
+        Ok(Unblocked { before: unsafe { before.assume_init() } })
+    }
+}
+
+impl Drop for Unblocked {
+    fn drop(&mut self) {
+        // SAFETY: asks a valid set whether a signal is in it.
+        let was_blocked = unsafe { libc::sigismember(&raw const self.before, libc::SIGILL) } == 1;
+        if was_blocked {
+            let mut set = self.before;
+            // SAFETY: makes an empty set of live memory of that size: other signals may have changed since.
+            unsafe { libc::sigemptyset(&raw mut set) };
+            // SAFETY: adds a signal that there is to the set.
+            unsafe { libc::sigaddset(&raw mut set, libc::SIGILL) };
+            // SAFETY: reads a valid set; a null old one is allowed.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        }
+    }
+}
+
 impl Installed {
     fn begin(&mut self) -> io::Result<()> {
         let former = disposition()?;
@@ -238,6 +289,7 @@ mod tests {
         set(&first).unwrap();
         a_process_without_a_handler_dies_of_other_illegal_instructions();
         many_threads_are_refused_at_once();
+        a_thread_with_signals_blocked_survives();
         a_handler_over_ours_stays();
         set(&first).unwrap();
         INSTALLED.lock().unwrap().buried = false;
@@ -264,6 +316,31 @@ mod tests {
         let reads = move || (0..1000).all(|_| access::read(PMCR0).unwrap().refused == expected);
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(reads)).collect();
         assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+    }
+
+    fn a_thread_with_signals_blocked_survives() {
+        let _guard = Guard::install().unwrap();
+        let is_blocked = || {
+            let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
+            // SAFETY: a null new set changes nothing; the old one is written.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr()) };
+            // SAFETY: asks the set that was written.
+            unsafe { libc::sigismember(mask.as_ptr(), libc::SIGILL) == 1 }
+        };
+        let blocked = std::thread::spawn(move || {
+            let mut all = MaybeUninit::<libc::sigset_t>::zeroed();
+            // SAFETY: fills a set of live memory of that size.
+            unsafe { libc::sigfillset(all.as_mut_ptr()) };
+            // SAFETY: reads that set; a null old one is allowed.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut()) };
+            let before = is_blocked();
+            let unblocked = Unblocked::new().unwrap();
+            let meanwhile = is_blocked();
+            access::read(PMCR0).unwrap();
+            drop(unblocked);
+            (before, meanwhile, is_blocked())
+        });
+        assert_eq!(blocked.join().unwrap(), (true, false, true));
     }
 
     fn a_handler_over_ours_stays() {

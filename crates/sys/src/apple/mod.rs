@@ -22,7 +22,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 
-use guard::Guard;
+use guard::{Guard, Unblocked};
 use place::Place;
 
 /// A system register: op0, op1, CRn, CRm, op2.
@@ -42,6 +42,7 @@ pub const REGISTERS: &[Encoding] = access::REGISTERS;
 #[derive(Debug)]
 pub struct AppleRegisters {
     place: Place,
+    _unblocked: Unblocked,
     _guard: Guard,
     /// It belongs to the thread that is bound.
     _thread: PhantomData<*const ()>,
@@ -57,7 +58,8 @@ impl AppleRegisters {
     pub fn probe(cpu: Option<u32>) -> Result<AppleRegisters, NoAccess> {
         let place = Place::take(cpu)?;
         let guard = Guard::install().map_err(NoAccess::Handler)?;
-        let registers = AppleRegisters { place, _guard: guard, _thread: PhantomData };
+        let unblocked = Unblocked::new().map_err(NoAccess::Handler)?;
+        let registers = AppleRegisters { place, _unblocked: unblocked, _guard: guard, _thread: PhantomData };
         match registers.read(PMCR0) {
             Ok(_) => Ok(registers),
             Err(_) => Err(NoAccess::Closed),
