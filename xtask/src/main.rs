@@ -21,7 +21,8 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, cross checks, build budget
+  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, cross checks, build
+            budget
   targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   tidy      the invariants of ARCHITECTURE.md only
   budget    the cold release build's time and number of crates only

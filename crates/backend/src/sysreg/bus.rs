@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use cyclometer_arch::{Access, Fault, PmuReg, Register, RegisterAddress, Registers, Step, apple, carry_out};
-use cyclometer_core::{Error, ErrorKind, Recovery, Result};
+use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
 
 use crate::registers::{Bound, Bus, OnCpu};
 
@@ -71,6 +71,8 @@ pub enum Denied {
 /// when we are killed is told by [`SysregAccess`](super::SysregAccess).
 pub struct SysregBus {
     port: Box<dyn Port>,
+    /// The process that it was made in.
+    process: u32,
     began: Instant,
     /// The interrupt bits of PMCR0 that were set before us.
     interrupts_found: u64,
@@ -94,6 +96,7 @@ impl SysregBus {
         let control = port.read(CONTROL)?;
         Ok(SysregBus {
             port,
+            process: std::process::id(),
             began: Instant::now(),
             interrupts_found: control & INTERRUPTS,
             kept: BTreeMap::new(),
@@ -198,17 +201,23 @@ impl Bus for SysregBus {
         Ok(self.is_on(cpu)?)
     }
 
-    fn bind(&mut self, child: u32) -> Result<Bound> {
+    fn bind(&mut self, child: u32, among: &CpuSet) -> Result<Bound> {
         let cpu = self.bound_to().ok_or_else(|| {
             let text = "no process can be bound to a CPU here, and its counts would be those of others";
             Error::new(ErrorKind::ArchUnsupported, text)
                 .with_recovery(Recovery::fix("count the calling thread in short windows instead"))
         })?;
+        if !among.contains(cpu) {
+            let text = format!("the registers are those of CPU {cpu}, and the events count on CPUs {among}");
+            return Err(Error::new(ErrorKind::NoSuchTarget, text).with_recovery(Recovery::fix(
+                "use the registers of one of these CPUs, or the events of that one",
+            )));
+        }
         self.port.bind(child, cpu).map_err(|error| {
             let text = format!("cannot bind process {child} to CPU {cpu}: {error}");
             Error::new(ErrorKind::Os, text).with_source(error)
         })?;
-        Ok(Bound { cpu, company: Some(format!("everything that ran on CPU {cpu}")) })
+        Ok(Bound { cpu, company: Some(format!("everything on CPU {cpu}, to which the command was bound")) })
     }
 }
 
@@ -227,6 +236,10 @@ impl OnCpu for SysregBus {
 
 impl Drop for SysregBus {
     fn drop(&mut self) {
+        // A fork of the process has a copy of the bus, and nothing to write.
+        if self.process != std::process::id() {
+            return;
+        }
         for (cpu, steps) in std::mem::take(&mut self.kept) {
             // A CPU that the thread is not on any more, or whose registers were closed, cannot be written from here.
             let _ = carry_out(&steps, self, cpu);
@@ -399,11 +412,19 @@ mod tests {
     #[test]
     fn a_child_is_bound_to_the_cpu_whose_registers_these_are() {
         let (mut bound, fake) = bus(USER, Some(4));
-        let place = bound.bind(77).unwrap();
-        assert_eq!((place.cpu, place.company.as_deref()), (4, Some("everything that ran on CPU 4")));
+        let efficient: CpuSet = [0, 1, 2, 3].into_iter().collect();
+        let error = bound.bind(77, &efficient).unwrap_err();
+        assert_eq!(error.to_string(), "the registers are those of CPU 4, and the events count on CPUs 0-3");
+        assert!(fake.borrow().children.is_empty());
+        let all: CpuSet = (0..8).collect();
+        let place = bound.bind(77, &all).unwrap();
+        assert_eq!(
+            (place.cpu, place.company.as_deref()),
+            (4, Some("everything on CPU 4, to which the command was bound"))
+        );
         assert_eq!(fake.borrow().children, [(77, 4)]);
         let (mut free, _) = bus(USER, None);
-        assert_eq!(free.bind(77).unwrap_err().kind(), ErrorKind::ArchUnsupported);
+        assert_eq!(free.bind(77, &all).unwrap_err().kind(), ErrorKind::ArchUnsupported);
     }
 
     #[test]

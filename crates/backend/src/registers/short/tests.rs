@@ -5,7 +5,7 @@
 use super::*;
 use crate::registers::Bound;
 use cyclometer_arch::{Chip, Coded, Placed, ProgramOptions, Register, apple, register_program};
-use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Modes};
+use cyclometer_core::{CounterId, CounterMask, CpuSet, Error, ErrorKind, EventCode, Modes};
 use cyclometer_sim::{
     Happening, Model, Phase, Quantity, Rates, Settings, SimMachine, ThreadId, Tick, Trouble, Workload,
 };
@@ -131,7 +131,7 @@ impl Bus for Lab {
         unreachable!("windows see for themselves that counters move")
     }
 
-    fn bind(&mut self, _child: u32) -> Result<Bound> {
+    fn bind(&mut self, _child: u32, _among: &CpuSet) -> Result<Bound> {
         unreachable!("there is no child")
     }
 }
