@@ -97,6 +97,7 @@ fn sampling_presets_the_first_fixed_counter_and_lets_it_interrupt_and_zeroes_no_
     let of_counter: Vec<&String> = set_up.iter().filter(|step| step.contains(" 0x309 ")).collect();
     assert_eq!(of_counter, [&format!("IA32_FIXED_CTR0 0x309 = {threshold:#x}")]);
     assert_eq!(program.reads[0].preset, 0xffff_fff8_3000);
+    assert_eq!(program.acknowledge(0), []);
     // The bit of its overflow, as the tutorial clears it.
     assert_eq!(shown(&program.acknowledge(1 << 32))[0], "IA32_PERF_GLOBAL_STATUS_RESET 0x390 = 0x100000000");
 }
@@ -241,6 +242,11 @@ fn a_full_width_write_takes_a_period_that_a_narrow_one_does_not() {
     let wide = ProgramOptions { full_width_writes: true, ..ProgramOptions::default() };
     let program = register_program(&skylake(), &[event], wide).unwrap();
     assert!(shown(&program.set_up).contains(&"IA32_A_PMC1 0x4c2 = 0xff0000000000".to_owned()));
+    let CounterRead { register, preset_register, .. } = program.reads[0];
+    assert_eq!(
+        (register.to_string().as_str(), preset_register.to_string().as_str()),
+        ("IA32_PMC1", "IA32_A_PMC1")
+    );
     assert!(plain(&skylake(), &[event]).is_err());
 }
 
@@ -307,6 +313,41 @@ proptest! {
             prop_assert!(found, "{event:?}");
         }
         prop_assert!(program.holds.iter().all(|bits| bits.are_in(registers.values[&bits.register])));
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_rests_and_one_that_counts_holds((chip, events) in plans()) {
+        let program = plain(&chip, &events).unwrap();
+        let mut registers = Plain::default();
+        carry_out(&program.set_up, &mut registers, 0).unwrap();
+        let are_in = |bits: &[RegisterBits], registers: &Plain| {
+            bits.iter().all(|bits| bits.are_in(registers.values[&bits.register]))
+        };
+        prop_assert!(!program.rests.is_empty() && are_in(&program.rests, &registers));
+        carry_out(&program.start, &mut registers, 0).unwrap();
+        prop_assert!(are_in(&program.holds, &registers));
+        carry_out(&program.stop, &mut registers, 0).unwrap();
+        prop_assert!(are_in(&program.rests, &registers));
+    }
+
+    #[test]
+    fn what_each_event_holds_alone_is_held_together((chip, events) in plans()) {
+        let program = plain(&chip, &events).unwrap();
+        let mut registers = Plain::default();
+        carry_out(&program.set_up, &mut registers, 0).unwrap();
+        for event in &events {
+            let alone = plain(&chip, &[*event]).unwrap();
+            for bits in &alone.rests {
+                prop_assert!(bits.are_in(registers.values[&bits.register]), "{event:?} {bits:?}");
+            }
+        }
+        carry_out(&program.start, &mut registers, 0).unwrap();
+        for event in &events {
+            let alone = plain(&chip, &[*event]).unwrap();
+            for bits in &alone.holds {
+                prop_assert!(bits.are_in(registers.values[&bits.register]), "{event:?} {bits:?}");
+            }
+        }
     }
 
     #[test]
