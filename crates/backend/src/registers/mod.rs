@@ -4,6 +4,13 @@
 //! reached is a bus's matter: a device file, an instruction, a simulated chip. So the code that is tested on simulated
 //! chips is the code that runs on metal.
 
+mod windows;
+
+pub use windows::{
+    CpuWindows, End, Fired, Loss, LossReason, Outcome, OverflowSource, Row, ThreadWindow, WindowCount,
+    WindowSetup, Windows,
+};
+
 use cyclometer_arch::{Registers, Step};
 use cyclometer_core::Result;
 
