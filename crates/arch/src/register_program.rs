@@ -186,6 +186,18 @@ impl RegisterProgram {
             Acknowledging::Zeros(bits) => vec![Step::Write(bits), Step::Barrier],
         }
     }
+
+    /// What there is after [`Self::acknowledge`] and before counting goes on: no interrupt that still holds others, or
+    /// that freezes the counters. `None` where an interrupt does neither.
+    pub fn acknowledged(&self) -> Option<RegisterBits> {
+        match self.acknowledging {
+            Acknowledging::Zeros(bits) => Some(bits),
+            Acknowledging::Bits { thaw, .. } if thaw != 0 => {
+                self.status.map(|register| RegisterBits { register, value: 0, mask: thaw })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Writes back what registers held before a program, as [`RegisterProgram::touched`] names them: first everything off,

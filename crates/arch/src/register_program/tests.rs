@@ -103,6 +103,22 @@ fn sampling_presets_the_first_fixed_counter_and_lets_it_interrupt_and_zeroes_no_
 }
 
 #[test]
+fn frozen_counters_are_thawed_with_the_flags_that_were_seen() {
+    let mut events = seven_counters(&sapphire_rapids());
+    events[0] = with_period(events[0], 512_000);
+    assert_eq!(plain(&sapphire_rapids(), &events).unwrap().acknowledged(), None);
+    let options = ProgramOptions { freeze_on_interrupt: true, ..ProgramOptions::default() };
+    let program = register_program(&sapphire_rapids(), &events, options).unwrap();
+    let thaw = "IA32_PERF_GLOBAL_STATUS_RESET 0x390 = 0x800000000000000";
+    assert_eq!(shown(&program.acknowledge(0)), [thaw, "barrier"]);
+    let thawed = program.acknowledged().unwrap();
+    assert_eq!(
+        (thawed.register.to_string().as_str(), thawed.value, thawed.mask),
+        ("IA32_PERF_GLOBAL_STATUS", 0, 1 << 59)
+    );
+}
+
+#[test]
 fn m4_counts_loads_that_miss_on_pmc2_and_tlb_misses_on_pmc6() {
     let events = [
         placed(event(0x5a3, 0), CounterId::General(2), Modes::USER_KERNEL),
@@ -140,6 +156,7 @@ fn m1_presets_below_bit_47_and_selects_in_8_bits() {
     assert_eq!(shown(&program.start)[0], "PMCR0 S3_1_C15_C0_0 = 0x180480 of 0x180780");
     assert_eq!(shown(&program.stop)[0], "PMCR0 S3_1_C15_C0_0 = 0x0 of 0x80080");
     assert_eq!(shown(&program.acknowledge(1 << 7)), ["PMCR0 S3_1_C15_C0_0 = 0x0 of 0x800", "barrier"]);
+    assert_eq!(program.acknowledged().map(|bits| (bits.value, bits.mask)), Some((0, 0x800)));
 }
 
 #[test]

@@ -149,6 +149,18 @@ impl Bench {
             }
             _ => return,
         };
+        self.take(cpu, outcome);
+    }
+
+    /// Looks whether every CPU still counts.
+    pub fn look(&mut self) {
+        for cpu in 0..self.machine.cpus() {
+            let outcome = self.windows.look(&mut self.machine, cpu).unwrap();
+            self.take(cpu, outcome);
+        }
+    }
+
+    fn take(&mut self, cpu: u32, outcome: Outcome<ThreadId>) {
         let Outcome { rows, lost_slots, .. } = outcome;
         self.judge(rows);
         if self.retakes && !lost_slots.is_empty() {

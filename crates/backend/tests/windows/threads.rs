@@ -69,12 +69,12 @@ fn two_sources_that_overflow_before_one_interrupt_make_one_row() {
         let events = Events::general(model, &FOUR);
         let sources = [source(1, 60_000), source(0, 25_000), source(2, 10_000)];
         let mut bench = Bench::with(machine, events, &sources, options, None);
-        bench.run(3_000_000);
+        bench.run(1_000_000);
         let mut ended = bench.finish();
         ended.assert_adds_up(&threads);
         ended.assert_boundaries();
         let with = |n| ended.rows().iter().filter(|row| row.fired.len() == n).count();
-        assert!(with(1) > 100 && with(2) > 5, "{} {} {}", model.id, with(1), with(2));
+        assert!(with(1) > 100 && with(2) > 2, "{} {} {}", model.id, with(1), with(2));
         let both = ended.rows().iter().find(|row| row.fired.len() == 2).unwrap();
         assert!(both.fired[0].slot < both.fired[1].slot);
     }
@@ -94,7 +94,7 @@ fn each_thread_has_windows_of_its_own_events_wherever_it_runs() {
         let (machine, threads) = machine(model, settings, &["loop", "memory", "noisy", "phases", "loop"]);
         let sources = [source(0, 30_000), source(1, 41_000)];
         let mut bench = Bench::with(machine, Events::general(model, &FOUR), &sources, options, None);
-        bench.run(2_000_000);
+        bench.run(1_000_000);
         let mut ended = bench.finish();
         ended.assert_adds_up(&threads);
         ended.assert_boundaries();
@@ -115,7 +115,7 @@ fn a_boundary_that_is_reached_just_before_a_switch_ends_its_window_there() {
         let (machine, threads) = machine(model, settings, &["loop", "loop"]);
         let mut bench =
             Bench::with(machine, Events::general(model, &FOUR), &[source(1, 2_000)], options, None);
-        bench.run(3_000_000);
+        bench.run(500_000);
         let late: u32 = bench.interrupts - bench.claimed;
         let mut ended = bench.finish();
         ended.assert_adds_up(&threads);
@@ -127,7 +127,7 @@ fn a_boundary_that_is_reached_just_before_a_switch_ends_its_window_there() {
         assert_eq!(late, unclaimed, "{}", model.id);
         assert!(at_switch as u32 >= late, "{} {at_switch} {late}", model.id);
     }
-    assert!(seen > 100, "{seen}");
+    assert!(seen > 50, "{seen}");
 }
 
 #[test]

@@ -203,11 +203,25 @@ impl<T: Copy> CpuWindows<T> {
             let own = ours.iter().fold(0, |bits, slot| bits | 1 << setup.read_of(*slot).status_bit);
             seen.status = on.read(self.cpu, status)? & own;
         }
+        let before = seen.lost_slots.len();
         self.check(on, &setup.resting, &mut seen.lost_slots)?;
         if runs {
+            self.give_back(on, &seen.lost_slots[before..])?;
             for slot in self.ours() {
                 self.account(on, slot, seen)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Lets counters count again that were stopped with ours and turned out to be somebody else's.
+    fn give_back(&self, on: &mut dyn Registers, slots: &[usize]) -> Looked {
+        let claims = self.setup.enabling.iter().flat_map(|claims| &claims.claims);
+        let steps: Vec<Step> =
+            claims.filter(|claim| slots.contains(&claim.slot)).map(|claim| Step::Write(claim.bits)).collect();
+        carry_out(&steps, on, self.cpu)?;
+        if !steps.is_empty() {
+            on.barrier(self.cpu);
         }
         Ok(())
     }
@@ -281,6 +295,8 @@ impl<T: Copy> CpuWindows<T> {
         }
         self.without(lost);
         self.acknowledge(on, status)?;
+        self.look_whether_thawed(on, lost)?;
+        self.without(lost);
         if self.thread.is_some() {
             self.steps(on, |program| &program.start)?;
             self.check(on, &setup.enabling, lost)?;
@@ -298,6 +314,20 @@ impl<T: Copy> CpuWindows<T> {
         carry_out(&setup.program().acknowledge(status & ours), on, self.cpu)
     }
 
+    /// An interrupt that cannot be acknowledged may freeze all counters.
+    fn look_whether_thawed(&mut self, on: &mut dyn Registers, lost: &mut Vec<usize>) -> Looked {
+        let Some(RegisterBits { register, value: written, mask }) = self.setup.program().acknowledged()
+        else {
+            return Ok(());
+        };
+        let ours = self.ours();
+        let found = if ours.is_empty() { written } else { on.read(self.cpu, register)? & mask };
+        for slot in ours.into_iter().filter(|_| found != written) {
+            self.lose(slot, LossReason::Rewritten { register, written, found }, lost);
+        }
+        Ok(())
+    }
+
     /// Ends the window of the thread here, if something has happened that ends it.
     fn row(&mut self, end: End, fired: Vec<Fired>, lost: Vec<usize>) -> Outcome<T> {
         let mut outcome = Outcome { lost_slots: lost, ..Outcome::default() };
@@ -305,8 +335,14 @@ impl<T: Copy> CpuWindows<T> {
         let ends = !fired.is_empty() || !outcome.lost_slots.is_empty();
         if let Some(thread) = self.thread.as_mut().filter(|_| ends) {
             outcome.rows.push(thread.close(Some(self.cpu), end, fired));
-            self.mark_lost();
         }
+        outcome
+    }
+
+    /// The same for what was lost when the counters were to go on.
+    fn row_of_loss(&mut self, lost: Vec<usize>) -> Outcome<T> {
+        let outcome = self.row(End::Loss, Vec::new(), lost);
+        self.mark_lost();
         outcome
     }
 
@@ -328,10 +364,22 @@ impl<T: Copy> CpuWindows<T> {
         if let Some(thread) = self.thread.as_mut().filter(|_| !seen.is_ours) {
             thread.unclaimed_interrupt();
         }
+        self.go_on(on, seen)
+    }
+
+    /// Looks whether the counters are still ours. Who took the control registers may have taken the interrupts too, and
+    /// nothing else would tell before the next switch. Ends no window, but for a loss or a boundary that has been passed.
+    pub fn look(&mut self, on: &mut dyn Registers) -> Outcome<T> {
+        let seen = self.halt(on);
+        self.go_on(on, seen)
+    }
+
+    fn go_on(&mut self, on: &mut dyn Registers, seen: Seen) -> Outcome<T> {
         let mut outcome = self.row(End::Interrupt, seen.fired, seen.lost_slots);
         outcome.is_ours = seen.is_ours;
+        self.mark_lost();
         let lost = self.resume(on, seen.status);
-        outcome.then(self.row(End::Loss, Vec::new(), lost))
+        outcome.then(self.row_of_loss(lost))
     }
 
     /// The thread here loses the CPU: its window, to be brought to where it runs next, and the counters stand still.
@@ -380,7 +428,7 @@ impl<T: Copy> CpuWindows<T> {
         }
         self.without(&lost);
         lost.extend(self.resume(on, 0));
-        self.row(End::Loss, Vec::new(), lost)
+        self.row_of_loss(lost)
     }
 
     fn look_before_start(&mut self, on: &mut dyn Registers, lost: &mut Vec<usize>) -> Looked {

@@ -102,6 +102,15 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         Ok(self.cpu(cpu)?.on_interrupt(on))
     }
 
+    /// Looks whether the counters of a CPU are still ours: [`CpuWindows::look`].
+    ///
+    /// # Errors
+    ///
+    /// A CPU that is not recorded.
+    pub fn look(&mut self, on: &mut dyn Registers, cpu: u32) -> Result<Outcome<T>> {
+        Ok(self.cpu(cpu)?.look(on))
+    }
+
     /// A CPU goes from one thread to another. The registers must still be as they were for the old one, and the call must
     /// be over before the new one runs.
     ///
