@@ -364,31 +364,40 @@ impl<T: Copy> CpuWindows<T> {
         if let Some(thread) = self.thread.as_mut().filter(|_| !seen.is_ours) {
             thread.unclaimed_interrupt();
         }
-        self.go_on(on, seen)
+        self.go_on(on, seen, End::Interrupt)
     }
 
     /// Looks whether the counters are still ours. Who took the control registers may have taken the interrupts too, and
     /// nothing else would tell before the next switch. Ends no window, but for a loss or a boundary that has been passed.
     pub fn look(&mut self, on: &mut dyn Registers) -> Outcome<T> {
         let seen = self.halt(on);
-        self.go_on(on, seen)
+        self.go_on(on, seen, End::Look)
     }
 
-    fn go_on(&mut self, on: &mut dyn Registers, seen: Seen) -> Outcome<T> {
-        let mut outcome = self.row(End::Interrupt, seen.fired, seen.lost_slots);
+    fn go_on(&mut self, on: &mut dyn Registers, seen: Seen, end: End) -> Outcome<T> {
+        let mut outcome = self.row(end, seen.fired, seen.lost_slots);
         outcome.is_ours = seen.is_ours;
         self.mark_lost();
         let lost = self.resume(on, seen.status);
         outcome.then(self.row_of_loss(lost))
     }
 
-    /// The thread here loses the CPU: its window, to be brought to where it runs next, and the counters stand still.
-    pub fn leave(&mut self, on: &mut dyn Registers) -> (Option<ThreadWindow<T>>, Outcome<T>) {
-        self.leave_at(on, End::Switch)
+    /// The CPU goes from one thread to another: the window of the old one, to be brought to where it runs next, comes out;
+    /// that of the new one goes on here. Without a new one the counters stand still.
+    pub fn switch(
+        &mut self,
+        on: &mut dyn Registers,
+        next: Option<ThreadWindow<T>>,
+    ) -> (Option<ThreadWindow<T>>, Outcome<T>) {
+        let (before, outcome) = self.leave(on, End::Switch);
+        match next {
+            Some(window) => (before, outcome.then(self.enter(on, window))),
+            None => (before, outcome),
+        }
     }
 
-    /// The same at the end of a recording.
-    pub(super) fn leave_at(
+    /// The thread here loses the CPU, and the counters stop.
+    pub(super) fn leave(
         &mut self,
         on: &mut dyn Registers,
         end: End,
@@ -415,10 +424,8 @@ impl<T: Copy> CpuWindows<T> {
         }
     }
 
-    /// A thread gets the CPU: its window goes on here.
-    ///
-    /// The window of a thread that is still here is lost with this call: [`Self::leave`] comes first.
-    pub fn enter(&mut self, on: &mut dyn Registers, mut window: ThreadWindow<T>) -> Outcome<T> {
+    /// A thread gets the CPU, which has none.
+    fn enter(&mut self, on: &mut dyn Registers, mut window: ThreadWindow<T>) -> Outcome<T> {
         let mut lost = Vec::new();
         window.arrive(self.cpu);
         self.thread = Some(window);
@@ -456,7 +463,7 @@ impl<T: Copy> CpuWindows<T> {
         if self.lost().next().is_none() {
             return Outcome::default();
         }
-        let (window, mut outcome) = self.leave(on);
+        let (window, mut outcome) = self.leave(on, End::Retake);
         outcome.lost_slots = self.set_up(on);
         if let Some(mut window) = window {
             outcome.rows.push(window.close(Some(self.cpu), End::Retake, Vec::new()));

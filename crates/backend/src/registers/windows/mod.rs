@@ -138,7 +138,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
         if to != from {
             self.is_nowhere(to)?;
         }
-        let (window, outcome) = self.cpu(cpu)?.leave(on);
+        let (window, outcome) = self.cpu(cpu)?.switch(on, None);
         if let Some(window) = window {
             self.parked.insert(window.thread(), window);
         }
@@ -166,7 +166,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
             return Ok(Outcome::default());
         };
         let window = self.parked.remove(&thread).unwrap_or_else(|| ThreadWindow::new(&self.setup, thread));
-        Ok(self.cpu(cpu)?.enter(on, window))
+        Ok(self.cpu(cpu)?.switch(on, Some(window)).1)
     }
 
     /// Takes back the counters of a CPU, over whatever is there now: [`CpuWindows::retake`].
@@ -195,7 +195,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
     pub fn finish(mut self, on: &mut dyn Registers) -> Vec<Row<T>> {
         let mut rows = Vec::new();
         for windows in self.cpus.values_mut() {
-            let (window, outcome) = windows.leave_at(on, End::Finish);
+            let (window, outcome) = windows.leave(on, End::Finish);
             rows.extend(outcome.rows);
             self.parked.extend(window.map(|window| (window.thread(), window)));
         }

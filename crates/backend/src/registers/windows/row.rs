@@ -100,6 +100,8 @@ pub enum End {
     Interrupt,
     /// The thread lost its CPU after a boundary and before the interrupt.
     Switch,
+    /// A look after a boundary and before the interrupt.
+    Look,
     /// It was seen that counters are not ours any more.
     Loss,
     /// They were taken back.
