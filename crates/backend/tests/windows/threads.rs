@@ -1,9 +1,9 @@
 //! Rows, boundaries, and threads that share CPUs and migrate.
 
 use cyclometer_arch::Registers;
-use cyclometer_backend::registers::{End, Fired};
+use cyclometer_backend::registers::{End, Fired, WindowSetup, Windows};
 use cyclometer_core::CounterId;
-use cyclometer_sim::{Model, Phase, Quantity, Rates, Settings, SimMachine, Tick, Workload};
+use cyclometer_sim::{Happening, Model, Phase, Quantity, Rates, Settings, SimMachine, Tick, Workload};
 
 use crate::bench::{Bench, Events, FOUR, can_freeze, every_chip, freezing, machine, source};
 
@@ -170,6 +170,34 @@ fn stands(bench: &mut Bench, cpu: u32) -> bool {
     }
     assert_eq!(before, after, "{}", bench.machine.model().id);
     true
+}
+
+#[test]
+fn a_whole_cpu_is_recorded_as_one_thread_that_never_leaves() {
+    for model in Model::ALL {
+        let settings = Settings { cpus: 2, slice_ns: 7_000, migrations_percent: 50, ..Settings::default() };
+        let (mut machine, threads) = machine(model, settings, &["loop", "memory", "noisy"]);
+        let events = Events::general(model, &FOUR);
+        let options = freezing(can_freeze(model));
+        let setup = WindowSetup::new(&model.chip, &events.placed, &[source(0, 20_000)], options).unwrap();
+        let mut windows: Windows<u32> = Windows::of_all(setup);
+        let mut rows = Vec::new();
+        for cpu in 0..2 {
+            windows.begin(&mut machine, cpu, Some(cpu)).unwrap();
+        }
+        machine.run(200_000, |machine, happening| {
+            if let Happening::Interrupt { cpu, .. } = happening {
+                rows.extend(windows.on_interrupt(machine, cpu).unwrap().rows);
+            }
+        });
+        rows.extend(windows.finish(&mut machine));
+        for (slot, quantity) in FOUR.iter().enumerate() {
+            let counted: Option<u64> = rows.iter().map(|row| row.counts[slot].exact()).sum();
+            let truth = threads.iter().map(|thread| machine.truth(*thread, *quantity)).sum();
+            assert_eq!(counted, Some(truth), "{} {slot}", model.id);
+        }
+        assert!((0..2).all(|cpu| rows.iter().any(|row| row.thread == cpu && row.cpu == Some(cpu))));
+    }
 }
 
 #[test]
