@@ -235,6 +235,37 @@ fn of_a_stolen_counter_only_its_own_slot_is_lost_and_the_thief_is_left_alone() {
     }
 }
 
+#[test]
+fn a_counter_that_is_stolen_while_ours_stand_still_is_not_started() {
+    for (model, options) in every_chip() {
+        let settings = Settings { slice_ns: 20_000, ..Settings::default() };
+        let (machine, threads) = machine(model, settings, &["loop", "memory"]);
+        let events = Events::general(model, &FOUR);
+        let CounterId::General(counter) = events.placed[2].counter else { unreachable!() };
+        let only = Some(vec![threads[0]]);
+        let mut bench = Bench::with(machine, events, &[source(0, 9_000)], options, only);
+        bench.run(1_000);
+        while bench.windows.on(0).unwrap().thread().is_some() {
+            bench.run(1_000);
+        }
+        let trouble = Trouble::StealCounter { cpu: 0, counter, after_ns: 1 };
+        bench.machine.provoke(trouble).unwrap();
+        bench.run(100);
+        assert_eq!(bench.windows.on(0).unwrap().thread(), None);
+        let thiefs = controls(&mut bench, 2);
+        bench.run(200_000);
+        assert_eq!(controls(&mut bench, 2), thiefs, "{}", model.id);
+        let ended = bench.finish();
+        for slot in [0, 1, 3] {
+            let truth = ended.bench.machine.truth(threads[0], FOUR[slot]);
+            assert_eq!(ended.sum(threads[0], slot), Some(truth), "{} {slot}", model.id);
+        }
+        assert_eq!(ended.sum(threads[0], 2), None);
+        let first = ended.rows().iter().find(|row| row.is_lost()).unwrap();
+        assert_eq!(lost(first), [2], "{}", model.id);
+    }
+}
+
 /// What a thief wrote for the counter of a slot: bits of its own in the registers that ours are in, and its counter's.
 fn controls(bench: &mut Bench, slot: usize) -> Vec<(String, u64)> {
     let model = bench.machine.model();

@@ -339,14 +339,14 @@ impl<T: Copy> CpuWindows<T> {
         outcome
     }
 
-    /// The same for what was lost when the counters were to go on.
+    /// The same for what was lost when the counters were to go on; the window that is open then lacks all that this CPU
+    /// cannot count.
     fn row_of_loss(&mut self, lost: Vec<usize>) -> Outcome<T> {
         let outcome = self.row(End::Loss, Vec::new(), lost);
         self.mark_lost();
         outcome
     }
 
-    /// What this CPU cannot count is lost to the window that is open here.
     fn mark_lost(&mut self) {
         let Some(thread) = &mut self.thread else { return };
         for (slot, state) in self.slots.iter().enumerate() {
@@ -377,7 +377,6 @@ impl<T: Copy> CpuWindows<T> {
     fn go_on(&mut self, on: &mut dyn Registers, seen: Seen, end: End) -> Outcome<T> {
         let mut outcome = self.row(end, seen.fired, seen.lost_slots);
         outcome.is_ours = seen.is_ours;
-        self.mark_lost();
         let lost = self.resume(on, seen.status);
         outcome.then(self.row_of_loss(lost))
     }
@@ -429,7 +428,6 @@ impl<T: Copy> CpuWindows<T> {
         let mut lost = Vec::new();
         window.arrive(self.cpu);
         self.thread = Some(window);
-        self.mark_lost();
         if let Err(fault) = self.look_before_start(on, &mut lost) {
             self.lose_everything(&fault, &mut lost);
         }
