@@ -10,6 +10,7 @@ mod catalog;
 mod cross_check;
 mod cross_check_jevents;
 mod run;
+mod targets;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -20,7 +21,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, cross checks, build budget
+  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, cross checks, build
+            budget
+  targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   tidy      the invariants of ARCHITECTURE.md only
   budget    the cold release build's time and number of crates only
   golden    rewrites the golden files of the tests
@@ -46,6 +49,7 @@ fn dispatch(command: &str) -> Result<()> {
     match command {
         "test" => run::quick(),
         "ci" => run::full(),
+        "targets" => targets::check(),
         "tidy" => tidy::check(&root()),
         "budget" => budget::check(&root()),
         "golden" => run::golden(),

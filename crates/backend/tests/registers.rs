@@ -1,5 +1,7 @@
 //! The register driver on every simulated chip: what it counts is what happened, and it leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
 use std::cell::RefCell;
 use std::rc::Rc;
 

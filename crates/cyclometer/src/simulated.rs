@@ -1,16 +1,13 @@
 //! Simulated machines: chips to learn and to test on, with workloads in place of commands.
 
-use cyclometer_arch::Coded;
 use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
-use cyclometer_catalog::among::select_in;
-use cyclometer_catalog::table::Cpu;
-use cyclometer_catalog::ways::usable;
-use cyclometer_core::syntax::parse_events;
-use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, Machine, Recovery, Result};
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterId, Error, ErrorKind, Machine, Recovery, Result};
 use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Tick, Trouble, Workload};
 
 use crate::EventTables;
+use crate::chips::cycles;
 
 pub use cyclometer_backend::sim::workload;
 
@@ -108,7 +105,7 @@ pub enum Misery {
     Rewrite,
     /// The first general counter is taken away after 1 ms.
     Steal,
-    /// A watchdog holds a counter: the fixed one of cycles where there is one, else the last general one.
+    /// A watchdog holds a counter: Intel's and Arm's fixed one of cycles, else the last general one.
     Watchdog,
     /// Writes seem to succeed and change nothing.
     IgnoreWrites,
@@ -118,6 +115,8 @@ impl Misery {
     fn on(self, model: &Model) -> Trouble {
         let general = model.chip.counters.general_bits();
         let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
+        // Apple's fixed counters are the kernel's all the time, and nobody minds.
+        let cycles = cycles.filter(|_| model.chip.family != Family::Apple);
         let held = match cycles {
             Some((n, _)) => CounterId::Fixed(*n),
             None => CounterId::General(63 - general.leading_zeros().min(63) as u8),
@@ -133,13 +132,6 @@ impl Misery {
             Misery::IgnoreWrites => Trouble::IgnoreWrites,
         }
     }
-}
-
-/// What counts cycles on general counters.
-pub(crate) fn cycles(tables: &[Cpu<'_>], counters: CounterMask) -> Option<Coded> {
-    let request = parse_events("cycles").ok()?.pop()?;
-    let coded = select_in(tables, &request).ok()?.first()?.coded;
-    Some(coded.on(usable(counters, coded.counters, None)))
 }
 
 fn unknown(id: &str) -> Error {

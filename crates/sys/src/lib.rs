@@ -5,6 +5,10 @@
 
 #[cfg(target_os = "linux")]
 pub mod affinity;
+#[cfg(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos")))]
+pub mod apple;
+#[cfg(target_os = "linux")]
+pub mod apple_pmu_device;
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
 #[cfg(target_os = "linux")]
@@ -27,6 +31,8 @@ mod memory;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(target_env = "gnu")))]
 #[path = "memory_other.rs"]
 mod memory;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod msr;
 #[cfg(target_os = "linux")]
 pub mod perf;
 #[cfg(unix)]

@@ -236,3 +236,135 @@ fn tracing_is_not_tried_for_a_session_that_has_a_pmu() {
     let everything = detect(&RecordedFacts::parse(&untraceable("zen2")).unwrap());
     assert_eq!(everything.ladder.state(Rung::Soft).unwrap().works, Works::No);
 }
+
+/// What is added to a recording of a machine whose registers can be written.
+const MSR: &str = "\nlist /dev/cpu/0 msr\nfile /sys/kernel/security/lockdown [none] integrity confidentiality\n\
+                   file /sys/module/msr/parameters/allow_writes default";
+
+/// Whether registers can be written, and the kinds and remedies of what stands in the way.
+fn msr(name: &str, changes: &[(&str, &str)]) -> (Works, Vec<(CauseKind, Option<String>)>) {
+    let with_driver = [("\nos linux", &*format!("\nos linux{MSR}"))];
+    let changes: Vec<(&str, &str)> = with_driver.into_iter().chain(changes.iter().copied()).collect();
+    let machine = changed(name, &changes);
+    let state = machine.ladder.state(Rung::Msr).unwrap();
+    (state.works, state.causes.iter().map(|cause| (cause.kind, cause.mend.clone())).collect())
+}
+
+fn check_msr(name: &str, changes: &[(&str, &str)], kind: CauseKind, mend: Option<&str>) {
+    let expected = (Works::No, vec![(kind, mend.map(str::to_owned))]);
+    assert_eq!(msr(name, changes), expected, "{name} {changes:?}");
+}
+
+#[test]
+fn registers_can_be_written_by_root_where_nothing_forbids_it() {
+    for name in ["zen2", "alder-lake", "sapphire-rapids"] {
+        assert_eq!(msr(name, &[]), (Works::Yes, vec![]), "{name}");
+    }
+}
+
+#[test]
+fn each_thing_that_keeps_registers_from_being_written_has_its_own_remedy() {
+    let no_driver = ("list /dev/cpu/0 msr", "list /dev/cpu/0 cpuid");
+    check_msr("zen2", &[no_driver], CauseKind::NotInKernel, Some("sudo modprobe msr"));
+    let user = ("euid 0", "euid 1000");
+    check_msr("zen2", &[user], CauseKind::NotRoot, Some("sudo cyclometer … --backend msr"));
+    let bare = ("| CapEff:\t000001ffffffffff", "| CapEff:\t00000000a80425fb");
+    check_msr("zen2", &[bare], CauseKind::NoPermission, None);
+    let locked = ("lockdown [none] integrity", "lockdown none [integrity]");
+    check_msr("zen2", &[locked], CauseKind::NoPermission, None);
+    let off = ("allow_writes default", "allow_writes off");
+    let allow = "echo on | sudo tee /sys/module/msr/parameters/allow_writes";
+    check_msr("zen2", &[off], CauseKind::NoPermission, Some(allow));
+    let watchdog = ("nmi_watchdog 0", "nmi_watchdog 1");
+    check_msr("zen2", &[watchdog], CauseKind::NmiWatchdog, Some("sudo sysctl kernel.nmi_watchdog=0"));
+    let (works, causes) = msr("zen2", &[no_driver, user, watchdog]);
+    assert_eq!((works, causes.len()), (Works::No, 3), "{causes:?}");
+}
+
+#[test]
+fn a_container_gets_its_devices_from_outside() {
+    let (works, causes) = msr("docker-seccomp", &[]);
+    let privileged = (CauseKind::NoPermission, Some("docker run --privileged …".to_owned()));
+    assert_eq!((works, causes), (Works::No, vec![privileged]));
+}
+
+#[test]
+fn in_a_virtual_machine_registers_may_be_there_and_writes_may_vanish() {
+    let root = [("euid 1000", "euid 0"), ("| CapEff:\t0000000000000000", "| CapEff:\t000001ffffffffff")];
+    assert_eq!(msr("kvm-filtered", &root), (Works::Yes, vec![(CauseKind::HypervisorFilter, None)]));
+    let (works, causes) = msr("vm-without-vpmu", &[]);
+    assert_eq!((works, causes.len(), causes[0].0), (Works::No, 1, CauseKind::NoVirtualPmu));
+}
+
+#[test]
+fn other_machines_have_no_such_registers() {
+    for name in ["neoverse-n1", "m1-asahi", "visionfive2"] {
+        let machine = changed(name, &[]);
+        assert_eq!(machine.ladder.state(Rung::Msr).unwrap().works, Works::NotHere, "{name}");
+    }
+    let other = ("0x756e6547 0x6c65746e 0x49656e69", "0x746e6543 0x736c7561 0x48727561");
+    assert_eq!(msr("sapphire-rapids", &[other]).1[0].0, CauseKind::UnknownCpu);
+}
+
+const NO_MODULE: &str = "\nfile /proc/device-tree/compatible";
+const MODULE: &str = "\nfile /sys/class/misc/apple_pmu_el0/dev 10:121\nfile /proc/device-tree/compatible";
+const ROOT: [(&str, &str); 2] =
+    [("euid 1000", "euid 0"), ("CapEff:\t0000000000000000", "CapEff:\t000001ffffffffff")];
+
+/// Whether Apple's registers can be had, and the only cause.
+fn check_sysreg(
+    name: &str,
+    changes: &[(&str, &str)],
+    works: Works,
+    cause: Option<(CauseKind, &str, Option<&str>)>,
+) {
+    let machine = changed(name, changes);
+    let state = machine.ladder.state(Rung::Sysreg).unwrap();
+    assert_eq!(state.works, works, "{name} {changes:?}: {:?}", state.causes);
+    let Some((kind, text, mend)) = cause else { return assert_eq!(state.causes, []) };
+    let [found] = state.causes.as_slice() else { panic!("{name} {changes:?}: {:?}", state.causes) };
+    assert_eq!((found.kind, found.mend.as_deref()), (kind, mend), "{name} {changes:?}");
+    assert!(found.text.contains(text), "{name} {changes:?}: {}", found.text);
+}
+
+#[test]
+fn apples_registers_under_linux_need_the_module_and_root() {
+    let asahi = |more: &[(&str, &str)], works, cause| {
+        let changes: Vec<_> = more.iter().copied().chain(ROOT).collect();
+        check_sysreg("m1-asahi", &changes, works, cause);
+    };
+    let modprobe = Some("sudo modprobe apple_pmu_el0");
+    asahi(&[], Works::No, Some((CauseKind::NotInKernel, "is not loaded", modprobe)));
+    let loaded = (NO_MODULE, MODULE);
+    asahi(&[loaded], Works::Yes, None);
+    let held = ("\ncpus 8", "\ncpus 8\nsysreg ok");
+    let fuser = Some("sudo fuser -v /dev/apple_pmu_el0");
+    asahi(&[loaded, held], Works::No, Some((CauseKind::HeldByAnother, "another process", fuser)));
+    let lockdown = |levels| format!("\nfile /sys/kernel/security/lockdown {levels}{MODULE}");
+    let locked = lockdown("none [integrity] confidentiality");
+    asahi(&[(NO_MODULE, &locked)], Works::No, Some((CauseKind::NoPermission, "locked down", None)));
+    asahi(&[(NO_MODULE, &lockdown("[none] integrity confidentiality"))], Works::Yes, None);
+    let user = Some((CauseKind::NotRoot, "CAP_SYS_RAWIO", Some("sudo cyclometer …")));
+    check_sysreg("m1-asahi", &[loaded], Works::No, user);
+    check_sysreg("m1-asahi", &[loaded, ROOT[0]], Works::No, user);
+}
+
+#[test]
+fn apples_registers_under_macos_need_a_patched_kernel() {
+    let patched = ("\ncpus 10", "\ncpus 10\nsysreg ok");
+    check_sysreg("m4-macos", &[patched], Works::Yes, None);
+    let closed = Some((CauseKind::NoUserAccess, "only a patched one", None));
+    check_sysreg("m4-macos", &[], Works::No, closed);
+    check_sysreg("m4-macos", &[("\ncpus 10", "\ncpus 10\nsysreg 95")], Works::No, closed);
+}
+
+#[test]
+fn apples_registers_are_no_guests_and_no_other_vendors() {
+    let guest = [("hv_vmm_present 0", "hv_vmm_present 1"), ("\ncpus 10", "\ncpus 10\nsysreg ok")];
+    let guest_cause = (CauseKind::NoVirtualPmu, "not passed on to virtual machines", None);
+    check_sysreg("m4-macos", &guest, Works::No, Some(guest_cause));
+    let elsewhere = Some((CauseKind::OtherSystem, "Apple's CPUs", None));
+    for name in ["skylake", "neoverse-n1", "visionfive2"] {
+        check_sysreg(name, &[], Works::NotHere, elsewhere);
+    }
+}
