@@ -29,8 +29,8 @@ pub use owner::in_use;
 pub use short::{Ended, Loss, OnCpu, ShortCounts, ShortLimits, Window, count_short, rewritten};
 pub use source::RegisterSource;
 pub use windows::{
-    CpuWindows, End, Fired, Loss, LossReason, Outcome, OverflowSource, Row, ThreadWindow, WindowCount,
-    WindowSetup, Windows,
+    CounterLoss, CpuWindows, Fired, LossReason, Outcome, OverflowSource, Row, ThreadWindow, WindowCount,
+    WindowEnd, WindowSetup, Windows,
 };
 
 /// A way to registers, with what a driver needs beside reading and writing them.

@@ -1,7 +1,7 @@
 //! Rows, boundaries, and threads that share CPUs and migrate.
 
 use cyclometer_arch::Registers;
-use cyclometer_backend::registers::{End, Fired, WindowSetup, Windows};
+use cyclometer_backend::registers::{Fired, WindowEnd, WindowSetup, Windows};
 use cyclometer_core::CounterId;
 use cyclometer_sim::{Happening, Model, Phase, Quantity, Rates, Settings, SimMachine, Tick, Workload};
 
@@ -19,11 +19,11 @@ fn rows_add_up_and_boundaries_are_at_multiples_of_the_period_on_every_chip() {
         ended.assert_adds_up(&threads);
         ended.assert_boundaries();
         let truth = ended.bench.machine.truth(threads[0], Quantity::Instructions);
-        let full = ended.rows().iter().filter(|row| row.end == End::Interrupt).count() as u64;
+        let full = ended.rows().iter().filter(|row| row.end == WindowEnd::Interrupt).count() as u64;
         assert!((truth / 50_000 - 1..=truth / 50_000).contains(&full), "{} {full} {truth}", model.id);
         assert!(ended.rows().iter().all(|row| !row.is_late() && !row.is_lost() && row.unclaimed == 0));
         let remainders = ended.rows().iter().filter(|row| row.is_remainder()).count();
-        assert!(remainders <= 1 && ended.rows().last().unwrap().end == End::Finish);
+        assert!(remainders <= 1 && ended.rows().last().unwrap().end == WindowEnd::Finish);
     }
 }
 
@@ -36,7 +36,7 @@ fn the_skid_is_told_and_shortens_the_next_window() {
         let rows = bench.finish().bench.rows;
         let (fewest, most) = model.skid_cycles;
         let mut before = 0;
-        for row in rows.iter().filter(|row| row.end == End::Interrupt) {
+        for row in rows.iter().filter(|row| row.end == WindowEnd::Interrupt) {
             let Fired { past, carried, periods, .. } = row.fired[0];
             assert!((fewest..=most).contains(&past), "{} {past}", model.id);
             assert_eq!((past, periods), (carried, 1));
@@ -120,7 +120,7 @@ fn a_boundary_that_is_reached_just_before_a_switch_ends_its_window_there() {
         let mut ended = bench.finish();
         ended.assert_adds_up(&threads);
         ended.assert_boundaries();
-        let at_switch = ended.rows().iter().filter(|row| row.end == End::Switch).count();
+        let at_switch = ended.rows().iter().filter(|row| row.end == WindowEnd::Switch).count();
         seen += at_switch;
         // The interrupt comes when the other thread runs already; on Arm it is taken back.
         let unclaimed: u32 = ended.rows().iter().map(|row| row.unclaimed).sum();
@@ -229,7 +229,7 @@ fn a_thread_that_ends_has_its_remainder_and_begins_nothing() {
     bench.run(90_000);
     assert!(bench.machine.is_done(thread));
     let rest = bench.windows.end(thread).unwrap().unwrap();
-    assert_eq!((rest.sequence, rest.cpu, rest.end), (1, None, End::Finish));
+    assert_eq!((rest.sequence, rest.cpu, rest.end), (1, None, WindowEnd::Finish));
     let counted: u64 = bench.rows.iter().chain([&rest]).map(|row| row.counts[1].exact().unwrap()).sum();
     assert_eq!(counted, 96_000);
     assert_eq!(bench.windows.end(thread).unwrap(), None);

@@ -3,7 +3,7 @@
 
 use cyclometer_arch::{PmuReg, ProgramOptions, Register, RegisterBits, Registers, Step};
 use cyclometer_backend::registers::{
-    End, LossReason, OverflowSource, Row, WindowCount, WindowSetup, Windows,
+    LossReason, OverflowSource, Row, WindowCount, WindowEnd, WindowSetup, Windows,
 };
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, ErrorKind};
@@ -73,7 +73,7 @@ fn double_interrupts_make_no_rows() {
 }
 
 fn switched(ended: &Ended) -> usize {
-    ended.rows().iter().filter(|row| row.end == End::Switch).count()
+    ended.rows().iter().filter(|row| row.end == WindowEnd::Switch).count()
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn interrupts_without_an_overflow_leave_counts_in_the_running_window() {
             let nobodys = ended.bench.interrupts - ended.bench.claimed;
             assert!(nobodys > 400, "{} {nobodys}", ended.bench.machine.model().id);
             assert!(ended.rows().iter().any(|row| row.unclaimed > 1));
-            assert!(ended.rows().iter().all(|row| row.end != End::Interrupt || !row.fired.is_empty()));
+            assert!(ended.rows().iter().all(|row| row.end != WindowEnd::Interrupt || !row.fired.is_empty()));
         },
     );
 }
@@ -125,7 +125,7 @@ fn rewritten_controls_are_seen_on_every_chip_and_give_no_number() {
             }
         }
         assert!(ended.rows().iter().any(|row| lost(row).is_empty() && !row.fired.is_empty()), "{}", model.id);
-        let seen = ended.rows().iter().find(|row| row.end == End::Loss).unwrap();
+        let seen = ended.rows().iter().find(|row| row.end == WindowEnd::Loss).unwrap();
         let WindowCount::Lost(loss) = &seen.counts[0] else { panic!("{seen:?}") };
         assert!(matches!(loss.reason, LossReason::Rewritten { .. }), "{} {loss}", model.id);
         assert!(loss.to_string().contains("as they were written"));
@@ -149,7 +149,7 @@ fn what_is_taken_back_counts_again_from_a_new_window_on() {
         let losses = rows.iter().filter(|row| row.is_lost()).count();
         let exact = rows.iter().filter(|row| !row.is_lost() && !row.is_remainder()).count();
         assert!(losses > 8 && exact > losses, "{}: {losses} lost, {exact} exact", model.id);
-        let taken_back = rows.iter().filter(|row| row.end == End::Retake).count();
+        let taken_back = rows.iter().filter(|row| row.end == WindowEnd::Retake).count();
         assert!(taken_back > 8, "{} {taken_back}", model.id);
         let last = rows.iter().rposition(|row| row.is_lost()).unwrap();
         assert!(rows[..last].iter().any(|row| !row.is_lost() && row.sequence > 20), "{}", model.id);
@@ -176,7 +176,7 @@ fn a_control_that_is_rewritten_when_a_cpu_goes_idle_costs_the_window_that_is_ope
         for thread in threads {
             let rows: Vec<&Row<ThreadId>> = ended.rows_of(thread).collect();
             let (last, full) = rows.split_last().unwrap();
-            assert!(last.is_lost() && last.end == End::Loss, "{} {last:?}", model.id);
+            assert!(last.is_lost() && last.end == WindowEnd::Loss, "{} {last:?}", model.id);
             assert_eq!(full.len(), 6, "{}", model.id);
             assert!(full.iter().all(|row| !row.is_lost()));
         }
@@ -378,7 +378,7 @@ fn registers_that_are_closed_to_user_mode_meanwhile_lose_every_slot_and_are_not_
         for slot in 0..4 {
             assert_eq!(ended.sum(threads[0], slot), None);
         }
-        let end = ended.rows().iter().find(|row| row.end == End::Loss).unwrap();
+        let end = ended.rows().iter().find(|row| row.end == WindowEnd::Loss).unwrap();
         let WindowCount::Lost(loss) = &end.counts[1] else { panic!("{end:?}") };
         assert!(matches!(loss.reason, LossReason::Fault(_)), "{loss}");
         assert_eq!(loss.to_string(), "CPU 0: PMCR0 is closed to user mode");

@@ -6,7 +6,7 @@ use cyclometer_arch::{Fault, RegisterBits, RegisterProgram, Registers, Step, car
 use cyclometer_core::error::NextRung;
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
-use super::row::{End, Fired, Loss, LossReason, Outcome};
+use super::row::{CounterLoss, Fired, LossReason, Outcome, WindowEnd};
 use super::setup::{Claim, Claims, Period, WindowSetup};
 use super::thread::ThreadWindow;
 
@@ -17,7 +17,7 @@ type Looked = std::result::Result<(), Fault>;
 #[derive(Clone, Debug, Default)]
 struct SlotState {
     /// Why it is not counted here any more.
-    lost: Option<Loss>,
+    lost: Option<CounterLoss>,
     /// The counter's value when it was last looked at or set.
     last: u64,
     /// Events up to its overflow; of a source those of the thread that runs.
@@ -78,7 +78,7 @@ impl<T: Copy> CpuWindows<T> {
     }
 
     /// The slots that are not counted here any more, and why.
-    pub fn lost(&self) -> impl Iterator<Item = (usize, &Loss)> {
+    pub fn lost(&self) -> impl Iterator<Item = (usize, &CounterLoss)> {
         self.slots.iter().enumerate().filter_map(|(slot, state)| Some((slot, state.lost.as_ref()?)))
     }
 
@@ -134,7 +134,7 @@ impl<T: Copy> CpuWindows<T> {
         if self.slots[slot].lost.is_some() {
             return;
         }
-        let loss = Loss { cpu: self.cpu, reason };
+        let loss = CounterLoss { cpu: self.cpu, reason };
         if let Some(thread) = &mut self.thread {
             thread.lose(slot, &loss);
         }
@@ -329,9 +329,9 @@ impl<T: Copy> CpuWindows<T> {
     }
 
     /// Ends the window of the thread here, if something has happened that ends it.
-    fn row(&mut self, end: End, fired: Vec<Fired>, lost: Vec<usize>) -> Outcome<T> {
+    fn row(&mut self, end: WindowEnd, fired: Vec<Fired>, lost: Vec<usize>) -> Outcome<T> {
         let mut outcome = Outcome { lost_slots: lost, ..Outcome::default() };
-        let end = if fired.is_empty() { End::Loss } else { end };
+        let end = if fired.is_empty() { WindowEnd::Loss } else { end };
         let ends = !fired.is_empty() || !outcome.lost_slots.is_empty();
         if let Some(thread) = self.thread.as_mut().filter(|_| ends) {
             outcome.rows.push(thread.close(Some(self.cpu), end, fired));
@@ -342,7 +342,7 @@ impl<T: Copy> CpuWindows<T> {
     /// The same for what was lost when the counters were to go on; the window that is open then lacks all that this CPU
     /// cannot count.
     fn row_of_loss(&mut self, lost: Vec<usize>) -> Outcome<T> {
-        let outcome = self.row(End::Loss, Vec::new(), lost);
+        let outcome = self.row(WindowEnd::Loss, Vec::new(), lost);
         self.mark_lost();
         outcome
     }
@@ -364,17 +364,17 @@ impl<T: Copy> CpuWindows<T> {
         if let Some(thread) = self.thread.as_mut().filter(|_| !seen.is_ours) {
             thread.unclaimed_interrupt();
         }
-        self.go_on(on, seen, End::Interrupt)
+        self.go_on(on, seen, WindowEnd::Interrupt)
     }
 
     /// Looks whether the counters are still ours. Who took the control registers may have taken the interrupts too, and
     /// nothing else would tell before the next switch. Ends no window, but for a loss or a boundary that has been passed.
     pub fn look(&mut self, on: &mut dyn Registers) -> Outcome<T> {
         let seen = self.halt(on);
-        self.go_on(on, seen, End::Look)
+        self.go_on(on, seen, WindowEnd::Look)
     }
 
-    fn go_on(&mut self, on: &mut dyn Registers, seen: Seen, end: End) -> Outcome<T> {
+    fn go_on(&mut self, on: &mut dyn Registers, seen: Seen, end: WindowEnd) -> Outcome<T> {
         let mut outcome = self.row(end, seen.fired, seen.lost_slots);
         outcome.is_ours = seen.is_ours;
         let lost = self.resume(on, seen.status);
@@ -388,7 +388,7 @@ impl<T: Copy> CpuWindows<T> {
         on: &mut dyn Registers,
         next: Option<ThreadWindow<T>>,
     ) -> (Option<ThreadWindow<T>>, Outcome<T>) {
-        let (before, outcome) = self.leave(on, End::Switch);
+        let (before, outcome) = self.leave(on, WindowEnd::Switch);
         match next {
             Some(window) => (before, outcome.then(self.enter(on, window))),
             None => (before, outcome),
@@ -399,7 +399,7 @@ impl<T: Copy> CpuWindows<T> {
     pub(super) fn leave(
         &mut self,
         on: &mut dyn Registers,
-        end: End,
+        end: WindowEnd,
     ) -> (Option<ThreadWindow<T>>, Outcome<T>) {
         if self.thread.is_none() {
             return (None, Outcome::default());
@@ -461,10 +461,10 @@ impl<T: Copy> CpuWindows<T> {
         if self.lost().next().is_none() {
             return Outcome::default();
         }
-        let (window, mut outcome) = self.leave(on, End::Retake);
+        let (window, mut outcome) = self.leave(on, WindowEnd::Retake);
         outcome.lost_slots = self.set_up(on);
         if let Some(mut window) = window {
-            outcome.rows.push(window.close(Some(self.cpu), End::Retake, Vec::new()));
+            outcome.rows.push(window.close(Some(self.cpu), WindowEnd::Retake, Vec::new()));
             outcome = outcome.then(self.enter(on, window));
         }
         outcome
@@ -472,7 +472,7 @@ impl<T: Copy> CpuWindows<T> {
 }
 
 /// Why a CPU cannot be recorded.
-fn refused(loss: &Loss) -> Error {
+fn refused(loss: &CounterLoss) -> Error {
     match &loss.reason {
         LossReason::Fault(fault) => fault.clone().into(),
         _ => Error::new(

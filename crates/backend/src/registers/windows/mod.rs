@@ -18,7 +18,7 @@ use cyclometer_arch::Registers;
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
 pub use cpu::CpuWindows;
-pub use row::{End, Fired, Loss, LossReason, Outcome, Row, WindowCount};
+pub use row::{CounterLoss, Fired, LossReason, Outcome, Row, WindowCount, WindowEnd};
 pub use setup::{OverflowSource, WindowSetup};
 pub use thread::ThreadWindow;
 
@@ -195,7 +195,7 @@ impl<T: Copy + Ord + Debug> Windows<T> {
     pub fn finish(mut self, on: &mut dyn Registers) -> Vec<Row<T>> {
         let mut rows = Vec::new();
         for windows in self.cpus.values_mut() {
-            let (window, outcome) = windows.leave(on, End::Finish);
+            let (window, outcome) = windows.leave(on, WindowEnd::Finish);
             rows.extend(outcome.rows);
             self.parked.extend(window.map(|window| (window.thread(), window)));
         }

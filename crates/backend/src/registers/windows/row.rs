@@ -19,7 +19,7 @@ pub struct Row<T> {
     /// The sources whose boundary it reached; none in a remainder and in a window that a loss has ended.
     pub fired: Vec<Fired>,
     /// What ended it.
-    pub end: End,
+    pub end: WindowEnd,
     /// How often the thread got a CPU in it.
     pub switches: u32,
     /// How often that was another CPU than the one before.
@@ -51,7 +51,7 @@ pub enum WindowCount {
     /// Every event of the thread in the window, and no other.
     Exact(u64),
     /// A part of the window was not counted, or was not ours: there is no number.
-    Lost(Loss),
+    Lost(CounterLoss),
 }
 
 impl WindowCount {
@@ -95,7 +95,7 @@ pub struct Fired {
 
 /// What ends a window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub enum WindowEnd {
     /// An interrupt.
     Interrupt,
     /// The thread lost its CPU after a boundary and before the interrupt.
@@ -112,7 +112,7 @@ pub enum End {
 
 /// How a count was lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Loss {
+pub struct CounterLoss {
     /// On which CPU.
     pub cpu: u32,
     /// What was found.
@@ -154,7 +154,7 @@ pub enum LossReason {
     Elsewhere,
 }
 
-impl fmt::Display for Loss {
+impl fmt::Display for CounterLoss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cpu = self.cpu;
         match &self.reason {

@@ -1,6 +1,6 @@
 //! What a thread carries from CPU to CPU: its open window, and how far each source is from its next boundary.
 
-use super::row::{End, Fired, Loss, LossReason, Row, WindowCount};
+use super::row::{CounterLoss, Fired, LossReason, Row, WindowCount, WindowEnd};
 use super::setup::{Period, WindowSetup};
 
 /// The open window of a thread that may be on no CPU at the moment.
@@ -57,21 +57,21 @@ impl<T: Copy> ThreadWindow<T> {
     }
 
     /// A slot has no number in this window, and where its source is is not known.
-    pub(super) fn lose(&mut self, slot: usize, loss: &Loss) {
+    pub(super) fn lose(&mut self, slot: usize, loss: &CounterLoss) {
         self.open[slot] = WindowCount::Lost(loss.clone());
         self.left[slot] = None;
     }
 
     /// The thread runs where nothing is counted.
     pub(super) fn lose_all(&mut self, cpu: u32) {
-        let loss = Loss { cpu, reason: LossReason::Elsewhere };
+        let loss = CounterLoss { cpu, reason: LossReason::Elsewhere };
         for slot in 0..self.open.len() {
             self.lose(slot, &loss);
         }
     }
 
     /// Ends the window; the next one begins with nothing.
-    pub(super) fn close(&mut self, cpu: Option<u32>, end: End, fired: Vec<Fired>) -> Row<T> {
+    pub(super) fn close(&mut self, cpu: Option<u32>, end: WindowEnd, fired: Vec<Fired>) -> Row<T> {
         let fresh = vec![WindowCount::Exact(0); self.open.len()];
         let row = Row {
             thread: self.thread,
@@ -91,6 +91,6 @@ impl<T: Copy> ThreadWindow<T> {
     /// The last row, unless nothing was counted since the one before.
     pub fn finish(mut self) -> Option<Row<T>> {
         let is_empty = self.open.iter().all(|count| *count == WindowCount::Exact(0));
-        (!is_empty).then(|| self.close(None, End::Finish, Vec::new()))
+        (!is_empty).then(|| self.close(None, WindowEnd::Finish, Vec::new()))
     }
 }
