@@ -6,11 +6,9 @@ use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
-use crate::field::{FieldSpec, set_bits};
+use crate::field::{FieldSpec, each_counter, flags, set_bits};
+use crate::presence::Presence;
 use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
-
-pub(crate) const SOURCE: &str = "AMD APM volume 2, Performance Monitoring Counters; Linux \
-                                 arch/x86/include/asm/msr-index.h, arch/x86/events/amd/core.c";
 
 /// PERF_LEGACY_CTL0; the first four follow, one MSR each.
 ///
@@ -61,6 +59,13 @@ pub const GLOBAL_STATUS_CLR: u32 = 0xc000_0302;
 /// Linux `msr-index.h`, `MSR_AMD64_PERF_CNTR_GLOBAL_STATUS_SET`.
 pub const GLOBAL_STATUS_SET: u32 = 0xc000_0303;
 
+/// DebugCtl, which also says whether an interrupt of the PMU freezes branch records.
+///
+/// # Source
+///
+/// AMD APM volume 2, DebugCtl; Linux `msr-index.h`, `MSR_IA32_DEBUGCTLMSR`.
+pub const DEBUG_CTL: u32 = 0x1d9;
+
 /// PERF_CTL: count in guests; with [`HOST_ONLY`], everywhere.
 ///
 /// # Source
@@ -79,7 +84,8 @@ pub const HOST_ONLY: u64 = 1 << 41;
 ///
 /// # Source
 ///
-/// AMD APM volume 2, figure "Performance Event-Select Register (PerfEvtSeln)", as for the bits that follow.
+/// AMD APM volume 2, PerfEvtSeln and PERF_CTLn, as for the bits that follow; Linux
+/// `arch/x86/include/asm/perf_event.h`, `ARCH_PERFMON_EVENTSEL_*`, `AMD64_EVENTSEL_*`.
 pub const USR: u64 = 1 << 16;
 /// Bit of PERF_CTL: count in the kernel.
 ///
@@ -184,6 +190,8 @@ pub enum Register {
     GlobalStatusClear,
     /// PerfCntrGlobalStatusSet.
     GlobalStatusSet,
+    /// DebugCtl.
+    DebugControl,
 }
 
 impl Register {
@@ -198,11 +206,45 @@ impl Register {
         }
         all.extend(legacy().map(Register::LegacyEventSelect));
         all.extend(legacy().map(Register::LegacyCounter));
-        if chip.pmu_version >= 2 {
-            all.extend([Register::GlobalStatus, Register::GlobalControl]);
-            all.extend([Register::GlobalStatusClear, Register::GlobalStatusSet]);
-        }
+        all.extend([Register::GlobalStatus, Register::GlobalControl]);
+        all.extend([Register::GlobalStatusClear, Register::GlobalStatusSet, Register::DebugControl]);
+        all.retain(|register| register.presence().is_on(chip.pmu_version));
         all
+    }
+
+    /// Which chips have it.
+    ///
+    /// # Source
+    ///
+    /// AMD APM volume 2: CPUID Fn8000_0001 ECX\[PerfCtrExtCore\], Fn8000_0022 EAX\[PerfMonV2\].
+    pub(crate) const fn presence(self) -> Presence {
+        match self {
+            Register::EventSelect(_) | Register::Counter(_) => {
+                Presence::ALWAYS.needing("PerfCtrExtCore (CPUID 8000_0001 ECX bit 23)")
+            }
+            Register::LegacyEventSelect(_) | Register::LegacyCounter(_) | Register::DebugControl => {
+                Presence::ALWAYS
+            }
+            Register::GlobalStatus
+            | Register::GlobalControl
+            | Register::GlobalStatusClear
+            | Register::GlobalStatusSet => Presence::since(2),
+        }
+    }
+
+    /// Who says how it is laid out.
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Register::EventSelect(_) => "AMD APM volume 2, PERF_CTLn",
+            Register::Counter(_) => "AMD APM volume 2, PERF_CTRn",
+            Register::LegacyEventSelect(_) => "AMD APM volume 2, PERF_LEGACY_CTLn",
+            Register::LegacyCounter(_) => "AMD APM volume 2, PERF_LEGACY_CTRn",
+            Register::GlobalStatus => "AMD APM volume 2, PerfCntrGlobalStatus",
+            Register::GlobalControl => "AMD APM volume 2, PerfCntrGlobalCtl",
+            Register::GlobalStatusClear => "AMD APM volume 2, PerfCntrGlobalStatusClr",
+            Register::GlobalStatusSet => "AMD APM volume 2, PerfCntrGlobalStatusSet",
+            Register::DebugControl => "AMD APM volume 2, DebugCtl",
+        }
     }
 
     /// Its address.
@@ -216,6 +258,7 @@ impl Register {
             Register::GlobalControl => GLOBAL_CTL,
             Register::GlobalStatusClear => GLOBAL_STATUS_CLR,
             Register::GlobalStatusSet => GLOBAL_STATUS_SET,
+            Register::DebugControl => DEBUG_CTL,
         }
     }
 
@@ -230,6 +273,7 @@ impl Register {
             Register::GlobalControl => RegisterName::one("PERF_CNTR_GLOBAL_CTL"),
             Register::GlobalStatusClear => RegisterName::one("PERF_CNTR_GLOBAL_STATUS_CLR"),
             Register::GlobalStatusSet => RegisterName::one("PERF_CNTR_GLOBAL_STATUS_SET"),
+            Register::DebugControl => RegisterName::one("DebugCtl"),
         }
     }
 
@@ -243,6 +287,7 @@ impl Register {
             Register::GlobalControl => &["GLOBAL_CTL", "GLOBAL_CTRL", "AMD64_PERF_CNTR_GLOBAL_CTL"],
             Register::GlobalStatusClear => &["GLOBAL_STATUS_CLR", "AMD64_PERF_CNTR_GLOBAL_STATUS_CLR"],
             Register::GlobalStatusSet => &["GLOBAL_STATUS_SET", "AMD64_PERF_CNTR_GLOBAL_STATUS_SET"],
+            Register::DebugControl => &["DEBUGCTLMSR", "IA32_DEBUGCTL"],
         }
     }
 }
@@ -266,7 +311,7 @@ impl Register {
                 }
             }
             Register::GlobalControl | Register::GlobalStatusClear => Some(Access::ALL),
-            Register::GlobalStatus => Some(Access::Read),
+            Register::GlobalStatus | Register::DebugControl => Some(Access::Read),
             Register::GlobalStatusSet => None,
         }
     }
@@ -319,32 +364,54 @@ const PERF: &[FieldSpec] = &[
     FieldSpec::bit(41, "HOST_ONLY", "perf takes it from exclude_guest").ignored(),
 ];
 
+/// The index that `rdpmc` takes in ECX: counters of the core, then of the data fabric, then of the L3 cache.
+pub(crate) const RDPMC: &[FieldSpec] = &[FieldSpec::bits(
+    0,
+    31,
+    "INDEX",
+    "0 to 5 the core's counters, 6 to 9 the data fabric's, 10 to 15 the L3's",
+)
+.always()];
+
 pub(crate) fn perf_layout() -> Vec<FieldSpec> {
     PERF.to_vec()
 }
 
+const FROZEN: &[FieldSpec] = &[
+    FieldSpec::bit(58, "LBRS_FROZEN", "branch records are frozen").needing(FREEZE).by(FROZEN_BY),
+    FieldSpec::bit(59, "PMCS_FROZEN", "counters are frozen").needing(FREEZE).by(FROZEN_BY),
+];
+
+const FROZEN_BY: &str = "AMD APM volume 2, PerfCntrGlobalStatus; Linux arch/x86/include/asm/perf_event.h, \
+                         GLOBAL_STATUS_LBRS_FROZEN_BIT, GLOBAL_STATUS_COUNTERS_FROZEN_BIT";
+
+/// How chips say that branch records and counters can be frozen.
+const FREEZE: &str = "LbrAndPmcFreeze (CPUID 8000_0022 EAX bit 2)";
+
+/// What is certain of DebugCtl. The bit that freezes counters is not: no program sets one.
+const DEBUG_CONTROL: &[FieldSpec] = &[
+    FieldSpec::bit(0, "LBR", "branches are recorded"),
+    FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
+    FieldSpec::bit(11, "FLBRI", "an interrupt of the PMU freezes branch records")
+        .needing(FREEZE)
+        .by("Linux arch/x86/events/amd/lbr.c, amd_pmu_lbr_enable_all"),
+];
+
 pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
+    let per_counter = |field| each_counter(chip.counters_or(ALL_COUNTERS).general_bits(), field, 0);
     match register {
         Register::EventSelect(_) | Register::LegacyEventSelect(_) => PERF_CTL.to_vec(),
-        Register::Counter(_) | Register::LegacyCounter(_) => {
-            let width = chip.counter_width_bits.clamp(1, 64);
-            vec![FieldSpec::bits(0, (width - 1) as u8, "COUNT", "the count").always()]
-        }
+        Register::Counter(_) | Register::LegacyCounter(_) => vec![FieldSpec::count(chip.counter_width_bits)],
         Register::GlobalControl => {
-            let enable = FieldSpec::bit(0, "EN_CTR", "the counter may count, if its PERF_CTL enables it too");
-            per_counter(chip, enable)
+            per_counter(FieldSpec::bit(0, "EN_CTR", "the counter may count, if its PERF_CTL enables it too"))
         }
         Register::GlobalStatus | Register::GlobalStatusClear | Register::GlobalStatusSet => {
-            let mut fields = per_counter(chip, FieldSpec::bit(0, "OVF_CTR", "the counter overflowed"));
-            fields.push(FieldSpec::bit(58, "LBRS_FROZEN", "branch records are frozen"));
-            fields.push(FieldSpec::bit(59, "PMCS_FROZEN", "counters are frozen"));
+            let mut fields = per_counter(FieldSpec::bit(0, "OVF_CTR", "the counter overflowed"));
+            fields.extend_from_slice(FROZEN);
             fields
         }
+        Register::DebugControl => DEBUG_CONTROL.to_vec(),
     }
-}
-
-fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
-    set_bits(chip.counters_or(ALL_COUNTERS).general_bits()).map(|n| field.of(n.into(), n)).collect()
 }
 
 /// The fields of a code that AMD has no bits for.
@@ -399,15 +466,13 @@ fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
     if select > 0xfff {
         return Err(EncodeError::TooLarge { field: "event", value: select, greatest: 0xfff });
     }
-    let flags = [(code.edge, EDGE), (code.inv, INV)];
-    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit);
+    let flags = flags([(code.edge, EDGE), (code.inv, INV)]);
     let event = select & 0xff | (select >> 8) << EVENT_HIGH_SHIFT;
     Ok(event | u64::from(code.umask) << 8 | flags | u64::from(code.cmask) << CMASK_SHIFT)
 }
 
 fn mode_bits(how: How) -> u64 {
-    let flags = [(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)];
-    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+    flags([(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)])
 }
 
 fn code(value: u64) -> EventCode {

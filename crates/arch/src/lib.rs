@@ -44,6 +44,7 @@ mod field;
 mod golden;
 pub mod intel;
 mod perf;
+mod presence;
 mod program;
 mod register;
 mod register_program;
@@ -59,6 +60,7 @@ pub use decode::{Decoded, DecodedEvent, Field, decode, decode_words, layout};
 pub use error::{EncodeError, UnknownRegister};
 pub use field::{FieldKind, FieldSpec};
 pub use perf::{perf_words, perf_words_by_format};
+pub use presence::Presence;
 pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
 pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};
 pub use register_program::{

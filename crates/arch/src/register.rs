@@ -7,6 +7,7 @@ use cyclometer_core::syntax::parse_number;
 
 use crate::chip::Chip;
 use crate::error::UnknownRegister;
+use crate::presence::Presence;
 use crate::{amd, apple, arm, intel, riscv};
 
 /// A register, or a word that is laid out as one.
@@ -232,11 +233,23 @@ impl Register {
                 "Linux arch/x86/events/{intel,amd}/core.c, drivers/perf/*, format attributes"
             }
             Register::RdpmcIndex => "Intel SDM volume 2, RDPMC; AMD APM volume 3, RDPMC",
-            Register::Intel(_) => intel::SOURCE,
-            Register::Amd(_) => amd::SOURCE,
-            Register::Arm(_) => arm::SOURCE,
-            Register::RiscV(_) => riscv::SOURCE,
-            Register::Apple(_) => apple::SOURCE,
+            Register::Intel(register) => register.source(),
+            Register::Amd(register) => register.source(),
+            Register::Arm(register) => register.source(),
+            Register::RiscV(register) => register.source(),
+            Register::Apple(register) => register.source(),
+        }
+    }
+
+    /// Which chips of the family have it.
+    pub const fn presence(self) -> Presence {
+        match self {
+            Register::Perf(_) | Register::RdpmcIndex => Presence::ALWAYS,
+            Register::Intel(register) => register.presence(),
+            Register::Amd(register) => register.presence(),
+            Register::Arm(register) => register.presence(),
+            Register::RiscV(register) => register.presence(),
+            Register::Apple(register) => register.presence(),
         }
     }
 }

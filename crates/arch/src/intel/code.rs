@@ -7,7 +7,7 @@ use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use crate::chip::{Chip, Coded, FIXED_PSEUDO_MOST, How};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
-use crate::field::set_bits;
+use crate::field::{flags, set_bits};
 use crate::intel::layout::has_any;
 use crate::intel::shared;
 use crate::intel::{
@@ -74,8 +74,7 @@ fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
     if code.select > 0xff {
         return Err(EncodeError::TooLarge { field: "event", value: code.select.into(), greatest: 0xff });
     }
-    let flags = [(code.edge, EDGE), (code.any, ANY), (code.inv, INV), (code.eq, EQ)];
-    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit);
+    let flags = flags([(code.edge, EDGE), (code.any, ANY), (code.inv, INV), (code.eq, EQ)]);
     let masks = u64::from(code.cmask) << CMASK_SHIFT | u64::from(code.umask2) << UMASK2_SHIFT;
     Ok(u64::from(code.select) | u64::from(code.umask) << 8 | flags | masks)
 }
@@ -134,18 +133,16 @@ pub(crate) const fn global_bit(counter: CounterId) -> u32 {
 }
 
 fn mode_bits(how: How) -> u64 {
-    let flags = [(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)];
-    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+    flags([(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)])
 }
 
 fn fixed_nibble(any: bool, how: How) -> u64 {
-    let flags = [
+    flags([
         (how.modes.user, FIXED_USR),
         (how.modes.kernel, FIXED_OS),
         (how.interrupt, FIXED_PMI),
         (any, FIXED_ANY),
-    ];
-    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+    ])
 }
 
 /// The events in a register's value.
