@@ -52,7 +52,7 @@ impl RegisterAddress {
     }
 
     /// The number of an MSR or CSR.
-    const fn number(self) -> Option<u64> {
+    pub(crate) const fn number(self) -> Option<u64> {
         match self {
             RegisterAddress::Msr(n) => Some(n as u64),
             RegisterAddress::Csr(n) => Some(n as u64),
