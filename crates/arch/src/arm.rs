@@ -302,10 +302,15 @@ const CONTROL: &[FieldSpec] = &[
     FieldSpec::bit(2, "C", "written as 1: sets the cycle counter to 0"),
     FieldSpec::bit(3, "D", "the cycle counter counts every 64th cycle"),
     FieldSpec::bit(4, "X", "exports events"),
-    FieldSpec::bit(5, "DP", "the cycle counter stands still where counting is prohibited"),
+    FieldSpec::bit(
+        5,
+        "DP",
+        "the cycle counter stands still where event counters are prohibited to count or frozen",
+    ),
     FieldSpec::bit(6, "LC", "the cycle counter overflows at 64 bits, not at 32"),
     FieldSpec::bit(7, "LP", "event counters overflow at 64 bits").needing("FEAT_PMUv3p5"),
-    FieldSpec::bit(9, "FZO", "an overflow freezes the counters").needing("FEAT_PMUv3p7"),
+    FieldSpec::bit(9, "FZO", "an overflow of an event counter freezes the event counters")
+        .needing("FEAT_PMUv3p7"),
     FieldSpec::bits(11, 15, "N", "number of event counters").always(),
     FieldSpec::bits(16, 23, "IDCODE", "identification"),
     FieldSpec::bits(24, 31, "IMP", "implementer"),

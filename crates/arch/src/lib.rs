@@ -64,7 +64,7 @@ pub use field::{FieldKind, FieldSpec};
 pub use perf::{perf_words, perf_words_by_format};
 pub use presence::Presence;
 pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
-pub use reference::{FieldRow, RegisterRow, access_text, family_table, register_table};
+pub use reference::{FieldRow, RegisterRow, access_text, family_table, register_row, register_table};
 pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};
 pub use register_program::{
     CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, Step, carry_out, register_program,

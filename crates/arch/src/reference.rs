@@ -11,6 +11,7 @@ use crate::access::{Access, PmuReg};
 use crate::chip::Chip;
 use crate::decode::{every_field, layout};
 use crate::field::{Bits, FieldKind, FieldSpec};
+use crate::presence::Presence;
 use crate::register::{Register, RegisterAddress};
 use crate::{amd, apple, arm, intel, riscv};
 
@@ -25,7 +26,8 @@ pub struct RegisterRow {
     pub address: String,
     /// What a driver may do with the first of them; `None`: nothing.
     pub access: Option<Access>,
-    /// Which chips have it: versions of the PMU, and what a chip must have besides; empty: every one of the family.
+    /// Which chips have it: versions of the PMU (in a family's table), and what a chip must have besides; empty: every
+    /// one.
     pub presence: String,
     /// Who says where it is and how it is laid out.
     pub source: &'static str,
@@ -57,9 +59,14 @@ pub fn register_table(chip: &Chip) -> Vec<RegisterRow> {
     let alone = [Kind { chip: *chip, which: "", fields: layout }];
     let mut rows: Vec<RegisterRow> = Vec::new();
     for register in Register::all(chip) {
-        add(&mut rows, row(&alone, register));
+        add(&mut rows, row(&alone, None, register));
     }
     finished(rows)
+}
+
+/// The row of one register of a chip.
+pub fn register_row(chip: &Chip, register: Register) -> RegisterRow {
+    row(&[Kind { chip: *chip, which: "", fields: layout }], None, register).finished()
 }
 
 /// The table of a family: the registers and fields of all of its versions.
@@ -67,7 +74,7 @@ pub fn family_table(family: Family) -> Vec<RegisterRow> {
     let kinds = kinds(family);
     let mut rows: Vec<RegisterRow> = Vec::new();
     for register in kinds.iter().take(1).flat_map(|kind| Register::all(&kind.chip)) {
-        add(&mut rows, row(&kinds, register));
+        add(&mut rows, row(&kinds, Some(family), register));
     }
     finished(rows)
 }
@@ -113,13 +120,14 @@ fn kinds(family: Family) -> Vec<Kind> {
 /// A row with the fields of every kind of chip.
 struct Draft {
     register: Register,
-    family: Family,
+    /// The family of a table of all versions; in a table of one chip versions go without saying.
+    family: Option<Family>,
     access: Option<Access>,
     fields: Vec<(FieldSpec, Vec<&'static str>)>,
     kinds: usize,
 }
 
-fn row(kinds: &[Kind], register: Register) -> Draft {
+fn row(kinds: &[Kind], family: Option<Family>, register: Register) -> Draft {
     let mut fields: Vec<(FieldSpec, Vec<&'static str>)> = Vec::new();
     for Kind { chip, which, fields: fields_of } in kinds {
         for field in fields_of(chip, register) {
@@ -130,7 +138,6 @@ fn row(kinds: &[Kind], register: Register) -> Draft {
         }
     }
     fields.sort_by_key(|(field, _)| field.low);
-    let family = kinds.first().map_or_else(Family::default, |kind| kind.chip.family);
     let listed = kinds.first().and_then(|kind| PmuReg::of(&kind.chip, register).ok());
     Draft { register, family, access: listed.map(PmuReg::access), fields, kinds: kinds.len() }
 }
@@ -143,10 +150,14 @@ impl Draft {
             name: name.to_string(),
             address: self.register.address().map_or_else(String::new, |address| address.to_string()),
             access: self.access,
-            presence: self.register.presence().text(self.family),
+            presence: self.presence(self.register.presence()),
             source: self.register.source(),
             fields: self.field_rows(),
         }
+    }
+
+    fn presence(&self, presence: Presence) -> String {
+        self.family.map_or_else(|| presence.needs.to_owned(), |family| presence.text(family))
     }
 
     /// The fields, those of several counters together.
@@ -168,7 +179,7 @@ impl Draft {
     }
 
     fn field_row(&self, first: &FieldSpec, whose: &[&str], members: &[&FieldSpec]) -> FieldRow {
-        let presence = first.presence.text(self.family);
+        let presence = self.presence(first.presence);
         let who = if whose.len() == self.kinds { String::new() } else { whose.join(", ") };
         let presence = match (who.is_empty(), presence.is_empty()) {
             (false, false) => format!("{who}; {presence}"),
@@ -244,10 +255,22 @@ fn addresses(registers: &[Register]) -> String {
             let hex = |line: &Line| Line { is_hex: true, ..*line }.to_string();
             lines(&numbers).iter().map(hex).collect::<Vec<_>>().join(", ")
         }
-        None => match (places.first(), places.last()) {
-            (Some((from, first)), Some((to, last))) => format!("{first} to {last} (n = {from}-{to})"),
-            _ => String::new(),
-        },
+        None => encodings(&places),
+    }
+}
+
+/// The encodings of system registers: each of a few, the first and the last of many.
+fn encodings(places: &[(u64, RegisterAddress)]) -> String {
+    const FEW: usize = 10;
+    match (places.first(), places.last()) {
+        (Some((from, first)), Some((to, last))) if places.len() > FEW => {
+            format!("{first} to {last} (n = {from}-{to})")
+        }
+        _ => {
+            let all: Vec<String> = places.iter().map(|(_, address)| address.to_string()).collect();
+            let numbers: Vec<String> = places.iter().map(|(n, _)| n.to_string()).collect();
+            format!("{} (n = {})", all.join(", "), numbers.join(", "))
+        }
     }
 }
 
@@ -319,7 +342,8 @@ pub fn access_text(access: Option<Access>) -> String {
                 false => format!("{low}-{high}"),
             };
             let runs: Vec<String> = crate::field::runs(bits).map(run).collect();
-            format!("read, write bits {}", runs.join(", "))
+            let noun = if bits.count_ones() == 1 { "bit" } else { "bits" };
+            format!("read, write {noun} {}", runs.join(", "))
         }
     }
 }
@@ -327,7 +351,7 @@ pub fn access_text(access: Option<Access>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{chips, m1, m3, skylake, zen4};
+    use crate::testing::{chips, m1, m3, neoverse, skylake, zen4};
 
     fn found<'t>(table: &'t [RegisterRow], name: &str) -> &'t RegisterRow {
         table.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("{name}"))
@@ -360,7 +384,14 @@ mod tests {
         assert_eq!(bits(control, "PMI_EN_PMCn"), "12+n (n = 0-7), 36+n (n = 8-9)");
         assert_eq!(bits(found(&table, "PMESR0"), "EVENT_PMCn"), "8n-16 to 8n-9 (n = 2-5)");
         assert_eq!(bits(found(&register_table(&m3()), "PMESR1"), "EVENT_PMCn"), "16n-96 to 16n-81 (n = 6-9)");
-        assert_eq!(found(&table, "PMCn").address, "S3_2_C15_C0_0 to S3_2_C15_C10_0 (n = 0-9)");
+        let counters = &found(&table, "PMCn").address;
+        assert!(
+            counters
+                .ends_with("S3_2_C15_C7_0, S3_2_C15_C9_0, S3_2_C15_C10_0 (n = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)")
+        );
+        let types = register_table(&Chip { counters: arm::ALL_COUNTERS, ..neoverse() });
+        let types = &found(&types, "PMEVTYPERn_EL0").address;
+        assert_eq!(types, "S3_3_C14_C12_0 to S3_3_C14_C15_6 (n = 0-30)");
     }
 
     #[test]
@@ -402,6 +433,7 @@ mod tests {
         assert_eq!(access_text(None), "none");
         assert_eq!(access_text(Some(Access::Read)), "read");
         assert_eq!(access_text(Some(Access::ALL)), "read, write");
+        assert_eq!(access_text(Some(Access::Write { bits: 1 << 12 })), "read, write bit 12");
         assert_eq!(access_text(Some(Access::Write { bits: 0x10f0 })), "read, write bits 4-7, 12");
     }
 }

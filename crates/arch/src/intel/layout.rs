@@ -116,13 +116,14 @@ pub(crate) fn perf(word: ConfigWord) -> Vec<FieldSpec> {
 }
 
 /// The index that `rdpmc` takes in ECX.
-pub(crate) const RDPMC: &[FieldSpec] =
-    &[
-        FieldSpec::bits(0, 15, "INDEX", "the counter's number among those of its type").always(),
-        FieldSpec::bits(16, 31, "TYPE", "type of the counter; any other value is none")
-            .always()
-            .with_values(&[(0, "general counter"), (0x4000, "fixed counter"), (0x2000, "PERF_METRICS")]),
-    ];
+pub(crate) const RDPMC: &[FieldSpec] = &[
+    FieldSpec::bits(0, 15, "INDEX", "the counter's number among those of its type").always(),
+    FieldSpec::bits(16, 31, "TYPE", "type of counter; other values are none").always().with_values(&[
+        (0, "general counter"),
+        (0x4000, "fixed counter"),
+        (0x2000, "PERF_METRICS"),
+    ]),
+];
 
 /// The bits of a fixed counter, as those of counter 0, and by how much they are shifted.
 const FIXED: &[FieldSpec] = &[
@@ -250,15 +251,19 @@ const fn share(n: u8, name: &'static str, meaning: &'static str) -> FieldSpec {
     FieldSpec::bits(8 * n, 8 * n + 7, name, meaning)
 }
 
+/// Which cores have the second level of the top-down method in PERF_METRICS; Ice Lake has the first only.
+const LEVEL_2: &str = "P-cores from Golden Cove on";
+
 const METRICS: &[FieldSpec] = &[
     share(0, "RETIRING", "share of slots, of 255: retiring"),
     share(1, "BAD_SPECULATION", "share of slots, of 255: bad speculation"),
     share(2, "FRONTEND_BOUND", "share of slots, of 255: front end"),
     share(3, "BACKEND_BOUND", "share of slots, of 255: back end"),
-    share(4, "HEAVY_OPERATIONS", "share of slots, of 255: heavy operations (of retiring)"),
-    share(5, "BRANCH_MISPREDICTS", "share of slots, of 255: mispredicted branches (of bad speculation)"),
-    share(6, "FETCH_LATENCY", "share of slots, of 255: fetch latency (of front end)"),
-    share(7, "MEMORY_BOUND", "share of slots, of 255: memory (of back end)"),
+    share(4, "HEAVY_OPERATIONS", "share of slots, of 255: heavy operations (of retiring)").needing(LEVEL_2),
+    share(5, "BRANCH_MISPREDICTS", "share of slots, of 255: mispredicted branches (of bad speculation)")
+        .needing(LEVEL_2),
+    share(6, "FETCH_LATENCY", "share of slots, of 255: fetch latency (of front end)").needing(LEVEL_2),
+    share(7, "MEMORY_BOUND", "share of slots, of 255: memory (of back end)").needing(LEVEL_2),
 ];
 
 const CAPABILITIES: &[FieldSpec] = &[
