@@ -8,7 +8,7 @@ use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
 use crate::field::{FieldSpec, each_counter, flags, set_bits};
 use crate::presence::Presence;
-use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
+use crate::register::{RegisterName, RegisterWrite};
 
 /// PERF_LEGACY_CTL0; the first four follow, one MSR each.
 ///
@@ -436,13 +436,13 @@ pub(crate) fn program(
     let mut enable = 1 << n;
     if needs_two_counters(chip, &coded.code) {
         let merge = EventCode { select: MERGE_EVENT, ..EventCode::default() };
-        writes.push(write(select_register(chip, n + 1), select_bits(&merge)? | EN, u64::MAX));
+        writes.push(RegisterWrite::of(select_register(chip, n + 1), select_bits(&merge)? | EN, u64::MAX)?);
         enable |= 1 << (n + 1);
     }
     let value = select_bits(&coded.code)? | mode_bits(how) | EN;
-    writes.push(write(select_register(chip, n), value, u64::MAX));
+    writes.push(RegisterWrite::of(select_register(chip, n), value, u64::MAX)?);
     if chip.pmu_version >= 2 {
-        writes.push(write(Register::GlobalControl, enable, enable));
+        writes.push(RegisterWrite::of(Register::GlobalControl, enable, enable)?);
     }
     Ok(writes)
 }
@@ -454,11 +454,6 @@ fn select_register(chip: &Chip, n: u8) -> Register {
 /// The register in which counter `n` counts.
 pub(crate) fn counter_register(chip: &Chip, n: u8) -> Register {
     if is_extended(chip) { Register::Counter(n) } else { Register::LegacyCounter(n) }
-}
-
-fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
-    let address = RegisterAddress::Msr(register.msr());
-    RegisterWrite { register: register::Register::Amd(register), address, value, mask }
 }
 
 fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {

@@ -9,7 +9,7 @@ use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
 use crate::field::{FieldSpec, each_counter, flags, set_bits};
 use crate::presence::Presence;
-use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
+use crate::register::{RegisterName, RegisterWrite};
 
 /// The fixed counter that is PMCCNTR_EL0, as numbers of counters go.
 ///
@@ -79,6 +79,18 @@ pub const PMCR_C: u64 = 1 << 2;
 ///
 /// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_LC`.
 pub const PMCR_LC: u64 = 1 << 6;
+/// Bit of PMCR: the cycle counter stands still where event counters are prohibited to count, or frozen.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0, and "Freezing event counters"; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_DP`.
+pub const PMCR_DP: u64 = 1 << 5;
+/// Bit of PMCR: an overflow of an event counter freezes the event counters until it is forgotten (FEAT_PMUv3p7).
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0, field FZO, and "Freezing event counters".
+pub const PMCR_FZO: u64 = 1 << 9;
 /// Bit of PMCR: event counters overflow at 64 bits (PMUv3p5).
 ///
 /// # Source
@@ -253,7 +265,9 @@ impl Register {
     /// What a driver may do with it; `None`: nothing.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
-            Register::Control => Some(Access::Write { bits: PMCR_E | PMCR_LC | PMCR_LP }),
+            Register::Control => {
+                Some(Access::Write { bits: PMCR_E | PMCR_DP | PMCR_LC | PMCR_LP | PMCR_FZO })
+            }
             Register::EnableSet
             | Register::EnableClear
             | Register::OverflowClear
@@ -437,18 +451,13 @@ pub(crate) fn program(
     };
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
     let bit = 1u64 << n;
-    let mut writes = vec![write(register, value, u64::MAX)];
+    let mut writes = vec![RegisterWrite::of(register, value, u64::MAX)?];
     if how.interrupt {
-        writes.push(write(Register::InterruptSet, bit, bit));
+        writes.push(RegisterWrite::of(Register::InterruptSet, bit, bit)?);
     }
-    writes.push(write(Register::EnableSet, bit, bit));
-    writes.push(write(Register::Control, PMCR_E, PMCR_E));
+    writes.push(RegisterWrite::of(Register::EnableSet, bit, bit)?);
+    writes.push(RegisterWrite::of(Register::Control, PMCR_E, PMCR_E)?);
     Ok(writes)
-}
-
-fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
-    let address = RegisterAddress::SysReg(register.encoding());
-    RegisterWrite { register: register::Register::Arm(register), address, value, mask }
 }
 
 fn filter_bits(how: How) -> u64 {

@@ -67,6 +67,6 @@ pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
 pub use reference::{FieldRow, RegisterRow, access_text, family_table, register_row, register_table};
 pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};
 pub use register_program::{
-    CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, Step, carry_out, register_program,
-    restore,
+    CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, Share, Step, carry_out,
+    register_program, restore,
 };

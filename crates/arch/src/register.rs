@@ -6,7 +6,7 @@ use cyclometer_core::pmu::{ConfigWord, Family};
 use cyclometer_core::syntax::parse_number;
 
 use crate::chip::Chip;
-use crate::error::UnknownRegister;
+use crate::error::{EncodeError, UnknownRegister};
 use crate::presence::Presence;
 use crate::{amd, apple, arm, intel, riscv};
 
@@ -128,6 +128,21 @@ pub struct RegisterWrite {
 }
 
 impl RegisterWrite {
+    /// A write of the bits of `mask`.
+    ///
+    /// # Errors
+    ///
+    /// What is no register has nothing to be written.
+    pub(crate) fn of(
+        register: impl Into<Register>,
+        value: u64,
+        mask: u64,
+    ) -> Result<RegisterWrite, EncodeError> {
+        let register = register.into();
+        let address = register.address().ok_or(EncodeError::NoRegister)?;
+        Ok(RegisterWrite { register, address, value, mask })
+    }
+
     /// The register's name.
     pub fn name(&self) -> String {
         self.register.name().to_string()
@@ -251,6 +266,36 @@ impl Register {
             Register::RiscV(register) => register.presence(),
             Register::Apple(register) => register.presence(),
         }
+    }
+}
+
+impl From<intel::Register> for Register {
+    fn from(register: intel::Register) -> Register {
+        Register::Intel(register)
+    }
+}
+
+impl From<amd::Register> for Register {
+    fn from(register: amd::Register) -> Register {
+        Register::Amd(register)
+    }
+}
+
+impl From<arm::Register> for Register {
+    fn from(register: arm::Register) -> Register {
+        Register::Arm(register)
+    }
+}
+
+impl From<riscv::Register> for Register {
+    fn from(register: riscv::Register) -> Register {
+        Register::RiscV(register)
+    }
+}
+
+impl From<apple::Register> for Register {
+    fn from(register: apple::Register) -> Register {
+        Register::Apple(register)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
 use crate::field::{FieldSpec, each_counter, flags, low_mask, set_bits};
 use crate::presence::Presence;
-use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
+use crate::register::{RegisterName, RegisterWrite};
 
 /// CSR of mhpmevent0; events start with mhpmevent3.
 ///
@@ -217,10 +217,7 @@ pub(crate) fn program(coded: &Coded, n: u8, how: How) -> Result<Vec<RegisterWrit
         return Err(EncodeError::TooLarge { field: "event", value: config, greatest });
     }
     let flags = MINH | flags([(!how.modes.user, UINH), (!how.modes.kernel, SINH), (!how.interrupt, OF)]);
-    let register = Register::EventSelect(n);
-    let address = RegisterAddress::Csr(register.csr());
-    let register = register::Register::RiscV(register);
-    Ok(vec![RegisterWrite { register, address, value: config | flags, mask: u64::MAX }])
+    Ok(vec![RegisterWrite::of(Register::EventSelect(n), config | flags, u64::MAX)?])
 }
 
 fn event(config: u64) -> DecodedEvent {

@@ -5,7 +5,7 @@ mod layout;
 
 pub use code::{KpcWord, kpc_word};
 pub(crate) use code::{check, events, perf_code, perf_events, program};
-pub(crate) use layout::{layout, perf_layout};
+pub(crate) use layout::{layout, perf_layout, selector_bits};
 
 use cyclometer_core::CounterMask;
 

@@ -15,11 +15,25 @@ use crate::intel::{
     GLOBAL_FIXED_SHIFT, GLOBAL_METRICS_BIT, INT, INV, METRICS_UMASK, OS, RDPMC_FIXED, Register, SLOTS,
     UMASK2_SHIFT, USR,
 };
-use crate::register::{self, RegisterAddress, RegisterWrite};
+use crate::register::RegisterWrite;
+
+/// Which share of slots in PERF_METRICS a pseudo event is, from the lowest bits up.
+pub(crate) const fn share(code: &EventCode) -> Option<u8> {
+    match (code.select, code.umask2, code.umask.wrapping_sub(METRICS_UMASK)) {
+        (0, 0, share @ 0..8) => Some(share),
+        _ => None,
+    }
+}
 
 /// Whether a code is a pseudo event of PERF_METRICS.
 pub(crate) const fn is_metric(code: &EventCode) -> bool {
-    code.select == 0 && code.umask2 == 0 && code.umask >= METRICS_UMASK && code.umask < METRICS_UMASK + 8
+    share(code).is_some()
+}
+
+/// The write that lets PERF_METRICS count; SLOTS has writes of its own.
+pub(crate) fn enable_metrics() -> Result<RegisterWrite, EncodeError> {
+    let enable = 1 << GLOBAL_METRICS_BIT;
+    RegisterWrite::of(Register::GlobalControl, enable, enable)
 }
 
 /// The pseudo code of a fixed counter.
@@ -86,42 +100,38 @@ pub(crate) fn program(
     counter: CounterId,
     how: How,
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
+    let write = RegisterWrite::of;
     let mut writes = Vec::with_capacity(3);
     if let Some(extra) = coded.code.extra {
-        writes.push(write(Register::Extra(extra.register), extra.value, u64::MAX));
+        writes.push(write(Register::Extra(extra.register), extra.value, u64::MAX)?);
     }
     match counter {
         CounterId::Fixed(n) => {
             check(chip, &coded.code, true)?;
             let (nibble, shift) = (fixed_nibble(coded.code.any, how), 4 * u32::from(n));
-            writes.push(write(Register::FixedControl, nibble << shift, 0xf << shift));
+            writes.push(write(Register::FixedControl, nibble << shift, 0xf << shift)?);
         }
         CounterId::General(n) => {
             check(chip, &coded.code, false)?;
             let value = select_bits(&coded.code)? | mode_bits(how) | EN;
-            writes.push(write(Register::EventSelect(n), value, u64::MAX));
+            writes.push(write(Register::EventSelect(n), value, u64::MAX)?);
         }
     }
     if chip.pmu_version >= 2 {
         let mask = 1 << global_bit(counter);
-        writes.push(write(Register::GlobalControl, mask, mask));
+        writes.push(write(Register::GlobalControl, mask, mask)?);
     }
     Ok(writes)
 }
 
 /// The writes that count slots and their shares in PERF_METRICS.
-pub(crate) fn program_metrics(how: How) -> Vec<RegisterWrite> {
+pub(crate) fn program_metrics(how: How) -> Result<Vec<RegisterWrite>, EncodeError> {
     let shift = 4 * u32::from(SLOTS);
     let enable = 1 << global_bit(CounterId::Fixed(SLOTS)) | 1 << GLOBAL_METRICS_BIT;
-    vec![
-        write(Register::FixedControl, fixed_nibble(false, how) << shift, 0xf << shift),
-        write(Register::GlobalControl, enable, enable),
-    ]
-}
-
-fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
-    let address = RegisterAddress::Msr(register.msr());
-    RegisterWrite { register: register::Register::Intel(register), address, value, mask }
+    Ok(vec![
+        RegisterWrite::of(Register::FixedControl, fixed_nibble(false, how) << shift, 0xf << shift)?,
+        RegisterWrite::of(Register::GlobalControl, enable, enable)?,
+    ])
 }
 
 /// The bit of a counter in the global registers.

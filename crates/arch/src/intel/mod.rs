@@ -265,6 +265,20 @@ pub const RDPMC_METRICS: u32 = 0x2000_0000;
 /// Linux `perf_event.h`, `INTEL_TD_METRIC_RETIRING` (0x8000) to `INTEL_TD_METRIC_MEM_BOUND` (0x8700).
 pub const METRICS_UMASK: u8 = 0x80;
 
+/// The number of the fixed counter that stands for the first share of slots; PERF_METRICS has eight, and no counter
+/// counts them.
+///
+/// # Source
+///
+/// Linux `perf_event.h`, `INTEL_PMC_IDX_METRIC_BASE`: the first fixed counter and 16.
+pub const METRICS_BASE: u8 = 16;
+/// What a share of slots in PERF_METRICS is a fraction of.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `icl_get_metrics_event_value`.
+pub const METRICS_WHOLE: u64 = 0xff;
+
 /// Counters that layouts have room for where a chip's own are not known.
 pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::first(32, 16);
 
