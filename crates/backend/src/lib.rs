@@ -13,6 +13,8 @@ mod os;
 #[cfg(target_os = "linux")]
 mod perf;
 pub mod registers;
+#[cfg(unix)]
+pub mod sim;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod soft;
 #[cfg(all(unix, not(all(target_os = "linux", target_arch = "x86_64"))))]

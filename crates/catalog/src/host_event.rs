@@ -270,7 +270,7 @@ fn counting_the_same(cpu: &Cpu<'_>, coded: &Coded) -> CounterMask {
 }
 
 /// Whether a process that ran has a count above zero for certain: cycles and instructions.
-fn is_never_zero(cpu: &Cpu<'_>, name: &str) -> bool {
+pub(crate) fn is_never_zero(cpu: &Cpu<'_>, name: &str) -> bool {
     ["cpu_cycles", "instructions"].iter().filter_map(|basic| portable::find(basic)).any(|basic| {
         let answer = basic.among(cpu.family(), cpu.id(), |name| cpu.event(name).is_some());
         matches!(answer, Answer::Event { names, .. } if names == [name])

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod about;
+pub mod among;
 pub mod cpus;
 pub mod decode;
 mod device;
@@ -19,12 +20,14 @@ pub mod metric;
 mod notes;
 mod pmu_names;
 pub mod portable;
+mod registers;
 mod resolve;
 pub mod search;
 pub mod select;
 mod soft;
 mod suggest;
 pub mod table;
+pub mod ways;
 
 #[cfg(test)]
 mod testing;

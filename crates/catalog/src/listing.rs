@@ -13,6 +13,7 @@ use crate::generic::{
 use crate::host::{Core, Tables, cores};
 use crate::host_event::{self, HostEvent, Wanted};
 use crate::portable::{self, Portable};
+use crate::registers;
 use crate::resolve::unit_of;
 use crate::soft;
 use crate::table::{Cpu, Entry};
@@ -82,6 +83,9 @@ impl Kind {
 /// Every event that can be named on this machine, by kind; the vendor's own, which are hundreds, are in
 /// [`list_vendor`].
 pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
+    if registers::is_simulated(machine) {
+        return of_simulation(machine, tables);
+    }
     let cores = cores(machine, tables);
     let known = cores.iter().any(|core| !core.tables.is_empty());
     let mut all = accounting();
@@ -97,6 +101,22 @@ pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     all
 }
 
+/// The events of a simulated machine: those of its PMU, as nothing else is there.
+fn of_simulation(machine: &Machine, tables: &Tables) -> Vec<Listing> {
+    let cores = cores(machine, tables);
+    let mut all = hardware(machine);
+    all.extend(caches(machine, true));
+    all.extend(portables(machine, &cores));
+    all.into_iter().map(|listing| simulated(listing, machine, tables)).collect()
+}
+
+/// What an event comes to on a simulated chip.
+fn simulated(listing: Listing, machine: &Machine, tables: &Tables) -> Listing {
+    let found = registers::simulated(&listing.name, machine, tables);
+    let resolution = found.as_ref().map(|candidate| candidate.resolution.clone()).unwrap_or_default();
+    Listing { rung: Rung::Sim, resolution, available: found.map(|_| ()), ..listing }
+}
+
 /// The vendor's events of a machine's core types whose name or alias `fits`, by name.
 pub fn list_vendor(machine: &Machine, tables: &Tables, fits: &dyn Fn(&str) -> bool) -> Vec<Listing> {
     let cores = cores(machine, tables);
@@ -105,7 +125,11 @@ pub fn list_vendor(machine: &Machine, tables: &Tables, fits: &dyn Fn(&str) -> bo
         aliases.filter(|(alias, _)| fits(alias)).map(|(_, entry)| entry.name()).collect();
     let entries = vendors_entries(&cores);
     let wanted = entries.values().filter(|(_, entry)| fits(entry.name()) || by_alias.contains(entry.name()));
-    wanted.map(|(cpu, entry)| vendors(machine, tables, &cores, (cpu, entry))).collect()
+    let listed = wanted.map(|(cpu, entry)| vendors(machine, tables, &cores, (cpu, entry)));
+    match registers::is_simulated(machine) {
+        true => listed.map(|listing| simulated(listing, machine, tables)).collect(),
+        false => listed.collect(),
+    }
 }
 
 /// How many events [`list_vendor`] has in all.

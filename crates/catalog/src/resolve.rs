@@ -18,7 +18,7 @@ use crate::generic::{
 use crate::host::{Core, Tables, cores};
 use crate::host_event::{self, HostEvent, Wanted};
 use crate::soft::{self, SoftEvent};
-use crate::{has_core_pmu, notes, perf_type, portable, select, suggest};
+use crate::{has_core_pmu, notes, perf_type, portable, registers, select, suggest};
 
 /// What is counted when nothing is asked for.
 pub const DEFAULT_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,page-faults,context-switches,\
@@ -44,7 +44,7 @@ pub fn resolve_list_in(
     tables: &Tables,
     requested: bool,
 ) -> Result<Vec<Event>> {
-    let host = Host { machine, cores: cores(machine, tables) };
+    let host = Host { machine, cores: cores(machine, tables), tables };
     let events: Result<Vec<Event>> =
         parse_events(list)?.iter().map(|request| resolve_on(request, &host)).collect();
     Ok(events?.into_iter().map(|event| Event { requested, ..event }).collect())
@@ -61,13 +61,14 @@ pub fn resolve_list_in(
 /// `ErrorKind::UnknownEvent` with the nearest names; `ErrorKind::InvalidInput` for terms that do not fit
 /// their fields, for terms of an event that cannot be refined, or modes of an event that has none.
 pub fn resolve(request: &EventRequest, machine: &Machine, tables: &Tables) -> Result<Event> {
-    resolve_on(request, &Host { machine, cores: cores(machine, tables) })
+    resolve_on(request, &Host { machine, cores: cores(machine, tables), tables })
 }
 
 /// A machine with the tables for its cores.
 struct Host<'a> {
     machine: &'a Machine,
     cores: Vec<Core<'a>>,
+    tables: &'a Tables,
 }
 
 impl Host<'_> {
@@ -95,7 +96,7 @@ fn resolve_on(request: &EventRequest, host: &Host<'_>) -> Result<Event> {
         Selector::Pmu { pmu, terms } => by_device(pmu, terms, request, host)?,
     };
     check_modes(request, &found)?;
-    Ok(found)
+    Ok(registers::add_to(found, request, host.machine, host.tables))
 }
 
 fn event(request: &EventRequest, unit: Unit, candidates: Vec<Candidate>) -> Event {

@@ -70,6 +70,19 @@ pub enum ColorWhen {
     Never,
 }
 
+/// What happens to the driver of a simulated machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub enum Trouble {
+    /// The kernel writes over the register that enables counters, about every 100 µs.
+    Rewrite,
+    /// Somebody else takes counter 0 after 1 ms, on Apple's chips counter 2.
+    Steal,
+    /// A watchdog holds a counter.
+    Watchdog,
+    /// Writes seem to succeed and change nothing.
+    IgnoreWrites,
+}
+
 /// Which source to use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Backend {
@@ -100,6 +113,7 @@ const COUNTING: &str = "What and how often";
 const TARGET: &str = "What runs already, instead of a command";
 const COMMAND: &str = "The command";
 const RESULTS: &str = "Results";
+const SIMULATED: &str = "A simulated machine";
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
@@ -120,7 +134,7 @@ pub struct StatArgs {
     /// Metrics to compute, by name or group, as in `ipc,TopdownL1`; their events are counted, too. Can be repeated.
     #[arg(help_heading = COUNTING, short = 'M', long = "metrics", value_name = "METRICS")]
     pub metrics: Vec<String>,
-    /// How often to run the command.
+    /// How often to run the command, or the workload.
     #[arg(help_heading = COUNTING, short, long, visible_alias = "repeat", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,
@@ -160,6 +174,18 @@ pub struct StatArgs {
     /// Where counts come from.
     #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
+    /// Count on a simulated machine instead of this one, as in `sim:apple-m1`: no command is executed.
+    #[arg(help_heading = SIMULATED, long, value_name = "sim:ID")]
+    pub machine: Option<String>,
+    /// What it does, as in `loop`, or `phases:250` for 250 ms of its time.
+    #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
+    pub workload: Option<String>,
+    /// What happens to the driver meanwhile; can be repeated.
+    #[arg(help_heading = SIMULATED, long, value_name = "WHAT", requires = "machine")]
+    pub trouble: Vec<Trouble>,
+    /// Decides all that is left to chance, there and in the order of passes.
+    #[arg(help_heading = SIMULATED, long, value_name = "N", requires = "machine")]
+    pub seed: Option<u64>,
     /// Exit with 124 unless every value is exact.
     #[arg(help_heading = COUNTING, long)]
     pub strict: bool,
@@ -225,8 +251,8 @@ pub struct DoctorArgs {
     /// Write the facts that detection read to a file, for a bug report; - is standard output.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub record: Option<PathBuf>,
-    /// Diagnose the machine of such a file instead of this one.
-    #[arg(long, value_name = "FILE")]
+    /// Diagnose the machine of such a file instead of this one, or a simulated one, as in `sim:skylake`.
+    #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
 }
 
@@ -236,8 +262,9 @@ pub struct MachineArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Look at the machine of a file made by `doctor --record` instead of this one.
-    #[arg(long, value_name = "FILE")]
+    /// Look at the machine of a file made by `doctor --record` instead of this one, or at a simulated one, as in
+    /// `sim:skylake`.
+    #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
 }
 
@@ -353,6 +380,9 @@ pub struct PlanArgs {
     /// The CPU, as `list --cpus` names it. Without it, this machine.
     #[arg(long, value_name = "ID")]
     pub cpu: Option<String>,
+    /// The machine of a file made by `doctor --record` instead of this one, or a simulated one, as in `sim:skylake`.
+    #[arg(long, value_name = "FILE|sim:ID", conflicts_with_all = ["cpu", "tables"])]
+    pub machine: Option<PathBuf>,
     /// A table of events that goes before the catalogue's of that CPU, or stands for a new one, in any format that `stat`
     /// takes. Without --cpu it is for the CPU that it names, or for this machine. Can be repeated.
     #[arg(long = "events", value_name = "FILE")]

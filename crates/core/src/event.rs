@@ -329,17 +329,13 @@ impl Part {
     /// What the planner must know of an event that a core PMU counts; `None` where something else counts it.
     pub fn core(&self) -> Option<CorePart<'_>> {
         match self {
-            Part::Perf(event) if event.class == PerfClass::Core => Some(CorePart {
-                pmu: &event.pmu,
-                ways: event.ways(),
-                wide: event.wide,
-                is_chosen_by_us: false,
-            }),
+            Part::Perf(event) if event.class == PerfClass::Core => {
+                Some(CorePart { pmu: &event.pmu, ways: event.ways(), wide: event.wide })
+            }
             Part::Registers(event) => Some(CorePart {
                 pmu: &event.pmu,
                 ways: event.codes.iter().map(|way| (way.counters, way.code.extra)).collect(),
                 wide: event.wide,
-                is_chosen_by_us: true,
             }),
             _ => None,
         }
@@ -356,8 +352,6 @@ pub struct CorePart<'a> {
     pub ways: Vec<(CounterMask, Option<ExtraRegister>)>,
     /// Whether it takes an even counter and the one behind it.
     pub wide: bool,
-    /// Whether it counts on the counter that the plan says; else the kernel chooses one.
-    pub is_chosen_by_us: bool,
 }
 
 /// An event that is programmed into the registers of a core PMU by ourselves.
@@ -367,12 +361,30 @@ pub struct RegisterEvent {
     pub pmu: String,
     /// The CPUs of that core type.
     pub cpus: CpuSet,
-    /// The codes that count it, its own first; at least one. A plan that has placed it leaves the one that it chose.
+    /// The codes that count it, its own first; at least one.
     pub codes: Vec<RegisterCode>,
     /// Whether it takes an even counter and the one behind it (AMD's large increments).
     pub wide: bool,
-    /// The counter on which a plan has placed it.
-    pub counter: Option<CounterId>,
+    /// Where a plan has placed it: once, or once in each turn in which it counts.
+    pub seats: Vec<RegisterSeat>,
+}
+
+impl RegisterEvent {
+    /// Where it counts in a turn.
+    pub fn seat_in(&self, turn: u32) -> Option<&RegisterSeat> {
+        self.seats.iter().find(|seat| seat.turn.is_none_or(|own| own == turn))
+    }
+}
+
+/// An event on a counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RegisterSeat {
+    /// The turn; `None`: always.
+    pub turn: Option<u32>,
+    /// The counter.
+    pub counter: CounterId,
+    /// The code that counts it there.
+    pub code: EventCode,
 }
 
 /// One code of an event, with the counters that may count it.

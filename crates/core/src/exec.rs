@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::cpuset::CpuSet;
 use crate::error::Result;
@@ -84,6 +84,11 @@ pub trait Child {
 
     /// Sends it a signal, if it still exists.
     fn signal(&mut self, signal: i32);
+
+    /// The time on a clock of its own, by which its waits end; `None` where it has ours.
+    fn clock(&self) -> Option<Instant> {
+        None
+    }
 
     /// Whether its addresses are the same in every run; `None` when nobody made sure of it. Asked when it has
     /// ended.
@@ -284,6 +289,11 @@ pub trait Counting {
     ///
     /// `ErrorKind::Os`, `ErrorKind::StateLost`.
     fn read(&mut self, out: &mut Reading) -> Result<()>;
+
+    /// How long its counters may go unread, so that none of them wraps twice unseen; `None`: for ever.
+    fn longest_pause(&self) -> Option<Duration> {
+        None
+    }
 
     /// As [`Counting::read`], for the slots of this turn and those without one only, where that is cheaper.
     ///

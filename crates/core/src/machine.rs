@@ -209,6 +209,13 @@ pub struct CoreType {
     pub kernel_pmu: Option<String>,
 }
 
+impl CoreType {
+    /// The name of its PMU: the kernel's device, or where the kernel has none the core type's id.
+    pub fn pmu_name(&self) -> &str {
+        self.kernel_pmu.as_deref().or(self.cpu_id.as_deref()).unwrap_or("cpu")
+    }
+}
+
 /// What the hardware (or the hypervisor) says about a PMU.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PmuFacts {

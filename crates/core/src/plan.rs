@@ -346,6 +346,16 @@ impl Slot {
         self.twin_of.unwrap_or(self.id)
     }
 
+    /// Numbers the turns anew, also those of its seats.
+    pub fn renumber_turns(&mut self, new: impl Fn(u32) -> Option<u32>) {
+        self.turn = self.turn.and_then(&new);
+        for part in &mut self.parts {
+            if let Part::Registers(event) = part {
+                event.seats.iter_mut().for_each(|seat| seat.turn = seat.turn.and_then(&new));
+            }
+        }
+    }
+
     /// A slot in no group, without filters.
     pub fn new(id: SlotId, name: impl Into<String>, rung: Rung, parts: Vec<Part>) -> Slot {
         Slot {

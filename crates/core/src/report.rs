@@ -92,6 +92,8 @@ pub enum LaunchKind {
     Native,
     /// Under the software PMU.
     Translated,
+    /// Not at all: a workload of a simulated machine.
+    Simulated,
 }
 
 impl LaunchKind {
@@ -100,6 +102,7 @@ impl LaunchKind {
         match self {
             LaunchKind::Native => "native",
             LaunchKind::Translated => "translated",
+            LaunchKind::Simulated => "simulated",
         }
     }
 }

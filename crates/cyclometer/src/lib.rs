@@ -26,15 +26,16 @@
 #![forbid(unsafe_code)]
 
 mod host;
-mod lookup;
 mod metric;
 pub mod placement;
+pub mod simulated;
 mod stat;
 mod tables;
 
 pub use cyclometer_arch as arch;
 pub use cyclometer_backend::{Attached, Launcher};
 pub use cyclometer_catalog as catalogue;
+pub use cyclometer_catalog::among::{decode_in, table_for};
 pub use cyclometer_catalog::{Kind, Listing};
 pub use cyclometer_core as core;
 pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
@@ -51,8 +52,8 @@ pub use host::{
     count_vendor_events, diagnosed_machine, list_events, list_events_in, list_vendor_events, machine,
     record_machine, replay_machine,
 };
-pub use lookup::{decode_in, table_for};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
+pub use simulated::Simulated;
 pub use stat::Stat;
 pub use tables::EventTables;
 

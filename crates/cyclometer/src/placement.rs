@@ -1,12 +1,12 @@
 //! Which events of a CPU of the catalogue count at once, on which counters, and in how many passes all of them.
 
-mod ways;
-
 use std::collections::BTreeMap;
 
 use cyclometer_arch::{Coded, takes_two_counters};
+use cyclometer_catalog::among::select_in;
 use cyclometer_catalog::select::{Selected, chip};
 use cyclometer_catalog::table::Cpu;
+use cyclometer_catalog::ways::{self, usable};
 use cyclometer_core::syntax::EventRequest;
 use cyclometer_core::{CounterMask, Modifiers, Result};
 use cyclometer_plan::passes::{Demand, Need, Problem, Way, pack};
@@ -15,7 +15,6 @@ pub use cyclometer_plan::passes::{Because, Certificate, Conflict, Packing, Refus
 pub use cyclometer_plan::taken_by_watchdog as held_by_watchdog;
 pub use cyclometer_plan::words;
 
-use crate::lookup::select_in;
 use crate::metric::events_of_metrics;
 
 /// Events of a CPU in passes.
@@ -138,7 +137,7 @@ impl<'a> Placed<'a> {
         let codes = ways::codes(tables, &selected);
         let Some(cpu) = tables.first() else { return 0 };
         let usable = |pin| {
-            let each = codes.iter().map(|coded| allowed(cpu, coded.counters, pin));
+            let each = codes.iter().map(|coded| usable(cpu.counters(), coded.counters, pin));
             each.fold(CounterMask::EMPTY, |all, own| all.or(own))
         };
         events.push(Placed {
@@ -157,7 +156,8 @@ impl<'a> Placed<'a> {
     /// What the planner is told.
     fn demand(&self, cpu: Option<&Cpu<'_>>) -> Demand {
         let way = |coded: &Coded| {
-            let counters = cpu.map_or(CounterMask::EMPTY, |cpu| allowed(cpu, coded.counters, self.pin));
+            let counters =
+                cpu.map_or(CounterMask::EMPTY, |cpu| usable(cpu.counters(), coded.counters, self.pin));
             Way { counters, extra: coded.code.extra }
         };
         let need = Need { pmu: 0, ways: self.codes.iter().map(way).collect(), wide: self.wide };
@@ -179,22 +179,6 @@ fn of_metrics(tables: &[Cpu<'_>], events: &[Placed<'_>]) -> Vec<Vec<usize>> {
         names.iter().filter_map(at).collect::<Vec<usize>>()
     };
     events_of_metrics(cpu.id()).map(own).collect()
-}
-
-/// The counters of a CPU among those that a vendor names, which are the general ones where it names none.
-fn allowed(cpu: &Cpu<'_>, named: CounterMask, pin: Option<u8>) -> CounterMask {
-    let all = match named.is_empty() {
-        true => CounterMask::from_bits(cpu.counters().general_bits(), 0),
-        false => named.and(cpu.counters()),
-    };
-    match pin {
-        None => all,
-        Some(n) => {
-            let bit = 1u64.checked_shl(n.into()).unwrap_or(0);
-            let general = CounterMask::from_bits(all.general_bits() & bit, 0);
-            if general.is_empty() { all.and(CounterMask::from_bits(0, bit)) } else { general }
-        }
-    }
 }
 
 #[cfg(test)]

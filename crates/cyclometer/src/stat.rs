@@ -14,8 +14,8 @@ use cyclometer_core::{
 use cyclometer_session::{Job, Means, Observer, Settings};
 use cyclometer_stats::{MetricRequest, partners};
 
-use crate::EventTables;
 use crate::metric::{Assembled, Wanted, assemble, choose};
+use crate::{EventTables, Simulated};
 
 /// Describes a measurement; nothing is opened before [`Stat::run`].
 ///
@@ -35,7 +35,11 @@ pub struct Stat {
     random_layout: bool,
     multiplex: Multiplex,
     seed: u64,
+    simulated: Option<Simulated>,
 }
+
+/// What is counted on a simulated machine when nothing is asked for: what its PMU has of [`DEFAULT_EVENTS`].
+const SIMULATED_EVENTS: &str = "cycles,instructions,branches,branch-misses,cache-references,cache-misses";
 
 /// Another one each time.
 fn some_seed() -> u64 {
@@ -60,7 +64,13 @@ impl Stat {
             random_layout: false,
             multiplex: Multiplex::Auto,
             seed: some_seed(),
+            simulated: None,
         }
+    }
+
+    /// A measurement on a simulated machine: the command's program is the name of a workload, and nothing is ever executed.
+    pub fn simulated(simulated: Simulated) -> Stat {
+        Stat { simulated: Some(simulated.clone()), ..Stat::new(simulated.machine()) }
     }
 
     /// Runs this command.
@@ -217,13 +227,17 @@ impl Stat {
     pub fn plan(&self) -> Result<Plan> {
         let Assembled { events, requests } = match self.events.is_empty() && self.metrics.is_empty() {
             true => {
-                let events = resolve_list(DEFAULT_EVENTS, &self.machine, false)?;
+                let events = resolve_list(self.default_events(), &self.machine, false)?;
                 Assembled { events, requests: Vec::new() }
             }
             false => self.assembled(),
         };
         let intent = self.intent(&events, &requests);
         cyclometer_plan::plan(events, &self.machine, intent)
+    }
+
+    fn default_events(&self) -> &'static str {
+        if self.simulated.is_some() { SIMULATED_EVENTS } else { DEFAULT_EVENTS }
     }
 
     fn intent(&self, events: &[Event], requests: &[MetricRequest]) -> Intent {
@@ -248,11 +262,10 @@ impl Stat {
     /// Only when nothing was measured; what fails later is told in the report.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
-        let job = Job {
-            command: self.command.clone(),
-            target: self.target.clone(),
-            watched: self.watched(launcher)?,
-        };
+        if let Some(simulated) = &self.simulated {
+            return self.simulate(simulated, plan, launcher, observer);
+        }
+        let job = self.job(self.watched(launcher)?);
         let software = software(SoftwareSettings { random_layout: self.random_layout });
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let mut sources = sources();
@@ -261,6 +274,25 @@ impl Stat {
         let translated = translated.as_deref();
         let means = Means { launch: launcher, translated, sources: &sources, machine: &self.machine };
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
+    }
+
+    fn job(&self, watched: Option<Box<dyn Child>>) -> Job {
+        Job { command: self.command.clone(), target: self.target.clone(), watched }
+    }
+
+    fn simulate(
+        &self,
+        simulated: &Simulated,
+        plan: Plan,
+        launcher: &Launcher,
+        observer: &mut dyn Observer,
+    ) -> Result<Report> {
+        let simulation = simulated.start()?;
+        let source = simulation.source(simulated.cores(&self.tables));
+        let launch = simulation.launcher(launcher);
+        let (launch, machine) = (launch.as_ref(), &self.machine);
+        let means = Means { launch, translated: None, sources: &[source.as_ref()], machine };
+        cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)
     }
 
     /// What to wait for when there is no command.

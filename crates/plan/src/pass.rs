@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use cyclometer_core::event::{RegisterEvent, RegisterSeat};
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
 use cyclometer_core::{
-    Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Pass, Plan, Recovery, Result, Rung,
-    Slot, SlotId,
+    Counted, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery, Result, Rung, Slot,
+    SlotId,
 };
 
-use crate::sharing::{Cores, Shared, is_core};
+use crate::sharing::{Cores, Shared, SlotSeat, is_core};
 use crate::words::{listed, number};
 
 /// Puts every line that is counted into passes.
@@ -37,7 +38,7 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
         _ => Cores::new(&slots, &lines, machine).share(&intent, runs as usize, rotates)?,
     };
     let plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
-    arrange(plan, &shared.counters)
+    arrange(plan, &shared.seats)
 }
 
 /// Makes the passes of a plan by its sets.
@@ -45,7 +46,7 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
 /// # Errors
 ///
 /// `ErrorKind::HardwareLimit` where the sets are more than the runs and events must not take turns.
-pub(crate) fn arrange(mut plan: Plan, counters: &[Vec<(SlotId, CounterId)>]) -> Result<Plan> {
+pub(crate) fn arrange(mut plan: Plan, seats: &[Vec<SlotSeat>]) -> Result<Plan> {
     let mut slots = slots(&plan.lines);
     for slot in &mut slots {
         slot.group = slot.group.filter(|group| !plan.sharing.ungrouped.contains(group));
@@ -67,8 +68,8 @@ pub(crate) fn arrange(mut plan: Plan, counters: &[Vec<(SlotId, CounterId)>]) -> 
     if runs > 0 && !slots.is_empty() {
         let native: Vec<Slot> = slots.into_iter().filter(|slot| !is_soft(slot)).collect();
         match rotates {
-            true => passes.push(turning(native, sets, counters)),
-            false => passes.extend(of_sets(&native, sets, counters)),
+            true => passes.push(turning(native, sets, seats)),
+            false => passes.extend(of_sets(&native, sets, seats)),
         }
     }
     plan.passes = passes;
@@ -98,11 +99,11 @@ fn native_runs(slots: &[Slot], intent: &Intent) -> u32 {
 }
 
 /// A pass for each set; one where there is none.
-fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Vec<Pass> {
+fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Vec<Pass> {
     let pass = |set: Option<usize>| {
         let of_set = set.map_or(&[][..], |set| &sets[set]);
         let takes_part = |slot: &&Slot| !is_core(slot) || of_set.contains(&slot.opened_as());
-        let seats = set.and_then(|set| counters.get(set));
+        let seats = set.and_then(|set| seats.get(set));
         let slots = native.iter().filter(takes_part).map(|slot| seated(slot, seats)).collect();
         Pass { launch: LaunchKind::Native, slots }
     };
@@ -112,14 +113,43 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, Count
     }
 }
 
-fn seated(slot: &Slot, seats: Option<&Vec<(SlotId, CounterId)>>) -> Slot {
-    let seat = seats.and_then(|seats| seats.iter().find(|(id, _)| *id == slot.opened_as()));
-    Slot { counter: seat.map(|(_, counter)| *counter), ..slot.clone() }
+/// The slot with its counters in one set.
+fn seated(slot: &Slot, seats: Option<&Vec<SlotSeat>>) -> Slot {
+    let seats: Vec<(Option<u32>, &SlotSeat)> = seats.into_iter().flatten().map(|seat| (None, seat)).collect();
+    placed(slot, &seats)
+}
+
+/// The slot with its counters in each turn in which it counts.
+fn seated_in_turns(slot: &Slot, turn: Option<u32>, seats: &[Vec<SlotSeat>]) -> Slot {
+    let of_turn = (0u32..).zip(seats).filter(|(of, _)| turn.is_none_or(|own| own == *of));
+    let seats: Vec<(Option<u32>, &SlotSeat)> =
+        of_turn.flat_map(|(of, seats)| seats.iter().map(move |seat| (Some(of), seat))).collect();
+    placed(slot, &seats)
+}
+
+/// The slot with its counters; parts that we program ourselves get them, with the codes that count there.
+fn placed(slot: &Slot, seats: &[(Option<u32>, &SlotSeat)]) -> Slot {
+    let own = |(_, seat): &&(Option<u32>, &SlotSeat)| seat.slot == slot.opened_as();
+    let seats: Vec<&(Option<u32>, &SlotSeat)> = seats.iter().filter(own).collect();
+    let on = |event: &RegisterEvent| {
+        let of_pmu = seats.iter().filter(|(_, seat)| seat.pmu == event.pmu);
+        let seat = |(turn, seat): &&(Option<u32>, &SlotSeat)| {
+            let way = event.codes.get(seat.way)?;
+            Some(RegisterSeat { turn: *turn, counter: seat.counter, code: way.code })
+        };
+        of_pmu.filter_map(|one| seat(one)).collect()
+    };
+    let parts = slot.parts.iter().map(|part| match part {
+        Part::Registers(event) => Part::Registers(RegisterEvent { seats: on(event), ..event.clone() }),
+        other => other.clone(),
+    });
+    let counter = seats.first().map(|(_, seat)| seat.counter);
+    Slot { counter, parts: parts.collect(), ..slot.clone() }
 }
 
 /// One pass in which the sets take turns. What is in all of them always counts, and what no core PMU counts as well: it
 /// leaves its group, if that takes turns.
-fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, CounterId)>]) -> Pass {
+fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Pass {
     let turn_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());
         let is_always = !is_core(slot) || sets.iter().all(holds);
@@ -128,13 +158,9 @@ fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], counters: &[Vec<(SlotId, Cou
     let turning: Vec<Option<u32>> =
         native.iter().filter(|slot| turn_of(slot).is_some()).map(|slot| slot.group).collect();
     let slots = native.iter().map(|slot| {
-        let turn = turn_of(slot);
+        let turn = turn_of(slot).and_then(|turn| u32::try_from(turn).ok());
         let stays = is_core(slot) || !turning.contains(&slot.group);
-        Slot {
-            turn: turn.and_then(|turn| u32::try_from(turn).ok()),
-            group: slot.group.filter(|_| stays),
-            ..seated(slot, counters.get(turn.unwrap_or(0)))
-        }
+        Slot { turn, group: slot.group.filter(|_| stays), ..seated_in_turns(slot, turn, seats) }
     });
     Pass { launch: LaunchKind::Native, slots: slots.collect() }
 }
@@ -175,7 +201,8 @@ pub(crate) fn reassemble(mut plan: Plan, machine: &Machine) -> Result<Plan> {
     let slots = slots(&plan.lines);
     let renewed = |old: &Slot| {
         let new = slots.iter().find(|slot| slot.id == old.id)?.clone();
-        Some(Slot { turn: old.turn, counter: old.counter, group: new.group.and(old.group), ..new })
+        let parts = if new.rung == old.rung { old.parts.clone() } else { new.parts.clone() };
+        Some(Slot { turn: old.turn, counter: old.counter, group: new.group.and(old.group), parts, ..new })
     };
     for pass in &mut plan.passes {
         pass.slots = pass.slots.iter().filter_map(renewed).collect();
@@ -263,9 +290,14 @@ fn slot(id: SlotId, line: &PlanLine) -> Option<Slot> {
     })
 }
 
+/// A pin is for who chooses counters here; the kernel chooses itself.
 fn refuse_pins(lines: &[PlanLine]) -> Result<()> {
-    let pinned = lines.iter().find_map(|line| line.event.pin.map(|pin| (&line.event.name, pin)));
-    match pinned {
+    let is_ours = |line: &PlanLine| {
+        let mut parts = line.candidate()?.parts.iter();
+        Some(parts.any(|part| matches!(part, Part::Registers(_))))
+    };
+    let mut pinned = lines.iter().filter(|line| is_ours(line) == Some(false));
+    match pinned.find_map(|line| Some((&line.event.name, line.event.pin?))) {
         None => Ok(()),
         Some((name, pin)) => Err(Error::new(
             ErrorKind::InvalidInput,
@@ -284,9 +316,9 @@ mod tests {
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
         unknown_event, with_modes,
     };
-    use cyclometer_core::CounterMask;
     use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
     use cyclometer_core::{Count, Event, Modes};
+    use cyclometer_core::{CounterId, CounterMask};
     use proptest::prelude::*;
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {

@@ -2,10 +2,13 @@
 
 use cyclometer_core::event::{Part, PerfClass};
 use cyclometer_core::ladder::Works;
+use cyclometer_core::machine::CoreType;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
-use cyclometer_core::{Candidate, Count, Event, Intent, Machine, Rung};
+use cyclometer_core::{Candidate, Count, CounterMask, Event, Intent, Machine, Rung};
 
+use crate::sharing::is_without_counter;
 use crate::soft;
+use crate::words::counter_words;
 
 /// Picks for every event the first candidate whose source works here and suits the intent.
 pub fn route(events: Vec<Event>, machine: &Machine, intent: &Intent) -> Vec<PlanLine> {
@@ -24,8 +27,12 @@ fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
 
 /// The core PMUs of these parts, where they are not all that the machine has; `None` where something else counts.
 fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
-    let counting: Vec<&str> = parts.iter().map(core_pmu).collect::<Option<_>>()?;
-    let known: Vec<&str> = machine.core_pmus().map(|pmu| pmu.name.as_str()).collect();
+    let counting: Vec<&str> = parts.iter().map(|part| Some(part.core()?.pmu)).collect::<Option<_>>()?;
+    let ours = parts.iter().any(|part| matches!(part, Part::Registers(_)));
+    let known: Vec<&str> = match ours {
+        true => machine.core_types.iter().map(CoreType::pmu_name).collect(),
+        false => machine.core_pmus().map(|pmu| pmu.name.as_str()).collect(),
+    };
     let all_known = counting.iter().all(|pmu| known.contains(pmu));
     let lacks = known.iter().any(|pmu| !counting.contains(pmu));
     (!counting.is_empty() && all_known && lacks).then(|| counting.join(" and "))
@@ -40,13 +47,6 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
         event.unsupported = format!("the source '{only}' that was asked for does not count it");
     }
     event
-}
-
-fn core_pmu(part: &Part) -> Option<&str> {
-    match part {
-        Part::Perf(event) if event.class == PerfClass::Core => Some(&event.pmu),
-        _ => None,
-    }
 }
 
 fn route_one(event: Event, machine: &Machine, intent: &Intent) -> PlanLine {
@@ -89,6 +89,13 @@ fn works(event: &Event, candidate: &Candidate, machine: &Machine, intent: &Inten
             rung_works(candidate, machine)?;
             soft::fits(event, candidate, intent).map_err(str::to_owned)
         }
+        Rung::Msr | Rung::Sysreg if intent.only != Some(candidate.rung) => {
+            Err(format!("registers are programmed only with --backend {}", candidate.rung))
+        }
+        Rung::Msr | Rung::Sysreg | Rung::Sim => {
+            rung_works(candidate, machine)?;
+            has_counters(candidate, machine)
+        }
         _ => rung_works(candidate, machine),
     }
 }
@@ -101,6 +108,15 @@ fn rung_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
         }
         None => Err(format!("there is no source {} here", candidate.rung)),
     }
+}
+
+/// Whether each part has a counter that is free.
+fn has_counters(candidate: &Candidate, machine: &Machine) -> Result<(), String> {
+    let mut parts = candidate.parts.iter().filter_map(Part::core);
+    let homeless = parts.find(|part| is_without_counter(part, machine));
+    let Some(part) = homeless else { return Ok(()) };
+    let counters = part.ways.iter().fold(CounterMask::EMPTY, |all, (counters, _)| all.or(*counters));
+    Err(format!("it can only use {}, which {} does not have free", counter_words(counters), part.pmu))
 }
 
 fn perf_works(candidate: &Candidate, machine: &Machine) -> Result<(), String> {

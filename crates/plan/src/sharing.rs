@@ -5,14 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use cyclometer_core::event::{Part, PerfClass, PerfEvent};
+use cyclometer_core::event::{CorePart, Part};
 use cyclometer_core::machine::Vendor;
 use cyclometer_core::plan::{PlanLine, Sharing};
 use cyclometer_core::{
-    CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Rung, Slot, SlotId,
+    CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Slot, SlotId,
 };
 
-use crate::passes::{Conflict, Demand, Need, Packing, Problem, Refused, Way, pack};
+use crate::passes::{Conflict, Demand, Need, Packing, Problem, Refused, Seat, Way, pack};
 use crate::words::Names;
 
 /// The slots of core PMUs, and what there is for them.
@@ -30,7 +30,18 @@ pub(crate) struct Cores<'a> {
 pub(crate) struct Shared {
     pub(crate) sharing: Sharing,
     /// For each set the counters of its events, as far as they are known.
-    pub(crate) counters: Vec<Vec<(SlotId, CounterId)>>,
+    pub(crate) seats: Vec<Vec<SlotSeat>>,
+}
+
+/// Where an event of a set counts on one core PMU.
+#[derive(Clone, Debug)]
+pub(crate) struct SlotSeat {
+    pub(crate) slot: SlotId,
+    /// The PMU's name.
+    pub(crate) pmu: String,
+    pub(crate) counter: CounterId,
+    /// The index of the way in which it is counted there, as [`CorePart::ways`] has them.
+    pub(crate) way: usize,
 }
 
 /// What does not fit as a whole.
@@ -45,13 +56,12 @@ struct Divided {
 /// Sets of demands, with their seats.
 struct Sets {
     sets: Vec<Vec<usize>>,
-    seats: Vec<Vec<(usize, CounterId)>>,
+    seats: Vec<Vec<Seat>>,
 }
 
 /// Whether a PMU of the cores counts it.
 pub(crate) fn is_core(slot: &Slot) -> bool {
-    let core = |part: &Part| matches!(part, Part::Perf(event) if event.class == PerfClass::Core);
-    slot.rung == Rung::Perf && slot.parts.iter().any(core)
+    slot.parts.iter().any(|part| part.core().is_some())
 }
 
 impl<'a> Cores<'a> {
@@ -79,7 +89,7 @@ impl<'a> Cores<'a> {
         let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
         let found = always.unwrap_or_else(|| Sets::of(&packing));
         let sets = self.whole(found.sets, &problem, &groups, &divided.groups);
-        let counters = found.seats.iter().map(|seats| self.by_slot(seats)).collect();
+        let seats = found.seats.iter().map(|seats| self.by_slot(seats)).collect();
         let sharing = Sharing {
             sets,
             lower_bound: packing.lower_bound.max(1),
@@ -88,11 +98,25 @@ impl<'a> Cores<'a> {
             ungrouped: divided.groups,
             ..Sharing::default()
         };
-        Ok(Shared { sharing, counters })
+        Ok(Shared { sharing, seats })
     }
 
-    fn by_slot(&self, seats: &[(usize, CounterId)]) -> Vec<(SlotId, CounterId)> {
-        seats.iter().map(|(demand, counter)| (self.slots[*demand].id, *counter)).collect()
+    fn by_slot(&self, seats: &[Seat]) -> Vec<SlotSeat> {
+        let of_slot = |seat: &Seat| SlotSeat {
+            slot: self.slots[seat.demand].id,
+            pmu: self.inventories[seat.pmu].0.clone(),
+            counter: seat.counter,
+            way: self.way_of_part(seat),
+        };
+        seats.iter().map(of_slot).collect()
+    }
+
+    /// The way of a seat among all ways of the event there, also those that nothing free has.
+    fn way_of_part(&self, seat: &Seat) -> usize {
+        let (pmu, free) = &self.inventories[seat.pmu];
+        let Some(part) = on_pmu(self.slots[seat.demand], pmu) else { return 0 };
+        let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0.and(*free), part.wide));
+        usable.nth(seat.way).unwrap_or(0)
     }
 
     fn names(&self) -> Names<'_> {
@@ -134,7 +158,7 @@ impl<'a> Cores<'a> {
             .inventories
             .iter()
             .enumerate()
-            .filter_map(|(pmu, (name, free))| Some(need(pmu, on_pmu(slot, name)?, *free)))
+            .filter_map(|(pmu, (name, free))| Some(need(pmu, &on_pmu(slot, name)?, *free)))
             .filter(|need| !need.ways.is_empty())
             .collect();
         let alone = slot.exclusive && slot.group.is_none() && !needs.is_empty();
@@ -217,17 +241,13 @@ impl<'a> Cores<'a> {
 
 impl Sets {
     fn of(packing: &Packing) -> Sets {
-        let set = |pass: &Vec<crate::passes::Seat>| {
+        let set = |pass: &Vec<Seat>| {
             let mut set: Vec<usize> = pass.iter().map(|seat| seat.demand).collect();
             set.sort_unstable();
             set.dedup();
             set
         };
-        let seats = |pass: &Vec<crate::passes::Seat>| pass.iter().map(|s| (s.demand, s.counter)).collect();
-        Sets {
-            sets: packing.passes.iter().map(set).collect(),
-            seats: packing.passes.iter().map(seats).collect(),
-        }
+        Sets { sets: packing.passes.iter().map(set).collect(), seats: packing.passes.clone() }
     }
 }
 
@@ -240,7 +260,7 @@ fn reserved(problem: &Problem, always: &[usize], plain: &Packing) -> Option<Sets
             let wanted = need.ways.first().filter(|way| !need.wide && way.extra.is_none())?;
             let counter = spare(wanted.counters.and(rest.pmus[need.pmu]))?;
             rest.pmus[need.pmu] = rest.pmus[need.pmu].without(std::iter::once(counter).collect());
-            held.push((*i, counter));
+            held.push(Seat { demand: *i, pmu: need.pmu, way: 0, counter, repeats: false });
         }
     }
     let packing = pack(&rest);
@@ -261,16 +281,21 @@ fn spare(counters: CounterMask) -> Option<CounterId> {
     fixed.or_else(|| counters.iter().last())
 }
 
-fn need(pmu: usize, event: &PerfEvent, free: CounterMask) -> Need {
-    let way = |extra| Way { counters: event.constraint, extra };
-    let usable = event.constraint.and(free);
-    let fits = if event.wide { has_pair(usable) } else { !usable.is_empty() };
-    let ways = match event.extras.as_slice() {
-        _ if !fits => Vec::new(),
-        [] => vec![way(None)],
-        extras => extras.iter().map(|extra| way(Some(*extra))).collect(),
-    };
-    Need { pmu, ways, wide: event.wide }
+fn need(pmu: usize, part: &CorePart<'_>, free: CounterMask) -> Need {
+    let usable = part.ways.iter().filter(|(counters, _)| fits(counters.and(free), part.wide));
+    let ways = usable.map(|(counters, extra)| Way { counters: *counters, extra: *extra }).collect();
+    Need { pmu, ways, wide: part.wide }
+}
+
+fn fits(usable: CounterMask, wide: bool) -> bool {
+    if wide { has_pair(usable) } else { !usable.is_empty() }
+}
+
+/// Whether nothing of what is free can count a part. Of a PMU whose counters nobody knows that is not said.
+pub(crate) fn is_without_counter(part: &CorePart<'_>, machine: &Machine) -> bool {
+    let inventories = inventories(machine);
+    let known = inventories.iter().find(|(pmu, _)| pmu == part.pmu);
+    known.is_some_and(|(_, free)| !part.ways.iter().any(|(counters, _)| fits(counters.and(*free), part.wide)))
 }
 
 /// Whether an even general counter is there with the one behind it.
@@ -280,21 +305,18 @@ fn has_pair(counters: CounterMask) -> bool {
     general & EVEN & general >> 1 != 0
 }
 
-fn on_pmu<'s>(slot: &'s Slot, pmu: &str) -> Option<&'s PerfEvent> {
-    slot.parts.iter().find_map(|part| match part {
-        Part::Perf(event) if event.class == PerfClass::Core && event.pmu == pmu => Some(event),
-        _ => None,
-    })
+fn on_pmu<'s>(slot: &'s Slot, pmu: &str) -> Option<CorePart<'s>> {
+    slot.parts.iter().filter_map(Part::core).find(|part| part.pmu == pmu)
 }
 
 /// The core PMUs whose counters are known, each with the counters that are free now.
 fn inventories(machine: &Machine) -> Vec<(String, CounterMask)> {
     let mut found: Vec<(String, CounterMask)> = Vec::new();
     for core in machine.core_types.iter().filter(|core| core.pmu.counters.general_bits() != 0) {
-        let Some(pmu) = &core.kernel_pmu else { continue };
+        let pmu = core.pmu_name();
         if found.iter().all(|(known, _)| known != pmu) {
             let all = core.pmu.counters;
-            found.push((pmu.clone(), all.without(taken_by_watchdog(machine, all))));
+            found.push((pmu.to_owned(), all.without(taken_by_watchdog(machine, all))));
         }
     }
     found

@@ -1,6 +1,6 @@
 //! What the kernel does not count at the same time, though it should fit: to sets of its own.
 
-use cyclometer_core::event::{Part, PerfClass};
+use cyclometer_core::event::{CorePart, Part};
 use cyclometer_core::plan::Sharing;
 use cyclometer_core::report::Step;
 use cyclometer_core::{Plan, Result, SlotId};
@@ -93,10 +93,8 @@ fn text(plan: &Plan, stuck: &[SlotId], others: &[SlotId], was_known: bool) -> St
 /// The core PMUs that count a slot.
 fn core_pmus(plan: &Plan, slot: SlotId) -> impl Iterator<Item = &str> {
     let candidate = plan.lines.get(slot.0).and_then(|line| line.candidate());
-    candidate.into_iter().flat_map(|candidate| &candidate.parts).filter_map(|part| match part {
-        Part::Perf(event) if event.class == PerfClass::Core => Some(event.pmu.as_str()),
-        _ => None,
-    })
+    let parts = candidate.into_iter().flat_map(|candidate| &candidate.parts);
+    parts.filter_map(Part::core).map(|part| part.pmu)
 }
 
 /// The names as they are printed, each once.
@@ -120,11 +118,8 @@ fn names(plan: &Plan, slots: &[SlotId]) -> String {
 /// Whether the counters are known that may count an event.
 fn is_known(plan: &Plan, slot: SlotId) -> bool {
     let parts = plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|candidate| &candidate.parts);
-    let is_known = |part: &Part| match part {
-        Part::Perf(event) => event.class != PerfClass::Core || !event.constraint.is_empty(),
-        _ => true,
-    };
-    parts.is_some_and(|parts| parts.iter().all(is_known))
+    let is_known = |part: CorePart<'_>| part.ways.iter().all(|(counters, _)| !counters.is_empty());
+    parts.is_some_and(|parts| parts.iter().filter_map(Part::core).all(is_known))
 }
 
 #[cfg(test)]

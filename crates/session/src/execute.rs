@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Cell, Exit, ExitStatus, Reading, Signalled, Waited};
 use cyclometer_core::report::Run;
-use cyclometer_core::{Child, Result, SlotId, Target};
+use cyclometer_core::{Child, LaunchKind, Result, SlotId, Target};
 
 use crate::open::{OpenSource, Opened};
 use crate::ready::Ready;
@@ -23,10 +23,11 @@ impl Session<'_, '_> {
         let (exit, interrupted) = self.attend(child.as_mut(), &mut opened, pass)?;
         let mut reading = finish(&mut opened, &exit);
         let rotation = opened.rotation.take();
-        let slices = rotation.map(|rotation| rotation.end(&mut reading, &opened.sources));
+        let ended = now(child.as_ref());
+        let slices = rotation.map(|rotation| rotation.end(&mut reading, &opened.sources, ended));
         let run = Run {
             index: execution.index,
-            launch,
+            launch: if child.clock().is_some() { LaunchKind::Simulated } else { launch },
             layout: child.layout(),
             pass,
             exit: exit.status,
@@ -45,10 +46,10 @@ impl Session<'_, '_> {
         opened: &mut Opened,
         pass: usize,
     ) -> Result<(Exit, Option<i32>)> {
-        let started = Instant::now();
+        let started = now(child);
         opened.rotation.iter_mut().for_each(|rotation| rotation.start(started));
         let mut rows = Beat::new(started, self.settings.interval);
-        let mut keeping = Beat::new(started, self.keeps_values().then_some(KEEP_EVERY));
+        let mut keeping = Beat::new(started, self.keeps_values(opened));
         let mut interrupted = None;
         loop {
             let turn_ends = opened.rotation.as_deref().and_then(Rotation::due);
@@ -58,20 +59,22 @@ impl Session<'_, '_> {
                     return Ok((exit, interrupted));
                 }
                 Waited::TimedOut => {
-                    let row = rows.strikes();
+                    let passed = now(child);
+                    let row = rows.strikes(passed);
                     // A row holds whole slices.
-                    if row || turn_ends.is_some_and(|end| end <= Instant::now()) {
-                        turn_over(opened);
+                    if row || turn_ends.is_some_and(|end| end <= passed) {
+                        turn_over(opened, &|| now(child));
                     }
-                    if keeping.strikes() || row {
+                    if keeping.strikes(passed) || row {
                         let reading = read_now(opened);
                         if row {
-                            self.tell(nanos(started.elapsed()), pass, &reading, opened);
+                            self.tell(nanos(now(child) - started), pass, &reading, opened);
                         }
                     }
                 }
                 Waited::Interrupted(Signalled { signal, .. }) if self.job.command.is_none() => {
-                    let exit = Exit { status: None, wall_ns: nanos(started.elapsed()), usage: None };
+                    let wall_ns = nanos(now(child) - started);
+                    let exit = Exit { status: None, wall_ns, usage: None };
                     return Ok((exit, Some(signal)));
                 }
                 Waited::Interrupted(signalled) => {
@@ -97,16 +100,25 @@ impl Session<'_, '_> {
         }
     }
 
-    /// A process that is not our child takes its accounting with it when it ends, so that a source can only
-    /// give what it read last.
-    fn keeps_values(&self) -> bool {
-        matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_)))
+    /// How often everything is read though nobody is told.
+    ///
+    /// A process that is not our child takes its accounting with it when it ends, so that a source can only give what it
+    /// read last. Narrow counters wrap.
+    fn keeps_values(&self, opened: &Opened) -> Option<Duration> {
+        let is_somebodys = matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_)));
+        let pauses = opened.sources.iter().filter_map(|source| source.counting.longest_pause());
+        pauses.map(|pause| pause / 2).chain(is_somebodys.then_some(KEEP_EVERY)).min()
     }
 }
 
-fn turn_over(opened: &mut Opened) {
+/// The time by which a child's waits end.
+fn now(child: &dyn Child) -> Instant {
+    child.clock().unwrap_or_else(Instant::now)
+}
+
+fn turn_over(opened: &mut Opened, now: &dyn Fn() -> Instant) {
     if let Some(rotation) = &mut opened.rotation {
-        rotation.turn_over(&mut opened.sources);
+        rotation.turn_over(&mut opened.sources, now);
     }
 }
 
@@ -138,8 +150,7 @@ impl Beat {
 
     /// Whether it is time; then the next point that lies ahead is due: a slow reader skips points, it does
     /// not queue them.
-    fn strikes(&mut self) -> bool {
-        let now = Instant::now();
+    fn strikes(&mut self, now: Instant) -> bool {
         let Some(due) = self.due.filter(|due| *due <= now) else { return false };
         let mut next = due + self.every;
         while next <= now && !self.every.is_zero() {

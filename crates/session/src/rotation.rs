@@ -71,14 +71,12 @@ impl Rotation {
         known.sort_unstable();
         known.dedup();
         if known.len() < 2 {
-            pass.slots.iter_mut().for_each(|slot| slot.turn = None);
+            pass.slots.iter_mut().for_each(|slot| slot.renumber_turns(|_| None));
             return None;
         }
         let turns: Vec<u32> = random.permutation(known.len()).into_iter().map(|turn| known[turn]).collect();
-        for slot in &mut pass.slots {
-            let opened = turns.iter().position(|turn| Some(*turn) == slot.turn);
-            slot.turn = opened.and_then(|turn| u32::try_from(turn).ok());
-        }
+        let opened = |old: u32| u32::try_from(turns.iter().position(|turn| *turn == old)?).ok();
+        pass.slots.iter_mut().for_each(|slot| slot.renumber_turns(opened));
         let (now, shortest) = (Instant::now(), usual.min(FIRST));
         Some(Rotation {
             round: (1..turns.len()).rev().collect(),
@@ -113,13 +111,12 @@ impl Rotation {
 
     /// Ends the slice, and begins one of the next turn. Before anything has counted the turn stays: a command may not
     /// have been executed yet.
-    pub(crate) fn turn_over(&mut self, sources: &mut [OpenSource]) {
+    pub(crate) fn turn_over(&mut self, sources: &mut [OpenSource], now: &dyn Fn() -> Instant) {
+        let began = now();
         if self.failure.is_some() || !self.has_begun(sources) {
-            let now = Instant::now();
-            self.clock.due = now + self.pause(now - self.clock.started);
+            self.clock.due = began + self.pause(began - self.clock.started);
             return;
         }
-        let began = Instant::now();
         let (old, next) = (self.current, self.draw());
         if let Err(error) = each(sources, |source| source.counting.select(number(next))) {
             self.failure = Some(format!("its turn could not be changed: {error}"));
@@ -134,9 +131,10 @@ impl Rotation {
                 reading.cells.append(&mut own.cells);
             }
         }
-        self.close(old, &reading, sources);
-        self.cost = self.likely_cost(began.elapsed());
-        self.clock.due = self.clock.since + self.length(self.clock.started.elapsed());
+        let ended = now();
+        self.close(old, &reading, sources, ended);
+        self.cost = self.likely_cost(ended - began);
+        self.clock.due = ended + self.length(ended - self.clock.started);
     }
 
     fn likely_cost(&self, measured: Duration) -> Duration {
@@ -155,9 +153,9 @@ impl Rotation {
 
     /// Ends the last slice by what was read when everything had stopped. Where turns could not be changed any more,
     /// the values of all that took turns are lost.
-    pub(crate) fn end(mut self, reading: &mut Reading, sources: &[OpenSource]) -> Vec<Slice> {
+    pub(crate) fn end(mut self, reading: &mut Reading, sources: &[OpenSource], now: Instant) -> Vec<Slice> {
         let Some(failure) = self.failure.take() else {
-            self.close(self.current, reading, sources);
+            self.close(self.current, reading, sources, now);
             return self.slices;
         };
         let turning = |slot: SlotId| sources.iter().any(|source| source.turn_of(slot).is_some());
@@ -188,8 +186,7 @@ impl Rotation {
         self.round.pop().unwrap_or(0)
     }
 
-    fn close(&mut self, turn: usize, reading: &Reading, sources: &[OpenSource]) {
-        let now = Instant::now();
+    fn close(&mut self, turn: usize, reading: &Reading, sources: &[OpenSource], now: Instant) {
         let wall_ns = crate::execute::nanos(now - self.clock.since);
         self.clock.since = now;
         let counted = |slot: SlotId| {

@@ -367,8 +367,7 @@ impl SimMachine {
 
     /// Lets time pass until something happens, or until `until_ns` since the machine was switched on.
     pub fn next(&mut self, until_ns: u64) -> Happening {
-        let until = if until_ns == 0 { 0 } else { self.model.cycles(until_ns) };
-        self.next_before(until)
+        self.next_before(self.model.cycles_at(until_ns))
     }
 
     /// The same until a time in cycles.

@@ -2,8 +2,10 @@
 
 use cyclometer_arch::Chip;
 use cyclometer_core::event::ExtraRegisterKind;
+use cyclometer_core::ladder::{RungState, Works};
+use cyclometer_core::machine::{self, Architecture, Capabilities, CoreType, CpuId, Os, PmuFacts, Vendor};
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, CounterMask};
+use cyclometer_core::{CounterId, CounterMask, CpuSet, Ladder, Machine, Rung};
 
 use crate::quantity::Quantity;
 
@@ -61,6 +63,77 @@ impl Model {
         Model::ALL.iter().find(|model| model.id == id)
     }
 
+    /// What detection would find out about a machine with so many of its CPUs: a PMU and nothing else, neither an operating
+    /// system nor any other source of counts.
+    pub fn machine(&self, cpus: u32) -> Machine {
+        let cpus: CpuSet = (0..cpus.max(1)).collect();
+        let none = || Err("a simulated machine has its PMU and nothing else".to_owned());
+        let counters = self.chip.counters;
+        let core = CoreType {
+            cpu_id: Some(self.id.to_owned()),
+            microarchitecture: None,
+            cpus: cpus.clone(),
+            pmu: PmuFacts {
+                version: Some(self.chip.pmu_version).filter(|version| *version != 0),
+                counters,
+                counter_width_bits: self.chip.counter_width_bits,
+                implemented: Some(self.events.iter().map(|row| (row.select, row.umask)).collect()),
+                source: "the simulation".to_owned(),
+            },
+            kernel_pmu: None,
+        };
+        Machine {
+            os: Os::Other,
+            kernel_release: None,
+            architecture: self.architecture(),
+            cpu: machine::Cpu {
+                vendor: self.vendor(),
+                id: CpuId::Unknown,
+                name: Some(format!("simulated {}", self.id)),
+            },
+            core_types: vec![core],
+            online: cpus,
+            smt_active: None,
+            hypervisor: None,
+            container: None,
+            pmus: Vec::new(),
+            access: machine::Access::default(),
+            capabilities: Capabilities {
+                architecture: format!("simulated {}", self.id),
+                counter_count: counters.general_bits().count_ones(),
+                fixed_counters: counters.fixed_bits().count_ones(),
+                counter_width_bits: self.chip.counter_width_bits,
+                user_mode_access: false,
+                needs_kernel_patch: false,
+            },
+            ladder: Ladder {
+                rungs: vec![RungState { rung: Rung::Sim, works: Works::Yes, causes: Vec::new() }],
+                perf_hardware: none(),
+                perf_software: none(),
+                perf_kernel_mode: none(),
+                perf_cpu_wide: none(),
+            },
+        }
+    }
+
+    fn architecture(&self) -> Architecture {
+        match self.chip.family {
+            Family::Intel | Family::Amd => Architecture::X86_64,
+            Family::Apple | Family::Arm => Architecture::Aarch64,
+            Family::RiscV => Architecture::Riscv64,
+        }
+    }
+
+    fn vendor(&self) -> Vendor {
+        match self.chip.family {
+            Family::Intel => Vendor::Intel,
+            Family::Amd => Vendor::Amd,
+            Family::Apple => Vendor::Apple,
+            Family::Arm => Vendor::Arm,
+            Family::RiscV => Vendor::Other("RISC-V".to_owned()),
+        }
+    }
+
     /// What a select and unit mask count on a general counter.
     pub(crate) fn counted(&self, select: u16, umask: u8, counter: u8) -> Option<&'static [Quantity]> {
         let row = self.events.iter().find(|row| (row.select, row.umask) == (select, umask))?;
@@ -76,6 +149,12 @@ impl Model {
     /// Its counters.
     pub(crate) fn counters(&self) -> impl Iterator<Item = CounterId> {
         self.chip.counters.iter()
+    }
+
+    /// The first cycle that is not before a moment: its time, rounded down to nanoseconds, is not before it either.
+    pub(crate) fn cycles_at(&self, ns: u64) -> u64 {
+        let cycles = (u128::from(ns) * u128::from(self.mhz)).div_ceil(1000);
+        u64::try_from(cycles).unwrap_or(u64::MAX)
     }
 
     /// So many nanoseconds in cycles, at least 1.
@@ -322,6 +401,8 @@ const NEOVERSE_EVENTS: &[EventRow] = &[
     row(0x08, 0, 0x3f, INSTRUCTIONS),
     row(0x21, 0, 0x3f, BRANCHES),
     row(0x22, 0, 0x3f, BRANCH_MISSES),
+    row(0x10, 0, 0x3f, BRANCH_MISSES),
+    row(0x04, 0, 0x3f, LOADS_AND_STORES),
     row(0x13, 0, 0x3f, LOADS_AND_STORES),
     row(0x70, 0, 0x3f, LOADS),
     row(0x71, 0, 0x3f, STORES),

@@ -1,10 +1,10 @@
 //! Counts of events that took turns, from the slices of a run.
 
-use cyclometer_core::event::{Part, PerfClass};
+use cyclometer_core::event::Part;
 use cyclometer_core::exec::Reading;
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::report::{Run, Slice, SliceCount};
-use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Rung, Scope, SlotId};
+use cyclometer_core::{Candidate, Count, Interval, Modes, Plan, Scope, SlotId};
 
 use crate::label::effective_modes;
 use crate::rotation::{Estimate, Rotation};
@@ -199,8 +199,7 @@ fn interval(estimate: &Estimate) -> Interval {
 }
 
 fn is_of_core(candidate: &Candidate) -> bool {
-    let core = |part: &Part| matches!(part, Part::Perf(event) if event.class == PerfClass::Core);
-    candidate.rung == Rung::Perf && candidate.parts.iter().all(core)
+    candidate.parts.iter().all(|part| Part::core(part).is_some())
 }
 
 /// What the slot counted in a slice of its turn; `None` where it did not count the whole slice.

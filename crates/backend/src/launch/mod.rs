@@ -60,6 +60,11 @@ impl Launcher {
         self
     }
 
+    /// The watch of signals, if there is one.
+    pub(crate) fn watch(&self) -> Option<Arc<Watch>> {
+        self.signals.as_ref().map(|signals| Arc::clone(&signals.watch))
+    }
+
     /// The same running process, whose waits end when a signal comes to the launcher's watch.
     pub fn watched(&self, attached: Attached) -> Attached {
         match &self.signals {

@@ -3,9 +3,21 @@
 //! What a driver writes and reads is a program that `arch` makes ([`cyclometer_arch::RegisterProgram`]); how a register is
 //! reached is a bus's matter: a device file, an instruction, a simulated chip. So the code that is tested on simulated
 //! chips is the code that runs on metal.
+//!
+//! On each CPU the driver goes through these steps: it looks whether somebody else uses the PMU; has the registers that it
+//! will write saved where they outlive it ([`Bus::keep`]); writes the program; reads it back; sees once that the counters
+//! move; lets them count; adds up what they counted whenever it is read, in the counter's width, and finds out whether the
+//! control registers are still its own; stops; and writes back what was there.
 
-use cyclometer_arch::{Registers, Step};
-use cyclometer_core::Result;
+mod driver;
+mod probe;
+mod program;
+mod source;
+
+use cyclometer_arch::{Chip, Coded, Registers, Step};
+use cyclometer_core::{CpuSet, Result};
+
+pub use source::RegisterSource;
 
 /// A way to registers, with what a driver needs beside reading and writing them.
 pub trait Bus: Registers {
@@ -22,4 +34,40 @@ pub trait Bus: Registers {
 
     /// The registers of a CPU are as they were: there is nothing to keep for it any more.
     fn let_go(&mut self, cpu: u32);
+
+    /// Executes some instructions on a CPU in user mode, at least a thousand cycles long.
+    ///
+    /// # Errors
+    ///
+    /// Where nothing of ours can run on that CPU.
+    fn exercise(&mut self, cpu: u32) -> Result<()>;
+
+    /// Lets a child that has executed nothing yet, and what it will start, run on one CPU only, which it names.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    fn bind(&mut self, child: u32) -> Result<Bound>;
+}
+
+/// Where a child runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Bound {
+    /// The CPU.
+    pub cpu: u32,
+    /// What else is counted there, in words (`everything that ran on CPU 3`); `None` where nothing else runs.
+    pub company: Option<String>,
+}
+
+/// The PMU of some CPUs, as drivers must know it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CorePmu {
+    /// Its name, as events have it.
+    pub name: String,
+    /// The CPUs.
+    pub cpus: CpuSet,
+    /// How it is laid out.
+    pub chip: Chip,
+    /// What counts cycles on a general counter, to see that it moves; `None` where nothing is known to.
+    pub cycles: Option<Coded>,
 }

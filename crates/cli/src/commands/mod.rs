@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 use cyclometer::catalogue::{self, table::Cpu};
 use cyclometer::{
-    Error, ErrorKind, EventTables, Machine, Recovery, Result, diagnosed_machine, replay_machine,
+    Error, ErrorKind, EventTables, Machine, Recovery, Result, Simulated, diagnosed_machine, replay_machine,
+    simulated,
 };
 
 use crate::args::Cli;
@@ -28,11 +29,12 @@ use crate::render::paint::Paint;
 /// Longest recording that is read, in bytes: a machine's facts take far less.
 const MAX_RECORDING_BYTES: u64 = 16 * 1024 * 1024;
 
-/// This machine, or the one of a recording.
-fn machine_of(recording: Option<&Path>) -> Result<Machine> {
-    match recording {
-        None => Ok(diagnosed_machine()),
-        Some(path) => replay_machine(&read_recording(path)?),
+/// This machine, the one of a recording, or a simulated one.
+fn machine_of(named: Option<&Path>) -> Result<Machine> {
+    let Some(path) = named else { return Ok(diagnosed_machine()) };
+    match path.to_str().filter(|name| name.starts_with(simulated::PREFIX)) {
+        Some(name) => Ok(Simulated::find(name)?.machine()),
+        None => replay_machine(&read_recording(path)?),
     }
 }
 
@@ -59,6 +61,12 @@ struct Asked {
 }
 
 impl Asked {
+    /// The core types of a machine.
+    fn of_machine(machine: &Machine) -> Result<Asked> {
+        let ids = cpus_on(machine)?.iter().map(|cpu| cpu.id().to_owned()).collect();
+        Ok(Asked { tables: EventTables::embedded(), ids })
+    }
+
     /// What `--cpu` and `--events` say; this machine where they say nothing.
     fn read(cpu: Option<&str>, files: &[PathBuf]) -> Result<Asked> {
         if files.is_empty() {
@@ -96,7 +104,10 @@ fn cpus_of(id: Option<&str>) -> Result<Vec<Cpu<'static>>> {
 }
 
 fn cpus_here() -> Result<Vec<Cpu<'static>>> {
-    let machine = diagnosed_machine();
+    cpus_on(&diagnosed_machine())
+}
+
+fn cpus_on(machine: &Machine) -> Result<Vec<Cpu<'static>>> {
     let known = |id: &String| catalogue::cpus::cpu(id).ok();
     let found: Vec<Cpu<'static>> =
         machine.core_types.iter().filter_map(|core| known(core.cpu_id.as_ref()?)).collect();

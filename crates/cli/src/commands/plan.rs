@@ -21,14 +21,19 @@ const ALL: &str = "all";
 ///
 /// `ErrorKind::InvalidInput` for a CPU that is not known, `ErrorKind::UnknownEvent` for an event that it does not have.
 pub fn run(args: &PlanArgs, cli: &Cli) -> Result<u8> {
-    let asked = super::Asked::read(args.cpu.as_deref(), &args.tables)?;
+    let named = args.machine.as_deref().map(|path| super::machine_of(Some(path))).transpose()?;
+    let asked = match &named {
+        Some(machine) => super::Asked::of_machine(machine)?,
+        None => super::Asked::read(args.cpu.as_deref(), &args.tables)?,
+    };
     let cores = asked.cores();
     let requests = requests(args)?;
     for request in requests.iter().filter(|request| !is_all(request)) {
         super::those_that_have_it(cores.iter().map(|tables| table_for(tables, request)).collect())?;
     }
     // What holds counters of this machine says nothing about another.
-    let here = (args.cpu.is_none() && args.tables.is_empty()).then(diagnosed_machine);
+    let is_here = named.is_none() && args.cpu.is_none() && args.tables.is_empty();
+    let here = if is_here { Some(diagnosed_machine()) } else { named };
     let placed = cores.iter().filter_map(|tables| on(tables, &requests, args, here.as_ref()).transpose());
     let placed: Vec<OnCpu<'_>> = placed.collect::<Result<_>>()?;
     let printed = super::print(&match args.json {

@@ -8,10 +8,10 @@ use cyclometer::core::report::Run;
 use cyclometer::stats::{Summary, asked_scope, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
-    Plan, Report, Result, Scope, SignalWatch, Stat, Stream, machine,
+    Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
 };
 
-use crate::args::{Cli, StatArgs};
+use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
@@ -32,8 +32,9 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     check(args)?;
     // Before the command runs: nobody wants to run it again because of a typo in a path.
     let exports = Exports::open(args)?;
-    let machine = machine();
-    let stat = measurement(args, &machine)?;
+    let simulated = simulated(args)?;
+    let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
+    let stat = measurement(args, &machine, simulated)?;
     let launcher = launcher.with_signals(watch()?);
     let report = stat.run(&launcher, &mut Live::new(args))?;
     let summary = summarise_with(&report, scope(args, &report), &stat.metric_requests());
@@ -50,7 +51,45 @@ fn watch() -> Result<SignalWatch> {
     })
 }
 
+/// The simulated machine that was asked for.
+fn simulated(args: &StatArgs) -> Result<Option<Simulated>> {
+    let Some(name) = &args.machine else { return Ok(None) };
+    if !name.starts_with(simulated::PREFIX) {
+        let message = format!("'{}' is no machine to count on", output::clean(name));
+        return Err(failure::usage(message, "name a simulated one, as in --machine sim:apple-m1"));
+    }
+    if !args.command.is_empty() {
+        let hint = "leave the command out, and give --workload NAME";
+        return Err(failure::usage("a simulated machine executes no command", hint));
+    }
+    if args.pid.is_some() || args.tid.is_some() || args.cgroup.is_some() {
+        let hint = "leave -p, -t and -G out";
+        return Err(failure::usage("a simulated machine has no processes", hint));
+    }
+    let found = Simulated::find(name)?.with_seed(args.seed.unwrap_or(0));
+    found.workload(workload(args))?;
+    Ok(Some(args.trouble.iter().fold(found, |found, trouble| {
+        let trouble = match trouble {
+            Trouble::Rewrite => simulated::Misery::Rewrite,
+            Trouble::Steal => simulated::Misery::Steal,
+            Trouble::Watchdog => simulated::Misery::Watchdog,
+            Trouble::IgnoreWrites => simulated::Misery::IgnoreWrites,
+        };
+        found.with(trouble)
+    })))
+}
+
+fn workload(args: &StatArgs) -> &str {
+    args.workload.as_deref().unwrap_or(USUAL_WORKLOAD)
+}
+
+/// What a simulated machine does when nobody says.
+const USUAL_WORKLOAD: &str = "loop";
+
 fn check(args: &StatArgs) -> Result<()> {
+    if args.machine.is_some() {
+        return check_stdout(args);
+    }
     let attached = is_attached(args);
     if args.command.is_empty() && !attached {
         let hint = "name a command behind --, or use -p, -t, -a, -C or -G";
@@ -153,12 +192,19 @@ fn streams(args: &StatArgs) -> Streams {
 
 /// Where the table goes: one run leaves standard output to the command.
 fn table_channel(args: &StatArgs) -> Channel {
+    if args.machine.is_some() {
+        return Channel::Out;
+    }
     let beside_the_command = !args.command.is_empty() && streams(args).stdout == Stream::Inherit;
     if executions(args) == 1 || beside_the_command { Channel::Err } else { Channel::Out }
 }
 
-fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
-    let stat = Stat::new(machine.clone()).tables(tables(args, machine)?);
+fn measurement(args: &StatArgs, machine: &Machine, simulated: Option<Simulated>) -> Result<Stat> {
+    let stat = match simulated {
+        Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload(args))),
+        None => Stat::new(machine.clone()),
+    };
+    let stat = stat.tables(tables(args, machine)?);
     let mut stat = aimed(stat, args)?;
     for list in &args.events {
         stat = stat.events(list)?;
@@ -176,7 +222,8 @@ fn measurement(args: &StatArgs, machine: &Machine) -> Result<Stat> {
     }
     let stat = stat.runs(args.runs).warmups(args.warmup).counted(args.counted.unwrap_or_default());
     let stat = stat.random_layout(args.random_layout).multiplex(multiplex(args));
-    Ok(stat.ignore_failure(args.ignore_failure).backend(args.backend.rung()))
+    let stat = stat.ignore_failure(args.ignore_failure).backend(args.backend.rung());
+    Ok(args.seed.into_iter().fold(stat, Stat::seed))
 }
 
 fn multiplex(args: &StatArgs) -> Multiplex {
@@ -340,7 +387,8 @@ fn show(results: &Results<'_>, args: &StatArgs, cli: &Cli, exports: &Exports) ->
 
 /// How the only run ended; a signal came, but the command had the last word.
 fn ended_by_itself(args: &StatArgs, report: &Report) -> Option<cyclometer::ExitStatus> {
-    let only = args.runs == 1 && args.warmup == 0 && !args.command.is_empty();
+    let has_command = !args.command.is_empty() || args.machine.is_some();
+    let only = args.runs == 1 && args.warmup == 0 && has_command;
     report.runs.first().filter(|_| only).and_then(|run| run.exit)
 }
 

@@ -15,7 +15,7 @@ pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,proven
 ///
 /// RFC 4180: CRLF ends a row; fields with commas, quotes or line ends are quoted.
 pub fn render(results: &Results<'_>) -> String {
-    let command = target::subject(results.report);
+    let command = target::subject(results);
     let lines = results.summary.lines.iter().map(|line| line_row(&command, line));
     let derived = results.summary.derived.iter().map(|metric| derived_row(&command, metric, results));
     let header = HEADER.to_owned();

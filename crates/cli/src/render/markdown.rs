@@ -11,7 +11,7 @@ use crate::render::{Results, target, units};
 /// A heading and a table with a row for each metric.
 pub fn render(results: &Results<'_>) -> String {
     let runs = results.report.runs.len();
-    let mut out = format!("### {} · {runs} run{}\n\n", code(&target::subject(results.report)), plural(runs));
+    let mut out = format!("### {} · {runs} run{}\n\n", code(&target::subject(results)), plural(runs));
     let estimated = results.summary.lines.iter().any(|line| half_width(line).is_some());
     let (head, rule) = if estimated { (" ± (95 %) |", "---:|") } else { ("", "") };
     out += &format!("| metric | mean |{head} σ | min | max | n | count | provenance | note |\n");

@@ -38,7 +38,7 @@ fn heading(results: &Results<'_>, paint: Paint) -> String {
         n => format!("{n} runs"),
     };
     let runs = runs + &translated_runs(results);
-    format!("{} · {runs}\n", paint.paint(Style::Heading, &target::subject(results.report)))
+    format!("{} · {runs}\n", paint.paint(Style::Heading, &target::subject(results)))
 }
 
 /// How many of the runs were translated; empty when none was.

@@ -3,9 +3,10 @@
 use std::iter;
 
 use cyclometer::core::exec::CommandSpec;
-use cyclometer::core::{Report, Target};
+use cyclometer::core::{Report, Rung, Target};
 
 use crate::output::{clean_os, shown_command};
+use crate::render::Results;
 
 /// Longest command that is shown, in characters; exports have all of it.
 const SHOWN_CHARS: usize = 300;
@@ -32,15 +33,25 @@ pub fn command_words(report: &Report) -> Vec<String> {
         .collect()
 }
 
-/// The subject of a report: its target, or else its command.
-pub fn subject(report: &Report) -> String {
-    let command = report.command.as_ref().map(command_text);
+/// The subject of a report: its target, or else its command; of a simulated machine that and its workload.
+pub fn subject(results: &Results<'_>) -> String {
+    let report = results.report;
+    let command = report.command.as_ref().map(|command| match simulated(results) {
+        Some(machine) => format!("workload {} on a {machine}", command_text(command)),
+        None => command_text(command),
+    });
     match (target_text(report.target.as_ref()), command) {
         (None, Some(command)) => command,
         (None, None) => "nothing".to_owned(),
         (Some(target), None) => target,
         (Some(target), Some(command)) => format!("{target} during {command}"),
     }
+}
+
+/// The name of the machine, where it is a simulated one.
+fn simulated<'a>(results: &'a Results<'_>) -> Option<&'a str> {
+    results.machine.ladder.state(Rung::Sim)?;
+    results.machine.cpu.name.as_deref()
 }
 
 fn target_text(target: Option<&Target>) -> Option<String> {

@@ -1,13 +1,18 @@
 //! Which of several tables of one CPU answers.
 
-use cyclometer_catalog::decode::Explained;
-use cyclometer_catalog::select::{Selected, select};
-use cyclometer_catalog::table::Cpu;
 use cyclometer_core::syntax::{EventRequest, Selector};
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
+use crate::decode::Explained;
+use crate::select::{Selected, select};
+use crate::table::Cpu;
+
 /// The event in the first table that has it; see [`table_for`].
-pub(crate) fn select_in<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<Vec<Selected<'a>>> {
+///
+/// # Errors
+///
+/// Those of [`table_for`].
+pub fn select_in<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<Vec<Selected<'a>>> {
     answer(tables, request).map(|(_, selected)| selected)
 }
 
@@ -50,7 +55,7 @@ fn answer<'a>(tables: &[Cpu<'a>], request: &EventRequest) -> Result<(Cpu<'a>, Ve
 
 /// Explains a value by each table of a CPU in turn, and takes what they say together: the names of all, the first table's first.
 ///
-/// `explain` is one of [`cyclometer_catalog::decode`]'s functions. Where one table finds that the label is right, it is.
+/// `explain` is one of [`crate::decode`]'s functions. Where one table finds that the label is right, it is.
 pub fn decode_in(tables: &[Cpu<'_>], explain: impl Fn(&Cpu<'_>) -> Explained) -> Option<Explained> {
     let mut all = tables.iter().map(explain);
     let mut found = all.next()?;

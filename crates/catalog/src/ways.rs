@@ -1,13 +1,14 @@
 //! The codes that count the same event: its own, and those with another register.
 
 use cyclometer_arch::Coded;
-use cyclometer_catalog::select::Selected;
-use cyclometer_catalog::table::{Cpu, Entry};
-use cyclometer_core::EventCode;
 use cyclometer_core::event::ExtraRegister;
+use cyclometer_core::{CounterMask, EventCode};
+
+use crate::select::Selected;
+use crate::table::{Cpu, Entry};
 
 /// The codes of an event, its own first.
-pub(super) fn codes(tables: &[Cpu<'_>], selected: &Selected<'_>) -> Vec<Coded> {
+pub fn codes(tables: &[Cpu<'_>], selected: &Selected<'_>) -> Vec<Coded> {
     let own = selected.coded;
     let entry = selected.entry.filter(|entry| entry.code() == own.code);
     let others: Vec<Coded> = match entry {
@@ -83,4 +84,21 @@ fn bits_without(cpu: &Cpu<'_>, register: cyclometer_core::event::ExtraRegisterKi
 fn is_offcore(register: cyclometer_core::event::ExtraRegisterKind) -> bool {
     use cyclometer_core::event::ExtraRegisterKind::{Frontend, LoadLatency};
     !matches!(register, Frontend | LoadLatency)
+}
+
+/// The counters, of all that a PMU has, among those that a vendor names, which are the general ones where it names none. A
+/// pin leaves one: the general counter of that number, or where it is none of those, the fixed one.
+pub fn usable(all: CounterMask, named: CounterMask, pin: Option<u8>) -> CounterMask {
+    let own = match named.is_empty() {
+        true => CounterMask::from_bits(all.general_bits(), 0),
+        false => named.and(all),
+    };
+    match pin {
+        None => own,
+        Some(n) => {
+            let bit = 1u64.checked_shl(n.into()).unwrap_or(0);
+            let general = CounterMask::from_bits(own.general_bits() & bit, 0);
+            if general.is_empty() { own.and(CounterMask::from_bits(0, bit)) } else { general }
+        }
+    }
 }

@@ -1,0 +1,103 @@
+//! A simulated machine's registers.
+
+use std::time::{Duration, Instant};
+
+use cyclometer_arch::{Fault, PmuReg, Registers, Step};
+use cyclometer_core::{Error, ErrorKind, Result};
+use cyclometer_sim::{Phase, Quantity, Rates, SimMachine, ThreadId, Workload};
+
+use crate::registers::{Bound, Bus};
+
+/// The CPU on which threads run: that of the first.
+const HOME: u32 = 0;
+
+/// How many cycles are executed to see that counters move.
+const EXERCISE_CYCLES: u64 = 4096;
+
+/// How much simulated time they may take in all, in ns: other threads may have the CPU first.
+const EXERCISE_NS: u64 = 100_000_000;
+
+/// The registers of a simulated machine.
+pub struct SimBus {
+    machine: SimMachine,
+    /// The point in our time that stands for the start of the simulation.
+    start: Instant,
+}
+
+impl SimBus {
+    /// Those of this machine.
+    pub fn new(machine: SimMachine) -> SimBus {
+        SimBus { machine, start: Instant::now() }
+    }
+
+    /// The machine.
+    pub fn machine(&self) -> &SimMachine {
+        &self.machine
+    }
+
+    /// The machine, to let its time pass.
+    pub fn machine_mut(&mut self) -> &mut SimMachine {
+        &mut self.machine
+    }
+
+    /// The simulated time, as a point in ours.
+    pub(super) fn clock(&self) -> Instant {
+        self.start + Duration::from_nanos(self.machine.now_ns())
+    }
+
+    /// A point in our time, in ns of the simulation.
+    pub(super) fn at_ns(&self, moment: Instant) -> u64 {
+        u64::try_from(moment.saturating_duration_since(self.start).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Starts a thread where children run.
+    pub(super) fn spawn(&mut self, workload: Workload) -> Result<ThreadId> {
+        Ok(self.machine.spawn(workload, &[HOME])?)
+    }
+}
+
+impl Registers for SimBus {
+    fn read(&mut self, cpu: u32, register: PmuReg) -> std::result::Result<u64, Fault> {
+        self.machine.read(cpu, register)
+    }
+
+    fn write(&mut self, cpu: u32, register: PmuReg, value: u64) -> std::result::Result<(), Fault> {
+        self.machine.write(cpu, register, value)
+    }
+
+    fn barrier(&mut self, cpu: u32) {
+        self.machine.barrier(cpu);
+    }
+}
+
+impl Bus for SimBus {
+    fn now_ns(&self) -> u64 {
+        self.machine.now_ns()
+    }
+
+    /// Nothing to keep: the machine ends with us.
+    fn keep(&mut self, _cpu: u32, _restoring: &[Step]) -> Result<()> {
+        Ok(())
+    }
+
+    fn let_go(&mut self, _cpu: u32) {}
+
+    fn exercise(&mut self, cpu: u32) -> Result<()> {
+        let instructions = Rates::IDLE.with(Quantity::Instructions, 1.0);
+        let phase = Phase { cycles: EXERCISE_CYCLES, rates: instructions };
+        let workload = Workload { phases: vec![phase], rounds: Some(1), noise: 0.0 };
+        let thread = self.machine.spawn(workload, &[cpu])?;
+        let until = self.machine.now_ns().saturating_add(EXERCISE_NS);
+        while !self.machine.is_done(thread) && self.machine.now_ns() < until {
+            self.machine.next(until);
+        }
+        match self.machine.is_done(thread) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::CounterBusy, format!("CPU {cpu} has no time for us"))),
+        }
+    }
+
+    fn bind(&mut self, _child: u32) -> Result<Bound> {
+        Ok(Bound { cpu: HOME, company: None })
+    }
+}

@@ -1,0 +1,252 @@
+//! Events for drivers that program registers themselves: codes on counters, for each core type of a machine.
+
+use cyclometer_arch::{Coded, takes_two_counters};
+use cyclometer_core::event::{RegisterCode, RegisterEvent};
+use cyclometer_core::ladder::Works;
+use cyclometer_core::machine::CoreType;
+use cyclometer_core::syntax::{EventRequest, parse_events};
+use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Machine, Modes, Provenance, Rung};
+
+use crate::among::select_in;
+use crate::host::{Tables, table_id};
+use crate::host_event::is_never_zero;
+use crate::select::{Selected, chip};
+use crate::table::Cpu;
+use crate::ways;
+
+/// The rungs whose driver is ours.
+const RUNGS: [Rung; 3] = [Rung::Sim, Rung::Msr, Rung::Sysreg];
+
+/// Adds to an event the ways to count it by registers that we program ourselves, where the machine has such a rung. They come
+/// last, as they are used only when they are asked for; on a simulated machine there are no others.
+pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine, tables: &Tables) -> Event {
+    if is_simulated(machine) {
+        event.candidates.clear();
+    }
+    for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
+        match candidate(rung, request, machine, tables) {
+            Ok(candidate) => event.candidates.push(candidate),
+            Err(reason) if rung == Rung::Sim || event.unsupported.is_empty() => event.unsupported = reason,
+            Err(_) => {}
+        }
+    }
+    event
+}
+
+/// Whether a machine is a simulated one.
+pub(crate) fn is_simulated(machine: &Machine) -> bool {
+    is_here(Rung::Sim, machine)
+}
+
+/// The way to count an event of this name on a simulated machine, or why there is none.
+pub(crate) fn simulated(name: &str, machine: &Machine, tables: &Tables) -> Result<Candidate, String> {
+    let requests = parse_events(name).map_err(|error| error.to_string())?;
+    match requests.as_slice() {
+        [request] => candidate(Rung::Sim, request, machine, tables),
+        _ => Err(format!("{name} is not one event")),
+    }
+}
+
+fn is_here(rung: Rung, machine: &Machine) -> bool {
+    let state = machine.ladder.state(rung);
+    state.is_some_and(|state| !matches!(state.works, Works::NotHere | Works::NotBuilt))
+}
+
+fn candidate(
+    rung: Rung,
+    request: &EventRequest,
+    machine: &Machine,
+    tables: &Tables,
+) -> Result<Candidate, String> {
+    let modes = modes(request)?;
+    let (mut found, mut missing) = (Vec::new(), Vec::new());
+    for core in cores(machine) {
+        match core.event(request, &tables.of(&core.id)) {
+            Ok(event) => found.push(event),
+            Err(reason) => missing.push(reason),
+        }
+    }
+    if found.is_empty() {
+        return Err(missing.join("; "));
+    }
+    let provenance = if rung == Rung::Sim { Provenance::Simulated } else { Provenance::Hardware };
+    let never_zero = found.iter().all(|found| found.never_zero);
+    let names: Vec<String> = found.iter().map(|found| found.name.clone()).collect();
+    let events = found.into_iter().map(|found| found.event).collect();
+    let candidate = Candidate::registers(rung, events, provenance, modes);
+    let resolution = format!("{} ({})", candidate.resolution, names.join(" + "));
+    Ok(Candidate { resolution, never_zero, ..candidate })
+}
+
+/// What the filters of all PMUs can tell apart.
+fn modes(request: &EventRequest) -> Result<Modes, String> {
+    let modifiers = request.modifiers;
+    let modes = modifiers.modes.unwrap_or(Modes::USER);
+    match modes {
+        _ if modifiers.guest_only || modifiers.host_only || modifiers.exclude_idle => {
+            Err("its registers tell neither guests nor idle CPUs apart".to_owned())
+        }
+        Modes { hypervisor: true, .. } => Err("its registers do not count a hypervisor apart".to_owned()),
+        modes => Ok(modes),
+    }
+}
+
+/// The core types of a machine that have one PMU.
+struct Core<'a> {
+    name: &'a str,
+    id: String,
+    cpus: CpuSet,
+    counters: CounterMask,
+    implemented: Option<&'a [(u16, u8)]>,
+}
+
+/// An event on one of them.
+struct Found {
+    event: RegisterEvent,
+    name: String,
+    never_zero: bool,
+}
+
+fn cores(machine: &Machine) -> Vec<Core<'_>> {
+    let mut all: Vec<Core<'_>> = Vec::new();
+    for core in &machine.core_types {
+        match all.iter_mut().find(|known| known.name == core.pmu_name()) {
+            Some(known) => known.cpus = known.cpus.iter().chain(core.cpus.iter()).collect(),
+            None => all.push(Core::new(core)),
+        }
+    }
+    all
+}
+
+impl<'a> Core<'a> {
+    fn new(core: &'a CoreType) -> Core<'a> {
+        Core {
+            name: core.pmu_name(),
+            id: table_id(core).to_owned(),
+            cpus: core.cpus.clone(),
+            counters: core.pmu.counters,
+            implemented: core.pmu.implemented.as_deref(),
+        }
+    }
+
+    /// The event by its codes that count here.
+    fn event(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Found, String> {
+        let Some(cpu) = tables.first() else { return Err(format!("there is no table of {}", self.id)) };
+        let mut selected = select_in(tables, request).map_err(|error| error.to_string())?;
+        let (Some(one), true) = (selected.pop(), selected.is_empty()) else {
+            let text = format!("{} is a sum of events of {}; ask for each of them", request.text, self.id);
+            return Err(text);
+        };
+        let codes =
+            ways::codes(tables, &one).into_iter().filter_map(|coded| self.usable(cpu, coded, request));
+        let codes: Vec<RegisterCode> = codes.collect();
+        if codes.is_empty() {
+            return Err(self.why_not(&one, request));
+        }
+        Ok(Found {
+            never_zero: one.entry.is_some_and(|entry| is_never_zero(cpu, entry.name())),
+            event: RegisterEvent {
+                pmu: self.name.to_owned(),
+                cpus: self.cpus.clone(),
+                codes,
+                wide: takes_two_counters(&chip(cpu), &one.coded),
+                seats: Vec::new(),
+            },
+            name: one.entry.map_or(one.name, |entry| entry.name().to_owned()),
+        })
+    }
+
+    /// A code with its counters; `None` where there are none for it.
+    fn usable(&self, cpu: &Cpu<'_>, coded: Coded, request: &EventRequest) -> Option<RegisterCode> {
+        let all = if self.counters.general_bits() == 0 { cpu.counters() } else { self.counters };
+        let own = ways::usable(all, coded.counters, request.pin);
+        let is_there = |known: &[(u16, u8)]| known.contains(&(coded.code.select, coded.code.umask));
+        let counters = match self.implemented.is_none_or(is_there) {
+            true => own,
+            false => CounterMask::from_bits(0, own.fixed_bits()),
+        };
+        (!counters.is_empty()).then_some(RegisterCode { code: coded.code, counters })
+    }
+
+    fn why_not(&self, selected: &Selected<'_>, request: &EventRequest) -> String {
+        let name = selected.entry.map_or(selected.name.as_str(), |entry| entry.name());
+        match (request.pin, self.implemented) {
+            (Some(pin), _) => format!("{name} cannot use counter {pin} of {}", self.id),
+            (None, Some(_)) => format!("{name} is not among the events that this {} counts", self.id),
+            (None, None) => format!("no counter of {} can count {name}", self.id),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::vm_without_pmu;
+    use cyclometer_core::ladder::RungState;
+    use cyclometer_core::machine::PmuFacts;
+
+    fn skylake(rung: Rung, implemented: Option<Vec<(u16, u8)>>) -> Machine {
+        let mut machine = vm_without_pmu();
+        machine.core_types = vec![CoreType {
+            cpu_id: Some("skylake".to_owned()),
+            microarchitecture: None,
+            cpus: CpuSet::parse("0-1").unwrap(),
+            pmu: PmuFacts { counters: CounterMask::first(4, 3), implemented, ..PmuFacts::default() },
+            kernel_pmu: None,
+        }];
+        machine.ladder.rungs.push(RungState { rung, works: Works::Yes, causes: Vec::new() });
+        machine
+    }
+
+    fn event(text: &str, machine: &Machine) -> Event {
+        let request = parse_events(text).unwrap().remove(0);
+        let event = Event { pin: request.pin, ..Event::new(text, cyclometer_core::Unit::Count, Vec::new()) };
+        add_to(event, &request, machine, Tables::embedded())
+    }
+
+    fn counters(text: &str) -> Result<(CounterMask, u16), String> {
+        let event = event(text, &skylake(Rung::Msr, None));
+        let Some(candidate) = event.candidates.first() else { return Err(event.unsupported) };
+        let cyclometer_core::Part::Registers(part) = &candidate.parts[0] else { panic!() };
+        Ok((part.codes[0].counters, part.codes[0].code.select))
+    }
+
+    #[test]
+    fn names_of_all_kinds_have_codes_and_counters() {
+        let general = CounterMask::first(4, 0);
+        assert_eq!(counters("BR_MISP_RETIRED.ALL_BRANCHES"), Ok((general, 0xc5)));
+        assert_eq!(counters("branch-misses"), Ok((general, 0xc5)));
+        assert_eq!(counters("instructions").map(|(mask, _)| mask), Ok(CounterMask::from_bits(0xf, 1)));
+        assert_eq!(counters("cycles").map(|(mask, _)| mask), Ok(CounterMask::from_bits(0xf, 2)));
+        assert_eq!(counters("rc5"), Ok((general, 0xc5)));
+    }
+
+    #[test]
+    fn a_pin_leaves_one_counter_or_none() {
+        assert_eq!(counters("branches@2").map(|(mask, _)| mask), Ok(CounterMask::from_bits(4, 0)));
+        assert_eq!(
+            counters("branch-misses@7"),
+            Err("BR_MISP_RETIRED.ALL_BRANCHES cannot use counter 7 of skylake".to_owned())
+        );
+    }
+
+    #[test]
+    fn where_it_is_known_what_is_implemented_nothing_else_counts() {
+        let machine = skylake(Rung::Sim, Some(vec![(0xc4, 0)]));
+        assert_eq!(event("branches", &machine).candidates[0].provenance, Provenance::Simulated);
+        assert_eq!(event("instructions", &machine).candidates.len(), 1, "its fixed counter is there");
+        let missing = event("branch-misses", &machine);
+        assert_eq!(
+            missing.unsupported,
+            "BR_MISP_RETIRED.ALL_BRANCHES is not among the events that this skylake counts"
+        );
+    }
+
+    #[test]
+    fn what_filters_cannot_tell_apart_is_refused_and_rungs_that_are_not_here_add_nothing() {
+        assert!(counters("cycles:h").unwrap_err().contains("hypervisor"));
+        assert!(counters("cycles:uG").unwrap_err().contains("guests"));
+        let elsewhere = vm_without_pmu();
+        assert_eq!(event("cycles", &elsewhere).candidates, []);
+    }
+}

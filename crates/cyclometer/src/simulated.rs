@@ -1,0 +1,150 @@
+//! Simulated machines: chips to learn and to test on, with workloads in place of commands.
+
+use cyclometer_arch::Coded;
+use cyclometer_backend::registers::CorePmu;
+use cyclometer_backend::sim::Simulation;
+use cyclometer_catalog::among::select_in;
+use cyclometer_catalog::table::Cpu;
+use cyclometer_catalog::ways::usable;
+use cyclometer_core::syntax::parse_events;
+use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, Machine, Recovery, Result};
+use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Tick, Trouble, Workload};
+
+use crate::EventTables;
+
+pub use cyclometer_backend::sim::workload;
+
+/// What stands before the name of a chip where a machine is named.
+pub const PREFIX: &str = "sim:";
+
+/// The timer of its kernel: four milliseconds are usual, and so are some microseconds for each.
+const TICK: Tick = Tick { every_ns: 4_000_000, takes_ns: 5_000 };
+
+/// A simulated machine, switched off: every measurement switches it on anew.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    model: &'static Model,
+    settings: Settings,
+    troubles: Vec<Trouble>,
+}
+
+impl Simulated {
+    /// A machine with one CPU of a chip, by the id of its table (`apple-m1`), or by that with `sim:` before it.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` with those that there are.
+    pub fn find(name: &str) -> Result<Simulated> {
+        let id = name.strip_prefix(PREFIX).unwrap_or(name);
+        let model = Model::find(id).ok_or_else(|| unknown(id))?;
+        let settings = Settings { tick: Some(TICK), ..Settings::default() };
+        Ok(Simulated { model, settings, troubles: Vec::new() })
+    }
+
+    /// The ids of the chips that there are.
+    pub fn ids() -> impl Iterator<Item = &'static str> {
+        Model::ALL.iter().map(|model| model.id)
+    }
+
+    /// The names of the workloads that there are.
+    pub const WORKLOADS: &'static [&'static str] = &Workload::NAMES;
+
+    /// The same, where this happens to the driver.
+    #[must_use]
+    pub fn with(mut self, misery: Misery) -> Simulated {
+        self.troubles.push(misery.on(self.model));
+        self
+    }
+
+    /// The same with another seed, which decides all that is left to chance.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Simulated {
+        self.settings.seed = seed;
+        self
+    }
+
+    /// What there is to know about it.
+    pub fn machine(&self) -> Machine {
+        self.model.machine(self.settings.cpus)
+    }
+
+    /// A workload by its text, as in `loop:250`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`workload`].
+    pub fn workload(&self, text: &str) -> Result<Workload> {
+        workload(text, self.model.mhz)
+    }
+
+    /// Switches it on.
+    ///
+    /// # Errors
+    ///
+    /// A trouble that it cannot have.
+    pub(crate) fn start(&self) -> Result<Simulation> {
+        let mut machine = SimMachine::new(self.model, self.settings);
+        self.troubles.iter().try_for_each(|trouble| machine.provoke(*trouble))?;
+        Ok(Simulation::new(machine))
+    }
+
+    /// Its PMU, for the driver.
+    pub(crate) fn cores(&self, tables: &EventTables) -> Vec<CorePmu> {
+        let tables = tables.all_of(self.model.id);
+        vec![CorePmu {
+            name: self.model.id.to_owned(),
+            cpus: (0..self.settings.cpus).collect(),
+            chip: self.model.chip,
+            cycles: cycles(&tables, self.model.chip.counters),
+        }]
+    }
+}
+
+/// What a kernel, a hypervisor or another user of the PMU does to the driver.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Misery {
+    /// The register that enables counters is written over about every 100 µs.
+    Rewrite,
+    /// The first general counter is taken away after 1 ms.
+    Steal,
+    /// A watchdog holds a counter: the fixed one of cycles where there is one, else the last general one.
+    Watchdog,
+    /// Writes seem to succeed and change nothing.
+    IgnoreWrites,
+}
+
+impl Misery {
+    fn on(self, model: &Model) -> Trouble {
+        let general = model.chip.counters.general_bits();
+        let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
+        let held = match cycles {
+            Some((n, _)) => CounterId::Fixed(*n),
+            None => CounterId::General(63 - general.leading_zeros().min(63) as u8),
+        };
+        match self {
+            Misery::Rewrite => Trouble::RewriteControl { every_ns: 100_000 },
+            Misery::Steal => Trouble::StealCounter {
+                cpu: 0,
+                counter: general.trailing_zeros().min(63) as u8,
+                after_ns: 1_000_000,
+            },
+            Misery::Watchdog => Trouble::Watchdog { cpu: 0, counter: held, period_cycles: 1_000_000_000 },
+            Misery::IgnoreWrites => Trouble::IgnoreWrites,
+        }
+    }
+}
+
+/// What counts cycles on general counters.
+pub(crate) fn cycles(tables: &[Cpu<'_>], counters: CounterMask) -> Option<Coded> {
+    let request = parse_events("cycles").ok()?.pop()?;
+    let coded = select_in(tables, &request).ok()?.first()?.coded;
+    Some(coded.on(usable(counters, coded.counters, None)))
+}
+
+fn unknown(id: &str) -> Error {
+    let shown: String = id.chars().filter(|c| !c.is_control()).collect();
+    let ids: Vec<&str> = Simulated::ids().collect();
+    Error::new(ErrorKind::InvalidInput, format!("no chip '{shown}' is simulated"))
+        .with_recovery(Recovery::fix(format!("there are {}", ids.join(", "))))
+}
