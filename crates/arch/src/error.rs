@@ -69,6 +69,8 @@ pub enum EncodeError {
         option: &'static str,
         /// What it needs.
         needs: &'static str,
+        /// What to do without it.
+        instead: &'static str,
     },
     /// The chip's layout has no such field.
     NoField {
@@ -156,7 +158,7 @@ impl fmt::Display for EncodeError {
             EncodeError::Reserved { register, bits } => {
                 write!(f, "bits {bits:#x} of {register} are reserved on this CPU")
             }
-            EncodeError::NoOption { option, needs } => {
+            EncodeError::NoOption { option, needs, .. } => {
                 write!(f, "this CPU cannot do '{option}': that needs {needs}")
             }
             EncodeError::NoField { field, family, pmu_version } => {
@@ -215,7 +217,7 @@ impl EncodeError {
             EncodeError::Reserved { .. } => {
                 "leave those bits 0; `cyclometer registers --cpu ID` shows the bits that there are"
             }
-            EncodeError::NoOption { .. } => "leave the option away: the handler can stop the counters itself",
+            EncodeError::NoOption { instead, .. } => instead,
             EncodeError::NoModes => "count user mode, kernel mode, or both",
             EncodeError::CounterTwice { .. } => "give one of the events another counter",
             EncodeError::Share => "count SLOTS on fixed counter 3 in the same program",

@@ -53,6 +53,9 @@ pub struct ProgramOptions {
     /// Whether an Arm PMU can freeze on an overflow: FEAT_PMUv3p7, ID_AA64DFR0_EL1.PMUVer from 7 on. It freezes the
     /// event counters while any of them has its overflow flag, also one that somebody else has left set.
     pub has_freeze_on_overflow: bool,
+    /// Whether IA32_PERF_METRICS has the second level of the top-down method: P-cores from Golden Cove on. Where it has
+    /// not, those shares read 0.
+    pub has_second_level: bool,
     /// Whether Intel's registers of version 6 (IA32_PMC_GPn_CTR and those behind it) stand for the older ones.
     ///
     /// # Source
@@ -384,7 +387,7 @@ fn check_share(share: u8, event: &Placed, placed: &[Placed]) -> Result<(), Encod
 fn check_options(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<(), EncodeError> {
     let lacks =
         |field| Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version });
-    let needs = |option, needs| Err(EncodeError::NoOption { option, needs });
+    let is_second_level = |event: &Placed| share_of(chip, &event.coded).is_some_and(|share| share > 3);
     match (chip.family, options) {
         _ if chip.counter_width_bits == 0 => return Err(EncodeError::NoWidth),
         (_, ProgramOptions { user_access: true, .. }) if chip.family != Family::Apple => {
@@ -396,12 +399,27 @@ fn check_options(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Res
         (_, ProgramOptions { v6_registers: true, .. })
             if chip.family != Family::Intel || chip.pmu_version < 6 =>
         {
-            return needs("registers of version 6", "architectural performance monitoring version 6");
+            return Err(EncodeError::NoOption {
+                option: "registers of version 6",
+                needs: "architectural performance monitoring version 6",
+                instead: "leave the option away: the older registers are there on every version",
+            });
+        }
+        (_, ProgramOptions { has_second_level: false, .. }) if placed.iter().any(is_second_level) => {
+            return Err(EncodeError::NoOption {
+                option: "shares of the second level",
+                needs: "a P-core from Golden Cove on",
+                instead: "count the shares of the first level, or say that the core has the second",
+            });
         }
         _ => {}
     }
     match options.freeze_on_interrupt {
-        true => check_freeze(chip, placed, options).or_else(|what| needs("freeze on interrupt", what)),
+        true => check_freeze(chip, placed, options).map_err(|needs| EncodeError::NoOption {
+            option: "freeze on interrupt",
+            needs,
+            instead: "leave the option away: the handler can stop the counters itself",
+        }),
         false => Ok(()),
     }
 }

@@ -212,6 +212,7 @@ const PLAIN: ProgramOptions = ProgramOptions {
     full_width_writes: false,
     freeze_on_interrupt: false,
     has_freeze_on_overflow: false,
+    has_second_level: false,
     v6_registers: false,
     user_access: false,
 };
@@ -391,7 +392,9 @@ fn slots_and(n: u8) -> [Placed; 2] {
 #[test]
 fn shares_of_slots_are_read_from_perf_metrics_beside_slots() {
     let [slots, retiring] = slots_and(0);
-    let program = plain(&sapphire_rapids(), &[slots_and(7)[1], slots, retiring]).unwrap();
+    let both_levels = ProgramOptions { has_second_level: true, ..PLAIN };
+    let events = [slots_and(7)[1], slots, retiring];
+    let program = register_program(&sapphire_rapids(), &events, both_levels).unwrap();
     assert_eq!(
         shown(&program.set_up),
         [
@@ -448,6 +451,12 @@ fn shares_without_slots_in_other_modes_with_periods_or_elsewhere_are_refused() {
         error(&[slots, retiring, retiring]),
         EncodeError::CounterTwice { counter: CounterId::Fixed(16) }
     );
+    let (message, remedy) = refused(&sapphire_rapids(), &slots_and(4), PLAIN);
+    assert_eq!(
+        message,
+        "this CPU cannot do 'shares of the second level': that needs a P-core from Golden Cove on"
+    );
+    assert!(remedy.starts_with("count the shares of the first level"), "{remedy}");
     let older = plain(&skylake(), &[retiring]).unwrap_err().to_string();
     assert_eq!(older, "the intel layout has no field 'PERF_METRICS' at PMU version 4");
 }
