@@ -1,14 +1,19 @@
 //! AMD: MSR numbers and bits, from K7 to PerfMonV2.
 
-use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+use cyclometer_core::{CounterId, CounterMask, EventCode};
 
 use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
-use crate::field::{FieldSpec, each_counter, flags, set_bits};
+use crate::field::{FieldSpec, each_counter, set_bits};
 use crate::presence::Presence;
 use crate::register::{RegisterName, RegisterWrite};
+use crate::x86::{
+    self, CMASK_FIELD, EN_FIELD, INT_FIELD, INV_FIELD, NOT_PERFS, OS_FIELD, UMASK_FIELD, USR_FIELD,
+};
+
+pub use crate::x86::{CMASK_SHIFT, EDGE, EN, INT, INV, OS, USR};
 
 /// PERF_LEGACY_CTL0; the first four follow, one MSR each.
 ///
@@ -80,49 +85,6 @@ pub const GUEST_ONLY: u64 = 1 << 40;
 /// As [`USR`].
 pub const HOST_ONLY: u64 = 1 << 41;
 
-/// Bit of PERF_CTL: count in user mode.
-///
-/// # Source
-///
-/// AMD APM volume 2, PerfEvtSeln and PERF_CTLn, as for the bits that follow; Linux
-/// `arch/x86/include/asm/perf_event.h`, `ARCH_PERFMON_EVENTSEL_*`, `AMD64_EVENTSEL_*`.
-pub const USR: u64 = 1 << 16;
-/// Bit of PERF_CTL: count in the kernel.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const OS: u64 = 1 << 17;
-/// Bit of PERF_CTL: count rising edges.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EDGE: u64 = 1 << 18;
-/// Bit of PERF_CTL: interrupt at an overflow.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INT: u64 = 1 << 20;
-/// Bit of PERF_CTL: the counter is enabled.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EN: u64 = 1 << 22;
-/// Bit of PERF_CTL: invert the comparison with the counter mask.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INV: u64 = 1 << 23;
-/// The lowest bit of the counter mask in PERF_CTL.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const CMASK_SHIFT: u32 = 24;
 /// The lowest bit of the event's upper four bits in PERF_CTL.
 ///
 /// # Source
@@ -327,23 +289,19 @@ fn is_extended(chip: &Chip) -> bool {
 }
 
 const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select, bits 0 to 7").always();
-const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
 const E: FieldSpec = FieldSpec::bit(18, "EDGE", "counts rising edges");
-const INVERT: FieldSpec = FieldSpec::bit(23, "INV", "inverts the comparison with CMASK");
-const CMASK: FieldSpec =
-    FieldSpec::bits(24, 31, "CMASK", "counts cycles with at least this many events (fewer with INV)");
 const EVENT_HIGH: FieldSpec = FieldSpec::bits(32, 35, "EVENT_HIGH", "event select, bits 8 to 11");
 
 const PERF_CTL: &[FieldSpec] = &[
     EVENT,
-    UMASK,
-    FieldSpec::bit(16, "USR", "counts in user mode"),
-    FieldSpec::bit(17, "OS", "counts in the kernel"),
+    UMASK_FIELD,
+    USR_FIELD,
+    OS_FIELD,
     E,
-    FieldSpec::bit(20, "INT", "an overflow raises an interrupt"),
-    FieldSpec::bit(22, "EN", "the counter is enabled"),
-    INVERT,
-    CMASK,
+    INT_FIELD,
+    EN_FIELD,
+    INV_FIELD,
+    CMASK_FIELD,
     EVENT_HIGH,
     FieldSpec::bit(40, "GUEST_ONLY", "counts in guests (with HOST_ONLY: everywhere)"),
     FieldSpec::bit(41, "HOST_ONLY", "counts in the host (with GUEST_ONLY: everywhere)"),
@@ -351,15 +309,11 @@ const PERF_CTL: &[FieldSpec] = &[
 
 const PERF: &[FieldSpec] = &[
     EVENT,
-    UMASK,
+    UMASK_FIELD,
     E,
-    INVERT,
-    CMASK,
+    INV_FIELD,
+    CMASK_FIELD,
     EVENT_HIGH,
-    FieldSpec::bit(16, "USR", "perf takes modes from exclude_user").ignored(),
-    FieldSpec::bit(17, "OS", "perf takes modes from exclude_kernel").ignored(),
-    FieldSpec::bit(20, "INT", "perf sets it itself").ignored(),
-    FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
     FieldSpec::bit(40, "GUEST_ONLY", "perf takes it from exclude_host").ignored(),
     FieldSpec::bit(41, "HOST_ONLY", "perf takes it from exclude_guest").ignored(),
 ];
@@ -374,7 +328,7 @@ pub(crate) const RDPMC: &[FieldSpec] = &[FieldSpec::bits(
 .always()];
 
 pub(crate) fn perf_layout() -> Vec<FieldSpec> {
-    PERF.to_vec()
+    [PERF, &NOT_PERFS].concat()
 }
 
 const FROZEN: &[FieldSpec] = &[
@@ -439,7 +393,7 @@ pub(crate) fn program(
         writes.push(RegisterWrite::of(select_register(chip, n + 1), select_bits(&merge)? | EN, u64::MAX)?);
         enable |= 1 << (n + 1);
     }
-    let value = select_bits(&coded.code)? | mode_bits(how) | EN;
+    let value = select_bits(&coded.code)? | x86::mode_bits(how) | EN;
     writes.push(RegisterWrite::of(select_register(chip, n), value, u64::MAX)?);
     if chip.pmu_version >= 2 {
         writes.push(RegisterWrite::of(Register::GlobalControl, enable, enable)?);
@@ -461,36 +415,21 @@ fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
     if select > 0xfff {
         return Err(EncodeError::TooLarge { field: "event", value: select, greatest: 0xfff });
     }
-    let flags = flags([(code.edge, EDGE), (code.inv, INV)]);
-    let event = select & 0xff | (select >> 8) << EVENT_HIGH_SHIFT;
-    Ok(event | u64::from(code.umask) << 8 | flags | u64::from(code.cmask) << CMASK_SHIFT)
-}
-
-fn mode_bits(how: How) -> u64 {
-    flags([(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)])
+    Ok(x86::select_bits(code) | (select >> 8) << EVENT_HIGH_SHIFT)
 }
 
 fn code(value: u64) -> EventCode {
-    EventCode {
-        select: (value & 0xff | (value >> EVENT_HIGH_SHIFT & 0xf) << 8) as u16,
-        umask: (value >> 8) as u8,
-        cmask: (value >> CMASK_SHIFT) as u8,
-        inv: value & INV != 0,
-        edge: value & EDGE != 0,
-        ..EventCode::default()
-    }
+    let high = (value >> EVENT_HIGH_SHIFT & 0xf) as u16;
+    let low = x86::code(value);
+    EventCode { select: high << 8 | low.select, ..low }
 }
 
 /// The events in a register's value. Event 0 is an event of AMD: only a register that is 0 as a whole has none.
 pub(crate) fn events(register: Register, value: u64) -> Vec<DecodedEvent> {
     match register {
-        Register::EventSelect(n) | Register::LegacyEventSelect(n) if value != 0 => vec![DecodedEvent {
-            counter: Some(CounterId::General(n)),
-            modes: Some(Modes { user: value & USR != 0, kernel: value & OS != 0, hypervisor: false }),
-            enabled: Some(value & EN != 0),
-            interrupt: Some(value & INT != 0),
-            ..DecodedEvent::new(code(value))
-        }],
+        Register::EventSelect(n) | Register::LegacyEventSelect(n) if value != 0 => {
+            vec![x86::event(code(value), Some(CounterId::General(n)), value)]
+        }
         _ => Vec::new(),
     }
 }

@@ -55,6 +55,7 @@ pub mod riscv;
 mod round_trip;
 #[cfg(test)]
 mod testing;
+mod x86;
 
 pub use access::{Access, Fault, NotListed, PmuReg, Registers};
 pub use chip::{Chip, Coded, How};

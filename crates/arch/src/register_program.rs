@@ -47,6 +47,9 @@ pub struct ProgramOptions {
     /// Whether an interrupt stops the counters until it is acknowledged. Intel from version 4 on, Apple, and Arm with
     /// [`ProgramOptions::has_freeze_on_overflow`], where every period is then on an event counter.
     ///
+    /// What other counters would count until the interrupt is served is then not counted: Linux gave this up on Intel for
+    /// that reason ("perf/intel: Remove Perfmon-v4 counter_freezing support").
+    ///
     /// AMD's chips with PerfMonV2 can say that they freeze counters (CPUID 8000_0022 EAX bit 2), but the bit that asks
     /// for it is in no source of this crate; Linux freezes branch records only (`arch/x86/events/amd/lbr.c`).
     pub freeze_on_interrupt: bool,

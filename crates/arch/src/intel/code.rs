@@ -11,11 +11,11 @@ use crate::field::{flags, set_bits};
 use crate::intel::layout::has_any;
 use crate::intel::shared;
 use crate::intel::{
-    ALL_COUNTERS, ANY, CMASK_SHIFT, EDGE, EN, EQ, FIXED_ANY, FIXED_OS, FIXED_PMI, FIXED_USR,
-    GLOBAL_FIXED_SHIFT, GLOBAL_METRICS_BIT, INT, INV, METRICS_UMASK, OS, RDPMC_FIXED, Register, SLOTS,
-    UMASK2_SHIFT, USR,
+    ALL_COUNTERS, ANY, EN, EQ, FIXED_ANY, FIXED_OS, FIXED_PMI, FIXED_USR, GLOBAL_FIXED_SHIFT,
+    GLOBAL_METRICS_BIT, METRICS_UMASK, RDPMC_FIXED, Register, SLOTS, UMASK2_SHIFT,
 };
 use crate::register::RegisterWrite;
+use crate::x86;
 
 /// Which share of slots in PERF_METRICS a pseudo event is, from the lowest bits up.
 pub(crate) const fn share(code: &EventCode) -> Option<u8> {
@@ -88,9 +88,8 @@ fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
     if code.select > 0xff {
         return Err(EncodeError::TooLarge { field: "event", value: code.select.into(), greatest: 0xff });
     }
-    let flags = flags([(code.edge, EDGE), (code.any, ANY), (code.inv, INV), (code.eq, EQ)]);
-    let masks = u64::from(code.cmask) << CMASK_SHIFT | u64::from(code.umask2) << UMASK2_SHIFT;
-    Ok(u64::from(code.select) | u64::from(code.umask) << 8 | flags | masks)
+    let flags = flags([(code.any, ANY), (code.eq, EQ)]);
+    Ok(x86::select_bits(code) | flags | u64::from(code.umask2) << UMASK2_SHIFT)
 }
 
 /// The writes that count an event on a counter.
@@ -113,7 +112,7 @@ pub(crate) fn program(
         }
         CounterId::General(n) => {
             check(chip, &coded.code, false)?;
-            let value = select_bits(&coded.code)? | mode_bits(how) | EN;
+            let value = select_bits(&coded.code)? | x86::mode_bits(how) | EN;
             writes.push(write(Register::EventSelect(n), value, u64::MAX)?);
         }
     }
@@ -142,10 +141,6 @@ pub(crate) const fn global_bit(counter: CounterId) -> u32 {
     }
 }
 
-fn mode_bits(how: How) -> u64 {
-    flags([(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)])
-}
-
 fn fixed_nibble(any: bool, how: How) -> u64 {
     flags([
         (how.modes.user, FIXED_USR),
@@ -169,14 +164,9 @@ fn select_event(chip: &Chip, n: u8, value: u64) -> Vec<DecodedEvent> {
     if code == PLAIN {
         return Vec::new();
     }
-    vec![DecodedEvent {
-        // Tables do not say what a counter may count that exists with Hyper-Threading off only.
-        counter: Some(CounterId::General(n)).filter(|counter| !shared::counters(chip).contains(*counter)),
-        modes: modes(value & USR != 0, value & OS != 0),
-        enabled: Some(value & EN != 0),
-        interrupt: Some(value & INT != 0),
-        ..DecodedEvent::new(code)
-    }]
+    // Tables do not say what a counter may count that exists with Hyper-Threading off only.
+    let counter = Some(CounterId::General(n)).filter(|counter| !shared::counters(chip).contains(*counter));
+    vec![x86::event(code, counter, value)]
 }
 
 /// What a warning should say about a value of an event select.
@@ -200,15 +190,10 @@ fn modes(user: bool, kernel: bool) -> Option<Modes> {
 fn code(chip: &Chip, value: u64) -> EventCode {
     let v6 = chip.pmu_version >= 6;
     EventCode {
-        select: (value & 0xff) as u16,
-        umask: (value >> 8) as u8,
         umask2: if v6 { (value >> UMASK2_SHIFT) as u8 } else { 0 },
-        cmask: (value >> CMASK_SHIFT) as u8,
-        inv: value & INV != 0,
-        edge: value & EDGE != 0,
         eq: v6 && value & EQ != 0,
         any: has_any(chip) && value & ANY != 0,
-        extra: None,
+        ..x86::code(value)
     }
 }
 

@@ -6,15 +6,12 @@ use cyclometer_core::pmu::ConfigWord;
 use crate::chip::Chip;
 use crate::field::{FieldSpec, each_counter, set_bits};
 use crate::intel::{ALL_COUNTERS, Register, shared};
+use crate::x86::{CMASK_FIELD, EN_FIELD, INT_FIELD, INV_FIELD, NOT_PERFS, OS_FIELD, UMASK_FIELD, USR_FIELD};
 
 const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select").always();
-const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
 const E: FieldSpec = FieldSpec::bit(18, "E", "counts rising edges");
 const PC: FieldSpec = FieldSpec::bit(19, "PC", "pin control: toggles a pin; reserved on newer cores");
 const ANY: FieldSpec = FieldSpec::bit(21, "ANY", "counts for all threads of the core").since(3).until(4);
-const INV: FieldSpec = FieldSpec::bit(23, "INV", "inverts the comparison with CMASK");
-const CMASK: FieldSpec =
-    FieldSpec::bits(24, 31, "CMASK", "counts cycles with at least this many events (fewer with INV)");
 const IN_TX: FieldSpec = FieldSpec::bit(32, "IN_TX", "counts inside of transactions only").needing(TSX);
 const IN_TXCP: FieldSpec =
     FieldSpec::bit(33, "IN_TXCP", "leaves out what aborted transactions counted; on counter 2").needing(TSX);
@@ -28,16 +25,16 @@ const HAS_METRICS: &str = "IA32_PERF_CAPABILITIES bit 15";
 
 const PERFEVTSEL: &[FieldSpec] = &[
     EVENT,
-    UMASK,
-    FieldSpec::bit(16, "USR", "counts in user mode"),
-    FieldSpec::bit(17, "OS", "counts in the kernel"),
+    UMASK_FIELD,
+    USR_FIELD,
+    OS_FIELD,
     E,
     PC,
-    FieldSpec::bit(20, "INT", "an overflow raises an interrupt"),
+    INT_FIELD,
     ANY,
-    FieldSpec::bit(22, "EN", "the counter is enabled"),
-    INV,
-    CMASK,
+    EN_FIELD,
+    INV_FIELD,
+    CMASK_FIELD,
     IN_TX,
     IN_TXCP,
     FieldSpec::bit(34, "ADAPTIVE", "PEBS records of this counter are adaptive").since(5).by(PERF_EVENT),
@@ -47,24 +44,9 @@ const PERFEVTSEL: &[FieldSpec] = &[
     UMASK2,
 ];
 
-/// perf's raw config, and the bits that it shares with PERFEVTSEL and that the kernel does not take from there.
-const PERF: &[FieldSpec] = &[
-    EVENT,
-    UMASK,
-    FieldSpec::bit(16, "USR", "perf takes modes from exclude_user").ignored(),
-    FieldSpec::bit(17, "OS", "perf takes modes from exclude_kernel").ignored(),
-    E,
-    PC,
-    FieldSpec::bit(20, "INT", "perf sets it itself").ignored(),
-    ANY,
-    FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
-    INV,
-    CMASK,
-    IN_TX,
-    IN_TXCP,
-    EQ,
-    UMASK2,
-];
+/// perf's raw config, without the bits of PERFEVTSEL that the kernel does not take from there.
+const PERF: &[FieldSpec] =
+    &[EVENT, UMASK_FIELD, E, PC, ANY, INV_FIELD, CMASK_FIELD, IN_TX, IN_TXCP, EQ, UMASK2];
 
 /// What a register has on any version; those that others have are left out elsewhere.
 pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
@@ -95,14 +77,15 @@ pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Architectural Performance Monitoring Version 3" and "Version 5" (AnyThread deprecation).
+/// Intel SDM volume 3, "Architectural Performance Monitoring Version 3"; volume 2, CPUID leaf 0AH, EDX bit 15 (AnyThread
+/// deprecation), which the cores of version 5 set.
 pub(crate) const fn has_any(chip: &Chip) -> bool {
     ANY.presence.is_on(chip.pmu_version)
 }
 
 pub(crate) fn perf(word: ConfigWord) -> Vec<FieldSpec> {
     match word {
-        ConfigWord::Config => PERF.to_vec(),
+        ConfigWord::Config => [PERF, &NOT_PERFS].concat(),
         ConfigWord::Config1 => vec![FieldSpec::bits(
             0,
             63,

@@ -6,6 +6,8 @@ pub(crate) mod shared;
 
 pub use code::{PRECISE_INSTRUCTIONS, extra_registers};
 
+pub use crate::x86::{CMASK_SHIFT, EDGE, EN, INT, INV, OS, USR};
+
 use cyclometer_core::CounterMask;
 use cyclometer_core::event::ExtraRegisterKind;
 
@@ -31,7 +33,7 @@ pub const PMC0: u32 = 0xc1;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Full-Width Writes to Performance Counter Registers".
+/// Intel SDM volume 4, IA32_A_PMCx; Linux `msr-index.h`, `MSR_IA32_PMC0`.
 pub const A_PMC0: u32 = 0x4c1;
 /// IA32_FIXED_CTR0.
 ///
@@ -85,7 +87,8 @@ pub const GLOBAL_STATUS_SET: u32 = 0x391;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "IA32_PERF_GLOBAL_INUSE"; KVM unit tests `lib/x86/msr.h`.
+/// Intel SDM volume 3, figure "IA32_PERF_GLOBAL_INUSE MSR and Architectural Perfmon Version 4"; KVM unit tests
+/// `lib/x86/msr.h`.
 pub const GLOBAL_INUSE: u32 = 0x392;
 /// IA32_PEBS_ENABLE.
 ///
@@ -103,14 +106,13 @@ pub const DEBUGCTL: u32 = 0x1d9;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Freezing LBR and Performance Counters on PMI"; Linux `msr-index.h`,
-/// `DEBUGCTLMSR_FREEZE_PERFMON_ON_PMI`.
+/// Intel SDM volume 4, IA32_DEBUGCTL; Linux `msr-index.h`, `DEBUGCTLMSR_FREEZE_PERFMON_ON_PMI`.
 pub const FREEZE_PERFMON_ON_PMI: u64 = 1 << 12;
 /// Bit of GLOBAL_STATUS, from version 4 on: the counters are frozen. Clearing it lets them count.
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Architectural Performance Monitoring Version 4", CTR_FRZ.
+/// Intel SDM volume 4, IA32_PERF_GLOBAL_STATUS, CTR_Frz.
 pub const CTR_FRZ: u64 = 1 << 59;
 /// The most general counters that the numbers from IA32_PERFEVTSEL0 and IA32_PMC0 have room for: the MSRs behind them
 /// belong to others.
@@ -140,60 +142,18 @@ pub const V6_GP0_CTR: u32 = 0x1900;
 /// Linux `msr-index.h`, `MSR_IA32_PMC_V6_FX0_CTR`.
 pub const V6_FX0_CTR: u32 = 0x1980;
 
-/// Bit of an event select: count in user mode.
-///
-/// # Source
-///
-/// Intel SDM volume 3, figure "Layout of IA32_PERFEVTSELx MSRs", as for the bits that follow.
-pub const USR: u64 = 1 << 16;
-/// Bit of an event select: count in the kernel.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const OS: u64 = 1 << 17;
-/// Bit of an event select: count rising edges.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EDGE: u64 = 1 << 18;
-/// Bit of an event select: interrupt at an overflow.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INT: u64 = 1 << 20;
 /// Bit of an event select: count for all threads of the core; versions 3 and 4.
 ///
 /// # Source
 ///
 /// As [`USR`].
 pub const ANY: u64 = 1 << 21;
-/// Bit of an event select: the counter is enabled.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EN: u64 = 1 << 22;
-/// Bit of an event select: invert the comparison with the counter mask.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INV: u64 = 1 << 23;
 /// Bit of an event select: compare with the counter mask for equality; version 6.
 ///
 /// # Source
 ///
 /// Linux `perf_event.h`, `ARCH_PERFMON_EVENTSEL_EQ`.
 pub const EQ: u64 = 1 << 36;
-/// The lowest bit of the counter mask in an event select.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const CMASK_SHIFT: u32 = 24;
 /// The lowest bit of the second unit mask in an event select; version 6.
 ///
 /// # Source
@@ -361,8 +321,8 @@ impl Register {
     ///
     /// # Source
     ///
-    /// Intel SDM volume 3, "Architectural Performance Monitoring Version 2" to "Version 5"; Linux
-    /// `arch/x86/events/intel/core.c`, `intel_pmu_init` (version 6).
+    /// Intel SDM volume 3, "Architectural Performance Monitoring Version 2" to "Version 4"; Linux
+    /// `arch/x86/events/intel/core.c`, `intel_pmu_init` (versions 5 and 6).
     pub(crate) const fn presence(self) -> Presence {
         match self {
             Register::EventSelect(_) | Register::Counter(_) | Register::DebugControl => Presence::ALWAYS,
