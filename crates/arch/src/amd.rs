@@ -346,9 +346,18 @@ const FREEZE: &str = "LbrAndPmcFreeze (CPUID 8000_0022 EAX bit 2)";
 const DEBUG_CONTROL: &[FieldSpec] = &[
     FieldSpec::bit(0, "LBR", "branches are recorded"),
     FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
+    FieldSpec::bit(2, "BLD", "a bus lock raises a debug exception")
+        .needing("bus lock detection (CPUID 7 ECX bit 24)")
+        .by("Linux arch/x86/include/asm/msr-index.h, DEBUGCTLMSR_BUS_LOCK_DETECT"),
+    FieldSpec::bits(3, 5, "PB", "pins that tell of counting, on older chips"),
     FieldSpec::bit(11, "FLBRI", "an interrupt of the PMU freezes branch records")
         .needing(FREEZE)
         .by("Linux arch/x86/events/amd/lbr.c, amd_pmu_lbr_enable_all"),
+    FieldSpec::bit(
+        12,
+        "BIT_12",
+        "not told by what this table is made from; Intel's bit here freezes the counters",
+    ),
 ];
 
 pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {

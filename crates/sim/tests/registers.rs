@@ -7,8 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use cyclometer_arch::{
-    Coded, Fault, Placed, PmuReg, ProgramOptions, Register, Registers, apple, carry_out, intel,
-    register_program, restore,
+    Fault, Placed, PmuReg, ProgramOptions, Register, Registers, apple, carry_out, intel, register_program,
+    restore,
 };
 use cyclometer_catalog::table::text;
 use cyclometer_core::pmu::Family;

@@ -266,6 +266,9 @@ const CAPABILITIES: &[FieldSpec] = &[
 const DEBUG_CONTROL: &[FieldSpec] = &[
     FieldSpec::bit(0, "LBR", "branches are recorded"),
     FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
+    FieldSpec::bit(2, "BLD", "a bus lock raises a debug exception")
+        .needing("bus lock detection (CPUID 7 ECX bit 24)")
+        .by("Linux arch/x86/include/asm/msr-index.h, DEBUGCTLMSR_BUS_LOCK_DETECT"),
     FieldSpec::bit(6, "TR", "branch trace messages are sent"),
     FieldSpec::bit(7, "BTS", "branch trace messages are stored"),
     FieldSpec::bit(8, "BTINT", "a full buffer of branch traces interrupts"),
