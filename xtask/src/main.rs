@@ -22,7 +22,8 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, cross checks, build budget
+  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, cross checks, build
+            budget
   tidy      the invariants of ARCHITECTURE.md only
   budget    the cold release build's time and number of crates only
   golden    rewrites the golden files of the tests

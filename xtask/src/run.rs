@@ -18,6 +18,7 @@ pub(crate) fn quick() -> Result<()> {
 pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
+    on_fake_devices()?;
     other_targets()?;
     kernel_module()?;
     budget::check(&root())
@@ -45,6 +46,19 @@ fn tests(peers: Peers) -> Result<()> {
     step("cargo test --workspace --locked", test)?;
     tell_skipped(&skipped);
     documentation()
+}
+
+/// Tests of programs that find simulated chips behind what they take for devices; built with a feature of their own.
+const ON_FAKE_DEVICES: &[&str] = &["msr", "registers"];
+
+/// Lints and runs them.
+fn on_fake_devices() -> Result<()> {
+    let packages = ["--package", "cyclometer-backend", "--package", "cyclometer-cli"];
+    let feature = ["--features", "fake-devices", "--locked"];
+    let lints = ["--all-targets", "--", "-D", "warnings"];
+    cargo(&[&["clippy"], &packages[..], &feature, &lints].concat())?;
+    let names: Vec<&str> = ON_FAKE_DEVICES.iter().flat_map(|name| ["--test", *name]).collect();
+    cargo(&[&["test"], &packages[..], &feature, names.as_slice()].concat())
 }
 
 /// Tests that could not run here say why in a file; without this the test runner would swallow it.

@@ -4,10 +4,17 @@
 //! scales, guesses, retries with something else, or chooses: `session` does, by data.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
+mod affinity;
 #[cfg(unix)]
 mod cgroup;
 #[cfg(unix)]
 mod launch;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod msr;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[path = "msr_other.rs"]
+pub mod msr;
 #[cfg(unix)]
 mod os;
 #[cfg(target_os = "linux")]

@@ -92,6 +92,8 @@ pub enum Backend {
     Perf,
     /// The software PMU only: exact counts by translation.
     Soft,
+    /// x86 PMU registers only, written by ourselves through the msr driver: as root, and while nobody else counts.
+    Msr,
     /// Clocks and accounting of the operating system only.
     Os,
 }
@@ -103,6 +105,7 @@ impl Backend {
             Backend::Auto => None,
             Backend::Perf => Some(Rung::Perf),
             Backend::Soft => Some(Rung::Soft),
+            Backend::Msr => Some(Rung::Msr),
             Backend::Os => Some(Rung::Os),
         }
     }
@@ -254,6 +257,9 @@ pub struct DoctorArgs {
     /// Diagnose the machine of such a file instead of this one, or a simulated one, as in `sim:skylake`.
     #[arg(long, value_name = "FILE|sim:ID")]
     pub machine: Option<PathBuf>,
+    /// Restore counter registers of this machine that a process wrote and could not give back, as it was killed.
+    #[arg(long, conflicts_with_all = ["json", "record", "machine"])]
+    pub restore: bool,
 }
 
 /// Arguments of commands that look at a machine.

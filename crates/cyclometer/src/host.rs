@@ -1,30 +1,39 @@
 //! Machines: this one, and recorded ones.
 
+use cyclometer_backend::msr;
+use cyclometer_backend::registers::{LeftRegisters, Restoration};
 use cyclometer_catalog::Listing;
 use cyclometer_core::{Machine, Result};
-use cyclometer_detect::{HostFacts, RecordedFacts, Recorder, detect, detect_for_counting};
+use cyclometer_detect::{RecordedFacts, Recorder, detect, detect_for_counting};
 
-use crate::EventTables;
+use crate::{EventTables, chips};
+
+#[cfg(feature = "fake-devices")]
+#[path = "fake_facts.rs"]
+mod facts;
+#[cfg(not(feature = "fake-devices"))]
+#[path = "host_facts.rs"]
+mod facts;
 
 /// Detects the machine that this runs on, for a measurement.
 ///
 /// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread, and
 /// whether a process may be traced only where no hardware counts.
 pub fn machine() -> Machine {
-    detect_for_counting(&HostFacts)
+    detect_for_counting(facts::here().as_ref())
 }
 
 /// Detects the machine that this runs on and tries every source, as a diagnosis needs.
 pub fn diagnosed_machine() -> Machine {
-    detect(&HostFacts)
+    detect(facts::here().as_ref())
 }
 
 /// Detects this machine and records every fact that was looked at, so that the result can be replayed elsewhere.
 ///
 /// `note` becomes the recording's first line.
 pub fn record_machine(note: &str) -> (Machine, String) {
-    let host = HostFacts;
-    let recorder = Recorder::new(&host);
+    let host = facts::here();
+    let recorder = Recorder::new(host.as_ref());
     let machine = detect(&recorder);
     let text = recorder.to_text(note);
     (machine, text)
@@ -37,6 +46,17 @@ pub fn record_machine(note: &str) -> (Machine, String) {
 /// `ErrorKind::InvalidInput` naming the line that is no fact.
 pub fn replay_machine(recording: &str) -> Result<Machine> {
     Ok(detect(&RecordedFacts::parse(recording)?))
+}
+
+/// Counter registers of this machine that somebody wrote and has not restored yet. Only who wrote them, mostly root, can
+/// know.
+pub fn left_registers() -> Vec<LeftRegisters> {
+    msr::left_registers()
+}
+
+/// Restores counter registers of this machine whose writers died, and whose restorers too.
+pub fn restore_registers() -> Vec<Restoration> {
+    msr::restore_registers(&chips::for_restoring(&machine()))
 }
 
 /// Every event that can be named on a machine, with whether it can be counted there; without the vendor's hundreds.

@@ -25,6 +25,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod chips;
 mod host;
 mod metric;
 pub mod placement;
@@ -33,6 +34,7 @@ mod stat;
 mod tables;
 
 pub use cyclometer_arch as arch;
+pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
 pub use cyclometer_backend::{Attached, Launcher};
 pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::among::{decode_in, table_for};
@@ -49,8 +51,8 @@ pub use cyclometer_stats as stats;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;
 pub use host::{
-    count_vendor_events, diagnosed_machine, list_events, list_events_in, list_vendor_events, machine,
-    record_machine, replay_machine,
+    count_vendor_events, diagnosed_machine, left_registers, list_events, list_events_in, list_vendor_events,
+    machine, record_machine, replay_machine, restore_registers,
 };
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use simulated::Simulated;

@@ -1,16 +1,12 @@
 //! Simulated machines: chips to learn and to test on, with workloads in place of commands.
 
-use cyclometer_arch::Coded;
 use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
-use cyclometer_catalog::among::select_in;
-use cyclometer_catalog::table::Cpu;
-use cyclometer_catalog::ways::usable;
-use cyclometer_core::syntax::parse_events;
-use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, Machine, Recovery, Result};
+use cyclometer_core::{CounterId, Error, ErrorKind, Machine, Recovery, Result};
 use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Tick, Trouble, Workload};
 
 use crate::EventTables;
+use crate::chips::cycles;
 
 pub use cyclometer_backend::sim::workload;
 
@@ -133,13 +129,6 @@ impl Misery {
             Misery::IgnoreWrites => Trouble::IgnoreWrites,
         }
     }
-}
-
-/// What counts cycles on general counters.
-pub(crate) fn cycles(tables: &[Cpu<'_>], counters: CounterMask) -> Option<Coded> {
-    let request = parse_events("cycles").ok()?.pop()?;
-    let coded = select_in(tables, &request).ok()?.first()?.coded;
-    Some(coded.on(usable(counters, coded.counters, None)))
 }
 
 fn unknown(id: &str) -> Error {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, software, sources};
+use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, msr, software, sources};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::plan::Multiplex;
@@ -15,7 +15,7 @@ use cyclometer_session::{Job, Means, Observer, Settings};
 use cyclometer_stats::{MetricRequest, partners};
 
 use crate::metric::{Assembled, Wanted, assemble, choose};
-use crate::{EventTables, Simulated};
+use crate::{EventTables, Simulated, chips};
 
 /// Describes a measurement; nothing is opened before [`Stat::run`].
 ///
@@ -268,12 +268,22 @@ impl Stat {
         let job = self.job(self.watched(launcher)?);
         let software = software(SoftwareSettings { random_layout: self.random_layout });
         let translated = software.as_ref().map(|software| software.launcher(launcher));
-        let mut sources = sources();
+        let mut sources = self.sources();
         sources.extend(software.as_ref().map(Software::source));
         let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
         let translated = translated.as_deref();
         let means = Means { launch: launcher, translated, sources: &sources, machine: &self.machine };
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
+    }
+
+    /// Registers only where they are asked for: whoever has them is alone with the PMU.
+    fn sources(&self) -> Vec<Box<dyn Source>> {
+        match self.backend {
+            Some(Rung::Msr) => {
+                msr::source(chips::for_counting(&self.machine, &self.tables)).into_iter().collect()
+            }
+            _ => sources(),
+        }
     }
 
     fn job(&self, watched: Option<Box<dyn Child>>) -> Job {

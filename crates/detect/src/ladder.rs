@@ -5,6 +5,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
 
 use crate::probes::Probes;
 
+mod msr;
 mod perf;
 mod soft;
 mod virtual_pmu;
@@ -40,7 +41,8 @@ fn state(rung: Rung, machine: &Machine, probes: &Probes, perf: &perf::Findings<'
     match rung {
         Rung::Perf => perf.rung(),
         Rung::Kperf => built_where(rung, macos, "it belongs to macOS"),
-        Rung::Msr => built_where(rung, x86_linux, "it belongs to Linux on x86-64"),
+        Rung::Msr if x86_linux => msr::rung(machine, probes),
+        Rung::Msr => built_where(rung, false, "it belongs to Linux on x86-64"),
         Rung::Sysreg => built_where(rung, apple && (linux || macos), "it belongs to Apple's CPUs"),
         Rung::SelfCounts => built_where(rung, macos, "it belongs to macOS"),
         Rung::Soft => soft::rung(machine, probes),

@@ -52,8 +52,36 @@ pub(crate) struct Probes {
     pub(crate) hardware: Vec<HardwareProbe>,
     /// Whether a process may be traced; `None` when nobody asked.
     pub(crate) trace: Option<Result<(), i32>>,
+    /// What lets registers be written; `None` elsewhere than on Linux on x86-64.
+    pub(crate) registers: Option<RegisterFacts>,
     /// The kernel is one of x86-64, though this program is not of that architecture.
     pub(crate) kernel_is_x86_64: bool,
+}
+
+/// What the kernel says about its `msr` driver.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RegisterFacts {
+    /// The first CPU has a device.
+    pub(crate) has_device: bool,
+    /// `none [integrity] confidentiality`; `None` where the kernel does not tell.
+    pub(crate) lockdown: Option<String>,
+    /// `on`, `off` or `default`; `None` where the kernel does not tell, or not us.
+    pub(crate) allow_writes: Option<String>,
+}
+
+impl RegisterFacts {
+    /// Asks, without opening a device.
+    ///
+    /// # Source
+    ///
+    /// `msr(4)`; `kernel_lockdown(7)`; Linux `arch/x86/kernel/msr.c`, module parameter `allow_writes`.
+    fn ask(facts: &dyn FactSource, first_cpu: i32) -> RegisterFacts {
+        RegisterFacts {
+            has_device: facts.list(&format!("/dev/cpu/{first_cpu}")).iter().any(|name| name == "msr"),
+            lockdown: text::line(facts, "/sys/kernel/security/lockdown"),
+            allow_writes: text::line(facts, "/sys/module/msr/parameters/allow_writes"),
+        }
+    }
 }
 
 /// Whether a core PMU counts cycles for a task.
@@ -85,6 +113,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
             cpu_wide: none,
             hardware: Vec::new(),
             trace: None,
+            registers: None,
             kernel_is_x86_64: x86,
         };
     }
@@ -100,6 +129,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
         cpu_wide: facts.perf_probe(&cpu_wide),
         hardware,
         trace: asks.then(|| facts.trace_probe()),
+        registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
         kernel_is_x86_64: x86 || is_x86_64(facts, machine),
     }
 }

@@ -137,7 +137,7 @@ fn placed(slot: &Slot, seats: &[(Option<u32>, &SlotSeat)]) -> Slot {
             let way = event.codes.get(seat.way)?;
             Some(RegisterSeat { turn: *turn, counter: seat.counter, code: way.code })
         };
-        of_pmu.filter_map(|one| seat(one)).collect()
+        of_pmu.filter_map(seat).collect()
     };
     let parts = slot.parts.iter().map(|part| match part {
         Part::Registers(event) => Part::Registers(RegisterEvent { seats: on(event), ..event.clone() }),

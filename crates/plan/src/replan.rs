@@ -37,6 +37,9 @@ pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan
             let more = Recovery::GrantAccess { command: "ulimit -n 65536".to_owned() };
             return Err(error(ErrorKind::Os, refusal, more));
         }
+        (RefusalKind::Busy, None) => {
+            return Err(error(ErrorKind::CounterBusy, refusal, free_the_pmu(machine)));
+        }
         (RefusalKind::Other, None) | (RefusalKind::Invalid, None) => {
             return Err(error(ErrorKind::Os, refusal, Recovery::None));
         }
@@ -47,6 +50,14 @@ pub fn replan(plan: Plan, refusal: &Refusal, machine: &Machine) -> Result<Replan
         RefusalKind::Busy => Ok(Replan::Retry(step(&plan, slot, refusal, "tried again after a pause"))),
         RefusalKind::GroupTooLarge | RefusalKind::GroupMixed => ungroup(plan, slot, refusal, machine),
         _ => change_line(plan, slot, refusal, machine),
+    }
+}
+
+/// Who may have a whole PMU, and how it gives it back.
+fn free_the_pmu(machine: &Machine) -> Recovery {
+    match machine.access.nmi_watchdog {
+        Some(true) => Recovery::GrantAccess { command: "sudo sysctl kernel.nmi_watchdog=0".to_owned() },
+        _ => Recovery::fix("stop whoever counts, such as perf or a profiler, and try again"),
     }
 }
 

@@ -1,9 +1,11 @@
 //! What kind of file system something is on, and which rights a file gives.
 
 use std::ffi::CString;
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Whether a folder is a control group, of version 1 or 2: whether it is on a file system of those.
@@ -38,6 +40,57 @@ pub fn has_capabilities(file: &Path) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
+/// Makes a folder that nobody but us may use, unless it is there.
+///
+/// # Errors
+///
+/// The operating system's; as [`check_private_folder`].
+pub fn make_private_folder(path: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => check_private_folder(path),
+    }
+}
+
+/// Whether something is a folder, no link to one, that belongs to us and that nobody else may use.
+///
+/// # Errors
+///
+/// The operating system's; `PermissionDenied` where it is anything else.
+pub fn check_private_folder(path: &Path) -> io::Result<()> {
+    let found = std::fs::symlink_metadata(path)?;
+    let ours = found.is_dir() && found.uid() == crate::host::effective_uid();
+    if ours && found.mode() & 0o077 == 0 { Ok(()) } else { Err(not_private(path)) }
+}
+
+fn not_private(path: &Path) -> io::Error {
+    let text = format!("{} is not ours alone (owner or rights are wrong, or it is a link)", path.display());
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+/// Makes a file that nobody but us may use.
+///
+/// # Errors
+///
+/// The operating system's: `AlreadyExists` where something is there, a link too.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW).open(path)
+}
+
+/// Opens a file for reading that belongs to us and that nobody else may use.
+///
+/// # Errors
+///
+/// The operating system's: `ELOOP` for a link; `PermissionDenied` for what is no file or not ours alone.
+pub fn open_private(path: &Path) -> io::Result<File> {
+    // A pipe in its place must not hold us up.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    let ours = found.is_file() && found.uid() == crate::host::effective_uid();
+    if ours && found.mode() & 0o077 == 0 { Ok(file) } else { Err(not_private(path)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +105,42 @@ mod tests {
     fn proc_is_no_control_group_and_what_does_not_exist_is_an_error() {
         assert!(!is_control_group(Path::new("/proc")).unwrap());
         assert!(is_control_group(Path::new("/no/such/folder")).is_err());
+    }
+
+    /// A folder of a test, which the test removes.
+    fn place(name: &str) -> std::path::PathBuf {
+        let path = std::env::temp_dir().join(format!("cyclometer-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn a_private_folder_is_made_once_and_refused_when_others_may_use_it() {
+        let path = place("folder");
+        make_private_folder(&path).unwrap();
+        make_private_folder(&path).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        assert_eq!(make_private_folder(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        std::fs::remove_dir(&path).unwrap();
+        std::os::unix::fs::symlink("/", &path).unwrap();
+        assert_eq!(make_private_folder(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_private_file_is_new_and_no_link_is_followed_to_one() {
+        let folder = place("file");
+        make_private_folder(&folder).unwrap();
+        let (file, link) = (folder.join("a"), folder.join("b"));
+        create_private(&file).unwrap();
+        assert_eq!(create_private(&file).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(create_private(&link).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(open_private(&link).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        assert!(open_private(&file).is_ok());
+        std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o604)).unwrap();
+        assert_eq!(open_private(&file).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        assert_eq!(open_private(&folder).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

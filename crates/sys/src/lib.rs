@@ -27,6 +27,8 @@ mod memory;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", not(target_env = "gnu")))]
 #[path = "memory_other.rs"]
 mod memory;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub mod msr;
 #[cfg(target_os = "linux")]
 pub mod perf;
 #[cfg(unix)]

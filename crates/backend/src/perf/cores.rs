@@ -42,27 +42,10 @@ pub(super) fn cpus_of(pmu: &str) -> Option<CpuSet> {
     CpuSet::parse(text.trim()).ok()
 }
 
-/// The calling thread on one CPU; it may run where it could before when this is dropped.
-pub(super) struct Bound(Affinity);
-
-impl Bound {
-    /// `None` where the thread must not run there.
-    pub(super) fn to(cpu: u32, own: &Affinity) -> Option<Bound> {
-        Affinity::only(cpu).give(0).ok()?;
-        Some(Bound(own.clone()))
-    }
-}
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        // Where it could run before it can run again, unless an administrator changed that meanwhile.
-        let _ = self.0.give(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::affinity::OnCpu;
     use cyclometer_core::event::PerfEvent;
     use cyclometer_core::{Rung, SlotId};
 
@@ -101,7 +84,7 @@ mod tests {
         std::thread::spawn(|| {
             let before = Affinity::of(0).unwrap();
             let cpu = (0..8192).find(|cpu| before.contains(*cpu)).unwrap();
-            let bound = Bound::to(cpu, &before).unwrap();
+            let bound = OnCpu::new(cpu, &before).unwrap();
             assert_eq!(Affinity::of(0).unwrap(), Affinity::only(cpu));
             drop(bound);
             assert_eq!(Affinity::of(0).unwrap(), before);

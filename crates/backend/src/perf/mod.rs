@@ -14,6 +14,7 @@ use cyclometer_sys::perf::{Event, Reach};
 use std::io;
 use std::time::{Duration, Instant};
 
+use crate::affinity::OnCpu;
 use program::{Opened, is_first};
 
 /// Opens events through `perf_event_open(2)`.
@@ -45,7 +46,7 @@ impl Source for PerfSource {
         for place in cores::places(slots, &own, cores::cpus_of) {
             let _bound = match place {
                 None => None,
-                Some(cpu) => Some(cores::Bound::to(cpu, &own)?),
+                Some(cpu) => Some(OnCpu::new(cpu, &own)?),
             };
             let reading = self.probe_here(slots)?;
             sum = Some(match sum {

@@ -9,7 +9,11 @@
 //! move; lets them count; adds up what they counted whenever it is read, in the counter's width, and finds out whether the
 //! control registers are still its own; stops; and writes back what was there.
 
+mod chips;
 mod driver;
+pub mod journal;
+mod left;
+mod owner;
 mod probe;
 mod program;
 mod source;
@@ -17,6 +21,9 @@ mod source;
 use cyclometer_arch::{Chip, Coded, Registers, Step};
 use cyclometer_core::{CpuSet, Result};
 
+pub use chips::Chips;
+pub use left::{LeftRegisters, LeftState, Restoration, Restored};
+pub use owner::in_use;
 pub use source::RegisterSource;
 
 /// A way to registers, with what a driver needs beside reading and writing them.
@@ -42,12 +49,12 @@ pub trait Bus: Registers {
     /// Where nothing of ours can run on that CPU.
     fn exercise(&mut self, cpu: u32) -> Result<()>;
 
-    /// Lets a child that has executed nothing yet, and what it will start, run on one CPU only, which it names.
+    /// Lets a child that has executed nothing yet, and what it will start, run on one CPU only, which is one of `among`.
     ///
     /// # Errors
     ///
     /// The operating system's.
-    fn bind(&mut self, child: u32) -> Result<Bound>;
+    fn bind(&mut self, child: u32, among: &CpuSet) -> Result<Bound>;
 }
 
 /// Where a child runs.

@@ -13,7 +13,7 @@ use cyclometer_core::{
 
 use super::driver::Driver;
 use super::program::{options, turns};
-use super::{Bound, Bus, CorePmu, probe};
+use super::{Bound, Bus, CorePmu, in_use, probe};
 
 /// Counts by programming the registers of CPUs ourselves.
 ///
@@ -36,8 +36,9 @@ impl<B: Bus + 'static> RegisterSource<B> {
         match on {
             Target::Cpus(cpus) => Ok((cpus.iter().collect(), None)),
             Target::Child(pid) => {
+                let among = self.cores.iter().flat_map(|core| core.cpus.iter()).collect();
                 let Bound { cpu, company } =
-                    self.bus.borrow_mut().bind(*pid).map_err(|error| refusal(&error))?;
+                    self.bus.borrow_mut().bind(*pid, &among).map_err(|error| refusal(&error))?;
                 Ok((vec![cpu], company))
             }
             _ => Err(Refusal {
@@ -54,11 +55,15 @@ impl<B: Bus + 'static> RegisterSource<B> {
     fn drivers(&self, slots: &[Slot], cpus: &[u32]) -> std::result::Result<Vec<Driver>, Refusal> {
         let mut open = Opening { bus: &self.bus, drivers: Vec::new() };
         for &cpu in cpus {
-            let Some(core) = self.cores.iter().find(|core| core.cpus.contains(cpu)) else { continue };
+            let core = self.cores.iter().find(|core| core.cpus.contains(cpu)).ok_or_else(|| unknown(cpu))?;
             let options = options(core, cpu, &mut *self.bus.borrow_mut());
             let Some(turns) = turns(slots, core, options)? else { continue };
             let used = slots.iter().flat_map(|slot| &slot.parts).flat_map(counters_of).collect();
             let mut bus = self.bus.borrow_mut();
+            let users = in_use(&core.chip, cpu, &mut *bus).map_err(|fault| refusal(&fault.into()))?;
+            if !users.is_empty() {
+                return Err(busy(cpu, users.into_iter().collect()));
+            }
             let mut driver = Driver::new(cpu, &core.name, turns, &mut *bus).map_err(|e| refusal(&e))?;
             let ready =
                 self.see_move(core, cpu, used, options, &mut *bus).and_then(|()| driver.set_up(&mut *bus));
@@ -111,6 +116,17 @@ fn counters_of(part: &Part) -> Vec<CounterId> {
         Part::Registers(event) => event.seats.iter().map(|seat| seat.counter).collect(),
         _ => Vec::new(),
     }
+}
+
+fn busy(cpu: u32, counters: CounterMask) -> Refusal {
+    let (noun, verb) = if counters.len() == 1 { ("counter", "is") } else { ("counters", "are") };
+    let text = format!("{noun} {counters} of CPU {cpu} {verb} in use: something else has the PMU");
+    Refusal { slot: None, kind: RefusalKind::Busy, text }
+}
+
+fn unknown(cpu: u32) -> Refusal {
+    let text = format!("CPU {cpu} is none whose registers are known");
+    Refusal { slot: None, kind: RefusalKind::NoSuchTarget, text }
 }
 
 fn refusal(error: &Error) -> Refusal {

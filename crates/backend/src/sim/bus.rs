@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cyclometer_arch::{Fault, PmuReg, Registers, Step};
-use cyclometer_core::{Error, ErrorKind, Result};
+use cyclometer_core::{CpuSet, Error, ErrorKind, Result};
 use cyclometer_sim::{Phase, Quantity, Rates, SimMachine, ThreadId, Workload};
 
 use crate::registers::{Bound, Bus};
@@ -97,7 +97,7 @@ impl Bus for SimBus {
         }
     }
 
-    fn bind(&mut self, _child: u32) -> Result<Bound> {
+    fn bind(&mut self, _child: u32, _among: &CpuSet) -> Result<Bound> {
         Ok(Bound { cpu: HOME, company: None })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use cyclometer::{Machine, Result, record_machine};
+use cyclometer::{LeftRegisters, Machine, Result, left_registers, record_machine, restore_registers};
 
 use crate::args::{Cli, DoctorArgs};
 use crate::export::Export;
@@ -13,8 +13,12 @@ use crate::render::{doctor, json};
 ///
 /// # Errors
 ///
-/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for recordings that cannot be read or written.
+/// `ErrorKind::Io` and `ErrorKind::InvalidInput` for recordings that cannot be read or written; what kept registers from
+/// being restored.
 pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
+    if args.restore {
+        return restore();
+    }
     let machine = match &args.record {
         None => super::machine_of(args.machine.as_deref())?,
         Some(path) => record(path)?,
@@ -22,10 +26,23 @@ pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
     if args.record.as_deref().is_some_and(|path| path.as_os_str() == "-") {
         return Ok(crate::exit::OK);
     }
+    let left = match &args.machine {
+        None => left_registers(),
+        // A recording tells of another machine.
+        Some(_) => Vec::<LeftRegisters>::new(),
+    };
     super::print(&match args.json {
-        true => json::pretty(&doctor::json(&machine)),
-        false => doctor::render(&machine, super::paint(cli, Channel::Out)),
+        true => json::pretty(&doctor::json(&machine, &left)),
+        false => doctor::render(&machine, &left, super::paint(cli, Channel::Out)),
     })
+}
+
+/// Restores what can be, then tells the first failure.
+fn restore() -> Result<u8> {
+    let all = restore_registers();
+    super::print(&doctor::restored(&all))?;
+    let failure = all.into_iter().find_map(|restoration| restoration.outcome.err());
+    failure.map_or(Ok(crate::exit::OK), Err)
 }
 
 fn record(path: &Path) -> Result<Machine> {

@@ -223,7 +223,9 @@ fn measurement(args: &StatArgs, machine: &Machine, simulated: Option<Simulated>)
     let stat = stat.runs(args.runs).warmups(args.warmup).counted(args.counted.unwrap_or_default());
     let stat = stat.random_layout(args.random_layout).multiplex(multiplex(args));
     let stat = stat.ignore_failure(args.ignore_failure).backend(args.backend.rung());
-    Ok(args.seed.into_iter().fold(stat, Stat::seed))
+    // A simulated machine does the same every time.
+    let seed = args.seed.or(args.machine.as_ref().map(|_| 0));
+    Ok(seed.into_iter().fold(stat, Stat::seed))
 }
 
 fn multiplex(args: &StatArgs) -> Multiplex {

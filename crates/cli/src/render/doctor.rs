@@ -3,6 +3,7 @@
 use cyclometer::core::Machine;
 use cyclometer::core::ladder::{RungState, Works};
 use cyclometer::core::machine::Access;
+use cyclometer::{LeftRegisters, LeftState, Restoration, Restored};
 use serde_json::{Value, json};
 
 use crate::output::clean;
@@ -15,8 +16,8 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// Columns before the text of a line.
 const INDENT: usize = 12;
 
-/// The machine in a few lines, then each rung with cause and cure.
-pub fn render(machine: &Machine, paint: Paint) -> String {
+/// The machine in a few lines, then each rung with cause and cure, and registers that were left.
+pub fn render(machine: &Machine, left: &[LeftRegisters], paint: Paint) -> String {
     let mut out = String::new();
     out += &entry("cpu", &machine::cpu_text(machine), paint);
     for core in &machine.core_types {
@@ -37,7 +38,45 @@ pub fn render(machine: &Machine, paint: Paint) -> String {
         };
         out += &paragraph(&format!("perf can count {name}? {text}"), 0, Style::Plain, paint);
     }
+    if !left.is_empty() {
+        out += "\n";
+        out += &left_text(left, paint);
+    }
     out
+}
+
+fn left_text(left: &[LeftRegisters], paint: Paint) -> String {
+    let style = |left: &LeftRegisters| if mends(left) { Style::Bad } else { Style::Plain };
+    let each = left.iter().map(|left| paragraph(&clean(&left.to_string()), 0, style(left), paint));
+    let mend = left.iter().any(mends).then(|| {
+        format!("{:INDENT$}mend: {}\n", "", paint.paint(Style::Good, "sudo cyclometer doctor --restore"))
+    });
+    each.chain(mend).collect()
+}
+
+/// Whether restoring by hand helps.
+fn mends(left: &LeftRegisters) -> bool {
+    matches!(left.state, LeftState::Left | LeftState::Reset)
+}
+
+/// What became of registers that were left; failures are told elsewhere.
+pub fn restored(all: &[Restoration]) -> String {
+    if all.is_empty() {
+        return "no counter registers are left to be restored\n".to_owned();
+    }
+    all.iter().map(restored_line).collect()
+}
+
+fn restored_line(restoration: &Restoration) -> String {
+    let cpu = restoration.registers.cpu.map_or_else(String::new, |cpu| format!(" of CPU {cpu}"));
+    match &restoration.outcome {
+        Ok(Restored::Restored) => format!("counter registers{cpu}: restored\n"),
+        Ok(Restored::Forgotten) => {
+            format!("counter registers{cpu}: a boot has reset them, nothing to restore\n")
+        }
+        Ok(_) => clean(&restoration.registers.to_string()) + "; left alone\n",
+        Err(error) => format!("counter registers{cpu}: not restored: {}\n", clean(&error.to_string())),
+    }
 }
 
 fn classes(machine: &Machine) -> [(&'static str, &Result<(), String>); 4] {
@@ -108,7 +147,7 @@ fn is_of_interest(works: Works) -> bool {
 }
 
 /// The diagnosis as JSON.
-pub fn json(machine: &Machine) -> Value {
+pub fn json(machine: &Machine, left: &[LeftRegisters]) -> Value {
     let [hardware, software, kernel_mode, cpu_wide] = classes(machine).map(|(_, state)| offer(state));
     json!({
         "schema_version": SCHEMA_VERSION,
@@ -123,7 +162,12 @@ pub fn json(machine: &Machine) -> Value {
             "cpu_wide": cpu_wide,
         },
         "ladder": machine.ladder.rungs.iter().map(rung_json).collect::<Vec<_>>(),
+        "left_registers": left.iter().map(left_json).collect::<Vec<_>>(),
     })
+}
+
+fn left_json(left: &LeftRegisters) -> Value {
+    json!({ "cpu": left.cpu, "pid": left.pid, "state": left.state.word(), "text": left.to_string() })
 }
 
 fn offer(state: &Result<(), String>) -> Value {
@@ -161,7 +205,45 @@ mod tests {
 
     #[test]
     fn each_rung_has_its_cause_and_its_cure() {
-        golden("doctor.txt", &render(&vm_without_pmu(), Paint::NONE));
+        golden("doctor.txt", &render(&vm_without_pmu(), &[], Paint::NONE));
+    }
+
+    fn left(cpu: u32, state: LeftState) -> LeftRegisters {
+        let file = format!("/run/cyclometer/registers-{cpu}");
+        LeftRegisters { file, cpu: Some(cpu), pid: Some(71), state }
+    }
+
+    #[test]
+    fn registers_that_were_left_are_told_with_the_cure() {
+        let unreadable = LeftState::Unreadable { why: "cannot read it: permission denied".to_owned() };
+        let unreadable = LeftRegisters { cpu: None, pid: None, ..left(3, unreadable) };
+        let all = [left(0, LeftState::InUse), left(1, LeftState::BeingRestored { by: 72 }), unreadable];
+        let text = left_text(&all, Paint::NONE);
+        assert_eq!(
+            text,
+            "counter registers of CPU 0: used by process 71, which runs\n\
+             counter registers of CPU 1: process 71 died, process 72 is restoring them\n\
+             /run/cyclometer/registers-3: cannot read it: permission denied\n"
+        );
+        let text = render(&vm_without_pmu(), &[left(2, LeftState::Left)], Paint::NONE);
+        assert!(text.ends_with("            mend: sudo cyclometer doctor --restore\n"), "{text}");
+    }
+
+    #[test]
+    fn what_became_of_registers_is_told_one_by_one() {
+        use cyclometer::{Error, ErrorKind};
+        let failed = Err(Error::new(ErrorKind::Os, "the kernel forbids it"));
+        let outcomes = [Ok(Restored::Restored), Ok(Restored::Forgotten), Ok(Restored::Untouched), failed];
+        let registers = left(4, LeftState::InUse);
+        let all = outcomes.map(|outcome| Restoration { registers: registers.clone(), outcome });
+        assert_eq!(
+            restored(&all),
+            "counter registers of CPU 4: restored\n\
+             counter registers of CPU 4: a boot has reset them, nothing to restore\n\
+             counter registers of CPU 4: used by process 71, which runs; left alone\n\
+             counter registers of CPU 4: not restored: the kernel forbids it\n"
+        );
+        assert_eq!(restored(&[]), "no counter registers are left to be restored\n");
     }
 
     #[test]
@@ -169,7 +251,12 @@ mod tests {
         let text =
             std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../schemas/doctor-1.json"));
         let schema = jsonschema::validator_for(&serde_json::from_str(&text.unwrap()).unwrap()).unwrap();
-        let mut value = json(&vm_without_pmu());
+        let states =
+            [LeftState::Left, LeftState::BeingRestored { by: 5 }, LeftState::InUse, LeftState::Reset];
+        let mut all: Vec<LeftRegisters> = states.map(|state| left(2, state)).into();
+        let why = "no".to_owned();
+        all.push(LeftRegisters { cpu: None, pid: None, ..left(2, LeftState::Unreadable { why }) });
+        let mut value = json(&vm_without_pmu(), &all);
         assert!(schema.is_valid(&value), "{:?}", schema.validate(&value));
         value["ladder"][0]["works"] = json!("perhaps");
         assert!(!schema.is_valid(&value));

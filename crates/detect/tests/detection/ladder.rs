@@ -236,3 +236,72 @@ fn tracing_is_not_tried_for_a_session_that_has_a_pmu() {
     let everything = detect(&RecordedFacts::parse(&untraceable("zen2")).unwrap());
     assert_eq!(everything.ladder.state(Rung::Soft).unwrap().works, Works::No);
 }
+
+/// What is added to a recording of a machine whose registers can be written.
+const MSR: &str = "\nlist /dev/cpu/0 msr\nfile /sys/kernel/security/lockdown [none] integrity confidentiality\n\
+                   file /sys/module/msr/parameters/allow_writes default";
+
+/// Whether registers can be written, and the kinds and remedies of what stands in the way.
+fn msr(name: &str, changes: &[(&str, &str)]) -> (Works, Vec<(CauseKind, Option<String>)>) {
+    let with_driver = [("\nos linux", &*format!("\nos linux{MSR}"))];
+    let changes: Vec<(&str, &str)> = with_driver.into_iter().chain(changes.iter().copied()).collect();
+    let machine = changed(name, &changes);
+    let state = machine.ladder.state(Rung::Msr).unwrap();
+    (state.works, state.causes.iter().map(|cause| (cause.kind, cause.mend.clone())).collect())
+}
+
+fn check_msr(name: &str, changes: &[(&str, &str)], kind: CauseKind, mend: Option<&str>) {
+    let expected = (Works::No, vec![(kind, mend.map(str::to_owned))]);
+    assert_eq!(msr(name, changes), expected, "{name} {changes:?}");
+}
+
+#[test]
+fn registers_can_be_written_by_root_where_nothing_forbids_it() {
+    for name in ["zen2", "alder-lake", "sapphire-rapids"] {
+        assert_eq!(msr(name, &[]), (Works::Yes, vec![]), "{name}");
+    }
+}
+
+#[test]
+fn each_thing_that_keeps_registers_from_being_written_has_its_own_remedy() {
+    let no_driver = ("list /dev/cpu/0 msr", "list /dev/cpu/0 cpuid");
+    check_msr("zen2", &[no_driver], CauseKind::NotInKernel, Some("sudo modprobe msr"));
+    let user = ("euid 0", "euid 1000");
+    check_msr("zen2", &[user], CauseKind::NotRoot, Some("sudo cyclometer … --backend msr"));
+    let bare = ("| CapEff:\t000001ffffffffff", "| CapEff:\t00000000a80425fb");
+    check_msr("zen2", &[bare], CauseKind::NoPermission, None);
+    let locked = ("lockdown [none] integrity", "lockdown none [integrity]");
+    check_msr("zen2", &[locked], CauseKind::NoPermission, None);
+    let off = ("allow_writes default", "allow_writes off");
+    let allow = "echo on | sudo tee /sys/module/msr/parameters/allow_writes";
+    check_msr("zen2", &[off], CauseKind::NoPermission, Some(allow));
+    let watchdog = ("nmi_watchdog 0", "nmi_watchdog 1");
+    check_msr("zen2", &[watchdog], CauseKind::NmiWatchdog, Some("sudo sysctl kernel.nmi_watchdog=0"));
+    let (works, causes) = msr("zen2", &[no_driver, user, watchdog]);
+    assert_eq!((works, causes.len()), (Works::No, 3), "{causes:?}");
+}
+
+#[test]
+fn a_container_gets_its_devices_from_outside() {
+    let (works, causes) = msr("docker-seccomp", &[]);
+    let privileged = (CauseKind::NoPermission, Some("docker run --privileged …".to_owned()));
+    assert_eq!((works, causes), (Works::No, vec![privileged]));
+}
+
+#[test]
+fn in_a_virtual_machine_registers_may_be_there_and_writes_may_vanish() {
+    let root = [("euid 1000", "euid 0"), ("| CapEff:\t0000000000000000", "| CapEff:\t000001ffffffffff")];
+    assert_eq!(msr("kvm-filtered", &root), (Works::Yes, vec![(CauseKind::HypervisorFilter, None)]));
+    let (works, causes) = msr("vm-without-vpmu", &[]);
+    assert_eq!((works, causes.len(), causes[0].0), (Works::No, 1, CauseKind::NoVirtualPmu));
+}
+
+#[test]
+fn other_machines_have_no_such_registers() {
+    for name in ["neoverse-n1", "m1-asahi", "visionfive2"] {
+        let machine = changed(name, &[]);
+        assert_eq!(machine.ladder.state(Rung::Msr).unwrap().works, Works::NotHere, "{name}");
+    }
+    let other = ("0x756e6547 0x6c65746e 0x49656e69", "0x746e6543 0x736c7561 0x48727561");
+    assert_eq!(msr("sapphire-rapids", &[other]).1[0].0, CauseKind::UnknownCpu);
+}

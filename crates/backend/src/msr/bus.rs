@@ -1,0 +1,208 @@
+//! The bus: registers, and somebody who restores them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::time::Instant;
+
+use cyclometer_arch::{Fault, PmuReg, Registers, Step};
+use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
+
+use super::devices::Devices;
+use super::folder::Folder;
+use super::keeper::Line;
+use super::place::Place;
+use super::process;
+use crate::affinity;
+use crate::registers::journal::{Journal, Process};
+use crate::registers::{Bound, Bus, Chips};
+
+/// Registers of x86 through `/dev/cpu/N/msr`.
+///
+/// Nothing is opened before it is used, and no process is started before [`Bus::keep`]. When it is dropped, registers
+/// that are still kept are restored by the process that keeps them, and that is waited for, 10 seconds at most.
+#[derive(Debug)]
+pub struct MsrBus {
+    place: Place,
+    chips: Chips,
+    devices: Devices,
+    keeping: Option<Keeping>,
+    since: Instant,
+}
+
+/// What is kept, where, and by whom.
+#[derive(Debug)]
+struct Keeping {
+    line: Line,
+    folder: Folder,
+    boot: String,
+    maker: Process,
+    keeper: Process,
+    kept: BTreeMap<u32, Vec<Step>>,
+}
+
+impl MsrBus {
+    /// The registers of this machine, whose CPUs are `chips`.
+    pub fn new(chips: Chips) -> MsrBus {
+        MsrBus::at(Place::here(), chips)
+    }
+
+    /// Those of a place.
+    pub fn at(place: Place, chips: Chips) -> MsrBus {
+        let devices = Devices::new(place.clone());
+        MsrBus { place, chips, devices, keeping: None, since: Instant::now() }
+    }
+
+    /// The id of the process that restores the registers when we cannot; `None` before anything is kept.
+    pub fn keeper(&self) -> Option<u32> {
+        self.keeping.as_ref().map(|keeping| keeping.line.pid())
+    }
+}
+
+impl Registers for MsrBus {
+    fn read(&mut self, cpu: u32, register: PmuReg) -> std::result::Result<u64, Fault> {
+        self.devices.read(cpu, register)
+    }
+
+    fn write(&mut self, cpu: u32, register: PmuReg, value: u64) -> std::result::Result<(), Fault> {
+        self.devices.write(cpu, register, value)
+    }
+
+    fn barrier(&mut self, cpu: u32) {
+        self.devices.barrier(cpu);
+    }
+}
+
+impl Bus for MsrBus {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn keep(&mut self, cpu: u32, restoring: &[Step]) -> Result<()> {
+        let keeping = match &mut self.keeping {
+            Some(keeping) => keeping,
+            none => none.insert(Keeping::start(&self.place, &self.chips)?),
+        };
+        match keeping.kept.get(&cpu) {
+            Some(kept) if kept == restoring => Ok(()),
+            Some(_) => keeping.renew(cpu, restoring),
+            None => keeping.begin(cpu, restoring),
+        }
+    }
+
+    fn let_go(&mut self, cpu: u32) {
+        if let Some(keeping) = &mut self.keeping {
+            keeping.let_go(cpu);
+        }
+    }
+
+    fn exercise(&mut self, cpu: u32) -> Result<()> {
+        affinity::exercise(cpu)
+    }
+
+    fn bind(&mut self, child: u32, among: &CpuSet) -> Result<Bound> {
+        let cpu = affinity::bind(child, among)?;
+        Ok(Bound { cpu, company: Some(format!("everything on CPU {cpu}, to which the command was bound")) })
+    }
+}
+
+impl Drop for MsrBus {
+    fn drop(&mut self) {
+        let keeping = self.keeping.take();
+        // A fork of the process that writes has a copy of the line, and nothing to say on it.
+        if let Some(keeping) = keeping.filter(|keeping| keeping.maker.pid == std::process::id()) {
+            keeping.line.end();
+        }
+    }
+}
+
+impl Keeping {
+    fn start(place: &Place, chips: &Chips) -> Result<Keeping> {
+        let failed = |error: io::Error| {
+            let message = format!("cannot start the process that restores registers: {error}");
+            Error::new(ErrorKind::Os, message).with_source(error)
+        };
+        let maker = process::this().map_err(failed)?;
+        let boot = process::boot().map_err(failed)?;
+        let line = Line::start(place, chips, maker).map_err(failed)?;
+        let gone = || failed(io::Error::other("it has ended already"));
+        let keeper = process::with_id(line.pid()).ok_or_else(gone)?;
+        Ok(Keeping { line, folder: Folder::of(place), boot, maker, keeper, kept: BTreeMap::new() })
+    }
+
+    fn journal(&self, cpu: u32, restoring: &[Step]) -> Journal {
+        let Keeping { boot, maker, keeper, .. } = self;
+        Journal { boot: boot.clone(), maker: *maker, keeper: *keeper, cpu, steps: Journal::named(restoring) }
+    }
+
+    /// The registers of a CPU become ours: in the file first, since nobody else may have them.
+    fn begin(&mut self, cpu: u32, restoring: &[Step]) -> Result<()> {
+        let journal = self.journal(cpu, restoring);
+        self.folder.claim(&journal).map_err(|error| self.not_claimed(cpu, error))?;
+        match self.line.keep(&journal) {
+            Ok(()) => {
+                self.kept.insert(cpu, restoring.to_vec());
+                Ok(())
+            }
+            Err(error) => {
+                let _ = self.folder.remove(cpu);
+                Err(not_kept(cpu, error))
+            }
+        }
+    }
+
+    /// Other steps for registers that are ours.
+    fn renew(&mut self, cpu: u32, restoring: &[Step]) -> Result<()> {
+        let journal = self.journal(cpu, restoring);
+        let file = self.folder.file(cpu);
+        self.folder.replace(&journal).map_err(|error| {
+            let message = format!("cannot write {}: {error}", file.display());
+            Error::new(ErrorKind::Io, message).with_source(error)
+        })?;
+        self.line.keep(&journal).map_err(|error| not_kept(cpu, error))?;
+        self.kept.insert(cpu, restoring.to_vec());
+        Ok(())
+    }
+
+    fn let_go(&mut self, cpu: u32) {
+        if self.kept.remove(&cpu).is_none() {
+            return;
+        }
+        // Who does not answer may still restore: then the file stays, and says so.
+        let forgotten = self.line.let_go(cpu).is_ok() || !process::runs(self.keeper);
+        if forgotten {
+            let _ = self.folder.remove(cpu);
+        }
+    }
+
+    /// Why the registers of a CPU are not ours.
+    fn not_claimed(&self, cpu: u32, error: io::Error) -> Error {
+        let file = self.folder.file(cpu);
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            let message =
+                format!("cannot write {}, which tells how registers are restored: {error}", file.display());
+            let kind = match error.kind() {
+                io::ErrorKind::PermissionDenied => ErrorKind::PermissionDenied,
+                _ => ErrorKind::Io,
+            };
+            return Error::new(kind, message).with_recovery(Recovery::None).with_source(error);
+        }
+        let holder = self.folder.read(&file).ok();
+        match holder.filter(|holder| holder.boot == self.boot && process::runs(holder.maker)) {
+            Some(holder) => Error::new(
+                ErrorKind::CounterBusy,
+                format!("process {} uses the counter registers of CPU {cpu}", holder.maker.pid),
+            ),
+            None => Error::new(
+                ErrorKind::CounterBusy,
+                format!("the counter registers of CPU {cpu} are as a process left them that died"),
+            )
+            .with_recovery(Recovery::GrantAccess { command: "sudo cyclometer doctor --restore".to_owned() }),
+        }
+    }
+}
+
+fn not_kept(cpu: u32, error: io::Error) -> Error {
+    let message =
+        format!("nobody would restore the registers of CPU {cpu}: the keeper process says: {error}");
+    Error::new(ErrorKind::Os, message).with_source(error)
+}

@@ -1,0 +1,196 @@
+//! What the `msr` driver means by its error numbers, with the one command that helps.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use cyclometer_arch::{Fault, PmuReg};
+
+/// Error numbers of the driver.
+///
+/// # Source
+///
+/// Linux `include/uapi/asm-generic/errno-base.h`; what they mean: `arch/x86/kernel/msr.c`, `msr_open`, `msr_read`,
+/// `msr_write`, `filter_write`.
+mod errno {
+    pub(super) const EPERM: i32 = 1;
+    pub(super) const ENOENT: i32 = 2;
+    pub(super) const EIO: i32 = 5;
+    pub(super) const ENXIO: i32 = 6;
+    pub(super) const EACCES: i32 = 13;
+}
+
+/// What was tried on a CPU.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt {
+    pub(super) cpu: u32,
+    pub(super) register: PmuReg,
+    pub(super) what: What,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum What {
+    Open,
+    Read,
+    /// What the register held before, where it could be read at all.
+    Write {
+        value: u64,
+        before: Option<u64>,
+    },
+}
+
+/// What explains a refusal; asked after one only.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Surroundings {
+    /// The driver is there.
+    pub(super) has_driver: bool,
+    /// The machine has that CPU.
+    pub(super) has_cpu: bool,
+    /// `/sys/kernel/security/lockdown`: `none [integrity] confidentiality`.
+    pub(super) lockdown: String,
+    /// `/sys/module/msr/parameters/allow_writes`: `on`, `off`, `default`.
+    pub(super) allow_writes: String,
+}
+
+impl Surroundings {
+    pub(super) fn of_kernel(cpu: u32) -> Surroundings {
+        let text = |path| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        Surroundings {
+            has_driver: Path::new("/sys/class/msr").is_dir(),
+            has_cpu: Path::new(&format!("/sys/devices/system/cpu/cpu{cpu}")).is_dir(),
+            lockdown: text("/sys/kernel/security/lockdown"),
+            allow_writes: text("/sys/module/msr/parameters/allow_writes"),
+        }
+    }
+
+    /// Sockets say who is there; nothing is locked down.
+    #[cfg(feature = "fake-devices")]
+    pub(super) fn of_fake(folder: &Path, cpu: u32) -> Surroundings {
+        Surroundings {
+            has_driver: folder.is_dir(),
+            has_cpu: folder.join(format!("msr.{cpu}")).exists(),
+            ..Surroundings::default()
+        }
+    }
+
+    /// The level of lockdown, where there is one.
+    fn locked_down(&self) -> Option<&str> {
+        let level = self.lockdown.split_once('[')?.1.split_once(']')?.0;
+        (level != "none").then_some(level)
+    }
+}
+
+/// The fault that an error means.
+pub(super) fn fault(attempt: Attempt, error: &io::Error, around: &Surroundings) -> Fault {
+    let Attempt { cpu, register, what } = attempt;
+    let writing = matches!(what, What::Write { .. });
+    let system = |is_forbidden, reason| Fault::System { register, writing, reason, is_forbidden };
+    match (what, error.raw_os_error()) {
+        (What::Open, Some(errno::ENOENT)) if !around.has_driver => system(false, NO_DRIVER.to_owned()),
+        (What::Open, Some(errno::ENOENT)) if around.has_cpu => system(false, no_device(cpu)),
+        (_, Some(errno::ENOENT | errno::ENXIO)) => Fault::NoCpu { cpu },
+        (What::Open, Some(errno::EACCES)) => system(true, NOT_ROOT.to_owned()),
+        (What::Open | What::Read, Some(errno::EPERM)) => system(true, NO_CAPABILITY.to_owned()),
+        (What::Write { .. }, Some(errno::EPERM)) => system(true, forbidden(around)),
+        (What::Open, Some(errno::EIO)) | (What::Read, Some(errno::EIO)) => Fault::NoRegister { register },
+        (What::Write { before: None, .. }, Some(errno::EIO)) => Fault::NoRegister { register },
+        (What::Write { value, before: Some(before) }, Some(errno::EIO)) => reserved(register, value, before),
+        _ => system(false, error.to_string()),
+    }
+}
+
+const NO_DRIVER: &str = "the msr driver is not loaded; run: modprobe msr";
+const NOT_ROOT: &str = "/dev/cpu/*/msr is root's; run the program as root";
+const NO_CAPABILITY: &str =
+    "the kernel wants CAP_SYS_RAWIO, which this process lacks even as root (a container?)";
+
+fn no_device(cpu: u32) -> String {
+    format!("the msr driver is loaded, but there is no /dev/cpu/{cpu}/msr here (a container?)")
+}
+
+/// Why the kernel lets nobody write.
+fn forbidden(around: &Surroundings) -> String {
+    match around.locked_down() {
+        Some(level) => format!(
+            "the kernel is locked down ({level}): registers cannot be written until it is booted without \
+             lockdown, which Secure Boot may turn on"
+        ),
+        None if around.allow_writes == "off" => {
+            "the kernel forbids it; run: echo on > /sys/module/msr/parameters/allow_writes".to_owned()
+        }
+        None => "the kernel forbids writing of registers (lockdown, or msr.allow_writes)".to_owned(),
+    }
+}
+
+/// The CPU takes the register, but not the value: bits that were 0 before are what it cannot have been given.
+fn reserved(register: PmuReg, value: u64, before: u64) -> Fault {
+    let new = value & !before;
+    Fault::Reserved { register, bits: if new == 0 { value } else { new } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_arch::{Register, intel};
+    use cyclometer_sim::Model;
+
+    fn select() -> PmuReg {
+        let chip = &Model::find("skylake").unwrap().chip;
+        PmuReg::of(chip, Register::Intel(intel::Register::EventSelect(0))).unwrap()
+    }
+
+    fn told(what: What, errno: i32, around: Surroundings) -> String {
+        let attempt = Attempt { cpu: 3, register: select(), what };
+        fault(attempt, &io::Error::from_raw_os_error(errno), &around).to_string()
+    }
+
+    const WRITE: What = What::Write { value: 0x43_00c0, before: Some(0x40_0000) };
+
+    fn around(lockdown: &str, allow_writes: &str) -> Surroundings {
+        let (lockdown, allow_writes) = (lockdown.to_owned(), allow_writes.to_owned());
+        Surroundings { has_driver: true, has_cpu: true, lockdown, allow_writes }
+    }
+
+    #[test]
+    fn each_refusal_is_told_with_its_cure() {
+        let unlocked = || around("[none] integrity confidentiality", "default");
+        let check = |what, errno, around, expected: &str| {
+            let told = told(what, errno, around);
+            assert!(told.contains(expected), "{told}");
+        };
+        check(
+            What::Open,
+            2,
+            Surroundings::default(),
+            "IA32_PERFEVTSEL0: the msr driver is not loaded; run: modprobe msr",
+        );
+        check(What::Open, 2, unlocked(), "there is no /dev/cpu/3/msr here");
+        check(What::Open, 2, Surroundings { has_cpu: false, ..unlocked() }, "there is no CPU 3");
+        check(What::Open, 6, unlocked(), "there is no CPU 3");
+        check(What::Open, 13, unlocked(), "run the program as root");
+        check(What::Open, 1, unlocked(), "CAP_SYS_RAWIO");
+        check(What::Read, 5, unlocked(), "the CPU has no register IA32_PERFEVTSEL0");
+        check(
+            WRITE,
+            1,
+            around("none [integrity] confidentiality", "on"),
+            "cannot write IA32_PERFEVTSEL0: the kernel is locked down (integrity)",
+        );
+        check(WRITE, 1, around("", "off"), "echo on > /sys/module/msr/parameters/allow_writes");
+        check(WRITE, 1, unlocked(), "lockdown, or msr.allow_writes");
+        check(WRITE, 5, unlocked(), "bits 0x300c0 of IA32_PERFEVTSEL0 are reserved");
+        check(What::Write { value: 1, before: None }, 5, unlocked(), "the CPU has no register");
+        check(WRITE, 28, unlocked(), "cannot write IA32_PERFEVTSEL0: No space left");
+    }
+
+    #[test]
+    fn want_of_a_permission_is_told_from_other_failures() {
+        let is_forbidden = |what, errno| {
+            let attempt = Attempt { cpu: 0, register: select(), what };
+            let fault = fault(attempt, &io::Error::from_raw_os_error(errno), &around("", "off"));
+            matches!(fault, Fault::System { is_forbidden: true, .. })
+        };
+        assert!(is_forbidden(What::Open, 13) && is_forbidden(What::Open, 1) && is_forbidden(WRITE, 1));
+        assert!(!is_forbidden(What::Open, 24) && !is_forbidden(WRITE, 28));
+    }
+}

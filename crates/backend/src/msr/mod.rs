@@ -1,0 +1,35 @@
+//! The registers of x86 CPUs through Linux's `msr` driver, and what restores them when we cannot.
+//!
+//! - [`MsrBus`] reads and writes; what the system refuses it tells with its cause and cure (`faults`).
+//! - Before a CPU's registers are written, what restores them is given to a process that outlives us (`keeper`), and
+//!   written to a file (`folder`) for the case that it dies, too. At most one process has the registers of a CPU.
+//! - [`left_registers`] and [`restore_registers`] deal with what two deaths leave behind.
+
+mod bus;
+mod devices;
+#[cfg(feature = "fake-devices")]
+mod fake;
+mod faults;
+mod folder;
+mod keeper;
+mod left;
+mod place;
+mod process;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cyclometer_core::{Rung, Source};
+
+use crate::registers::{Chips, CorePmu, RegisterSource};
+
+pub use bus::MsrBus;
+pub use left::{left_registers, left_registers_in, restore_registers, restore_registers_in};
+pub use place::Place;
+
+/// The driver on this machine's registers; `cores` are its PMUs. Nothing is opened or written before something is counted.
+pub fn source(cores: Vec<CorePmu>) -> Option<Box<dyn Source>> {
+    let chips = Chips::new(cores.iter().map(|core| (core.cpus.clone(), core.chip)).collect());
+    let bus = Rc::new(RefCell::new(MsrBus::new(chips)));
+    Some(Box::new(RegisterSource::new(Rung::Msr, cores, bus)))
+}

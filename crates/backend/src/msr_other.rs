@@ -1,0 +1,20 @@
+//! Systems without Linux's `msr` driver: no registers are written, so none are left.
+
+use cyclometer_core::Source;
+
+use crate::registers::{Chips, CorePmu, LeftRegisters, Restoration};
+
+/// There is no such source.
+pub fn source(_cores: Vec<CorePmu>) -> Option<Box<dyn Source>> {
+    None
+}
+
+/// There are none.
+pub fn left_registers() -> Vec<LeftRegisters> {
+    Vec::new()
+}
+
+/// There is nothing to restore.
+pub fn restore_registers(_chips: &Chips) -> Vec<Restoration> {
+    Vec::new()
+}

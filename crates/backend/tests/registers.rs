@@ -1,0 +1,298 @@
+//! The register driver on every simulated chip: what it counts is what happened, and it leaves nothing behind.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cyclometer_arch::{Coded, PmuReg, Registers};
+use cyclometer_backend::registers::{CorePmu, RegisterSource};
+use cyclometer_backend::sim::SimBus;
+use cyclometer_core::event::{RegisterCode, RegisterEvent, RegisterSeat};
+use cyclometer_core::exec::{Cell, Reading, RefusalKind};
+use cyclometer_core::pmu::Family;
+use cyclometer_core::{
+    CounterId, CounterMask, Counting, EventCode, Modes, Part, Rung, Slot, SlotId, Source, Target,
+};
+use cyclometer_sim::{Model, Quantity, Settings, SimMachine, ThreadId, Trouble, Workload};
+
+/// A chip with the driver on it.
+struct Bench {
+    model: &'static Model,
+    bus: Rc<RefCell<SimBus>>,
+    source: RegisterSource<SimBus>,
+}
+
+/// An event of a chip, on a counter, with what it counts.
+#[derive(Clone)]
+struct Counted {
+    slot: Slot,
+    counts: Vec<Quantity>,
+}
+
+impl Bench {
+    fn new(model: &'static Model) -> Bench {
+        Bench::with(model, &[])
+    }
+
+    fn with(model: &'static Model, troubles: &[Trouble]) -> Bench {
+        let mut machine = SimMachine::new(model, Settings { seed: 3, ..Settings::default() });
+        troubles.iter().for_each(|trouble| machine.provoke(*trouble).unwrap());
+        let bus = Rc::new(RefCell::new(SimBus::new(machine)));
+        let cores = vec![core(model)];
+        let source = RegisterSource::new(Rung::Sim, cores, Rc::clone(&bus));
+        Bench { model, bus, source }
+    }
+
+    /// Every register that keeps what it holds; counters and flags that go on by themselves are not among them.
+    fn controls(&self) -> Vec<(PmuReg, u64)> {
+        let all = PmuReg::all(&self.model.chip);
+        let mut bus = self.bus.borrow_mut();
+        all.into_iter().filter_map(|register| Some((register, bus.read(0, register).ok()?))).collect()
+    }
+
+    fn run(&self, workload: &str, ms: u64) -> ThreadId {
+        let mut bus = self.bus.borrow_mut();
+        let machine = bus.machine_mut();
+        let thread = machine.spawn(Workload::named(workload).unwrap(), &[0]).unwrap();
+        machine.run(ms * 1_000_000, |_, _| {});
+        thread
+    }
+
+    fn pass(&self, ms: u64) {
+        self.bus.borrow_mut().machine_mut().run(ms * 1_000_000, |_, _| {});
+    }
+
+    fn truth(&self, thread: ThreadId, counts: &[Quantity]) -> u64 {
+        let bus = self.bus.borrow();
+        counts.iter().map(|quantity| bus.machine().truth(thread, *quantity)).sum()
+    }
+
+    fn open(&self, events: &[Counted]) -> Box<dyn Counting> {
+        let slots: Vec<Slot> = events.iter().map(|event| event.slot.clone()).collect();
+        self.source.open(&slots, &cpu()).unwrap()
+    }
+}
+
+fn cpu() -> Target {
+    Target::Cpus([0].into_iter().collect())
+}
+
+fn core(model: &Model) -> CorePmu {
+    let cycles = model.events.iter().find(|row| row.counts == [Quantity::Cycles]);
+    let coded = |select, umask, general| {
+        Coded::new(EventCode { select, umask, ..EventCode::default() }).on(CounterMask::from_bits(general, 0))
+    };
+    CorePmu {
+        name: model.id.to_owned(),
+        cpus: [0].into_iter().collect(),
+        chip: model.chip,
+        cycles: cycles.map(|row| coded(row.select, row.umask, row.general)),
+    }
+}
+
+fn event(model: &Model, id: usize, code: EventCode, counter: CounterId, turn: Option<u32>) -> Slot {
+    let counters = CounterMask::from_iter([counter]);
+    let event = RegisterEvent {
+        pmu: model.id.to_owned(),
+        cpus: [0].into_iter().collect(),
+        codes: vec![RegisterCode { code, counters }],
+        wide: false,
+        seats: vec![RegisterSeat { turn, counter, code }],
+    };
+    let slot = Slot::new(SlotId(id), format!("e{id}"), Rung::Sim, vec![Part::Registers(event)]);
+    Slot { filter: Some(Modes::USER), turn, ..slot }
+}
+
+/// An event for each counter of a chip.
+fn every_counter(model: &'static Model) -> Vec<Counted> {
+    let mut rows: Vec<_> = model.events.iter().collect();
+    // AMD's floating-point event takes two counters, or fewer bits of them.
+    rows.retain(|row| row.counts != [Quantity::FloatOperations]);
+    let general = (0..64u8).filter(|n| model.chip.counters.general_bits() >> n & 1 == 1).map(|n| {
+        let own: Vec<_> = rows.iter().filter(|row| row.general >> n & 1 == 1).collect();
+        let row = own[usize::from(n) % own.len()];
+        let code = EventCode { select: row.select, umask: row.umask, ..EventCode::default() };
+        (code, CounterId::General(n), row.counts.to_vec())
+    });
+    let fixed = model.fixed.iter().map(|(n, counts)| {
+        let umask = if model.chip.family == Family::Intel { n + 1 } else { 0 };
+        let code = EventCode { umask, ..EventCode::default() };
+        (code, CounterId::Fixed(*n), vec![*counts])
+    });
+    let all = general.collect::<Vec<_>>().into_iter().chain(fixed);
+    all.enumerate()
+        .map(|(id, (code, counter, counts))| Counted { slot: event(model, id, code, counter, None), counts })
+        .collect()
+}
+
+fn cells(counting: &mut dyn Counting) -> Vec<Cell> {
+    let mut reading = Reading::default();
+    counting.read(&mut reading).unwrap();
+    reading.cells.sort_by_key(|cell| cell.slot);
+    reading.cells
+}
+
+#[test]
+fn every_counter_of_every_chip_counts_what_happened_and_is_left_as_it_was() {
+    for model in Model::ALL {
+        let bench = Bench::new(model);
+        let events = every_counter(model);
+        let before = bench.controls();
+        let mut counting = bench.open(&events);
+        counting.start().unwrap();
+        let thread = bench.run("phases", 7);
+        counting.stop().unwrap();
+        let stopped = cells(counting.as_mut());
+        bench.pass(3);
+        assert_eq!(cells(counting.as_mut()), stopped, "{}: what has stopped counts no more", model.id);
+        drop(counting);
+        assert_eq!(bench.controls(), before, "{}", model.id);
+        // The truth goes on: what was counted is that of the first 7 ms.
+        let bench = Bench::new(model);
+        let mut counting = bench.open(&events);
+        counting.start().unwrap();
+        let again = bench.run("phases", 7);
+        for (cell, event) in stopped.iter().zip(&events) {
+            let truth = bench.truth(again, &event.counts);
+            assert_eq!((cell.raw, &cell.lost), (truth, &None), "{} {:?}", model.id, event.slot.parts);
+            assert_eq!(cell.time_running_ns, cell.time_enabled_ns);
+            assert!((6_999_000..=7_001_000).contains(&cell.time_enabled_ns), "{}", cell.time_enabled_ns);
+        }
+        drop(counting);
+        assert_eq!(again, thread);
+    }
+}
+
+#[test]
+fn counters_that_wrap_between_readings_are_added_up() {
+    let bench = Bench::new(Model::find("neoverse-n1").unwrap());
+    let events = every_counter(bench.model);
+    let mut counting = bench.open(&events);
+    let pause = counting.longest_pause().unwrap();
+    assert!(pause.as_millis() >= 10, "32 bits last for {pause:?}");
+    counting.start().unwrap();
+    let thread = bench.run("loop", 1);
+    let mut last = Vec::new();
+    for _ in 0..100 {
+        bench.pass(20);
+        last = cells(counting.as_mut());
+    }
+    for (cell, event) in last.iter().zip(&events) {
+        assert_eq!((cell.raw, &cell.lost), (bench.truth(thread, &event.counts), &None));
+    }
+    let most = last.iter().map(|cell| cell.raw).max().unwrap();
+    assert!(most > 1 << 32, "none has wrapped: {most}");
+}
+
+#[test]
+fn a_narrow_counter_that_was_read_too_late_is_no_number() {
+    let bench = Bench::new(Model::find("neoverse-n1").unwrap());
+    let events = every_counter(bench.model);
+    let mut counting = bench.open(&events);
+    counting.start().unwrap();
+    bench.run("loop", 100);
+    for cell in cells(counting.as_mut()) {
+        let narrow = !matches!(events[cell.slot.0].slot.parts[0], Part::Registers(ref event)
+            if matches!(event.seats[0].counter, CounterId::Fixed(_)));
+        assert_eq!(cell.lost.is_some(), narrow, "{cell:?}");
+        assert!(cell.lost.is_none_or(|reason| reason.contains("read too late")));
+    }
+}
+
+#[test]
+fn control_registers_that_somebody_wrote_over_make_lost_counts() {
+    for model in Model::ALL {
+        let bench = Bench::with(model, &[Trouble::RewriteControl { every_ns: 100_000 }]);
+        let mut counting = bench.open(&every_counter(model));
+        counting.start().unwrap();
+        bench.run("loop", 1);
+        for cell in cells(counting.as_mut()) {
+            let reason = cell.lost.unwrap_or_else(|| panic!("{}: a count", model.id));
+            assert!(reason.contains("something else wrote"), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn a_counter_that_was_taken_away_is_seen() {
+    for model in Model::ALL {
+        let counter = model.chip.counters.general_bits().trailing_zeros() as u8;
+        let stolen = Trouble::StealCounter { cpu: 0, counter, after_ns: 2_000_000 };
+        let bench = Bench::with(model, &[stolen]);
+        let mut counting = bench.open(&every_counter(model));
+        counting.start().unwrap();
+        bench.run("loop", 1);
+        assert!(cells(counting.as_mut()).iter().all(|cell| cell.lost.is_none()), "{}", model.id);
+        bench.pass(5);
+        assert!(cells(counting.as_mut())[0].lost.is_some(), "{}", model.id);
+    }
+}
+
+#[test]
+fn a_machine_that_drops_writes_is_found_out_before_anything_is_counted() {
+    for model in Model::ALL {
+        let bench = Bench::with(model, &[Trouble::IgnoreWrites]);
+        let slots: Vec<Slot> = every_counter(model).into_iter().map(|event| event.slot).collect();
+        let refusal = bench.source.open(&slots, &cpu()).err().unwrap();
+        assert_eq!(refusal.kind, RefusalKind::Other);
+        let text = &refusal.text;
+        assert!(text.contains("stands still") || text.contains("does not keep"), "{text}");
+    }
+}
+
+#[test]
+fn turns_count_their_own_events_and_what_always_counts_misses_nothing() {
+    let model = Model::find("skylake").unwrap();
+    let bench = Bench::new(model);
+    let code = |select| EventCode { select, ..EventCode::default() };
+    let fixed = EventCode { umask: 1, ..EventCode::default() };
+    let slots = [
+        event(model, 0, fixed, CounterId::Fixed(0), None),
+        event(model, 1, code(0xc4), CounterId::General(2), Some(0)),
+        event(model, 2, code(0xc5), CounterId::General(2), Some(1)),
+    ];
+    let mut counting = bench.source.open(&slots, &cpu()).unwrap();
+    counting.start().unwrap();
+    let thread = bench.run("loop", 1);
+    let truth = |quantity| bench.truth(thread, &[quantity]);
+    let first = truth(Quantity::Branches);
+    counting.select(1).unwrap();
+    let misses = truth(Quantity::BranchMisses);
+    bench.pass(3);
+    let second = truth(Quantity::BranchMisses) - misses;
+    counting.select(0).unwrap();
+    let branches = truth(Quantity::Branches);
+    bench.pass(1);
+    let values: Vec<u64> = cells(counting.as_mut()).iter().map(|cell| cell.raw).collect();
+    let third = truth(Quantity::Branches) - branches;
+    assert_eq!(values, [truth(Quantity::Instructions), first + third, second]);
+    let times: Vec<u64> =
+        cells(counting.as_mut()).iter().map(|cell| cell.time_enabled_ns / 100_000).collect();
+    assert_eq!(times, [50, 20, 30]);
+}
+
+#[test]
+fn only_cpus_and_children_can_be_counted() {
+    let bench = Bench::new(Model::find("skylake").unwrap());
+    let slots = [every_counter(bench.model)[0].slot.clone()];
+    for target in [Target::ThisThread, Target::Thread(7), Target::Process { pid: 7, inherit: true }] {
+        let refusal = bench.source.open(&slots, &target).err().unwrap();
+        assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
+        assert!(refusal.text.contains("use -a, -C, or a command"), "{}", refusal.text);
+    }
+    let refusal = bench.source.open(&slots, &Target::Cpus([9].into_iter().collect())).err().unwrap();
+    assert_eq!(refusal.text, "CPU 9 is none whose registers are known");
+    assert!(bench.source.open(&slots, &Target::Child(1)).is_ok());
+}
+
+#[test]
+fn an_event_without_a_counter_is_refused_by_name() {
+    let bench = Bench::new(Model::find("skylake").unwrap());
+    let mut slot = every_counter(bench.model)[0].slot.clone();
+    let Part::Registers(part) = &mut slot.parts[0] else { panic!() };
+    part.seats[0].counter = CounterId::General(9);
+    let refusal = bench.source.open(&[slot], &cpu()).err().unwrap();
+    assert_eq!(refusal.slot, Some(SlotId(0)));
+    assert!(refusal.text.starts_with("e0 on skylake: "), "{}", refusal.text);
+}
