@@ -12,6 +12,7 @@ mod cross_check_jevents;
 mod page;
 mod registers_page;
 mod run;
+mod targets;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test      quick: format, lints, tests, documentation, tidy
   ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, cross checks, build
             budget
+  targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   tidy      the invariants of ARCHITECTURE.md only
   budget    the cold release build's time and number of crates only
   golden    rewrites the golden files of the tests
@@ -51,6 +53,7 @@ fn dispatch(command: &str) -> Result<()> {
     match command {
         "test" => run::quick(),
         "ci" => run::full(),
+        "targets" => targets::check(),
         "tidy" => tidy::check(&root()),
         "budget" => budget::check(&root()),
         "golden" => run::golden(),

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{budget, root, tidy};
+use crate::{budget, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with.
 const PEERS: &[&str] = &["time", "linux-perf", "gzip"];
@@ -19,7 +19,7 @@ pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
     on_fake_devices()?;
-    other_targets()?;
+    targets::check()?;
     kernel_module()?;
     budget::check(&root())
 }
@@ -84,25 +84,6 @@ pub(crate) fn golden() -> Result<()> {
     step("cargo test with UPDATE_GOLDEN=1", test)
 }
 
-/// Targets that are type-checked besides the host's own.
-const TARGETS: [&str; 3] =
-    ["aarch64-unknown-linux-gnu", "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin"];
-
-/// Type-checks for targets whose standard library can be had; says which cannot.
-fn other_targets() -> Result<()> {
-    for target in TARGETS {
-        // Where there is no rustup, the distribution's packages may have it.
-        let _ = output("rustup", &["target", "add", target]);
-        let libraries = output("rustc", &["--print", "target-libdir", "--target", target])?;
-        if std::path::Path::new(libraries.trim()).is_dir() {
-            cargo(&["check", "--package", "cyclometer-cli", "--locked", "--target", target])?;
-        } else {
-            eprintln!("==> skipped: the check for {target}: its standard library is not installed");
-        }
-    }
-    Ok(())
-}
-
 /// Builds the module for Apple's registers where kernel headers and a compiler for arm64 are; its script says what is missing.
 fn kernel_module() -> Result<()> {
     step("kernel/apple-pmu/check.sh", Command::new(root().join("kernel/apple-pmu/check.sh")))
@@ -117,12 +98,12 @@ fn install_peers() -> Result<()> {
     apt(&[&["install", "--yes", "--no-install-recommends"], missing.as_slice()].concat())
 }
 
-fn installed(package: &str) -> bool {
+pub(crate) fn installed(package: &str) -> bool {
     output("dpkg-query", &["--show", "--showformat=${db:Status-Status}", package])
         .is_ok_and(|s| s == "installed")
 }
 
-fn apt(args: &[&str]) -> Result<()> {
+pub(crate) fn apt(args: &[&str]) -> Result<()> {
     let root = output("id", &["--user"])?.trim() == "0";
     let mut command = Command::new(if root { "apt-get" } else { "sudo" });
     if !root {

@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_child_is_bound_to_the_last_cpu_that_it_may_use() {
         let own = Affinity::of(0).unwrap();
-        let last = (0..8192).filter(|cpu| own.contains(*cpu)).last().unwrap();
+        let last = (0..8192).rfind(|cpu| own.contains(*cpu)).unwrap();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let all: CpuSet = (0..8192).collect();
         assert_eq!(bind(child.id(), &all).unwrap(), last);

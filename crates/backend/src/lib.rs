@@ -34,6 +34,7 @@ mod sources;
 #[cfg(not(target_os = "linux"))]
 #[path = "sources_other.rs"]
 mod sources;
+mod sysreg;
 #[cfg(unix)]
 mod usage;
 
@@ -48,3 +49,4 @@ pub use soft::{Software, software};
 #[cfg(unix)]
 pub use soft_settings::SoftwareSettings;
 pub use sources::sources;
+pub use sysreg::{Denied, Port, SysregAccess, SysregBus};

@@ -26,8 +26,8 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
         match candidate(rung, request, machine, tables) {
             Ok(candidate) => event.candidates.push(candidate),
-            Err(reason) if rung == Rung::Sim || event.unsupported.is_empty() => event.unsupported = reason,
-            Err(_) => {}
+            Err(reason) if rung == Rung::Sim => event.unsupported = reason,
+            Err(reason) => event.lacking.push((rung, reason)),
         }
     }
     event
@@ -206,7 +206,7 @@ mod tests {
 
     fn counters(text: &str) -> Result<(CounterMask, u16), String> {
         let event = event(text, &skylake(Rung::Msr, None));
-        let Some(candidate) = event.candidates.first() else { return Err(event.unsupported) };
+        let Some(candidate) = event.candidates.first() else { return Err(event.lacking[0].1.clone()) };
         let cyclometer_core::Part::Registers(part) = &candidate.parts[0] else { panic!() };
         Ok((part.codes[0].counters, part.codes[0].code.select))
     }

@@ -192,6 +192,8 @@ pub struct Event {
     pub candidates: Vec<Candidate>,
     /// Why there is no candidate; empty when there is one.
     pub unsupported: String,
+    /// Sources that are here and cannot count it, each with the reason.
+    pub lacking: Vec<(Rung, String)>,
     /// What a reader of the value should know (`last-level cache on Intel, L2 on AMD`).
     pub notes: Vec<String>,
 }
@@ -208,6 +210,7 @@ impl Event {
             unit,
             candidates,
             unsupported: String::new(),
+            lacking: Vec::new(),
             notes: Vec::new(),
         }
     }

@@ -2,6 +2,7 @@
 
 use cyclometer_backend::registers::CorePmu;
 use cyclometer_backend::sim::Simulation;
+use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Error, ErrorKind, Machine, Recovery, Result};
 use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Tick, Trouble, Workload};
 
@@ -104,7 +105,7 @@ pub enum Misery {
     Rewrite,
     /// The first general counter is taken away after 1 ms.
     Steal,
-    /// A watchdog holds a counter: the fixed one of cycles where there is one, else the last general one.
+    /// A watchdog holds a counter: Intel's and Arm's fixed one of cycles, else the last general one.
     Watchdog,
     /// Writes seem to succeed and change nothing.
     IgnoreWrites,
@@ -114,6 +115,8 @@ impl Misery {
     fn on(self, model: &Model) -> Trouble {
         let general = model.chip.counters.general_bits();
         let cycles = model.fixed.iter().find(|(_, counts)| *counts == Quantity::Cycles);
+        // Apple's fixed counters are the kernel's all the time, and nobody minds.
+        let cycles = cycles.filter(|_| model.chip.family != Family::Apple);
         let held = match cycles {
             Some((n, _)) => CounterId::Fixed(*n),
             None => CounterId::General(63 - general.leading_zeros().min(63) as u8),

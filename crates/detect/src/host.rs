@@ -24,6 +24,12 @@ mod sysctl;
 #[cfg(target_os = "macos")]
 #[path = "host_sysctl.rs"]
 mod sysctl;
+#[cfg(not(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos"))))]
+#[path = "host_no_sysreg.rs"]
+mod sysreg;
+#[cfg(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos")))]
+#[path = "host_sysreg.rs"]
+mod sysreg;
 #[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
 #[path = "host_no_trace.rs"]
 mod trace;
@@ -104,6 +110,10 @@ impl FactSource for HostFacts {
 
     fn trace_probe(&self) -> Result<(), i32> {
         trace::probe()
+    }
+
+    fn sysreg_probe(&self) -> Result<(), i32> {
+        sysreg::probe()
     }
 }
 

@@ -1,13 +1,14 @@
 //! The ladder: how each source of counts fares here, and what mends it.
 
 use cyclometer_core::ladder::{Cause, CauseKind, Ladder, Rung, RungState, Works};
-use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
+use cyclometer_core::machine::{Architecture, Machine, Os};
 
 use crate::probes::Probes;
 
 mod msr;
 mod perf;
 mod soft;
+mod sysreg;
 mod virtual_pmu;
 
 /// A ladder without rungs.
@@ -37,13 +38,12 @@ pub(crate) fn build(machine: &Machine, probes: &Probes) -> Ladder {
 fn state(rung: Rung, machine: &Machine, probes: &Probes, perf: &perf::Findings<'_>) -> RungState {
     let (linux, macos) = (machine.os == Os::Linux, machine.os == Os::MacOs);
     let x86_linux = linux && machine.architecture == Architecture::X86_64;
-    let apple = machine.cpu.vendor == Vendor::Apple;
     match rung {
         Rung::Perf => perf.rung(),
         Rung::Kperf => built_where(rung, macos, "it belongs to macOS"),
         Rung::Msr if x86_linux => msr::rung(machine, probes),
         Rung::Msr => built_where(rung, false, "it belongs to Linux on x86-64"),
-        Rung::Sysreg => built_where(rung, apple && (linux || macos), "it belongs to Apple's CPUs"),
+        Rung::Sysreg => sysreg::rung(machine, probes),
         Rung::SelfCounts => built_where(rung, macos, "it belongs to macOS"),
         Rung::Soft => soft::rung(machine, probes),
         _ => RungState { rung, works: Works::Yes, causes: Vec::new() },

@@ -56,6 +56,19 @@ pub(crate) struct Probes {
     pub(crate) registers: Option<RegisterFacts>,
     /// The kernel is one of x86-64, though this program is not of that architecture.
     pub(crate) kernel_is_x86_64: bool,
+    /// Apple's registers; `None` on machines that cannot have them.
+    pub(crate) sysreg: Option<SysregProbe>,
+}
+
+/// How Apple's registers are kept from user mode, or not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SysregProbe {
+    /// Whether user mode may use them now.
+    pub(crate) outcome: Result<(), i32>,
+    /// The module that opens them is loaded (Linux).
+    pub(crate) module: bool,
+    /// The kernel is locked down, so that the module opens nothing (Linux).
+    pub(crate) lockdown: bool,
 }
 
 /// What the kernel says about its `msr` driver.
@@ -105,6 +118,7 @@ impl HardwareProbe {
 /// Asks the kernel; off Linux every answer is "no such system call", without asking.
 pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> Probes {
     let x86 = machine.architecture == Architecture::X86_64;
+    let sysreg = sysreg(facts, machine);
     if machine.os != Os::Linux {
         let none = Err(errno::ENOSYS);
         return Probes {
@@ -115,6 +129,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
             trace: None,
             registers: None,
             kernel_is_x86_64: x86,
+            sysreg,
         };
     }
     let task_clock = user_only(TYPE_SOFTWARE, TASK_CLOCK);
@@ -131,7 +146,36 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
         trace: asks.then(|| facts.trace_probe()),
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
         kernel_is_x86_64: x86 || is_x86_64(facts, machine),
+        sysreg,
     }
+}
+
+/// Asks for Apple's registers, on Apple's machines without a hypervisor, which passes none of them on.
+///
+/// # Source
+///
+/// `kernel/apple-pmu/apple_pmu_el0.c`: the device's name.
+fn sysreg(facts: &dyn FactSource, machine: &Machine) -> Option<SysregProbe> {
+    let has_them = machine.cpu.vendor == Vendor::Apple
+        && machine.hypervisor.is_none()
+        && machine.architecture == Architecture::Aarch64;
+    has_them.then(|| {
+        let module = facts.read("/sys/class/misc/apple_pmu_el0/dev").is_some();
+        // Without the module nothing can have opened them under Linux, so nothing is tried.
+        let asks = module || machine.os == Os::MacOs;
+        let outcome = if asks { facts.sysreg_probe() } else { Err(errno::EOPNOTSUPP) };
+        SysregProbe { outcome, module, lockdown: is_locked_down(facts) }
+    })
+}
+
+/// Whether root, too, is kept from the kernel's memory and registers.
+///
+/// # Source
+///
+/// Linux `security/lockdown/lockdown.c`: the level in force stands in brackets, and the lowest is `none`.
+fn is_locked_down(facts: &dyn FactSource) -> bool {
+    let levels = facts.read("/sys/kernel/security/lockdown");
+    levels.is_some_and(|levels| levels.contains('[') && !levels.contains("[none]"))
 }
 
 /// What the kernel says of itself, where this program is of an architecture that we have no name for.

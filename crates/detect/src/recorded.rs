@@ -14,6 +14,9 @@ pub(crate) const MAX_RECORDING_BYTES: usize = 16 << 20;
 /// Linux's number for "function not implemented".
 const ENOSYS: i32 = 38;
 
+/// Linux's number for "operation not supported".
+const EOPNOTSUPP: i32 = 95;
+
 /// What a `CPUID` leaf is kept under: CPU (`None`: any), leaf, sub-leaf.
 pub(crate) type CpuidKey = (Option<u32>, u32, u32);
 
@@ -42,12 +45,13 @@ struct OpenFile {
 /// sysctl NAME TEXT            a sysctl of macOS
 /// perf type=T config=C user=0|1 kernel=0|1 pid=P cpu=N ok|ERRNO
 /// trace ok|ERRNO              whether a process may trace another
+/// sysreg ok|ERRNO             whether user mode may use the registers of Apple's PMU
 /// # …                         a remark, as is an empty line
 /// ```
 ///
 /// In paths, names and texts a control character or a backslash is written as `\xNN`, a blank in a path or
 /// name as `\x20`. What is not in the file does not exist: a missing file, an empty directory, a perf event or
-/// tracing that the kernel refuses with `ENOSYS`.
+/// tracing that the kernel refuses with `ENOSYS`, registers that are closed (`EOPNOTSUPP`).
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordedFacts {
     pub(crate) note: String,
@@ -62,6 +66,7 @@ pub struct RecordedFacts {
     pub(crate) sysctls: BTreeMap<String, String>,
     pub(crate) perf: BTreeMap<PerfProbe, std::result::Result<(), i32>>,
     pub(crate) trace: Option<std::result::Result<(), i32>>,
+    pub(crate) sysreg: Option<std::result::Result<(), i32>>,
 }
 
 impl RecordedFacts {
@@ -108,6 +113,7 @@ impl RecordedFacts {
             sysctls: BTreeMap::new(),
             perf: BTreeMap::new(),
             trace: None,
+            sysreg: None,
         }
     }
 
@@ -127,6 +133,7 @@ impl RecordedFacts {
             "sysctl" => self.add_sysctl(rest)?,
             "perf" => self.add_perf(rest)?,
             "trace" => self.trace = Some(outcome(rest)?),
+            "sysreg" => self.sysreg = Some(outcome(rest)?),
             _ => return Err("no kind of fact is called that"),
         }
         Ok(None)
@@ -251,6 +258,10 @@ impl FactSource for RecordedFacts {
 
     fn trace_probe(&self) -> std::result::Result<(), i32> {
         self.trace.unwrap_or(Err(ENOSYS))
+    }
+
+    fn sysreg_probe(&self) -> std::result::Result<(), i32> {
+        self.sysreg.unwrap_or(Err(EOPNOTSUPP))
     }
 }
 

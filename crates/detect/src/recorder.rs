@@ -95,6 +95,12 @@ impl FactSource for Recorder<'_> {
         self.seen.borrow_mut().trace = Some(outcome);
         outcome
     }
+
+    fn sysreg_probe(&self) -> Result<(), i32> {
+        let outcome = self.inner.sysreg_probe();
+        self.seen.borrow_mut().sysreg = Some(outcome);
+        outcome
+    }
 }
 
 /// The content as it may be kept: without what changes from run to run or tells more than detection asks.
@@ -152,6 +158,7 @@ fn write_facts(facts: &RecordedFacts, out: &mut String) {
     }
     facts.perf.iter().for_each(|(probe, outcome)| line(perf(probe, *outcome)));
     facts.trace.iter().for_each(|outcome| line(format!("trace {}", outcome_word(*outcome))));
+    facts.sysreg.iter().for_each(|outcome| line(format!("sysreg {}", outcome_word(*outcome))));
 }
 
 fn file(path: &str, content: &str) -> String {
@@ -268,14 +275,17 @@ mod tests {
             };
             source.perf.insert(probe, Err(errno));
             source.trace = Some(if errno % 2 == 0 { Ok(()) } else { Err(errno) });
+            source.sysreg = Some(if errno % 3 == 0 { Ok(()) } else { Err(errno) });
             let recorder = Recorder::new(&source);
             recorder.list("/d");
             let _ = recorder.perf_probe(&probe);
             let _ = recorder.trace_probe();
+            let _ = recorder.sysreg_probe();
             let replayed = replay(&recorder);
             prop_assert_eq!(replayed.list("/d"), source.list("/d"));
             prop_assert_eq!(replayed.perf_probe(&probe), Err(errno));
             prop_assert_eq!(replayed.trace_probe(), source.trace_probe());
+            prop_assert_eq!(replayed.sysreg_probe(), source.sysreg_probe());
         }
     }
 }

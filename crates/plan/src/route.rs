@@ -43,8 +43,13 @@ fn restricted(mut event: Event, only: Option<Rung>) -> Event {
     let Some(only) = only else { return event };
     let had = !event.candidates.is_empty();
     event.candidates.retain(|candidate| candidate.rung == only);
-    if had && event.candidates.is_empty() {
-        event.unsupported = format!("the source '{only}' that was asked for does not count it");
+    let lacking = event.lacking.iter().find(|(rung, _)| *rung == only);
+    match lacking {
+        Some((_, reason)) => event.unsupported = reason.clone(),
+        None if had && event.candidates.is_empty() => {
+            event.unsupported = format!("the source '{only}' that was asked for does not count it");
+        }
+        None => {}
     }
     event
 }

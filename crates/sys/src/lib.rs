@@ -5,6 +5,10 @@
 
 #[cfg(target_os = "linux")]
 pub mod affinity;
+#[cfg(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos")))]
+pub mod apple;
+#[cfg(target_os = "linux")]
+pub mod apple_pmu_device;
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
 #[cfg(target_os = "linux")]

@@ -16,6 +16,7 @@ mod left;
 mod owner;
 mod probe;
 mod program;
+mod short;
 mod source;
 
 use cyclometer_arch::{Chip, Coded, Registers, Step};
@@ -24,6 +25,7 @@ use cyclometer_core::{CpuSet, Result};
 pub use chips::Chips;
 pub use left::{LeftRegisters, LeftState, Restoration, Restored};
 pub use owner::in_use;
+pub use short::{Ended, Loss, OnCpu, ShortCounts, ShortLimits, Window, count_short, rewritten};
 pub use source::RegisterSource;
 
 /// A way to registers, with what a driver needs beside reading and writing them.

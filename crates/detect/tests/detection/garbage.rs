@@ -87,6 +87,13 @@ impl FactSource for Garbage {
             errno => Err(errno as i32),
         }
     }
+
+    fn sysreg_probe(&self) -> Result<(), i32> {
+        match self.number("sysreg") % 3 {
+            0 => Ok(()),
+            errno => Err(errno as i32),
+        }
+    }
 }
 
 /// Texts: noise, and what comes near to the real thing.

@@ -305,3 +305,66 @@ fn other_machines_have_no_such_registers() {
     let other = ("0x756e6547 0x6c65746e 0x49656e69", "0x746e6543 0x736c7561 0x48727561");
     assert_eq!(msr("sapphire-rapids", &[other]).1[0].0, CauseKind::UnknownCpu);
 }
+
+const NO_MODULE: &str = "\nfile /proc/device-tree/compatible";
+const MODULE: &str = "\nfile /sys/class/misc/apple_pmu_el0/dev 10:121\nfile /proc/device-tree/compatible";
+const ROOT: [(&str, &str); 2] =
+    [("euid 1000", "euid 0"), ("CapEff:\t0000000000000000", "CapEff:\t000001ffffffffff")];
+
+/// Whether Apple's registers can be had, and the only cause.
+fn check_sysreg(
+    name: &str,
+    changes: &[(&str, &str)],
+    works: Works,
+    cause: Option<(CauseKind, &str, Option<&str>)>,
+) {
+    let machine = changed(name, changes);
+    let state = machine.ladder.state(Rung::Sysreg).unwrap();
+    assert_eq!(state.works, works, "{name} {changes:?}: {:?}", state.causes);
+    let Some((kind, text, mend)) = cause else { return assert_eq!(state.causes, []) };
+    let [found] = state.causes.as_slice() else { panic!("{name} {changes:?}: {:?}", state.causes) };
+    assert_eq!((found.kind, found.mend.as_deref()), (kind, mend), "{name} {changes:?}");
+    assert!(found.text.contains(text), "{name} {changes:?}: {}", found.text);
+}
+
+#[test]
+fn apples_registers_under_linux_need_the_module_and_root() {
+    let asahi = |more: &[(&str, &str)], works, cause| {
+        let changes: Vec<_> = more.iter().copied().chain(ROOT).collect();
+        check_sysreg("m1-asahi", &changes, works, cause);
+    };
+    let modprobe = Some("sudo modprobe apple_pmu_el0");
+    asahi(&[], Works::No, Some((CauseKind::NotInKernel, "is not loaded", modprobe)));
+    let loaded = (NO_MODULE, MODULE);
+    asahi(&[loaded], Works::Yes, None);
+    let held = ("\ncpus 8", "\ncpus 8\nsysreg ok");
+    let fuser = Some("sudo fuser -v /dev/apple_pmu_el0");
+    asahi(&[loaded, held], Works::No, Some((CauseKind::HeldByAnother, "another process", fuser)));
+    let lockdown = |levels| format!("\nfile /sys/kernel/security/lockdown {levels}{MODULE}");
+    let locked = lockdown("none [integrity] confidentiality");
+    asahi(&[(NO_MODULE, &locked)], Works::No, Some((CauseKind::NoPermission, "locked down", None)));
+    asahi(&[(NO_MODULE, &lockdown("[none] integrity confidentiality"))], Works::Yes, None);
+    let user = Some((CauseKind::NotRoot, "CAP_SYS_RAWIO", Some("sudo cyclometer …")));
+    check_sysreg("m1-asahi", &[loaded], Works::No, user);
+    check_sysreg("m1-asahi", &[loaded, ROOT[0]], Works::No, user);
+}
+
+#[test]
+fn apples_registers_under_macos_need_a_patched_kernel() {
+    let patched = ("\ncpus 10", "\ncpus 10\nsysreg ok");
+    check_sysreg("m4-macos", &[patched], Works::Yes, None);
+    let closed = Some((CauseKind::NoUserAccess, "only a patched one", None));
+    check_sysreg("m4-macos", &[], Works::No, closed);
+    check_sysreg("m4-macos", &[("\ncpus 10", "\ncpus 10\nsysreg 95")], Works::No, closed);
+}
+
+#[test]
+fn apples_registers_are_no_guests_and_no_other_vendors() {
+    let guest = [("hv_vmm_present 0", "hv_vmm_present 1"), ("\ncpus 10", "\ncpus 10\nsysreg ok")];
+    let guest_cause = (CauseKind::NoVirtualPmu, "not passed on to virtual machines", None);
+    check_sysreg("m4-macos", &guest, Works::No, Some(guest_cause));
+    let elsewhere = Some((CauseKind::OtherSystem, "Apple's CPUs", None));
+    for name in ["skylake", "neoverse-n1", "visionfive2"] {
+        check_sysreg(name, &[], Works::NotHere, elsewhere);
+    }
+}

@@ -1,0 +1,360 @@
+//! Counting where the kernel writes the PMU's registers too: reads that are checked, and short windows that are repeated.
+//!
+//! xnu writes its own value over PMCR0 at every interrupt of the PMU and whenever a CPU goes idle, and takes no notice of
+//! what programs have put there; on M3 and M4 values were seen to last about 100 µs. So a count is good only if the control
+//! registers still hold what was written, looked at *after* the counters were read: a rewrite between the two makes a good
+//! window look lost, never a lost one good. What lasts longer than the kernel lets it is cut into windows that are shorter,
+//! and those that were lost are done again.
+//!
+//! Counters are a CPU's and not a thread's, so a window in which the thread lost its CPU is lost, too.
+//!
+//! What this cannot see: a register that was changed and changed back within a window. Counts are raw: the reads around a window count themselves, where they execute in a
+//! mode that is counted.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use cyclometer_arch::{Fault, PmuReg, RegisterProgram, Registers, Step, carry_out, restore};
+use cyclometer_core::Result;
+
+use super::Bus;
+
+/// Tells on which CPU the calling thread is, and whether it was away.
+pub trait OnCpu {
+    /// The CPU that the thread is on.
+    fn cpu_now(&self) -> u32;
+
+    /// How often the CPU was taken from the thread: any number that stays the same only if that did not happen between two
+    /// calls. `None` where nothing tells.
+    fn switches(&self) -> Option<u64>;
+}
+
+/// When to stop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShortLimits {
+    /// How many valid windows are wanted.
+    pub windows: NonZeroU32,
+    /// How often to try at most.
+    pub attempts: NonZeroU32,
+}
+
+/// A valid window: what was counted while the piece of work ran once.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// Which attempt it was, from 0.
+    pub attempt: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// Raw counts, one for each of the program's [`reads`](RegisterProgram::reads), in their order.
+    pub counts: Vec<u64>,
+    /// From just before the work to just after the counters were read, in ns.
+    pub took_ns: u64,
+}
+
+/// Why a window is not valid.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Loss {
+    /// A control register does not hold what was written to it.
+    Rewritten(PmuReg),
+    /// The thread was on another CPU at the end.
+    Moved,
+    /// Another thread had the CPU meanwhile, and counted there.
+    SwitchedOut,
+    /// No counter moved: nothing was counted, or nothing happened.
+    StoodStill,
+    /// The registers were closed to us.
+    Closed,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Rewritten(register) => write!(f, "{register} was rewritten"),
+            Loss::Moved => f.write_str("the thread moved to another CPU"),
+            Loss::SwitchedOut => f.write_str("another thread had the CPU"),
+            Loss::StoodStill => f.write_str("no counter moved"),
+            Loss::Closed => f.write_str("the kernel closed the registers"),
+        }
+    }
+}
+
+/// Why counting ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// There are as many windows as were wanted.
+    Enough,
+    /// It was tried as often as was allowed.
+    AttemptLimit,
+    /// The registers are closed, so that no window could begin.
+    Closed,
+}
+
+/// What came of counting in short windows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShortCounts {
+    /// The valid windows, in the order of time.
+    pub windows: Vec<Window>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Why windows were lost, and how many for each reason.
+    pub losses: Vec<(Loss, u32)>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// CPUs whose registers could not be written back: the thread is not there any more. The bus keeps what they held.
+    pub not_restored: Vec<u32>,
+}
+
+impl ShortCounts {
+    /// The share of attempts that gave a valid window, 0 to 1; `None` when nothing was tried.
+    #[doc(alias = "yield")]
+    pub fn share(&self) -> Option<f64> {
+        (self.attempts > 0).then(|| self.windows.len() as f64 / f64::from(self.attempts))
+    }
+}
+
+/// How many windows are valid, and why the others are not.
+impl fmt::Display for ShortCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} windows are valid", self.windows.len(), self.attempts)?;
+        let mut separator = "; lost: ";
+        for (loss, times) in &self.losses {
+            write!(f, "{separator}{times} because {loss}")?;
+            separator = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// The first control register of a running program that does not hold what was written to it; to be asked after the counters
+/// were read, whose values are lost then.
+///
+/// # Errors
+///
+/// A register that cannot be read.
+pub fn rewritten(
+    program: &RegisterProgram,
+    on: &mut dyn Registers,
+    cpu: u32,
+) -> std::result::Result<Option<PmuReg>, Fault> {
+    for (i, bits) in program.holds.iter().enumerate() {
+        // A register whose bits stand in several places is read once.
+        if program.holds[..i].iter().any(|before| before.register == bits.register) {
+            continue;
+        }
+        let value = on.read(cpu, bits.register)?;
+        let holds = program.holds.iter().filter(|other| other.register == bits.register);
+        if !holds.into_iter().all(|bits| bits.are_in(value)) {
+            return Ok(Some(bits.register));
+        }
+    }
+    Ok(None)
+}
+
+/// Counts a piece of work again and again, until there are enough valid windows: sets the program up, starts it, does the
+/// work, reads, checks. `work` is called once for each attempt, on the same thread.
+///
+/// The program interrupts nothing (its events have no period). What its registers held on a CPU is written back at the end;
+/// where that does not come, as `work` panicked, by what the bus keeps.
+///
+/// # Errors
+///
+/// A register that cannot be used, for another reason than that it was closed meanwhile; registers that nobody would restore.
+pub fn count_short<B: Bus + OnCpu + ?Sized>(
+    bus: &mut B,
+    program: &RegisterProgram,
+    limits: ShortLimits,
+    mut work: impl FnMut(&mut B),
+) -> Result<ShortCounts> {
+    let mut found = Found::default();
+    let counted = repeat(limits, || attempt(bus, program, &mut found, &mut work));
+    let not_restored = found.give_back(bus);
+    Ok(ShortCounts { not_restored, ..counted? })
+}
+
+/// Attempts until one of the limits.
+fn repeat(
+    limits: ShortLimits,
+    mut attempt: impl FnMut() -> std::result::Result<Window, Failure>,
+) -> Result<ShortCounts> {
+    let ended = Ended::AttemptLimit;
+    let mut counted =
+        ShortCounts { windows: Vec::new(), attempts: 0, losses: Vec::new(), ended, not_restored: Vec::new() };
+    while counted.attempts < limits.attempts.get() {
+        match attempt() {
+            Ok(window) => counted.windows.push(Window { attempt: counted.attempts, ..window }),
+            Err(Failure::Lost(loss)) => counted.add(loss),
+            Err(Failure::Unbegun) => {
+                counted.ended = Ended::Closed;
+                break;
+            }
+            Err(Failure::Error(error)) => return Err(error),
+        }
+        counted.attempts += 1;
+        if counted.windows.len() == limits.windows.get() as usize {
+            counted.ended = Ended::Enough;
+            break;
+        }
+    }
+    Ok(counted)
+}
+
+impl ShortCounts {
+    fn add(&mut self, loss: Loss) {
+        match self.losses.iter_mut().find(|(known, _)| *known == loss) {
+            Some((_, times)) => *times += 1,
+            None => self.losses.push((loss, 1)),
+        }
+    }
+}
+
+/// Why an attempt gave no window.
+enum Failure {
+    /// It was lost; the next one may not be.
+    Lost(Loss),
+    /// The registers were closed before it began, and so they are for the next one.
+    Unbegun,
+    /// There is no sense in going on.
+    Error(cyclometer_core::Error),
+}
+
+fn attempt<B: Bus + OnCpu + ?Sized>(
+    bus: &mut B,
+    program: &RegisterProgram,
+    found: &mut Found,
+    work: &mut impl FnMut(&mut B),
+) -> std::result::Result<Window, Failure> {
+    let (cpu, switches) = (bus.cpu_now(), bus.switches());
+    let before = begin(bus, program, found, cpu).map_err(|failure| match failure {
+        // It had not begun yet.
+        Failure::Lost(Loss::Closed) => Failure::Unbegun,
+        failure => failure,
+    })?;
+    let began_ns = bus.now_ns();
+    work(bus);
+    let after = counters(bus, program, cpu).map_err(|fault| within(bus, cpu, fault))?;
+    let took_ns = bus.now_ns().saturating_sub(began_ns);
+    let counts: Vec<u64> = program
+        .reads
+        .iter()
+        .zip(before.iter().zip(&after))
+        .map(|(read, (a, b))| read.between(*a, *b))
+        .collect();
+    judge(bus, program, cpu, &counts)?;
+    if bus.switches() != switches {
+        return Err(Failure::Lost(Loss::SwitchedOut));
+    }
+    Ok(Window { attempt: 0, cpu, counts, took_ns })
+}
+
+/// Saves what is to be saved, lets the program count, and reads where its counters begin.
+fn begin<B: Bus + OnCpu + ?Sized>(
+    bus: &mut B,
+    program: &RegisterProgram,
+    found: &mut Found,
+    cpu: u32,
+) -> std::result::Result<Vec<u64>, Failure> {
+    found.on(bus, program, cpu)?;
+    let start = |bus: &mut B| {
+        carry_out(&program.set_up, &mut Through(bus), cpu)?;
+        carry_out(&program.start, &mut Through(bus), cpu)?;
+        counters(bus, program, cpu)
+    };
+    start(bus).map_err(|fault| within(bus, cpu, fault))
+}
+
+/// The counters' values, once everything before has been counted.
+fn counters<B: Bus + ?Sized>(
+    bus: &mut B,
+    program: &RegisterProgram,
+    cpu: u32,
+) -> std::result::Result<Vec<u64>, Fault> {
+    bus.barrier(cpu);
+    program.reads.iter().map(|read| bus.read(cpu, read.register)).collect()
+}
+
+/// Whether the window that has just been read is valid.
+fn judge<B: Bus + OnCpu + ?Sized>(
+    bus: &mut B,
+    program: &RegisterProgram,
+    cpu: u32,
+    counts: &[u64],
+) -> std::result::Result<(), Failure> {
+    let changed = rewritten(program, &mut Through(bus), cpu).map_err(|fault| within(bus, cpu, fault))?;
+    let loss = match changed {
+        // Elsewhere the registers are others, too: the move goes before what they hold.
+        _ if bus.cpu_now() != cpu => Some(Loss::Moved),
+        Some(register) => Some(Loss::Rewritten(register)),
+        None if counts.iter().all(|count| *count == 0) => Some(Loss::StoodStill),
+        None => None,
+    };
+    loss.map_or(Ok(()), |loss| Err(Failure::Lost(loss)))
+}
+
+/// What a fault means within an attempt: registers that are out of reach are a loss, all else is an error.
+fn within<B: OnCpu + ?Sized>(bus: &B, cpu: u32, fault: Fault) -> Failure {
+    match fault {
+        _ if bus.cpu_now() != cpu => Failure::Lost(Loss::Moved),
+        Fault::Privilege { .. } => Failure::Lost(Loss::Closed),
+        fault => Failure::Error(fault.into()),
+    }
+}
+
+/// The registers of a bus of any kind, for functions that take them as such.
+struct Through<'a, B: ?Sized>(&'a mut B);
+
+impl<B: Bus + ?Sized> Registers for Through<'_, B> {
+    fn read(&mut self, cpu: u32, register: PmuReg) -> std::result::Result<u64, Fault> {
+        self.0.read(cpu, register)
+    }
+
+    fn write(&mut self, cpu: u32, register: PmuReg, value: u64) -> std::result::Result<(), Fault> {
+        self.0.write(cpu, register, value)
+    }
+
+    fn barrier(&mut self, cpu: u32) {
+        self.0.barrier(cpu);
+    }
+}
+
+/// How to give CPUs back what their registers held.
+#[derive(Default)]
+struct Found(Vec<(u32, Vec<Step>)>);
+
+impl Found {
+    /// Saves the registers of a CPU before they are written for the first time, and has that kept.
+    fn on<B: Bus + OnCpu + ?Sized>(
+        &mut self,
+        bus: &mut B,
+        program: &RegisterProgram,
+        cpu: u32,
+    ) -> std::result::Result<(), Failure> {
+        if self.0.iter().any(|(known, _)| *known == cpu) {
+            return Ok(());
+        }
+        let save = |register: PmuReg| Ok((register, bus.read(cpu, register)?));
+        let saved: std::result::Result<Vec<_>, Fault> = program.touched().into_iter().map(save).collect();
+        let steps = restore(program, &saved.map_err(|fault| within(bus, cpu, fault))?);
+        bus.keep(cpu, &steps).map_err(|error| match bus.cpu_now() == cpu {
+            true => Failure::Error(error),
+            false => Failure::Lost(Loss::Moved),
+        })?;
+        self.0.push((cpu, steps));
+        Ok(())
+    }
+
+    /// Writes everything back; the CPUs where that failed.
+    fn give_back<B: Bus + ?Sized>(self, bus: &mut B) -> Vec<u32> {
+        let mut failed = Vec::new();
+        for (cpu, steps) in self.0 {
+            match carry_out(&steps, &mut Through(bus), cpu) {
+                Ok(()) => bus.let_go(cpu),
+                Err(_) => failed.push(cpu),
+            }
+        }
+        failed
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! A port made of instructions.
+
+use cyclometer_core::{Error, ErrorKind};
+use cyclometer_sys::apple::{self, AppleRegisters, NoAccess};
+
+use super::bus::{Denied, Port};
+
+/// The registers of the CPU that this thread is on, and what must live as long as they are used.
+pub(super) struct Instructions<T> {
+    pub(super) registers: AppleRegisters,
+    /// Dropped last: with it the access may end.
+    pub(super) _held: T,
+}
+
+impl<T> Port for Instructions<T> {
+    fn read(&mut self, register: [u8; 5]) -> Result<u64, Denied> {
+        self.registers.read(register).map_err(denied)
+    }
+
+    fn write(&mut self, register: [u8; 5], value: u64) -> Result<(), Denied> {
+        self.registers.write(register, value).map_err(denied)
+    }
+
+    fn barrier(&mut self) {
+        self.registers.barrier();
+    }
+
+    fn cpu_now(&self) -> u32 {
+        self.registers.cpu_now()
+    }
+
+    fn bound_to(&self) -> Option<u32> {
+        self.registers.bound_to()
+    }
+
+    fn switches(&self) -> Option<u64> {
+        self.registers.switches()
+    }
+
+    fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()> {
+        apple::bind(process, cpu)
+    }
+}
+
+fn denied(denied: apple::Denied) -> Denied {
+    match denied {
+        apple::Denied::NotListed => Denied::NoRegister,
+        apple::Denied::Closed => Denied::Closed,
+    }
+}
+
+/// Why there are no registers, and what to do.
+pub(super) fn no_access(why: NoAccess) -> Error {
+    let kind = match &why {
+        NoAccess::NotApple { .. } => ErrorKind::ArchUnsupported,
+        NoAccess::Unbindable { .. } => ErrorKind::NoSuchTarget,
+        NoAccess::Closed => ErrorKind::KernelPatchNeeded,
+        _ => ErrorKind::Os,
+    };
+    Error::new(kind, format!("cannot use Apple's PMU registers: {why}")).with_source(why)
+}

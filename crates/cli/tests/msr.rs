@@ -1,0 +1,254 @@
+//! `stat --backend msr` on simulated chips behind sockets: the whole way from the command line to the registers and back.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+#[path = "../../backend/tests/support/fake_devices.rs"]
+mod fake_devices;
+mod support;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use cyclometer_core::CounterId;
+use cyclometer_sim::{Model, Settings, SimMachine, Trouble, Workload};
+use fake_devices::{EPERM, FakeDevices, VARIABLE, recording};
+use serde_json::Value;
+use support::{cyclometer, stderr, stdout};
+
+/// A machine of two CPUs that are never idle.
+fn busy(model: &str, machine: &str, troubles: &[Trouble]) -> FakeDevices {
+    let settings = Settings { cpus: 2, ..Settings::default() };
+    let mut sim = SimMachine::new(Model::find(model).unwrap(), settings);
+    for cpu in 0..2 {
+        sim.spawn(Workload::named("loop").unwrap(), &[cpu]).unwrap();
+    }
+    troubles.iter().for_each(|trouble| sim.provoke(*trouble).unwrap());
+    FakeDevices::start_on(sim, &recording(machine, 2))
+}
+
+fn skylake() -> FakeDevices {
+    busy("skylake", "skylake", &[])
+}
+
+fn command(devices: &FakeDevices, words: &[&str]) -> Command {
+    let mut command = cyclometer();
+    command.args(["stat", "--backend", "msr"]).args(words).env(VARIABLE, devices.folder());
+    command
+}
+
+fn stat(devices: &FakeDevices, words: &[&str]) -> Output {
+    command(devices, words).output().unwrap()
+}
+
+fn metrics(devices: &FakeDevices, words: &[&str]) -> Vec<Value> {
+    let out = stat(devices, &[&["--json", "--output", "null"], words].concat());
+    assert!(out.status.success(), "{}", stderr(&out));
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    report["commands"][0]["metrics"].as_array().unwrap().clone()
+}
+
+/// The registers that a driver may have changed, of both CPUs.
+fn controls(devices: &FakeDevices) -> Vec<u64> {
+    let names = [
+        "IA32_PERFEVTSEL0",
+        "IA32_PERFEVTSEL1",
+        "IA32_PERFEVTSEL2",
+        "IA32_PERFEVTSEL3",
+        "IA32_FIXED_CTR_CTRL",
+        "IA32_PERF_GLOBAL_CTRL",
+        "IA32_PMC0",
+        "IA32_PMC3",
+        "IA32_FIXED_CTR0",
+        "IA32_FIXED_CTR1",
+    ];
+    (0..2).flat_map(|cpu| names.map(|name| devices.register(cpu, name))).collect()
+}
+
+/// The seed's events: mispredicted branches, misses of the last level, loads, stores, and the fixed counters.
+const SEED: &str = "INST_RETIRED.ANY,CPU_CLK_UNHALTED.THREAD,CPU_CLK_UNHALTED.REF_TSC,BR_MISP_RETIRED.ALL_BRANCHES,\
+                    LONGEST_LAT_CACHE.MISS,MEM_INST_RETIRED.ALL_LOADS,MEM_INST_RETIRED.ALL_STORES";
+
+#[test]
+fn fixed_and_programmable_counters_of_cpus_are_counted_and_left_as_they_were() {
+    let devices = skylake();
+    // What somebody left behind, and BIOS: enabled, with nothing that counts.
+    for cpu in 0..2 {
+        devices.set_register(cpu, "IA32_PERF_GLOBAL_CTRL", 0xf);
+        devices.set_register(cpu, "IA32_PERFEVTSEL1", 0x13_00c0);
+        devices.set_register(cpu, "IA32_PMC0", 1234);
+    }
+    let before = controls(&devices);
+    let found = metrics(&devices, &["-a", "-e", SEED, "--", "sleep", "0.2"]);
+    assert_eq!(found.len(), 7);
+    for metric in &found {
+        assert_eq!((&metric["count"], &metric["source"]), (&"exact".into(), &"msr".into()), "{metric}");
+        assert_eq!(metric["scope"], "system");
+    }
+    let mean = |i: usize| found[i]["mean"].as_f64().unwrap();
+    // Both CPUs at 3,000 cycles a microsecond and three instructions in each; sockets take their time.
+    assert!((1.1e9..6e9).contains(&mean(1)), "{}", mean(1));
+    assert!((mean(0) / mean(1) - 3.0).abs() < 0.05, "{} {}", mean(0), mean(1));
+    assert!((mean(5) / mean(1) - 0.75).abs() < 0.05, "{} {}", mean(5), mean(1));
+    assert_eq!(controls(&devices), before);
+    assert_eq!(journals(&devices), 0);
+}
+
+fn journals(devices: &FakeDevices) -> usize {
+    std::fs::read_dir(devices.journals()).map_or(0, Iterator::count)
+}
+
+#[test]
+fn what_is_written_first_is_what_the_seed_writes() {
+    let devices = skylake();
+    let found = metrics(&devices, &["-C", "0", "-e", SEED, "--", "true"]);
+    assert_eq!(found[3]["count"], "exact");
+    let written = devices.written();
+    let last = |name: &str| {
+        let own = written.iter().filter(|one| one.register.to_string() == name && one.value != 0);
+        own.last().map_or(0, |one| one.value)
+    };
+    assert_eq!(last("IA32_FIXED_CTR_CTRL"), 0x222, "user mode only, and no interrupts");
+    assert_eq!(last("IA32_PERF_GLOBAL_CTRL"), 0x7_0000_000f);
+    let selects: Vec<u64> = (0..4).map(|n| last(&format!("IA32_PERFEVTSEL{n}"))).collect();
+    let mut sorted = selects.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, [0x41_00c5, 0x41_412e, 0x41_81d0, 0x41_82d0], "{selects:x?}");
+    assert!(written.iter().all(|one| one.cpu == 0));
+}
+
+#[test]
+fn a_command_is_bound_to_a_cpu_and_everything_there_is_counted() {
+    let devices = skylake();
+    let found = metrics(&devices, &["-e", "instructions", "--", "sleep", "0.05"]);
+    assert_eq!(found[0]["count"], "partial");
+    let reason = found[0]["reason"].as_str().unwrap();
+    assert!(reason.starts_with("everything on CPU ") && reason.contains("bound"), "{reason}");
+    let allowed =
+        stat(&devices, &["-e", "instructions", "--", "grep", "Cpus_allowed_list", "/proc/self/status"]);
+    let list = stdout(&allowed);
+    assert!(list.trim().rsplit('\t').next().unwrap().parse::<u32>().is_ok(), "one CPU: {list}");
+}
+
+#[test]
+fn rows_come_at_intervals_and_add_up() {
+    let devices = skylake();
+    let out = stat(&devices, &["-C", "1", "-e", "cycles", "-I", "50", "--", "sleep", "0.4"]);
+    let error = stderr(&out);
+    let rows = error.lines().filter(|line| line.contains("cycles:u") && line.trim().starts_with("0."));
+    let counts: Vec<f64> =
+        rows.filter_map(|row| row.split_whitespace().nth(1)?.replace(',', "").parse().ok()).collect();
+    assert!(counts.len() >= 4, "{error}");
+    assert!(counts.iter().all(|count| *count > 0.0), "{error}");
+}
+
+#[test]
+fn more_events_than_counters_take_turns() {
+    let devices = skylake();
+    let events = format!("{SEED},MEM_LOAD_RETIRED.L1_MISS,BR_INST_RETIRED.ALL_BRANCHES");
+    let found = metrics(&devices, &["-C", "0", "-e", &events, "--", "sleep", "0.6"]);
+    let scaled = found.iter().filter(|metric| metric["count"] == "scaled").count();
+    assert!(scaled >= 2, "{found:?}");
+    assert_eq!(found[0]["count"], "exact", "a fixed counter takes no turns");
+    assert_eq!(controls(&devices)[..4], [0; 4]);
+}
+
+#[test]
+fn a_pmu_that_somebody_has_is_refused_with_the_cause() {
+    let watchdog = Trouble::Watchdog { cpu: 1, counter: CounterId::Fixed(1), period_cycles: 1 << 40 };
+    let devices = busy("skylake", "skylake", &[watchdog]);
+    let before = controls(&devices);
+    let out = stat(&devices, &["-a", "-e", "branches", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125));
+    let error = stderr(&out);
+    assert!(error.contains("counter fixed 1 of CPU 1 is in use: something else has the PMU"), "{error}");
+    assert!(error.contains("help: "), "{error}");
+    let after = controls(&devices);
+    let moving = 2 * 10 - 1;
+    assert_eq!(after[..moving], before[..moving], "only the watchdog's counter goes on");
+}
+
+#[test]
+fn registers_that_cannot_be_written_and_writes_that_vanish_are_told() {
+    let devices = skylake();
+    devices.refuse_writes(Some(EPERM));
+    let out = stat(&devices, &["-C", "0", "-e", "branches", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125), "{}", stderr(&out));
+    assert!(stderr(&out).contains("cannot write IA32_"), "{}", stderr(&out));
+    let ignoring = busy("skylake", "skylake", &[Trouble::IgnoreWrites]);
+    let out = stat(&ignoring, &["-C", "0", "-e", "branches", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125));
+    assert!(stderr(&out).contains("does not let us have the PMU"), "{}", stderr(&out));
+}
+
+#[test]
+fn a_counter_that_is_taken_away_is_lost_and_no_number() {
+    let thief = Trouble::StealCounter { cpu: 0, counter: 2, after_ns: 500_000_000 };
+    let devices = busy("skylake", "skylake", &[thief]);
+    let found = metrics(&devices, &["-C", "0", "-e", "branches@2", "--", "sleep", "1.5"]);
+    assert_eq!((&found[0]["count"], &found[0]["mean"]), (&"lost".into(), &Value::Null), "{found:?}");
+    assert!(found[0]["reason"].as_str().unwrap().contains("IA32_PERFEVTSEL2 of CPU 0"), "{found:?}");
+}
+
+#[test]
+fn who_is_killed_leaves_the_registers_as_they_were() {
+    let devices = skylake();
+    let before = controls(&devices);
+    let mut killed = command(&devices, &["-a", "-e", "branches,branch-misses", "--", "sleep", "30"]);
+    let mut killed = killed.process_group(0).spawn().unwrap();
+    let until = |what: &str, happened: &dyn Fn() -> bool| {
+        let began = Instant::now();
+        while !happened() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until("it counts", &|| (0..2).all(|cpu| devices.register(cpu, "IA32_PERF_GLOBAL_CTRL") != 0));
+    assert_eq!(journals(&devices), 2);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    until("registers are restored", &|| controls(&devices) == before);
+    until("journals are gone", &|| journals(&devices) == 0);
+    let _ = Command::new("pkill").args(["-f", "^sleep 30$"]).status();
+}
+
+#[test]
+fn what_registers_cannot_count_is_refused() {
+    let devices = skylake();
+    for (words, message) in [
+        (&["-p", "1", "-e", "branches"][..], "the source 'msr' counts CPUs"),
+        (&["-C", "0", "-e", "branches@9", "--", "true"], ""),
+    ] {
+        let out = stat(&devices, words);
+        let all = stderr(&out) + &stdout(&out);
+        match message {
+            "" => assert!(all.contains("cannot use counter 9 of skylake"), "{all}"),
+            _ => assert!(all.contains(message) && out.status.code() == Some(125), "{all}"),
+        }
+    }
+    assert_eq!(devices.written(), [], "nothing was written");
+}
+
+#[test]
+fn nothing_is_written_unless_registers_are_asked_for() {
+    let devices = skylake();
+    let out = cyclometer()
+        .args(["stat", "-e", "page-faults,wall_time", "--", "true"])
+        .env(VARIABLE, devices.folder())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert_eq!(devices.written(), []);
+}
+
+#[test]
+fn amd_is_counted_with_and_without_global_registers() {
+    for (model, machine) in [("amdzen2", "zen2"), ("amdzen4", "zen4")] {
+        let devices = busy(model, machine, &[]);
+        let found = metrics(&devices, &["-C", "1", "-e", "instructions,cycles", "--", "sleep", "0.1"]);
+        let mean = |i: usize| found[i]["mean"].as_f64().unwrap();
+        assert_eq!(found[0]["count"], "exact", "{model}: {found:?}");
+        assert!((mean(0) / mean(1) - 3.0).abs() < 0.1, "{model}: {} {}", mean(0), mean(1));
+        assert_eq!(devices.register(1, "PERF_CTL0"), 0);
+    }
+}
