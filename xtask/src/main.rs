@@ -9,6 +9,8 @@ mod budget;
 mod catalog;
 mod cross_check;
 mod cross_check_jevents;
+mod page;
+mod registers_page;
 mod run;
 mod targets;
 mod tidy;
@@ -31,6 +33,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             makes the tables of the catalogue from the vendors' files
   events-page [--check]
             writes the tables of docs/events.md from the catalogue, or checks that they are up to date
+  registers-page [--check]
+            the same for docs/registers.md from the layouts of arch
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has";
 
@@ -54,7 +58,8 @@ fn dispatch(command: &str) -> Result<()> {
         "budget" => budget::check(&root()),
         "golden" => run::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
-        "events-page" => catalog::docs::run(&root(), std::env::args().skip(2)),
+        "events-page" => catalog::docs::PAGE.run(&root(), std::env::args().skip(2)),
+        "registers-page" => registers_page::PAGE.run(&root(), std::env::args().skip(2)),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }

@@ -1,14 +1,15 @@
 //! Events on counters to what a driver does: the register program.
 
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, Modes};
+use cyclometer_core::{CounterId, CounterMask, Modes};
 use std::num::NonZeroU64;
 
 use crate::access::{Fault, PmuReg, Registers};
 use crate::chip::{Chip, Coded, How};
+use crate::decode::layout;
 use crate::error::EncodeError;
 use crate::field::low_mask;
-use crate::program::{combine, registers, takes_two_counters};
+use crate::program::{combine, counters, registers, takes_two_counters};
 use crate::register::{Register, RegisterWrite};
 use crate::{amd, apple, arm, intel};
 
@@ -25,14 +26,45 @@ pub struct Placed {
     pub period: Option<NonZeroU64>,
 }
 
+impl Placed {
+    /// The same with an interrupt after each `events` events.
+    ///
+    /// # Errors
+    ///
+    /// A period of 0.
+    pub fn every(self, events: u64) -> Result<Placed, EncodeError> {
+        let period = NonZeroU64::new(events).ok_or(EncodeError::ZeroPeriod { counter: self.counter })?;
+        Ok(Placed { period: Some(period), ..self })
+    }
+}
+
 /// How a program is to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProgramOptions {
     /// Whether Intel's general counters can be written in full width (PERF_CAPABILITIES bit 13): without it a period has
     /// at most 31 bits there.
     pub full_width_writes: bool,
-    /// Whether an interrupt stops the counters until it is acknowledged. Intel from version 4 on, and Apple.
+    /// Whether an interrupt stops the counters until it is acknowledged. Intel from version 4 on, Apple, and Arm with
+    /// [`ProgramOptions::has_freeze_on_overflow`], where every period is then on an event counter.
+    ///
+    /// What other counters would count until the interrupt is served is then not counted: Linux gave this up on Intel for
+    /// that reason ("perf/intel: Remove Perfmon-v4 counter_freezing support").
+    ///
+    /// AMD's chips with PerfMonV2 can say that they freeze counters (CPUID 8000_0022 EAX bit 2), but the bit that asks
+    /// for it is in no source of this crate; Linux freezes branch records only (`arch/x86/events/amd/lbr.c`).
     pub freeze_on_interrupt: bool,
+    /// Whether an Arm PMU can freeze on an overflow: FEAT_PMUv3p7, ID_AA64DFR0_EL1.PMUVer from 7 on. It freezes the
+    /// event counters while any of them has its overflow flag, also one that somebody else has left set.
+    pub has_freeze_on_overflow: bool,
+    /// Whether IA32_PERF_METRICS has the second level of the top-down method: P-cores from Golden Cove on. Where it has
+    /// not, those shares read 0.
+    pub has_second_level: bool,
+    /// Whether Intel's registers of version 6 (IA32_PMC_GPn_CTR and those behind it) stand for the older ones.
+    ///
+    /// # Source
+    ///
+    /// Linux `arch/x86/events/intel/core.c`, `intel_pmu_init`, "V6+ MSR Aliasing".
+    pub v6_registers: bool,
     /// Whether user mode gets access to the registers (Apple's PMCR0, bit 30).
     pub user_access: bool,
 }
@@ -91,11 +123,35 @@ pub struct CounterRead {
     pub preset: u64,
     /// Its bit in [`RegisterProgram::status`].
     pub status_bit: u32,
+    /// Where the register holds no count but a share of slots: [`RegisterProgram::counts`] makes a count of it.
+    pub share: Option<Share>,
+}
+
+/// A share of slots in IA32_PERF_METRICS: an eighth of the register, as a fraction of 255 of the slots since both were
+/// set to 0.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `icl_get_metrics_event_value`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Its lowest bit in the register; it has 8.
+    pub low: u8,
+    /// Where in [`RegisterProgram::reads`] slots are counted.
+    pub slots: usize,
+}
+
+impl Share {
+    /// How many slots it is, by the values of both registers. The more slots, the coarser: a 255th of them is the step.
+    pub const fn of(&self, slots: u64, metrics: u64) -> u64 {
+        let part = metrics >> self.low & intel::METRICS_WHOLE;
+        (slots as u128 * part as u128 / intel::METRICS_WHOLE as u128) as u64
+    }
 }
 
 impl CounterRead {
     /// The events between two values of the register, of which the first was read before the second: exact as long as
-    /// there were fewer than 2^width.
+    /// there were fewer than 2^width. Of a share this is nothing: [`RegisterProgram::counts`].
     pub const fn between(&self, before: u64, after: u64) -> u64 {
         after.wrapping_sub(before) & low_mask(self.width_bits)
     }
@@ -171,6 +227,24 @@ impl RegisterProgram {
         touched
     }
 
+    /// The counts of all events between two readings of [`Self::reads`], in their order. `None` where the values are not
+    /// as many as the reads.
+    ///
+    /// A share of slots is what it was after less what it was before, each since the program was set up.
+    pub fn counts(&self, before: &[u64], after: &[u64]) -> Option<Vec<u64>> {
+        if before.len() != self.reads.len() || after.len() != self.reads.len() {
+            return None;
+        }
+        let count = |(i, read): (usize, &CounterRead)| match read.share {
+            None => Some(read.between(before[i], after[i])),
+            Some(share) => {
+                let of = |values: &[u64]| Some(share.of(*values.get(share.slots)?, values[i]));
+                Some(of(after)?.saturating_sub(of(before)?))
+            }
+        };
+        self.reads.iter().enumerate().map(count).collect()
+    }
+
     /// What to do in the handler of an interrupt before counting goes on: acknowledges the bits of [`Self::status`] that
     /// were seen, and no others; no step where there is nothing to write.
     pub fn acknowledge(&self, seen: u64) -> Vec<Step> {
@@ -243,11 +317,14 @@ pub fn carry_out(steps: &[Step], on: &mut dyn Registers, cpu: u32) -> Result<(),
 
 /// The program that counts events on the counters where a plan has placed them.
 ///
+/// A share of slots (Intel's `topdown-retiring` and the like) is placed on fixed counter [`intel::METRICS_BASE`] and its
+/// number, beside SLOTS on fixed counter 3, in the same modes and without a period.
+///
 /// # Errors
 ///
-/// What [`registers`](crate::registers()) and [`combine`](crate::combine()) refuse; a counter with two events; a period
-/// of more than half of what the counter holds; an option that the chip does not have; events of RISC-V, which firmware
-/// programs.
+/// What [`registers`](crate::registers()) and [`combine`](crate::combine()) refuse; a counter that the chip does not
+/// have or that has two events; a period of more than half of what the counter holds; a share without slots; bits that
+/// are reserved; an option that the chip does not have; events of RISC-V, which firmware programs.
 pub fn register_program(
     chip: &Chip,
     placed: &[Placed],
@@ -256,17 +333,20 @@ pub fn register_program(
     if chip.family == Family::RiscV {
         return Err(EncodeError::ByFirmware);
     }
-    check_options(chip, options)?;
+    check_options(chip, placed, options)?;
     counters_once(chip, placed)?;
     let mut writes = Vec::new();
     for event in placed {
-        let how = How { modes: event.modes, interrupt: event.period.is_some() };
-        writes.extend(registers(chip, &event.coded, Some(event.counter), how)?);
+        writes.extend(writes_of(chip, event, placed)?);
     }
+    let controls = combine(&writes)?.into_iter().map(|write| RegisterWrite {
+        register: if options.v6_registers { v6(write.register) } else { write.register },
+        ..write
+    });
     let parts = Parts {
         chip,
         options,
-        controls: listed(chip, &combine(&writes)?)?,
+        controls: listed(chip, controls)?,
         reads: reads(chip, placed, options)?,
         presets: presets(chip, placed, options)?,
     };
@@ -279,38 +359,123 @@ pub fn register_program(
     }
 }
 
-fn check_options(chip: &Chip, options: ProgramOptions) -> Result<(), EncodeError> {
+/// What an event writes; of a share only what lets PERF_METRICS count.
+fn writes_of(chip: &Chip, event: &Placed, placed: &[Placed]) -> Result<Vec<RegisterWrite>, EncodeError> {
+    if let Some(share) = share_of(chip, &event.coded) {
+        check_share(share, event, placed)?;
+        return Ok(vec![intel::code::enable_metrics()?]);
+    }
+    if chip.family == Family::Intel && intel::code::is_metric(&event.coded.code) {
+        let (family, pmu_version) = (chip.family, chip.pmu_version);
+        return Err(EncodeError::NoField { field: "PERF_METRICS", family, pmu_version });
+    }
+    let how = How { modes: event.modes, interrupt: event.period.is_some() };
+    registers(chip, &event.coded, Some(event.counter), how)
+}
+
+/// Which share of slots an event is.
+fn share_of(chip: &Chip, coded: &Coded) -> Option<u8> {
+    let is_there =
+        chip.family == Family::Intel && intel::Register::Metrics.presence().is_on(chip.pmu_version);
+    intel::code::share(&coded.code).filter(|_| is_there)
+}
+
+/// Whether an event counts slots.
+fn counts_slots(event: &Placed) -> bool {
+    event.counter == CounterId::Fixed(intel::SLOTS)
+}
+
+/// Whether a share is where it belongs, beside slots that are counted as it is.
+fn check_share(share: u8, event: &Placed, placed: &[Placed]) -> Result<(), EncodeError> {
+    let own = intel::METRICS_BASE + share;
+    if event.counter != CounterId::Fixed(own) {
+        let allowed = CounterMask::from_bits(0, 1 << own);
+        return Err(EncodeError::NotAllowed { counter: event.counter, allowed });
+    }
+    let slots = placed.iter().find(|event| counts_slots(event)).ok_or(EncodeError::Share)?;
+    let sampled = [event, slots].into_iter().find(|event| event.period.is_some());
+    match sampled {
+        Some(Placed { counter, .. }) => Err(EncodeError::NoInterrupt { counter: *counter }),
+        None if event.modes != slots.modes => {
+            let register = Register::Intel(intel::Register::FixedControl).to_string();
+            Err(EncodeError::Conflict { register })
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_options(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<(), EncodeError> {
     let lacks =
         |field| Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version });
-    let can_freeze = match chip.family {
-        Family::Intel => chip.pmu_version >= 4,
-        Family::Apple => true,
-        _ => false,
-    };
-    match options {
-        ProgramOptions { freeze_on_interrupt: true, .. } if !can_freeze => lacks("freeze on interrupt"),
-        ProgramOptions { user_access: true, .. } if chip.family != Family::Apple => lacks("user access"),
-        ProgramOptions { full_width_writes: true, .. } if chip.family != Family::Intel => {
-            lacks("full-width writes")
+    let is_second_level = |event: &Placed| share_of(chip, &event.coded).is_some_and(|share| share > 3);
+    match (chip.family, options) {
+        _ if chip.counter_width_bits == 0 => return Err(EncodeError::NoWidth),
+        (_, ProgramOptions { user_access: true, .. }) if chip.family != Family::Apple => {
+            return lacks("user access");
         }
+        (_, ProgramOptions { full_width_writes: true, .. }) if chip.family != Family::Intel => {
+            return lacks("full-width writes");
+        }
+        (_, ProgramOptions { v6_registers: true, .. })
+            if chip.family != Family::Intel || chip.pmu_version < 6 =>
+        {
+            return Err(EncodeError::NoOption {
+                option: "registers of version 6",
+                needs: "architectural performance monitoring version 6",
+                instead: "leave the option away: the older registers are there on every version",
+            });
+        }
+        (_, ProgramOptions { has_second_level: false, .. }) if placed.iter().any(is_second_level) => {
+            return Err(EncodeError::NoOption {
+                option: "shares of the second level",
+                needs: "a P-core from Golden Cove on",
+                instead: "count the shares of the first level, or say that the core has the second",
+            });
+        }
+        _ => {}
+    }
+    match options.freeze_on_interrupt {
+        true => check_freeze(chip, placed, options).map_err(|needs| EncodeError::NoOption {
+            option: "freeze on interrupt",
+            needs,
+            instead: "leave the option away: the handler can stop the counters itself",
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Whether an interrupt can freeze the counters; what that needs where it cannot.
+fn check_freeze(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<(), &'static str> {
+    let is_event_counter = |event: &Placed| matches!(event.counter, CounterId::General(_));
+    let uses = |n| placed.iter().any(|event| event.counter == CounterId::Fixed(n));
+    let mut sampled = placed.iter().filter(|event| event.period.is_some());
+    match chip.family {
+        Family::Intel if chip.pmu_version < 4 => Err("architectural performance monitoring version 4"),
+        Family::Amd => Err("a bit of DebugCtl that no public source of this table names"),
+        Family::Arm if !options.has_freeze_on_overflow => Err("FEAT_PMUv3p7"),
+        Family::Arm if uses(arm::INSTRUCTION_COUNTER) => Err("a program without the instruction counter"),
+        Family::Arm if !sampled.all(is_event_counter) => Err("periods on event counters only"),
         _ => Ok(()),
     }
 }
 
-/// Whether each counter has one event; one that takes two counters has the one behind it too.
+/// Whether each counter is one of the chip's and has one event; one that takes two counters has the one behind it too.
 fn counters_once(chip: &Chip, placed: &[Placed]) -> Result<(), EncodeError> {
+    let has = counters(chip);
     let mut taken = Vec::new();
     for event in placed {
-        if chip.family == Family::Intel && intel::code::is_metric(&event.coded.code) {
-            return Err(EncodeError::Share);
+        let counter = event.counter;
+        let is_share = chip.family == Family::Intel && intel::code::is_metric(&event.coded.code);
+        if !is_share && !has.contains(counter) {
+            return Err(EncodeError::NoSuchCounter { counter, has });
         }
-        let behind = match event.counter {
+        let behind = match counter {
             CounterId::General(n) if takes_two_counters(chip, &event.coded) => {
                 n.checked_add(1).map(CounterId::General)
             }
             _ => None,
         };
-        for counter in [Some(event.counter), behind].into_iter().flatten() {
+        for counter in [Some(counter), behind].into_iter().flatten() {
             if taken.contains(&counter) {
                 return Err(EncodeError::CounterTwice { counter });
             }
@@ -320,16 +485,51 @@ fn counters_once(chip: &Chip, placed: &[Placed]) -> Result<(), EncodeError> {
     Ok(())
 }
 
-fn listed(chip: &Chip, writes: &[RegisterWrite]) -> Result<Vec<RegisterBits>, EncodeError> {
-    let listed = |write: &RegisterWrite| {
-        let register = PmuReg::of(chip, write.register)?;
-        Ok(RegisterBits { register, value: write.value, mask: write.mask })
+/// The register of version 6 that is another name of a register.
+fn v6(register: Register) -> Register {
+    use intel::Register::{
+        Counter, EventSelect, FixedCounter, FullWidthCounter, V6Counter, V6EventSelect, V6FixedCounter,
     };
-    writes.iter().map(listed).collect()
+    match register {
+        Register::Intel(EventSelect(n)) => Register::Intel(V6EventSelect(n)),
+        Register::Intel(Counter(n) | FullWidthCounter(n)) => Register::Intel(V6Counter(n)),
+        Register::Intel(FixedCounter(n)) => Register::Intel(V6FixedCounter(n)),
+        other => other,
+    }
+}
+
+fn listed(
+    chip: &Chip,
+    writes: impl Iterator<Item = RegisterWrite>,
+) -> Result<Vec<RegisterBits>, EncodeError> {
+    writes.map(|write| whole_or_bits(chip, write.register, write.value, write.mask)).collect()
+}
+
+/// Bits of a register of the chip, none of them reserved.
+fn whole_or_bits(
+    chip: &Chip,
+    register: Register,
+    value: u64,
+    mask: u64,
+) -> Result<RegisterBits, EncodeError> {
+    let fields = layout(chip, register).iter().fold(0, |bits, field| bits | field.mask());
+    match value & !fields {
+        0 => Ok(RegisterBits { register: PmuReg::of(chip, register)?, value, mask }),
+        bits => Err(EncodeError::Reserved { register: register.to_string(), bits }),
+    }
 }
 
 /// The register in which a counter counts.
-fn counter_register(chip: &Chip, counter: CounterId) -> Result<Register, EncodeError> {
+fn counter_register(
+    chip: &Chip,
+    counter: CounterId,
+    options: ProgramOptions,
+) -> Result<Register, EncodeError> {
+    let register = usual_register(chip, counter)?;
+    Ok(if options.v6_registers { v6(register) } else { register })
+}
+
+fn usual_register(chip: &Chip, counter: CounterId) -> Result<Register, EncodeError> {
     Ok(match (chip.family, counter) {
         (Family::Intel, CounterId::General(n)) => Register::Intel(intel::Register::Counter(n)),
         (Family::Intel, CounterId::Fixed(n)) => Register::Intel(intel::Register::FixedCounter(n)),
@@ -352,10 +552,10 @@ fn preset_register(
     options: ProgramOptions,
 ) -> Result<Register, EncodeError> {
     match (chip.family, counter) {
-        (Family::Intel, CounterId::General(n)) if options.full_width_writes => {
+        (Family::Intel, CounterId::General(n)) if options.full_width_writes && !options.v6_registers => {
             Ok(Register::Intel(intel::Register::FullWidthCounter(n)))
         }
-        _ => counter_register(chip, counter),
+        _ => counter_register(chip, counter, options),
     }
 }
 
@@ -386,42 +586,70 @@ fn preset(chip: &Chip, event: &Placed, options: ProgramOptions) -> Result<u64, E
     let bits = if narrow { overflow.min(32) } else { overflow };
     let (value, greatest) = (period.get(), 1 << (bits - 1));
     if value > greatest {
-        return Err(EncodeError::TooLarge { field: "period", value, greatest });
+        return Err(EncodeError::PeriodTooLong { counter: event.counter, period: value, greatest });
     }
     let top = 1u64.checked_shl(overflow).unwrap_or(0);
     Ok(top.wrapping_sub(value) & low_mask(width))
 }
 
 fn reads(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<Vec<CounterRead>, EncodeError> {
-    let read = |(slot, event): (usize, &Placed)| {
-        Ok(CounterRead {
+    let slots = placed.iter().position(counts_slots);
+    let read = |(slot, event): (usize, &Placed)| match share_of(chip, &event.coded).zip(slots) {
+        Some((share, slots)) => share_read(chip, slot, event.counter, Share { low: 8 * share, slots }),
+        None => Ok(CounterRead {
             slot,
             counter: event.counter,
-            register: PmuReg::of(chip, counter_register(chip, event.counter)?)?,
+            register: PmuReg::of(chip, counter_register(chip, event.counter, options)?)?,
             preset_register: PmuReg::of(chip, preset_register(chip, event.counter, options)?)?,
             width_bits: extent(chip, event.counter).0,
             preset: preset(chip, event, options)?,
             status_bit: status_bit(chip.family, event.counter),
-        })
+            share: None,
+        }),
     };
     placed.iter().enumerate().map(read).collect()
+}
+
+fn share_read(
+    chip: &Chip,
+    slot: usize,
+    counter: CounterId,
+    share: Share,
+) -> Result<CounterRead, EncodeError> {
+    let register = PmuReg::of(chip, Register::Intel(intel::Register::Metrics))?;
+    let (status_bit, share) = (intel::GLOBAL_METRICS_BIT, Some(share));
+    Ok(CounterRead {
+        slot,
+        counter,
+        register,
+        preset_register: register,
+        width_bits: 8,
+        preset: 0,
+        status_bit,
+        share,
+    })
 }
 
 /// The writes that give counters their first values, the second counter of a pair included.
 fn presets(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<Vec<Step>, EncodeError> {
     let mut steps = Vec::new();
-    for event in placed {
-        let mut write = |counter, value| {
-            let register = PmuReg::of(chip, preset_register(chip, counter, options)?)?;
-            steps.push(Step::Write(RegisterBits { register, value, mask: u64::MAX }));
-            Ok::<(), EncodeError>(())
-        };
-        write(event.counter, preset(chip, event, options)?)?;
+    let mut write = |register, value| {
+        steps.push(Step::Write(whole_or_bits(chip, register, value, u64::MAX)?));
+        Ok::<(), EncodeError>(())
+    };
+    let (shares, counted): (Vec<&Placed>, Vec<&Placed>) =
+        placed.iter().partition(|event| share_of(chip, &event.coded).is_some());
+    for event in counted {
+        write(preset_register(chip, event.counter, options)?, preset(chip, event, options)?)?;
         if let CounterId::General(n) = event.counter
             && takes_two_counters(chip, &event.coded)
         {
-            write(CounterId::General(n + 1), 0)?;
+            write(preset_register(chip, CounterId::General(n + 1), options)?, 0)?;
         }
+    }
+    if !shares.is_empty() {
+        // Behind slots, of which they are shares: the kernel's order in `icl_set_topdown_event_period`.
+        write(Register::Intel(intel::Register::Metrics), 0)?;
     }
     Ok(steps)
 }
@@ -466,7 +694,7 @@ impl Parts<'_> {
 
     /// A write of some bits of a register.
     fn bits(&self, register: Register, value: u64, mask: u64) -> Result<RegisterBits, EncodeError> {
-        Ok(RegisterBits { register: self.register(register)?, value, mask })
+        whole_or_bits(self.chip, register, value, mask)
     }
 
     /// The bits of all counters that are used in the register that tells overflows.
@@ -592,6 +820,17 @@ impl Parts<'_> {
         Ok(self.program(Around { off, set_up: selects, start, neutral, holds, rests, status, acknowledging }))
     }
 
+    /// The bits of PMCR that freeze counters: the cycle counter stands still with the others only if asked to.
+    ///
+    /// # Source
+    ///
+    /// Arm ARM, "Freezing event counters" and "Prohibiting event and cycle counting".
+    fn frozen_on_overflow(&self) -> u64 {
+        let cycles = CounterId::Fixed(arm::CYCLE_COUNTER);
+        let counts_cycles = self.reads.iter().any(|read| read.counter == cycles);
+        arm::PMCR_FZO | if counts_cycles { arm::PMCR_DP } else { 0 }
+    }
+
     fn arm(self) -> Result<RegisterProgram, EncodeError> {
         use arm::Register::{Control, EnableClear, EnableSet, InterruptClear, OverflowClear, OverflowSet};
         let own = self.status_bits();
@@ -600,12 +839,13 @@ impl Parts<'_> {
         let (silence, clear) = (whole(InterruptClear)?, whole(OverflowClear)?);
         let start = vec![self.bits(Register::Arm(EnableSet), own, own)?];
         let long = if self.chip.counter_width_bits > 32 { arm::PMCR_LP } else { 0 };
+        let frozen = if self.options.freeze_on_interrupt { self.frozen_on_overflow() } else { 0 };
         let (filters, _) = self.split();
         let set_up: Vec<RegisterBits> = filters
             .iter()
             .map(|bits| match bits.register.register() {
                 Register::Arm(Control) => {
-                    let also = arm::PMCR_LC | long;
+                    let also = arm::PMCR_LC | long | frozen;
                     RegisterBits { value: bits.value | also, mask: bits.mask | also, ..*bits }
                 }
                 _ => *bits,
@@ -615,6 +855,9 @@ impl Parts<'_> {
         let mut neutral: Vec<RegisterBits> =
             set_up.iter().filter(of_counter).map(|bits| bits.cleared()).collect();
         neutral.extend([silence, clear]);
+        if frozen != 0 {
+            neutral.push(self.bits(Register::Arm(Control), 0, frozen)?);
+        }
         let holds = set_up.iter().chain(&start).copied().collect();
         let status = Some(self.register(Register::Arm(OverflowSet))?);
         let acknowledging = Acknowledging::Bits { register: clear.register, thaw: 0 };

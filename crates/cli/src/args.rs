@@ -42,6 +42,9 @@ pub enum Command {
     Encode(EncodeArgs),
     /// Show what a register's value or an event's code means on any CPU, bit by bit and by name.
     Decode(DecodeArgs),
+    /// Show the registers of any CPU's PMU: where they are, what each bit means, who says so.
+    #[command(visible_alias = "regs")]
+    Registers(RegistersArgs),
     /// Show which events can count at once on any CPU, and on which counters.
     Plan(PlanArgs),
     /// Print a completion script for a shell.
@@ -357,6 +360,20 @@ pub struct DecodeArgs {
     /// What the value is said to count: warns when that is something else.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `registers`.
+#[derive(Args, Debug)]
+pub struct RegistersArgs {
+    /// Registers by name or address, as in `PERFEVTSEL0`, `0x38f`, `PMESR0`, `S3_1_C15_C5_0`; without any, all of them.
+    #[arg(value_name = "REGISTER")]
+    pub registers: Vec<String>,
+    /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this machine.
+    #[arg(long, value_name = "ID")]
+    pub cpu: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

@@ -98,7 +98,7 @@ impl WindowSetup {
     ///
     /// # Errors
     ///
-    /// No source; a source that is not among the events, or is there twice; a period of 0 or of more than the counter
+    /// No source; a source that is not among the events, or is there twice; a share of slots, which is no count of a window; a period of 0 or of more than the counter
     /// can be preset to; an event with a period of its own; what [`register_program`] refuses.
     pub fn new(
         chip: &Chip,
@@ -117,6 +117,9 @@ impl WindowSetup {
             periods[slot] = period;
         }
         let program = register_program(chip, &with_periods, options)?;
+        if let Some(share) = program.reads.iter().find(|read| read.share.is_some()) {
+            return Err(is_share(share.slot));
+        }
         let mut setup = WindowSetup {
             chip: *chip,
             options,
@@ -187,6 +190,14 @@ impl WindowSetup {
 
 fn invalid(message: String, hint: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::FixInput { hint: hint.to_owned() })
+}
+
+fn is_share(slot: usize) -> Error {
+    Error::new(
+        ErrorKind::InvalidInput,
+        format!("slot {slot} is a share of slots, which nothing counts in windows"),
+    )
+    .with_recovery(Recovery::fix("leave it out; plain counting has it"))
 }
 
 fn check_sources(placed: &[Placed], sources: &[OverflowSource]) -> Result<()> {
