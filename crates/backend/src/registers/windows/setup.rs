@@ -246,9 +246,9 @@ fn period_of(
 /// An encoding's refusal with the slot's name.
 fn named(error: EncodeError, slot: usize, counter: CounterId) -> Error {
     match error {
-        EncodeError::TooLarge { field: "period", value, greatest } => invalid(
+        EncodeError::PeriodTooLong { period, greatest, .. } => invalid(
             format!(
-                "the period of slot {slot} (counter {counter}) is {value} events; it takes at most {greatest}"
+                "the period of slot {slot} (counter {counter}) is {period} events; it takes at most {greatest}"
             ),
             "give a shorter period",
         ),
