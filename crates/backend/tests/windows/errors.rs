@@ -81,8 +81,8 @@ fn a_share_of_slots_is_no_count_of_a_window() {
         modes: Modes::USER,
         period: None,
     };
-    let placed = [on(4, 3), on(0x80, 16)];
-    let error = refusal(model, &placed, &[source(0, 1000)]);
+    let placed = [on(4, 3), on(0x80, 16), on(1, 0)];
+    let error = refusal(model, &placed, &[source(2, 1000)]);
     assert!(error.to_string().starts_with("slot 1 is a share of slots"), "{error}");
 }
 
