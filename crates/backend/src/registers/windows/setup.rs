@@ -117,9 +117,6 @@ impl WindowSetup {
             periods[slot] = period;
         }
         let program = register_program(chip, &with_periods, options)?;
-        if let Some(share) = program.reads.iter().find(|read| read.share.is_some()) {
-            return Err(is_share(share.slot));
-        }
         let mut setup = WindowSetup {
             chip: *chip,
             options,
@@ -192,14 +189,6 @@ fn invalid(message: String, hint: &str) -> Error {
     Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::FixInput { hint: hint.to_owned() })
 }
 
-fn is_share(slot: usize) -> Error {
-    Error::new(
-        ErrorKind::InvalidInput,
-        format!("slot {slot} is a share of slots, which nothing counts in windows"),
-    )
-    .with_recovery(Recovery::fix("leave it out; plain counting has it"))
-}
-
 fn check_sources(placed: &[Placed], sources: &[OverflowSource]) -> Result<()> {
     if sources.is_empty() {
         return Err(invalid(
@@ -251,6 +240,11 @@ fn named(error: EncodeError, slot: usize, counter: CounterId) -> Error {
                 "the period of slot {slot} (counter {counter}) is {period} events; it takes at most {greatest}"
             ),
             "give a shorter period",
+        ),
+        // Alone it is without its slots, and in windows it is not even with them.
+        EncodeError::Share => invalid(
+            format!("slot {slot} is a share of slots, which nothing counts in windows"),
+            "leave it out; plain counting has it",
         ),
         error => error.into(),
     }
