@@ -120,6 +120,8 @@ pub struct CounterRead {
     pub counter: CounterId,
     /// Its register.
     pub register: PmuReg,
+    /// Where a first value is written: the same register, or Intel's other one that takes all bits.
+    pub preset_register: PmuReg,
     /// How many bits of it count.
     pub width_bits: u32,
     /// What it holds before it has counted anything: 0, or a period below its overflow.
@@ -197,6 +199,8 @@ pub struct RegisterProgram {
     pub reads: Vec<CounterRead>,
     /// What the registers hold while the program counts: another value means that somebody else wrote there.
     pub holds: Vec<RegisterBits>,
+    /// What they hold while it is set up and stopped; the registers that only enable counters are not among them.
+    pub rests: Vec<RegisterBits>,
     /// Tells which counters overflowed; `None` where only their values do.
     pub status: Option<PmuReg>,
     /// How seen overflows are acknowledged.
@@ -247,10 +251,11 @@ impl RegisterProgram {
     }
 
     /// What to do in the handler of an interrupt before counting goes on: acknowledges the bits of [`Self::status`] that
-    /// were seen, and no others.
+    /// were seen, and no others; no step where there is nothing to write.
     pub fn acknowledge(&self, seen: u64) -> Vec<Step> {
         match self.acknowledging {
             Acknowledging::Nothing => Vec::new(),
+            Acknowledging::Bits { thaw, .. } if seen | thaw == 0 => Vec::new(),
             Acknowledging::Bits { register, thaw } => {
                 vec![
                     Step::Write(RegisterBits { register, value: seen | thaw, mask: u64::MAX }),
@@ -258,6 +263,18 @@ impl RegisterProgram {
                 ]
             }
             Acknowledging::Zeros(bits) => vec![Step::Write(bits), Step::Barrier],
+        }
+    }
+
+    /// What there is after [`Self::acknowledge`] and before counting goes on: no interrupt that still holds others, or
+    /// that freezes the counters. `None` where an interrupt does neither.
+    pub fn acknowledged(&self) -> Option<RegisterBits> {
+        match self.acknowledging {
+            Acknowledging::Zeros(bits) => Some(bits),
+            Acknowledging::Bits { thaw, .. } if thaw != 0 => {
+                self.status.map(|register| RegisterBits { register, value: 0, mask: thaw })
+            }
+            _ => None,
         }
     }
 }
@@ -476,6 +493,7 @@ fn reads(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<Vec<
             slot,
             counter: event.counter,
             register: PmuReg::of(chip, counter_register(chip, event.counter, options)?)?,
+            preset_register: PmuReg::of(chip, preset_register(chip, event.counter, options)?)?,
             width_bits: extent(chip, event.counter).0,
             preset: preset(chip, event, options)?,
             status_bit: status_bit(chip.family, event.counter),
@@ -493,7 +511,8 @@ fn share_read(
 ) -> Result<CounterRead, EncodeError> {
     let register = PmuReg::of(chip, Register::Intel(intel::Register::Metrics))?;
     let (status_bit, share) = (intel::GLOBAL_METRICS_BIT, Some(share));
-    Ok(CounterRead { slot, counter, register, width_bits: 8, preset: 0, status_bit, share })
+    let preset_register = register;
+    Ok(CounterRead { slot, counter, register, preset_register, width_bits: 8, preset: 0, status_bit, share })
 }
 
 /// The writes that give counters their first values, the second counter of a pair included.
@@ -574,7 +593,7 @@ impl Parts<'_> {
     }
 
     fn program(self, around: Around) -> RegisterProgram {
-        let Around { off, set_up, start, neutral, holds, status, acknowledging } = around;
+        let Around { off, set_up, start, neutral, holds, rests, status, acknowledging } = around;
         let with_barrier = |bits: Vec<RegisterBits>| {
             bits.into_iter().map(Step::Write).chain([Step::Barrier]).collect::<Vec<_>>()
         };
@@ -591,6 +610,7 @@ impl Parts<'_> {
             tear_down: last,
             reads: self.reads,
             holds,
+            rests,
             status,
             acknowledging,
         }
@@ -610,15 +630,19 @@ impl Parts<'_> {
         let holds: Vec<RegisterBits> = selects.iter().chain(&extra).chain(&global).copied().collect();
         let neutral = selects.iter().chain(&extra).map(|bits| bits.cleared()).chain(clear).collect();
         let off_selects = || selects.iter().map(|bits| RegisterBits { value: bits.value & !enable, ..*bits });
-        let (off, set_up, start) = match global.is_empty() {
-            true => (off_selects().collect(), extra, selects.clone()),
+        let (off, set_up, start): (Vec<_>, Vec<_>, _) = match global.is_empty() {
+            true => (off_selects().collect(), extra.clone(), selects.clone()),
             false => {
                 let off = global.iter().map(|bits| bits.cleared()).collect();
-                (off, extra.into_iter().chain(selects.iter().copied()).collect(), global)
+                (off, extra.iter().chain(&selects).copied().collect(), global.clone())
             }
         };
+        let rests = match global.is_empty() {
+            true => off_selects().chain(extra).collect(),
+            false => set_up.clone(),
+        };
         let set_up = set_up.into_iter().chain(clear).collect();
-        Ok(self.program(Around { off, set_up, start, neutral, holds, status, acknowledging }))
+        Ok(self.program(Around { off, set_up, start, neutral, holds, rests, status, acknowledging }))
     }
 
     fn intel(self) -> Result<RegisterProgram, EncodeError> {
@@ -677,7 +701,8 @@ impl Parts<'_> {
         let holds = selects.iter().chain(&start).copied().collect();
         let status = Some(self.register(Register::Apple(Status))?);
         let acknowledging = if interrupts { Acknowledging::Zeros(active) } else { Acknowledging::Nothing };
-        Ok(self.program(Around { off, set_up: selects, start, neutral, holds, status, acknowledging }))
+        let rests = selects.clone();
+        Ok(self.program(Around { off, set_up: selects, start, neutral, holds, rests, status, acknowledging }))
     }
 
     /// The bits of PMCR that freeze counters: the cycle counter stands still with the others only if asked to.
@@ -721,8 +746,9 @@ impl Parts<'_> {
         let holds = set_up.iter().chain(&start).copied().collect();
         let status = Some(self.register(Register::Arm(OverflowSet))?);
         let acknowledging = Acknowledging::Bits { register: clear.register, thaw: 0 };
+        let rests = set_up.clone();
         let set_up = [silence, clear].into_iter().chain(set_up).collect();
-        Ok(self.program(Around { off, set_up, start, neutral, holds, status, acknowledging }))
+        Ok(self.program(Around { off, set_up, start, neutral, holds, rests, status, acknowledging }))
     }
 }
 
@@ -750,6 +776,7 @@ struct Around {
     start: Vec<RegisterBits>,
     neutral: Vec<RegisterBits>,
     holds: Vec<RegisterBits>,
+    rests: Vec<RegisterBits>,
     status: Option<PmuReg>,
     acknowledging: Acknowledging,
 }

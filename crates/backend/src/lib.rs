@@ -34,7 +34,7 @@ mod sources;
 #[cfg(not(target_os = "linux"))]
 #[path = "sources_other.rs"]
 mod sources;
-mod sysreg;
+pub mod sysreg;
 #[cfg(unix)]
 mod usage;
 

@@ -94,6 +94,8 @@ pub enum Backend {
     Soft,
     /// x86 PMU registers only, written by ourselves through the msr driver: as root, and while nobody else counts.
     Msr,
+    /// Apple's PMU registers only, of one CPU, from user mode: with the module apple_pmu_el0 on Linux, or a patched macOS.
+    Sysreg,
     /// Clocks and accounting of the operating system only.
     Os,
 }
@@ -106,6 +108,7 @@ impl Backend {
             Backend::Perf => Some(Rung::Perf),
             Backend::Soft => Some(Rung::Soft),
             Backend::Msr => Some(Rung::Msr),
+            Backend::Sysreg => Some(Rung::Sysreg),
             Backend::Os => Some(Rung::Os),
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, msr, software, sources};
+use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, msr, software, sources, sysreg};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::plan::Multiplex;
@@ -268,7 +268,7 @@ impl Stat {
         let job = self.job(self.watched(launcher)?);
         let software = software(SoftwareSettings { random_layout: self.random_layout });
         let translated = software.as_ref().map(|software| software.launcher(launcher));
-        let mut sources = self.sources();
+        let mut sources = self.sources()?;
         sources.extend(software.as_ref().map(Software::source));
         let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
         let translated = translated.as_deref();
@@ -277,12 +277,20 @@ impl Stat {
     }
 
     /// Registers only where they are asked for: whoever has them is alone with the PMU.
-    fn sources(&self) -> Vec<Box<dyn Source>> {
-        match self.backend {
-            Some(Rung::Msr) => {
-                msr::source(chips::for_counting(&self.machine, &self.tables)).into_iter().collect()
-            }
+    fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
+        let cores = || chips::for_counting(&self.machine, &self.tables);
+        Ok(match self.backend {
+            Some(Rung::Msr) => msr::source(cores()).into_iter().collect(),
+            Some(Rung::Sysreg) => vec![sysreg::source(cores(), self.only_cpu())?],
             _ => sources(),
+        })
+    }
+
+    /// The CPU that is counted, where it is one.
+    fn only_cpu(&self) -> Option<u32> {
+        match &self.target {
+            Some(Target::Cpus(cpus)) if cpus.len() == 1 => cpus.iter().next(),
+            _ => None,
         }
     }
 

@@ -97,8 +97,25 @@ fn sampling_presets_the_first_fixed_counter_and_lets_it_interrupt_and_zeroes_no_
     let of_counter: Vec<&String> = set_up.iter().filter(|step| step.contains(" 0x309 ")).collect();
     assert_eq!(of_counter, [&format!("IA32_FIXED_CTR0 0x309 = {threshold:#x}")]);
     assert_eq!(program.reads[0].preset, 0xffff_fff8_3000);
+    assert_eq!(program.acknowledge(0), []);
     // The bit of its overflow, as the tutorial clears it.
     assert_eq!(shown(&program.acknowledge(1 << 32))[0], "IA32_PERF_GLOBAL_STATUS_RESET 0x390 = 0x100000000");
+}
+
+#[test]
+fn frozen_counters_are_thawed_with_the_flags_that_were_seen() {
+    let mut events = seven_counters(&sapphire_rapids());
+    events[0] = with_period(events[0], 512_000);
+    assert_eq!(plain(&sapphire_rapids(), &events).unwrap().acknowledged(), None);
+    let options = ProgramOptions { freeze_on_interrupt: true, ..ProgramOptions::default() };
+    let program = register_program(&sapphire_rapids(), &events, options).unwrap();
+    let thaw = "IA32_PERF_GLOBAL_STATUS_RESET 0x390 = 0x800000000000000";
+    assert_eq!(shown(&program.acknowledge(0)), [thaw, "barrier"]);
+    let thawed = program.acknowledged().unwrap();
+    assert_eq!(
+        (thawed.register.to_string().as_str(), thawed.value, thawed.mask),
+        ("IA32_PERF_GLOBAL_STATUS", 0, 1 << 59)
+    );
 }
 
 #[test]
@@ -139,6 +156,7 @@ fn m1_presets_below_bit_47_and_selects_in_8_bits() {
     assert_eq!(shown(&program.start)[0], "PMCR0 S3_1_C15_C0_0 = 0x180480 of 0x180780");
     assert_eq!(shown(&program.stop)[0], "PMCR0 S3_1_C15_C0_0 = 0x0 of 0x80080");
     assert_eq!(shown(&program.acknowledge(1 << 7)), ["PMCR0 S3_1_C15_C0_0 = 0x0 of 0x800", "barrier"]);
+    assert_eq!(program.acknowledged().map(|bits| (bits.value, bits.mask)), Some((0, 0x800)));
 }
 
 #[test]
@@ -493,6 +511,11 @@ fn a_full_width_write_takes_a_period_that_a_narrow_one_does_not() {
     let wide = ProgramOptions { full_width_writes: true, ..ProgramOptions::default() };
     let program = register_program(&skylake(), &[event], wide).unwrap();
     assert!(shown(&program.set_up).contains(&"IA32_A_PMC1 0x4c2 = 0xff0000000000".to_owned()));
+    let CounterRead { register, preset_register, .. } = program.reads[0];
+    assert_eq!(
+        (register.to_string().as_str(), preset_register.to_string().as_str()),
+        ("IA32_PMC1", "IA32_A_PMC1")
+    );
     assert!(plain(&skylake(), &[event]).is_err());
 }
 
@@ -621,6 +644,41 @@ proptest! {
             prop_assert!(found, "{event:?}");
         }
         prop_assert!(program.holds.iter().all(|bits| bits.are_in(registers.values[&bits.register])));
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_rests_and_one_that_counts_holds((chip, events) in plans()) {
+        let program = plain(&chip, &events).unwrap();
+        let mut registers = Plain::default();
+        carry_out(&program.set_up, &mut registers, 0).unwrap();
+        let are_in = |bits: &[RegisterBits], registers: &Plain| {
+            bits.iter().all(|bits| bits.are_in(registers.values[&bits.register]))
+        };
+        prop_assert!(!program.rests.is_empty() && are_in(&program.rests, &registers));
+        carry_out(&program.start, &mut registers, 0).unwrap();
+        prop_assert!(are_in(&program.holds, &registers));
+        carry_out(&program.stop, &mut registers, 0).unwrap();
+        prop_assert!(are_in(&program.rests, &registers));
+    }
+
+    #[test]
+    fn what_each_event_holds_alone_is_held_together((chip, events) in plans()) {
+        let program = plain(&chip, &events).unwrap();
+        let mut registers = Plain::default();
+        carry_out(&program.set_up, &mut registers, 0).unwrap();
+        for event in &events {
+            let alone = plain(&chip, &[*event]).unwrap();
+            for bits in &alone.rests {
+                prop_assert!(bits.are_in(registers.values[&bits.register]), "{event:?} {bits:?}");
+            }
+        }
+        carry_out(&program.start, &mut registers, 0).unwrap();
+        for event in &events {
+            let alone = plain(&chip, &[*event]).unwrap();
+            for bits in &alone.holds {
+                prop_assert!(bits.are_in(registers.values[&bits.register]), "{event:?} {bits:?}");
+            }
+        }
     }
 
     #[test]

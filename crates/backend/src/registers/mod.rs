@@ -18,6 +18,7 @@ mod probe;
 mod program;
 mod short;
 mod source;
+mod windows;
 
 use cyclometer_arch::{Chip, Coded, Registers, Step};
 use cyclometer_core::{CpuSet, Result};
@@ -27,6 +28,10 @@ pub use left::{LeftRegisters, LeftState, Restoration, Restored};
 pub use owner::in_use;
 pub use short::{Ended, Loss, OnCpu, ShortCounts, ShortLimits, Window, count_short, rewritten};
 pub use source::RegisterSource;
+pub use windows::{
+    CounterLoss, CpuWindows, Fired, LossReason, Outcome, OverflowSource, Row, ThreadWindow, WindowCount,
+    WindowEnd, WindowSetup, Windows,
+};
 
 /// A way to registers, with what a driver needs beside reading and writing them.
 pub trait Bus: Registers {

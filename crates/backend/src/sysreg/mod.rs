@@ -16,5 +16,23 @@ mod host;
 #[cfg(all(target_arch = "aarch64", any(target_os = "linux", target_os = "macos")))]
 mod instructions;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cyclometer_core::{Result, Rung, Source};
+
+use crate::registers::{CorePmu, RegisterSource};
+
 pub use bus::{Denied, Port, SysregBus};
 pub use host::SysregAccess;
+
+/// The driver on Apple's registers of one CPU, to which the calling thread is bound from now on; with `None` of the one that it
+/// is on. `cores` are the machine's PMUs.
+///
+/// # Errors
+///
+/// Those of [`SysregAccess::open`] and [`SysregAccess::bus`].
+pub fn source(cores: Vec<CorePmu>, cpu: Option<u32>) -> Result<Box<dyn Source>> {
+    let bus = SysregAccess::open()?.bus(cpu)?;
+    Ok(Box::new(RegisterSource::new(Rung::Sysreg, cores, Rc::new(RefCell::new(bus)))))
+}
