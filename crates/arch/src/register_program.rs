@@ -511,8 +511,16 @@ fn share_read(
 ) -> Result<CounterRead, EncodeError> {
     let register = PmuReg::of(chip, Register::Intel(intel::Register::Metrics))?;
     let (status_bit, share) = (intel::GLOBAL_METRICS_BIT, Some(share));
-    let preset_register = register;
-    Ok(CounterRead { slot, counter, register, preset_register, width_bits: 8, preset: 0, status_bit, share })
+    Ok(CounterRead {
+        slot,
+        counter,
+        register,
+        preset_register: register,
+        width_bits: 8,
+        preset: 0,
+        status_bit,
+        share,
+    })
 }
 
 /// The writes that give counters their first values, the second counter of a pair included.

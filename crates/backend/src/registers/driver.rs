@@ -21,8 +21,9 @@ pub(super) struct Driver {
     /// What the registers held before, each once.
     saved: Vec<(PmuReg, u64)>,
     tallies: Vec<Tally>,
-    /// For each read of the selected turn the value that was last seen.
+    /// For each read of the selected turn the value that was last seen, and the one after it was set up.
     last: Vec<u64>,
+    first: Vec<u64>,
     /// When the counters were last read; `None` while they do not count.
     since_ns: Option<u64>,
 }
@@ -32,6 +33,8 @@ pub(super) struct Driver {
 struct Tally {
     place: Place,
     raw: u64,
+    /// The same when its turn was set up last.
+    before: u64,
     counted_ns: u64,
     lost: Option<String>,
 }
@@ -52,7 +55,7 @@ impl Driver {
         let mut tallies: Vec<Tally> = Vec::new();
         for place in turns.iter().flat_map(|turn| &turn.of) {
             if tallies.iter().all(|known| known.place != *place) {
-                tallies.push(Tally { place: *place, raw: 0, counted_ns: 0, lost: None });
+                tallies.push(Tally { place: *place, raw: 0, before: 0, counted_ns: 0, lost: None });
             }
         }
         let driver = Driver {
@@ -63,6 +66,7 @@ impl Driver {
             saved,
             tallies,
             last: Vec::new(),
+            first: Vec::new(),
             since_ns: None,
         };
         bus.keep(cpu, &driver.restoring())?;
@@ -83,7 +87,9 @@ impl Driver {
         let program = &self.turns[self.selected].program;
         carry_out(&program.set_up, bus, self.cpu)?;
         written_back(program, &program.set_up, bus, self.cpu)?;
-        self.last = program.reads.iter().map(|read| read.preset).collect();
+        self.first = program.reads.iter().map(|read| read.preset).collect();
+        self.last.clone_from(&self.first);
+        self.tallies.iter_mut().for_each(|tally| tally.before = tally.raw);
         Ok(())
     }
 
@@ -163,7 +169,8 @@ impl Driver {
 
     /// How long counters may go unread, so that none wraps twice unseen, in ns; `None`: for ever.
     pub(super) fn longest_pause_ns(&self) -> Option<u64> {
-        let reads = self.turns.iter().flat_map(|turn| &turn.program.reads);
+        let reads =
+            self.turns.iter().flat_map(|turn| &turn.program.reads).filter(|read| read.share.is_none());
         let narrowest = reads.map(|read| read.width_bits).min()?;
         Some(1u64.checked_shl(narrowest)? / MOST_EVENTS_A_NS)
     }
@@ -195,13 +202,18 @@ impl Driver {
     fn add(&mut self, values: &[u64], ns: u64, intruder: Option<&str>) {
         let too_late = self.longest_pause_ns().is_some_and(|longest| ns > longest);
         let turn = &self.turns[self.selected];
-        let new = turn.program.reads.iter().zip(values).zip(&mut self.last).zip(&turn.of);
-        for (((read, value), last), place) in new {
+        let counts = |before: &[u64]| turn.program.counts(before, values).unwrap_or_default();
+        let (since_first, since_last) = (counts(&self.first), counts(&self.last));
+        let new = turn.program.reads.iter().zip(since_first).zip(since_last).zip(&turn.of);
+        for (((read, all), more), place) in new {
             let Some(tally) = self.tallies.iter_mut().find(|tally| tally.place == *place) else { continue };
-            tally.raw = tally.raw.saturating_add(read.between(*last, *value));
+            // A share is one of all slots since it was set up; what comes to it may also be less than nothing.
+            tally.raw = match read.share {
+                None => tally.raw.saturating_add(more),
+                Some(_) => tally.before.saturating_add(all),
+            };
             tally.counted_ns = tally.counted_ns.saturating_add(ns);
-            *last = *value;
-            let narrow = too_late && read.width_bits < 64;
+            let narrow = too_late && read.share.is_none() && read.width_bits < 64;
             let wrapped = narrow.then(|| {
                 format!(
                     "counter {} has {} bits and was read too late to see how often it wrapped",
@@ -212,6 +224,7 @@ impl Driver {
                 tally.lost.get_or_insert(reason);
             }
         }
+        self.last = values.to_vec();
     }
 }
 
