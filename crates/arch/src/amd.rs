@@ -344,11 +344,6 @@ const FREEZE: &str = "LbrAndPmcFreeze (CPUID 8000_0022 EAX bit 2)";
 
 /// What is certain of DebugCtl. The bit that freezes counters is not: no program sets one.
 const DEBUG_CONTROL: &[FieldSpec] = &[
-    FieldSpec::bit(0, "LBR", "branches are recorded"),
-    FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
-    FieldSpec::bit(2, "BLD", "a bus lock raises a debug exception")
-        .needing("bus lock detection (CPUID 7 ECX bit 24)")
-        .by("Linux arch/x86/include/asm/msr-index.h, DEBUGCTLMSR_BUS_LOCK_DETECT"),
     FieldSpec::bits(3, 5, "PB", "pins that tell of counting, on older chips"),
     FieldSpec::bit(11, "FLBRI", "an interrupt of the PMU freezes branch records")
         .needing(FREEZE)
@@ -373,7 +368,7 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
             fields.extend_from_slice(FROZEN);
             fields
         }
-        Register::DebugControl => DEBUG_CONTROL.to_vec(),
+        Register::DebugControl => [&x86::DEBUG_CONTROL[..], DEBUG_CONTROL].concat(),
     }
 }
 

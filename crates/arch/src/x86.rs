@@ -67,6 +67,15 @@ pub(crate) const NOT_PERFS: [FieldSpec; 4] = [
     FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
 ];
 
+/// What the first bits of DebugCtl are.
+pub(crate) const DEBUG_CONTROL: [FieldSpec; 3] = [
+    FieldSpec::bit(0, "LBR", "branches are recorded"),
+    FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
+    FieldSpec::bit(2, "BLD", "a bus lock raises a debug exception")
+        .needing("bus lock detection (CPUID 7 ECX bit 24)")
+        .by("Linux arch/x86/include/asm/msr-index.h, DEBUGCTLMSR_BUS_LOCK_DETECT"),
+];
+
 /// A code without what only one vendor has: the lower eight bits of the select, unit mask, counter mask, edge, inversion.
 pub(crate) fn select_bits(code: &EventCode) -> u64 {
     let flags = flags([(code.edge, EDGE), (code.inv, INV)]);

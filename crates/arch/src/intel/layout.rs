@@ -6,7 +6,9 @@ use cyclometer_core::pmu::ConfigWord;
 use crate::chip::Chip;
 use crate::field::{FieldSpec, each_counter, set_bits};
 use crate::intel::{ALL_COUNTERS, Register, shared};
-use crate::x86::{CMASK_FIELD, EN_FIELD, INT_FIELD, INV_FIELD, NOT_PERFS, OS_FIELD, UMASK_FIELD, USR_FIELD};
+use crate::x86::{
+    self, CMASK_FIELD, EN_FIELD, INT_FIELD, INV_FIELD, NOT_PERFS, OS_FIELD, UMASK_FIELD, USR_FIELD,
+};
 
 const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select").always();
 const E: FieldSpec = FieldSpec::bit(18, "E", "counts rising edges");
@@ -61,7 +63,7 @@ pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
         Register::Metrics => METRICS.to_vec(),
         Register::Capabilities => CAPABILITIES.to_vec(),
         Register::PebsEnable => pebs_enable(chip),
-        Register::DebugControl => DEBUG_CONTROL.to_vec(),
+        Register::DebugControl => [&x86::DEBUG_CONTROL[..], DEBUG_CONTROL].concat(),
         Register::Extra(kind) => vec![extra(kind)],
         Register::Counter(_)
         | Register::FullWidthCounter(_)
@@ -264,11 +266,6 @@ const CAPABILITIES: &[FieldSpec] = &[
 ];
 
 const DEBUG_CONTROL: &[FieldSpec] = &[
-    FieldSpec::bit(0, "LBR", "branches are recorded"),
-    FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
-    FieldSpec::bit(2, "BLD", "a bus lock raises a debug exception")
-        .needing("bus lock detection (CPUID 7 ECX bit 24)")
-        .by("Linux arch/x86/include/asm/msr-index.h, DEBUGCTLMSR_BUS_LOCK_DETECT"),
     FieldSpec::bit(6, "TR", "branch trace messages are sent"),
     FieldSpec::bit(7, "BTS", "branch trace messages are stored"),
     FieldSpec::bit(8, "BTINT", "a full buffer of branch traces interrupts"),
