@@ -105,8 +105,8 @@ fn what_is_written_first_is_what_the_seed_writes() {
     assert_eq!(found[3]["count"], "exact");
     let written = devices.written();
     let last = |name: &str| {
-        let own = written.iter().filter(|one| one.register.to_string() == name && one.value != 0);
-        own.last().map_or(0, |one| one.value)
+        let mut own = written.iter().filter(|one| one.register.to_string() == name && one.value != 0);
+        own.next_back().map_or(0, |one| one.value)
     };
     assert_eq!(last("IA32_FIXED_CTR_CTRL"), 0x222, "user mode only, and no interrupts");
     assert_eq!(last("IA32_PERF_GLOBAL_CTRL"), 0x7_0000_000f);
