@@ -232,6 +232,15 @@ impl RegisterProgram {
         touched
     }
 
+    /// The bits of a register that the program writes.
+    fn writes(&self, register: PmuReg) -> u64 {
+        let of = |step: &Step| match step {
+            Step::Write(bits) if bits.register == register => bits.mask,
+            _ => 0,
+        };
+        self.set_up.iter().chain(&self.start).fold(0, |all, step| all | of(step))
+    }
+
     /// The counts of all events between two readings of [`Self::reads`], in their order. `None` where the values are not
     /// as many as the reads.
     ///
@@ -280,16 +289,18 @@ impl RegisterProgram {
 }
 
 /// Writes back what registers held before a program, as [`RegisterProgram::touched`] names them: first everything off,
-/// then as it was, enabling registers last.
+/// then as it was, enabling registers last. Bits that the program does not write keep what they have by then, and so do
+/// registers that it does not touch.
 ///
 /// A general counter of Intel gets all of its bits back only if the program was made with
 /// [`ProgramOptions::full_width_writes`], else its lowest 32, sign-extended.
 pub fn restore(program: &RegisterProgram, saved: &[(PmuReg, u64)]) -> Vec<Step> {
     let write = |&(register, value): &(PmuReg, u64)| {
-        Step::Write(RegisterBits { register, value, mask: register.access().writable() })
+        let mask = program.writes(register) & register.access().writable();
+        Step::Write(RegisterBits { register, value: value & mask, mask })
     };
-    let (enabling, others): (Vec<_>, Vec<_>) =
-        saved.iter().partition(|(register, _)| enables(register.register()));
+    let own = saved.iter().filter(|(register, _)| program.writes(*register) != 0);
+    let (enabling, others): (Vec<_>, Vec<_>) = own.partition(|(register, _)| enables(register.register()));
     let mut steps = program.stop.clone();
     // Registers whose zeros change nothing: what was set there is cleared elsewhere.
     let clears =

@@ -121,6 +121,9 @@ const COMMAND: &str = "The command";
 const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
+/// What is said of a command that is executed, or of who counts it.
+const OF_COMMANDS: [&str; 6] = ["backend", "output", "input", "random_layout", "counted", "ignore_failure"];
+
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
 #[command(
@@ -181,7 +184,7 @@ pub struct StatArgs {
     #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
     /// Count on a simulated machine instead of this one, as in `sim:apple-m1`: no command is executed.
-    #[arg(help_heading = SIMULATED, long, value_name = "sim:ID")]
+    #[arg(help_heading = SIMULATED, long, value_name = "sim:ID", conflicts_with_all = OF_COMMANDS)]
     pub machine: Option<String>,
     /// What it does, as in `loop`, or `phases:250` for 250 ms of its time.
     #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
