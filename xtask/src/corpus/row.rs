@@ -99,6 +99,10 @@ impl Runner<'_> {
                 _ => self.judge(program, &label, &mut ran.faults)?,
             }
         }
+        if !ran.faults.is_empty() {
+            // Who does not repeat itself natively says nothing about us.
+            return Ok(ran);
+        }
         for index in 0..self.runs.counted {
             self.place.fresh(program)?;
             let label = format!("counted run {}", index + 1);
@@ -169,8 +173,9 @@ impl Runner<'_> {
     /// Every load ends with 0, natively too.
     fn status(&self, label: &str, ended: Ended, faults: &mut Vec<String>) {
         if !ended.status.success() {
-            let said = self.log("tool.err");
-            let last = said.lines().last().unwrap_or_default();
+            let said = fs::read(self.place.work().join("err")).unwrap_or_default();
+            let said = String::from_utf8_lossy(&said);
+            let last = said.lines().last().unwrap_or("nothing on standard error");
             faults.push(format!("{label}: {}: {last}", ended.status));
         }
     }
