@@ -39,6 +39,8 @@ struct Options {
     write: bool,
     install: bool,
     tool: Option<PathBuf>,
+    /// Whatever else is to be said about the measurement on the page.
+    note: Option<String>,
 }
 
 impl Options {
@@ -49,8 +51,9 @@ impl Options {
                 "--write" => options.write = true,
                 "--install" => options.install = true,
                 "--tool" => options.tool = Some(arguments.next().context("--tool needs a FILE")?.into()),
+                "--note" => options.note = Some(arguments.next().context("--note needs a TEXT")?),
                 option if option.starts_with('-') => {
-                    bail!("'{option}' is no option; there are --write, --install and --tool")
+                    bail!("'{option}' is no option; there are --write, --install, --tool and --note")
                 }
                 name => options.names.push(name.to_owned()),
             }
@@ -85,7 +88,8 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     }
     let tool = Tool::new(options.tool.clone(), Build::Release)?;
     let runs = Runs { native: 3, counted: 3 };
-    let (rows, circumstances) = measured(&programs, &tool, Scale::Full, runs)?;
+    let (rows, mut circumstances) = measured(&programs, &tool, Scale::Full, runs)?;
+    circumstances.note = options.note;
     if options.write {
         let path = root().join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
@@ -227,9 +231,17 @@ fn circumstances(machine: String, tool: &Tool, runs: Runs) -> Result<Circumstanc
         machine,
         system: system.unwrap_or("an unknown system").trim_matches('"').to_owned(),
         tool: format!("{}, revision {}, {}", version.trim(), revision.trim(), tool.origin),
+        note: None,
+        load: load_average()?,
         cpus: std::thread::available_parallelism()?.get(),
         runs: (runs.native, runs.counted),
     })
+}
+
+/// Of the last 1, 5 and 15 minutes. Source: `proc_loadavg(5)`.
+fn load_average() -> Result<String> {
+    let line = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
+    Ok(line.split(' ').take(3).collect::<Vec<_>>().join(", "))
 }
 
 fn judge(rows: &[Row]) -> Result<()> {
@@ -280,6 +292,7 @@ mod tests {
         for (arguments, words) in [
             (&["--fast"][..], "'--fast' is no option"),
             (&["--tool"], "--tool needs a FILE"),
+            (&["--note"], "--note needs a TEXT"),
             (&["xz", "--write"], "--write is for the whole corpus"),
         ] {
             assert!(parsed(arguments).unwrap_err().to_string().starts_with(words), "{arguments:?}");

@@ -26,6 +26,10 @@ pub(super) struct Circumstances {
     pub(super) system: String,
     /// Revision and kind of build of the tool.
     pub(super) tool: String,
+    /// What else is to be said.
+    pub(super) note: Option<String>,
+    /// The load averages when it was done.
+    pub(super) load: String,
     /// CPUs that the corpus could use.
     pub(super) cpus: usize,
     /// Runs of each row, natively and counted.
@@ -40,10 +44,15 @@ pub(super) fn renewed(page: &str, rows: &[Row], circumstances: &Circumstances) -
 }
 
 fn generated(rows: &[Row], circumstances: &Circumstances) -> String {
-    let Circumstances { date, machine, system, tool, cpus, runs: (native, counted) } = circumstances;
+    let Circumstances { date, machine, system, tool, cpus, runs: (native, counted), .. } = circumstances;
     let mut out = format!("{date}: {machine}; {system}; {cpus} CPUs.\n{tool}.\n");
-    let _ =
-        writeln!(out, "{native} native runs of each load, {counted} counted ones.\n\n{}\n", summary(rows));
+    let _ = writeln!(
+        out,
+        "{native} native runs of each load, {counted} counted ones; load average at the end {}.",
+        circumstances.load
+    );
+    out.extend(circumstances.note.iter().map(|note| format!("{note}\n")));
+    let _ = writeln!(out, "\n{}\n", summary(rows));
     out.push_str("| program | load | output | counts | repeats | slowdown |\n|---|---|---|---|---|---|\n");
     rows.iter().for_each(|row| line(&mut out, row));
     out
@@ -208,6 +217,8 @@ mod tests {
             machine: text("a CPU"),
             system: text("a system"),
             tool: text("Revision 1"),
+            note: Some(text("Not in a hurry.")),
+            load: text("1, 2, 3"),
             cpus: 2,
             runs: (3, 3),
         }
@@ -257,6 +268,10 @@ mod tests {
         let page = format!("# Title\n{BEGIN}\nold\n{END}\nend\n");
         let fresh = renewed(&page, &[row(vec![counted(5)], &[])], &circumstances()).unwrap();
         assert!(fresh.starts_with("# Title\n") && fresh.ends_with(&format!("{END}\nend\n")));
+        assert!(
+            fresh.contains("load average at the end 1, 2, 3.\nNot in a hurry.\n\nOf 1 programs"),
+            "{fresh}"
+        );
         assert!(!fresh.contains("old") && fresh.contains("| **coreutils**"), "{fresh}");
         assert!(renewed("no marks", &[], &circumstances()).is_err());
     }

@@ -311,7 +311,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "head -c $((N * 10000)) \"$SHARED/text\" >file; busybox httpd -f -p 127.0.0.1:$PORT & server=$!
              until curl -s -o /dev/null http://127.0.0.1:$PORT/file; do sleep 0.05; done
              i=0; while [ $i -lt 20 ]; do curl -s http://127.0.0.1:$PORT/file | md5sum; i=$((i + 1)); done
-             curl -s -Z --no-progress-meter -o 'got#1' \"http://127.0.0.1:$PORT/file?[1-20]\"; md5sum got*; rm got*; kill $server; wait $server || true",
+             curl -s -Z --no-progress-meter -o 'got#1' \"http://127.0.0.1:$PORT/file?[1-20]\"; md5sum got*; rm got*; { kill $server; wait $server; } 2>/dev/null || true",
         ),
     Program::new("nginx", &[needed("nginx", "nginx-light"), needed("ab", "apache2-utils"), needed("curl", "curl")])
         .version("nginx -v 2>&1")
