@@ -11,7 +11,6 @@ use cyclometer_sys::process::{Reap, reap};
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) parent: u32,
-    pub(super) group: u32,
     /// The first 15 bytes of its name.
     pub(super) name: String,
     /// As in `/proc/PID/stat`: `R`, `S`, `T`, `Z`...
@@ -33,8 +32,7 @@ impl Process {
         let mut rest = rest.split_whitespace();
         let state = rest.next()?.chars().next()?;
         let parent = rest.next()?.parse().ok()?;
-        let group = rest.next()?.parse().ok()?;
-        Some(Process { pid: pid.parse().ok()?, parent, group, name: name.to_owned(), state })
+        Some(Process { pid: pid.parse().ok()?, parent, name: name.to_owned(), state })
     }
 
     /// Whether it has ended and waits to be reaped.
@@ -84,19 +82,19 @@ mod tests {
     use super::*;
 
     fn process(pid: u32, parent: u32) -> Process {
-        Process { pid, parent, group: 1, name: "x".to_owned(), state: 'S' }
+        Process { pid, parent, name: "x".to_owned(), state: 'S' }
     }
 
     #[test]
     fn a_name_may_look_like_the_rest_of_the_line() {
         let found = Process::from_stat("12 (a) S 1 (b)) R 7 9 9 0 -1").unwrap();
-        assert_eq!((found.pid, found.parent, found.group, found.state), (12, 7, 9, 'R'));
+        assert_eq!((found.pid, found.parent, found.state), (12, 7, 'R'));
         assert_eq!(found.name, "a) S 1 (b)");
     }
 
     #[test]
     fn cut_lines_are_no_processes() {
-        for text in ["", "12", "12 (a", "12 (a)", "12 (a) S", "12 (a) S 7", "x (a) S 7 8"] {
+        for text in ["", "12", "12 (a", "12 (a)", "12 (a) S", "x (a) S 7"] {
             assert_eq!(Process::from_stat(text), None, "{text}");
         }
     }

@@ -146,3 +146,62 @@ pub(super) fn shown(processes: &[Process]) -> String {
     let one = |process: &Process| format!("{} ({}, {})", process.name, process.pid, process.state);
     processes.iter().map(one).collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::env;
+
+    /// Set in a process that has no children but those of one test.
+    const ROLE: &str = "CYCLOMETER_TEST_SUPERVISES";
+
+    /// What is left of a script after a time, in names; and its status, if it ended in that.
+    fn left(supervisor: &Supervisor, script: &str, time: Duration) -> (Option<i32>, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        let mut running = supervisor.start(command, folder.path(), "log").unwrap();
+        let until = running.started() + time;
+        let ended = running.wait(until).unwrap();
+        let mut left: Vec<String> = running.bury(Some(until)).unwrap().into_iter().map(|p| p.name).collect();
+        left.sort();
+        assert_eq!(living(None).unwrap(), [], "whoever was left is gone now");
+        (ended.and_then(|ended| ended.status.code()), left)
+    }
+
+    /// Not a test by itself: the next one runs it in a process of its own, as it kills all descendants.
+    #[test]
+    fn supervise() {
+        if env::var_os(ROLE).is_none() {
+            return;
+        }
+        let supervisor = Supervisor::new().unwrap();
+        let check = |script, ms, status, names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(left(&supervisor, script, Duration::from_millis(ms)), (status, names), "{script}");
+        };
+        check("exit 3", 20_000, Some(3), &[]);
+        check("sleep 0.05 & exit 0", 20_000, Some(0), &[]);
+        check("setsid sleep 60 & exit 0", 400, Some(0), &["sleep"]);
+        check(
+            "(setsid sh -c 'trap \"\" TERM HUP; sleep 60; :' &) & wait; exit 4",
+            400,
+            Some(4),
+            &["sh", "sleep"],
+        );
+        check("kill -STOP $$; exit 0", 200, None, &["sh"]);
+        check("sleep 60; exit 0", 200, None, &["sh", "sleep"]);
+    }
+
+    #[test]
+    fn what_is_left_behind_or_hangs_is_told_and_killed() {
+        if !Path::new("/proc/self/stat").exists() {
+            return; // Not Linux: the corpus cannot run there, and says so.
+        }
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args(["corpus::running::tests::supervise", "--exact", "--nocapture"]).env(ROLE, "1");
+        let out = command.output().unwrap();
+        let said = String::from_utf8_lossy(&out.stdout) + String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && said.contains("1 passed"), "{said}");
+    }
+}

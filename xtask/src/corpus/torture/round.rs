@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     fn process(pid: u32, name: &str) -> Process {
-        Process { pid, parent: 1, group: 1, name: name.to_owned(), state: 'S' }
+        Process { pid, parent: 1, name: name.to_owned(), state: 'S' }
     }
 
     #[test]
