@@ -7,6 +7,7 @@
 
 mod budget;
 mod catalog;
+mod corpus;
 mod cross_check;
 mod cross_check_jevents;
 mod page;
@@ -23,8 +24,8 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, cross checks, build
-            budget
+  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the small corpus, cross checks,
+            build budget
   targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   tidy      the invariants of ARCHITECTURE.md only
   budget    the cold release build's time and number of crates only
@@ -35,6 +36,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             writes the tables of docs/events.md from the catalogue, or checks that they are up to date
   registers-page [--check]
             the same for docs/registers.md from the layouts of arch
+  corpus [--write [--note TEXT]] [--install] [--tool FILE] [NAME...]
+            real programs under the software PMU, compared with themselves; --write renews docs/compatibility.md, --install
+            installs the Debian packages of programs that are missing
+  torture --minutes N [--seed S] [--tool FILE] [NAME...]
+            the corpus' short loads under random signals to the tool, its keeper and the programs
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has";
 
@@ -60,6 +66,8 @@ fn dispatch(command: &str) -> Result<()> {
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
         "events-page" => catalog::docs::PAGE.run(&root(), std::env::args().skip(2)),
         "registers-page" => registers_page::PAGE.run(&root(), std::env::args().skip(2)),
+        "corpus" => corpus::run(std::env::args().skip(2)),
+        "torture" => corpus::torture::run(std::env::args().skip(2)),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }
