@@ -9,6 +9,7 @@ mod budget;
 mod catalog;
 mod cross_check;
 mod cross_check_jevents;
+mod guests;
 mod run;
 mod targets;
 mod tidy;
@@ -55,6 +56,7 @@ fn dispatch(command: &str) -> Result<()> {
         "golden" => run::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
         "events-page" => catalog::docs::run(&root(), std::env::args().skip(2)),
+        "guests" => guests::run(std::env::args().skip(2)),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }
