@@ -5,6 +5,7 @@
  *   pmu=intel   architectural performance monitoring 2: 4 general and 3 fixed counters
  *   pmu=amd     6 core counters at 0xc0010200, without global registers
  *   pmu=hybrid  as intel; CPU 0 is a core, all others are atoms with 6 general counters
+ *   pmu=claim   as intel in CPUID only: registers are QEMU's, which take every write and keep none
  *   pmu=apple   PMCR0, PMCR1, PMESR0, PMESR1, PMSR and PMC0 to PMC9 of an M1
  *   qmp=SOCKET  where QEMU listens for QMP: overflows become NMIs of CPU 0 through it (x86 only)
  *
@@ -36,7 +37,7 @@ EXPORTED int qemu_plugin_version = 7;
 #define WIDTH 48
 #define WRAP BIT(WIDTH)
 
-enum model { INTEL, AMD, HYBRID, APPLE } model;
+enum model { INTEL, AMD, HYBRID, CLAIM, APPLE } model;
 enum mode { USER, KERNEL, MODES };
 
 /* ---- What the emulator counts for us ---- */
@@ -46,7 +47,7 @@ static qemu_plugin_u64 executed[MODES];
 static qemu_plugin_u64 fuse;
 #define FULL BIT(62)
 
-static struct qemu_plugin_register *general[32], *cr0, *cr4, *cpsr;
+static struct qemu_plugin_register *general[32], *cr0, *cr4, *cpsr, *pc;
 enum { RAX, RCX, RDX, RBX };
 
 static GByteArray *buffer(void)
@@ -74,6 +75,24 @@ static void set(struct qemu_plugin_register *reg, uint64_t value)
 
 	g_byte_array_append(bytes, (uint8_t *)&value, sizeof(value));
 	qemu_plugin_write_register(reg, bytes);
+}
+
+/*
+ * Where an instruction is executed that was at an address when it was translated. A translation serves every address at which
+ * its page is mapped, as with programs that are loaded elsewhere each time. QEMU's program counter tells the place, but is
+ * behind within a translated block, by less than a page.
+ */
+static uint64_t executed_at(uint64_t address)
+{
+	uint64_t behind = get(pc);
+
+	return behind + ((address - behind) & 0xfff);
+}
+
+/* What tells an instruction, and where it is in its page, in one word. */
+static void *packed(uint64_t address, uint32_t code)
+{
+	return (void *)(uintptr_t)((address & 0xfff) | (uint64_t)code << 12);
 }
 
 /* ---- Counters ---- */
@@ -391,23 +410,19 @@ static bool cpuid(unsigned vcpu)
 
 enum { WRMSR = 0x30, RDMSR = 0x32, RDPMC = 0x33, CPUID = 0xa2 };
 
-/* An instruction and its address in one word: the second byte of the code replaces the address' highest. */
-static void *packed(uint64_t address, uint8_t code)
-{
-	return (void *)(uintptr_t)((address & (BIT(56) - 1)) | (uint64_t)code << 56);
-}
-
 static void on_x86(unsigned vcpu, void *userdata)
 {
-	uint64_t word = (uintptr_t)userdata, value = 0;
-	uint64_t address = (uint64_t)((int64_t)(word << 8) >> 8);
+	uint64_t word = (uintptr_t)userdata, value = 0, address;
 	uint32_t number;
 	bool done = false, reads = false;
 
 	if (!(get(cr0) & BIT(31)))
 		return;		/* firmware: addresses may have a base */
+	if (model == CLAIM && word >> 12 != CPUID)
+		return;
+	address = executed_at(word & 0xfff);
 	number = get(general[RCX]);
-	switch (word >> 56) {
+	switch (word >> 12) {
 	case WRMSR:
 		value = (uint32_t)get(general[RAX]) | get(general[RDX]) << 32;
 		done = write_msr(vcpu, number, value);
@@ -494,15 +509,14 @@ static uint64_t *apple_register(struct apple *pmu, uint32_t code)
 	return NULL;
 }
 
-struct access { uint64_t address; uint32_t code; };
-
 static void on_apple(unsigned vcpu, void *userdata)
 {
-	const struct access *access = userdata;
+	uint64_t word = (uintptr_t)userdata;
+	uint32_t code = word >> 12;
 	struct apple *pmu = &apple[vcpu];
-	uint64_t *reg = apple_register(pmu, access->code);
-	unsigned n = access->code & 31;
-	bool user = !(get(cpsr) & 0xc), reads = access->code & BIT(21);
+	uint64_t *reg = apple_register(pmu, code);
+	unsigned n = code & 31;
+	bool user = !(get(cpsr) & 0xc), reads = code & BIT(21);
 
 	/* EL0 without PMCR0's bit 30: QEMU knows no such register, which is the same fault. */
 	if (!reg || (user && !(pmu->pmcr[0] & BIT(30))))
@@ -512,7 +526,7 @@ static void on_apple(unsigned vcpu, void *userdata)
 		*reg = n == 31 ? 0 : get(general[n]);
 	else if (n != 31)
 		set(general[n], *reg);
-	qemu_plugin_set_pc(access->address + 4);
+	qemu_plugin_set_pc(executed_at(word & 0xfff) + 4);
 }
 
 static bool is_apple(uint32_t code)
@@ -534,10 +548,8 @@ static void translated_x86(struct qemu_plugin_insn *insn, const uint8_t *bytes, 
 						       packed(address, bytes[1]));
 }
 
-/* Code may be translated many times; each access stays in memory, as QEMU may still execute it. There are few. */
 static void translated_apple(struct qemu_plugin_insn *insn, const uint8_t *bytes, size_t length)
 {
-	struct access *access;
 	uint32_t code;
 
 	if (length != 4)
@@ -545,11 +557,8 @@ static void translated_apple(struct qemu_plugin_insn *insn, const uint8_t *bytes
 	memcpy(&code, bytes, 4);
 	if (!is_apple(code))
 		return;
-	access = malloc(sizeof(*access));
-	if (!access)
-		abort();
-	*access = (struct access) { .address = qemu_plugin_insn_vaddr(insn), .code = code };
-	qemu_plugin_register_vcpu_insn_exec_cb(insn, on_apple, QEMU_PLUGIN_CB_RW_REGS_PC, access);
+	qemu_plugin_register_vcpu_insn_exec_cb(insn, on_apple, QEMU_PLUGIN_CB_RW_REGS_PC,
+					       packed(qemu_plugin_insn_vaddr(insn), code));
 }
 
 static void on_translation(struct qemu_plugin_tb *tb, void *unused)
@@ -592,6 +601,8 @@ static void found(const qemu_plugin_reg_descriptor *reg)
 		cr4 = reg->handle;
 	if (!strcmp(reg->name, "cpsr"))
 		cpsr = reg->handle;
+	if (!strcmp(reg->name, "rip") || !strcmp(reg->name, "pc"))
+		pc = reg->handle;
 }
 
 static void on_vcpu(unsigned vcpu, void *unused)
@@ -610,9 +621,9 @@ static void on_vcpu(unsigned vcpu, void *unused)
 
 static bool option(const char *text)
 {
-	static const char *const models[] = { "pmu=intel", "pmu=amd", "pmu=hybrid", "pmu=apple" };
+	static const char *const models[] = { "pmu=intel", "pmu=amd", "pmu=hybrid", "pmu=claim", "pmu=apple" };
 
-	for (int i = 0; i < 4; i++)
+	for (int i = 0; i < 5; i++)
 		if (!strcmp(text, models[i])) {
 			model = i;
 			return true;

@@ -151,6 +151,13 @@ pub(super) const MACHINES: &[Machine] = &[
         ..X86
     },
     Machine {
+        name: "x86-vanishing",
+        kind: "x86",
+        emulator: &["qemu-system-x86_64", "-accel", "tcg", "-cpu", "Skylake-Client"],
+        plugin: Some("pmu=claim"),
+        ..X86
+    },
+    Machine {
         name: "x86-amd",
         kind: "x86-amd",
         emulator: &["qemu-system-x86_64", "-accel", "tcg", "-cpu", "EPYC"],

@@ -77,8 +77,9 @@ fn suite() -> ExitCode {
         "arm64-nopmu" => nothing::no_pmu(&mut cases),
         "x86-nopmu" => {
             nothing::counted_by_software(&mut cases);
-            msr::vanishing_writes(&mut cases);
+            msr::no_registers(&mut cases);
         }
+        "x86-vanishing" => msr::vanishing_writes(&mut cases),
         "apple" => apple::granted(&mut cases),
         "apple-vm" | "apple-other-core" => apple::refused_by_module(&mut cases),
         _ => cases.case("the machine is known", || anyhow::bail!("no cases for machine={machine:?}")),

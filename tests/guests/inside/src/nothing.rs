@@ -1,22 +1,22 @@
 //! Machines whose PMU is missing, or lacks what one takes for granted.
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
 
 use crate::cases::Cases;
 use crate::programs::{FORK, LOOP, TOOL};
-use crate::stat::{Stat, counted, stat};
+use crate::stat::{counted, stat};
 use crate::system::{Who, run};
 
 /// No PMU, and no software PMU for this instruction set.
 pub(crate) fn no_pmu(cases: &mut Cases) {
     no_hardware(cases);
     cases.case("an event that is asked for is no number", || {
-        stat(Who::Root, &["-e", "instructions:u", "--", LOOP.path])?.no_number(0)
+        stat(Who::Root, &["-e", "instructions:u", "--", LOOP.path])?.no_number(0, "")
     });
     cases.case("with --strict that is an error", || {
         let stat = stat(Who::Root, &["--strict", "-e", "instructions:u", "--", LOOP.path])?;
         ensure!(stat.finished.status == 124, "exit {}", stat.finished.status);
-        stat.no_number(0)
+        stat.no_number(0, "")
     });
 }
 
@@ -38,7 +38,7 @@ fn no_hardware(cases: &mut Cases) {
         run(Who::Root, TOOL, &["doctor"])?.expect(0)?.says(&["hardware events? no"])
     });
     cases.case("perf alone has no number", || {
-        stat(Who::Root, &["--backend", "perf", "-e", "instructions:u", "--", LOOP.path])?.no_number(0)
+        stat(Who::Root, &["--backend", "perf", "-e", "instructions:u", "--", LOOP.path])?.no_number(0, "")
     });
     cases.case("without an event asked for, clocks and accounting are counted", || {
         let stat = counted(&["--", LOOP.path])?;
@@ -46,19 +46,10 @@ fn no_hardware(cases: &mut Cases) {
     });
 }
 
-impl Stat {
-    fn no_number(&self, index: usize) -> Result<()> {
-        let metric = self.metric(index)?;
-        let none = metric["mean"].is_null() && metric["reason"].is_string();
-        ensure!(none, "{metric}");
-        Ok(())
-    }
-}
-
 /// A PMU that cannot keep modes apart: counts cover both, and say so.
 pub(crate) fn no_filter(cases: &mut Cases) {
     cases.case("doctor says that perf works", || {
-        run(Who::Root, TOOL, &["doctor"])?.expect(0)?.says(&["perf works"])
+        run(Who::Root, TOOL, &["doctor"])?.expect(0)?.says(&["perf partly", "counts include the kernel"])
     });
     cases.case("a count that includes the kernel says so in its name", || {
         let stat = counted(&["-e", "instructions:u", "--", LOOP.path])?;
@@ -66,11 +57,6 @@ pub(crate) fn no_filter(cases: &mut Cases) {
         let value = metric["mean"].as_f64().unwrap_or_default();
         ensure!(value > LOOP.instructions as f64, "{value}: the kernel is not in it");
         ensure!(metric["name"] != "instructions:u", "{}: it covers more", metric["name"]);
-        Ok(())
-    });
-    cases.case("with --strict it is not taken for user mode", || {
-        let stat = stat(Who::Root, &["--strict", "-e", "instructions:u", "--", LOOP.path])?;
-        ensure!(stat.finished.status == 124, "exit {}\n{}", stat.finished.status, stat.finished.printed());
         Ok(())
     });
 }

@@ -74,20 +74,12 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Whether it has a perf counter, which is a file of it, or `false` if it has ended; `None` while it has none yet.
-    pub(crate) fn has_counter(&mut self) -> Result<Option<bool>> {
-        if self.child.try_wait()?.is_some() {
-            return Ok(Some(false));
-        }
+    /// Whether it has a perf counter, which is a file of it, or has ended; `None` while neither is so.
+    pub(crate) fn has_counter(&mut self) -> Option<()> {
+        let ended = self.child.try_wait().is_ok_and(|status| status.is_some());
         let files = fs::read_dir(format!("/proc/{}/fd", self.child.id())).into_iter().flatten().flatten();
         let mut targets = files.filter_map(|file| fs::read_link(file.path()).ok());
-        Ok(targets.any(|target| target.to_string_lossy().contains("[perf_event]")).then_some(true))
-    }
-
-    /// Kills it.
-    pub(crate) fn kill(mut self) -> Result<Finished> {
-        self.child.kill()?;
-        self.finish()
+        (ended || targets.any(|target| target.to_string_lossy().contains("[perf_event]"))).then_some(())
     }
 
     /// Waits for its end, and kills it when it takes too long.
