@@ -178,7 +178,7 @@ impl Builder<'_, '_> {
         let text = fs::read_to_string(&source).context("reading the emulator's device tree")?;
         let (own, claimed) = (
             "compatible = \"linux,dummy-virt\"",
-            "compatible = \"apple,arm-platform\", \"linux,dummy-virt\"",
+            "compatible = \"apple,j274\", \"apple,t8103\", \"apple,arm-platform\"",
         );
         if !text.contains(own) {
             bail!("the emulator's device tree has no {own}");
