@@ -29,14 +29,18 @@ use missing::{is_missing, missing};
 use outcome::{Outcome, Row, table};
 
 /// What is asked for.
-#[derive(Default)]
 struct Request {
     kinds: Vec<String>,
     /// Keep consoles and what was built.
     keep: bool,
     /// The machines of continuous integration only.
     reduced: bool,
+    /// How long each machine may take.
+    limit: Duration,
 }
+
+/// Switches machines off in continuous integration, by the value `no`.
+const SWITCH: &str = "CYCLOMETER_GUESTS";
 
 /// What the command does: every machine, or those of some kinds.
 pub(crate) fn run(args: impl Iterator<Item = String>) -> Result<()> {
@@ -47,25 +51,37 @@ pub(crate) fn run(args: impl Iterator<Item = String>) -> Result<()> {
 
 /// What continuous integration does: fewer machines; what is missing is told, and is no failure.
 pub(crate) fn reduced() -> Result<()> {
-    let request = Request { reduced: true, ..Request::default() };
+    if std::env::var(SWITCH).is_ok_and(|value| value == "no") {
+        eprintln!("==> skipped: emulated machines: {SWITCH}=no");
+        return Ok(());
+    }
+    let request = Request { reduced: true, ..Request::new(std::iter::empty())? };
     verdict(&all(&request)?, false)
 }
 
 impl Request {
-    fn new(args: impl Iterator<Item = String>) -> Result<Self> {
-        let mut request = Self::default();
-        for arg in args {
+    fn new(mut args: impl Iterator<Item = String>) -> Result<Self> {
+        let limit = Duration::from_secs(machine::LIMIT_S);
+        let mut request = Self { kinds: Vec::new(), keep: false, reduced: false, limit };
+        while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--keep" => request.keep = true,
                 "--reduced" => request.reduced = true,
+                "--limit" => request.limit = seconds(args.next().as_deref())?,
                 option if option.starts_with('-') => {
-                    bail!("unknown option {option}; there are --keep and --reduced")
+                    bail!("unknown option {option}; there are --keep, --reduced and --limit SECONDS")
                 }
                 _ => request.kinds.push(arg),
             }
         }
+        machine::of_kinds(&request.kinds, request.reduced).map_err(anyhow::Error::msg)?;
         Ok(request)
     }
+}
+
+fn seconds(text: Option<&str>) -> Result<Duration> {
+    let seconds = text.and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
+    Ok(Duration::from_secs(seconds.context("--limit needs a number of seconds")?))
 }
 
 /// Fails if a machine failed; and, where skipping counts as failing, if one was skipped.
@@ -88,7 +104,7 @@ fn all(request: &Request) -> Result<Vec<Row>> {
     let cache = Cache::open()?;
     let work = cache.path().join(format!("run-{}", std::process::id()));
     fs::create_dir_all(&work).with_context(|| format!("making {}", work.display()))?;
-    let rows = prepared(&machines, &cache, &work);
+    let rows = prepared(&machines, &cache, &work, request.limit);
     if request.keep {
         eprintln!("==> consoles and what was built are in {}", work.display());
     } else {
@@ -100,9 +116,9 @@ fn all(request: &Request) -> Result<Vec<Row>> {
 }
 
 /// What all machines need, then each of them.
-fn prepared(machines: &[&'static Machine], cache: &Cache, work: &Path) -> Result<Vec<Row>> {
+fn prepared(machines: &[&'static Machine], cache: &Cache, work: &Path, limit: Duration) -> Result<Vec<Row>> {
     let mut fetcher = Fetcher::new(cache);
-    let common = Common::new(machines, &mut fetcher, work);
+    let common = Common::new(machines, &mut fetcher, work, limit);
     let rows = match common {
         Err(error) if is_missing(&error) => {
             let skipped = |machine: &&'static Machine| skip(machine, &error);
@@ -142,10 +158,11 @@ struct Common {
     emulator: Emulator,
     plugin: PathBuf,
     programs: BTreeMap<Target, Programs>,
+    limit: Duration,
 }
 
 impl Common {
-    fn new(machines: &[&Machine], fetcher: &mut Fetcher<'_>, work: &Path) -> Result<Self> {
+    fn new(machines: &[&Machine], fetcher: &mut Fetcher<'_>, work: &Path, limit: Duration) -> Result<Self> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(missing("the packages of the emulator are those for x86-64"));
         }
@@ -159,7 +176,7 @@ impl Common {
         targets.sort_unstable();
         targets.dedup();
         let mut builder = Builder { fetcher, work };
-        Ok(Self { emulator, plugin: builder.plugin()?, programs: builder.programs(&targets)? })
+        Ok(Self { emulator, plugin: builder.plugin()?, programs: builder.programs(&targets)?, limit })
     }
 }
 
@@ -169,7 +186,7 @@ fn tried(machine: &'static Machine, common: &Common, builder: &mut Builder<'_, '
     let version = fs::read_to_string(kernel.join("package")).unwrap_or_default();
     let args = arguments(machine, common, builder, &kernel.join("image"))?;
     let log = builder.work.join(format!("{}.log", machine.name));
-    let limit = Duration::from_secs(machine::LIMIT_S);
+    let limit = common.limit;
     eprintln!("==> {}", machine.name);
     let begin = Instant::now();
     let ended = common.emulator.boot(machine, &args, &log, limit)?;
@@ -254,6 +271,9 @@ mod tests {
         let of = |words: &[&str]| Request::new(words.iter().map(|word| (*word).to_owned()));
         let request = of(&["arm64", "--keep"]).unwrap();
         assert!(request.keep && !request.reduced && request.kinds == ["arm64"]);
+        assert_eq!(of(&["--limit", "7"]).unwrap().limit, Duration::from_secs(7));
+        assert!(of(&["--limit", "soon"]).err().unwrap().to_string().contains("number of seconds"));
+        assert!(of(&["sparc"]).err().unwrap().to_string().contains("no kind of machine"));
         assert!(of(&["--kep"]).err().unwrap().to_string().contains("--kep"));
     }
 }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{budget, root, targets, tidy};
+use crate::{budget, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with.
 const PEERS: &[&str] = &["time", "linux-perf", "gzip"];
@@ -21,6 +21,7 @@ pub(crate) fn full() -> Result<()> {
     on_fake_devices()?;
     targets::check()?;
     kernel_module()?;
+    guests::reduced()?;
     budget::check(&root())
 }
 

@@ -4,9 +4,10 @@
  *
  *   pmu=intel   architectural performance monitoring 2: 4 general and 3 fixed counters
  *   pmu=amd     6 core counters at 0xc0010200, without global registers
- *   pmu=hybrid  as intel; CPU 0 is a core, all others are atoms with 6 general counters
+ *   pmu=hybrid  as intel; CPU 0 is a core with 8 general and 4 fixed counters, all others are atoms with 6 and 3
  *   pmu=claim   as intel in CPUID only: registers are QEMU's, which take every write and keep none
  *   pmu=apple   PMCR0, PMCR1, PMESR0, PMESR1, PMSR and PMC0 to PMC9 of an M1
+ *               (the default on aarch64; on x86 it is intel)
  *   qmp=SOCKET  where QEMU listens for QMP: overflows become NMIs of CPU 0 through it (x86 only)
  *
  * An access is emulated when the instruction is about to be executed: registers are read and written, and the program counter
@@ -182,7 +183,7 @@ static void interrupt(void)
 
 /* ---- x86 ---- */
 
-#define GENERAL 6
+#define GENERAL 8
 #define FIXED 4
 
 static struct x86 {
@@ -193,7 +194,20 @@ static struct x86 {
 
 static int general_counters(unsigned vcpu)
 {
-	return model == AMD || (model == HYBRID && vcpu > 0) ? 6 : 4;
+	switch (model) {
+	case AMD:
+		return 6;
+	case HYBRID:
+		return vcpu ? 6 : 8;
+	default:
+		return 4;
+	}
+}
+
+/* As on Alder Lake: leaf 0xa tells of what all core types have. */
+static int common_counters(void)
+{
+	return model == HYBRID ? 6 : 4;
 }
 
 static enum kind x86_event(uint64_t select)
@@ -394,7 +408,7 @@ static bool cpuid(unsigned vcpu)
 		return true;
 	}
 	if (leaf == 0xa) {
-		answer(2 | general_counters(vcpu) << 8 | WIDTH << 16 | 7 << 24, 0x7c, 0, 3 | WIDTH << 5);
+		answer(2 | common_counters() << 8 | WIDTH << 16 | 7 << 24, 0x7c, 0, 3 | WIDTH << 5);
 		return true;
 	}
 	if (model == HYBRID && leaf == 7 && subleaf == 0) {
@@ -639,6 +653,7 @@ EXPORTED int qemu_plugin_install(qemu_plugin_id_t id, const qemu_info_t *info, i
 	struct qemu_plugin_scoreboard *score = qemu_plugin_scoreboard_new(3 * sizeof(uint64_t));
 	pthread_t thread;
 
+	model = strcmp(info->target_name, "aarch64") ? INTEL : APPLE;
 	for (int i = 0; i < argc; i++)
 		if (!option(argv[i])) {
 			fprintf(stderr, "pmu: unknown option %s\n", argv[i]);

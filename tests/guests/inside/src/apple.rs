@@ -86,7 +86,7 @@ fn count() -> Result<()> {
         let values = metric["values"].as_array().map_or(&[][..], Vec::as_slice);
         let least = each * LOOP.instructions;
         let fits = |value: &serde_json::Value| {
-            value["value"].as_f64().is_some_and(|value| value >= least as f64 && value < 3.0 * least as f64)
+            value["value"].as_f64().is_some_and(|value| value >= least as f64 && value < 1.2 * least as f64)
         };
         let fit = values.iter().filter(|value| fits(value)).count();
         ensure!(

@@ -29,7 +29,7 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
     cases.case("an ordinary user does not count other CPUs' work at paranoid 2", || {
         let finished = run(Who::User, TOOL, &["stat", "-a", "-e", "instructions:u", "--", LOOP.path])?;
         ensure!(!finished.printed().contains(&LOOP.instructions.to_string()), "{}", finished.printed());
-        finished.says(&["not permitted on CPU 0 (EACCES)"])
+        finished.says(&["not permitted on CPU", "(EACCES)"])
     });
     cases.case("an ordinary user counts no hardware at paranoid 3, and is told what mends it", || {
         at("3", &["--", LOOP.path], 0)?.finished.says(&["perf_event_paranoid is 3", "to count"])?;
