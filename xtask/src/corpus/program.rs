@@ -59,6 +59,8 @@ pub(crate) enum Use {
     Small,
     /// Under random signals.
     Torture,
+    /// Under random signals but SIGINT: the program catches that and goes on with something else, natively too.
+    TortureWithoutInterrupts,
 }
 
 /// How much the loads have to do.
@@ -113,6 +115,14 @@ impl Program {
 
     pub(super) const fn not_as_root(self) -> Program {
         Program { user: User::NotRoot, ..self }
+    }
+
+    /// Whether it is for the torture, and whether that may interrupt it.
+    pub(super) fn torture(&self) -> Option<bool> {
+        match self.also.contains(&Use::Torture) {
+            true => Some(true),
+            false => self.also.contains(&Use::TortureWithoutInterrupts).then_some(false),
+        }
     }
 
     pub(super) const fn also(self, also: &'static [Use]) -> Program {

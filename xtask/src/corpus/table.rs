@@ -3,7 +3,7 @@
 //! A row is added here and nowhere else. Its load should run for about a second natively at full scale, write its results
 //! to standard output or files, and print nothing that changes from run to run: what does goes to the folder `aside`.
 
-use super::program::Use::{Small, Torture};
+use super::program::Use::{Small, Torture, TortureWithoutInterrupts};
 use super::program::{Program, needed};
 
 /// All rows, in the order of the table.
@@ -280,7 +280,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program::new("sqlite", &[needed("sqlite3", "sqlite3")])
         .version("sqlite3 --version")
         .load("30000 rows inserted, indexed, joined, vacuumed", "exec sqlite3 load.db \".read $SHARED/load.sql\"")
-        .also(&[Torture]),
+        .also(&[TortureWithoutInterrupts]),
     Program::new("vim", &[needed("vim", "vim")])
         .version("vim --version")
         .load(

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::place::Place;
-use super::program::{Program, Scale, Use};
+use super::program::{Program, Scale};
 use super::row::{Runner, Runs};
 use super::running::Supervisor;
 use super::table::PROGRAMS;
@@ -55,7 +55,7 @@ impl Options {
 
     fn programs(&self) -> Result<Vec<&'static Program>> {
         if self.names.is_empty() {
-            return Ok(PROGRAMS.iter().filter(|program| program.also.contains(&Use::Torture)).collect());
+            return Ok(PROGRAMS.iter().filter(|program| program.torture().is_some()).collect());
         }
         self.names.iter().map(|name| named(name)).collect()
     }

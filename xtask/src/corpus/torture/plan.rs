@@ -71,8 +71,8 @@ pub(super) enum Assault {
 pub(super) struct Plan(pub(super) Vec<(Duration, Assault)>);
 
 impl Plan {
-    /// For a run that takes so long when nobody disturbs it. Some points come after its end.
-    pub(super) fn new(random: &mut Random, usual: Duration) -> Plan {
+    /// For a run that takes so long when nobody disturbs it. Some points come after its end. `interrupts` are SIGINTs.
+    pub(super) fn new(random: &mut Random, usual: Duration, interrupts: bool) -> Plan {
         let mut plan = Vec::new();
         for _ in 0..random.below(PAUSES + 1) {
             let victim = victim(random);
@@ -80,8 +80,8 @@ impl Plan {
             plan.push((moment(random, usual), Assault::Pause(victim, pause)));
         }
         let last = match random.below(4) {
-            0 => Some(Assault::Interrupt),
-            1 => Some(Assault::CtrlC),
+            0 if interrupts => Some(Assault::Interrupt),
+            1 if interrupts => Some(Assault::CtrlC),
             2 => Some(Assault::Kill),
             _ => None,
         };
@@ -121,8 +121,12 @@ mod tests {
     use super::*;
 
     fn plans(seed: u64) -> Vec<Plan> {
+        plans_with(seed, true)
+    }
+
+    fn plans_with(seed: u64, interrupts: bool) -> Vec<Plan> {
         let mut random = Random::new(seed);
-        (0..200).map(|_| Plan::new(&mut random, Duration::from_millis(100))).collect()
+        (0..200).map(|_| Plan::new(&mut random, Duration::from_millis(100), interrupts)).collect()
     }
 
     #[test]
@@ -142,6 +146,12 @@ mod tests {
         }
         assert!(all.iter().any(|assault| matches!(assault, Assault::Pause(Victim::Program(_), _))));
         assert!(plans(1).iter().any(|plan| plan.0.is_empty()), "some runs are left alone");
+    }
+
+    #[test]
+    fn who_is_not_to_be_interrupted_is_not() {
+        let is_interrupt = |step: &(Duration, Assault)| matches!(step.1, Assault::CtrlC | Assault::Interrupt);
+        assert!(plans_with(1, false).iter().all(|plan| !plan.0.iter().any(is_interrupt)));
     }
 
     #[test]

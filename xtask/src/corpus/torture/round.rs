@@ -75,7 +75,7 @@ impl Baseline<'_> {
 
     /// One run under a new plan.
     pub(super) fn round(&self, random: &mut Random, tally: &mut Tally) -> Result<()> {
-        let plan = Plan::new(random, self.usual);
+        let plan = Plan::new(random, self.usual, self.program.torture().unwrap_or(true));
         self.runner.place.fresh(self.program)?;
         let outcome = self.assaulted(&plan)?;
         tally.count(&outcome);
