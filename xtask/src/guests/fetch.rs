@@ -158,7 +158,11 @@ impl<'a> Fetcher<'a> {
         let cache = self.cache;
         let recipe = format!("{target} {version} 1");
         let part = cache.part(&format!("std-{architecture}"), &recipe, |part| {
-            let apt = started(&mut self.others, &cache.path().join("apt"), OTHERS)?;
+            let apt = match architecture {
+                "riscv64" => started(&mut self.emulator, &cache.path().join("apt-emulator"), EMULATOR)?,
+                _ => started(&mut self.others, &cache.path().join("apt"), OTHERS)?,
+            };
+            eprintln!("==> fetching Rust's standard library for {architecture}");
             let package = format!("libstd-rust-web-dev:{architecture}");
             let known = apt.versions(&package)?;
             let Some(wanted) = known.iter().find(|known| known.starts_with(&format!("{version}+"))) else {
