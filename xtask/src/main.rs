@@ -7,9 +7,12 @@
 
 mod budget;
 mod catalog;
+mod corpus;
 mod cross_check;
 mod cross_check_jevents;
 mod guests;
+mod page;
+mod registers_page;
 mod run;
 mod targets;
 mod tidy;
@@ -22,8 +25,8 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, cross checks, some of
-            the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
+  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the small corpus, cross checks,
+            some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
   targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   guests [KIND...] [--keep] [--reduced] [--limit SECONDS]
             the programs on real kernels, in emulated machines with a PMU: arm64, arm64-hybrid, riscv64, x86, x86-amd,
@@ -35,6 +38,13 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             makes the tables of the catalogue from the vendors' files
   events-page [--check]
             writes the tables of docs/events.md from the catalogue, or checks that they are up to date
+  registers-page [--check]
+            the same for docs/registers.md from the layouts of arch
+  corpus [--write [--note TEXT]] [--install] [--tool FILE] [NAME...]
+            real programs under the software PMU, compared with themselves; --write renews docs/compatibility.md, --install
+            installs the Debian packages of programs that are missing
+  torture --minutes N [--seed S] [--tool FILE] [NAME...]
+            the corpus' short loads under random signals to the tool, its keeper and the programs
   cross-check --jevents TREE
             compares config words with those that the perf of a Linux source tree has";
 
@@ -58,7 +68,10 @@ fn dispatch(command: &str) -> Result<()> {
         "budget" => budget::check(&root()),
         "golden" => run::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
-        "events-page" => catalog::docs::run(&root(), std::env::args().skip(2)),
+        "events-page" => catalog::docs::PAGE.run(&root(), std::env::args().skip(2)),
+        "registers-page" => registers_page::PAGE.run(&root(), std::env::args().skip(2)),
+        "corpus" => corpus::run(std::env::args().skip(2)),
+        "torture" => corpus::torture::run(std::env::args().skip(2)),
         "guests" => guests::run(std::env::args().skip(2)),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),

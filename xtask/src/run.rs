@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{budget, guests, root, targets, tidy};
+use crate::{budget, corpus, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with.
 const PEERS: &[&str] = &["time", "linux-perf", "gzip"];
@@ -19,6 +19,7 @@ pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
     on_fake_devices()?;
+    corpus::small()?;
     targets::check()?;
     kernel_module()?;
     guests::reduced()?;

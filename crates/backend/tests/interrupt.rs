@@ -6,6 +6,7 @@ mod common;
 use std::env;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -17,7 +18,7 @@ use common::{command, ended};
 use cyclometer_backend::{Attached, Launcher};
 use cyclometer_core::exec::{CommandSpec, ExitStatus, Signalled, Stream, Waited};
 use cyclometer_core::{Child, Launch};
-use cyclometer_sys::process::signal;
+use cyclometer_sys::process::{poll_readable, signal};
 use cyclometer_sys::signals::Watch;
 
 /// SIGINT, SIGTERM.
@@ -53,6 +54,34 @@ fn a_signal_to_us_ends_the_wait_and_not_the_child() {
         }
     }
     the_helper_ignores_what_the_terminal_sends(&launcher);
+}
+
+#[test]
+fn a_signal_that_comes_before_the_command_begins_keeps_it_from_beginning() {
+    let _alone = alone();
+    let watch = Arc::new(Watch::install().unwrap());
+    let launcher = Launcher::start().unwrap().with_signals(Arc::clone(&watch));
+    let mark = env::temp_dir().join(format!("cyclometer-test-early-{}", std::process::id()));
+    let late = Some(Instant::now() + Duration::from_secs(30));
+    let comes = |number| {
+        signal(std::process::id(), number).unwrap();
+        // Another thread of this process may be the one that gets it.
+        assert_eq!(poll_readable(&[watch.as_fd()], late).unwrap(), Some(0));
+    };
+    for (number, exists_before) in [(2, true), (15, true), (2, false), (15, false)] {
+        if !exists_before {
+            comes(number);
+        }
+        let mut child = launcher.prepare(&command("touch", &[mark.to_str().unwrap()])).unwrap();
+        if exists_before {
+            comes(number);
+        }
+        child.release().unwrap();
+        let signalled = Signalled { signal: number, reached_command: true };
+        assert_eq!(child.wait(late).unwrap(), Waited::Interrupted(signalled));
+        assert_eq!(ended(child.as_mut()).status, Some(ExitStatus::Signal(number)));
+        assert!(!mark.exists(), "the command must not have begun");
+    }
 }
 
 /// One test at a time: the first one sends signals to every child of this process.

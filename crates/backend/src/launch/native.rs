@@ -29,6 +29,8 @@ pub(crate) struct Native {
     program: OsString,
     vigil: Vigil,
     witness: Witness,
+    /// A signal that came to us before the release, which the next wait tells.
+    early: Option<i32>,
     released: Option<Instant>,
     exit: Option<Exit>,
     /// It has ended, and its tracer has it still.
@@ -45,6 +47,7 @@ impl Native {
             program: program.to_owned(),
             vigil,
             witness,
+            early: None,
             released: None,
             exit: None,
             awaits_tracer: false,
@@ -56,6 +59,15 @@ impl Native {
     fn has_got(&self, signal: i32) -> bool {
         let in_our_group = process::group_of(self.pid()).is_ok_and(|group| group == process::own_group());
         in_our_group && self.witness.saw(signal).unwrap_or(signal == SIGINT)
+    }
+
+    /// What came to us before the command began may have come before it existed, so that only we have got it. At its gate
+    /// it cannot get a signal twice: the first one ends it.
+    fn pass_on_early_signal(&mut self) {
+        self.early = self.vigil.signals.as_ref().and_then(|watch| watch.take());
+        if let Some(signal) = self.early {
+            self.signal(signal);
+        }
     }
 
     fn reap(&mut self, how: Reap) -> Result<Option<Waited>> {
@@ -109,12 +121,16 @@ impl Child for Native {
     }
 
     fn release(&mut self) -> Result<()> {
+        self.pass_on_early_signal();
         self.released = Some(Instant::now());
         self.pending.release();
         Ok(())
     }
 
     fn wait(&mut self, until: Option<Instant>) -> Result<Waited> {
+        if let Some(signal) = self.early.take() {
+            return Ok(Waited::Interrupted(Signalled { signal, reached_command: true }));
+        }
         if let Some(exit) = &self.exit {
             return Ok(Waited::Exited(exit.clone()));
         }

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -10,7 +11,7 @@ use cyclometer_core::exec::{CommandSpec, Layout, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Launch, Result};
 use cyclometer_soft::host;
 use cyclometer_sys::keeper::{self, Keeper};
-use cyclometer_sys::process::Traced;
+use cyclometer_sys::process::{PidFd, Traced, poll_readable};
 
 use super::link::Link;
 use super::{Links, file};
@@ -31,7 +32,10 @@ impl Launch for SoftwareLauncher<'_> {
         }
         let fixed_layout = !self.settings.random_layout;
         let native = self.native.child(command, Some(Traced { fixed_layout }))?;
-        let link = traced(native.pid(), fixed_layout).map_err(|problem| problem.about(&command.program))?;
+        let link = traced(native.pid(), fixed_layout).map_err(|problem| {
+            let problem = if has_ended(native.pid()) { Problem::Ended } else { problem };
+            problem.about(&command.program)
+        })?;
         let link = Rc::new(RefCell::new(link));
         let mut links = self.links.borrow_mut();
         links.retain(|_, link| link.strong_count() > 0);
@@ -84,11 +88,19 @@ fn traced(pid: u32, fixed_layout: bool) -> std::result::Result<Link, Problem> {
     }
 }
 
+/// Whether a child that waits at its gate has ended there. The kernel refuses to trace what has ended as if it were forbidden.
+fn has_ended(pid: u32) -> bool {
+    let end = PidFd::process(pid).and_then(|end| poll_readable(&[end.as_fd()], Some(Instant::now())));
+    end.is_ok_and(|readable| readable.is_some())
+}
+
 /// Why a command is not traced.
 #[derive(Debug)]
 enum Problem {
     NoKeeper(io::Error),
     NoWord(String),
+    /// A signal ended it before it began.
+    Ended,
     /// By the kernel, with this error number.
     Refused(i32),
 }
@@ -101,6 +113,9 @@ impl Problem {
                 Error::new(ErrorKind::Os, not_run(program, &reason)).with_source(e)
             }
             Problem::NoWord(reason) => Error::new(ErrorKind::Os, not_run(program, &reason)),
+            Problem::Ended => {
+                Error::new(ErrorKind::Os, not_run(program, "a signal ended it before it began"))
+            }
             Problem::Refused(number) => {
                 let e = io::Error::from_raw_os_error(number);
                 let reason = format!("tracing is not permitted: {e}");
@@ -133,5 +148,18 @@ mod tests {
         let denied = "tracing is not permitted: Operation not permitted (os error 1)";
         check(Problem::Refused(1), ErrorKind::PermissionDenied, denied);
         check(Problem::NoWord("silence".to_owned()), ErrorKind::Os, "silence");
+        check(Problem::Ended, ErrorKind::Os, "a signal ended it before it began");
+    }
+
+    #[test]
+    fn a_child_has_ended_when_it_is_not_reaped_yet() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        assert!(!has_ended(child.id()));
+        child.kill().unwrap();
+        let late = Instant::now() + std::time::Duration::from_secs(20);
+        while !has_ended(child.id()) {
+            assert!(Instant::now() < late, "it was killed");
+        }
+        child.wait().unwrap();
     }
 }

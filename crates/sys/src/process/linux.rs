@@ -136,6 +136,26 @@ pub(super) fn allow_no_tracer() {
     unsafe { libc::prctl(libc::PR_SET_PTRACER, nobody) };
 }
 
+/// Makes this process the parent of every orphan among its descendants, whom init would adopt otherwise, until it ends.
+///
+/// It then sees, and has to reap, whatever its commands leave behind.
+///
+/// # Errors
+///
+/// The operating system's; none is known since Linux 3.4.
+///
+/// # Source
+///
+/// `prctl(2)`, `PR_SET_CHILD_SUBREAPER`.
+pub fn adopt_orphans() -> io::Result<()> {
+    let yes: libc::c_ulong = 1;
+    // SAFETY: takes numbers.
+    match unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, yes) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Asks the personality without changing it. Source: `personality(2)`.
 const ONLY_ASK: libc::c_ulong = 0xffff_ffff;
 

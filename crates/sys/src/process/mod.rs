@@ -43,7 +43,7 @@ pub(crate) use limits::open_files;
 pub use limits::raise_open_files;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use linux::allow_any_tracer;
-pub use linux::{PidFd, poll_readable};
+pub use linux::{PidFd, adopt_orphans, poll_readable};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use origin::{all_signals, set as set_disposition};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -64,6 +64,12 @@ pub mod errno {
 
 /// A signal that kills without appeal.
 pub const SIGKILL: i32 = libc::SIGKILL;
+
+/// Stops a process without appeal, until [`SIGCONT`].
+pub const SIGSTOP: i32 = libc::SIGSTOP;
+
+/// Lets a stopped process go on.
+pub const SIGCONT: i32 = libc::SIGCONT;
 
 /// What terminals send to the group in their foreground when someone presses Ctrl-C.
 pub const SIGINT: i32 = libc::SIGINT;

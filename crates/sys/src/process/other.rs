@@ -44,6 +44,15 @@ impl AsFd for PidFd {
     }
 }
 
+/// Makes this process the parent of every orphan among its descendants; this system has no such thing.
+///
+/// # Errors
+///
+/// `Unsupported`.
+pub fn adopt_orphans() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
 /// Waits until one of at most four descriptors is readable, and gives its index; the first one wins.
 /// `None` when the time comes first.
 ///

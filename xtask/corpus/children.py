@@ -1,0 +1,11 @@
+"""Many short children through pipes, and some that end by a signal."""
+import signal
+import subprocess
+import sys
+
+for i in range(int(sys.argv[1])):
+    done = subprocess.run(["tr", "a-z", "b-za"], input=b"line %d\n" % i * 50, stdout=subprocess.PIPE, check=True)
+    print(i, len(done.stdout), sum(done.stdout))
+    child = subprocess.Popen(["sleep", "60"])
+    child.send_signal(signal.SIGTERM)
+    print(child.wait())

@@ -1,0 +1,126 @@
+//! What a row of the corpus is, and how much it has to do.
+
+/// A real program with a real load.
+///
+/// The three scripts are run by `/bin/sh -e` with a fixed environment. `$SHARED` is a folder with the corpus' sources
+/// and `text`, a file of random words; `$N` says how often loads turn, `$PORT` is a port of the loopback that was free,
+/// and `$TMPDIR`, a folder beside the load's, is for what nobody looks at.
+#[derive(Debug)]
+pub(super) struct Program {
+    /// Its name in the table and on the command line.
+    pub(super) name: &'static str,
+    /// What must be there.
+    pub(super) needs: &'static [Needed],
+    /// Prints its version; the first line counts.
+    pub(super) version: &'static str,
+    /// What it does, in a few words.
+    pub(super) what: &'static str,
+    /// Makes its input in an empty folder, always natively, once.
+    pub(super) prepare: &'static str,
+    /// The load, in a fresh copy of that folder. Its output and all files that it leaves are compared.
+    pub(super) load: &'static str,
+    /// What is not compared, and what is instead.
+    pub(super) aside: Option<Aside>,
+    /// As whom it runs.
+    pub(super) user: User,
+    /// Where else but in the whole corpus it runs.
+    pub(super) also: &'static [Use],
+}
+
+/// A program that must be there, and where Debian has it.
+#[derive(Debug)]
+pub(super) struct Needed {
+    pub(super) program: &'static str,
+    pub(super) package: &'static str,
+}
+
+/// Output that is another in every run, natively too.
+///
+/// The load writes it below the folder `aside`, which is not compared.
+#[derive(Debug)]
+pub(super) struct Aside {
+    /// What is compared instead, for the table.
+    pub(super) compared: &'static str,
+}
+
+/// As whom a load runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum User {
+    /// As whoever runs the corpus.
+    Own,
+    /// As nobody, where root runs the corpus: the program refuses to work for root.
+    NotRoot,
+}
+
+/// Where a row is used beyond the whole corpus.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// In the small corpus that continuous integration runs.
+    Small,
+    /// Under random signals.
+    Torture,
+}
+
+/// How much the loads have to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scale {
+    /// Seconds: for the table.
+    Full,
+    /// Fractions of a second.
+    Small,
+}
+
+impl Scale {
+    /// `$N`.
+    pub(super) fn turns(self) -> u32 {
+        match self {
+            Scale::Full => 100,
+            Scale::Small => 10,
+        }
+    }
+
+    /// Words of the shared text.
+    pub(super) fn words(self) -> u32 {
+        match self {
+            Scale::Full => 600_000,
+            Scale::Small => 40_000,
+        }
+    }
+}
+
+impl Program {
+    /// A row of a program that is in a package of its own name; the methods below change the rest.
+    pub(super) const fn new(name: &'static str, needs: &'static [Needed]) -> Program {
+        let (version, what, prepare, load) = ("", "", "", "");
+        Program { name, needs, version, what, prepare, load, aside: None, user: User::Own, also: &[] }
+    }
+
+    pub(super) const fn version(self, version: &'static str) -> Program {
+        Program { version, ..self }
+    }
+
+    pub(super) const fn prepare(self, prepare: &'static str) -> Program {
+        Program { prepare, ..self }
+    }
+
+    pub(super) const fn load(self, what: &'static str, load: &'static str) -> Program {
+        Program { what, load, ..self }
+    }
+
+    pub(super) const fn compared(self, compared: &'static str) -> Program {
+        Program { aside: Some(Aside { compared }), ..self }
+    }
+
+    pub(super) const fn not_as_root(self) -> Program {
+        Program { user: User::NotRoot, ..self }
+    }
+
+    pub(super) const fn also(self, also: &'static [Use]) -> Program {
+        Program { also, ..self }
+    }
+}
+
+/// What must be there.
+pub(super) const fn needed(program: &'static str, package: &'static str) -> Needed {
+    Needed { program, package }
+}

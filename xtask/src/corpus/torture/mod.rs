@@ -1,0 +1,152 @@
+//! `cargo xtask torture`: the corpus' short loads under random signals.
+//!
+//! While a load runs under the software PMU, the tool, its keeper and the program's processes are stopped and continued, the
+//! tool is interrupted as by Ctrl-C or by a signal to it alone, or killed, at random points. Whatever comes: nobody hangs,
+//! nothing is left behind, and the output is the native one. Only an interrupted program may stop early.
+
+mod plan;
+mod round;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::place::Place;
+use super::program::{Program, Scale, Use};
+use super::row::{Runner, Runs};
+use super::running::Supervisor;
+use super::table::PROGRAMS;
+use super::{Build, SOURCES, Tool, named};
+use crate::root;
+use plan::Random;
+use round::{Baseline, Tally};
+
+/// Rounds of one program before the next has its turn.
+const ROUNDS: u32 = 12;
+
+/// What is asked for on the command line.
+#[derive(Debug, Default)]
+struct Options {
+    time: Duration,
+    seed: Option<u64>,
+    tool: Option<PathBuf>,
+    names: Vec<String>,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options> {
+        let mut options = Options::default();
+        while let Some(argument) = arguments.next() {
+            let mut number = || number(&argument, arguments.next());
+            match argument.as_str() {
+                "--minutes" => options.time = Duration::from_secs(60 * number()?),
+                "--seed" => options.seed = Some(number()?),
+                "--tool" => options.tool = Some(arguments.next().context("--tool needs a FILE")?.into()),
+                option if option.starts_with('-') => {
+                    bail!("'{option}' is no option; there are --minutes, --seed and --tool")
+                }
+                name => options.names.push(name.to_owned()),
+            }
+        }
+        ensure!(!options.time.is_zero(), "--minutes N is needed, with N of 1 or more");
+        Ok(options)
+    }
+
+    fn programs(&self) -> Result<Vec<&'static Program>> {
+        if self.names.is_empty() {
+            return Ok(PROGRAMS.iter().filter(|program| program.also.contains(&Use::Torture)).collect());
+        }
+        self.names.iter().map(|name| named(name)).collect()
+    }
+}
+
+fn number(option: &str, value: Option<String>) -> Result<u64> {
+    let value = value.with_context(|| format!("{option} needs a number"))?;
+    value.parse().with_context(|| format!("{option} {value}: no whole number of 0 or more"))
+}
+
+/// Runs rounds until the time is over; fails if any round did.
+pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
+    let options = Options::parse(arguments)?;
+    let programs = options.programs()?;
+    let tool = Tool::new(options.tool.clone(), Build::Release)?;
+    if let Some(reason) = tool.refuses()? {
+        bail!("the software PMU does not work here: {reason}");
+    }
+    let seed = options.seed.unwrap_or_else(Random::seed);
+    eprintln!("seed {seed}");
+    let tally = torture(&programs, &tool, seed, Instant::now() + options.time)?;
+    eprintln!("seed {seed}: {tally}");
+    ensure!(tally.faults() == 0, "{} rounds went wrong", tally.faults());
+    ensure!(tally.rounds() > 0, "not one round was made");
+    Ok(())
+}
+
+fn torture(programs: &[&'static Program], tool: &Tool, seed: u64, until: Instant) -> Result<Tally> {
+    let supervisor = Supervisor::new()?;
+    let place = Place::new(&root().join(SOURCES), Scale::Small)?;
+    place.take(&tool.file)?;
+    let runner = Runner { supervisor: &supervisor, place: &place, runs: Runs { native: 1, counted: 1 } };
+    let mut random = Random::new(seed);
+    let mut tally = Tally::default();
+    for program in programs.iter().cycle() {
+        if Instant::now() >= until {
+            break;
+        }
+        match runner.missing(program) {
+            Some(reason) => eprintln!("{}: SKIPPED: {reason}", program.name),
+            None => turn(&runner, program, &mut random, &mut tally, until)?,
+        }
+        ensure!(programs.iter().any(|program| runner.missing(program).is_none()), "not one program is here");
+    }
+    Ok(tally)
+}
+
+/// Some rounds of one program.
+fn turn(
+    runner: &Runner<'_>,
+    program: &'static Program,
+    random: &mut Random,
+    tally: &mut Tally,
+    until: Instant,
+) -> Result<()> {
+    let baseline = Baseline::new(runner, program)?;
+    let before = tally.faults();
+    for _ in 0..ROUNDS {
+        if Instant::now() < until {
+            baseline.round(random, tally)?;
+        }
+    }
+    eprintln!("{}: {} faults; {} rounds so far", program.name, tally.faults() - before, tally.rounds());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(arguments: &[&str]) -> Result<Options> {
+        Options::parse(arguments.iter().map(|argument| (*argument).to_owned()))
+    }
+
+    #[test]
+    fn minutes_seed_and_names_are_read() {
+        let options = parsed(&["--minutes", "2", "--seed", "7", "bash"]).unwrap();
+        assert_eq!((options.time, options.seed), (Duration::from_secs(120), Some(7)));
+        assert_eq!(options.programs().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn mistakes_name_what_is_wrong() {
+        for (arguments, words) in [
+            (&[][..], "--minutes N is needed"),
+            (&["--minutes"], "--minutes needs a number"),
+            (&["--minutes", "x"], "--minutes x: no whole number"),
+            (&["--minutes", "0"], "--minutes N is needed"),
+            (&["--hours", "1"], "'--hours' is no option"),
+        ] {
+            assert!(parsed(arguments).unwrap_err().to_string().starts_with(words), "{arguments:?}");
+        }
+    }
+}

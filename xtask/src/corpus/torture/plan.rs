@@ -1,0 +1,153 @@
+//! What is done to a run, and when: from a seed, so that it can be done again.
+
+use std::fmt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Most pauses of a run.
+const PAUSES: u64 = 4;
+/// Longest pause, in microseconds.
+const LONGEST_PAUSE_US: u64 = 60_000;
+
+/// Numbers that look random and come again with the same seed.
+///
+/// # Source
+///
+/// Steele, Lea, Flood: Fast splittable pseudorandom number generators (`SplitMix64`), 2014.
+#[derive(Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// A seed for who names none; short, as it is to be typed.
+    pub(super) fn seed() -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::from(now.subsec_nanos()) % 1_000_000
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `end`, which is not 0.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}
+
+/// Whom a pause is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Victim {
+    /// The tool's own process.
+    Tool,
+    /// The process that traces the command.
+    Keeper,
+    /// One of the command's processes; the number chooses.
+    Program(u64),
+    /// All of these at a time.
+    All,
+}
+
+/// What is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Assault {
+    /// SIGSTOP, and SIGCONT after a time.
+    Pause(Victim, Duration),
+    /// SIGINT to the tool's process group, as the terminal does it.
+    CtrlC,
+    /// SIGINT to the tool alone.
+    Interrupt,
+    /// SIGKILL to the tool alone.
+    Kill,
+}
+
+/// What is done to one run, each after a time from its start, in order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Plan(pub(super) Vec<(Duration, Assault)>);
+
+impl Plan {
+    /// For a run that takes so long when nobody disturbs it. Some points come after its end.
+    pub(super) fn new(random: &mut Random, usual: Duration) -> Plan {
+        let mut plan = Vec::new();
+        for _ in 0..random.below(PAUSES + 1) {
+            let victim = victim(random);
+            let pause = Duration::from_micros(random.below(LONGEST_PAUSE_US));
+            plan.push((moment(random, usual), Assault::Pause(victim, pause)));
+        }
+        let last = match random.below(4) {
+            0 => Some(Assault::Interrupt),
+            1 => Some(Assault::CtrlC),
+            2 => Some(Assault::Kill),
+            _ => None,
+        };
+        plan.extend(last.map(|assault| (moment(random, usual), assault)));
+        plan.sort_by_key(|(at, _)| *at);
+        Plan(plan)
+    }
+}
+
+fn victim(random: &mut Random) -> Victim {
+    match random.below(6) {
+        0 => Victim::Tool,
+        1 => Victim::Keeper,
+        2 => Victim::All,
+        _ => Victim::Program(random.next()),
+    }
+}
+
+/// A quarter of all points lies in the first tenth of the run: much happens there.
+fn moment(random: &mut Random, usual: Duration) -> Duration {
+    let range = if random.below(4) == 0 { usual / 10 } else { usual * 11 / 10 };
+    let range = u64::try_from(range.as_micros()).unwrap_or(u64::MAX).max(1);
+    Duration::from_micros(random.below(range))
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, assault) in &self.0 {
+            write!(f, " {:.1} ms: {assault:?};", at.as_secs_f64() * 1e3)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plans(seed: u64) -> Vec<Plan> {
+        let mut random = Random::new(seed);
+        (0..200).map(|_| Plan::new(&mut random, Duration::from_millis(100))).collect()
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_plans_each_time() {
+        assert_eq!(plans(7), plans(7));
+        assert_ne!(plans(7), plans(8));
+    }
+
+    #[test]
+    fn every_kind_of_assault_comes_up() {
+        let all: Vec<Assault> = plans(1).iter().flat_map(|plan| plan.0.iter().map(|step| step.1)).collect();
+        for kind in [Assault::CtrlC, Assault::Interrupt, Assault::Kill] {
+            assert!(all.contains(&kind), "{kind:?}");
+        }
+        for victim in [Victim::Tool, Victim::Keeper, Victim::All] {
+            assert!(all.iter().any(|a| matches!(a, Assault::Pause(v, _) if *v == victim)), "{victim:?}");
+        }
+        assert!(all.iter().any(|assault| matches!(assault, Assault::Pause(Victim::Program(_), _))));
+        assert!(plans(1).iter().any(|plan| plan.0.is_empty()), "some runs are left alone");
+    }
+
+    #[test]
+    fn assaults_come_in_the_order_of_time() {
+        for plan in plans(3) {
+            assert!(plan.0.is_sorted_by_key(|(at, _)| *at), "{plan}");
+        }
+    }
+}
