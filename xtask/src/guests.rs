@@ -11,9 +11,10 @@ mod fetch;
 mod initrd;
 mod machine;
 mod missing;
+mod module_tests;
 mod outcome;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -101,10 +102,14 @@ fn verdict(rows: &[Row], skipping_fails: bool) -> Result<()> {
 
 fn all(request: &Request) -> Result<Vec<Row>> {
     let machines = machine::of_kinds(&request.kinds, request.reduced).map_err(anyhow::Error::msg)?;
+    let mut trials: Vec<Trial> = machines.into_iter().map(Trial::Machine).collect();
+    if !request.reduced && trials.iter().any(|trial| trial.needs_module()) {
+        trials.extend(module_tests::TESTS.iter().copied().map(Trial::Module));
+    }
     let cache = Cache::open()?;
     let work = cache.path().join(format!("run-{}", std::process::id()));
     fs::create_dir_all(&work).with_context(|| format!("making {}", work.display()))?;
-    let rows = prepared(&machines, &cache, &work, request.limit);
+    let rows = prepared(&trials, &cache, &work, request.limit);
     if request.keep {
         eprintln!("==> consoles and what was built are in {}", work.display());
     } else {
@@ -115,68 +120,105 @@ fn all(request: &Request) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// What all machines need, then each of them.
-fn prepared(machines: &[&'static Machine], cache: &Cache, work: &Path, limit: Duration) -> Result<Vec<Row>> {
-    let mut fetcher = Fetcher::new(cache);
-    let common = Common::new(machines, &mut fetcher, work, limit);
-    let rows = match common {
-        Err(error) if is_missing(&error) => {
-            let skipped = |machine: &&'static Machine| skip(machine, &error);
-            machines.iter().map(skipped).collect()
+/// A row of the table to be.
+#[derive(Clone, Copy)]
+enum Trial {
+    /// A machine with our suite.
+    Machine(&'static Machine),
+    /// A test that the module for Apple's registers has of its own: its name there, and here.
+    Module((&'static str, &'static str)),
+}
+
+impl Trial {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Machine(machine) => machine.name,
+            Self::Module((_, name)) => name,
         }
+    }
+
+    fn machine(self) -> Option<&'static Machine> {
+        match self {
+            Self::Machine(machine) => Some(machine),
+            Self::Module(_) => None,
+        }
+    }
+
+    fn needs_module(self) -> bool {
+        self.machine().is_some_and(|machine| machine.module)
+    }
+
+    fn run(self, common: &Common, builder: &mut Builder<'_, '_>) -> Result<Row> {
+        match self {
+            Self::Machine(machine) => tried(machine, common, builder),
+            Self::Module(test) => module_tests::tried(test, common, builder),
+        }
+    }
+
+    fn skipped(self, error: &anyhow::Error) -> Row {
+        let outcome = Outcome::Skipped(format!("{error:#}"));
+        Row { machine: self.name(), kernel: String::new(), outcome, took: Duration::ZERO }
+    }
+}
+
+/// What all trials need, then each of them.
+fn prepared(trials: &[Trial], cache: &Cache, work: &Path, limit: Duration) -> Result<Vec<Row>> {
+    let mut fetcher = Fetcher::new(cache);
+    let mut builder = Builder { fetcher: &mut fetcher, work };
+    let rows = match Common::new(trials, &mut builder, limit) {
+        Err(error) if is_missing(&error) => trials.iter().map(|trial| trial.skipped(&error)).collect(),
         Err(error) => return Err(error),
-        Ok(common) => each(machines, &common, &mut fetcher, work)?,
+        Ok(common) => each(trials, &common, &mut builder)?,
     };
     fetcher.done()?;
     Ok(rows)
 }
 
-fn each(
-    machines: &[&'static Machine],
-    common: &Common,
-    fetcher: &mut Fetcher<'_>,
-    work: &Path,
-) -> Result<Vec<Row>> {
+fn each(trials: &[Trial], common: &Common, builder: &mut Builder<'_, '_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for machine in machines {
-        let row = match tried(machine, common, &mut Builder { fetcher: &mut *fetcher, work }) {
-            Err(error) if is_missing(&error) => skip(machine, &error),
+    for trial in trials {
+        rows.push(match trial.run(common, builder) {
+            Err(error) if is_missing(&error) => trial.skipped(&error),
             row => row?,
-        };
-        rows.push(row);
+        });
     }
     Ok(rows)
 }
 
-fn skip(machine: &Machine, error: &anyhow::Error) -> Row {
-    let outcome = Outcome::Skipped(format!("{error:#}"));
-    Row { machine: machine.name, kernel: String::new(), outcome, took: Duration::ZERO }
-}
-
-/// What several machines share.
+/// What several trials share.
 struct Common {
     emulator: Emulator,
     plugin: PathBuf,
     programs: BTreeMap<Target, Programs>,
+    /// For instruction sets without programs, what they lack.
+    lacking: BTreeMap<Target, String>,
     limit: Duration,
 }
 
 impl Common {
-    fn new(machines: &[&Machine], fetcher: &mut Fetcher<'_>, work: &Path, limit: Duration) -> Result<Self> {
+    fn new(trials: &[Trial], builder: &mut Builder<'_, '_>, limit: Duration) -> Result<Self> {
         if std::env::consts::ARCH != "x86_64" {
             return Err(missing("the packages of the emulator are those for x86-64"));
         }
-        let emulator = Emulator::new(|| fetcher.emulator())?;
-        let mut programs: Vec<&str> =
-            machines.iter().filter_map(|machine| machine.emulator.first().copied()).collect();
-        programs.sort_unstable();
-        programs.dedup();
+        let machines: Vec<&Machine> = trials.iter().filter_map(|trial| trial.machine()).collect();
+        let emulator = Emulator::new(|| builder.fetcher.emulator())?;
+        let programs: BTreeSet<&str> = machines.iter().filter_map(|m| m.emulator.first().copied()).collect();
         programs.into_iter().try_for_each(|program| emulator.check(program))?;
-        let mut targets: Vec<Target> = machines.iter().map(|machine| machine.target).collect();
-        targets.sort_unstable();
-        targets.dedup();
-        let mut builder = Builder { fetcher, work };
-        Ok(Self { emulator, plugin: builder.plugin()?, programs: builder.programs(&targets)?, limit })
+        let plugin = builder.plugin()?;
+        let (mut tools, mut lacking) = (Vec::new(), BTreeMap::new());
+        for target in machines.iter().map(|machine| machine.target).collect::<BTreeSet<_>>() {
+            match builder.tools(target) {
+                Ok(found) => tools.push(found),
+                Err(error) if is_missing(&error) => drop(lacking.insert(target, format!("{error:#}"))),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self { emulator, plugin, programs: builder.programs(&tools)?, lacking, limit })
+    }
+
+    fn programs(&self, target: Target) -> Result<&Programs> {
+        let lacking = || self.lacking.get(&target).map_or("programs", String::as_str);
+        self.programs.get(&target).ok_or_else(|| missing(lacking()))
     }
 }
 
@@ -205,8 +247,11 @@ fn arguments(
     builder: &mut Builder<'_, '_>,
     kernel: &Path,
 ) -> Result<Vec<String>> {
-    let programs = common.programs.get(&machine.target).context("no programs")?;
-    let module = if machine.module { Some(builder.apple_module()?) } else { None };
+    let programs = common.programs(machine.target)?;
+    let module = match machine.module {
+        true => Some(builder.apple_module(false)?.join("apple_pmu_el0.ko")),
+        false => None,
+    };
     let initrd = builder.initrd(machine, programs, module.as_deref())?;
     let mut args = vec!["-kernel".to_owned(), kernel.display().to_string()];
     args.extend(["-initrd".to_owned(), initrd.display().to_string()]);

@@ -215,7 +215,7 @@ fn configuration(folder: &Path, architectures: &[&str], proxies: &str) -> String
          Dir::Etc::sourcelist \"sources.list\";\nDir::Etc::sourceparts \"sources\";\nDir::Etc::parts \"parts\";\n\
          Dir::State \"state\";\nDir::State::status \"{folder}/status\";\nDir::Cache \"cache\";\n\
          APT::Install-Recommends \"false\";\nAcquire::Languages \"none\";\nAcquire::Retries \"2\";\n\
-         Acquire::http::Timeout \"30\";\nAPT::Sandbox::User \"root\";\n{proxies}"
+         APT::Update::Error-Mode \"any\";\nAcquire::http::Timeout \"30\";\nAPT::Sandbox::User \"root\";\n{proxies}"
     )
 }
 

@@ -35,48 +35,42 @@ pub(super) struct Builder<'a, 'b> {
     pub(super) work: &'a Path,
 }
 
+/// What programs for an instruction set are built with.
+pub(super) struct Tools {
+    target: Target,
+    /// The folder of the compiler; `None` for the host's own.
+    folder: Option<PathBuf>,
+    /// Flags of Rust's compiler.
+    flags: String,
+}
+
+impl Tools {
+    fn command(&self, program: &str) -> Command {
+        Command::new(self.folder.as_ref().map_or_else(|| program.into(), |folder| folder.join(program)))
+    }
+}
+
 /// Programs of ours for one instruction set.
 pub(super) struct Programs(Vec<(&'static str, PathBuf)>);
 
 impl Builder<'_, '_> {
-    /// The tool, the suite and the programs for some instruction sets.
-    pub(super) fn programs(&mut self, targets: &[Target]) -> Result<BTreeMap<Target, Programs>> {
-        let foreign = targets.iter().any(|target| target.compiler() != "cc");
-        let tools = if foreign { Some(self.fetcher.toolchain()?) } else { None };
-        let built = self.cargo(targets, tools.as_deref())?;
-        let mut all = BTreeMap::new();
-        for target in targets {
-            all.insert(*target, self.of_target(*target, &built, tools.as_deref())?);
-        }
-        Ok(all)
+    /// What programs for an instruction set are built with.
+    ///
+    /// # Errors
+    ///
+    /// Something is missing: the compiler, or the standard library.
+    pub(super) fn tools(&mut self, target: Target) -> Result<Tools> {
+        let folder = if target.is_foreign() { Some(self.fetcher.toolchain()?) } else { None };
+        Ok(Tools { target, folder, flags: self.flags(target)? })
     }
 
-    /// `cargo build`, and the programs that it made.
-    fn cargo(&mut self, targets: &[Target], tools: Option<&Path>) -> Result<Vec<PathBuf>> {
-        let mut command =
-            cargo_command(&["build", "--locked", "--message-format", "json-render-diagnostics"]);
-        command.args(PACKAGES.iter().flat_map(|package| ["--package", *package]));
-        for target in targets {
-            let flags = self.flags(*target)?;
-            let variable = target.triple().to_uppercase().replace('-', "_");
-            command
-                .args(["--target", target.triple()])
-                .env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags);
-            if let Some(tools) = tools.filter(|_| target.compiler() != "cc") {
-                command.env(format!("CARGO_TARGET_{variable}_LINKER"), tools.join(target.compiler()));
-            }
+    /// The tool, the suite and the programs for some instruction sets.
+    pub(super) fn programs(&self, all: &[Tools]) -> Result<BTreeMap<Target, Programs>> {
+        if all.is_empty() {
+            return Ok(BTreeMap::new());
         }
-        // They would stand in for those above.
-        command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
-        eprintln!(
-            "==> cargo build for {}",
-            targets.iter().map(|t| t.triple()).collect::<Vec<_>>().join(", ")
-        );
-        let output = command.stderr(Stdio::inherit()).output().context("starting cargo")?;
-        if !output.status.success() {
-            bail!("cargo build: {}", output.status);
-        }
-        Ok(executables(&String::from_utf8_lossy(&output.stdout)))
+        let built = cargo(all)?;
+        all.iter().map(|tools| Ok((tools.target, self.of_target(tools, &built)?))).collect()
     }
 
     /// Compiler flags: no shared libraries, and where rustup has no standard library, that of Debian's packages.
@@ -95,7 +89,8 @@ impl Builder<'_, '_> {
         Ok(format!("{static_only} --sysroot={}", folder.display()))
     }
 
-    fn of_target(&self, target: Target, built: &[PathBuf], tools: Option<&Path>) -> Result<Programs> {
+    fn of_target(&self, tools: &Tools, built: &[PathBuf]) -> Result<Programs> {
+        let target = tools.target;
         let folder = self.work.join(target.triple());
         fs::create_dir_all(&folder)?;
         let mut programs = Vec::new();
@@ -103,11 +98,11 @@ impl Builder<'_, '_> {
             let mut of_target = built.iter().filter(|path| path.iter().any(|part| part == target.triple()));
             let found = of_target.find(|path| path.file_name().is_some_and(|file| file == program));
             let found = found.with_context(|| format!("cargo built no {program} for {}", target.triple()))?;
-            programs.push((name, stripped(found, &folder.join(name), target, tools)?));
+            programs.push((name, stripped(found, &folder.join(name), tools)?));
         }
         for (name, source, rounds) in PROGRAMS {
             let program = folder.join(name);
-            let mut compiler = compiler(target, tools);
+            let mut compiler = tools.command(target.compiler());
             compiler.args([
                 "-nostdlib",
                 "-static",
@@ -132,18 +127,21 @@ impl Builder<'_, '_> {
         Ok(plugin)
     }
 
-    /// The module for Apple's registers.
-    pub(super) fn apple_module(&mut self) -> Result<PathBuf> {
+    /// The module for Apple's registers, with the modules of its own tests if `tests`: the folder where it was built.
+    pub(super) fn apple_module(&mut self, tests: bool) -> Result<PathBuf> {
+        let folder = self.work.join(if tests { "apple-pmu-tests" } else { "apple-pmu" });
+        if folder.join("apple_pmu_el0.ko").exists() {
+            return Ok(folder);
+        }
         let headers = self.fetcher.headers(Kernel::Arm64With16KPages)?;
         let tools = self.fetcher.toolchain()?;
-        let folder = self.work.join("apple-pmu");
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(folder.join("uapi"))?;
-        for file in ["Kbuild", "Makefile", "apple_pmu_el0.c", "uapi/apple_pmu_el0.h"] {
-            let from = root().join("kernel/apple-pmu").join(file);
-            fs::copy(&from, folder.join(file)).with_context(|| format!("copying {}", from.display()))?;
+        let mut files = vec!["Kbuild", "Makefile", "apple_pmu_el0.c", "uapi/apple_pmu_el0.h"];
+        files.extend(["tests/apple_pmu_test.c", "tests/apple_pmu_test.h"].iter().filter(|_| tests));
+        for file in files {
+            let (from, to) = (root().join("kernel/apple-pmu").join(file), folder.join(file));
+            fs::create_dir_all(to.parent().unwrap_or(&folder))?;
+            fs::copy(&from, to).with_context(|| format!("copying {}", from.display()))?;
         }
-        let path = std::env::var("PATH").unwrap_or_default();
         let mut make = Command::new(tools.join("make"));
         make.args([
             "-s",
@@ -151,10 +149,11 @@ impl Builder<'_, '_> {
             "KCFLAGS=-Werror",
             "CONFIG_DEBUG_INFO_BTF_MODULES=",
         ]);
+        make.args(tests.then_some("TESTS=1"));
         make.arg("-C").arg(&folder).arg(format!("KDIR={}", headers.display())).arg("modules");
-        make.env("PATH", format!("{}:{path}", tools.display()));
+        make.env("PATH", before_path(&tools));
         step("make for kernel/apple-pmu", make)?;
-        Ok(folder.join("apple_pmu_el0.ko"))
+        Ok(folder)
     }
 
     /// The device tree that a machine gets; `None` for the emulator's own.
@@ -212,19 +211,36 @@ impl Builder<'_, '_> {
     }
 }
 
-fn compiler(target: Target, tools: Option<&Path>) -> Command {
-    match tools.filter(|_| target.compiler() != "cc") {
-        Some(tools) => Command::new(tools.join(target.compiler())),
-        None => Command::new(target.compiler()),
+/// The search path with a folder before all others.
+pub(super) fn before_path(folder: &Path) -> String {
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap_or_default())
+}
+
+/// `cargo build`, and the programs that it made.
+fn cargo(all: &[Tools]) -> Result<Vec<PathBuf>> {
+    let mut command = cargo_command(&["build", "--locked", "--message-format", "json-render-diagnostics"]);
+    command.args(PACKAGES.iter().flat_map(|package| ["--package", *package]));
+    for Tools { target, folder, flags } in all {
+        let variable = target.triple().to_uppercase().replace('-', "_");
+        command.args(["--target", target.triple()]).env(format!("CARGO_TARGET_{variable}_RUSTFLAGS"), flags);
+        if let Some(folder) = folder {
+            command.env(format!("CARGO_TARGET_{variable}_LINKER"), folder.join(target.compiler()));
+        }
     }
+    // They would stand in for those above.
+    command.env_remove("RUSTFLAGS").env_remove("CARGO_ENCODED_RUSTFLAGS");
+    let targets: Vec<&str> = all.iter().map(|tools| tools.target.triple()).collect();
+    eprintln!("==> cargo build for {}", targets.join(", "));
+    let output = command.stderr(Stdio::inherit()).output().context("starting cargo")?;
+    if !output.status.success() {
+        bail!("cargo build: {}", output.status);
+    }
+    Ok(executables(&String::from_utf8_lossy(&output.stdout)))
 }
 
 /// A copy without debug information, which makes the machine start faster.
-fn stripped(from: &Path, to: &Path, target: Target, tools: Option<&Path>) -> Result<PathBuf> {
-    let mut command = match tools.filter(|_| target.compiler() != "cc") {
-        Some(tools) => Command::new(tools.join(target.compiler().replace("gcc", "strip"))),
-        None => Command::new("strip"),
-    };
+fn stripped(from: &Path, to: &Path, tools: &Tools) -> Result<PathBuf> {
+    let mut command = tools.command(tools.target.strip());
     command.arg("--strip-debug").arg("-o").arg(to).arg(from);
     step(&format!("strip {}", from.display()), command)?;
     Ok(to.to_path_buf())

@@ -8,10 +8,14 @@ use anyhow::{Context, Result, bail};
 /// Names the folder, instead of the default one below the user's caches.
 pub(super) const VARIABLE: &str = "CYCLOMETER_GUESTS_CACHE";
 
-/// A folder that can be written to, outside the tree.
+/// A folder that can be written to, outside the tree, used by one process at a time.
+#[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
 }
+
+/// The file that names the process that uses the folder.
+const IN_USE: &str = "in-use-by";
 
 impl Cache {
     /// Opens the folder that the environment names, or the user's default.
@@ -42,7 +46,25 @@ impl Cache {
         let trial = folder.join(format!(".trial-{}", std::process::id()));
         fs::write(&trial, b"").with_context(refused)?;
         fs::remove_file(&trial).with_context(refused)?;
-        Ok(Self { folder })
+        let cache = Self { folder };
+        cache.claim()?;
+        Ok(cache)
+    }
+
+    /// Two runs at once would build in each other's way.
+    fn claim(&self) -> Result<()> {
+        let file = self.folder.join(IN_USE);
+        let user = fs::read_to_string(&file).unwrap_or_default();
+        if user.parse::<u32>().is_ok_and(|user| user != std::process::id())
+            && Path::new("/proc").join(&user).exists()
+        {
+            bail!(
+                "process {user} uses the cache folder {}; wait for its end, or set {VARIABLE} to another folder",
+                self.folder.display()
+            );
+        }
+        fs::write(&file, std::process::id().to_string())
+            .with_context(|| format!("writing {}", file.display()))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -85,6 +107,19 @@ mod tests {
         assert!(error.contains("/file/below cannot be written to; set CYCLOMETER_GUESTS_CACHE"), "{error}");
         let error = Cache::at("here".into()).err().unwrap().to_string();
         assert!(error.contains("relative"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_that_another_process_uses_is_refused_until_it_has_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        fs::write(folder.path().join(IN_USE), other.id().to_string()).unwrap();
+        let error = Cache::at(folder.path().into()).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("process {} uses the cache folder", other.id())), "{error}");
+        other.kill().unwrap();
+        other.wait().unwrap();
+        Cache::at(folder.path().into()).unwrap();
+        Cache::at(folder.path().into()).unwrap();
     }
 
     #[test]

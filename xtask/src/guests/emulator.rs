@@ -84,6 +84,16 @@ impl Emulator {
         step(&format!("dtc for {}", to.display()), command)
     }
 
+    /// A command that takes the name of a program and its arguments.
+    pub(super) fn launcher(&self) -> String {
+        self.launcher.as_ref().map_or_else(|| "env".to_owned(), |launcher| launcher.display().to_string())
+    }
+
+    /// A folder that has QEMU's programs, where one was named.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     fn of(&self, machine: &Machine) -> Result<Command> {
         let Some((program, args)) = machine.emulator.split_first() else {
             bail!("{} has no emulator", machine.name)
@@ -128,7 +138,7 @@ fn recent_enough(text: &str) -> Result<()> {
 }
 
 /// Runs a command with its output in a file, no longer than a limit; the command is killed then, and reaped.
-fn within(mut command: Command, log: &Path, limit: Duration) -> Result<Ended> {
+pub(super) fn within(mut command: Command, log: &Path, limit: Duration) -> Result<Ended> {
     let out = File::create(log).with_context(|| format!("writing {}", log.display()))?;
     command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
     let mut child = command.spawn()?;

@@ -126,7 +126,7 @@ impl<'a> Fetcher<'a> {
         Ok(part.join("usr/src").join(headers))
     }
 
-    /// Compilers for C of other CPUs, `make`: the folder of commands.
+    /// Compilers for C of other CPUs, `make`, `cpio`: the folder of commands.
     pub(super) fn toolchain(&mut self) -> Result<PathBuf> {
         let packages = [
             "gcc-aarch64-linux-gnu",
@@ -134,6 +134,7 @@ impl<'a> Fetcher<'a> {
             "gcc-riscv64-linux-gnu",
             "libc6-dev-riscv64-cross",
             "make",
+            "cpio",
             "libelf1",
         ];
         let cache = self.cache;
@@ -157,7 +158,11 @@ impl<'a> Fetcher<'a> {
         let cache = self.cache;
         let recipe = format!("{target} {version} 1");
         let part = cache.part(&format!("std-{architecture}"), &recipe, |part| {
-            let apt = started(&mut self.others, &cache.path().join("apt"), OTHERS)?;
+            let apt = match architecture {
+                "riscv64" => started(&mut self.emulator, &cache.path().join("apt-emulator"), EMULATOR)?,
+                _ => started(&mut self.others, &cache.path().join("apt"), OTHERS)?,
+            };
+            eprintln!("==> fetching Rust's standard library for {architecture}");
             let package = format!("libstd-rust-web-dev:{architecture}");
             let known = apt.versions(&package)?;
             let Some(wanted) = known.iter().find(|known| known.starts_with(&format!("{version}+"))) else {
@@ -221,7 +226,7 @@ fn toolchain_commands(part: &Path, root: &Path) -> Result<()> {
     for entry in fs::read_dir(root.join("usr/bin"))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if name == "make" || name.contains("-linux-gnu-") {
+        if matches!(name.as_str(), "make" | "cpio") || name.contains("-linux-gnu-") {
             let text = format!(
                 "#!/bin/sh\nexport LD_LIBRARY_PATH='{}'\nexec '{}' \"$@\"\n",
                 own.display(),
@@ -257,7 +262,8 @@ fn relocate(part: &Path, headers: &str) -> Result<()> {
     Ok(())
 }
 
-fn script(path: &Path, text: &str) -> Result<()> {
+/// Writes a command.
+pub(super) fn script(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text)?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o755))?)
 }

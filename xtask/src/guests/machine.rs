@@ -39,13 +39,27 @@ impl Target {
         }
     }
 
-    /// The compiler for C and assembly; the host's own where it is one for this instruction set.
+    /// The compiler for C and assembly; the host's own for its instruction set.
     pub(super) fn compiler(self) -> &'static str {
         match self {
             Self::Arm64 => "aarch64-linux-gnu-gcc",
             Self::Riscv64 => "riscv64-linux-gnu-gcc",
             Self::X86 => "cc",
         }
+    }
+
+    /// What takes debug information out of programs.
+    pub(super) fn strip(self) -> &'static str {
+        match self {
+            Self::Arm64 => "aarch64-linux-gnu-strip",
+            Self::Riscv64 => "riscv64-linux-gnu-strip",
+            Self::X86 => "strip",
+        }
+    }
+
+    /// Whether it is not the host's.
+    pub(super) fn is_foreign(self) -> bool {
+        self != Self::X86
     }
 
     fn console(self) -> &'static str {

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
 use rustix::system::delete_module;
 
 use crate::cases::Cases;
@@ -104,11 +103,10 @@ fn killed() -> Result<()> {
     let started = start(Who::Root, TOOL, &args, Stdio::from(reader))?;
     let held = || Ok(File::options().read(true).write(true).open(DEVICE).is_err().then_some(()));
     let counting = wait_for("the device to be held", Duration::from_secs(30), held);
-    let pid = Pid::from_raw(i32::try_from(started.child.id())?).context("no id")?;
-    kill_process(pid, Signal::KILL)?;
+    let finished = started.kill()?;
     drop(writer);
-    let finished = started.finish()?;
     counting.with_context(|| finished.printed())?;
+    ensure!(finished.status == 128 + 9, "exit {}", finished.status);
     let free = || Ok(File::options().read(true).write(true).open(DEVICE).ok().map(drop));
     wait_for("the device to be free", Duration::from_secs(30), free)?;
     count()

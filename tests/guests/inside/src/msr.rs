@@ -1,6 +1,7 @@
 //! x86's counter registers through the kernel's own driver, /dev/cpu/N/msr.
 
 use std::fs::{self, File};
+use std::io::PipeWriter;
 use std::os::unix::fs::FileExt;
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::cases::Cases;
 use crate::programs::{LOOP, TOOL, WAITING};
 use crate::stat::{counted, stat};
-use crate::system::{Who, load, run, start, sysctl, wait_for};
+use crate::system::{Started, Who, load, run, start, sysctl, wait_for};
 
 /// Selects, their counters and what enables them, of both vendors; those that a chip lacks are left out.
 const REGISTERS: &[u32] = &[
@@ -70,6 +71,15 @@ pub(crate) fn cases(cases: &mut Cases) {
         no_journals()
     });
     cases.case("msr gives registers back when it is killed", killed);
+    cases.case("what nobody could give back is told by doctor, and restored by it", both_killed);
+    cases.case("msr is refused where the kernel's driver forbids writes", || {
+        let setting = "/sys/module/msr/parameters/allow_writes";
+        let before = fs::read_to_string(setting)?;
+        fs::write(setting, "off")?;
+        let refused = refused("allow_writes is off");
+        fs::write(setting, before.trim())?;
+        refused
+    });
     cases.case("an ordinary user is refused", || {
         let stat = stat(Who::User, &msr(&["-C", "0", "-e", "instructions:u", "--", LOOP.path]))?;
         stat.no_number(0, "needs root")
@@ -155,24 +165,75 @@ fn count() -> Result<()> {
     Ok(())
 }
 
+/// The tool, counting a command that waits as long as its standard input is open.
+struct Counting {
+    started: Started,
+    _command: PipeWriter,
+}
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(30);
+
+impl Counting {
+    /// Starts it, and waits until registers are written.
+    fn start(before: &[(u32, u64)]) -> Result<Self> {
+        let args =
+            [&["stat"], msr(&["-C", "0", "-e", "instructions:u", "--", WAITING.path]).as_slice()].concat();
+        let (reader, writer) = std::io::pipe()?;
+        let started = start(Who::Root, TOOL, &args, Stdio::from(reader))?;
+        let changed = || Ok((controls(&registers()?) != controls(before)).then_some(()));
+        match wait_for("registers to be written", LIMIT, changed) {
+            Ok(()) => Ok(Self { started, _command: writer }),
+            Err(error) => Err(error.context(started.kill()?.printed())),
+        }
+    }
+
+    fn kill(self) -> Result<()> {
+        let finished = self.started.kill()?;
+        ensure!(finished.status == 128 + 9, "exit {}", finished.status);
+        Ok(())
+    }
+}
+
 fn killed() -> Result<()> {
     let before = registers()?;
-    let args = [&["stat"], msr(&["-C", "0", "-e", "instructions:u", "--", WAITING.path]).as_slice()].concat();
-    let (reader, writer) = std::io::pipe()?;
-    let started = start(Who::Root, TOOL, &args, Stdio::from(reader))?;
-    let limit = Duration::from_secs(30);
-    let changed = || Ok((controls(&registers()?) != controls(&before)).then_some(()));
-    let counting = wait_for("registers to be written", limit, changed);
-    let pid = Pid::from_raw(i32::try_from(started.child.id())?).context("no id")?;
-    kill_process(pid, Signal::KILL)?;
-    drop(writer);
-    let finished = started.finish()?;
-    counting.with_context(|| finished.printed())?;
-    ensure!(finished.status == 128 + 9, "exit {}", finished.status);
-    let restored = || Ok((registers()? == before).then_some(()));
-    wait_for("registers to be restored", limit, restored)
+    Counting::start(&before)?.kill()?;
+    wait_for("registers to be restored", LIMIT, || Ok((registers()? == before).then_some(())))
         .with_context(|| format!("{:x?} instead of {before:x?}", registers().unwrap_or_default()))?;
-    wait_for("journals to be gone", limit, || Ok(no_journals().is_ok().then_some(())))
+    wait_for("journals to be gone", LIMIT, || Ok(no_journals().is_ok().then_some(())))
+}
+
+/// Who counts, and who would restore in its place.
+fn both_killed() -> Result<()> {
+    let before = registers()?;
+    let counting = Counting::start(&before)?;
+    let keepers = processes("cyclometer-keep")?;
+    ensure!(!keepers.is_empty(), "no keeper runs");
+    for keeper in keepers {
+        kill_process(keeper, Signal::KILL)?;
+    }
+    counting.kill()?;
+    std::thread::sleep(Duration::from_millis(200));
+    ensure!(controls(&registers()?) != controls(&before), "somebody restored the registers all the same");
+    run(Who::Root, TOOL, &["doctor"])?.expect(0)?.says(&["--restore"])?;
+    run(Who::Root, TOOL, &["doctor", "--restore"])?.expect(0)?;
+    let after = registers()?;
+    ensure!(after == before, "{after:x?} instead of {before:x?}");
+    no_journals()
+}
+
+/// The processes of a name, as far as the kernel keeps it.
+fn processes(name: &str) -> Result<Vec<Pid>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc")?.flatten() {
+        let id = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        let own = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+        let own = own.trim_end();
+        if !own.is_empty() && own.len() >= name.len().min(15) && name.starts_with(own) {
+            found.extend(id.and_then(Pid::from_raw));
+        }
+    }
+    Ok(found)
 }
 
 fn no_journals() -> Result<()> {

@@ -82,6 +82,12 @@ impl Started {
         (ended || targets.any(|target| target.to_string_lossy().contains("[perf_event]"))).then_some(())
     }
 
+    /// Kills it.
+    pub(crate) fn kill(mut self) -> Result<Finished> {
+        self.child.kill()?;
+        self.finish()
+    }
+
     /// Waits for its end, and kills it when it takes too long.
     pub(crate) fn finish(mut self) -> Result<Finished> {
         let status = wait_for("its end", LIMIT, || Ok(self.child.try_wait()?));
