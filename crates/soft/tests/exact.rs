@@ -135,6 +135,28 @@ fn a_program_that_executes_itself_counts_as_stepped() {
 }
 
 #[test]
+fn threads_count_as_stepped() {
+    check("crew.c", BARE, &["work", "4"]);
+    check("crew.c", BARE, &["in turns", "3"]);
+}
+
+#[test]
+fn threads_that_others_end_count_as_stepped() {
+    check("crew.c", BARE, &["wait", "3"]);
+    check("crew.c", BARE, &["execute", "3"]);
+}
+
+#[test]
+fn a_thread_that_outlives_the_first_one_counts_as_stepped() {
+    check("crew.c", BARE, &["outlive", "1"]);
+}
+
+#[test]
+fn processes_that_threads_have_made_count_as_stepped() {
+    check("crew.c", BARE, &["fork", "2"]);
+}
+
+#[test]
 fn handlers_of_signals_count_as_stepped() {
     check("signals.c", &["-O2"], &["plain"]);
     check("signals.c", &["-O2"], &["nested"]);

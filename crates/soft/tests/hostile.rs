@@ -71,8 +71,13 @@ fn a_program_that_traces_or_is_traced_is_left() {
 }
 
 #[test]
-fn a_program_with_threads_is_left() {
-    check_left(&["threads"], "started a thread");
+fn a_program_with_threads_is_counted() {
+    hostile(&["threads"]).iter().for_each(check_counted);
+}
+
+#[test]
+fn a_program_that_shares_its_memory_with_a_process_is_left() {
+    check_left(&["sharing"], "shares its memory");
 }
 
 #[test]
@@ -691,7 +696,7 @@ fn a_program_that_others_pin_stays_where_they_want_it_to_be() {
 #[test]
 fn threads_may_use_the_cpus_that_they_could_use_without_us() {
     for way in ["threads", "pinned threads"] {
-        check_cpus(&[way]).into_iter().for_each(|run| assert_lost(&run.counts[0], "started a thread"));
+        check_cpus(&[way]).iter().for_each(check_counted);
     }
 }
 

@@ -15,7 +15,7 @@ use super::code::Reader;
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::space::Space;
-use super::warm::Warmth;
+use super::threads::Part;
 use crate::block::Leave;
 use crate::translate::Stop;
 
@@ -44,10 +44,12 @@ pub(crate) struct Engine {
     pub(super) root: u32,
     /// Stopped until every other process has gone on without us.
     pub(super) held: Vec<(u32, String)>,
+    /// Stops of threads that are not answered, as another one is about to end their process.
+    pub(super) postponed: Vec<(u32, Change)>,
     /// Tasks that have not answered a request for counts.
     pub(super) asked: HashSet<u32>,
-    /// Totals of processes that have.
-    pub(super) answered: HashMap<usize, Result<crate::Totals, String>>,
+    /// What tasks have counted that did: with the indices of their processes.
+    pub(super) answered: HashMap<u32, (usize, Result<Part, String>)>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
     /// The last report was sent.
@@ -101,6 +103,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
             engine.handle_safely(tid, change);
         }
         engine.release_held();
+        engine.depart_ready();
         if engine.is_done() {
             break;
         }
@@ -126,6 +129,7 @@ impl Engine {
             orphanages: Vec::new(),
             root,
             held: Vec::new(),
+            postponed: Vec::new(),
             asked: HashSet::new(),
             answered: HashMap::new(),
             reading: false,
@@ -140,25 +144,14 @@ impl Engine {
 
     /// Whether nobody is followed any more. A child that we heard of and that has not stopped yet would die with us.
     fn is_done(&self) -> bool {
-        self.tasks.is_empty() && self.early.is_empty() && self.born.is_empty()
+        // The first thread of a process that goes on without us may have ended long before the others.
+        let over = |task: &Task| self.finishing && task.ended;
+        self.tasks.values().all(over) && self.early.is_empty() && self.born.is_empty()
     }
 
     pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: Mode, filtered: bool) {
         self.processes.push(Process::new(tid, parent));
-        let task = Task {
-            process: self.processes.len() - 1,
-            mode,
-            filtered,
-            executes: None,
-            suspended: None,
-            dismissed: None,
-            stopped_at: None,
-            returning: None,
-            listing: None,
-            trap_action: None,
-            renewals: 0,
-            warmth: Warmth::default(),
-        };
+        let task = Task::new(self.processes.len() - 1, mode, filtered);
         self.tasks.insert(tid, task);
     }
 
@@ -183,19 +176,31 @@ impl Engine {
     }
 
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
+        if change == Change::Exec {
+            self.take_over(tid);
+        }
         let outcome = match change {
             Change::Exited(_) | Change::Killed(_) => {
                 self.gone(tid);
                 Ok(())
             }
+            change if change != Change::Exiting && self.is_about_to_die(tid) => {
+                self.postponed.push((tid, change));
+                Ok(())
+            }
             _ if !self.tasks.contains_key(&tid) => {
-                self.stranger(tid);
+                self.stranger(tid, change);
                 Ok(())
             }
             change => {
-                self.tasks.entry(tid).and_modify(|task| task.stopped_at = None);
+                let revived = self.note_stop(tid, change);
                 self.forget_bound(tid, change);
-                if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) }
+                let outcome =
+                    if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
+                if revived {
+                    self.take_up_postponed();
+                }
+                outcome
             }
         };
         match outcome {
@@ -203,6 +208,18 @@ impl Engine {
             Err(Trouble::Gone) => self.let_go(tid),
             Err(Trouble::Unfollowed(reason)) => self.leave(tid, Some(reason), 0),
         }
+    }
+
+    /// What was true of a task up to this stop. Whether it was about to end its process, and does not.
+    fn note_stop(&mut self, tid: u32, change: Change) -> bool {
+        let Some(task) = self.tasks.get_mut(&tid) else { return false };
+        task.stopped_at = None;
+        task.paused &= matches!(change, Change::Group(_));
+        if change == Change::Exiting {
+            return false;
+        }
+        task.ends = None;
+        std::mem::take(&mut task.ends_all)
     }
 
     fn stopped(&mut self, tid: u32, change: Change) -> Outcome {
@@ -231,6 +248,7 @@ impl Engine {
                 self.resume(tid, 0)
             }
             Change::Group(_) => {
+                self.count_restart(tid)?;
                 self.answer(tid)?;
                 Ok(trace::listen(tid)?)
             }
@@ -316,13 +334,14 @@ impl Engine {
         self.stops += 1;
     }
 
-    /// Whether more than one process executes a translation.
-    pub(super) fn is_shared(&self, space: &Rc<RefCell<Space>>) -> bool {
-        let uses = |task: &&Task| match &task.mode {
+    /// Whether another process than a task's executes a translation.
+    pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+        let own = self.tasks.get(&tid).map(|task| task.process);
+        let uses = |task: &Task| match &task.mode {
             Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
             Mode::Waiting => false,
         };
-        self.tasks.values().filter(uses).nth(1).is_some()
+        self.tasks.values().any(|task| Some(task.process) != own && uses(task))
     }
 
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.

@@ -36,6 +36,7 @@ pub(crate) mod number {
     pub(crate) const SENDFILE: u64 = 40;
     pub(crate) const CLONE: u64 = 56;
     pub(crate) const EXECVE: u64 = 59;
+    pub(crate) const EXIT: u64 = 60;
     pub(crate) const SHMDT: u64 = 67;
     pub(crate) const FCNTL: u64 = 72;
     pub(crate) const PTRACE: u64 = 101;
@@ -45,6 +46,7 @@ pub(crate) mod number {
     pub(crate) const SCHED_SETAFFINITY: u64 = 203;
     pub(crate) const SCHED_GETAFFINITY: u64 = 204;
     pub(crate) const REMAP_FILE_PAGES: u64 = 216;
+    pub(crate) const EXIT_GROUP: u64 = 231;
     pub(crate) const OPENAT: u64 = 257;
     pub(crate) const SPLICE: u64 = 275;
     pub(crate) const DUP3: u64 = 292;

@@ -9,7 +9,7 @@ use std::fs;
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
-use super::process::Mode;
+use super::process::{Mode, Task};
 use super::remote::{Remote, number};
 use super::space::Space;
 use crate::translate::{Standing, Stop};
@@ -100,7 +100,8 @@ impl Engine {
     /// instruction, else where its instruction pointer is.
     pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, Trouble> {
         let before = registers.rip.wrapping_sub(1);
-        let told = self.task(tid)?.stopped_at == Some(before);
+        let task = self.task(tid)?;
+        let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
         let reached = told || self.is_behind_untold_stop(tid, registers)?;
         Ok(if reached { before } else { registers.rip })
     }
@@ -132,7 +133,8 @@ impl Engine {
             return Err(Trouble::Unfollowed("ignores SIGTRAP".to_owned()));
         }
         if read {
-            self.task(tid)?.trap_action = (handler != SIG_DFL).then_some(bytes);
+            let action = (handler != SIG_DFL).then_some(bytes);
+            self.note_for_all(tid, |task| task.trap_action = action)?;
         }
         self.go(tid)
     }
@@ -173,6 +175,8 @@ impl Engine {
             }
             Disposition::Acts => {}
         }
+        // Without a handler it ends the process.
+        self.task(tid)?.ends_all = !has_signal(&status(tid), "SigCgt:", signal);
         let mut info = trace::signal_info(tid)?;
         let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {
             Mode::Translated(seat) => Ok::<bool, Trouble>(seat.space.borrow().holds(info.address())),
@@ -192,7 +196,10 @@ impl Engine {
     /// # Source
     ///
     /// Linux `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`.
-    fn count_restart(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), Trouble> {
+        if std::mem::replace(&mut self.task(tid)?.paused, true) {
+            return Ok(());
+        }
         let registers = trace::registers(tid)?;
         let restarts = matches!(registers.rax.cast_signed(), -516 | -514..=-512);
         if !restarts || registers.orig_rax.cast_signed() < 0 {
@@ -225,6 +232,16 @@ impl Engine {
         self.surface(tid)?;
         self.task(tid)?.returning = block;
         Ok(trace::step(tid, 0)?)
+    }
+}
+
+impl Task {
+    /// Whether an instruction pointer is behind a stop of the translator, where no instruction is: the task was killed
+    /// there before we heard of the stop.
+    fn is_behind_stop(&self, rip: u64) -> bool {
+        let Mode::Translated(seat) = &self.mode else { return false };
+        let translation = &seat.space.borrow().translation;
+        translation.place(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
     }
 }
 
@@ -262,7 +279,8 @@ fn disposition(tid: u32, signal: i32) -> Disposition {
     }
 }
 
-fn status(tid: u32) -> String {
+/// What the kernel tells of a task.
+pub(super) fn status(tid: u32) -> String {
     fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default()
 }
 

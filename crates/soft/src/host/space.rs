@@ -38,6 +38,8 @@ pub(crate) struct Space {
     /// How many processes read the list of their mappings.
     pub(super) listings: u32,
     free: Vec<usize>,
+    /// Slots whose shadow has no entry any more that leads nowhere.
+    prepared: Vec<bool>,
     observed: HashMap<(Point, Point), ArcId>,
 }
 
@@ -100,6 +102,7 @@ impl Space {
             gadget: remote.gadget,
             listings: 0,
             free: (0..SLOTS).rev().collect(),
+            prepared: vec![false; SLOTS],
             observed: HashMap::new(),
         };
         space.add_region(remote, name, near)?;
@@ -195,11 +198,14 @@ impl Space {
         ours.chain([table, area]).any(|(from, to)| from < end && to > start)
     }
 
-    /// Takes a slot for a process.
+    /// Takes a slot for a process or a thread. Return addresses that another one has left in its shadow do no harm: they
+    /// lead to places of this translation, which check who comes.
     pub(crate) fn take_slot(&mut self) -> Option<usize> {
         let slot = self.free.pop()?;
-        let shadow = slot * SLOT as usize + SHADOW as usize;
-        self.area.fill(shadow, SHADOW_ENTRIES, self.translation.first_shadow_entry());
+        if !std::mem::replace(&mut self.prepared[slot], true) {
+            let shadow = slot * SLOT as usize + SHADOW as usize;
+            self.area.fill(shadow, SHADOW_ENTRIES, self.translation.first_shadow_entry());
+        }
         Some(slot)
     }
 
