@@ -176,6 +176,11 @@ fn handlers_see_the_programs_own_addresses_and_skipped_instructions_are_not_coun
 }
 
 #[test]
+fn handlers_that_return_to_somewhere_else_count_as_stepped() {
+    check("signals.c", &["-O2"], &["elsewhere"]);
+}
+
+#[test]
 fn breakpoints_of_the_program_count_as_stepped() {
     check("signals.c", &["-O2"], &["breakpoints"]);
 }

@@ -37,6 +37,11 @@ pub(super) struct Birth {
 }
 
 impl Birth {
+    /// Whether the child will execute a translation.
+    pub(super) fn uses(&self, space: &Rc<RefCell<Space>>) -> bool {
+        self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, space))
+    }
+
     /// The same for another child.
     fn again(&self) -> Birth {
         Birth { home: self.home.clone(), bound: self.bound.clone(), ..*self }
@@ -137,6 +142,7 @@ impl Engine {
             Ok(()) => {}
             Err(Trouble::Gone) => self.let_go(child),
             Err(Trouble::Unfollowed(reason)) => self.leave(child, Some(reason), 0),
+            Err(Trouble::Apart) => self.leave(child, Some("could not be translated apart".to_owned()), 0),
         }
         let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.departs.is_some());
         if self.finishing || self.companions(child).iter().any(leaves) {

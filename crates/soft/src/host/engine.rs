@@ -17,7 +17,7 @@ use super::process::{Mode, Process, Seat, Task};
 use super::space::Space;
 use super::threads::Part;
 use crate::block::Leave;
-use crate::translate::Stop;
+use crate::translate::{Need, Stop};
 
 pub(super) const SIGTRAP: i32 = 5;
 
@@ -66,6 +66,8 @@ pub(super) enum Trouble {
     Gone,
     /// It must go on without us; why.
     Unfollowed(String),
+    /// It needs a translation of its own.
+    Apart,
 }
 
 impl From<io::Error> for Trouble {
@@ -207,6 +209,7 @@ impl Engine {
             Ok(()) => {}
             Err(Trouble::Gone) => self.let_go(tid),
             Err(Trouble::Unfollowed(reason)) => self.leave(tid, Some(reason), 0),
+            Err(Trouble::Apart) => self.leave(tid, Some("could not be translated apart".to_owned()), 0),
         }
     }
 
@@ -258,9 +261,20 @@ impl Engine {
     }
 
     /// Goes on in translated code; the registers are the program's.
-    pub(super) fn enter(&mut self, tid: u32, mut registers: Registers) -> Outcome {
+    pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> Outcome {
+        match self.enter_here(tid, registers) {
+            Err(Trouble::Apart) => {
+                let registers = self.part(tid)?;
+                self.enter_here(tid, registers)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The same with the translation that there is.
+    fn enter_here(&mut self, tid: u32, mut registers: Registers) -> Outcome {
+        let room = self.room(tid)?;
         let task = self.task(tid)?;
-        let filtered = task.filtered;
         let Mode::Native(mut seat) = std::mem::replace(&mut task.mode, Mode::Waiting) else {
             return Err(Trouble::Gone);
         };
@@ -268,7 +282,7 @@ impl Engine {
             let space = &mut seat.space.borrow_mut();
             let mut reader = Reader::new(tid, &mut seat.maps);
             let address = registers.rip;
-            let body = with_room(space, tid, filtered, |space| space.translation.enter(&mut reader, address));
+            let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
             body.inspect(|_| {
                 let block = space.translation.block_at(address);
                 block.into_iter().for_each(|block| seat.ledger.enter(space, block));
@@ -308,19 +322,23 @@ impl Engine {
     /// Translates what comes next, and goes on there.
     fn go_on(&mut self, tid: u32, stop: Stop, mut registers: Registers) -> Outcome {
         self.stay_near(tid);
+        let room = self.room(tid)?;
         let task = self.task(tid)?;
-        let filtered = task.filtered;
         let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
         let space = seat.space.clone();
         let mut space = space.borrow_mut();
         let mut reader = Reader::new(tid, &mut seat.maps);
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
-        let to = with_room(&mut space, tid, filtered, |space| match stop {
+        let to = with_room(&mut space, tid, room, |space| match stop {
             Stop::Link => space.translation.link(&mut reader, at),
             _ => space.translation.indirect(&mut reader, target).map(Some),
         });
         space.apply();
         drop(space);
+        if let Err(Trouble::Apart) = to {
+            let registers = self.part(tid)?;
+            return self.enter(tid, registers);
+        }
         registers.rip = to?.ok_or(Trouble::Gone)?;
         trace::set_registers(tid, &registers)?;
         self.go(tid)
@@ -337,11 +355,44 @@ impl Engine {
     /// Whether another process than a task's executes a translation.
     pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
-        let uses = |task: &Task| match &task.mode {
-            Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
-            Mode::Waiting => false,
+        self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
+    }
+
+    /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
+    /// and who borrows their memory.
+    fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+        let own = self.tasks.get(&tid).map(|task| task.process);
+        let borrows = |child: &u32| {
+            let lends = |task: &Task| Some(task.process) == own && task.is_suspended_by(*child);
+            self.tasks.values().any(lends)
         };
-        self.tasks.values().any(|task| Some(task.process) != own && uses(task))
+        let lends = |task: &Task| task.is_suspended_by(tid);
+        let lender = self.tasks.values().find(|task| lends(task)).map(|task| task.process);
+        let shares = |(other, task): (&u32, &Task)| {
+            Some(task.process) == own || Some(task.process) == lender || borrows(other)
+        };
+        self.tasks.iter().any(|(other, task)| task.uses(space) && !shares((other, task)))
+            || self.born.values().any(|birth| birth.thread_of.is_none() && birth.uses(space))
+    }
+
+    /// Whether the translation that a task executes may be given more memory.
+    fn room(&mut self, tid: u32) -> Result<Room, Trouble> {
+        let task = self.task(tid)?;
+        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Ok(Room::Free) };
+        let (filtered, home) = (task.filtered, seat.space.clone());
+        Ok(match () {
+            () if filtered => Room::Filtered,
+            () if self.is_mapped_elsewhere(tid, &home) => Room::Elsewhere,
+            () => Room::Free,
+        })
+    }
+
+    /// Gives a task a translation of its own. The registers are the program's then.
+    fn part(&mut self, tid: u32) -> Result<Registers, Trouble> {
+        if self.has_companions(tid) {
+            return Err(Trouble::Unfollowed("needs another translation while other threads run".to_owned()));
+        }
+        self.renew(tid)
     }
 
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
@@ -382,19 +433,31 @@ impl Engine {
     }
 }
 
+/// Whether memory can be mapped for a translation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// It can.
+    Free,
+    /// No system call can be made in the program's name.
+    Filtered,
+    /// It would be missing in another memory in which the same translation is executed.
+    Elsewhere,
+}
+
 /// Lets the translation do something, with more memory when it needs that.
 fn with_room<T>(
     space: &mut Space,
     tid: u32,
-    filtered: bool,
-    mut work: impl FnMut(&mut Space) -> Result<T, crate::translate::Need>,
+    room: Room,
+    mut work: impl FnMut(&mut Space) -> Result<T, Need>,
 ) -> Result<T, Trouble> {
     loop {
         match work(space) {
             Ok(done) => return Ok(done),
-            Err(_) if filtered => {
+            Err(_) if room == Room::Filtered => {
                 return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
             }
+            Err(Need::Region(_)) if room == Room::Elsewhere => return Err(Trouble::Apart),
             Err(need) => space.answer(tid, need)?,
         }
     }

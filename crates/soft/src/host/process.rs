@@ -108,6 +108,14 @@ impl Task {
         }
     }
 
+    /// Whether it executes a translation.
+    pub(crate) fn uses(&self, space: &Rc<RefCell<Space>>) -> bool {
+        match &self.mode {
+            Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
+            Mode::Waiting => false,
+        }
+    }
+
     /// Whether it has a place in a translation.
     pub(crate) fn is_seated(&self) -> bool {
         !matches!(self.mode, Mode::Waiting)
