@@ -147,6 +147,11 @@ fn threads_that_others_end_count_as_stepped() {
 }
 
 #[test]
+fn code_that_changes_while_threads_wait_counts_as_stepped() {
+    check("crew.c", BARE, &["change", "3"]);
+}
+
+#[test]
 fn a_thread_that_outlives_the_first_one_counts_as_stepped() {
     check("crew.c", BARE, &["outlive", "1"]);
 }

@@ -4,22 +4,27 @@
 
 mod support;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use cyclometer_soft::Event;
 use cyclometer_sys::process::{SIGINT, SIGKILL, Status};
 use support::compare::{assert_lost, assert_same_counts, assert_same_end};
 use support::programs::{BARE, Recipe, build};
-use support::ready;
 use support::run::{Job, Run, Running, Tracer, soft};
+use support::{installed, ready};
 
 const SIGSEGV: i32 = 11;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
-fn job(args: &[&str]) -> Option<Job> {
+fn program() -> Option<PathBuf> {
     let recipe = Recipe { source: "threads.c", flags: &["-O2", "-pthread", "-ldl"] };
-    ready().then(|| build(&recipe)).flatten().map(|program| Job::new(program, args))
+    ready().then(|| build(&recipe)).flatten()
+}
+
+fn job(args: &[&str]) -> Option<Job> {
+    program().map(|program| Job::new(program, args))
 }
 
 /// Runs it natively and translated, which must end alike; the translated run.
@@ -62,6 +67,18 @@ fn a_storm_of_threads_is_counted() {
 }
 
 #[test]
+fn many_threads_at_a_time_are_counted() {
+    check(&["sum", "100"], 4 * 100_000);
+}
+
+#[test]
+fn a_program_with_a_limit_on_addresses_is_counted() {
+    let (Some(prlimit), Some(program)) = (installed("prlimit"), program()) else { return };
+    let args = ["--as=4000000000", &program.to_string_lossy(), "sum"];
+    check_counted(&Job::new(prlimit, &args).run(soft()), 40_000);
+}
+
+#[test]
 fn more_threads_than_there_is_room_for_are_left() {
     let run = alike(&["sum", "300"]);
     run.iter().filter(|run| run.counts[0].counts.is_err()).for_each(|run| {
@@ -94,11 +111,11 @@ fn libraries_that_threads_load_are_counted() {
 }
 
 #[test]
-fn a_program_that_unloads_code_while_threads_run_is_counted_or_left() {
-    let run = alike(&["unload"]);
-    run.iter().filter(|run| run.counts[0].counts.is_err()).for_each(|run| {
-        assert_lost(&run.counts[0], "changes its code while other threads run");
-    });
+fn code_that_changes_while_threads_run_is_counted() {
+    for _ in 0..5 {
+        check(&["unload"], 10_000);
+        check(&["rewrite"], 10_000);
+    }
 }
 
 #[test]
@@ -137,6 +154,16 @@ fn all_threads_are_left_where_one_cannot_be_followed() {
     }
 }
 
+#[test]
+fn a_program_with_restartable_sequences_is_left_when_it_starts_a_thread() {
+    let recipe = Recipe { source: "threads.c", flags: &["-O2", "-pthread", "-DRESTARTABLE", "-ldl"] };
+    let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
+    let job = Job::new(program, &["sum"]);
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_lost(&run.counts[0], "restartable sequences");
+}
+
 /// Runs for a second.
 fn waiting(seconds: &str) -> Option<Running> {
     let running = job(&["wait", "6", seconds])?.start(soft());
@@ -164,6 +191,23 @@ fn threads_can_be_stopped_and_continued() {
     let run = running.finish();
     assert_eq!(run.status, Status::Code(0));
     check_counted(&run, 10_000);
+}
+
+#[test]
+fn code_can_change_in_a_process_that_is_stopped_and_continued() {
+    let Some(job) = job(&["rewrite"]) else { return };
+    for round in 0..5 {
+        let running = job.start(soft());
+        for i in 0..20 {
+            running.signal(SIGSTOP);
+            std::thread::sleep(Duration::from_micros(500 * (i % 5)));
+            running.signal(SIGCONT);
+            std::thread::sleep(Duration::from_micros(1700 * round + 900 * (i % 7)));
+        }
+        let run = running.finish();
+        assert_eq!((run.status, run.stdout.as_str()), (Status::Code(0), "0\n144\n"));
+        check_counted(&run, 10_000);
+    }
 }
 
 #[test]
@@ -204,7 +248,7 @@ fn a_program_with_threads_that_is_killed_at_any_time_leaves_no_one_waiting() {
 
 #[test]
 fn the_counts_of_threads_can_be_read_while_they_come_and_go() {
-    let Some(job) = job(&["storm", "150"]) else { return };
+    let Some(job) = job(&["storm", "60"]) else { return };
     let mut running = job.start(soft());
     let (mut last, mut partial) = (0, 0);
     let end = loop {
@@ -219,7 +263,7 @@ fn the_counts_of_threads_can_be_read_while_they_come_and_go() {
     };
     running.wait();
     assert!(partial > 10, "{partial} readings");
-    assert!(end > 150 * 4 * 36_000);
+    assert!(end > 60 * 4 * 36_000);
 }
 
 #[test]

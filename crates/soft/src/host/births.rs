@@ -159,6 +159,9 @@ impl Engine {
         super::surface::repair(&space.borrow(), maker, &place, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
+        if !self.companions(child).is_empty() {
+            self.check_restartable(child)?;
+        }
         let seat = self.seat_for(child, space)?;
         if !self.companions(child).is_empty() {
             // Of two threads that end the process at a time the kernel tells of one only.
@@ -178,10 +181,12 @@ impl Engine {
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
         (task.trap_action, task.listing) = (None, None);
+        (task.summoned, task.halted) = (false, false);
         for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
             task.suspended = None;
         }
         if let Some(process) = self.process(tid) {
+            (process.renewal, process.no_restarts) = (None, false);
             process.name = name_of(tid);
         }
         if self.finishing {
@@ -271,7 +276,7 @@ fn step_out(tid: u32) -> Outcome {
         }
     }
     if pending != 0 {
-        trace::send_signal(tid, tid, pending)?;
+        super::remote::send_again(tid, pending)?;
     }
     Ok(())
 }

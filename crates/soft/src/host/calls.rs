@@ -225,6 +225,9 @@ impl Engine {
             Verdict::Return => self.return_from_handler(tid),
             Verdict::End => {
                 let task = self.task(tid)?;
+                if task.summoned {
+                    return self.halt(tid);
+                }
                 task.ends = Some(registers.rip + 2);
                 task.ends_all = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
                 self.go(tid)
@@ -275,6 +278,9 @@ impl Engine {
             return self.remaps_among(tid, call, registers);
         }
         seat.maps = None;
+        if let Some(process) = self.process(tid).filter(|_| call.code) {
+            process.no_restarts = false;
+        }
         let shared = call.code && self.is_shared(tid, &home);
         if !changes && !shared {
             return self.go(tid);

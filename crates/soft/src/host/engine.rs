@@ -25,7 +25,7 @@ pub(super) const SIGTRAP: i32 = 5;
 const MOVE_EVERY: u64 = 100;
 
 /// How often the code of a process may change before it is left to itself.
-const MOST_RENEWALS: u32 = 40;
+pub(super) const MOST_RENEWALS: u32 = 40;
 
 /// What a program gets instead of 16 random bytes where its layout is fixed: any constant does.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
@@ -105,6 +105,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
             engine.handle_safely(tid, change);
         }
         engine.release_held();
+        engine.renew_ready();
         engine.depart_ready();
         if engine.is_done() {
             break;
@@ -205,6 +206,11 @@ impl Engine {
                 outcome
             }
         };
+        self.conclude(tid, outcome);
+    }
+
+    /// What becomes of a task that could not be followed.
+    pub(super) fn conclude(&mut self, tid: u32, outcome: Outcome) {
         match outcome {
             Ok(()) => {}
             Err(Trouble::Gone) => self.let_go(tid),
@@ -226,7 +232,8 @@ impl Engine {
     }
 
     fn stopped(&mut self, tid: u32, change: Change) -> Outcome {
-        let dismissed = self.task(tid)?.dismissed.is_some();
+        let task = self.task(tid)?;
+        let (dismissed, summoned) = (task.dismissed.is_some(), task.summoned);
         match change {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.gave_birth(tid, change),
@@ -245,6 +252,9 @@ impl Engine {
                 self.leave(tid, reason, 0);
                 Ok(())
             }
+            Change::Interrupted | Change::Group(_) if summoned && !self.is_in_own_code(tid) => {
+                self.summoned_stop(tid, change)
+            }
             Change::Interrupted => {
                 go_on_waiting(tid)?;
                 self.answer(tid)?;
@@ -258,6 +268,11 @@ impl Engine {
             Change::Signal(signal) => self.signal(tid, signal),
             _ => self.resume(tid, 0),
         }
+    }
+
+    /// Whether a task is on the way into a handler, or back from one.
+    fn is_in_own_code(&self, tid: u32) -> bool {
+        matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(Mode::Native(_)))
     }
 
     /// Goes on in translated code; the registers are the program's.

@@ -19,7 +19,9 @@ impl Engine {
         self.asked.remove(&tid);
         let Some(task) = self.tasks.get_mut(&tid) else { return drop(trace::detach(tid, signal)) };
         (task.departs, task.dismissed) = (Some(signal), None);
+        (task.summoned, task.halted) = (false, false);
         let process = task.process;
+        self.processes[process].renewal = None;
         self.companions(tid).into_iter().for_each(|other| self.dismiss(other, None));
         self.depart(process);
     }
@@ -57,6 +59,7 @@ impl Engine {
         self.close(tid);
         let task = self.task(tid)?;
         (task.ended, task.departs, task.suspended) = (true, None, None);
+        (task.summoned, task.halted) = (false, false);
         Ok(trace::resume(tid, 0)?)
     }
 
@@ -114,9 +117,17 @@ impl Engine {
         if is_stopped(&status) {
             match trace::poll(tid) {
                 Ok(Some(change)) => self.handle(tid, change),
-                _ => drop(trace::resume(tid, 0)),
+                _ => self.let_run(tid),
             }
         }
+    }
+
+    /// A task goes on from a stop that was not understood: to its end, most likely. Nothing is known of it from here on.
+    fn let_run(&mut self, tid: u32) {
+        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+            self.lose(tid, "the process was killed while it was translated");
+        }
+        let _ = trace::resume(tid, 0);
     }
 
     /// Everything that still runs goes on without us.
@@ -127,9 +138,14 @@ impl Engine {
     }
 
     pub(super) fn dismiss(&mut self, tid: u32, reason: Option<String>) {
-        if let Some(task) = self.tasks.get_mut(&tid).filter(|task| !task.ended && task.departs.is_none()) {
-            task.dismissed.get_or_insert(reason);
-            let _ = trace::interrupt(tid);
+        match self.tasks.get_mut(&tid) {
+            // It is at a stop that we were told of.
+            Some(task) if task.halted => self.leave(tid, reason, 0),
+            Some(task) if !task.ended && task.departs.is_none() => {
+                task.dismissed.get_or_insert(reason);
+                let _ = trace::interrupt(tid);
+            }
+            _ => {}
         }
     }
 

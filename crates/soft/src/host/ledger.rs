@@ -76,6 +76,12 @@ impl Ledger {
         self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: true });
     }
 
+    /// The last instruction of a block that was left behind it was not executed, and is going to be.
+    pub(crate) fn take_last_back(&mut self, space: &Space, block: u32) {
+        let all = space.translation.instructions(block);
+        self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: false });
+    }
+
     fn observe(&mut self, space: &mut Space, from: Point, to: Point) {
         let arc = space.observed(from, to);
         *self.observed.entry(arc.index() as u32).or_default() += 1;
@@ -106,6 +112,7 @@ impl Ledger {
 
 /// What a thread's counters hold, with its ledger; or those of several threads, added up. An equation that holds for each
 /// of them holds for the sum.
+#[derive(Clone)]
 pub(crate) struct Tally {
     counters: Vec<u64>,
     extras: Vec<u64>,

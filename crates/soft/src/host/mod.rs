@@ -25,6 +25,8 @@ mod process;
 pub mod protocol;
 mod reading;
 mod remote;
+mod renewal;
+mod restartable;
 mod signals;
 mod space;
 mod surface;

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use super::ledger::{Executed, Ledger};
 use super::listing::Listing;
 use super::maps::Maps;
+use super::renewal::Renewal;
 use super::space::Space;
+use super::threads::Part;
 use super::warm::Warmth;
 use crate::Totals;
 
@@ -21,6 +23,12 @@ pub(crate) struct Process {
     code: Ranges,
     /// Places of threads that have ended, with what they counted there.
     pub(crate) parked: Vec<Seat>,
+    /// What was counted in places that are given back.
+    pub(crate) folded: Vec<Part>,
+    /// None of its code has restartable sequences.
+    pub(crate) no_restarts: bool,
+    /// A change of its code for which its threads halt.
+    pub(crate) renewal: Option<Renewal>,
     /// Why there are no counts.
     pub(crate) lost: Option<String>,
 }
@@ -52,6 +60,10 @@ pub(crate) struct Task {
     pub(crate) ends_all: bool,
     /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.
     pub(crate) departs: Option<i32>,
+    /// It is to halt in its own code at its next stop, as another thread changes the process's code.
+    pub(crate) summoned: bool,
+    /// It has done so.
+    pub(crate) halted: bool,
     /// It has stopped with its process, and that was noted.
     pub(crate) paused: bool,
     pub(crate) mode: Mode,
@@ -93,6 +105,8 @@ impl Task {
             ends: None,
             ends_all: false,
             departs: None,
+            summoned: false,
+            halted: false,
             paused: false,
             mode,
             filtered,
@@ -140,7 +154,9 @@ impl Process {
     pub(crate) fn new(pid: u32, parent: u32) -> Process {
         let name = name_of(pid);
         let (totals, code) = (Totals::new(), Ranges::default());
-        Process { pid, parent, name, totals, code, parked: Vec::new(), lost: None }
+        let (parked, renewal, lost) = (Vec::new(), None, None);
+        let folded = Vec::new();
+        Process { pid, parent, name, totals, code, parked, folded, no_restarts: false, renewal, lost }
     }
 
     /// Takes what was executed of a translation that is given up.

@@ -142,7 +142,8 @@ fn totals(process: &Process, answers: Vec<Result<Part, String>>) -> Result<Total
         return process.totals(Vec::new());
     }
     let parked = process.parked.iter().map(|seat| Ok(Part::of(seat)));
-    let parts = parked.chain(answers).collect::<Result<Parts, String>>()?;
+    let folded = process.folded.iter().cloned().map(Ok);
+    let parts = folded.chain(parked).chain(answers).collect::<Result<Parts, String>>()?;
     process.totals(parts.settle()?)
 }
 

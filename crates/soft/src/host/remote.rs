@@ -5,6 +5,8 @@ use std::io;
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
+use super::threads::first_thread;
+
 /// Bytes of code that make a system call and stop: `syscall; int3`.
 pub(crate) const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
 
@@ -61,6 +63,15 @@ pub(crate) mod number {
     pub(crate) const CLOSE_RANGE: u64 = 436;
 }
 
+/// Sends a signal to a task that has got it at the wrong time.
+///
+/// # Errors
+///
+/// The operating system's, when it is gone.
+pub(super) fn send_again(tid: u32, signal: i32) -> io::Result<()> {
+    trace::send_signal(first_thread(tid).unwrap_or(tid), tid, signal)
+}
+
 /// A stopped program and where in its memory the [`GADGET`] is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
@@ -115,7 +126,7 @@ impl Remote {
             }
         }
         if pending != 0 {
-            trace::send_signal(self.tid, self.tid, pending)?;
+            send_again(self.tid, pending)?;
         }
         let registers = trace::registers(self.tid)?;
         match registers.rax.cast_signed() {

@@ -20,7 +20,10 @@ use super::space::Space;
 impl Engine {
     /// A thread that a process has made.
     pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
-        self.tasks.insert(tid, Task::new(process, Mode::Waiting, filtered));
+        let mut task = Task::new(process, Mode::Waiting, filtered);
+        task.renewals = self.members(process).map(|(_, other)| other.renewals).max().unwrap_or(0);
+        task.summoned = self.processes[process].renewal.is_some();
+        self.tasks.insert(tid, task);
     }
 
     /// The other threads of a task's process, as far as they have not ended.
@@ -30,7 +33,7 @@ impl Engine {
         others.map(|(other, _)| *other).collect()
     }
 
-    fn members(&self, process: usize) -> impl Iterator<Item = (&u32, &Task)> {
+    pub(super) fn members(&self, process: usize) -> impl Iterator<Item = (&u32, &Task)> {
         self.tasks.iter().filter(move |(_, task)| task.process == process && !task.ended)
     }
 
@@ -40,7 +43,7 @@ impl Engine {
         self.members(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
     }
 
-    fn awaits_thread(&self, process: usize) -> bool {
+    pub(super) fn awaits_thread(&self, process: usize) -> bool {
         self.born.values().any(|birth| birth.thread_of == Some(process))
     }
 
@@ -70,10 +73,27 @@ impl Engine {
         if let Some(seat) = left {
             return Ok(seat);
         }
-        let slot = space.borrow_mut().take_slot();
+        let mut slot = space.borrow_mut().take_slot();
+        if slot.is_none() {
+            self.fold_parked(space);
+            slot = space.borrow_mut().take_slot();
+        }
         let what = if self.companions(tid).is_empty() { "processes" } else { "threads" };
         let slot = slot.ok_or_else(|| Trouble::Unfollowed(format!("has too many {what} at a time")))?;
         Ok(Seat::new(space.clone(), slot))
+    }
+
+    /// Gives slots back that threads have left and no other has taken, with what they counted kept aside.
+    fn fold_parked(&mut self, space: &Rc<RefCell<Space>>) {
+        for process in &mut self.processes {
+            let (here, elsewhere) = std::mem::take(&mut process.parked)
+                .into_iter()
+                .partition(|seat| Rc::ptr_eq(&seat.space, space));
+            let here: Vec<Seat> = here;
+            process.parked = elsewhere;
+            process.folded.extend(here.iter().map(Part::of));
+            here.iter().for_each(|seat| space.borrow_mut().give_slot(seat.slot));
+        }
     }
 
     /// A task executes nothing of the translation any more. With the last one of a process, what all executed is added to
@@ -93,8 +113,9 @@ impl Engine {
             return;
         }
         let parked = std::mem::take(&mut process.parked);
+        let folded = std::mem::take(&mut process.folded);
         if process.lost.is_none() {
-            match parked.iter().map(Part::of).collect::<Parts>().settle() {
+            match folded.into_iter().chain(parked.iter().map(Part::of)).collect::<Parts>().settle() {
                 Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
                 Err(reason) => process.lose(reason),
             }
@@ -152,7 +173,7 @@ impl Engine {
         let harmless = !call.code && !call.ranges.iter().any(executable);
         let changes = call.ranges.iter().any(|(start, end)| home.borrow().translation.touches(*start, *end));
         if changes || (call.code && self.is_shared(tid, &home)) {
-            return Err(Trouble::Unfollowed("changes its code while other threads run".to_owned()));
+            return self.renew_among(tid);
         }
         if harmless {
             return self.go(tid);
@@ -167,6 +188,9 @@ impl Engine {
         let fresh = remapped(&registers, &result);
         let stale = fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end));
         self.step_over_call(tid, registers, result)?;
+        for (start, end) in call.ranges.iter().copied().chain(fresh).filter(|_| call.code) {
+            super::restartable::check(tid, start, end)?;
+        }
         if stale {
             return Err(Trouble::Unfollowed("changes its code while other threads run".to_owned()));
         }
@@ -192,7 +216,8 @@ impl Engine {
 }
 
 /// What was counted in one translation.
-pub(super) struct Part {
+#[derive(Clone)]
+pub(crate) struct Part {
     pub(super) space: Rc<RefCell<Space>>,
     pub(super) tally: Tally,
 }
