@@ -10,6 +10,9 @@ mod catalog;
 mod corpus;
 mod cross_check;
 mod cross_check_jevents;
+mod guests;
+mod page;
+mod registers_page;
 mod run;
 mod targets;
 mod tidy;
@@ -23,8 +26,11 @@ const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
   ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the small corpus, cross checks,
-            build budget
+            some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
   targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
+  guests [KIND...] [--keep] [--reduced] [--limit SECONDS]
+            the programs on real kernels, in emulated machines with a PMU: arm64, arm64-hybrid, riscv64, x86, x86-amd,
+            x86-hybrid, apple; fetches what it needs (Debian) into $CYCLOMETER_GUESTS_CACHE or the user's caches
   tidy      the invariants of ARCHITECTURE.md only
   budget    the cold release build's time and number of crates only
   golden    rewrites the golden files of the tests
@@ -32,6 +38,8 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             makes the tables of the catalogue from the vendors' files
   events-page [--check]
             writes the tables of docs/events.md from the catalogue, or checks that they are up to date
+  registers-page [--check]
+            the same for docs/registers.md from the layouts of arch
   corpus [--small | --write [--note TEXT]] [--install] [--tool FILE] [NAME...]
             real programs under the software PMU, compared with themselves; --small is the part that `ci` runs, --write
             renews docs/compatibility.md, --install installs the Debian packages of programs that are missing
@@ -60,9 +68,11 @@ fn dispatch(command: &str) -> Result<()> {
         "budget" => budget::check(&root()),
         "golden" => run::golden(),
         "catalog" => catalog::run(&root(), std::env::args().skip(2)),
-        "events-page" => catalog::docs::run(&root(), std::env::args().skip(2)),
+        "events-page" => catalog::docs::PAGE.run(&root(), std::env::args().skip(2)),
+        "registers-page" => registers_page::PAGE.run(&root(), std::env::args().skip(2)),
         "corpus" => corpus::run(std::env::args().skip(2)),
         "torture" => corpus::torture::run(std::env::args().skip(2)),
+        "guests" => guests::run(std::env::args().skip(2)),
         "cross-check" => cross_check::run(std::env::args().skip(2)),
         _ => bail!("no such command\n{USAGE}"),
     }

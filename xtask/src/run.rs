@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{budget, corpus, root, targets, tidy};
+use crate::{budget, corpus, guests, root, targets, tidy};
 
 /// Debian packages whose programs the full form compares with.
 const PEERS: &[&str] = &["time", "linux-perf", "gzip"];
@@ -22,6 +22,7 @@ pub(crate) fn full() -> Result<()> {
     corpus::small()?;
     targets::check()?;
     kernel_module()?;
+    guests::reduced()?;
     budget::check(&root())
 }
 

@@ -49,7 +49,7 @@ fn arm64_instructions() -> Result<()> {
 
 /// Whether a target's standard library is there, after rustup, where there is one, was asked to get it; where there is none
 /// the distribution's packages may have it.
-fn has_library(target: &str) -> bool {
+pub(crate) fn has_library(target: &str) -> bool {
     let _ = output("rustup", &["target", "add", target]);
     let folder = output("rustc", &["--print", "target-libdir", "--target", target]);
     folder.is_ok_and(|folder| Path::new(folder.trim()).is_dir())

@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(access(&chip, Register::Intel(intel::Register::DebugControl)), 1 << 12);
         let control = access(&m3(), Register::Apple(apple::Register::Control));
         assert_eq!(control & (0b111 << 24 | 1 << 23 | 1 << 31), 0);
-        assert_eq!(access(&neoverse(), Register::Arm(arm::Register::Control)), 0xc1);
+        assert_eq!(access(&neoverse(), Register::Arm(arm::Register::Control)), 0x2e1);
         assert!(PmuReg::all(&u74()).iter().all(|entry| entry.access() == Access::Read));
     }
 }

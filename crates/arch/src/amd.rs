@@ -1,16 +1,19 @@
 //! AMD: MSR numbers and bits, from K7 to PerfMonV2.
 
-use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
+use cyclometer_core::{CounterId, CounterMask, EventCode};
 
 use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
-use crate::field::{FieldSpec, set_bits};
-use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
+use crate::field::{FieldSpec, each_counter, set_bits};
+use crate::presence::Presence;
+use crate::register::{RegisterName, RegisterWrite};
+use crate::x86::{
+    self, CMASK_FIELD, EN_FIELD, INT_FIELD, INV_FIELD, NOT_PERFS, OS_FIELD, UMASK_FIELD, USR_FIELD,
+};
 
-pub(crate) const SOURCE: &str = "AMD APM volume 2, Performance Monitoring Counters; Linux \
-                                 arch/x86/include/asm/msr-index.h, arch/x86/events/amd/core.c";
+pub use crate::x86::{CMASK_SHIFT, EDGE, EN, INT, INV, OS, USR};
 
 /// PERF_LEGACY_CTL0; the first four follow, one MSR each.
 ///
@@ -61,6 +64,13 @@ pub const GLOBAL_STATUS_CLR: u32 = 0xc000_0302;
 /// Linux `msr-index.h`, `MSR_AMD64_PERF_CNTR_GLOBAL_STATUS_SET`.
 pub const GLOBAL_STATUS_SET: u32 = 0xc000_0303;
 
+/// DebugCtl, which also says whether an interrupt of the PMU freezes branch records.
+///
+/// # Source
+///
+/// AMD APM volume 2, DebugCtl; Linux `msr-index.h`, `MSR_IA32_DEBUGCTLMSR`.
+pub const DEBUG_CTL: u32 = 0x1d9;
+
 /// PERF_CTL: count in guests; with [`HOST_ONLY`], everywhere.
 ///
 /// # Source
@@ -75,48 +85,6 @@ pub const GUEST_ONLY: u64 = 1 << 40;
 /// As [`USR`].
 pub const HOST_ONLY: u64 = 1 << 41;
 
-/// Bit of PERF_CTL: count in user mode.
-///
-/// # Source
-///
-/// AMD APM volume 2, figure "Performance Event-Select Register (PerfEvtSeln)", as for the bits that follow.
-pub const USR: u64 = 1 << 16;
-/// Bit of PERF_CTL: count in the kernel.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const OS: u64 = 1 << 17;
-/// Bit of PERF_CTL: count rising edges.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EDGE: u64 = 1 << 18;
-/// Bit of PERF_CTL: interrupt at an overflow.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INT: u64 = 1 << 20;
-/// Bit of PERF_CTL: the counter is enabled.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EN: u64 = 1 << 22;
-/// Bit of PERF_CTL: invert the comparison with the counter mask.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INV: u64 = 1 << 23;
-/// The lowest bit of the counter mask in PERF_CTL.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const CMASK_SHIFT: u32 = 24;
 /// The lowest bit of the event's upper four bits in PERF_CTL.
 ///
 /// # Source
@@ -184,6 +152,8 @@ pub enum Register {
     GlobalStatusClear,
     /// PerfCntrGlobalStatusSet.
     GlobalStatusSet,
+    /// DebugCtl.
+    DebugControl,
 }
 
 impl Register {
@@ -198,11 +168,45 @@ impl Register {
         }
         all.extend(legacy().map(Register::LegacyEventSelect));
         all.extend(legacy().map(Register::LegacyCounter));
-        if chip.pmu_version >= 2 {
-            all.extend([Register::GlobalStatus, Register::GlobalControl]);
-            all.extend([Register::GlobalStatusClear, Register::GlobalStatusSet]);
-        }
+        all.extend([Register::GlobalStatus, Register::GlobalControl]);
+        all.extend([Register::GlobalStatusClear, Register::GlobalStatusSet, Register::DebugControl]);
+        all.retain(|register| register.presence().is_on(chip.pmu_version));
         all
+    }
+
+    /// Which chips have it.
+    ///
+    /// # Source
+    ///
+    /// AMD APM volume 2: CPUID Fn8000_0001 ECX\[PerfCtrExtCore\], Fn8000_0022 EAX\[PerfMonV2\].
+    pub(crate) const fn presence(self) -> Presence {
+        match self {
+            Register::EventSelect(_) | Register::Counter(_) => {
+                Presence::ALWAYS.needing("PerfCtrExtCore (CPUID 8000_0001 ECX bit 23)")
+            }
+            Register::LegacyEventSelect(_) | Register::LegacyCounter(_) | Register::DebugControl => {
+                Presence::ALWAYS
+            }
+            Register::GlobalStatus
+            | Register::GlobalControl
+            | Register::GlobalStatusClear
+            | Register::GlobalStatusSet => Presence::since(2),
+        }
+    }
+
+    /// Who says how it is laid out.
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Register::EventSelect(_) => "AMD APM volume 2, PERF_CTLn",
+            Register::Counter(_) => "AMD APM volume 2, PERF_CTRn",
+            Register::LegacyEventSelect(_) => "AMD APM volume 2, PERF_LEGACY_CTLn",
+            Register::LegacyCounter(_) => "AMD APM volume 2, PERF_LEGACY_CTRn",
+            Register::GlobalStatus => "AMD APM volume 2, PerfCntrGlobalStatus",
+            Register::GlobalControl => "AMD APM volume 2, PerfCntrGlobalCtl",
+            Register::GlobalStatusClear => "AMD APM volume 2, PerfCntrGlobalStatusClr",
+            Register::GlobalStatusSet => "AMD APM volume 2, PerfCntrGlobalStatusSet",
+            Register::DebugControl => "AMD APM volume 2, DebugCtl",
+        }
     }
 
     /// Its address.
@@ -216,6 +220,7 @@ impl Register {
             Register::GlobalControl => GLOBAL_CTL,
             Register::GlobalStatusClear => GLOBAL_STATUS_CLR,
             Register::GlobalStatusSet => GLOBAL_STATUS_SET,
+            Register::DebugControl => DEBUG_CTL,
         }
     }
 
@@ -230,6 +235,7 @@ impl Register {
             Register::GlobalControl => RegisterName::one("PERF_CNTR_GLOBAL_CTL"),
             Register::GlobalStatusClear => RegisterName::one("PERF_CNTR_GLOBAL_STATUS_CLR"),
             Register::GlobalStatusSet => RegisterName::one("PERF_CNTR_GLOBAL_STATUS_SET"),
+            Register::DebugControl => RegisterName::one("DebugCtl"),
         }
     }
 
@@ -243,6 +249,7 @@ impl Register {
             Register::GlobalControl => &["GLOBAL_CTL", "GLOBAL_CTRL", "AMD64_PERF_CNTR_GLOBAL_CTL"],
             Register::GlobalStatusClear => &["GLOBAL_STATUS_CLR", "AMD64_PERF_CNTR_GLOBAL_STATUS_CLR"],
             Register::GlobalStatusSet => &["GLOBAL_STATUS_SET", "AMD64_PERF_CNTR_GLOBAL_STATUS_SET"],
+            Register::DebugControl => &["DEBUGCTLMSR", "IA32_DEBUGCTL"],
         }
     }
 }
@@ -266,7 +273,7 @@ impl Register {
                 }
             }
             Register::GlobalControl | Register::GlobalStatusClear => Some(Access::ALL),
-            Register::GlobalStatus => Some(Access::Read),
+            Register::GlobalStatus | Register::DebugControl => Some(Access::Read),
             Register::GlobalStatusSet => None,
         }
     }
@@ -282,23 +289,19 @@ fn is_extended(chip: &Chip) -> bool {
 }
 
 const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select, bits 0 to 7").always();
-const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
 const E: FieldSpec = FieldSpec::bit(18, "EDGE", "counts rising edges");
-const INVERT: FieldSpec = FieldSpec::bit(23, "INV", "inverts the comparison with CMASK");
-const CMASK: FieldSpec =
-    FieldSpec::bits(24, 31, "CMASK", "counts cycles with at least this many events (fewer with INV)");
 const EVENT_HIGH: FieldSpec = FieldSpec::bits(32, 35, "EVENT_HIGH", "event select, bits 8 to 11");
 
 const PERF_CTL: &[FieldSpec] = &[
     EVENT,
-    UMASK,
-    FieldSpec::bit(16, "USR", "counts in user mode"),
-    FieldSpec::bit(17, "OS", "counts in the kernel"),
+    UMASK_FIELD,
+    USR_FIELD,
+    OS_FIELD,
     E,
-    FieldSpec::bit(20, "INT", "an overflow raises an interrupt"),
-    FieldSpec::bit(22, "EN", "the counter is enabled"),
-    INVERT,
-    CMASK,
+    INT_FIELD,
+    EN_FIELD,
+    INV_FIELD,
+    CMASK_FIELD,
     EVENT_HIGH,
     FieldSpec::bit(40, "GUEST_ONLY", "counts in guests (with HOST_ONLY: everywhere)"),
     FieldSpec::bit(41, "HOST_ONLY", "counts in the host (with GUEST_ONLY: everywhere)"),
@@ -306,45 +309,67 @@ const PERF_CTL: &[FieldSpec] = &[
 
 const PERF: &[FieldSpec] = &[
     EVENT,
-    UMASK,
+    UMASK_FIELD,
     E,
-    INVERT,
-    CMASK,
+    INV_FIELD,
+    CMASK_FIELD,
     EVENT_HIGH,
-    FieldSpec::bit(16, "USR", "perf takes modes from exclude_user").ignored(),
-    FieldSpec::bit(17, "OS", "perf takes modes from exclude_kernel").ignored(),
-    FieldSpec::bit(20, "INT", "perf sets it itself").ignored(),
-    FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
     FieldSpec::bit(40, "GUEST_ONLY", "perf takes it from exclude_host").ignored(),
     FieldSpec::bit(41, "HOST_ONLY", "perf takes it from exclude_guest").ignored(),
 ];
 
+/// The index that `rdpmc` takes in ECX: counters of the core, then of the data fabric, then of the L3 cache.
+pub(crate) const RDPMC: &[FieldSpec] = &[FieldSpec::bits(
+    0,
+    31,
+    "INDEX",
+    "0 to 5 the core's counters, 6 to 9 the data fabric's, 10 to 15 the L3's",
+)
+.always()];
+
 pub(crate) fn perf_layout() -> Vec<FieldSpec> {
-    PERF.to_vec()
+    [PERF, &NOT_PERFS].concat()
 }
+
+const FROZEN: &[FieldSpec] = &[
+    FieldSpec::bit(58, "LBRS_FROZEN", "branch records are frozen").needing(FREEZE).by(FROZEN_BY),
+    FieldSpec::bit(59, "PMCS_FROZEN", "counters are frozen").needing(FREEZE).by(FROZEN_BY),
+];
+
+const FROZEN_BY: &str = "AMD APM volume 2, PerfCntrGlobalStatus; Linux arch/x86/include/asm/perf_event.h, \
+                         GLOBAL_STATUS_LBRS_FROZEN_BIT, GLOBAL_STATUS_COUNTERS_FROZEN_BIT";
+
+/// How chips say that branch records and counters can be frozen.
+const FREEZE: &str = "LbrAndPmcFreeze (CPUID 8000_0022 EAX bit 2)";
+
+/// What is certain of DebugCtl. The bit that freezes counters is not: no program sets one.
+const DEBUG_CONTROL: &[FieldSpec] = &[
+    FieldSpec::bits(3, 5, "PB", "pins that tell of counting, on older chips"),
+    FieldSpec::bit(11, "FLBRI", "an interrupt of the PMU freezes branch records")
+        .needing(FREEZE)
+        .by("Linux arch/x86/events/amd/lbr.c, amd_pmu_lbr_enable_all"),
+    FieldSpec::bit(
+        12,
+        "BIT_12",
+        "not told by what this table is made from; Intel's bit here freezes the counters",
+    ),
+];
 
 pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
+    let per_counter = |field| each_counter(chip.counters_or(ALL_COUNTERS).general_bits(), field, 0);
     match register {
         Register::EventSelect(_) | Register::LegacyEventSelect(_) => PERF_CTL.to_vec(),
-        Register::Counter(_) | Register::LegacyCounter(_) => {
-            let width = chip.counter_width_bits.clamp(1, 64);
-            vec![FieldSpec::bits(0, (width - 1) as u8, "COUNT", "the count").always()]
-        }
+        Register::Counter(_) | Register::LegacyCounter(_) => vec![FieldSpec::count(chip.counter_width_bits)],
         Register::GlobalControl => {
-            let enable = FieldSpec::bit(0, "EN_CTR", "the counter may count, if its PERF_CTL enables it too");
-            per_counter(chip, enable)
+            per_counter(FieldSpec::bit(0, "EN_CTR", "the counter may count, if its PERF_CTL enables it too"))
         }
         Register::GlobalStatus | Register::GlobalStatusClear | Register::GlobalStatusSet => {
-            let mut fields = per_counter(chip, FieldSpec::bit(0, "OVF_CTR", "the counter overflowed"));
-            fields.push(FieldSpec::bit(58, "LBRS_FROZEN", "branch records are frozen"));
-            fields.push(FieldSpec::bit(59, "PMCS_FROZEN", "counters are frozen"));
+            let mut fields = per_counter(FieldSpec::bit(0, "OVF_CTR", "the counter overflowed"));
+            fields.extend_from_slice(FROZEN);
             fields
         }
+        Register::DebugControl => [&x86::DEBUG_CONTROL[..], DEBUG_CONTROL].concat(),
     }
-}
-
-fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
-    set_bits(chip.counters_or(ALL_COUNTERS).general_bits()).map(|n| field.of(n.into(), n)).collect()
 }
 
 /// The fields of a code that AMD has no bits for.
@@ -369,13 +394,13 @@ pub(crate) fn program(
     let mut enable = 1 << n;
     if needs_two_counters(chip, &coded.code) {
         let merge = EventCode { select: MERGE_EVENT, ..EventCode::default() };
-        writes.push(write(select_register(chip, n + 1), select_bits(&merge)? | EN, u64::MAX));
+        writes.push(RegisterWrite::of(select_register(chip, n + 1), select_bits(&merge)? | EN, u64::MAX)?);
         enable |= 1 << (n + 1);
     }
-    let value = select_bits(&coded.code)? | mode_bits(how) | EN;
-    writes.push(write(select_register(chip, n), value, u64::MAX));
+    let value = select_bits(&coded.code)? | x86::mode_bits(how) | EN;
+    writes.push(RegisterWrite::of(select_register(chip, n), value, u64::MAX)?);
     if chip.pmu_version >= 2 {
-        writes.push(write(Register::GlobalControl, enable, enable));
+        writes.push(RegisterWrite::of(Register::GlobalControl, enable, enable)?);
     }
     Ok(writes)
 }
@@ -389,48 +414,26 @@ pub(crate) fn counter_register(chip: &Chip, n: u8) -> Register {
     if is_extended(chip) { Register::Counter(n) } else { Register::LegacyCounter(n) }
 }
 
-fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
-    let address = RegisterAddress::Msr(register.msr());
-    RegisterWrite { register: register::Register::Amd(register), address, value, mask }
-}
-
 fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
     let select = u64::from(code.select);
     if select > 0xfff {
         return Err(EncodeError::TooLarge { field: "event", value: select, greatest: 0xfff });
     }
-    let flags = [(code.edge, EDGE), (code.inv, INV)];
-    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit);
-    let event = select & 0xff | (select >> 8) << EVENT_HIGH_SHIFT;
-    Ok(event | u64::from(code.umask) << 8 | flags | u64::from(code.cmask) << CMASK_SHIFT)
-}
-
-fn mode_bits(how: How) -> u64 {
-    let flags = [(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)];
-    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+    Ok(x86::select_bits(code) | (select >> 8) << EVENT_HIGH_SHIFT)
 }
 
 fn code(value: u64) -> EventCode {
-    EventCode {
-        select: (value & 0xff | (value >> EVENT_HIGH_SHIFT & 0xf) << 8) as u16,
-        umask: (value >> 8) as u8,
-        cmask: (value >> CMASK_SHIFT) as u8,
-        inv: value & INV != 0,
-        edge: value & EDGE != 0,
-        ..EventCode::default()
-    }
+    let high = (value >> EVENT_HIGH_SHIFT & 0xf) as u16;
+    let low = x86::code(value);
+    EventCode { select: high << 8 | low.select, ..low }
 }
 
 /// The events in a register's value. Event 0 is an event of AMD: only a register that is 0 as a whole has none.
 pub(crate) fn events(register: Register, value: u64) -> Vec<DecodedEvent> {
     match register {
-        Register::EventSelect(n) | Register::LegacyEventSelect(n) if value != 0 => vec![DecodedEvent {
-            counter: Some(CounterId::General(n)),
-            modes: Some(Modes { user: value & USR != 0, kernel: value & OS != 0, hypervisor: false }),
-            enabled: Some(value & EN != 0),
-            interrupt: Some(value & INT != 0),
-            ..DecodedEvent::new(code(value))
-        }],
+        Register::EventSelect(n) | Register::LegacyEventSelect(n) if value != 0 => {
+            vec![x86::event(code(value), Some(CounterId::General(n)), value)]
+        }
         _ => Vec::new(),
     }
 }

@@ -7,11 +7,9 @@ use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
-use crate::field::{FieldSpec, set_bits};
-use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
-
-pub(crate) const SOURCE: &str = "Arm Architecture Reference Manual for A-profile, Performance Monitors registers; \
-                                 Linux include/linux/perf/arm_pmuv3.h";
+use crate::field::{FieldSpec, each_counter, flags, set_bits};
+use crate::presence::Presence;
+use crate::register::{RegisterName, RegisterWrite};
 
 /// The fixed counter that is PMCCNTR_EL0, as numbers of counters go.
 ///
@@ -81,6 +79,18 @@ pub const PMCR_C: u64 = 1 << 2;
 ///
 /// Arm ARM, PMCR_EL0; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_LC`.
 pub const PMCR_LC: u64 = 1 << 6;
+/// Bit of PMCR: the cycle counter stands still where event counters are prohibited to count, or frozen.
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0, and "Freezing event counters"; Linux `arm_pmuv3.h`, `ARMV8_PMU_PMCR_DP`.
+pub const PMCR_DP: u64 = 1 << 5;
+/// Bit of PMCR: an overflow of an event counter freezes the event counters until it is forgotten (FEAT_PMUv3p7).
+///
+/// # Source
+///
+/// Arm ARM, PMCR_EL0, field FZO, and "Freezing event counters".
+pub const PMCR_FZO: u64 = 1 << 9;
 /// Bit of PMCR: event counters overflow at 64 bits (PMUv3p5).
 ///
 /// # Source
@@ -217,10 +227,47 @@ impl Register {
 }
 
 impl Register {
+    /// Which chips have it.
+    pub(crate) const fn presence(self) -> Presence {
+        match self {
+            Register::InstructionFilter | Register::InstructionCounter => {
+                Presence::ALWAYS.needing("FEAT_PMUv3_ICNTR")
+            }
+            Register::MachineId => Presence::ALWAYS.needing("FEAT_PMUv3p4"),
+            _ => Presence::ALWAYS,
+        }
+    }
+
+    /// Who says how it is laid out.
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Register::Control => "Arm ARM for A-profile, PMCR_EL0",
+            Register::EnableSet => "Arm ARM for A-profile, PMCNTENSET_EL0",
+            Register::EnableClear => "Arm ARM for A-profile, PMCNTENCLR_EL0",
+            Register::OverflowSet => "Arm ARM for A-profile, PMOVSSET_EL0",
+            Register::OverflowClear => "Arm ARM for A-profile, PMOVSCLR_EL0",
+            Register::InterruptSet => "Arm ARM for A-profile, PMINTENSET_EL1",
+            Register::InterruptClear => "Arm ARM for A-profile, PMINTENCLR_EL1",
+            Register::UserEnable => "Arm ARM for A-profile, PMUSERENR_EL0",
+            Register::Select => "Arm ARM for A-profile, PMSELR_EL0",
+            Register::CommonEvents0 => "Arm ARM for A-profile, PMCEID0_EL0",
+            Register::CommonEvents1 => "Arm ARM for A-profile, PMCEID1_EL0",
+            Register::MachineId => "Arm ARM for A-profile, PMMIR_EL1",
+            Register::EventType(_) => "Arm ARM for A-profile, PMEVTYPERn_EL0",
+            Register::Counter(_) => "Arm ARM for A-profile, PMEVCNTRn_EL0",
+            Register::CycleFilter => "Arm ARM for A-profile, PMCCFILTR_EL0",
+            Register::CycleCounter => "Arm ARM for A-profile, PMCCNTR_EL0",
+            Register::InstructionFilter => "Arm ARM for A-profile, PMICFILTR_EL0",
+            Register::InstructionCounter => "Arm ARM for A-profile, PMICNTR_EL0",
+        }
+    }
+
     /// What a driver may do with it; `None`: nothing.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
-            Register::Control => Some(Access::Write { bits: PMCR_E | PMCR_LC | PMCR_LP }),
+            Register::Control => {
+                Some(Access::Write { bits: PMCR_E | PMCR_DP | PMCR_LC | PMCR_LP | PMCR_FZO })
+            }
             Register::EnableSet
             | Register::EnableClear
             | Register::OverflowClear
@@ -244,10 +291,10 @@ impl Register {
 
 /// The filter that PMEVTYPERn, PMCCFILTR and PMICFILTR have in common.
 const FILTER: &[FieldSpec] = &[
-    FieldSpec::bit(21, "RLH", "with NSH: Realm EL2 (FEAT_RME)"),
-    FieldSpec::bit(22, "RLU", "with U: Realm EL0 (FEAT_RME)"),
-    FieldSpec::bit(23, "RLK", "with P: Realm EL1 (FEAT_RME)"),
-    FieldSpec::bit(24, "SH", "with NSH: Secure EL2"),
+    FieldSpec::bit(21, "RLH", "with NSH: Realm EL2").needing("FEAT_RME"),
+    FieldSpec::bit(22, "RLU", "with U: Realm EL0").needing("FEAT_RME"),
+    FieldSpec::bit(23, "RLK", "with P: Realm EL1").needing("FEAT_RME"),
+    FieldSpec::bit(24, "SH", "with NSH: Secure EL2").needing("FEAT_SEL2"),
     FieldSpec::bit(26, "M", "with P: Secure EL3"),
     FieldSpec::bit(27, "NSH", "counts at EL2"),
     FieldSpec::bit(28, "NSU", "with U: Non-secure EL0"),
@@ -258,9 +305,9 @@ const FILTER: &[FieldSpec] = &[
 
 const EVENT_TYPE: &[FieldSpec] = &[
     FieldSpec::bit(25, "MT", "counts for all threads of the core"),
-    FieldSpec::bits(32, 43, "TH", "threshold (FEAT_PMUv3_TH)"),
-    FieldSpec::bit(60, "TE", "counts edges of the comparison (FEAT_PMUv3_EDGE)"),
-    FieldSpec::bits(61, 63, "TC", "comparison with the threshold (FEAT_PMUv3_TH)"),
+    FieldSpec::bits(32, 43, "TH", "threshold").needing("FEAT_PMUv3_TH"),
+    FieldSpec::bit(60, "TE", "counts edges of the comparison").needing("FEAT_PMUv3_EDGE"),
+    FieldSpec::bits(61, 63, "TC", "comparison with the threshold").needing("FEAT_PMUv3_TH"),
 ];
 
 const CONTROL: &[FieldSpec] = &[
@@ -269,14 +316,20 @@ const CONTROL: &[FieldSpec] = &[
     FieldSpec::bit(2, "C", "written as 1: sets the cycle counter to 0"),
     FieldSpec::bit(3, "D", "the cycle counter counts every 64th cycle"),
     FieldSpec::bit(4, "X", "exports events"),
-    FieldSpec::bit(5, "DP", "the cycle counter stands still where counting is prohibited"),
+    FieldSpec::bit(
+        5,
+        "DP",
+        "the cycle counter stands still where event counters are prohibited to count or frozen",
+    ),
     FieldSpec::bit(6, "LC", "the cycle counter overflows at 64 bits, not at 32"),
-    FieldSpec::bit(7, "LP", "event counters overflow at 64 bits (PMUv3p5)"),
-    FieldSpec::bit(9, "FZO", "an overflow freezes the counters (PMUv3p7)"),
+    FieldSpec::bit(7, "LP", "event counters overflow at 64 bits").needing("FEAT_PMUv3p5"),
+    FieldSpec::bit(9, "FZO", "an overflow of an event counter freezes the event counters")
+        .needing("FEAT_PMUv3p7"),
     FieldSpec::bits(11, 15, "N", "number of event counters").always(),
     FieldSpec::bits(16, 23, "IDCODE", "identification"),
     FieldSpec::bits(24, 31, "IMP", "implementer"),
-    FieldSpec::bit(32, "FZS", "a sampling event freezes the counters (PMUv3p7 with SPE)"),
+    FieldSpec::bit(32, "FZS", "an event of the profiling buffer freezes the counters")
+        .needing("FEAT_SPEv1p2"),
 ];
 
 const USER_ENABLE: &[FieldSpec] = &[
@@ -284,16 +337,16 @@ const USER_ENABLE: &[FieldSpec] = &[
     FieldSpec::bit(1, "SW", "EL0 may write PMSWINC_EL0"),
     FieldSpec::bit(2, "CR", "EL0 may read the cycle counter"),
     FieldSpec::bit(3, "ER", "EL0 may read event counters"),
-    FieldSpec::bit(4, "UEN", "PMUACR_EL1 says which counters EL0 may use (PMUv3p9)"),
-    FieldSpec::bit(5, "IR", "EL0 may read the instruction counter (FEAT_PMUv3_ICNTR)"),
+    FieldSpec::bit(4, "UEN", "PMUACR_EL1 says which counters EL0 may use").needing("FEAT_PMUv3p9"),
+    FieldSpec::bit(5, "IR", "EL0 may read the instruction counter").needing("FEAT_PMUv3_ICNTR"),
 ];
 
 const MACHINE_ID: &[FieldSpec] = &[
     FieldSpec::bits(0, 7, "SLOTS", "slots in a cycle; 0 is unknown").always(),
     FieldSpec::bits(8, 15, "BUS_SLOTS", "the most BUS_ACCESS events in a bus cycle"),
     FieldSpec::bits(16, 19, "BUS_WIDTH", "bytes of a bus access: 2 to the power of the value, halved"),
-    FieldSpec::bits(20, 23, "THWIDTH", "width of thresholds in bits"),
-    FieldSpec::bits(24, 27, "EDGE", "edges can be counted (FEAT_PMUv3_EDGE)"),
+    FieldSpec::bits(20, 23, "THWIDTH", "width of thresholds in bits").needing("FEAT_PMUv3_TH"),
+    FieldSpec::bits(24, 27, "EDGE", "edges can be counted").needing("FEAT_PMUv3_EDGE"),
 ];
 
 /// config1 of perf.
@@ -353,18 +406,17 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
         }
         Register::CycleFilter | Register::InstructionFilter => FILTER.to_vec(),
         Register::Counter(_) | Register::CycleCounter | Register::InstructionCounter => {
-            vec![FieldSpec::bits(0, 63, "COUNT", "the count").always()]
+            vec![FieldSpec::count(64)]
         }
     }
 }
 
 fn per_counter(chip: &Chip, name: &'static str, meaning: &'static str) -> Vec<FieldSpec> {
-    let counters = chip.counters_or(ALL_COUNTERS);
-    let event = set_bits(counters.general_bits() & 0x7fff_ffff);
-    let mut fields: Vec<FieldSpec> =
-        event.map(|n| FieldSpec::bit(n, name, meaning).of(n.into(), n)).collect();
+    let event = chip.counters_or(ALL_COUNTERS).general_bits() & 0x7fff_ffff;
+    let mut fields = each_counter(event, FieldSpec::bit(0, name, meaning), 0);
     fields.push(FieldSpec::bit(CYCLE_COUNTER, "C", "the same for the cycle counter"));
-    fields.push(FieldSpec::bit(INSTRUCTION_COUNTER, "F0", "the same for the instruction counter"));
+    let instructions = FieldSpec::bit(INSTRUCTION_COUNTER, "F0", "the same for the instruction counter");
+    fields.push(instructions.needing("FEAT_PMUv3_ICNTR"));
     fields
 }
 
@@ -399,23 +451,17 @@ pub(crate) fn program(
     };
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
     let bit = 1u64 << n;
-    let mut writes = vec![write(register, value, u64::MAX)];
+    let mut writes = vec![RegisterWrite::of(register, value, u64::MAX)?];
     if how.interrupt {
-        writes.push(write(Register::InterruptSet, bit, bit));
+        writes.push(RegisterWrite::of(Register::InterruptSet, bit, bit)?);
     }
-    writes.push(write(Register::EnableSet, bit, bit));
-    writes.push(write(Register::Control, PMCR_E, PMCR_E));
+    writes.push(RegisterWrite::of(Register::EnableSet, bit, bit)?);
+    writes.push(RegisterWrite::of(Register::Control, PMCR_E, PMCR_E)?);
     Ok(writes)
 }
 
-fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
-    let address = RegisterAddress::SysReg(register.encoding());
-    RegisterWrite { register: register::Register::Arm(register), address, value, mask }
-}
-
 fn filter_bits(how: How) -> u64 {
-    let flags = [(!how.modes.user, U), (!how.modes.kernel, P), (how.modes.hypervisor, NSH)];
-    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+    flags([(!how.modes.user, U), (!how.modes.kernel, P), (how.modes.hypervisor, NSH)])
 }
 
 /// The modes of a filter: EL0, EL1, EL2, of the Non-secure state.

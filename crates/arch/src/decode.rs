@@ -63,12 +63,18 @@ impl DecodedEvent {
 
 /// The fields of a register on a chip: what a page about registers shows.
 ///
-/// Fields do not overlap; bits without a field are reserved. The index of `rdpmc` has none: its values are names of
-/// counters.
+/// Fields do not overlap; bits without a field are reserved.
 pub fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
+    let mut fields = every_field(chip, register);
+    fields.retain(|field| field.presence.is_on(chip.pmu_version));
+    fields
+}
+
+/// The same with fields that other versions of the PMU have, which can overlap.
+pub(crate) fn every_field(chip: &Chip, register: Register) -> Vec<FieldSpec> {
     let mut fields = match register {
         Register::Perf(word) => perf_layout(chip, word),
-        Register::RdpmcIndex => Vec::new(),
+        Register::RdpmcIndex => rdpmc_layout(chip),
         Register::Intel(register) => intel::layout::register(chip, register),
         Register::Amd(register) => amd::layout(chip, register),
         Register::Arm(register) => arm::layout(chip, register),
@@ -76,12 +82,22 @@ pub fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
         Register::Apple(register) => apple::layout(chip, register),
     };
     fields.sort_by_key(|field| field.low);
+    for field in fields.iter_mut().filter(|field| field.source.is_empty()) {
+        field.source = register.source();
+    }
     fields
+}
+
+fn rdpmc_layout(chip: &Chip) -> Vec<FieldSpec> {
+    match chip.family {
+        Family::Intel => intel::layout::RDPMC.to_vec(),
+        _ => amd::RDPMC.to_vec(),
+    }
 }
 
 fn perf_layout(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
     match (chip.family, word) {
-        (Family::Intel, word) => intel::layout::perf(chip, word),
+        (Family::Intel, word) => intel::layout::perf(word),
         (Family::Arm, word) => arm::perf_layout(chip, word),
         (Family::Amd, ConfigWord::Config) => amd::perf_layout(),
         (Family::RiscV, ConfigWord::Config) => riscv::perf_layout(),
@@ -218,8 +234,7 @@ fn explain(layout: &[FieldSpec], value: u64) -> Decoded {
 }
 
 fn field(spec: &FieldSpec, value: u64) -> Field {
-    let meaning = spec.explain(value).to_owned();
-    Field { high: spec.high, low: spec.low, name: spec.full_name(), value, meaning }
+    Field { high: spec.high, low: spec.low, name: spec.full_name(), value, meaning: spec.explain(value) }
 }
 
 fn reserved(&Bits(low, high): &Bits, value: u64) -> Field {
@@ -239,7 +254,7 @@ fn rdpmc(chip: &Chip, value: u64) -> Decoded {
         }
         _ => amd_rdpmc(chip, ecx),
     };
-    decoded.fields = rdpmc_fields(ecx, &meaning);
+    decoded.fields = rdpmc_fields(chip, ecx, &meaning);
     if let Some(CounterId::Fixed(n)) = named {
         decoded.events.push(DecodedEvent { counter: named, ..DecodedEvent::new(intel::code::fixed_code(n)) });
     }
@@ -255,22 +270,17 @@ fn rdpmc(chip: &Chip, value: u64) -> Decoded {
     decoded
 }
 
-fn rdpmc_fields(ecx: u32, meaning: &Option<String>) -> Vec<Field> {
-    let kind = match ecx >> 16 {
-        0 => "general counter",
-        0x4000 => "fixed counter",
-        0x2000 => "PERF_METRICS",
-        _ => "no type of counter",
+/// The fields of an index; that of the counter's number says which counter it is.
+fn rdpmc_fields(chip: &Chip, ecx: u32, meaning: &Option<String>) -> Vec<Field> {
+    let named = |spec: &FieldSpec| {
+        let field = field(spec, spec.take(ecx.into()));
+        match (spec.low, meaning) {
+            (0, Some(meaning)) => Field { meaning: meaning.clone(), ..field },
+            (0, None) => Field { meaning: "no counter of this CPU".to_owned(), ..field },
+            _ => field,
+        }
     };
-    let index = Field {
-        high: 15,
-        low: 0,
-        name: "INDEX".to_owned(),
-        value: u64::from(ecx & 0xffff),
-        meaning: meaning.clone().unwrap_or_else(|| "no counter of this CPU".to_owned()),
-    };
-    let (value, meaning) = (u64::from(ecx >> 16), kind.to_owned());
-    vec![index, Field { high: 31, low: 16, name: "TYPE".to_owned(), value, meaning }]
+    rdpmc_layout(chip).iter().map(named).collect()
 }
 
 /// The index that was meant, where somebody shifted the type by too little.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use cyclometer_core::pmu::Family;
-use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode};
+use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Recovery};
 
 use crate::access::NotListed;
 use crate::chip::Chip;
@@ -20,6 +20,57 @@ pub enum EncodeError {
         value: u64,
         /// The greatest value that fits.
         greatest: u64,
+    },
+    /// An event select is wider than the chip's event selectors.
+    SelectTooWide {
+        /// The event select.
+        select: u16,
+        /// The bits of an event selector.
+        bits: u32,
+    },
+    /// The chip has no such counter.
+    NoSuchCounter {
+        /// The counter that was asked for.
+        counter: CounterId,
+        /// The counters that there are.
+        has: CounterMask,
+    },
+    /// How wide the chip's counters are is not known, and so not what the difference of two values counts.
+    NoWidth,
+    /// A period of 0 events.
+    ZeroPeriod {
+        /// The counter that was to have it.
+        counter: CounterId,
+    },
+    /// A period is longer than a counter can be preset to.
+    PeriodTooLong {
+        /// The counter.
+        counter: CounterId,
+        /// The period in events.
+        period: u64,
+        /// The longest possible in events.
+        greatest: u64,
+    },
+    /// An event cannot interrupt where it is counted.
+    NoInterrupt {
+        /// Its counter.
+        counter: CounterId,
+    },
+    /// A value has bits that the chip's register does not have.
+    Reserved {
+        /// The register's name.
+        register: String,
+        /// Those bits.
+        bits: u64,
+    },
+    /// The chip cannot do what an option asks for.
+    NoOption {
+        /// What the option asks for.
+        option: &'static str,
+        /// What it needs.
+        needs: &'static str,
+        /// What to do without it.
+        instead: &'static str,
     },
     /// The chip's layout has no such field.
     NoField {
@@ -65,7 +116,7 @@ pub enum EncodeError {
         /// The counter.
         counter: CounterId,
     },
-    /// The event is a share of slots in a register of its own: no counter counts it.
+    /// The event is a share of slots, and fixed counter 3 does not count slots beside it.
     Share,
     /// A driver may not use a register that the event needs.
     NotListed {
@@ -84,6 +135,31 @@ impl fmt::Display for EncodeError {
         match self {
             EncodeError::TooLarge { field, value, greatest } => {
                 write!(f, "{field}={value:#x} does not fit; at most {greatest:#x} does")
+            }
+            EncodeError::SelectTooWide { select, bits } => {
+                write!(f, "event {select:#x} does not fit: event selectors of this CPU have {bits} bits")
+            }
+            EncodeError::NoSuchCounter { counter, has } => {
+                write!(f, "this CPU has no counter {counter}; it has {has}")
+            }
+            EncodeError::NoWidth => f.write_str("the width of this CPU's counters is not known"),
+            EncodeError::ZeroPeriod { counter } => {
+                write!(f, "the period on counter {counter} is 0 events")
+            }
+            EncodeError::PeriodTooLong { counter, period, greatest } => {
+                write!(
+                    f,
+                    "a period of {period} events is too long for counter {counter}; at most {greatest} fit"
+                )
+            }
+            EncodeError::NoInterrupt { counter } => {
+                write!(f, "the event on counter {counter} cannot interrupt there")
+            }
+            EncodeError::Reserved { register, bits } => {
+                write!(f, "bits {bits:#x} of {register} are reserved on this CPU")
+            }
+            EncodeError::NoOption { option, needs, .. } => {
+                write!(f, "this CPU cannot do '{option}': that needs {needs}")
             }
             EncodeError::NoField { field, family, pmu_version } => {
                 write!(f, "the {} layout has no field '{field}' at PMU version {pmu_version}", family.word())
@@ -105,7 +181,9 @@ impl fmt::Display for EncodeError {
             EncodeError::CounterTwice { counter } => {
                 write!(f, "two events are to be counted on counter {counter}")
             }
-            EncodeError::Share => f.write_str("the event is a share of slots, which no counter counts"),
+            EncodeError::Share => {
+                f.write_str("the event is a share of slots, which fixed counter 3 does not count beside it")
+            }
             EncodeError::NotListed { register } => {
                 write!(f, "the event needs {register}, which a driver may not use on this CPU")
             }
@@ -117,6 +195,37 @@ impl fmt::Display for EncodeError {
 }
 
 impl std::error::Error for EncodeError {}
+
+impl EncodeError {
+    /// What the user can do about it, where the message does not say it already.
+    pub fn remedy(&self) -> Option<&'static str> {
+        Some(match self {
+            EncodeError::SelectTooWide { .. } => {
+                "take an event of this CPU's own table; `cyclometer list --cpu ID` shows them"
+            }
+            EncodeError::NoSuchCounter { .. } | EncodeError::NotAllowed { .. } => {
+                "put the event on one of those counters"
+            }
+            EncodeError::NoWidth => "give the counters' width in the table's header",
+            EncodeError::ZeroPeriod { .. } => {
+                "give a period of at least 1 event, or none to count without interrupts"
+            }
+            EncodeError::PeriodTooLong { .. } => {
+                "take a shorter period; general counters of Intel have longer ones with full-width writes"
+            }
+            EncodeError::NoInterrupt { .. } => "count it without a period, and sample another event",
+            EncodeError::Reserved { .. } => {
+                "leave those bits 0; `cyclometer registers --cpu ID` shows the bits that there are"
+            }
+            EncodeError::NoOption { instead, .. } => instead,
+            EncodeError::NoModes => "count user mode, kernel mode, or both",
+            EncodeError::CounterTwice { .. } => "give one of the events another counter",
+            EncodeError::Share => "count SLOTS on fixed counter 3 in the same program",
+            EncodeError::Conflict { .. } => "count the events in separate programs",
+            _ => return None,
+        })
+    }
+}
 
 impl From<EncodeError> for Error {
     fn from(error: EncodeError) -> Error {
@@ -130,7 +239,11 @@ impl From<EncodeError> for Error {
             | EncodeError::ByFirmware => ErrorKind::EventUnsupported,
             _ => ErrorKind::InvalidInput,
         };
-        Error::new(kind, error.to_string()).with_source(error)
+        let plain = Error::new(kind, error.to_string());
+        match error.remedy() {
+            Some(remedy) => plain.with_recovery(Recovery::fix(remedy)).with_source(error),
+            None => plain.with_source(error),
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::presence::Presence;
+
 /// How a field is shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FieldKind {
@@ -13,7 +15,7 @@ pub enum FieldKind {
     Ignored,
 }
 
-/// One field of a register.
+/// One field of a register: all that is said of it anywhere, here once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FieldSpec {
     /// Its lowest bit.
@@ -30,17 +32,48 @@ pub struct FieldSpec {
     pub values: &'static [(u64, &'static str)],
     /// How it is shown.
     pub kind: FieldKind,
+    /// Which chips of the family have it.
+    pub presence: Presence,
+    /// Who says so; of what [`layout`](crate::layout()) lists never empty.
+    pub source: &'static str,
 }
 
 impl FieldSpec {
     /// A field of several bits.
     pub(crate) const fn bits(low: u8, high: u8, name: &'static str, meaning: &'static str) -> FieldSpec {
-        FieldSpec { low, high, name, index: None, meaning, values: &[], kind: FieldKind::WhenSet }
+        let (values, kind, presence) = (&[], FieldKind::WhenSet, Presence::ALWAYS);
+        FieldSpec { low, high, name, index: None, meaning, values, kind, presence, source: "" }
     }
 
     /// A field of one bit.
     pub(crate) const fn bit(n: u8, name: &'static str, meaning: &'static str) -> FieldSpec {
         FieldSpec::bits(n, n, name, meaning)
+    }
+
+    /// The count of a counter of this width.
+    pub(crate) const fn count(width_bits: u32) -> FieldSpec {
+        let width = if width_bits == 0 || width_bits > 64 { 64 } else { width_bits };
+        FieldSpec::bits(0, (width - 1) as u8, "COUNT", "the count").always()
+    }
+
+    /// The same on chips from this version of the PMU on.
+    pub(crate) const fn since(self, first: u32) -> FieldSpec {
+        FieldSpec { presence: Presence { first, ..self.presence }, ..self }
+    }
+
+    /// The same on chips up to this version of the PMU.
+    pub(crate) const fn until(self, last: u32) -> FieldSpec {
+        FieldSpec { presence: self.presence.until(last), ..self }
+    }
+
+    /// The same on chips that have something besides.
+    pub(crate) const fn needing(self, needs: &'static str) -> FieldSpec {
+        FieldSpec { presence: self.presence.needing(needs), ..self }
+    }
+
+    /// The same with a source of its own, where its register's does not tell of it.
+    pub(crate) const fn by(self, source: &'static str) -> FieldSpec {
+        FieldSpec { source, ..self }
     }
 
     /// The same, shown also when it is 0.
@@ -78,11 +111,25 @@ impl FieldSpec {
         self.index.map_or_else(|| self.name.to_owned(), |index| format!("{}{index}", self.name))
     }
 
-    /// What a value of it means.
-    pub(crate) fn explain(&self, value: u64) -> &'static str {
+    /// What a value of it means, and what a chip must have for that.
+    pub(crate) fn explain(&self, value: u64) -> String {
         let known = self.values.iter().find(|(known, _)| *known == value);
-        known.map_or(self.meaning, |(_, meaning)| meaning)
+        let meaning = known.map_or(self.meaning, |(_, meaning)| meaning);
+        match self.presence.needs {
+            "" => meaning.to_owned(),
+            needs => format!("{meaning} ({needs})"),
+        }
     }
+}
+
+/// The bits whose conditions hold, together.
+pub(crate) fn flags<const N: usize>(flags: [(bool, u64); N]) -> u64 {
+    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+}
+
+/// One field for each of these counters, a bit each, that of counter 0 at `first`.
+pub(crate) fn each_counter(counters: u64, field: FieldSpec, first: u8) -> Vec<FieldSpec> {
+    set_bits(counters).map(|n| field.of(n.into(), first + n)).collect()
 }
 
 /// `bit 22`, `bits 38-39`.

@@ -426,3 +426,42 @@ fn apple_registers_read_bit_by_bit() {
     assert_eq!(read(&m1(), "PMC2", 1 << 47 | 5).0, ["COUNT=0x5", "OVERFLOW=0x1"]);
     assert_eq!(read(&m3(), "PMC2", 1 << 47 | 5).0, ["COUNT=0x800000000005"]);
 }
+
+#[test]
+fn registers_of_version_6_are_read_by_name_and_by_address() {
+    for name in ["IA32_PMC_GP1_CFG_A", "0x1905"] {
+        let register = Register::parse(&lion_cove(), name).unwrap();
+        let decoded = decode(&lion_cove(), register, 0x100_0051_00c4);
+        let expected = EventCode { umask2: 1, ..event(0xc4, 0) };
+        assert_eq!(
+            (decoded.events[0].code, decoded.events[0].counter),
+            (expected, Some(CounterId::General(1)))
+        );
+        assert_eq!(decoded.events[0].interrupt, Some(true));
+    }
+    let reload = Register::parse(&lion_cove(), "0x1982").unwrap();
+    assert_eq!(reload.to_string(), "IA32_PMC_FX0_CFG_B");
+    assert_eq!(decode(&lion_cove(), reload, 1 << 33 | 1).fields[1].name, "RELOAD_BY_FIXED1");
+    assert!(Register::parse(&sapphire_rapids(), "0x1905").is_err());
+}
+
+#[test]
+fn bits_and_registers_that_came_later_are_not_there_before() {
+    let version = |pmu_version| Chip { pmu_version, ..skylake() };
+    let frozen = |pmu_version| read(&version(pmu_version), "GLOBAL_STATUS", 1 << 59).1;
+    assert_eq!(frozen(3), ["bit 59 is reserved on this CPU"]);
+    assert!(frozen(4).is_empty());
+    assert!(Register::parse(&version(3), "GLOBAL_INUSE").is_err());
+    assert!(Register::parse(&version(4), "GLOBAL_INUSE").is_ok());
+    assert!(Register::parse(&version(1), "GLOBAL_CTRL").is_err());
+    assert!(Register::parse(&zen2(), "GLOBAL_CTL").is_err());
+    assert_eq!(read(&version(4), "PERFEVTSEL0", 1 << 36).1, ["bit 36 is reserved on this CPU"]);
+}
+
+#[test]
+fn the_bit_of_amd_that_may_freeze_counters_is_not_called_by_a_name_that_nobody_told() {
+    let (fields, warnings) = read(&zen4(), "DebugCtl", 0x1801);
+    assert_eq!(fields, ["LBR=0x1", "FLBRI=0x1", "BIT_12=0x1"]);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    assert_eq!(read(&zen4(), "DebugCtl", 1 << 13).1, ["bit 13 is reserved on this CPU"]);
+}

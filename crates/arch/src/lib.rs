@@ -3,7 +3,8 @@
 //! - [`perf_words`] makes the config words of `perf_event_open`, [`perf_words_by_format`] as the kernel's format
 //!   files say; [`registers`] the register writes that count an event on a counter, [`combine`] the writes of several.
 //! - [`decode`] explains a register's value bit by bit and names the codes in it; [`decode_words`] reads perf's words
-//!   together. [`Register::parse`] finds a register by name or address, [`layout`] lists its fields.
+//!   together. [`Register::parse`] finds a register by name or address, [`layout`] lists its fields; [`register_table`] and
+//!   [`family_table`] have all registers of a chip or of a family as rows for a page.
 //! - [`register_program`] makes of events on counters what a driver does: writes and barriers to set up, start, stop and
 //!   tear down, and what to read. [`PmuReg`] is the list of registers that a driver may use, [`Registers`] the seam
 //!   behind which they are.
@@ -44,7 +45,9 @@ mod field;
 mod golden;
 pub mod intel;
 mod perf;
+mod presence;
 mod program;
+mod reference;
 mod register;
 mod register_program;
 pub mod riscv;
@@ -52,6 +55,7 @@ pub mod riscv;
 mod round_trip;
 #[cfg(test)]
 mod testing;
+mod x86;
 
 pub use access::{Access, Fault, NotListed, PmuReg, Registers};
 pub use chip::{Chip, Coded, How};
@@ -59,9 +63,11 @@ pub use decode::{Decoded, DecodedEvent, Field, decode, decode_words, layout};
 pub use error::{EncodeError, UnknownRegister};
 pub use field::{FieldKind, FieldSpec};
 pub use perf::{perf_words, perf_words_by_format};
+pub use presence::Presence;
 pub use program::{combine, place, rdpmc_index, registers, takes_two_counters};
+pub use reference::{FieldRow, RegisterRow, access_text, family_table, register_row, register_table};
 pub use register::{Register, RegisterAddress, RegisterName, RegisterWrite};
 pub use register_program::{
-    CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, Step, carry_out, register_program,
-    restore,
+    CounterRead, Placed, ProgramOptions, RegisterBits, RegisterProgram, Share, Step, carry_out,
+    register_program, restore,
 };

@@ -5,6 +5,7 @@ use cyclometer_core::{CounterId, CounterMask, EventCode};
 
 use crate::chip::{Chip, Coded, How};
 use crate::error::EncodeError;
+use crate::field::low_mask;
 use crate::register::{Register, RegisterWrite};
 use crate::{amd, apple, arm, intel, riscv};
 
@@ -28,8 +29,9 @@ pub fn registers(
         return Err(EncodeError::NoModes);
     }
     if chip.family == Family::Intel && intel::code::is_metric(&coded.code) {
-        return Ok(intel::code::program_metrics(how));
+        return intel::code::program_metrics(how);
     }
+    check_select(chip, &coded.code)?;
     let general = general_instead(chip, coded);
     let coded = general.as_ref().unwrap_or(coded);
     let counter = place(chip, coded, counter)?;
@@ -40,6 +42,21 @@ pub fn registers(
         (Family::RiscV, CounterId::General(n)) => riscv::program(coded, n, how),
         (Family::Apple, _) => apple::program(chip, coded, counter, how),
         (Family::Amd | Family::RiscV, CounterId::Fixed(_)) => Err(EncodeError::NoRegister),
+    }
+}
+
+/// Whether an event select fits into the chip's event selectors; RISC-V's events are no selects.
+fn check_select(chip: &Chip, code: &EventCode) -> Result<(), EncodeError> {
+    let layout = match chip.family {
+        Family::Intel => 8,
+        Family::Amd => 12,
+        Family::Apple => u32::from(apple::selector_bits(chip)),
+        Family::Arm | Family::RiscV => 16,
+    };
+    let bits = if chip.selector_bits == 0 { layout } else { layout.min(chip.selector_bits) };
+    match u64::from(code.select) > low_mask(bits) {
+        true => Err(EncodeError::SelectTooWide { select: code.select, bits }),
+        false => Ok(()),
     }
 }
 
@@ -77,7 +94,7 @@ fn general_instead(chip: &Chip, coded: &Coded) -> Option<Coded> {
 
 /// The counters of the chip that may count an event.
 fn allowed(chip: &Chip, coded: &Coded) -> CounterMask {
-    let all = chip.counters_or(layout_counters(chip));
+    let all = counters(chip);
     let named = match coded.fixed_index(chip.family) {
         Some(n) => CounterMask::from_bits(0, 1u64.checked_shl(n.into()).unwrap_or(0)),
         None if coded.counters.is_empty() => CounterMask::from_bits(all.general_bits(), 0),
@@ -100,6 +117,12 @@ const EVEN: u64 = 0x5555_5555_5555_5555;
 /// Whether a code asks for what a fixed counter cannot do.
 fn is_modified(code: &EventCode) -> bool {
     code.cmask != 0 || code.inv || code.edge || code.eq
+}
+
+/// The counters of a chip, as far as its family's layout has room for them.
+pub(crate) fn counters(chip: &Chip) -> CounterMask {
+    let layout = layout_counters(chip);
+    chip.counters_or(layout).and(layout)
 }
 
 /// The counters that a family's layout has room for.

@@ -6,7 +6,8 @@ use cyclometer_core::pmu::{ConfigWord, Family};
 use cyclometer_core::syntax::parse_number;
 
 use crate::chip::Chip;
-use crate::error::UnknownRegister;
+use crate::error::{EncodeError, UnknownRegister};
+use crate::presence::Presence;
 use crate::{amd, apple, arm, intel, riscv};
 
 /// A register, or a word that is laid out as one.
@@ -51,7 +52,7 @@ impl RegisterAddress {
     }
 
     /// The number of an MSR or CSR.
-    const fn number(self) -> Option<u64> {
+    pub(crate) const fn number(self) -> Option<u64> {
         match self {
             RegisterAddress::Msr(n) => Some(n as u64),
             RegisterAddress::Csr(n) => Some(n as u64),
@@ -127,6 +128,21 @@ pub struct RegisterWrite {
 }
 
 impl RegisterWrite {
+    /// A write of the bits of `mask`.
+    ///
+    /// # Errors
+    ///
+    /// What is no register has nothing to be written.
+    pub(crate) fn of(
+        register: impl Into<Register>,
+        value: u64,
+        mask: u64,
+    ) -> Result<RegisterWrite, EncodeError> {
+        let register = register.into();
+        let address = register.address().ok_or(EncodeError::NoRegister)?;
+        Ok(RegisterWrite { register, address, value, mask })
+    }
+
     /// The register's name.
     pub fn name(&self) -> String {
         self.register.name().to_string()
@@ -232,12 +248,54 @@ impl Register {
                 "Linux arch/x86/events/{intel,amd}/core.c, drivers/perf/*, format attributes"
             }
             Register::RdpmcIndex => "Intel SDM volume 2, RDPMC; AMD APM volume 3, RDPMC",
-            Register::Intel(_) => intel::SOURCE,
-            Register::Amd(_) => amd::SOURCE,
-            Register::Arm(_) => arm::SOURCE,
-            Register::RiscV(_) => riscv::SOURCE,
-            Register::Apple(_) => apple::SOURCE,
+            Register::Intel(register) => register.source(),
+            Register::Amd(register) => register.source(),
+            Register::Arm(register) => register.source(),
+            Register::RiscV(register) => register.source(),
+            Register::Apple(register) => register.source(),
         }
+    }
+
+    /// Which chips of the family have it.
+    pub const fn presence(self) -> Presence {
+        match self {
+            Register::Perf(_) | Register::RdpmcIndex => Presence::ALWAYS,
+            Register::Intel(register) => register.presence(),
+            Register::Amd(register) => register.presence(),
+            Register::Arm(register) => register.presence(),
+            Register::RiscV(register) => register.presence(),
+            Register::Apple(register) => register.presence(),
+        }
+    }
+}
+
+impl From<intel::Register> for Register {
+    fn from(register: intel::Register) -> Register {
+        Register::Intel(register)
+    }
+}
+
+impl From<amd::Register> for Register {
+    fn from(register: amd::Register) -> Register {
+        Register::Amd(register)
+    }
+}
+
+impl From<arm::Register> for Register {
+    fn from(register: arm::Register) -> Register {
+        Register::Arm(register)
+    }
+}
+
+impl From<riscv::Register> for Register {
+    fn from(register: riscv::Register) -> Register {
+        Register::RiscV(register)
+    }
+}
+
+impl From<apple::Register> for Register {
+    fn from(register: apple::Register) -> Register {
+        Register::Apple(register)
     }
 }
 

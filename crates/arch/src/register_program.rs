@@ -1,11 +1,17 @@
 //! Events on counters to what a driver does: the register program.
 
+mod check;
+
+use std::num::NonZeroU64;
+
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, Modes};
-use std::num::NonZeroU64;
+
+use self::check::{check_options, check_share, counters_once, counts_slots, share_of};
 
 use crate::access::{Fault, PmuReg, Registers};
 use crate::chip::{Chip, Coded, How};
+use crate::decode::layout;
 use crate::error::EncodeError;
 use crate::field::low_mask;
 use crate::program::{combine, registers, takes_two_counters};
@@ -25,14 +31,45 @@ pub struct Placed {
     pub period: Option<NonZeroU64>,
 }
 
+impl Placed {
+    /// The same with an interrupt after each `events` events.
+    ///
+    /// # Errors
+    ///
+    /// A period of 0.
+    pub fn every(self, events: u64) -> Result<Placed, EncodeError> {
+        let period = NonZeroU64::new(events).ok_or(EncodeError::ZeroPeriod { counter: self.counter })?;
+        Ok(Placed { period: Some(period), ..self })
+    }
+}
+
 /// How a program is to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ProgramOptions {
     /// Whether Intel's general counters can be written in full width (PERF_CAPABILITIES bit 13): without it a period has
     /// at most 31 bits there.
     pub full_width_writes: bool,
-    /// Whether an interrupt stops the counters until it is acknowledged. Intel from version 4 on, and Apple.
+    /// Whether an interrupt stops the counters until it is acknowledged. Intel from version 4 on, Apple, and Arm with
+    /// [`ProgramOptions::has_freeze_on_overflow`], where every period is then on an event counter.
+    ///
+    /// What other counters would count until the interrupt is served is then not counted: Linux gave this up on Intel for
+    /// that reason ("perf/intel: Remove Perfmon-v4 counter_freezing support").
+    ///
+    /// AMD's chips with PerfMonV2 can say that they freeze counters (CPUID 8000_0022 EAX bit 2), but the bit that asks
+    /// for it is in no source of this crate; Linux freezes branch records only (`arch/x86/events/amd/lbr.c`).
     pub freeze_on_interrupt: bool,
+    /// Whether an Arm PMU can freeze on an overflow: FEAT_PMUv3p7, ID_AA64DFR0_EL1.PMUVer from 7 on. It freezes the
+    /// event counters while any of them has its overflow flag, also one that somebody else has left set.
+    pub has_freeze_on_overflow: bool,
+    /// Whether IA32_PERF_METRICS has the second level of the top-down method: P-cores from Golden Cove on. Where it has
+    /// not, those shares read 0.
+    pub has_second_level: bool,
+    /// Whether Intel's registers of version 6 (IA32_PMC_GPn_CTR and those behind it) stand for the older ones.
+    ///
+    /// # Source
+    ///
+    /// Linux `arch/x86/events/intel/core.c`, `intel_pmu_init`, "V6+ MSR Aliasing".
+    pub v6_registers: bool,
     /// Whether user mode gets access to the registers (Apple's PMCR0, bit 30).
     pub user_access: bool,
 }
@@ -91,11 +128,35 @@ pub struct CounterRead {
     pub preset: u64,
     /// Its bit in [`RegisterProgram::status`].
     pub status_bit: u32,
+    /// Where the register holds no count but a share of slots: [`RegisterProgram::counts`] makes a count of it.
+    pub share: Option<Share>,
+}
+
+/// A share of slots in IA32_PERF_METRICS: an eighth of the register, as a fraction of 255 of the slots since both were
+/// set to 0.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `icl_get_metrics_event_value`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Its lowest bit in the register; it has 8.
+    pub low: u8,
+    /// Where in [`RegisterProgram::reads`] slots are counted.
+    pub slots: usize,
+}
+
+impl Share {
+    /// How many slots it is, by the values of both registers. The more slots, the coarser: a 255th of them is the step.
+    pub const fn of(&self, slots: u64, metrics: u64) -> u64 {
+        let part = metrics >> self.low & intel::METRICS_WHOLE;
+        (slots as u128 * part as u128 / intel::METRICS_WHOLE as u128) as u64
+    }
 }
 
 impl CounterRead {
     /// The events between two values of the register, of which the first was read before the second: exact as long as
-    /// there were fewer than 2^width.
+    /// there were fewer than 2^width. Of a share this is nothing: [`RegisterProgram::counts`].
     pub const fn between(&self, before: u64, after: u64) -> u64 {
         after.wrapping_sub(before) & low_mask(self.width_bits)
     }
@@ -171,6 +232,33 @@ impl RegisterProgram {
         touched
     }
 
+    /// The bits of a register that the program writes.
+    fn writes(&self, register: PmuReg) -> u64 {
+        let of = |step: &Step| match step {
+            Step::Write(bits) if bits.register == register => bits.mask,
+            _ => 0,
+        };
+        self.set_up.iter().chain(&self.start).fold(0, |all, step| all | of(step))
+    }
+
+    /// The counts of all events between two readings of [`Self::reads`], in their order. `None` where the values are not
+    /// as many as the reads.
+    ///
+    /// A share of slots is what it was after less what it was before, each since the program was set up.
+    pub fn counts(&self, before: &[u64], after: &[u64]) -> Option<Vec<u64>> {
+        if before.len() != self.reads.len() || after.len() != self.reads.len() {
+            return None;
+        }
+        let count = |(i, read): (usize, &CounterRead)| match read.share {
+            None => Some(read.between(before[i], after[i])),
+            Some(share) => {
+                let of = |values: &[u64]| Some(share.of(*values.get(share.slots)?, values[i]));
+                Some(of(after)?.saturating_sub(of(before)?))
+            }
+        };
+        self.reads.iter().enumerate().map(count).collect()
+    }
+
     /// What to do in the handler of an interrupt before counting goes on: acknowledges the bits of [`Self::status`] that
     /// were seen, and no others; no step where there is nothing to write.
     pub fn acknowledge(&self, seen: u64) -> Vec<Step> {
@@ -201,16 +289,18 @@ impl RegisterProgram {
 }
 
 /// Writes back what registers held before a program, as [`RegisterProgram::touched`] names them: first everything off,
-/// then as it was, enabling registers last.
+/// then as it was, enabling registers last. Bits that the program does not write keep what they have by then, and so do
+/// registers that it does not touch.
 ///
 /// A general counter of Intel gets all of its bits back only if the program was made with
 /// [`ProgramOptions::full_width_writes`], else its lowest 32, sign-extended.
 pub fn restore(program: &RegisterProgram, saved: &[(PmuReg, u64)]) -> Vec<Step> {
     let write = |&(register, value): &(PmuReg, u64)| {
-        Step::Write(RegisterBits { register, value, mask: register.access().writable() })
+        let mask = program.writes(register) & register.access().writable();
+        Step::Write(RegisterBits { register, value: value & mask, mask })
     };
-    let (enabling, others): (Vec<_>, Vec<_>) =
-        saved.iter().partition(|(register, _)| enables(register.register()));
+    let own = saved.iter().filter(|(register, _)| program.writes(*register) != 0);
+    let (enabling, others): (Vec<_>, Vec<_>) = own.partition(|(register, _)| enables(register.register()));
     let mut steps = program.stop.clone();
     // Registers whose zeros change nothing: what was set there is cleared elsewhere.
     let clears =
@@ -243,11 +333,14 @@ pub fn carry_out(steps: &[Step], on: &mut dyn Registers, cpu: u32) -> Result<(),
 
 /// The program that counts events on the counters where a plan has placed them.
 ///
+/// A share of slots (Intel's `topdown-retiring` and the like) is placed on fixed counter [`intel::METRICS_BASE`] and its
+/// number, beside SLOTS on fixed counter 3, in the same modes and without a period.
+///
 /// # Errors
 ///
-/// What [`registers`](crate::registers()) and [`combine`](crate::combine()) refuse; a counter with two events; a period
-/// of more than half of what the counter holds; an option that the chip does not have; events of RISC-V, which firmware
-/// programs.
+/// What [`registers`](crate::registers()) and [`combine`](crate::combine()) refuse; a counter that the chip does not
+/// have or that has two events; a period of more than half of what the counter holds; a share without slots; bits that
+/// are reserved; an option that the chip does not have; events of RISC-V, which firmware programs.
 pub fn register_program(
     chip: &Chip,
     placed: &[Placed],
@@ -256,17 +349,20 @@ pub fn register_program(
     if chip.family == Family::RiscV {
         return Err(EncodeError::ByFirmware);
     }
-    check_options(chip, options)?;
+    check_options(chip, placed, options)?;
     counters_once(chip, placed)?;
     let mut writes = Vec::new();
     for event in placed {
-        let how = How { modes: event.modes, interrupt: event.period.is_some() };
-        writes.extend(registers(chip, &event.coded, Some(event.counter), how)?);
+        writes.extend(writes_of(chip, event, placed)?);
     }
+    let controls = combine(&writes)?.into_iter().map(|write| RegisterWrite {
+        register: if options.v6_registers { v6(write.register) } else { write.register },
+        ..write
+    });
     let parts = Parts {
         chip,
         options,
-        controls: listed(chip, &combine(&writes)?)?,
+        controls: listed(chip, controls)?,
         reads: reads(chip, placed, options)?,
         presets: presets(chip, placed, options)?,
     };
@@ -279,57 +375,65 @@ pub fn register_program(
     }
 }
 
-fn check_options(chip: &Chip, options: ProgramOptions) -> Result<(), EncodeError> {
-    let lacks =
-        |field| Err(EncodeError::NoField { field, family: chip.family, pmu_version: chip.pmu_version });
-    let can_freeze = match chip.family {
-        Family::Intel => chip.pmu_version >= 4,
-        Family::Apple => true,
-        _ => false,
+/// What an event writes; of a share only what lets PERF_METRICS count.
+fn writes_of(chip: &Chip, event: &Placed, placed: &[Placed]) -> Result<Vec<RegisterWrite>, EncodeError> {
+    if let Some(share) = share_of(chip, &event.coded) {
+        check_share(share, event, placed)?;
+        return Ok(vec![intel::code::enable_metrics()?]);
+    }
+    if chip.family == Family::Intel && intel::code::is_metric(&event.coded.code) {
+        let (family, pmu_version) = (chip.family, chip.pmu_version);
+        return Err(EncodeError::NoField { field: "PERF_METRICS", family, pmu_version });
+    }
+    let how = How { modes: event.modes, interrupt: event.period.is_some() };
+    registers(chip, &event.coded, Some(event.counter), how)
+}
+
+/// The register of version 6 that is another name of a register.
+fn v6(register: Register) -> Register {
+    use intel::Register::{
+        Counter, EventSelect, FixedCounter, FullWidthCounter, V6Counter, V6EventSelect, V6FixedCounter,
     };
-    match options {
-        ProgramOptions { freeze_on_interrupt: true, .. } if !can_freeze => lacks("freeze on interrupt"),
-        ProgramOptions { user_access: true, .. } if chip.family != Family::Apple => lacks("user access"),
-        ProgramOptions { full_width_writes: true, .. } if chip.family != Family::Intel => {
-            lacks("full-width writes")
-        }
-        _ => Ok(()),
+    match register {
+        Register::Intel(EventSelect(n)) => Register::Intel(V6EventSelect(n)),
+        Register::Intel(Counter(n) | FullWidthCounter(n)) => Register::Intel(V6Counter(n)),
+        Register::Intel(FixedCounter(n)) => Register::Intel(V6FixedCounter(n)),
+        other => other,
     }
 }
 
-/// Whether each counter has one event; one that takes two counters has the one behind it too.
-fn counters_once(chip: &Chip, placed: &[Placed]) -> Result<(), EncodeError> {
-    let mut taken = Vec::new();
-    for event in placed {
-        if chip.family == Family::Intel && intel::code::is_metric(&event.coded.code) {
-            return Err(EncodeError::Share);
-        }
-        let behind = match event.counter {
-            CounterId::General(n) if takes_two_counters(chip, &event.coded) => {
-                n.checked_add(1).map(CounterId::General)
-            }
-            _ => None,
-        };
-        for counter in [Some(event.counter), behind].into_iter().flatten() {
-            if taken.contains(&counter) {
-                return Err(EncodeError::CounterTwice { counter });
-            }
-            taken.push(counter);
-        }
-    }
-    Ok(())
+fn listed(
+    chip: &Chip,
+    writes: impl Iterator<Item = RegisterWrite>,
+) -> Result<Vec<RegisterBits>, EncodeError> {
+    writes.map(|write| whole_or_bits(chip, write.register, write.value, write.mask)).collect()
 }
 
-fn listed(chip: &Chip, writes: &[RegisterWrite]) -> Result<Vec<RegisterBits>, EncodeError> {
-    let listed = |write: &RegisterWrite| {
-        let register = PmuReg::of(chip, write.register)?;
-        Ok(RegisterBits { register, value: write.value, mask: write.mask })
-    };
-    writes.iter().map(listed).collect()
+/// Bits of a register of the chip, none of them reserved.
+fn whole_or_bits(
+    chip: &Chip,
+    register: Register,
+    value: u64,
+    mask: u64,
+) -> Result<RegisterBits, EncodeError> {
+    let fields = layout(chip, register).iter().fold(0, |bits, field| bits | field.mask());
+    match value & !fields {
+        0 => Ok(RegisterBits { register: PmuReg::of(chip, register)?, value, mask }),
+        bits => Err(EncodeError::Reserved { register: register.to_string(), bits }),
+    }
 }
 
 /// The register in which a counter counts.
-fn counter_register(chip: &Chip, counter: CounterId) -> Result<Register, EncodeError> {
+fn counter_register(
+    chip: &Chip,
+    counter: CounterId,
+    options: ProgramOptions,
+) -> Result<Register, EncodeError> {
+    let register = usual_register(chip, counter)?;
+    Ok(if options.v6_registers { v6(register) } else { register })
+}
+
+fn usual_register(chip: &Chip, counter: CounterId) -> Result<Register, EncodeError> {
     Ok(match (chip.family, counter) {
         (Family::Intel, CounterId::General(n)) => Register::Intel(intel::Register::Counter(n)),
         (Family::Intel, CounterId::Fixed(n)) => Register::Intel(intel::Register::FixedCounter(n)),
@@ -352,10 +456,10 @@ fn preset_register(
     options: ProgramOptions,
 ) -> Result<Register, EncodeError> {
     match (chip.family, counter) {
-        (Family::Intel, CounterId::General(n)) if options.full_width_writes => {
+        (Family::Intel, CounterId::General(n)) if options.full_width_writes && !options.v6_registers => {
             Ok(Register::Intel(intel::Register::FullWidthCounter(n)))
         }
-        _ => counter_register(chip, counter),
+        _ => counter_register(chip, counter, options),
     }
 }
 
@@ -386,42 +490,70 @@ fn preset(chip: &Chip, event: &Placed, options: ProgramOptions) -> Result<u64, E
     let bits = if narrow { overflow.min(32) } else { overflow };
     let (value, greatest) = (period.get(), 1 << (bits - 1));
     if value > greatest {
-        return Err(EncodeError::TooLarge { field: "period", value, greatest });
+        return Err(EncodeError::PeriodTooLong { counter: event.counter, period: value, greatest });
     }
     let top = 1u64.checked_shl(overflow).unwrap_or(0);
     Ok(top.wrapping_sub(value) & low_mask(width))
 }
 
 fn reads(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<Vec<CounterRead>, EncodeError> {
-    let read = |(slot, event): (usize, &Placed)| {
-        Ok(CounterRead {
+    let slots = placed.iter().position(counts_slots);
+    let read = |(slot, event): (usize, &Placed)| match share_of(chip, &event.coded).zip(slots) {
+        Some((share, slots)) => share_read(chip, slot, event.counter, Share { low: 8 * share, slots }),
+        None => Ok(CounterRead {
             slot,
             counter: event.counter,
-            register: PmuReg::of(chip, counter_register(chip, event.counter)?)?,
+            register: PmuReg::of(chip, counter_register(chip, event.counter, options)?)?,
             preset_register: PmuReg::of(chip, preset_register(chip, event.counter, options)?)?,
             width_bits: extent(chip, event.counter).0,
             preset: preset(chip, event, options)?,
             status_bit: status_bit(chip.family, event.counter),
-        })
+            share: None,
+        }),
     };
     placed.iter().enumerate().map(read).collect()
+}
+
+fn share_read(
+    chip: &Chip,
+    slot: usize,
+    counter: CounterId,
+    share: Share,
+) -> Result<CounterRead, EncodeError> {
+    let register = PmuReg::of(chip, Register::Intel(intel::Register::Metrics))?;
+    let (status_bit, share) = (intel::GLOBAL_METRICS_BIT, Some(share));
+    Ok(CounterRead {
+        slot,
+        counter,
+        register,
+        preset_register: register,
+        width_bits: 8,
+        preset: 0,
+        status_bit,
+        share,
+    })
 }
 
 /// The writes that give counters their first values, the second counter of a pair included.
 fn presets(chip: &Chip, placed: &[Placed], options: ProgramOptions) -> Result<Vec<Step>, EncodeError> {
     let mut steps = Vec::new();
-    for event in placed {
-        let mut write = |counter, value| {
-            let register = PmuReg::of(chip, preset_register(chip, counter, options)?)?;
-            steps.push(Step::Write(RegisterBits { register, value, mask: u64::MAX }));
-            Ok::<(), EncodeError>(())
-        };
-        write(event.counter, preset(chip, event, options)?)?;
+    let mut write = |register, value| {
+        steps.push(Step::Write(whole_or_bits(chip, register, value, u64::MAX)?));
+        Ok::<(), EncodeError>(())
+    };
+    let (shares, counted): (Vec<&Placed>, Vec<&Placed>) =
+        placed.iter().partition(|event| share_of(chip, &event.coded).is_some());
+    for event in counted {
+        write(preset_register(chip, event.counter, options)?, preset(chip, event, options)?)?;
         if let CounterId::General(n) = event.counter
             && takes_two_counters(chip, &event.coded)
         {
-            write(CounterId::General(n + 1), 0)?;
+            write(preset_register(chip, CounterId::General(n + 1), options)?, 0)?;
         }
+    }
+    if !shares.is_empty() {
+        // Behind slots, of which they are shares: the kernel's order in `icl_set_topdown_event_period`.
+        write(Register::Intel(intel::Register::Metrics), 0)?;
     }
     Ok(steps)
 }
@@ -466,7 +598,7 @@ impl Parts<'_> {
 
     /// A write of some bits of a register.
     fn bits(&self, register: Register, value: u64, mask: u64) -> Result<RegisterBits, EncodeError> {
-        Ok(RegisterBits { register: self.register(register)?, value, mask })
+        whole_or_bits(self.chip, register, value, mask)
     }
 
     /// The bits of all counters that are used in the register that tells overflows.
@@ -592,6 +724,17 @@ impl Parts<'_> {
         Ok(self.program(Around { off, set_up: selects, start, neutral, holds, rests, status, acknowledging }))
     }
 
+    /// The bits of PMCR that freeze counters: the cycle counter stands still with the others only if asked to.
+    ///
+    /// # Source
+    ///
+    /// Arm ARM, "Freezing event counters" and "Prohibiting event and cycle counting".
+    fn frozen_on_overflow(&self) -> u64 {
+        let cycles = CounterId::Fixed(arm::CYCLE_COUNTER);
+        let counts_cycles = self.reads.iter().any(|read| read.counter == cycles);
+        arm::PMCR_FZO | if counts_cycles { arm::PMCR_DP } else { 0 }
+    }
+
     fn arm(self) -> Result<RegisterProgram, EncodeError> {
         use arm::Register::{Control, EnableClear, EnableSet, InterruptClear, OverflowClear, OverflowSet};
         let own = self.status_bits();
@@ -600,12 +743,13 @@ impl Parts<'_> {
         let (silence, clear) = (whole(InterruptClear)?, whole(OverflowClear)?);
         let start = vec![self.bits(Register::Arm(EnableSet), own, own)?];
         let long = if self.chip.counter_width_bits > 32 { arm::PMCR_LP } else { 0 };
+        let frozen = if self.options.freeze_on_interrupt { self.frozen_on_overflow() } else { 0 };
         let (filters, _) = self.split();
         let set_up: Vec<RegisterBits> = filters
             .iter()
             .map(|bits| match bits.register.register() {
                 Register::Arm(Control) => {
-                    let also = arm::PMCR_LC | long;
+                    let also = arm::PMCR_LC | long | frozen;
                     RegisterBits { value: bits.value | also, mask: bits.mask | also, ..*bits }
                 }
                 _ => *bits,
@@ -615,6 +759,9 @@ impl Parts<'_> {
         let mut neutral: Vec<RegisterBits> =
             set_up.iter().filter(of_counter).map(|bits| bits.cleared()).collect();
         neutral.extend([silence, clear]);
+        if frozen != 0 {
+            neutral.push(self.bits(Register::Arm(Control), 0, frozen)?);
+        }
         let holds = set_up.iter().chain(&start).copied().collect();
         let status = Some(self.register(Register::Arm(OverflowSet))?);
         let acknowledging = Acknowledging::Bits { register: clear.register, thaw: 0 };

@@ -6,35 +6,33 @@ use crate::access::Access;
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
-use crate::field::{FieldSpec, low_mask, set_bits};
-use crate::register::{self, RegisterAddress, RegisterName, RegisterWrite};
-
-pub(crate) const SOURCE: &str = "RISC-V Privileged Architecture, Machine-Level ISA and Sscofpmf; Linux \
-                                 drivers/perf/riscv_pmu_sbi.c, arch/riscv/include/asm/csr.h";
+use crate::field::{FieldSpec, each_counter, flags, low_mask, set_bits};
+use crate::presence::Presence;
+use crate::register::{RegisterName, RegisterWrite};
 
 /// CSR of mhpmevent0; events start with mhpmevent3.
 ///
 /// # Source
 ///
-/// RISC-V Privileged Architecture, "Hardware Performance Monitor".
+/// RISC-V Privileged Architecture, "Hardware Performance Monitor", mhpmevent3.
 pub const MHPMEVENT0: u16 = 0x320;
 /// CSR of cycle, which user mode reads; hpmcounterN is at + N.
 ///
 /// # Source
 ///
-/// RISC-V Unprivileged Architecture, "Zicntr and Zihpm".
+/// RISC-V Unprivileged Architecture, extensions Zicntr and Zihpm.
 pub const CYCLE: u16 = 0xc00;
 /// CSR of mcountinhibit.
 ///
 /// # Source
 ///
-/// RISC-V Privileged Architecture, "Machine Counter-Inhibit".
+/// RISC-V Privileged Architecture, mcountinhibit.
 pub const MCOUNTINHIBIT: u16 = 0x320;
 /// CSR of scountovf, with Sscofpmf.
 ///
 /// # Source
 ///
-/// RISC-V Sscofpmf extension, "Supervisor Count Overflow (scountovf) Register".
+/// RISC-V Sscofpmf extension, scountovf.
 pub const SCOUNTOVF: u16 = 0xda0;
 
 /// Bits of a raw event in perf's config.
@@ -54,7 +52,7 @@ pub const FIRMWARE_SHIFT: u32 = 62;
 ///
 /// # Source
 ///
-/// RISC-V Sscofpmf extension, "Machine Performance Event Register", as for the bits that follow.
+/// RISC-V Sscofpmf extension, mhpmevent, as for the bits that follow.
 pub const MINH: u64 = 1 << 62;
 /// Bit of mhpmevent: do not count in supervisor mode.
 ///
@@ -103,6 +101,25 @@ impl Register {
         all
     }
 
+    /// Which chips have it.
+    pub(crate) const fn presence(self) -> Presence {
+        match self {
+            Register::EventSelect(_) | Register::Inhibit => Presence::ALWAYS.needing("machine mode"),
+            Register::Counter(_) => Presence::ALWAYS.needing("Zicntr, Zihpm"),
+            Register::Overflow => Presence::ALWAYS.needing(SSCOFPMF),
+        }
+    }
+
+    /// Who says how it is laid out.
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Register::EventSelect(_) => "RISC-V Privileged Architecture, mhpmevent3",
+            Register::Counter(_) => "RISC-V Unprivileged Architecture, extensions Zicntr and Zihpm",
+            Register::Inhibit => "RISC-V Privileged Architecture, mcountinhibit",
+            Register::Overflow => "RISC-V Sscofpmf extension, scountovf",
+        }
+    }
+
     /// Its number.
     pub const fn csr(self) -> u16 {
         match self {
@@ -145,14 +162,19 @@ const FIRMWARE: FieldSpec = FieldSpec::bits(62, 63, "FIRMWARE", "who counts").wi
     (3, "the platform's firmware"),
 ]);
 
+const SSCOFPMF: &str = "Sscofpmf";
+const SSCOFPMF_BY: &str = "RISC-V Sscofpmf extension, mhpmevent";
+
 const MHPMEVENT: &[FieldSpec] = &[
     EVENT,
-    FieldSpec::bit(58, "VUINH", "does not count in virtual user mode (Sscofpmf)"),
-    FieldSpec::bit(59, "VSINH", "does not count in virtual supervisor mode (Sscofpmf)"),
-    FieldSpec::bit(60, "UINH", "does not count in user mode (Sscofpmf)"),
-    FieldSpec::bit(61, "SINH", "does not count in supervisor mode (Sscofpmf)"),
-    FieldSpec::bit(62, "MINH", "does not count in machine mode (Sscofpmf)"),
-    FieldSpec::bit(63, "OF", "overflowed; no further interrupt (Sscofpmf)"),
+    FieldSpec::bit(58, "VUINH", "does not count in virtual user mode").needing(SSCOFPMF).by(SSCOFPMF_BY),
+    FieldSpec::bit(59, "VSINH", "does not count in virtual supervisor mode")
+        .needing(SSCOFPMF)
+        .by(SSCOFPMF_BY),
+    FieldSpec::bit(60, "UINH", "does not count in user mode").needing(SSCOFPMF).by(SSCOFPMF_BY),
+    FieldSpec::bit(61, "SINH", "does not count in supervisor mode").needing(SSCOFPMF).by(SSCOFPMF_BY),
+    FieldSpec::bit(62, "MINH", "does not count in machine mode").needing(SSCOFPMF).by(SSCOFPMF_BY),
+    FieldSpec::bit(63, "OF", "overflowed; no further interrupt").needing(SSCOFPMF).by(SSCOFPMF_BY),
 ];
 
 pub(crate) fn perf_layout() -> Vec<FieldSpec> {
@@ -162,7 +184,7 @@ pub(crate) fn perf_layout() -> Vec<FieldSpec> {
 pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
     match register {
         Register::EventSelect(_) => MHPMEVENT.to_vec(),
-        Register::Counter(_) => vec![FieldSpec::bits(0, 63, "COUNT", "the count").always()],
+        Register::Counter(_) => vec![FieldSpec::count(64)],
         Register::Inhibit => per_counter(chip, FieldSpec::bit(0, "INHIBIT", "the counter stands still")),
         Register::Overflow => per_counter(chip, FieldSpec::bit(0, "OF", "the counter overflowed")),
     }
@@ -170,9 +192,7 @@ pub(crate) fn layout(chip: &Chip, register: Register) -> Vec<FieldSpec> {
 
 fn per_counter(chip: &Chip, field: FieldSpec) -> Vec<FieldSpec> {
     let counters = chip.counters_or(ALL_COUNTERS);
-    set_bits((counters.general_bits() | counters.fixed_bits()) & 0xffff_ffff)
-        .map(|n| field.of(n.into(), n))
-        .collect()
+    each_counter((counters.general_bits() | counters.fixed_bits()) & 0xffff_ffff, field, 0)
 }
 
 /// The whole config of an event.
@@ -196,12 +216,8 @@ pub(crate) fn program(coded: &Coded, n: u8, how: How) -> Result<Vec<RegisterWrit
     if config > greatest {
         return Err(EncodeError::TooLarge { field: "event", value: config, greatest });
     }
-    let flags = [(!how.modes.user, UINH), (!how.modes.kernel, SINH), (!how.interrupt, OF)];
-    let flags = flags.iter().filter(|(set, _)| *set).fold(MINH, |sum, (_, bit)| sum | bit);
-    let register = Register::EventSelect(n);
-    let address = RegisterAddress::Csr(register.csr());
-    let register = register::Register::RiscV(register);
-    Ok(vec![RegisterWrite { register, address, value: config | flags, mask: u64::MAX }])
+    let flags = MINH | flags([(!how.modes.user, UINH), (!how.modes.kernel, SINH), (!how.interrupt, OF)]);
+    Ok(vec![RegisterWrite::of(Register::EventSelect(n), config | flags, u64::MAX)?])
 }
 
 fn event(config: u64) -> DecodedEvent {

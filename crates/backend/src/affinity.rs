@@ -60,8 +60,16 @@ pub(crate) fn bind(child: u32, among: &CpuSet) -> Result<u32> {
     Ok(cpu)
 }
 
+/// Whether every thread of a process may run on that CPU only. Of one that is gone nothing is known.
+pub(crate) fn is_bound(process: u32, cpu: u32) -> bool {
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return true };
+    let ids = threads.filter_map(|thread| thread.ok()?.file_name().to_str()?.parse().ok());
+    let only = Affinity::only(cpu);
+    ids.into_iter().all(|thread: u32| Affinity::of(thread).map_or(true, |allowed| allowed == only))
+}
+
 fn not_there(cpu: u32, error: io::Error) -> Error {
-    let message = format!("cannot see whether the counters of CPU {cpu} move: {error}");
+    let message = format!("cannot see whether the counters of CPU {cpu} move: {error}; name CPUs with -C");
     Error::new(ErrorKind::Os, message).with_source(error)
 }
 
@@ -77,6 +85,8 @@ mod tests {
         let all: CpuSet = (0..8192).collect();
         assert_eq!(bind(child.id(), &all).unwrap(), last);
         assert_eq!(Affinity::of(child.id()).unwrap(), Affinity::only(last));
+        assert!(is_bound(child.id(), last));
+        assert!(!is_bound(child.id(), 8191));
         let none: CpuSet = [8191].into_iter().collect();
         let error = bind(child.id(), &none).unwrap_err();
         assert!(error.to_string().contains("it may run on none of them"), "{error}");

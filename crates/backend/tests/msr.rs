@@ -115,7 +115,8 @@ fn registers_are_read_and_written_and_count() {
 fn what_the_cpu_lacks_and_what_it_refuses_are_told_apart() {
     let devices = devices();
     let mut bus = bus(&devices);
-    let metrics = register(intel::Register::Metrics);
+    let newer = Model::find("icelake").unwrap().chip;
+    let metrics = PmuReg::of(&newer, Register::Intel(intel::Register::Metrics)).unwrap();
     assert_eq!(bus.read(0, metrics), Err(Fault::NoRegister { register: metrics }));
     let select = register(intel::Register::EventSelect(1));
     let refused = bus.write(0, select, 1 << 60 | 0x41_00c0).unwrap_err();

@@ -1,10 +1,11 @@
 //! Events for drivers that program registers themselves: codes on counters, for each core type of a machine.
 
-use cyclometer_arch::{Coded, takes_two_counters};
+use cyclometer_arch::{Coded, Register, decode, takes_two_counters};
 use cyclometer_core::event::{RegisterCode, RegisterEvent};
 use cyclometer_core::ladder::Works;
 use cyclometer_core::machine::CoreType;
-use cyclometer_core::syntax::{EventRequest, parse_events};
+use cyclometer_core::pmu::ConfigWord;
+use cyclometer_core::syntax::{EventRequest, Selector, parse_events};
 use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Machine, Modes, Provenance, Rung};
 
 use crate::among::select_in;
@@ -20,11 +21,17 @@ const RUNGS: [Rung; 3] = [Rung::Sim, Rung::Msr, Rung::Sysreg];
 /// Adds to an event the ways to count it by registers that we program ourselves, where the machine has such a rung. They come
 /// last, as they are used only when they are asked for; on a simulated machine there are no others.
 pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine, tables: &Tables) -> Event {
+    let is_elsewhere = !event.candidates.is_empty()
+        && event.candidates.iter().flat_map(|way| &way.parts).all(|part| part.core().is_none());
     if is_simulated(machine) {
         event.candidates.clear();
     }
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
-        match candidate(rung, request, machine, tables) {
+        let found = match candidate(rung, request, machine, tables) {
+            Err(_) if is_elsewhere => Err(format!("{} is no event of a PMU's registers", event.name)),
+            found => found,
+        };
+        match found {
             Ok(candidate) => event.candidates.push(candidate),
             Err(reason) if rung == Rung::Sim => event.unsupported = reason,
             Err(reason) => event.lacking.push((rung, reason)),
@@ -86,6 +93,9 @@ fn modes(request: &EventRequest) -> Result<Modes, String> {
         _ if modifiers.guest_only || modifiers.host_only || modifiers.exclude_idle => {
             Err("its registers tell neither guests nor idle CPUs apart".to_owned())
         }
+        _ if modifiers.precise > 0 || modifiers.sample_read || modifiers.pinned || modifiers.bpf => {
+            Err("the modifiers p, S, D and b are the kernel's, and here nobody asks it".to_owned())
+        }
         Modes { hypervisor: true, .. } => Err("its registers do not count a hypervisor apart".to_owned()),
         modes => Ok(modes),
     }
@@ -137,6 +147,9 @@ impl<'a> Core<'a> {
             let text = format!("{} is a sum of events of {}; ask for each of them", request.text, self.id);
             return Err(text);
         };
+        if let Selector::Raw(config) = request.selector {
+            check_raw(cpu, config, request)?;
+        }
         let codes =
             ways::codes(tables, &one).into_iter().filter_map(|coded| self.usable(cpu, coded, request));
         let codes: Vec<RegisterCode> = codes.collect();
@@ -178,6 +191,18 @@ impl<'a> Core<'a> {
     }
 }
 
+/// A raw code all of whose bits mean something here: else it would be another event's.
+fn check_raw(cpu: &Cpu<'_>, config: u64, request: &EventRequest) -> Result<(), String> {
+    let decoded = decode(&chip(cpu), Register::Perf(ConfigWord::Config), config);
+    match decoded.fields.iter().find(|field| field.name == RESERVED) {
+        None => Ok(()),
+        Some(_) => Err(format!("{} has bits that no event select of {} has", request.text, cpu.id())),
+    }
+}
+
+/// The name of bits without a field.
+const RESERVED: &str = "reserved";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,13 +225,13 @@ mod tests {
 
     fn event(text: &str, machine: &Machine) -> Event {
         let request = parse_events(text).unwrap().remove(0);
-        let event = Event { pin: request.pin, ..Event::new(text, cyclometer_core::Unit::Count, Vec::new()) };
-        add_to(event, &request, machine, Tables::embedded())
+        crate::resolve(&request, machine, Tables::embedded()).unwrap()
     }
 
     fn counters(text: &str) -> Result<(CounterMask, u16), String> {
         let event = event(text, &skylake(Rung::Msr, None));
-        let Some(candidate) = event.candidates.first() else { return Err(event.lacking[0].1.clone()) };
+        let candidate = event.candidates.iter().find(|candidate| candidate.rung == Rung::Msr);
+        let Some(candidate) = candidate else { return Err(event.lacking[0].1.clone()) };
         let cyclometer_core::Part::Registers(part) = &candidate.parts[0] else { panic!() };
         Ok((part.codes[0].counters, part.codes[0].code.select))
     }
@@ -243,10 +268,24 @@ mod tests {
     }
 
     #[test]
+    fn a_raw_code_with_bits_that_the_cpu_lacks_is_not_another_events() {
+        assert!(counters("r41c4").is_ok());
+        for text in ["r80000000000c4", "rff000000000000c4"] {
+            assert!(counters(text).unwrap_err().contains("has bits that no event select"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_only_the_kernel_knows_is_said_to_be_its_own() {
+        assert_eq!(counters("page-faults").unwrap_err(), "page-faults is no event of a PMU's registers");
+        assert!(counters("instructions:p").unwrap_err().contains("modifiers p, S, D and b"));
+    }
+
+    #[test]
     fn what_filters_cannot_tell_apart_is_refused_and_rungs_that_are_not_here_add_nothing() {
         assert!(counters("cycles:h").unwrap_err().contains("hypervisor"));
         assert!(counters("cycles:uG").unwrap_err().contains("guests"));
-        let elsewhere = vm_without_pmu();
-        assert_eq!(event("cycles", &elsewhere).candidates, []);
+        let elsewhere = event("cycles", &vm_without_pmu());
+        assert!(elsewhere.candidates.iter().all(|candidate| candidate.rung != Rung::Msr));
     }
 }

@@ -42,6 +42,9 @@ pub enum Command {
     Encode(EncodeArgs),
     /// Show what a register's value or an event's code means on any CPU, bit by bit and by name.
     Decode(DecodeArgs),
+    /// Show the registers of any CPU's PMU: where they are, what each bit means, who says so.
+    #[command(visible_alias = "regs")]
+    Registers(RegistersArgs),
     /// Show which events can count at once on any CPU, and on which counters.
     Plan(PlanArgs),
     /// Print a completion script for a shell.
@@ -118,6 +121,9 @@ const COMMAND: &str = "The command";
 const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
+/// What is said of a command that is executed, or of who counts it.
+const OF_COMMANDS: [&str; 6] = ["backend", "output", "input", "random_layout", "counted", "ignore_failure"];
+
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
 #[command(
@@ -178,7 +184,7 @@ pub struct StatArgs {
     #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,
     /// Count on a simulated machine instead of this one, as in `sim:apple-m1`: no command is executed.
-    #[arg(help_heading = SIMULATED, long, value_name = "sim:ID")]
+    #[arg(help_heading = SIMULATED, long, value_name = "sim:ID", conflicts_with_all = OF_COMMANDS)]
     pub machine: Option<String>,
     /// What it does, as in `loop`, or `phases:250` for 250 ms of its time.
     #[arg(help_heading = SIMULATED, long, value_name = "NAME", requires = "machine", conflicts_with = "command")]
@@ -357,6 +363,20 @@ pub struct DecodeArgs {
     /// What the value is said to count: warns when that is something else.
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `registers`.
+#[derive(Args, Debug)]
+pub struct RegistersArgs {
+    /// Registers by name or address, as in `PERFEVTSEL0`, `0x38f`, `PMESR0`, `S3_1_C15_C5_0`; without any, all of them.
+    #[arg(value_name = "REGISTER")]
+    pub registers: Vec<String>,
+    /// The CPU, as `list --cpus` names it; a hybrid alone means all of its core types. Without it, this machine.
+    #[arg(long, value_name = "ID")]
+    pub cpu: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,

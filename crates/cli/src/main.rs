@@ -42,6 +42,7 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         Command::List(args) => commands::list::run(args, cli),
         Command::Encode(args) => commands::encode::run(args, cli),
         Command::Decode(args) => commands::decode::run(args, cli),
+        Command::Registers(args) => commands::registers::run(args, cli),
         Command::Plan(args) => commands::plan::run(args, cli),
         Command::Completions { shell } => commands::completions::run(*shell),
         Command::Man { subcommand } => commands::man::run(subcommand.as_deref()),

@@ -75,6 +75,31 @@ fn values_are_explained_on_every_family() {
 }
 
 #[test]
+fn registers_are_shown_on_every_family() {
+    transcript(
+        "registers.txt",
+        &[
+            &["registers", "--cpu", "skylake", "PERFEVTSEL0", "0x38f", "DEBUGCTL"],
+            &["registers", "--cpu", "alderlake", "FIXED_CTR_CTRL"],
+            &["registers", "--cpu", "amdzen4"],
+            &["registers", "--cpu", "neoverse-n1", "PMCR_EL0", "PMCNTENSET_EL0"],
+            &["registers", "--cpu", "sifive-bullet", "mhpmevent3"],
+            &["registers", "--cpu", "apple-m1", "PMCR0", "PMESR0", "S3_2_C15_C10_0"],
+        ],
+    );
+}
+
+#[test]
+fn registers_that_are_none_are_refused_with_those_there_are() {
+    check_refused(
+        &["registers", "--cpu", "skylake", "PMESR0"],
+        &["no register 'PMESR0'", "IA32_PERFEVTSEL0..3"],
+    );
+    check_refused(&["registers", "--cpu", "apple-m1", "0x186"], &["no register '0x186'", "PMESR0..1"]);
+    check_refused(&["regs", "--cpu", "nosuch"], &["no CPU 'nosuch'"]);
+}
+
+#[test]
 fn plans_read_well_on_every_family() {
     transcript(
         "plan.txt",

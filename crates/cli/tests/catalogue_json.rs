@@ -88,6 +88,39 @@ fn decoded_values_obey_their_schema() {
 }
 
 #[test]
+fn registers_of_every_cpu_obey_their_schema() {
+    let schema = schema("registers-1.json");
+    for cpu in cpus() {
+        let found = valid(&schema, &["registers", "--json", "--cpu", &cpu]);
+        assert!(found.iter().any(|register| register["access"] != "none"), "{cpu}");
+        assert!(found.iter().any(|register| !register["address"].is_null()), "{cpu}");
+    }
+    let one = &valid(&schema, &["regs", "--json", "--cpu", "skylake", "0x1d9"])[0];
+    assert_eq!((&one["name"], &one["writable"]), (&json!("IA32_DEBUGCTL"), &json!("0x1000")));
+    let freezes = one["fields"].as_array().unwrap().iter().find(|field| field["low"] == 12).unwrap();
+    assert_eq!(freezes["name"], "FREEZE_PERFMON_ON_PMI");
+}
+
+#[test]
+fn what_decode_says_of_a_bit_is_what_the_table_says() {
+    let (table, decoded) = (schema("registers-1.json"), schema("decode-1.json"));
+    let all = "0xffffffffffffffff";
+    for (cpu, register) in [("skylake", "FIXED_CTR_CTRL"), ("amdzen4", "PERF_CTL0"), ("apple-m1", "PMCR0")] {
+        let of_table = &valid(&table, &["registers", "--json", "--cpu", cpu, register])[0];
+        let of_value = &valid(&decoded, &["decode", "--json", "--cpu", cpu, &format!("{register}={all}")])[0];
+        for field in of_table["fields"].as_array().unwrap() {
+            let same = |shown: &&Value| shown["name"] == field["name"];
+            let shown = of_value["fields"].as_array().unwrap().iter().find(same).unwrap();
+            assert_eq!((&shown["high"], &shown["low"]), (&field["high"], &field["low"]));
+            let (meaning, in_table) =
+                (shown["meaning"].as_str().unwrap(), field["meaning"].as_str().unwrap());
+            let one_of_several = field["values"].as_array().is_some_and(|values| !values.is_empty());
+            assert!(one_of_several || meaning.starts_with(in_table), "{meaning}");
+        }
+    }
+}
+
+#[test]
 fn lists_of_every_kind_obey_one_schema() {
     let schema = schema("list-1.json");
     for words in [

@@ -151,7 +151,7 @@ fn descendants_are_counted_with_the_command() {
 }
 
 #[test]
-fn a_program_that_starts_a_thread_runs_on_and_its_counts_are_lost() {
+fn a_program_that_starts_threads_is_counted() {
     if !works() {
         return;
     }
@@ -161,8 +161,19 @@ fn a_program_that_starts_a_thread_runs_on_and_its_counts_are_lost() {
     let command = json(&[&["-e", EVENT, "--", own.to_str().unwrap()][..], &arguments].concat());
     assert_eq!(command["runs"][0]["exit"], 0);
     let calls = metric(&command, EVENT);
+    assert!(calls["mean"].as_u64().is_some_and(|mean| mean > 100), "{calls}");
+}
+
+#[test]
+fn a_program_that_ignores_traps_runs_on_and_its_counts_are_lost() {
+    if !works() {
+        return;
+    }
+    let command = json(&["-e", EVENT, "--", "sh", "-c", "trap '' TRAP; exit 0"]);
+    assert_eq!(command["runs"][0]["exit"], 0);
+    let calls = metric(&command, EVENT);
     assert_eq!((&calls["count"], &calls["mean"]), (&"lost".into(), &Value::Null), "{calls}");
-    assert!(calls["reason"].as_str().unwrap().contains("started a thread"), "{calls}");
+    assert!(calls["reason"].as_str().unwrap().contains("ignores SIGTRAP"), "{calls}");
 }
 
 #[test]

@@ -34,6 +34,7 @@ mod stat;
 mod tables;
 
 pub use cyclometer_arch as arch;
+pub use cyclometer_backend::registers;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
 pub use cyclometer_backend::{Attached, Launcher};
 pub use cyclometer_catalog as catalogue;
@@ -47,6 +48,7 @@ pub use cyclometer_core::{
     Result, Rung, Scope, Target, Unit, Verdict,
 };
 pub use cyclometer_session::{Moment, Observer, Quiet};
+pub use cyclometer_sim as sim;
 pub use cyclometer_stats as stats;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;

@@ -314,8 +314,11 @@ enum MetricSource {
 }
 
 fn source_of(events: &[Event], machine: &Machine) -> MetricSource {
+    // Registers are for those who ask for them, and then for everything.
+    let unasked = |way: &&Candidate| !matches!(way.rung, Rung::Msr | Rung::Sysreg);
     let by_software_alone = |event: &Event| {
-        !event.candidates.is_empty() && event.candidates.iter().all(|way| way.rung == Rung::Soft)
+        let mut ways = event.candidates.iter().filter(unasked).peekable();
+        ways.peek().is_some() && ways.all(|way| way.rung == Rung::Soft)
     };
     match machine.ladder.perf_hardware {
         Err(_) => MetricSource::Any,

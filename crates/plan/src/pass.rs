@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use cyclometer_core::event::{RegisterEvent, RegisterSeat};
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
 use cyclometer_core::{
-    Counted, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery, Result, Rung, Slot,
-    SlotId,
+    Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery, Result,
+    Rung, Slot, SlotId,
 };
 
 use crate::sharing::{Cores, Shared, SlotSeat, is_core};
@@ -113,6 +113,18 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Ve
     }
 }
 
+/// Whether an event whose counter we choose ourselves has the same one in all sets: only so it can count on when they change.
+fn stays(slot: &Slot, seats: &[Vec<SlotSeat>]) -> bool {
+    let ours = slot.parts.iter().any(|part| matches!(part, Part::Registers(_)));
+    let own = |set: &Vec<SlotSeat>| -> Vec<(String, CounterId, usize)> {
+        let of_slot = set.iter().filter(|seat| seat.slot == slot.opened_as());
+        let mut own: Vec<_> = of_slot.map(|seat| (seat.pmu.clone(), seat.counter, seat.way)).collect();
+        own.sort();
+        own
+    };
+    !ours || seats.windows(2).all(|two| own(&two[0]) == own(&two[1]))
+}
+
 /// The slot with its counters in one set.
 fn seated(slot: &Slot, seats: Option<&Vec<SlotSeat>>) -> Slot {
     let seats: Vec<(Option<u32>, &SlotSeat)> = seats.into_iter().flatten().map(|seat| (None, seat)).collect();
@@ -152,7 +164,7 @@ fn placed(slot: &Slot, seats: &[(Option<u32>, &SlotSeat)]) -> Slot {
 fn turning(native: Vec<Slot>, sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Pass {
     let turn_of = |slot: &Slot| -> Option<usize> {
         let holds = |set: &Vec<SlotId>| set.contains(&slot.opened_as());
-        let is_always = !is_core(slot) || sets.iter().all(holds);
+        let is_always = !is_core(slot) || sets.iter().all(holds) && stays(slot, seats);
         if is_always { None } else { sets.iter().position(holds) }
     };
     let turning: Vec<Option<u32>> =
@@ -316,9 +328,9 @@ mod tests {
         core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
         unknown_event, with_modes,
     };
+    use cyclometer_core::CounterMask;
     use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
     use cyclometer_core::{Count, Event, Modes};
-    use cyclometer_core::{CounterId, CounterMask};
     use proptest::prelude::*;
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
@@ -545,6 +557,8 @@ mod tests {
         let mut events = many(3);
         let Some(Part::Perf(part)) = events[0].candidates[0].parts.first_mut() else { panic!() };
         part.wide = true;
+        // As vendors have it: the even ones, and the one behind is taken along.
+        part.constraint = CounterMask::from_bits(0b101, 0);
         assert_eq!(planned(events.clone(), with_runs(1)).unwrap().sharing.sets.len(), 1);
         events.push(core_event("one too many"));
         assert_eq!(planned(events, with_runs(1)).unwrap().sharing.sets.len(), 2);

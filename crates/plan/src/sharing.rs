@@ -115,7 +115,7 @@ impl<'a> Cores<'a> {
     fn way_of_part(&self, seat: &Seat) -> usize {
         let (pmu, free) = &self.inventories[seat.pmu];
         let Some(part) = on_pmu(self.slots[seat.demand], pmu) else { return 0 };
-        let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0.and(*free), part.wide));
+        let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0, *free, part.wide));
         usable.nth(seat.way).unwrap_or(0)
     }
 
@@ -282,27 +282,28 @@ fn spare(counters: CounterMask) -> Option<CounterId> {
 }
 
 fn need(pmu: usize, part: &CorePart<'_>, free: CounterMask) -> Need {
-    let usable = part.ways.iter().filter(|(counters, _)| fits(counters.and(free), part.wide));
+    let usable = part.ways.iter().filter(|(counters, _)| fits(*counters, free, part.wide));
     let ways = usable.map(|(counters, extra)| Way { counters: *counters, extra: *extra }).collect();
     Need { pmu, ways, wide: part.wide }
 }
 
-fn fits(usable: CounterMask, wide: bool) -> bool {
-    if wide { has_pair(usable) } else { !usable.is_empty() }
+/// Whether one of these counters is free, and the one behind it for an event that takes two.
+fn fits(counters: CounterMask, free: CounterMask, wide: bool) -> bool {
+    let usable = counters.and(free);
+    if wide { has_pair(usable, free) } else { !usable.is_empty() }
 }
 
 /// Whether nothing of what is free can count a part. Of a PMU whose counters nobody knows that is not said.
 pub(crate) fn is_without_counter(part: &CorePart<'_>, machine: &Machine) -> bool {
     let inventories = inventories(machine);
     let known = inventories.iter().find(|(pmu, _)| pmu == part.pmu);
-    known.is_some_and(|(_, free)| !part.ways.iter().any(|(counters, _)| fits(counters.and(*free), part.wide)))
+    known.is_some_and(|(_, free)| !part.ways.iter().any(|(counters, _)| fits(*counters, *free, part.wide)))
 }
 
-/// Whether an even general counter is there with the one behind it.
-fn has_pair(counters: CounterMask) -> bool {
+/// Whether an even general counter of these is there with the one behind it.
+fn has_pair(usable: CounterMask, free: CounterMask) -> bool {
     const EVEN: u64 = 0x5555_5555_5555_5555;
-    let general = counters.general_bits();
-    general & EVEN & general >> 1 != 0
+    usable.general_bits() & EVEN & free.general_bits() >> 1 != 0
 }
 
 fn on_pmu<'s>(slot: &'s Slot, pmu: &str) -> Option<CorePart<'s>> {

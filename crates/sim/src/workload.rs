@@ -13,8 +13,8 @@ pub struct Phase {
     pub rates: Rates,
 }
 
-/// What a thread does: phases one after the other, in rounds.
-#[derive(Clone, PartialEq, Debug)]
+/// What a thread does: phases one after the other, in rounds. The default does nothing.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Workload {
     /// The phases of a round.
     pub phases: Vec<Phase>,

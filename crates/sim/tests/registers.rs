@@ -6,10 +6,13 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use cyclometer_arch::{Fault, PmuReg, Register, Registers, apple, carry_out, restore};
+use cyclometer_arch::{
+    Fault, Placed, PmuReg, ProgramOptions, Register, Registers, apple, carry_out, intel, register_program,
+    restore,
+};
 use cyclometer_catalog::table::text;
-use cyclometer_core::Modes;
 use cyclometer_core::pmu::Family;
+use cyclometer_core::{CounterId, Modes};
 use cyclometer_sim::{Model, Quantity, Settings, SimMachine, Tick, Workload};
 use support::{
     counting, every, fixed, model, on, program, read, register, run, running, running_with, set, start,
@@ -102,11 +105,12 @@ fn a_read_only_register_faults_on_intel_and_ignores_writes_on_amd() {
 #[test]
 fn a_register_of_another_chip_or_cpu_is_not_there() {
     let (mut machine, _) = running("skylake", "loop");
-    let fifth = register(&SimMachine::new(model("icelake"), Settings::default()), "PERFEVTSEL4");
+    let newer = SimMachine::new(model("icelake"), Settings::default());
+    let fifth = register(&newer, "PERFEVTSEL4");
     assert_eq!(machine.read(0, fifth), Err(Fault::NoRegister { register: fifth }));
     let first = register(&machine, "PERFEVTSEL0");
     assert_eq!(machine.write(1, first, 0), Err(Fault::NoCpu { cpu: 1 }));
-    let metrics = register(&machine, "PERF_METRICS");
+    let metrics = register(&newer, "PERF_METRICS");
     assert_eq!(machine.read(0, metrics), Err(Fault::NoRegister { register: metrics }));
     let nine = PmuReg::of(&model("apple-m1").chip, Register::Apple(apple::Register::Counter(9))).unwrap();
     assert!(machine.read(0, nine).is_err());
@@ -307,6 +311,37 @@ fn zen_4_counts_only_what_both_registers_enable_and_zen_2_has_one() {
     let before = read(&mut machine, "PERF_CTR0");
     run(&mut machine, 1_000);
     assert_eq!(read(&mut machine, "PERF_CTR0"), before, "no guest runs here");
+}
+
+#[test]
+fn a_program_with_shares_counts_the_slots_of_each_kind_as_far_as_255ths_tell() {
+    for (id, shares) in [("icelake", 4), ("sapphirerapids", 8)] {
+        let (mut machine, thread) = running(id, "loop");
+        let share = |n: u8| Placed {
+            counter: CounterId::Fixed(intel::METRICS_BASE + n),
+            ..on(0, 0, intel::METRICS_UMASK + n)
+        };
+        let slots = fixed(Family::Intel, intel::SLOTS);
+        let placed: Vec<Placed> = std::iter::once(slots).chain((0..shares).map(share)).collect();
+        let options = ProgramOptions { has_second_level: shares == 8, ..ProgramOptions::default() };
+        let program = register_program(&machine.model().chip, &placed, options).unwrap();
+        start(&mut machine, 0, &program);
+        run(&mut machine, 20_000);
+        let before = values(&mut machine, &program);
+        run(&mut machine, 100_000);
+        let counts = program.counts(&[0; 9][..placed.len()], &values(&mut machine, &program)).unwrap();
+        assert_eq!(counts[0], machine.truth(thread, Quantity::Slots), "{id}");
+        for (count, quantity) in counts[1..].iter().zip(Quantity::METRICS) {
+            let truth = machine.truth(thread, quantity);
+            assert!(
+                truth >= *count && truth - count <= counts[0] / 255 + 1,
+                "{id} {quantity:?}: {count} {truth}"
+            );
+        }
+        let later = program.counts(&before, &values(&mut machine, &program)).unwrap();
+        assert!(later[0] > 0 && later[0] < counts[0], "{id}");
+        assert!(later[1] > 0 && later[1] < counts[1], "{id}");
+    }
 }
 
 #[test]

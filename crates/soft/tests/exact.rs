@@ -135,6 +135,33 @@ fn a_program_that_executes_itself_counts_as_stepped() {
 }
 
 #[test]
+fn threads_count_as_stepped() {
+    check("crew.c", BARE, &["work", "4"]);
+    check("crew.c", BARE, &["in turns", "3"]);
+}
+
+#[test]
+fn threads_that_others_end_count_as_stepped() {
+    check("crew.c", BARE, &["wait", "3"]);
+    check("crew.c", BARE, &["execute", "3"]);
+}
+
+#[test]
+fn code_that_changes_while_threads_wait_counts_as_stepped() {
+    check("crew.c", BARE, &["change", "3"]);
+}
+
+#[test]
+fn a_thread_that_outlives_the_first_one_counts_as_stepped() {
+    check("crew.c", BARE, &["outlive", "1"]);
+}
+
+#[test]
+fn processes_that_threads_have_made_count_as_stepped() {
+    check("crew.c", BARE, &["fork", "2"]);
+}
+
+#[test]
 fn handlers_of_signals_count_as_stepped() {
     check("signals.c", &["-O2"], &["plain"]);
     check("signals.c", &["-O2"], &["nested"]);
@@ -151,6 +178,11 @@ fn handlers_that_jump_away_count_as_stepped() {
 #[test]
 fn handlers_see_the_programs_own_addresses_and_skipped_instructions_are_not_counted() {
     check("signals.c", &["-O2"], &["faults"]);
+}
+
+#[test]
+fn handlers_that_return_to_somewhere_else_count_as_stepped() {
+    check("signals.c", &["-O2"], &["elsewhere"]);
 }
 
 #[test]

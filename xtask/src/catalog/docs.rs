@@ -4,46 +4,19 @@
 //! written, and a page that is not up to date is an error.
 
 use std::fmt::Write as _;
-use std::fs;
-use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
 use cyclometer_catalog::cpus;
 use cyclometer_catalog::portable::{self, Answer, Portable};
 use cyclometer_catalog::table::Cpu;
 use cyclometer_core::pmu::Family;
 
-/// The page, from the root of the workspace.
-const PAGE: &str = "docs/events.md";
-const BEGIN: &str = "<!-- generated: cargo xtask events-page -->";
-const END: &str = "<!-- end of what is generated -->";
+use crate::page::{Page, title};
+
+/// The page of events.
+pub(crate) const PAGE: Page = Page { path: "docs/events.md", command: "events-page", generated };
 
 /// Groups of more CPUs than this are not listed when they are the rest of a family.
 const LONGEST_LIST: usize = 8;
-
-/// Writes the page anew, or checks that it is up to date.
-pub(crate) fn run(root: &Path, mut arguments: impl Iterator<Item = String>) -> Result<()> {
-    let check = match arguments.next().as_deref() {
-        None => false,
-        Some("--check") => true,
-        Some(other) => bail!("'{other}' is no option; there is --check"),
-    };
-    let path = root.join(PAGE);
-    let page = fs::read_to_string(&path).with_context(|| PAGE.to_owned())?;
-    let fresh = renewed(&page)?;
-    if check {
-        ensure!(page == fresh, "{PAGE} is not up to date; `cargo xtask events-page` writes it");
-        return Ok(());
-    }
-    fs::write(&path, fresh).with_context(|| PAGE.to_owned())
-}
-
-/// The page with fresh tables.
-fn renewed(page: &str) -> Result<String> {
-    let (before, rest) = page.split_once(BEGIN).with_context(|| format!("{PAGE} has no line {BEGIN}"))?;
-    let (_, after) = rest.split_once(END).with_context(|| format!("{PAGE} has no line {END}"))?;
-    Ok(format!("{before}{BEGIN}\n\n{}\n{END}{after}", generated()))
-}
 
 fn generated() -> String {
     let mut out = overview();
@@ -156,16 +129,6 @@ fn cells(answer: &Answer) -> (String, String) {
     }
 }
 
-fn title(family: Family) -> &'static str {
-    match family {
-        Family::Intel => "Intel",
-        Family::Amd => "AMD",
-        Family::Arm => "Arm",
-        Family::RiscV => "RISC-V",
-        Family::Apple => "Apple",
-    }
-}
-
 fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
@@ -177,27 +140,7 @@ mod tests {
 
     #[test]
     fn the_committed_page_is_up_to_date() {
-        run(&crate::root(), ["--check".to_owned()].into_iter()).unwrap();
-    }
-
-    #[test]
-    fn only_what_lies_between_the_marks_is_renewed() {
-        let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let fresh = renewed(&page).unwrap();
-        assert!(fresh.starts_with("before\n") && fresh.ends_with("\nafter\n"));
-        assert!(!fresh.contains("old\n") && fresh.contains("### branch_misses"));
-        assert_eq!(renewed(&fresh).unwrap(), fresh);
-    }
-
-    #[test]
-    fn a_page_without_marks_is_refused() {
-        assert!(renewed("no marks").is_err());
-        assert!(renewed(BEGIN).is_err());
-    }
-
-    #[test]
-    fn an_unknown_option_is_refused() {
-        assert!(run(&crate::root(), ["--chekc".to_owned()].into_iter()).is_err());
+        PAGE.run(&crate::root(), ["--check".to_owned()].into_iter()).unwrap();
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! Apple's events: to registers and kpc words, and back.
 
-use cyclometer_core::{CounterId, EventCode, Modes};
+use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 
 use crate::apple::layout::{bit_of, layout, selector_bits};
 use crate::apple::{
-    COUNTERS_PER_PMESR, FIRST_CONFIGURABLE, KPC_EL0, KPC_EL1, PMCR0_MODE, PMCR0_MODE_FIQ, Register,
+    ALL_COUNTERS, COUNTERS_PER_PMESR, FIRST_CONFIGURABLE, KPC_EL0, KPC_EL1, PMCR0_MODE, PMCR0_MODE_FIQ,
+    Register,
 };
 use crate::chip::{Chip, Coded, How};
 use crate::decode::DecodedEvent;
 use crate::error::{EncodeError, refuse_other_fields};
-use crate::field::low_mask;
-use crate::register::{self, RegisterAddress, RegisterWrite};
+use crate::field::{flags, low_mask};
+use crate::register::RegisterWrite;
 
 /// A word for `kpc_set_config`, and where in its array it stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,13 +40,13 @@ pub fn kpc_word(
     modes: Modes,
 ) -> Result<KpcWord, EncodeError> {
     check(chip, &coded.code)?;
+    let own = chip.counters_or(ALL_COUNTERS).and(ALL_COUNTERS);
     match counter {
-        CounterId::General(n) if n >= FIRST_CONFIGURABLE && coded.fixed_index(chip.family).is_none() => {
-            let flags = [(modes.user, KPC_EL0), (modes.kernel, KPC_EL1)];
-            let flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit);
+        CounterId::General(n) if own.contains(counter) && coded.fixed_index(chip.family).is_none() => {
+            let flags = flags([(modes.user, KPC_EL0), (modes.kernel, KPC_EL1)]);
             Ok(KpcWord { index: n - FIRST_CONFIGURABLE, word: u64::from(coded.code.select) | flags })
         }
-        _ => Err(EncodeError::NotAllowed { counter, allowed: coded.counters }),
+        _ => Err(EncodeError::NotAllowed { counter, allowed: CounterMask::from_bits(own.general_bits(), 0) }),
     }
 }
 
@@ -87,6 +88,7 @@ pub(crate) fn program(
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
     check(chip, &coded.code)?;
     let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
+    let write = RegisterWrite::of;
     let mut writes = Vec::with_capacity(3);
     if let CounterId::General(n) = counter {
         let (register, shift) = select_place(chip, n);
@@ -95,7 +97,7 @@ pub(crate) fn program(
     }
     let level = |low, high| 1u64 << bit_of(n, low, high);
     let (el0, el1) = (level(8, 40), level(16, 48));
-    let modes = if how.modes.user { el0 } else { 0 } | if how.modes.kernel { el1 } else { 0 };
+    let modes = flags([(how.modes.user, el0), (how.modes.kernel, el1)]);
     writes.push(write(Register::Modes, modes, el0 | el1)?);
     let (enable, interrupt) = (level(0, 32), level(12, 44));
     writes.push(match how.interrupt {
@@ -113,12 +115,6 @@ fn select_place(chip: &Chip, n: u8) -> (Register, u8) {
     let slot = n - FIRST_CONFIGURABLE;
     let register = Register::EventSelect(slot / COUNTERS_PER_PMESR);
     (register, slot % COUNTERS_PER_PMESR * selector_bits(chip))
-}
-
-fn write(register: Register, value: u64, mask: u64) -> Result<RegisterWrite, EncodeError> {
-    let encoding = register.encoding().ok_or(EncodeError::NoRegister)?;
-    let address = RegisterAddress::SysReg(encoding);
-    Ok(RegisterWrite { register: register::Register::Apple(register), address, value, mask })
 }
 
 fn event(select: u16) -> DecodedEvent {

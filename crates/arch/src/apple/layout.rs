@@ -17,10 +17,14 @@ const CONTROL: &[FieldSpec] = &[
     FieldSpec::bit(21, "BIT_21", "unused (xnu); counts L2 events of all cores (Linux): sources disagree"),
     FieldSpec::bit(22, "BLOCK_PMI", "no interrupt until the return from an exception"),
     FieldSpec::bit(23, "GLOBAL_L2C", "counts L2 events of all cores of the cluster"),
-    FieldSpec::bits(24, 26, "PC_CAPTURE", "captures the program counter at overflows of PMC5 to PMC7"),
+    FieldSpec::bits(24, 26, "PC_CAPTURE", "captures the program counter at overflows of PMC5 to PMC7")
+        .by(CAPTURE),
     FieldSpec::bit(30, "EL0_ACCESS", "EL0 may use the PMU's registers"),
-    FieldSpec::bit(31, "FORCE_CLOCK", "keeps the PMU's clock running"),
+    FieldSpec::bit(31, "FORCE_CLOCK", "keeps the PMU's clock running")
+        .by("xnu osfmk/arm64/monotonic_arm64.c"),
 ];
+
+const CAPTURE: &str = "xnu osfmk/arm64/kpc.c, kpc_pmi_handler";
 
 const PC_CAPTURE: &[FieldSpec] = &[
     FieldSpec::bits(0, 47, "PC", "the captured program counter").always(),

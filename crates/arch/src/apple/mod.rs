@@ -5,17 +5,15 @@ mod layout;
 
 pub use code::{KpcWord, kpc_word};
 pub(crate) use code::{check, events, perf_code, perf_events, program};
-pub(crate) use layout::{layout, perf_layout};
+pub(crate) use layout::{layout, perf_layout, selector_bits};
 
 use cyclometer_core::CounterMask;
 
 use crate::access::Access;
 use crate::chip::Chip;
 use crate::field::set_bits;
+use crate::presence::Presence;
 use crate::register::RegisterName;
-
-pub(crate) const SOURCE: &str = "AsahiLinux/docs docs/hw/cpu/system-registers.md; xnu osfmk/arm64/kpc.c, \
-                                 monotonic_arm64.c; Linux arch/arm64/include/asm/apple_m1_pmu.h";
 
 /// The lowest counter that an event can be chosen for; the two below are fixed: cycles, instructions.
 ///
@@ -189,6 +187,45 @@ impl Register {
             Register::Threshold(n) => RegisterName::numbered("PMTRHLD", n),
             Register::Counter(n) => RegisterName::numbered("PMC", n),
             Register::KpcConfig(n) => RegisterName::numbered("kpc_config", n),
+        }
+    }
+
+    /// Which chips have it.
+    pub(crate) const fn presence(self) -> Presence {
+        match self {
+            Register::KpcConfig(_) => Presence::ALWAYS.needing("macOS"),
+            Register::PcCapture => Presence::ALWAYS.needing("A14, M1 to M4"),
+            _ => Presence::ALWAYS,
+        }
+    }
+
+    /// Who says how it is laid out, or where it is.
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Register::Control => {
+                "AsahiLinux/docs system-registers.md, PMCR0; Linux arch/arm64/include/asm/apple_m1_pmu.h; xnu \
+                 osfmk/arm64/monotonic_arm64.c, kpc.c"
+            }
+            Register::Modes => {
+                "AsahiLinux/docs system-registers.md, PMCR1; Linux arch/arm64/include/asm/apple_m1_pmu.h"
+            }
+            Register::Watchpoints => "AsahiLinux/docs system-registers.md, PMCR2",
+            Register::Breakpoints => "AsahiLinux/docs system-registers.md, PMCR3",
+            Register::OpcodeMatch => "AsahiLinux/docs system-registers.md, PMCR4",
+            Register::EventSelect(_) => {
+                "AsahiLinux/docs system-registers.md, PMESR0 and PMESR1; xnu pexpert/pexpert/arm64/H15.h, \
+                 CPMU_16BIT_EVENTS"
+            }
+            Register::OpcodeValue(_) => "AsahiLinux/docs system-registers.md, OPMAT0 and OPMAT1",
+            Register::OpcodeMask(_) => "AsahiLinux/docs system-registers.md, OPMSK0 and OPMSK1",
+            Register::Status => "AsahiLinux/docs system-registers.md, PMSR; xnu osfmk/arm64/kpc.c",
+            Register::PcCapture => "xnu osfmk/arm64/kpc.c, kpc_pmi_handler",
+            Register::MemoryMap => "AsahiLinux/docs system-registers.md, PMMMAP",
+            Register::Threshold(_) => "AsahiLinux/docs system-registers.md, PMTRHLD2, PMTRHLD4, PMTRHLD6",
+            Register::Counter(_) => {
+                "AsahiLinux/docs system-registers.md, PMC0 to PMC9; xnu pexpert/pexpert/arm64/H13.h to H16.h"
+            }
+            Register::KpcConfig(_) => "xnu osfmk/kern/kpc.h, osfmk/arm64/kpc.c",
         }
     }
 

@@ -7,19 +7,33 @@ use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use crate::chip::{Chip, Coded, FIXED_PSEUDO_MOST, How};
 use crate::decode::DecodedEvent;
 use crate::error::EncodeError;
-use crate::field::set_bits;
+use crate::field::{flags, set_bits};
 use crate::intel::layout::has_any;
 use crate::intel::shared;
 use crate::intel::{
-    ALL_COUNTERS, ANY, CMASK_SHIFT, EDGE, EN, EQ, FIXED_ANY, FIXED_OS, FIXED_PMI, FIXED_USR,
-    GLOBAL_FIXED_SHIFT, GLOBAL_METRICS_BIT, INT, INV, METRICS_UMASK, OS, RDPMC_FIXED, Register, SLOTS,
-    UMASK2_SHIFT, USR,
+    ALL_COUNTERS, ANY, EN, EQ, FIXED_ANY, FIXED_OS, FIXED_PMI, FIXED_USR, GLOBAL_FIXED_SHIFT,
+    GLOBAL_METRICS_BIT, METRICS_UMASK, RDPMC_FIXED, Register, SLOTS, UMASK2_SHIFT,
 };
-use crate::register::{self, RegisterAddress, RegisterWrite};
+use crate::register::RegisterWrite;
+use crate::x86;
+
+/// Which share of slots in PERF_METRICS a pseudo event is, from the lowest bits up.
+pub(crate) const fn share(code: &EventCode) -> Option<u8> {
+    match (code.select, code.umask2, code.umask.wrapping_sub(METRICS_UMASK)) {
+        (0, 0, share @ 0..8) => Some(share),
+        _ => None,
+    }
+}
 
 /// Whether a code is a pseudo event of PERF_METRICS.
 pub(crate) const fn is_metric(code: &EventCode) -> bool {
-    code.select == 0 && code.umask2 == 0 && code.umask >= METRICS_UMASK && code.umask < METRICS_UMASK + 8
+    share(code).is_some()
+}
+
+/// The write that lets PERF_METRICS count; SLOTS has writes of its own.
+pub(crate) fn enable_metrics() -> Result<RegisterWrite, EncodeError> {
+    let enable = 1 << GLOBAL_METRICS_BIT;
+    RegisterWrite::of(Register::GlobalControl, enable, enable)
 }
 
 /// The pseudo code of a fixed counter.
@@ -74,10 +88,8 @@ fn select_bits(code: &EventCode) -> Result<u64, EncodeError> {
     if code.select > 0xff {
         return Err(EncodeError::TooLarge { field: "event", value: code.select.into(), greatest: 0xff });
     }
-    let flags = [(code.edge, EDGE), (code.any, ANY), (code.inv, INV), (code.eq, EQ)];
-    let flags = flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit);
-    let masks = u64::from(code.cmask) << CMASK_SHIFT | u64::from(code.umask2) << UMASK2_SHIFT;
-    Ok(u64::from(code.select) | u64::from(code.umask) << 8 | flags | masks)
+    let flags = flags([(code.any, ANY), (code.eq, EQ)]);
+    Ok(x86::select_bits(code) | flags | u64::from(code.umask2) << UMASK2_SHIFT)
 }
 
 /// The writes that count an event on a counter.
@@ -87,42 +99,38 @@ pub(crate) fn program(
     counter: CounterId,
     how: How,
 ) -> Result<Vec<RegisterWrite>, EncodeError> {
+    let write = RegisterWrite::of;
     let mut writes = Vec::with_capacity(3);
     if let Some(extra) = coded.code.extra {
-        writes.push(write(Register::Extra(extra.register), extra.value, u64::MAX));
+        writes.push(write(Register::Extra(extra.register), extra.value, u64::MAX)?);
     }
     match counter {
         CounterId::Fixed(n) => {
             check(chip, &coded.code, true)?;
             let (nibble, shift) = (fixed_nibble(coded.code.any, how), 4 * u32::from(n));
-            writes.push(write(Register::FixedControl, nibble << shift, 0xf << shift));
+            writes.push(write(Register::FixedControl, nibble << shift, 0xf << shift)?);
         }
         CounterId::General(n) => {
             check(chip, &coded.code, false)?;
-            let value = select_bits(&coded.code)? | mode_bits(how) | EN;
-            writes.push(write(Register::EventSelect(n), value, u64::MAX));
+            let value = select_bits(&coded.code)? | x86::mode_bits(how) | EN;
+            writes.push(write(Register::EventSelect(n), value, u64::MAX)?);
         }
     }
     if chip.pmu_version >= 2 {
         let mask = 1 << global_bit(counter);
-        writes.push(write(Register::GlobalControl, mask, mask));
+        writes.push(write(Register::GlobalControl, mask, mask)?);
     }
     Ok(writes)
 }
 
 /// The writes that count slots and their shares in PERF_METRICS.
-pub(crate) fn program_metrics(how: How) -> Vec<RegisterWrite> {
+pub(crate) fn program_metrics(how: How) -> Result<Vec<RegisterWrite>, EncodeError> {
     let shift = 4 * u32::from(SLOTS);
     let enable = 1 << global_bit(CounterId::Fixed(SLOTS)) | 1 << GLOBAL_METRICS_BIT;
-    vec![
-        write(Register::FixedControl, fixed_nibble(false, how) << shift, 0xf << shift),
-        write(Register::GlobalControl, enable, enable),
-    ]
-}
-
-fn write(register: Register, value: u64, mask: u64) -> RegisterWrite {
-    let address = RegisterAddress::Msr(register.msr());
-    RegisterWrite { register: register::Register::Intel(register), address, value, mask }
+    Ok(vec![
+        RegisterWrite::of(Register::FixedControl, fixed_nibble(false, how) << shift, 0xf << shift)?,
+        RegisterWrite::of(Register::GlobalControl, enable, enable)?,
+    ])
 }
 
 /// The bit of a counter in the global registers.
@@ -133,19 +141,13 @@ pub(crate) const fn global_bit(counter: CounterId) -> u32 {
     }
 }
 
-fn mode_bits(how: How) -> u64 {
-    let flags = [(how.modes.user, USR), (how.modes.kernel, OS), (how.interrupt, INT)];
-    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
-}
-
 fn fixed_nibble(any: bool, how: How) -> u64 {
-    let flags = [
+    flags([
         (how.modes.user, FIXED_USR),
         (how.modes.kernel, FIXED_OS),
         (how.interrupt, FIXED_PMI),
         (any, FIXED_ANY),
-    ];
-    flags.iter().filter(|(set, _)| *set).fold(0, |sum, (_, bit)| sum | bit)
+    ])
 }
 
 /// The events in a register's value.
@@ -162,14 +164,9 @@ fn select_event(chip: &Chip, n: u8, value: u64) -> Vec<DecodedEvent> {
     if code == PLAIN {
         return Vec::new();
     }
-    vec![DecodedEvent {
-        // Tables do not say what a counter may count that exists with Hyper-Threading off only.
-        counter: Some(CounterId::General(n)).filter(|counter| !shared::counters(chip).contains(*counter)),
-        modes: modes(value & USR != 0, value & OS != 0),
-        enabled: Some(value & EN != 0),
-        interrupt: Some(value & INT != 0),
-        ..DecodedEvent::new(code)
-    }]
+    // Tables do not say what a counter may count that exists with Hyper-Threading off only.
+    let counter = Some(CounterId::General(n)).filter(|counter| !shared::counters(chip).contains(*counter));
+    vec![x86::event(code, counter, value)]
 }
 
 /// What a warning should say about a value of an event select.
@@ -193,15 +190,10 @@ fn modes(user: bool, kernel: bool) -> Option<Modes> {
 fn code(chip: &Chip, value: u64) -> EventCode {
     let v6 = chip.pmu_version >= 6;
     EventCode {
-        select: (value & 0xff) as u16,
-        umask: (value >> 8) as u8,
         umask2: if v6 { (value >> UMASK2_SHIFT) as u8 } else { 0 },
-        cmask: (value >> CMASK_SHIFT) as u8,
-        inv: value & INV != 0,
-        edge: value & EDGE != 0,
         eq: v6 && value & EQ != 0,
         any: has_any(chip) && value & ANY != 0,
-        extra: None,
+        ..x86::code(value)
     }
 }
 

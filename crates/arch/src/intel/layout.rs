@@ -4,49 +4,56 @@ use cyclometer_core::event::ExtraRegisterKind;
 use cyclometer_core::pmu::ConfigWord;
 
 use crate::chip::Chip;
-use crate::field::{FieldSpec, set_bits};
+use crate::field::{FieldSpec, each_counter, set_bits};
 use crate::intel::{ALL_COUNTERS, Register, shared};
+use crate::x86::{
+    self, CMASK_FIELD, EN_FIELD, INT_FIELD, INV_FIELD, NOT_PERFS, OS_FIELD, UMASK_FIELD, USR_FIELD,
+};
 
 const EVENT: FieldSpec = FieldSpec::bits(0, 7, "EVENT", "event select").always();
-const UMASK: FieldSpec = FieldSpec::bits(8, 15, "UMASK", "unit mask").always();
 const E: FieldSpec = FieldSpec::bit(18, "E", "counts rising edges");
 const PC: FieldSpec = FieldSpec::bit(19, "PC", "pin control: toggles a pin; reserved on newer cores");
-const ANY: FieldSpec = FieldSpec::bit(21, "ANY", "counts for all threads of the core");
-const INV: FieldSpec = FieldSpec::bit(23, "INV", "inverts the comparison with CMASK");
-const CMASK: FieldSpec =
-    FieldSpec::bits(24, 31, "CMASK", "counts cycles with at least this many events (fewer with INV)");
-const IN_TX: FieldSpec = FieldSpec::bit(32, "IN_TX", "counts inside of transactions only (TSX)");
+const ANY: FieldSpec = FieldSpec::bit(21, "ANY", "counts for all threads of the core").since(3).until(4);
+const IN_TX: FieldSpec = FieldSpec::bit(32, "IN_TX", "counts inside of transactions only").needing(TSX);
 const IN_TXCP: FieldSpec =
-    FieldSpec::bit(33, "IN_TXCP", "leaves out what aborted transactions counted (TSX, counter 2)");
-const EQ: FieldSpec = FieldSpec::bit(36, "EQ", "compares with CMASK for equality");
-const UMASK2: FieldSpec = FieldSpec::bits(40, 47, "UMASK2", "second unit mask");
+    FieldSpec::bit(33, "IN_TXCP", "leaves out what aborted transactions counted; on counter 2").needing(TSX);
+const EQ: FieldSpec = FieldSpec::bit(36, "EQ", "compares with CMASK for equality").since(6).by(PERF_EVENT);
+const UMASK2: FieldSpec = FieldSpec::bits(40, 47, "UMASK2", "second unit mask").since(6).by(PERF_EVENT);
+
+const TSX: &str = "TSX";
+const PERF_EVENT: &str = "Linux arch/x86/include/asm/perf_event.h";
+/// How SDM volume 4 tells that a chip has PERF_METRICS.
+const HAS_METRICS: &str = "IA32_PERF_CAPABILITIES bit 15";
 
 const PERFEVTSEL: &[FieldSpec] = &[
     EVENT,
-    UMASK,
-    FieldSpec::bit(16, "USR", "counts in user mode"),
-    FieldSpec::bit(17, "OS", "counts in the kernel"),
+    UMASK_FIELD,
+    USR_FIELD,
+    OS_FIELD,
     E,
     PC,
-    FieldSpec::bit(20, "INT", "an overflow raises an interrupt"),
-    FieldSpec::bit(22, "EN", "the counter is enabled"),
-    INV,
-    CMASK,
+    INT_FIELD,
+    ANY,
+    EN_FIELD,
+    INV_FIELD,
+    CMASK_FIELD,
     IN_TX,
     IN_TXCP,
+    FieldSpec::bit(34, "ADAPTIVE", "PEBS records of this counter are adaptive").since(5).by(PERF_EVENT),
+    FieldSpec::bit(35, "BR_CNTR", "branch records hold what this counter counted").since(5).by(PERF_EVENT),
+    EQ,
+    FieldSpec::bit(37, "RDPMC_USR_DISABLE", "rdpmc in user mode reads 0").since(6).by(PERF_EVENT),
+    UMASK2,
 ];
 
-/// Bits that a raw config shares with PERFEVTSEL and that the kernel does not take from there.
-const NOT_PERFS: &[FieldSpec] = &[
-    FieldSpec::bit(16, "USR", "perf takes modes from exclude_user").ignored(),
-    FieldSpec::bit(17, "OS", "perf takes modes from exclude_kernel").ignored(),
-    FieldSpec::bit(20, "INT", "perf sets it itself").ignored(),
-    FieldSpec::bit(22, "EN", "perf sets it itself").ignored(),
-];
+/// perf's raw config, without the bits of PERFEVTSEL that the kernel does not take from there.
+const PERF: &[FieldSpec] =
+    &[EVENT, UMASK_FIELD, E, PC, ANY, INV_FIELD, CMASK_FIELD, IN_TX, IN_TXCP, EQ, UMASK2];
 
+/// What a register has on any version; those that others have are left out elsewhere.
 pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
     match register {
-        Register::EventSelect(_) | Register::V6EventSelect(_) => event_select(chip),
+        Register::EventSelect(_) | Register::V6EventSelect(_) => PERFEVTSEL.to_vec(),
         Register::FixedControl => fixed_control(chip),
         Register::GlobalControl => global_control(chip),
         Register::GlobalStatus | Register::GlobalStatusReset | Register::GlobalStatusSet => {
@@ -56,63 +63,31 @@ pub(crate) fn register(chip: &Chip, register: Register) -> Vec<FieldSpec> {
         Register::Metrics => METRICS.to_vec(),
         Register::Capabilities => CAPABILITIES.to_vec(),
         Register::PebsEnable => pebs_enable(chip),
-        Register::DebugControl => DEBUG_CONTROL.to_vec(),
+        Register::DebugControl => [&x86::DEBUG_CONTROL[..], DEBUG_CONTROL].concat(),
         Register::Extra(kind) => vec![extra(kind)],
         Register::Counter(_)
         | Register::FullWidthCounter(_)
         | Register::FixedCounter(_)
         | Register::V6Counter(_)
-        | Register::V6FixedCounter(_) => vec![counter(chip)],
+        | Register::V6FixedCounter(_) => vec![FieldSpec::count(chip.counter_width_bits)],
+        Register::V6Reload(_) | Register::V6FixedReload(_) => reload_mask(chip),
+        Register::V6Pebs(_) | Register::V6FixedPebs(_) => PEBS_CONFIG.to_vec(),
     }
-}
-
-fn counter(chip: &Chip) -> FieldSpec {
-    let width = chip.counter_width_bits.clamp(1, 64);
-    FieldSpec::bits(0, (width - 1) as u8, "COUNT", "the count").always()
-}
-
-fn event_select(chip: &Chip) -> Vec<FieldSpec> {
-    let mut fields = PERFEVTSEL.to_vec();
-    fields.extend(versioned(chip));
-    if chip.pmu_version >= 5 {
-        fields.push(FieldSpec::bit(34, "ADAPTIVE", "PEBS records of this counter are adaptive"));
-        fields.push(FieldSpec::bit(35, "BR_CNTR", "branch records hold what this counter counted"));
-    }
-    if chip.pmu_version >= 6 {
-        fields.push(FieldSpec::bit(37, "RDPMC_USR_DISABLE", "rdpmc in user mode reads 0"));
-    }
-    fields
-}
-
-/// The fields that came and went with versions of the architecture.
-fn versioned(chip: &Chip) -> Vec<FieldSpec> {
-    let mut fields = Vec::new();
-    if has_any(chip) {
-        fields.push(ANY);
-    }
-    if chip.pmu_version >= 6 {
-        fields.extend([EQ, UMASK2]);
-    }
-    fields
 }
 
 /// Whether counters can count for all threads of a core: from version 3 on, until it was taken away with version 5.
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Architectural Performance Monitoring Version 3" and "Version 5" (AnyThread deprecation).
-pub(crate) fn has_any(chip: &Chip) -> bool {
-    (3..=4).contains(&chip.pmu_version)
+/// Intel SDM volume 3, "Architectural Performance Monitoring Version 3"; volume 2, CPUID leaf 0AH, EDX bit 15 (AnyThread
+/// deprecation), which the cores of version 5 set.
+pub(crate) const fn has_any(chip: &Chip) -> bool {
+    ANY.presence.is_on(chip.pmu_version)
 }
 
-pub(crate) fn perf(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
+pub(crate) fn perf(word: ConfigWord) -> Vec<FieldSpec> {
     match word {
-        ConfigWord::Config => {
-            let mut fields = vec![EVENT, UMASK, E, PC, INV, CMASK, IN_TX, IN_TXCP];
-            fields.extend(versioned(chip));
-            fields.extend_from_slice(NOT_PERFS);
-            fields
-        }
+        ConfigWord::Config => [PERF, &NOT_PERFS].concat(),
         ConfigWord::Config1 => vec![FieldSpec::bits(
             0,
             63,
@@ -125,41 +100,46 @@ pub(crate) fn perf(chip: &Chip, word: ConfigWord) -> Vec<FieldSpec> {
     }
 }
 
+/// The index that `rdpmc` takes in ECX.
+pub(crate) const RDPMC: &[FieldSpec] = &[
+    FieldSpec::bits(0, 15, "INDEX", "the counter's number among those of its type").always(),
+    FieldSpec::bits(16, 31, "TYPE", "type of counter; other values are none").always().with_values(&[
+        (0, "general counter"),
+        (0x4000, "fixed counter"),
+        (0x2000, "PERF_METRICS"),
+    ]),
+];
+
+/// The bits of a fixed counter, as those of counter 0, and by how much they are shifted.
+const FIXED: &[FieldSpec] = &[
+    FieldSpec::bit(0, "OS_FIXED", "the fixed counter counts in the kernel"),
+    FieldSpec::bit(1, "USR_FIXED", "the fixed counter counts in user mode"),
+    FieldSpec::bit(2, "ANY_FIXED", "the fixed counter counts for all threads of the core").since(3).until(4),
+    FieldSpec::bit(3, "PMI_FIXED", "an overflow of it raises an interrupt"),
+    FieldSpec::bit(32, "ADAPTIVE_FIXED", "PEBS records of it are adaptive").since(5).by(PERF_EVENT),
+    FieldSpec::bit(33, "RDPMC_USR_DISABLE_FIXED", "rdpmc in user mode reads 0").since(6).by(PERF_EVENT),
+];
+
+const METRICS_CLEAR: FieldSpec = FieldSpec::bit(2, "METRICS_CLEAR_FIXED", "reading PERF_METRICS clears it")
+    .since(5)
+    .needing("IA32_PERF_CAPABILITIES bit 19")
+    .by(PERF_EVENT);
+
 fn fixed_control(chip: &Chip) -> Vec<FieldSpec> {
-    let mut fields = Vec::new();
     let fixed = chip.counters_or(ALL_COUNTERS).fixed_bits() & 0xff;
-    for n in set_bits(fixed) {
-        let (index, low) = (u16::from(n), 4 * n);
-        fields.push(FieldSpec::bit(0, "OS_FIXED", "the fixed counter counts in the kernel").of(index, low));
-        fields
-            .push(FieldSpec::bit(1, "USR_FIXED", "the fixed counter counts in user mode").of(index, low + 1));
-        if has_any(chip) {
-            let any = FieldSpec::bit(2, "ANY_FIXED", "the fixed counter counts for all threads of the core");
-            fields.push(any.of(index, low + 2));
-        } else if n == crate::intel::SLOTS && chip.pmu_version >= 5 {
-            let clear = FieldSpec::bit(2, "METRICS_CLEAR_FIXED", "reading PERF_METRICS clears it");
-            fields.push(clear.of(index, low + 2));
-        }
-        let interrupt = FieldSpec::bit(3, "PMI_FIXED", "an overflow of it raises an interrupt");
-        fields.push(interrupt.of(index, low + 3));
-        if chip.pmu_version >= 5 && n < 8 {
-            let adaptive = FieldSpec::bit(0, "ADAPTIVE_FIXED", "PEBS records of it are adaptive");
-            fields.push(adaptive.of(index, 32 + low));
-        }
-        if chip.pmu_version >= 6 {
-            let hidden = FieldSpec::bit(0, "RDPMC_USR_DISABLE_FIXED", "rdpmc in user mode reads 0");
-            fields.push(hidden.of(index, 33 + low));
-        }
-    }
-    fields
+    let of = |n: u8| {
+        let own = (n == crate::intel::SLOTS).then_some(METRICS_CLEAR);
+        let all = FIXED.iter().copied().chain(own);
+        all.map(move |field| field.of(n.into(), field.low + 4 * n))
+    };
+    set_bits(fixed).flat_map(of).collect()
 }
 
 /// One bit for each counter: general ones from bit 0, fixed ones from bit 32.
 fn per_counter(chip: &Chip, general: FieldSpec, fixed: FieldSpec) -> Vec<FieldSpec> {
     let counters = chip.counters_or(ALL_COUNTERS);
-    let mut fields: Vec<FieldSpec> =
-        set_bits(counters.general_bits() & 0xffff_ffff).map(|n| general.of(n.into(), n)).collect();
-    fields.extend(set_bits(counters.fixed_bits() & 0xffff).map(|n| fixed.of(n.into(), 32 + n)));
+    let mut fields = each_counter(counters.general_bits() & 0xffff_ffff, general, 0);
+    fields.extend(each_counter(counters.fixed_bits() & 0xffff, fixed, 32));
     fields
 }
 
@@ -176,9 +156,12 @@ fn global_control(chip: &Chip) -> Vec<FieldSpec> {
         FieldSpec::bit(0, "EN_PMC", "the counter may count, if its event select enables it too"),
         FieldSpec::bit(0, "EN_FIXED_CTR", "the fixed counter may count, in the modes of FIXED_CTR_CTRL"),
     );
-    if chip.pmu_version >= 5 {
-        fields.push(FieldSpec::bit(48, "EN_PERF_METRICS", "PERF_METRICS count"));
-    }
+    fields.push(
+        FieldSpec::bit(48, "EN_PERF_METRICS", "PERF_METRICS count")
+            .since(5)
+            .needing(HAS_METRICS)
+            .by("Linux arch/x86/include/asm/perf_event.h, GLOBAL_CTRL_EN_PERF_METRICS"),
+    );
     fields
 }
 
@@ -193,13 +176,15 @@ fn global_status(chip: &Chip) -> Vec<FieldSpec> {
 }
 
 const STATUS: &[FieldSpec] = &[
-    FieldSpec::bit(48, "OVF_PERF_METRICS", "PERF_METRICS overflowed"),
-    FieldSpec::bit(54, "ARCH_PEBS", "the buffer of PEBS records reached its threshold"),
-    FieldSpec::bit(55, "TRACE_TOPA_PMI", "a region of the trace buffer is full"),
-    FieldSpec::bit(58, "LBR_FRZ", "branch records are frozen"),
-    FieldSpec::bit(59, "CTR_FRZ", "counters are frozen"),
-    FieldSpec::bit(60, "ASCI", "an enclave may have changed the counts"),
-    FieldSpec::bit(61, "OVF_UNCORE", "an uncore counter overflowed"),
+    FieldSpec::bit(48, "OVF_PERF_METRICS", "PERF_METRICS overflowed").since(5).needing(HAS_METRICS),
+    FieldSpec::bit(54, "ARCH_PEBS", "the buffer of PEBS records reached its threshold")
+        .since(6)
+        .by("Linux arch/x86/include/asm/perf_event.h, GLOBAL_STATUS_ARCH_PEBS_THRESHOLD_BIT"),
+    FieldSpec::bit(55, "TRACE_TOPA_PMI", "a region of the trace buffer is full").needing("Processor Trace"),
+    FieldSpec::bit(58, "LBR_FRZ", "branch records are frozen").since(4),
+    FieldSpec::bit(59, "CTR_FRZ", "counters are frozen").since(4),
+    FieldSpec::bit(60, "ASCI", "an enclave may have changed the counts").needing("SGX"),
+    FieldSpec::bit(61, "OVF_UNCORE", "an uncore counter overflowed").since(3),
     FieldSpec::bit(62, "OVF_DS_BUFFER", "the debug store buffer overflowed"),
     FieldSpec::bit(63, "COND_CHGD", "the state of the PMU changed"),
 ];
@@ -218,30 +203,52 @@ fn pebs_enable(chip: &Chip) -> Vec<FieldSpec> {
     let mut fields = per_counter(
         chip,
         FieldSpec::bit(0, "PEBS_EN_PMC", "the counter's overflows make PEBS records"),
-        FieldSpec::bit(0, "PEBS_EN_FIXED", "the fixed counter's overflows make PEBS records"),
+        FieldSpec::bit(0, "PEBS_EN_FIXED", "the fixed counter's overflows make PEBS records").since(5),
     );
-    if chip.pmu_version < 5 {
-        let latency = FieldSpec::bit(0, "LL_EN_PMC", "records of the counter hold load latencies");
-        fields.retain(|field| field.low < 32);
-        fields.extend((0..4).map(|n| latency.of(n.into(), 32 + n)));
-    }
-    fields.push(FieldSpec::bit(63, "PS_EN", "records of precise stores (Sandy Bridge, Ivy Bridge)"));
+    let latency = FieldSpec::bit(0, "LL_EN_PMC", "records of the counter hold load latencies").until(4);
+    fields.extend(each_counter(0xf, latency, 32));
+    fields.push(
+        FieldSpec::bit(63, "PS_EN", "records are those of precise stores")
+            .needing("Sandy Bridge, Ivy Bridge"),
+    );
     fields
 }
+
+/// Which counters' overflows reload a counter.
+fn reload_mask(chip: &Chip) -> Vec<FieldSpec> {
+    per_counter(
+        chip,
+        FieldSpec::bit(0, "RELOAD_BY_PMC", "an overflow of the other counter reloads this one"),
+        FieldSpec::bit(0, "RELOAD_BY_FIXED", "an overflow of the fixed counter reloads this one"),
+    )
+}
+
+const PEBS_CONFIG: &[FieldSpec] = &[
+    FieldSpec::bits(0, 31, "RELOAD", "the lower half of what the counter is reloaded with"),
+    FieldSpec::bits(40, 41, "LBR", "PEBS records of the counter hold branch records"),
+    FieldSpec::bit(49, "XMM", "PEBS records of the counter hold the XMM registers"),
+    FieldSpec::bit(61, "GPR", "PEBS records of the counter hold the general registers"),
+    FieldSpec::bit(62, "AUX", "PEBS records of the counter hold address, latency and transaction"),
+    FieldSpec::bit(63, "EN", "overflows of the counter make PEBS records"),
+];
 
 const fn share(n: u8, name: &'static str, meaning: &'static str) -> FieldSpec {
     FieldSpec::bits(8 * n, 8 * n + 7, name, meaning)
 }
+
+/// Which cores have the second level of the top-down method in PERF_METRICS; Ice Lake has the first only.
+const LEVEL_2: &str = "P-cores from Golden Cove on";
 
 const METRICS: &[FieldSpec] = &[
     share(0, "RETIRING", "share of slots, of 255: retiring"),
     share(1, "BAD_SPECULATION", "share of slots, of 255: bad speculation"),
     share(2, "FRONTEND_BOUND", "share of slots, of 255: front end"),
     share(3, "BACKEND_BOUND", "share of slots, of 255: back end"),
-    share(4, "HEAVY_OPERATIONS", "share of slots, of 255: heavy operations (of retiring)"),
-    share(5, "BRANCH_MISPREDICTS", "share of slots, of 255: mispredicted branches (of bad speculation)"),
-    share(6, "FETCH_LATENCY", "share of slots, of 255: fetch latency (of front end)"),
-    share(7, "MEMORY_BOUND", "share of slots, of 255: memory (of back end)"),
+    share(4, "HEAVY_OPERATIONS", "share of slots, of 255: heavy operations (of retiring)").needing(LEVEL_2),
+    share(5, "BRANCH_MISPREDICTS", "share of slots, of 255: mispredicted branches (of bad speculation)")
+        .needing(LEVEL_2),
+    share(6, "FETCH_LATENCY", "share of slots, of 255: fetch latency (of front end)").needing(LEVEL_2),
+    share(7, "MEMORY_BOUND", "share of slots, of 255: memory (of back end)").needing(LEVEL_2),
 ];
 
 const CAPABILITIES: &[FieldSpec] = &[
@@ -259,8 +266,6 @@ const CAPABILITIES: &[FieldSpec] = &[
 ];
 
 const DEBUG_CONTROL: &[FieldSpec] = &[
-    FieldSpec::bit(0, "LBR", "branches are recorded"),
-    FieldSpec::bit(1, "BTF", "single steps go from branch to branch"),
     FieldSpec::bit(6, "TR", "branch trace messages are sent"),
     FieldSpec::bit(7, "BTS", "branch trace messages are stored"),
     FieldSpec::bit(8, "BTINT", "a full buffer of branch traces interrupts"),

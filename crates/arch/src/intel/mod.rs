@@ -6,17 +6,16 @@ pub(crate) mod shared;
 
 pub use code::{PRECISE_INSTRUCTIONS, extra_registers};
 
+pub use crate::x86::{CMASK_SHIFT, EDGE, EN, INT, INV, OS, USR};
+
 use cyclometer_core::CounterMask;
 use cyclometer_core::event::ExtraRegisterKind;
 
 use crate::access::Access;
 use crate::chip::Chip;
 use crate::field::set_bits;
+use crate::presence::Presence;
 use crate::register::RegisterName;
-
-/// Where the numbers and bits of this module come from.
-pub(crate) const SOURCE: &str = "Intel SDM volume 3, chapter Performance Monitoring, and volume 4; Linux \
-                                 arch/x86/include/asm/{msr-index,perf_event}.h";
 
 /// IA32_PERFEVTSEL0; the others follow, one MSR each.
 ///
@@ -34,7 +33,7 @@ pub const PMC0: u32 = 0xc1;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Full-Width Writes to Performance Counter Registers".
+/// Intel SDM volume 4, IA32_A_PMCx; Linux `msr-index.h`, `MSR_IA32_PMC0`.
 pub const A_PMC0: u32 = 0x4c1;
 /// IA32_FIXED_CTR0.
 ///
@@ -88,7 +87,8 @@ pub const GLOBAL_STATUS_SET: u32 = 0x391;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "IA32_PERF_GLOBAL_INUSE"; KVM unit tests `lib/x86/msr.h`.
+/// Intel SDM volume 3, figure "IA32_PERF_GLOBAL_INUSE MSR and Architectural Perfmon Version 4"; KVM unit tests
+/// `lib/x86/msr.h`.
 pub const GLOBAL_INUSE: u32 = 0x392;
 /// IA32_PEBS_ENABLE.
 ///
@@ -106,14 +106,13 @@ pub const DEBUGCTL: u32 = 0x1d9;
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Freezing LBR and Performance Counters on PMI"; Linux `msr-index.h`,
-/// `DEBUGCTLMSR_FREEZE_PERFMON_ON_PMI`.
+/// Intel SDM volume 4, IA32_DEBUGCTL; Linux `msr-index.h`, `DEBUGCTLMSR_FREEZE_PERFMON_ON_PMI`.
 pub const FREEZE_PERFMON_ON_PMI: u64 = 1 << 12;
 /// Bit of GLOBAL_STATUS, from version 4 on: the counters are frozen. Clearing it lets them count.
 ///
 /// # Source
 ///
-/// Intel SDM volume 3, "Architectural Performance Monitoring Version 4", CTR_FRZ.
+/// Intel SDM volume 4, IA32_PERF_GLOBAL_STATUS, CTR_Frz.
 pub const CTR_FRZ: u64 = 1 << 59;
 /// The most general counters that the numbers from IA32_PERFEVTSEL0 and IA32_PMC0 have room for: the MSRs behind them
 /// belong to others.
@@ -130,7 +129,7 @@ pub const MOST_GENERAL: u8 = 10;
 /// Intel perfmon event files: fixed counters 0 to 6 (Skymont).
 pub const MOST_FIXED: u8 = 7;
 /// IA32_PMC_GP0_CTR of version 6; counter n has 4 MSRs from 0x1900 + 4n: counter, then configuration A (the event
-/// select), B, C.
+/// select), B (reload), C (PEBS).
 ///
 /// # Source
 ///
@@ -143,60 +142,18 @@ pub const V6_GP0_CTR: u32 = 0x1900;
 /// Linux `msr-index.h`, `MSR_IA32_PMC_V6_FX0_CTR`.
 pub const V6_FX0_CTR: u32 = 0x1980;
 
-/// Bit of an event select: count in user mode.
-///
-/// # Source
-///
-/// Intel SDM volume 3, figure "Layout of IA32_PERFEVTSELx MSRs", as for the bits that follow.
-pub const USR: u64 = 1 << 16;
-/// Bit of an event select: count in the kernel.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const OS: u64 = 1 << 17;
-/// Bit of an event select: count rising edges.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EDGE: u64 = 1 << 18;
-/// Bit of an event select: interrupt at an overflow.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INT: u64 = 1 << 20;
 /// Bit of an event select: count for all threads of the core; versions 3 and 4.
 ///
 /// # Source
 ///
 /// As [`USR`].
 pub const ANY: u64 = 1 << 21;
-/// Bit of an event select: the counter is enabled.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const EN: u64 = 1 << 22;
-/// Bit of an event select: invert the comparison with the counter mask.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const INV: u64 = 1 << 23;
 /// Bit of an event select: compare with the counter mask for equality; version 6.
 ///
 /// # Source
 ///
 /// Linux `perf_event.h`, `ARCH_PERFMON_EVENTSEL_EQ`.
 pub const EQ: u64 = 1 << 36;
-/// The lowest bit of the counter mask in an event select.
-///
-/// # Source
-///
-/// As [`USR`].
-pub const CMASK_SHIFT: u32 = 24;
 /// The lowest bit of the second unit mask in an event select; version 6.
 ///
 /// # Source
@@ -268,6 +225,20 @@ pub const RDPMC_METRICS: u32 = 0x2000_0000;
 /// Linux `perf_event.h`, `INTEL_TD_METRIC_RETIRING` (0x8000) to `INTEL_TD_METRIC_MEM_BOUND` (0x8700).
 pub const METRICS_UMASK: u8 = 0x80;
 
+/// The number of the fixed counter that stands for the first share of slots; PERF_METRICS has eight, and no counter
+/// counts them.
+///
+/// # Source
+///
+/// Linux `perf_event.h`, `INTEL_PMC_IDX_METRIC_BASE`: the first fixed counter and 16.
+pub const METRICS_BASE: u8 = 16;
+/// What a share of slots in PERF_METRICS is a fraction of.
+///
+/// # Source
+///
+/// Linux `arch/x86/events/intel/core.c`, `icl_get_metrics_event_value`.
+pub const METRICS_WHOLE: u64 = 0xff;
+
 /// Counters that layouts have room for where a chip's own are not known.
 pub(crate) const ALL_COUNTERS: CounterMask = CounterMask::first(32, 16);
 
@@ -311,6 +282,14 @@ pub enum Register {
     V6EventSelect(u8),
     /// IA32_PMC_FXn_CTR of version 6.
     V6FixedCounter(u8),
+    /// IA32_PMC_GPn_CFG_B of version 6: which counters reload this one.
+    V6Reload(u8),
+    /// IA32_PMC_FXn_CFG_B of version 6.
+    V6FixedReload(u8),
+    /// IA32_PMC_GPn_CFG_C of version 6: PEBS.
+    V6Pebs(u8),
+    /// IA32_PMC_FXn_CFG_C of version 6.
+    V6FixedPebs(u8),
 }
 
 impl Register {
@@ -327,12 +306,86 @@ impl Register {
         all.extend([Register::GlobalStatusReset, Register::GlobalStatusSet, Register::GlobalInUse]);
         all.extend([Register::Metrics, Register::Capabilities, Register::PebsEnable, Register::DebugControl]);
         all.extend(ExtraRegisterKind::ALL.map(Register::Extra));
-        if chip.pmu_version >= 6 {
-            all.extend(general().map(Register::V6Counter));
-            all.extend(general().map(Register::V6EventSelect));
-            all.extend(fixed().map(Register::V6FixedCounter));
-        }
+        all.extend(general().map(Register::V6Counter));
+        all.extend(general().map(Register::V6EventSelect));
+        all.extend(general().map(Register::V6Reload));
+        all.extend(general().map(Register::V6Pebs));
+        all.extend(fixed().map(Register::V6FixedCounter));
+        all.extend(fixed().map(Register::V6FixedReload));
+        all.extend(fixed().map(Register::V6FixedPebs));
+        all.retain(|register| register.presence().is_on(chip.pmu_version));
         all
+    }
+
+    /// Which chips have it.
+    ///
+    /// # Source
+    ///
+    /// Intel SDM volume 3, "Architectural Performance Monitoring Version 2" to "Version 4"; Linux
+    /// `arch/x86/events/intel/core.c`, `intel_pmu_init` (versions 5 and 6).
+    pub(crate) const fn presence(self) -> Presence {
+        match self {
+            Register::EventSelect(_) | Register::Counter(_) | Register::DebugControl => Presence::ALWAYS,
+            Register::FullWidthCounter(_) => Presence::ALWAYS.needing("IA32_PERF_CAPABILITIES bit 13"),
+            Register::FixedCounter(_)
+            | Register::FixedControl
+            | Register::GlobalStatus
+            | Register::GlobalControl
+            | Register::GlobalStatusReset => Presence::since(2),
+            Register::GlobalStatusSet | Register::GlobalInUse => Presence::since(4),
+            Register::Metrics => Presence::since(5).needing("IA32_PERF_CAPABILITIES bit 15"),
+            Register::Capabilities => Presence::ALWAYS.needing("CPUID 1 ECX bit 15"),
+            Register::PebsEnable => Presence::ALWAYS.needing("PEBS"),
+            Register::Extra(_) => Presence::ALWAYS.needing("cores with events that refer to it"),
+            Register::V6Reload(_) | Register::V6FixedReload(_) => {
+                Presence::since(6).needing("auto counter reload (CPUID 23H)")
+            }
+            Register::V6Pebs(_) | Register::V6FixedPebs(_) => {
+                Presence::since(6).needing("architectural PEBS (CPUID 23H)")
+            }
+            Register::V6Counter(_) | Register::V6EventSelect(_) | Register::V6FixedCounter(_) => {
+                Presence::since(6)
+            }
+        }
+    }
+
+    /// Who says how it is laid out.
+    pub(crate) const fn source(self) -> &'static str {
+        match self {
+            Register::EventSelect(_) => "Intel SDM volume 3, IA32_PERFEVTSELx",
+            Register::Counter(_) => "Intel SDM volume 4, IA32_PMCx",
+            Register::FullWidthCounter(_) => "Intel SDM volume 4, IA32_A_PMCx",
+            Register::FixedCounter(_) => "Intel SDM volume 4, IA32_FIXED_CTRx",
+            Register::FixedControl => "Intel SDM volume 3, IA32_FIXED_CTR_CTRL",
+            Register::GlobalStatus => "Intel SDM volume 4, IA32_PERF_GLOBAL_STATUS",
+            Register::GlobalControl => "Intel SDM volume 4, IA32_PERF_GLOBAL_CTRL",
+            Register::GlobalStatusReset => "Intel SDM volume 4, IA32_PERF_GLOBAL_STATUS_RESET",
+            Register::GlobalStatusSet => "Intel SDM volume 4, IA32_PERF_GLOBAL_STATUS_SET",
+            Register::GlobalInUse => "Intel SDM volume 4, IA32_PERF_GLOBAL_INUSE",
+            Register::Metrics => {
+                "Intel SDM volume 4, IA32_PERF_METRICS; Linux arch/x86/include/asm/perf_event.h, \
+                 INTEL_TD_METRIC_*"
+            }
+            Register::Capabilities => {
+                "Intel SDM volume 4, IA32_PERF_CAPABILITIES; Linux arch/x86/include/asm/msr-index.h, \
+                 PERF_CAP_*"
+            }
+            Register::PebsEnable => "Intel SDM volume 4, IA32_PEBS_ENABLE",
+            Register::DebugControl => "Intel SDM volume 4, IA32_DEBUGCTL",
+            Register::Extra(_) => {
+                "intel/perfmon, MSRIndex; Linux arch/x86/include/asm/msr-index.h, arch/x86/events/intel/core.c"
+            }
+            Register::V6Counter(_)
+            | Register::V6EventSelect(_)
+            | Register::V6FixedCounter(_)
+            | Register::V6Reload(_)
+            | Register::V6FixedReload(_)
+            | Register::V6Pebs(_)
+            | Register::V6FixedPebs(_) => {
+                "Linux arch/x86/include/asm/msr-index.h, MSR_IA32_PMC_V6_*, ARCH_PEBS_*; \
+                 arch/x86/events/intel/core.c"
+            }
+        }
     }
 
     /// Its address.
@@ -356,6 +409,10 @@ impl Register {
             Register::V6Counter(n) => V6_GP0_CTR + 4 * n as u32,
             Register::V6EventSelect(n) => V6_GP0_CTR + 4 * n as u32 + 1,
             Register::V6FixedCounter(n) => V6_FX0_CTR + 4 * n as u32,
+            Register::V6Reload(n) => V6_GP0_CTR + 4 * n as u32 + 2,
+            Register::V6FixedReload(n) => V6_FX0_CTR + 4 * n as u32 + 2,
+            Register::V6Pebs(n) => V6_GP0_CTR + 4 * n as u32 + 3,
+            Register::V6FixedPebs(n) => V6_FX0_CTR + 4 * n as u32 + 3,
         }
     }
 
@@ -380,6 +437,10 @@ impl Register {
             Register::V6Counter(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CTR"),
             Register::V6EventSelect(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CFG_A"),
             Register::V6FixedCounter(n) => RegisterName::numbered("IA32_PMC_FX", n).with_tail("_CTR"),
+            Register::V6Reload(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CFG_B"),
+            Register::V6FixedReload(n) => RegisterName::numbered("IA32_PMC_FX", n).with_tail("_CFG_B"),
+            Register::V6Pebs(n) => RegisterName::numbered("IA32_PMC_GP", n).with_tail("_CFG_C"),
+            Register::V6FixedPebs(n) => RegisterName::numbered("IA32_PMC_FX", n).with_tail("_CFG_C"),
         }
     }
 
@@ -408,10 +469,18 @@ impl Register {
     /// What a driver may do with it; `None`: nothing.
     pub(crate) const fn access(self) -> Option<Access> {
         match self {
-            Register::EventSelect(n) | Register::Counter(n) | Register::FullWidthCounter(n) => {
-                if n < MOST_GENERAL { Some(Access::ALL) } else { None }
+            Register::EventSelect(n)
+            | Register::Counter(n)
+            | Register::FullWidthCounter(n)
+            | Register::V6Counter(n)
+            | Register::V6EventSelect(n) => {
+                if n < MOST_GENERAL {
+                    Some(Access::ALL)
+                } else {
+                    None
+                }
             }
-            Register::FixedCounter(n) if n < MOST_FIXED => Some(Access::ALL),
+            Register::FixedCounter(n) | Register::V6FixedCounter(n) if n < MOST_FIXED => Some(Access::ALL),
             Register::FixedControl
             | Register::GlobalControl
             | Register::GlobalStatusReset

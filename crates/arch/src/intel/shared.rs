@@ -6,8 +6,8 @@
 //!
 //! # Source
 //!
-//! Intel SDM volume 3, "Performance Monitoring" of the Sandy Bridge, Haswell and Skylake microarchitectures; intel/perfmon,
-//! the field `CounterHTOff`.
+//! intel/perfmon, the fields `Counter` and `CounterHTOff` of these cores; Intel SDM volume 3, chapter Performance Monitoring,
+//! where it tells of them.
 
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{CounterId, CounterMask};

@@ -7,8 +7,8 @@ use cyclometer_core::{CounterId, CounterMask, EventCode, Modes};
 use proptest::prelude::*;
 
 use super::*;
-use crate::decode;
 use crate::testing::{lion_cove, m1, m3, neoverse, sapphire_rapids, skylake, u74, zen2, zen4};
+use crate::{DecodedEvent, decode};
 
 fn event(select: u16, umask: u8) -> Coded {
     Coded::new(EventCode { select, umask, ..EventCode::default() })
@@ -216,41 +216,293 @@ fn pmuv3_clears_before_it_sets_and_enables_its_counters_last() {
     assert_eq!(program.reads[0].between(0xffff_fff0, 0x10), 0x20);
 }
 
+/// What is wrong with a program, and what to do about it.
+fn refused(chip: &Chip, events: &[Placed], options: ProgramOptions) -> (String, String) {
+    let error: cyclometer_core::Error = register_program(chip, events, options).unwrap_err().into();
+    (error.to_string(), error.recovery().to_string())
+}
+
+fn user(coded: Coded, counter: CounterId) -> Placed {
+    placed(coded, counter, Modes::USER)
+}
+
+const PLAIN: ProgramOptions = ProgramOptions {
+    full_width_writes: false,
+    freeze_on_interrupt: false,
+    has_freeze_on_overflow: false,
+    has_second_level: false,
+    v6_registers: false,
+    user_access: false,
+};
+
 #[test]
-fn bad_programs_are_refused_by_name() {
-    let on = |n| CounterId::General(n);
-    let user = |coded, counter| placed(coded, counter, Modes::USER);
-    let error = |chip: &Chip, events: &[Placed]| plain(chip, events).unwrap_err().to_string();
+fn a_counter_that_is_not_there_is_named_with_those_that_are() {
     let misses = event(0xc5, 0);
+    let cases = [
+        (skylake(), CounterId::General(8), "this CPU has no counter 8; it has 0-7, fixed 0-2"),
+        (skylake(), CounterId::General(200), "this CPU has no counter 200; it has 0-7, fixed 0-2"),
+        (skylake(), CounterId::Fixed(3), "this CPU has no counter fixed 3; it has 0-7, fixed 0-2"),
+        (zen4(), CounterId::General(6), "this CPU has no counter 6; it has 0-5"),
+        (zen4(), CounterId::Fixed(0), "this CPU has no counter fixed 0; it has 0-5"),
+        (neoverse(), CounterId::General(6), "this CPU has no counter 6; it has 0-5, fixed 31"),
+        (m1(), CounterId::General(1), "this CPU has no counter 1; it has 2-9, fixed 0-1"),
+        (m1(), CounterId::General(255), "this CPU has no counter 255; it has 2-9, fixed 0-1"),
+    ];
+    for (chip, counter, expected) in cases {
+        let told = refused(&chip, &[user(misses, counter)], PLAIN);
+        assert_eq!(told, (expected.to_owned(), "put the event on one of those counters".to_owned()));
+    }
+    let only = event(0xc5, 0).on(CounterMask::from_bits(0b1100, 0));
+    let (error, remedy) = refused(&skylake(), &[user(only, CounterId::General(0))], PLAIN);
+    assert_eq!(error, "the event cannot be counted on counter 0; it may use 2-3");
+    assert_eq!(remedy, "put the event on one of those counters");
+}
+
+#[test]
+fn a_chip_that_claims_counters_without_registers_gets_no_program_on_them() {
+    let greedy = Chip { counters: CounterMask::first(64, 64), ..m1() };
+    let (error, _) = refused(&greedy, &[user(event(0x8c, 0), CounterId::General(0))], PLAIN);
+    assert!(error.starts_with("this CPU has no counter 0; it has 2-9"), "{error}");
+}
+
+#[test]
+fn a_selector_that_is_too_wide_is_refused_by_the_generations_width() {
+    let narrow = Chip { selector_bits: 10, ..neoverse() };
+    let cases = [
+        (m1(), 0x5a3, "event 0x5a3 does not fit: event selectors of this CPU have 8 bits"),
+        (skylake(), 0x100, "event 0x100 does not fit: event selectors of this CPU have 8 bits"),
+        (zen4(), 0x1000, "event 0x1000 does not fit: event selectors of this CPU have 12 bits"),
+        (narrow, 0x400, "event 0x400 does not fit: event selectors of this CPU have 10 bits"),
+    ];
+    for (chip, select, expected) in cases {
+        let (error, remedy) = refused(&chip, &[user(event(select, 0), CounterId::General(2))], PLAIN);
+        assert_eq!(error, expected);
+        assert!(remedy.contains("this CPU's own table"), "{remedy}");
+    }
+    for (chip, select) in [(m3(), 0xffff), (zen4(), 0xffe), (neoverse(), 0xffff), (narrow, 0x3ff)] {
+        assert!(plain(&chip, &[user(event(select, 0), CounterId::General(2))]).is_ok(), "{select:#x}");
+    }
+}
+
+#[test]
+fn a_period_that_no_counter_holds_is_refused_with_the_longest() {
+    let misses = user(event(0xc5, 0), CounterId::General(0));
+    let told =
+        |chip: &Chip, event: Placed, period: u64| refused(chip, &[event.every(period).unwrap()], PLAIN);
+    let (error, remedy) = told(&skylake(), misses, (1 << 31) + 1);
+    assert_eq!(error, "a period of 2147483649 events is too long for counter 0; at most 2147483648 fit");
+    assert!(remedy.contains("full-width writes"), "{remedy}");
+    let (error, _) = told(&m1(), user(event(0x8c, 0), CounterId::General(7)), (1 << 46) + 1);
     assert_eq!(
-        error(&skylake(), &[user(misses, on(8))]),
-        "the event cannot be counted on counter 8; it may use 0-7"
+        error,
+        "a period of 70368744177665 events is too long for counter 7; at most 70368744177664 fit"
+    );
+    let (error, _) = told(&zen4(), misses, u64::MAX);
+    assert!(error.ends_with("at most 140737488355328 fit"), "{error}");
+}
+
+#[test]
+fn a_period_of_0_is_refused() {
+    let error: cyclometer_core::Error =
+        user(event(0xc5, 0), CounterId::General(1)).every(0).unwrap_err().into();
+    assert_eq!(error.to_string(), "the period on counter 1 is 0 events");
+    assert!(error.recovery().to_string().contains("at least 1 event"));
+}
+
+#[test]
+fn bits_that_are_reserved_are_refused_by_register() {
+    use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind};
+    let with = |register, value| {
+        let extra = Some(ExtraRegister { register, value });
+        let code = EventCode { select: 0xcd, umask: 1, extra, ..EventCode::default() };
+        user(Coded::new(code), CounterId::General(0))
+    };
+    let latency = with(ExtraRegisterKind::LoadLatency, 0x1_0080);
+    let (error, remedy) = refused(&skylake(), &[latency], PLAIN);
+    assert_eq!(error, "bits 0x10000 of MSR_PEBS_LD_LAT_THRESHOLD are reserved on this CPU");
+    assert!(remedy.contains("cyclometer registers"), "{remedy}");
+    assert!(plain(&skylake(), &[with(ExtraRegisterKind::LoadLatency, 0x80)]).is_ok());
+    let frontend = with(ExtraRegisterKind::Frontend, 1 << 24);
+    assert_eq!(
+        plain(&skylake(), &[frontend]),
+        Err(EncodeError::Reserved { register: "MSR_PEBS_FRONTEND".to_owned(), bits: 1 << 24 })
+    );
+}
+
+#[test]
+fn a_chip_whose_counters_have_no_known_width_gets_no_program() {
+    let chip = Chip { counter_width_bits: 0, ..skylake() };
+    let (error, remedy) = refused(&chip, &[user(event(0xc5, 0), CounterId::General(0))], PLAIN);
+    assert_eq!(error, "the width of this CPU's counters is not known");
+    assert_eq!(remedy, "give the counters' width in the table's header");
+}
+
+#[test]
+fn a_counter_with_two_events_and_events_of_firmware_are_refused() {
+    let on = CounterId::General;
+    let (error, remedy) =
+        refused(&skylake(), &[user(event(0xc5, 0), on(0)), user(event(0xc4, 0), on(0))], PLAIN);
+    assert_eq!(error, "two events are to be counted on counter 0");
+    assert_eq!(remedy, "give one of the events another counter");
+    let (error, _) = refused(&u74(), &[user(event(1, 0), on(3))], PLAIN);
+    assert_eq!(error, "the firmware chooses the counter and its code");
+    let nothing = Placed {
+        modes: Modes { user: false, kernel: false, hypervisor: false },
+        ..user(event(0xc5, 0), on(0))
+    };
+    let (error, remedy) = refused(&skylake(), &[nothing], PLAIN);
+    assert_eq!(error, "neither user nor kernel mode is to be counted");
+    assert_eq!(remedy, "count user mode, kernel mode, or both");
+}
+
+#[test]
+fn freezing_where_it_cannot_be_says_what_it_needs() {
+    let freezing = ProgramOptions { freeze_on_interrupt: true, ..PLAIN };
+    let newer = ProgramOptions { has_freeze_on_overflow: true, ..freezing };
+    let on = |n| user(event(0x76, 0), CounterId::General(n));
+    let cycles = user(fixed(&neoverse(), arm::CYCLE_COUNTER), CounterId::Fixed(31));
+    let with_instructions = Chip { counters: CounterMask::from_bits(0x3f, 1 << 31 | 1 << 32), ..neoverse() };
+    let instructions = user(fixed(&neoverse(), 32), CounterId::Fixed(32));
+    let cases = [
+        (
+            Chip { pmu_version: 3, ..skylake() },
+            on(0),
+            freezing,
+            "architectural performance monitoring version 4",
+        ),
+        (zen2(), on(0), freezing, "a bit of DebugCtl that no public source of this table names"),
+        (zen4(), on(0), freezing, "a bit of DebugCtl that no public source of this table names"),
+        (neoverse(), on(0), freezing, "FEAT_PMUv3p7"),
+        (neoverse(), with_period(cycles, 1000), newer, "periods on event counters only"),
+        (with_instructions, instructions, newer, "a program without the instruction counter"),
+    ];
+    for (chip, event, options, needs) in cases {
+        let (error, remedy) = refused(&chip, &[event], options);
+        assert_eq!(error, format!("this CPU cannot do 'freeze on interrupt': that needs {needs}"));
+        assert!(remedy.starts_with("leave the option away"), "{remedy}");
+    }
+    let aliases = ProgramOptions { v6_registers: true, ..PLAIN };
+    for chip in [sapphire_rapids(), zen4()] {
+        let (error, _) = refused(&chip, &[on(0)], aliases);
+        assert!(error.ends_with("needs architectural performance monitoring version 6"), "{error}");
+    }
+}
+
+#[test]
+fn pmuv3p7_freezes_with_an_event_counters_overflow_and_thaws_with_its_flag() {
+    let freezing = ProgramOptions { freeze_on_interrupt: true, has_freeze_on_overflow: true, ..PLAIN };
+    let misses = with_period(user(event(0x10, 0), CounterId::General(2)), 1000);
+    let alone = register_program(&neoverse(), &[misses], freezing).unwrap();
+    assert!(shown(&alone.set_up).contains(&"PMCR_EL0 S3_3_C9_C12_0 = 0x2c1 of 0x2c1".to_owned()));
+    let cycles = user(fixed(&neoverse(), arm::CYCLE_COUNTER), CounterId::Fixed(31));
+    let both = register_program(&neoverse(), &[misses, cycles], freezing).unwrap();
+    assert!(shown(&both.set_up).contains(&"PMCR_EL0 S3_3_C9_C12_0 = 0x2e1 of 0x2e1".to_owned()));
+    assert!(shown(&both.tear_down).contains(&"PMCR_EL0 S3_3_C9_C12_0 = 0x0 of 0x220".to_owned()));
+    assert_eq!(shown(&both.acknowledge(1 << 2)), ["PMOVSCLR_EL0 S3_3_C9_C12_3 = 0x4", "barrier"]);
+}
+
+/// SLOTS and the share of number `n`.
+fn slots_and(n: u8) -> [Placed; 2] {
+    let slots = user(fixed(&sapphire_rapids(), 3), CounterId::Fixed(3));
+    [slots, user(event(0, intel::METRICS_UMASK + n), CounterId::Fixed(intel::METRICS_BASE + n))]
+}
+
+#[test]
+fn shares_of_slots_are_read_from_perf_metrics_beside_slots() {
+    let [slots, retiring] = slots_and(0);
+    let both_levels = ProgramOptions { has_second_level: true, ..PLAIN };
+    let events = [slots_and(7)[1], slots, retiring];
+    let program = register_program(&sapphire_rapids(), &events, both_levels).unwrap();
+    assert_eq!(
+        shown(&program.set_up),
+        [
+            "IA32_PERF_GLOBAL_CTRL 0x38f = 0x0 of 0x1000800000000",
+            "barrier",
+            "IA32_FIXED_CTR_CTRL 0x38d = 0x2000 of 0xf000",
+            "IA32_PERF_GLOBAL_STATUS_RESET 0x390 = 0x1000800000000",
+            "IA32_FIXED_CTR3 0x30c = 0x0",
+            "IA32_PERF_METRICS 0x329 = 0x0",
+            "barrier",
+        ]
+    );
+    assert_eq!(shown(&program.start)[0], "IA32_PERF_GLOBAL_CTRL 0x38f = 0x1000800000000 of 0x1000800000000");
+    let shares: Vec<_> = program.reads.iter().map(|read| read.share).collect();
+    assert_eq!(shares, [Some(Share { low: 56, slots: 1 }), None, Some(Share { low: 0, slots: 1 })]);
+    let metrics = 0x33 << 56 | 0x66;
+    let counts = program.counts(&[0, 0, 0], &[metrics, 5_000, metrics]);
+    assert_eq!(counts, Some(vec![1_000, 5_000, 2_000]));
+    let later = program.counts(&[metrics, 5_000, metrics], &[0x33 << 56 | 0x99, 10_000, 0x33 << 56 | 0x99]);
+    assert_eq!(later, Some(vec![1_000, 5_000, 4_000]));
+    assert_eq!(program.counts(&[0], &[0, 0, 0]), None);
+}
+
+#[test]
+fn a_share_of_all_slots_is_all_of_them_however_many() {
+    let all = Share { low: 8, slots: 0 };
+    assert_eq!(all.of(u64::MAX, 0xff00), u64::MAX);
+    assert_eq!((all.of(0, 0xff00), all.of(1_000, 0)), (0, 0));
+}
+
+#[test]
+fn shares_without_slots_in_other_modes_with_periods_or_elsewhere_are_refused() {
+    let [slots, retiring] = slots_and(0);
+    let error = |events: &[Placed]| plain(&sapphire_rapids(), events).unwrap_err();
+    assert_eq!(error(&[retiring]), EncodeError::Share);
+    let (message, remedy) = refused(&sapphire_rapids(), &[retiring], PLAIN);
+    assert_eq!(message, "the event is a share of slots, which fixed counter 3 does not count beside it");
+    assert_eq!(remedy, "count SLOTS on fixed counter 3 in the same program");
+    let kernel = Placed { modes: Modes::KERNEL, ..retiring };
+    assert_eq!(error(&[slots, kernel]), EncodeError::Conflict { register: "IA32_FIXED_CTR_CTRL".to_owned() });
+    let sampled = with_period(retiring, 1000);
+    assert_eq!(error(&[slots, sampled]), EncodeError::NoInterrupt { counter: CounterId::Fixed(16) });
+    assert_eq!(
+        error(&[with_period(slots, 1000), retiring]),
+        EncodeError::NoInterrupt { counter: CounterId::Fixed(3) }
+    );
+    let elsewhere = Placed { counter: CounterId::Fixed(17), ..retiring };
+    let allowed = CounterMask::from_bits(0, 1 << 16);
+    assert_eq!(
+        error(&[slots, elsewhere]),
+        EncodeError::NotAllowed { counter: CounterId::Fixed(17), allowed }
     );
     assert_eq!(
-        error(&skylake(), &[user(misses, on(200))]),
-        "the event cannot be counted on counter 200; it may use 0-7"
+        error(&[slots, retiring, retiring]),
+        EncodeError::CounterTwice { counter: CounterId::Fixed(16) }
     );
-    assert_eq!(error(&m1(), &[user(event(0x5a3, 0), on(2))]), "event=0x5a3 does not fit; at most 0xff does");
+    let (message, remedy) = refused(&sapphire_rapids(), &slots_and(4), PLAIN);
     assert_eq!(
-        error(&skylake(), &[user(misses, on(0)), user(event(0xc4, 0), on(0))]),
-        "two events are to be counted on counter 0"
+        message,
+        "this CPU cannot do 'shares of the second level': that needs a P-core from Golden Cove on"
     );
+    assert!(remedy.starts_with("count the shares of the first level"), "{remedy}");
+    let older = plain(&skylake(), &[retiring]).unwrap_err().to_string();
+    assert_eq!(older, "the intel layout has no field 'PERF_METRICS' at PMU version 4");
+}
+
+#[test]
+fn version_6_may_be_programmed_by_its_own_registers() {
+    let aliases = ProgramOptions { v6_registers: true, full_width_writes: true, ..PLAIN };
+    let events = [
+        user(event(0xc5, 0), CounterId::General(1)).every(1 << 40).unwrap(),
+        user(fixed(&lion_cove(), 1), CounterId::Fixed(1)),
+    ];
+    let program = register_program(&lion_cove(), &events, aliases).unwrap();
     assert_eq!(
-        error(&skylake(), &[with_period(user(misses, on(0)), (1 << 31) + 1)]),
-        "period=0x80000001 does not fit; at most 0x80000000 does"
+        shown(&program.set_up),
+        [
+            "IA32_PERF_GLOBAL_CTRL 0x38f = 0x0 of 0x200000002",
+            "barrier",
+            "IA32_PMC_GP1_CFG_A 0x1905 = 0x5100c5",
+            "IA32_FIXED_CTR_CTRL 0x38d = 0x20 of 0xf0",
+            "IA32_PERF_GLOBAL_STATUS_RESET 0x390 = 0x200000002",
+            "IA32_PMC_GP1_CTR 0x1904 = 0xff0000000000",
+            "IA32_PMC_FX1_CTR 0x1984 = 0x0",
+            "barrier",
+        ]
     );
-    assert_eq!(
-        error(&m1(), &[with_period(user(event(0x8c, 0), on(7)), (1 << 46) + 1)]),
-        "period=0x400000000001 does not fit; at most 0x400000000000 does"
-    );
-    assert_eq!(
-        error(&sapphire_rapids(), &[user(event(0, 0x80), CounterId::Fixed(3))]),
-        "the event is a share of slots, which no counter counts"
-    );
-    assert_eq!(error(&u74(), &[user(event(1, 0), on(3))]), "the firmware chooses the counter and its code");
-    let freezing = ProgramOptions { freeze_on_interrupt: true, ..ProgramOptions::default() };
-    let refused = register_program(&zen2(), &[user(misses, on(0))], freezing).unwrap_err().to_string();
-    assert_eq!(refused, "the amd layout has no field 'freeze on interrupt' at PMU version 1");
+    let read: Vec<String> = program.reads.iter().map(|read| read.register.to_string()).collect();
+    assert_eq!(read, ["IA32_PMC_GP1_CTR", "IA32_PMC_FX1_CTR"]);
+    assert!(program.touched().iter().all(|register| !register.to_string().contains("PERFEVTSEL")));
 }
 
 #[test]
@@ -312,7 +564,69 @@ fn plans() -> impl Strategy<Value = (Chip, Vec<Placed>)> {
     })
 }
 
+/// Whether a field that belongs to a counter is set in any of the registers that a program has written.
+fn is_set(chip: &Chip, registers: &Plain, names: &[&str], counter: CounterId) -> bool {
+    let (CounterId::General(n) | CounterId::Fixed(n)) = counter;
+    registers.values.iter().any(|(register, value)| {
+        let fields = decode(chip, register.register(), *value).fields;
+        fields.iter().any(|field| names.iter().any(|name| field.name == format!("{name}{n}")))
+    })
+}
+
+/// The modes of an event and whether its counter interrupts, as what was written tells them.
+fn modes_and_interrupt(
+    chip: &Chip,
+    registers: &Plain,
+    decoded: &DecodedEvent,
+) -> (Option<Modes>, Option<bool>) {
+    let Some(counter) = decoded.counter else { return (None, None) };
+    let set = |names: &[&str]| is_set(chip, registers, names, counter);
+    match chip.family {
+        Family::Apple => {
+            let modes = Modes { user: set(&["EL0_PMC"]), kernel: set(&["EL1_PMC"]), hypervisor: false };
+            (Some(modes), Some(set(&["PMI_EN_PMC"])))
+        }
+        Family::Arm => {
+            let interrupts = match counter {
+                CounterId::General(_) => set(&["INT"]),
+                // The bit of the cycle counter has no number.
+                CounterId::Fixed(n) => registers.values.iter().any(|(register, value)| {
+                    register.register() == Register::Arm(arm::Register::InterruptSet) && value >> n & 1 == 1
+                }),
+            };
+            (decoded.modes, Some(interrupts))
+        }
+        _ => (decoded.modes, decoded.interrupt),
+    }
+}
+
 proptest! {
+    #[test]
+    fn every_value_of_a_program_gives_back_events_modes_and_interrupts((chip, events) in plans(), v6: bool) {
+        let v6_registers = v6 && chip.family == Family::Intel && chip.pmu_version >= 6;
+        let options = ProgramOptions { v6_registers, ..PLAIN };
+        let program = register_program(&chip, &events, options).unwrap();
+        let mut registers = Plain::default();
+        carry_out(&program.set_up, &mut registers, 0).unwrap();
+        carry_out(&program.start, &mut registers, 0).unwrap();
+        let mut found = Vec::new();
+        for (register, value) in &registers.values {
+            let decoded = decode(&chip, register.register(), *value);
+            prop_assert_eq!(&decoded.warnings, &Vec::<String>::new(), "{}", register);
+            found.extend(decoded.events);
+        }
+        // Nothing is found that was not asked for; the counter of Arm that nobody enables has no value here.
+        prop_assert_eq!(found.len(), events.len(), "{:?}", found);
+        for event in &events {
+            let decoded = found.iter().find(|decoded| decoded.counter == Some(event.counter)).unwrap();
+            let cycles = EventCode { select: arm::CPU_CYCLES, ..EventCode::default() };
+            let is_cycles = chip.family == Family::Arm && matches!(event.counter, CounterId::Fixed(_));
+            prop_assert_eq!(decoded.code, if is_cycles { cycles } else { event.coded.code });
+            let told = modes_and_interrupt(&chip, &registers, decoded);
+            prop_assert_eq!(told, (Some(event.modes), Some(event.period.is_some())), "{:?}", event);
+        }
+    }
+
     #[test]
     fn the_registers_of_a_program_decode_to_its_events((chip, events) in plans()) {
         let program = plain(&chip, &events).unwrap();

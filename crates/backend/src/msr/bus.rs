@@ -103,6 +103,16 @@ impl Bus for MsrBus {
         let cpu = affinity::bind(child, among)?;
         Ok(Bound { cpu, company: Some(format!("everything on CPU {cpu}, to which the command was bound")) })
     }
+
+    fn is_bound(&mut self, child: u32, cpu: u32) -> bool {
+        affinity::is_bound(child, cpu)
+    }
+
+    fn claimed(&mut self, cpu: u32) -> Option<Error> {
+        let folder = Folder::of(&self.place);
+        let holder = folder.read(&folder.file(cpu)).ok()?;
+        Some(held(cpu, &holder, &process::boot().ok()?))
+    }
 }
 
 impl Drop for MsrBus {
@@ -186,19 +196,29 @@ impl Keeping {
             };
             return Error::new(kind, message).with_recovery(Recovery::None).with_source(error);
         }
-        let holder = self.folder.read(&file).ok();
-        match holder.filter(|holder| holder.boot == self.boot && process::runs(holder.maker)) {
-            Some(holder) => Error::new(
-                ErrorKind::CounterBusy,
-                format!("process {} uses the counter registers of CPU {cpu}", holder.maker.pid),
-            ),
-            None => Error::new(
-                ErrorKind::CounterBusy,
-                format!("the counter registers of CPU {cpu} are as a process left them that died"),
-            )
-            .with_recovery(Recovery::GrantAccess { command: "sudo cyclometer doctor --restore".to_owned() }),
+        match self.folder.read(&file) {
+            Ok(holder) => held(cpu, &holder, &self.boot),
+            Err(_) => left(cpu),
         }
     }
+}
+
+/// Who has the registers of a CPU.
+fn held(cpu: u32, holder: &Journal, boot: &str) -> Error {
+    if holder.boot == boot && process::runs(holder.maker) {
+        let message = format!("process {} uses the counter registers of CPU {cpu}", holder.maker.pid);
+        return Error::new(ErrorKind::CounterBusy, message);
+    }
+    left(cpu)
+}
+
+fn left(cpu: u32) -> Error {
+    let message = format!(
+        "the counter registers of CPU {cpu} are as a process left them that died; `sudo cyclometer doctor --restore` \
+         gives them back"
+    );
+    Error::new(ErrorKind::CounterBusy, message)
+        .with_recovery(Recovery::GrantAccess { command: "sudo cyclometer doctor --restore".to_owned() })
 }
 
 fn not_kept(cpu: u32, error: io::Error) -> Error {

@@ -1,39 +1,33 @@
 //! The counters of one CPU: programmed, let count, read, written back.
 
+mod group;
+
 use cyclometer_arch::{Fault, PmuReg, RegisterProgram, Step, carry_out, restore};
 use cyclometer_core::exec::{At, Cell};
-use cyclometer_core::{Error, ErrorKind, Result};
+use cyclometer_core::{CounterId, Error, ErrorKind, Result};
 
 use super::Bus;
-use super::program::{Place, TurnProgram};
+use super::program::Recipe;
+use group::Group;
 
 /// No core has more events in a nanosecond: sixteen in a cycle at eight gigahertz.
 const MOST_EVENTS_A_NS: u64 = 128;
 
 /// The counters of one CPU. Whoever has one restores it before it is dropped.
+///
+/// Events that count all the time are a group of their own, which no change of turns touches. A counter that somebody else
+/// takes is his from then on: its events are lost, and nothing of it is written any more.
 #[derive(Debug)]
 pub(super) struct Driver {
-    pub(super) cpu: u32,
+    cpu: u32,
     pmu: String,
-    turns: Vec<TurnProgram>,
-    /// The turn whose program is in the registers.
-    selected: usize,
+    recipe: Recipe,
+    groups: Vec<Group>,
+    /// The turn that counts.
+    selected: u32,
+    counts: bool,
     /// What the registers held before, each once.
     saved: Vec<(PmuReg, u64)>,
-    tallies: Vec<Tally>,
-    /// For each read of the selected turn the value that was last seen.
-    last: Vec<u64>,
-    /// When the counters were last read; `None` while they do not count.
-    since_ns: Option<u64>,
-}
-
-/// What an event has come to.
-#[derive(Clone, Debug)]
-struct Tally {
-    place: Place,
-    raw: u64,
-    counted_ns: u64,
-    lost: Option<String>,
 }
 
 impl Driver {
@@ -42,49 +36,43 @@ impl Driver {
     /// # Errors
     ///
     /// Those of the bus.
-    pub(super) fn new(cpu: u32, pmu: &str, turns: Vec<TurnProgram>, bus: &mut dyn Bus) -> Result<Driver> {
+    pub(super) fn new(cpu: u32, pmu: &str, recipe: Recipe, bus: &mut dyn Bus) -> Result<Driver> {
+        let groups: Vec<Group> = recipe.groups().into_iter().map(|of| Group::new(of, &recipe)).collect();
         let mut saved: Vec<(PmuReg, u64)> = Vec::new();
-        for register in turns.iter().flat_map(|turn| turn.program.touched()) {
+        for register in groups.iter().filter_map(Group::program).flat_map(RegisterProgram::touched) {
             if saved.iter().all(|(known, _)| *known != register) {
                 saved.push((register, bus.read(cpu, register)?));
             }
         }
-        let mut tallies: Vec<Tally> = Vec::new();
-        for place in turns.iter().flat_map(|turn| &turn.of) {
-            if tallies.iter().all(|known| known.place != *place) {
-                tallies.push(Tally { place: *place, raw: 0, counted_ns: 0, lost: None });
-            }
-        }
-        let driver = Driver {
-            cpu,
-            pmu: pmu.to_owned(),
-            turns,
-            selected: 0,
-            saved,
-            tallies,
-            last: Vec::new(),
-            since_ns: None,
-        };
-        bus.keep(cpu, &driver.restoring())?;
+        let driver = Driver { cpu, pmu: pmu.to_owned(), recipe, groups, selected: 0, counts: false, saved };
+        let restoring = driver.restoring(bus)?;
+        bus.keep(cpu, &restoring)?;
         Ok(driver)
     }
 
-    /// What makes the registers as they were before.
-    fn restoring(&self) -> Vec<Step> {
-        self.turns.iter().flat_map(|turn| restore(&turn.program, &self.saved)).collect()
+    /// What makes the registers as they were before, those excepted that are somebody else's now.
+    fn restoring(&self, bus: &mut dyn Bus) -> std::result::Result<Vec<Step>, Fault> {
+        let programs = self.groups.iter().filter_map(Group::program);
+        let mut steps: Vec<Step> = programs.flat_map(|program| restore(program, &self.saved)).collect();
+        for group in &self.groups {
+            steps.extend(group.left_behind(&self.saved, bus, self.cpu)?);
+        }
+        Ok(steps)
     }
 
-    /// Writes the selected turn's program; the counters stand.
+    /// The groups that count in the selected turn.
+    fn current(&self) -> Vec<usize> {
+        let counts = |group: &Group| group.turn().is_none_or(|turn| turn == self.selected);
+        (0..self.groups.len()).filter(|i| counts(&self.groups[*i])).collect()
+    }
+
+    /// Writes the programs of the selected turn; the counters stand.
     ///
     /// # Errors
     ///
     /// A fault of the bus; [`ErrorKind::ArchUnsupported`] where a register does not keep what is written to it.
     pub(super) fn set_up(&mut self, bus: &mut dyn Bus) -> Result<()> {
-        let program = &self.turns[self.selected].program;
-        carry_out(&program.set_up, bus, self.cpu)?;
-        written_back(program, &program.set_up, bus, self.cpu)?;
-        self.last = program.reads.iter().map(|read| read.preset).collect();
-        Ok(())
+        self.current().into_iter().try_for_each(|i| self.groups[i].set_up(bus, self.cpu))
     }
 
     /// Lets the counters count.
@@ -93,11 +81,8 @@ impl Driver {
     ///
     /// Those of [`Driver::set_up`].
     pub(super) fn start(&mut self, bus: &mut dyn Bus) -> Result<()> {
-        let program = &self.turns[self.selected].program;
-        carry_out(&program.start, bus, self.cpu)?;
-        written_back(program, &program.start, bus, self.cpu)?;
-        self.since_ns = Some(bus.now_ns());
-        Ok(())
+        self.counts = true;
+        self.current().into_iter().try_for_each(|i| self.groups[i].start(bus, self.cpu))
     }
 
     /// Stops the counters, and adds up what they counted.
@@ -106,13 +91,14 @@ impl Driver {
     ///
     /// A fault of the bus.
     pub(super) fn stop(&mut self, bus: &mut dyn Bus) -> Result<()> {
-        let Some(since) = self.since_ns.take() else { return Ok(()) };
-        let program = &self.turns[self.selected].program;
-        let intruder = intruder(program, bus, self.cpu)?;
-        carry_out(&program.stop, bus, self.cpu)?;
-        let now = bus.now_ns();
-        self.collect(bus, now.saturating_sub(since), intruder)?;
-        Ok(())
+        self.counts = false;
+        self.current().into_iter().try_for_each(|i| self.stop_group(i, bus))
+    }
+
+    fn stop_group(&mut self, i: usize, bus: &mut dyn Bus) -> Result<()> {
+        self.update_group(i, bus)?;
+        let taken = self.groups[i].stop(bus, self.cpu)?;
+        self.give_away(&taken, bus)
     }
 
     /// Adds up what was counted so far; the counters go on.
@@ -121,51 +107,66 @@ impl Driver {
     ///
     /// A fault of the bus.
     pub(super) fn update(&mut self, bus: &mut dyn Bus) -> Result<()> {
-        let Some(since) = self.since_ns else { return Ok(()) };
-        let now = bus.now_ns();
-        // The values come first: only then does a control register that is still ours say that they are good.
-        let values = self.values(bus)?;
-        let intruder = intruder(&self.turns[self.selected].program, bus, self.cpu)?;
-        self.add(&values, now.saturating_sub(since), intruder.as_deref());
-        self.since_ns = Some(now);
+        self.current().into_iter().try_for_each(|i| self.update_group(i, bus))?;
+        if let Some(reason) = bus.disturbance() {
+            self.lose(&reason);
+        }
         Ok(())
     }
 
-    /// Lets another turn count.
+    fn update_group(&mut self, i: usize, bus: &mut dyn Bus) -> Result<()> {
+        let taken = self.groups[i].update(bus, self.cpu)?;
+        self.give_away(&taken, bus)
+    }
+
+    /// Leaves counters to whoever has taken them, in all turns.
+    fn give_away(&mut self, taken: &[(CounterId, String)], bus: &mut dyn Bus) -> Result<()> {
+        if taken.is_empty() {
+            return Ok(());
+        }
+        self.groups.iter_mut().for_each(|group| group.give_away(taken, &self.recipe));
+        let restoring = self.restoring(bus)?;
+        bus.keep(self.cpu, &restoring)
+    }
+
+    /// Nothing that was counted here is a number.
+    pub(super) fn lose(&mut self, reason: &str) {
+        self.groups.iter_mut().for_each(|group| group.lose(reason));
+    }
+
+    /// Lets another turn count. Those that count all the time count on.
     ///
     /// # Errors
     ///
     /// Those of [`Driver::set_up`].
-    pub(super) fn select(&mut self, turn: usize, bus: &mut dyn Bus) -> Result<()> {
-        let counts = self.since_ns.is_some();
-        self.stop(bus)?;
-        self.selected = turn.min(self.turns.len() - 1);
-        self.set_up(bus)?;
-        if counts { self.start(bus) } else { Ok(()) }
+    pub(super) fn select(&mut self, turn: u32, bus: &mut dyn Bus) -> Result<()> {
+        let of = |driver: &Driver, turn| driver.groups.iter().position(|group| group.turn() == Some(turn));
+        if let Some(old) = of(self, self.selected).filter(|_| self.counts) {
+            self.stop_group(old, bus)?;
+        }
+        self.selected = turn;
+        let Some(new) = of(self, turn) else { return Ok(()) };
+        self.groups[new].set_up(bus, self.cpu)?;
+        if self.counts { self.groups[new].start(bus, self.cpu) } else { Ok(()) }
     }
 
     /// A cell for every event of this turn and those without one; of all turns where none is named.
     pub(super) fn cells(&self, turn: Option<u32>, partial: Option<&str>) -> impl Iterator<Item = Cell> {
-        let of_turn = move |tally: &&Tally| match (turn, tally.place.turn) {
-            (Some(turn), Some(own)) => turn == own,
-            _ => true,
-        };
-        self.tallies.iter().filter(of_turn).map(move |tally| {
-            let at = At { part: tally.place.part, pmu: self.pmu.clone(), cpu: Some(self.cpu), tid: None };
+        let of_turn = move |group: &&Group| turn.is_none() || group.turn().is_none() || group.turn() == turn;
+        self.groups.iter().filter(of_turn).flat_map(Group::members).map(move |member| {
+            let at = At { part: member.place.part, pmu: self.pmu.clone(), cpu: Some(self.cpu), tid: None };
             Cell {
                 at,
-                lost: tally.lost.clone(),
+                lost: member.lost.clone(),
                 partial: partial.map(str::to_owned),
-                ..Cell::new(tally.place.slot, tally.raw, tally.counted_ns, tally.counted_ns)
+                ..Cell::new(member.place.slot, member.raw, member.counted_ns, member.counted_ns)
             }
         })
     }
 
     /// How long counters may go unread, so that none wraps twice unseen, in ns; `None`: for ever.
     pub(super) fn longest_pause_ns(&self) -> Option<u64> {
-        let reads = self.turns.iter().flat_map(|turn| &turn.program.reads);
-        let narrowest = reads.map(|read| read.width_bits).min()?;
-        Some(1u64.checked_shl(narrowest)? / MOST_EVENTS_A_NS)
+        self.groups.iter().filter_map(Group::program).filter_map(longest_pause_ns).min()
     }
 
     /// Makes the registers as they were before.
@@ -174,65 +175,20 @@ impl Driver {
     ///
     /// A fault of the bus; then what was kept stays kept.
     pub(super) fn restore(&mut self, bus: &mut dyn Bus) -> Result<()> {
-        self.since_ns = None;
-        carry_out(&self.restoring(), bus, self.cpu)?;
+        // Whoever took something since it was looked at last keeps it.
+        if self.counts {
+            self.stop(bus)?;
+        }
+        carry_out(&self.restoring(bus)?, bus, self.cpu)?;
         bus.let_go(self.cpu);
         Ok(())
     }
-
-    fn values(&self, bus: &mut dyn Bus) -> std::result::Result<Vec<u64>, Fault> {
-        let reads = self.turns[self.selected].program.reads.iter();
-        reads.map(|read| bus.read(self.cpu, read.register)).collect()
-    }
-
-    fn collect(&mut self, bus: &mut dyn Bus, ns: u64, intruder: Option<String>) -> Result<()> {
-        let values = self.values(bus)?;
-        self.add(&values, ns, intruder.as_deref());
-        Ok(())
-    }
-
-    /// Adds what was counted in so many ns.
-    fn add(&mut self, values: &[u64], ns: u64, intruder: Option<&str>) {
-        let too_late = self.longest_pause_ns().is_some_and(|longest| ns > longest);
-        let turn = &self.turns[self.selected];
-        let new = turn.program.reads.iter().zip(values).zip(&mut self.last).zip(&turn.of);
-        for (((read, value), last), place) in new {
-            let Some(tally) = self.tallies.iter_mut().find(|tally| tally.place == *place) else { continue };
-            tally.raw = tally.raw.saturating_add(read.between(*last, *value));
-            tally.counted_ns = tally.counted_ns.saturating_add(ns);
-            *last = *value;
-            let narrow = too_late && read.width_bits < 64;
-            let wrapped = narrow.then(|| {
-                format!(
-                    "counter {} has {} bits and was read too late to see how often it wrapped",
-                    read.counter, read.width_bits
-                )
-            });
-            if let Some(reason) = intruder.map(str::to_owned).or(wrapped) {
-                tally.lost.get_or_insert(reason);
-            }
-        }
-    }
 }
 
-/// Who else wrote to the control registers while the program counted, in words.
-fn intruder(
-    program: &RegisterProgram,
-    bus: &mut dyn Bus,
-    cpu: u32,
-) -> std::result::Result<Option<String>, Fault> {
-    for bits in &program.holds {
-        let value = bus.read(cpu, bits.register)?;
-        if !bits.are_in(value) {
-            let (ours, now) = (bits.value, value & bits.mask);
-            let text = format!(
-                "something else wrote {} of CPU {cpu} meanwhile: {now:#x} instead of {ours:#x}",
-                bits.register
-            );
-            return Ok(Some(text));
-        }
-    }
-    Ok(None)
+fn longest_pause_ns(program: &RegisterProgram) -> Option<u64> {
+    let counters = program.reads.iter().filter(|read| read.share.is_none());
+    let narrowest = counters.map(|read| read.width_bits).min()?;
+    Some(1u64.checked_shl(narrowest)? / MOST_EVENTS_A_NS)
 }
 
 /// Whether the registers have what these steps wrote, as far as the program holds it.
@@ -252,8 +208,8 @@ fn written_back(program: &RegisterProgram, steps: &[Step], bus: &mut dyn Bus, cp
 
 fn dropped(register: PmuReg, cpu: u32, written: u64, read: u64) -> Error {
     let message = format!(
-        "{register} of CPU {cpu} does not keep what is written to it: {written:#x} became {read:#x}; a hypervisor, or \
-         the kernel, does not let us have the PMU"
+        "{register} of CPU {cpu} does not keep what is written to it: {written:#x} became {read:#x}; {}",
+        super::NOT_OURS
     );
     Error::new(ErrorKind::ArchUnsupported, message)
 }

@@ -21,7 +21,7 @@ mod source;
 mod windows;
 
 use cyclometer_arch::{Chip, Coded, Registers, Step};
-use cyclometer_core::{CpuSet, Result};
+use cyclometer_core::{CpuSet, Error, Result};
 
 pub use chips::Chips;
 pub use left::{LeftRegisters, LeftState, Restoration, Restored};
@@ -62,7 +62,28 @@ pub trait Bus: Registers {
     ///
     /// The operating system's.
     fn bind(&mut self, child: u32, among: &CpuSet) -> Result<Bound>;
+
+    /// Whether a child is still bound to that CPU, as far as that can be told; asked while it is counted.
+    fn is_bound(&mut self, child: u32, cpu: u32) -> bool {
+        let _ = (child, cpu);
+        true
+    }
+
+    /// What says that counts since the registers were opened are good for nothing, if something does.
+    fn disturbance(&mut self) -> Option<String> {
+        None
+    }
+
+    /// Why the registers of a CPU are in use, where somebody has left word: another process of ours, or one that died.
+    fn claimed(&mut self, cpu: u32) -> Option<Error> {
+        let _ = cpu;
+        None
+    }
 }
+
+/// Why a PMU that takes writes counts nothing, and what to do.
+const NOT_OURS: &str = "a hypervisor, or the kernel, does not let us have the PMU; another source may count \
+                        (`cyclometer doctor`)";
 
 /// Where a child runs.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -61,8 +61,8 @@ impl CorePmu {
 
 fn still(counter: CounterId, cpu: u32) -> Error {
     let message = format!(
-        "counter {counter} of CPU {cpu} stands still though instructions were executed; a hypervisor, or the kernel, \
-         does not let us have the PMU"
+        "counter {counter} of CPU {cpu} stands still though instructions were executed; {}",
+        super::NOT_OURS
     );
     Error::new(ErrorKind::ArchUnsupported, message)
 }

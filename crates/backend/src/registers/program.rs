@@ -1,7 +1,8 @@
 //! From slots on counters to register programs, one for each turn.
 
 use cyclometer_arch::{
-    Coded, Placed, PmuReg, ProgramOptions, Register, RegisterProgram, intel, register_program,
+    Chip, Coded, EncodeError, Placed, PmuReg, ProgramOptions, Register, RegisterProgram, intel,
+    register_program,
 };
 use cyclometer_core::event::{Part, RegisterEvent};
 use cyclometer_core::exec::RefusalKind;
@@ -10,12 +11,19 @@ use cyclometer_core::{Modes, Refusal, Slot, SlotId};
 
 use super::{Bus, CorePmu};
 
-/// What counts in one turn on one core PMU.
+/// What programs on one core PMU are made of.
 #[derive(Clone, Debug)]
-pub(super) struct TurnProgram {
-    pub(super) program: RegisterProgram,
-    /// For each of its reads the event.
-    pub(super) of: Vec<Place>,
+pub(super) struct Recipe {
+    chip: Chip,
+    options: ProgramOptions,
+    members: Vec<(Place, Option<u32>, Placed)>,
+}
+
+/// The events that count in one turn, or all the time.
+#[derive(Clone, Debug)]
+pub(super) struct GroupOf {
+    pub(super) turn: Option<u32>,
+    pub(super) members: Vec<(Place, Placed)>,
 }
 
 /// An event of a core PMU.
@@ -24,31 +32,59 @@ pub(super) struct Place {
     pub(super) slot: SlotId,
     /// The index of its part.
     pub(super) part: usize,
-    pub(super) turn: Option<u32>,
 }
 
-/// The programs of all turns, at least one; `None` where the PMU has nothing to count.
-pub(super) fn turns(
-    slots: &[Slot],
-    core: &CorePmu,
-    options: ProgramOptions,
-) -> Result<Option<Vec<TurnProgram>>, Refusal> {
-    let on_core = |slot| Some((slot, part_on(slot, core)?));
-    let members: Vec<(&Slot, (usize, &RegisterEvent))> = slots.iter().filter_map(on_core).collect();
-    if members.is_empty() {
-        return Ok(None);
-    }
-    let last = slots.iter().filter_map(|slot| slot.turn).max();
-    let turns = (0..=last.unwrap_or(0)).map(|turn| {
-        let counts = |(slot, _): &&(&Slot, _)| slot.turn.is_none_or(|own| own == turn);
-        let (mut placed, mut of) = (Vec::new(), Vec::new());
-        for (slot, (part, event)) in members.iter().filter(counts) {
-            placed.push((*slot, self::placed(slot, event, turn)?));
-            of.push(Place { slot: slot.id, part: *part, turn: slot.turn });
+impl Recipe {
+    /// What slots come to on a core PMU; `None` where it has nothing to count.
+    ///
+    /// # Errors
+    ///
+    /// The slot that cannot be programmed.
+    pub(super) fn of(
+        slots: &[Slot],
+        core: &CorePmu,
+        options: ProgramOptions,
+    ) -> Result<Option<Recipe>, Refusal> {
+        let on_core = |slot| Some((slot, part_on(slot, core)?));
+        let members: Vec<(&Slot, (usize, &RegisterEvent))> = slots.iter().filter_map(on_core).collect();
+        if members.is_empty() {
+            return Ok(None);
         }
-        Ok(TurnProgram { program: program(core, options, &placed)?, of })
-    });
-    turns.collect::<Result<Vec<_>, _>>().map(Some)
+        let last = slots.iter().filter_map(|slot| slot.turn).max();
+        for turn in 0..=last.unwrap_or(0) {
+            // Those of one turn and those that always count are in the registers at the same time.
+            let counts = |(slot, _): &&(&Slot, _)| slot.turn.is_none_or(|own| own == turn);
+            let placed = members
+                .iter()
+                .filter(counts)
+                .map(|(slot, (_, event))| Ok((*slot, placed(slot, event, turn)?)));
+            check(core, options, &placed.collect::<Result<Vec<_>, Refusal>>()?)?;
+        }
+        let member = |(slot, (part, event)): &(&Slot, (usize, &RegisterEvent))| {
+            let placed = placed(slot, event, slot.turn.unwrap_or(0))?;
+            Ok((Place { slot: slot.id, part: *part }, slot.turn, placed))
+        };
+        let members = members.iter().map(member).collect::<Result<_, Refusal>>()?;
+        Ok(Some(Recipe { chip: core.chip, options, members }))
+    }
+
+    /// Those that always count first, then each turn.
+    pub(super) fn groups(&self) -> Vec<GroupOf> {
+        let mut groups: Vec<GroupOf> = Vec::new();
+        for (place, turn, placed) in self.members.iter().copied() {
+            match groups.iter_mut().find(|group| group.turn == turn) {
+                Some(group) => group.members.push((place, placed)),
+                None => groups.push(GroupOf { turn, members: vec![(place, placed)] }),
+            }
+        }
+        groups.sort_by_key(|group| group.turn);
+        groups
+    }
+
+    /// The program of some of its events.
+    pub(super) fn program(&self, placed: &[Placed]) -> Result<RegisterProgram, EncodeError> {
+        register_program(&self.chip, placed, self.options)
+    }
 }
 
 /// What the chip lets a program do.
@@ -86,15 +122,11 @@ fn placed(slot: &Slot, event: &RegisterEvent, turn: u32) -> Result<Placed, Refus
     })
 }
 
-/// The program of events; the refusal names one that cannot be programmed even alone, or else the first.
-fn program(
-    core: &CorePmu,
-    options: ProgramOptions,
-    events: &[(&Slot, Placed)],
-) -> Result<RegisterProgram, Refusal> {
+/// Whether events can count at the same time; the refusal names one that cannot be programmed even alone, or else the first.
+fn check(core: &CorePmu, options: ProgramOptions, events: &[(&Slot, Placed)]) -> Result<(), Refusal> {
     let all: Vec<Placed> = events.iter().map(|(_, placed)| *placed).collect();
     let together = match register_program(&core.chip, &all, options) {
-        Ok(program) => return Ok(program),
+        Ok(_) => return Ok(()),
         Err(error) => error,
     };
     let alone = |placed: &Placed| register_program(&core.chip, &[*placed], options).err();

@@ -234,12 +234,7 @@ fn attempt<B: Bus + OnCpu + ?Sized>(
     work(bus);
     let after = counters(bus, program, cpu).map_err(|fault| within(bus, cpu, fault))?;
     let took_ns = bus.now_ns().saturating_sub(began_ns);
-    let counts: Vec<u64> = program
-        .reads
-        .iter()
-        .zip(before.iter().zip(&after))
-        .map(|(read, (a, b))| read.between(*a, *b))
-        .collect();
+    let counts = program.counts(&before, &after).unwrap_or_default();
     judge(bus, program, cpu, &counts)?;
     if bus.switches() != switches {
         return Err(Failure::Lost(Loss::SwitchedOut));

@@ -8,11 +8,11 @@ use std::time::Duration;
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::{Reading, RefusalKind};
 use cyclometer_core::{
-    CounterId, CounterMask, Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target,
+    CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target,
 };
 
 use super::driver::Driver;
-use super::program::{options, turns};
+use super::program::{Recipe, options};
 use super::{Bound, Bus, CorePmu, in_use, probe};
 
 /// Counts by programming the registers of CPUs ourselves.
@@ -32,14 +32,15 @@ impl<B: Bus + 'static> RegisterSource<B> {
         RegisterSource { rung, cores, bus, moving: RefCell::default() }
     }
 
-    fn place(&self, on: &Target) -> std::result::Result<(Vec<u32>, Option<String>), Refusal> {
+    fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<Place, Refusal> {
         match on {
-            Target::Cpus(cpus) => Ok((cpus.iter().collect(), None)),
+            Target::Cpus(cpus) => Ok(Place { cpus: cpus.iter().collect(), company: None, child: None }),
             Target::Child(pid) => {
-                let among = self.cores.iter().flat_map(|core| core.cpus.iter()).collect();
+                let among = self.cpus_for(slots);
                 let Bound { cpu, company } =
                     self.bus.borrow_mut().bind(*pid, &among).map_err(|error| refusal(&error))?;
-                Ok((vec![cpu], company))
+                let child = company.is_some().then_some(*pid);
+                Ok(Place { cpus: vec![cpu], company, child })
             }
             _ => Err(Refusal {
                 slot: None,
@@ -52,19 +53,33 @@ impl<B: Bus + 'static> RegisterSource<B> {
         }
     }
 
+    /// The CPUs of the core types that count most of these events.
+    fn cpus_for(&self, slots: &[Slot]) -> CpuSet {
+        let has = |core: &CorePmu, slot: &&Slot| {
+            slot.parts.iter().any(|part| part.core().is_some_and(|part| part.pmu == core.name))
+        };
+        let count = |core: &CorePmu| slots.iter().filter(|slot| has(core, slot)).count();
+        let most = self.cores.iter().map(count).max().unwrap_or(0);
+        let best = self.cores.iter().filter(|core| count(core) == most);
+        best.flat_map(|core| core.cpus.iter()).collect()
+    }
+
     fn drivers(&self, slots: &[Slot], cpus: &[u32]) -> std::result::Result<Vec<Driver>, Refusal> {
         let mut open = Opening { bus: &self.bus, drivers: Vec::new() };
         for &cpu in cpus {
             let core = self.cores.iter().find(|core| core.cpus.contains(cpu)).ok_or_else(|| unknown(cpu))?;
             let options = options(core, cpu, &mut *self.bus.borrow_mut());
-            let Some(turns) = turns(slots, core, options)? else { continue };
+            let Some(recipe) = Recipe::of(slots, core, options)? else { continue };
             let used = slots.iter().flat_map(|slot| &slot.parts).flat_map(counters_of).collect();
             let mut bus = self.bus.borrow_mut();
             let users = in_use(&core.chip, cpu, &mut *bus).map_err(|fault| refusal(&fault.into()))?;
             if !users.is_empty() {
-                return Err(busy(cpu, users.into_iter().collect()));
+                return Err(match bus.claimed(cpu) {
+                    Some(error) => refusal(&error),
+                    None => busy(cpu, users.into_iter().collect()),
+                });
             }
-            let mut driver = Driver::new(cpu, &core.name, turns, &mut *bus).map_err(|e| refusal(&e))?;
+            let mut driver = Driver::new(cpu, &core.name, recipe, &mut *bus).map_err(|e| refusal(&e))?;
             let ready =
                 self.see_move(core, cpu, used, options, &mut *bus).and_then(|()| driver.set_up(&mut *bus));
             drop(bus);
@@ -90,6 +105,15 @@ impl<B: Bus + 'static> RegisterSource<B> {
         self.moving.borrow_mut().extend(new.iter().map(|counter| (cpu, counter)));
         Ok(())
     }
+}
+
+/// Where counting happens.
+struct Place {
+    cpus: Vec<u32>,
+    /// What else is counted there.
+    company: Option<String>,
+    /// Who was bound to the CPU.
+    child: Option<u32>,
 }
 
 /// Drivers that are being opened: all of them are restored when one cannot be.
@@ -145,9 +169,9 @@ impl<B: Bus + 'static> Source for RegisterSource<B> {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        let (cpus, company) = self.place(on)?;
-        let drivers = self.drivers(slots, &cpus)?;
-        Ok(Box::new(RegisterCounting { bus: Rc::clone(&self.bus), drivers, company, selected: 0 }))
+        let place = self.place(slots, on)?;
+        let drivers = self.drivers(slots, &place.cpus)?;
+        Ok(Box::new(RegisterCounting { bus: Rc::clone(&self.bus), drivers, place, selected: 0 }))
     }
 }
 
@@ -155,9 +179,12 @@ impl<B: Bus + 'static> Source for RegisterSource<B> {
 struct RegisterCounting<B: Bus> {
     bus: Rc<RefCell<B>>,
     drivers: Vec<Driver>,
-    company: Option<String>,
+    place: Place,
     selected: u32,
 }
+
+/// How often we look whether a command is still where it was bound to.
+const LOOK: Duration = Duration::from_millis(20);
 
 impl<B: Bus> RegisterCounting<B> {
     fn each(&mut self, mut what: impl FnMut(&mut Driver, &mut dyn Bus) -> Result<()>) -> Result<()> {
@@ -165,9 +192,23 @@ impl<B: Bus> RegisterCounting<B> {
         self.drivers.iter_mut().try_for_each(|driver| what(driver, &mut *bus))
     }
 
+    fn update(&mut self) -> Result<()> {
+        self.look_after_child();
+        self.each(Driver::update)
+    }
+
+    /// A command that left its CPU is counted no more, and others are.
+    fn look_after_child(&mut self) {
+        let (Some(child), [cpu]) = (self.place.child, self.place.cpus.as_slice()) else { return };
+        if !self.bus.borrow_mut().is_bound(child, *cpu) {
+            let reason = format!("the command, or a thread of it, left CPU {cpu}, to which it was bound");
+            self.drivers.iter_mut().for_each(|driver| driver.lose(&reason));
+        }
+    }
+
     fn put(&mut self, turn: Option<u32>, out: &mut Reading) {
         for driver in &self.drivers {
-            out.cells.extend(driver.cells(turn, self.company.as_deref()));
+            out.cells.extend(driver.cells(turn, self.place.company.as_deref()));
         }
     }
 }
@@ -186,29 +227,76 @@ impl<B: Bus> Counting for RegisterCounting<B> {
             return Ok(());
         }
         self.selected = turn;
-        self.each(|driver, bus| driver.select(turn as usize, bus))
+        self.each(|driver, bus| driver.select(turn, bus))
     }
 
     fn read(&mut self, out: &mut Reading) -> Result<()> {
-        self.each(Driver::update)?;
+        self.update()?;
         self.put(None, out);
         Ok(())
     }
 
     /// The turn that is read may have ended: what it counted was added up when another was selected.
     fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
-        self.each(Driver::update)?;
+        self.update()?;
         self.put(Some(turn), out);
         Ok(())
     }
 
     fn longest_pause(&self) -> Option<Duration> {
-        self.drivers.iter().filter_map(Driver::longest_pause_ns).min().map(Duration::from_nanos)
+        let narrowest = self.drivers.iter().filter_map(Driver::longest_pause_ns).min();
+        let looks = self.place.child.map(|_| LOOK);
+        narrowest.map(Duration::from_nanos).into_iter().chain(looks).min()
     }
 }
 
 impl<B: Bus> Drop for RegisterCounting<B> {
     fn drop(&mut self) {
         restore_all(&mut self.drivers, &mut *self.bus.borrow_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::SimBus;
+    use cyclometer_core::EventCode;
+    use cyclometer_core::SlotId;
+    use cyclometer_core::event::{RegisterCode, RegisterEvent};
+    use cyclometer_sim::{Model, Settings, SimMachine};
+
+    fn slot(pmus: &[&str]) -> Slot {
+        let part = |pmu: &&str| {
+            Part::Registers(RegisterEvent {
+                pmu: (*pmu).to_owned(),
+                cpus: CpuSet::default(),
+                codes: vec![RegisterCode { code: EventCode::default(), counters: CounterMask::first(4, 0) }],
+                wide: false,
+                seats: Vec::new(),
+            })
+        };
+        Slot::new(SlotId(0), "e", Rung::Msr, pmus.iter().map(part).collect())
+    }
+
+    #[test]
+    fn a_command_goes_where_most_of_its_events_count() {
+        let model = Model::find("icelake").unwrap();
+        let core = |name: &str, cpus: &str| CorePmu {
+            name: name.to_owned(),
+            cpus: CpuSet::parse(cpus).unwrap(),
+            chip: model.chip,
+            cycles: None,
+        };
+        let cores = vec![core("cpu_core", "0-7"), core("cpu_atom", "8-9")];
+        let bus = Rc::new(RefCell::new(SimBus::new(SimMachine::new(model, Settings::default()))));
+        let source = RegisterSource::new(Rung::Msr, cores, bus);
+        for (slots, expected) in [
+            (vec![slot(&["cpu_core"])], "0-7"),
+            (vec![slot(&["cpu_atom"])], "8-9"),
+            (vec![slot(&["cpu_core", "cpu_atom"])], "0-9"),
+            (vec![slot(&["cpu_core", "cpu_atom"]), slot(&["cpu_atom"])], "8-9"),
+        ] {
+            assert_eq!(source.cpus_for(&slots).to_string(), expected);
+        }
     }
 }

@@ -49,6 +49,11 @@ pub trait Port {
     ///
     /// The operating system's.
     fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()>;
+
+    /// What says that somebody else has used the PMU since the port was made, if something does.
+    fn disturbance(&mut self) -> Option<String> {
+        None
+    }
 }
 
 /// Why an access was not made.
@@ -218,6 +223,10 @@ impl Bus for SysregBus {
             Error::new(ErrorKind::Os, text).with_source(error)
         })?;
         Ok(Bound { cpu, company: Some(format!("everything on CPU {cpu}, to which the command was bound")) })
+    }
+
+    fn disturbance(&mut self) -> Option<String> {
+        self.port.disturbance()
     }
 }
 

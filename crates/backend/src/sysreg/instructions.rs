@@ -9,7 +9,9 @@ use super::bus::{Denied, Port};
 pub(super) struct Instructions<T> {
     pub(super) registers: AppleRegisters,
     /// Dropped last: with it the access may end.
-    pub(super) _held: T,
+    pub(super) held: T,
+    /// What says that somebody else has used the PMU meanwhile.
+    pub(super) disturbance: fn(&T) -> Option<String>,
 }
 
 impl<T> Port for Instructions<T> {
@@ -39,6 +41,10 @@ impl<T> Port for Instructions<T> {
 
     fn bind(&mut self, process: u32, cpu: u32) -> std::io::Result<()> {
         apple::bind(process, cpu)
+    }
+
+    fn disturbance(&mut self) -> Option<String> {
+        (self.disturbance)(&self.held)
     }
 }
 

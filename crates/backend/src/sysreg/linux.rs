@@ -45,7 +45,7 @@ impl SysregAccess {
     /// A CPU that is not there or may not be used; one to which the module gave no access.
     pub fn bus(&self, cpu: Option<u32>) -> Result<SysregBus> {
         let registers = AppleRegisters::probe(cpu).map_err(no_access)?;
-        let port = Instructions { registers, _held: Arc::clone(&self.device) };
+        let port = Instructions { registers, held: Arc::clone(&self.device), disturbance };
         SysregBus::new(Box::new(port)).map_err(|_| no_access(cyclometer_sys::apple::NoAccess::Closed))
     }
 
@@ -57,6 +57,15 @@ impl SysregAccess {
     /// The operating system's.
     pub fn was_disturbed(&self) -> Result<Option<bool>> {
         Ok(Some(self.device.status().map_err(refused)?.perf != 0))
+    }
+}
+
+/// perf has begun to count since the device was opened: its counters are ours.
+fn disturbance(device: &Arc<Device>) -> Option<String> {
+    match device.status() {
+        Ok(status) if status.perf == 0 => None,
+        Ok(_) => Some("perf has begun to count meanwhile, with the same counters".to_owned()),
+        Err(error) => Some(format!("{PATH} does not tell any more whether perf counts: {error}")),
     }
 }
 

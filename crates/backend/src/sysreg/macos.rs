@@ -32,7 +32,7 @@ impl SysregAccess {
     /// A CPU by number: macOS binds no thread. Registers that are closed.
     pub fn bus(&self, cpu: Option<u32>) -> Result<SysregBus> {
         let registers = AppleRegisters::probe(cpu).map_err(no_access)?;
-        let port = Instructions { registers, _held: () };
+        let port = Instructions { registers, held: (), disturbance: |_| None };
         SysregBus::new(Box::new(port)).map_err(|_| no_access(cyclometer_sys::apple::NoAccess::Closed))
     }
 

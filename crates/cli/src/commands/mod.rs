@@ -8,6 +8,7 @@ pub mod encode;
 pub mod list;
 pub mod man;
 pub mod plan;
+pub mod registers;
 pub mod stat;
 
 use std::fs::File;

@@ -17,6 +17,7 @@ pub mod paint;
 pub mod placement;
 pub mod placement_json;
 pub mod proof;
+pub mod registers;
 pub mod table;
 pub mod target;
 #[cfg(test)]

@@ -7,7 +7,9 @@ use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::process::{Mode, Seat, Suspended, name_of};
+use super::remote::number;
 use super::space::{AT_RANDOM, Space, auxiliary};
+use super::threads::first_thread;
 use super::warm::Bound;
 
 /// The code segment of 64-bit programs.
@@ -22,7 +24,10 @@ const MOST_ORPHANAGES: usize = 8;
 
 /// What must be known of the maker of a process, which may be gone when its child stops for the first time.
 pub(super) struct Birth {
+    /// The id of the process that it comes from.
     parent: u32,
+    /// For a thread, the index of its process.
+    pub(super) thread_of: Option<usize>,
     /// The translation, and the maker's slot; `None` when nothing is translated yet.
     home: Option<(Rc<RefCell<Space>>, usize)>,
     filtered: bool,
@@ -32,6 +37,11 @@ pub(super) struct Birth {
 }
 
 impl Birth {
+    /// Whether the child will execute a translation.
+    pub(super) fn uses(&self, space: &Rc<RefCell<Space>>) -> bool {
+        self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, space))
+    }
+
     /// The same for another child.
     fn again(&self) -> Birth {
         Birth { home: self.home.clone(), bound: self.bound.clone(), ..*self }
@@ -40,14 +50,26 @@ impl Birth {
 
 impl Engine {
     /// A process that we did not know stops for the first time.
-    pub(super) fn stranger(&mut self, tid: u32) {
+    pub(super) fn stranger(&mut self, tid: u32, change: Change) {
+        if change == Change::Exiting && self.is_thread(tid) {
+            // Its process is killed: it has executed nothing, and nobody may tell of it any more.
+            self.early.remove(&tid);
+            self.born.remove(&tid);
+            return drop(trace::resume(tid, 0));
+        }
         match self.born.remove(&tid) {
             Some(birth) => self.birth(tid, birth),
+            None if self.is_thread(tid) => drop(self.early.insert(tid, tid)),
             None => match parent_of(tid) {
                 Some(parent) if !self.tasks.contains_key(&parent) => self.orphan(tid, parent),
                 parent => drop(self.early.insert(tid, parent.unwrap_or(0))),
             },
         }
+    }
+
+    /// Whether a task is not the first one of its process.
+    fn is_thread(&self, tid: u32) -> bool {
+        first_thread(tid).is_some_and(|first| first != tid)
     }
 
     /// A process that we did not know is no child of one that we know.
@@ -83,7 +105,9 @@ impl Engine {
             Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
         };
         let bound = self.bound_of_child(parent);
-        Some(Birth { parent, home, filtered: maker.filtered, trap_action: maker.trap_action, bound })
+        let pid = self.processes[maker.process].pid;
+        let (filtered, trap_action) = (maker.filtered, maker.trap_action);
+        Some(Birth { parent: pid, thread_of: None, home, filtered, trap_action, bound })
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
@@ -92,7 +116,10 @@ impl Engine {
             let pc = trace::registers(tid)?.rip;
             self.task(tid)?.suspended = Some(Suspended { by: child, pc });
         }
-        let birth = self.birth_by(tid).ok_or(Trouble::Gone)?;
+        let mut birth = self.birth_by(tid).ok_or(Trouble::Gone)?;
+        if change == Change::Clone && self.is_thread(child) {
+            birth.thread_of = self.tasks.get(&tid).map(|task| task.process);
+        }
         self.cool(tid);
         if self.early.remove(&child).is_some() {
             self.birth(child, birth);
@@ -102,18 +129,23 @@ impl Engine {
         self.resume(tid, 0)
     }
 
-    /// A new process is where its maker's system call returns. It gets a slot of its own in the same translation.
+    /// A new process or thread is where its maker's system call returns. It gets a slot of its own in the same translation.
     pub(super) fn birth(&mut self, child: u32, birth: Birth) {
         birth.bound.iter().for_each(|bound| bound.undo(child));
-        self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
+        match birth.thread_of {
+            Some(process) => self.adopt_thread(child, process, birth.filtered),
+            None => self.adopt(child, birth.parent, Mode::Waiting, birth.filtered),
+        }
         self.tasks.entry(child).and_modify(|task| task.trap_action = birth.trap_action);
         let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };
         match self.seat_child(child, &space, slot) {
             Ok(()) => {}
             Err(Trouble::Gone) => self.let_go(child),
             Err(Trouble::Unfollowed(reason)) => self.leave(child, Some(reason), 0),
+            Err(Trouble::Apart) => self.leave(child, Some("could not be translated apart".to_owned()), 0),
         }
-        if self.finishing {
+        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.departs.is_some());
+        if self.finishing || self.companions(child).iter().any(leaves) {
             self.dismiss(child, None);
         } else if let Some((_, reason)) = self.held.first() {
             self.dismiss(child, Some(reason.clone()));
@@ -127,10 +159,19 @@ impl Engine {
         super::surface::repair(&space.borrow(), maker, &place, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
-        let slot = space.borrow_mut().take_slot();
-        let slot = slot.ok_or_else(|| Trouble::Unfollowed("has too many processes at a time".to_owned()))?;
-        let seat = Seat::new(space.clone(), slot);
+        if !self.companions(child).is_empty() {
+            self.check_restartable(child)?;
+        }
+        let seat = self.seat_for(child, space)?;
+        if !self.companions(child).is_empty() {
+            // Of two threads that end the process at a time the kernel tells of one only.
+            space.borrow_mut().watch(number::EXIT_GROUP, true);
+        }
         self.task(child)?.mode = Mode::Native(seat);
+        if self.reading {
+            // What the one before counted in this slot belongs to the answer.
+            self.record(child, None);
+        }
         self.enter(child, registers)
     }
 
@@ -140,10 +181,12 @@ impl Engine {
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
         (task.trap_action, task.listing) = (None, None);
+        (task.summoned, task.halted) = (false, false);
         for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
             task.suspended = None;
         }
         if let Some(process) = self.process(tid) {
+            (process.renewal, process.no_restarts) = (None, false);
             process.name = name_of(tid);
         }
         if self.finishing {
@@ -233,7 +276,7 @@ fn step_out(tid: u32) -> Outcome {
         }
     }
     if pending != 0 {
-        trace::send_signal(tid, tid, pending)?;
+        super::remote::send_again(tid, pending)?;
     }
     Ok(())
 }

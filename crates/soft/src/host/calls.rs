@@ -1,5 +1,7 @@
 //! System calls that matter to a translation: what becomes of them.
 
+use std::io;
+
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
@@ -7,7 +9,7 @@ use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 23] = [
+pub(crate) const WATCHED: [u64; 24] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::OPENAT,
@@ -19,6 +21,7 @@ pub(crate) const WATCHED: [u64; 23] = [
     number::SHMAT,
     number::CLONE,
     number::EXECVE,
+    number::EXIT,
     number::SHMDT,
     number::PTRACE,
     number::MODIFY_LDT,
@@ -39,12 +42,7 @@ pub(crate) enum Verdict {
     /// It is made, and the translation goes on.
     Make,
     /// It is made, and mappings in these ranges are other ones then.
-    Remaps {
-        /// The ranges that it names.
-        ranges: Vec<(u64, u64)>,
-        /// Whether there may be new code, which processes that share the translation need not have.
-        code: bool,
-    },
+    Remaps(Call),
     /// A new program may be executed.
     Execute {
         /// The descriptor that the path is relative to; `None` for the working directory.
@@ -52,6 +50,8 @@ pub(crate) enum Verdict {
         /// Address of the path.
         path: u64,
     },
+    /// It ends a thread, or the process.
+    End,
     /// It returns from a signal's handler.
     Return,
     /// It installs a filter of system calls: nothing must be called in the program's name any more.
@@ -86,6 +86,15 @@ pub(crate) enum Verdict {
     LeaveAll(&'static str),
 }
 
+/// A system call that changes mappings.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Call {
+    /// The ranges that it names.
+    pub(super) ranges: Vec<(u64, u64)>,
+    /// Whether there may be new code, which processes that share the translation need not have.
+    pub(super) code: bool,
+}
+
 /// Looks at a system call: number and arguments are in the registers.
 pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
     let Registers { rdi, rsi, rdx, r10, .. } = *registers;
@@ -114,6 +123,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
             Verdict::Cpus { own: [0, tid].contains(&(rdi as u32)) }
         }
         number::RT_SIGRETURN => Verdict::Return,
+        number::EXIT | number::EXIT_GROUP => Verdict::End,
         number::EXECVE => Verdict::Execute { folder: None, path: rdi },
         number::EXECVEAT => Verdict::Execute { folder: Some(rdi as u32 as i32), path: rsi },
         number::CLONE => clone(rdi),
@@ -130,20 +140,32 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
 }
 
 fn remaps(ranges: Vec<(u64, u64)>, protection: u64) -> Verdict {
-    Verdict::Remaps { ranges, code: protection & PROT_EXEC != 0 }
+    Verdict::Remaps(Call { ranges, code: protection & PROT_EXEC != 0 })
+}
+
+/// Where a system call has mapped something, if it has.
+pub(super) fn remapped(registers: &Registers, result: &io::Result<u64>) -> Option<(u64, u64)> {
+    let Registers { rsi, rdx, .. } = *registers;
+    let start = *result.as_ref().ok()?;
+    match registers.rax & 0xffff_ffff {
+        number::MMAP => Some((start, start.saturating_add(rsi))),
+        number::MREMAP => Some((start, start.saturating_add(rdx))),
+        _ => None,
+    }
 }
 
 /// # Source
 ///
-/// `clone(2)`: what shares memory and does not suspend its maker is a thread to us.
+/// `clone(2)`: what shares memory is a thread of the process, or suspends its maker, or is not followed.
 fn clone(flags: u64) -> Verdict {
     const CLONE_VM: u64 = 0x100;
     const CLONE_VFORK: u64 = 0x4000;
+    const CLONE_THREAD: u64 = 0x1_0000;
     const CLONE_UNTRACED: u64 = 0x80_0000;
     if flags & CLONE_UNTRACED != 0 {
         Verdict::Leave("started a process that cannot be traced")
-    } else if flags & CLONE_VM != 0 && flags & CLONE_VFORK == 0 {
-        Verdict::Leave("started a thread")
+    } else if flags & CLONE_VM != 0 && flags & (CLONE_VFORK | CLONE_THREAD) == 0 {
+        Verdict::Leave("started a process that shares its memory")
     } else {
         Verdict::Make
     }
@@ -192,7 +214,7 @@ impl Engine {
     pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
         match look(tid, &registers) {
             Verdict::Make => self.go(tid),
-            Verdict::Remaps { ranges, code } => self.remaps(tid, &ranges, code),
+            Verdict::Remaps(call) => self.remaps(tid, &call, registers),
             Verdict::Execute { folder, path } => {
                 if let Some(reason) = super::file::unfollowable(tid, folder, path) {
                     return Err(Trouble::Unfollowed(reason));
@@ -201,8 +223,18 @@ impl Engine {
                 self.go(tid)
             }
             Verdict::Return => self.return_from_handler(tid),
+            Verdict::End => {
+                let task = self.task(tid)?;
+                if task.summoned {
+                    return self.halt(tid);
+                }
+                task.ends = Some(registers.rip + 2);
+                task.ends_all = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
+                self.go(tid)
+            }
             Verdict::Filter => {
-                self.task(tid)?.filtered = true;
+                // It can be for all threads.
+                self.note_for_all(tid, |task| task.filtered = true)?;
                 self.go(tid)
             }
             Verdict::Answer { address, value } => {
@@ -231,18 +263,25 @@ impl Engine {
     }
 
     /// Mappings change: what was translated from there is wrong then.
-    fn remaps(&mut self, tid: u32, ranges: &[(u64, u64)], code: bool) -> Result<(), Trouble> {
+    fn remaps(&mut self, tid: u32, call: &Call, registers: Registers) -> Result<(), Trouble> {
+        let among = self.has_companions(tid);
         let Mode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(Trouble::Gone) };
-        seat.maps = None;
         let space = seat.space.borrow();
-        let ours = ranges.iter().any(|(start, end)| space.overlaps(*start, *end));
-        let changes = ranges.iter().any(|(start, end)| space.translation.touches(*start, *end));
+        let ours = call.ranges.iter().any(|(start, end)| space.overlaps(*start, *end));
+        let changes = call.ranges.iter().any(|(start, end)| space.translation.touches(*start, *end));
         drop(space);
         let home = seat.space.clone();
         if ours {
             return Err(Trouble::Unfollowed("maps memory where the translated code is".to_owned()));
         }
-        let shared = code && self.is_shared(&home);
+        if among {
+            return self.remaps_among(tid, call, registers);
+        }
+        seat.maps = None;
+        if let Some(process) = self.process(tid).filter(|_| call.code) {
+            process.no_restarts = false;
+        }
+        let shared = call.code && self.is_shared(tid, &home);
         if !changes && !shared {
             return self.go(tid);
         }

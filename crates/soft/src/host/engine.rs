@@ -15,9 +15,9 @@ use super::code::Reader;
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::space::Space;
-use super::warm::Warmth;
+use super::threads::Part;
 use crate::block::Leave;
-use crate::translate::Stop;
+use crate::translate::{Need, Stop};
 
 pub(super) const SIGTRAP: i32 = 5;
 
@@ -25,7 +25,7 @@ pub(super) const SIGTRAP: i32 = 5;
 const MOVE_EVERY: u64 = 100;
 
 /// How often the code of a process may change before it is left to itself.
-const MOST_RENEWALS: u32 = 40;
+pub(super) const MOST_RENEWALS: u32 = 40;
 
 /// What a program gets instead of 16 random bytes where its layout is fixed: any constant does.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
@@ -44,10 +44,12 @@ pub(crate) struct Engine {
     pub(super) root: u32,
     /// Stopped until every other process has gone on without us.
     pub(super) held: Vec<(u32, String)>,
+    /// Stops of threads that are not answered, as another one is about to end their process.
+    pub(super) postponed: Vec<(u32, Change)>,
     /// Tasks that have not answered a request for counts.
     pub(super) asked: HashSet<u32>,
-    /// Totals of processes that have.
-    pub(super) answered: HashMap<usize, Result<crate::Totals, String>>,
+    /// What tasks have counted that did: with the indices of their processes.
+    pub(super) answered: HashMap<u32, (usize, Result<Part, String>)>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
     /// The last report was sent.
@@ -64,6 +66,8 @@ pub(super) enum Trouble {
     Gone,
     /// It must go on without us; why.
     Unfollowed(String),
+    /// It needs a translation of its own.
+    Apart,
 }
 
 impl From<io::Error> for Trouble {
@@ -101,6 +105,8 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
             engine.handle_safely(tid, change);
         }
         engine.release_held();
+        engine.renew_ready();
+        engine.depart_ready();
         if engine.is_done() {
             break;
         }
@@ -126,6 +132,7 @@ impl Engine {
             orphanages: Vec::new(),
             root,
             held: Vec::new(),
+            postponed: Vec::new(),
             asked: HashSet::new(),
             answered: HashMap::new(),
             reading: false,
@@ -140,25 +147,14 @@ impl Engine {
 
     /// Whether nobody is followed any more. A child that we heard of and that has not stopped yet would die with us.
     fn is_done(&self) -> bool {
-        self.tasks.is_empty() && self.early.is_empty() && self.born.is_empty()
+        // The first thread of a process that goes on without us may have ended long before the others.
+        let over = |task: &Task| self.finishing && task.ended;
+        self.tasks.values().all(over) && self.early.is_empty() && self.born.is_empty()
     }
 
     pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: Mode, filtered: bool) {
         self.processes.push(Process::new(tid, parent));
-        let task = Task {
-            process: self.processes.len() - 1,
-            mode,
-            filtered,
-            executes: None,
-            suspended: None,
-            dismissed: None,
-            stopped_at: None,
-            returning: None,
-            listing: None,
-            trap_action: None,
-            renewals: 0,
-            warmth: Warmth::default(),
-        };
+        let task = Task::new(self.processes.len() - 1, mode, filtered);
         self.tasks.insert(tid, task);
     }
 
@@ -183,30 +179,61 @@ impl Engine {
     }
 
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
+        if change == Change::Exec {
+            self.take_over(tid);
+        }
         let outcome = match change {
             Change::Exited(_) | Change::Killed(_) => {
                 self.gone(tid);
                 Ok(())
             }
+            change if change != Change::Exiting && self.is_about_to_die(tid) => {
+                self.postponed.push((tid, change));
+                Ok(())
+            }
             _ if !self.tasks.contains_key(&tid) => {
-                self.stranger(tid);
+                self.stranger(tid, change);
                 Ok(())
             }
             change => {
-                self.tasks.entry(tid).and_modify(|task| task.stopped_at = None);
+                let revived = self.note_stop(tid, change);
                 self.forget_bound(tid, change);
-                if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) }
+                let outcome =
+                    if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
+                if revived {
+                    self.take_up_postponed();
+                }
+                outcome
             }
         };
+        self.conclude(tid, outcome);
+    }
+
+    /// What becomes of a task that could not be followed.
+    pub(super) fn conclude(&mut self, tid: u32, outcome: Outcome) {
         match outcome {
             Ok(()) => {}
             Err(Trouble::Gone) => self.let_go(tid),
             Err(Trouble::Unfollowed(reason)) => self.leave(tid, Some(reason), 0),
+            Err(Trouble::Apart) => self.leave(tid, Some("could not be translated apart".to_owned()), 0),
         }
     }
 
+    /// What was true of a task up to this stop. Whether it was about to end its process, and does not.
+    fn note_stop(&mut self, tid: u32, change: Change) -> bool {
+        let Some(task) = self.tasks.get_mut(&tid) else { return false };
+        task.stopped_at = None;
+        task.paused &= matches!(change, Change::Group(_));
+        if change == Change::Exiting {
+            return false;
+        }
+        task.ends = None;
+        std::mem::take(&mut task.ends_all)
+    }
+
     fn stopped(&mut self, tid: u32, change: Change) -> Outcome {
-        let dismissed = self.task(tid)?.dismissed.is_some();
+        let task = self.task(tid)?;
+        let (dismissed, summoned) = (task.dismissed.is_some(), task.summoned);
         match change {
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => self.gave_birth(tid, change),
@@ -225,12 +252,16 @@ impl Engine {
                 self.leave(tid, reason, 0);
                 Ok(())
             }
+            Change::Interrupted | Change::Group(_) if summoned && !self.is_in_own_code(tid) => {
+                self.summoned_stop(tid, change)
+            }
             Change::Interrupted => {
                 go_on_waiting(tid)?;
                 self.answer(tid)?;
                 self.resume(tid, 0)
             }
             Change::Group(_) => {
+                self.count_restart(tid)?;
                 self.answer(tid)?;
                 Ok(trace::listen(tid)?)
             }
@@ -239,10 +270,26 @@ impl Engine {
         }
     }
 
+    /// Whether a task is on the way into a handler, or back from one.
+    fn is_in_own_code(&self, tid: u32) -> bool {
+        matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(Mode::Native(_)))
+    }
+
     /// Goes on in translated code; the registers are the program's.
-    pub(super) fn enter(&mut self, tid: u32, mut registers: Registers) -> Outcome {
+    pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> Outcome {
+        match self.enter_here(tid, registers) {
+            Err(Trouble::Apart) => {
+                let registers = self.part(tid)?;
+                self.enter_here(tid, registers)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// The same with the translation that there is.
+    fn enter_here(&mut self, tid: u32, mut registers: Registers) -> Outcome {
+        let room = self.room(tid)?;
         let task = self.task(tid)?;
-        let filtered = task.filtered;
         let Mode::Native(mut seat) = std::mem::replace(&mut task.mode, Mode::Waiting) else {
             return Err(Trouble::Gone);
         };
@@ -250,7 +297,7 @@ impl Engine {
             let space = &mut seat.space.borrow_mut();
             let mut reader = Reader::new(tid, &mut seat.maps);
             let address = registers.rip;
-            let body = with_room(space, tid, filtered, |space| space.translation.enter(&mut reader, address));
+            let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
             body.inspect(|_| {
                 let block = space.translation.block_at(address);
                 block.into_iter().for_each(|block| seat.ledger.enter(space, block));
@@ -290,19 +337,23 @@ impl Engine {
     /// Translates what comes next, and goes on there.
     fn go_on(&mut self, tid: u32, stop: Stop, mut registers: Registers) -> Outcome {
         self.stay_near(tid);
+        let room = self.room(tid)?;
         let task = self.task(tid)?;
-        let filtered = task.filtered;
         let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
         let space = seat.space.clone();
         let mut space = space.borrow_mut();
         let mut reader = Reader::new(tid, &mut seat.maps);
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
-        let to = with_room(&mut space, tid, filtered, |space| match stop {
+        let to = with_room(&mut space, tid, room, |space| match stop {
             Stop::Link => space.translation.link(&mut reader, at),
             _ => space.translation.indirect(&mut reader, target).map(Some),
         });
         space.apply();
         drop(space);
+        if let Err(Trouble::Apart) = to {
+            let registers = self.part(tid)?;
+            return self.enter(tid, registers);
+        }
         registers.rip = to?.ok_or(Trouble::Gone)?;
         trace::set_registers(tid, &registers)?;
         self.go(tid)
@@ -316,13 +367,47 @@ impl Engine {
         self.stops += 1;
     }
 
-    /// Whether more than one process executes a translation.
-    pub(super) fn is_shared(&self, space: &Rc<RefCell<Space>>) -> bool {
-        let uses = |task: &&Task| match &task.mode {
-            Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
-            Mode::Waiting => false,
+    /// Whether another process than a task's executes a translation.
+    pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+        let own = self.tasks.get(&tid).map(|task| task.process);
+        self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
+    }
+
+    /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
+    /// and who borrows their memory.
+    fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+        let own = self.tasks.get(&tid).map(|task| task.process);
+        let borrows = |child: &u32| {
+            let lends = |task: &Task| Some(task.process) == own && task.is_suspended_by(*child);
+            self.tasks.values().any(lends)
         };
-        self.tasks.values().filter(uses).nth(1).is_some()
+        let lends = |task: &Task| task.is_suspended_by(tid);
+        let lender = self.tasks.values().find(|task| lends(task)).map(|task| task.process);
+        let shares = |(other, task): (&u32, &Task)| {
+            Some(task.process) == own || Some(task.process) == lender || borrows(other)
+        };
+        self.tasks.iter().any(|(other, task)| task.uses(space) && !shares((other, task)))
+            || self.born.values().any(|birth| birth.thread_of.is_none() && birth.uses(space))
+    }
+
+    /// Whether the translation that a task executes may be given more memory.
+    fn room(&mut self, tid: u32) -> Result<Room, Trouble> {
+        let task = self.task(tid)?;
+        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Ok(Room::Free) };
+        let (filtered, home) = (task.filtered, seat.space.clone());
+        Ok(match () {
+            () if filtered => Room::Filtered,
+            () if self.is_mapped_elsewhere(tid, &home) => Room::Elsewhere,
+            () => Room::Free,
+        })
+    }
+
+    /// Gives a task a translation of its own. The registers are the program's then.
+    fn part(&mut self, tid: u32) -> Result<Registers, Trouble> {
+        if self.has_companions(tid) {
+            return Err(Trouble::Unfollowed("needs another translation while other threads run".to_owned()));
+        }
+        self.renew(tid)
     }
 
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
@@ -363,19 +448,31 @@ impl Engine {
     }
 }
 
+/// Whether memory can be mapped for a translation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// It can.
+    Free,
+    /// No system call can be made in the program's name.
+    Filtered,
+    /// It would be missing in another memory in which the same translation is executed.
+    Elsewhere,
+}
+
 /// Lets the translation do something, with more memory when it needs that.
 fn with_room<T>(
     space: &mut Space,
     tid: u32,
-    filtered: bool,
-    mut work: impl FnMut(&mut Space) -> Result<T, crate::translate::Need>,
+    room: Room,
+    mut work: impl FnMut(&mut Space) -> Result<T, Need>,
 ) -> Result<T, Trouble> {
     loop {
         match work(space) {
             Ok(done) => return Ok(done),
-            Err(_) if filtered => {
+            Err(_) if room == Room::Filtered => {
                 return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
             }
+            Err(Need::Region(_)) if room == Room::Elsewhere => return Err(Trouble::Apart),
             Err(need) => space.answer(tid, need)?,
         }
     }

@@ -1,4 +1,4 @@
-//! What one process executed of a translation: its counters, and what is known of the points where it came and went.
+//! What one thread executed of a translation: its counters, and what is known of the points where it came and went.
 
 use std::ops::Range;
 
@@ -32,7 +32,7 @@ struct Part {
     executed: bool,
 }
 
-/// What a process executed of a translation.
+/// What a process, or a thread of it, executed of a translation.
 pub(crate) struct Executed {
     pub(crate) totals: Totals,
     /// Addresses of the code.
@@ -76,6 +76,12 @@ impl Ledger {
         self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: true });
     }
 
+    /// The last instruction of a block that was left behind it was not executed, and is going to be.
+    pub(crate) fn take_last_back(&mut self, space: &Space, block: u32) {
+        let all = space.translation.instructions(block);
+        self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: false });
+    }
+
     fn observe(&mut self, space: &mut Space, from: Point, to: Point) {
         let arc = space.observed(from, to);
         *self.observed.entry(arc.index() as u32).or_default() += 1;
@@ -91,37 +97,80 @@ impl Ledger {
         cuts
     }
 
+    /// Adds what another thread of the process did in the same translation.
+    fn merge(&mut self, other: Ledger) {
+        other.observed.into_iter().for_each(|(arc, times)| *self.observed.entry(arc).or_default() += times);
+        other.undone.into_iter().for_each(|(extra, times)| {
+            let undone = self.undone.entry(extra).or_default();
+            *undone = undone.wrapping_add(times);
+        });
+        self.parts.extend(other.parts);
+        self.ways.iter_mut().zip(other.ways).for_each(|(ways, more)| *ways += more);
+        self.unsure |= other.unsure;
+    }
+}
+
+/// What a thread's counters hold, with its ledger; or those of several threads, added up. An equation that holds for each
+/// of them holds for the sum.
+#[derive(Clone)]
+pub(crate) struct Tally {
+    counters: Vec<u64>,
+    extras: Vec<u64>,
+    ledger: Ledger,
+}
+
+impl Tally {
+    /// Reads the counters of a slot.
+    pub(crate) fn read(space: &Space, slot: usize, ledger: &Ledger) -> Tally {
+        let counters = 0..space.translation.flow().counters().len();
+        let extras = 0..space.translation.extras();
+        Tally {
+            counters: counters.map(|index| space.load(slot, counter(index))).collect(),
+            extras: extras.map(|index| space.load(slot, extra(index))).collect(),
+            ledger: ledger.clone(),
+        }
+    }
+
+    /// Adds those of another thread of the process in the same translation, which may have grown meanwhile.
+    pub(crate) fn merge(&mut self, other: Tally) {
+        add_each(&mut self.counters, &other.counters);
+        add_each(&mut self.extras, &other.extras);
+        self.ledger.merge(other.ledger);
+    }
+
     /// What was executed, if the counts agree.
     ///
     /// # Errors
     ///
     /// What does not agree, in words.
-    pub(crate) fn settle(&self, space: &Space, slot: usize) -> Result<Executed, String> {
-        let translation = &space.translation;
-        let values: Vec<u64> = translation
-            .flow()
-            .counters()
-            .iter()
-            .enumerate()
+    pub(crate) fn settle(&self, space: &Space) -> Result<Executed, String> {
+        let known = space.translation.flow().counters().iter().enumerate();
+        let values: Vec<u64> = known
             .map(|(i, known)| {
-                let seen = self.observed.get(&(known.arc.index() as u32)).copied().unwrap_or(0);
-                space.load(slot, counter(i)).wrapping_add(seen)
+                let seen = self.ledger.observed.get(&(known.arc.index() as u32)).copied().unwrap_or(0);
+                self.counters.get(i).copied().unwrap_or(0).wrapping_add(seen)
             })
             .collect();
-        let solution = translation.flow().solve(&values).map_err(|e| e.to_string())?;
-        let cuts = self.cuts();
+        let solution = space.translation.flow().solve(&values).map_err(|e| e.to_string())?;
+        let cuts = self.ledger.cuts();
         let decoder = BlockDecoder::new();
-        let mut sum = Sum { space, slot, ledger: self, cuts, decoder, executed: Executed::new() };
+        let mut sum = Sum { space, tally: self, cuts, decoder, executed: Executed::new() };
         sum.blocks(&solution).map_err(|e| e.to_string())?;
         sum.parts().map_err(|e| e.to_string())?;
         let mut executed = sum.executed;
         executed.totals.settle(Kind::Direction);
         executed.totals.settle(Kind::Iterations);
-        if !self.unsure {
+        if !self.ledger.unsure {
             executed.totals.settle(Kind::Elements);
         }
         Ok(executed)
     }
+}
+
+/// Counters wrap; what was counted later has more of them.
+fn add_each(sums: &mut Vec<u64>, values: &[u64]) {
+    sums.resize(sums.len().max(values.len()), 0);
+    sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
 }
 
 impl Executed {
@@ -134,8 +183,7 @@ type Outcome = Result<(), crate::totals::TotalError>;
 
 struct Sum<'a> {
     space: &'a Space,
-    slot: usize,
-    ledger: &'a Ledger,
+    tally: &'a Tally,
     cuts: AddressMap<u32, Vec<u16>>,
     decoder: BlockDecoder,
     executed: Executed,
@@ -177,8 +225,9 @@ impl Sum<'_> {
         let counted = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
         let addends = block.addends.iter().filter(|(_, addend)| counted(addend));
         for ((_, addend), index) in addends.zip(first..) {
-            let undone = self.ledger.undone.get(&index).copied().unwrap_or(0);
-            let units = self.space.load(self.slot, extra(index)).wrapping_sub(undone);
+            let undone = self.tally.ledger.undone.get(&index).copied().unwrap_or(0);
+            let counted = self.tally.extras.get(index as usize).copied().unwrap_or(0);
+            let units = counted.wrapping_sub(undone);
             self.executed.totals.add_units(addend, units)?;
         }
         Ok(())
@@ -187,11 +236,11 @@ impl Sum<'_> {
     fn parts(&mut self) -> Outcome {
         // What was executed first, so that nothing is taken from what is not there yet.
         for executed in [true, false] {
-            for part in self.ledger.parts.iter().filter(|part| part.executed == executed) {
+            for part in self.tally.ledger.parts.iter().filter(|part| part.executed == executed) {
                 self.part(part)?;
             }
         }
-        let [not_taken, taken] = self.ledger.ways;
+        let [not_taken, taken] = self.tally.ledger.ways;
         self.executed.totals.add_directions(taken, not_taken)
     }
 

@@ -322,6 +322,18 @@ impl Engine {
         trace::set_registers(tid, &behind)?;
         self.go(tid)
     }
+
+    /// The program is behind a system call that was made in its name.
+    pub(super) fn step_over_call(
+        &mut self,
+        tid: u32,
+        registers: Registers,
+        result: io::Result<u64>,
+    ) -> Outcome {
+        let rax = result.unwrap_or_else(|error| refusal(&error));
+        let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
+        Ok(trace::set_registers(tid, &behind)?)
+    }
 }
 
 /// What a system call returns that was refused.

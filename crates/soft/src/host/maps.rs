@@ -73,6 +73,17 @@ impl Maps {
         }
     }
 
+    /// Where anything can be executed.
+    pub(crate) fn code(&self) -> impl Iterator<Item = (u64, u64)> {
+        let code = self.0.iter().filter(|mapping| mapping.executable);
+        code.map(|mapping| (mapping.start, mapping.end))
+    }
+
+    /// Whether anything in a range can be executed.
+    pub(crate) fn executes(&self, start: u64, end: u64) -> bool {
+        self.0.iter().any(|mapping| mapping.executable && mapping.start < end && mapping.end > start)
+    }
+
     /// Whether nothing is mapped in a range.
     pub(crate) fn is_free(&self, start: u64, len: u64) -> bool {
         self.0.iter().all(|mapping| mapping.start >= start + len || mapping.end <= start)

@@ -4,7 +4,7 @@
 //! a stop ──engine──> own stop: translate, link, go on       (code, space)
 //!                    signal: to the handler and back         (signals, surface)
 //!                    system call: by what it means to us     (calls, file, listing)
-//!                    birth, exec, end                        (births, exits, process, ledger)
+//!                    birth, exec, end                        (births, exits, threads, process, ledger)
 //!                    a request for counts                   (reading, protocol)
 //! ```
 //!
@@ -25,9 +25,12 @@ mod process;
 pub mod protocol;
 mod reading;
 mod remote;
+mod renewal;
+mod restartable;
 mod signals;
 mod space;
 mod surface;
+mod threads;
 mod warm;
 
 use std::os::unix::net::UnixStream;

@@ -59,6 +59,9 @@ impl Engine {
             self.leave(tid, reason, 0);
             return Ok(());
         }
+        if self.task(tid)?.summoned {
+            return self.halt(tid);
+        }
         self.answer(tid)?;
         match self.order(tid)? {
             Order::GoOn => self.resume(tid, 0),

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use super::ledger::{Executed, Ledger};
 use super::listing::Listing;
 use super::maps::Maps;
+use super::renewal::Renewal;
 use super::space::Space;
+use super::threads::Part;
 use super::warm::Warmth;
 use crate::Totals;
 
@@ -19,11 +21,19 @@ pub(crate) struct Process {
     pub(crate) name: String,
     totals: Totals,
     code: Ranges,
+    /// Places of threads that have ended, with what they counted there.
+    pub(crate) parked: Vec<Seat>,
+    /// What was counted in places that are given back.
+    pub(crate) folded: Vec<Part>,
+    /// None of its code has restartable sequences.
+    pub(crate) no_restarts: bool,
+    /// A change of its code for which its threads halt.
+    pub(crate) renewal: Option<Renewal>,
     /// Why there are no counts.
     pub(crate) lost: Option<String>,
 }
 
-/// Where a process is translated.
+/// Where a thread is translated.
 pub(crate) struct Seat {
     pub(crate) space: Rc<RefCell<Space>>,
     pub(crate) slot: usize,
@@ -42,6 +52,20 @@ impl Seat {
 pub(crate) struct Task {
     /// Index of its process.
     pub(crate) process: usize,
+    /// It executes nothing any more. The first thread of a process is there as long as any other.
+    pub(crate) ended: bool,
+    /// Where it is in translated code when it has ended itself, which it is about to do.
+    pub(crate) ends: Option<u64>,
+    /// It is about to end its process.
+    pub(crate) ends_all: bool,
+    /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.
+    pub(crate) departs: Option<i32>,
+    /// It is to halt in its own code at its next stop, as another thread changes the process's code.
+    pub(crate) summoned: bool,
+    /// It has done so.
+    pub(crate) halted: bool,
+    /// It has stopped with its process, and that was noted.
+    pub(crate) paused: bool,
     pub(crate) mode: Mode,
     /// A filter of system calls is in force: none can be made in its name.
     pub(crate) filtered: bool,
@@ -74,6 +98,43 @@ pub(crate) struct Suspended {
 }
 
 impl Task {
+    pub(crate) fn new(process: usize, mode: Mode, filtered: bool) -> Task {
+        Task {
+            process,
+            ended: false,
+            ends: None,
+            ends_all: false,
+            departs: None,
+            summoned: false,
+            halted: false,
+            paused: false,
+            mode,
+            filtered,
+            executes: None,
+            suspended: None,
+            dismissed: None,
+            stopped_at: None,
+            returning: None,
+            listing: None,
+            trap_action: None,
+            renewals: 0,
+            warmth: Warmth::default(),
+        }
+    }
+
+    /// Whether it executes a translation.
+    pub(crate) fn uses(&self, space: &Rc<RefCell<Space>>) -> bool {
+        match &self.mode {
+            Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
+            Mode::Waiting => false,
+        }
+    }
+
+    /// Whether it has a place in a translation.
+    pub(crate) fn is_seated(&self) -> bool {
+        !matches!(self.mode, Mode::Waiting)
+    }
+
     pub(crate) fn is_suspended_by(&self, child: u32) -> bool {
         self.suspended.is_some_and(|suspended| suspended.by == child)
     }
@@ -92,17 +153,17 @@ pub(crate) enum Mode {
 impl Process {
     pub(crate) fn new(pid: u32, parent: u32) -> Process {
         let name = name_of(pid);
-        Process { pid, parent, name, totals: Totals::new(), code: Ranges::default(), lost: None }
+        let (totals, code) = (Totals::new(), Ranges::default());
+        let (parked, renewal, lost) = (Vec::new(), None, None);
+        let folded = Vec::new();
+        Process { pid, parent, name, totals, code, parked, folded, no_restarts: false, renewal, lost }
     }
 
     /// Takes what was executed of a translation that is given up.
-    pub(crate) fn add(&mut self, executed: Result<Executed, String>) {
-        let added = executed.and_then(|executed| {
-            self.code.add(executed.code);
-            self.totals.merge(&executed.totals).map_err(|e| e.to_string())
-        });
-        if let Err(reason) = added {
-            self.lose(reason);
+    pub(crate) fn add(&mut self, executed: Executed) {
+        self.code.add(executed.code);
+        if let Err(reason) = self.totals.merge(&executed.totals) {
+            self.lose(reason.to_string());
         }
     }
 
@@ -111,14 +172,14 @@ impl Process {
         self.lost.get_or_insert_with(|| reason.into());
     }
 
-    /// Its counts, with those of a translation in use.
-    pub(crate) fn totals(&self, current: Option<Executed>) -> Result<Totals, String> {
+    /// Its counts, with those of translations in use.
+    pub(crate) fn totals(&self, current: Vec<Executed>) -> Result<Totals, String> {
         if let Some(reason) = &self.lost {
             return Err(reason.clone());
         }
         let mut totals = self.totals.clone();
         let mut code = self.code.clone();
-        if let Some(current) = current {
+        for current in current {
             code.add(current.code);
             totals.merge(&current.totals).map_err(|e| e.to_string())?;
         }

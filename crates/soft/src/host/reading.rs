@@ -1,13 +1,17 @@
 //! Requests for counts, and answers.
 
+use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
 use cyclometer_sys::trace;
 
 use super::engine::{Engine, Outcome};
-use super::process::{Mode, Suspended};
+use super::ledger::Tally;
+use super::process::{Mode, Process, Suspended, Task};
 use super::protocol;
+use super::threads::{Part, Parts};
+use crate::Totals;
 
 impl Engine {
     /// Looks at what the other end of the socket wants.
@@ -78,28 +82,32 @@ impl Engine {
         Ok(())
     }
 
-    /// Reads the counts of a process that does not run; `at` is where it is in translated code, and its rcx.
+    /// Reads the counts of a task that does not run; `at` is where it is in translated code, and its rcx.
     pub(super) fn record(&mut self, tid: u32, at: Option<(u64, u64)>) {
         let Some(task) = self.tasks.get(&tid) else { return };
         let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return };
         let mut ledger = seat.ledger.clone();
         let at = at.filter(|_| matches!(task.mode, Mode::Translated(_)));
         let place = at.map(|(pc, rcx)| (seat.space.borrow().translation.place(pc), rcx));
-        let current = match place {
-            Some((None, _)) => Err("the process was read at an unknown place".to_owned()),
-            Some((Some(place), rcx)) => {
-                ledger.leave(&mut seat.space.borrow_mut(), &place, rcx);
-                ledger.settle(&seat.space.borrow(), seat.slot)
-            }
-            None => ledger.settle(&seat.space.borrow(), seat.slot),
-        };
-        let totals = current.and_then(|current| self.processes[task.process].totals(Some(current)));
-        self.answered.insert(task.process, totals);
+        let unknown = matches!(place, Some((None, _)));
+        if let Some((Some(place), rcx)) = place {
+            ledger.leave(&mut seat.space.borrow_mut(), &place, rcx);
+        }
+        let tally = Tally::read(&seat.space.borrow(), seat.slot, &ledger);
+        let part = Part { space: seat.space.clone(), tally };
+        let answer =
+            if unknown { Err("the process was read at an unknown place".to_owned()) } else { Ok(part) };
+        self.answered.insert(tid, (task.process, answer));
     }
 
-    pub(super) fn snapshot(&self, end: &str) -> String {
+    /// The counts of every process, with what its threads have answered. That is used up.
+    pub(super) fn snapshot(&mut self, end: &str) -> String {
+        let mut answers: HashMap<usize, Vec<Result<Part, String>>> = HashMap::new();
+        for (process, answer) in std::mem::take(&mut self.answered).into_values() {
+            answers.entry(process).or_default().push(answer);
+        }
         let lines = self.processes.iter().enumerate().map(|(i, process)| {
-            let totals = self.answered.get(&i).cloned().unwrap_or_else(|| process.totals(None));
+            let totals = totals(process, answers.remove(&i).unwrap_or_default());
             protocol::process(process.pid, process.parent, &process.name, &totals)
         });
         lines.chain([format!("{end}\n")]).collect()
@@ -121,11 +129,22 @@ impl Engine {
 
     /// Who waits for a child of its own cannot be let go yet: nobody has to wait for that.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
-        if self.finishing && self.early.is_empty() && self.tasks.values().all(|task| task.suspended.is_some())
-        {
+        let waits = |task: &Task| task.suspended.is_some() || task.ended;
+        if self.finishing && self.early.is_empty() && self.tasks.values().all(waits) {
             self.report(socket);
         }
     }
+}
+
+/// The counts of a process, of which each thread has answered or has ended.
+fn totals(process: &Process, answers: Vec<Result<Part, String>>) -> Result<Totals, String> {
+    if process.lost.is_some() {
+        return process.totals(Vec::new());
+    }
+    let parked = process.parked.iter().map(|seat| Ok(Part::of(seat)));
+    let folded = process.folded.iter().cloned().map(Ok);
+    let parts = folded.chain(parked).chain(answers).collect::<Result<Parts, String>>()?;
+    process.totals(parts.settle()?)
 }
 
 /// A thread that sleeps in a system call.

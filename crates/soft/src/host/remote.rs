@@ -5,6 +5,8 @@ use std::io;
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
+use super::threads::first_thread;
+
 /// Bytes of code that make a system call and stop: `syscall; int3`.
 pub(crate) const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
 
@@ -36,6 +38,7 @@ pub(crate) mod number {
     pub(crate) const SENDFILE: u64 = 40;
     pub(crate) const CLONE: u64 = 56;
     pub(crate) const EXECVE: u64 = 59;
+    pub(crate) const EXIT: u64 = 60;
     pub(crate) const SHMDT: u64 = 67;
     pub(crate) const FCNTL: u64 = 72;
     pub(crate) const PTRACE: u64 = 101;
@@ -45,6 +48,7 @@ pub(crate) mod number {
     pub(crate) const SCHED_SETAFFINITY: u64 = 203;
     pub(crate) const SCHED_GETAFFINITY: u64 = 204;
     pub(crate) const REMAP_FILE_PAGES: u64 = 216;
+    pub(crate) const EXIT_GROUP: u64 = 231;
     pub(crate) const OPENAT: u64 = 257;
     pub(crate) const SPLICE: u64 = 275;
     pub(crate) const DUP3: u64 = 292;
@@ -57,6 +61,15 @@ pub(crate) mod number {
     pub(crate) const PKEY_MPROTECT: u64 = 329;
     pub(crate) const CLONE3: u64 = 435;
     pub(crate) const CLOSE_RANGE: u64 = 436;
+}
+
+/// Sends a signal to a task that has got it at the wrong time.
+///
+/// # Errors
+///
+/// The operating system's, when it is gone.
+pub(super) fn send_again(tid: u32, signal: i32) -> io::Result<()> {
+    trace::send_signal(first_thread(tid).unwrap_or(tid), tid, signal)
 }
 
 /// A stopped program and where in its memory the [`GADGET`] is.
@@ -113,7 +126,7 @@ impl Remote {
             }
         }
         if pending != 0 {
-            trace::send_signal(self.tid, self.tid, pending)?;
+            send_again(self.tid, pending)?;
         }
         let registers = trace::registers(self.tid)?;
         match registers.rax.cast_signed() {

@@ -9,7 +9,7 @@ use std::fs;
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
-use super::process::Mode;
+use super::process::{Mode, Task};
 use super::remote::{Remote, number};
 use super::space::Space;
 use crate::translate::{Standing, Stop};
@@ -86,6 +86,10 @@ impl Engine {
     ///
     /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous ones.
     pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, Trouble> {
+        if let Mode::Native(_) = self.task(tid)?.mode {
+            // What a step has raised would kill it, were it let go before.
+            return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
+        }
         let registers = trace::registers(tid)?;
         self.is_behind_untold_stop(tid, &registers)
     }
@@ -100,7 +104,8 @@ impl Engine {
     /// instruction, else where its instruction pointer is.
     pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, Trouble> {
         let before = registers.rip.wrapping_sub(1);
-        let told = self.task(tid)?.stopped_at == Some(before);
+        let task = self.task(tid)?;
+        let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
         let reached = told || self.is_behind_untold_stop(tid, registers)?;
         Ok(if reached { before } else { registers.rip })
     }
@@ -117,7 +122,11 @@ impl Engine {
             let space = seat.space.clone();
             seat.ledger.repeat_last(&space.borrow(), block);
         }
-        self.enter(tid, registers)
+        if self.has_renewed(tid) {
+            self.complete_renewal(tid, &registers)
+        } else {
+            self.enter(tid, registers)
+        }
     }
 
     /// The program says what becomes of SIGTRAP.
@@ -132,7 +141,8 @@ impl Engine {
             return Err(Trouble::Unfollowed("ignores SIGTRAP".to_owned()));
         }
         if read {
-            self.task(tid)?.trap_action = (handler != SIG_DFL).then_some(bytes);
+            let action = (handler != SIG_DFL).then_some(bytes);
+            self.note_for_all(tid, |task| task.trap_action = action)?;
         }
         self.go(tid)
     }
@@ -173,6 +183,8 @@ impl Engine {
             }
             Disposition::Acts => {}
         }
+        // Without a handler it ends the process.
+        self.task(tid)?.ends_all = !has_signal(&status(tid), "SigCgt:", signal);
         let mut info = trace::signal_info(tid)?;
         let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {
             Mode::Translated(seat) => Ok::<bool, Trouble>(seat.space.borrow().holds(info.address())),
@@ -188,14 +200,12 @@ impl Engine {
     }
 
     /// A system call that a stop interrupts is made again: its instruction executes twice.
-    ///
-    /// # Source
-    ///
-    /// Linux `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`.
-    fn count_restart(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), Trouble> {
+        if std::mem::replace(&mut self.task(tid)?.paused, true) {
+            return Ok(());
+        }
         let registers = trace::registers(tid)?;
-        let restarts = matches!(registers.rax.cast_signed(), -516 | -514..=-512);
-        if !restarts || registers.orig_rax.cast_signed() < 0 {
+        if !restarts(&registers) {
             return Ok(());
         }
         if let Mode::Translated(seat) = &mut self.task(tid)?.mode {
@@ -208,24 +218,49 @@ impl Engine {
         Ok(())
     }
 
+    /// The block of the system call before which a task has stopped.
+    pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, Trouble> {
+        let stop = self.task(tid)?.stopped_at;
+        stop.map_or(Ok(None), |stop| self.block_at(tid, stop))
+    }
+
+    /// The block in which a task is, by its instruction pointer in translated code.
+    pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, Trouble> {
+        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(None) };
+        let place = seat.space.borrow().translation.place(pc);
+        match place.map(|place| place.flow) {
+            Some(Standing::In { block, .. }) => Ok(Some(block)),
+            _ => Ok(None),
+        }
+    }
+
     /// The system call that a handler ends with.
     pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), Trouble> {
-        let task = self.task(tid)?;
-        let stop = task.stopped_at;
-        let block = match &task.mode {
-            Mode::Translated(seat) => {
-                let place = stop.and_then(|stop| seat.space.borrow().translation.place(stop));
-                match place.map(|place| place.flow) {
-                    Some(Standing::In { block, .. }) => Some(block),
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
+        let block = self.block_of_call(tid)?;
         self.surface(tid)?;
         self.task(tid)?.returning = block;
         Ok(trace::step(tid, 0)?)
     }
+}
+
+impl Task {
+    /// Whether an instruction pointer is behind a stop of the translator, where no instruction is: the task was killed
+    /// there before we heard of the stop.
+    fn is_behind_stop(&self, rip: u64) -> bool {
+        let Mode::Translated(seat) = &self.mode else { return false };
+        let translation = &seat.space.borrow().translation;
+        translation.place(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
+    }
+}
+
+/// Whether a task is in a system call that was interrupted, and that the kernel makes again when it goes on.
+///
+/// # Source
+///
+/// Linux `include/linux/errno.h`, from `ERESTARTSYS` on; `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`.
+pub(super) fn restarts(registers: &Registers) -> bool {
+    let again = matches!(registers.rax.cast_signed(), -516 | -514..=-512);
+    again && registers.orig_rax.cast_signed() >= 0
 }
 
 /// A return that goes by the table instead of the shadow: a misaligned stack mixed two entries, so that it went where no
@@ -262,7 +297,8 @@ fn disposition(tid: u32, signal: i32) -> Disposition {
     }
 }
 
-fn status(tid: u32) -> String {
+/// What the kernel tells of a task.
+pub(super) fn status(tid: u32) -> String {
     fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default()
 }
 

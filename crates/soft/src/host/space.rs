@@ -12,8 +12,8 @@ use super::maps::Maps;
 use super::remote::{GADGET, Remote, number};
 use crate::flow::{ArcId, Point};
 use crate::translate::{
-    FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES, Translation,
-    Write,
+    FEW_SLOTS, FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES,
+    Translation, Write,
 };
 
 const READ: u64 = 1;
@@ -38,6 +38,8 @@ pub(crate) struct Space {
     /// How many processes read the list of their mappings.
     pub(super) listings: u32,
     free: Vec<usize>,
+    /// Slots whose shadow has no entry any more that leads nowhere.
+    prepared: Vec<bool>,
     observed: HashMap<(Point, Point), ArcId>,
 }
 
@@ -71,7 +73,7 @@ impl Space {
         space.watch_listings(old.listings);
         let remote = Remote { tid, gadget: space.gadget };
         let regions = old.regions.iter().map(|(base, _)| (*base, REGION));
-        let rest = [(old.table_at, TABLE), (old.area_at, SLOT * SLOTS as u64)];
+        let rest = [(old.table_at, TABLE), (old.area_at, old.area.len() as u64)];
         for (start, len) in regions.chain(rest) {
             remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0])?;
         }
@@ -79,17 +81,12 @@ impl Space {
     }
 
     fn map(remote: Remote, name: u64, maps: &Maps, near: u64, settings: Settings) -> io::Result<Space> {
-        let slots = SLOT * SLOTS as u64;
-        let memory = Memory::make(remote, name, TABLE + slots)?;
-        let table_at =
-            low_addresses().find(|at| maps.is_free(*at, TABLE)).ok_or(io::ErrorKind::OutOfMemory)?;
-        memory.map(remote, table_at, TABLE, 0, READ)?;
-        let area_at =
-            AREAS.into_iter().find(|at| maps.is_free(*at, slots)).ok_or(io::ErrorKind::OutOfMemory)?;
-        memory.map(remote, area_at, slots, TABLE, READ | WRITE)?;
-        let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize)?;
-        let area = SharedMemory::map(memory.file.as_fd(), TABLE, slots as usize)?;
-        memory.close(remote)?;
+        // There may be a limit on addresses, or on the length of files.
+        let (slots, shared) = match Shared::map(remote, name, maps, SLOTS) {
+            Ok(shared) => (SLOTS, shared),
+            Err(_) => (FEW_SLOTS, Shared::map(remote, name, maps, FEW_SLOTS)?),
+        };
+        let Shared { table_at, table, area_at, area } = shared;
         let mut space = Space {
             translation: Translation::new(table_at, settings),
             table_at,
@@ -99,7 +96,8 @@ impl Space {
             regions: Vec::new(),
             gadget: remote.gadget,
             listings: 0,
-            free: (0..SLOTS).rev().collect(),
+            free: (0..slots).rev().collect(),
+            prepared: vec![false; slots],
             observed: HashMap::new(),
         };
         space.add_region(remote, name, near)?;
@@ -191,15 +189,18 @@ impl Space {
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
         let ours = self.regions.iter().map(|(base, _)| (*base, *base + REGION));
         let table = (self.table_at, self.table_at + TABLE);
-        let area = (self.area_at, self.area_at + SLOT * SLOTS as u64);
+        let area = (self.area_at, self.area_at + self.area.len() as u64);
         ours.chain([table, area]).any(|(from, to)| from < end && to > start)
     }
 
-    /// Takes a slot for a process.
+    /// Takes a slot for a process or a thread. Return addresses that another one has left in its shadow do no harm: they
+    /// lead to places of this translation, which check who comes.
     pub(crate) fn take_slot(&mut self) -> Option<usize> {
         let slot = self.free.pop()?;
-        let shadow = slot * SLOT as usize + SHADOW as usize;
-        self.area.fill(shadow, SHADOW_ENTRIES, self.translation.first_shadow_entry());
+        if !std::mem::replace(&mut self.prepared[slot], true) {
+            let shadow = slot * SLOT as usize + SHADOW as usize;
+            self.area.fill(shadow, SHADOW_ENTRIES, self.translation.first_shadow_entry());
+        }
         Some(slot)
     }
 
@@ -237,6 +238,42 @@ impl Space {
     }
 }
 
+/// The table and the slots, as we and a program see them.
+struct Shared {
+    table_at: u64,
+    table: SharedMemory,
+    area_at: u64,
+    area: SharedMemory,
+}
+
+impl Shared {
+    /// Nothing stays mapped in the program where it fails.
+    fn map(remote: Remote, name: u64, maps: &Maps, slots: usize) -> io::Result<Shared> {
+        let len = SLOT * slots as u64;
+        let table_at = low_addresses().find(|at| maps.is_free(*at, TABLE));
+        let area_at = AREAS.into_iter().find(|at| maps.is_free(*at, len));
+        let (Some(table_at), Some(area_at)) = (table_at, area_at) else {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
+        let memory = Memory::make(remote, name, TABLE + len)?;
+        let made = memory.map(remote, table_at, TABLE, 0, READ).and_then(|()| {
+            let area = memory.map(remote, area_at, len, TABLE, READ | WRITE);
+            let ours = area.and_then(|()| {
+                let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize)?;
+                let area = SharedMemory::map(memory.file.as_fd(), TABLE, len as usize)?;
+                Ok(Shared { table_at, table, area_at, area })
+            });
+            ours.inspect_err(|_| {
+                for (start, len) in [(table_at, TABLE), (area_at, len)] {
+                    let _ = remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]);
+                }
+            })
+        });
+        memory.close(remote)?;
+        made
+    }
+}
+
 /// A file of memory that we and a program have open.
 struct Memory {
     file: File,
@@ -247,11 +284,14 @@ impl Memory {
     fn make(remote: Remote, name: u64, len: u64) -> io::Result<Memory> {
         let theirs = remote.memory_file(name)?;
         let path = format!("/proc/{}/fd/{theirs}", remote.tid);
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        shared::set_len(file.as_fd(), len)?;
-        // Who could shorten it would kill us.
-        shared::seal_size(file.as_fd())?;
-        Ok(Memory { file, theirs })
+        let file = OpenOptions::new().read(true).write(true).open(path).and_then(|file| {
+            shared::set_len(file.as_fd(), len)?;
+            // Who could shorten it would kill us.
+            shared::seal_size(file.as_fd())?;
+            Ok(file)
+        });
+        let close = |_: &io::Error| drop(remote.call(number::CLOSE, [theirs, 0, 0, 0, 0, 0]));
+        Ok(Memory { file: file.inspect_err(close)?, theirs })
     }
 
     fn map(&self, remote: Remote, at: u64, len: u64, offset: u64, protection: u64) -> io::Result<()> {

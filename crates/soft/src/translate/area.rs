@@ -7,8 +7,11 @@
 /// Bytes of a slot.
 pub const SLOT: u64 = 24 << 20;
 
-/// Slots of one translation: processes that can share it at a time.
-pub const SLOTS: usize = 64;
+/// Slots of one translation: processes and threads that can share it at a time.
+pub const SLOTS: usize = 256;
+
+/// The same where there is not so much room.
+pub const FEW_SLOTS: usize = 64;
 
 /// Offset in a slot: where rax is kept while the translator uses it.
 pub const RAX: u32 = 0;

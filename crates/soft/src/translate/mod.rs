@@ -30,8 +30,8 @@ mod tests;
 mod weave;
 
 pub use area::{
-    ASIDE, COUNTERS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, TABLE,
-    TABLE_ENTRIES, counter, extra,
+    ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
+    TABLE, TABLE_ENTRIES, counter, extra,
 };
 pub use pages::{Code, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};

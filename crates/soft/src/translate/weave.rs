@@ -261,9 +261,15 @@ impl Translation {
             Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went),
             Terminator::Return { drops } => out.ret(at, drops, went),
             Terminator::Trap(crate::block::Trap::Undefined) => out.copy(at, last()),
-            Terminator::Trap(crate::block::Trap::Breakpoint) => self.stop(next, Trap::Breakpoint, out),
-            Terminator::Leave(reason) => self.stop(next, Trap::Leave(reason), out),
+            Terminator::Trap(crate::block::Trap::Breakpoint) => self.last_stop(next, Trap::Breakpoint, out),
+            Terminator::Leave(reason) => self.last_stop(next, Trap::Leave(reason), out),
         }
+    }
+
+    /// A stop that nothing follows: who is found behind it has come from there.
+    fn last_stop(&mut self, at: At, trap: Trap, out: &mut Emitter) {
+        self.stop(at, trap, out);
+        out.skip(1);
     }
 
     fn stop(&mut self, at: At, trap: Trap, out: &mut Emitter) {

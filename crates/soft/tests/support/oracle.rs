@@ -92,10 +92,22 @@ impl Oracle {
     fn adopt(&mut self, pid: u32, parent: u32, counted: bool) {
         let process = Process { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
         self.processes.push(process);
-        self.tasks.insert(
-            pid,
-            Task { process: self.processes.len() - 1, counted, next: None, selected: 0, again: false },
-        );
+        self.add(pid, self.processes.len() - 1, counted);
+    }
+
+    fn add(&mut self, tid: u32, process: usize, counted: bool) {
+        let task = Task { process, counted, next: None, selected: 0, again: false };
+        self.tasks.insert(tid, task);
+    }
+
+    /// A new process, or a new thread of its maker's.
+    fn born(&mut self, tid: u32, maker: u32) {
+        let Task { process, counted, .. } = self.tasks[&maker];
+        if is_thread(tid) {
+            self.add(tid, process, counted);
+        } else {
+            self.adopt(tid, self.processes[process].pid, counted);
+        }
     }
 
     /// Waits for a change.
@@ -124,8 +136,7 @@ impl Oracle {
             }
             Change::Exec => self.executed(tid),
             Change::Fork | Change::VFork | Change::Clone => {
-                let counted = self.tasks[&tid].counted;
-                self.adopt(trace::event_message(tid)? as u32, tid, counted);
+                self.born(trace::event_message(tid)? as u32, tid);
                 self.step(tid, 0)
             }
             Change::Exiting => {
@@ -147,6 +158,11 @@ impl Oracle {
     }
 
     fn executed(&mut self, tid: u32) -> io::Result<()> {
+        // Whichever thread called, it has the first one's id now.
+        let former = trace::event_message(tid)? as u32;
+        if let Some(task) = self.tasks.remove(&former) {
+            self.tasks.insert(tid, task);
+        }
         let task = self.tasks.get_mut(&tid).unwrap();
         let process = &mut self.processes[task.process];
         process.name = name(tid);
@@ -375,6 +391,17 @@ fn is_ignored(pid: u32, signal: i32) -> bool {
         u64::from_str_radix(mask, 16).unwrap() >> (signal - 1) & 1 == 1
     };
     has("SigIgn:") || (BY_DEFAULT.contains(&signal) && !has("SigCgt:"))
+}
+
+/// Whether a task is not the first one of its process.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/status`: `Tgid`.
+fn is_thread(tid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let first = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+    first.is_some_and(|first| first.trim() != tid.to_string())
 }
 
 fn name(pid: u32) -> String {

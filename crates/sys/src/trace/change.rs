@@ -93,6 +93,25 @@ pub fn wait() -> io::Result<Option<(u32, Change)>> {
     }
 }
 
+/// The next change of one thread, without waiting for it; `None` when nothing has changed.
+///
+/// # Errors
+///
+/// The operating system's: `ECHILD` when it is neither a child nor a tracee.
+///
+/// # Source
+///
+/// `waitpid(2)`, `WNOHANG`, `__WALL`.
+pub fn poll(tid: u32) -> io::Result<Option<Change>> {
+    let mut status = 0;
+    // SAFETY: writes one status.
+    match unsafe { libc::waitpid(crate::process::to_pid(tid)?, &mut status, libc::__WALL | libc::WNOHANG) } {
+        0 => Ok(None),
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(Some(Change::decode(status))),
+    }
+}
+
 /// Waits for the next change of one thread.
 ///
 /// # Errors
@@ -149,5 +168,6 @@ mod tests {
     fn who_is_no_child_cannot_be_waited_for() {
         assert_eq!(wait_for(1).unwrap_err().raw_os_error(), Some(libc::ECHILD));
         assert_eq!(wait_for(0).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        assert_eq!(poll(1).unwrap_err().raw_os_error(), Some(libc::ECHILD));
     }
 }

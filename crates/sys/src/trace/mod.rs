@@ -23,7 +23,7 @@ use std::ops::BitOr;
 use libc::c_long;
 
 pub use bell::Bell;
-pub use change::{Change, wait, wait_for};
+pub use change::{Change, poll, wait, wait_for};
 pub use memory::{peek, poke, read_memory, write_memory};
 pub use permitted::permitted;
 pub use signal::{SignalInfo, send_signal, set_signal_info, set_signal_mask, signal_info, signal_mask};

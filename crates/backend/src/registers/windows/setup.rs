@@ -98,7 +98,7 @@ impl WindowSetup {
     ///
     /// # Errors
     ///
-    /// No source; a source that is not among the events, or is there twice; a period of 0 or of more than the counter
+    /// No source; a source that is not among the events, or is there twice; a share of slots, which is no count of a window; a period of 0 or of more than the counter
     /// can be preset to; an event with a period of its own; what [`register_program`] refuses.
     pub fn new(
         chip: &Chip,
@@ -235,11 +235,16 @@ fn period_of(
 /// An encoding's refusal with the slot's name.
 fn named(error: EncodeError, slot: usize, counter: CounterId) -> Error {
     match error {
-        EncodeError::TooLarge { field: "period", value, greatest } => invalid(
+        EncodeError::PeriodTooLong { period, greatest, .. } => invalid(
             format!(
-                "the period of slot {slot} (counter {counter}) is {value} events; it takes at most {greatest}"
+                "the period of slot {slot} (counter {counter}) is {period} events; it takes at most {greatest}"
             ),
             "give a shorter period",
+        ),
+        // Alone it is without its slots, and in windows it is not even with them.
+        EncodeError::Share => invalid(
+            format!("slot {slot} is a share of slots, which nothing counts in windows"),
+            "leave it out; plain counting has it",
         ),
         error => error.into(),
     }

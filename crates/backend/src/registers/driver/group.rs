@@ -1,0 +1,274 @@
+//! Events that start and stop together: those of one turn, or those that count all the time.
+
+use cyclometer_arch::{Fault, Placed, PmuReg, RegisterBits, RegisterProgram, Step, carry_out, restore};
+use cyclometer_core::{CounterId, Result};
+
+use super::{longest_pause_ns, written_back};
+use crate::registers::Bus;
+use crate::registers::program::{GroupOf, Place, Recipe};
+
+/// Events of one turn on one CPU.
+#[derive(Debug)]
+pub(super) struct Group {
+    turn: Option<u32>,
+    members: Vec<Member>,
+    /// The program of those whose counters are still ours; `None` where none are.
+    program: Option<RegisterProgram>,
+    /// Which members its reads are of.
+    active: Vec<usize>,
+    /// For each of its reads the value after it was set up, and the one that was last seen.
+    first: Vec<u64>,
+    last: Vec<u64>,
+    /// When the counters were last read; `None` while they do not count.
+    since_ns: Option<u64>,
+}
+
+/// An event, and what it has come to.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) place: Place,
+    placed: Placed,
+    /// Its program alone; `None` for a share, which is none without its slots.
+    alone: Option<RegisterProgram>,
+    /// What its registers hold while it counts, and while it is set up and stopped.
+    holds: Vec<RegisterBits>,
+    rests: Vec<RegisterBits>,
+    pub(super) raw: u64,
+    /// The same when its group was set up last.
+    before: u64,
+    pub(super) counted_ns: u64,
+    pub(super) lost: Option<String>,
+    /// Whether its counter is somebody else's.
+    taken: bool,
+}
+
+impl Group {
+    pub(super) fn new(of: GroupOf, recipe: &Recipe) -> Group {
+        let member = |(place, placed): (Place, Placed)| {
+            // A share alone, without its slots, is no program: then what all of them rely on is what it relies on.
+            let alone = recipe.program(&[placed]).ok();
+            let bits = |of: fn(&RegisterProgram) -> &Vec<RegisterBits>| alone.as_ref().map(of).cloned();
+            Member {
+                place,
+                placed,
+                holds: bits(|program| &program.holds).unwrap_or_default(),
+                rests: bits(|program| &program.rests).unwrap_or_default(),
+                raw: 0,
+                before: 0,
+                counted_ns: 0,
+                lost: None,
+                taken: false,
+                alone,
+            }
+        };
+        let mut group = Group {
+            turn: of.turn,
+            members: of.members.into_iter().map(member).collect(),
+            program: None,
+            active: Vec::new(),
+            first: Vec::new(),
+            last: Vec::new(),
+            since_ns: None,
+        };
+        group.reprogram(recipe);
+        group
+    }
+
+    pub(super) fn turn(&self) -> Option<u32> {
+        self.turn
+    }
+
+    pub(super) fn program(&self) -> Option<&RegisterProgram> {
+        self.program.as_ref()
+    }
+
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// Makes the program of what is still ours. What the registers hold is not changed: it is a part of what was there.
+    fn reprogram(&mut self, recipe: &Recipe) {
+        let active: Vec<usize> = (0..self.members.len()).filter(|i| !self.members[*i].taken).collect();
+        let placed: Vec<Placed> = active.iter().map(|i| self.members[*i].placed).collect();
+        let kept = |values: &[u64]| -> Vec<u64> {
+            let of = |i: &usize| values.get(self.active.iter().position(|old| old == i)?).copied();
+            active.iter().filter_map(of).collect()
+        };
+        (self.first, self.last) = (kept(&self.first), kept(&self.last));
+        // What was a program with more events is one with fewer, but for shares whose slots are gone: they are lost.
+        self.program = if placed.is_empty() { None } else { recipe.program(&placed).ok() };
+        self.active = if self.program.is_some() { active } else { Vec::new() };
+        let program = self.program.as_ref();
+        for member in self.members.iter_mut().filter(|member| member.holds.is_empty()) {
+            member.holds = program.map(|program| program.holds.clone()).unwrap_or_default();
+            member.rests = program.map(|program| program.rests.clone()).unwrap_or_default();
+        }
+    }
+
+    pub(super) fn set_up(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<()> {
+        let Some(program) = &self.program else { return Ok(()) };
+        carry_out(&program.set_up, bus, cpu)?;
+        written_back(program, &program.set_up, bus, cpu)?;
+        self.first = program.reads.iter().map(|read| read.preset).collect();
+        self.last.clone_from(&self.first);
+        self.members.iter_mut().for_each(|member| member.before = member.raw);
+        Ok(())
+    }
+
+    pub(super) fn start(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<()> {
+        let Some(program) = &self.program else { return Ok(()) };
+        carry_out(&program.start, bus, cpu)?;
+        written_back(program, &program.start, bus, cpu)?;
+        self.since_ns = Some(bus.now_ns());
+        Ok(())
+    }
+
+    /// Adds up what was counted; gives the counters that are not ours any more, with what was found.
+    pub(super) fn update(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, String)>> {
+        let (Some(program), Some(since)) = (&self.program, self.since_ns) else { return Ok(Vec::new()) };
+        let now = bus.now_ns();
+        // The values come first: only then does a control register that is still ours say that they are good.
+        let values = values(program, bus, cpu)?;
+        let taken = self.intruders(bus, cpu, |member| &member.holds)?;
+        self.add(&values, now.saturating_sub(since));
+        self.since_ns = Some(now);
+        Ok(taken)
+    }
+
+    /// Stops the counters, and adds what they counted since they were read last.
+    pub(super) fn stop(&mut self, bus: &mut dyn Bus, cpu: u32) -> Result<Vec<(CounterId, String)>> {
+        let since = self.since_ns.take();
+        let (Some(program), Some(since)) = (&self.program, since) else { return Ok(Vec::new()) };
+        carry_out(&program.stop, bus, cpu)?;
+        let now = bus.now_ns();
+        let values = values(program, bus, cpu)?;
+        let taken = self.intruders(bus, cpu, |member| &member.rests)?;
+        self.add(&values, now.saturating_sub(since));
+        Ok(taken)
+    }
+
+    /// Who else wrote to the registers of our counters, counter by counter. Each register is read once.
+    fn intruders(
+        &self,
+        bus: &mut dyn Bus,
+        cpu: u32,
+        relied_on: impl Fn(&Member) -> &Vec<RegisterBits>,
+    ) -> std::result::Result<Vec<(CounterId, String)>, Fault> {
+        let (mut seen, mut found): (Vec<(PmuReg, u64)>, _) = Default::default();
+        for member in self.active.iter().map(|i| &self.members[*i]) {
+            for bits in relied_on(member) {
+                let known = seen.iter().find(|(register, _)| *register == bits.register);
+                let value = match known {
+                    Some((_, value)) => *value,
+                    None => bus.read(cpu, bits.register)?,
+                };
+                seen.push((bits.register, value));
+                if !bits.are_in(value) {
+                    found_once(&mut found, member.placed.counter, intruder(bits, value, cpu));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Adds what was counted in so many ns.
+    fn add(&mut self, values: &[u64], ns: u64) {
+        let Some(program) = &self.program else { return };
+        let too_late = longest_pause_ns(program).is_some_and(|longest| ns > longest);
+        let counts = |before: &[u64]| program.counts(before, values).unwrap_or_default();
+        let (since_first, since_last) = (counts(&self.first), counts(&self.last));
+        for (((read, all), more), i) in
+            program.reads.iter().zip(since_first).zip(since_last).zip(&self.active)
+        {
+            let member = &mut self.members[*i];
+            // A share is one of all slots since it was set up; what comes to it may also be less than nothing.
+            member.raw = match read.share {
+                None => member.raw.saturating_add(more),
+                Some(_) => member.before.saturating_add(all),
+            };
+            member.counted_ns = member.counted_ns.saturating_add(ns);
+            if too_late && read.share.is_none() && read.width_bits < u64::BITS {
+                let (counter, width) = (read.counter, read.width_bits);
+                member.lost.get_or_insert_with(|| {
+                    format!(
+                        "counter {counter} has {width} bits and was read too late to see how often it wrapped"
+                    )
+                });
+            }
+        }
+        self.last = values.to_vec();
+    }
+
+    /// Leaves counters to who has taken them: their events are lost, and their registers are written no more.
+    pub(super) fn give_away(&mut self, taken: &[(CounterId, String)], recipe: &Recipe) {
+        let mut changed = false;
+        for member in self.members.iter_mut().filter(|member| !member.taken) {
+            if let Some((_, reason)) = taken.iter().find(|(counter, _)| *counter == member.placed.counter) {
+                member.lost.get_or_insert_with(|| reason.clone());
+                member.taken = true;
+                changed = true;
+            }
+        }
+        if changed {
+            self.reprogram(recipe);
+        }
+    }
+
+    /// What gives back the registers of counters that are not ours any more, as far as nobody else has written them: when the
+    /// register that enables counters was written over, our events are still there.
+    pub(super) fn left_behind(
+        &self,
+        saved: &[(PmuReg, u64)],
+        bus: &mut dyn Bus,
+        cpu: u32,
+    ) -> std::result::Result<Vec<Step>, Fault> {
+        let mut steps = Vec::new();
+        for member in self.members.iter().filter(|member| member.taken) {
+            let Some(alone) = &member.alone else { continue };
+            if member.is_untouched(bus, cpu)? {
+                let enables = |register| {
+                    !alone.rests.iter().any(|bits| bits.register == register)
+                        && alone.holds.iter().any(|bits| bits.register == register)
+                };
+                let own: Vec<(PmuReg, u64)> =
+                    saved.iter().filter(|(register, _)| !enables(*register)).copied().collect();
+                let is_ours = |step: &Step| !matches!(step, Step::Write(bits) if enables(bits.register));
+                steps.extend(restore(alone, &own).into_iter().filter(is_ours));
+            }
+        }
+        Ok(steps)
+    }
+
+    pub(super) fn lose(&mut self, reason: &str) {
+        self.members.iter_mut().for_each(|member| {
+            member.lost.get_or_insert_with(|| reason.to_owned());
+        });
+    }
+}
+
+impl Member {
+    /// Whether its registers hold what we wrote, those excepted that enable it.
+    fn is_untouched(&self, bus: &mut dyn Bus, cpu: u32) -> std::result::Result<bool, Fault> {
+        for bits in &self.rests {
+            if !bits.are_in(bus.read(cpu, bits.register)?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn values(program: &RegisterProgram, bus: &mut dyn Bus, cpu: u32) -> std::result::Result<Vec<u64>, Fault> {
+    program.reads.iter().map(|read| bus.read(cpu, read.register)).collect()
+}
+
+fn found_once(found: &mut Vec<(CounterId, String)>, counter: CounterId, text: String) {
+    if found.iter().all(|(known, _)| *known != counter) {
+        found.push((counter, text));
+    }
+}
+
+fn intruder(bits: &RegisterBits, value: u64, cpu: u32) -> String {
+    let (register, ours, now) = (bits.register, bits.value, value & bits.mask);
+    format!("something else wrote {register} of CPU {cpu} meanwhile: {now:#x} instead of {ours:#x}")
+}

@@ -1,0 +1,117 @@
+//! Restartable sequences: code that the kernel sends back to its beginning when its thread loses the CPU in it.
+//!
+//! The kernel knows such code by its addresses, and of a copy it knows nothing: a copy would go on where it must not, on
+//! another CPU or behind another thread, and spoil the data that they share. So a process with several threads that has any
+//! is left. It is known by the mark that stands before each place where the kernel may send a thread.
+
+use std::io;
+
+use cyclometer_sys::trace;
+
+use super::engine::{Engine, Outcome, Trouble};
+use super::maps::Maps;
+
+/// The mark, behind an instruction's opcode that makes a harmless or an invalid instruction of it.
+///
+/// # Source
+///
+/// `rseq(2)`; Linux `include/uapi/linux/rseq.h` and `tools/testing/selftests/rseq/rseq-x86.h`, `RSEQ_SIG`: `ud1` with the mark
+/// as a displacement; tcmalloc `tcmalloc/internal/percpu_rseq_x86_64.S`: `nop` with it.
+const MARKS: [[u8; 7]; 2] =
+    [[0x0f, 0xb9, 0x3d, 0x53, 0x30, 0x05, 0x53], [0x0f, 0x1f, 0x05, 0x53, 0x30, 0x05, 0x53]];
+
+/// Bytes that are looked at at a time.
+const CHUNK: usize = 1 << 20;
+
+impl Engine {
+    /// Looks for restartable sequences in all code of a process that gets a second thread, unless that was done.
+    pub(super) fn check_restartable(&mut self, tid: u32) -> Outcome {
+        let Some(process) = self.process(tid).filter(|process| !process.no_restarts) else { return Ok(()) };
+        process.no_restarts = true;
+        let maps = Maps::read(tid)?;
+        maps.code().try_for_each(|(start, end)| check(tid, start, end))
+    }
+}
+
+/// Looks for restartable sequences in a range of addresses.
+pub(super) fn check(tid: u32, start: u64, end: u64) -> Outcome {
+    if has_mark(start, end, |at, bytes| trace::read_memory(tid, at, bytes)) {
+        return Err(Trouble::Unfollowed("has threads and restartable sequences".to_owned()));
+    }
+    Ok(())
+}
+
+/// What cannot be read cannot be executed either, but for pages that only can be executed, which are not translated.
+fn has_mark(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>) -> bool {
+    let overlap = MARKS[0].len() as u64 - 1;
+    let mut bytes = vec![0; CHUNK];
+    let mut at = start;
+    while at < end {
+        let wanted = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
+        let got = read(at, &mut bytes[..wanted]).unwrap_or(0);
+        if contains_mark(&bytes[..got]) {
+            return true;
+        }
+        at = match got {
+            0 => (at & !0xfff) + 0x1000,
+            _ if at + got as u64 >= end => end,
+            _ => at + (got as u64).saturating_sub(overlap).max(1),
+        };
+    }
+    false
+}
+
+fn contains_mark(bytes: &[u8]) -> bool {
+    let is_mark = |window: &[u8]| MARKS.iter().any(|mark| mark == window);
+    let mut rest = bytes;
+    // The second byte of a mark is rarer than its first one.
+    while let Some(found) = rest.iter().position(|byte| *byte == 0xb9 || *byte == 0x1f) {
+        let around = bytes.len() - rest.len() + found;
+        if around.checked_sub(1).and_then(|first| bytes.get(first..first + 7)).is_some_and(is_mark) {
+            return true;
+        }
+        rest = &rest[found + 1..];
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_at(position: usize, size: usize, mark: &[u8], expected: bool) {
+        let mut memory = vec![0x1f; size];
+        memory[position..position + mark.len()].copy_from_slice(mark);
+        let read = |at: u64, bytes: &mut [u8]| {
+            let rest = &memory[at as usize..];
+            let count = rest.len().min(bytes.len());
+            bytes[..count].copy_from_slice(&rest[..count]);
+            Ok(count)
+        };
+        assert_eq!(has_mark(0, size as u64, read), expected, "{position} of {size}");
+    }
+
+    #[test]
+    fn a_mark_is_found_wherever_it_is() {
+        for mark in MARKS {
+            for position in
+                [0, 1, 4000, CHUNK - 7, CHUNK - 6, CHUNK - 1, CHUNK, 2 * CHUNK - 12, 2 * CHUNK - 7]
+            {
+                check_at(position, 2 * CHUNK, &mark, true);
+            }
+            check_at(100, CHUNK, &mark[..6], false);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over() {
+        let mut asked = Vec::new();
+        let nothing = |at: u64, _: &mut [u8]| {
+            asked.push(at);
+            Err(io::ErrorKind::PermissionDenied.into())
+        };
+        assert!(!has_mark(0x1800, 0x4000, nothing));
+        assert_eq!(asked, [0x1800, 0x2000, 0x3000]);
+    }
+}

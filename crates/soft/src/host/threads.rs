@@ -1,0 +1,270 @@
+//! Threads: several tasks of one process, in one memory and so in one translation.
+//!
+//! Each has a slot of its own, so that no counter is written by two of them. A thread that ends leaves its slot, with what
+//! was counted in it, to the next one of its process; what is left over is added up when the last one closes.
+//!
+//! They go on without us all at once: one that executes its own code could change it, and nobody would hear of that.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cyclometer_sys::trace::{self, Registers};
+
+use super::calls::{Call, remapped};
+use super::engine::{Engine, Outcome, Trouble};
+use super::ledger::{Executed, Tally};
+use super::process::{Mode, Seat, Task};
+use super::remote::Remote;
+use super::space::Space;
+
+impl Engine {
+    /// A thread that a process has made.
+    pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
+        let mut task = Task::new(process, Mode::Waiting, filtered);
+        task.renewals = self.members(process).map(|(_, other)| other.renewals).max().unwrap_or(0);
+        task.summoned = self.processes[process].renewal.is_some();
+        self.tasks.insert(tid, task);
+    }
+
+    /// The other threads of a task's process, as far as they have not ended.
+    pub(super) fn companions(&self, tid: u32) -> Vec<u32> {
+        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return Vec::new() };
+        let others = self.members(process).filter(|(other, _)| **other != tid);
+        others.map(|(other, _)| *other).collect()
+    }
+
+    pub(super) fn members(&self, process: usize) -> impl Iterator<Item = (&u32, &Task)> {
+        self.tasks.iter().filter(move |(_, task)| task.process == process && !task.ended)
+    }
+
+    /// Whether a task's process has other threads, be it ones that have not stopped for the first time.
+    pub(super) fn has_companions(&self, tid: u32) -> bool {
+        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return false };
+        self.members(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
+    }
+
+    pub(super) fn awaits_thread(&self, process: usize) -> bool {
+        self.born.values().any(|birth| birth.thread_of == Some(process))
+    }
+
+    /// Whether another thread is about to end a task's process. Were the task allowed to go on, that might come when it
+    /// is killed already: it would go on to its end, and we would not know where it was.
+    pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
+        let of_thread = || self.born.get(&tid).and_then(|birth| birth.thread_of);
+        let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
+        let ends = |(other, task): (&u32, &Task)| task.ends_all && *other != tid;
+        process.is_some_and(|process| self.members(process).any(ends))
+    }
+
+    /// A thread that was about to end its process does something else.
+    pub(super) fn take_up_postponed(&mut self) {
+        for (tid, change) in std::mem::take(&mut self.postponed) {
+            self.handle(tid, change);
+        }
+    }
+
+    /// A place for a task in a translation: for a thread one that another has left, if there is any.
+    pub(super) fn seat_for(&mut self, tid: u32, space: &Rc<RefCell<Space>>) -> Result<Seat, Trouble> {
+        let parked = self.process(tid).map(|process| &mut process.parked);
+        let left = parked.and_then(|parked| {
+            let found = parked.iter().position(|seat| Rc::ptr_eq(&seat.space, space))?;
+            Some(parked.swap_remove(found))
+        });
+        if let Some(seat) = left {
+            return Ok(seat);
+        }
+        let mut slot = space.borrow_mut().take_slot();
+        if slot.is_none() {
+            self.fold_parked(space);
+            slot = space.borrow_mut().take_slot();
+        }
+        let what = if self.companions(tid).is_empty() { "processes" } else { "threads" };
+        let slot = slot.ok_or_else(|| Trouble::Unfollowed(format!("has too many {what} at a time")))?;
+        Ok(Seat::new(space.clone(), slot))
+    }
+
+    /// Gives slots back that threads have left and no other has taken, with what they counted kept aside.
+    fn fold_parked(&mut self, space: &Rc<RefCell<Space>>) {
+        for process in &mut self.processes {
+            let (here, elsewhere) = std::mem::take(&mut process.parked)
+                .into_iter()
+                .partition(|seat| Rc::ptr_eq(&seat.space, space));
+            let here: Vec<Seat> = here;
+            process.parked = elsewhere;
+            process.folded.extend(here.iter().map(Part::of));
+            here.iter().for_each(|seat| space.borrow_mut().give_slot(seat.slot));
+        }
+    }
+
+    /// A task executes nothing of the translation any more. With the last one of a process, what all executed is added to
+    /// it, and the slots are given back.
+    pub(super) fn close(&mut self, tid: u32) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let (Mode::Translated(seat) | Mode::Native(seat)) = std::mem::replace(&mut task.mode, Mode::Waiting)
+        else {
+            return;
+        };
+        let index = task.process;
+        self.answered.remove(&tid);
+        let seated = self.tasks.values().any(|task| task.process == index && task.is_seated());
+        let process = &mut self.processes[index];
+        process.parked.push(seat);
+        if seated {
+            return;
+        }
+        let parked = std::mem::take(&mut process.parked);
+        let folded = std::mem::take(&mut process.folded);
+        if process.lost.is_none() {
+            match folded.into_iter().chain(parked.iter().map(Part::of)).collect::<Parts>().settle() {
+                Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
+                Err(reason) => process.lose(reason),
+            }
+        }
+        parked.iter().for_each(|seat| seat.space.borrow_mut().give_slot(seat.slot));
+    }
+
+    /// Those who wait for the other threads of their process go on without us, if none is missing any more.
+    pub(super) fn depart_ready(&mut self) {
+        let waiting = self.tasks.values().filter(|task| task.departs.is_some());
+        let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        processes.into_iter().for_each(|process| self.depart(process));
+    }
+
+    /// The same for one process. Who waits for a child of its own executes nothing meanwhile, and leaves later.
+    pub(super) fn depart(&mut self, process: usize) {
+        let is_still = |(tid, task): (&u32, &Task)| {
+            task.departs.is_some() || task.suspended.is_some() || self.is_held(*tid)
+        };
+        if self.awaits_thread(process) || !self.members(process).all(is_still) {
+            return;
+        }
+        let leaving: Vec<(u32, i32)> =
+            self.members(process).filter_map(|(tid, task)| Some((*tid, task.departs?))).collect();
+        for (tid, signal) in leaving {
+            self.tasks.remove(&tid);
+            let _ = trace::detach(tid, signal);
+        }
+    }
+
+    /// A thread that is not the first one of its process executes a new program. From now on it has the first one's id, and
+    /// all others have ended.
+    pub(super) fn take_over(&mut self, tid: u32) {
+        let former = trace::event_message(tid).map_or(tid, |former| former as u32);
+        if former == tid {
+            return;
+        }
+        let Some(task) = self.tasks.remove(&former) else { return };
+        self.close(tid);
+        self.asked.remove(&former);
+        self.tasks.insert(tid, task);
+    }
+
+    /// Mappings of a process with several threads change. While that is done, nothing is translated: none of them can take
+    /// up what was there before.
+    pub(super) fn remaps_among(&mut self, tid: u32, call: &Call, registers: Registers) -> Outcome {
+        let task = self.task(tid)?;
+        let filtered = task.filtered;
+        let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
+        let home = seat.space.clone();
+        let known = seat.maps.as_ref();
+        let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
+        let harmless = !call.code && !call.ranges.iter().any(executable);
+        let changes = call.ranges.iter().any(|(start, end)| home.borrow().translation.touches(*start, *end));
+        if changes || (call.code && self.is_shared(tid, &home)) {
+            return self.renew_among(tid);
+        }
+        if harmless {
+            return self.go(tid);
+        }
+        if filtered {
+            return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
+        }
+        let gadget = home.borrow().gadget();
+        let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
+        let result = Remote { tid, gadget }.call(rax, [rdi, rsi, rdx, r10, r8, r9]);
+        self.forget_maps(tid);
+        let fresh = remapped(&registers, &result);
+        let stale = fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end));
+        self.step_over_call(tid, registers, result)?;
+        for (start, end) in call.ranges.iter().copied().chain(fresh).filter(|_| call.code) {
+            super::restartable::check(tid, start, end)?;
+        }
+        if stale {
+            return Err(Trouble::Unfollowed("changes its code while other threads run".to_owned()));
+        }
+        self.go(tid)
+    }
+
+    /// What was known of the mappings of a task's process is not true any more.
+    fn forget_maps(&mut self, tid: u32) {
+        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
+        for task in self.tasks.values_mut().filter(|task| task.process == process) {
+            if let Mode::Translated(seat) | Mode::Native(seat) = &mut task.mode {
+                seat.maps = None;
+            }
+        }
+    }
+
+    /// Something that the kernel keeps for a whole process: it is noted for each of its threads.
+    pub(super) fn note_for_all(&mut self, tid: u32, note: impl Fn(&mut Task)) -> Outcome {
+        let process = self.task(tid)?.process;
+        self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
+        Ok(())
+    }
+}
+
+/// What was counted in one translation.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub(super) space: Rc<RefCell<Space>>,
+    pub(super) tally: Tally,
+}
+
+impl Part {
+    /// What a task that does not run has counted, if it is outside of every block.
+    pub(super) fn of(seat: &Seat) -> Part {
+        let tally = Tally::read(&seat.space.borrow(), seat.slot, &seat.ledger);
+        Part { space: seat.space.clone(), tally }
+    }
+}
+
+/// What the threads of a process have counted, those of one translation together.
+#[derive(Default)]
+pub(super) struct Parts(Vec<Part>);
+
+impl FromIterator<Part> for Parts {
+    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Parts {
+        let mut sums = Parts::default();
+        for part in parts {
+            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.space, &part.space)) {
+                Some(sum) => sum.tally.merge(part.tally),
+                None => sums.0.push(part),
+            }
+        }
+        sums
+    }
+}
+
+impl Parts {
+    /// What was executed.
+    ///
+    /// # Errors
+    ///
+    /// What does not agree, in words.
+    pub(super) fn settle(&self) -> Result<Vec<Executed>, String> {
+        self.0.iter().map(|part| part.tally.settle(&part.space.borrow())).collect()
+    }
+}
+
+/// The first thread of a thread's process.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/status`: `Tgid`.
+pub(super) fn first_thread(tid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let id = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    id.trim().parse().ok()
+}

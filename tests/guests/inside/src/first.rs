@@ -1,0 +1,93 @@
+//! Process 1: mounts what programs expect, starts the suite, reaps what is left over, and switches the machine off.
+
+use std::fs;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+use rustix::mount::{MountFlags, mount};
+use rustix::process::{WaitOptions, wait};
+use rustix::system::{RebootCommand, reboot};
+
+use crate::cases::Cases;
+use crate::{apple, msr, nothing, perf, rights};
+
+/// Where, and of which kind.
+const MOUNTS: &[(&str, &str)] = &[
+    ("/proc", "proc"),
+    ("/sys", "sysfs"),
+    ("/dev", "devtmpfs"),
+    ("/run", "tmpfs"),
+    ("/tmp", "tmpfs"),
+    ("/sys/fs/cgroup", "cgroup2"),
+];
+
+/// Runs as process 1 or, started by it, as the suite.
+pub(crate) fn main() -> ExitCode {
+    match std::env::args().nth(1).as_deref() {
+        Some("suite") => return suite(),
+        Some("pause") => return perf::pause(),
+        _ => {}
+    }
+    if let Err(error) = machine() {
+        println!("suite: not started: {error:#}");
+    }
+    let _ = reboot(RebootCommand::PowerOff);
+    ExitCode::FAILURE
+}
+
+fn machine() -> Result<()> {
+    for (folder, kind) in MOUNTS {
+        fs::create_dir_all(folder).with_context(|| format!("making {folder}"))?;
+        mount(*kind, *folder, *kind, MountFlags::empty(), None)
+            .with_context(|| format!("mounting {folder}"))?;
+    }
+    let everybody = std::os::unix::fs::PermissionsExt::from_mode(0o1777);
+    fs::set_permissions("/tmp", everybody)?;
+    let suite = Command::new("/init").arg("suite").spawn().context("starting the suite")?;
+    let suite = i32::try_from(suite.id()).context("the suite's id")?;
+    // Whoever loses its parent becomes ours.
+    while let Ok(gone) = wait(WaitOptions::empty()) {
+        if gone.is_some_and(|(pid, _)| pid.as_raw_nonzero().get() == suite) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// All cases for the machine that the kernel's command line names.
+fn suite() -> ExitCode {
+    let machine = std::env::var("machine").unwrap_or_default();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    println!("suite: {machine} begins on {}", release.trim());
+    let mut cases = Cases::new();
+    match machine.as_str() {
+        "arm64" => both(&mut cases, &perf::ARM64),
+        "arm64-hybrid" => both(&mut cases, &perf::ARM64_HYBRID),
+        "riscv64" => both(&mut cases, &perf::RISCV64),
+        "riscv64-nofilter" => nothing::no_filter(&mut cases),
+        "x86" => {
+            both(&mut cases, &perf::X86);
+            msr::cases(&mut cases);
+        }
+        "x86-amd" => {
+            both(&mut cases, &perf::X86_AMD);
+            msr::cases(&mut cases);
+        }
+        "x86-hybrid" => both(&mut cases, &perf::X86_HYBRID),
+        "arm64-nopmu" => nothing::no_pmu(&mut cases),
+        "x86-nopmu" => {
+            nothing::counted_by_software(&mut cases);
+            msr::no_registers(&mut cases);
+        }
+        "x86-vanishing" => msr::vanishing_writes(&mut cases),
+        "apple" => apple::granted(&mut cases),
+        "apple-vm" | "apple-other-core" => apple::refused_by_module(&mut cases),
+        _ => cases.case("the machine is known", || anyhow::bail!("no cases for machine={machine:?}")),
+    }
+    cases.finish()
+}
+
+fn both(cases: &mut Cases, pmu: &perf::Pmu) {
+    perf::cases(cases, pmu);
+    rights::cases(cases, pmu);
+}

@@ -1,0 +1,317 @@
+//! Counting through perf, on a PMU that counts.
+
+use std::fs;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::cases::Cases;
+use crate::programs::{FORK, LONG, LOOP, Program, TOOL, WAITING};
+use crate::stat::{Stat, counted};
+use crate::system::{Started, Who, run, start, wait_for};
+
+/// What the PMU of a machine is like.
+pub(crate) struct Pmu {
+    /// Kernel PMUs of the core types; one name where all are of one.
+    core_pmus: &'static [&'static str],
+    /// Whether another CPU's instructions may be counted along: QEMU's instruction clock is one for all CPUs.
+    shared_clock: bool,
+    /// How many instructions of the kernel may lie between the start of one counter and that of the next.
+    apart: u64,
+    /// Whether `instructions` may be counted twice at the same time.
+    several: bool,
+    /// More events than counters that all count instructions.
+    many: &'static [&'static str],
+    /// Whether the catalogue knows the CPU.
+    known: bool,
+    /// How many core types the catalogue knows of it.
+    core_types: usize,
+}
+
+const PLAIN: Pmu = Pmu {
+    core_pmus: &["cpu"],
+    shared_clock: false,
+    apart: 0,
+    several: true,
+    many: &[],
+    known: true,
+    core_types: 1,
+};
+
+/// QEMU's PMUv3: six counters and one for cycles.
+pub(crate) const ARM64: Pmu = Pmu {
+    core_pmus: &["armv8_pmuv3"],
+    many: &["r0008", "r10008", "r20008", "r30008", "r40008", "r50008", "r60008", "r70008"],
+    ..PLAIN
+};
+
+/// The same, described as two PMUs.
+pub(crate) const ARM64_HYBRID: Pmu =
+    Pmu { core_pmus: &["armv8_cortex_a53", "armv8_cortex_a72"], shared_clock: true, ..PLAIN };
+
+/// QEMU's Sscofpmf: one counter that counts instructions.
+pub(crate) const RISCV64: Pmu = Pmu { several: false, known: false, ..PLAIN };
+
+/// The plugin's four general and three fixed counters. What refines an event does not change its count there.
+pub(crate) const X86: Pmu = Pmu {
+    many: &["r010000c0", "r020000c0", "r030000c0", "r040000c0", "r050000c0", "r060000c0", "r070000c0"],
+    ..PLAIN
+};
+
+/// The plugin's six counters, which nothing starts together.
+pub(crate) const X86_AMD: Pmu = Pmu {
+    apart: 2000,
+    many: &[
+        "r010000c0",
+        "r020000c0",
+        "r030000c0",
+        "r040000c0",
+        "r050000c0",
+        "r060000c0",
+        "r070000c0",
+        "r080000c0",
+    ],
+    ..PLAIN
+};
+
+/// The plugin's core and atom.
+pub(crate) const X86_HYBRID: Pmu = Pmu { core_pmus: &["cpu_core", "cpu_atom"], core_types: 2, ..PLAIN };
+
+impl Pmu {
+    fn hybrid(&self) -> bool {
+        self.core_pmus.len() > 1
+    }
+
+    /// Fails unless a metric has the number of instructions of a program in each of so many runs, or, where the clock is that
+    /// of all CPUs, no fewer and less than twice as many.
+    pub(crate) fn counts(&self, stat: &Stat, index: usize, program: &Program, runs: usize) -> Result<()> {
+        if !self.shared_clock {
+            return stat.equals(index, program.instructions, runs);
+        }
+        let values = stat.exact(index)?;
+        let most = program.instructions * 2;
+        let fits = values.len() == runs && values.iter().all(|v| (program.instructions..most).contains(v));
+        ensure!(fits, "{values:?} instead of {} to {most}", program.instructions);
+        Ok(())
+    }
+}
+
+/// Every case of counting.
+pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
+    cases.case("doctor says that perf works", || {
+        run(Who::Root, TOOL, &["doctor"])?.expect(0)?.says(&["perf works", "hardware events? yes"])
+    });
+    cases.case("cpus names the kernel's PMUs", || {
+        run(Who::Root, TOOL, &["cpus"])?.expect(0)?.says(pmu.core_pmus)
+    });
+    cases.case("list has the events of the machine", || {
+        run(Who::Root, TOOL, &["list", "instructions"])?.expect(0)?.says(&["instructions"])
+    });
+    cases.case("plan places two events in one pass, or says that the CPU is unknown", || plan(pmu));
+    cases.case("instructions of a loop are the known number in each of five runs", || {
+        let stat = counted(&["-r", "5", "-e", "instructions:u", "--", LOOP.path])?;
+        pmu.counts(&stat, 0, &LOOP, 5)
+    });
+    cases.case("a group counts cycles and instructions of the same time", || group(pmu));
+    cases.case("modes are kept apart", || modes(pmu));
+    cases.case("what a command forks is counted with it", || {
+        let stat = counted(&["-r", "3", "-e", "instructions:u", "--", FORK.path])?;
+        pmu.counts(&stat, 0, &FORK, 3)
+    });
+    cases.case("a running process is counted from where it is", || process(pmu));
+    cases.case("everything on one CPU is counted", one_cpu);
+    cases.case("everything on all CPUs is counted", || whole_machine(pmu));
+    cases.case("a control group is counted", || control_group(pmu));
+    cases.case("software events count", software);
+    cases.case("an event that the PMU lacks is no number", || {
+        let stat = counted(&["-e", "instructions:u,LLC-prefetch-misses", "--", LOOP.path])?;
+        pmu.counts(&stat, 0, &LOOP, 1)?;
+        ensure!(stat.metric(1)?["mean"].is_null(), "{}", stat.metric(1)?);
+        Ok(())
+    });
+    if !pmu.many.is_empty() {
+        cases.case("more events than counters are exact in as many runs as there are passes", || passes(pmu));
+        cases.case("more events than counters take turns in one run", || turns(pmu));
+        cases.case("a group that does not fit is refused", || too_big(pmu));
+    }
+    if pmu.hybrid() {
+        cases.case("an event is counted on every core type", || core_types(pmu));
+    }
+}
+
+fn plan(pmu: &Pmu) -> Result<()> {
+    let finished = run(Who::Root, TOOL, &["plan", "-e", "cycles,instructions", "--json"])?;
+    if !pmu.known {
+        return finished.expect(125)?.says(&["error"]);
+    }
+    let finished = finished.expect(0)?;
+    let plan: serde_json::Value = serde_json::from_str(&finished.out).context("the plan is no JSON")?;
+    let plans = plan["core_types"].as_array().map_or(std::slice::from_ref(&plan), Vec::as_slice);
+    ensure!(plans.len() == pmu.core_types, "{} plans", plans.len());
+    for plan in plans {
+        ensure!(plan["passes"].as_array().is_some_and(|passes| passes.len() == 1), "{}", finished.out);
+    }
+    Ok(())
+}
+
+/// The emulators count two cycles for each instruction.
+fn group(pmu: &Pmu) -> Result<()> {
+    let stat = counted(&["-e", "{cycles:u,instructions:u}", "--", LOOP.path])?;
+    pmu.counts(&stat, 1, &LOOP, 1)?;
+    let (cycles, instructions) = (stat.one(0)?, stat.one(1)?);
+    ensure!(cycles == 2 * instructions, "{cycles} cycles for {instructions} instructions");
+    Ok(())
+}
+
+fn modes(pmu: &Pmu) -> Result<()> {
+    let events = "instructions:u,instructions:k,instructions:uk";
+    if !pmu.several {
+        let stat = counted(&["-r", "3", "-e", "instructions:u", "--", LOOP.path])?;
+        stat.equals(0, LOOP.instructions, 3)?;
+        let kernel = counted(&["-e", "instructions:k", "--", LOOP.path])?.one(0)?;
+        let both = counted(&["-e", "instructions:uk", "--", LOOP.path])?.one(0)?;
+        ensure!(kernel > 0 && both > LOOP.instructions, "{kernel} in the kernel, {both} in all");
+        return Ok(());
+    }
+    let stat = counted(&["-e", events, "--", LOOP.path])?;
+    pmu.counts(&stat, 0, &LOOP, 1)?;
+    let (user, kernel, both) = (stat.one(0)?, stat.one(1)?, stat.one(2)?);
+    ensure!(kernel > 0, "nothing in the kernel");
+    let apart = both.abs_diff(user + kernel);
+    ensure!(pmu.shared_clock || apart <= pmu.apart, "{user} and {kernel} are not {both}");
+    Ok(())
+}
+
+/// A process that waits for the end of its standard input.
+fn waiting() -> Result<std::process::Child> {
+    let mut command = std::process::Command::new(WAITING.path);
+    command.stdin(Stdio::piped()).spawn().context("starting /waiting")
+}
+
+/// `stat` with a target, started and counting.
+fn attached(args: &[&str]) -> Result<Started> {
+    let report = ["stat", "--export-json", REPORT];
+    let mut started = start(Who::Root, TOOL, &[&report, args].concat(), Stdio::null())?;
+    // What is counted begins only afterwards, since it waits. Without a counter the report says why there is none.
+    let _ = wait_for("a counter", Duration::from_secs(10), || Ok(started.has_counter()));
+    std::thread::sleep(Duration::from_millis(300));
+    Ok(started)
+}
+
+/// Where `stat` with a target writes its report.
+const REPORT: &str = "/tmp/root.json";
+
+fn process(pmu: &Pmu) -> Result<()> {
+    let mut child = waiting()?;
+    let pid = child.id().to_string();
+    let started = attached(&["-p", &pid, "-e", "instructions:u"]);
+    drop(child.stdin.take());
+    let status = child.wait()?;
+    let finished = started?.finish()?.expect(0)?;
+    ensure!(status.success(), "{status}");
+    pmu.counts(&Stat::read(REPORT, finished)?, 0, &WAITING, 1)
+}
+
+const GROUP: &str = "/sys/fs/cgroup/counted";
+
+/// A command that lasts as long as the control group has processes.
+pub(crate) fn pause() -> ExitCode {
+    let empty = || Ok(fs::read_to_string(format!("{GROUP}/cgroup.procs"))?.is_empty().then_some(()));
+    match wait_for("the control group to be empty", Duration::from_secs(60), empty) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn control_group(pmu: &Pmu) -> Result<()> {
+    let folder = GROUP;
+    // Before any controller was given to the root's children, the kernel gives them that of perf_event neither.
+    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+pids").context("giving children a controller")?;
+    fs::create_dir_all(folder).context("making a control group")?;
+    let mut child = waiting()?;
+    fs::write(format!("{folder}/cgroup.procs"), child.id().to_string())
+        .context("moving a process into it")?;
+    let started = attached(&["-G", "counted", "-e", "instructions:u", "--", "/init", "pause"]);
+    drop(child.stdin.take());
+    child.wait()?;
+    let finished = started?.finish()?.expect(0)?;
+    fs::remove_dir(folder).context("removing the control group")?;
+    let stat = Stat::read(REPORT, finished)?;
+    pmu.counts(&stat, 0, &WAITING, 1)
+}
+
+/// Others may run there meanwhile, in user mode too.
+fn one_cpu() -> Result<()> {
+    let stat = counted(&["-C", "0", "-e", "instructions:u,cycles:uk", "--", LOOP.path])?;
+    ensure!(stat.metric(0)?["scope"] == "cpus", "{}", stat.metric(0)?["scope"]);
+    ensure!(stat.one(0)? > 0 && stat.one(1)? > stat.one(0)?, "{:?} {:?}", stat.one(0), stat.one(1));
+    Ok(())
+}
+
+fn whole_machine(pmu: &Pmu) -> Result<()> {
+    let stat = counted(&["-a", "-e", "instructions:u", "--", LOOP.path])?;
+    ensure!(stat.metric(0)?["scope"] == "system", "{}", stat.metric(0)?["scope"]);
+    let value = stat.one(0)?;
+    let most = LOOP.instructions * if pmu.hybrid() { 4 } else { 3 };
+    ensure!((LOOP.instructions..most).contains(&value), "{value} for at least {}", LOOP.instructions);
+    Ok(())
+}
+
+fn software() -> Result<()> {
+    let stat = counted(&["-e", "page-faults,context-switches,task-clock", "--", FORK.path])?;
+    let faults = stat.values(0, "exact", "kernel")?;
+    ensure!(faults[0] > 0, "no page faults");
+    ensure!(stat.values(2, "exact", "kernel")?[0] > 0, "no time");
+    Ok(())
+}
+
+fn passes(pmu: &Pmu) -> Result<()> {
+    let events = user_mode(pmu.many);
+    let stat = counted(&["-r", "4", "-e", &events, "--", LOOP.path])?;
+    for index in 0..pmu.many.len() {
+        let values = stat.exact(index)?;
+        let all = values.iter().all(|value| *value == LOOP.instructions);
+        ensure!(values.len() >= 2 && all, "{values:?} instead of {}", LOOP.instructions);
+    }
+    Ok(())
+}
+
+/// What took turns is an estimate, and says so; it is near the truth.
+fn turns(pmu: &Pmu) -> Result<()> {
+    let stat = counted(&["-e", &user_mode(pmu.many), "--", LONG.path])?;
+    let mut scaled = 0;
+    for index in 0..pmu.many.len() {
+        if stat.metric(index)?["count"] != "scaled" {
+            stat.equals(index, LONG.instructions, 1)?;
+            continue;
+        }
+        scaled += 1;
+        let value = stat.metric(index)?["mean"].as_f64().context("no estimate")?;
+        let off = value / LONG.instructions as f64 - 1.0;
+        ensure!(off.abs() < 0.35, "{value} is not near {}\n{}", LONG.instructions, stat.finished.printed());
+    }
+    ensure!(scaled >= 2, "{scaled} events took turns\n{}", stat.finished.printed());
+    Ok(())
+}
+
+fn too_big(pmu: &Pmu) -> Result<()> {
+    let group = format!("{{{}}}", user_mode(pmu.many));
+    run(Who::Root, TOOL, &["stat", "-e", &group, "--", LOOP.path])?
+        .expect(125)?
+        .says(&["does not fit", "help:"])
+}
+
+fn user_mode(events: &[&str]) -> String {
+    events.iter().map(|event| format!("{event}:u")).collect::<Vec<_>>().join(",")
+}
+
+fn core_types(pmu: &Pmu) -> Result<()> {
+    let stat = counted(&["-a", "-e", "instructions:uk", "--", LOOP.path])?;
+    let parts = stat.metric(0)?["parts"].as_array().context("no parts")?;
+    let text = serde_json::Value::from(parts.clone()).to_string();
+    for name in pmu.core_pmus {
+        ensure!(text.contains(name), "{name} is not among {text}");
+    }
+    Ok(())
+}
