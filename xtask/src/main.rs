@@ -40,9 +40,9 @@ const USAGE: &str = "usage: cargo xtask COMMAND
             writes the tables of docs/events.md from the catalogue, or checks that they are up to date
   registers-page [--check]
             the same for docs/registers.md from the layouts of arch
-  corpus [--write [--note TEXT]] [--install] [--tool FILE] [NAME...]
-            real programs under the software PMU, compared with themselves; --write renews docs/compatibility.md, --install
-            installs the Debian packages of programs that are missing
+  corpus [--small | --write [--note TEXT]] [--install] [--tool FILE] [NAME...]
+            real programs under the software PMU, compared with themselves; --small is the part that `ci` runs, --write
+            renews docs/compatibility.md, --install installs the Debian packages of programs that are missing
   torture --minutes N [--seed S] [--tool FILE] [NAME...]
             the corpus' short loads under random signals to the tool, its keeper and the programs
   cross-check --jevents TREE

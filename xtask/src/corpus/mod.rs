@@ -38,6 +38,8 @@ struct Options {
     names: Vec<String>,
     write: bool,
     install: bool,
+    /// What continuous integration runs, and nothing else.
+    small: bool,
     tool: Option<PathBuf>,
     /// Whatever else is to be said about the measurement on the page.
     note: Option<String>,
@@ -49,11 +51,12 @@ impl Options {
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--write" => options.write = true,
+                "--small" => options.small = true,
                 "--install" => options.install = true,
                 "--tool" => options.tool = Some(arguments.next().context("--tool needs a FILE")?.into()),
                 "--note" => options.note = Some(arguments.next().context("--note needs a TEXT")?),
                 option if option.starts_with('-') => {
-                    bail!("'{option}' is no option; there are --write, --install, --tool and --note")
+                    bail!("'{option}' is no option; there are --small, --write, --install, --tool and --note")
                 }
                 name => options.names.push(name.to_owned()),
             }
@@ -82,6 +85,9 @@ fn named(name: &str) -> Result<&'static Program> {
 /// Runs all rows or those named, prints what came of them, and writes the page if asked to.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     let options = Options::parse(arguments)?;
+    if options.small {
+        return small();
+    }
     let programs = options.programs()?;
     if options.install {
         install(&programs)?;
@@ -198,7 +204,8 @@ fn measured(
         let row = runner.row(program)?;
         tell(&row);
         rows.push(row);
-        machine = counts::machine(&runner.log(COUNTS)).or(machine);
+        // The first one to tell: who is not root sees less.
+        machine = machine.or_else(|| counts::machine(&runner.log(COUNTS)));
     }
     let machine = machine.unwrap_or_else(|| "no row told of the machine".to_owned());
     Ok((rows, circumstances(machine, tool, runs)?))

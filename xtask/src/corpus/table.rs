@@ -18,7 +18,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              od -A d -t x1z \"$SHARED/text\" | tail -n 2; base64 \"$SHARED/text\" | md5sum
              nl \"$SHARED/text\" >numbered; head -n 2000 numbered | tac | wc; ls -l numbered | cut -c 1-10; rm numbered",
         )
-        .also(&[Small, Torture]),
+        .also(&[Torture]),
     Program::new("sort", &[needed("sort", "coreutils")])
         .version("sort --version")
         .load("4 MB by two keys", "tr ' ' '\\n' <\"$SHARED/text\" >words; LC_ALL=C exec sort -k 1.2,1.5 -k 1r -u -o sorted words")
@@ -39,7 +39,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              tar --sort=name --mtime=@0 --owner=0 --group=0 -cf all.tar files; mkdir other; tar -C other -xf all.tar
              diff -r files other/files; rm -r files other",
         )
-        .also(&[Small, Torture]),
+        .also(&[Torture]),
     Program::new("dash", &[needed("dash", "dash")])
         .version("dpkg-query -W -f '${Version}' dash")
         .load("loops, strings, arithmetic", "exec dash \"$SHARED/load.sh\" $((N * 1000))")
