@@ -7,12 +7,12 @@ use std::time::Instant;
 use cyclometer_arch::{Fault, PmuReg, Registers, Step};
 use cyclometer_core::{CpuSet, Error, ErrorKind, Recovery, Result};
 
+use super::binding;
 use super::devices::Devices;
 use super::folder::Folder;
 use super::keeper::Line;
 use super::place::Place;
 use super::process;
-use crate::affinity;
 use crate::registers::journal::{Journal, Process};
 use crate::registers::{Bound, Bus, Chips};
 
@@ -96,16 +96,16 @@ impl Bus for MsrBus {
     }
 
     fn exercise(&mut self, cpu: u32) -> Result<()> {
-        affinity::exercise(cpu)
+        binding::exercise(cpu)
     }
 
     fn bind(&mut self, child: u32, among: &CpuSet) -> Result<Bound> {
-        let cpu = affinity::bind(child, among)?;
+        let cpu = binding::bind(child, among)?;
         Ok(Bound { cpu, company: Some(format!("everything on CPU {cpu}, to which the command was bound")) })
     }
 
     fn is_bound(&mut self, child: u32, cpu: u32) -> bool {
-        affinity::is_bound(child, cpu)
+        binding::is_bound(child, cpu)
     }
 
     fn claimed(&mut self, cpu: u32) -> Option<Error> {

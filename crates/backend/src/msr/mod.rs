@@ -5,6 +5,7 @@
 //!   written to a file (`folder`) for the case that it dies, too. At most one process has the registers of a CPU.
 //! - [`left_registers`] and [`restore_registers`] deal with what two deaths leave behind.
 
+mod binding;
 mod bus;
 mod devices;
 #[cfg(feature = "fake-devices")]
