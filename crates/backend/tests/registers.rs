@@ -5,14 +5,14 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cyclometer_arch::{Coded, PmuReg, Registers};
-use cyclometer_backend::registers::{CorePmu, RegisterSource};
+use cyclometer_arch::{Coded, Fault, PmuReg, Registers, Step};
+use cyclometer_backend::registers::{Bound, Bus, CorePmu, RegisterSource};
 use cyclometer_backend::sim::SimBus;
 use cyclometer_core::event::{RegisterCode, RegisterEvent, RegisterSeat};
 use cyclometer_core::exec::{Cell, Reading, RefusalKind};
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{
-    CounterId, CounterMask, Counting, EventCode, Modes, Part, Rung, Slot, SlotId, Source, Target,
+    CounterId, CounterMask, Counting, CpuSet, EventCode, Modes, Part, Rung, Slot, SlotId, Source, Target,
 };
 use cyclometer_sim::{Model, Quantity, Settings, SimMachine, ThreadId, Trouble, Workload};
 
@@ -295,4 +295,84 @@ fn an_event_without_a_counter_is_refused_by_name() {
     let refusal = bench.source.open(&[slot], &cpu()).err().unwrap();
     assert_eq!(refusal.slot, Some(SlotId(0)));
     assert!(refusal.text.starts_with("e0 on skylake: "), "{}", refusal.text);
+}
+
+/// Simulated registers of which something says that their counts are good for nothing.
+struct Disturbed(SimBus);
+
+impl Registers for Disturbed {
+    fn read(&mut self, cpu: u32, register: PmuReg) -> Result<u64, Fault> {
+        self.0.read(cpu, register)
+    }
+
+    fn write(&mut self, cpu: u32, register: PmuReg, value: u64) -> Result<(), Fault> {
+        self.0.write(cpu, register, value)
+    }
+
+    fn barrier(&mut self, cpu: u32) {
+        self.0.barrier(cpu);
+    }
+}
+
+impl Bus for Disturbed {
+    fn now_ns(&self) -> u64 {
+        self.0.now_ns()
+    }
+
+    fn keep(&mut self, cpu: u32, restoring: &[Step]) -> cyclometer_core::Result<()> {
+        self.0.keep(cpu, restoring)
+    }
+
+    fn let_go(&mut self, cpu: u32) {
+        self.0.let_go(cpu);
+    }
+
+    fn exercise(&mut self, cpu: u32) -> cyclometer_core::Result<()> {
+        self.0.exercise(cpu)
+    }
+
+    fn bind(&mut self, child: u32, among: &CpuSet) -> cyclometer_core::Result<Bound> {
+        self.0.bind(child, among)
+    }
+
+    fn disturbance(&mut self) -> Option<String> {
+        Some("somebody else has used them".to_owned())
+    }
+}
+
+#[test]
+fn what_disturbed_a_count_is_asked_for_at_its_end_too() {
+    let model = Model::find("apple-m1").unwrap();
+    let bus = Rc::new(RefCell::new(Disturbed(SimBus::new(SimMachine::new(model, Settings::default())))));
+    let source = RegisterSource::new(Rung::Sim, vec![core(model)], bus);
+    let slots: Vec<Slot> = every_counter(model).into_iter().map(|event| event.slot).collect();
+    let mut counting = source.open(&slots, &cpu()).unwrap();
+    counting.start().unwrap();
+    counting.stop().unwrap();
+    for cell in cells(counting.as_mut()) {
+        assert_eq!(cell.lost.as_deref(), Some("somebody else has used them"));
+    }
+}
+
+#[test]
+fn a_share_whose_slots_were_taken_is_no_number() {
+    let model = Model::find("sapphirerapids").unwrap();
+    let bench = Bench::new(model);
+    let code = |umask| EventCode { umask, ..EventCode::default() };
+    let slots = [
+        event(model, 0, code(4), CounterId::Fixed(3), None),
+        event(model, 1, code(0x80), CounterId::Fixed(16), None),
+    ];
+    let mut counting = bench.source.open(&slots, &cpu()).unwrap();
+    counting.start().unwrap();
+    bench.run("loop", 1);
+    let whole = cells(counting.as_mut());
+    assert!(whole.iter().all(|cell| cell.lost.is_none() && cell.raw > 0), "{whole:?}");
+    // Somebody takes the counter of slots, and that alone.
+    let control = PmuReg::all(&model.chip).into_iter().find(|one| one.to_string() == "IA32_FIXED_CTR_CTRL");
+    bench.bus.borrow_mut().write(0, control.unwrap(), 0).unwrap();
+    bench.pass(1);
+    for cell in cells(counting.as_mut()) {
+        assert!(cell.lost.is_some(), "{cell:?}");
+    }
 }

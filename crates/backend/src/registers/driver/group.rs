@@ -96,7 +96,17 @@ impl Group {
         };
         (self.first, self.last) = (kept(&self.first), kept(&self.last));
         // What was a program with more events is one with fewer, but for shares whose slots are gone: they are lost.
-        self.program = if placed.is_empty() { None } else { recipe.program(&placed).ok() };
+        self.program = match recipe.program(&placed) {
+            Ok(program) if !placed.is_empty() => Some(program),
+            Ok(_) => None,
+            Err(error) => {
+                let reason = format!("what it is counted with was taken away: {error}");
+                active.iter().for_each(|i| {
+                    self.members[*i].lost.get_or_insert_with(|| reason.clone());
+                });
+                None
+            }
+        };
         self.active = if self.program.is_some() { active } else { Vec::new() };
         let program = self.program.as_ref();
         for member in self.members.iter_mut().filter(|member| member.holds.is_empty()) {
