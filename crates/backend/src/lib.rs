@@ -39,7 +39,7 @@ pub mod sysreg;
 mod usage;
 
 #[cfg(unix)]
-pub use launch::{Attached, Launcher};
+pub use launch::{Attached, Launcher, Pinned};
 #[cfg(unix)]
 pub use os::OsSource;
 #[cfg(target_os = "linux")]

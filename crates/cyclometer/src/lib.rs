@@ -26,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod chips;
+pub mod compare;
 mod host;
 mod metric;
 pub mod placement;
@@ -47,6 +48,7 @@ pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
     Result, Rung, Scope, Target, Unit, Verdict,
 };
+pub use cyclometer_session::compare as interleaved;
 pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;
 pub use cyclometer_stats as stats;
