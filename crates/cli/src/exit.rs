@@ -5,6 +5,8 @@ use cyclometer::core::{Error, ErrorKind};
 
 /// Everything went well.
 pub const OK: u8 = 0;
+/// `compare`: a condition of `--fail-if` holds, or outputs differ.
+pub const GATE: u8 = 1;
 /// `--strict`, and a value is not exact.
 pub const STRICT: u8 = 124;
 /// We failed, or the arguments make no sense.
@@ -18,6 +20,7 @@ pub const NOT_FOUND: u8 = 127;
 pub const TABLE: &str = "\
 Exit status:
   0        all went well
+  1        of compare: a condition of --fail-if holds, or outputs differ
   n        the command exited with status n
   128 + n  signal n ended the command, or cut several runs short
   124      --strict was given, and a value is not exact

@@ -77,7 +77,8 @@ fn numbers(statistics: &Statistics) -> Vec<String> {
     ]
 }
 
-fn row(fields: &[String]) -> String {
+/// Fields as a row, without its end.
+pub fn row(fields: &[String]) -> String {
     fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",")
 }
 

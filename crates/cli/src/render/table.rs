@@ -20,16 +20,30 @@ const GAP: u16 = 2;
 
 /// The table with everything that belongs below it.
 pub fn render(results: &Results<'_>, verbose: bool, paint: Paint) -> String {
+    render_among(results, verbose, paint, &mut Vec::new())
+}
+
+/// The same as one of several tables: what has been said below another is not said again.
+pub fn render_among(results: &Results<'_>, verbose: bool, paint: Paint, said: &mut Vec<String>) -> String {
     let several = results.report.runs.len() > 1;
     let mut out = heading(results, paint);
     out += &layout(&rows(results, several, verbose), several, paint);
     for line in footer::lines(results, verbose) {
-        for (i, part) in wrap(&line, WIDTH - 4).iter().enumerate() {
-            let indent = if i == 0 { "  " } else { "    " };
-            out += &format!("{indent}{}\n", paint.paint(Style::Dim, part));
+        if said.contains(&line) {
+            continue;
         }
+        out += &remark(&line, paint);
+        said.push(line);
     }
     out
+}
+
+/// A remark below a table.
+pub fn remark(text: &str, paint: Paint) -> String {
+    let indent = |i| if i == 0 { "  " } else { "    " };
+    let parts = wrap(text, WIDTH - 4);
+    let line = |(i, part): (usize, &String)| format!("{}{}\n", indent(i), paint.paint(Style::Dim, part));
+    parts.iter().enumerate().map(line).collect()
 }
 
 fn heading(results: &Results<'_>, paint: Paint) -> String {

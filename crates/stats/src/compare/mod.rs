@@ -275,7 +275,7 @@ fn of_pairs(a: &Series, b: &Series, empty: Compared, tables: &mut Tables) -> Com
     Compared {
         basis: Some(Basis::Pairs(n)),
         drift: drift(&levels).filter(|_| n >= LEAST_PAIRS),
-        ..told(empty, &found, &scale, &few(n, "pair", n))
+        ..told(empty, &found, &scale, &too_few(a, n))
     }
 }
 
@@ -285,13 +285,23 @@ fn of_samples(a: &[f64], b: &[f64], empty: Compared) -> Compared {
     let Some(found) = shift(&on(a), &on(b)) else { return empty };
     let fewer = a.len().min(b.len());
     let basis = Some(Basis::Apart(a.len(), b.len()));
-    Compared { basis, ..told(empty, &found, &scale, &few(fewer, "run", fewer)) }
+    Compared { basis, ..told(empty, &found, &scale, &few(fewer, "run")) }
 }
 
-/// `5 pairs: …`
-fn few(n: usize, what: &str, number: usize) -> String {
+/// Why nothing is said at 95 %: `5 pairs: …`
+fn few(n: usize, what: &str) -> String {
     let plural = if n == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}: a statement at 95 % needs more, 6 for the least")
+    format!("{n} {what}{plural}: a statement at 95 % needs more, 6 for the least")
+}
+
+/// The same of pairs; counts that should repeat and do not are called so.
+fn too_few(a: &Series, n: usize) -> String {
+    match a.provenance.as_deref() {
+        Some("counted") if n > 1 => {
+            format!("the {n} counted runs differ: a statement at 95 % needs 6 of them")
+        }
+        _ => few(n, "pair"),
+    }
 }
 
 fn told(empty: Compared, found: &PairedEstimate, scale: &Scale, too_few: &str) -> Compared {
@@ -383,6 +393,8 @@ mod tests {
         assert_eq!(once.finding, Finding::Inconclusive, "once is not known to repeat");
         let varies = one(counted(&[1000.0, 1000.0]), counted(&[1001.0, 1002.0]));
         assert_eq!(varies.finding, Finding::Inconclusive);
+        let reason = "the 2 counted runs differ: a statement at 95 % needs 6 of them";
+        assert_eq!(varies.reason.as_deref(), Some(reason));
         let kernel = one(series("faults", &[5.0; 3]), series("faults", &[6.0; 3]));
         assert_eq!(kernel.finding, Finding::Inconclusive, "three equal values may be chance");
         let kernel = one(series("faults", &[5.0; 6]), series("faults", &[6.0; 6]));
