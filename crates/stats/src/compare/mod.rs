@@ -161,6 +161,7 @@ pub fn compare(a: &[Series], others: &[&[Series]], question: Question) -> Vec<Ve
     for (one, q) in tested.into_iter().zip(false_discovery_rates(&p)) {
         one.q = Some(q);
         one.finding = judge(one, question.threshold);
+        one.reason = one.reason.take().or_else(|| among_many(one, p.len(), question.threshold));
     }
     all
 }
@@ -315,6 +316,13 @@ fn told(empty: Compared, found: &PairedEstimate, scale: &Scale, too_few: &str) -
     }
 }
 
+/// Said of a metric that would have changed if it were the only one.
+fn among_many(one: &Compared, tests: usize, threshold: f64) -> Option<String> {
+    let alone = Compared { q: one.p, ..one.clone() };
+    let is_open = one.finding == Finding::Inconclusive && judge(&alone, threshold) == Finding::Changed;
+    is_open.then(|| format!("a change is likely, but not certain among {tests} tests: more pairs would tell"))
+}
+
 /// What follows from interval and rate of a metric that was tested.
 fn judge(one: &Compared, threshold: f64) -> Finding {
     let Some((change, (low, high))) = one.change.and_then(|change| Some((change, change.interval?))) else {
@@ -453,6 +461,8 @@ mod tests {
         let all = compare(&a, &[&b], PAIRED).remove(0);
         assert_eq!((all[0].p, all[0].q), (Some(1.0 / 32.0), Some(10.0 / 32.0)));
         assert_eq!(all[0].finding, Finding::Inconclusive);
+        let reason = "a change is likely, but not certain among 10 tests: more pairs would tell";
+        assert_eq!(all[0].reason.as_deref(), Some(reason));
         assert_eq!(compare(&a[..1], &[&b[..1]], PAIRED)[0][0].finding, Finding::Changed);
     }
 

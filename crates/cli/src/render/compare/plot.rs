@@ -56,7 +56,7 @@ pub fn svg(contest: &Contest<'_>) -> String {
     let height = heights.sum::<f64>().max(HEAD) + 30.0;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
+         font-family=\"DejaVu Sans, Helvetica, Arial, sans-serif\" font-size=\"12\" fill=\"{INK}\">\n\
          <title>cyclometer compare</title>\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     if contest.versus.is_empty() {
@@ -93,7 +93,7 @@ fn head(contest: &Contest<'_>, versus: &Versus, y: f64) -> String {
         format!("<text x=\"{x}\" y=\"{}\" fill=\"#666\">{}</text>\n", y + 68.0, escaped(words))
     };
     out += &note(RUNS.0, "every run, in order; the line is the median");
-    out += &note(CHANGE.0, "change, 95 % interval");
+    out += &note(CHANGE.0, "change, 95 % interval; grey: within the threshold");
     out
 }
 
@@ -150,7 +150,7 @@ fn runs(a: &[f64], b: &[f64], one: &Compared, unit: &Unit, y: f64) -> String {
         return String::new();
     }
     let vertical = Axis { from: (low, high), to: (y + PANEL - 16.0, y + 16.0) };
-    let middle = f64::midpoint(RUNS.0, RUNS.1);
+    let middle = f64::midpoint(RUNS.0 + 70.0, RUNS.1);
     let mut out = String::new();
     for (values, colour, median, from, to) in
         [(a, A, one.a.median, RUNS.0 + 70.0, middle - 6.0), (b, B, one.b.median, middle + 6.0, RUNS.1)]

@@ -13,7 +13,7 @@ use crate::render::testing::{compared_report, vm_with_soft};
 /// Two commands of twelve pairs and two counted runs each; the second takes 5 % longer and counts 12,345 instructions more.
 pub fn shown(test: impl Fn(&Machine, &Comparison)) {
     let reports = vec![compared_report(0, "gzip -6 -kc file"), compared_report(1, "gzip -7 -kc file")];
-    let order = |i: usize| if i % 3 == 0 { vec![1, 0] } else { vec![0, 1] };
+    let order = |i: usize| if i.is_multiple_of(3) { vec![1, 0] } else { vec![0, 1] };
     let padding = |i: usize| if i < 2 { 0 } else { (i * 331 % 4096) as u16 };
     let rounds = (0..14).map(|i| Round { order: order(i), padding: padding(i) }).collect();
     test(&vm_with_soft(), &Comparison { reports, rounds, ended: None, warnings: Vec::new() });
