@@ -200,6 +200,8 @@ pub fn statistics(statistics: &Statistics) -> Value {
         "min": optional(statistics.min),
         "max": optional(statistics.max),
         "outliers": statistics.outliers,
+        "median_low": optional(statistics.median_interval.map(|(low, _)| low)),
+        "median_high": optional(statistics.median_interval.map(|(_, high)| high)),
     })
 }
 
