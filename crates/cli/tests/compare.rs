@@ -267,7 +267,7 @@ fn exact_counts_pass_and_fail_a_gate() {
     };
     let out = go(&["--save-baseline", word(&base)], &short);
     assert_eq!(code(&out), 0, "{out:?}");
-    assert!(stderr(&out).contains("2 executions of 1 command: 2 runs of each counted"), "{}", stderr(&out));
+    assert!(stderr(&out).contains("2 executions of 1 command: 2 runs counted"), "{}", stderr(&out));
     let gate = ["--baseline", word(&base), "--fail-if", "instructions > +0.5%"];
     let same = go(&gate, &short);
     assert_eq!(code(&same), 0, "{same:?}");
@@ -374,6 +374,21 @@ fn bad_input_is_named_and_ends_with_125() {
         assert!(stdout(&out).is_empty(), "{}", stdout(&out));
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "files are left behind");
+}
+
+#[test]
+fn every_option_that_the_page_names_exists() {
+    let page = text(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compare.md")));
+    let help = stdout(&run(&["compare", "--help"])) + &stdout(&run(&["stat", "--help"]));
+    let options = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| {
+        let name = word.strip_prefix("--").unwrap_or_default();
+        name.starts_with(|c: char| c.is_ascii_lowercase())
+    });
+    // Those of other programs.
+    let foreign = ["--release", "--security-opt"];
+    let unknown: Vec<&str> =
+        options.filter(|option| !help.contains(option) && !foreign.contains(option)).collect();
+    assert_eq!(unknown, [""; 0]);
 }
 
 #[test]

@@ -337,9 +337,11 @@ fn judge(one: &Compared, threshold: f64) -> Finding {
         }
     };
     let is_beyond = low > up || high < down;
+    // Where most values are zero, so are most differences, and the interval says nothing of the others.
+    let is_within = low >= down && high <= up && (change.is_relative || up > 0.0);
     match one.q {
         Some(q) if q < FALSE_DISCOVERIES && is_beyond => Finding::Changed,
-        _ if low >= down && high <= up => Finding::Same,
+        _ if is_within => Finding::Same,
         _ => Finding::Inconclusive,
     }
 }
@@ -418,6 +420,9 @@ mod tests {
         let tested = one(series("t", &a), series("t", &a.map(|value| value + 40.0)));
         let change = tested.change.unwrap();
         assert_eq!((change.is_relative, change.estimate, tested.finding), (false, 40.0, Finding::Changed));
+        let mostly = series("t", &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 9.0]);
+        let rare = one(mostly.clone(), series("t", &[0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 4.0, 0.0]));
+        assert_eq!(rare.finding, Finding::Inconclusive, "zeros hide what is rare");
         let zeros = one(counted(&[0.0, 0.0]), counted(&[0.0, 0.0]));
         assert_eq!((zeros.finding, zeros.change.unwrap().estimate), (Finding::Same, 0.0));
     }

@@ -198,10 +198,13 @@ fn announce(args: &CompareArgs, executions: Executions) {
         parts.push(plural(native, what.0, what.1));
     }
     if counted > 0 {
-        parts.push(format!("{} counted by the software PMU", plural(counted, "run of each", "runs of each")));
+        let what = if commands > 1 { ("run of each", "runs of each") } else { ("run", "runs") };
+        parts.push(format!("{} counted by the software PMU", plural(counted, what.0, what.1)));
     }
     if warmups > 0 {
-        parts.push(plural(warmups, "warm-up of each", "warm-ups of each"));
+        let what =
+            if commands > 1 { ("warm-up of each", "warm-ups of each") } else { ("warm-up", "warm-ups") };
+        parts.push(plural(warmups, what.0, what.1));
     }
     let most = if args.duration.is_some() { "at most " } else { "" };
     let total = executions.total();

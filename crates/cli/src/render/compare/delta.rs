@@ -8,7 +8,7 @@ use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
 use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
-use crate::render::{WIDTH, columns, units};
+use crate::render::{WIDTH, columns, units, wrap};
 
 /// All comparisons, with what belongs below them.
 pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
@@ -229,7 +229,18 @@ pub fn gate_line(gate: &GateOutcome, paint: Paint) -> String {
         Ruling::Inconclusive => ("inconclusive", Style::Caution),
         _ => ("impossible", Style::Bad),
     };
-    format!("  gate {}: {}{}\n", clean(&gate.gate), paint.paint(style, word), clean(&gate_reason(gate)))
+    let (condition, reason) = (clean(&gate.gate), clean(&gate_reason(gate)));
+    let head = format!("  gate {condition}: ");
+    let shown = paint.paint(style, word);
+    match columns(&head) + columns(word) + columns(&reason) <= WIDTH {
+        true => format!("{head}{shown}{reason}\n"),
+        false => format!("{head}{shown}\n{}", indented(reason.trim_start_matches([',', ':', ' ']))),
+    }
+}
+
+/// Text below a line, further in.
+fn indented(text: &str) -> String {
+    wrap(text, WIDTH - 6).iter().map(|line| format!("      {line}\n")).collect()
 }
 
 /// What the ruling of a gate rests on.
@@ -248,9 +259,7 @@ pub fn gate_reason(gate: &GateOutcome) -> String {
 
 fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut lines = Vec::new();
-    if let Some(versus) = contest.versus.first() {
-        lines.push(rule(contest, versus));
-    }
+    lines.extend(contest.versus.first().and_then(|versus| rule(contest, versus)));
     if contest
         .versus
         .iter()
@@ -258,7 +267,8 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
         .any(|one| one.basis == Some(Basis::Deterministic))
     {
         lines.push(
-            "exactly: every run of A gave one value and every run of B one; nothing was estimated".to_owned(),
+            "exactly: every run of A gave one value and every run of B one: any difference is a change"
+                .to_owned(),
         );
     }
     if let Reference::Baseline { notes, .. } = &contest.reference {
@@ -282,7 +292,8 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     lines.iter().map(|line| remark(&clean(line), paint)).collect()
 }
 
-fn rule(contest: &Contest<'_>, versus: &Versus) -> String {
+/// What the findings mean, where something was tested.
+fn rule(contest: &Contest<'_>, versus: &Versus) -> Option<String> {
     let tested =
         contest.versus.iter().flat_map(|versus| &versus.metrics).filter(|one| one.p.is_some()).count();
     let pairs = versus.metrics.iter().filter_map(|one| match one.basis {
@@ -293,12 +304,14 @@ fn rule(contest: &Contest<'_>, versus: &Versus) -> String {
         (Design::Paired, Some(n)) => format!("{n} pairs in random order; "),
         _ => String::new(),
     };
-    let threshold = units::short(100.0 * contest.question.threshold, &Unit::Ratio);
+    // Not more digits than anybody writes.
+    let threshold = (1e8 * contest.question.threshold).round() / 1e6;
     let tests = match tested {
-        0 | 1 => "changed: certain at 5 %".to_owned(),
+        0 => return None,
+        1 => "changed: certain at 5 %".to_owned(),
         n => format!("changed: certain at 5 % over all {n} tests together"),
     };
-    format!("{design}{tests}, and by more than {threshold} %; same: by less")
+    Some(format!("{design}{tests}, and by more than {threshold} %; same: by less"))
 }
 
 /// `wall_time: q 0.012, p 0.003`
