@@ -5,7 +5,7 @@ use cyclometer_core::{LaunchKind, Verdict};
 use super::LEAST_COUNTED;
 use super::signed_rank::LEAST_PAIRS;
 use crate::derived::DerivedSummary;
-use crate::summary::{LineSummary, Summary};
+use crate::summary::{LineSummary, RunValue, Summary};
 
 /// The value of one run.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -75,7 +75,7 @@ impl Series {
         let least = if counted { LEAST_COUNTED } else { LEAST_PAIRS };
         let values = self.present();
         let first = values.first()?;
-        let repeats = values.len() == self.values.len() && values.iter().all(|value| value == first);
+        let repeats = self.values.iter().all(|run| run.value == Some(*first));
         (repeats && values.len() >= least).then_some(*first)
     }
 
@@ -111,8 +111,15 @@ impl Series {
     }
 }
 
+/// Where some runs counted an event all the time, the others are left out: they were disturbed. Where none did, estimates
+/// are all there is.
 fn of_line(line: &LineSummary) -> Series {
-    let values = line.values.iter().map(|value| RunOf { run: value.run, value: finite(value.value) });
+    let is_exact = |value: &RunValue| value.count.verdict() == Verdict::Exact;
+    let has_exact = line.values.iter().any(is_exact);
+    let values = line.values.iter().map(|value| {
+        let kept = value.value.filter(|_| !has_exact || is_exact(value));
+        RunOf { run: value.run, value: finite(kept) }
+    });
     Series {
         name: line.name.clone(),
         event: line.event.clone(),
@@ -153,7 +160,8 @@ fn finite(value: Option<f64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::summarise;
-    use crate::testing::{os_line, pass, report, run, soft, translated};
+    use crate::testing::{cell, hardware, os_line, pass, report, run, soft, translated};
+    use cyclometer_core::SlotId;
     use cyclometer_core::event::OsMetric;
 
     #[test]
@@ -179,6 +187,23 @@ mod tests {
         let all = Series::all_of(&summarise(&report(vec![soft("calls")], vec![counted], runs)));
         assert_eq!((all[0].name.as_str(), all[0].constant()), ("calls:u", Some(7.0)));
         assert_eq!(Series::of("x", &[7.0, 7.0]).constant(), None);
+    }
+
+    #[test]
+    fn runs_that_were_disturbed_are_left_out_where_others_were_not() {
+        let disturbed = |index: u32| {
+            let mut run = run(index, 0, &[]);
+            run.reading.cells.push(cell(SlotId(0), 40, 1_000_000, 400_000));
+            run
+        };
+        let of = |runs| {
+            Series::all_of(&summarise(&report(vec![hardware("x", 1)], vec![pass(&[0])], runs))).remove(0)
+        };
+        let some = of(vec![run(0, 0, &[(0, 100)]), disturbed(1), run(2, 0, &[(0, 101)])]);
+        assert_eq!(some.present(), [100.0, 101.0]);
+        assert!(some.reason.unwrap().ends_with("(in 1 of 3 runs)"));
+        let all = of(vec![disturbed(0), disturbed(1)]);
+        assert_eq!(all.present(), [100.0, 100.0]);
     }
 
     #[test]

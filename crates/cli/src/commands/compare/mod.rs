@@ -62,7 +62,15 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let launcher = launcher.with_signals(watch()?);
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
-    let contest = contest(args, &contestants, baseline, &machine, &comparison, &stat, &judge, executions);
+    let measured = Measured {
+        contestants: &contestants,
+        machine: &machine,
+        comparison: &comparison,
+        stat: &stat,
+        outputs: judge.outputs.as_ref(),
+        executions,
+    };
+    let contest = contest(args, &measured, baseline);
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest)?;
     shown?;
@@ -243,17 +251,19 @@ impl Watcher for Judge {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "everything that is shown comes together here")]
-fn contest<'a>(
-    args: &CompareArgs,
-    contestants: &[Contestant],
-    baseline: Option<Baseline>,
+/// What was measured, and with what.
+struct Measured<'a> {
+    contestants: &'a [Contestant],
     machine: &'a Machine,
     comparison: &'a Comparison,
-    stat: &Stat,
-    judge: &Judge,
+    stat: &'a Stat,
+    outputs: Option<&'a Outputs>,
     executions: Executions,
-) -> Contest<'a> {
+}
+
+/// What everything that is shown is made from.
+fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Baseline>) -> Contest<'a> {
+    let Measured { contestants, machine, comparison, stat, outputs, executions } = *measured;
     let requests = stat.metric_requests();
     let arms: Vec<ArmShown> = contestants
         .iter()
@@ -278,7 +288,7 @@ fn contest<'a>(
         versus: Vec::new(),
         question: Question { design, threshold: args.threshold },
         executions,
-        output_difference: judge.outputs.as_ref().and_then(|outputs| outputs.difference().map(str::to_owned)),
+        output_difference: outputs.and_then(|outputs| outputs.difference().map(str::to_owned)),
         output_checked: args.check_output,
     };
     contest.versus = versus(&contest, &args.fail_if);
@@ -303,7 +313,7 @@ fn versus(contest: &Contest<'_>, gates: &[Gate]) -> Vec<Versus> {
 
 fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports) -> Result<()> {
     if args.quiet || exports.any_on_stdout() {
-        for line in unsaid(contest, args) {
+        for line in unsaid(contest) {
             output::tell(&line);
         }
         return Ok(());
@@ -315,7 +325,7 @@ fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports)
 }
 
 /// What must be told where no table is shown: gates that do not pass, and an early end.
-fn unsaid(contest: &Contest<'_>, args: &CompareArgs) -> Vec<String> {
+fn unsaid(contest: &Contest<'_>) -> Vec<String> {
     let gates = contest.versus.iter().flat_map(|versus| &versus.gates);
     let failed = gates.filter(|gate| gate.ruling != Ruling::Passed);
     let mut lines: Vec<String> = failed
@@ -330,7 +340,6 @@ fn unsaid(contest: &Contest<'_>, args: &CompareArgs) -> Vec<String> {
     if let (false, Some(difference)) = (contest.comparison.ended.is_some(), &contest.output_difference) {
         lines.push(format!("cyclometer: {}\n", clean(difference)));
     }
-    let _ = args;
     lines
 }
 

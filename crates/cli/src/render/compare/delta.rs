@@ -97,7 +97,7 @@ fn texts(one: &Compared) -> [String; 5] {
 }
 
 /// A value in a unit that people know; any other unit is left out, as the metric's name says it.
-fn level(value: f64, unit: &Unit) -> String {
+pub fn level(value: f64, unit: &Unit) -> String {
     match unit {
         Unit::Other(_) => units::short(value, &Unit::Ratio),
         known => units::short(value, known),

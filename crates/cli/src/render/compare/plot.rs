@@ -6,10 +6,9 @@ use std::path::Path;
 use cyclometer::core::Unit;
 use cyclometer::stats::compare::{Basis, Compared, Finding};
 
-use super::delta::{change_text, interval, unit_of};
+use super::delta::{change_text, interval, level, unit_of};
 use super::{Contest, Versus};
 use crate::output::clean;
-use crate::render::units;
 
 /// File formats of pictures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,8 +115,8 @@ fn panel(contest: &Contest<'_>, versus: &Versus, one: &Compared, y: f64) -> Stri
         escaped(&clean(&one.name))
     );
     for (i, (letter, median)) in [("A", one.a.median), ("B", one.b.median)].into_iter().enumerate() {
-        let level = median.map_or_else(|| "–".to_owned(), |median| units::short(median, &unit));
-        out += &text(16.0, y + 44.0 + 18.0 * i as f64, "start", &format!("{letter}  {level}"));
+        let shown = median.map_or_else(|| "–".to_owned(), |median| level(median, &unit));
+        out += &text(16.0, y + 44.0 + 18.0 * i as f64, "start", &format!("{letter}  {shown}"));
     }
     let find = |all: &[cyclometer::stats::compare::Series]| {
         all.iter().find(|series| series.name == one.name).map(|series| series.present()).unwrap_or_default()
@@ -174,10 +173,10 @@ fn runs(a: &[f64], b: &[f64], one: &Compared, unit: &Unit, y: f64) -> String {
     }
     let edge = RUNS.0 + 62.0;
     if high > low {
-        out += &text(edge, y + 20.0, "end", &units::short(high, unit));
-        out += &text(edge, y + PANEL - 12.0, "end", &units::short(low, unit));
+        out += &text(edge, y + 20.0, "end", &level(high, unit));
+        out += &text(edge, y + PANEL - 12.0, "end", &level(low, unit));
     } else {
-        out += &text(edge, f64::midpoint(y + 16.0, y + PANEL - 16.0) + 4.0, "end", &units::short(low, unit));
+        out += &text(edge, f64::midpoint(y + 16.0, y + PANEL - 16.0) + 4.0, "end", &level(low, unit));
     }
     out
 }

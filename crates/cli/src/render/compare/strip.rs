@@ -2,9 +2,9 @@
 
 use super::{Contest, Versus};
 use crate::output::clean;
-use crate::render::compare::delta::unit_of;
+use crate::render::compare::delta::{level, unit_of};
 use crate::render::paint::{Paint, Style};
-use crate::render::{WIDTH, columns, units};
+use crate::render::{WIDTH, columns};
 
 /// Heights, from none to most of one bin.
 const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -40,7 +40,7 @@ fn strips(contest: &Contest<'_>, versus: &Versus, name: &str) -> Option<[String;
         return None;
     }
     let unit = unit_of(&symbol);
-    let (from, to) = (units::short(low, &unit), units::short(high, &unit));
+    let (from, to) = (level(low, &unit), level(high, &unit));
     let name = clean(name);
     let room = WIDTH - BINS - 2 * 11 - 8;
     let shown: String = name.chars().take(room).collect();
