@@ -227,6 +227,14 @@ fn lists_and_shells_make_commands() {
 }
 
 #[test]
+fn the_help_shows_its_examples_whole() {
+    let help = stdout(&run(&["compare", "--help"])).split_whitespace().collect::<Vec<_>>().join(" ");
+    for example in ["-L jobs=1,2,4 'make -j{jobs}'", "`instructions > +0.5%`", "`30s` or `500ms`"] {
+        assert!(help.contains(example), "{example} in {help}");
+    }
+}
+
+#[test]
 fn time_that_is_over_leaves_whole_pairs() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.json");
