@@ -8,6 +8,7 @@ use cyclometer_sys::trace::{self, Change};
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::process::{Mode, Seat, Suspended, name_of};
 use super::remote::number;
+use super::restartable::THREADS;
 use super::space::{AT_RANDOM, Space, auxiliary};
 use super::threads::first_thread;
 use super::warm::Bound;
@@ -160,7 +161,7 @@ impl Engine {
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
         if !self.companions(child).is_empty() {
-            self.check_restartable(child)?;
+            self.check_restartable(child, THREADS)?;
         }
         let seat = self.seat_for(child, space)?;
         if !self.companions(child).is_empty() {

@@ -32,6 +32,7 @@ mod space;
 mod surface;
 mod threads;
 mod warm;
+mod writers;
 
 use std::os::unix::net::UnixStream;
 
