@@ -69,6 +69,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addend;
+pub mod baseline;
 pub mod block;
 mod classify;
 pub mod event;
@@ -84,6 +85,7 @@ pub mod translate;
 mod vector;
 
 pub use addend::Addend;
+pub use baseline::Baseline;
 pub use classify::{Class, classify};
 pub use event::Event;
 pub use totals::Totals;

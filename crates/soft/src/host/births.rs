@@ -201,6 +201,7 @@ impl Engine {
         if registers.cs != USER_CS {
             return Err(Trouble::Unfollowed("executed a 32-bit program".to_owned()));
         }
+        self.tell_features(tid, registers.rsp)?;
         let settings = self.settings.translation;
         let mut space = Space::new(tid, &registers, settings)?;
         if self.settings.fixed_layout {

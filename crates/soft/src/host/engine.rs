@@ -330,6 +330,7 @@ impl Engine {
         match stop {
             Stop::Link | Stop::Indirect => self.go_on(tid, stop, registers),
             Stop::SystemCall => self.system_call(tid, registers),
+            Stop::Ask(question) => self.ask_processor(tid, question, registers),
             Stop::Breakpoint => self.deliver(tid, SIGTRAP),
             Stop::Leave(Leave::Unreadable) => self.unreadable(tid),
             Stop::Leave(reason) => {

@@ -37,6 +37,7 @@ pub use pages::{Code, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
 
+use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
 use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
 use crate::hash::AddressMap;
@@ -77,11 +78,17 @@ pub enum Stop {
     Indirect,
     /// Before a system call that the filter names. The instruction after the stop makes it.
     SystemCall,
+    /// Before an instruction that asks for the processor: [`ANSWERED`] bytes behind the stop the program goes on, with the
+    /// answer in its registers.
+    Ask(Question),
     /// Before an instruction that cannot be followed.
     Leave(Leave),
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,
 }
+
+/// How far behind a [`Stop::Ask`] a program goes on, in bytes from where it is when it has stopped.
+pub const ANSWERED: u64 = 1;
 
 /// A block that was translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +133,7 @@ enum Trap {
     Linked(u64),
     Indirect,
     SystemCall,
+    Ask(Question),
     Leave(Leave),
     Breakpoint,
 }
@@ -135,11 +143,13 @@ enum Trap {
 pub struct Settings {
     /// Which counters are there as a check only.
     pub redundancy: Redundancy,
+    /// Whether programs stop where they ask for the processor ([`Stop::Ask`]); else they ask the one that there is.
+    pub asks: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { redundancy: Redundancy::PerEpoch(1) }
+        Settings { redundancy: Redundancy::PerEpoch(1), asks: false }
     }
 }
 
@@ -158,6 +168,7 @@ pub struct Translation {
     code: Vec<u8>,
     by_address: AddressMap<u64, u32>,
     flow: Flow,
+    asks: bool,
     traps: AddressMap<u64, Trap>,
     /// Stops that wait for a block, by its address.
     waiting: AddressMap<u64, Vec<u64>>,
@@ -185,6 +196,7 @@ impl Translation {
             code: Vec::new(),
             by_address: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             flow: Flow::new(settings.redundancy),
+            asks: settings.asks,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             stubs: Vec::new(),
@@ -246,6 +258,7 @@ impl Translation {
             Trap::Link { .. } | Trap::Return { .. } | Trap::Linked(_) => Stop::Link,
             Trap::Indirect => Stop::Indirect,
             Trap::SystemCall => Stop::SystemCall,
+            Trap::Ask(question) => Stop::Ask(*question),
             Trap::Leave(reason) => Stop::Leave(*reason),
             Trap::Breakpoint => Stop::Breakpoint,
         })

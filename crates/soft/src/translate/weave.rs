@@ -193,6 +193,11 @@ impl Translation {
     }
 
     fn copy(&mut self, shape: &Shape, at: At, out: &mut Emitter) {
+        if let Some(question) = shape.asks.filter(|_| self.asks) {
+            self.stop(at, Trap::Ask(question), out);
+            // Nobody is found here: who is at the stop is not taken for one who has gone on.
+            return out.skip(ANSWERED as usize);
+        }
         let Some(units) = shape.units else { return out.copy(at, shape) };
         let index = self.extras;
         self.extras += 1;

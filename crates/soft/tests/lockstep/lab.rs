@@ -186,8 +186,8 @@ pub trait Notes {
 }
 
 fn settings() -> Settings {
-    let translation = translate::Settings { redundancy: Redundancy::PerEpoch(1) };
-    Settings { translation, fixed_layout: true }
+    let translation = translate::Settings { redundancy: Redundancy::PerEpoch(1), asks: false };
+    Settings { translation, fixed_layout: true, baseline: None }
 }
 
 fn follow_probed<P: Probe + 'static>(pid: u32, mut socket: UnixStream, probe: P) -> io::Result<()>
