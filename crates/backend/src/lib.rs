@@ -45,7 +45,7 @@ pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
 #[cfg(unix)]
-pub use soft::{Software, software};
+pub use soft::{Software, baseline_lacks, software};
 #[cfg(unix)]
 pub use soft_settings::SoftwareSettings;
 pub use sources::sources;

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use cyclometer::core::{Counted, CounterId, CounterMask, CpuSet, Rung};
+use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet, Rung};
 
 use crate::exit;
 use crate::render::WIDTH;
@@ -122,7 +122,8 @@ const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
 /// What is said of a command that is executed, or of who counts it.
-const OF_COMMANDS: [&str; 6] = ["backend", "output", "input", "random_layout", "counted", "ignore_failure"];
+const OF_COMMANDS: [&str; 7] =
+    ["backend", "output", "input", "random_layout", "cpu_baseline", "counted", "ignore_failure"];
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
@@ -156,6 +157,9 @@ pub struct StatArgs {
     /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
+    /// Under the software PMU tell the command that it has this processor, the same on every machine.
+    #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = cpu_baseline)]
+    pub cpu_baseline: Option<CpuBaseline>,
     /// Let events that do not fit on the counters at once take turns within each run, also with a run for each of them.
     #[arg(help_heading = COUNTING, long)]
     pub multiplex: bool,
@@ -244,6 +248,12 @@ fn counted(text: &str) -> Result<Counted, String> {
         Ok(runs) => Ok(Counted::Runs(runs)),
         Err(_) => Err(format!("'{text}' is no number of runs, and not 'all'")),
     }
+}
+
+fn cpu_baseline(text: &str) -> Result<CpuBaseline, String> {
+    let found = CpuBaseline::ALL.into_iter().find(|baseline| baseline.word() == text);
+    let names = CpuBaseline::ALL.map(CpuBaseline::word).join(", ");
+    found.ok_or_else(|| format!("no baseline has that name; there are {names}"))
 }
 
 fn cpu_list(text: &str) -> Result<CpuSet, String> {

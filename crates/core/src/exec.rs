@@ -95,6 +95,44 @@ pub trait Child {
     fn layout(&self) -> Option<Layout> {
         None
     }
+
+    /// Which processor it was told that it has; `None`: the one that there is.
+    fn cpu_baseline(&self) -> Option<CpuBaseline> {
+        None
+    }
+}
+
+/// A processor that a command is told that it has, the same on every machine, so that libraries take the same ways.
+///
+/// # Source
+///
+/// System V ABI, AMD64 supplement, section 3.1.1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CpuBaseline {
+    /// SSE2, as every 64-bit processor of the kind has.
+    X86_64,
+    /// SSE4.2 and POPCNT beside that.
+    X86_64V2,
+    /// AVX2, BMI and FMA beside that.
+    X86_64V3,
+    /// AVX-512 beside that.
+    X86_64V4,
+}
+
+impl CpuBaseline {
+    /// All of them, from the least to the most.
+    pub const ALL: [CpuBaseline; 4] =
+        [CpuBaseline::X86_64, CpuBaseline::X86_64V2, CpuBaseline::X86_64V3, CpuBaseline::X86_64V4];
+
+    /// The name that compilers give it (`-march`), which is also the word used in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            CpuBaseline::X86_64 => "x86-64",
+            CpuBaseline::X86_64V2 => "x86-64-v2",
+            CpuBaseline::X86_64V3 => "x86-64-v3",
+            CpuBaseline::X86_64V4 => "x86-64-v4",
+        }
+    }
 }
 
 /// How the addresses of a process are laid out.

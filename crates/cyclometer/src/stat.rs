@@ -8,8 +8,8 @@ use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
-    Child, Counted, CpuSet, Error, ErrorKind, Event, Intent, Machine, Plan, Recovery, Report, Result, Rung,
-    Source, Target,
+    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, LaunchKind, Machine, Plan,
+    Recovery, Report, Result, Rung, Source, Target,
 };
 use cyclometer_session::{Job, Means, Observer, Settings};
 use cyclometer_stats::{MetricRequest, partners};
@@ -33,6 +33,7 @@ pub struct Stat {
     backend: Option<Rung>,
     counted: Counted,
     random_layout: bool,
+    cpu_baseline: Option<CpuBaseline>,
     multiplex: Multiplex,
     seed: u64,
     simulated: Option<Simulated>,
@@ -46,6 +47,26 @@ fn some_seed() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
     nanos ^ u64::from(std::process::id()).rotate_left(32)
+}
+
+/// Whether commands can be told of a processor, which translated ones only can.
+fn check_baseline(baseline: CpuBaseline, plan: &Plan) -> Result<()> {
+    let name = baseline.word();
+    if !plan.passes.iter().any(|pass| pass.launch == LaunchKind::Translated) {
+        let text = format!(
+            "the CPU baseline {name} is for runs that the software PMU translates, and there is none: name an event \
+             that it counts (-e instructions), or choose it (--backend soft)"
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
+    match cyclometer_backend::baseline_lacks(baseline) {
+        None => Ok(()),
+        Some(feature) => {
+            let text =
+                format!("this machine's processor is below the CPU baseline {name}: it lacks {feature}");
+            Err(Error::new(ErrorKind::EventUnsupported, text))
+        }
+    }
 }
 
 impl Stat {
@@ -62,6 +83,7 @@ impl Stat {
             backend: None,
             counted: Counted::Auto,
             random_layout: false,
+            cpu_baseline: None,
             multiplex: Multiplex::Auto,
             seed: some_seed(),
             simulated: None,
@@ -203,6 +225,13 @@ impl Stat {
         self
     }
 
+    /// Tells translated commands of a processor that is the same on every machine, so that they take the same ways on two of
+    /// them. Native runs have the processor that there is.
+    pub fn cpu_baseline(mut self, baseline: Option<CpuBaseline>) -> Stat {
+        self.cpu_baseline = baseline;
+        self
+    }
+
     /// What becomes of events that do not fit on the counters at once.
     pub fn multiplex(mut self, multiplex: Multiplex) -> Stat {
         self.multiplex = multiplex;
@@ -259,14 +288,17 @@ impl Stat {
     ///
     /// # Errors
     ///
-    /// Only when nothing was measured; what fails later is told in the report.
+    /// Only when nothing was measured; what fails later is told in the report. `ErrorKind::InvalidInput` for a CPU baseline
+    /// where nothing is translated, `ErrorKind::EventUnsupported` for one with a feature that this machine lacks.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
+        self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, &plan))?;
         if let Some(simulated) = &self.simulated {
             return self.simulate(simulated, plan, launcher, observer);
         }
         let job = self.job(self.watched(launcher)?);
-        let software = software(SoftwareSettings { random_layout: self.random_layout });
+        let software =
+            software(SoftwareSettings { random_layout: self.random_layout, cpu_baseline: self.cpu_baseline });
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let mut sources = self.sources()?;
         sources.extend(software.as_ref().map(Software::source));
