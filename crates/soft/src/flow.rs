@@ -121,9 +121,23 @@ pub struct Counter {
 struct Arc {
     from: u32,
     to: u32,
+    /// The number of its counter; [`NO_COUNTER`].
+    counter: u32,
+}
+
+const NO_COUNTER: u32 = u32::MAX;
+
+impl Arc {
+    fn counter(&self) -> Option<u32> {
+        (self.counter != NO_COUNTER).then_some(self.counter)
+    }
+}
+
+/// What an arc that is not decided yet is decided by.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
     weight: u64,
     observed: bool,
-    counter: Option<u32>,
 }
 
 /// A growing flow graph and its counters.
@@ -133,12 +147,10 @@ pub struct Flow {
     /// The arc of each block.
     blocks: Vec<ArcId>,
     counters: Vec<Counter>,
-    /// Arcs below this number are decided.
-    decided: usize,
+    /// Of the arcs that are not decided: the last ones.
+    open: Vec<Wish>,
     /// Points joined by the spanning forest.
     forest: Sets,
-    /// Points joined by those of its arcs that have no counter.
-    pieces: Sets,
     redundancy: Redundancy,
     scratch: redundancy::Scratch,
 }
@@ -150,9 +162,8 @@ impl Flow {
             arcs: Vec::new(),
             blocks: Vec::new(),
             counters: Vec::new(),
-            decided: 0,
+            open: Vec::new(),
             forest: Sets::new(1),
-            pieces: Sets::new(1),
             redundancy,
             scratch: redundancy::Scratch::default(),
         }
@@ -165,7 +176,6 @@ impl Flow {
     pub fn block(&mut self, weight: u64) -> BlockId {
         let block = BlockId(self.blocks.len() as u32);
         self.forest.grow(2);
-        self.pieces.grow(2);
         let arc = self.arc(Point::Entry(block), Point::Exit(block), weight, false);
         self.blocks.push(arc);
         block
@@ -201,8 +211,14 @@ impl Flow {
         let (from, to) = (from.node(), to.node());
         assert!((from.max(to) as usize) < self.forest.len(), "an arc to a block that is not in the graph");
         let id = ArcId(self.arcs.len() as u32);
-        self.arcs.push(Arc { from, to, weight, observed, counter: None });
+        self.arcs.push(Arc { from, to, counter: NO_COUNTER });
+        self.open.push(Wish { weight, observed });
         id
+    }
+
+    /// Arcs below this number are decided.
+    fn decided(&self) -> usize {
+        self.arcs.len() - self.open.len()
     }
 
     /// Decides every arc that was added since the last epoch; hands back the new counters.
@@ -215,26 +231,25 @@ impl Flow {
         for (i, arc) in epoch.tree.iter().enumerate() {
             if redundant.get(i) == Some(&true) {
                 self.count(arc.id, Role::Redundant);
-            } else {
-                let Arc { from, to, .. } = self.arcs[arc.id.index()];
-                self.pieces.join(from, to);
             }
         }
         epoch.needed.iter().for_each(|arc| self.count(arc.id, Role::Needed));
         epoch.observed.iter().for_each(|arc| self.count(arc.id, Role::Observed));
-        self.decided = self.arcs.len();
+        self.open.clear();
         &self.counters[first..]
     }
 
     /// The undecided arcs, heaviest first, as arcs between the trees of earlier epochs.
     fn sort_epoch(&mut self) -> Epoch {
         let mut epoch = Epoch::default();
-        let mut open: Vec<(Reverse<u64>, usize)> =
-            (self.decided..self.arcs.len()).map(|i| (Reverse(self.arcs[i].weight), i)).collect();
+        let first = self.decided();
+        let mut open: Vec<(Reverse<u64>, u32)> =
+            self.open.iter().zip(0..).map(|(wish, i)| (Reverse(wish.weight), i)).collect();
         open.sort_unstable();
         for (_, i) in open {
-            let Arc { from, to, weight, observed, .. } = self.arcs[i];
-            let id = ArcId(i as u32);
+            let Wish { weight, observed } = self.open[i as usize];
+            let id = ArcId(first as u32 + i);
+            let Arc { from, to, .. } = self.arcs[id.index()];
             let (from, to) = (self.forest.find(from), self.forest.find(to));
             let link = redundancy::Link { id, from, to, weight };
             if observed { epoch.observed.push(link) } else { epoch.open.push(link) }
@@ -257,7 +272,7 @@ impl Flow {
     }
 
     fn count(&mut self, arc: ArcId, role: Role) {
-        self.arcs[arc.index()].counter = Some(self.counters.len() as u32);
+        self.arcs[arc.index()].counter = self.counters.len() as u32;
         self.counters.push(Counter { arc, role });
     }
 
@@ -268,7 +283,7 @@ impl Flow {
 
     /// The counter of an arc, by its position in [`Flow::counters`].
     pub fn counter_of(&self, arc: ArcId) -> Option<usize> {
-        self.arcs[arc.index()].counter.map(|counter| counter as usize)
+        self.arcs[arc.index()].counter().map(|counter| counter as usize)
     }
 
     /// The arc of a block.
@@ -279,9 +294,14 @@ impl Flow {
     /// Whether a wrong value of this counter alone is found by [`Flow::solve`], however small the error.
     ///
     /// Others are found only where the error makes a count negative or greater than 64 bits.
-    pub fn covers(&mut self, counter: usize) -> bool {
+    pub fn covers(&self, counter: usize) -> bool {
+        let mut uncounted = Sets::new(self.forest.len() as u32);
+        let decided = self.arcs[..self.decided()].iter();
+        decided.filter(|arc| arc.counter().is_none()).for_each(|arc| {
+            uncounted.join(arc.from, arc.to);
+        });
         let Arc { from, to, .. } = self.arcs[self.counters[counter].arc.index()];
-        self.pieces.find(from) != self.pieces.find(to)
+        uncounted.find(from) != uncounted.find(to)
     }
 
     /// Every count from the counters' values, in the order of [`Flow::counters`].
