@@ -10,6 +10,7 @@
 use iced_x86::Register;
 
 use super::area;
+use super::marks::Marks;
 use super::place::{Bits, Mark};
 use super::shape::{Operand, Shape};
 use crate::addend::{Elements, Mask};
@@ -21,7 +22,7 @@ pub(crate) struct Emitter {
     /// Where the code starts in the region.
     start: u32,
     bytes: Vec<u8>,
-    marks: Vec<Mark>,
+    marks: Marks,
     literals: Vec<(usize, u64)>,
 }
 
@@ -49,7 +50,7 @@ impl Emitter {
             base,
             start,
             bytes: Vec::with_capacity(8192),
-            marks: Vec::with_capacity(2048),
+            marks: Marks::from(start),
             literals: Vec::new(),
         }
     }
@@ -60,7 +61,7 @@ impl Emitter {
     }
 
     /// The code, its address and its marks.
-    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Vec<Mark>) {
+    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Marks) {
         self.place_literals();
         self.align(16);
         (self.base + u64::from(self.start), self.bytes, self.marks)

@@ -21,6 +21,7 @@
 mod area;
 mod batch;
 mod emit;
+mod marks;
 mod pages;
 mod place;
 mod region;
@@ -259,7 +260,7 @@ impl Translation {
     /// Where the program is, by its instruction pointer in translated code.
     pub fn place(&self, pc: u64) -> Option<Place> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
-        self.resolve(region.mark(pc)?)
+        self.resolve(&region.mark(pc)?)
     }
 
     /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of

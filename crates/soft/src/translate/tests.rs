@@ -391,12 +391,13 @@ fn the_same_code_gives_the_same_bytes() {
     assert_eq!(first(()), first(()));
 }
 
-/// Many jumps to a block behind them, each too far from it for one batch.
+/// Many jumps to a block behind them, each too far from it for one batch, and for it to be likely.
 fn crowd(jumps: usize) -> Program {
     let mut a = CodeAssembler::new(64).unwrap();
     let mut end = a.create_label();
     (0..jumps).for_each(|_| a.je(end).unwrap());
     a.ret().unwrap();
+    (0..0x1_1000).for_each(|_| a.int3().unwrap());
     a.set_label(&mut end).unwrap();
     a.nop().unwrap();
     a.ret().unwrap();
@@ -405,7 +406,8 @@ fn crowd(jumps: usize) -> Program {
 
 #[test]
 fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
-    let mut program = crowd(weave::MOST_LINKS + 500);
+    let jumps = weave::MOST_LINKS + 500;
+    let mut program = crowd(jumps);
     let mut translation = Translation::new(TABLE_AT, Settings::default());
     translation.add_region(REGION_AT, 16);
     let all = decoded(AT, &program.0);
@@ -414,8 +416,8 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
     let mut next = Some(first);
     while let Some(address) = next {
         translation.enter(&mut program, address).unwrap();
-        let unknown = all.iter().map(Instruction::ip).find(|ip| translation.block_at(*ip).is_none());
-        next = unknown.filter(|ip| *ip < end);
+        let jumps = all.iter().take(jumps).map(Instruction::ip);
+        next = jumps.into_iter().find(|ip| translation.block_at(*ip).is_none());
     }
     let to = translation.enter(&mut program, end).unwrap();
     let open = |translation: &Translation| {
