@@ -157,7 +157,6 @@ pub struct Translation {
     regions: Vec<Region>,
     pieces: Vec<Piece>,
     code: Vec<u8>,
-    by_address: AddressMap<u64, u32>,
     flow: Flow,
     traps: AddressMap<u64, Trap>,
     /// Stops that wait for a block, by its address.
@@ -170,6 +169,8 @@ pub struct Translation {
     shadow_missed: u64,
     extras: u32,
     writes: Vec<Write>,
+    /// What every batch uses again.
+    scratch: batch::Scratch,
 }
 
 impl Translation {
@@ -184,7 +185,6 @@ impl Translation {
             regions: Vec::new(),
             pieces: Vec::new(),
             code: Vec::new(),
-            by_address: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             flow: Flow::new(settings.redundancy),
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
@@ -194,6 +194,7 @@ impl Translation {
             shadow_missed: 0,
             extras: 0,
             writes: Vec::new(),
+            scratch: batch::Scratch::default(),
         }
     }
 
@@ -238,7 +239,7 @@ impl Translation {
 
     /// The block at an address of the program, if it was translated.
     pub fn block_at(&self, address: u64) -> Option<u32> {
-        self.by_address.get(&address).copied()
+        self.pages.block(address)
     }
 
     /// Why the program stopped, by the address of the stopping instruction.
@@ -317,12 +318,12 @@ impl Translation {
     }
 
     fn ensure(&mut self, code: &mut dyn Code, address: u64) -> Result<u32, Need> {
-        if let Some(piece) = self.by_address.get(&address) {
-            return Ok(*piece);
+        if let Some(piece) = self.block_at(address) {
+            return Ok(piece);
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
-        self.by_address.get(&address).copied().ok_or(Need::Room)
+        self.block_at(address).ok_or(Need::Room)
     }
 
     fn region_near(&self, address: u64) -> Result<usize, Need> {

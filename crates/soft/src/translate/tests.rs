@@ -273,7 +273,8 @@ fn a_flag_is_dead_only_when_a_new_value_is_sure() {
 }
 
 fn batch(program: &mut Program, entry: u64) -> Batch {
-    Batch::find(&mut Pages::default(), program, entry, (REGION_AT, REGION_AT + REGION), &|_| None)
+    let bounds = (REGION_AT, REGION_AT + REGION);
+    Batch::find(&mut Pages::default(), program, entry, bounds, &|_| 0, Default::default())
 }
 
 #[test]

@@ -60,9 +60,10 @@ impl Translation {
     /// Translates what can be reached from `entry`, which was not translated before.
     pub(super) fn translate(&mut self, code: &mut dyn Code, entry: u64, region: usize) {
         let bounds = (self.regions[region].base(), self.regions[region].base() + REGION);
-        let (by_address, pieces) = (&self.by_address, &self.pieces);
-        let known = |address: u64| Some(pieces[*by_address.get(&address)? as usize].live_in);
-        let batch = Batch::find(&mut self.pages, code, entry, bounds, &known);
+        let pieces = &self.pieces;
+        let known = |block: u32| pieces[block as usize].live_in;
+        let scratch = std::mem::take(&mut self.scratch);
+        let batch = Batch::find(&mut self.pages, code, entry, bounds, &known, scratch);
         let first = self.pieces.len() as u32;
         for draft in &batch.drafts {
             self.adopt(&batch, draft);
@@ -81,6 +82,7 @@ impl Translation {
         let jumps: Vec<Patch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
         self.publish(region, out);
         jumps.into_iter().for_each(|jump| self.patch(jump));
+        self.scratch = batch.into_scratch();
     }
 
     /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
@@ -101,8 +103,7 @@ impl Translation {
             self.code.extend_from_slice(shape.code());
         }
         let id = self.pieces.len() as u32;
-        self.pages.mark_start(draft.address);
-        self.by_address.insert(draft.address, id);
+        self.pages.add_block(draft.address, id);
         self.pieces.push(Piece {
             address: draft.address,
             len: (self.code.len() as u32 - bytes) as u16,
