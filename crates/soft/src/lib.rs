@@ -70,6 +70,7 @@
 
 pub mod addend;
 pub mod block;
+mod chunks;
 mod classify;
 pub mod event;
 mod floating;

@@ -150,7 +150,12 @@ fn walks() -> impl Strategy<Value = Vec<Vec<usize>>> {
 }
 
 fn redundancies() -> impl Strategy<Value = Redundancy> {
-    prop_oneof![Just(Redundancy::None), (0usize..3).prop_map(Redundancy::PerEpoch), Just(Redundancy::Full)]
+    prop_oneof![
+        Just(Redundancy::None),
+        (0usize..3).prop_map(Redundancy::PerEpoch),
+        (0usize..9).prop_map(Redundancy::OneIn),
+        Just(Redundancy::Full),
+    ]
 }
 
 fn explore<'a>(

@@ -39,6 +39,7 @@ pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
 
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
+use crate::chunks::Chunks;
 use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
 use crate::hash::AddressMap;
 
@@ -140,7 +141,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { redundancy: Redundancy::PerEpoch(1) }
+        Settings { redundancy: Redundancy::OneIn(100) }
     }
 }
 
@@ -155,7 +156,7 @@ pub struct Translation {
     heads: AddressMap<u32, u64>,
     pages: Pages,
     regions: Vec<Region>,
-    pieces: Vec<Piece>,
+    pieces: Chunks<Piece>,
     code: Vec<u8>,
     flow: Flow,
     traps: AddressMap<u64, Trap>,
@@ -183,7 +184,7 @@ impl Translation {
             heads: AddressMap::default(),
             pages: Pages::default(),
             regions: Vec::new(),
-            pieces: Vec::new(),
+            pieces: Chunks::new(),
             code: Vec::new(),
             flow: Flow::new(settings.redundancy),
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
