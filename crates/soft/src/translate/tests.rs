@@ -116,8 +116,24 @@ fn a_call_pushes_the_programs_return_address_and_keeps_its_own() {
 fn a_return_drops_the_programs_address_and_goes_by_its_own() {
     let usual = ["mov [gs:8],rcx", "mov [gs:10h],rsi", "movzx esi,sp", "pop rcx"];
     let last = ["push qword [gs:rsi+10000h]", "ret"];
-    emits(|out| out.ret(clean(), 0, clean()), &[&usual[..], &last].concat());
-    emits(|out| out.ret(clean(), 24, clean()), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
+    emits(|out| out.ret(clean(), 0, clean(), None), &[&usual[..], &last].concat());
+    emits(|out| out.ret(clean(), 24, clean(), None), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
+}
+
+#[test]
+fn an_indirect_branch_is_counted_by_a_register_that_is_kept_anyway() {
+    let count = ["mov rsi,[gs:21000h]", "lea rsi,[rsi+1]", "mov [gs:21000h],rsi"];
+    let kept = ["mov [gs:8],rcx", "mov [gs:10h],rsi"];
+    let rest = ["movzx esi,sp", "pop rcx", "push qword [gs:rsi+10000h]", "ret"];
+    let outside = Some(0x21000);
+    emits(|out| out.ret(clean(), 0, clean(), outside), &[&kept[..], &count, &rest].concat());
+    // rsi may be what it goes by.
+    let jump = shape(&[0xff, 0xe6]);
+    let rest = ["movzx esi,cx", "jmp qword [rsi*8+7F000000h]"];
+    emits(
+        |out| out.indirect_jump(clean(), &jump, TABLE_AT, clean(), outside),
+        &[&kept[..], &["mov rcx,rsi"], &count, &rest].concat(),
+    );
 }
 
 #[test]

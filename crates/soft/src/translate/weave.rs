@@ -225,15 +225,12 @@ impl Translation {
         batch: &Batch,
         draft: &batch::Draft,
         id: u32,
-        (mut at, mut went): (At, At),
+        (at, went): (At, At),
         out: &mut Emitter,
         cold: &mut Cold,
     ) {
         let outside = self.pieces[id as usize].edges[1].filter(|_| leaves_indirectly(draft.terminator));
-        if let Some(offset) = self.counter(outside) {
-            out.count(at, offset, false, at.bits.with(Bits::OUTSIDE));
-            (at, went) = (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE));
-        }
+        let outside = self.counter(outside);
         let last = || &batch.shapes(draft)[draft.len() - 1];
         let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
         match draft.terminator {
@@ -255,12 +252,12 @@ impl Translation {
                 self.return_site(id, return_to, out, cold);
             }
             call @ Terminator::IndirectCall { return_to } => {
-                let hole = out.indirect_call(at, last());
+                let (hole, at, went) = out.indirect_call(at, last(), went, outside);
                 cold.thunks.push(Thunk { hole, at, went, call, direct: false });
                 self.return_site(id, return_to, out, cold);
             }
-            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went),
-            Terminator::Return { drops } => out.ret(at, drops, went),
+            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went, outside),
+            Terminator::Return { drops } => out.ret(at, drops, went, outside),
             Terminator::Trap(crate::block::Trap::Undefined) => out.copy(at, last()),
             Terminator::Trap(crate::block::Trap::Breakpoint) => self.last_stop(next, Trap::Breakpoint, out),
             Terminator::Leave(reason) => self.last_stop(next, Trap::Leave(reason), out),
@@ -320,14 +317,11 @@ impl Translation {
     fn return_site(&mut self, call: u32, address: u64, out: &mut Emitter, cold: &mut Cold) {
         let stub = self.stubs.len() as u32;
         self.stubs.push(address);
-        let (chain, _) = out.stub(stub, address);
+        let known = self.block_at(address);
+        let (chain, _, at) = out.stub(stub, address, known.and_then(|to| self.counter_in(to)));
         out.literal(chain, self.shadow_missed);
-        let at = Emitter::in_stub(stub);
-        match self.block_at(address) {
-            Some(to) => {
-                let at = self.count_edge(self.pieces[to as usize].from_outside, at, to, out);
-                self.flow_to(call, to, at, out, &mut cold.bodies);
-            }
+        match known {
+            Some(to) => self.flow_to(call, to, at, out, &mut cold.bodies),
             None => cold.sites.push((out.put_hole(at, &[0xe9]), stub)),
         }
     }
@@ -465,13 +459,18 @@ impl Translation {
         Patch { stop, jump, destination }
     }
 
-    /// The edge from the outside to a block.
-    fn way_in(&mut self, to: u32) -> Option<ArcId> {
+    /// Adds the edge from the outside to a block, unless it is there.
+    fn open_way_in(&mut self, to: u32) {
         if self.pieces[to as usize].from_outside.is_none() {
             self.open_to_outside(to, 0);
             self.flow.close_epoch();
         }
-        self.pieces[to as usize].from_outside
+    }
+
+    /// The counter of the edge from the outside to a block, if it has one, and whether flags do not matter there.
+    fn counter_in(&self, to: u32) -> Option<(u32, bool)> {
+        let counter = self.counter(self.pieces[to as usize].from_outside)?;
+        Some((counter, self.is_quiet(to)))
     }
 
     /// Writes a jump over a stop, and shortens the way to it.
@@ -506,13 +505,12 @@ impl Translation {
         }
         let to = self.ensure(code, target)?;
         let region = self.region_near(target)?;
-        let arc = self.way_in(to);
+        self.open_way_in(to);
         let stub = self.stubs.len() as u32;
         self.stubs.push(target);
         let mut out = self.emitter(region);
         let start = out.here();
-        let (chain, hit) = out.stub(stub, target);
-        let at = self.count_edge(arc, Emitter::in_stub(stub), to, &mut out);
+        let (chain, hit, at) = out.stub(stub, target, self.counter_in(to));
         self.jump_to(to, at, &mut out, &mut Vec::new());
         let entry = (target & 0xffff) as u32;
         out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));
