@@ -24,9 +24,6 @@ pub(super) const SIGTRAP: i32 = 5;
 /// How many stops we stay on a CPU at least.
 const MOVE_EVERY: u64 = 100;
 
-/// How long we wait awake for the next stop.
-const LINGER: std::time::Duration = std::time::Duration::from_micros(30);
-
 /// How often the code of a process may change before it is left to itself.
 pub(super) const MOST_RENEWALS: u32 = 40;
 
@@ -104,7 +101,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
     loop {
-        while let Some((tid, change)) = engine.next_change() {
+        while let Ok(Some((tid, change))) = trace::wait() {
             engine.handle_safely(tid, change);
         }
         engine.release_held();
@@ -125,22 +122,6 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
 }
 
 impl Engine {
-    /// What a task tells, if one has something to tell. One that stops often is given the CPU once more before we sleep:
-    /// to be woken up takes longer than most of them run until their next stop.
-    fn next_change(&mut self) -> Option<(u32, Change)> {
-        if let Ok(Some(change)) = trace::wait() {
-            return Some(change);
-        }
-        let begun = std::time::Instant::now();
-        while self.is_warm() && begun.elapsed() < LINGER {
-            std::thread::yield_now();
-            if let Ok(Some(change)) = trace::wait() {
-                return Some(change);
-            }
-        }
-        None
-    }
-
     fn new(root: u32, settings: Settings, probe: Option<Box<dyn Probe>>) -> Engine {
         let mut engine = Engine {
             settings,
@@ -354,7 +335,7 @@ impl Engine {
     }
 
     /// Translates what comes next, and goes on there.
-    fn go_on(&mut self, tid: u32, stop: Stop, mut registers: Registers) -> Outcome {
+    fn go_on(&mut self, tid: u32, stop: Stop, registers: Registers) -> Outcome {
         self.stay_near(tid);
         let room = self.room(tid)?;
         let task = self.task(tid)?;
@@ -373,8 +354,7 @@ impl Engine {
             let registers = self.part(tid)?;
             return self.enter(tid, registers);
         }
-        registers.rip = to?.ok_or(Trouble::Gone)?;
-        trace::set_registers(tid, &registers)?;
+        trace::set_instruction_pointer(tid, to?.ok_or(Trouble::Gone)?)?;
         self.go(tid)
     }
 

@@ -16,7 +16,7 @@ const MAX_BATCH: usize = 400;
 
 /// How likely it must be, from 0 to [`CERTAIN`], that what is translated ahead is executed. What is less likely than that
 /// costs more to translate than the stop that asks for it, times how rarely it comes.
-const LEAST_LIKELY: u32 = CERTAIN / 12;
+const LEAST_LIKELY: u32 = CERTAIN / 32;
 
 /// It will be executed.
 const CERTAIN: u32 = 1 << 20;
