@@ -25,7 +25,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     (
         "cyclometer",
         &[
-            "arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session", "sim", "selftest",
+            "arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session",
+            "sim", "selftest",
         ],
     ),
     ("cli", &["cyclometer"]),

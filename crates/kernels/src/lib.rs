@@ -110,7 +110,7 @@ impl Kernel {
         code::HERE && (self != Kernel::SystemCalls || system::HERE)
     }
 
-    /// Executes so many rounds; does nothing where [`Kernel::is_here`] is false.
+    /// Executes so many rounds. The first run of a kernel with some memory prepares that memory, and so executes more. Does nothing where [`Kernel::is_here`] is false.
     pub fn run(self, rounds: Rounds, memory: &mut Memory) {
         let rounds = u64::from(rounds.get());
         match self {
@@ -124,8 +124,8 @@ impl Kernel {
             Kernel::Loads => code::loads(rounds, &memory.line),
             Kernel::Stores => code::stores(rounds, &mut memory.line),
             Kernel::Copies => code::copies(rounds, &mut memory.line),
-            Kernel::ChaseResident => code::chase(rounds, &memory.resident),
-            Kernel::ChaseCold => code::chase(rounds, &memory.cold),
+            Kernel::ChaseResident => code::chase(rounds, memory.resident()),
+            Kernel::ChaseCold => code::chase(rounds, memory.cold()),
             Kernel::SystemCalls => system::calls(rounds),
         }
     }

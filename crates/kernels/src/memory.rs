@@ -17,8 +17,8 @@ const LINK_BYTES: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(crate) line: Line,
-    pub(crate) resident: Chain,
-    pub(crate) cold: Chain,
+    resident: Option<Chain>,
+    cold: Option<Chain>,
 }
 
 /// Eight words of one cache line, so that no access crosses lines.
@@ -27,10 +27,18 @@ pub struct Memory {
 pub(crate) struct Line(pub(crate) [u64; 8]);
 
 impl Memory {
-    /// New memory; takes some [`COLD_BYTES`].
+    /// New memory. Kernels that chase get theirs when they run for the first time.
     pub fn new() -> Memory {
         let line = Line(std::array::from_fn(|i| i as u64 + 1));
-        Memory { line, resident: Chain::new(RESIDENT_BYTES), cold: Chain::new(COLD_BYTES) }
+        Memory { line, resident: None, cold: None }
+    }
+
+    pub(crate) fn resident(&mut self) -> &Chain {
+        self.resident.get_or_insert_with(|| Chain::new(RESIDENT_BYTES))
+    }
+
+    pub(crate) fn cold(&mut self) -> &Chain {
+        self.cold.get_or_insert_with(|| Chain::new(COLD_BYTES))
     }
 }
 
