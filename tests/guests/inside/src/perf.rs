@@ -127,6 +127,7 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
     cases.case("a running process is counted from where it is", || process(pmu));
     cases.case("everything on one CPU is counted", one_cpu);
     cases.case("everything on all CPUs is counted", || whole_machine(pmu));
+    cases.case("a control group without controllers is named, with what gives it one", bare_control_group);
     cases.case("a control group is counted", || control_group(pmu));
     cases.case("software events count", software);
     cases.case("an event that the PMU lacks is no number", || {
@@ -229,9 +230,17 @@ pub(crate) fn pause() -> ExitCode {
     }
 }
 
+/// Before any controller was given to the root's children, the kernel gives them that of perf_event neither.
+fn bare_control_group() -> Result<()> {
+    fs::create_dir_all(GROUP).context("making a control group")?;
+    let args = ["stat", "-G", "counted", "-e", "instructions:u", "--", LOOP.path];
+    let finished = run(Who::Root, TOOL, &args);
+    fs::remove_dir(GROUP).context("removing the control group")?;
+    finished?.expect(125)?.says(&["'counted'", "no controllers", "/sys/fs/cgroup/cgroup.subtree_control"])
+}
+
 fn control_group(pmu: &Pmu) -> Result<()> {
     let folder = GROUP;
-    // Before any controller was given to the root's children, the kernel gives them that of perf_event neither.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+pids").context("giving children a controller")?;
     fs::create_dir_all(folder).context("making a control group")?;
     let mut child = waiting()?;

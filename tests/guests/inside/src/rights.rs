@@ -35,7 +35,7 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         at("3", &["--", LOOP.path], 0)?.finished.says(&["perf_event_paranoid is 3", "to count"])?;
         run(Who::User, TOOL, &["doctor"])?.expect(0)?.says(&["sudo sysctl kernel.perf_event_paranoid=2"])?;
         at("3", &["--backend", "perf", "-e", "instructions:u", "--strict", "--", LOOP.path], 124)?
-            .no_number(0, "perf_event_paranoid is 3")
+            .not_counted(0, &["perf_event_paranoid is 3", "sudo sysctl kernel.perf_event_paranoid=2"])
     });
     cases.case("doctor tells an ordinary user the setting that is in the way", || {
         run(Who::User, TOOL, &["doctor"])?.expect(0)?.says(&["perf_event_paranoid", "hardware events? no"])
