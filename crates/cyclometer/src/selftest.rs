@@ -161,7 +161,7 @@ impl SelfTest {
 
     /// Several copies of one event at the same time.
     fn at_once(&self, source: &dyn Source, memory: &mut Memory) -> Finding {
-        let name = format!("{COPIES} × instructions");
+        let name = format!("{COPIES} x instructions");
         let mut counted = || {
             let slots = self.slots("instructions:u")?;
             let first = slots.first().ok_or("nothing counts it")?;

@@ -87,7 +87,8 @@ impl Finding {
     /// nothing against them.
     #[must_use]
     pub fn with_kernel(self) -> Finding {
-        if self.verdict == Verdict::NotCounted || !self.is_nowhere_low() {
+        let judged_by_number = self.measurements.iter().any(has_known);
+        if self.verdict == Verdict::NotCounted || !judged_by_number || !self.is_nowhere_low() {
             return self;
         }
         let why = "the PMU cannot leave the kernel out: no count is lower than the loop's own".to_owned();

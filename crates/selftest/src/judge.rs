@@ -210,7 +210,7 @@ fn contradiction(measurements: &[Measurement]) -> String {
     let has_known = |one: &&Measurement| one.expected.is_some_and(|expected| expected > 0);
     let known: Vec<&Measurement> = measurements.iter().filter(has_known).collect();
     if !known.is_empty() && known.iter().all(|one| one.values.iter().all(|value| *value == 0)) {
-        return "claims to have counted all the time, and reads 0 in every loop".to_owned();
+        return "reads 0 in every loop, and claims to have counted".to_owned();
     }
     let off = |one: &&Measurement| excesses(one).map(i64::abs).max().unwrap_or(0);
     let Some(worst) = measurements.iter().max_by_key(off) else { return "nothing was counted".to_owned() };
@@ -266,7 +266,7 @@ mod tests {
     fn a_counter_that_claims_to_count_and_reads_zero_is_wrong() {
         let finding = check("branches", Quantity::Branches, |_| 0);
         assert_eq!(finding.verdict, Verdict::Wrong);
-        assert_eq!(finding.why, "claims to have counted all the time, and reads 0 in every loop");
+        assert_eq!(finding.why, "reads 0 in every loop, and claims to have counted");
     }
 
     #[test]

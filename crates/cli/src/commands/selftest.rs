@@ -40,7 +40,7 @@ pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
     if is_shown {
         super::print(&match args.json {
             true => json::pretty(&selftest::json(&examined, &machine)),
-            false => selftest::render(&examined, &machine, super::paint(cli, Channel::Out)),
+            false => selftest::render(&examined, &machine, cli.verbose, super::paint(cli, Channel::Out)),
         })?;
     }
     Ok(if examined.is_true() { exit::OK } else { exit::UNTRUE })

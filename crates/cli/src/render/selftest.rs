@@ -16,11 +16,13 @@ const NAME: usize = 27;
 const VERDICT: usize = 12;
 
 /// A table for each kind of event, then what can be trusted.
-pub fn render(examined: &Examined, machine: &Machine, paint: Paint) -> String {
+///
+/// Why events are not counted, or not judged, is told where everything is (`verbose`).
+pub fn render(examined: &Examined, machine: &Machine, verbose: bool, paint: Paint) -> String {
     let mut out = format!("{}\n{}\n", machine::cpu_text(machine), machine::system_text(machine));
     for section in &examined.sections {
         out += "\n";
-        out += &table(section, paint);
+        out += &table(section, verbose, paint);
     }
     out += "\n";
     out += &conclusion(examined, paint);
@@ -36,17 +38,17 @@ fn title(section: &Section) -> String {
     format!("{} ({})", what, section.rung)
 }
 
-fn table(section: &Section, paint: Paint) -> String {
+fn table(section: &Section, verbose: bool, paint: Paint) -> String {
     let mut out = paint.paint(Style::Heading, &title(section)) + "\n";
     if let Some(reason) = &section.absent {
         return out + &lines(&format!("not here: {}", clean(reason)), 2);
     }
-    for finding in &section.findings {
-        if finding.verdict != Verdict::NotCounted {
-            out += &row(finding, paint);
-        }
+    let short = [Verdict::Unjudged, Verdict::NotCounted];
+    for finding in section.findings.iter().filter(|finding| verbose || !short.contains(&finding.verdict)) {
+        out += &row(finding, paint);
     }
-    out + &not_counted(section, paint)
+    let named = short.into_iter().filter(|_| !verbose).map(|verdict| names(section, verdict, paint));
+    out + &named.collect::<String>()
 }
 
 fn row(finding: &Finding, paint: Paint) -> String {
@@ -62,21 +64,18 @@ fn row(finding: &Finding, paint: Paint) -> String {
     format!("{head}{first}\n{rest}")
 }
 
-/// Events that cannot be counted, by reason.
-fn not_counted(section: &Section, paint: Paint) -> String {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for finding in section.of(Verdict::NotCounted) {
-        let same = reasons.iter_mut().find(|(why, _)| *why == finding.why);
-        match same {
-            Some((_, names)) => names.push(&finding.event),
-            None => reasons.push((&finding.why, vec![&finding.event])),
-        }
+/// The names of the events of a verdict, without reasons.
+fn names(section: &Section, verdict: Verdict, paint: Paint) -> String {
+    let names: Vec<&str> = section.of(verdict).map(|finding| finding.event.as_str()).collect();
+    if names.is_empty() {
+        return String::new();
     }
-    let each = reasons.into_iter().map(|(why, names)| {
-        let head = format!("  {}: {}\n", paint.paint(Style::Dim, "not counted"), clean(why));
-        head + &lines(&clean(&names.join(", ")), 4)
-    });
-    each.collect()
+    let what = match verdict {
+        Verdict::NotCounted => "not counted here",
+        _ => "counted, but nothing is known to hold them against",
+    };
+    let head = format!("  {} (--verbose tells more):\n", paint.paint(style(verdict), what));
+    head + &lines(&clean(&names.join(", ")), 4)
 }
 
 fn lines(text: &str, indent: usize) -> String {
@@ -209,11 +208,7 @@ mod tests {
     fn examined() -> Examined {
         let findings = vec![
             finding("instructions", Verdict::Exact, "the known number in each of 65 counts over 13 loops"),
-            finding(
-                "branches",
-                Verdict::Wrong,
-                "claims to have counted all the time, and reads 0 in every loop",
-            ),
+            finding("branches", Verdict::Wrong, "reads 0 in every loop, and claims to have counted"),
             finding("cycles", Verdict::Plausible, "3.10 additions a cycle"),
             finding("node-loads", Verdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
             finding("bus-cycles", Verdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
@@ -226,7 +221,13 @@ mod tests {
 
     #[test]
     fn a_table_says_what_can_be_trusted_and_why_the_rest_cannot() {
-        golden("selftest.txt", &render(&examined(), &vm_without_pmu(), Paint::NONE));
+        golden("selftest.txt", &render(&examined(), &vm_without_pmu(), false, Paint::NONE));
+    }
+
+    #[test]
+    fn reasons_of_what_is_not_counted_are_told_to_who_asks() {
+        let text = render(&examined(), &vm_without_pmu(), true, Paint::NONE);
+        assert_eq!(text.matches("(ENOENT)").count(), 2, "{text}");
     }
 
     #[test]
@@ -237,7 +238,7 @@ mod tests {
             findings: Vec::new(),
             ..examined.sections[0].clone()
         };
-        let text = render(&examined, &vm_without_pmu(), Paint::NONE);
+        let text = render(&examined, &vm_without_pmu(), false, Paint::NONE);
         assert!(
             text.contains("  not here: no PMU here\n") && text.ends_with("No PMU was tested.\n"),
             "{text}"

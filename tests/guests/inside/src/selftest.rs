@@ -7,31 +7,29 @@ use crate::cases::Cases;
 use crate::programs::TOOL;
 use crate::system::{Who, run};
 
-/// What must be found out.
-pub(crate) struct Truths {
-    /// Verdicts of hardware events; `None` where there is no PMU.
-    pub(crate) hardware: Option<&'static [(&'static str, &'static str)]>,
-    /// Whether the software PMU counts every loop to the instruction.
-    pub(crate) translated: bool,
-}
+/// What must be found out of hardware events, by name; `None` where there is no PMU.
+pub(crate) type Truths = Option<&'static [(&'static str, &'static str)]>;
 
-/// Every case.
-pub(crate) fn cases(cases: &mut Cases, truths: &Truths) {
+/// Where the report goes.
+const REPORT: &str = "/tmp/selftest.json";
+
+/// Every case. The software PMU is left out: this build of it takes minutes to translate all loops in an emulator, and the tool's
+/// own tests have it count them.
+pub(crate) fn cases(cases: &mut Cases, truths: Truths) {
     cases.case("selftest trusts what can be trusted, and nothing else", || {
-        let finished = run(Who::Root, TOOL, &["selftest"])?;
+        let finished = run(Who::Root, TOOL, &["selftest", "--backend", "perf", "--report", REPORT])?;
         // For who reads the console.
         finished.out.lines().for_each(|line| println!("selftest: {line}"));
-        let finished = run(Who::Root, TOOL, &["selftest", "--json"])?;
-        let report: Value =
-            serde_json::from_str(&finished.out).with_context(|| finished.printed()).context("no JSON")?;
+        let text = std::fs::read_to_string(REPORT).with_context(|| finished.printed())?;
+        let report: Value = serde_json::from_str(&text).context("the report is no JSON")?;
         let told_truth = report["truth"] == true;
         ensure!(finished.status == i32::from(!told_truth), "exit {} of {}", finished.status, report["wrong"]);
         check(&report, truths)
     });
 }
 
-fn check(report: &Value, truths: &Truths) -> Result<()> {
-    match truths.hardware {
+fn check(report: &Value, truths: Truths) -> Result<()> {
+    match truths {
         None => ensure!(section(report, "hardware")?["absent"].is_string(), "a PMU was found"),
         Some(verdicts) => {
             for (event, verdict) in verdicts {
@@ -41,11 +39,6 @@ fn check(report: &Value, truths: &Truths) -> Result<()> {
     }
     for event in ["task-clock", "page-faults", "context-switches"] {
         is(report, "software", event, "plausible")?;
-    }
-    if truths.translated {
-        for event in ["instructions", "branches", "branches_taken", "calls", "returns", "loads", "stores"] {
-            is(report, "translated", event, "exact")?;
-        }
     }
     Ok(())
 }
