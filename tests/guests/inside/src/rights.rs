@@ -1,12 +1,15 @@
 //! What an ordinary user may count, by kernel.perf_event_paranoid.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 
 use crate::cases::Cases;
 use crate::perf::Pmu;
-use crate::programs::{LOOP, TOOL};
+use crate::programs::{LOOP, TOOL, WAITING};
 use crate::stat::{Stat, stat};
-use crate::system::{Who, run, sysctl};
+use crate::system::{Who, run, start, sysctl, wait_for};
 
 /// Every case; root's rights are those of all the others.
 pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
@@ -26,6 +29,18 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         narrowed.finished.says(&["EACCES", "user mode only"])?;
         at("2", &["-e", "instructions:k", "--", LOOP.path], 0)?.no_number(0, "not permitted")
     });
+    cases.case("an ordinary user counts a process of theirs, and nobody else's", || {
+        sysctl("kernel/perf_event_paranoid", "2")?;
+        own_process(pmu)?;
+        let mut other = start(Who::Root, WAITING.path, &[], Stdio::piped())?;
+        let pid = other.child.id().to_string();
+        let refused = run(Who::User, TOOL, &["stat", "-p", &pid, "-e", "instructions:u"]);
+        drop(other.child.stdin.take());
+        other.finish()?.expect(0)?;
+        let refused = refused?;
+        ensure!(!refused.printed().contains(&WAITING.instructions.to_string()), "{}", refused.printed());
+        refused.says(&["not permitted"])
+    });
     cases.case("an ordinary user does not count other CPUs' work at paranoid 2", || {
         let finished = run(Who::User, TOOL, &["stat", "-a", "-e", "instructions:u", "--", LOOP.path])?;
         ensure!(!finished.printed().contains(&LOOP.instructions.to_string()), "{}", finished.printed());
@@ -41,6 +56,20 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         run(Who::User, TOOL, &["doctor"])?.expect(0)?.says(&["perf_event_paranoid", "hardware events? no"])
     });
     let _ = sysctl("kernel/perf_event_paranoid", "2");
+}
+
+/// A process of the ordinary user's is counted by them from where it is.
+fn own_process(pmu: &Pmu) -> Result<()> {
+    const REPORT: &str = "/tmp/own.json";
+    let mut process = start(Who::User, WAITING.path, &[], Stdio::piped())?;
+    let pid = process.child.id().to_string();
+    let args = ["stat", "--export-json", REPORT, "-p", &pid, "-e", "instructions:u"];
+    let mut started = start(Who::User, TOOL, &args, Stdio::null())?;
+    let _ = wait_for("a counter", Duration::from_secs(10), || Ok(started.has_counter()));
+    std::thread::sleep(Duration::from_millis(300));
+    drop(process.child.stdin.take());
+    process.finish()?.expect(0)?;
+    pmu.counts(&Stat::read(REPORT, started.finish()?.expect(0)?)?, 0, &WAITING, 1)
 }
 
 /// Runs `stat` as an ordinary user at a setting.
