@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use cyclometer_backend::{Launcher, sources};
+use cyclometer_backend::{Launcher, on_cpu, sources};
 use cyclometer_catalog::{Kind, Listing, list, resolve_list_in};
 use cyclometer_core::exec::{CommandSpec, Stream};
 use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::plan::Outcome;
+use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::{
     Counted, Error, ErrorKind, Intent, Machine, Provenance, Recovery, Result, Rung, Slot, SlotId, Source,
     Verdict as Trust,
@@ -46,6 +47,8 @@ pub struct Section {
     pub kind: &'static str,
     /// The source.
     pub rung: Rung,
+    /// The kernel's PMU, on a CPU of which everything ran; `None` where there are not several.
+    pub pmu: Option<String>,
     /// Why none of them can be counted here, if so.
     pub absent: Option<String>,
     /// One for each event.
@@ -101,8 +104,8 @@ impl SelfTest {
     /// counts nothing here. What only some events lack is a finding.
     pub fn run(&self, launcher: &Launcher) -> Result<Examined> {
         let sections = match self.only {
-            None => vec![self.hardware(), self.software(), self.translated(launcher)],
-            Some(Rung::Perf) => vec![self.hardware(), self.software()],
+            None => [self.hardware(), vec![self.software(), self.translated(launcher)]].concat(),
+            Some(Rung::Perf) => [self.hardware(), vec![self.software()]].concat(),
             Some(Rung::Soft) => vec![self.translated(launcher)],
             Some(other) => return Err(untestable(other)),
         };
@@ -113,22 +116,38 @@ impl SelfTest {
         }
     }
 
-    fn hardware(&self) -> Section {
-        let section = Section { kind: "hardware", rung: Rung::Perf, absent: None, findings: Vec::new() };
-        let Some(source) = perf() else { return section.without("there is no perf on this system") };
+    /// One section; of a hybrid one for each core type, on a CPU of it.
+    fn hardware(&self) -> Vec<Section> {
+        let section = Section::new("hardware", Rung::Perf);
+        let Some(source) = perf() else { return vec![section.without("there is no perf on this system")] };
         if let Err(reason) = &self.machine.ladder.perf_hardware {
-            return section.without(reason);
+            return vec![section.without(reason)];
         }
+        let places: Vec<(&str, u32)> = self.machine.core_pmus().filter_map(place).collect();
+        if places.len() < 2 {
+            return vec![Section { findings: self.on_this_cpu(source.as_ref()), ..section }];
+        }
+        let on = |(pmu, cpu): (&str, u32)| {
+            let section = Section { pmu: Some(pmu.to_owned()), ..section.clone() };
+            match on_cpu(cpu, || self.on_this_cpu(source.as_ref())) {
+                Some(findings) => Section { findings, ..section },
+                None => section.without(&format!("this process may not run on CPU {cpu}")),
+            }
+        };
+        places.into_iter().map(on).collect()
+    }
+
+    fn on_this_cpu(&self, source: &dyn Source) -> Vec<Finding> {
         let mut memory = Memory::new();
         let listed = self.listed(&[Kind::Hardware, Kind::Cache, Kind::Portable]);
-        let examined = listed.iter().map(|one| self.examined(source.as_ref(), one, ":u", &mut memory));
+        let examined = listed.iter().map(|one| self.examined(source, one, ":u", &mut memory));
         let mut findings: Vec<Finding> = examined.collect();
-        findings.push(self.at_once(source.as_ref(), &mut memory));
-        Section { findings, ..section }
+        findings.push(self.at_once(source, &mut memory));
+        findings
     }
 
     fn software(&self) -> Section {
-        let section = Section { kind: "software", rung: Rung::Perf, absent: None, findings: Vec::new() };
+        let section = Section::new("software", Rung::Perf);
         let Some(source) = perf() else { return section.without("there is no perf on this system") };
         if let Err(reason) = &self.machine.ladder.perf_software {
             return section.without(reason);
@@ -205,7 +224,7 @@ impl SelfTest {
 
     /// The software PMU, which counts another process.
     fn translated(&self, launcher: &Launcher) -> Section {
-        let section = Section { kind: "translated", rung: Rung::Soft, absent: None, findings: Vec::new() };
+        let section = Section::new("translated", Rung::Soft);
         let Some(program) = &self.program else {
             return section.without("no program was named that runs the loops");
         };
@@ -299,7 +318,16 @@ fn perf() -> Option<Box<dyn Source>> {
     sources().into_iter().find(|source| source.rung() == Rung::Perf)
 }
 
+/// A core PMU with a CPU of it.
+fn place(pmu: &KernelPmu) -> Option<(&str, u32)> {
+    Some((pmu.name.as_str(), pmu.cpus.as_ref()?.iter().next()?))
+}
+
 impl Section {
+    fn new(kind: &'static str, rung: Rung) -> Section {
+        Section { kind, rung, pmu: None, absent: None, findings: Vec::new() }
+    }
+
     fn without(self, reason: &str) -> Section {
         Section { absent: Some(reason.to_owned()), ..self }
     }

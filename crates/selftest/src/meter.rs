@@ -84,7 +84,7 @@ pub struct Sample {
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
-    /// How long the work took, in ns.
+    /// How long the work took, with starting and stopping the counter, in ns.
     pub wall_ns: u64,
 }
 

@@ -56,11 +56,11 @@ impl<'a> ThreadMeter<'a> {
         let words = |error: cyclometer_core::Error| error.to_string();
         // Outside the counted time: neither memory for a reading nor the kernel's first look at anything is part of it.
         let before = self.read()?;
-        self.counting.start().map_err(words)?;
         let begin = Instant::now();
+        self.counting.start().map_err(words)?;
         work.run(self.memory);
-        let wall = begin.elapsed();
         self.counting.stop().map_err(words)?;
+        let wall = begin.elapsed();
         let after = self.read()?;
         let wall_ns = u64::try_from(wall.as_nanos()).unwrap_or(u64::MAX);
         self.slots.iter().map(|slot| sample(*slot, &before, &after, wall_ns)).collect()

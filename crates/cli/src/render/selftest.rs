@@ -30,12 +30,13 @@ pub fn render(examined: &Examined, machine: &Machine, verbose: bool, paint: Pain
 }
 
 fn title(section: &Section) -> String {
-    let what = match section.kind {
-        "hardware" => "this PMU, user mode, on one thread",
-        "software" => "the kernel's software events",
-        _ => "the software PMU",
+    let what = match (section.kind, &section.pmu) {
+        ("hardware", None) => "this PMU, user mode, on one thread".to_owned(),
+        ("hardware", Some(pmu)) => format!("{}, user mode, on one thread", clean(pmu)),
+        ("software", _) => "the kernel's software events".to_owned(),
+        _ => "the software PMU".to_owned(),
     };
-    format!("{} ({})", what, section.rung)
+    format!("{what} ({})", section.rung)
 }
 
 fn table(section: &Section, verbose: bool, paint: Paint) -> String {
@@ -111,10 +112,11 @@ fn conclusion(examined: &Examined, paint: Paint) -> String {
 }
 
 fn trusted(section: &Section, paint: Paint) -> String {
-    let who = match section.kind {
-        "hardware" => "This PMU",
-        "software" => "The kernel",
-        _ => "The software PMU",
+    let who = match (section.kind, &section.pmu) {
+        ("hardware", None) => "This PMU".to_owned(),
+        ("hardware", Some(pmu)) => clean(pmu),
+        ("software", _) => "The kernel".to_owned(),
+        _ => "The software PMU".to_owned(),
     };
     let names = |verdicts: &[Verdict]| {
         let is = |finding: &&Finding| verdicts.contains(&finding.verdict);
@@ -161,6 +163,7 @@ fn section_json(section: &Section) -> Value {
     json!({
         "kind": section.kind,
         "source": section.rung.word(),
+        "pmu": section.pmu,
         "absent": section.absent,
         "events": section.findings.iter().map(finding_json).collect::<Vec<_>>(),
     })
@@ -213,9 +216,10 @@ mod tests {
             finding("node-loads", Verdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
             finding("bus-cycles", Verdict::NotCounted, "the PMU cpu does not have this event (ENOENT)"),
         ];
-        let hardware = Section { kind: "hardware", rung: Rung::Perf, absent: None, findings };
+        let hardware = Section { kind: "hardware", rung: Rung::Perf, pmu: None, absent: None, findings };
         let absent = Some("the tracer\u{1b}[2J is forbidden".to_owned());
-        let translated = Section { kind: "translated", rung: Rung::Soft, absent, findings: Vec::new() };
+        let translated =
+            Section { kind: "translated", rung: Rung::Soft, pmu: None, absent, findings: Vec::new() };
         Examined { sections: vec![hardware, translated] }
     }
 
