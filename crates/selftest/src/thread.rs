@@ -79,11 +79,12 @@ impl Meter for ThreadMeter<'_> {
     }
 }
 
-/// The sum over the cells of a slot, one for each core PMU. Those are wanted at the same time, and run in turn.
+/// The sum over the cells of a slot, one for each core PMU. Those are wanted at about the same time, and run in turn: that a PMU of
+/// another core type was wanted and never ran takes nothing from the others.
 fn sample(slot: SlotId, before: &Reading, after: &Reading, wall_ns: u64) -> Result<Sample, String> {
     let mut sum = Sample { wall_ns, ..Sample::default() };
     let cells = after.cells.iter().filter(|cell| cell.slot == slot);
-    let mut found = false;
+    let (mut found, mut wanted) = (false, 0);
     for cell in cells {
         if let Some(reason) = &cell.lost {
             return Err(reason.clone());
@@ -93,8 +94,13 @@ fn sample(slot: SlotId, before: &Reading, after: &Reading, wall_ns: u64) -> Resu
         found = true;
         sum.raw = sum.raw.wrapping_add(since(cell.raw, old.map(|old| old.raw)));
         let enabled = since(cell.time_enabled_ns, old.map(|old| old.time_enabled_ns));
-        sum.time_enabled_ns = sum.time_enabled_ns.max(enabled);
-        sum.time_running_ns += since(cell.time_running_ns, old.map(|old| old.time_running_ns));
+        let running = since(cell.time_running_ns, old.map(|old| old.time_running_ns));
+        wanted = wanted.max(enabled);
+        sum.time_enabled_ns = sum.time_enabled_ns.max(if running > 0 { enabled } else { 0 });
+        sum.time_running_ns += running;
+    }
+    if sum.time_running_ns == 0 {
+        sum.time_enabled_ns = wanted;
     }
     found.then_some(sum).ok_or_else(|| "it was not read".to_owned())
 }
@@ -125,6 +131,25 @@ mod tests {
         let source = Fake::new(Behaviour::NoFilter);
         let meter = ThreadMeter::open(&source, &Fake::slots(1), &mut memory).unwrap();
         assert!(meter.is_unfiltered());
+    }
+
+    #[test]
+    fn a_core_pmu_that_never_ran_takes_nothing_from_the_one_that_did() {
+        use cyclometer_core::exec::{At, Cell};
+        let cells = |parts: [(u64, u64, u64); 2]| {
+            let cell = |(part, (raw, enabled, running))| {
+                let at = At { part, ..At::default() };
+                Cell { at, ..Cell::new(SlotId(0), raw, enabled, running) }
+            };
+            Reading { cells: parts.into_iter().enumerate().map(cell).collect() }
+        };
+        let before = cells([(0, 0, 0), (0, 0, 0)]);
+        // Starting one takes a while in which the other is wanted already.
+        let after = cells([(0, 100, 0), (7, 40, 40)]);
+        let sample = sample(SlotId(0), &before, &after, 0).unwrap();
+        assert!(sample.is_whole() && sample.raw == 7, "{sample:?}");
+        let never = self::sample(SlotId(0), &before, &cells([(0, 100, 0), (0, 90, 0)]), 0).unwrap();
+        assert!(!never.is_whole() && never.time_running_ns == 0, "{never:?}");
     }
 
     #[test]

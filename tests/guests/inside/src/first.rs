@@ -96,19 +96,16 @@ fn truths(machine: &str) -> Option<Truths> {
     const COUNTS: (&str, &str) = ("instructions", "exact");
     const CYCLES: (&str, &str) = ("cycles", "plausible");
     const TOGETHER: (&str, &str) = ("3 x instructions", "plausible");
-    const X86: &[(&str, &str)] = &[
-        COUNTS,
-        CYCLES,
-        TOGETHER,
-        ("branches", "wrong"),
-        ("branch-misses", "wrong"),
-        ("L1-dcache-load-misses", "wrong"),
-    ];
+    const AMD: &[(&str, &str)] =
+        &[COUNTS, CYCLES, TOGETHER, ("branches", "wrong"), ("branch-misses", "wrong")];
     let hardware = match machine {
         "arm64" => Some(&[COUNTS, CYCLES, TOGETHER, ("branches", "not_counted")][..]),
         // One counter counts instructions, and the driver claims that all three events are on it.
         "riscv64" => Some(&[COUNTS, CYCLES, ("3 x instructions", "wrong"), ("branches", "not_counted")][..]),
-        "x86" | "x86-amd" | "x86-hybrid" => Some(X86),
+        // Its CPUID says that it lacks branches.
+        "x86" => Some(&[COUNTS, CYCLES, TOGETHER, ("branches", "not_counted")][..]),
+        "x86-amd" => Some(AMD),
+        "x86-hybrid" => Some(&[COUNTS, CYCLES, TOGETHER][..]),
         // Each CPU counts what the other executes meanwhile.
         "arm64-hybrid" => Some(&[CYCLES][..]),
         "riscv64-nofilter" => Some(&[("instructions", "unjudged")][..]),
