@@ -6,6 +6,9 @@
 
 #[cfg(target_os = "linux")]
 mod affinity;
+#[cfg(not(target_os = "linux"))]
+#[path = "affinity_other.rs"]
+mod affinity;
 #[cfg(unix)]
 mod cgroup;
 #[cfg(unix)]
@@ -38,6 +41,7 @@ pub mod sysreg;
 #[cfg(unix)]
 mod usage;
 
+pub use affinity::on_cpu;
 #[cfg(unix)]
 pub use launch::{Attached, Launcher};
 #[cfg(unix)]

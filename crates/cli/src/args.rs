@@ -34,6 +34,8 @@ pub enum Command {
     Stat(Box<StatArgs>),
     /// Show which sources of counts work here, why others do not, and what mends them.
     Doctor(DoctorArgs),
+    /// Count loops of known length with every event, and show which events told the truth.
+    Selftest(SelftestArgs),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
     /// List the events that can be named on this machine, or the metrics of a CPU.
@@ -259,6 +261,38 @@ fn cpu_baseline(text: &str) -> Result<CpuBaseline, String> {
 fn cpu_list(text: &str) -> Result<CpuSet, String> {
     let cpus = CpuSet::parse(text).map_err(|part| format!("'{part}' is no CPU and no range"))?;
     if cpus.is_empty() { Err("no CPU is named".to_owned()) } else { Ok(cpus) }
+}
+
+/// What `selftest --help` and its manual page say at the end.
+const SELFTEST_NOTES: &str = "\
+Each event is counted over loops whose instructions, branches, loads and stores are known:
+  exact        every count was the known number
+  overcounts   never too low, and too high by no more than interrupts explain
+  plausible    nobody knows the number; it is as it should be
+  unjudged     it counts; nothing is known that it could be held against
+  wrong        counts contradict what is known
+  not counted  it cannot be counted here; why not
+
+Exit status:
+  0    nothing contradicts what is known, also where there is no PMU
+  1    an event did not tell the truth
+  125  nothing could be tested, or cyclometer failed
+
+A report (--report) has the CPU, the kernel's release, rights, sources and every count. It names no user and no host.";
+
+/// Arguments of `selftest`.
+#[derive(Args, Debug)]
+#[command(after_help = SELFTEST_NOTES)]
+pub struct SelftestArgs {
+    /// Which source to test; perf and soft can be.
+    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    pub backend: Backend,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write everything that was counted to a file that can be sent to others; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub report: Option<PathBuf>,
 }
 
 /// Arguments of `doctor`.

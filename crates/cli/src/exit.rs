@@ -5,6 +5,8 @@ use cyclometer::core::{Error, ErrorKind};
 
 /// Everything went well.
 pub const OK: u8 = 0;
+/// `selftest`: an event did not tell the truth.
+pub const UNTRUE: u8 = 1;
 /// `--strict`, and a value is not exact.
 pub const STRICT: u8 = 124;
 /// We failed, or the arguments make no sense.

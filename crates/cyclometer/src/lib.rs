@@ -29,6 +29,7 @@ mod chips;
 mod host;
 mod metric;
 pub mod placement;
+pub mod selftest;
 pub mod simulated;
 mod stat;
 mod tables;

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, msr, software, sources, sysreg};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
     Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, LaunchKind, Machine, Plan,
@@ -41,6 +42,32 @@ pub struct Stat {
 
 /// What is counted on a simulated machine when nothing is asked for: what its PMU has of [`DEFAULT_EVENTS`].
 const SIMULATED_EVENTS: &str = "cycles,instructions,branches,branch-misses,cache-references,cache-misses";
+
+/// Registers are asked for by name only: where they cannot be had nothing else is meant, and what is in the way is an error.
+///
+/// # Errors
+///
+/// The first cause, with its remedy.
+fn refuse(machine: &Machine, rung: Rung) -> Result<()> {
+    use CauseKind::{HeldByAnother, NmiWatchdog, NoPermission, NotInKernel, NotRoot, Seccomp};
+    let Some(state) = machine.ladder.state(rung) else { return Ok(()) };
+    if matches!(state.works, Works::Yes | Works::Partly) {
+        return Ok(());
+    }
+    let Some(cause) = state.causes.first() else {
+        let text = format!("the source '{rung}' is {}", state.works.word());
+        return Err(Error::new(ErrorKind::ArchUnsupported, text));
+    };
+    let kind = match cause.kind {
+        NoPermission | NotRoot | Seccomp => ErrorKind::PermissionDenied,
+        HeldByAnother | NmiWatchdog => ErrorKind::CounterBusy,
+        NotInKernel => ErrorKind::KernelPatchNeeded,
+        _ => ErrorKind::ArchUnsupported,
+    };
+    let help = || Recovery::fix("`cyclometer doctor` says what works here");
+    let recovery = cause.mend.clone().map_or_else(help, |command| Recovery::GrantAccess { command });
+    Err(Error::new(kind, cause.text.clone()).with_recovery(recovery))
+}
 
 /// Another one each time.
 fn some_seed() -> u64 {
@@ -312,7 +339,10 @@ impl Stat {
     fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
         let cores = || chips::for_counting(&self.machine, &self.tables);
         Ok(match self.backend {
-            Some(Rung::Msr) => msr::source(cores()).into_iter().collect(),
+            Some(Rung::Msr) => {
+                refuse(&self.machine, Rung::Msr)?;
+                msr::source(cores()).into_iter().collect()
+            }
             Some(Rung::Sysreg) => vec![sysreg::source(cores(), self.only_cpu())?],
             _ => sources(),
         })
@@ -355,5 +385,34 @@ impl Stat {
             (None, Some(Target::Thread(tid))) => watch(Attached::thread(*tid)?),
             (None, Some(_)) => watch(Attached::system()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::ladder::{Cause, RungState};
+
+    #[test]
+    fn registers_that_cannot_be_had_are_an_error_with_the_remedy() {
+        let mut machine = crate::machine();
+        machine.ladder.rungs.retain(|state| state.rung != Rung::Msr);
+        let mut with = |works, causes: Vec<Cause>| {
+            machine.ladder.rungs.push(RungState { rung: Rung::Msr, works, causes });
+            let answer = refuse(&machine, Rung::Msr);
+            machine.ladder.rungs.pop();
+            answer
+        };
+        let cause = |kind, mend: Option<&str>| {
+            vec![Cause { kind, text: "the reason".to_owned(), mend: mend.map(str::to_owned) }]
+        };
+        assert!(with(Works::Yes, Vec::new()).is_ok());
+        let error = with(Works::No, cause(CauseKind::NmiWatchdog, Some("sudo sysctl x=0"))).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::CounterBusy, "the reason"));
+        assert!(error.recovery().to_string().contains("sudo sysctl x=0"));
+        let error = with(Works::No, cause(CauseKind::NoPmu, None)).unwrap_err();
+        assert!(error.recovery().to_string().contains("cyclometer doctor"));
+        let error = with(Works::NotHere, Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "the source 'msr' is not on this system");
     }
 }

@@ -204,6 +204,13 @@ fn refused(unit: &Unit<'_>, member: &Member<'_>, place: &Place, e: &io::Error, b
         );
         return refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, text);
     }
+    let opens_beside = |elsewhere: &Place| open_event(&alone, elsewhere, None).is_ok();
+    if e.raw_os_error() == Some(errno::ENOENT)
+        && let Some(reason) = place.without_controller()
+        && place.without_group().as_ref().is_some_and(opens_beside)
+    {
+        return refusal::of_target(RefusalKind::NoSuchTarget, reason);
+    }
     match kind {
         RefusalKind::NoSuchTarget => refusal::of_target(kind, text),
         _ => refusal::of_slot(member.slot.id, kind, text),
