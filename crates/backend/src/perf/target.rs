@@ -26,6 +26,8 @@ pub(super) struct Place {
     pub(super) starts_at_exec: bool,
     /// Its events count new threads and children too.
     pub(super) inherit: bool,
+    /// Its counters may be read by instructions.
+    pub(super) user_reads: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +42,7 @@ enum Who {
 
 impl Place {
     fn new(who: Who) -> Place {
-        Place { who, cpu: None, starts_at_exec: false, inherit: false }
+        Place { who, cpu: None, starts_at_exec: false, inherit: false, user_reads: false }
     }
 
     /// A running thread.
