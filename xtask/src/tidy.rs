@@ -18,11 +18,15 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("detect", &["core", "sys"]),
     ("backend", &["arch", "core", "sys", "sim", "soft"]),
     ("session", &["core", "plan"]),
+    ("monitor", &["core", "plan", "stats", "sys"]),
     ("sim", &["arch", "core"]),
     ("soft", &["core", "sys"]),
     (
         "cyclometer",
-        &["arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session", "sim"],
+        &[
+            "arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session",
+            "monitor", "sim",
+        ],
     ),
     ("cli", &["cyclometer"]),
 ];

@@ -38,6 +38,7 @@ pub mod sysreg;
 #[cfg(unix)]
 mod usage;
 
+pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
 pub use launch::{Attached, Launcher};
 #[cfg(unix)]
@@ -48,5 +49,5 @@ pub use perf::PerfSource;
 pub use soft::{Software, software};
 #[cfg(unix)]
 pub use soft_settings::SoftwareSettings;
-pub use sources::sources;
+pub use sources::{region_sources, sources};
 pub use sysreg::{Denied, Port, SysregAccess, SysregBus};

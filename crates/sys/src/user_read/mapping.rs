@@ -83,10 +83,7 @@ impl Mapping {
     }
 
     /// Reads the counters of several events of this thread as of one moment; false where the kernel has to be asked.
-    pub fn read_all<'a>(
-        mappings: impl Iterator<Item = &'a Mapping> + Clone,
-        out: &mut [PageValues],
-    ) -> bool {
+    pub fn read_all<'a>(mappings: impl Iterator<Item = &'a Mapping> + Clone, out: &mut [PageValues]) -> bool {
         let Some(first) = mappings.clone().next() else { return true };
         let pages = mappings.clone().filter_map(Mapping::page);
         mappings.count() == pages.clone().count() && read_together(pages, &Cpu(first), out)

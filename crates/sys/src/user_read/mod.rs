@@ -16,9 +16,6 @@ mod instructions;
 #[path = "none.rs"]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux shares pages"))]
 mod instructions;
-#[cfg(target_os = "linux")]
-mod mapping;
-pub mod page;
 #[cfg(target_arch = "riscv64")]
 #[path = "riscv64.rs"]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux shares pages"))]
@@ -27,11 +24,14 @@ mod instructions;
 #[path = "x86_64.rs"]
 #[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only Linux shares pages"))]
 mod instructions;
+#[cfg(target_os = "linux")]
+mod mapping;
+pub mod page;
 
 pub use instructions::serialise;
 #[cfg(target_os = "linux")]
 pub use mapping::Mapping;
-pub use page::{read_together, Counters, Page, PageValues, Permit};
+pub use page::{Counters, Page, PageValues, Permit, read_together};
 
 /// How a read is kept from overlapping with what is executed before and after it.
 ///
