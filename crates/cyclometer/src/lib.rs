@@ -27,6 +27,7 @@
 
 mod chips;
 mod command;
+pub mod config;
 mod host;
 mod metric;
 mod monitor;
@@ -36,6 +37,7 @@ mod stat;
 mod tables;
 
 pub use command::Command;
+pub use config::Config;
 pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
 pub use cyclometer_backend::registers;
