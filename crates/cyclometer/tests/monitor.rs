@@ -229,3 +229,50 @@ fn a_peak_is_no_sum() {
     assert_eq!(peak.count.verdict(), Verdict::Partial, "{peak}");
     assert!(peak.number().unwrap() > 100.0 * 4096.0);
 }
+
+#[test]
+fn a_thread_samples_at_a_rate_into_a_ring() {
+    let monitor =
+        Monitor::builder().event("wall_time,page-faults").sampling_rate(200).buffer_size(5).build().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let samples = monitor.samples();
+    assert_eq!(samples.rows.len(), 5, "{samples:?}");
+    assert!(samples.lost > 5, "{} were lost", samples.lost);
+    assert!(samples.rows.is_sorted_by(|a, b| a.number < b.number && a.at_ns < b.at_ns), "{samples:?}");
+    let wall = samples.series(cyclometer::core::SlotId(0));
+    assert!(wall.is_sorted() && wall.iter().all(Option::is_some), "{wall:?}");
+    assert!(samples.rows.iter().all(|row| row.skew_ns > 0));
+    assert!(monitor.samples().rows.len() < 3, "what was fetched is gone");
+    let none = Monitor::builder().event("wall_time").build().unwrap();
+    assert_eq!(none.samples(), cyclometer::Samples::default());
+}
+
+#[test]
+fn a_rate_that_makes_no_sense_is_an_error_that_says_the_range() {
+    for rate in [0, 1_000_000_000] {
+        let error = Monitor::builder().event("wall_time").sampling_rate(rate).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(&rate.to_string()), "{error}");
+        assert!(error.recovery().to_string().contains("from 1 to 10000 Hz"), "{}", error.recovery());
+    }
+    let error = Monitor::builder().event("wall_time").sampling_rate(10).buffer_size(0).build().unwrap_err();
+    assert!(error.recovery().to_string().contains("1 to 1048576"));
+}
+
+#[test]
+fn cpus_are_read_together_and_the_skew_is_stated() {
+    let cpus = cyclometer::machine().online;
+    let builder = Monitor::builder().event("context-switches").scope(CountedScope::Cpus(cpus.clone()));
+    let monitor = builder.sampling_rate(100).build().unwrap();
+    let line = &monitor.plan().lines[0];
+    if line.candidate().is_none() {
+        eprintln!("skipped: {:?}", line.outcome);
+        return;
+    }
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    let samples = monitor.samples();
+    let read: Vec<Option<u32>> = samples.counters.iter().map(|counter| counter.at.cpu).collect();
+    assert_eq!(read, cpus.iter().map(Some).collect::<Vec<_>>());
+    assert!(samples.rows.iter().all(|row| row.values.len() == read.len() && row.skew_ns < 1_000_000_000));
+    assert!(!samples.rows.is_empty());
+}

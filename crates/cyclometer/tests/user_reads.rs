@@ -30,6 +30,7 @@ fn main() {
 
 fn check() {
     let launcher = Launcher::start().unwrap();
+    a_region_that_is_open_at_a_fork_is_lost_in_the_child();
     for (what, most) in [("value", MOST), ("read", MOST_WITH_TIMES)] {
         let (Some(few), Some(many)) = (counted(&launcher, what, 1_000), counted(&launcher, what, 11_000))
         else {
@@ -47,6 +48,41 @@ fn check() {
     println!("a region of two counters takes {each:.0} instructions, not optimized, and no system call");
     assert_eq!(many.system_calls, few.system_calls);
     assert!(each > 100.0, "nothing was measured");
+}
+
+/// Here, as a process with threads does not fork safely.
+fn a_region_that_is_open_at_a_fork_is_lost_in_the_child() {
+    let counter = Arc::new(counter());
+    let monitor = rehearsed::monitor(1, &counter);
+    let real = cyclometer::Monitor::builder().event("page-faults,wall_time").build().unwrap();
+    let regions = (monitor.region("over"), real.region("over"));
+    let mut regions = Some(regions);
+    let answer = cyclometer_sys::fork::in_child(|| {
+        let (rehearsed, real_one) = regions.take().unwrap();
+        let lost = |measured: &cyclometer::Measured| {
+            let said = |value: &cyclometer::Value| value.reason().is_some_and(|why| why.contains("forked"));
+            measured.values.iter().all(|value| value.number().is_none() && said(value))
+        };
+        let both = lost(&rehearsed.stop()) && lost(&real_one.stop());
+        // The child counts for itself from here on.
+        let own = real.region("own");
+        let own = own.stop();
+        let counts = own.values.iter().all(|value| value.number().is_some());
+        match (both, counts) {
+            (true, true) => 7,
+            (false, _) => 1,
+            (_, false) => 2,
+        }
+    });
+    match answer {
+        Ok(answer) => assert_eq!(answer, 7),
+        Err(e) => return eprintln!("skipped: no child: {e}"),
+    }
+    counter.count(5, 1);
+    let (rehearsed, real_one) = regions.take().unwrap();
+    assert_eq!(rehearsed.stop().values[0].count, cyclometer::Count::Exact(5), "the parent counts on");
+    assert!(real_one.stop().values.iter().all(|value| value.number().is_some()));
+    println!("a region that is open at a fork is lost in the child, and counts on in the parent");
 }
 
 struct Counted {

@@ -13,6 +13,7 @@ mod monitor;
 mod opening;
 mod region;
 mod report;
+mod sampling;
 mod thread;
 mod totals;
 
@@ -21,3 +22,4 @@ pub use ladder::{LadderStep, StepOutcome};
 pub use monitor::{Monitor, Setup, SourceMaker};
 pub use region::Region;
 pub use report::{Measured, Net, ThreadName, Value};
+pub use sampling::{Sample, Samples, Sampling};

@@ -1,11 +1,12 @@
 //! Counting regions of one's own program.
 
 mod builder;
+mod settings;
 mod user_reads;
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Error, ErrorKind, Machine, Plan, Recovery, Result, Scope};
-use cyclometer_monitor::{Cost, LadderStep, Measured, Region};
+use cyclometer_monitor::{Cost, LadderStep, Measured, Region, Samples};
 
 use crate::Command;
 pub use builder::{CountedScope, MonitorBuilder};
@@ -103,6 +104,11 @@ impl Monitor {
     /// What reading costs, and what it adds to the counts; `None` where that was not to be measured.
     pub fn cost(&self) -> Option<&Cost> {
         self.engine.cost()
+    }
+
+    /// What was sampled since the last call; nothing where no sampling was asked for.
+    pub fn samples(&self) -> Samples {
+        self.engine.samples()
     }
 
     /// How each event is counted.

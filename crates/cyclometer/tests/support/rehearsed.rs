@@ -11,7 +11,7 @@ use cyclometer_monitor::{Monitor, Setup};
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
 
 /// Opens a rehearsal for every slot.
-struct RehearsedSource(Arc<Rehearsal>);
+struct RehearsedSource(Arc<Rehearsal>, Rung);
 
 struct RehearsedCounting {
     slots: Vec<Slot>,
@@ -20,7 +20,7 @@ struct RehearsedCounting {
 
 impl Source for RehearsedSource {
     fn rung(&self) -> Rung {
-        Rung::Perf
+        self.1
     }
 
     fn open(&self, slots: &[Slot], _: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
@@ -67,6 +67,11 @@ impl Counting for RehearsedCounting {
 
 /// A monitor of so many events, all of which count what the rehearsal is told.
 pub fn monitor(events: usize, counter: &Arc<Rehearsal>) -> Monitor {
+    Monitor::open(setup(events, counter, Rung::Perf)).expect("nothing is refused")
+}
+
+/// What such a monitor is opened from, with a source of this rung.
+pub fn setup(events: usize, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
     // A recorded one: to probe this one would be counted, too.
     let recording = include_str!("../../../../fixtures/machines/skylake.txt");
     let machine = cyclometer::replay_machine(recording).expect("it is a recording");
@@ -76,16 +81,20 @@ pub fn monitor(events: usize, counter: &Arc<Rehearsal>) -> Monitor {
         Event::new(format!("e{i}"), Unit::Count, vec![way])
     };
     let intent = Intent { of_command: false, ..Intent::default() };
-    let plan = cyclometer_plan::plan((0..events).map(event).collect(), &machine, intent).expect("it fits");
+    let mut plan =
+        cyclometer_plan::plan((0..events).map(event).collect(), &machine, intent).expect("it fits");
+    plan.lines.iter_mut().flat_map(|line| &mut line.event.candidates).for_each(|way| way.rung = rung);
+    plan.passes.iter_mut().flat_map(|pass| &mut pass.slots).for_each(|slot| slot.rung = rung);
     let counter = Arc::clone(counter);
-    let setup = Setup {
+    Setup {
         plan,
         machine,
         target: Target::ThisThread,
         scope: Scope::Thread,
-        sources: Arc::new(move || vec![Box::new(RehearsedSource(Arc::clone(&counter)))]),
+        sources: Arc::new(move || vec![Box::new(RehearsedSource(Arc::clone(&counter), rung))]),
         calibrate: false,
         steps: Vec::new(),
-    };
-    Monitor::open(setup).expect("nothing is refused")
+        sampling: None,
+        longest_window: None,
+    }
 }
