@@ -55,7 +55,8 @@ pub use cyclometer_core::{
     Result, Rung, Scope, Target, Unit, Verdict,
 };
 pub use cyclometer_monitor::{
-    Bias, Cost, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples, StepOutcome, ThreadName, Value,
+    Bias, Cost, Counter, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples, StepOutcome,
+    ThreadName, Value,
 };
 pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;

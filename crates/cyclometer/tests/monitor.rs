@@ -15,6 +15,11 @@ fn value<'a>(measured: &'a Measured, event: &str) -> &'a Value {
     measured.get(event).unwrap_or_else(|| panic!("{event} is not in {measured:?}"))
 }
 
+#[expect(clippy::print_stderr, reason = "a test that cannot run says why")]
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
 fn monitor(events: &str) -> Monitor {
     Monitor::builder().event(events).build().unwrap()
 }
@@ -266,8 +271,7 @@ fn cpus_are_read_together_and_the_skew_is_stated() {
     let monitor = builder.sampling_rate(100).build().unwrap();
     let line = &monitor.plan().lines[0];
     if line.candidate().is_none() {
-        eprintln!("skipped: {:?}", line.outcome);
-        return;
+        return skip(&format!("{:?}", line.outcome));
     }
     std::thread::sleep(std::time::Duration::from_millis(150));
     let samples = monitor.samples();
@@ -275,4 +279,17 @@ fn cpus_are_read_together_and_the_skew_is_stated() {
     assert_eq!(read, cpus.iter().map(Some).collect::<Vec<_>>());
     assert!(samples.rows.iter().all(|row| row.values.len() == read.len() && row.skew_ns < 1_000_000_000));
     assert!(!samples.rows.is_empty());
+}
+
+#[test]
+fn a_counter_can_be_read_by_itself() {
+    let monitor = monitor("wall_time,page-faults,instructions");
+    let faults = monitor.counter("page-faults").unwrap();
+    let before = faults.read().unwrap();
+    touch(100);
+    assert!(faults.read().unwrap() - before >= 95);
+    assert!(monitor.counter("wall_time").unwrap().read().unwrap() > 0);
+    assert!(monitor.counter("no-such-event").is_none());
+    let counts = monitor.plan().lines[2].candidate().is_some();
+    assert_eq!(monitor.counter("instructions").is_some(), counts);
 }

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod cost;
+mod counter;
 mod ladder;
 mod monitor;
 mod opening;
@@ -18,6 +19,7 @@ mod thread;
 mod totals;
 
 pub use cost::{Bias, Cost, Quantiles};
+pub use counter::Counter;
 pub use ladder::{LadderStep, StepOutcome};
 pub use monitor::{Monitor, Setup, SourceMaker};
 pub use region::Region;

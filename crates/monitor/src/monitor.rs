@@ -7,11 +7,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use cyclometer_core::exec::ReadWay;
-use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, Source, Target};
+use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, SlotId, Source, Target};
 
 use crate::cost::{self, Cost};
+use crate::counter::Counter;
 use crate::ladder::LadderStep;
-use crate::opening::Means;
+use crate::opening::{Means, opened_as};
 use crate::region::Region;
 use crate::report::{Judge, Measured, Share, ThreadName};
 use crate::sampling::{Sampler, Samples, Sampling, Subject};
@@ -144,6 +145,15 @@ impl Monitor {
         let result = work();
         drop(region);
         result
+    }
+
+    /// The counter of an event in the calling thread, to be read by itself; `None` where the event is not counted here, which
+    /// [`Monitor::read`] explains.
+    pub fn counter(&self, event: &str) -> Option<Counter> {
+        let is_it =
+            |line: &cyclometer_core::plan::PlanLine| line.event.name == event || line.label() == event;
+        let i = self.shared.plan.lines.iter().position(is_it)?;
+        Counter::of(here(&self.shared)?, opened_as(&self.shared.plan, SlotId(i)))
     }
 
     /// What was counted since the calling thread opened its counters, which is now where it had none.
@@ -400,7 +410,7 @@ fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
         let Some(candidate) = line.candidate() else { continue };
         let event = Some(line.event.name.as_str());
         steps.push(LadderStep::works(event, format!("{} ({})", candidate.rung, candidate.resolution)));
-        let slot = crate::opening::opened_as(plan, cyclometer_core::SlotId(i));
+        let slot = opened_as(plan, SlotId(i));
         let ways = totals.counters.iter().filter(|counter| counter.counter.slot == slot);
         let way = ways.map(|counter| &counter.counter.way).next();
         match way {

@@ -66,6 +66,8 @@ pub(crate) fn adopt(shared: &Arc<Shared>, state: ThreadState) -> Here {
 /// The counters of a thread.
 pub(crate) struct ThreadState {
     sources: Vec<Box<dyn Counting>>,
+    /// The number of each source's first counter.
+    first_of_source: Vec<usize>,
     counters: usize,
     kinds: Vec<Kind>,
     pub(crate) birth: Birth,
@@ -105,10 +107,16 @@ impl ThreadState {
                 plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|way| way.parts.as_slice());
             parts.is_some_and(|parts| parts.contains(&Part::Os(OsMetric::PeakRss)))
         };
-        let counters: Vec<Counter> = opened
-            .sources
-            .iter_mut()
-            .flat_map(|source| source.counters())
+        let of_sources: Vec<_> = opened.sources.iter_mut().map(|source| source.counters()).collect();
+        let first = |next: &mut usize, counters: &Vec<_>| {
+            let first = *next;
+            *next += counters.len();
+            Some(first)
+        };
+        let first_of_source = of_sources.iter().scan(0, first).collect();
+        let counters: Vec<Counter> = of_sources
+            .into_iter()
+            .flatten()
             .map(|counter| Counter {
                 is_peak: is_peak(counter.slot),
                 longest_ns: longest_window.filter(|_| is_short_lived(plan, counter.slot)).map(nanos),
@@ -121,6 +129,7 @@ impl ThreadState {
         let totals = ThreadTotals { counters, refused: opened.refused, ..ThreadTotals::default() };
         ThreadState {
             sources: opened.sources,
+            first_of_source,
             counters: number,
             kinds,
             birth: Birth::now(),
@@ -202,6 +211,28 @@ impl ThreadState {
         self.read();
         let reads = self.base.iter().zip(&self.ends).zip(&self.kinds);
         reads.map(|((base, end), kind)| Sum::between(*base, *end, *kind)).collect()
+    }
+
+    /// Where an event's counters are: which source, and which of its counters.
+    pub(crate) fn places(&self, slot: cyclometer_core::SlotId) -> Vec<(usize, usize)> {
+        let totals = lock(&self.totals);
+        let place = |(i, counter): (usize, &Counter)| {
+            let source = self.first_of_source.iter().rposition(|first| *first <= i)?;
+            (counter.counter.slot == slot).then(|| (source, i - self.first_of_source[source]))
+        };
+        totals.counters.iter().enumerate().filter_map(place).collect()
+    }
+
+    /// The sum of the raw values at these places; `None` where one is lost.
+    pub(crate) fn value(&mut self, places: &[(usize, usize)]) -> Option<u64> {
+        if !self.birth.is_here() {
+            return None;
+        }
+        let mut sum = 0u64;
+        for (source, counter) in places {
+            sum = sum.wrapping_add(self.sources.get_mut(*source)?.value(*counter).ok()??);
+        }
+        Some(sum)
     }
 
     /// Lets [`ThreadState::since_opened`] begin at this moment.

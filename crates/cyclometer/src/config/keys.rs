@@ -64,6 +64,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
 
 /// A value as it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[cfg_attr(not(feature = "yaml"), allow(dead_code, reason = "the environment has no mappings"))]
 pub(super) enum Given {
     /// A word; in quotes it is text even where it looks like a number.
     Word {

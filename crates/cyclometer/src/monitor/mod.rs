@@ -6,7 +6,7 @@ mod user_reads;
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Error, ErrorKind, Machine, Plan, Recovery, Result, Scope};
-use cyclometer_monitor::{Cost, LadderStep, Measured, Region, Samples};
+use cyclometer_monitor::{Cost, Counter, LadderStep, Measured, Region, Samples};
 
 use crate::Command;
 pub use builder::{CountedScope, MonitorBuilder};
@@ -57,6 +57,12 @@ impl Monitor {
     /// Counts a piece of work as a region, also when it panics.
     pub fn measure<T>(&self, label: &str, work: impl FnOnce() -> T) -> T {
         self.engine.measure(label, work)
+    }
+
+    /// The counter of an event in the calling thread, to be read by itself, at the least cost; `None` where the event is not
+    /// counted here, which the values of [`Monitor::read`] explain.
+    pub fn counter(&self, event: &str) -> Option<Counter> {
+        self.engine.counter(event)
     }
 
     /// What was counted since the calling thread opened its counters, which is now where it had none, or since the last
