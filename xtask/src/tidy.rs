@@ -20,13 +20,14 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("session", &["core", "plan"]),
     ("kernels", &[]),
     ("selftest", &["core", "kernels"]),
+    ("monitor", &["core", "plan", "stats", "sys"]),
     ("sim", &["arch", "core"]),
     ("soft", &["core", "sys"]),
     (
         "cyclometer",
         &[
             "arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session",
-            "sim", "selftest",
+            "monitor", "sim", "selftest",
         ],
     ),
     ("cli", &["cyclometer"]),

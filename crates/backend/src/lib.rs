@@ -42,6 +42,7 @@ pub mod sysreg;
 mod usage;
 
 pub use affinity::on_cpu;
+pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
 pub use launch::{Attached, Launcher};
 #[cfg(unix)]
@@ -52,5 +53,5 @@ pub use perf::PerfSource;
 pub use soft::{Software, baseline_lacks, software};
 #[cfg(unix)]
 pub use soft_settings::SoftwareSettings;
-pub use sources::sources;
+pub use sources::{region_sources, sources};
 pub use sysreg::{Denied, Port, SysregAccess, SysregBus};

@@ -27,6 +27,8 @@ pub(super) struct Place {
     pub(super) starts_at_exec: bool,
     /// Its events count new threads and children too.
     pub(super) inherit: bool,
+    /// Its counters may be read by instructions.
+    pub(super) user_reads: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +52,7 @@ struct Group {
 
 impl Place {
     fn new(who: Who) -> Place {
-        Place { who, cpu: None, starts_at_exec: false, inherit: false }
+        Place { who, cpu: None, starts_at_exec: false, inherit: false, user_reads: false }
     }
 
     /// A running thread.
