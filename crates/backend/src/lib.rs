@@ -44,7 +44,7 @@ mod usage;
 pub use affinity::on_cpu;
 pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
-pub use launch::{Attached, Launcher};
+pub use launch::{Attached, Launcher, Pinned};
 #[cfg(unix)]
 pub use os::OsSource;
 #[cfg(target_os = "linux")]

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet, Rung};
 
+use crate::commands::compare::CompareArgs;
 use crate::exit;
 use crate::render::WIDTH;
 
@@ -32,6 +33,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a command and count what it does, or count what is running already.
     Stat(Box<StatArgs>),
+    /// Run several commands in turn and say what differs: interleaved pairs, every counter, a gate for CI.
+    Compare(Box<CompareArgs>),
     /// Show which sources of counts work here, why others do not, and what mends them.
     Doctor(DoctorArgs),
     /// Count loops of known length with every event, and show which events told the truth.
@@ -258,7 +261,8 @@ fn cpu_baseline(text: &str) -> Result<CpuBaseline, String> {
     found.ok_or_else(|| format!("no baseline has that name; there are {names}"))
 }
 
-fn cpu_list(text: &str) -> Result<CpuSet, String> {
+/// A list of CPUs, as in `0-3,8`.
+pub fn cpu_list(text: &str) -> Result<CpuSet, String> {
     let cpus = CpuSet::parse(text).map_err(|part| format!("'{part}' is no CPU and no range"))?;
     if cpus.is_empty() { Err("no CPU is named".to_owned()) } else { Ok(cpus) }
 }

@@ -7,6 +7,8 @@ use cyclometer::core::{Error, ErrorKind};
 pub const OK: u8 = 0;
 /// `selftest`: an event did not tell the truth.
 pub const UNTRUE: u8 = 1;
+/// `compare`: a condition of `--fail-if` holds, or outputs differ.
+pub const GATE: u8 = 1;
 /// `--strict`, and a value is not exact.
 pub const STRICT: u8 = 124;
 /// We failed, or the arguments make no sense.
@@ -20,6 +22,7 @@ pub const NOT_FOUND: u8 = 127;
 pub const TABLE: &str = "\
 Exit status:
   0        all went well
+  1        of compare: a condition of --fail-if holds, or outputs differ
   n        the command exited with status n
   128 + n  signal n ended the command, or cut several runs short
   124      --strict was given, and a value is not exact

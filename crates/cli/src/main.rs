@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
     // The helper that starts commands is forked before anything else: it must be small, because what a
     // command inherits from it counts as the command's peak memory.
-    let launcher = std::env::args_os().any(|word| word == "stat").then(Launcher::start);
+    let launcher = std::env::args_os().any(|word| word == "stat" || word == "compare").then(Launcher::start);
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error).into(),
@@ -39,6 +39,10 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
         Command::Stat(args) => {
             let launcher = launcher.unwrap_or_else(Launcher::start)?;
             commands::stat::run(args, cli, launcher)
+        }
+        Command::Compare(args) => {
+            let launcher = launcher.unwrap_or_else(Launcher::start)?;
+            commands::compare::run(args, cli, launcher)
         }
         Command::Doctor(args) => commands::doctor::run(args, cli),
         Command::Selftest(args) => commands::selftest::run(args, cli),

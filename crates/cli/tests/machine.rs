@@ -19,7 +19,14 @@ fn help_and_version_succeed_on_standard_output() {
 
 #[test]
 fn help_fits_a_narrow_terminal_and_groups_its_options() {
-    for arguments in [&["--help"][..], &["stat", "-h"], &["stat", "--help"], &["list", "-h"]] {
+    for arguments in [
+        &["--help"][..],
+        &["stat", "-h"],
+        &["stat", "--help"],
+        &["list", "-h"],
+        &["compare", "-h"],
+        &["compare", "--help"],
+    ] {
         let text = stdout(&run(arguments));
         let wide = text.lines().find(|line| line.chars().count() > 80);
         assert_eq!(wide, None, "{arguments:?}");

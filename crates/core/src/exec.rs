@@ -25,6 +25,9 @@ pub struct CommandSpec {
     pub stdout: Stream,
     /// Where its standard error goes.
     pub stderr: Stream,
+    /// Length of a variable that is added to its environment, in bytes; 0: the environment is as it is. Different lengths
+    /// move the stack, on whose place times can depend.
+    pub padding: u16,
 }
 
 impl CommandSpec {
@@ -36,6 +39,7 @@ impl CommandSpec {
             stdin: Stream::Inherit,
             stdout: Stream::Inherit,
             stderr: Stream::Inherit,
+            padding: 0,
         }
     }
 }

@@ -27,6 +27,7 @@
 
 mod chips;
 mod command;
+pub mod compare;
 pub mod config;
 mod host;
 mod metric;
@@ -59,9 +60,11 @@ pub use cyclometer_monitor::{
     Bias, Cost, Counter, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples, StepOutcome,
     ThreadName, Value,
 };
+pub use cyclometer_session::compare as interleaved;
 pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;
 pub use cyclometer_stats as stats;
+pub use cyclometer_stats::asked_scope;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::signals::Watch as SignalWatch;
 pub use host::{

@@ -272,6 +272,21 @@ impl Stat {
         self
     }
 
+    /// The machine that this is for.
+    pub(crate) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// How often and how.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether the software PMU leaves the layout of addresses to the kernel.
+    pub(crate) fn has_random_layout(&self) -> bool {
+        self.random_layout
+    }
+
     /// Which source would count which event, on which counter.
     ///
     /// # Errors
@@ -336,7 +351,7 @@ impl Stat {
     }
 
     /// Registers only where they are asked for: whoever has them is alone with the PMU.
-    fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
+    pub(crate) fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
         let cores = || chips::for_counting(&self.machine, &self.tables);
         Ok(match self.backend {
             Some(Rung::Msr) => {

@@ -7,8 +7,11 @@
 //! A command is never run more often than asked: everything that can be refused is refused while the child
 //! has not executed it yet. Which runs are under the software PMU is the plan's affair; a command that refuses
 //! translation runs as it is.
+//!
+//! [`compare`] has several commands run in turn.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod execute;
 mod observe;
 mod open;
@@ -93,19 +96,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Report> {
     check(&job, settings)?;
-    let report = Report {
-        command: job.command.clone(),
-        target: job.target.clone(),
-        plan,
-        runs: Vec::new(),
-        steps: Vec::new(),
-        interrupted: None,
-        failure: None,
-    };
-    let random = Random::seeded(settings.seed.unwrap_or_else(some_seed));
-    let probes = Probes::default();
-    let mut session = Session { job, settings, means, observer, report, random, probes };
-    session.verify()?;
+    let mut session = Session::new(job, plan, settings, means, observer)?;
     session.all_runs()?;
     Ok(session.report)
 }
@@ -152,6 +143,32 @@ pub(crate) struct Executed {
     interrupted: Option<i32>,
 }
 
+impl<'a, 'b> Session<'a, 'b> {
+    /// A session that has executed nothing yet, with a plan that the kernel agrees to as far as that can be tried.
+    pub(crate) fn new(
+        job: Job,
+        plan: Plan,
+        settings: &'a Settings,
+        means: &'a Means<'a>,
+        observer: &'b mut dyn Observer,
+    ) -> Result<Session<'a, 'b>> {
+        let report = Report {
+            command: job.command.clone(),
+            target: job.target.clone(),
+            plan,
+            runs: Vec::new(),
+            steps: Vec::new(),
+            interrupted: None,
+            failure: None,
+        };
+        let random = Random::seeded(settings.seed.unwrap_or_else(some_seed));
+        let probes = Probes::default();
+        let mut session = Session { job, settings, means, observer, report, random, probes };
+        session.verify()?;
+        Ok(session)
+    }
+}
+
 impl Session<'_, '_> {
     fn all_runs(&mut self) -> Result<()> {
         self.observer.planned(&self.report.plan);
@@ -179,7 +196,7 @@ impl Session<'_, '_> {
     }
 
     /// Files a run; whether to go on.
-    fn keep(&mut self, executed: Executed, warmup: bool) -> bool {
+    pub(crate) fn keep(&mut self, executed: Executed, warmup: bool) -> bool {
         let Executed { mut run, interrupted } = executed;
         let failed = run.exit.filter(|exit| !exit.success());
         let stops = interrupted.is_some() || (failed.is_some() && !self.settings.ignore_failure);
@@ -231,7 +248,7 @@ impl Session<'_, '_> {
     }
 }
 
-fn exit_text(exit: ExitStatus) -> String {
+pub(crate) fn exit_text(exit: ExitStatus) -> String {
     match exit {
         ExitStatus::Code(code) => format!("exited with status {code}"),
         ExitStatus::Signal(signal) => format!("was killed by signal {signal}"),

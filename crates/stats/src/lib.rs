@@ -2,10 +2,11 @@
 //!
 //! [`settle()`] turns the cells of one event into a [`Count`](cyclometer_core::Count), [`difference()`] takes
 //! one reading from another, [`summarise`] turns a whole report into a [`Summary`]: statistics over runs,
-//! hybrid parts and derived metrics. A [`Rotation`] tells the totals of events that took turns. Everything is
+//! hybrid parts and derived metrics; [`compare`] says what differs between two of them. A [`Rotation`] tells the totals of events that took turns. Everything is
 //! pure; nothing here reads a clock.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 mod derived;
 mod difference;
 pub mod formula;

@@ -3,6 +3,11 @@
 mod attached;
 mod failure;
 mod native;
+#[cfg(target_os = "linux")]
+mod pinned;
+#[cfg(not(target_os = "linux"))]
+#[path = "pinned_other.rs"]
+mod pinned;
 mod streams;
 mod vigil;
 
@@ -17,6 +22,7 @@ pub use attached::Attached;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use failure::shown;
 pub(crate) use native::Native;
+pub use pinned::Pinned;
 use streams::{Null, Streams};
 
 /// Starts commands as they are.
@@ -92,7 +98,10 @@ impl Launcher {
             stderr: streams.stderr(),
             traced,
         };
-        let pending = self.raw.spawn(&request).map_err(|e| failure::spawning(&command.program, e))?;
+        let pending = self
+            .raw
+            .spawn_padded(&request, command.padding)
+            .map_err(|e| failure::spawning(&command.program, e))?;
         Ok(Native::new(pending, &command.program, self.signals.clone()))
     }
 }

@@ -1,5 +1,6 @@
 //! One module for each subcommand.
 
+pub mod compare;
 pub mod completions;
 pub mod cpus;
 pub mod decode;

@@ -215,7 +215,13 @@ fn measurement(args: &StatArgs, machine: &Machine, simulated: Option<Simulated>)
     if let Some((program, rest)) = args.command.split_first() {
         let Streams { stdin, stdout, stderr } = streams(args);
         let program = program.clone();
-        stat = stat.command(CommandSpec { program, args: rest.to_vec(), stdin, stdout, stderr });
+        stat = stat.command(CommandSpec {
+            args: rest.to_vec(),
+            stdin,
+            stdout,
+            stderr,
+            ..CommandSpec::new(program)
+        });
     }
     if let Some(ms) = args.interval {
         stat = stat.interval(Duration::from_millis(ms));

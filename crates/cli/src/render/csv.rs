@@ -5,9 +5,10 @@ use cyclometer::stats::{DerivedSummary, LineSummary, Statistics};
 use crate::output::clean;
 use crate::render::{Results, target};
 
-/// The first row. `half_width` is that of the 95 % interval of the mean, where it is an estimate that has one.
+/// The first row. `half_width` is that of the 95 % interval of the mean, where it is an estimate that has one;
+/// `median_low` and `median_high` are the ends of that of the median, where the runs are enough for one.
 pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
-                          median,min,max,outliers,half_width,launch,reason";
+                          median,min,max,outliers,half_width,launch,reason,median_low,median_high";
 
 /// A header and a row for each metric, derived ones last.
 ///
@@ -39,6 +40,7 @@ fn line_row(command: &str, line: &LineSummary) -> String {
     fields.push(half_width.map(|interval| interval.half_width.to_string()).unwrap_or_default());
     fields.push(line.launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
     fields.push(clean(line.reason.as_deref().unwrap_or_default()));
+    fields.extend(median_interval(&line.statistics));
     row(&fields)
 }
 
@@ -61,6 +63,7 @@ fn derived_row(command: &str, metric: &DerivedSummary, results: &Results<'_>) ->
     let launch = pass.and_then(|pass| results.launch_of_pass(pass));
     fields.push(launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
     fields.push(clean(metric.reason.as_deref().unwrap_or_default()));
+    fields.extend(median_interval(&metric.statistics));
     row(&fields)
 }
 
@@ -77,7 +80,14 @@ fn numbers(statistics: &Statistics) -> Vec<String> {
     ]
 }
 
-fn row(fields: &[String]) -> String {
+/// The ends of the 95 % interval of the median; empty where there is none.
+fn median_interval(statistics: &Statistics) -> [String; 2] {
+    let ends = statistics.median_interval.map(|(low, high)| [low.to_string(), high.to_string()]);
+    ends.unwrap_or_default()
+}
+
+/// Fields as a row, without its end.
+pub fn row(fields: &[String]) -> String {
     fields.iter().map(|field| quoted(field)).collect::<Vec<_>>().join(",")
 }
 

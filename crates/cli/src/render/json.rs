@@ -3,7 +3,7 @@
 use cyclometer::core::count::CONFIDENCE;
 use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::report::{Run, Step};
-use cyclometer::core::{Count, Plan, Target};
+use cyclometer::core::{Count, Plan, Report, Target};
 use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
 use serde_json::{Map, Number, Value, json};
 
@@ -20,19 +20,30 @@ pub fn render(results: &Results<'_>) -> String {
         "schema_version": SCHEMA_VERSION,
         "generator": concat!("cyclometer ", env!("CARGO_PKG_VERSION")),
         "machine": machine::json(results.machine),
-        "commands": [{
-            "command": target::command_words(report),
-            "target": target_json(report.target.as_ref()),
-            "runs": report.runs.iter().map(run).collect::<Vec<_>>(),
-            "sharing": sharing(&report.plan),
-            "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
-            "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
-            "failure": report.failure,
-        }],
-        "steps": report.steps.iter().map(step).collect::<Vec<_>>(),
+        "commands": [command(results)],
+        "steps": steps(report),
         "interrupted": report.interrupted,
     });
     pretty(&value)
+}
+
+/// One command with its runs and values.
+pub fn command(results: &Results<'_>) -> Value {
+    let report = results.report;
+    json!({
+        "command": target::command_words(report),
+        "target": target_json(report.target.as_ref()),
+        "runs": report.runs.iter().map(run).collect::<Vec<_>>(),
+        "sharing": sharing(&report.plan),
+        "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
+        "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
+        "failure": report.failure,
+    })
+}
+
+/// The steps of recovery that were taken.
+pub fn steps(report: &Report) -> Value {
+    report.steps.iter().map(step).collect()
 }
 
 /// JSON over several lines.
@@ -180,7 +191,8 @@ fn derived_value(value: &DerivedValue) -> Value {
     })
 }
 
-fn statistics(statistics: &Statistics) -> Value {
+/// Statistics of values.
+pub fn statistics(statistics: &Statistics) -> Value {
     json!({
         "n": statistics.n,
         "mean": optional(statistics.mean),
@@ -189,6 +201,8 @@ fn statistics(statistics: &Statistics) -> Value {
         "min": optional(statistics.min),
         "max": optional(statistics.max),
         "outliers": statistics.outliers,
+        "median_low": optional(statistics.median_interval.map(|(low, _)| low)),
+        "median_high": optional(statistics.median_interval.map(|(_, high)| high)),
     })
 }
 
@@ -214,7 +228,7 @@ fn step(step: &Step) -> Value {
 }
 
 /// Whole numbers without a point; what is no number becomes null.
-fn optional(value: Option<f64>) -> Value {
+pub fn optional(value: Option<f64>) -> Value {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     match value {
         Some(value) if value.fract() == 0.0 && value.abs() <= EXACT => Value::from(value as i64),

@@ -76,7 +76,8 @@ fn code(text: &str) -> String {
     format!("`{}`", text.replace('`', "'").replace('|', "\\|"))
 }
 
-fn escaped(text: &str) -> String {
+/// Text that Markdown takes as it is.
+pub fn escaped(text: &str) -> String {
     let special = ['\\', '`', '*', '_', '[', ']', '<', '>', '|', '#'];
     text.chars().flat_map(|c| special.contains(&c).then_some('\\').into_iter().chain([c])).collect()
 }

@@ -1,5 +1,6 @@
 //! From results to text, one module for each format.
 
+pub mod compare;
 pub mod cpus;
 pub mod csv;
 pub mod decoded;

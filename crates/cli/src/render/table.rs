@@ -21,15 +21,66 @@ const GAP: u16 = 2;
 /// The table with everything that belongs below it.
 pub fn render(results: &Results<'_>, verbose: bool, paint: Paint) -> String {
     let several = results.report.runs.len() > 1;
-    let mut out = heading(results, paint);
-    out += &layout(&rows(results, several, verbose), several, paint);
+    let table = layout(&rows(results, several, verbose), several, paint);
+    heading(results, paint)
+        + &table
+        + &medians(results, paint)
+        + &remarks(results, verbose, paint, &mut Vec::new())
+}
+
+/// The same as one of several tables: what has been said below another is not said again.
+pub fn render_among(results: &Results<'_>, verbose: bool, paint: Paint, said: &mut Vec<String>) -> String {
+    let several = results.report.runs.len() > 1;
+    let table = layout(&rows(results, several, verbose), several, paint);
+    heading(results, paint) + &table + &remarks(results, verbose, paint, said)
+}
+
+/// What stands below a table, but for what has been said.
+fn remarks(results: &Results<'_>, verbose: bool, paint: Paint, said: &mut Vec<String>) -> String {
+    let mut out = String::new();
     for line in footer::lines(results, verbose) {
-        for (i, part) in wrap(&line, WIDTH - 4).iter().enumerate() {
-            let indent = if i == 0 { "  " } else { "    " };
-            out += &format!("{indent}{}\n", paint.paint(Style::Dim, part));
+        if !said.contains(&line) {
+            out += &remark(&line, paint);
+            said.push(line);
         }
     }
     out
+}
+
+/// The medians of values that vary, with intervals, where the runs are enough for those.
+fn medians(results: &Results<'_>, paint: Paint) -> String {
+    let lines = results.summary.lines.iter().filter(|line| !is_folded(line) && line.interval.is_none());
+    let lines = lines.map(|line| (&line.name, &line.unit, &line.statistics));
+    let derived =
+        results.summary.derived.iter().map(|metric| (&metric.name, &metric.unit, &metric.statistics));
+    let varies = |statistics: &Statistics| statistics.min < statistics.max;
+    let shown = lines.chain(derived).filter(|(_, _, statistics)| varies(statistics));
+    let rows: Vec<[String; 5]> =
+        shown.filter_map(|(name, unit, statistics)| median_row(name, unit, statistics)).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let width = |column: usize| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0);
+    let [names, medians, lows] = [width(0).max(6), width(1).max(6), width(2)];
+    let head = format!("{:names$}  {:>medians$}  95 % interval", "metric", "median");
+    let row = |[name, median, low, dots, high]: &[String; 5]| {
+        format!("  {name:names$}  {median:>medians$}  {low:>lows$} {dots} {high}\n")
+    };
+    format!("  {}\n", paint.paint(Style::Dim, &head)) + &rows.iter().map(row).collect::<String>()
+}
+
+fn median_row(name: &str, unit: &Unit, statistics: &Statistics) -> Option<[String; 5]> {
+    let (median, (low, high)) = (statistics.median?, statistics.median_interval?);
+    let [low, high] = units::range(low, high, unit);
+    Some([clean(name), units::short(median, unit), low, "…".to_owned(), high])
+}
+
+/// A remark below a table.
+pub fn remark(text: &str, paint: Paint) -> String {
+    let indent = |i| if i == 0 { "  " } else { "    " };
+    let parts = wrap(text, WIDTH - 4);
+    let line = |(i, part): (usize, &String)| format!("{}{}\n", indent(i), paint.paint(Style::Dim, part));
+    parts.iter().enumerate().map(line).collect()
 }
 
 fn heading(results: &Results<'_>, paint: Paint) -> String {

@@ -533,3 +533,40 @@ pub fn interrupted() -> Show {
     report.interrupted = Some(2);
     Show { report, machine: machine_with_pmu() }
 }
+
+/// One of two commands of a comparison: two counted runs, then twelve timed ones; of the second, those take 5 % more time.
+pub fn compared_report(arm: u64, command: &str) -> Report {
+    let mut lines = basics();
+    lines.extend([soft("instructions", false), soft("branches", false)]);
+    let mut cells = vec![vec![cell(5, 700_000_123 + 12_345 * arm), cell(6, 101_000_000 + arm)]; 2];
+    cells[1][1] = cell(6, 101_000_000 + 3 * arm);
+    cells.extend((0..12u64).map(|i| {
+        // No two runs are equal, and both drift upwards.
+        let noise = ((i * 7 + 5 * arm) % 12) as f64 / 4_000.0;
+        let factor = (1.0 + 0.05 * arm as f64) * (1.0 + noise + i as f64 / 1_500.0);
+        let mut cells = basic_cells(factor);
+        cells[3] = cell(3, 4_210_688 + 4096 * ((i + arm) % 3));
+        cells[4] = cell(4, 1534);
+        cells
+    }));
+    let mut report = report(lines, cells);
+    let passes = [LaunchKind::Translated, LaunchKind::Native];
+    let slots = report.plan.passes[0].slots.clone();
+    report.plan.passes = passes
+        .into_iter()
+        .zip([&slots[5..], &slots[..5]])
+        .map(|(launch, slots)| Pass { launch, slots: slots.to_vec() })
+        .collect();
+    report.plan.intent.runs = 14;
+    report.plan.intent.counted = cyclometer::core::Counted::Runs(2);
+    for run in &mut report.runs[..2] {
+        translated(run, Layout::Fixed);
+    }
+    for run in &mut report.runs[2..] {
+        run.pass = 1;
+    }
+    let (program, arguments) = command.split_once(' ').unwrap();
+    let args = arguments.split(' ').map(Into::into).collect();
+    report.command = Some(CommandSpec { args, ..CommandSpec::new(program) });
+    report
+}

@@ -1,6 +1,7 @@
 //! The session against scripted launchers and sources: every way in which the world can disagree.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
+mod compare;
 mod passes;
 mod script;
 mod translated;

@@ -2,9 +2,10 @@
 //!
 //! Peak resident set of such a command includes ours.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::ffi::OsStrExt;
 
 use libc::c_char;
 
@@ -21,13 +22,27 @@ pub(super) fn spawn(
     traced: Option<Traced>,
 ) -> io::Result<u32> {
     let (candidates, argv) = (pointers(&strings.candidates), pointers(&strings.argv));
-    let image = Image { candidates: candidates.as_ptr(), argv: argv.as_ptr() };
+    let variables = strings.padding.as_ref().map(padded).transpose()?;
+    let environment = variables.as_deref().map(pointers);
+    let image = Image {
+        candidates: candidates.as_ptr(),
+        argv: argv.as_ptr(),
+        environment: environment.as_ref().map_or(std::ptr::null(), Vec::as_ptr),
+    };
     // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never returns.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => run(image, streams, gate, origin, traced),
         pid => Ok(pid.unsigned_abs()),
     }
+}
+
+/// Our environment and one variable more.
+fn padded(padding: &CString) -> io::Result<Vec<CString>> {
+    let joined = |(name, value): (OsString, OsString)| {
+        CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::from)
+    };
+    std::env::vars_os().map(joined).chain([Ok(padding.clone())]).collect()
 }
 
 fn run(image: Image, streams: [RawFd; 3], gate: RawFd, origin: &Origin, traced: Option<Traced>) -> ! {

@@ -12,11 +12,13 @@ use super::origin::Origin;
 
 /// A command in the form that the kernel takes.
 ///
-/// Both are arrays of C strings that end with a null pointer and live as long as the process.
+/// All are arrays of C strings that end with a null pointer and live as long as the process.
 #[derive(Clone, Copy)]
 pub(super) struct Image {
     pub(super) candidates: *const *const c_char,
     pub(super) argv: *const *const c_char,
+    /// The environment; null: as it is.
+    pub(super) environment: *const *const c_char,
 }
 
 /// The surroundings of a new process; all descriptors are above 2.
@@ -130,8 +132,13 @@ fn execute(image: Image) -> c_int {
         if path.is_null() {
             break;
         }
-        // SAFETY: `path` and the elements of `argv` are C strings; `argv` ends with a null pointer.
-        unsafe { libc::execv(path, image.argv) };
+        if image.environment.is_null() {
+            // SAFETY: `path` and the elements of `argv` are C strings; `argv` ends with a null pointer.
+            unsafe { libc::execv(path, image.argv) };
+        } else {
+            // SAFETY: as above; so are the elements of the environment, and it ends with a null pointer.
+            unsafe { libc::execve(path, image.argv, image.environment) };
+        }
         last = last_errno();
         tried += 1;
         match last {

@@ -149,7 +149,18 @@ impl Launcher {
     ///
     /// The operating system's; `InvalidInput` when the command contains a NUL byte.
     pub fn spawn(&self, request: &Request<'_>) -> io::Result<Pending> {
-        let strings = Strings { candidates: self.candidates(request.program)?, argv: argv(request)? };
+        self.spawn_padded(request, 0)
+    }
+
+    /// The same, with a variable [`PADDING`] of so many bytes more in the environment, if it is not 0: it moves the
+    /// stack, so that what depends on addresses is not the same by chance in all runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Launcher::spawn`].
+    pub fn spawn_padded(&self, request: &Request<'_>, padding: u16) -> io::Result<Pending> {
+        let (candidates, argv) = (self.candidates(request.program)?, argv(request)?);
+        let strings = Strings { candidates, argv, padding: pad(padding)? };
         let (gate, theirs) = UnixStream::pair()?;
         linux::never_raise_sigpipe(&gate)?;
         linux::never_raise_sigpipe(&theirs)?;
@@ -248,6 +259,16 @@ impl Pending {
 struct Strings {
     candidates: Vec<CString>,
     argv: Vec<CString>,
+    /// A variable to add to the environment.
+    padding: Option<CString>,
+}
+
+/// The variable that pads the environment.
+pub const PADDING: &str = "CYCLOMETER_PADDING";
+
+fn pad(bytes: u16) -> io::Result<Option<CString>> {
+    let variable = format!("{PADDING}={}", "x".repeat(bytes.into()));
+    Ok((bytes > 0).then(|| CString::new(variable)).transpose()?)
 }
 
 fn argv(request: &Request<'_>) -> io::Result<Vec<CString>> {
@@ -316,6 +337,34 @@ mod tests {
         let (released, ended) = launch("sh", &["-c", "exit 7"]);
         released.unwrap();
         assert_eq!(ended.status, Status::Code(7));
+    }
+
+    #[test]
+    fn padding_is_one_variable_more_with_and_without_a_helper() {
+        let path = std::env::var("PATH").unwrap();
+        for has_helper in [true, false] {
+            let mut launcher = Launcher::start().unwrap();
+            if !has_helper {
+                launcher.helper = None;
+            }
+            for padding in [0u16, 1, 4000] {
+                // The other variables are there still.
+                let script = format!("[ ${{#CYCLOMETER_PADDING}} = {padding} ] && [ \"$PATH\" = '{path}' ]");
+                let args: Vec<OsString> = ["-c", &script].iter().map(OsString::from).collect();
+                let request = Request {
+                    program: "sh".as_ref(),
+                    args: &args,
+                    stdin: None,
+                    stdout: None,
+                    stderr: None,
+                    traced: None,
+                };
+                let mut pending = launcher.spawn_padded(&request, padding).unwrap();
+                pending.release();
+                let ended = reap(pending.pid(), Reap::Block).unwrap().unwrap();
+                assert_eq!(ended.status, Status::Code(0), "helper {has_helper}, padding {padding}");
+            }
+        }
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub(super) struct Header {
     pub(super) candidates: u32,
     /// How many are arguments, the program's name included.
     pub(super) args: u32,
+    /// How many are variables that are added to the environment.
+    pub(super) variables: u32,
     /// Bit `n`: a descriptor for stream `n` comes along.
     pub(super) streams: u32,
     /// Bit 0: somebody will trace it; bit 1: in a fixed layout.
@@ -21,7 +23,7 @@ pub(super) struct Header {
 }
 
 /// Length of a header, in bytes.
-pub(super) const HEADER_BYTES: usize = 20;
+pub(super) const HEADER_BYTES: usize = 24;
 
 /// The gate and three streams.
 pub(super) const MAX_FDS: usize = 4;
@@ -33,13 +35,14 @@ impl Header {
         streams: [RawFd; 3],
         traced: Option<Traced>,
     ) -> io::Result<(Header, Vec<u8>)> {
-        let all = strings.candidates.iter().chain(&strings.argv);
+        let all = strings.candidates.iter().chain(&strings.argv).chain(&strings.padding);
         let payload: Vec<u8> = all.flat_map(|string| string.as_bytes_with_nul()).copied().collect();
         let count = |n: usize| u32::try_from(n).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG));
         let header = Header {
             bytes: count(payload.len())?,
             candidates: count(strings.candidates.len())?,
             args: count(strings.argv.len())?,
+            variables: u32::from(strings.padding.is_some()),
             streams: (0..).zip(streams).filter(|(_, fd)| *fd >= 0).map(|(n, _)| 1 << n).sum(),
             traced: traced.map_or(0, |traced| 1 | u32::from(traced.fixed_layout) << 1),
         };
@@ -53,7 +56,7 @@ impl Header {
 
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
-        let words = [self.bytes, self.candidates, self.args, self.streams, self.traced];
+        let words = [self.bytes, self.candidates, self.args, self.variables, self.streams, self.traced];
         for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
             place.copy_from_slice(&word.to_ne_bytes());
         }
@@ -61,14 +64,14 @@ impl Header {
     }
 
     pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Header {
-        let mut words = [0; 5];
+        let mut words = [0; 6];
         for (word, place) in words.iter_mut().zip(bytes.chunks_exact(4)) {
             let mut four = [0; 4];
             four.copy_from_slice(place);
             *word = u32::from_ne_bytes(four);
         }
-        let [bytes, candidates, args, streams, traced] = words;
-        Header { bytes, candidates, args, streams, traced }
+        let [bytes, candidates, args, variables, streams, traced] = words;
+        Header { bytes, candidates, args, variables, streams, traced }
     }
 }
 
@@ -202,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_header_survives_its_bytes() {
-        let header = Header { bytes: 70_000, candidates: 3, args: 1000, streams: 0b101, traced: 3 };
+        let header =
+            Header { bytes: 70_000, candidates: 3, args: 1000, variables: 1, streams: 0b101, traced: 3 };
         assert_eq!(Header::from_bytes(&header.to_bytes()), header);
     }
 
@@ -211,16 +215,20 @@ mod tests {
         let strings = Strings {
             candidates: vec![CString::new("/bin/a").unwrap()],
             argv: vec![CString::new("a").unwrap(), CString::new("").unwrap()],
+            padding: Some(CString::new("P=x").unwrap()),
         };
         let (header, payload) =
             Header::describe(&strings, [5, -1, 0], Some(Traced { fixed_layout: false })).unwrap();
-        assert_eq!(header, Header { bytes: 10, candidates: 1, args: 2, streams: 0b101, traced: 1 });
-        assert_eq!(payload, b"/bin/a\0a\0\0");
+        assert_eq!(
+            header,
+            Header { bytes: 14, candidates: 1, args: 2, variables: 1, streams: 0b101, traced: 1 }
+        );
+        assert_eq!(payload, b"/bin/a\0a\0\0P=x\0");
     }
 
     #[test]
     fn a_header_says_how_to_prepare_for_a_tracer() {
-        let strings = Strings { candidates: Vec::new(), argv: Vec::new() };
+        let strings = Strings { candidates: Vec::new(), argv: Vec::new(), padding: None };
         for traced in [None, Some(Traced { fixed_layout: false }), Some(Traced { fixed_layout: true })] {
             let (header, _) = Header::describe(&strings, [-1; 3], traced).unwrap();
             assert_eq!(header.traced(), traced);

@@ -98,23 +98,40 @@ impl Region {
     pub(super) fn image(&mut self) -> Option<Image> {
         let header = self.header;
         let table = self.table();
-        let (candidates, all) =
-            (header.candidates as usize, header.candidates as usize + header.args as usize);
+        let candidates = header.candidates as usize;
+        let arguments = candidates + header.args as usize;
+        let all = arguments + header.variables as usize;
         let mut found = 0;
         for string in self.strings().split_inclusive(|byte| *byte == 0) {
             if string.last() != Some(&0) || found >= all {
                 return None;
             }
-            // A null pointer stands between the two arrays.
-            let place = if found < candidates { found } else { found + 1 };
+            // A null pointer stands behind each of the arrays.
+            let place = found + usize::from(found >= candidates) + usize::from(found >= arguments);
             put(table, place, string.as_ptr().cast());
             found += 1;
         }
         put(table, candidates, std::ptr::null());
-        put(table, all + 1, std::ptr::null());
-        // SAFETY: the table has `candidates + args + 2` entries.
+        put(table, arguments + 1, std::ptr::null());
+        // SAFETY: the table has `candidates + args + 2` entries at least.
         let argv = unsafe { table.add(candidates + 1) };
-        (found == all).then_some(Image { candidates: table.cast_const(), argv: argv.cast_const() })
+        let environment = if header.variables > 0 { self.environment() } else { std::ptr::null() };
+        let candidates = table.cast_const();
+        (found == all).then_some(Image { candidates, argv: argv.cast_const(), environment })
+    }
+
+    /// Completes the array of variables, the new ones of which are there, by our own.
+    fn environment(&mut self) -> *const *const c_char {
+        let (table, header) = (self.table(), self.header);
+        let start = header.candidates as usize + header.args as usize + 2;
+        let mut place = start + header.variables as usize;
+        for variable in own_environment() {
+            put(table, place, variable);
+            place += 1;
+        }
+        put(table, place, std::ptr::null());
+        // SAFETY: the table goes on behind the two first arrays, as there are variables.
+        unsafe { table.add(start) }.cast_const()
     }
 
     fn table(&self) -> *mut *const c_char {
@@ -137,9 +154,43 @@ impl Drop for Region {
     }
 }
 
-/// Entries of the table: two arrays, each with a null pointer behind it.
+/// Entries of the table: two arrays, each with a null pointer behind it; and the whole environment where there is
+/// something to add to it.
 fn table_length(header: Header) -> usize {
-    header.candidates as usize + header.args as usize + 2
+    let environment = match header.variables {
+        0 => 0,
+        added => added as usize + own_environment().count() + 1,
+    };
+    header.candidates as usize + header.args as usize + 2 + environment
+}
+
+unsafe extern "C" {
+    /// The environment of this process: C strings, and a null pointer behind them.
+    ///
+    /// # Source
+    ///
+    /// `environ(7)`.
+    static environ: *const *const c_char;
+}
+
+/// The variables that this process was given. The helper never changes them.
+fn own_environment() -> impl Iterator<Item = *const c_char> {
+    // SAFETY: a word that the C library has set before `main`, and nobody writes in the helper.
+    let mut next = unsafe { environ };
+    std::iter::from_fn(move || {
+        if next.is_null() {
+            return None;
+        }
+        // SAFETY: not past the null pointer that ends the array, or the iteration had ended.
+        let variable = unsafe { *next };
+        if variable.is_null() {
+            next = std::ptr::null();
+            return None;
+        }
+        // SAFETY: this entry was not the last.
+        next = unsafe { next.add(1) };
+        Some(variable)
+    })
 }
 
 /// How many processes may be waiting to execute at the same time.
@@ -170,7 +221,8 @@ mod tests {
     use super::*;
 
     fn image_of(pool: &mut Pool, candidates: u32, args: u32, strings: &[u8]) -> Option<Vec<Vec<u8>>> {
-        let header = Header { bytes: strings.len() as u32, candidates, args, streams: 0, traced: 0 };
+        let bytes = strings.len() as u32;
+        let header = Header { bytes, candidates, args, variables: 0, streams: 0, traced: 0 };
         let region = pool.region(header).unwrap();
         region.strings().copy_from_slice(strings);
         let image = region.image()?;
@@ -215,7 +267,7 @@ mod tests {
     #[test]
     fn a_region_in_use_is_not_handed_out() {
         let mut pool = Pool::new();
-        let header = Header { bytes: 4, candidates: 1, args: 1, streams: 0, traced: 0 };
+        let header = Header { bytes: 4, candidates: 1, args: 1, variables: 0, streams: 0, traced: 0 };
         let busy = pool.region(header).unwrap();
         let first = busy.stack_top();
         busy.word().store(1, Ordering::Release);

@@ -1,0 +1,35 @@
+//! Commands that run on given CPUs only.
+
+use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::{Child, CpuSet, Error, ErrorKind, Launch, Recovery, Result};
+use cyclometer_sys::affinity::Affinity;
+
+/// Starts commands as another launcher does, on some CPUs only.
+///
+/// A command and all that it starts stay there, unless they change that themselves.
+pub struct Pinned<'a> {
+    launch: &'a dyn Launch,
+    cpus: CpuSet,
+}
+
+impl<'a> Pinned<'a> {
+    /// For these CPUs.
+    pub fn new(launch: &'a dyn Launch, cpus: CpuSet) -> Pinned<'a> {
+        Pinned { launch, cpus }
+    }
+}
+
+impl Launch for Pinned<'_> {
+    fn prepare(&self, command: &CommandSpec) -> Result<Box<dyn Child>> {
+        let child = self.launch.prepare(command)?;
+        let mut cpus = self.cpus.iter();
+        let Some(first) = cpus.next() else { return Ok(child) };
+        let affinity = cpus.fold(Affinity::only(first), Affinity::with);
+        affinity.give(child.pid()).map_err(|error| {
+            Error::new(ErrorKind::Os, format!("cannot bind the command to CPU {}: {error}", self.cpus))
+                .with_source(error)
+                .with_recovery(Recovery::fix("name CPUs that this process may use, as `nproc` counts them"))
+        })?;
+        Ok(child)
+    }
+}

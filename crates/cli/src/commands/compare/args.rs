@@ -1,0 +1,185 @@
+//! Arguments of `compare`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args};
+use cyclometer::CpuSet;
+use cyclometer::stats::compare::{Gate, MOST_PAIRS};
+
+use crate::args::Backend;
+
+/// Headings of the options.
+const COUNTING: &str = "What is counted";
+const RUNS: &str = "How often and how";
+const COMMANDS: &str = "The commands";
+const HOOKS: &str = "Around the commands, unmeasured";
+const GATE: &str = "Baseline and gate";
+const RESULTS: &str = "Results";
+
+/// Arguments of `compare`.
+#[derive(Args, Debug)]
+#[command(
+    group(ArgGroup::new("loudness").args(["quiet", "verbose"])),
+    group(ArgGroup::new("who").args(["commands", "command"]).required(true)),
+    after_help = NOTES,
+)]
+pub struct CompareArgs {
+    /// Events to count, as in `cycles,instructions:k`; can be repeated.
+    #[arg(help_heading = COUNTING, short, long = "event", value_name = "EVENTS", allow_hyphen_values = true)]
+    pub events: Vec<String>,
+    /// A table of events that goes before the catalogue's, as `stat` takes it. Can be repeated.
+    #[arg(help_heading = COUNTING, long = "events", value_name = "FILE")]
+    pub tables: Vec<PathBuf>,
+    /// Metrics to compute, by name or group; can be repeated.
+    #[arg(help_heading = COUNTING, short = 'M', long = "metrics", value_name = "METRICS")]
+    pub metrics: Vec<String>,
+    /// Where counts come from.
+    #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
+    pub backend: Backend,
+    /// How often the software PMU counts each command, where it counts; these runs come on top of the pairs.
+    #[arg(help_heading = COUNTING, long, value_name = "K", default_value_t = cyclometer::compare::COUNTED,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub counted: u32,
+    /// Changes smaller than this count as none.
+    #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
+    pub threshold: f64,
+    /// Number of pairs: how often each command runs as it is.
+    #[arg(help_heading = RUNS, short, long, visible_alias = "runs", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=MOST_PAIRS as i64))]
+    pub pairs: Option<u32>,
+    /// How often to run each command at first, without counting; 1 where nobody says.
+    #[arg(help_heading = RUNS, short, long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Begin no other pair after this time, as in `30s` or `500ms`; without --pairs, make as many pairs as fit.
+    #[arg(help_heading = RUNS, short, long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Bind the commands to these CPUs, as in `2` or `0-3,8`.
+    #[arg(help_heading = RUNS, short = 'C', long = "cpu-list", value_name = "CPUS", value_parser = crate::args::cpu_list)]
+    pub cpus: Option<CpuSet>,
+    /// Leave the environment as it is; else a variable CYCLOMETER_PADDING of random length moves the stack, in each pair
+    /// to another place.
+    #[arg(help_heading = RUNS, long)]
+    pub no_padding: bool,
+    /// Decides the order within pairs and the padding, so that both can be repeated.
+    #[arg(help_heading = RUNS, long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Have sh run the commands and hooks; its own cost is then a part of theirs.
+    #[arg(help_heading = COMMANDS, short = 'S', long)]
+    pub shell: bool,
+    /// For each of these values a command: `{n}` stands for it, as in `-L n=1,2,4 'xz -T{n} f'`. Can be repeated.
+    #[arg(help_heading = COMMANDS, short = 'L', long = "list", value_name = "NAME=VALUES")]
+    pub lists: Vec<String>,
+    /// Compare what the commands write to standard output, byte by byte; fail if it differs.
+    #[arg(help_heading = COMMANDS, long, conflicts_with = "output")]
+    pub check_output: bool,
+    /// Where the commands' standard output goes: inherit, null, or a file; null where nobody says.
+    #[arg(help_heading = COMMANDS, long, value_name = "WHERE")]
+    pub output: Option<PathBuf>,
+    /// A file for the commands' standard input.
+    #[arg(help_heading = COMMANDS, long, value_name = "FILE")]
+    pub input: Option<PathBuf>,
+    /// Go on when a run of a command fails.
+    #[arg(help_heading = COMMANDS, short, long)]
+    pub ignore_failure: bool,
+    /// Before the first execution of each command.
+    #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
+    pub setup: Option<String>,
+    /// Before each execution.
+    #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
+    pub prepare: Option<String>,
+    /// After each execution.
+    #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
+    pub conclude: Option<String>,
+    /// When all is over, once for each command.
+    #[arg(help_heading = HOOKS, long, value_name = "COMMAND")]
+    pub cleanup: Option<String>,
+    /// Write the results to a file that a later --baseline reads.
+    #[arg(help_heading = GATE, long, value_name = "FILE")]
+    pub save_baseline: Option<PathBuf>,
+    /// Compare the one command with these results: ours, JSON of hyperfine, of `perf stat -j`, or of poop's manner.
+    #[arg(help_heading = GATE, long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Which of the commands of the baseline, by its text or its number from 1.
+    #[arg(help_heading = GATE, long, value_name = "COMMAND", requires = "baseline")]
+    pub baseline_command: Option<String>,
+    /// Fail if this holds, as in `instructions > +0.5%` or `branch_misses / branches > +2%`; can be repeated.
+    #[arg(help_heading = GATE, long, value_name = "CONDITION", value_parser = gate, allow_hyphen_values = true)]
+    pub fail_if: Vec<Gate>,
+    /// Fail also where the runs do not tell whether a condition holds.
+    #[arg(help_heading = GATE, long, requires = "fail_if")]
+    pub fail_inconclusive: bool,
+    /// Compare with the baseline of another machine.
+    #[arg(help_heading = GATE, long, requires = "baseline")]
+    pub any_machine: bool,
+    /// Write the results as JSON to a file; - is standard output.
+    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
+    pub export_json: Option<PathBuf>,
+    /// Write a row for each metric of each comparison as CSV to a file; - is standard output.
+    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
+    pub export_csv: Option<PathBuf>,
+    /// Write the comparisons as Markdown tables to a file; - is standard output.
+    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
+    pub export_markdown: Option<PathBuf>,
+    /// Draw every run and interval: F.svg or F.html.
+    #[arg(help_heading = RESULTS, long, value_name = "FILE")]
+    pub plot: Option<PathBuf>,
+    /// Print no tables, no progress and no hints: only exports, gates that fail, and errors.
+    #[arg(help_heading = RESULTS, short, long)]
+    pub quiet: bool,
+    /// The commands, each as one word with its arguments, quoted as for a shell; the first is what the others are compared
+    /// with.
+    #[arg(value_name = "COMMAND")]
+    pub commands: Vec<String>,
+    /// Behind --: one command and its arguments, to be compared with a baseline or to become one.
+    #[arg(last = true, value_name = "WORDS")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// What `compare --help` says below the options.
+const NOTES: &str = "\
+Runs of all commands alternate in random order, so that drift of the machine is the same for all. A metric has changed \
+only if that is certain at 5 % over all metrics together, and by more than the threshold. Counts of the software PMU that \
+repeat are compared exactly, and need no more than two runs of each command. Commands read nothing, and their output is \
+dropped, unless --input and --output say otherwise.
+
+Exit status: 0 all went well, whatever has changed; 1 a condition of --fail-if holds, or outputs differ with \
+--check-output; 125 cyclometer or a command failed; 126 a command cannot be executed; 127 a command does not exist; 128 + n \
+signal n.";
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    match number.parse::<f64>() {
+        Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent / 100.0),
+        _ => Err(format!("'{text}' is no share from 0% to 100%")),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    const UNITS: [(&str, f64); 4] = [("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
+    let fail = || format!("'{text}' is no time; write it as 500ms, 30s or 5min");
+    let (unit, seconds) = UNITS.iter().find(|(unit, _)| text.ends_with(unit)).ok_or_else(fail)?;
+    let number: f64 = text[..text.len() - unit.len()].trim().parse().map_err(|_| fail())?;
+    Duration::try_from_secs_f64(number * seconds).ok().filter(|time| !time.is_zero()).ok_or_else(fail)
+}
+
+fn gate(text: &str) -> Result<Gate, String> {
+    Gate::parse(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_shares_are_read() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5 s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("2min"), Ok(Duration::from_secs(120)));
+        for text in ["", "5", "0s", "-1s", "s", "1e99h", "nans"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+        assert_eq!((percent("0.5%"), percent("2")), (Ok(0.005), Ok(0.02)));
+        assert!(percent("-1%").is_err() && percent("nan").is_err() && percent("101").is_err());
+    }
+}

@@ -1,0 +1,316 @@
+//! Results of other programs: hyperfine 1 and 2, `perf stat -j`, and files in poop's manner.
+
+use cyclometer::stats::compare::{RunOf, Series};
+use serde_json::{Map, Value};
+
+use super::{Contents, Problem, SAVE_ANEW, number};
+
+type Read<T> = std::result::Result<T, Problem>;
+
+/// What other programs call our metrics: theirs, ours, the unit, and what makes it ours.
+///
+/// # Source
+///
+/// hyperfine 2.0 `src/metric.rs`; poop `src/main.zig`.
+const NAMES: [(&str, &str, &str, f64); 17] = [
+    ("time_wall_clock", "wall_time", "ns", 1e9),
+    ("time_user", "user_time", "ns", 1e9),
+    ("time_system", "system_time", "ns", 1e9),
+    ("memory_peak_resident", "peak_rss", "B", 1.0),
+    ("wall_time", "wall_time", "ns", 1.0),
+    ("peak_rss", "peak_rss", "B", 1.0),
+    ("cpu_cycles", "cycles:u", "", 1.0),
+    ("cycles", "cycles:u", "", 1.0),
+    ("instructions", "instructions:u", "", 1.0),
+    ("cache_references", "cache-references:u", "", 1.0),
+    ("cache-references", "cache-references:u", "", 1.0),
+    ("cache_misses", "cache-misses:u", "", 1.0),
+    ("cache-misses", "cache-misses:u", "", 1.0),
+    ("branch_misses", "branch-misses:u", "", 1.0),
+    ("branch-misses", "branch-misses:u", "", 1.0),
+    ("branches", "branches:u", "", 1.0),
+    ("times", "wall_time", "ns", 1e9),
+];
+
+/// A metric of theirs; `None` for one that we do not have.
+fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
+    let (_, ours, unit, scale) = NAMES.iter().find(|(name, ..)| *name == theirs)?;
+    let runs = (0..).zip(values);
+    let values = runs.map(|(run, value)| RunOf { run, value: value.map(|value| value * scale) }).collect();
+    let is_counter = ours.ends_with(":u");
+    Some(Series {
+        name: (*ours).to_owned(),
+        event: ours.trim_end_matches(":u").to_owned(),
+        unit: (*unit).to_owned(),
+        provenance: Some(if is_counter { "hardware" } else { "kernel" }.to_owned()),
+        launch: Some("native".to_owned()),
+        values,
+        ..Series::default()
+    })
+}
+
+/// hyperfine 2: every measurement of every run.
+///
+/// # Source
+///
+/// hyperfine 2.0 `src/export/json.rs`. Its counters are of user mode, on Linux.
+pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
+    let platform = whole.pointer("/metadata/platform/os").and_then(Value::as_str);
+    let is_mac = platform.is_some_and(|os| os.eq_ignore_ascii_case("macos"));
+    let mut commands = Vec::new();
+    for result in results(whole)? {
+        let runs = array(result, "measurements")?;
+        let mut columns: Map<String, Value> = Map::new();
+        for run in runs {
+            for (name, measured) in run.as_object().into_iter().flatten() {
+                let Some(value) = measured.get("value") else { continue };
+                let column = columns.entry(name.clone()).or_insert_with(|| Value::Array(Vec::new()));
+                if let Value::Array(column) = column {
+                    column.push(value.clone());
+                }
+            }
+        }
+        let series = columns
+            .iter()
+            .filter(|(name, _)| !is_mac || name.starts_with("time") || name.starts_with("memory"));
+        let series = series.map(|(name, column)| Ok(translated(name, numbers(column, name)?)));
+        commands.push((text(result, "command")?, series.filter_map(Read::transpose).collect::<Read<_>>()?));
+    }
+    let notes = vec!["the baseline is hyperfine's".to_owned()];
+    Ok(Contents { commands, machine: None, notes })
+}
+
+/// Formats whose files do not say what they are: hyperfine 1, poop's manner, one object of perf.
+pub(super) fn without_version(whole: &Value) -> Read<Contents> {
+    if whole.get("counter-value").is_some() {
+        return perf(std::slice::from_ref(whole));
+    }
+    let all = match whole {
+        Value::Array(all) => all,
+        _ => match results(whole) {
+            Ok(all) => all,
+            Err(_) => return Err(unknown()),
+        },
+    };
+    match all.first() {
+        Some(first) if first.get("times").is_some() => hyperfine_1(all),
+        Some(first) if first.get("measurements").is_some_and(Value::is_object) => poop(all),
+        _ => Err(unknown()),
+    }
+}
+
+fn unknown() -> Problem {
+    Problem::new(
+        "it is in no format that is known here",
+        "give a file of --save-baseline, `stat --export-json`, hyperfine --export-json or `perf stat -j`",
+    )
+}
+
+/// hyperfine 1: the wall times of all runs, and peaks where there are any; of the CPU times only means.
+///
+/// # Source
+///
+/// hyperfine 1.20 `src/benchmark/benchmark_result.rs`.
+fn hyperfine_1(results: &[Value]) -> Read<Contents> {
+    let mut commands = Vec::new();
+    for result in results {
+        let wall = numbers(result.get("times").unwrap_or(&Value::Null), "times")?;
+        let mut series: Vec<Series> = translated("time_wall_clock", wall).into_iter().collect();
+        for (theirs, name) in [("user", "time_user"), ("system", "time_system")] {
+            let mean = number(result.get(theirs).unwrap_or(&Value::Null), theirs)?;
+            series.extend(translated(name, vec![mean]).filter(|_| mean.is_some()));
+        }
+        if let Some(peaks @ Value::Array(_)) = result.get("memory_usage_byte") {
+            series.extend(translated("memory_peak_resident", numbers(peaks, "memory_usage_byte")?));
+        }
+        commands.push((text(result, "command")?, series));
+    }
+    let notes = vec!["the baseline is hyperfine's; of user and system time it has means alone".to_owned()];
+    Ok(Contents { commands, machine: None, notes })
+}
+
+/// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its mean.
+///
+/// poop itself exports nothing; this is the shape of what users add to it.
+fn poop(results: &[Value]) -> Read<Contents> {
+    let mut commands = Vec::new();
+    for result in results {
+        let mut series = Vec::new();
+        for (name, measured) in result.get("measurements").and_then(Value::as_object).into_iter().flatten() {
+            let samples =
+                measured.get("samples").or_else(|| measured.get("values")).filter(|list| list.is_array());
+            let values = match samples {
+                Some(samples) => numbers(samples, name)?,
+                None => vec![number(measured.get("mean").unwrap_or(&Value::Null), name)?],
+            };
+            series.extend(translated(name, values));
+        }
+        commands.push((text(result, "command")?, series));
+    }
+    let notes = vec!["the baseline is of poop's manner".to_owned()];
+    Ok(Contents { commands, machine: None, notes })
+}
+
+/// An object in each line, as `perf stat -j` writes them; `None` where the lines are something else.
+pub(super) fn perf_lines(text: &str) -> Option<Read<Contents>> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let objects: Option<Vec<Value>> = lines.map(|line| serde_json::from_str(line).ok()).collect();
+    let objects =
+        objects.filter(|objects| objects.iter().any(|object| object.get("counter-value").is_some()))?;
+    Some(perf(&objects))
+}
+
+/// # Source
+///
+/// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and what follows it: values are texts, of several
+/// runs the mean.
+fn perf(objects: &[Value]) -> Read<Contents> {
+    let mut series = Vec::new();
+    for object in objects {
+        let Some(value) = object.get("counter-value") else { continue };
+        series.push(perf_series(object, value)?);
+    }
+    let notes = vec![
+        "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
+            .to_owned(),
+    ];
+    Ok(Contents { commands: vec![("perf stat".to_owned(), series)], machine: None, notes })
+}
+
+fn perf_series(object: &Value, value: &Value) -> Read<Series> {
+    let event = text(object, "event")?;
+    let read = match value {
+        Value::String(text) => text.trim().parse::<f64>().ok(),
+        other => number(other, &event)?,
+    };
+    let no_number =
+        value.as_str().filter(|text| read.is_none_or(|read| !read.is_finite()) && !text.starts_with('<'));
+    if let Some(text) = no_number {
+        return Err(Problem::new(format!("{event} is '{text}', which is no number"), SAVE_ANEW));
+    }
+    let share = object.get("pcnt-running").and_then(Value::as_f64).filter(|share| *share < 99.995);
+    let reason = match (read, share) {
+        (None, _) => Some(format!("perf says {value}")),
+        (_, Some(share)) => Some(format!("scaled: observed {share:.0} % of the time")),
+        _ => None,
+    };
+    let unit = object.get("unit").and_then(Value::as_str).unwrap_or_default();
+    let (name, unit, scale) = match (event.as_str(), unit) {
+        ("duration_time", _) => ("wall_time", "ns", 1.0),
+        ("user_time", _) => ("user_time", "ns", 1.0),
+        ("system_time", _) => ("system_time", "ns", 1.0),
+        (event, "msec") => (event, "ns", 1e6),
+        (event, unit) => (event, unit, 1.0),
+    };
+    Ok(Series {
+        name: name.to_owned(),
+        event: name.split(':').next().unwrap_or(name).to_owned(),
+        unit: unit.to_owned(),
+        reason,
+        values: vec![RunOf { run: 0, value: read.map(|read| read * scale) }],
+        ..Series::default()
+    })
+}
+
+fn results(whole: &Value) -> Read<&Vec<Value>> {
+    array(whole, "results")
+}
+
+fn array<'a>(value: &'a Value, key: &str) -> Read<&'a Vec<Value>> {
+    let found = value.get(key).and_then(Value::as_array);
+    found.ok_or_else(|| Problem::new(format!("there is no list '{key}'"), SAVE_ANEW))
+}
+
+fn text(value: &Value, key: &str) -> Read<String> {
+    let found = value.get(key).and_then(Value::as_str).map(str::to_owned);
+    found.ok_or_else(|| Problem::new(format!("there is no text '{key}'"), SAVE_ANEW))
+}
+
+fn numbers(list: &Value, name: &str) -> Read<Vec<Option<f64>>> {
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    (1..).zip(list).map(|(run, value)| number(value, &format!("{name} in run {run}"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn series<'a>(contents: &'a Contents, name: &str) -> &'a Series {
+        let (_, all) = &contents.commands[0];
+        all.iter().find(|series| series.name == name).unwrap_or_else(|| panic!("no {name} in {all:?}"))
+    }
+
+    #[test]
+    fn hyperfine_1_gives_times_of_all_runs() {
+        let text = r#"{"results": [{"command": "sleep 1", "mean": 1.0, "stddev": 0.1, "median": 1.0, "user": 0.25,
+            "system": 0.5, "min": 0.9, "max": 1.1, "times": [0.9, 1.0, 1.1], "exit_codes": [0, 0, 0],
+            "memory_usage_byte": [1024, 2048, 1024]}]}"#;
+        let contents = parse(text).unwrap();
+        assert_eq!(contents.commands[0].0, "sleep 1");
+        assert_eq!(series(&contents, "wall_time").present(), [0.9e9, 1e9, 1.1e9]);
+        assert_eq!(series(&contents, "user_time").present(), [0.25e9]);
+        assert_eq!(series(&contents, "peak_rss").present(), [1024.0, 2048.0, 1024.0]);
+    }
+
+    #[test]
+    fn hyperfine_2_gives_every_measurement() {
+        let text = r#"{"schema_version": 2, "metadata": {"platform": {"os": "linux", "architecture": "x86_64"}},
+            "primary_metric": "time_wall_clock", "results": [{"command": "sleep 1", "name": "one", "measurements": [
+            {"time_wall_clock": {"value": 1.0, "unit": "second"}, "memory_peak_resident": {"value": 4096, "unit": "byte"},
+             "instructions": {"value": 1000}, "something_new": {"value": 1}, "exit_code": 0},
+            {"time_wall_clock": {"value": 1.5, "unit": "second"}, "memory_peak_resident": {"value": 8192, "unit": "byte"},
+             "instructions": {"value": 1001}, "exit_code": 0}]}]}"#;
+        let contents = parse(text).unwrap();
+        assert_eq!(series(&contents, "wall_time").present(), [1e9, 1.5e9]);
+        assert_eq!(series(&contents, "instructions:u").present(), [1000.0, 1001.0]);
+        let mac = parse(&text.replace("linux", "macos")).unwrap();
+        assert!(
+            mac.commands[0].1.iter().all(|series| !series.name.ends_with(":u")),
+            "they have the kernel's as well"
+        );
+    }
+
+    #[test]
+    fn perf_gives_one_number_and_what_it_did_not_count() {
+        let text = "# started on Sun\n\n\
+            {\"counter-value\" : \"1234.000000\", \"unit\" : \"\", \"event\" : \"instructions:u\", \"event-runtime\" : 5, \"pcnt-running\" : 100.00}\n\
+            {\"counter-value\" : \"<not supported>\", \"unit\" : \"\", \"event\" : \"cycles:u\", \"pcnt-running\" : 100.00}\n\
+            {\"counter-value\" : \"0.500000\", \"unit\" : \"msec\", \"event\" : \"task-clock\", \"pcnt-running\" : 100.00}\n\
+            {\"counter-value\" : \"900.000000\", \"unit\" : \"\", \"event\" : \"branches:u\", \"pcnt-running\" : 41.00}\n\
+            {\"metric-value\" : \"1.2\"}\n";
+        let contents = parse(text).unwrap();
+        assert_eq!(series(&contents, "instructions:u").present(), [1234.0]);
+        assert_eq!(series(&contents, "cycles:u").present(), [0.0; 0]);
+        assert_eq!(series(&contents, "task-clock").present(), [5e5]);
+        assert_eq!(
+            series(&contents, "branches:u").reason.as_deref(),
+            Some("scaled: observed 41 % of the time")
+        );
+        let bad = parse("{\"counter-value\" : \"nan\", \"unit\" : \"\", \"event\" : \"cycles:u\"}");
+        assert_eq!(bad.unwrap_err().text, "cycles:u is 'nan', which is no number");
+    }
+
+    #[test]
+    fn poops_manner_gives_samples_or_a_mean() {
+        let text = r#"[{"command": "a b", "measurements": {"wall_time": {"mean": 5000000, "std_dev": 1, "unit": "nanoseconds"},
+            "cpu_cycles": {"samples": [10, 11, 12]}}}]"#;
+        let contents = parse(text).unwrap();
+        assert_eq!(series(&contents, "wall_time").present(), [5e6]);
+        assert_eq!(series(&contents, "cycles:u").present(), [10.0, 11.0, 12.0]);
+    }
+
+    #[test]
+    fn values_that_are_no_numbers_are_named() {
+        for (text, expected) in [
+            (
+                r#"{"results": [{"command": "a", "times": [1, "x"]}]}"#,
+                "times in run 2 is \"x\", which is no number",
+            ),
+            (r#"{"results": [{"times": [1]}]}"#, "there is no text 'command'"),
+            (r#"{"schema_version": 2, "results": [{"command": "a"}]}"#, "there is no list 'measurements'"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().text, expected);
+        }
+    }
+}

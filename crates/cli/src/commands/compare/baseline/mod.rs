@@ -1,0 +1,268 @@
+//! Baselines: results of another time, of ours or of other programs.
+
+mod foreign;
+mod own;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use cyclometer::stats::compare::Series;
+use cyclometer::{Error, ErrorKind, Machine, Recovery, Result};
+use serde_json::Value;
+
+use super::args::CompareArgs;
+use crate::output::{clean, clean_os};
+use crate::render::compare::json::FINGERPRINT;
+use crate::render::machine;
+
+/// Longest file that is read, in bytes.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Results of another time.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Baseline {
+    /// The file as it is shown.
+    pub file: String,
+    /// The command that they are of.
+    pub command: String,
+    /// The metrics over runs.
+    pub series: Vec<Series>,
+    /// What should be known of it.
+    pub notes: Vec<String>,
+}
+
+/// What a file holds.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Contents {
+    /// Every command with its metrics.
+    commands: Vec<(String, Vec<Series>)>,
+    /// The machine, as far as the file tells.
+    machine: Option<Value>,
+    notes: Vec<String>,
+}
+
+/// Reads a baseline for the command `wanted`, and compares machines.
+///
+/// # Errors
+///
+/// `ErrorKind::Io` where the file cannot be read; `ErrorKind::InvalidInput` for a file of no known format or version, values
+/// that are no numbers, several commands none of which is meant, and another machine unless that is wanted.
+pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Result<Baseline> {
+    let file = clean_os(path.as_os_str());
+    let text = text_of(path, &file)?;
+    let contents = parse(&text).map_err(|problem| problem.about(&file))?;
+    let mut notes = contents.notes;
+    notes.extend(compare_machines(contents.machine.as_ref(), here, args.any_machine, &file)?);
+    let (command, series) = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
+    Ok(Baseline { file, command, series, notes })
+}
+
+fn text_of(path: &Path, file: &str) -> Result<String> {
+    let failed = |error: std::io::Error| {
+        Error::new(ErrorKind::Io, format!("cannot read the baseline {file}: {error}"))
+            .with_source(error)
+            .with_recovery(Recovery::fix("make one with --save-baseline FILE"))
+    };
+    let mut text = String::new();
+    let source = File::open(path).map_err(failed)?;
+    source.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_BYTES {
+        let message = format!("the baseline {file} is longer than {MAX_BYTES} bytes");
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(text)
+}
+
+/// What is wrong with a file, and what helps.
+#[derive(Clone, PartialEq, Debug)]
+struct Problem {
+    text: String,
+    help: String,
+}
+
+impl Problem {
+    fn new(text: impl Into<String>, help: &str) -> Problem {
+        Problem { text: text.into(), help: help.to_owned() }
+    }
+
+    fn about(self, file: &str) -> Error {
+        Error::new(ErrorKind::InvalidInput, format!("the baseline {file}: {}", clean(&self.text)))
+            .with_recovery(Recovery::fix(self.help))
+    }
+}
+
+/// What to do about a file that is not understood.
+const SAVE_ANEW: &str = "save it anew with --save-baseline FILE";
+
+fn parse(text: &str) -> std::result::Result<Contents, Problem> {
+    let whole = match serde_json::from_str::<Value>(text) {
+        Ok(whole) => whole,
+        // perf writes an object in each line, below comments.
+        Err(error) => return foreign::perf_lines(text).unwrap_or_else(|| Err(not_json(text, &error))),
+    };
+    let version = whole.get("schema_version");
+    if whole.get("commands").is_some() {
+        return own::read(&whole, version);
+    }
+    match version.and_then(Value::as_u64) {
+        Some(2) if whole.get("results").is_some() => foreign::hyperfine_2(&whole),
+        Some(version) => {
+            let text = format!("its schema_version {version} belongs to no format that is known here");
+            Err(Problem::new(text, SAVE_ANEW))
+        }
+        None => foreign::without_version(&whole),
+    }
+}
+
+fn not_json(text: &str, error: &serde_json::Error) -> Problem {
+    let has_nan = ["NaN", "Infinity"].iter().find(|word| text.contains(**word));
+    match has_nan {
+        Some(word) => Problem::new(
+            format!("line {}: {word} is no number, and no JSON", error.line()),
+            "a value that was not measured is null; have the file written anew",
+        ),
+        None => Problem::new(format!("it is no JSON: {error}"), SAVE_ANEW),
+    }
+}
+
+/// A number that a file gives; what is none is named.
+fn number(value: &Value, what: &str) -> std::result::Result<Option<f64>, Problem> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Number(number) => Ok(number.as_f64().filter(|number| number.is_finite())),
+        other => {
+            let text = format!("{what} is {other}, which is no number");
+            Err(Problem::new(text, "a value that was not measured is null; have the file written anew"))
+        }
+    }
+}
+
+fn compare_machines(there: Option<&Value>, here: &Machine, any: bool, file: &str) -> Result<Option<String>> {
+    let Some(there) = there else {
+        return Ok(Some(
+            "the baseline says nothing of its machine: make sure that it was this one".to_owned(),
+        ));
+    };
+    let here = machine::json(here);
+    // What a file does not have at all, it does not say.
+    let differs = |key: &&&str| there.get(**key).is_some_and(|value| *value != here[**key]);
+    let different: Vec<String> = FINGERPRINT
+        .iter()
+        .filter(differs)
+        .map(|key| format!("{key} {} there, {} here", shown(&there[*key]), shown(&here[*key])))
+        .collect();
+    if !different.is_empty() {
+        let text = clean(&different.join("; "));
+        if any {
+            return Ok(Some(format!("the baseline is of another machine: {text}")));
+        }
+        let message = format!("the baseline {file} is of another machine: {text}");
+        return Err(Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(
+            "save a baseline on this machine, or compare all the same with --any-machine",
+        )));
+    }
+    let kernels = (there.get("kernel"), &here["kernel"]);
+    Ok(match kernels {
+        (Some(then), now) if then != now => {
+            Some(format!("the kernel was {} then and is {} now", shown(then), shown(now)))
+        }
+        _ => None,
+    })
+}
+
+fn shown(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The command that is meant: by name or number, the same as ours, or the only one.
+fn choose(
+    mut commands: Vec<(String, Vec<Series>)>,
+    named: Option<&str>,
+    wanted: &str,
+    file: &str,
+) -> Result<(String, Vec<Series>)> {
+    let place = |name: &str| commands.iter().position(|(command, _)| command == name);
+    let number = |name: &str| {
+        name.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < commands.len())
+    };
+    let found = match named {
+        Some(name) => place(name).or_else(|| number(name)),
+        None if commands.len() == 1 => Some(0),
+        None => place(wanted),
+    };
+    if let Some(found) = found {
+        return Ok(commands.swap_remove(found));
+    }
+    let names: Vec<String> = commands.iter().map(|(command, _)| format!("'{}'", clean(command))).collect();
+    let problem = match (named, names.is_empty()) {
+        (_, true) => "it has no command".to_owned(),
+        (Some(name), _) => {
+            format!("it has no command '{}'; its commands are {}", clean(name), names.join(", "))
+        }
+        (None, _) => format!("which of its commands is meant? {}", names.join(", ")),
+    };
+    Err(Problem::new(problem, "name one with --baseline-command, by its text or its number from 1")
+        .about(file))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::testing::vm_with_soft;
+    use serde_json::json;
+
+    fn problem(text: &str) -> String {
+        parse(text).unwrap_err().text
+    }
+
+    #[test]
+    fn files_that_are_no_baseline_say_so() {
+        for (text, part) in [
+            ("", "it is no JSON"),
+            ("{", "it is no JSON"),
+            ("{}", "no format that is known"),
+            ("[1]", "no format that is known"),
+            (r#"{"schema_version": 7}"#, "schema_version 7"),
+            (r#"{"results": [{"times": [NaN]}]}"#, "NaN is no number"),
+            (r#"{"schema_version": 0, "commands": []}"#, "older version, 0"),
+            (r#"{"schema_version": 99, "commands": []}"#, "newer version, 99"),
+            (r#"{"commands": []}"#, "no schema_version"),
+        ] {
+            assert!(problem(text).contains(part), "{text}: {}", problem(text));
+        }
+    }
+
+    #[test]
+    fn another_machine_is_refused_unless_wanted() {
+        let here = vm_with_soft();
+        let same = machine::json(&here);
+        let check = |there: Option<&Value>, any| compare_machines(there, &here, any, "b.json");
+        assert_eq!(check(Some(&same), false).unwrap(), None);
+        let mut other = same.clone();
+        other["cpu_name"] = json!("Another CPU");
+        let refused = check(Some(&other), false).unwrap_err();
+        assert!(refused.to_string().contains("cpu_name Another CPU there, Intel(R) Xeon(R)"), "{refused}");
+        assert!(check(Some(&other), true).unwrap().unwrap().contains("another machine"));
+        let mut kernel = same;
+        kernel["kernel"] = json!("5.0");
+        assert_eq!(
+            check(Some(&kernel), false).unwrap().unwrap(),
+            "the kernel was 5.0 then and is 6.12.1 now"
+        );
+        assert!(check(None, false).unwrap().unwrap().contains("says nothing of its machine"));
+    }
+
+    #[test]
+    fn the_command_is_the_only_one_the_same_or_the_one_named() {
+        let commands = || ["a", "b c", "2x"].map(|name| (name.to_owned(), Vec::new())).to_vec();
+        let chosen = |named, wanted| choose(commands(), named, wanted, "f").map(|(command, _)| command);
+        assert_eq!(chosen(None, "b c").unwrap(), "b c");
+        assert_eq!(chosen(Some("a"), "b c").unwrap(), "a");
+        assert_eq!(chosen(Some("3"), "").unwrap(), "2x");
+        assert!(chosen(None, "z").unwrap_err().to_string().contains("'a', 'b c', '2x'"));
+        assert!(chosen(Some("9"), "a").unwrap_err().to_string().contains("no command '9'"));
+        assert_eq!(choose(commands()[..1].to_vec(), None, "z", "f").unwrap().0, "a");
+        assert!(choose(Vec::new(), None, "z", "f").unwrap_err().to_string().contains("it has no command"));
+    }
+}

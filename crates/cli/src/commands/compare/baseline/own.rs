@@ -1,0 +1,135 @@
+//! Results that `compare --save-baseline`, `compare --export-json` or `stat --export-json` wrote.
+
+use cyclometer::stats::compare::{RunOf, Series};
+use serde_json::Value;
+
+use super::{Contents, Problem, SAVE_ANEW, number};
+use crate::output::shown_command;
+use crate::render::{compare, json};
+
+type Read<T> = std::result::Result<T, Problem>;
+
+/// Reads a file that has `commands`.
+pub(super) fn read(whole: &Value, version: Option<&Value>) -> Read<Contents> {
+    check_version(whole, version)?;
+    let commands = list(whole, "commands", "the file")?.iter().map(command).collect::<Read<_>>()?;
+    let machine = whole.get("machine").filter(|machine| machine.is_object()).cloned();
+    Ok(Contents { commands, machine, notes: Vec::new() })
+}
+
+fn check_version(whole: &Value, version: Option<&Value>) -> Read<()> {
+    let known = match whole.get("kind").and_then(Value::as_str) {
+        Some(compare::json::KIND) => compare::json::SCHEMA_VERSION,
+        _ => json::SCHEMA_VERSION,
+    };
+    let Some(version) = version.and_then(Value::as_u64) else {
+        return Err(Problem::new("it has no schema_version", SAVE_ANEW));
+    };
+    match version.cmp(&u64::from(known)) {
+        std::cmp::Ordering::Equal => Ok(()),
+        std::cmp::Ordering::Less => {
+            let text = format!("its schema is of an older version, {version}; version {known} is read");
+            Err(Problem::new(text, SAVE_ANEW))
+        }
+        std::cmp::Ordering::Greater => {
+            let text = format!("its schema is of a newer version, {version}; version {known} is read");
+            Err(Problem::new(text, "update cyclometer, or save it anew with this version"))
+        }
+    }
+}
+
+fn command(value: &Value) -> Read<(String, Vec<Series>)> {
+    let words = list(value, "command", "a command")?;
+    let words: Vec<std::ffi::OsString> = words.iter().filter_map(Value::as_str).map(Into::into).collect();
+    let name = value.get("name").and_then(Value::as_str).map(str::to_owned);
+    let name = name.unwrap_or_else(|| shown_command(words.iter().map(AsRef::as_ref)));
+    let runs = list(value, "runs", &name)?;
+    let dropped: Vec<u64> = runs
+        .iter()
+        .filter(|run| run.get("dropped_because").is_some_and(|reason| !reason.is_null()))
+        .filter_map(|run| run.get("index").and_then(Value::as_u64))
+        .collect();
+    let mut series = Vec::new();
+    for metric in list(value, "metrics", &name)?.iter().chain(list(value, "derived", &name)?) {
+        series.push(of_metric(metric, &dropped)?);
+    }
+    Ok((name, series))
+}
+
+fn of_metric(metric: &Value, dropped: &[u64]) -> Read<Series> {
+    let text = |key: &str| metric.get(key).and_then(Value::as_str).map(str::to_owned);
+    let name = text("name").ok_or_else(|| Problem::new("a metric has no name", SAVE_ANEW))?;
+    let mut values = Vec::new();
+    for value in list(metric, "values", &name)? {
+        let run = value.get("run").and_then(Value::as_u64);
+        let run = run.ok_or_else(|| Problem::new(format!("a value of {name} has no run"), SAVE_ANEW))?;
+        if dropped.contains(&run) {
+            continue;
+        }
+        let what = format!("{name} in run {}", run + 1);
+        let found = number(value.get("value").unwrap_or(&Value::Null), &what)?;
+        values.push(RunOf { run: u32::try_from(run).unwrap_or(u32::MAX), value: found });
+    }
+    let provenances = metric.get("provenances").and_then(Value::as_array).map(|words| {
+        let mut words: Vec<&str> = words.iter().filter_map(Value::as_str).collect();
+        words.sort_unstable();
+        words.join(" and ")
+    });
+    let count = text("count").unwrap_or_default();
+    let reason = (count != "exact").then(|| {
+        let reason = text("reason").unwrap_or_else(|| "no reason is known".to_owned());
+        format!("{}: {reason}", count.replace('_', " "))
+    });
+    Ok(Series {
+        event: text("event").unwrap_or_else(|| name.split(':').next().unwrap_or_default().to_owned()),
+        unit: text("unit").unwrap_or_default(),
+        scope: text("scope"),
+        provenance: text("provenance").or(provenances).filter(|who| !who.is_empty()),
+        launch: text("launch"),
+        reason,
+        values,
+        name,
+    })
+}
+
+fn list<'a>(value: &'a Value, key: &str, of: &str) -> Read<&'a Vec<Value>> {
+    let found = value.get(key).and_then(Value::as_array);
+    found.ok_or_else(|| Problem::new(format!("{of} has no list '{key}'"), SAVE_ANEW))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::compare::testing::{contest, shown};
+    use cyclometer::stats::compare::{Design, Finding, Question, compare};
+
+    #[test]
+    fn what_compare_wrote_is_read_again_with_every_value() {
+        shown(|machine, comparison| {
+            let contest = contest(machine, comparison);
+            let text = compare::json::render(&contest);
+            let contents = super::super::parse(&text).unwrap();
+            assert_eq!(contents.commands.len(), 2);
+            for ((name, series), arm) in contents.commands.iter().zip(&contest.arms) {
+                assert_eq!(name, &arm.name);
+                let question = Question { design: Design::Apart, threshold: 0.005 };
+                for one in compare(&arm.series, &[series], question).remove(0) {
+                    assert!(one.finding != Finding::Changed, "{one:?}");
+                    assert_eq!(one.a, one.b, "{}", one.name);
+                }
+                for (read, written) in series.iter().zip(&arm.series) {
+                    assert_eq!((&read.name, &read.values), (&written.name, &written.values));
+                    assert_eq!((&read.provenance, &read.scope), (&written.provenance, &written.scope));
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn a_value_that_is_no_number_is_named() {
+        let text = r#"{"schema_version": 1, "commands": [{"command": ["a"], "runs": [], "derived": [],
+            "metrics": [{"name": "cycles:u", "values": [{"run": 0, "value": "NaN"}]}]}]}"#;
+        let problem = super::super::parse(text).unwrap_err();
+        assert_eq!(problem.text, "cycles:u in run 1 is \"NaN\", which is no number");
+    }
+}

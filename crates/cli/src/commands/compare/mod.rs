@@ -1,0 +1,429 @@
+//! `compare`: runs commands in turn, says what differs, and holds it against a gate.
+
+mod args;
+mod baseline;
+mod outputs;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use cyclometer::compare::{Compare, Executions};
+use cyclometer::core::Plan;
+use cyclometer::core::exec::Stream;
+use cyclometer::core::report::Run;
+use cyclometer::interleaved::{Comparison, Ended, Watcher};
+use cyclometer::stats::compare::{Design, Gate, Question, Ruling, Series, compare};
+use cyclometer::stats::summarise_with;
+use cyclometer::{
+    Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, SignalWatch, Stat, asked_scope,
+    machine,
+};
+
+pub use args::CompareArgs;
+use baseline::Baseline;
+use outputs::Outputs;
+use words::Contestant;
+
+use crate::args::Cli;
+use crate::export::{Export, cannot_print};
+use crate::output::{self, Channel, clean};
+use crate::progress::Progress;
+use crate::render::compare::plot::Format as PlotFormat;
+use crate::render::compare::{
+    ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
+};
+use crate::{exit, failure};
+
+/// Pairs where only a time was given: as many as fit, up to this number.
+const PAIRS_OF_DURATION: u32 = 1000;
+
+/// Measures, compares, prints, exports; gives the exit code.
+///
+/// # Errors
+///
+/// Usage that makes no sense, files that cannot be read or written, and whatever kept everything from being measured.
+pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
+    let contestants = words::contestants(args)?;
+    check(args, contestants.len())?;
+    // Before anything runs: nobody wants to run it again because of a typo in a path.
+    let exports = Exports::open(args)?;
+    let machine = machine();
+    let baseline = match (&args.baseline, contestants.first()) {
+        (Some(path), Some(only)) => Some(baseline::read(path, args, &only.name, &machine)?),
+        _ => None,
+    };
+    let stat = measurement(args, &machine)?;
+    let mut judge = Judge { outputs: args.check_output.then(Outputs::new).transpose()?, ..Judge::default() };
+    let plan = measured(args, &stat, &contestants, judge.outputs.as_ref())?;
+    check_gates(&args.fail_if, &plan.plan()?, &stat, baseline.as_ref())?;
+    let executions = plan.executions()?;
+    announce(args, executions);
+    judge.progress = Some(progress(args, executions));
+    let launcher = launcher.with_signals(watch()?);
+    let comparison = plan.run(&launcher, &mut judge)?;
+    drop(judge.progress.take());
+    let measured = Measured {
+        contestants: &contestants,
+        machine: &machine,
+        comparison: &comparison,
+        stat: &stat,
+        outputs: judge.outputs.as_ref(),
+        executions,
+    };
+    let contest = contest(args, &measured, baseline);
+    let shown = show(&contest, args, cli, &exports);
+    exports.write(&contest)?;
+    shown?;
+    Ok(exit_code(args, &contest))
+}
+
+fn watch() -> Result<SignalWatch> {
+    SignalWatch::install().map_err(|error| {
+        Error::new(ErrorKind::Os, format!("cannot watch signals: {error}")).with_source(error)
+    })
+}
+
+fn check(args: &CompareArgs, commands: usize) -> Result<()> {
+    if commands > 1 && args.baseline.is_some() {
+        let hint = "give one command, or leave --baseline out: several are compared with the first";
+        return Err(failure::usage("a baseline is compared with one command", hint));
+    }
+    let alone = commands == 1 && args.baseline.is_none();
+    if alone && !args.fail_if.is_empty() {
+        let hint = "give another command, or --baseline FILE";
+        return Err(failure::usage("--fail-if has nothing to compare with", hint));
+    }
+    if alone && args.save_baseline.is_none() {
+        let hint =
+            "give another command, --baseline FILE to compare with, or --save-baseline FILE to make one";
+        return Err(failure::usage("one command has nothing to be compared with", hint));
+    }
+    let exports =
+        [&args.export_json, &args.export_csv, &args.export_markdown, &args.save_baseline, &args.plot];
+    let paths: Vec<&PathBuf> = exports.into_iter().flatten().collect();
+    if let Some((_, path)) = paths.iter().enumerate().find(|(i, path)| paths[..*i].contains(path)) {
+        let path = output::clean_os(path.as_os_str());
+        return Err(failure::usage(format!("two results go to {path}"), "give each a file of its own"));
+    }
+    let to_stdout = paths.iter().any(|path| path.as_os_str() == "-");
+    if to_stdout && args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit") {
+        let hint = "leave --output inherit out, or export to a file";
+        return Err(failure::usage("the commands' output and the export would mix on standard output", hint));
+    }
+    Ok(())
+}
+
+fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
+    let tables = EventTables::embedded();
+    let tables = args.tables.iter().try_fold(tables, |tables, file| tables.with_file(file, machine))?;
+    let mut stat = Stat::new(machine.clone()).tables(tables);
+    for list in &args.events {
+        stat = stat.events(list)?;
+    }
+    for list in &args.metrics {
+        stat = stat.metrics(list)?;
+    }
+    let stat = stat.ignore_failure(args.ignore_failure).backend(args.backend.rung());
+    Ok(args.seed.into_iter().fold(stat, Stat::seed))
+}
+
+/// The comparison, ready to be run.
+fn measured(
+    args: &CompareArgs,
+    stat: &Stat,
+    contestants: &[Contestant],
+    outputs: Option<&Outputs>,
+) -> Result<Compare> {
+    let stdin = args.input.clone().map_or(Stream::Null, Stream::File);
+    let (stdout, stderr) = match (outputs, args.output.as_deref()) {
+        (Some(outputs), _) => (Stream::File(outputs.file()), Stream::Null),
+        (None, None) => (Stream::Null, Stream::Null),
+        (None, Some(path)) if path.as_os_str() == "null" => (Stream::Null, Stream::Null),
+        (None, Some(path)) if path.as_os_str() == "inherit" => (Stream::Inherit, Stream::Inherit),
+        (None, Some(path)) => (Stream::File(path.to_owned()), Stream::Null),
+    };
+    let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
+    let mut compare = Compare::new(stat.clone())
+        .pairs(args.pairs.unwrap_or(usual))
+        .counted(args.counted)
+        .warmups(args.warmup)
+        .budget(args.duration)
+        .padded(!args.no_padding);
+    if let Some(cpus) = &args.cpus {
+        compare = compare.cpus(cpus.clone())?;
+    }
+    for Contestant { command, hooks, .. } in contestants {
+        let mut command = command.clone();
+        (command.stdin, command.stdout, command.stderr) = (stdin.clone(), stdout.clone(), stderr.clone());
+        compare = compare.command_with(command, hooks.clone());
+    }
+    Ok(compare)
+}
+
+/// Metrics of every report that has their inputs.
+const OF_EVERY_REPORT: [&str; 4] = ["cpu_utilization", "ipc", "branch_miss_rate", "cache_miss_rate"];
+
+/// A gate on something that is not measured is told before anything runs.
+fn check_gates(gates: &[Gate], plan: &Plan, stat: &Stat, baseline: Option<&Baseline>) -> Result<()> {
+    let fold = |name: &str| name.to_ascii_lowercase().replace('-', "_");
+    let mut known: Vec<String> = OF_EVERY_REPORT.iter().map(|name| (*name).to_owned()).collect();
+    known.extend(plan.lines.iter().flat_map(|line| [fold(&line.event.name), fold(&line.label())]));
+    known.extend(stat.metric_requests().iter().map(|request| fold(&request.name)));
+    let stem = |name: &str| fold(name.split(':').next().unwrap_or(name));
+    for gate in gates {
+        for name in gate.names() {
+            if !known.contains(&fold(name)) && !known.contains(&stem(name)) {
+                let message = format!("--fail-if '{}': {} is not measured", clean(gate.text()), clean(name));
+                return Err(failure::usage(
+                    message,
+                    "name an event with -e, or a metric with -M, to have it measured",
+                ));
+            }
+            let Some(baseline) = baseline else { continue };
+            let has = |series: &Series| {
+                [fold(&series.name), fold(&series.event), stem(&series.name)].contains(&fold(name))
+            };
+            if !baseline.series.iter().any(has) {
+                let message =
+                    format!("--fail-if '{}': the baseline has no {}", clean(gate.text()), clean(name));
+                return Err(failure::usage(message, "save the baseline anew with the same -e and -M"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Says how often commands will be executed, before the first is.
+fn announce(args: &CompareArgs, executions: Executions) {
+    if args.quiet {
+        return;
+    }
+    let Executions { commands, warmups, counted, native } = executions;
+    let plural = |n: u32, one: &str, many: &str| format!("{n} {}", if n == 1 { one } else { many });
+    let mut parts = Vec::new();
+    if native > 0 {
+        let what = if commands > 1 { ("pair", "pairs") } else { ("run", "runs") };
+        parts.push(plural(native, what.0, what.1));
+    }
+    if counted > 0 {
+        let what = if commands > 1 { ("run of each", "runs of each") } else { ("run", "runs") };
+        parts.push(format!("{} counted by the software PMU", plural(counted, what.0, what.1)));
+    }
+    if warmups > 0 {
+        let what =
+            if commands > 1 { ("warm-up of each", "warm-ups of each") } else { ("warm-up", "warm-ups") };
+        parts.push(plural(warmups, what.0, what.1));
+    }
+    let most = if args.duration.is_some() { "at most " } else { "" };
+    let total = executions.total();
+    let what = if total == 1 { "execution" } else { "executions" };
+    output::tell(&format!(
+        "cyclometer: {most}{total} {what} of {}: {}\n",
+        plural(commands, "command", "commands"),
+        parts.join(", ")
+    ));
+}
+
+fn progress(args: &CompareArgs, executions: Executions) -> Progress {
+    let inherits = args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit");
+    let enabled = !args.quiet && !inherits && Channel::Err.is_terminal();
+    Progress::new(u32::try_from(executions.total()).unwrap_or(u32::MAX), enabled)
+}
+
+/// Looks at runs while they are made.
+#[derive(Default)]
+struct Judge {
+    progress: Option<Progress>,
+    started: u32,
+    outputs: Option<Outputs>,
+}
+
+impl Watcher for Judge {
+    fn run_started(&mut self, _: usize, _: u32, _: bool) {
+        if let Some(progress) = &mut self.progress {
+            progress.advance(self.started);
+        }
+        self.started += 1;
+    }
+
+    fn run_finished(&mut self, arm: usize, run: &Run) -> Option<String> {
+        self.outputs.as_mut().and_then(|outputs| outputs.check(arm, run.index))
+    }
+}
+
+/// What was measured, and with what.
+struct Measured<'a> {
+    contestants: &'a [Contestant],
+    machine: &'a Machine,
+    comparison: &'a Comparison,
+    stat: &'a Stat,
+    outputs: Option<&'a Outputs>,
+    executions: Executions,
+}
+
+/// What everything that is shown is made from.
+fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Baseline>) -> Contest<'a> {
+    let Measured { contestants, machine, comparison, stat, outputs, executions } = *measured;
+    let requests = stat.metric_requests();
+    let arms: Vec<ArmShown> = contestants
+        .iter()
+        .zip(&comparison.reports)
+        .map(|(contestant, report)| {
+            let summary = summarise_with(report, asked_scope(report), &requests);
+            ArmShown { name: contestant.name.clone(), series: Series::all_of(&summary), summary }
+        })
+        .collect();
+    let design = if baseline.is_some() { Design::Apart } else { Design::Paired };
+    let reference = match baseline {
+        None => Reference::First,
+        Some(Baseline { file, command, series, notes }) => {
+            Reference::Baseline { file, command, series, notes }
+        }
+    };
+    let mut contest = Contest {
+        machine,
+        comparison,
+        arms,
+        reference,
+        versus: Vec::new(),
+        question: Question { design, threshold: args.threshold },
+        executions,
+        output_difference: outputs.and_then(|outputs| outputs.difference().map(str::to_owned)),
+        output_checked: args.check_output,
+    };
+    contest.versus = versus(&contest, &args.fail_if);
+    contest
+}
+
+fn versus(contest: &Contest<'_>, gates: &[Gate]) -> Vec<Versus> {
+    let first = usize::from(contest.reference == Reference::First);
+    if contest.comparison.reports.iter().any(|report| report.runs.is_empty()) {
+        return Vec::new();
+    }
+    let others: Vec<&[Series]> = contest.arms[first..].iter().map(|arm| arm.series.as_slice()).collect();
+    let a = contest.reference_series();
+    let each = compare(a, &others, contest.question).into_iter().zip(&others).enumerate();
+    each.map(|(i, (metrics, b))| Versus {
+        arm: first + i,
+        metrics,
+        gates: gates.iter().map(|gate| gate.apply(a, b, contest.question)).collect(),
+    })
+    .collect()
+}
+
+fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports) -> Result<()> {
+    if args.quiet || exports.any_on_stdout() {
+        for line in unsaid(contest) {
+            output::tell(&line);
+        }
+        return Ok(());
+    }
+    let text = render(contest, cli.verbose, super::paint(cli, Channel::Out));
+    output::put(Channel::Out, &text).map_err(|error| cannot_print(&error))?;
+    warn_inconclusive(contest, args);
+    Ok(())
+}
+
+/// What must be told where no table is shown: gates that do not pass, and an early end.
+fn unsaid(contest: &Contest<'_>) -> Vec<String> {
+    let gates = contest.versus.iter().flat_map(|versus| &versus.gates);
+    let failed = gates.filter(|gate| gate.ruling != Ruling::Passed);
+    let mut lines: Vec<String> = failed
+        .map(|gate| {
+            let (gate_text, reason) = (clean(&gate.gate), clean(&delta::gate_reason(gate)));
+            format!("cyclometer: gate {gate_text}: {}{reason}\n", gate.ruling.word())
+        })
+        .collect();
+    if let Some(ended) = contest.comparison.ended.as_ref().filter(|ended| **ended != Ended::Budget) {
+        lines.push(format!("cyclometer: warning: {}\n", clean(&delta::ended(ended))));
+    }
+    if let (false, Some(difference)) = (contest.comparison.ended.is_some(), &contest.output_difference) {
+        lines.push(format!("cyclometer: {}\n", clean(difference)));
+    }
+    lines
+}
+
+fn warn_inconclusive(contest: &Contest<'_>, args: &CompareArgs) {
+    let gates = contest.versus.iter().flat_map(|versus| &versus.gates);
+    let open = gates.filter(|gate| gate.ruling == Ruling::Inconclusive).count();
+    if open > 0 && !args.fail_inconclusive {
+        output::tell(
+            "cyclometer: warning: a gate is inconclusive and passes; add --pairs, or use --fail-inconclusive\n",
+        );
+    }
+}
+
+fn exit_code(args: &CompareArgs, contest: &Contest<'_>) -> u8 {
+    match &contest.comparison.ended {
+        Some(Ended::Interrupted(signal)) => return exit::of_interrupted(*signal, None),
+        Some(Ended::Failed(_)) => return exit::FAILURE,
+        _ => {}
+    }
+    let rulings = || contest.versus.iter().flat_map(|versus| &versus.gates).map(|gate| &gate.ruling);
+    let fails = |ruling: &Ruling| match ruling {
+        Ruling::Failed => true,
+        Ruling::Inconclusive => args.fail_inconclusive,
+        _ => false,
+    };
+    if contest.output_difference.is_some() || rulings().any(fails) {
+        return exit::GATE;
+    }
+    if rulings().any(|ruling| matches!(ruling, Ruling::Impossible(_))) {
+        return exit::FAILURE;
+    }
+    exit::OK
+}
+
+/// Turns results into text.
+type Format = fn(&Contest<'_>) -> String;
+
+/// The files that were asked for.
+struct Exports {
+    all: Vec<(Export, Format)>,
+}
+
+impl Exports {
+    fn open(args: &CompareArgs) -> Result<Exports> {
+        let plot = args.plot.as_deref().map(|path| Ok::<_, Error>((path, plot_format(path)?))).transpose()?;
+        let wanted: [(Option<&Path>, Format); 5] = [
+            (args.export_json.as_deref(), json::render),
+            (args.export_csv.as_deref(), csv::render),
+            (args.export_markdown.as_deref(), markdown::render),
+            (args.save_baseline.as_deref(), json::render),
+            (plot.map(|(path, _)| path), plot.map_or(plot::svg, |(_, format)| format)),
+        ];
+        let mut all = Vec::new();
+        for (path, render) in wanted {
+            if let Some(path) = path {
+                all.push((Export::open(path)?, render));
+            }
+        }
+        Ok(Exports { all })
+    }
+
+    fn any_on_stdout(&self) -> bool {
+        self.all.iter().any(|(export, _)| export.is_stdout())
+    }
+
+    /// Writes every one, even when another fails; the first failure is given back.
+    fn write(self, contest: &Contest<'_>) -> Result<()> {
+        let written: Vec<Result<()>> =
+            self.all.into_iter().map(|(export, render)| export.write(&render(contest))).collect();
+        written.into_iter().collect()
+    }
+}
+
+fn plot_format(path: &Path) -> Result<Format> {
+    match PlotFormat::of(path) {
+        Some(PlotFormat::Svg) => Ok(plot::svg),
+        Some(PlotFormat::Html) => Ok(plot::html),
+        None => {
+            let message = format!(
+                "--plot {}: the name ends neither in .svg nor in .html",
+                output::clean_os(path.as_os_str())
+            );
+            Err(Error::new(ErrorKind::InvalidInput, message)
+                .with_recovery(Recovery::fix("name the file F.svg or F.html")))
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! From what is written on the command line to commands: words, values in place of names, a shell.
+
+use std::ffi::OsString;
+
+use cyclometer::core::exec::{CommandSpec, Stream};
+use cyclometer::interleaved::Hooks;
+use cyclometer::{Error, Result};
+
+use super::args::CompareArgs;
+use crate::failure::usage;
+use crate::output::{clean, shown_command};
+
+/// The most commands that are compared at once.
+const MOST_COMMANDS: usize = 64;
+
+/// A command to compare.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Contestant {
+    /// How it is shown.
+    pub name: String,
+    /// How it is run; its streams are to be set.
+    pub command: CommandSpec,
+    /// What is run around it.
+    pub hooks: Hooks,
+}
+
+/// The commands that were asked for, in order.
+///
+/// # Errors
+///
+/// Usage: quotes that do not close, a command without a word, a list without values or that nothing names.
+pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
+    let lists = args.lists.iter().map(|text| List::parse(text)).collect::<Result<Vec<_>>>()?;
+    if let Some((program, rest)) = args.command.split_first() {
+        if let Some(list) = lists.first() {
+            let message = format!("-L {} has no command to stand in", list.name);
+            return Err(usage(message, "write the command as one quoted word, without --"));
+        }
+        let command = match args.shell {
+            true => shell(&shown_command(args.command.iter().map(OsString::as_os_str))),
+            false => CommandSpec { args: rest.to_vec(), ..CommandSpec::new(program) },
+        };
+        let name = shown_command(args.command.iter().map(OsString::as_os_str));
+        return Ok(vec![Contestant { name, command, hooks: hooks(args, &[])? }]);
+    }
+    if let Some(list) = lists.iter().find(|list| !args.commands.iter().any(|text| list.is_in(text))) {
+        let message = format!("no command has {{{}}}, so -L {} changes nothing", list.name, list.name);
+        return Err(usage(message, "write the name in braces where its value is to stand"));
+    }
+    let mut all = Vec::new();
+    for text in &args.commands {
+        let own: Vec<&List> = lists.iter().filter(|list| list.is_in(text)).collect();
+        for values in products(&own) {
+            if all.len() == MOST_COMMANDS {
+                let message = format!("more than {MOST_COMMANDS} commands");
+                return Err(usage(message, "compare fewer at a time"));
+            }
+            let command = parsed(text, &values, args.shell)?;
+            let (name, hooks) = (clean(&replaced(text, &values)), hooks(args, &values)?);
+            all.push(Contestant { name, command, hooks });
+        }
+    }
+    Ok(all)
+}
+
+/// A name and the values that stand for it in turn.
+#[derive(Clone, PartialEq, Debug)]
+struct List {
+    name: String,
+    values: Vec<String>,
+}
+
+impl List {
+    fn parse(text: &str) -> Result<List> {
+        let fail = |why: &str| usage(format!("-L '{}': {why}", clean(text)), "write it as -L n=1,2,4");
+        let (name, values) = text.split_once('=').ok_or_else(|| fail("there is no ="))?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if name.is_empty() || !name.chars().all(is_name) {
+            return Err(fail("a name has letters, digits, - and _"));
+        }
+        let values: Vec<String> = values.split(',').map(str::to_owned).collect();
+        if values.iter().any(String::is_empty) {
+            return Err(fail("a value is missing"));
+        }
+        Ok(List { name: name.to_owned(), values })
+    }
+
+    fn is_in(&self, text: &str) -> bool {
+        text.contains(&self.placeholder())
+    }
+
+    fn placeholder(&self) -> String {
+        format!("{{{}}}", self.name)
+    }
+}
+
+/// What stands for what.
+type Values = Vec<(String, String)>;
+
+/// Every combination of values; the last list changes fastest.
+fn products(lists: &[&List]) -> Vec<Values> {
+    let mut all: Vec<Values> = vec![Vec::new()];
+    for list in lists {
+        let with = |values: &Values, value: &String| {
+            let mut values = values.clone();
+            values.push((list.placeholder(), value.clone()));
+            values
+        };
+        all =
+            all.iter().flat_map(|values| list.values.iter().map(move |value| with(values, value))).collect();
+    }
+    all
+}
+
+fn replaced(text: &str, values: &[(String, String)]) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+}
+
+/// A command of one word: split as a shell would, or given to one. Values stand for names after the splitting, so that
+/// blanks in them divide nothing.
+fn parsed(text: &str, values: &[(String, String)], by_shell: bool) -> Result<CommandSpec> {
+    if by_shell {
+        return Ok(shell(&replaced(text, values)));
+    }
+    let words = shell_words::split(text).map_err(|error| unclosed(text, &error))?;
+    let mut words = words.iter().map(|word| OsString::from(replaced(word, values)));
+    let program = words.next().filter(|program| !program.is_empty());
+    let program =
+        program.ok_or_else(|| usage("a command is empty", "write at least the name of a program"))?;
+    Ok(CommandSpec { args: words.collect(), ..CommandSpec::new(program) })
+}
+
+fn unclosed(text: &str, error: &shell_words::ParseError) -> Error {
+    let message = format!("the command '{}' cannot be divided into words: {error}", clean(text));
+    usage(message, "close its quotes, or have a shell run it with -S")
+}
+
+fn shell(script: &str) -> CommandSpec {
+    CommandSpec { args: vec!["-c".into(), script.into()], ..CommandSpec::new("sh") }
+}
+
+/// What is run around a command reads nothing, and says what it has to say to standard error.
+fn hooks(args: &CompareArgs, values: &[(String, String)]) -> Result<Hooks> {
+    let hook = |text: &Option<String>| -> Result<Option<CommandSpec>> {
+        let Some(text) = text else { return Ok(None) };
+        let command = parsed(text, values, args.shell)?;
+        Ok(Some(CommandSpec { stdin: Stream::Null, stdout: Stream::Null, ..command }))
+    };
+    Ok(Hooks {
+        setup: hook(&args.setup)?,
+        prepare: hook(&args.prepare)?,
+        conclude: hook(&args.conclude)?,
+        cleanup: hook(&args.cleanup)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn commands(words: &[&str]) -> Result<Vec<Vec<String>>> {
+        let words = ["cyclometer", "compare"].iter().chain(words);
+        let Command::Compare(args) = Cli::try_parse_from(words).unwrap().command else {
+            panic!("no compare")
+        };
+        let flat = |contestant: Contestant| {
+            let words = [contestant.command.program].into_iter().chain(contestant.command.args);
+            words.map(|word| word.into_string().unwrap()).collect()
+        };
+        Ok(contestants(&args)?.into_iter().map(flat).collect())
+    }
+
+    #[test]
+    fn commands_are_divided_as_a_shell_does() {
+        let all = commands(&["grep -c 'two words' \"a file\"", r"x a\ b ''"]).unwrap();
+        assert_eq!(all, [vec!["grep", "-c", "two words", "a file"], vec!["x", "a b", ""]]);
+        assert_eq!(commands(&["-S", "a | b", "c"]).unwrap(), [["sh", "-c", "a | b"], ["sh", "-c", "c"]]);
+        assert_eq!(commands(&["--", "a", "b c", "-x"]).unwrap(), [["a", "b c", "-x"]]);
+    }
+
+    #[test]
+    fn lists_make_a_command_of_each_value() {
+        assert_eq!(commands(&["-L", "n=1,2", "xz -T{n}"]).unwrap(), [["xz", "-T1"], ["xz", "-T2"]]);
+        let all = commands(&["-L", "a=1,2", "-L", "b=x,y z", "p {a} {b} {c}"]).unwrap();
+        assert_eq!(all.len(), 4);
+        assert_eq!(all[1], ["p", "1", "y z", "{c}"]);
+        assert_eq!(commands(&["-L", "n=1,2", "a {n}", "b"]).unwrap().len(), 3, "b is one command");
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (words, part) in [
+            (&["echo 'a", "b"][..], "the command 'echo 'a' cannot be divided"),
+            (&["", "b"], "a command is empty"),
+            (&["-L", "n", "a {n}"], "there is no ="),
+            (&["-L", "n=1,,2", "a {n}"], "a value is missing"),
+            (&["-L", "=1", "a {n}"], "a name has letters"),
+            (&["-L", "n=1,2", "a", "b"], "no command has {n}"),
+            (&["-L", "n=1,2", "--", "a", "{n}"], "-L n has no command"),
+        ] {
+            let error = commands(words).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+        let many = format!("n={}", vec!["1"; 65].join(","));
+        assert!(commands(&["-L", &many, "a {n}"]).unwrap_err().to_string().contains("more than 64"));
+    }
+}

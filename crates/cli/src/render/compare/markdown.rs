@@ -1,0 +1,46 @@
+//! Markdown: a table for each comparison.
+
+use super::Contest;
+use super::delta::{change_text, gate_reason, unit_of};
+use crate::render::markdown::escaped;
+use crate::render::units;
+
+/// The tables, with the gates below.
+pub fn render(contest: &Contest<'_>) -> String {
+    let mut out = String::new();
+    for versus in &contest.versus {
+        let (a, b) = (contest.reference_name(), &contest.arms[versus.arm].name);
+        out += &format!("A: `{}`  \nB: `{}`\n\n", plain(&a), plain(b));
+        out += "| metric | A | B | change | 95 % interval | finding |\n|:--|--:|--:|--:|--:|:--|\n";
+        for one in &versus.metrics {
+            let unit = unit_of(&one.unit);
+            let level =
+                |median: Option<f64>| median.map(|median| units::short(median, &unit)).unwrap_or_default();
+            let change = one.change.map(|change| change_text(change, &unit)).unwrap_or_default();
+            let interval = super::delta::interval(one, &unit);
+            let cells = [
+                one.name.clone(),
+                level(one.a.median),
+                level(one.b.median),
+                change,
+                if one.change.is_some() { interval } else { String::new() },
+                one.finding.word().replace('_', " "),
+            ];
+            out += &format!("| {} |\n", cells.map(|cell| escaped(&cell)).join(" | "));
+        }
+        out.push('\n');
+        for gate in &versus.gates {
+            let (condition, reason) = (plain(&gate.gate), escaped(&gate_reason(gate)));
+            out += &format!("- `{condition}`: {}{reason}\n", gate.ruling.word());
+        }
+        if !versus.gates.is_empty() {
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Text between backquotes, in one line.
+fn plain(text: &str) -> String {
+    crate::output::clean(text).replace('`', "'")
+}

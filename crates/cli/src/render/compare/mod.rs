@@ -1,0 +1,123 @@
+//! What several commands, or one and a baseline, have in common and what not, in every format.
+
+pub mod csv;
+pub mod delta;
+pub mod json;
+pub mod markdown;
+pub mod plot;
+pub mod strip;
+#[cfg(test)]
+pub mod testing;
+
+use cyclometer::compare::Executions;
+use cyclometer::core::{Machine, Report};
+use cyclometer::interleaved::Comparison;
+use cyclometer::stats::Summary;
+use cyclometer::stats::compare::{Compared, GateOutcome, Question, Series};
+
+use crate::render::Results;
+use crate::render::paint::Paint;
+use crate::render::table;
+
+/// One of the commands, with what it came to.
+#[derive(Debug)]
+pub struct ArmShown {
+    /// The command as it is shown.
+    pub name: String,
+    /// Its statistics.
+    pub summary: Summary,
+    /// Its metrics over runs.
+    pub series: Vec<Series>,
+}
+
+/// The side that others are compared with.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Reference {
+    /// The first command.
+    First,
+    /// A file.
+    Baseline {
+        /// How the file is shown.
+        file: String,
+        /// The command in it.
+        command: String,
+        /// Its metrics over runs.
+        series: Vec<Series>,
+        /// What should be known of it: other kernels, formats that say little.
+        notes: Vec<String>,
+    },
+}
+
+/// One command against the reference.
+#[derive(Debug)]
+pub struct Versus {
+    /// Which command.
+    pub arm: usize,
+    /// Every metric of both.
+    pub metrics: Vec<Compared>,
+    /// What the gates say.
+    pub gates: Vec<GateOutcome>,
+}
+
+/// What every format is made from.
+#[derive(Debug)]
+pub struct Contest<'a> {
+    /// Where it was measured.
+    pub machine: &'a Machine,
+    /// What was measured.
+    pub comparison: &'a Comparison,
+    /// The commands.
+    pub arms: Vec<ArmShown>,
+    /// What they are compared with.
+    pub reference: Reference,
+    /// The comparisons; none where one command became a baseline.
+    pub versus: Vec<Versus>,
+    /// How was compared.
+    pub question: Question,
+    /// How many executions were announced.
+    pub executions: Executions,
+    /// How outputs differ, if they were looked at and do.
+    pub output_difference: Option<String>,
+    /// Whether outputs were looked at.
+    pub output_checked: bool,
+}
+
+impl Contest<'_> {
+    /// The name of the reference.
+    pub fn reference_name(&self) -> String {
+        match &self.reference {
+            Reference::First => self.arms.first().map(|arm| arm.name.clone()).unwrap_or_default(),
+            Reference::Baseline { file, command, .. } => format!("{command} (baseline {file})"),
+        }
+    }
+
+    /// The metrics of the reference.
+    pub fn reference_series(&self) -> &[Series] {
+        match &self.reference {
+            Reference::First => self.arms.first().map(|arm| arm.series.as_slice()).unwrap_or_default(),
+            Reference::Baseline { series, .. } => series,
+        }
+    }
+
+    /// A command as other formats of results show it.
+    pub fn results(&self, arm: usize) -> Results<'_> {
+        Results { report: self.report(arm), summary: &self.arms[arm].summary, machine: self.machine }
+    }
+
+    /// What was measured of a command.
+    pub fn report(&self, arm: usize) -> &Report {
+        &self.comparison.reports[arm]
+    }
+}
+
+/// A table for each command, then what differs.
+pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
+    let mut said = Vec::new();
+    let mut out = String::new();
+    for arm in 0..contest.arms.len() {
+        out += &table::render_among(&contest.results(arm), verbose, paint, &mut said);
+        out.push('\n');
+    }
+    out += &delta::render(contest, verbose, paint);
+    out
+}

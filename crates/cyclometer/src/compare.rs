@@ -1,0 +1,272 @@
+//! Comparing commands: what `cyclometer compare` does.
+
+use std::time::Duration;
+
+use cyclometer_backend::{Launcher, Pinned, Software, SoftwareSettings, software};
+use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::{
+    Counted, CpuSet, Error, ErrorKind, Launch, LaunchKind, Plan, Recovery, Result, Source,
+};
+use cyclometer_session::compare::{Arm, Comparison, Hooks, Schedule, Watcher};
+use cyclometer_session::{Means, Settings};
+
+use crate::Stat;
+
+/// Describes a comparison; nothing is opened before [`Compare::run`].
+///
+/// ```
+/// use cyclometer::compare::{Compare, Ignore};
+/// use cyclometer::{CommandSpec, Launcher, Stat, machine, stats};
+///
+/// # fn main() -> cyclometer::Result<()> {
+/// let launcher = Launcher::start()?;
+/// let stat = Stat::new(machine()).events("wall_time,page-faults")?;
+/// let compare = Compare::new(stat)
+///     .command(CommandSpec::new("true"))
+///     .command(CommandSpec { args: vec!["-c".into(), "exit 0".into()], ..CommandSpec::new("sh") })
+///     .pairs(6);
+/// let comparison = compare.run(&launcher, &mut Ignore)?;
+/// let series: Vec<_> = comparison
+///     .reports
+///     .iter()
+///     .map(|report| stats::compare::Series::all_of(&stats::summarise(report)))
+///     .collect();
+/// let question = stats::compare::Question {
+///     design: stats::compare::Design::Paired,
+///     threshold: stats::compare::THRESHOLD,
+/// };
+/// for one in &stats::compare::compare(&series[0], &[&series[1]], question)[0] {
+///     println!("{}: {}", one.name, one.finding.word());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Compare {
+    stat: Stat,
+    arms: Vec<(CommandSpec, Hooks)>,
+    pairs: u32,
+    counted: u32,
+    warmups: Option<u32>,
+    budget: Option<Duration>,
+    padding: u16,
+    cpus: CpuSet,
+}
+
+/// Pairs where nobody says.
+pub const PAIRS: u32 = 20;
+
+/// Runs of each command that the software PMU counts where nobody says: as many as tell whether counts repeat.
+pub const COUNTED: u32 = 2;
+
+/// The greatest padding of the environment: the stack starts at a multiple of 16 bytes, and repeats its place in a page.
+const PADDING: u16 = 4095;
+
+/// A watcher that does nothing.
+pub struct Ignore;
+
+impl Watcher for Ignore {}
+
+/// How often each command will be executed at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Executions {
+    /// Commands.
+    pub commands: u32,
+    /// Unmeasured executions of each.
+    pub warmups: u32,
+    /// Executions of each that the software PMU counts.
+    pub counted: u32,
+    /// Executions of each as it is.
+    pub native: u32,
+}
+
+impl Executions {
+    /// All of them.
+    pub fn total(self) -> u64 {
+        u64::from(self.commands)
+            * (u64::from(self.warmups) + u64::from(self.counted) + u64::from(self.native))
+    }
+}
+
+impl Compare {
+    /// A comparison of commands of which `stat` says what is counted, on which machine and how; its own command and
+    /// number of runs do not matter.
+    pub fn new(stat: Stat) -> Compare {
+        Compare {
+            stat,
+            arms: Vec::new(),
+            pairs: PAIRS,
+            counted: COUNTED,
+            warmups: None,
+            budget: None,
+            padding: PADDING,
+            cpus: CpuSet::default(),
+        }
+    }
+
+    /// Adds a command.
+    pub fn command(self, command: CommandSpec) -> Compare {
+        self.command_with(command, Hooks::default())
+    }
+
+    /// Adds a command with what runs around it.
+    pub fn command_with(mut self, command: CommandSpec, hooks: Hooks) -> Compare {
+        self.arms.push((command, hooks));
+        self
+    }
+
+    /// Number of pairs: of executions of each command as it is.
+    pub fn pairs(mut self, pairs: u32) -> Compare {
+        self.pairs = pairs;
+        self
+    }
+
+    /// Number of executions of each command under the software PMU, where it counts something. They come on top.
+    pub fn counted(mut self, counted: u32) -> Compare {
+        self.counted = counted;
+        self
+    }
+
+    /// Executions of each command that are not measured, at first; `None`: one, if there are native ones at all.
+    pub fn warmups(mut self, warmups: Option<u32>) -> Compare {
+        self.warmups = warmups;
+        self
+    }
+
+    /// Begins no other pair after this time.
+    pub fn budget(mut self, budget: Option<Duration>) -> Compare {
+        self.budget = budget;
+        self
+    }
+
+    /// Whether a variable of random length is added to the environment, of another length in each pair.
+    pub fn padded(mut self, padded: bool) -> Compare {
+        self.padding = if padded { PADDING } else { 0 };
+        self
+    }
+
+    /// Binds the commands to these CPUs.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::NoSuchTarget` naming the CPUs that are not online.
+    pub fn cpus(mut self, cpus: CpuSet) -> Result<Compare> {
+        let online = &self.stat.machine().online;
+        let missing = cpus.difference(online);
+        if !missing.is_empty() {
+            return Err(Error::new(ErrorKind::NoSuchTarget, format!("CPU {missing} is not online"))
+                .with_recovery(Recovery::fix(format!("online CPUs are {online}"))));
+        }
+        self.cpus = cpus;
+        Ok(self)
+    }
+
+    /// What is counted, by whom, in which runs.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stat::plan`].
+    pub fn plan(&self) -> Result<Plan> {
+        Ok(self.planned()?.1)
+    }
+
+    /// How often commands will be executed, at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stat::plan`].
+    pub fn executions(&self) -> Result<Executions> {
+        let (_, plan) = self.planned()?;
+        let commands = u32::try_from(self.arms.len()).unwrap_or(u32::MAX);
+        let native = plan.native_runs(plan.intent.runs);
+        let counted = plan.intent.runs - native;
+        Ok(Executions { commands, warmups: self.warmups_of(native), counted, native })
+    }
+
+    fn warmups_of(&self, native: u32) -> u32 {
+        self.warmups.unwrap_or(u32::from(native > 0))
+    }
+
+    /// Runs that only count come on top of the pairs; where nothing is native there are only they.
+    fn planned(&self) -> Result<(Stat, Plan)> {
+        let with = |runs: u32| -> Result<(Stat, Plan)> {
+            let stat = self.stat.clone().command(CommandSpec::new("")).runs(runs);
+            let stat = stat.counted(Counted::Runs(self.counted.max(1)));
+            let plan = stat.plan()?;
+            Ok((stat, plan))
+        };
+        let counted = self.counted.max(1);
+        let (stat, plan) = with(self.pairs.saturating_add(counted))?;
+        // Runs that count nothing are of no use.
+        let has = |kind| plan.passes.iter().any(|pass| pass.launch == kind && !pass.slots.is_empty());
+        match (has(LaunchKind::Translated), has(LaunchKind::Native)) {
+            (true, true) => Ok((stat, plan)),
+            (true, false) => with(counted),
+            (false, _) => with(self.pairs),
+        }
+    }
+
+    /// Measures all commands in turn.
+    ///
+    /// # Errors
+    ///
+    /// Only where not every command was measured once; what fails later is told in the comparison.
+    pub fn run(&self, launcher: &Launcher, watcher: &mut dyn Watcher) -> Result<Comparison> {
+        let (stat, plan) = self.planned()?;
+        let warmups = self.warmups_of(plan.native_runs(plan.intent.runs));
+        let settings = Settings { warmups, ..stat.settings().clone() };
+        let schedule = Schedule { budget: self.budget, padding: self.padding };
+        let arm = |(command, hooks): &(CommandSpec, Hooks)| Arm {
+            command: command.clone(),
+            plan: plan.clone(),
+            hooks: hooks.clone(),
+        };
+        let arms = self.arms.iter().map(arm).collect();
+        let software = software(SoftwareSettings { random_layout: stat.has_random_layout() });
+        let translated = software.as_ref().map(|software| software.launcher(launcher));
+        let mut sources = stat.sources()?;
+        sources.extend(software.as_ref().map(Software::source));
+        let sources: Vec<&dyn Source> = sources.iter().map(AsRef::as_ref).collect();
+        let native = Pinned::new(launcher, self.cpus.clone());
+        let translated = translated.as_deref().map(|launch| Pinned::new(launch, self.cpus.clone()));
+        let translated = translated.as_ref().map(|launch| launch as &dyn Launch);
+        let means = Means { launch: &native, translated, sources: &sources, machine: stat.machine() };
+        cyclometer_session::compare::compare(arms, &settings, &schedule, &means, watcher)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine;
+
+    fn compare(events: &str) -> Compare {
+        let stat = Stat::new(machine()).events(events).unwrap();
+        Compare::new(stat).command(CommandSpec::new("true")).command(CommandSpec::new("false"))
+    }
+
+    #[test]
+    fn times_alone_are_taken_from_pairs_with_one_warmup_each() {
+        let executions = compare("wall_time").executions().unwrap();
+        assert_eq!(executions, Executions { commands: 2, warmups: 1, counted: 0, native: 20 });
+        assert_eq!(executions.total(), 42);
+        assert_eq!(compare("wall_time").warmups(Some(0)).pairs(3).executions().unwrap().total(), 6);
+    }
+
+    #[test]
+    fn counts_of_the_software_pmu_alone_take_two_runs_of_each() {
+        let stat = Stat::new(machine()).backend(Some(cyclometer_core::Rung::Soft));
+        let stat = stat.events("instructions").unwrap();
+        let compare = Compare::new(stat).command(CommandSpec::new("true"));
+        let executions = compare.executions().unwrap();
+        let counts = compare.plan().unwrap().lines[0].candidate().is_some();
+        let expected = if counts { (0, 2, 0) } else { (1, 0, 20) };
+        assert_eq!((executions.warmups, executions.counted, executions.native), expected);
+    }
+
+    #[test]
+    fn cpus_that_are_not_there_are_named() {
+        let error = compare("wall_time").cpus(CpuSet::parse("8000").unwrap()).unwrap_err();
+        assert_eq!(error.to_string(), "CPU 8000 is not online");
+    }
+}

@@ -1,0 +1,302 @@
+//! Several commands in turn: pairs of runs, or triples and more, in random order.
+//!
+//! Each command is an *arm* with a session of its own. Runs of one number are made one right after the other, so that
+//! drift of the machine is the same for all arms; their order is random, so that it favours none. The environment of all
+//! runs of one number has the same padding.
+
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::{CommandSpec, ExitStatus, Waited};
+use cyclometer_core::report::Run;
+use cyclometer_core::{Error, ErrorKind, LaunchKind, Plan, Random, Recovery, Report, Result};
+
+use crate::observe::Quiet;
+use crate::{Execution, Job, Means, Session, Settings, some_seed};
+
+/// One of the commands.
+pub struct Arm {
+    /// What is run.
+    pub command: CommandSpec,
+    /// How it is counted; of all arms the plans are for the same number of runs.
+    pub plan: Plan,
+    /// What runs around it.
+    pub hooks: Hooks,
+}
+
+/// Commands around the runs of an arm; nothing of them is measured.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Hooks {
+    /// Before its first execution.
+    pub setup: Option<CommandSpec>,
+    /// Before each of its executions.
+    pub prepare: Option<CommandSpec>,
+    /// After each of its executions.
+    pub conclude: Option<CommandSpec>,
+    /// When all is over, also when it ended early.
+    pub cleanup: Option<CommandSpec>,
+}
+
+/// In what order, and for how long.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Schedule {
+    /// No other number of runs is begun after this time.
+    pub budget: Option<Duration>,
+    /// The greatest padding of the environment, in bytes; 0: the environment stays as it is.
+    pub padding: u16,
+}
+
+/// Hears of every execution, and may end the comparison.
+pub trait Watcher {
+    /// An execution of an arm is about to start.
+    fn run_started(&mut self, arm: usize, index: u32, warmup: bool) {
+        let _ = (arm, index, warmup);
+    }
+
+    /// A measured execution of an arm ended; a reason ends the comparison.
+    fn run_finished(&mut self, arm: usize, run: &Run) -> Option<String> {
+        let _ = (arm, run);
+        None
+    }
+}
+
+/// What several commands came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Comparison {
+    /// A report for each arm.
+    pub reports: Vec<Report>,
+    /// For each number of runs the arms in the order in which they ran, and the padding.
+    pub rounds: Vec<Round>,
+    /// Why it ended before the last run, if it did; also where time was up.
+    pub ended: Option<Ended>,
+    /// What went wrong with a hook after the runs.
+    pub warnings: Vec<String>,
+}
+
+/// The runs of one number.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Round {
+    /// The arms, in the order of their executions.
+    pub order: Vec<usize>,
+    /// Length of the variable that was added to the environment, in bytes.
+    pub padding: u16,
+}
+
+/// Why a comparison ended before its last run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The time that it may take was over.
+    Budget,
+    /// A signal was sent to us.
+    Interrupted(i32),
+    /// A command failed, or a hook.
+    Failed(String),
+    /// The watcher ended it, for this reason.
+    Stopped(String),
+}
+
+/// Runs all arms in turn.
+///
+/// No command is executed more often than `settings` say: `settings.warmups + settings.runs` times.
+///
+/// # Errors
+///
+/// Fewer than one arm, plans for different numbers of runs, and whatever kept everything from being measured. What fails
+/// later is told in the comparison.
+pub fn compare(
+    arms: Vec<Arm>,
+    settings: &Settings,
+    schedule: &Schedule,
+    means: &Means<'_>,
+    watcher: &mut dyn Watcher,
+) -> Result<Comparison> {
+    check(&arms, settings)?;
+    let seed = settings.seed.unwrap_or_else(some_seed);
+    let mut quiets: Vec<Quiet> = arms.iter().map(|_| Quiet).collect();
+    let mut sessions = Vec::new();
+    for (arm, quiet) in arms.into_iter().zip(&mut quiets) {
+        let job = Job { command: Some(arm.command), target: None, watched: None };
+        let session = Session::new(job, arm.plan, settings, means, quiet)?;
+        sessions.push(OfArm { session, hooks: arm.hooks, is_set_up: false });
+    }
+    let random = Random::seeded(seed.rotate_left(17));
+    let mut interleaving = Interleaving { sessions, settings, schedule, watcher, random, rounds: Vec::new() };
+    let ended = interleaving.all();
+    let warnings = interleaving.clean_up();
+    interleaving.finish(ended, warnings)
+}
+
+fn check(arms: &[Arm], settings: &Settings) -> Result<()> {
+    let wrong = |problem: &str| {
+        Err(Error::new(ErrorKind::InvalidInput, problem)
+            .with_recovery(Recovery::fix("give a command, and at least one run of it")))
+    };
+    match arms {
+        [] => wrong("there is no command to compare"),
+        _ if settings.runs == 0 => wrong("the number of runs is 0"),
+        _ if arms.iter().any(|arm| arm.plan.intent.runs != settings.runs) => {
+            wrong("the plans are for other numbers of runs")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An arm that is being run.
+struct OfArm<'a, 'b> {
+    session: Session<'a, 'b>,
+    hooks: Hooks,
+    is_set_up: bool,
+}
+
+struct Interleaving<'a, 'b, 'c> {
+    sessions: Vec<OfArm<'a, 'b>>,
+    settings: &'a Settings,
+    schedule: &'c Schedule,
+    watcher: &'c mut dyn Watcher,
+    random: Random,
+    rounds: Vec<Round>,
+}
+
+/// Why it does not go on.
+enum Stop {
+    Ended(Ended),
+    Error(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+type Flow = std::result::Result<(), Stop>;
+
+impl Interleaving<'_, '_, '_> {
+    fn all(&mut self) -> Flow {
+        let begun = Instant::now();
+        for arm in 0..self.sessions.len() {
+            self.set_up(arm)?;
+        }
+        for index in 0..self.settings.warmups {
+            let round = Round { order: self.random.permutation(self.sessions.len()), padding: 0 };
+            self.round(&round, Execution { index, warmup: true })?;
+        }
+        for index in 0..self.settings.runs {
+            if index > 0 && self.schedule.budget.is_some_and(|budget| begun.elapsed() >= budget) {
+                return Err(Stop::Ended(Ended::Budget));
+            }
+            let round = self.draw(index);
+            self.rounds.push(round.clone());
+            self.round(&round, Execution { index, warmup: false })?;
+        }
+        Ok(())
+    }
+
+    /// Counts of the software PMU are to repeat, so that the environment of those runs stays as it is.
+    fn draw(&mut self, index: u32) -> Round {
+        let order = self.random.permutation(self.sessions.len());
+        let drawn = self.random.below(usize::from(self.schedule.padding) + 1);
+        let is_native = |of: &OfArm<'_, '_>| of.session.report.plan.launch_of(index) == LaunchKind::Native;
+        let padding = if self.sessions.iter().all(is_native) { drawn } else { 0 };
+        Round { order, padding: u16::try_from(padding).unwrap_or(u16::MAX) }
+    }
+
+    fn round(&mut self, round: &Round, execution: Execution) -> Flow {
+        round.order.iter().try_for_each(|arm| self.execution(*arm, round.padding, execution))
+    }
+
+    fn set_up(&mut self, arm: usize) -> Flow {
+        let of = &mut self.sessions[arm];
+        of.is_set_up = true;
+        hook(of.session.means, of.hooks.setup.as_ref(), "setup")
+    }
+
+    fn execution(&mut self, arm: usize, padding: u16, execution: Execution) -> Flow {
+        self.watcher.run_started(arm, execution.index, execution.warmup);
+        let OfArm { session, hooks, .. } = &mut self.sessions[arm];
+        hook(session.means, hooks.prepare.as_ref(), "prepare")?;
+        if let Some(command) = &mut session.job.command {
+            command.padding = padding;
+        }
+        let executed = session.execute(execution)?;
+        let before = session.report.runs.len();
+        let goes_on = session.keep(executed, execution.warmup);
+        let concluded = hook(session.means, hooks.conclude.as_ref(), "conclude");
+        if !goes_on {
+            return Err(Stop::Ended(ended(&session.report, arm)));
+        }
+        concluded?;
+        let stopped = session.report.runs.get(before).and_then(|run| self.watcher.run_finished(arm, run));
+        stopped.map_or(Ok(()), |reason| Err(Stop::Ended(Ended::Stopped(reason))))
+    }
+
+    /// Runs every hook that belongs at the end, whatever came before.
+    fn clean_up(&mut self) -> Vec<String> {
+        let set_up = self.sessions.iter_mut().filter(|of| of.is_set_up);
+        let cleaned = set_up.map(|of| hook(of.session.means, of.hooks.cleanup.as_ref(), "cleanup"));
+        cleaned.filter_map(|done| done.err().map(|stop| text(&stop))).collect()
+    }
+
+    fn finish(self, ended: Flow, warnings: Vec<String>) -> Result<Comparison> {
+        // Without a run of each there is nothing to compare.
+        let has_results = self.sessions.iter().all(|of| !of.session.report.runs.is_empty());
+        let ended = match ended {
+            Ok(()) => None,
+            Err(Stop::Ended(ended)) => Some(ended),
+            Err(Stop::Error(error)) if !has_results => return Err(error),
+            Err(Stop::Error(error)) => Some(Ended::Failed(error.to_string())),
+        };
+        let reports = self.sessions.into_iter().map(|of| of.session.report).collect();
+        Ok(Comparison { reports, rounds: self.rounds, ended, warnings })
+    }
+}
+
+fn ended(report: &Report, arm: usize) -> Ended {
+    match (report.interrupted, &report.failure) {
+        (Some(signal), _) => Ended::Interrupted(signal),
+        (None, Some(failure)) => Ended::Failed(format!("command {}: {failure}", arm + 1)),
+        (None, None) => Ended::Failed(format!("command {} ended early", arm + 1)),
+    }
+}
+
+fn text(stop: &Stop) -> String {
+    match stop {
+        Stop::Error(error) => error.to_string(),
+        Stop::Ended(Ended::Interrupted(signal)) => format!("interrupted by signal {signal}"),
+        Stop::Ended(Ended::Failed(reason) | Ended::Stopped(reason)) => reason.clone(),
+        Stop::Ended(Ended::Budget) => "the time was over".to_owned(),
+    }
+}
+
+/// Runs a hook to its end, unmeasured.
+fn hook(means: &Means<'_>, command: Option<&CommandSpec>, name: &str) -> Flow {
+    let Some(command) = command else { return Ok(()) };
+    let mut child = means.launch.prepare(command)?;
+    child.release()?;
+    let mut interrupted = None;
+    loop {
+        match child.wait(None)? {
+            Waited::Exited(exit) => {
+                return match (interrupted, exit.status) {
+                    (Some(signal), _) => Err(Stop::Ended(Ended::Interrupted(signal))),
+                    (None, Some(status)) if !status.success() => Err(failed(command, name, status)),
+                    _ => Ok(()),
+                };
+            }
+            Waited::TimedOut => {}
+            Waited::Interrupted(signalled) => {
+                if !signalled.reached_command {
+                    child.signal(signalled.signal);
+                }
+                interrupted = Some(signalled.signal);
+            }
+        }
+    }
+}
+
+fn failed(command: &CommandSpec, name: &str, status: ExitStatus) -> Stop {
+    let program = command.program.to_string_lossy();
+    let message = format!("--{name}: the command '{program}' {}", crate::exit_text(status));
+    let recovery = Recovery::fix(format!("run the command of --{name} by itself to see what it says"));
+    Stop::Error(Error::new(ErrorKind::InvalidInput, message).with_recovery(recovery))
+}

@@ -1,0 +1,401 @@
+//! Gates: what must not have happened to a metric, as in `instructions > +0.5%`.
+
+use std::fmt;
+
+use super::{Change, Compared, Question, RunOf, Series, compare_single};
+use crate::formula::{Expression, Inputs};
+
+/// A condition that makes a comparison fail.
+///
+/// ```
+/// use cyclometer_stats::compare::Gate;
+///
+/// assert!(Gate::parse("instructions > +0.5%").is_ok());
+/// assert!(Gate::parse("instructions / branches >= 0%").is_ok());
+/// assert!(Gate::parse("wall_time > +5ms").is_ok());
+/// assert!(Gate::parse("instructions > 0.5%").unwrap_err().to_string().contains("+0.5%"));
+/// ```
+#[derive(Clone, PartialEq, Debug)]
+pub struct Gate {
+    text: String,
+    subject: String,
+    expression: Option<Expression>,
+    is_above: bool,
+    includes_limit: bool,
+    limit: Limit,
+}
+
+/// How great a change may be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Limit {
+    /// As a share of A.
+    Share(f64),
+    /// In the unit of the metric.
+    Absolute(f64),
+}
+
+/// What is wrong with the text of a gate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GateError(String);
+
+impl fmt::Display for GateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for GateError {}
+
+/// What a gate says of a comparison.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GateOutcome {
+    /// The gate as it was written.
+    pub gate: String,
+    /// Whether it lets the comparison pass.
+    pub ruling: Ruling,
+    /// The metric that it looked at; for a formula, the formula's values.
+    pub compared: Compared,
+}
+
+/// What a gate decides.
+#[derive(Clone, PartialEq, Debug)]
+#[non_exhaustive]
+pub enum Ruling {
+    /// The condition does not hold.
+    Passed,
+    /// The condition holds.
+    Failed,
+    /// The runs do not tell.
+    Inconclusive,
+    /// It cannot be decided, for this reason.
+    Impossible(String),
+}
+
+impl Ruling {
+    /// The word used in JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Ruling::Passed => "passed",
+            Ruling::Failed => "failed",
+            Ruling::Inconclusive => "inconclusive",
+            Ruling::Impossible(_) => "impossible",
+        }
+    }
+}
+
+/// Multiples that a limit may end with, longest first: times are in ns.
+const SUFFIXES: [(&str, f64); 12] = [
+    ("KiB", 1024.0),
+    ("MiB", 1024.0 * 1024.0),
+    ("GiB", 1024.0 * 1024.0 * 1024.0),
+    ("ns", 1.0),
+    ("us", 1e3),
+    ("µs", 1e3),
+    ("ms", 1e6),
+    ("s", 1e9),
+    ("K", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("B", 1.0),
+];
+
+impl Gate {
+    /// Reads `METRIC > LIMIT`; instead of `>` also `>=`, `<`, `<=`. The metric may be a formula; the limit is a change with
+    /// its sign, in percent or in the unit of the metric.
+    ///
+    /// # Errors
+    ///
+    /// What is missing or cannot be read, with what to write instead.
+    pub fn parse(text: &str) -> Result<Gate, GateError> {
+        let fail = |why: String| GateError(format!("'{text}': {why}"));
+        let at = text.rfind(['>', '<']).ok_or_else(|| {
+            fail("there is no > or <; write METRIC > CHANGE, as in 'instructions > +0.5%'".to_owned())
+        })?;
+        let (subject, rest) = (text[..at].trim(), &text[at + 1..]);
+        let includes_limit = rest.starts_with('=');
+        let limit = rest.strip_prefix('=').unwrap_or(rest).trim();
+        if subject.is_empty() {
+            return Err(fail("no metric stands before the comparison".to_owned()));
+        }
+        let expression = match is_name(subject) {
+            true => None,
+            false => {
+                Some(Expression::resolve("the gate", subject, |_| None).map_err(|e| fail(e.to_string()))?)
+            }
+        };
+        Ok(Gate {
+            text: text.to_owned(),
+            subject: subject.to_owned(),
+            expression,
+            is_above: text[at..].starts_with('>'),
+            includes_limit,
+            limit: Limit::parse(limit).map_err(fail)?,
+        })
+    }
+
+    /// As it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The metrics that it names.
+    pub fn names(&self) -> Vec<&str> {
+        match &self.expression {
+            Some(expression) => expression.events(),
+            None => vec![&self.subject],
+        }
+    }
+
+    /// What it says of `b` against `a`.
+    pub fn apply(&self, a: &[Series], b: &[Series], question: Question) -> GateOutcome {
+        let outcome = |ruling, compared| GateOutcome { gate: self.text.clone(), ruling, compared };
+        let compared = compare_single(&self.series(a), &self.series(b), question);
+        let ruling = match (compared.change, &compared.reason) {
+            (Some(change), _) => self.rule(change, compared.a.median.unwrap_or_default()),
+            (None, reason) => {
+                Ruling::Impossible(reason.clone().unwrap_or_else(|| "there is nothing to compare".to_owned()))
+            }
+        };
+        outcome(ruling, compared)
+    }
+
+    fn rule(&self, change: Change, level: f64) -> Ruling {
+        let Some((low, high)) = change.interval else { return Ruling::Inconclusive };
+        let limit = match (self.limit, change.is_relative) {
+            (Limit::Share(share), true) => share,
+            (Limit::Absolute(limit), false) => limit,
+            // A's level makes one of the other.
+            (Limit::Share(share), false) => share * level.abs(),
+            (Limit::Absolute(limit), true) => limit / level,
+        };
+        let (certain, possible) = match self.is_above {
+            true => (self.holds(low, limit), self.holds(high, limit)),
+            false => (self.holds(high, limit), self.holds(low, limit)),
+        };
+        match (certain, possible) {
+            (true, _) => Ruling::Failed,
+            (false, false) => Ruling::Passed,
+            (false, true) => Ruling::Inconclusive,
+        }
+    }
+
+    fn holds(&self, change: f64, limit: f64) -> bool {
+        match (self.is_above, self.includes_limit) {
+            (true, false) => change > limit,
+            (true, true) => change >= limit,
+            (false, false) => change < limit,
+            (false, true) => change <= limit,
+        }
+    }
+
+    /// The values that the gate is about.
+    fn series(&self, all: &[Series]) -> Series {
+        let absent = |name: &str| Series {
+            name: self.subject.clone(),
+            reason: Some(format!("{name} is not among what was measured")),
+            ..Series::default()
+        };
+        let Some(expression) = &self.expression else {
+            return find(all, &self.subject).cloned().unwrap_or_else(|| absent(&self.subject));
+        };
+        let mut inputs = Vec::new();
+        for name in expression.events() {
+            match find(all, name) {
+                Some(series) => inputs.push((name, series)),
+                None => return absent(name),
+            }
+        }
+        computed(&self.subject, expression, &inputs)
+    }
+}
+
+/// The metric of that name: as printed, or as typed where that names one alone.
+fn find<'a>(all: &'a [Series], name: &str) -> Option<&'a Series> {
+    let fold = |name: &str| name.to_ascii_lowercase().replace('-', "_");
+    let wanted = fold(name);
+    let by_name = all.iter().find(|series| fold(&series.name) == wanted);
+    by_name.or_else(|| all.iter().find(|series| fold(&series.event) == wanted))
+}
+
+/// Whether a text is one name: letters, digits and what names have inside, but no arithmetic.
+fn is_name(text: &str) -> bool {
+    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+    text.chars().all(inside) && text.chars().any(|c| c.is_ascii_alphabetic())
+}
+
+/// A formula, run by run; runs without a value of one of its inputs have none.
+fn computed(name: &str, expression: &Expression, inputs: &[(&str, &Series)]) -> Series {
+    let runs = inputs.first().map(|(_, series)| series.values.as_slice()).unwrap_or_default();
+    let mut reason = None;
+    let mut values = Vec::new();
+    for run in runs {
+        match expression.evaluate(&OfRun { run: run.run, inputs }) {
+            Ok(value) => values.push(RunOf { run: run.run, value: Some(value) }),
+            Err(why) => {
+                reason = Some(why);
+                values.push(RunOf { run: run.run, value: None });
+            }
+        }
+    }
+    let common = |of: fn(&Series) -> &Option<String>| {
+        let mut words: Vec<&String> = inputs.iter().filter_map(|(_, series)| of(series).as_ref()).collect();
+        words.sort_unstable();
+        words.dedup();
+        match words.as_slice() {
+            [one] => Some((*one).clone()),
+            _ => None,
+        }
+    };
+    Series {
+        name: name.to_owned(),
+        event: name.to_owned(),
+        provenance: common(|series| &series.provenance),
+        launch: common(|series| &series.launch),
+        scope: common(|series| &series.scope),
+        reason,
+        values,
+        unit: String::new(),
+    }
+}
+
+/// The values of one run.
+struct OfRun<'a> {
+    run: u32,
+    inputs: &'a [(&'a str, &'a Series)],
+}
+
+impl Inputs for OfRun<'_> {
+    fn value(&self, name: &str) -> Result<f64, String> {
+        let series = self.inputs.iter().find(|(known, _)| *known == name);
+        let values = series.map(|(_, series)| series.values.as_slice()).unwrap_or_default();
+        let value = values.iter().find(|own| own.run == self.run).and_then(|own| own.value);
+        value.ok_or_else(|| format!("{name} has no value in the runs of the others"))
+    }
+
+    fn literal(&self, _: &str) -> Option<f64> {
+        None
+    }
+
+    fn is_cpu(&self, _: &str) -> Option<bool> {
+        None
+    }
+}
+
+impl Limit {
+    fn parse(text: &str) -> Result<Limit, String> {
+        let (number, is_share) = match text.strip_suffix('%') {
+            Some(number) => (number.trim_end(), true),
+            None => (text, false),
+        };
+        let suffix = SUFFIXES.iter().find(|(suffix, _)| !is_share && number.ends_with(suffix));
+        let (number, factor) = suffix.map_or((number, 1.0), |(suffix, factor)| {
+            (number[..number.len() - suffix.len()].trim_end(), *factor)
+        });
+        let value: Option<f64> = number.parse().ok().filter(|value: &f64| value.is_finite());
+        let Some(value) = value else {
+            return Err(format!("'{text}' is no change; write one as +0.5%, -2%, +1000 or +5ms"));
+        };
+        if value != 0.0 && !number.starts_with(['+', '-']) {
+            return Err(format!("'{text}' has no sign; a change has one: write +{text} or -{text}"));
+        }
+        Ok(if is_share { Limit::Share(value / 100.0) } else { Limit::Absolute(value * factor) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::Design;
+
+    const QUESTION: Question = Question { design: Design::Paired, threshold: 0.005 };
+
+    fn counted(name: &str, value: f64) -> Series {
+        Series { provenance: Some("counted".to_owned()), ..Series::of(name, &[value, value]) }
+    }
+
+    fn ruling(gate: &str, a: &[Series], b: &[Series]) -> Ruling {
+        Gate::parse(gate).unwrap_or_else(|e| panic!("{e}")).apply(a, b, QUESTION).ruling
+    }
+
+    #[test]
+    fn exact_counts_decide_to_the_last_one() {
+        let a = [counted("instructions:u", 100_000.0)];
+        for (b, gate, expected) in [
+            (100_500.0, "instructions > +0.5%", Ruling::Passed),
+            (100_501.0, "instructions > +0.5%", Ruling::Failed),
+            (100_500.0, "instructions >= +0.5%", Ruling::Failed),
+            (100_001.0, "instructions:u > 0", Ruling::Failed),
+            (100_000.0, "INSTRUCTIONS > 0%", Ruling::Passed),
+            (99_000.0, "instructions < -0.5%", Ruling::Failed),
+            (99_000.0, "instructions <= -2%", Ruling::Passed),
+            (100_900.0, "instructions > +1K", Ruling::Passed),
+            (101_100.0, "instructions > +1K", Ruling::Failed),
+        ] {
+            assert_eq!(ruling(gate, &a, &[counted("instructions:u", b)]), expected, "{gate} {b}");
+        }
+    }
+
+    #[test]
+    fn formulas_are_computed_run_by_run() {
+        let a = [counted("instructions:u", 1000.0), counted("branch-misses:u", 100.0)];
+        let b = [counted("instructions:u", 2000.0), counted("branch-misses:u", 220.0)];
+        assert_eq!(ruling("1000 * branch_misses / instructions > +9%", &a, &b), Ruling::Failed);
+        assert_eq!(ruling("1000 * branch_misses / instructions > +11%", &a, &b), Ruling::Passed);
+        assert_eq!(ruling("branch-misses > +119%", &a, &b), Ruling::Failed, "one name, and no subtraction");
+        let zero = [counted("instructions:u", 0.0), counted("branch-misses:u", 1.0)];
+        let Ruling::Impossible(why) = ruling("branch_misses / instructions > 0%", &a, &zero) else {
+            panic!("divided by zero")
+        };
+        assert_eq!(why, "B has no value: instructions was 0");
+    }
+
+    #[test]
+    fn an_interval_across_the_limit_decides_nothing() {
+        let a = Series::of("wall_time", &[100.0; 8]);
+        let b = [99.0, 101.0, 102.0, 98.0, 103.0, 97.0, 104.0, 99.5];
+        let b = Series::of("wall_time", &b);
+        let both = ([a], [b]);
+        assert_eq!(ruling("wall_time > +1%", &both.0, &both.1), Ruling::Inconclusive);
+        assert_eq!(ruling("wall_time > +10%", &both.0, &both.1), Ruling::Passed);
+        assert_eq!(ruling("wall_time > -10%", &both.0, &both.1), Ruling::Failed);
+        let few = ([Series::of("t", &[1.0])], [Series::of("t", &[2.0])]);
+        assert_eq!(ruling("t > +1%", &few.0, &few.1), Ruling::Inconclusive);
+    }
+
+    #[test]
+    fn a_metric_that_was_not_measured_is_named() {
+        let a = [Series::of("wall_time", &[1.0])];
+        let Ruling::Impossible(why) = ruling("cycles > +1%", &a, &a) else { panic!("there are no cycles") };
+        assert_eq!(why, "A has no value: cycles is not among what was measured");
+    }
+
+    #[test]
+    fn gates_that_make_no_sense_say_what_to_write() {
+        for (text, part) in [
+            ("instructions", "there is no > or <"),
+            ("> +1%", "no metric"),
+            ("instructions > 1%", "write +1% or -1%"),
+            ("instructions > fast", "'fast' is no change"),
+            ("instructions > +nan%", "is no change"),
+            ("instructions > ", "'' is no change"),
+            ("(instructions > +1%", "'(instructions > +1%'"),
+        ] {
+            let error = Gate::parse(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+
+    #[test]
+    fn limits_take_units() {
+        for (text, limit) in [
+            ("+5ms", Limit::Absolute(5e6)),
+            ("-2 µs", Limit::Absolute(-2e3)),
+            ("+1.5KiB", Limit::Absolute(1536.0)),
+            ("+1e3", Limit::Absolute(1000.0)),
+            ("-3 %", Limit::Share(-0.03)),
+            ("0", Limit::Absolute(0.0)),
+        ] {
+            assert_eq!(Limit::parse(text), Ok(limit), "{text}");
+        }
+    }
+}

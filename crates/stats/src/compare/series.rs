@@ -1,0 +1,217 @@
+//! The values of one metric over the runs of one command, from a summary of ours or from a file.
+
+use cyclometer_core::{LaunchKind, Verdict};
+
+use super::LEAST_COUNTED;
+use super::signed_rank::LEAST_PAIRS;
+use crate::derived::DerivedSummary;
+use crate::summary::{LineSummary, RunValue, Summary};
+
+/// The value of one run.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RunOf {
+    /// Number of the run: of two measurements in pairs, runs of one number belong together.
+    pub run: u32,
+    /// The value; `None` when there is none.
+    pub value: Option<f64>,
+}
+
+/// A metric over runs, with what its values mean.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Series {
+    /// The name as printed, with modes (`instructions:u`).
+    pub name: String,
+    /// The name as typed, without modes.
+    pub event: String,
+    /// Symbol of the unit.
+    pub unit: String,
+    /// The word of its scope; `None` where the source does not say.
+    pub scope: Option<String>,
+    /// The word of who counted; `None` where the source does not say.
+    pub provenance: Option<String>,
+    /// How the command was run, as a word; `None` where the source does not say.
+    pub launch: Option<String>,
+    /// Why it is not exact, or has no value.
+    pub reason: Option<String>,
+    /// The values, each run once.
+    pub values: Vec<RunOf>,
+}
+
+impl Series {
+    /// Values of runs 0, 1, … that nothing more is known of.
+    pub fn of(name: &str, values: &[f64]) -> Series {
+        let runs = (0..).zip(values).map(|(run, value)| RunOf { run, value: Some(*value) });
+        Series {
+            name: name.to_owned(),
+            event: name.split(':').next().unwrap_or(name).to_owned(),
+            values: runs.collect(),
+            ..Series::default()
+        }
+    }
+
+    /// Every metric of a summary: events, then what follows from them.
+    pub fn all_of(summary: &Summary) -> Vec<Series> {
+        let events = summary.lines.iter().map(of_line);
+        events.chain(summary.derived.iter().map(of_derived)).collect()
+    }
+
+    /// The values that there are.
+    pub fn present(&self) -> Vec<f64> {
+        self.values.iter().filter_map(|run| run.value).collect()
+    }
+
+    /// The values of the runs that both have.
+    pub(super) fn paired_with(&self, other: &Series) -> Vec<(f64, f64)> {
+        let pair = |own: &RunOf| {
+            let counterpart = other.values.iter().find(|theirs| theirs.run == own.run)?;
+            Some((own.value?, counterpart.value?))
+        };
+        self.values.iter().filter_map(pair).collect()
+    }
+
+    /// The one value of all runs, where they are enough to say that it repeats.
+    pub fn constant(&self) -> Option<f64> {
+        let counted = self.provenance.as_deref() == Some("counted");
+        let least = if counted { LEAST_COUNTED } else { LEAST_PAIRS };
+        let values = self.present();
+        let first = values.first()?;
+        let repeats = self.values.iter().all(|run| run.value == Some(*first));
+        (repeats && values.len() >= least).then_some(*first)
+    }
+
+    /// In what the two do not mean the same, if in anything.
+    pub(super) fn differs_in_meaning(&self, other: &Series) -> Option<String> {
+        if self.unit != other.unit {
+            return Some(format!("A is in '{}', B in '{}'", self.unit, other.unit));
+        }
+        let differ = |a: &Option<String>, b: &Option<String>| match (a, b) {
+            (Some(a), Some(b)) if a != b => Some((a.clone(), b.clone())),
+            _ => None,
+        };
+        let scopes = differ(&self.scope, &other.scope);
+        let scopes = scopes.map(|(a, b)| format!("A is of scope {a}, B of scope {b}"));
+        let provenances =
+            || differ(&self.provenance, &other.provenance).map(|(a, b)| format!("A is {a}, B is {b}"));
+        let launches = || {
+            let launches = differ(&self.launch, &other.launch);
+            launches.map(|(a, b)| format!("A is of {a} runs, B of {b} ones"))
+        };
+        scopes.or_else(provenances).or_else(launches)
+    }
+
+    /// Why there is no value at all, if there is none.
+    pub(super) fn without_values(&self, arm: &str) -> Option<String> {
+        let why = || self.reason.clone().unwrap_or_else(|| "no run counted it".to_owned());
+        self.present().is_empty().then(|| format!("{arm} has no value: {}", why()))
+    }
+
+    /// What lowers trust in the values that there are.
+    pub(super) fn caution(&self, arm: &str) -> Option<String> {
+        self.reason.as_ref().map(|reason| format!("{arm}: {reason}"))
+    }
+}
+
+/// Where some runs counted an event all the time, the others are left out: they were disturbed. Where none did, estimates
+/// are all there is.
+fn of_line(line: &LineSummary) -> Series {
+    let is_exact = |value: &RunValue| value.count.verdict() == Verdict::Exact;
+    let has_exact = line.values.iter().any(is_exact);
+    let values = line.values.iter().map(|value| {
+        let kept = value.value.filter(|_| !has_exact || is_exact(value));
+        RunOf { run: value.run, value: finite(kept) }
+    });
+    Series {
+        name: line.name.clone(),
+        event: line.event.clone(),
+        unit: line.unit.symbol().to_owned(),
+        scope: Some(line.scope.word().to_owned()),
+        provenance: line.provenance.map(|who| who.word().to_owned()),
+        launch: line.launch.map(LaunchKind::word).map(str::to_owned),
+        reason: cautioned(line.verdict, line.reason.as_deref()),
+        values: values.collect(),
+    }
+}
+
+fn of_derived(metric: &DerivedSummary) -> Series {
+    let mut who: Vec<&str> = metric.provenances.iter().map(|who| who.word()).collect();
+    who.sort_unstable();
+    let values = metric.values.iter().map(|value| RunOf { run: value.run, value: finite(value.value) });
+    Series {
+        name: metric.name.clone(),
+        event: metric.name.split(':').next().unwrap_or_default().to_owned(),
+        unit: metric.unit.symbol().to_owned(),
+        scope: None,
+        provenance: (!who.is_empty()).then(|| who.join(" and ")),
+        launch: metric.is_of_the_translation.then(|| LaunchKind::Translated.word().to_owned()),
+        reason: cautioned(metric.verdict, metric.reason.as_deref()),
+        values: values.collect(),
+    }
+}
+
+fn cautioned(verdict: Verdict, reason: Option<&str>) -> Option<String> {
+    (verdict != Verdict::Exact).then(|| format!("{verdict}: {}", reason.unwrap_or("no reason is known")))
+}
+
+fn finite(value: Option<f64>) -> Option<f64> {
+    value.filter(|value| value.is_finite())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summarise;
+    use crate::testing::{cell, hardware, os_line, pass, report, run, soft, translated};
+    use cyclometer_core::SlotId;
+    use cyclometer_core::event::OsMetric;
+
+    #[test]
+    fn a_summary_gives_its_events_and_what_follows_from_them() {
+        let lines = vec![
+            os_line("wall_time", OsMetric::WallTime),
+            os_line("user_time", OsMetric::UserTime),
+            os_line("system_time", OsMetric::SystemTime),
+        ];
+        let runs = (0..3).map(|i| run(i, 0, &[(0, 100 + u64::from(i)), (1, 50), (2, 50)])).collect();
+        let all = Series::all_of(&summarise(&report(lines, vec![pass(&[0, 1, 2])], runs)));
+        let names: Vec<&str> = all.iter().map(|series| series.name.as_str()).collect();
+        assert_eq!(names, ["wall_time", "user_time", "system_time", "cpu_utilization"]);
+        assert_eq!(all[0].present(), [100.0, 101.0, 102.0]);
+        assert_eq!((all[0].scope.as_deref(), all[0].provenance.as_deref()), (Some("tree"), Some("kernel")));
+    }
+
+    #[test]
+    fn counts_of_the_software_pmu_repeat_after_two_runs() {
+        let runs = vec![translated(run(0, 0, &[(0, 7)])), translated(run(1, 0, &[(0, 7)]))];
+        let mut counted = pass(&[0]);
+        counted.launch = LaunchKind::Translated;
+        let all = Series::all_of(&summarise(&report(vec![soft("calls")], vec![counted], runs)));
+        assert_eq!((all[0].name.as_str(), all[0].constant()), ("calls:u", Some(7.0)));
+        assert_eq!(Series::of("x", &[7.0, 7.0]).constant(), None);
+    }
+
+    #[test]
+    fn runs_that_were_disturbed_are_left_out_where_others_were_not() {
+        let disturbed = |index: u32| {
+            let mut run = run(index, 0, &[]);
+            run.reading.cells.push(cell(SlotId(0), 40, 1_000_000, 400_000));
+            run
+        };
+        let of = |runs| {
+            Series::all_of(&summarise(&report(vec![hardware("x", 1)], vec![pass(&[0])], runs))).remove(0)
+        };
+        let some = of(vec![run(0, 0, &[(0, 100)]), disturbed(1), run(2, 0, &[(0, 101)])]);
+        assert_eq!(some.present(), [100.0, 101.0]);
+        assert!(some.reason.unwrap().ends_with("(in 1 of 3 runs)"));
+        let all = of(vec![disturbed(0), disturbed(1)]);
+        assert_eq!(all.present(), [100.0, 100.0]);
+    }
+
+    #[test]
+    fn runs_pair_by_their_number() {
+        let a = Series::of("x", &[1.0, 2.0, 3.0]);
+        let mut b = Series::of("x", &[10.0, 20.0, 30.0]);
+        b.values[1].value = None;
+        b.values[2].run = 9;
+        assert_eq!(a.paired_with(&b), [(1.0, 10.0)]);
+    }
+}
