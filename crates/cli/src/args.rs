@@ -255,7 +255,8 @@ fn counted(text: &str) -> Result<Counted, String> {
     }
 }
 
-fn cpu_baseline(text: &str) -> Result<CpuBaseline, String> {
+/// The name of a CPU baseline.
+pub fn cpu_baseline(text: &str) -> Result<CpuBaseline, String> {
     let found = CpuBaseline::ALL.into_iter().find(|baseline| baseline.word() == text);
     let names = CpuBaseline::ALL.map(CpuBaseline::word).join(", ");
     found.ok_or_else(|| format!("no baseline has that name; there are {names}"))

@@ -282,9 +282,14 @@ impl Stat {
         &self.settings
     }
 
-    /// Whether the software PMU leaves the layout of addresses to the kernel.
-    pub(crate) fn has_random_layout(&self) -> bool {
-        self.random_layout
+    /// How the software PMU runs commands.
+    pub(crate) fn software_settings(&self) -> SoftwareSettings {
+        SoftwareSettings { random_layout: self.random_layout, cpu_baseline: self.cpu_baseline }
+    }
+
+    /// What is wrong with the CPU baseline for a plan.
+    pub(crate) fn check_baseline(&self, plan: &Plan) -> Result<()> {
+        self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, plan))
     }
 
     /// Which source would count which event, on which counter.
@@ -334,13 +339,12 @@ impl Stat {
     /// where nothing is translated, `ErrorKind::EventUnsupported` for one with a feature that this machine lacks.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
-        self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, &plan))?;
+        self.check_baseline(&plan)?;
         if let Some(simulated) = &self.simulated {
             return self.simulate(simulated, plan, launcher, observer);
         }
         let job = self.job(self.watched(launcher)?);
-        let software =
-            software(SoftwareSettings { random_layout: self.random_layout, cpu_baseline: self.cpu_baseline });
+        let software = software(self.software_settings());
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let mut sources = self.sources()?;
         sources.extend(software.as_ref().map(Software::source));
