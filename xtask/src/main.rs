@@ -27,7 +27,7 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   test      quick: format, lints, tests, documentation, tidy
   ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the small corpus, cross checks,
             some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
-  targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
+  targets   lints and assembly for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   guests [KIND...] [--keep] [--reduced] [--limit SECONDS]
             the programs on real kernels, in emulated machines with a PMU: arm64, arm64-hybrid, riscv64, x86, x86-amd,
             x86-hybrid, apple; fetches what it needs (Debian) into $CYCLOMETER_GUESTS_CACHE or the user's caches

@@ -1,4 +1,4 @@
-//! Other targets: type checks, and tests of instructions that only an emulator has here.
+//! Other targets: lints, assembly, and tests of instructions that only an emulator has here.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::run::{apt, cargo, cargo_command, installed, output, step};
 
-/// Targets that are type-checked besides the host's own.
+/// Targets that are checked besides the host's own.
 const TARGETS: [&str; 3] = [ARM64, "riscv64gc-unknown-linux-gnu", "aarch64-apple-darwin"];
 
 const ARM64: &str = "aarch64-unknown-linux-gnu";
@@ -18,11 +18,25 @@ const EMULATOR: &[&str] = &["gcc-aarch64-linux-gnu", "libc6-dev-arm64-cross", "q
 pub(crate) fn check() -> Result<()> {
     for target in TARGETS {
         match has_library(target) {
-            true => cargo(&["check", "--package", "cyclometer-cli", "--locked", "--target", target])?,
+            true => check_one(target)?,
             false => skipped(&format!("the check for {target}"), "its standard library is not installed"),
         }
     }
     arm64_instructions()
+}
+
+/// Lints all crates of the command-line tool for a target, and assembles what is written in its instructions: a check does not
+/// look at them. Nothing is linked.
+fn check_one(target: &str) -> Result<()> {
+    let of_tool = ["--package", "cyclometer-cli", "--locked", "--target", target];
+    match output("cargo", &["clippy", "--version"]) {
+        Ok(_) => cargo(&[&["clippy"], &of_tool[..], &["--", "-D", "warnings"]].concat())?,
+        Err(_) => {
+            skipped(&format!("lints for {target}"), "clippy is not installed: types are checked only");
+            cargo(&[&["check"], &of_tool[..]].concat())?;
+        }
+    }
+    cargo(&["build", "--package", "cyclometer-kernels", "--locked", "--target", target])
 }
 
 /// Runs the tests that execute arm64's instructions, in an emulator of user mode. It has none of Apple's registers: what is

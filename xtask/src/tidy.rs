@@ -18,20 +18,26 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("detect", &["core", "sys"]),
     ("backend", &["arch", "core", "sys", "sim", "soft"]),
     ("session", &["core", "plan"]),
+    ("kernels", &[]),
+    ("selftest", &["core", "kernels"]),
+    ("monitor", &["core", "plan", "stats", "sys"]),
     ("sim", &["arch", "core"]),
     ("soft", &["core", "sys"]),
     (
         "cyclometer",
-        &["arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session", "sim"],
+        &[
+            "arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session",
+            "monitor", "sim", "selftest",
+        ],
     ),
     ("cli", &["cyclometer"]),
 ];
 
 /// Crates with unsafe code.
-const UNSAFE: &[&str] = &["sys"];
+const UNSAFE: &[&str] = &["sys", "kernels"];
 
 /// Crates that may look at the target, on the lines of modules only.
-const TARGETS: &[&str] = &["sys", "detect", "backend", "soft"];
+const TARGETS: &[&str] = &["sys", "detect", "backend", "soft", "kernels"];
 
 /// Crates without I/O and clock.
 const PURE: &[&str] = &["core", "arch", "catalog", "import", "plan", "sim", "soft", "stats"];

@@ -13,6 +13,12 @@ impl OnCpu {
     }
 }
 
+/// Does something on one CPU; the thread may run where it could before when that is done. `None` where it must not run there.
+pub fn on_cpu<T>(cpu: u32, work: impl FnOnce() -> T) -> Option<T> {
+    let _bound = OnCpu::new(cpu, &Affinity::of(0).ok()?)?;
+    Some(work())
+}
+
 impl Drop for OnCpu {
     fn drop(&mut self) {
         // Where it could run before it can run again, unless an administrator changed that meanwhile.

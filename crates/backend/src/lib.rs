@@ -6,6 +6,9 @@
 
 #[cfg(target_os = "linux")]
 mod affinity;
+#[cfg(not(target_os = "linux"))]
+#[path = "affinity_other.rs"]
+mod affinity;
 #[cfg(unix)]
 mod cgroup;
 #[cfg(unix)]
@@ -38,6 +41,8 @@ pub mod sysreg;
 #[cfg(unix)]
 mod usage;
 
+pub use affinity::on_cpu;
+pub use cyclometer_sys::user_read::Serialisation;
 #[cfg(unix)]
 pub use launch::{Attached, Launcher, Pinned};
 #[cfg(unix)]
@@ -45,8 +50,8 @@ pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
 #[cfg(unix)]
-pub use soft::{Software, software};
+pub use soft::{Software, baseline_lacks, software};
 #[cfg(unix)]
 pub use soft_settings::SoftwareSettings;
-pub use sources::sources;
+pub use sources::{region_sources, sources};
 pub use sysreg::{Denied, Port, SysregAccess, SysregBus};

@@ -1,6 +1,6 @@
 //! The software PMU, where there is none.
 
-use cyclometer_core::{Launch, Source};
+use cyclometer_core::{CpuBaseline, Launch, Source};
 
 use crate::Launcher;
 use crate::soft_settings::SoftwareSettings;
@@ -8,6 +8,11 @@ use crate::soft_settings::SoftwareSettings;
 /// The software PMU, which nobody can have here.
 #[derive(Debug)]
 pub enum Software {}
+
+/// The feature of a baseline that this machine's processor lacks: nothing is translated here.
+pub fn baseline_lacks(_wanted: CpuBaseline) -> Option<&'static str> {
+    None
+}
 
 /// The software PMU; `None`: it is for Linux on x86-64.
 pub fn software(_settings: SoftwareSettings) -> Option<Software> {

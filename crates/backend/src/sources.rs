@@ -1,6 +1,7 @@
 //! Every source of this system.
 
 use cyclometer_core::Source;
+use cyclometer_sys::user_read::Serialisation;
 
 use crate::os::OsSource;
 use crate::perf::PerfSource;
@@ -8,4 +9,10 @@ use crate::perf::PerfSource;
 /// The sources that this build has, best first. Whether they work here is for detection to say.
 pub fn sources() -> Vec<Box<dyn Source>> {
     vec![Box::new(PerfSource::new()), Box::new(OsSource::new())]
+}
+
+/// The sources for regions of the calling thread: as [`sources`], with counters that are read in user space, serialised in this
+/// way, or are not, for this reason.
+pub fn region_sources(user_reads: Result<Serialisation, String>) -> Vec<Box<dyn Source>> {
+    vec![Box::new(PerfSource::new().with_user_reads(user_reads)), Box::new(OsSource::new())]
 }

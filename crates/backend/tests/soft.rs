@@ -266,7 +266,9 @@ fn a_process_that_stays_is_counted_up_to_the_end_of_the_command_and_runs_on() {
 #[test]
 fn the_layout_is_told_as_it_is() {
     for (random_layout, expected) in [(false, Layout::Fixed), (true, Layout::Random)] {
-        let Some(here) = Here::with(SoftwareSettings { random_layout }) else { return };
+        let Some(here) = Here::with(SoftwareSettings { random_layout, ..SoftwareSettings::default() }) else {
+            return;
+        };
         let mut started = here.start(&command("true", &[]));
         started.child.release().unwrap();
         started.end();

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use cyclometer::core::{Counted, CounterId, CounterMask, CpuSet, Rung};
+use cyclometer::core::{Counted, CounterId, CounterMask, CpuBaseline, CpuSet, Rung};
 
 use crate::commands::compare::CompareArgs;
 use crate::exit;
@@ -37,6 +37,8 @@ pub enum Command {
     Compare(Box<CompareArgs>),
     /// Show which sources of counts work here, why others do not, and what mends them.
     Doctor(DoctorArgs),
+    /// Count loops of known length with every event, and show which events told the truth.
+    Selftest(SelftestArgs),
     /// Show the CPUs: core types, ids, counters, the kernel's PMUs.
     Cpus(MachineArgs),
     /// List the events that can be named on this machine, or the metrics of a CPU.
@@ -125,7 +127,8 @@ const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
 /// What is said of a command that is executed, or of who counts it.
-const OF_COMMANDS: [&str; 6] = ["backend", "output", "input", "random_layout", "counted", "ignore_failure"];
+const OF_COMMANDS: [&str; 7] =
+    ["backend", "output", "input", "random_layout", "cpu_baseline", "counted", "ignore_failure"];
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
@@ -159,6 +162,9 @@ pub struct StatArgs {
     /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
+    /// Under the software PMU tell the command that it has this processor, the same on every machine.
+    #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = cpu_baseline)]
+    pub cpu_baseline: Option<CpuBaseline>,
     /// Let events that do not fit on the counters at once take turns within each run, also with a run for each of them.
     #[arg(help_heading = COUNTING, long)]
     pub multiplex: bool,
@@ -249,10 +255,49 @@ fn counted(text: &str) -> Result<Counted, String> {
     }
 }
 
+/// The name of a CPU baseline.
+pub fn cpu_baseline(text: &str) -> Result<CpuBaseline, String> {
+    let found = CpuBaseline::ALL.into_iter().find(|baseline| baseline.word() == text);
+    let names = CpuBaseline::ALL.map(CpuBaseline::word).join(", ");
+    found.ok_or_else(|| format!("no baseline has that name; there are {names}"))
+}
+
 /// A list of CPUs, as in `0-3,8`.
 pub fn cpu_list(text: &str) -> Result<CpuSet, String> {
     let cpus = CpuSet::parse(text).map_err(|part| format!("'{part}' is no CPU and no range"))?;
     if cpus.is_empty() { Err("no CPU is named".to_owned()) } else { Ok(cpus) }
+}
+
+/// What `selftest --help` and its manual page say at the end.
+const SELFTEST_NOTES: &str = "\
+Each event is counted over loops whose instructions, branches, loads and stores are known:
+  exact        every count was the known number
+  overcounts   never too low, and too high by no more than interrupts explain
+  plausible    nobody knows the number; it is as it should be
+  unjudged     it counts; nothing is known that it could be held against
+  wrong        counts contradict what is known
+  not counted  it cannot be counted here; why not
+
+Exit status:
+  0    nothing contradicts what is known, also where there is no PMU
+  1    an event did not tell the truth
+  125  nothing could be tested, or cyclometer failed
+
+A report (--report) has the CPU, the kernel's release, rights, sources and every count. It names no user and no host.";
+
+/// Arguments of `selftest`.
+#[derive(Args, Debug)]
+#[command(after_help = SELFTEST_NOTES)]
+pub struct SelftestArgs {
+    /// Which source to test; perf and soft can be.
+    #[arg(long, value_name = "SOURCE", default_value = "auto")]
+    pub backend: Backend,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+    /// Write everything that was counted to a file that can be sent to others; - is standard output.
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub report: Option<PathBuf>,
 }
 
 /// Arguments of `doctor`.

@@ -5,6 +5,8 @@ use cyclometer::core::{Error, ErrorKind};
 
 /// Everything went well.
 pub const OK: u8 = 0;
+/// `selftest`: an event did not tell the truth.
+pub const UNTRUE: u8 = 1;
 /// `compare`: a condition of `--fail-if` holds, or outputs differ.
 pub const GATE: u8 = 1;
 /// `--strict`, and a value is not exact.

@@ -18,6 +18,9 @@ use cyclometer::Launcher;
 use crate::args::{Cli, Command};
 
 fn main() -> ExitCode {
+    if let Some(ran) = commands::selftest::kernel(std::env::args_os().skip(1)) {
+        return ran.unwrap_or_else(|error| failure::report(&error, false)).into();
+    }
     // The helper that starts commands is forked before anything else: it must be small, because what a
     // command inherits from it counts as the command's peak memory.
     let launcher = std::env::args_os().any(|word| word == "stat" || word == "compare").then(Launcher::start);
@@ -42,6 +45,7 @@ fn dispatch(cli: &Cli, launcher: Option<cyclometer::Result<Launcher>>) -> cyclom
             commands::compare::run(args, cli, launcher)
         }
         Command::Doctor(args) => commands::doctor::run(args, cli),
+        Command::Selftest(args) => commands::selftest::run(args, cli),
         Command::Cpus(args) => commands::cpus::run(args, cli),
         Command::List(args) => commands::list::run(args, cli),
         Command::Encode(args) => commands::encode::run(args, cli),

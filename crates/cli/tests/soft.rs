@@ -69,6 +69,62 @@ fn a_named_event_translates_the_only_run_and_marks_its_times() {
     assert!(text(&out).contains("≡ counted exactly by the software PMU"), "{}", text(&out));
 }
 
+/// The baselines that this machine has the features of, as the tool says.
+fn baselines() -> Vec<&'static str> {
+    let all = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"];
+    let fails = |name: &&str| {
+        let out = run(&["stat", "-e", EVENT, "--cpu-baseline", name, "--", "true"]);
+        let lacks = text(&out).contains("is below the CPU baseline");
+        assert_ne!(out.status.success(), lacks, "{}", text(&out));
+        lacks
+    };
+    all.into_iter().filter(|name| !fails(name)).collect()
+}
+
+#[test]
+fn a_command_is_told_of_the_processor_of_a_baseline() {
+    if !works() {
+        return;
+    }
+    let runs = |name: &str| {
+        let arguments = [
+            "-e",
+            "simd_256,simd_512,instructions",
+            "--cpu-baseline",
+            name,
+            "-r",
+            "3",
+            "--",
+            "sort",
+            "/etc/services",
+        ];
+        let command = json(&arguments);
+        let told: Vec<&Value> =
+            command["runs"].as_array().unwrap().iter().map(|run| &run["cpu_baseline"]).collect();
+        assert_eq!(told, [&Value::from(name), &Value::from(name), &Value::Null]);
+        let count = |event: &str| metric(&command, event)["mean"].as_u64().unwrap();
+        (count("simd_256"), count("simd_512"))
+    };
+    for name in baselines() {
+        let (half, full) = runs(name);
+        assert_eq!(half > 0, ["x86-64-v3", "x86-64-v4"].contains(&name), "{name}: {half}");
+        // The C library has better things than 512 bits on processors of that kind.
+        assert!(full == 0 || name == "x86-64-v4", "{name}: {full}");
+    }
+}
+
+#[test]
+fn a_baseline_needs_a_name_that_there_is_and_something_to_translate() {
+    let out = run(&["stat", "--cpu-baseline", "x86-64-v9", "--", "true"]);
+    assert_eq!(out.status.code(), Some(125));
+    assert!(text(&out).contains("there are x86-64, x86-64-v2, x86-64-v3, x86-64-v4"), "{}", text(&out));
+    for arguments in [&["-e", "task_clock"][..], &["--backend", "os"]] {
+        let out = run_with(&["stat", "--cpu-baseline", "x86-64"], &[arguments, &["--", "true"]].concat());
+        assert_eq!(out.status.code(), Some(125), "{}", text(&out));
+        assert!(text(&out).contains("there is none: name an event"), "{}", text(&out));
+    }
+}
+
 #[test]
 fn the_only_run_of_the_default_events_stays_native() {
     let command = json(&["--", "true"]);

@@ -99,6 +99,44 @@ pub trait Child {
     fn layout(&self) -> Option<Layout> {
         None
     }
+
+    /// Which processor it was told that it has; `None`: the one that there is.
+    fn cpu_baseline(&self) -> Option<CpuBaseline> {
+        None
+    }
+}
+
+/// A processor that a command is told that it has, the same on every machine, so that libraries take the same ways.
+///
+/// # Source
+///
+/// System V ABI, AMD64 supplement, section 3.1.1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum CpuBaseline {
+    /// SSE2, as every 64-bit processor of the kind has.
+    X86_64,
+    /// SSE4.2 and POPCNT beside that.
+    X86_64V2,
+    /// AVX2, BMI and FMA beside that.
+    X86_64V3,
+    /// AVX-512 beside that.
+    X86_64V4,
+}
+
+impl CpuBaseline {
+    /// All of them, from the least to the most.
+    pub const ALL: [CpuBaseline; 4] =
+        [CpuBaseline::X86_64, CpuBaseline::X86_64V2, CpuBaseline::X86_64V3, CpuBaseline::X86_64V4];
+
+    /// The name that compilers give it (`-march`), which is also the word used in JSON.
+    pub fn word(self) -> &'static str {
+        match self {
+            CpuBaseline::X86_64 => "x86-64",
+            CpuBaseline::X86_64V2 => "x86-64-v2",
+            CpuBaseline::X86_64V3 => "x86-64-v3",
+            CpuBaseline::X86_64V4 => "x86-64-v4",
+        }
+    }
 }
 
 /// How the addresses of a process are laid out.
@@ -307,6 +345,104 @@ pub trait Counting {
     fn read_turn(&mut self, turn: u32, out: &mut Reading) -> Result<()> {
         let _ = turn;
         self.read(out)
+    }
+
+    /// The counters that [`Counting::sample`] reads, in its order; it never changes.
+    ///
+    /// Asked when it has been started.
+    fn counters(&mut self) -> Vec<CounterAt> {
+        let mut reading = Reading::default();
+        let _ = self.read(&mut reading);
+        reading.cells.into_iter().map(CounterAt::of).collect()
+    }
+
+    /// Appends the raw value of every counter, in the order of [`Counting::counters`].
+    ///
+    /// This is what a region of a program does at its start and end: a source that can, reads without allocating memory and
+    /// without a system call.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Counting::read`]; then nothing was appended.
+    fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
+        let mut reading = Reading::default();
+        self.read(&mut reading)?;
+        out.extend(reading.cells.iter().map(Raw::of));
+        Ok(())
+    }
+
+    /// The raw value of one counter alone, by its place in [`Counting::counters`], as cheaply as it can be had; `None` where it
+    /// is lost. Nothing tells whether the event was on a counter all the time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Counting::read`].
+    fn value(&mut self, counter: usize) -> Result<Option<u64>> {
+        value_of(self, counter)
+    }
+}
+
+/// The value of one counter alone.
+fn value_of(counting: &mut (impl Counting + ?Sized), counter: usize) -> Result<Option<u64>> {
+    let mut all = Vec::new();
+    counting.sample(&mut all)?;
+    Ok(all.get(counter).filter(|raw| !raw.is_lost).map(|raw| raw.value))
+}
+
+/// One counter of those that [`Counting::sample`] reads.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CounterAt {
+    /// The event.
+    pub slot: SlotId,
+    /// Where it is counted.
+    pub at: At,
+    /// How it is read.
+    pub way: ReadWay,
+    /// What its values leave out, add or blur, if so.
+    pub partial: Option<String>,
+}
+
+impl CounterAt {
+    /// The counter of a cell, read through the kernel.
+    pub fn of(cell: Cell) -> CounterAt {
+        CounterAt { slot: cell.slot, at: cell.at, way: ReadWay::Kernel(String::new()), partial: cell.partial }
+    }
+}
+
+/// How a counter is read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReadWay {
+    /// By an instruction, without a system call; the kernel is asked only at moments when the event is on no counter.
+    #[doc(alias = "rdpmc")]
+    UserSpace,
+    /// By a system call, for this reason; empty where there is no other way.
+    Kernel(String),
+}
+
+/// A raw value with its times, as it is read many times a second.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Raw {
+    /// The raw value.
+    pub value: u64,
+    /// How long the event was wanted, in ns.
+    pub time_enabled_ns: u64,
+    /// How long it was on a counter, in ns.
+    pub time_running_ns: u64,
+    /// Whether the value is not to be used.
+    pub is_lost: bool,
+}
+
+impl Raw {
+    /// No value.
+    pub const LOST: Raw = Raw { value: 0, time_enabled_ns: 0, time_running_ns: 0, is_lost: true };
+
+    fn of(cell: &Cell) -> Raw {
+        Raw {
+            value: cell.raw,
+            time_enabled_ns: cell.time_enabled_ns,
+            time_running_ns: cell.time_running_ns,
+            is_lost: cell.lost.is_some(),
+        }
     }
 }
 

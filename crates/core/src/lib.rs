@@ -32,7 +32,7 @@ pub use counter::{CounterId, CounterMask};
 pub use cpuset::CpuSet;
 pub use error::{Error, ErrorKind, Recovery, Result};
 pub use event::{Candidate, Event, EventCode, Part, Unit};
-pub use exec::{Child, Counting, Launch, Layout, Refusal, Source, Target};
+pub use exec::{Child, Counting, CpuBaseline, Launch, Layout, Refusal, Source, Target};
 pub use ladder::{Ladder, Rung};
 pub use machine::Machine;
 pub use modes::{Modes, Modifiers};

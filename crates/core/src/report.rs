@@ -1,6 +1,6 @@
 //! What a session brings home: raw readings with everything needed to judge them.
 
-use crate::exec::{CommandSpec, ExitStatus, Layout, Reading, Target};
+use crate::exec::{CommandSpec, CpuBaseline, ExitStatus, Layout, Reading, Target};
 use crate::plan::{Plan, SlotId};
 
 /// The outcome of a session: nothing in it is scaled or summarised.
@@ -31,6 +31,8 @@ pub struct Run {
     pub launch: LaunchKind,
     /// How its addresses were laid out; `None` when nobody made sure of it.
     pub layout: Option<Layout>,
+    /// Which processor the command was told that it has; `None`: the one that there is.
+    pub cpu_baseline: Option<CpuBaseline>,
     /// Which pass was counted.
     pub pass: usize,
     /// How it ended; `None` when nobody could tell.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cyclometer_backend::{Launcher, Pinned, Software, SoftwareSettings, software};
+use cyclometer_backend::{Launcher, Pinned, Software, software};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{
     Counted, CpuSet, Error, ErrorKind, Launch, LaunchKind, Plan, Recovery, Result, Source,
@@ -213,6 +213,7 @@ impl Compare {
     /// Only where not every command was measured once; what fails later is told in the comparison.
     pub fn run(&self, launcher: &Launcher, watcher: &mut dyn Watcher) -> Result<Comparison> {
         let (stat, plan) = self.planned()?;
+        stat.check_baseline(&plan)?;
         let warmups = self.warmups_of(plan.native_runs(plan.intent.runs));
         let settings = Settings { warmups, ..stat.settings().clone() };
         let schedule = Schedule { budget: self.budget, padding: self.padding };
@@ -222,7 +223,7 @@ impl Compare {
             hooks: hooks.clone(),
         };
         let arms = self.arms.iter().map(arm).collect();
-        let software = software(SoftwareSettings { random_layout: stat.has_random_layout() });
+        let software = software(stat.software_settings());
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let mut sources = stat.sources()?;
         sources.extend(software.as_ref().map(Software::source));

@@ -26,15 +26,22 @@
 #![forbid(unsafe_code)]
 
 mod chips;
+mod command;
 pub mod compare;
+pub mod config;
 mod host;
 mod metric;
+mod monitor;
 pub mod placement;
+pub mod selftest;
 pub mod simulated;
 mod stat;
 mod tables;
 
+pub use command::Command;
+pub use config::Config;
 pub use cyclometer_arch as arch;
+pub use cyclometer_backend::Serialisation;
 pub use cyclometer_backend::registers;
 pub use cyclometer_backend::registers::{LeftRegisters, LeftState, Restoration, Restored};
 pub use cyclometer_backend::{Attached, Launcher};
@@ -42,11 +49,16 @@ pub use cyclometer_catalog as catalogue;
 pub use cyclometer_catalog::among::{decode_in, table_for};
 pub use cyclometer_catalog::{Kind, Listing};
 pub use cyclometer_core as core;
+pub use cyclometer_core::exec::ReadWay;
 pub use cyclometer_core::exec::{CommandSpec, ExitStatus, Stream};
 pub use cyclometer_core::plan::Multiplex;
 pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
     Result, Rung, Scope, Target, Unit, Verdict,
+};
+pub use cyclometer_monitor::{
+    Bias, Cost, Counter, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples, StepOutcome,
+    ThreadName, Value,
 };
 pub use cyclometer_session::compare as interleaved;
 pub use cyclometer_session::{Moment, Observer, Quiet};
@@ -60,6 +72,7 @@ pub use host::{
     machine, record_machine, replay_machine, restore_registers,
 };
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
+pub use monitor::{CountedScope, Monitor, MonitorBuilder};
 pub use simulated::Simulated;
 pub use stat::Stat;
 pub use tables::EventTables;

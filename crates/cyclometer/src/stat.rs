@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, msr, software, sources, sysreg};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
-    Child, Counted, CpuSet, Error, ErrorKind, Event, Intent, Machine, Plan, Recovery, Report, Result, Rung,
-    Source, Target,
+    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, LaunchKind, Machine, Plan,
+    Recovery, Report, Result, Rung, Source, Target,
 };
 use cyclometer_session::{Job, Means, Observer, Settings};
 use cyclometer_stats::{MetricRequest, partners};
@@ -33,6 +34,7 @@ pub struct Stat {
     backend: Option<Rung>,
     counted: Counted,
     random_layout: bool,
+    cpu_baseline: Option<CpuBaseline>,
     multiplex: Multiplex,
     seed: u64,
     simulated: Option<Simulated>,
@@ -41,11 +43,57 @@ pub struct Stat {
 /// What is counted on a simulated machine when nothing is asked for: what its PMU has of [`DEFAULT_EVENTS`].
 const SIMULATED_EVENTS: &str = "cycles,instructions,branches,branch-misses,cache-references,cache-misses";
 
+/// Registers are asked for by name only: where they cannot be had nothing else is meant, and what is in the way is an error.
+///
+/// # Errors
+///
+/// The first cause, with its remedy.
+fn refuse(machine: &Machine, rung: Rung) -> Result<()> {
+    use CauseKind::{HeldByAnother, NmiWatchdog, NoPermission, NotInKernel, NotRoot, Seccomp};
+    let Some(state) = machine.ladder.state(rung) else { return Ok(()) };
+    if matches!(state.works, Works::Yes | Works::Partly) {
+        return Ok(());
+    }
+    let Some(cause) = state.causes.first() else {
+        let text = format!("the source '{rung}' is {}", state.works.word());
+        return Err(Error::new(ErrorKind::ArchUnsupported, text));
+    };
+    let kind = match cause.kind {
+        NoPermission | NotRoot | Seccomp => ErrorKind::PermissionDenied,
+        HeldByAnother | NmiWatchdog => ErrorKind::CounterBusy,
+        NotInKernel => ErrorKind::KernelPatchNeeded,
+        _ => ErrorKind::ArchUnsupported,
+    };
+    let help = || Recovery::fix("`cyclometer doctor` says what works here");
+    let recovery = cause.mend.clone().map_or_else(help, |command| Recovery::GrantAccess { command });
+    Err(Error::new(kind, cause.text.clone()).with_recovery(recovery))
+}
+
 /// Another one each time.
 fn some_seed() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let nanos = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
     nanos ^ u64::from(std::process::id()).rotate_left(32)
+}
+
+/// Whether commands can be told of a processor, which translated ones only can.
+fn check_baseline(baseline: CpuBaseline, plan: &Plan) -> Result<()> {
+    let name = baseline.word();
+    if !plan.passes.iter().any(|pass| pass.launch == LaunchKind::Translated) {
+        let text = format!(
+            "the CPU baseline {name} is for runs that the software PMU translates, and there is none: name an event \
+             that it counts (-e instructions), or choose it (--backend soft)"
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, text));
+    }
+    match cyclometer_backend::baseline_lacks(baseline) {
+        None => Ok(()),
+        Some(feature) => {
+            let text =
+                format!("this machine's processor is below the CPU baseline {name}: it lacks {feature}");
+            Err(Error::new(ErrorKind::EventUnsupported, text))
+        }
+    }
 }
 
 impl Stat {
@@ -62,6 +110,7 @@ impl Stat {
             backend: None,
             counted: Counted::Auto,
             random_layout: false,
+            cpu_baseline: None,
             multiplex: Multiplex::Auto,
             seed: some_seed(),
             simulated: None,
@@ -203,6 +252,13 @@ impl Stat {
         self
     }
 
+    /// Tells translated commands of a processor that is the same on every machine, so that they take the same ways on two of
+    /// them. Native runs have the processor that there is.
+    pub fn cpu_baseline(mut self, baseline: Option<CpuBaseline>) -> Stat {
+        self.cpu_baseline = baseline;
+        self
+    }
+
     /// What becomes of events that do not fit on the counters at once.
     pub fn multiplex(mut self, multiplex: Multiplex) -> Stat {
         self.multiplex = multiplex;
@@ -226,9 +282,14 @@ impl Stat {
         &self.settings
     }
 
-    /// Whether the software PMU leaves the layout of addresses to the kernel.
-    pub(crate) fn has_random_layout(&self) -> bool {
-        self.random_layout
+    /// How the software PMU runs commands.
+    pub(crate) fn software_settings(&self) -> SoftwareSettings {
+        SoftwareSettings { random_layout: self.random_layout, cpu_baseline: self.cpu_baseline }
+    }
+
+    /// What is wrong with the CPU baseline for a plan.
+    pub(crate) fn check_baseline(&self, plan: &Plan) -> Result<()> {
+        self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, plan))
     }
 
     /// Which source would count which event, on which counter.
@@ -274,14 +335,16 @@ impl Stat {
     ///
     /// # Errors
     ///
-    /// Only when nothing was measured; what fails later is told in the report.
+    /// Only when nothing was measured; what fails later is told in the report. `ErrorKind::InvalidInput` for a CPU baseline
+    /// where nothing is translated, `ErrorKind::EventUnsupported` for one with a feature that this machine lacks.
     pub fn run(&self, launcher: &Launcher, observer: &mut dyn Observer) -> Result<Report> {
         let plan = self.plan()?;
+        self.check_baseline(&plan)?;
         if let Some(simulated) = &self.simulated {
             return self.simulate(simulated, plan, launcher, observer);
         }
         let job = self.job(self.watched(launcher)?);
-        let software = software(SoftwareSettings { random_layout: self.random_layout });
+        let software = software(self.software_settings());
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let mut sources = self.sources()?;
         sources.extend(software.as_ref().map(Software::source));
@@ -295,7 +358,10 @@ impl Stat {
     pub(crate) fn sources(&self) -> Result<Vec<Box<dyn Source>>> {
         let cores = || chips::for_counting(&self.machine, &self.tables);
         Ok(match self.backend {
-            Some(Rung::Msr) => msr::source(cores()).into_iter().collect(),
+            Some(Rung::Msr) => {
+                refuse(&self.machine, Rung::Msr)?;
+                msr::source(cores()).into_iter().collect()
+            }
             Some(Rung::Sysreg) => vec![sysreg::source(cores(), self.only_cpu())?],
             _ => sources(),
         })
@@ -338,5 +404,34 @@ impl Stat {
             (None, Some(Target::Thread(tid))) => watch(Attached::thread(*tid)?),
             (None, Some(_)) => watch(Attached::system()),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::ladder::{Cause, RungState};
+
+    #[test]
+    fn registers_that_cannot_be_had_are_an_error_with_the_remedy() {
+        let mut machine = crate::machine();
+        machine.ladder.rungs.retain(|state| state.rung != Rung::Msr);
+        let mut with = |works, causes: Vec<Cause>| {
+            machine.ladder.rungs.push(RungState { rung: Rung::Msr, works, causes });
+            let answer = refuse(&machine, Rung::Msr);
+            machine.ladder.rungs.pop();
+            answer
+        };
+        let cause = |kind, mend: Option<&str>| {
+            vec![Cause { kind, text: "the reason".to_owned(), mend: mend.map(str::to_owned) }]
+        };
+        assert!(with(Works::Yes, Vec::new()).is_ok());
+        let error = with(Works::No, cause(CauseKind::NmiWatchdog, Some("sudo sysctl x=0"))).unwrap_err();
+        assert_eq!((error.kind(), error.to_string().as_str()), (ErrorKind::CounterBusy, "the reason"));
+        assert!(error.recovery().to_string().contains("sudo sysctl x=0"));
+        let error = with(Works::No, cause(CauseKind::NoPmu, None)).unwrap_err();
+        assert!(error.recovery().to_string().contains("cyclometer doctor"));
+        let error = with(Works::NotHere, Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "the source 'msr' is not on this system");
     }
 }

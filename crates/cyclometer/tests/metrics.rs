@@ -48,6 +48,7 @@ fn counted_over(stat: &Stat, scope: Scope, count: impl Fn(&str) -> u64) -> Vec<D
         index: 0,
         launch: LaunchKind::Native,
         layout: None,
+        cpu_baseline: None,
         pass: 0,
         exit: Some(ExitStatus::Code(0)),
         dropped_because: None,

@@ -1,7 +1,7 @@
 //! Which source for which event, and why not the one above.
 
 use cyclometer_core::event::{Part, PerfClass};
-use cyclometer_core::ladder::Works;
+use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::machine::CoreType;
 use cyclometer_core::plan::{Outcome, PlanLine, Skipped};
 use cyclometer_core::{Candidate, Count, CounterMask, Event, Intent, Machine, Rung};
@@ -75,12 +75,30 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
             Err(reason) => line.skipped.push(Skipped { rung: candidate.rung, reason, refusal: None }),
         }
     }
-    line.outcome = Outcome::NotCounted(Count::NotSupported { reason: first_reason(&line) });
+    line.outcome = Outcome::NotCounted(why_not(&line, machine));
     line
 }
 
-fn first_reason(line: &PlanLine) -> String {
-    line.skipped.first().map_or_else(|| "no source counts it".to_owned(), |skipped| skipped.reason.clone())
+/// Why the best source does not count it: something that can be lifted, with what lifts it, or something that is missing.
+fn why_not(line: &PlanLine, machine: &Machine) -> Count {
+    let Some(Skipped { rung, reason, .. }) = line.skipped.first() else {
+        return Count::NotSupported { reason: "no source counts it".to_owned() };
+    };
+    let causes = machine.ladder.state(*rung).map(|state| state.causes.as_slice()).unwrap_or_default();
+    match causes.iter().find(|cause| cause.text == *reason && can_be_lifted(cause.kind)) {
+        Some(cause) => {
+            let remedy =
+                cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
+            Count::NotCounted { reason: format!("{reason}{remedy}") }
+        }
+        None => Count::NotSupported { reason: reason.clone() },
+    }
+}
+
+/// Whether the machine could count, and is only kept from it.
+fn can_be_lifted(kind: CauseKind) -> bool {
+    use CauseKind::{HeldByAnother, NmiWatchdog, NoPermission, NotRoot, Seccomp};
+    matches!(kind, NoPermission | NotRoot | Seccomp | HeldByAnother | NmiWatchdog)
 }
 
 fn chosen(event: &Event, candidate: usize) -> Outcome {
@@ -175,6 +193,21 @@ mod tests {
             lines[0].outcome,
             Outcome::NotCounted(Count::NotSupported { reason: "no PMU".to_owned() })
         );
+    }
+
+    #[test]
+    fn what_is_only_forbidden_is_not_counted_and_says_what_permits_it() {
+        use cyclometer_core::ladder::{Cause, RungState};
+        let mut machine = machine();
+        let text = "kernel.perf_event_paranoid is 3";
+        let mend = Some("sudo sysctl kernel.perf_event_paranoid=2".to_owned());
+        let cause = Cause { kind: CauseKind::NoPermission, text: text.to_owned(), mend };
+        machine.ladder.rungs.retain(|state| state.rung != Rung::Perf);
+        machine.ladder.rungs.push(RungState { rung: Rung::Perf, works: Works::No, causes: vec![cause] });
+        machine.ladder.perf_hardware = Err(text.to_owned());
+        let lines = route(vec![core_event("cycles")], &machine, &Intent::default());
+        let reason = format!("{text}; to permit it: sudo sysctl kernel.perf_event_paranoid=2");
+        assert_eq!(lines[0].outcome, Outcome::NotCounted(Count::NotCounted { reason }));
     }
 
     #[test]

@@ -29,6 +29,7 @@ impl Session<'_, '_> {
             index: execution.index,
             launch: if child.clock().is_some() { LaunchKind::Simulated } else { launch },
             layout: child.layout(),
+            cpu_baseline: child.cpu_baseline(),
             pass,
             exit: exit.status,
             dropped_because: None,

@@ -60,9 +60,10 @@ mod count {
         let request = process::Request { program, args, stdin: None, stdout, stderr: None, traced };
         let mut pending = launcher.spawn(&request)?;
         let pid = pending.pid();
-        let translation = translate::Settings { redundancy: options.redundancy };
-        let keeper =
-            keeper::fork(|socket| follow(pid, socket, Settings { translation, fixed_layout: true }))?;
+        let translation = translate::Settings { redundancy: options.redundancy, ..Default::default() };
+        let keeper = keeper::fork(|socket| {
+            follow(pid, socket, Settings { translation, fixed_layout: true, ..Settings::default() })
+        })?;
         let mut lines = BufReader::new(keeper.socket());
         eprintln!("{:?}", protocol::read_line(&mut lines)?);
         let start = std::time::Instant::now();

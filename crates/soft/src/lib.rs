@@ -69,7 +69,9 @@
 #![forbid(unsafe_code)]
 
 pub mod addend;
+pub mod baseline;
 pub mod block;
+mod chunks;
 mod classify;
 pub mod event;
 mod floating;
@@ -84,6 +86,7 @@ pub mod translate;
 mod vector;
 
 pub use addend::Addend;
+pub use baseline::Baseline;
 pub use classify::{Class, classify};
 pub use event::Event;
 pub use totals::Totals;

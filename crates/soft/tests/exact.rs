@@ -1,11 +1,14 @@
 //! Counts of the software PMU equal those of single steps, in every event of every process.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod support;
 
-use support::compare::{check_exact, check_exact_once};
-use support::programs::{BARE, Recipe, build, can_link_statically, folder};
-use support::run::Job;
+use std::fs;
+
+use support::compare::{assert_same_counts, assert_same_end, check_exact, check_exact_once};
+use support::programs::{BARE, Recipe, build, can_link_statically, folder, unique};
+use support::run::{Job, Tracer, soft};
 use support::{installed, ready, skip};
 
 /// Builds a program and compares its counts.
@@ -242,4 +245,38 @@ fn perl_counts_as_stepped() {
         "perl",
         &["-e", "my %h; $h{$_ % 7} += $_ for 1..50; print join ',', map {\"$_=$h{$_}\"} sort keys %h"],
     );
+}
+
+/// A small build: `make`, a shell, assembler and linker, each by its path.
+const BUILD: &str = "all: program\n\
+    program: one.o two.o three.o\n\
+    \tld -o program one.o two.o three.o\n\
+    %.o: %.s\n\
+    \tas -o $@ $< && echo $@\n";
+
+#[test]
+fn a_build_of_several_processes_counts_the_same_each_time() {
+    let tools = ["make", "as", "ld", "sh"].map(installed);
+    if !ready() || tools.iter().any(Option::is_none) {
+        return;
+    }
+    let place = unique("build");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("Makefile"), BUILD).unwrap();
+    for (name, code) in
+        [("one", ".globl _start\n_start: call two\ncall three\n"), ("two", ""), ("three", "nop\n")]
+    {
+        fs::write(place.join(format!("{name}.s")), format!(".globl {name}\n{name}: {code} ret\n")).unwrap();
+    }
+    let folder = place.to_string_lossy();
+    let job = Job::new(tools[0].as_ref().unwrap(), &["-B", "-C", &folder]);
+    let native = job.run(Tracer::Nobody);
+    let runs = [job.run(soft()), job.run(soft())];
+    for run in &runs {
+        assert_same_end(run, &native);
+        assert!(run.lost().is_empty(), "{:?}", run.lost());
+        assert!(run.counts.len() >= 5, "{} processes", run.counts.len());
+    }
+    assert_same_counts(&runs[0].counts, &runs[1].counts);
+    fs::remove_dir_all(place).unwrap();
 }

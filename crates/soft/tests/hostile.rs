@@ -157,6 +157,50 @@ fn a_program_that_filters_its_system_calls_goes_on() {
 #[test]
 fn a_program_that_uses_gs_is_left() {
     check_left(&["base"], "sets the base of %gs");
+    // A processor or a kernel without the instruction raises a fault, which is left as well.
+    check_left(&["write base"], "an instruction on segment bases");
+}
+
+#[test]
+fn a_filter_that_refuses_memory_does_what_it_does_without_us() {
+    let Some(run) = hostile(&["filter errno"]) else { return };
+    match &run.counts[0].counts {
+        Ok(_) => check_counted(&run),
+        Err(_) => assert_lost(&run.counts[0], "filters its system calls"),
+    }
+}
+
+#[test]
+fn a_call_that_a_filter_traps_is_seen_where_the_program_made_it() {
+    let Some(run) = hostile(&["filter trap"]) else { return };
+    assert_eq!(run.stdout, "4242 1110 1\n");
+}
+
+#[test]
+fn a_filter_that_looks_at_places_is_left() {
+    check_left(&["filter place"], "filters its system calls by where they are made");
+    check_left(&["dispatch"], "answers its own system calls, by where they are made");
+}
+
+#[test]
+fn calls_of_the_kernels_own_page_are_left() {
+    check_left(&["vsyscall"], "calls the kernel's vsyscall page");
+}
+
+#[test]
+fn a_program_that_answers_its_own_faults_is_left() {
+    check_left(&["own faults"], "answers its own page faults");
+}
+
+#[test]
+fn shadow_stacks_are_left_where_there_are_any() {
+    let Some(run) = hostile(&["shadow stack"]) else { return };
+    let flags = fs::read_to_string("/proc/cpuinfo").unwrap();
+    if flags.split_ascii_whitespace().any(|flag| flag == "user_shstk") {
+        assert_lost(&run.counts[0], "switches its shadow stack");
+    } else {
+        check_counted(&run);
+    }
 }
 
 #[test]

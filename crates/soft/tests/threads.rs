@@ -276,3 +276,20 @@ fn repeated_runs_of_threads_that_do_the_same_count_the_same() {
         assert_same_counts(&job.run(soft()).counts, &first.counts);
     }
 }
+
+#[test]
+fn atomics_of_threads_in_each_others_way_are_those_that_the_program_counts_itself() {
+    let recipe = Recipe { source: "attempts.c", flags: &["-O2", "-pthread"] };
+    let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
+    let job = Job::new(program, &["200000"]);
+    let beside = |run: &Run| {
+        assert_eq!(run.status, Status::Code(0));
+        let attempts: u64 = run.stdout.trim().split(' ').nth(1).unwrap().parse().unwrap();
+        assert!(attempts >= 800_000);
+        run.counts[0].count(Event::Atomics).unwrap() - attempts
+    };
+    let rest: Vec<u64> = (0..6).map(|_| beside(&job.run(soft()))).collect();
+    // Those of the C library, which has locks of its own that threads may meet at.
+    let (least, most) = (rest.iter().min().unwrap(), rest.iter().max().unwrap());
+    assert!(most - least < 60, "{rest:?}");
+}

@@ -62,6 +62,7 @@ pub fn run(index: u32, pass: usize, raws: &[(usize, u64)]) -> Run {
         index,
         launch: LaunchKind::Native,
         layout: None,
+        cpu_baseline: None,
         pass,
         exit: Some(ExitStatus::Code(0)),
         dropped_because: None,

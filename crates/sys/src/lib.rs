@@ -16,6 +16,10 @@ pub mod filesystem;
 #[cfg(all(unix, not(target_os = "linux")))]
 #[path = "filesystem_other.rs"]
 pub mod filesystem;
+#[cfg(unix)]
+pub mod fork;
+#[cfg(unix)]
+mod fork_handler;
 pub mod host;
 #[cfg(target_os = "linux")]
 pub mod invoker;
@@ -43,3 +47,4 @@ pub mod shared;
 pub mod signals;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod trace;
+pub mod user_read;

@@ -99,12 +99,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_named_with_the_remedy() {
+    fn a_folder_that_cannot_be_made_or_written_to_is_named_with_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "").unwrap();
         let error = Cache::at(file.join("below")).err().unwrap().to_string();
         assert!(error.contains("/file/below cannot be written to; set CYCLOMETER_GUESTS_CACHE"), "{error}");
+        // Nobody can write there, root neither.
+        for folder in ["/proc/self", "/proc/self/guests"] {
+            let error = Cache::at(folder.into()).err().unwrap().to_string();
+            assert_eq!(
+                error,
+                format!(
+                    "the cache folder {folder} cannot be written to; set CYCLOMETER_GUESTS_CACHE to a folder that can"
+                )
+            );
+        }
         let error = Cache::at("here".into()).err().unwrap().to_string();
         assert!(error.contains("relative"), "{error}");
     }

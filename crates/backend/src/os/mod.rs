@@ -7,7 +7,7 @@ mod subject;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::event::OsMetric;
-use cyclometer_core::exec::{At, Cell, Exit, Reading, RefusalKind, Usage};
+use cyclometer_core::exec::{At, Cell, CounterAt, Exit, Raw, ReadWay, Reading, RefusalKind, Usage};
 use cyclometer_core::{Counting, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target};
 
 use accounts::Accounts;
@@ -126,6 +126,23 @@ impl OsCounting {
         Some(Cell { slot, at, raw, time_enabled_ns: time, time_running_ns: time, lost, partial })
     }
 
+    /// A value as it was read last.
+    fn raw(&self, metric: OsMetric) -> Raw {
+        let read = match metric {
+            OsMetric::WallTime => self.wall_ns().map(|ns| (Some(ns), ns)),
+            metric => self.accounted(metric),
+        };
+        match read {
+            Some((Some(value), over_ns)) => Raw {
+                value,
+                time_enabled_ns: over_ns.max(1),
+                time_running_ns: over_ns.max(1),
+                is_lost: self.missed.is_some(),
+            },
+            _ => Raw::LOST,
+        }
+    }
+
     /// A value and over what time it was read; no value means lost, and `None` means not yet.
     fn accounted(&self, metric: OsMetric) -> Option<(Option<u64>, u64)> {
         if let Some((exit, usage)) = self.usage() {
@@ -199,6 +216,28 @@ impl Counting for OsCounting {
         }
         out.cells.extend(self.lines.iter().filter_map(|line| self.cell(*line)));
         Ok(())
+    }
+
+    fn counters(&mut self) -> Vec<CounterAt> {
+        self.refresh();
+        let counter = |line: &Line| {
+            let partial = self.cell(*line).and_then(|cell| cell.partial);
+            let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
+            CounterAt { slot: line.slot, at, way: ReadWay::Kernel(String::new()), partial }
+        };
+        self.lines.iter().map(counter).collect()
+    }
+
+    fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
+        self.refresh();
+        out.extend(self.lines.iter().map(|line| self.raw(line.metric)));
+        Ok(())
+    }
+
+    fn value(&mut self, counter: usize) -> Result<Option<u64>> {
+        self.refresh();
+        let raw = self.lines.get(counter).map_or(Raw::LOST, |line| self.raw(line.metric));
+        Ok((!raw.is_lost).then_some(raw.value))
     }
 }
 

@@ -5,29 +5,50 @@ mod group;
 mod program;
 mod read;
 mod refusal;
+mod sample;
 mod target;
 
-use cyclometer_core::exec::Reading;
+use cyclometer_core::exec::{CounterAt, Raw, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::perf::{Event, Reach};
+use cyclometer_sys::user_read::Serialisation;
 use std::io;
 use std::time::{Duration, Instant};
 
 use crate::affinity::OnCpu;
 use program::{Opened, is_first};
+use sample::Sampler;
 
 /// Opens events through `perf_event_open(2)`.
 ///
 /// Nothing is changed on the machine but the open files of this process, whose soft limit is raised to the
 /// hard one when there are too few.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PerfSource;
+#[derive(Clone, Debug)]
+pub struct PerfSource {
+    user_reads: std::result::Result<Serialisation, String>,
+}
+
+impl Default for PerfSource {
+    fn default() -> PerfSource {
+        PerfSource::new()
+    }
+}
 
 impl PerfSource {
-    /// The source.
+    /// The source; its counters are read through the kernel.
     pub fn new() -> PerfSource {
-        PerfSource
+        PerfSource { user_reads: Err("reads in user space were not asked for".to_owned()) }
+    }
+
+    /// Reads counters of the calling thread by an instruction where the kernel allows it, serialised in this way; or does
+    /// not, for this reason.
+    ///
+    /// To be allowed only where every CPU that the thread may run on has the same counters: on a hybrid the thread may
+    /// move between the look at the page and the instruction, which would then fault.
+    #[must_use]
+    pub fn with_user_reads(self, how: std::result::Result<Serialisation, String>) -> PerfSource {
+        PerfSource { user_reads: how }
     }
 }
 
@@ -37,7 +58,9 @@ impl Source for PerfSource {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        Ok(Box::new(PerfCounting { events: program::open_all(slots, on)?, selected: 0 }))
+        let events = program::open_all(slots, on, self.user_reads.is_ok())?;
+        let sampler = Sampler::of(&events, on, &self.user_reads);
+        Ok(Box::new(PerfCounting { events, selected: 0, sampler }))
     }
 
     fn probe(&self, slots: &[Slot]) -> Option<Reading> {
@@ -86,6 +109,7 @@ struct PerfCounting {
     events: Vec<Opened>,
     /// The turn that counts.
     selected: u32,
+    sampler: Sampler,
 }
 
 impl PerfCounting {
@@ -137,5 +161,18 @@ impl Counting for PerfCounting {
         let counts = |opened: &&Opened| opened.turn.is_none_or(|own| own == turn);
         out.cells.extend(self.events.iter().filter(counts).map(read::cell));
         Ok(())
+    }
+
+    fn counters(&mut self) -> Vec<CounterAt> {
+        self.sampler.counters(&self.events)
+    }
+
+    fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
+        self.sampler.sample(&self.events, out);
+        Ok(())
+    }
+
+    fn value(&mut self, counter: usize) -> Result<Option<u64>> {
+        Ok(self.events.get(counter).and_then(|opened| self.sampler.value(counter, opened)))
     }
 }

@@ -28,12 +28,16 @@ pub(super) struct Opened {
     pub(super) turn: Option<u32>,
     /// What its value may leave out.
     pub(super) partial: Option<String>,
+    /// A core PMU counts it.
+    pub(super) is_core: bool,
 }
 
-/// Opens every slot on a target; on a refusal everything is closed again.
-pub(super) fn open_all(slots: &[Slot], target: &Target) -> Result<Vec<Opened>, Refusal> {
+/// Opens every slot on a target; on a refusal everything is closed again. With `user_reads` events of the calling thread may be
+/// read by instructions.
+pub(super) fn open_all(slots: &[Slot], target: &Target, user_reads: bool) -> Result<Vec<Opened>, Refusal> {
     let units = group::units(slots)?;
-    let places = target::places(target)?;
+    let mut places = target::places(target)?;
+    places.iter_mut().for_each(|place| place.user_reads = user_reads && *target == Target::ThisThread);
     let mut opened = Vec::new();
     for unit in &units {
         let Some(leader) = unit.leader() else { continue };
@@ -137,6 +141,7 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
             starts_at_exec: place.starts_at_exec,
             turn: unit.turn(),
             partial: None,
+            is_core: member.event.class == PerfClass::Core,
         });
     }
     Ok(opened)
@@ -166,7 +171,26 @@ fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, leads: bool) 
         (place.inherit, flags::INHERIT),
     ];
     attr.flags |= chosen(&facts);
+    if place.user_reads && wants_user_reads_named(&member.event.pmu) {
+        attr.config1 |= ARM_USER_READ;
+    }
     attr
+}
+
+/// The bit by which Arm's PMUs are asked for reads in user space.
+///
+/// # Source
+///
+/// Linux `drivers/perf/arm_pmuv3.c`, format attribute `rdpmc`: `config1:1`.
+const ARM_USER_READ: u64 = 1 << 1;
+
+/// Whether this PMU shares its counters with programs only when it is told so at the time of opening.
+///
+/// # Source
+///
+/// Linux `drivers/perf/arm_pmuv3.c`: names of its devices begin so.
+fn wants_user_reads_named(pmu: &str) -> bool {
+    pmu.starts_with("armv8_") || pmu.starts_with("armv9_")
 }
 
 /// Whether events of this turn count from the start.
@@ -203,6 +227,13 @@ fn refused(unit: &Unit<'_>, member: &Member<'_>, place: &Place, e: &io::Error, b
             names.len()
         );
         return refusal::of_slot(member.slot.id, RefusalKind::GroupTooLarge, text);
+    }
+    let opens_beside = |elsewhere: &Place| open_event(&alone, elsewhere, None).is_ok();
+    if e.raw_os_error() == Some(errno::ENOENT)
+        && let Some(reason) = place.without_controller()
+        && place.without_group().as_ref().is_some_and(opens_beside)
+    {
+        return refusal::of_target(RefusalKind::NoSuchTarget, reason);
     }
     match kind {
         RefusalKind::NoSuchTarget => refusal::of_target(kind, text),

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::{At, RefusalKind};
 use cyclometer_core::{CpuSet, Refusal, Target};
+use cyclometer_sys::filesystem;
 use cyclometer_sys::perf::Whom;
 
 use super::refusal;
@@ -26,6 +27,8 @@ pub(super) struct Place {
     pub(super) starts_at_exec: bool,
     /// Its events count new threads and children too.
     pub(super) inherit: bool,
+    /// Its counters may be read by instructions.
+    pub(super) user_reads: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -35,12 +38,21 @@ enum Who {
     Thread(u32),
     Child(u32),
     Everyone,
-    Cgroup(Rc<File>),
+    Cgroup(Rc<Group>),
+}
+
+/// A control group.
+#[derive(Debug)]
+struct Group {
+    folder: File,
+    name: String,
+    /// The folder of the group that all others are below.
+    root: PathBuf,
 }
 
 impl Place {
     fn new(who: Who) -> Place {
-        Place { who, cpu: None, starts_at_exec: false, inherit: false }
+        Place { who, cpu: None, starts_at_exec: false, inherit: false, user_reads: false }
     }
 
     /// A running thread.
@@ -54,8 +66,29 @@ impl Place {
             Who::ThisThread => Whom::ThisThread,
             Who::Thread(id) | Who::Child(id) => Whom::Task(*id),
             Who::Everyone => Whom::Everyone,
-            Who::Cgroup(folder) => Whom::Cgroup(folder.as_fd()),
+            Who::Cgroup(group) => Whom::Cgroup(group.folder.as_fd()),
         }
+    }
+
+    /// Where an event of a control group opens whatever the group is like; `None` of other places.
+    pub(super) fn without_group(&self) -> Option<Place> {
+        matches!(self.who, Who::Cgroup(_)).then(|| Place { who: Who::Everyone, ..self.clone() })
+    }
+
+    /// That a control group lacks the controller of perf, and what gives it; `None` of other places.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/cgroup/cgroup.c`, `cgroup_propagate_control`: in version 2 `perf_event` needs not be given, but children of
+    /// the root get it only once the root has given them some controller.
+    pub(super) fn without_controller(&self) -> Option<String> {
+        let Who::Cgroup(group) = &self.who else { return None };
+        Some(format!(
+            "perf cannot count the control group '{}', as it has no controllers (ENOENT): give the children of the root \
+             one, as in `echo +pids | sudo tee {}/cgroup.subtree_control`",
+            group.name,
+            group.root.display()
+        ))
     }
 
     /// The CPU; `None` for any.
@@ -138,7 +171,7 @@ fn online(cpus: &CpuSet) -> Result<&CpuSet, Refusal> {
     }
 }
 
-fn open_cgroup(path: &Path) -> Result<File, Refusal> {
+fn open_cgroup(path: &Path) -> Result<Group, Refusal> {
     let name = path.to_string_lossy().escape_debug().to_string();
     let folder = match cgroup::search(path, Hierarchy::PerfEvent) {
         Search::Found(folder) => folder,
@@ -154,10 +187,15 @@ fn open_cgroup(path: &Path) -> Result<File, Refusal> {
             return Err(refusal::of_target(RefusalKind::NoSuchTarget, text));
         }
     };
-    File::open(folder).map_err(|e| {
-        let (kind, _) = refusal::meaning(&e, "", &name);
-        refusal::of_target(kind, format!("cannot open the control group '{name}': {e}"))
-    })
+    let is_group = |folder: &&Path| filesystem::is_control_group(folder).unwrap_or(false);
+    let root = folder.ancestors().take_while(is_group).last().unwrap_or(&folder).to_owned();
+    match File::open(&folder) {
+        Ok(folder) => Ok(Group { folder, name, root }),
+        Err(e) => {
+            let (kind, _) = refusal::meaning(&e, "", &name);
+            Err(refusal::of_target(kind, format!("cannot open the control group '{name}': {e}")))
+        }
+    }
 }
 
 /// The threads of a process at this moment.
@@ -196,6 +234,21 @@ mod tests {
         assert_eq!(at(&narrowed(&all, &atom)), ["CPU 2", "CPU 3"]);
         let child = places(&Target::Child(9)).unwrap();
         assert_eq!(at(&narrowed(&child, &atom)), ["child 9"]);
+    }
+
+    #[test]
+    fn a_control_group_without_controllers_is_named_with_what_gives_it_one() {
+        let folder = File::open("/").unwrap();
+        let group = Group { folder, name: "a/b".into(), root: "/sys/fs/cgroup".into() };
+        let place = Place { cpu: Some(3), ..Place::new(Who::Cgroup(Rc::new(group))) };
+        let text = place.without_controller().unwrap();
+        assert!(
+            text.contains("'a/b'") && text.contains("tee /sys/fs/cgroup/cgroup.subtree_control"),
+            "{text}"
+        );
+        assert_eq!(place.without_group().map(|place| place.to_string()).as_deref(), Some("CPU 3"));
+        let thread = Place::thread(1, false);
+        assert!(thread.without_controller().is_none() && thread.without_group().is_none());
     }
 
     #[test]

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use cyclometer_core::exec::{CommandSpec, Layout, Waited};
-use cyclometer_core::{Child, Error, ErrorKind, Launch, Result};
-use cyclometer_soft::host;
+use cyclometer_core::{Child, CpuBaseline, Error, ErrorKind, Launch, Result};
+use cyclometer_soft::{Baseline, host};
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{PidFd, Traced, poll_readable};
 
@@ -32,7 +32,10 @@ impl Launch for SoftwareLauncher<'_> {
         }
         let fixed_layout = !self.settings.random_layout;
         let native = self.native.child(command, Some(Traced { fixed_layout }))?;
-        let link = traced(native.pid(), fixed_layout).map_err(|problem| {
+        let cpu_baseline = self.settings.cpu_baseline;
+        let settings = host::Settings { fixed_layout, ..host::Settings::default() }
+            .with_baseline(cpu_baseline.and_then(baseline));
+        let link = traced(native.pid(), settings).map_err(|problem| {
             let problem = if has_ended(native.pid()) { Problem::Ended } else { problem };
             problem.about(&command.program)
         })?;
@@ -40,7 +43,7 @@ impl Launch for SoftwareLauncher<'_> {
         let mut links = self.links.borrow_mut();
         links.retain(|_, link| link.strong_count() > 0);
         links.insert(native.pid(), Rc::downgrade(&link));
-        Ok(Box::new(Translated { native, _link: link }))
+        Ok(Box::new(Translated { native, cpu_baseline, _link: link }))
     }
 }
 
@@ -48,6 +51,7 @@ impl Launch for SoftwareLauncher<'_> {
 struct Translated {
     // Dropped first, while the keeper still waits for it.
     native: Native,
+    cpu_baseline: Option<CpuBaseline>,
     _link: Rc<RefCell<Link>>,
 }
 
@@ -72,11 +76,25 @@ impl Child for Translated {
         // Asked for as it is, or forbidden to change.
         Some(self.native.layout().unwrap_or(Layout::Random))
     }
+
+    fn cpu_baseline(&self) -> Option<CpuBaseline> {
+        self.cpu_baseline
+    }
+}
+
+/// A baseline, as the translator knows it.
+fn baseline(wanted: CpuBaseline) -> Option<Baseline> {
+    Baseline::named(wanted.word())
+}
+
+/// The feature of a baseline that this machine's processor lacks, or its system has switched off; `None` where it has them all.
+pub fn baseline_lacks(wanted: CpuBaseline) -> Option<&'static str> {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    baseline(wanted)?.lacking(&cpuinfo)
 }
 
 /// A keeper that traces the process, which waits at its gate.
-fn traced(pid: u32, fixed_layout: bool) -> std::result::Result<Link, Problem> {
-    let settings = host::Settings { fixed_layout, ..host::Settings::default() };
+fn traced(pid: u32, settings: host::Settings) -> std::result::Result<Link, Problem> {
     let keeper: Keeper =
         keeper::fork(|socket| host::follow(pid, socket, settings)).map_err(Problem::NoKeeper)?;
     let mut link = Link::new(keeper);
@@ -136,6 +154,12 @@ fn not_run(program: &OsStr, reason: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_baseline_is_one_of_the_translator() {
+        let known: Vec<_> = CpuBaseline::ALL.into_iter().filter_map(baseline).collect();
+        assert_eq!(known, Baseline::ALL);
+    }
 
     #[test]
     fn every_problem_says_what_and_why() {

@@ -26,6 +26,7 @@ use cyclometer_soft::Event;
 use crate::Launcher;
 use crate::soft_settings::SoftwareSettings;
 use launch::SoftwareLauncher;
+pub use launch::baseline_lacks;
 use link::Link;
 use read::SoftwareCounting;
 

@@ -10,6 +10,7 @@ pub mod list;
 pub mod man;
 pub mod plan;
 pub mod registers;
+pub mod selftest;
 pub mod stat;
 
 use std::fs::File;

@@ -161,9 +161,14 @@ pub fn json(machine: &Machine, left: &[LeftRegisters]) -> Value {
             "kernel_mode": kernel_mode,
             "cpu_wide": cpu_wide,
         },
-        "ladder": machine.ladder.rungs.iter().map(rung_json).collect::<Vec<_>>(),
+        "ladder": ladder_json(machine),
         "left_registers": left.iter().map(left_json).collect::<Vec<_>>(),
     })
+}
+
+/// The sources, best first.
+pub fn ladder_json(machine: &Machine) -> Value {
+    machine.ladder.rungs.iter().map(rung_json).collect()
 }
 
 fn left_json(left: &LeftRegisters) -> Value {

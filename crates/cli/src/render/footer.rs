@@ -217,7 +217,11 @@ fn translation(results: &Results<'_>) -> Vec<String> {
     let random = random.then_some(
         "layout: random: the translated runs had other addresses each, so that counts may differ between runs",
     );
-    times.into_iter().chain(random).map(str::to_owned).collect()
+    let baseline = results.report.runs.iter().find_map(|run| run.cpu_baseline);
+    let baseline = baseline.map(|baseline| {
+        format!("cpu baseline: the translated runs were told of a processor with {} only", baseline.word())
+    });
+    times.into_iter().chain(random).map(str::to_owned).chain(baseline).collect()
 }
 
 /// The command that brings hardware events; none where the hardware itself is missing.

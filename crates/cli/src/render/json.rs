@@ -91,6 +91,7 @@ fn run(run: &Run) -> Value {
         "index": run.index,
         "launch": run.launch.word(),
         "layout": run.layout.map(|layout| layout.word()),
+        "cpu_baseline": run.cpu_baseline.map(|baseline| baseline.word()),
         "pass": run.pass,
         "exit": exit,
         "signal": signal,

@@ -19,6 +19,7 @@ pub mod placement;
 pub mod placement_json;
 pub mod proof;
 pub mod registers;
+pub mod selftest;
 pub mod table;
 pub mod target;
 #[cfg(test)]

@@ -180,6 +180,7 @@ fn report(lines: Vec<PlanLine>, cells: Vec<Vec<Cell>>) -> Report {
         index: index as u32,
         launch: LaunchKind::Native,
         layout: None,
+        cpu_baseline: None,
         pass: 0,
         exit: Some(ExitStatus::Code(0)),
         dropped_because: None,

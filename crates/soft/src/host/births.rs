@@ -8,6 +8,7 @@ use cyclometer_sys::trace::{self, Change};
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::process::{Mode, Seat, Suspended, name_of};
 use super::remote::number;
+use super::restartable::THREADS;
 use super::space::{AT_RANDOM, Space, auxiliary};
 use super::threads::first_thread;
 use super::warm::Bound;
@@ -160,7 +161,7 @@ impl Engine {
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
         if !self.companions(child).is_empty() {
-            self.check_restartable(child)?;
+            self.check_restartable(child, THREADS)?;
         }
         let seat = self.seat_for(child, space)?;
         if !self.companions(child).is_empty() {
@@ -200,6 +201,7 @@ impl Engine {
         if registers.cs != USER_CS {
             return Err(Trouble::Unfollowed("executed a 32-bit program".to_owned()));
         }
+        self.tell_features(tid, registers.rsp)?;
         let settings = self.settings.translation;
         let mut space = Space::new(tid, &registers, settings)?;
         if self.settings.fixed_layout {

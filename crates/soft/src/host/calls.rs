@@ -9,7 +9,7 @@ use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 24] = [
+pub(crate) const WATCHED: [u64; 27] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::OPENAT,
@@ -18,6 +18,7 @@ pub(crate) const WATCHED: [u64; 24] = [
     number::MUNMAP,
     number::RT_SIGRETURN,
     number::MREMAP,
+    number::MADVISE,
     number::SHMAT,
     number::CLONE,
     number::EXECVE,
@@ -32,8 +33,10 @@ pub(crate) const WATCHED: [u64; 24] = [
     number::REMAP_FILE_PAGES,
     number::SECCOMP,
     number::EXECVEAT,
+    number::USERFAULTFD,
     number::PKEY_MPROTECT,
     number::CLONE3,
+    number::PROCESS_MADVISE,
 ];
 
 /// What to do about a system call that is about to be made.
@@ -43,6 +46,8 @@ pub(crate) enum Verdict {
     Make,
     /// It is made, and mappings in these ranges are other ones then.
     Remaps(Call),
+    /// It is made, and what was written to this range is there no more.
+    Discards(u64, u64),
     /// A new program may be executed.
     Execute {
         /// The descriptor that the path is relative to; `None` for the working directory.
@@ -100,6 +105,13 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
     let Registers { rdi, rsi, rdx, r10, .. } = *registers;
     let range = |start: u64, len: u64| (start, start.saturating_add(len.max(1)));
     match registers.rax & 0xffff_ffff {
+        number if number & X32 != 0 => Verdict::Leave("makes system calls of another kind (x32)"),
+        number::MADVISE if DISCARDS.contains(&rdx) => Verdict::Discards(rdi, rdi.saturating_add(rsi.max(1))),
+        // It tells of ranges elsewhere in memory.
+        number::PROCESS_MADVISE if DISCARDS.contains(&r10) => {
+            Verdict::Leave("discards the memory of a process (process_madvise)")
+        }
+        number::USERFAULTFD => Verdict::Leave("answers its own page faults (userfaultfd)"),
         number::MMAP if r10 & MAP_FIXED != 0 => remaps(vec![range(rdi, rsi)], rdx),
         number::MMAP if rdx & PROT_EXEC != 0 => remaps(vec![], rdx),
         number::MPROTECT | number::PKEY_MPROTECT => remaps(vec![range(rdi, rsi)], rdx),
@@ -130,13 +142,23 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::CLONE3 => clone(trace::peek(tid, rdi).unwrap_or(0)),
         number::PTRACE => Verdict::LeaveAll("uses ptrace"),
         number::MODIFY_LDT => Verdict::Leave("changes its segments"),
-        number::PRCTL => prctl(registers),
+        number::PRCTL => prctl(tid, registers),
         number::ARCH_PRCTL => arch_prctl(registers),
         number::SECCOMP if rdi == SECCOMP_SET_MODE_FILTER || rdi == SECCOMP_SET_MODE_STRICT => {
-            Verdict::Filter
+            filter(tid, rdi == SECCOMP_SET_MODE_FILTER, rdx)
         }
         _ => Verdict::Make,
     }
+}
+
+/// Whether programs may have shadow stacks here: if not, the kernel refuses them whatever they ask.
+///
+/// # Source
+///
+/// Linux `arch/x86/include/asm/cpufeatures.h`, `X86_FEATURE_USER_SHSTK`.
+fn has_shadow_stacks() -> bool {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    text.is_empty() || text.split_ascii_whitespace().any(|word| word == "user_shstk")
 }
 
 fn remaps(ranges: Vec<(u64, u64)>, protection: u64) -> Verdict {
@@ -174,14 +196,44 @@ fn clone(flags: u64) -> Verdict {
 /// # Source
 ///
 /// `prctl(2)`.
-fn prctl(registers: &Registers) -> Verdict {
+fn prctl(tid: u32, registers: &Registers) -> Verdict {
     const PR_SET_DUMPABLE: u64 = 4;
     const PR_SET_SECCOMP: u64 = 22;
+    const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
     match (registers.rdi, registers.rsi) {
         (PR_SET_DUMPABLE, 0) => Verdict::Leave("hides its memory (PR_SET_DUMPABLE)"),
-        (PR_SET_SECCOMP, _) => Verdict::Filter,
+        (PR_SET_SECCOMP, mode) => filter(tid, mode == SECCOMP_MODE_FILTER, registers.rdx),
+        (PR_SET_SYSCALL_USER_DISPATCH, on) if on != 0 => Verdict::Leave(
+            "answers its own system calls, by where they are made (PR_SET_SYSCALL_USER_DISPATCH)",
+        ),
         _ => Verdict::Make,
     }
+}
+
+/// A filter of system calls is about to be installed. One that looks at where calls are made would see our copies.
+fn filter(tid: u32, has_program: bool, program: u64) -> Verdict {
+    if has_program && looks_at_places(tid, program) {
+        return Verdict::Leave("filters its system calls by where they are made");
+    }
+    Verdict::Filter
+}
+
+/// Whether a filter that a process is about to install looks at the instruction pointer.
+///
+/// # Source
+///
+/// `seccomp(2)`: `struct sock_fprog`, `struct sock_filter`, and `struct seccomp_data`, whose bytes 8 to 15 it is; only aligned
+/// words can be loaded. Linux `include/uapi/linux/bpf_common.h`.
+fn looks_at_places(tid: u32, program: u64) -> bool {
+    const LOAD_WORD: u16 = 0x20;
+    const MOST_RULES: usize = 4096;
+    let word = |at: u64| trace::peek(tid, at).unwrap_or(0);
+    let count = usize::from(word(program) as u16).min(MOST_RULES);
+    let mut rules = vec![0; 8 * count];
+    let read = trace::read_memory(tid, word(program.wrapping_add(8)), &mut rules).unwrap_or(0);
+    rules[..read].as_chunks::<8>().0.iter().any(|[low, high, _, _, at @ ..]| {
+        u16::from_le_bytes([*low, *high]) == LOAD_WORD && matches!(u32::from_le_bytes(*at), 8 | 12)
+    })
 }
 
 /// # Source
@@ -195,10 +247,27 @@ fn arch_prctl(registers: &Registers) -> Verdict {
         ARCH_SET_GS => Verdict::Leave("sets the base of %gs"),
         // Only who has set it has another one, and who does has left.
         ARCH_GET_GS => Verdict::Answer { address: registers.rsi, value: 0 },
-        code if ARCH_SHSTK.contains(&code) => Verdict::Leave("switches its shadow stack on or off"),
+        code if ARCH_SHSTK.contains(&code) && has_shadow_stacks() => {
+            Verdict::Leave("switches its shadow stack on or off")
+        }
         _ => Verdict::Make,
     }
 }
+
+/// What changes the bytes of memory: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`,
+/// `MADV_GUARD_INSTALL`.
+///
+/// # Source
+///
+/// `madvise(2)`; Linux `include/uapi/asm-generic/mman-common.h`.
+const DISCARDS: [u64; 5] = [4, 8, 9, 24, 102];
+
+/// The bit of system calls of the x32 ABI.
+///
+/// # Source
+///
+/// Linux `arch/x86/include/uapi/asm/unistd.h`, `__X32_SYSCALL_BIT`.
+const X32: u64 = 0x4000_0000;
 
 const SIGTRAP: u64 = 5;
 const MAP_FIXED: u64 = 0x10;
@@ -208,6 +277,7 @@ const SHM_EXEC: u64 = 0o100_000;
 const SHM_REMAP: u64 = 0o40_000;
 const SECCOMP_SET_MODE_STRICT: u64 = 0;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
+const SECCOMP_MODE_FILTER: u64 = 2;
 
 impl Engine {
     /// A watched system call is about to be made.
@@ -215,6 +285,7 @@ impl Engine {
         match look(tid, &registers) {
             Verdict::Make => self.go(tid),
             Verdict::Remaps(call) => self.remaps(tid, &call, registers),
+            Verdict::Discards(start, end) => self.discards(tid, (start, end), registers),
             Verdict::Execute { folder, path } => {
                 if let Some(reason) = super::file::unfollowable(tid, folder, path) {
                     return Err(Trouble::Unfollowed(reason));
@@ -262,6 +333,16 @@ impl Engine {
         }
     }
 
+    /// What was written to a range is dropped: mappings stay as they are.
+    fn discards(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> Result<(), Trouble> {
+        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        let changes = seat.space.borrow().translation.touches(range.0, range.1);
+        if !changes {
+            return self.go(tid);
+        }
+        self.remaps(tid, &Call { ranges: vec![range], code: false }, registers)
+    }
+
     /// Mappings change: what was translated from there is wrong then.
     fn remaps(&mut self, tid: u32, call: &Call, registers: Registers) -> Result<(), Trouble> {
         let among = self.has_companions(tid);
@@ -277,7 +358,7 @@ impl Engine {
         if among {
             return self.remaps_among(tid, call, registers);
         }
-        seat.maps = None;
+        seat.maps.forget();
         if let Some(process) = self.process(tid).filter(|_| call.code) {
             process.no_restarts = false;
         }

@@ -2,19 +2,19 @@
 
 use cyclometer_sys::trace;
 
-use super::maps::{Maps, NoCode};
+use super::maps::{Known, Maps, NoCode};
 use crate::translate::{Code, PAGE};
 
 /// Reads the code of a stopped process.
 pub(crate) struct Reader<'a> {
     tid: u32,
-    maps: &'a mut Option<Maps>,
+    known: &'a mut Known,
 }
 
 impl Reader<'_> {
-    /// `maps` is what is known of its mappings.
-    pub(crate) fn new(tid: u32, maps: &mut Option<Maps>) -> Reader<'_> {
-        Reader { tid, maps }
+    /// `known` is what is known of its mappings.
+    pub(crate) fn new(tid: u32, known: &mut Known) -> Reader<'_> {
+        Reader { tid, known }
     }
 
     /// Why code is not taken from an address; `None` where it is, or cannot be read for another reason.
@@ -23,10 +23,7 @@ impl Reader<'_> {
     }
 
     fn maps(&mut self) -> Option<&Maps> {
-        if self.maps.is_none() {
-            *self.maps = Maps::read(self.tid).ok();
-        }
-        self.maps.as_ref()
+        self.known.look(self.tid)
     }
 }
 

@@ -12,8 +12,10 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 use super::Settings;
 use super::births::Birth;
 use super::code::Reader;
+use super::maps::Known;
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
+use super::restartable;
 use super::space::Space;
 use super::threads::Part;
 use crate::block::Leave;
@@ -56,6 +58,8 @@ pub(crate) struct Engine {
     pub(super) reported: bool,
     /// How often we were asked to go on.
     pub(super) stops: u64,
+    /// Parts of files that have no restartable sequences.
+    pub(super) unmarked: HashSet<restartable::Part>,
     /// Who looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn Probe>>,
 }
@@ -139,6 +143,7 @@ impl Engine {
             finishing: false,
             reported: false,
             stops: 0,
+            unmarked: HashSet::new(),
             probe,
         };
         engine.adopt(root, 0, Mode::Waiting, false);
@@ -325,6 +330,7 @@ impl Engine {
         match stop {
             Stop::Link | Stop::Indirect => self.go_on(tid, stop, registers),
             Stop::SystemCall => self.system_call(tid, registers),
+            Stop::Ask(question) => self.ask_processor(tid, question, registers),
             Stop::Breakpoint => self.deliver(tid, SIGTRAP),
             Stop::Leave(Leave::Unreadable) => self.unreadable(tid),
             Stop::Leave(reason) => {
@@ -335,7 +341,10 @@ impl Engine {
     }
 
     /// Translates what comes next, and goes on there.
-    fn go_on(&mut self, tid: u32, stop: Stop, mut registers: Registers) -> Outcome {
+    fn go_on(&mut self, tid: u32, stop: Stop, registers: Registers) -> Outcome {
+        if stop == Stop::Indirect && is_vsyscall(registers.rcx) {
+            return Err(Trouble::Unfollowed("calls the kernel's vsyscall page".to_owned()));
+        }
         self.stay_near(tid);
         let room = self.room(tid)?;
         let task = self.task(tid)?;
@@ -354,8 +363,7 @@ impl Engine {
             let registers = self.part(tid)?;
             return self.enter(tid, registers);
         }
-        registers.rip = to?.ok_or(Trouble::Gone)?;
-        trace::set_registers(tid, &registers)?;
+        trace::set_instruction_pointer(tid, to?.ok_or(Trouble::Gone)?)?;
         self.go(tid)
     }
 
@@ -439,13 +447,22 @@ impl Engine {
     /// Nothing executable is where the program went, or something that may change.
     fn unreadable(&mut self, tid: u32) -> Outcome {
         let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
-        match Reader::new(tid, &mut None).why_not(registers.rip) {
+        match Reader::new(tid, &mut Known::default()).why_not(registers.rip) {
             // It faults there by itself, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
             Some(reason) => Err(Trouble::Unfollowed(reason.word().to_owned())),
             None => Err(Trouble::Unfollowed("has code that cannot be read".to_owned())),
         }
     }
+}
+
+/// Whether an address is in the page whose code the kernel answers itself.
+///
+/// # Source
+///
+/// Linux `arch/x86/include/uapi/asm/vsyscall.h`, `VSYSCALL_ADDR`.
+fn is_vsyscall(address: u64) -> bool {
+    address & !0xfff == 0xffff_ffff_ff60_0000
 }
 
 /// Whether memory can be mapped for a translation.

@@ -21,15 +21,19 @@ const FIRST_LINE: usize = 255;
 /// Why a program that a stopped process asks for cannot be followed, in words that follow "the program"; `None` where
 /// it can, or where the kernel will refuse it.
 pub(crate) fn unfollowable(tid: u32, folder: Option<i32>, path: u64) -> Option<String> {
-    let path = read_path(tid, path)?;
     let root = format!("/proc/{tid}/root");
+    look(&opened(tid, folder, path)?, Path::new(&root), &format!("/proc/{tid}/cwd"))
+}
+
+/// The path at an address, which is relative to a descriptor, or `None` for the working directory, as we see it.
+pub(crate) fn opened(tid: u32, folder: Option<i32>, path: u64) -> Option<PathBuf> {
+    let path = read_path(tid, path)?;
     let start = match folder {
-        _ if path.is_absolute() => PathBuf::from(&root),
+        _ if path.is_absolute() => PathBuf::from(format!("/proc/{tid}/root")),
         Some(descriptor) if descriptor >= 0 => PathBuf::from(format!("/proc/{tid}/fd/{descriptor}")),
         _ => PathBuf::from(format!("/proc/{tid}/cwd")),
     };
-    let file = start.join(path.strip_prefix("/").unwrap_or(&path));
-    look(&file, Path::new(&root), &format!("/proc/{tid}/cwd"))
+    Some(start.join(path.strip_prefix("/").unwrap_or(&path)))
 }
 
 /// Why a command cannot be followed from the start, in words that follow "the program"; `None` where it can.

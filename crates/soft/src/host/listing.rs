@@ -198,6 +198,9 @@ impl Engine {
         if in_proc || (self.is_bound(tid) && names_status(tid, path)) {
             self.cool(tid);
         }
+        if self.opens_to_write(tid, path, &registers)? {
+            return Ok(());
+        }
         if !in_proc {
             return self.go(tid);
         }

@@ -1,7 +1,10 @@
 //! What is mapped where in the program.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
+
+use super::writers::{self, File};
 
 /// A mapping of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,6 +14,11 @@ pub(crate) struct Mapping {
     pub(crate) executable: bool,
     pub(crate) writable: bool,
     pub(crate) shared: bool,
+    /// The file behind it, and where in the file it begins, in bytes.
+    pub(crate) file: Option<File>,
+    pub(crate) offset: u64,
+    /// Its code may change, as somebody can write the file.
+    pub(crate) unsteady: bool,
 }
 
 /// The mappings of a process, ascending.
@@ -26,6 +34,8 @@ pub(crate) enum NoCode {
     Writable,
     /// It may change without a system call: somebody else can write it.
     Shared,
+    /// It may change without a change of its mapping: its file is open for writing.
+    Written,
 }
 
 impl NoCode {
@@ -35,6 +45,7 @@ impl NoCode {
             NoCode::NotExecutable => "went to where no code is",
             NoCode::Writable => "executes memory that it can write",
             NoCode::Shared => "executes memory that it shares",
+            NoCode::Written => "executes a file that is open for writing",
         }
     }
 }
@@ -68,15 +79,36 @@ impl Maps {
         match found {
             Some(mapping) if mapping.executable && mapping.writable => Err(NoCode::Writable),
             Some(mapping) if mapping.executable && mapping.shared => Err(NoCode::Shared),
+            Some(mapping) if mapping.executable && mapping.unsteady => Err(NoCode::Written),
             Some(mapping) if mapping.executable => Ok(()),
             _ => Err(NoCode::NotExecutable),
         }
     }
 
-    /// Where anything can be executed.
-    pub(crate) fn code(&self) -> impl Iterator<Item = (u64, u64)> {
-        let code = self.0.iter().filter(|mapping| mapping.executable);
-        code.map(|mapping| (mapping.start, mapping.end))
+    /// What can be executed.
+    pub(crate) fn code(&self) -> impl Iterator<Item = &Mapping> {
+        self.0.iter().filter(|mapping| mapping.executable)
+    }
+
+    /// Whether code of a file can be executed.
+    pub(crate) fn executes_file(&self, file: File) -> bool {
+        self.code().any(|mapping| mapping.file == Some(file))
+    }
+
+    /// Finds the files of code that can be written, but for those that are known not to be; which join them.
+    fn look_for_writers(&mut self, pid: u32, steady: &mut HashSet<File>) {
+        let files = self.code().filter(|mapping| !mapping.shared).filter_map(|mapping| mapping.file);
+        let unknown: HashSet<File> = files.filter(|file| !steady.contains(file)).collect();
+        if unknown.is_empty() {
+            return;
+        }
+        let mapped = self.0.iter().filter(|mapping| mapping.shared && mapping.writable);
+        let mut written: HashSet<File> = mapped.filter_map(|mapping| mapping.file).collect();
+        written.extend(writers::open_for_writing(pid));
+        steady.extend(unknown.difference(&written));
+        for mapping in &mut self.0 {
+            mapping.unsteady = mapping.file.is_some_and(|file| written.contains(&file));
+        }
     }
 
     /// Whether anything in a range can be executed.
@@ -90,18 +122,53 @@ impl Maps {
     }
 }
 
+/// What is known of the mappings of a process.
+#[derive(Default)]
+pub(crate) struct Known {
+    maps: Option<Maps>,
+    /// Files of code that nobody of the process has open for writing: how they are opened from now on is seen.
+    steady: HashSet<File>,
+}
+
+impl Known {
+    /// The mappings, read if they are not known.
+    pub(crate) fn look(&mut self, pid: u32) -> Option<&Maps> {
+        if self.maps.is_none() {
+            let mut maps = Maps::read(pid).ok()?;
+            maps.look_for_writers(pid, &mut self.steady);
+            self.maps = Some(maps);
+        }
+        self.maps.as_ref()
+    }
+
+    /// The mappings, if they are known.
+    pub(crate) fn last(&self) -> Option<&Maps> {
+        self.maps.as_ref()
+    }
+
+    /// They have changed.
+    pub(crate) fn forget(&mut self) {
+        self.maps = None;
+    }
+}
+
 impl Mapping {
     fn parse(line: &str) -> Option<Mapping> {
         let mut fields = line.split(' ');
         let (start, end) = fields.next()?.split_once('-')?;
         let access = fields.next()?.as_bytes();
         let hex = |text| u64::from_str_radix(text, 16).ok();
+        let offset = hex(fields.next()?)?;
+        let file = File::parse(fields.next()?, fields.next()?);
         Some(Mapping {
             start: hex(start)?,
             end: hex(end)?,
             writable: access.get(1) == Some(&b'w'),
             executable: access.get(2) == Some(&b'x'),
             shared: access.get(3) == Some(&b's'),
+            file,
+            offset,
+            unsteady: false,
         })
     }
 }
@@ -123,6 +190,20 @@ mod tests {
         assert_eq!(maps.code_at(0x7f00_0000_0000), Err(NoCode::Shared));
         assert_eq!(maps.code_at(0x7fff_0000_0000), Err(NoCode::NotExecutable));
         assert_eq!(maps.code_at(0), Err(NoCode::NotExecutable));
+    }
+
+    #[test]
+    fn code_is_not_taken_from_a_file_that_a_mapping_can_write() {
+        let twice = "00400000-00401000 r-xp 00000000 00:01 9 /memfd:jit\n\
+            00500000-00501000 rw-s 00000000 00:01 9 /memfd:jit\n\
+            00600000-00601000 r-xp 00000000 00:02 9 /other\n";
+        let (mut maps, mut steady) = (Maps::parse(twice), HashSet::new());
+        maps.look_for_writers(u32::MAX, &mut steady);
+        assert_eq!(maps.code_at(0x40_0000), Err(NoCode::Written));
+        assert_eq!(maps.code_at(0x60_0000), Ok(()));
+        let other = maps.0[2].file.unwrap();
+        assert_eq!(steady.into_iter().collect::<Vec<_>>(), [other]);
+        assert!(maps.executes_file(other));
     }
 
     #[test]

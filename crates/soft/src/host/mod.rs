@@ -11,6 +11,7 @@
 //! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
 //! code, untraced, and its counts are lost, with the reason.
 
+mod answers;
 mod births;
 mod calls;
 mod code;
@@ -32,9 +33,11 @@ mod space;
 mod surface;
 mod threads;
 mod warm;
+mod writers;
 
 use std::os::unix::net::UnixStream;
 
+use crate::Baseline;
 use crate::translate;
 
 pub use engine::FIXED_BYTES;
@@ -47,8 +50,19 @@ pub use probe::{Order, Probe, View};
 pub struct Settings {
     /// How code is translated.
     pub translation: translate::Settings,
+    /// Which processor programs are told that they have; `None`: the one that there is. [`translate::Settings::asks`] must
+    /// be set with it.
+    pub baseline: Option<Baseline>,
     /// Whether programs get the same 16 bytes each time instead of random ones.
     pub fixed_layout: bool,
+}
+
+impl Settings {
+    /// With a processor that is the same on every machine.
+    pub fn with_baseline(self, baseline: Option<Baseline>) -> Settings {
+        let translation = translate::Settings { asks: baseline.is_some(), ..self.translation };
+        Settings { baseline, translation, ..self }
+    }
 }
 
 /// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells

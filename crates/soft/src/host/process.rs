@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::ledger::{Executed, Ledger};
 use super::listing::Listing;
-use super::maps::Maps;
+use super::maps::Known;
 use super::renewal::Renewal;
 use super::space::Space;
 use super::threads::Part;
@@ -39,12 +39,12 @@ pub(crate) struct Seat {
     pub(crate) slot: usize,
     pub(crate) ledger: Ledger,
     /// What is known of the process's mappings.
-    pub(crate) maps: Option<Maps>,
+    pub(crate) maps: Known,
 }
 
 impl Seat {
     pub(crate) fn new(space: Rc<RefCell<Space>>, slot: usize) -> Seat {
-        Seat { space, slot, ledger: Ledger::default(), maps: None }
+        Seat { space, slot, ledger: Ledger::default(), maps: Known::default() }
     }
 }
 

@@ -32,6 +32,7 @@ pub(crate) mod number {
     pub(crate) const PREAD64: u64 = 17;
     pub(crate) const READV: u64 = 19;
     pub(crate) const MREMAP: u64 = 25;
+    pub(crate) const MADVISE: u64 = 28;
     pub(crate) const SHMAT: u64 = 30;
     pub(crate) const DUP: u64 = 32;
     pub(crate) const DUP2: u64 = 33;
@@ -56,11 +57,13 @@ pub(crate) mod number {
     pub(crate) const SECCOMP: u64 = 317;
     pub(crate) const MEMFD_CREATE: u64 = 319;
     pub(crate) const EXECVEAT: u64 = 322;
+    pub(crate) const USERFAULTFD: u64 = 323;
     pub(crate) const COPY_FILE_RANGE: u64 = 326;
     pub(crate) const PREADV2: u64 = 327;
     pub(crate) const PKEY_MPROTECT: u64 = 329;
     pub(crate) const CLONE3: u64 = 435;
     pub(crate) const CLOSE_RANGE: u64 = 436;
+    pub(crate) const PROCESS_MADVISE: u64 = 440;
 }
 
 /// Sends a signal to a task that has got it at the wrong time.

@@ -1,15 +1,17 @@
 //! Restartable sequences: code that the kernel sends back to its beginning when its thread loses the CPU in it.
 //!
 //! The kernel knows such code by its addresses, and of a copy it knows nothing: a copy would go on where it must not, on
-//! another CPU or behind another thread, and spoil the data that they share. So a process with several threads that has any
-//! is left. It is known by the mark that stands before each place where the kernel may send a thread.
+//! another CPU or behind another thread or a handler of a signal, and spoil the data that they share. So a process that has any
+//! is left when it gets a second thread or the first signal that it handles. It is known by the mark that stands before each
+//! place where the kernel may send a thread.
 
 use std::io;
 
 use cyclometer_sys::trace;
 
 use super::engine::{Engine, Outcome, Trouble};
-use super::maps::Maps;
+use super::maps::{Mapping, Maps};
+use super::writers::File;
 
 /// The mark, behind an instruction's opcode that makes a harmless or an invalid instruction of it.
 ///
@@ -23,20 +25,42 @@ const MARKS: [[u8; 7]; 2] =
 /// Bytes that are looked at at a time.
 const CHUNK: usize = 1 << 20;
 
+/// A part of a file, as it is mapped: file, offset and length in bytes.
+pub(super) type Part = (File, u64, u64);
+
+/// What else of a process makes its restartable sequences a reason to leave, in words that follow "has".
+pub(super) const THREADS: &str = "threads";
+pub(super) const HANDLERS: &str = "handlers of signals";
+
 impl Engine {
-    /// Looks for restartable sequences in all code of a process that gets a second thread, unless that was done.
-    pub(super) fn check_restartable(&mut self, tid: u32) -> Outcome {
+    /// Looks for restartable sequences in all code of a process, unless that was done. Parts of files that have none are
+    /// remembered, whoever executes them.
+    pub(super) fn check_restartable(&mut self, tid: u32, beside: &str) -> Outcome {
         let Some(process) = self.process(tid).filter(|process| !process.no_restarts) else { return Ok(()) };
         process.no_restarts = true;
         let maps = Maps::read(tid)?;
-        maps.code().try_for_each(|(start, end)| check(tid, start, end))
+        // What is shared is not translated, but for the translation itself, whose memory is better not looked at.
+        for mapping in maps.code().filter(|mapping| !mapping.shared) {
+            let part = part(mapping);
+            if part.is_none_or(|part| !self.unmarked.contains(&part)) {
+                check(tid, (mapping.start, mapping.end), beside)?;
+                self.unmarked.extend(part);
+            }
+        }
+        Ok(())
     }
 }
 
+/// What is mapped of a file that others may have mapped too.
+fn part(mapping: &Mapping) -> Option<Part> {
+    let file = mapping.file.filter(|_| !mapping.writable)?;
+    Some((file, mapping.offset, mapping.end - mapping.start))
+}
+
 /// Looks for restartable sequences in a range of addresses.
-pub(super) fn check(tid: u32, start: u64, end: u64) -> Outcome {
+pub(super) fn check(tid: u32, (start, end): (u64, u64), beside: &str) -> Outcome {
     if has_mark(start, end, |at, bytes| trace::read_memory(tid, at, bytes)) {
-        return Err(Trouble::Unfollowed("has threads and restartable sequences".to_owned()));
+        return Err(Trouble::Unfollowed(format!("has {beside} and restartable sequences")));
     }
     Ok(())
 }

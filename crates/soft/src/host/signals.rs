@@ -11,6 +11,7 @@ use cyclometer_sys::trace::{self, Registers};
 use super::engine::{Engine, Trouble};
 use super::process::{Mode, Task};
 use super::remote::{Remote, number};
+use super::restartable::HANDLERS;
 use super::space::Space;
 use crate::translate::{Standing, Stop};
 
@@ -184,7 +185,8 @@ impl Engine {
             Disposition::Acts => {}
         }
         // Without a handler it ends the process.
-        self.task(tid)?.ends_all = !has_signal(&status(tid), "SigCgt:", signal);
+        let ends = !has_signal(&status(tid), "SigCgt:", signal);
+        self.task(tid)?.ends_all = ends;
         let mut info = trace::signal_info(tid)?;
         let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {
             Mode::Translated(seat) => Ok::<bool, Trouble>(seat.space.borrow().holds(info.address())),
@@ -195,6 +197,10 @@ impl Engine {
         if of_instruction {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
+        }
+        if !ends && let Err(Trouble::Unfollowed(reason)) = self.check_restartable(tid, HANDLERS) {
+            self.leave(tid, Some(reason), signal);
+            return Ok(());
         }
         Ok(trace::step(tid, signal)?)
     }

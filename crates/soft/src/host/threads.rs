@@ -15,6 +15,7 @@ use super::engine::{Engine, Outcome, Trouble};
 use super::ledger::{Executed, Tally};
 use super::process::{Mode, Seat, Task};
 use super::remote::Remote;
+use super::restartable;
 use super::space::Space;
 
 impl Engine {
@@ -168,7 +169,7 @@ impl Engine {
         let filtered = task.filtered;
         let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
         let home = seat.space.clone();
-        let known = seat.maps.as_ref();
+        let known = seat.maps.last();
         let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
         let harmless = !call.code && !call.ranges.iter().any(executable);
         let changes = call.ranges.iter().any(|(start, end)| home.borrow().translation.touches(*start, *end));
@@ -188,8 +189,8 @@ impl Engine {
         let fresh = remapped(&registers, &result);
         let stale = fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end));
         self.step_over_call(tid, registers, result)?;
-        for (start, end) in call.ranges.iter().copied().chain(fresh).filter(|_| call.code) {
-            super::restartable::check(tid, start, end)?;
+        for range in call.ranges.iter().copied().chain(fresh).filter(|_| call.code) {
+            restartable::check(tid, range, restartable::THREADS)?;
         }
         if stale {
             return Err(Trouble::Unfollowed("changes its code while other threads run".to_owned()));
@@ -202,7 +203,7 @@ impl Engine {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
         for task in self.tasks.values_mut().filter(|task| task.process == process) {
             if let Mode::Translated(seat) | Mode::Native(seat) = &mut task.mode {
-                seat.maps = None;
+                seat.maps.forget();
             }
         }
     }

@@ -21,6 +21,7 @@
 mod area;
 mod batch;
 mod emit;
+mod marks;
 mod pages;
 mod place;
 mod region;
@@ -37,7 +38,9 @@ pub use pages::{Code, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
 
+use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
+use crate::chunks::Chunks;
 use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
 use crate::hash::AddressMap;
 
@@ -77,11 +80,17 @@ pub enum Stop {
     Indirect,
     /// Before a system call that the filter names. The instruction after the stop makes it.
     SystemCall,
+    /// Before an instruction that asks for the processor: [`ANSWERED`] bytes behind the stop the program goes on, with the
+    /// answer in its registers.
+    Ask(Question),
     /// Before an instruction that cannot be followed.
     Leave(Leave),
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,
 }
+
+/// How far behind a [`Stop::Ask`] a program goes on, in bytes from where it is when it has stopped.
+pub const ANSWERED: u64 = 1;
 
 /// A block that was translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -126,6 +135,7 @@ enum Trap {
     Linked(u64),
     Indirect,
     SystemCall,
+    Ask(Question),
     Leave(Leave),
     Breakpoint,
 }
@@ -135,11 +145,13 @@ enum Trap {
 pub struct Settings {
     /// Which counters are there as a check only.
     pub redundancy: Redundancy,
+    /// Whether programs stop where they ask for the processor ([`Stop::Ask`]); else they ask the one that there is.
+    pub asks: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { redundancy: Redundancy::PerEpoch(1) }
+        Settings { redundancy: Redundancy::OneIn(100), asks: false }
     }
 }
 
@@ -154,10 +166,10 @@ pub struct Translation {
     heads: AddressMap<u32, u64>,
     pages: Pages,
     regions: Vec<Region>,
-    pieces: Vec<Piece>,
+    pieces: Chunks<Piece>,
     code: Vec<u8>,
-    by_address: AddressMap<u64, u32>,
     flow: Flow,
+    asks: bool,
     traps: AddressMap<u64, Trap>,
     /// Stops that wait for a block, by its address.
     waiting: AddressMap<u64, Vec<u64>>,
@@ -169,6 +181,8 @@ pub struct Translation {
     shadow_missed: u64,
     extras: u32,
     writes: Vec<Write>,
+    /// What every batch uses again.
+    scratch: batch::Scratch,
 }
 
 impl Translation {
@@ -181,10 +195,10 @@ impl Translation {
             heads: AddressMap::default(),
             pages: Pages::default(),
             regions: Vec::new(),
-            pieces: Vec::new(),
+            pieces: Chunks::new(),
             code: Vec::new(),
-            by_address: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             flow: Flow::new(settings.redundancy),
+            asks: settings.asks,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             stubs: Vec::new(),
@@ -193,6 +207,7 @@ impl Translation {
             shadow_missed: 0,
             extras: 0,
             writes: Vec::new(),
+            scratch: batch::Scratch::default(),
         }
     }
 
@@ -237,7 +252,7 @@ impl Translation {
 
     /// The block at an address of the program, if it was translated.
     pub fn block_at(&self, address: u64) -> Option<u32> {
-        self.by_address.get(&address).copied()
+        self.pages.block(address)
     }
 
     /// Why the program stopped, by the address of the stopping instruction.
@@ -246,6 +261,7 @@ impl Translation {
             Trap::Link { .. } | Trap::Return { .. } | Trap::Linked(_) => Stop::Link,
             Trap::Indirect => Stop::Indirect,
             Trap::SystemCall => Stop::SystemCall,
+            Trap::Ask(question) => Stop::Ask(*question),
             Trap::Leave(reason) => Stop::Leave(*reason),
             Trap::Breakpoint => Stop::Breakpoint,
         })
@@ -259,7 +275,7 @@ impl Translation {
     /// Where the program is, by its instruction pointer in translated code.
     pub fn place(&self, pc: u64) -> Option<Place> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
-        self.resolve(region.mark(pc)?)
+        self.resolve(&region.mark(pc)?)
     }
 
     /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
@@ -316,12 +332,12 @@ impl Translation {
     }
 
     fn ensure(&mut self, code: &mut dyn Code, address: u64) -> Result<u32, Need> {
-        if let Some(piece) = self.by_address.get(&address) {
-            return Ok(*piece);
+        if let Some(piece) = self.block_at(address) {
+            return Ok(piece);
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
-        self.by_address.get(&address).copied().ok_or(Need::Room)
+        self.block_at(address).ok_or(Need::Room)
     }
 
     fn region_near(&self, address: u64) -> Result<usize, Need> {

@@ -4,6 +4,7 @@ use iced_x86::{Decoder, DecoderOptions, EncodingKind, Instruction, InstructionIn
 use iced_x86::{Mnemonic as M, OpKind, Register, RflagsBits};
 
 use crate::addend::{Addend, Elements, Mask};
+use crate::baseline::Question;
 use crate::block::{Leave, Terminator, ending};
 use crate::classify;
 
@@ -30,6 +31,8 @@ pub(crate) struct Shape {
     pub(crate) ends: Option<Terminator>,
     /// Whether something jumps to it: a block starts here.
     pub(crate) leads: bool,
+    /// What it asks the processor for.
+    pub(crate) asks: Option<Question>,
     /// Its operand, if it is an indirect jump or call.
     pub(crate) target: Option<Operand>,
 }
@@ -107,6 +110,7 @@ impl Shape {
             kills,
             units,
             leads: false,
+            asks: asks(&instruction),
             target: target(&instruction, ends),
             ends,
         })
@@ -120,6 +124,14 @@ impl Shape {
             // An instruction's length away from the limits on both sides.
             i32::try_from(distance).is_ok_and(|d| (i32::MIN + 64..i32::MAX - 64).contains(&d))
         })
+    }
+}
+
+fn asks(instruction: &Instruction) -> Option<Question> {
+    match instruction.mnemonic() {
+        M::Cpuid => Some(Question::Features),
+        M::Xgetbv => Some(Question::State),
+        _ => None,
     }
 }
 
@@ -200,8 +212,8 @@ fn flags(instruction: &Instruction) -> (u8, u8) {
     let written = instruction.rflags_written() | instruction.rflags_cleared() | instruction.rflags_set();
     let logical = matches!(instruction.mnemonic(), M::And | M::Or | M::Xor | M::Test);
     let undefined = if logical { instruction.rflags_undefined() } else { 0 };
-    let by_cl = (0..instruction.op_count()).any(|i| instruction.op_register(i) == Register::CL);
-    let conditional = instruction.is_string_instruction() || (by_cl && is_shift(instruction.mnemonic()));
+    let by_cl = || (0..instruction.op_count()).any(|i| instruction.op_register(i) == Register::CL);
+    let conditional = instruction.is_string_instruction() || (is_shift(instruction.mnemonic()) && by_cl());
     let kills = if conditional { 0 } else { status(written | undefined) };
     // A system call leaves the flags in r11.
     let reads = if instruction.mnemonic() == M::Syscall { STATUS } else { status(instruction.rflags_read()) };

@@ -186,8 +186,8 @@ pub trait Notes {
 }
 
 fn settings() -> Settings {
-    let translation = translate::Settings { redundancy: Redundancy::PerEpoch(1) };
-    Settings { translation, fixed_layout: true }
+    let translation = translate::Settings { redundancy: Redundancy::PerEpoch(1), ..Default::default() };
+    Settings { translation, fixed_layout: true, ..Settings::default() }
 }
 
 fn follow_probed<P: Probe + 'static>(pid: u32, mut socket: UnixStream, probe: P) -> io::Result<()>

@@ -9,7 +9,8 @@ use rustix::process::{WaitOptions, wait};
 use rustix::system::{RebootCommand, reboot};
 
 use crate::cases::Cases;
-use crate::{apple, msr, nothing, perf, rights};
+use crate::selftest::Truths;
+use crate::{apple, msr, nothing, perf, rights, selftest};
 
 /// Where, and of which kind.
 const MOUNTS: &[(&str, &str)] = &[
@@ -84,7 +85,34 @@ fn suite() -> ExitCode {
         "apple-vm" | "apple-other-core" => apple::refused_by_module(&mut cases),
         _ => cases.case("the machine is known", || anyhow::bail!("no cases for machine={machine:?}")),
     }
+    if let Some(truths) = truths(&machine) {
+        selftest::cases(&mut cases, truths);
+    }
     cases.finish()
+}
+
+/// What `selftest` must find out. Everything but instructions and cycles reads 0 in the emulators' PMUs.
+fn truths(machine: &str) -> Option<Truths> {
+    const COUNTS: (&str, &str) = ("instructions", "exact");
+    const CYCLES: (&str, &str) = ("cycles", "plausible");
+    const TOGETHER: (&str, &str) = ("3 x instructions", "plausible");
+    const AMD: &[(&str, &str)] =
+        &[COUNTS, CYCLES, TOGETHER, ("branches", "wrong"), ("branch-misses", "wrong")];
+    let hardware = match machine {
+        "arm64" => Some(&[COUNTS, CYCLES, TOGETHER, ("branches", "not_counted")][..]),
+        // One counter counts instructions, and the driver claims that all three events are on it.
+        "riscv64" => Some(&[COUNTS, CYCLES, ("3 x instructions", "wrong"), ("branches", "not_counted")][..]),
+        // Its CPUID says that it lacks branches.
+        "x86" => Some(&[COUNTS, CYCLES, TOGETHER, ("branches", "not_counted")][..]),
+        "x86-amd" => Some(AMD),
+        "x86-hybrid" => Some(&[COUNTS, CYCLES, TOGETHER][..]),
+        // Each CPU counts what the other executes meanwhile.
+        "arm64-hybrid" => Some(&[CYCLES][..]),
+        "riscv64-nofilter" => Some(&[("instructions", "unjudged")][..]),
+        "arm64-nopmu" | "x86-nopmu" | "x86-vanishing" => None,
+        _ => return None,
+    };
+    Some(hardware)
 }
 
 fn both(cases: &mut Cases, pmu: &perf::Pmu) {

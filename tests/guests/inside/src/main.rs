@@ -26,6 +26,8 @@ mod programs;
 #[cfg(target_os = "linux")]
 mod rights;
 #[cfg(target_os = "linux")]
+mod selftest;
+#[cfg(target_os = "linux")]
 mod stat;
 #[cfg(target_os = "linux")]
 mod system;

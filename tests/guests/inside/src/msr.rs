@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cases::Cases;
 use crate::programs::{LOOP, TOOL, WAITING};
-use crate::stat::{counted, stat};
+use crate::stat::counted;
 use crate::system::{Started, Who, load, run, start, sysctl, wait_for};
 
 /// Selects, their counters and what enables them, of both vendors; those that a chip lacks are left out.
@@ -57,6 +57,9 @@ pub(crate) fn cases(cases: &mut Cases) {
         cases.case("msr while the NMI watchdog counts is refused with the remedy", || {
             let before = registers()?;
             refused("the NMI watchdog is on")?;
+            run(Who::Root, TOOL, &["stat", "--backend", "msr", "--", LOOP.path])?
+                .expect(125)?
+                .says(&["sudo sysctl kernel.nmi_watchdog=0"])?;
             ensure!(controls(&registers()?) == controls(&before), "registers were written");
             run(Who::Root, TOOL, &["doctor"])?.expect(0)?.says(&["sudo sysctl kernel.nmi_watchdog=0"])
         });
@@ -81,8 +84,9 @@ pub(crate) fn cases(cases: &mut Cases) {
         refused
     });
     cases.case("an ordinary user is refused", || {
-        let stat = stat(Who::User, &msr(&["-C", "0", "-e", "instructions:u", "--", LOOP.path]))?;
-        stat.no_number(0, "needs root")
+        let args =
+            [&["stat"], msr(&["-C", "0", "-e", "instructions:u", "--", LOOP.path]).as_slice()].concat();
+        run(Who::User, TOOL, &args)?.expect(125)?.says(&["error:", "needs root", "help:"])
     });
     cases.case("perf counts afterwards as before", || {
         sysctl("kernel/perf_event_paranoid", "-1")?;
@@ -115,9 +119,10 @@ fn msr<'a>(args: &[&'a str]) -> Vec<&'a str> {
     [&["--backend", "msr"], args].concat()
 }
 
-/// There is no number, for a reason.
+/// The tool refuses to begin, for a reason, and has a remedy; the command is not run.
 fn refused(reason: &str) -> Result<()> {
-    stat(Who::Root, &msr(&["-C", "0", "-e", "instructions:u", "--", LOOP.path]))?.no_number(0, reason)
+    let args = [&["stat"], msr(&["-C", "0", "-e", "instructions:u", "--", LOOP.path]).as_slice()].concat();
+    run(Who::Root, TOOL, &args)?.expect(125)?.says(&["error:", reason, "help:"])
 }
 
 fn load_driver() -> Result<()> {

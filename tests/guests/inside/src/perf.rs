@@ -26,6 +26,10 @@ pub(crate) struct Pmu {
     /// How many times too high or too low an estimate may be. Instructions are even over time where they are the emulator's
     /// clock; elsewhere they are as uneven as the host is busy.
     off_by: f64,
+    /// The raw event that counts instructions; `None` where the PMU's driver takes none.
+    raw: Option<&'static str>,
+    /// A raw event that opens, and never gets a counter.
+    raw_stuck: Option<&'static str>,
     /// Whether the catalogue knows the CPU.
     known: bool,
     /// How many core types the catalogue knows of it.
@@ -39,6 +43,8 @@ const PLAIN: Pmu = Pmu {
     several: true,
     many: &[],
     off_by: 4.0,
+    raw: Some("r00c0"),
+    raw_stuck: None,
     known: true,
     core_types: 1,
 };
@@ -47,16 +53,18 @@ const PLAIN: Pmu = Pmu {
 pub(crate) const ARM64: Pmu = Pmu {
     core_pmus: &["armv8_pmuv3"],
     off_by: 1.5,
+    raw: Some("r0008"),
     many: &["r0008", "r10008", "r20008", "r30008", "r40008", "r50008", "r60008", "r70008"],
     ..PLAIN
 };
 
 /// The same, described as two PMUs.
 pub(crate) const ARM64_HYBRID: Pmu =
-    Pmu { core_pmus: &["armv8_cortex_a53", "armv8_cortex_a72"], shared_clock: true, ..PLAIN };
+    Pmu { core_pmus: &["armv8_cortex_a53", "armv8_cortex_a72"], shared_clock: true, raw: None, ..PLAIN };
 
 /// QEMU's Sscofpmf: one counter that counts instructions.
-pub(crate) const RISCV64: Pmu = Pmu { several: false, known: false, ..PLAIN };
+pub(crate) const RISCV64: Pmu =
+    Pmu { several: false, known: false, raw: None, raw_stuck: Some("r1234"), ..PLAIN };
 
 /// The plugin's four general and three fixed counters. What refines an event does not change its count there.
 pub(crate) const X86: Pmu = Pmu {
@@ -125,8 +133,11 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         pmu.counts(&stat, 0, &FORK, 3)
     });
     cases.case("a running process is counted from where it is", || process(pmu));
+    cases.case("a running thread is counted from where it is", || thread(pmu));
+    cases.case("a process that does not exist is named", nobody);
     cases.case("everything on one CPU is counted", one_cpu);
     cases.case("everything on all CPUs is counted", || whole_machine(pmu));
+    cases.case("a control group without controllers is named, with what gives it one", bare_control_group);
     cases.case("a control group is counted", || control_group(pmu));
     cases.case("software events count", software);
     cases.case("an event that the PMU lacks is no number", || {
@@ -135,6 +146,17 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         ensure!(stat.metric(1)?["mean"].is_null(), "{}", stat.metric(1)?);
         Ok(())
     });
+    if let Some(raw) = pmu.raw {
+        cases.case("a raw event counts what the code means", || {
+            let stat = counted(&["-r", "3", "-e", &format!("{raw}:u"), "--", LOOP.path])?;
+            pmu.counts(&stat, 0, &LOOP, 3)
+        });
+    }
+    if let Some(stuck) = pmu.raw_stuck {
+        cases.case("a raw event that never gets a counter is no number", || {
+            counted(&["-e", &format!("{stuck}:u"), "--", LOOP.path])?.no_number(0, "")
+        });
+    }
     if !pmu.many.is_empty() {
         cases.case("more events than counters are exact in as many runs as there are passes", || passes(pmu));
         cases.case("more events than counters take turns in one run", || turns(pmu));
@@ -218,6 +240,21 @@ fn process(pmu: &Pmu) -> Result<()> {
     pmu.counts(&Stat::read(REPORT, finished)?, 0, &WAITING, 1)
 }
 
+fn thread(pmu: &Pmu) -> Result<()> {
+    let mut child = waiting()?;
+    let tid = child.id().to_string();
+    let started = attached(&["-t", &tid, "-e", "instructions:u"]);
+    drop(child.stdin.take());
+    child.wait()?;
+    pmu.counts(&Stat::read(REPORT, started?.finish()?.expect(0)?)?, 0, &WAITING, 1)
+}
+
+fn nobody() -> Result<()> {
+    run(Who::Root, TOOL, &["stat", "-p", "4194303", "-e", "instructions:u"])?
+        .expect(125)?
+        .says(&["error:", "4194303"])
+}
+
 const GROUP: &str = "/sys/fs/cgroup/counted";
 
 /// A command that lasts as long as the control group has processes.
@@ -229,9 +266,17 @@ pub(crate) fn pause() -> ExitCode {
     }
 }
 
+/// Before any controller was given to the root's children, the kernel gives them that of perf_event neither.
+fn bare_control_group() -> Result<()> {
+    fs::create_dir_all(GROUP).context("making a control group")?;
+    let args = ["stat", "-G", "counted", "-e", "instructions:u", "--", LOOP.path];
+    let finished = run(Who::Root, TOOL, &args);
+    fs::remove_dir(GROUP).context("removing the control group")?;
+    finished?.expect(125)?.says(&["'counted'", "no controllers", "/sys/fs/cgroup/cgroup.subtree_control"])
+}
+
 fn control_group(pmu: &Pmu) -> Result<()> {
     let folder = GROUP;
-    // Before any controller was given to the root's children, the kernel gives them that of perf_event neither.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+pids").context("giving children a controller")?;
     fs::create_dir_all(folder).context("making a control group")?;
     let mut child = waiting()?;
@@ -292,12 +337,26 @@ fn turns(pmu: &Pmu) -> Result<()> {
             continue;
         }
         scaled += 1;
+        shares(stat.metric(index)?)?;
         let value = stat.metric(index)?["mean"].as_f64().context("no estimate")?;
         let ratio = value / LONG.instructions as f64;
         let near = (1.0 / pmu.off_by..pmu.off_by).contains(&ratio);
         ensure!(near, "{value} is not near {}\n{}", LONG.instructions, stat.finished.printed());
     }
     ensure!(scaled >= 2, "{scaled} events took turns\n{}", stat.finished.printed());
+    Ok(())
+}
+
+/// An estimate says how much of the time was observed: some of it, and not all.
+fn shares(metric: &serde_json::Value) -> Result<()> {
+    let value = &metric["values"][0];
+    let time = |field: &str| value[field].as_u64().with_context(|| format!("no {field}: {value}"));
+    let (enabled, running) = (time("time_enabled_ns")?, time("time_running_ns")?);
+    let (raw, estimate) = (time("raw")?, value["value"].as_f64().context("no estimate")?);
+    ensure!(0 < running && running < enabled, "observed {running} of {enabled} ns");
+    ensure!(raw > 0 && (raw as f64) < estimate, "estimate {estimate} from {raw}");
+    let interval = metric["interval"].is_object() || metric["interval_reason"].is_string();
+    ensure!(interval, "neither an interval nor why there is none: {metric}");
     Ok(())
 }
 

@@ -1,12 +1,15 @@
 //! What an ordinary user may count, by kernel.perf_event_paranoid.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 
 use crate::cases::Cases;
 use crate::perf::Pmu;
-use crate::programs::{LOOP, TOOL};
+use crate::programs::{LOOP, TOOL, WAITING};
 use crate::stat::{Stat, stat};
-use crate::system::{Who, run, sysctl};
+use crate::system::{Who, run, start, sysctl, wait_for};
 
 /// Every case; root's rights are those of all the others.
 pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
@@ -26,6 +29,20 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         narrowed.finished.says(&["EACCES", "user mode only"])?;
         at("2", &["-e", "instructions:k", "--", LOOP.path], 0)?.no_number(0, "not permitted")
     });
+    cases.case("an ordinary user counts a process of theirs, and nobody else's", || {
+        sysctl("kernel/perf_event_paranoid", "2")?;
+        own_process(pmu)?;
+        let mut other = start(Who::Root, WAITING.path, &[], Stdio::piped())?;
+        let pid = other.child.id().to_string();
+        // It waits for the end of the process all the same, and says then why there is no number.
+        let started = start(Who::User, TOOL, &["stat", "-p", &pid, "-e", "instructions:u"], Stdio::null())?;
+        std::thread::sleep(Duration::from_millis(500));
+        drop(other.child.stdin.take());
+        other.finish()?.expect(0)?;
+        let refused = started.finish()?;
+        ensure!(!refused.printed().contains(&WAITING.instructions.to_string()), "{}", refused.printed());
+        refused.says(&["not permitted"])
+    });
     cases.case("an ordinary user does not count other CPUs' work at paranoid 2", || {
         let finished = run(Who::User, TOOL, &["stat", "-a", "-e", "instructions:u", "--", LOOP.path])?;
         ensure!(!finished.printed().contains(&LOOP.instructions.to_string()), "{}", finished.printed());
@@ -35,12 +52,26 @@ pub(crate) fn cases(cases: &mut Cases, pmu: &Pmu) {
         at("3", &["--", LOOP.path], 0)?.finished.says(&["perf_event_paranoid is 3", "to count"])?;
         run(Who::User, TOOL, &["doctor"])?.expect(0)?.says(&["sudo sysctl kernel.perf_event_paranoid=2"])?;
         at("3", &["--backend", "perf", "-e", "instructions:u", "--strict", "--", LOOP.path], 124)?
-            .no_number(0, "perf_event_paranoid is 3")
+            .not_counted(0, &["perf_event_paranoid is 3", "sudo sysctl kernel.perf_event_paranoid=2"])
     });
     cases.case("doctor tells an ordinary user the setting that is in the way", || {
         run(Who::User, TOOL, &["doctor"])?.expect(0)?.says(&["perf_event_paranoid", "hardware events? no"])
     });
     let _ = sysctl("kernel/perf_event_paranoid", "2");
+}
+
+/// A process of the ordinary user's is counted by them from where it is.
+fn own_process(pmu: &Pmu) -> Result<()> {
+    const REPORT: &str = "/tmp/own.json";
+    let mut process = start(Who::User, WAITING.path, &[], Stdio::piped())?;
+    let pid = process.child.id().to_string();
+    let args = ["stat", "--export-json", REPORT, "-p", &pid, "-e", "instructions:u"];
+    let mut started = start(Who::User, TOOL, &args, Stdio::null())?;
+    let _ = wait_for("a counter", Duration::from_secs(10), || Ok(started.has_counter()));
+    std::thread::sleep(Duration::from_millis(300));
+    drop(process.child.stdin.take());
+    process.finish()?.expect(0)?;
+    pmu.counts(&Stat::read(REPORT, started.finish()?.expect(0)?)?, 0, &WAITING, 1)
 }
 
 /// Runs `stat` as an ordinary user at a setting.

@@ -87,6 +87,13 @@ impl Stat {
         Ok(())
     }
 
+    /// Fails unless a metric was kept from being counted, and the reason has all these words.
+    pub(crate) fn not_counted(&self, index: usize, words: &[&str]) -> Result<()> {
+        let metric = self.metric(index)?;
+        ensure!(metric["count"] == "not_counted", "{} is {}", metric["name"], metric["count"]);
+        words.iter().try_for_each(|word| self.no_number(index, word))
+    }
+
     /// Fails unless a metric has no number, and the reason says so.
     pub(crate) fn no_number(&self, index: usize, reason: &str) -> Result<()> {
         let metric = self.metric(index)?;

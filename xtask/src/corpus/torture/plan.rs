@@ -64,6 +64,8 @@ pub(super) enum Assault {
     Interrupt,
     /// SIGKILL to the tool alone.
     Kill,
+    /// SIGKILL to the process that traces the command, with which the kernel kills what it traces.
+    KillKeeper,
 }
 
 /// What is done to one run, each after a time from its start, in order.
@@ -71,7 +73,8 @@ pub(super) enum Assault {
 pub(super) struct Plan(pub(super) Vec<(Duration, Assault)>);
 
 impl Plan {
-    /// For a run that takes so long when nobody disturbs it. Some points come after its end. `interrupts` are SIGINTs.
+    /// For a run that takes so long when nobody disturbs it. Some points come after its end. `interrupts`: it may be made
+    /// to end early.
     pub(super) fn new(random: &mut Random, usual: Duration, interrupts: bool) -> Plan {
         let mut plan = Vec::new();
         for _ in 0..random.below(PAUSES + 1) {
@@ -79,10 +82,11 @@ impl Plan {
             let pause = Duration::from_micros(random.below(LONGEST_PAUSE_US));
             plan.push((moment(random, usual), Assault::Pause(victim, pause)));
         }
-        let last = match random.below(4) {
+        let last = match random.below(5) {
             0 if interrupts => Some(Assault::Interrupt),
             1 if interrupts => Some(Assault::CtrlC),
             2 => Some(Assault::Kill),
+            3 if interrupts => Some(Assault::KillKeeper),
             _ => None,
         };
         plan.extend(last.map(|assault| (moment(random, usual), assault)));
@@ -138,7 +142,7 @@ mod tests {
     #[test]
     fn every_kind_of_assault_comes_up() {
         let all: Vec<Assault> = plans(1).iter().flat_map(|plan| plan.0.iter().map(|step| step.1)).collect();
-        for kind in [Assault::CtrlC, Assault::Interrupt, Assault::Kill] {
+        for kind in [Assault::CtrlC, Assault::Interrupt, Assault::Kill, Assault::KillKeeper] {
             assert!(all.contains(&kind), "{kind:?}");
         }
         for victim in [Victim::Tool, Victim::Keeper, Victim::All] {
@@ -150,7 +154,9 @@ mod tests {
 
     #[test]
     fn who_is_not_to_be_interrupted_is_not() {
-        let is_interrupt = |step: &(Duration, Assault)| matches!(step.1, Assault::CtrlC | Assault::Interrupt);
+        let is_interrupt = |step: &(Duration, Assault)| {
+            matches!(step.1, Assault::CtrlC | Assault::Interrupt | Assault::KillKeeper)
+        };
         assert!(plans_with(1, false).iter().all(|plan| !plan.0.iter().any(is_interrupt)));
     }
 

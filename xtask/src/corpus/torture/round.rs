@@ -35,6 +35,8 @@ pub(super) struct Tally {
     interrupted: u32,
     /// Killed while the program ran, and before it did.
     killed: (u32, u32),
+    /// Ended early as its keeper was killed.
+    bereaved: u32,
     exact: u32,
     lost: u32,
     faults: u32,
@@ -134,6 +136,10 @@ impl Baseline<'_> {
                 tally.killed.1 += 1;
                 self.differs_from(&self.runner.place.input())
             }
+            Some(Assault::KillKeeper) if !ended.status.success() => {
+                tally.bereaved += 1;
+                self.is_no_start()
+            }
             Some(Assault::CtrlC | Assault::Interrupt) if !ended.status.success() => {
                 tally.interrupted += 1;
                 self.is_no_start()
@@ -209,6 +215,12 @@ fn chosen(victim: Victim, tool: u32, family: &[Process]) -> Vec<u32> {
 /// Sends what ends a run.
 fn strike(running: &Running<'_>, assault: Assault) -> Result<()> {
     let sent = match assault {
+        Assault::KillKeeper => {
+            let keepers = chosen(Victim::Keeper, running.pid(), &running.family()?);
+            // One that has ended meanwhile needs no more.
+            keepers.into_iter().for_each(|pid| drop(signal(pid, SIGKILL)));
+            return Ok(());
+        }
         Assault::CtrlC => return ctrl_c(running.pid()),
         Assault::Kill => signal(running.pid(), SIGKILL),
         Assault::Interrupt | Assault::Pause(..) => signal(running.pid(), SIGINT),
@@ -241,9 +253,11 @@ impl Tally {
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tally { rounds, pauses, interrupted, killed: (killed, early), exact, lost, faults } = self;
+        let Tally { rounds, pauses, interrupted, killed: (killed, early), bereaved, exact, lost, faults } =
+            self;
         write!(f, "{rounds} rounds, {pauses} pauses; {interrupted} interrupted before the end; ")?;
         write!(f, "the tool killed {killed} times while the load ran and {early} times before; ")?;
+        write!(f, "its keeper killed {bereaved} times while the load ran; ")?;
         write!(f, "undisturbed by either: {exact} with exact counts, {lost} with lost ones; {faults} faults")
     }
 }

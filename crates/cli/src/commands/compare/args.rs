@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args};
 use cyclometer::CpuSet;
+use cyclometer::core::CpuBaseline;
 use cyclometer::stats::compare::{Gate, MOST_PAIRS};
 
 use crate::args::Backend;
@@ -41,6 +42,9 @@ pub struct CompareArgs {
     #[arg(help_heading = COUNTING, long, value_name = "K", default_value_t = cyclometer::compare::COUNTED,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub counted: u32,
+    /// Under the software PMU tell the commands that they have this processor, the same on every machine.
+    #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = crate::args::cpu_baseline)]
+    pub cpu_baseline: Option<CpuBaseline>,
     /// Changes smaller than this count as none.
     #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     pub threshold: f64,

@@ -1,0 +1,116 @@
+//! Raw values of open events, as fast as they can be had: by an instruction where the kernel shares a page, else one by one
+//! by `read(2)`.
+
+use cyclometer_core::Target;
+use cyclometer_core::exec::{CounterAt, Raw, ReadWay};
+use cyclometer_sys::user_read::{Mapping, PageValues, Serialisation, serialise};
+
+use super::program::Opened;
+
+/// The pages of events, and room to read into.
+#[derive(Debug)]
+pub(super) struct Sampler {
+    /// For each event its page, or why it has none.
+    pages: Vec<Result<Mapping, String>>,
+    serialisation: Serialisation,
+    /// One for each event that has a page.
+    values: Vec<PageValues>,
+}
+
+impl Sampler {
+    /// Maps what may be mapped.
+    pub(super) fn of(events: &[Opened], on: &Target, user_reads: &Result<Serialisation, String>) -> Sampler {
+        let of_this_thread = matches!(on, Target::ThisThread);
+        let pages: Vec<_> = events.iter().map(|opened| page(opened, of_this_thread, user_reads)).collect();
+        let mapped = pages.iter().flatten().count();
+        let serialisation = user_reads.as_ref().copied().unwrap_or_default();
+        Sampler { pages, serialisation, values: vec![PageValues::default(); mapped] }
+    }
+
+    /// What is read, and how.
+    pub(super) fn counters(&self, events: &[Opened]) -> Vec<CounterAt> {
+        let counter = |(opened, page): (&Opened, &Result<Mapping, String>)| CounterAt {
+            slot: opened.slot,
+            at: opened.at.clone(),
+            way: page.as_ref().map_or_else(|why| ReadWay::Kernel(why.clone()), |_| ReadWay::UserSpace),
+            partial: opened.partial.clone(),
+        };
+        events.iter().zip(&self.pages).map(counter).collect()
+    }
+
+    /// The value of one event alone.
+    pub(super) fn value(&self, counter: usize, opened: &Opened) -> Option<u64> {
+        if let Some(Ok(page)) = self.pages.get(counter) {
+            serialise(self.serialisation);
+            let value = page.value();
+            serialise(self.serialisation);
+            if value.is_some() {
+                return value;
+            }
+        }
+        opened.event.read().ok().flatten().map(|read| read.value)
+    }
+
+    /// Appends the value of each event.
+    pub(super) fn sample(&mut self, events: &[Opened], out: &mut Vec<Raw>) {
+        if self.values.is_empty() {
+            out.extend(events.iter().map(asked));
+            return;
+        }
+        serialise(self.serialisation);
+        let mapped = self.pages.iter().flatten();
+        let together = Mapping::read_all(mapped, &mut self.values);
+        serialise(self.serialisation);
+        let mut values = self.values.iter();
+        for (opened, page) in events.iter().zip(&self.pages) {
+            out.push(match page {
+                Ok(_) if together => values.next().map_or(Raw::LOST, raw),
+                Ok(page) => page.read().map_or_else(|| asked(opened), |values| raw(&values)),
+                Err(_) => asked(opened),
+            });
+        }
+    }
+}
+
+/// The page of an event, or why it is read through the kernel.
+fn page(
+    opened: &Opened,
+    of_this_thread: bool,
+    user_reads: &Result<Serialisation, String>,
+) -> Result<Mapping, String> {
+    user_reads.as_ref().map_err(Clone::clone)?;
+    if !of_this_thread {
+        return Err("only counters of the calling thread can be read in user space".to_owned());
+    }
+    if !opened.is_core {
+        return Err("the kernel counts it".to_owned());
+    }
+    let mapping =
+        Mapping::of(&opened.event).map_err(|e| format!("the kernel does not share its page: {e}"))?;
+    match mapping.page().is_some_and(|page| page.permits_reads()) {
+        true => Ok(mapping),
+        false => Err("the kernel does not allow it for this event".to_owned()),
+    }
+}
+
+fn raw(values: &PageValues) -> Raw {
+    Raw {
+        value: values.value,
+        time_enabled_ns: values.time_enabled_ns,
+        time_running_ns: values.time_running_ns,
+        is_lost: false,
+    }
+}
+
+/// What the kernel says.
+fn asked(opened: &Opened) -> Raw {
+    match opened.event.read() {
+        Ok(Some(read)) => Raw {
+            value: read.value,
+            time_enabled_ns: read.time_enabled_ns,
+            time_running_ns: read.time_running_ns,
+            is_lost: false,
+        },
+        _ => Raw::LOST,
+    }
+}

@@ -1,0 +1,55 @@
+//! `selftest`: which events told the truth about loops of known length.
+
+use std::ffi::OsString;
+
+use cyclometer::selftest::{SelfTest, run_kernel};
+use cyclometer::{Error, ErrorKind, Launcher, Result, diagnosed_machine};
+
+use crate::args::{Cli, SelftestArgs};
+use crate::exit;
+use crate::export::Export;
+use crate::output::Channel;
+use crate::render::{json, selftest};
+
+/// Runs a loop for whoever counts this process, where the words are `selftest --kernel NAME:ROUNDS`; `None` where they are not.
+///
+/// It stands before the parser of arguments, so that little is translated for a loop. Nobody is told of these words: they are
+/// how the program starts itself.
+pub fn kernel(mut words: impl Iterator<Item = OsString>) -> Option<Result<u8>> {
+    let is_meant = words.next()? == "selftest" && words.next()? == "--kernel";
+    let spec = words.next().filter(|_| is_meant)?;
+    Some(run_kernel(&spec.to_string_lossy()).map(|()| exit::OK))
+}
+
+/// Tests the sources of this machine; the exit code tells whether something contradicts what is known.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput` and `ErrorKind::EventUnsupported` for a source that cannot be tested, `ErrorKind::Io` for a
+/// report that cannot be written.
+pub fn run(args: &SelftestArgs, cli: &Cli) -> Result<u8> {
+    let report = args.report.as_deref().map(Export::open).transpose()?;
+    let launcher = Launcher::start()?;
+    let machine = diagnosed_machine();
+    let test = SelfTest::new(machine.clone()).backend(args.backend.rung()).program(own_program()?);
+    let examined = test.run(&launcher)?;
+    let is_shown = report.as_ref().is_none_or(|report| !report.is_stdout());
+    if let Some(report) = report {
+        report.write(&json::pretty(&selftest::json(&examined, &machine)))?;
+    }
+    if is_shown {
+        super::print(&match args.json {
+            true => json::pretty(&selftest::json(&examined, &machine)),
+            false => selftest::render(&examined, &machine, cli.verbose, super::paint(cli, Channel::Out)),
+        })?;
+    }
+    Ok(if examined.is_true() { exit::OK } else { exit::UNTRUE })
+}
+
+/// This program, which runs loops for the software PMU to count.
+fn own_program() -> Result<std::path::PathBuf> {
+    std::env::current_exe().map_err(|error| {
+        Error::new(ErrorKind::Os, format!("cannot find out which program this is: {error}"))
+            .with_source(error)
+    })
+}

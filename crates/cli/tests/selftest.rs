@@ -1,0 +1,101 @@
+//! `selftest` from the outside: what the software PMU counts of loops of known length, and what is told of it.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use serde_json::Value;
+use support::{run, schema, skip, stderr, stdout};
+
+fn section<'a>(report: &'a Value, kind: &str) -> &'a Value {
+    let sections = report["sections"].as_array().unwrap();
+    sections.iter().find(|section| section["kind"] == kind).unwrap()
+}
+
+/// The report of a test, which must obey its schema.
+fn valid(text: &str) -> Value {
+    let report: Value = serde_json::from_str(text).unwrap();
+    let errors: Vec<String> =
+        schema("selftest-1.json").iter_errors(&report).take(3).map(|error| error.to_string()).collect();
+    assert_eq!(errors, [""; 0]);
+    report
+}
+
+/// That every kernel executes what its source says: the software PMU, which knows nothing of them, counts them.
+#[test]
+fn the_software_pmu_counts_the_known_number_of_everything_in_every_loop() {
+    let out = run(&["selftest", "--backend", "soft", "--json"]);
+    if stderr(&out).contains("cannot be tested") {
+        skip("the software PMU does not work here: loops of known length are not counted");
+        return;
+    }
+    let report = valid(&stdout(&out));
+    let events = section(&report, "translated")["events"].as_array().unwrap();
+    assert_eq!(events.len(), 13);
+    for event in events {
+        assert_eq!(event["verdict"], "exact", "{event}");
+        let measurements = event["measurements"].as_array().unwrap();
+        assert!(measurements.len() >= 10, "{event}");
+        let somewhere = measurements.iter().any(|one| one["expected"].as_u64().unwrap() > 0);
+        assert!(somewhere, "{} is 0 in every loop, so nothing was tried", event["event"]);
+    }
+    assert_eq!((out.status.code(), &report["truth"]), (Some(0), &Value::Bool(true)));
+}
+
+#[test]
+fn software_events_tell_the_truth_and_a_report_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report.json");
+    let out = run(&["selftest", "--backend", "perf", "--report", file.to_str().unwrap()]);
+    if stderr(&out).contains("cannot be tested") {
+        skip("there are no perf events here: selftest counts none");
+        return;
+    }
+    let report = valid(&std::fs::read_to_string(&file).unwrap());
+    let wrong = report["wrong"].as_array().unwrap();
+    assert_eq!(out.status.code(), Some(i32::from(!wrong.is_empty())), "{}", stderr(&out));
+    let software = section(&report, "software");
+    if software["absent"].is_null() {
+        let events = software["events"].as_array().unwrap();
+        let verdict = |name: &str| &events.iter().find(|event| event["event"] == name).unwrap()["verdict"];
+        for name in ["task-clock", "page-faults", "context-switches"] {
+            assert_eq!(verdict(name), "plausible", "{events:?}");
+        }
+    }
+    assert!(stdout(&out).contains("the kernel's software events (perf)"), "{}", stdout(&out));
+}
+
+/// The report names nobody: neither the user nor the host nor anything of the environment.
+#[test]
+fn a_report_names_no_user_no_host_and_nothing_of_the_environment() {
+    let secret = "hedgehog-4711";
+    let mut command = support::cyclometer();
+    command
+        .args(["selftest", "--backend", "perf", "--report", "-"])
+        .env("SECRET", secret)
+        .env("USER", secret);
+    let out = command.output().unwrap();
+    if stderr(&out).contains("cannot be tested") {
+        skip("there are no perf events here: selftest writes no report");
+        return;
+    }
+    let text = stdout(&out);
+    valid(&text);
+    assert!(!text.contains(secret));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    assert!(host.trim().len() < 6 || !text.contains(host.trim()), "{text}");
+}
+
+#[test]
+fn what_cannot_be_tested_is_an_error_with_a_remedy() {
+    for (words, said) in [
+        (&["selftest", "--backend", "msr"][..], "does not count threads"),
+        (&["selftest", "--kernel", "nothing:5"][..], "loops are additions"),
+        (&["selftest", "--report", "/no/such/folder/report.json"][..], "/no/such/folder/report.json"),
+        (&["selftest", "--json", "--report", "x.json"][..], "cannot be used with"),
+    ] {
+        let out = run(words);
+        assert_eq!(out.status.code(), Some(125), "{words:?}");
+        assert!(stderr(&out).contains(said), "{words:?}: {}", stderr(&out));
+    }
+}

@@ -1,0 +1,163 @@
+//! Counting regions of one's own program.
+
+mod builder;
+mod settings;
+mod user_reads;
+
+use cyclometer_core::exec::CommandSpec;
+use cyclometer_core::{Error, ErrorKind, Machine, Plan, Recovery, Result, Scope};
+use cyclometer_monitor::{Cost, Counter, LadderStep, Measured, Region, Samples};
+
+use crate::Command;
+pub use builder::{CountedScope, MonitorBuilder};
+
+/// Counts regions of one's own program, at the cost of two reads each.
+///
+/// Threads share a monitor (`Send` and `Sync`; a clone is the same monitor). Each of them opens its own counters at its first
+/// region and closes them when it ends. What an event is counted by is settled once, when the monitor is built:
+/// [`Monitor::ladder`] tells the steps. Where nothing can count an event, its value says so and why: no function panics, none
+/// gives a zero for what was not counted.
+///
+/// ```
+/// use cyclometer::Monitor;
+///
+/// # fn main() -> cyclometer::Result<()> {
+/// let monitor = Monitor::builder().event("instructions").event("page-faults").build()?;
+/// let sum: u64 = monitor.measure("sum", || (0..1000).sum());
+/// for value in &monitor.total("sum").unwrap().values {
+///     match value.number() {
+///         Some(number) => println!("{}: {number}", value.name),
+///         None => println!("{}: {}", value.name, value.reason().unwrap_or_default()),
+///     }
+/// }
+/// # assert_eq!(sum, 499_500);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Monitor {
+    engine: cyclometer_monitor::Monitor,
+    builder: MonitorBuilder,
+}
+
+impl Monitor {
+    /// Says what is to be counted.
+    pub fn builder() -> MonitorBuilder {
+        MonitorBuilder::new()
+    }
+
+    /// Begins a region in the calling thread; it ends when it is dropped or stopped.
+    ///
+    /// Never fails. After the first region of a label in a thread it allocates nothing, and where all counters are read in user
+    /// space it makes no system call. Regions nest: an outer one has what inner ones count. The counts of equal labels add up.
+    pub fn region(&self, label: &str) -> Region {
+        self.engine.region(label)
+    }
+
+    /// Counts a piece of work as a region, also when it panics.
+    pub fn measure<T>(&self, label: &str, work: impl FnOnce() -> T) -> T {
+        self.engine.measure(label, work)
+    }
+
+    /// The counter of an event in the calling thread, to be read by itself, at the least cost; `None` where the event is not
+    /// counted here, which the values of [`Monitor::read`] explain.
+    pub fn counter(&self, event: &str) -> Option<Counter> {
+        self.engine.counter(event)
+    }
+
+    /// What was counted since the calling thread opened its counters, which is now where it had none, or since the last
+    /// [`Monitor::reset`] by it.
+    pub fn read(&self) -> Measured {
+        self.engine.read()
+    }
+
+    /// Every label with what its regions counted, over all threads; in the order in which they came.
+    pub fn regions(&self) -> Vec<Measured> {
+        self.engine.regions()
+    }
+
+    /// Every label in every thread.
+    pub fn regions_by_thread(&self) -> Vec<Measured> {
+        self.engine.regions_by_thread()
+    }
+
+    /// What the regions of a label counted, over all threads; `None` where none has begun.
+    pub fn total(&self, label: &str) -> Option<Measured> {
+        self.engine.total(label)
+    }
+
+    /// How many regions could not be measured at all, by label: those that began while their thread ended, or within the start
+    /// of another, as in a signal handler.
+    pub fn missed(&self) -> Vec<(String, u64)> {
+        self.engine.missed()
+    }
+
+    /// Forgets what regions have counted so far. Regions that are open go on, and count as a whole.
+    pub fn reset(&self) {
+        self.engine.reset();
+    }
+
+    /// How many regions are open, in all threads.
+    pub fn open_regions(&self) -> u64 {
+        self.engine.open_regions()
+    }
+
+    /// Each step on the way to the counters: what was tried, whether it works, and what was done where it does not.
+    pub fn ladder(&self) -> &[LadderStep] {
+        self.engine.ladder()
+    }
+
+    /// What reading costs, and what it adds to the counts; `None` where that was not to be measured.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.engine.cost()
+    }
+
+    /// What was sampled since the last call; nothing where no sampling was asked for.
+    pub fn samples(&self) -> Samples {
+        self.engine.samples()
+    }
+
+    /// How each event is counted.
+    pub fn plan(&self) -> &Plan {
+        self.engine.plan()
+    }
+
+    /// What the values cover.
+    pub fn scope(&self) -> Scope {
+        self.engine.scope()
+    }
+
+    /// The machine that this runs on.
+    pub fn machine(&self) -> &Machine {
+        self.engine.machine()
+    }
+
+    /// The builder that this was built with, to build another one that differs.
+    pub fn to_builder(&self) -> MonitorBuilder {
+        self.builder.clone()
+    }
+
+    /// Replaces this monitor by what another builder makes; all that was counted is forgotten.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` while regions are open, and those of [`MonitorBuilder::build`]; nothing has changed then.
+    pub fn reconfigure(&mut self, builder: MonitorBuilder) -> Result<()> {
+        match self.open_regions() {
+            0 => {
+                *self = builder.build()?;
+                Ok(())
+            }
+            open => Err(Error::new(
+                ErrorKind::InvalidInput,
+                format!("cannot configure a monitor while {open} of its regions are being counted"),
+            )
+            .with_recovery(Recovery::fix("end the regions first, or build another monitor"))),
+        }
+    }
+
+    /// Measures a child process with the events of this monitor.
+    pub fn command(&self, command: CommandSpec) -> Result<Command> {
+        self.builder.command(command)
+    }
+}

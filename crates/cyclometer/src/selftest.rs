@@ -1,0 +1,387 @@
+//! Whether the sources of this machine tell the truth: what `cyclometer selftest` does.
+//!
+//! Loops of known length are counted with every generic and portable event, and with the software PMU.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use cyclometer_backend::{Launcher, on_cpu, sources};
+use cyclometer_catalog::{Kind, Listing, list, resolve_list_in};
+use cyclometer_core::exec::{CommandSpec, Stream};
+use cyclometer_core::machine::{CpuId, Vendor};
+use cyclometer_core::plan::Outcome;
+use cyclometer_core::pmu::KernelPmu;
+use cyclometer_core::{
+    Counted, Error, ErrorKind, Intent, Machine, Provenance, Recovery, Result, Rung, Slot, SlotId, Source,
+    Verdict as Trust,
+};
+use cyclometer_selftest::{Effort, Kernel, Memory, Quantity, Recorded, Rounds, Sample, ThreadMeter, Work};
+use cyclometer_selftest::{ROUNDS, examine, together};
+use cyclometer_session::Quiet;
+use cyclometer_stats::{LineSummary, summarise};
+
+pub use cyclometer_selftest::{Finding, Measurement, Truth, Verdict};
+
+use crate::{EventTables, Stat};
+
+/// A test of this machine's sources; nothing is counted before [`SelfTest::run`].
+#[derive(Clone, Debug)]
+pub struct SelfTest {
+    machine: Machine,
+    only: Option<Rung>,
+    program: Option<PathBuf>,
+}
+
+/// What was found out.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Examined {
+    /// One for each kind of event and source.
+    pub sections: Vec<Section>,
+}
+
+/// What was found out about the events of one kind.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Section {
+    /// The kind, in a word: `hardware`, `software`, `translated`.
+    pub kind: &'static str,
+    /// The source.
+    pub rung: Rung,
+    /// The kernel's PMU, on a CPU of which everything ran; `None` where there are not several.
+    pub pmu: Option<String>,
+    /// Why none of them can be counted here, if so.
+    pub absent: Option<String>,
+    /// One for each event.
+    pub findings: Vec<Finding>,
+}
+
+impl Examined {
+    /// Whether nothing contradicts what is known.
+    pub fn is_true(&self) -> bool {
+        self.findings().all(|finding| finding.verdict != Verdict::Wrong)
+    }
+
+    /// Everything that was found out.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.sections.iter().flat_map(|section| &section.findings)
+    }
+}
+
+impl Section {
+    /// The names of the events of a verdict.
+    pub fn of(&self, verdict: Verdict) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().filter(move |finding| finding.verdict == verdict)
+    }
+}
+
+/// How many copies of an event count at the same time.
+const COPIES: usize = 3;
+
+impl SelfTest {
+    /// A test of `machine`, which must be the one that this runs on.
+    pub fn new(machine: Machine) -> SelfTest {
+        SelfTest { machine, only: None, program: None }
+    }
+
+    /// Tests one source only; `None`: all of them.
+    pub fn backend(mut self, only: Option<Rung>) -> SelfTest {
+        self.only = only;
+        self
+    }
+
+    /// The program that runs a kernel when it is started as `PROGRAM selftest --kernel NAME:ROUNDS`, by [`run_kernel`]:
+    /// the software PMU counts whole programs. Without one it is not tested.
+    pub fn program(mut self, program: PathBuf) -> SelfTest {
+        self.program = Some(program);
+        self
+    }
+
+    /// Counts and judges.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` for a source that loops cannot be counted with, `ErrorKind::EventUnsupported` for one that
+    /// counts nothing here. What only some events lack is a finding.
+    pub fn run(&self, launcher: &Launcher) -> Result<Examined> {
+        let sections = match self.only {
+            None => [self.hardware(), vec![self.software(), self.translated(launcher)]].concat(),
+            Some(Rung::Perf) => [self.hardware(), vec![self.software()]].concat(),
+            Some(Rung::Soft) => vec![self.translated(launcher)],
+            Some(other) => return Err(untestable(other)),
+        };
+        let examined = Examined { sections };
+        match self.only.filter(|_| examined.findings().next().is_none()) {
+            Some(only) => Err(nothing_tested(only, &examined)),
+            None => Ok(examined),
+        }
+    }
+
+    /// One section; of a hybrid one for each core type, on a CPU of it.
+    fn hardware(&self) -> Vec<Section> {
+        let section = Section::new("hardware", Rung::Perf);
+        let Some(source) = perf() else { return vec![section.without("there is no perf on this system")] };
+        if let Err(reason) = &self.machine.ladder.perf_hardware {
+            return vec![section.without(reason)];
+        }
+        let places: Vec<(&str, u32)> = self.machine.core_pmus().filter_map(place).collect();
+        if places.len() < 2 {
+            return vec![Section { findings: self.on_this_cpu(source.as_ref()), ..section }];
+        }
+        let on = |(pmu, cpu): (&str, u32)| {
+            let section = Section { pmu: Some(pmu.to_owned()), ..section.clone() };
+            match on_cpu(cpu, || self.on_this_cpu(source.as_ref())) {
+                Some(findings) => Section { findings, ..section },
+                None => section.without(&format!("this process may not run on CPU {cpu}")),
+            }
+        };
+        places.into_iter().map(on).collect()
+    }
+
+    fn on_this_cpu(&self, source: &dyn Source) -> Vec<Finding> {
+        let mut memory = Memory::new();
+        let listed = self.listed(&[Kind::Hardware, Kind::Cache, Kind::Portable]);
+        let examined = listed.iter().map(|one| self.examined(source, one, ":u", &mut memory));
+        let mut findings: Vec<Finding> = examined.collect();
+        findings.push(self.at_once(source, &mut memory));
+        findings
+    }
+
+    fn software(&self) -> Section {
+        let section = Section::new("software", Rung::Perf);
+        let Some(source) = perf() else { return section.without("there is no perf on this system") };
+        if let Err(reason) = &self.machine.ladder.perf_software {
+            return section.without(reason);
+        }
+        let known = |listing: &&Listing| Truth::of(&listing.name) != Truth::Unknown;
+        let listed = self.listed(&[Kind::Software]);
+        let mut memory = Memory::new();
+        let known = listed.iter().filter(known);
+        let findings = known.map(|one| self.examined(source.as_ref(), one, "", &mut memory));
+        Section { findings: findings.collect(), ..section }
+    }
+
+    fn listed(&self, kinds: &[Kind]) -> Vec<Listing> {
+        let all = list(&self.machine, EventTables::embedded().tables());
+        all.into_iter().filter(|listing| kinds.contains(&listing.kind)).collect()
+    }
+
+    /// Counts an event on the calling thread.
+    fn examined(&self, source: &dyn Source, listing: &Listing, modes: &str, memory: &mut Memory) -> Finding {
+        let name = &listing.name;
+        let mut counted = || {
+            let slots = self.slots(&format!("{name}{modes}"))?;
+            let mut meter = ThreadMeter::open(source, &slots, memory)?;
+            let finding = examine(name, Truth::of(name), &mut meter, Effort::HARDWARE);
+            Ok(if meter.is_unfiltered() { finding.with_kernel() } else { finding })
+        };
+        let finding = counted().unwrap_or_else(|why: String| Finding::not_counted(name, why));
+        self.with_errata(finding)
+    }
+
+    /// Several copies of one event at the same time.
+    fn at_once(&self, source: &dyn Source, memory: &mut Memory) -> Finding {
+        let name = format!("{COPIES} x instructions");
+        let mut counted = || {
+            let slots = self.slots("instructions:u")?;
+            let first = slots.first().ok_or("nothing counts it")?;
+            let copies: Vec<Slot> = (0..COPIES).map(|id| Slot { id: SlotId(id), ..first.clone() }).collect();
+            let mut meter = ThreadMeter::open(source, &copies, memory)?;
+            let finding = together(&name, &mut meter);
+            Ok(if meter.is_unfiltered() { finding.with_kernel() } else { finding })
+        };
+        counted().unwrap_or_else(|why: String| Finding::not_counted(&name, why))
+    }
+
+    /// How perf counts an event.
+    fn slots(&self, event: &str) -> std::result::Result<Vec<Slot>, String> {
+        let words = |error: Error| error.to_string();
+        let tables = EventTables::embedded();
+        let events = resolve_list_in(event, &self.machine, tables.tables(), true).map_err(words)?;
+        let intent = Intent { only: Some(Rung::Perf), of_command: false, ..Intent::default() };
+        let plan = cyclometer_plan::plan(events, &self.machine, intent).map_err(words)?;
+        if let Some(Outcome::NotCounted(count)) = plan.lines.first().map(|line| &line.outcome) {
+            return Err(count.reason().unwrap_or_default());
+        }
+        let slots = plan.passes.first().map(|pass| pass.of(Rung::Perf)).unwrap_or_default();
+        if slots.is_empty() { Err("perf does not count it".to_owned()) } else { Ok(slots) }
+    }
+
+    /// Names the erratum that explains what is too high.
+    ///
+    /// # Source
+    ///
+    /// AMD, Revision Guide for Family 17h Models 30h-3Fh Processors, erratum 1291: counts of retired instructions and branches
+    /// may be too high.
+    fn with_errata(&self, finding: Finding) -> Finding {
+        let is_zen2 = matches!(self.machine.cpu.id, CpuId::X86 { family: 0x17, model: 0x30.., .. });
+        let retired = matches!(Truth::of(&finding.event), Truth::Known(_));
+        if self.machine.cpu.vendor == Vendor::Amd && is_zen2 && retired && finding.is_too_high() {
+            let why = finding.why + "; AMD's erratum 1291: events at retirement may overcount";
+            return Finding { why, ..finding };
+        }
+        finding
+    }
+
+    /// The software PMU, which counts another process.
+    fn translated(&self, launcher: &Launcher) -> Section {
+        let section = Section::new("translated", Rung::Soft);
+        let Some(program) = &self.program else {
+            return section.without("no program was named that runs the loops");
+        };
+        match self.machine.ladder.state(Rung::Soft) {
+            None => return section.without("there is no software PMU here"),
+            Some(state) if !works(state.works) => {
+                let cause = state.causes.first().map_or(state.works.word(), |cause| cause.text.as_str());
+                return section.without(cause);
+            }
+            Some(_) => {}
+        }
+        let recorded = match self.recorded(program, launcher) {
+            Ok(recorded) => recorded,
+            Err(error) => return section.without(&error.to_string()),
+        };
+        let judge = |(quantity, mut recorded): (Quantity, Recorded)| {
+            let truth = Truth::of(quantity.word());
+            examine(quantity.word(), truth, &mut recorded, Effort::UNDISTURBED)
+        };
+        Section { findings: recorded.into_iter().map(judge).collect(), ..section }
+    }
+
+    /// Every kernel under the software PMU: all quantities in the same runs.
+    fn recorded(&self, program: &Path, launcher: &Launcher) -> Result<BTreeMap<Quantity, Recorded>> {
+        let mut all = BTreeMap::new();
+        let works = [(Rounds::MIN, Effort::UNDISTURBED.bases), (more_rounds(), Effort::UNDISTURBED.repeats)];
+        for kernel in Kernel::ALL.into_iter().filter(|kernel| kernel.is_here()) {
+            for (rounds, runs) in works {
+                for (quantity, samples) in self.translated_once(program, kernel, rounds, runs, launcher)? {
+                    let recorded: &mut Recorded = all.entry(quantity).or_default();
+                    samples.into_iter().for_each(|sample| recorded.add(Work::Kernel(kernel, rounds), sample));
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    fn translated_once(
+        &self,
+        program: &Path,
+        kernel: Kernel,
+        rounds: Rounds,
+        runs: u32,
+        launcher: &Launcher,
+    ) -> Result<Vec<(Quantity, Vec<Sample>)>> {
+        let (events, quantities): (Vec<&str>, Vec<Quantity>) =
+            countable().map(|one| (one.word(), one)).unzip();
+        let stat = Stat::new(self.machine.clone()).command(command(program, kernel, rounds));
+        let stat = stat.events(&events.join(","))?.backend(Some(Rung::Soft));
+        let report = stat.runs(runs).counted(Counted::All).run(launcher, &mut Quiet)?;
+        let lines = summarise(&report).lines;
+        let each = quantities.into_iter().zip(&lines);
+        each.map(|(quantity, line)| Ok((quantity, samples(line)?))).collect()
+    }
+}
+
+/// What the software PMU has a name for.
+fn countable() -> impl Iterator<Item = Quantity> {
+    Quantity::ALL.into_iter().filter(|quantity| *quantity != Quantity::Accesses)
+}
+
+fn more_rounds() -> Rounds {
+    Rounds::MIN.saturating_add(ROUNDS)
+}
+
+/// Numbers of rounds have the same length, so that reading them takes the same number of instructions.
+fn command(program: &Path, kernel: Kernel, rounds: Rounds) -> CommandSpec {
+    let spec = format!("{}:{rounds:05}", kernel.word());
+    let args = ["selftest", "--kernel", &spec].map(OsString::from).to_vec();
+    let (stdin, stdout) = (Stream::Null, Stream::Null);
+    CommandSpec { args, stdin, stdout, ..CommandSpec::new(program) }
+}
+
+/// The exact counts of every run.
+fn samples(line: &LineSummary) -> Result<Vec<Sample>> {
+    let is_exact = line.verdict == Trust::Exact && line.provenance == Some(Provenance::Counted);
+    if !is_exact {
+        let reason = line.reason.clone().unwrap_or_else(|| "another source counted it".to_owned());
+        return Err(Error::new(ErrorKind::StateLost, format!("{}: {reason}", line.event)));
+    }
+    let values = line.values.iter().filter_map(|value| value.count.value());
+    Ok(values.map(Sample::whole).collect())
+}
+
+fn works(works: cyclometer_core::ladder::Works) -> bool {
+    use cyclometer_core::ladder::Works::{Partly, Yes};
+    matches!(works, Yes | Partly)
+}
+
+fn perf() -> Option<Box<dyn Source>> {
+    sources().into_iter().find(|source| source.rung() == Rung::Perf)
+}
+
+/// A core PMU with a CPU of it.
+fn place(pmu: &KernelPmu) -> Option<(&str, u32)> {
+    Some((pmu.name.as_str(), pmu.cpus.as_ref()?.iter().next()?))
+}
+
+impl Section {
+    fn new(kind: &'static str, rung: Rung) -> Section {
+        Section { kind, rung, pmu: None, absent: None, findings: Vec::new() }
+    }
+
+    fn without(self, reason: &str) -> Section {
+        Section { absent: Some(reason.to_owned()), ..self }
+    }
+}
+
+fn untestable(rung: Rung) -> Error {
+    let message = format!("loops cannot be counted with the source '{rung}': it does not count threads");
+    Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix("use --backend perf or soft"))
+}
+
+fn nothing_tested(only: Rung, examined: &Examined) -> Error {
+    let reason = examined.sections.iter().find_map(|section| section.absent.clone()).unwrap_or_default();
+    Error::new(ErrorKind::EventUnsupported, format!("the source '{only}' cannot be tested: {reason}"))
+        .with_recovery(Recovery::fix("`cyclometer doctor` says what works here"))
+}
+
+/// Runs a kernel as `NAME:ROUNDS` has it, for whoever counts this process.
+///
+/// # Errors
+///
+/// `ErrorKind::InvalidInput` for a kernel that does not exist, or a number of rounds that is none.
+pub fn run_kernel(spec: &str) -> Result<()> {
+    let parsed = spec
+        .split_once(':')
+        .and_then(|(name, rounds)| Some((Kernel::from_word(name)?, Rounds::new(rounds.parse().ok()?)?)));
+    let Some((kernel, rounds)) = parsed else {
+        let names: Vec<&str> = Kernel::ALL.iter().map(|kernel| kernel.word()).collect();
+        return Err(Error::new(
+            ErrorKind::InvalidInput,
+            format!("'{spec}' is no loop with a number of rounds"),
+        )
+        .with_recovery(Recovery::fix(format!("loops are {}", names.join(", ")))));
+    };
+    cyclometer_selftest::run_kernel(kernel, rounds);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_has_a_name_and_a_number_of_rounds() {
+        assert!(run_kernel("additions:00010").is_ok());
+        for spec in ["additions", "additions:0", "additions:x", "nothing:5", ""] {
+            let error = run_kernel(spec).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_counts_cpus_is_refused() {
+        let launcher = Launcher::start().unwrap();
+        let error = SelfTest::new(crate::machine()).backend(Some(Rung::Msr)).run(&launcher).unwrap_err();
+        assert!(error.to_string().contains("'msr'"), "{error}");
+    }
+}

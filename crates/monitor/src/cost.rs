@@ -1,0 +1,166 @@
+//! What measuring costs, and what it adds to the counts: measured when a monitor is built.
+
+use std::time::Instant;
+
+use cyclometer_core::exec::ReadWay;
+use cyclometer_core::{Plan, SlotId};
+
+use crate::opening::opened_as;
+use crate::thread::{ThreadState, lock};
+use crate::totals::Sum;
+
+/// What a monitor's reads cost on the thread that built it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cost {
+    /// Reading all counters once, in ns.
+    pub read_ns: Quantiles,
+    /// Beginning and ending a region, in ns.
+    pub region_ns: Quantiles,
+    /// What regions count that is not of the program, one for each event.
+    pub biases: Vec<Bias>,
+}
+
+/// What measuring itself adds to an event, in raw counts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Bias {
+    /// The event, as the monitor names it.
+    pub event: String,
+    /// How it is read; `None` where it is not counted.
+    pub way: Option<ReadWay>,
+    /// What a region counts that has nothing in it; `None` where nothing was counted.
+    pub empty: Option<Quantiles>,
+    /// What a region counts for each region within it, beside what that one counts itself; `None` where nothing was
+    /// counted.
+    pub nested: Option<Quantiles>,
+}
+
+/// The middle and the ends of repeated measurements.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Quantiles {
+    /// The smallest.
+    pub min: f64,
+    /// The middle one.
+    pub median: f64,
+    /// Ninety-nine of a hundred are not greater.
+    pub p99: f64,
+}
+
+impl Quantiles {
+    /// Of any number of values; `None` of none.
+    pub fn of(mut values: Vec<f64>) -> Option<Quantiles> {
+        values.sort_by(f64::total_cmp);
+        let at =
+            |share: f64| values.get(((values.len() as f64 * share) as usize).min(values.len() - 1)).copied();
+        let min = *values.first()?;
+        Some(Quantiles { min, median: at(0.5)?, p99: at(0.99)? })
+    }
+
+    /// How far one measurement may be from the median: to the greater of the two ends.
+    pub fn spread(&self) -> f64 {
+        (self.p99 - self.median).max(self.median - self.min)
+    }
+}
+
+/// How often each thing is measured: 1 in 100 is more than one.
+const REPEATS: usize = 300;
+
+/// Before that, so that caches and predictors know the code.
+const WARM_UP: usize = 50;
+
+/// Reads that are timed as one, as a clock takes as long as some reads.
+const BATCH: u32 = 8;
+
+/// Measures on the thread that has the counters open.
+pub(crate) fn measure(state: &mut ThreadState, plan: &Plan) -> Cost {
+    let label = state.label("");
+    let mut sums = Vec::new();
+    let mut nested = Vec::new();
+    for i in 0..WARM_UP + REPEATS {
+        let empty = empty_region(state, label);
+        let both = region_around_empty_one(state, label);
+        if i >= WARM_UP {
+            sums.push(empty);
+            nested.push(both);
+        }
+    }
+    let cost = Cost {
+        read_ns: timed(|| state.read()),
+        region_ns: timed(|| {
+            let frame = state.begin(label);
+            state.end(frame, false);
+        }),
+        biases: biases(state, plan, &sums, &nested),
+    };
+    state.forget_labels();
+    cost
+}
+
+fn empty_region(state: &mut ThreadState, label: usize) -> Vec<Sum> {
+    let frame = state.begin(label);
+    state.end(frame, true).map(|ended| ended.sums).unwrap_or_default()
+}
+
+fn region_around_empty_one(state: &mut ThreadState, label: usize) -> Vec<Sum> {
+    let outer = state.begin(label);
+    let inner = state.begin(label);
+    state.end(inner, false);
+    state.end(outer, true).map(|ended| ended.sums).unwrap_or_default()
+}
+
+fn timed(mut what: impl FnMut()) -> Quantiles {
+    let batch = |n: u32, what: &mut dyn FnMut()| {
+        let started = Instant::now();
+        (0..n).for_each(|_| what());
+        started.elapsed().as_nanos() as f64
+    };
+    let clock = Quantiles::of((0..REPEATS).map(|_| batch(0, &mut what)).collect());
+    let clock = clock.map_or(0.0, |clock| clock.median);
+    let each = |ns: f64| (ns - clock).max(0.0) / f64::from(BATCH);
+    let times = (0..REPEATS).map(|_| each(batch(BATCH, &mut what))).collect();
+    Quantiles::of(times).unwrap_or(Quantiles { min: 0.0, median: 0.0, p99: 0.0 })
+}
+
+/// The biases of every event: of a nested region what is left when an empty one's is taken off.
+fn biases(state: &ThreadState, plan: &Plan, empty: &[Vec<Sum>], nested: &[Vec<Sum>]) -> Vec<Bias> {
+    let totals = lock(&state.totals);
+    let of_slot = |slot: SlotId, rows: &[Vec<Sum>]| {
+        let value = |row: &Vec<Sum>| {
+            let own = row.iter().zip(&totals.counters).filter(|(_, own)| own.counter.slot == slot);
+            own.clone().next()?;
+            own.map(|(sum, own)| (sum.lost == 0 && !own.is_peak).then_some(sum.value as f64)).sum()
+        };
+        Quantiles::of(rows.iter().map(value).collect::<Option<Vec<f64>>>()?)
+    };
+    let bias = |(i, line): (usize, &cyclometer_core::plan::PlanLine)| {
+        let slot = opened_as(plan, SlotId(i));
+        let alone = of_slot(slot, empty);
+        let within = alone.zip(of_slot(slot, nested)).map(|(alone, both)| Quantiles {
+            min: (both.min - alone.p99).max(0.0),
+            median: (both.median - alone.median).max(0.0),
+            p99: (both.p99 - alone.min).max(0.0),
+        });
+        let counter = totals.counters.iter().find(|counter| counter.counter.slot == slot);
+        let way = counter.map(|counter| counter.counter.way.clone());
+        Bias { event: line.label(), way, empty: alone, nested: within }
+    };
+    plan.lines.iter().enumerate().map(bias).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_the_sorted_values() {
+        let values = (0..100).rev().map(f64::from).collect();
+        assert_eq!(Quantiles::of(values), Some(Quantiles { min: 0.0, median: 50.0, p99: 99.0 }));
+        assert_eq!(Quantiles::of(vec![7.0]), Some(Quantiles { min: 7.0, median: 7.0, p99: 7.0 }));
+        assert_eq!(Quantiles::of(vec![]), None);
+    }
+
+    #[test]
+    fn the_spread_reaches_to_the_farther_end() {
+        assert_eq!(Quantiles { min: 1.0, median: 5.0, p99: 6.0 }.spread(), 4.0);
+        assert_eq!(Quantiles { min: 4.0, median: 5.0, p99: 9.0 }.spread(), 4.0);
+    }
+}

@@ -1,0 +1,90 @@
+//! What was tried to count each event, and what was done when it did not work.
+
+use std::fmt;
+
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{ErrorKind, Recovery};
+
+/// One step on the way to the counters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LadderStep {
+    /// The event, as it was asked for; `None` where it is about all of them.
+    pub event: Option<String>,
+    /// What was tried (`perf`, `read in user space`).
+    pub tried: String,
+    /// What came of it.
+    pub outcome: StepOutcome,
+    /// What was done then; empty where nothing had to be.
+    pub done: String,
+}
+
+/// What came of a step.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum StepOutcome {
+    /// It works.
+    Works,
+    /// It does not.
+    Refused {
+        /// What kind of refusal, as of errors.
+        kind: ErrorKind,
+        /// Why, in words.
+        reason: String,
+        /// The strategy for this kind.
+        recovery: Recovery,
+    },
+}
+
+impl LadderStep {
+    /// A step that worked.
+    pub fn works(event: Option<&str>, tried: impl Into<String>) -> LadderStep {
+        let (event, tried) = (event.map(str::to_owned), tried.into());
+        LadderStep { event, tried, outcome: StepOutcome::Works, done: String::new() }
+    }
+
+    /// A step that did not, with the usual strategy of its kind.
+    pub fn refused(
+        event: Option<&str>,
+        tried: impl Into<String>,
+        (kind, reason): (ErrorKind, String),
+        done: impl Into<String>,
+    ) -> LadderStep {
+        LadderStep {
+            event: event.map(str::to_owned),
+            tried: tried.into(),
+            outcome: StepOutcome::Refused { kind, reason, recovery: kind.strategy() },
+            done: done.into(),
+        }
+    }
+
+    /// Whether it worked.
+    pub fn is_taken(&self) -> bool {
+        self.outcome == StepOutcome::Works
+    }
+}
+
+impl fmt::Display for LadderStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(event) = &self.event {
+            write!(f, "{event}: ")?;
+        }
+        match &self.outcome {
+            StepOutcome::Works => write!(f, "{}: works", self.tried)?,
+            StepOutcome::Refused { reason, .. } => write!(f, "{}: {reason}", self.tried)?,
+        }
+        if self.done.is_empty() { Ok(()) } else { write!(f, "; {}", self.done) }
+    }
+}
+
+/// The kind of error that a refusal is.
+pub(crate) fn kind_of(refusal: RefusalKind) -> ErrorKind {
+    match refusal {
+        RefusalKind::NotSupported | RefusalKind::Invalid => ErrorKind::EventUnsupported,
+        RefusalKind::NoPermission => ErrorKind::PermissionDenied,
+        RefusalKind::GroupTooLarge => ErrorKind::HardwareLimit,
+        RefusalKind::GroupMixed => ErrorKind::ConstraintConflict,
+        RefusalKind::Busy => ErrorKind::CounterBusy,
+        RefusalKind::NoSuchTarget => ErrorKind::NoSuchTarget,
+        RefusalKind::TargetNotSupported => ErrorKind::ArchUnsupported,
+        _ => ErrorKind::Os,
+    }
+}

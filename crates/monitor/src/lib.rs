@@ -1,0 +1,27 @@
+//! Counts regions of the program that this is part of: opens a plan's counters in each thread, reads them where regions begin
+//! and end, adds up, and knows what reading costs.
+//!
+//! Counters run from the first region of a thread on, and are never stopped: a region is the difference of two reads, so
+//! that regions nest and cost two reads each. Sources say what they read, and [`settle`](cyclometer_stats::settle) what it is
+//! worth. What a source refuses while a monitor is built is answered by `plan`'s data, as in a session; each answer is a step
+//! of the [`LadderStep`]s. What it refuses a thread later is told in that thread's counts.
+#![forbid(unsafe_code)]
+
+mod cost;
+mod counter;
+mod ladder;
+mod monitor;
+mod opening;
+mod region;
+mod report;
+mod sampling;
+mod thread;
+mod totals;
+
+pub use cost::{Bias, Cost, Quantiles};
+pub use counter::Counter;
+pub use ladder::{LadderStep, StepOutcome};
+pub use monitor::{Monitor, Setup, SourceMaker};
+pub use region::Region;
+pub use report::{Measured, Net, ThreadName, Value};
+pub use sampling::{Sample, Samples, Sampling};

@@ -1,0 +1,439 @@
+//! Monitors: what is counted in a program, over all of its threads.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use cyclometer_core::exec::ReadWay;
+use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, SlotId, Source, Target};
+
+use crate::cost::{self, Cost};
+use crate::counter::Counter;
+use crate::ladder::LadderStep;
+use crate::opening::{Means, opened_as};
+use crate::region::Region;
+use crate::report::{Judge, Measured, Share, ThreadName};
+use crate::sampling::{Sampler, Samples, Sampling, Subject};
+use crate::thread::{ThreadState, adopt, here, lock};
+use crate::totals::{LabelTotals, Sum, ThreadTotals};
+
+/// Makes the sources of a thread: counters are bound to threads, and so are their sources.
+pub type SourceMaker = Arc<dyn Fn() -> Vec<Box<dyn Source>> + Send + Sync>;
+
+/// What a monitor is built from.
+#[derive(Clone)]
+pub struct Setup {
+    /// What is counted.
+    pub plan: Plan,
+    /// The machine, for replans.
+    pub machine: Machine,
+    /// What is counted by the counters that each thread opens.
+    pub target: Target,
+    /// The scope that this is, for the values.
+    pub scope: Scope,
+    /// Makes the sources.
+    pub sources: SourceMaker,
+    /// Whether cost and bias are measured.
+    pub calibrate: bool,
+    /// Steps that were taken before.
+    pub steps: Vec<LadderStep>,
+    /// What a thread samples all the time, and of what; `None`: nothing.
+    pub sampling: Option<(Sampling, Target)>,
+    /// How long a region may last that is counted by registers which the kernel writes to as well; `None`: for ever.
+    pub longest_window: Option<Duration>,
+}
+
+/// Counts regions of a program.
+///
+/// It is `Send` and `Sync`: threads share it, and each opens its own counters at its first region. It never changes: another
+/// configuration is another monitor. Counters are closed when the thread ends, or in each thread the next time that it
+/// measures anything after the monitor was dropped.
+#[derive(Clone)]
+pub struct Monitor {
+    shared: Arc<Shared>,
+}
+
+/// What threads share.
+pub(crate) struct Shared {
+    pub(crate) id: u64,
+    plan: Plan,
+    machine: Machine,
+    target: Target,
+    scope: Scope,
+    sources: SourceMaker,
+    steps: Vec<LadderStep>,
+    cost: Option<Cost>,
+    threads: Mutex<Vec<Thread>>,
+    named: AtomicU32,
+    /// Regions that could not be measured, by label.
+    missed: Mutex<BTreeMap<String, u64>>,
+    longest_window: Option<Duration>,
+    sampler: Option<Sampler>,
+}
+
+struct Thread {
+    name: ThreadName,
+    totals: Arc<Mutex<ThreadTotals>>,
+}
+
+/// How many threads are told apart; of more, those that have ended are added up.
+const TOLD_APART: usize = 256;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+impl fmt::Debug for Monitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let events: Vec<String> = self.shared.plan.lines.iter().map(|line| line.label()).collect();
+        f.debug_struct("Monitor").field("events", &events).field("scope", &self.shared.scope).finish()
+    }
+}
+
+impl Monitor {
+    /// Opens the counters in the calling thread, which settles how each event is counted, and measures what reading costs.
+    ///
+    /// # Errors
+    ///
+    /// What no plan can answer: `ErrorKind::NoSuchTarget`, `ErrorKind::HardwareLimit` for a `{group}` that does not fit.
+    pub fn open(setup: Setup) -> Result<Monitor> {
+        let Setup { plan, machine, target, scope, sources, calibrate, mut steps, sampling, longest_window } =
+            setup;
+        skipped(&plan, &mut steps);
+        let own = sources();
+        let means = Means { sources: &own, target: &target, machine: &machine };
+        let (plan, opened) = means.settle(plan, &mut steps)?;
+        let mut state = ThreadState::new(&plan, opened, longest_window);
+        taken(&plan, &lock(&state.totals), &mut steps);
+        let cost = calibrate.then(|| cost::measure(&mut state, &plan));
+        let start = |(sampling, target): (Sampling, Target)| {
+            let (plan, machine, sources) = (plan.clone(), machine.clone(), Arc::clone(&sources));
+            Sampler::start(sampling, Subject { plan, machine, target, sources })
+        };
+        let sampler = sampling.map(start).transpose()?;
+        let shared = Arc::new(Shared {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            plan,
+            machine,
+            target,
+            scope,
+            sources,
+            steps,
+            cost,
+            threads: Mutex::default(),
+            named: AtomicU32::new(0),
+            missed: Mutex::default(),
+            longest_window,
+            sampler,
+        });
+        shared.register(&state);
+        adopt(&shared, state);
+        Ok(Monitor { shared })
+    }
+
+    /// Begins a region in the calling thread; it ends when it is dropped.
+    ///
+    /// Never fails: where nothing can be counted the values say so and why. After the first one of a label in a thread it
+    /// allocates nothing, and where all counters are read in user space it makes no system call.
+    pub fn region(&self, label: &str) -> Region {
+        Region::begin(&self.shared, label)
+    }
+
+    /// Counts a piece of work as a region.
+    pub fn measure<T>(&self, label: &str, work: impl FnOnce() -> T) -> T {
+        let region = self.region(label);
+        let result = work();
+        drop(region);
+        result
+    }
+
+    /// The counter of an event in the calling thread, to be read by itself; `None` where the event is not counted here, which
+    /// [`Monitor::read`] explains.
+    pub fn counter(&self, event: &str) -> Option<Counter> {
+        let is_it =
+            |line: &cyclometer_core::plan::PlanLine| line.event.name == event || line.label() == event;
+        let i = self.shared.plan.lines.iter().position(is_it)?;
+        Counter::of(here(&self.shared)?, opened_as(&self.shared.plan, SlotId(i)))
+    }
+
+    /// What was counted since the calling thread opened its counters, which is now where it had none.
+    pub fn read(&self) -> Measured {
+        let Some(here) = here(&self.shared) else { return self.shared.unmeasured() };
+        let Ok(mut state) = here.try_borrow_mut() else { return self.shared.unmeasured() };
+        let sums = state.since_opened();
+        let totals = Arc::clone(&state.totals);
+        drop(state);
+        let totals = lock(&totals);
+        let share = Share { thread: None, totals: &totals, sums: &sums, calls: 0, inner: 0 };
+        let values = self.shared.without_bias().values(&[share]);
+        Measured { label: String::new(), thread: None, calls: 0, values }
+    }
+
+    /// Every label with what its regions counted in all threads, in the order of their first ends.
+    pub fn regions(&self) -> Vec<Measured> {
+        self.shared.labels().iter().map(|label| self.shared.total(label)).collect()
+    }
+
+    /// Every label in every thread.
+    pub fn regions_by_thread(&self) -> Vec<Measured> {
+        self.shared.by_thread()
+    }
+
+    /// What the regions of a label counted in all threads; `None` where none has begun.
+    pub fn total(&self, label: &str) -> Option<Measured> {
+        self.shared.labels().iter().any(|known| known == label).then(|| self.shared.total(label))
+    }
+
+    /// How many regions could not be measured at all, by label: those that began while their thread ended, or within the
+    /// start of another, as in a signal handler.
+    pub fn missed(&self) -> Vec<(String, u64)> {
+        lock(&self.shared.missed).iter().map(|(label, times)| (label.clone(), *times)).collect()
+    }
+
+    /// Forgets what regions have counted so far, in all threads. Regions that are open go on, and count as a whole.
+    pub fn reset(&self) {
+        for thread in &*lock(&self.shared.threads) {
+            for label in &mut lock(&thread.totals).labels {
+                (label.calls, label.inner) = (0, 0);
+                label.sums.fill(Sum::default());
+            }
+        }
+        lock(&self.shared.missed).clear();
+        let Some(here) = here(&self.shared) else { return };
+        if let Ok(mut state) = here.try_borrow_mut() {
+            state.rebase();
+        }
+    }
+
+    /// How many regions are open, in all threads.
+    pub fn open_regions(&self) -> u64 {
+        lock(&self.shared.threads).iter().map(|thread| lock(&thread.totals).open).sum()
+    }
+
+    /// Each step on the way to the counters: what was tried, whether it works, and what was done where it does not.
+    pub fn ladder(&self) -> &[LadderStep] {
+        &self.shared.steps
+    }
+
+    /// What reading costs, and what it adds to the counts; `None` where it was not to be measured.
+    pub fn cost(&self) -> Option<&Cost> {
+        self.shared.cost.as_ref()
+    }
+
+    /// What was sampled since the last call; nothing where no sampling was asked for.
+    pub fn samples(&self) -> Samples {
+        self.shared.sampler.as_ref().map(Sampler::take).unwrap_or_default()
+    }
+
+    /// How each event is counted.
+    pub fn plan(&self) -> &Plan {
+        &self.shared.plan
+    }
+
+    /// What is counted.
+    pub fn scope(&self) -> Scope {
+        self.shared.scope
+    }
+
+    /// The machine that this runs on.
+    pub fn machine(&self) -> &Machine {
+        &self.shared.machine
+    }
+}
+
+impl Shared {
+    /// The counters of a thread that has none.
+    pub(crate) fn open_here(&self) -> ThreadState {
+        let sources = (self.sources)();
+        let means = Means { sources: &sources, target: &self.target, machine: &self.machine };
+        let state = ThreadState::new(&self.plan, means.open_settled(&self.plan), self.longest_window);
+        self.register(&state);
+        state
+    }
+
+    fn register(&self, state: &ThreadState) {
+        let number = self.named.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        let name = ThreadName { number, name: std::thread::current().name().map(str::to_owned) };
+        let mut threads = lock(&self.threads);
+        if threads.len() >= TOLD_APART {
+            add_up_ended(&mut threads);
+        }
+        threads.push(Thread { name, totals: Arc::clone(&state.totals) });
+    }
+
+    pub(crate) fn missed(&self, label: &str) {
+        *lock(&self.missed).entry(label.to_owned()).or_default() += 1;
+    }
+
+    /// Values where nothing could be measured.
+    pub(crate) fn unmeasured(&self) -> Measured {
+        let values = self.without_bias().values(&[]);
+        Measured { label: String::new(), thread: None, calls: 0, values }
+    }
+
+    pub(crate) fn measured_once(
+        &self,
+        totals: &ThreadTotals,
+        label: usize,
+        sums: &[Sum],
+        inner: u64,
+    ) -> Measured {
+        let label = totals.labels.get(label).map(|label| label.label.to_string()).unwrap_or_default();
+        let share = Share { thread: None, totals, sums, calls: 1, inner };
+        Measured { label, thread: None, calls: 1, values: self.judge().values(&[share]) }
+    }
+
+    fn judge(&self) -> Judge<'_> {
+        Judge { plan: &self.plan, scope: self.scope, cost: self.cost.as_ref() }
+    }
+
+    fn without_bias(&self) -> Judge<'_> {
+        Judge { cost: None, ..self.judge() }
+    }
+
+    fn labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = Vec::new();
+        for thread in &*lock(&self.threads) {
+            for label in &lock(&thread.totals).labels {
+                if !labels.iter().any(|known| **known == *label.label) {
+                    labels.push(label.label.to_string());
+                }
+            }
+        }
+        labels
+    }
+
+    fn total(&self, label: &str) -> Measured {
+        let threads = lock(&self.threads);
+        let totals: Vec<(u32, ThreadTotals)> =
+            threads.iter().map(|thread| (thread.name.number, lock(&thread.totals).clone())).collect();
+        drop(threads);
+        let shares: Vec<Share<'_>> =
+            totals.iter().filter_map(|(number, totals)| share(*number, totals, label)).collect();
+        let calls = shares.iter().map(|share| share.calls).sum();
+        Measured { label: label.to_owned(), thread: None, calls, values: self.judge().values(&shares) }
+    }
+
+    fn by_thread(&self) -> Vec<Measured> {
+        let threads = lock(&self.threads);
+        let of_thread = |thread: &Thread| {
+            let totals = lock(&thread.totals);
+            let measured = |label: &LabelTotals| {
+                let share = share(thread.name.number, &totals, &label.label)?;
+                let calls = share.calls;
+                let values = self.judge().values(&[share]);
+                Some(Measured {
+                    label: label.label.to_string(),
+                    thread: Some(thread.name.clone()),
+                    calls,
+                    values,
+                })
+            };
+            totals.labels.iter().filter_map(measured).collect::<Vec<_>>()
+        };
+        threads.iter().flat_map(of_thread).collect()
+    }
+}
+
+/// What a thread added up for a label; `None` where it has had none of its regions.
+fn share<'a>(thread: u32, totals: &'a ThreadTotals, label: &str) -> Option<Share<'a>> {
+    let own = totals.labels.iter().find(|own| *own.label == *label && own.calls > 0)?;
+    Some(Share { thread: Some(thread), totals, sums: &own.sums, calls: own.calls, inner: own.inner })
+}
+
+/// Adds up threads that have ended and had the same counters, so that a program may start any number of them.
+fn add_up_ended(threads: &mut Vec<Thread>) {
+    let mut kept: Vec<Thread> = Vec::new();
+    let mut ended: Option<Thread> = None;
+    for thread in threads.drain(..) {
+        let has_ended = Arc::strong_count(&thread.totals) == 1;
+        let into = ended.as_ref().filter(|_| has_ended).is_some_and(|sum| add(sum, &thread));
+        match (has_ended, into, &ended) {
+            (_, true, _) => {}
+            (true, false, None) => {
+                let name = ThreadName { name: Some("and others that ended".to_owned()), ..thread.name };
+                ended = Some(Thread { name, totals: thread.totals });
+            }
+            _ => kept.push(thread),
+        }
+    }
+    threads.extend(ended);
+    threads.append(&mut kept);
+}
+
+/// Adds what one thread counted to another's; false where they have different counters.
+fn add(sum: &Thread, thread: &Thread) -> bool {
+    let (mut sum, more) = (lock(&sum.totals), lock(&thread.totals));
+    if sum.counters != more.counters || sum.refused != more.refused {
+        return false;
+    }
+    for label in &more.labels {
+        let peaks: Vec<bool> = sum.counters.iter().map(|counter| counter.is_peak).collect();
+        match sum.labels.iter_mut().find(|own| own.label == label.label) {
+            None => sum.labels.push(label.clone()),
+            Some(own) => {
+                own.calls += label.calls;
+                own.inner += label.inner;
+                for ((own, more), is_peak) in own.sums.iter_mut().zip(&label.sums).zip(peaks) {
+                    own.add(*more, is_peak);
+                }
+            }
+        }
+    }
+    if sum.trouble.is_none() {
+        sum.trouble.clone_from(&more.trouble);
+    }
+    true
+}
+
+/// The sources that the plan does not use, as steps.
+fn skipped(plan: &Plan, steps: &mut Vec<LadderStep>) {
+    for line in &plan.lines {
+        for skipped in &line.skipped {
+            let because = (ErrorKind::EventUnsupported, skipped.reason.clone());
+            let next = line.candidate().map_or_else(
+                || "not counted".to_owned(),
+                |candidate| format!("counted by {}", candidate.rung),
+            );
+            steps.push(LadderStep::refused(Some(&line.event.name), skipped.rung.word(), because, next));
+        }
+        if line.skipped.is_empty() && line.candidate().is_none() {
+            let because = (ErrorKind::EventUnsupported, line.event.unsupported.clone());
+            steps.push(LadderStep::refused(Some(&line.event.name), "this machine", because, "not counted"));
+        }
+    }
+}
+
+/// What is used for each event in the end, and how it is read.
+fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
+    for (i, line) in plan.lines.iter().enumerate() {
+        let Some(candidate) = line.candidate() else { continue };
+        let event = Some(line.event.name.as_str());
+        steps.push(LadderStep::works(event, format!("{} ({})", candidate.rung, candidate.resolution)));
+        let slot = opened_as(plan, SlotId(i));
+        let ways = totals.counters.iter().filter(|counter| counter.counter.slot == slot);
+        let way = ways.map(|counter| &counter.counter.way).next();
+        match way {
+            Some(ReadWay::UserSpace) => steps.push(LadderStep::works(event, READ)),
+            Some(ReadWay::Kernel(reason)) if !reason.is_empty() => {
+                let because = (ErrorKind::NoUserAccess, reason.clone());
+                steps.push(LadderStep::refused(event, READ, because, "read through the kernel"));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is tried to read a counter.
+const READ: &str = "read in user space";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_may_share_a_monitor() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Monitor>();
+    }
+}

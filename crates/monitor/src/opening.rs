@@ -1,0 +1,154 @@
+//! Opens a plan's counters: once with replans until the plan is settled, and then in each thread as it is.
+
+use std::time::Duration;
+
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::plan::Outcome;
+use cyclometer_core::{
+    Counting, Error, ErrorKind, Machine, Plan, Recovery, Refusal, Result, Rung, Slot, SlotId, Source, Target,
+};
+use cyclometer_plan::{Replan, give_up, replan};
+
+use crate::ladder::{LadderStep, kind_of};
+
+/// Open counters of one thread.
+#[derive(Default)]
+pub(crate) struct Opened {
+    pub(crate) sources: Vec<Box<dyn Counting>>,
+    /// What was refused, each with the reason.
+    pub(crate) refused: Vec<(SlotId, String)>,
+}
+
+/// What is opened, where, by whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Means<'a> {
+    pub(crate) sources: &'a [Box<dyn Source>],
+    pub(crate) target: &'a Target,
+    pub(crate) machine: &'a Machine,
+}
+
+impl Means<'_> {
+    /// Opens the plan, and changes it until nothing is refused any more.
+    ///
+    /// # Errors
+    ///
+    /// What no plan can answer: a target that does not exist, a `{group}` that does not fit.
+    pub(crate) fn settle(&self, mut plan: Plan, steps: &mut Vec<LadderStep>) -> Result<(Plan, Opened)> {
+        let mut pauses = 0;
+        loop {
+            let Refused { rung, refusal } = match self.open(&slots(&plan)) {
+                Ok(sources) => return Ok((plan, Opened { sources, refused: Vec::new() })),
+                Err(refused) => refused,
+            };
+            let event =
+                refusal.slot.and_then(|slot| plan.lines.get(slot.0)).map(|line| line.event.name.clone());
+            let (answer, done) = self.answer(plan, &refusal, &mut pauses)?;
+            plan = answer;
+            let because = (kind_of(refusal.kind), refusal.text);
+            steps.push(LadderStep::refused(event.as_deref(), rung.word(), because, done));
+        }
+    }
+
+    fn answer(&self, plan: Plan, refusal: &Refusal, pauses: &mut u32) -> Result<(Plan, String)> {
+        let answer = match replan(plan.clone(), refusal, self.machine)? {
+            Replan::Retry(_) if pause(pauses) => return Ok((plan, "tried again".to_owned())),
+            Replan::Retry(_) => {
+                let busy = || Error::new(ErrorKind::CounterBusy, refusal.text.clone());
+                give_up(plan.clone(), refusal.slot.ok_or_else(busy)?, refusal, self.machine)?
+            }
+            answer => answer,
+        };
+        Ok(match answer {
+            Replan::Try(plan, step) => (*plan, step.done),
+            Replan::Retry(step) => (plan, step.done),
+        })
+    }
+
+    /// Opens a settled plan; what is refused is left out, and told.
+    pub(crate) fn open_settled(&self, plan: &Plan) -> Opened {
+        let mut wanted = slots(plan);
+        let mut refused = Vec::new();
+        loop {
+            match self.open(&wanted) {
+                Ok(sources) => return Opened { sources, refused },
+                Err(Refused { rung, refusal }) => {
+                    let is_it = |slot: &Slot| match refusal.slot {
+                        Some(id) if wanted.iter().any(|slot| slot.id == id) => slot.id == id,
+                        _ => slot.rung == rung,
+                    };
+                    let (out, kept): (Vec<Slot>, Vec<Slot>) = wanted.iter().cloned().partition(is_it);
+                    refused.extend(out.into_iter().map(|slot| (slot.id, refusal.text.clone())));
+                    wanted = kept;
+                }
+            }
+        }
+    }
+
+    /// Opens and starts every slot, or none.
+    fn open(&self, slots: &[Slot]) -> std::result::Result<Vec<Box<dyn Counting>>, Refused> {
+        let mut opened = Vec::new();
+        let mut rungs: Vec<Rung> = slots.iter().map(|slot| slot.rung).collect();
+        rungs.sort_unstable();
+        rungs.dedup();
+        for rung in rungs {
+            let of_rung: Vec<Slot> = slots.iter().filter(|slot| slot.rung == rung).cloned().collect();
+            let open = || {
+                let source =
+                    self.sources.iter().find(|source| source.rung() == rung).ok_or_else(|| none(rung))?;
+                let mut counting = source.open(&of_rung, self.target)?;
+                counting.start().map_err(|error| Refusal {
+                    slot: None,
+                    kind: RefusalKind::Other,
+                    text: error.to_string(),
+                })?;
+                Ok(counting)
+            };
+            opened.push(open().map_err(|refusal| Refused { rung, refusal })?);
+        }
+        Ok(opened)
+    }
+}
+
+struct Refused {
+    rung: Rung,
+    refusal: Refusal,
+}
+
+fn none(rung: Rung) -> Refusal {
+    let text = format!("there is no source {rung} in this program");
+    Refusal { slot: None, kind: RefusalKind::TargetNotSupported, text }
+}
+
+/// Sleeps as the strategy for busy counters says; false when it was done often enough.
+fn pause(pauses: &mut u32) -> bool {
+    let Recovery::RetryAfter { delay_ms, attempts } = ErrorKind::CounterBusy.strategy() else { return false };
+    if *pauses >= attempts {
+        return false;
+    }
+    *pauses += 1;
+    std::thread::sleep(Duration::from_millis(delay_ms.into()));
+    true
+}
+
+/// Everything that is counted, all of it at once: turns are for runs, and the kernel shares counters among events of a thread
+/// by itself.
+pub(crate) fn slots(plan: &Plan) -> Vec<Slot> {
+    let counted = |slot: &&Slot| {
+        let line = plan.lines.get(slot.id.0);
+        slot.twin_of.is_none() && line.is_some_and(|line| matches!(line.outcome, Outcome::Counted { .. }))
+    };
+    let mut slots: Vec<Slot> = Vec::new();
+    for slot in plan.passes.iter().flat_map(|pass| &pass.slots).filter(counted) {
+        if slots.iter().all(|known| known.id != slot.id) {
+            slots.push(Slot { turn: None, ..slot.clone() });
+        }
+    }
+    slots.sort_by_key(|slot| slot.id);
+    slots
+}
+
+/// The slot whose counters an event has: its own, or those of one that counts the same.
+pub(crate) fn opened_as(plan: &Plan, id: SlotId) -> SlotId {
+    let of_it = |slot: &&Slot| slot.id == id;
+    plan.passes.iter().flat_map(|pass| &pass.slots).find(of_it).map_or(id, Slot::opened_as)
+}

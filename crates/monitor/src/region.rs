@@ -1,0 +1,71 @@
+//! Regions of a program.
+
+use std::sync::Arc;
+
+use crate::monitor::Shared;
+use crate::report::Measured;
+use crate::thread::{Frame, Here};
+
+/// A part of a program that is being counted, in the thread that began it: from when it is made until it is dropped or
+/// stopped.
+///
+/// It is not `Send`: a counter belongs to a thread. Regions nest, and an outer one has what inner ones count. Stopping twice
+/// or reading after the end cannot be written down: [`Region::stop`] takes the region.
+///
+/// ```compile_fail
+/// fn sends(region: cyclometer_monitor::Region) {
+///     std::thread::spawn(move || drop(region));
+/// }
+/// ```
+#[must_use = "a region ends when it is dropped: bind it to a name"]
+pub struct Region {
+    shared: Arc<Shared>,
+    open: Option<(Here, Frame)>,
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Region").field("counts", &self.open.is_some()).finish()
+    }
+}
+
+impl Region {
+    pub(crate) fn begin(shared: &Arc<Shared>, label: &str) -> Region {
+        let open = crate::thread::here(shared).and_then(|here| {
+            let frame = {
+                // Only a region that begins inside of another's start, as in a signal handler, finds it borrowed.
+                let mut state = here.try_borrow_mut().ok()?;
+                let label = state.label(label);
+                state.begin(label)
+            };
+            Some((here, frame))
+        });
+        if open.is_none() {
+            shared.missed(label);
+        }
+        Region { shared: Arc::clone(shared), open }
+    }
+
+    /// Ends the region and says what it counted, this once.
+    ///
+    /// The counts are added to those of its label, too.
+    pub fn stop(mut self) -> Measured {
+        let Some((here, frame)) = self.open.take() else { return self.shared.unmeasured() };
+        let Ok(mut state) = here.try_borrow_mut() else { return self.shared.unmeasured() };
+        let ended = state.end(frame, true);
+        let totals = Arc::clone(&state.totals);
+        drop(state);
+        let totals = crate::thread::lock(&totals);
+        let (sums, inner) = ended.map(|ended| (ended.sums, ended.inner)).unwrap_or_default();
+        self.shared.measured_once(&totals, frame.label, &sums, inner)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let Some((here, frame)) = self.open.take() else { return };
+        if let Ok(mut state) = here.try_borrow_mut() {
+            state.end(frame, false);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What was counted, as values that say what they are.
+
+use std::fmt;
+
+use cyclometer_core::exec::{At, Cell, Reading};
+use cyclometer_core::plan::PlanLine;
+use cyclometer_core::{Count, Modes, Plan, Provenance, Rung, Scope, SlotId, Unit};
+use cyclometer_stats::settle;
+
+use crate::cost::{Bias, Cost};
+use crate::opening::opened_as;
+use crate::totals::{Counter, Sum, ThreadTotals};
+
+/// What was counted in regions of one label.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Measured {
+    /// The label; empty for what is no region.
+    pub label: String,
+    /// The thread; `None` where those of several were added up.
+    pub thread: Option<ThreadName>,
+    /// How many regions have ended.
+    pub calls: u64,
+    /// One for each event, in the order asked for.
+    pub values: Vec<Value>,
+}
+
+impl Measured {
+    /// The value of an event, by the name that it was asked for with, or by that with its modes.
+    pub fn get(&self, event: &str) -> Option<&Value> {
+        self.values.iter().find(|value| value.event == event || value.name == event)
+    }
+
+    /// One event divided by another (instructions and cycles: IPC); `None` where either has no number, or the divisor is
+    /// zero.
+    pub fn ratio(&self, event: &str, by: &str) -> Option<f64> {
+        let (event, by) = (self.get(event)?.number()?, self.get(by)?.number()?);
+        (by != 0.0).then(|| event / by)
+    }
+}
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", if self.label.is_empty() { "total" } else { &self.label })?;
+        if let Some(thread) = &self.thread {
+            write!(f, " in {thread}")?;
+        }
+        writeln!(f, ", {} {}:", self.calls, if self.calls == 1 { "region" } else { "regions" })?;
+        self.values.iter().try_for_each(|value| writeln!(f, "  {value}"))
+    }
+}
+
+/// A thread that measured.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ThreadName {
+    /// Numbers the threads by the order of their first regions, from 1.
+    pub number: u32,
+    /// The name it was given, if any.
+    pub name: Option<String>,
+}
+
+impl fmt::Display for ThreadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "thread {} ({name})", self.number),
+            None => write!(f, "thread {}", self.number),
+        }
+    }
+}
+
+/// What one event counted.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Value {
+    /// The name with the modes that were counted (`instructions:u`).
+    pub name: String,
+    /// The name as it was asked for, without modifiers.
+    pub event: String,
+    /// What was counted, or why nothing was; in raw counts, as they were read.
+    pub count: Count,
+    /// The count less what measuring added; `None` where that is not known.
+    pub net: Option<Net>,
+    /// What one raw count stands for, in the unit.
+    pub scale: f64,
+    /// Unit of the scaled value.
+    pub unit: Unit,
+    /// Who counted; `None` when nobody did.
+    pub provenance: Option<Provenance>,
+    /// The source; `None` when none counted.
+    pub rung: Option<Rung>,
+    /// What the value covers.
+    pub scope: Scope,
+    /// The modes that it covers; `None` where modes mean nothing.
+    pub modes: Option<Modes>,
+    /// What a reader should know.
+    pub notes: Vec<String>,
+}
+
+impl Value {
+    /// The best number there is, in the event's unit: net of what measuring added where that is known. `None` when nothing
+    /// was counted: that is not zero.
+    pub fn number(&self) -> Option<f64> {
+        match &self.net {
+            Some(net) => Some(net.value * self.scale),
+            None => Some(self.count.value()? as f64 * self.scale),
+        }
+    }
+
+    /// Why the count is not exact; `None` when it is.
+    pub fn reason(&self) -> Option<String> {
+        self.count.reason()
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.name)?;
+        let Some(number) = self.number() else {
+            return write!(f, "{} ({})", self.count.verdict(), self.reason().unwrap_or_default());
+        };
+        write!(f, "{number:.0}")?;
+        if let Some(net) = self.net.filter(|net| net.half_width > 0.0) {
+            write!(f, " ± {:.0}", net.half_width * self.scale)?;
+        }
+        if !self.unit.symbol().is_empty() {
+            write!(f, " {}", self.unit.symbol())?;
+        }
+        match self.reason() {
+            Some(reason) => write!(f, " ({}: {reason})", self.count.verdict()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A count less what measuring added to it, in raw counts.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Net {
+    /// The count less the median bias of all its regions; not below zero.
+    pub value: f64,
+    /// How far the truth may be from that, as far as the bias was uncertain: each region's spread, added up.
+    pub half_width: f64,
+}
+
+impl Net {
+    fn of(count: &Count, bias: &Bias, calls: u64, inner: u64) -> Option<Net> {
+        let Count::Exact(raw) = count else { return None };
+        let (empty, nested) = (bias.empty?, bias.nested?);
+        let (calls, inner) = (calls as f64, inner as f64);
+        let added = calls * empty.median + inner * nested.median;
+        let half_width = calls * empty.spread() + inner * nested.spread();
+        Some(Net { value: (*raw as f64 - added).max(0.0), half_width })
+    }
+}
+
+/// What was added up in one thread.
+pub(crate) struct Share<'a> {
+    pub(crate) thread: Option<u32>,
+    pub(crate) totals: &'a ThreadTotals,
+    pub(crate) sums: &'a [Sum],
+    pub(crate) calls: u64,
+    pub(crate) inner: u64,
+}
+
+/// What is needed to judge sums.
+pub(crate) struct Judge<'a> {
+    pub(crate) plan: &'a Plan,
+    pub(crate) scope: Scope,
+    pub(crate) cost: Option<&'a Cost>,
+}
+
+impl Judge<'_> {
+    /// The values of all events, over all shares.
+    pub(crate) fn values(&self, shares: &[Share<'_>]) -> Vec<Value> {
+        let reading = Reading { cells: shares.iter().flat_map(cells).collect() };
+        let lines = self.plan.lines.iter().enumerate();
+        lines.map(|(i, line)| self.value(line, SlotId(i), &reading, shares)).collect()
+    }
+
+    fn value(&self, line: &PlanLine, slot: SlotId, reading: &Reading, shares: &[Share<'_>]) -> Value {
+        let count = settle(line, reading, opened_as(self.plan, slot), self.scope);
+        let candidate = line.candidate().filter(|_| count.value().is_some());
+        let bias = self.cost.and_then(|cost| cost.biases.get(slot.0));
+        let calls = shares.iter().map(|share| share.calls).sum();
+        let inner = shares.iter().map(|share| share.inner).sum();
+        Value {
+            name: line.label(),
+            event: line.event.name.clone(),
+            net: bias.and_then(|bias| Net::of(&count, bias, calls, inner)),
+            scale: line.candidate().map_or(1.0, |candidate| candidate.scale),
+            unit: line.event.unit.clone(),
+            provenance: candidate.map(|candidate| candidate.provenance),
+            rung: candidate.map(|candidate| candidate.rung),
+            scope: self.scope.max(candidate.and_then(|way| way.widest).unwrap_or(self.scope)),
+            modes: line.effective_modes(),
+            notes: line.event.notes.clone(),
+            count,
+        }
+    }
+}
+
+/// The sums of a thread as the cells of one reading.
+fn cells(share: &Share<'_>) -> Vec<Cell> {
+    let counted =
+        share.totals.counters.iter().zip(share.sums).map(|(counter, sum)| cell(share, counter, *sum));
+    let refused = share.totals.refused.iter().map(|(slot, reason)| Cell {
+        at: At { tid: share.thread, ..At::default() },
+        lost: Some(reason.clone()),
+        ..Cell::new(*slot, 0, 0, 0)
+    });
+    counted.chain(refused).collect()
+}
+
+fn cell(share: &Share<'_>, counter: &Counter, sum: Sum) -> Cell {
+    let why = share.totals.trouble.as_deref().unwrap_or("the counter could not be read");
+    let regions = share.calls.max(1);
+    let missing = (sum.lost > 0).then(|| format!("without {} of {regions} regions: {why}", sum.lost));
+    let peak = counter.is_peak.then(|| "the peak until then, not of the region alone".to_owned());
+    let notes: Vec<String> = [counter.counter.partial.clone(), missing, peak].into_iter().flatten().collect();
+    let at = counter.counter.at.clone();
+    Cell {
+        slot: counter.counter.slot,
+        at: At { tid: at.tid.or(share.thread), ..at },
+        raw: sum.value,
+        time_enabled_ns: sum.time_enabled_ns,
+        time_running_ns: sum.time_running_ns,
+        lost: (sum.lost >= regions).then(|| why.to_owned()),
+        partial: (!notes.is_empty()).then(|| notes.join("; ")),
+    }
+}

@@ -1,0 +1,130 @@
+//! What regions add up to.
+
+use cyclometer_core::exec::{CounterAt, Raw};
+
+/// The sum of differences of one counter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sum {
+    pub(crate) value: u64,
+    pub(crate) time_enabled_ns: u64,
+    pub(crate) time_running_ns: u64,
+    /// How many regions have no value.
+    pub(crate) lost: u64,
+}
+
+/// What kind of values a counter has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Kind {
+    /// A peak and no sum.
+    pub(crate) is_peak: bool,
+    /// How long it may count at most, in ns.
+    pub(crate) longest_ns: Option<u64>,
+}
+
+impl Sum {
+    /// One region without a value.
+    pub(crate) const LOST: Sum = Sum { value: 0, time_enabled_ns: 0, time_running_ns: 0, lost: 1 };
+
+    /// Whether it was counted for longer than the counter may.
+    pub(crate) fn is_too_long(self, kind: Kind) -> bool {
+        kind.longest_ns.is_some_and(|longest| self.time_enabled_ns > longest)
+    }
+
+    /// What was counted from `start` to `end`.
+    pub(crate) fn between(start: Raw, end: Raw, Kind { is_peak, .. }: Kind) -> Sum {
+        let lost = Sum::LOST;
+        if start.is_lost || end.is_lost {
+            return lost;
+        }
+        let difference = || {
+            Some(Sum {
+                // A peak is no sum: the last one is what there is to say.
+                value: if is_peak { end.value } else { end.value.checked_sub(start.value)? },
+                time_enabled_ns: end.time_enabled_ns.checked_sub(start.time_enabled_ns)?,
+                time_running_ns: end.time_running_ns.checked_sub(start.time_running_ns)?,
+                lost: 0,
+            })
+        };
+        difference().unwrap_or(lost)
+    }
+
+    pub(crate) fn add(&mut self, other: Sum, is_peak: bool) {
+        self.value = match is_peak {
+            true => self.value.max(other.value),
+            false => self.value.saturating_add(other.value),
+        };
+        self.time_enabled_ns = self.time_enabled_ns.saturating_add(other.time_enabled_ns);
+        self.time_running_ns = self.time_running_ns.saturating_add(other.time_running_ns);
+        self.lost = self.lost.saturating_add(other.lost);
+    }
+}
+
+/// How often a region was measured, and what was counted in it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct LabelTotals {
+    pub(crate) label: Box<str>,
+    /// How many regions have ended.
+    pub(crate) calls: u64,
+    /// How many regions ended within these.
+    pub(crate) inner: u64,
+    /// One for each counter.
+    pub(crate) sums: Vec<Sum>,
+}
+
+/// One counter of a thread.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Counter {
+    pub(crate) counter: CounterAt,
+    /// Its value is a peak and no sum.
+    pub(crate) is_peak: bool,
+    /// How long it may count at most, in ns.
+    pub(crate) longest_ns: Option<u64>,
+}
+
+/// What a thread has counted.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct ThreadTotals {
+    pub(crate) counters: Vec<Counter>,
+    /// Events that were refused in this thread, each with the reason.
+    pub(crate) refused: Vec<(cyclometer_core::SlotId, String)>,
+    pub(crate) labels: Vec<LabelTotals>,
+    /// Regions that have begun and not ended.
+    pub(crate) open: u64,
+    /// Why some values were lost; the first reason that there was.
+    pub(crate) trouble: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raw(value: u64, enabled: u64, running: u64) -> Raw {
+        Raw { value, time_enabled_ns: enabled, time_running_ns: running, is_lost: false }
+    }
+
+    #[test]
+    fn a_region_is_the_difference_of_two_reads() {
+        let sum = Sum::between(raw(10, 100, 90), raw(25, 160, 150), Kind::default());
+        assert_eq!(sum, Sum { value: 15, time_enabled_ns: 60, time_running_ns: 60, lost: 0 });
+    }
+
+    #[test]
+    fn what_went_backwards_or_was_lost_is_no_number() {
+        for (start, end) in
+            [(raw(10, 1, 1), raw(9, 2, 2)), (Raw::LOST, raw(9, 2, 2)), (raw(1, 1, 1), Raw::LOST)]
+        {
+            assert_eq!(Sum::between(start, end, Kind::default()), Sum::LOST);
+        }
+    }
+
+    #[test]
+    fn a_peak_is_no_difference_and_no_sum() {
+        let mut sum =
+            Sum::between(raw(1000, 1, 1), raw(1200, 2, 2), Kind { is_peak: true, longest_ns: None });
+        assert_eq!(sum.value, 1200);
+        sum.add(Sum { value: 1100, ..Sum::default() }, true);
+        assert_eq!(sum.value, 1200);
+        sum.add(Sum { value: 1, ..Sum::default() }, false);
+        assert_eq!(sum.value, 1201);
+    }
+}

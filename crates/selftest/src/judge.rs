@@ -1,0 +1,307 @@
+//! Counts against what is known.
+
+use cyclometer_kernels::{Kernel, Quantity, Rounds};
+
+use crate::bounds;
+use crate::finding::{Finding, Measurement, Verdict};
+use crate::meter::{Meter, Sample, Work};
+use crate::truth::Truth;
+
+/// Rounds of a kernel beyond the one that it is compared with: short against the time between interrupts.
+pub const ROUNDS: u32 = 10_000;
+
+/// How often work is repeated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    /// A single round, whose least count is what stands around the loop.
+    pub bases: u32,
+    /// All rounds.
+    pub repeats: u32,
+}
+
+impl Effort {
+    /// What a counter needs that interrupts disturb.
+    pub const HARDWARE: Effort = Effort { bases: 3, repeats: 5 };
+
+    /// What suffices for a source that nothing disturbs: twice the same.
+    pub const UNDISTURBED: Effort = Effort { bases: 1, repeats: 2 };
+}
+
+/// Counts what is known about an event and judges it.
+pub fn examine(event: &str, truth: Truth, meter: &mut dyn Meter, effort: Effort) -> Finding {
+    let examination = Examination { meter, effort };
+    match truth {
+        Truth::Known(quantities) => examination.quantities(event, quantities, Strictness::Exact),
+        Truth::Near(quantities) => examination.quantities(event, quantities, Strictness::Near),
+        other => bounds::examine(event, other, examination),
+    }
+}
+
+/// How an event is counted.
+pub(crate) struct Examination<'a> {
+    meter: &'a mut dyn Meter,
+    effort: Effort,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Strictness {
+    Exact,
+    Near,
+}
+
+impl Examination<'_> {
+    /// The difference that [`ROUNDS`] make, several times.
+    pub(crate) fn kernel(&mut self, kernel: Kernel, expected: Option<u64>) -> Result<Measurement, String> {
+        let work = Work::Kernel(kernel, Rounds::MIN.saturating_add(ROUNDS));
+        let base = self.least(Work::Kernel(kernel, Rounds::MIN))?;
+        let mut values = Vec::new();
+        for _ in 0..self.effort.repeats {
+            values.push(signed(self.sample(work)?.raw) - base);
+        }
+        Ok(Measurement { work, expected, values })
+    }
+
+    /// The counts of other work, as they are.
+    pub(crate) fn plain(&mut self, work: Work) -> Result<(Measurement, Vec<Sample>), String> {
+        let samples: Vec<Sample> =
+            (0..self.effort.repeats).map(|_| self.sample(work)).collect::<Result<_, _>>()?;
+        let values = samples.iter().map(|sample| signed(sample.raw)).collect();
+        Ok((Measurement { work, expected: None, values }, samples))
+    }
+
+    fn least(&mut self, work: Work) -> Result<i64, String> {
+        let mut least = None;
+        for _ in 0..self.effort.bases {
+            let value = signed(self.sample(work)?.raw);
+            least = Some(least.map_or(value, |least: i64| least.min(value)));
+        }
+        least.ok_or_else(|| "nothing was counted".to_owned())
+    }
+
+    fn sample(&mut self, work: Work) -> Result<Sample, String> {
+        let sample = self.meter.count(work)?;
+        match (sample.is_whole(), sample.time_running_ns) {
+            (true, _) => Ok(sample),
+            (false, 0) => Err("it was opened, and never got a counter".to_owned()),
+            (false, running) => {
+                let share = 100.0 * running as f64 / sample.time_enabled_ns as f64;
+                Err(format!("it shares its counter with others: counted {share:.0} % of the time"))
+            }
+        }
+    }
+
+    fn quantities(mut self, event: &str, quantities: &[Quantity], strictness: Strictness) -> Finding {
+        match self.counted(quantities) {
+            Ok(measurements) => judged(event, quantities, measurements, strictness),
+            Err(why) => Finding::not_counted(event, why),
+        }
+    }
+
+    /// What each kernel that says something about these counted.
+    fn counted(&mut self, quantities: &[Quantity]) -> Result<Vec<Measurement>, String> {
+        let says = |kernel: &Kernel| kernel.is_here() && quantities.iter().all(|one| kernel.knows(*one));
+        let kernels: Vec<Kernel> = Kernel::ALL.into_iter().filter(says).collect();
+        if kernels.is_empty() {
+            return Err("there are no loops of known length for this instruction set".to_owned());
+        }
+        kernels.into_iter().map(|kernel| self.kernel(kernel, None)).collect()
+    }
+}
+
+fn signed(raw: u64) -> i64 {
+    i64::try_from(raw).unwrap_or(i64::MAX)
+}
+
+/// What [`ROUNDS`] more than one execute.
+fn expected(kernel: Kernel, quantity: Quantity) -> u64 {
+    let of = |rounds: Rounds| kernel.counts(rounds).of(quantity);
+    of(Rounds::MIN.saturating_add(ROUNDS)) - of(Rounds::MIN)
+}
+
+/// The measurements with what is known of them.
+fn with_expected(measurements: &[Measurement], quantity: Quantity) -> Vec<Measurement> {
+    let known = |measurement: &Measurement| match measurement.work {
+        Work::Kernel(kernel, _) => Some(expected(kernel, quantity)),
+        _ => None,
+    };
+    let each = measurements.iter().map(|one| Measurement { expected: known(one), ..one.clone() });
+    each.collect()
+}
+
+/// Whether a measurement allows a verdict.
+type Holds = fn(&Measurement) -> bool;
+
+/// The best verdict that any of the quantities allows.
+fn judged(
+    event: &str,
+    quantities: &[Quantity],
+    measurements: Vec<Measurement>,
+    strictness: Strictness,
+) -> Finding {
+    let candidates: Vec<_> =
+        quantities.iter().map(|one| (*one, with_expected(&measurements, *one))).collect();
+    let verdicts: [(Verdict, Holds); 3] =
+        [(Verdict::Exact, is_exact), (Verdict::Overcounts, is_little_more), (Verdict::Plausible, is_near)];
+    for (verdict, holds) in verdicts {
+        if verdict == Verdict::Plausible && strictness == Strictness::Exact {
+            continue;
+        }
+        let found = candidates.iter().find(|(_, measurements)| measurements.iter().all(holds));
+        if let Some((quantity, measurements)) = found {
+            let first = quantity == &quantities[0];
+            let why = words(verdict, *quantity, first, measurements);
+            let (counts_as, measurements) = (Some(quantity.word()), measurements.clone());
+            return Finding { event: event.to_owned(), verdict, why, counts_as, measurements };
+        }
+    }
+    let measurements = candidates.into_iter().next().map(|(_, first)| first).unwrap_or_default();
+    let why = contradiction(&measurements);
+    Finding { event: event.to_owned(), verdict: Verdict::Wrong, why, counts_as: None, measurements }
+}
+
+fn excesses(measurement: &Measurement) -> impl Iterator<Item = i64> {
+    let expected = signed(measurement.expected.unwrap_or(0));
+    measurement.values.iter().map(move |value| value - expected)
+}
+
+fn is_exact(measurement: &Measurement) -> bool {
+    excesses(measurement).all(|excess| excess == 0)
+}
+
+/// More than this many events too many are not explained by interrupts, each of which adds one or two.
+///
+/// # Source
+///
+/// V. M. Weaver, D. Terpstra and S. Moore, Non-determinism and overcount on modern hardware performance counter
+/// implementations (ISPASS 2013): on x86 every hardware interrupt counts as an instruction retired in user mode.
+const FEW: i64 = 8;
+
+fn is_little_more(measurement: &Measurement) -> bool {
+    excesses(measurement).all(|excess| (0..=FEW).contains(&excess))
+}
+
+/// Up to three times as many and some: accesses on wrong paths, and repeated ones, are counted too.
+fn is_near(measurement: &Measurement) -> bool {
+    let expected = signed(measurement.expected.unwrap_or(0));
+    let most = 3 * expected + i64::from(ROUNDS) / 10;
+    measurement.values.iter().all(|value| (expected - expected / 20..=most).contains(value))
+}
+
+fn words(verdict: Verdict, quantity: Quantity, first: bool, measurements: &[Measurement]) -> String {
+    let values = measurements.iter().map(|one| one.values.len()).sum::<usize>();
+    let loops = measurements.len();
+    let what = quantity.word().replace('_', " ");
+    let instead = if first { String::new() } else { format!(" as {what}") };
+    match verdict {
+        Verdict::Exact => format!("the known number in each of {values} counts over {loops} loops{instead}"),
+        Verdict::Overcounts => {
+            let most = measurements.iter().flat_map(excesses).max().unwrap_or(0);
+            let more = measurements.iter().flat_map(excesses).filter(|excess| *excess > 0).count();
+            format!(
+                "{more} of {values} counts over {loops} loops are up to {most} too high{instead}: interrupts"
+            )
+        }
+        _ => format!("no fewer than the {what} of {loops} loops, and at most some three times as many"),
+    }
+}
+
+/// The measurement that is furthest off, in words.
+fn contradiction(measurements: &[Measurement]) -> String {
+    let has_known = |one: &&Measurement| one.expected.is_some_and(|expected| expected > 0);
+    let known: Vec<&Measurement> = measurements.iter().filter(has_known).collect();
+    if !known.is_empty() && known.iter().all(|one| one.values.iter().all(|value| *value == 0)) {
+        return "reads 0 in every loop, and claims to have counted".to_owned();
+    }
+    let off = |one: &&Measurement| excesses(one).map(i64::abs).max().unwrap_or(0);
+    let Some(worst) = measurements.iter().max_by_key(off) else { return "nothing was counted".to_owned() };
+    let (least, most) = (worst.least(), worst.values.iter().copied().max().unwrap_or(0));
+    let counted = if least == most { least.to_string() } else { format!("{least} to {most}") };
+    let expected = worst.expected.unwrap_or(0);
+    format!("{counted} in the loop '{}', which has {expected}", worst.work.word())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts a quantity as it is, changed by what a test wants.
+    struct Counter<F>(Quantity, F);
+
+    impl<F: FnMut(u64) -> u64> Meter for Counter<F> {
+        fn count(&mut self, work: Work) -> Result<Sample, String> {
+            let Work::Kernel(kernel, rounds) = work else { return Err("no kernel".to_owned()) };
+            // Something stands around the loop.
+            Ok(Sample::whole((self.1)(kernel.counts(rounds).of(self.0)) + 41))
+        }
+    }
+
+    fn check(name: &str, counted: Quantity, change: impl FnMut(u64) -> u64) -> Finding {
+        examine(name, Truth::of(name), &mut Counter(counted, change), Effort::HARDWARE)
+    }
+
+    #[test]
+    fn the_known_number_every_time_is_exact() {
+        let finding = check("instructions", Quantity::Instructions, |count| count);
+        assert_eq!(finding.verdict, Verdict::Exact, "{}", finding.why);
+        assert!(finding.measurements.iter().all(|one| one.expected.is_some() && one.values.len() == 5));
+    }
+
+    #[test]
+    fn a_few_too_many_now_and_then_are_interrupts_and_a_few_too_few_are_wrong() {
+        let mut number = 0;
+        let mut now_and_then = |few: i64| {
+            check("instructions", Quantity::Instructions, |count| {
+                number += 1;
+                if number % 7 == 0 { count.saturating_add_signed(few) } else { count }
+            })
+        };
+        let finding = now_and_then(1);
+        assert_eq!(finding.verdict, Verdict::Overcounts, "{}", finding.why);
+        assert!(finding.why.contains("up to 1 too high"), "{}", finding.why);
+        assert_eq!(now_and_then(-1).verdict, Verdict::Wrong);
+        assert_eq!(now_and_then(50).verdict, Verdict::Wrong);
+    }
+
+    #[test]
+    fn a_counter_that_claims_to_count_and_reads_zero_is_wrong() {
+        let finding = check("branches", Quantity::Branches, |_| 0);
+        assert_eq!(finding.verdict, Verdict::Wrong);
+        assert_eq!(finding.why, "reads 0 in every loop, and claims to have counted");
+    }
+
+    #[test]
+    fn a_counter_of_something_else_is_recognised_where_that_is_documented() {
+        let finding = check("branches", Quantity::TakenBranches, |count| count);
+        assert_eq!((finding.verdict, finding.counts_as), (Verdict::Exact, Some("branches_taken")));
+        assert!(finding.why.ends_with("as branches taken"), "{}", finding.why);
+        let finding = check("instructions", Quantity::Branches, |count| count);
+        assert_eq!(finding.verdict, Verdict::Wrong);
+        assert!(finding.why.contains("which has"), "{}", finding.why);
+    }
+
+    #[test]
+    fn speculative_loads_are_plausible_and_far_too_many_instructions_are_not() {
+        let finding = check("L1-dcache-loads", Quantity::Loads, |count| count + count / 3);
+        assert_eq!(finding.verdict, Verdict::Plausible, "{}", finding.why);
+        let finding = check("L1-dcache-loads", Quantity::Loads, |count| count / 2);
+        assert_eq!(finding.verdict, Verdict::Wrong, "{}", finding.why);
+        let finding = check("instructions", Quantity::Instructions, |count| count * 16);
+        assert_eq!(finding.verdict, Verdict::Wrong, "{}", finding.why);
+    }
+
+    #[test]
+    fn what_did_not_run_all_the_time_is_no_number() {
+        struct Shares(u64);
+        impl Meter for Shares {
+            fn count(&mut self, _: Work) -> Result<Sample, String> {
+                Ok(Sample { time_enabled_ns: 100, time_running_ns: self.0, ..Sample::default() })
+            }
+        }
+        for (running, why) in [(0, "never got a counter"), (50, "counted 50 % of the time")] {
+            let truth = Truth::of("instructions");
+            let finding = examine("instructions", truth, &mut Shares(running), Effort::HARDWARE);
+            assert_eq!(finding.verdict, Verdict::NotCounted);
+            assert!(finding.why.contains(why), "{}", finding.why);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Counts loops of known length, and says which events told the truth.
+//!
+//! [`Truth`] says what is known of an event by its name, [`examine`] has a [`Meter`] count work and judges what it says:
+//! exact, too high by a documented little, plausible, wrong, or not countable. A [`ThreadMeter`] counts the calling thread
+//! with any [`Source`](cyclometer_core::Source).
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod finding;
+mod judge;
+mod meter;
+mod thread;
+mod together;
+mod truth;
+
+#[cfg(test)]
+mod testing;
+
+pub use cyclometer_kernels::{Kernel, Memory, Quantity, Rounds};
+pub use finding::{Finding, Measurement, Verdict};
+pub use judge::{Effort, ROUNDS, examine};
+pub use meter::{Meter, Recorded, Sample, Work, run_kernel};
+pub use thread::ThreadMeter;
+pub use together::together;
+pub use truth::Truth;

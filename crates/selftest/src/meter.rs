@@ -1,0 +1,156 @@
+//! What is counted, and who counts it.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::thread::sleep;
+use std::time::Duration;
+
+use cyclometer_kernels::{Kernel, Memory, Rounds};
+
+/// Something to do while counters count.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Work {
+    /// Rounds of a loop of known length.
+    Kernel(Kernel, Rounds),
+    /// Writes to this many bytes of fresh memory, in every page of 4 KiB.
+    Touch(usize),
+    /// Waits for a moment, so many times.
+    Sleep(u32),
+}
+
+impl Work {
+    /// What it is called.
+    pub fn word(self) -> &'static str {
+        match self {
+            Work::Kernel(kernel, _) => kernel.word(),
+            Work::Touch(_) => "touch",
+            Work::Sleep(_) => "sleep",
+        }
+    }
+
+    /// How much of it there is: rounds, bytes, times.
+    pub fn amount(self) -> u64 {
+        match self {
+            Work::Kernel(_, rounds) => u64::from(rounds.get()),
+            Work::Touch(bytes) => bytes as u64,
+            Work::Sleep(times) => u64::from(times),
+        }
+    }
+
+    /// Does it.
+    pub(crate) fn run(self, memory: &mut Memory) {
+        match self {
+            Work::Kernel(kernel, rounds) => kernel.run(rounds, memory),
+            Work::Touch(bytes) => touch(bytes),
+            Work::Sleep(times) => (0..times).for_each(|_| sleep(NAP)),
+        }
+    }
+}
+
+/// Long enough that the thread is taken off its CPU.
+const NAP: Duration = Duration::from_micros(200);
+
+/// The smallest pages that any of the systems has, in bytes.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// So large a piece of memory is always a new one.
+///
+/// # Source
+///
+/// glibc, `mallopt(3)`, M_MMAP_THRESHOLD: memory that was given back may be given out again below 32 MiB.
+const NEW_BYTES: usize = 40 * 1024 * 1024;
+
+fn touch(bytes: usize) {
+    let mut fresh: Vec<u8> = Vec::with_capacity(bytes.max(NEW_BYTES));
+    for page in fresh.spare_capacity_mut()[..bytes].chunks_mut(PAGE_BYTES) {
+        if let Some(first) = page.first_mut() {
+            first.write(1);
+        }
+    }
+    black_box(&fresh);
+}
+
+/// Runs a kernel for nobody here to count: for a source that counts whole processes.
+pub fn run_kernel(kernel: Kernel, rounds: Rounds) {
+    kernel.run(rounds, &mut Memory::new());
+}
+
+/// What a counter says of some work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sample {
+    /// The count.
+    pub raw: u64,
+    /// How long it was wanted, in ns.
+    pub time_enabled_ns: u64,
+    /// How long it was on a counter, in ns.
+    pub time_running_ns: u64,
+    /// How long the work took, with starting and stopping the counter, in ns.
+    pub wall_ns: u64,
+}
+
+impl Sample {
+    /// A count of the whole time, by a source that needs no counters.
+    pub fn whole(raw: u64) -> Sample {
+        Sample { raw, ..Sample::default() }
+    }
+
+    /// Whether the source claims to have counted all the time. Core PMUs of a hybrid take over from each other, which costs
+    /// a moment.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.time_running_ns as f64 >= 0.99 * self.time_enabled_ns as f64
+    }
+}
+
+/// Counts one event.
+pub trait Meter {
+    /// Has the work done and says what was counted.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no number, in words.
+    fn count(&mut self, work: Work) -> Result<Sample, String>;
+}
+
+/// Counts that were made before, each given once for every time that it was made.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded {
+    samples: BTreeMap<Work, Vec<Sample>>,
+}
+
+impl Recorded {
+    /// Adds a count behind those of the same work.
+    pub fn add(&mut self, work: Work, sample: Sample) {
+        self.samples.entry(work).or_default().push(sample);
+    }
+}
+
+impl Meter for Recorded {
+    fn count(&mut self, work: Work) -> Result<Sample, String> {
+        let of_work = self.samples.get_mut(&work).filter(|samples| !samples.is_empty());
+        of_work.map(|samples| samples.remove(0)).ok_or_else(|| format!("{} was not counted", work.word()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_recorded_is_given_in_its_order_and_once() {
+        let work = Work::Sleep(1);
+        let mut recorded = Recorded::default();
+        recorded.add(work, Sample::whole(1));
+        recorded.add(work, Sample::whole(2));
+        assert_eq!(recorded.count(work).map(|sample| sample.raw), Ok(1));
+        assert_eq!(recorded.count(work).map(|sample| sample.raw), Ok(2));
+        assert_eq!(recorded.count(work), Err("sleep was not counted".to_owned()));
+    }
+
+    #[test]
+    fn all_work_can_be_done() {
+        let mut memory = Memory::new();
+        for work in [Work::Touch(3 * PAGE_BYTES), Work::Sleep(1), Work::Kernel(Kernel::Loads, Rounds::MIN)] {
+            work.run(&mut memory);
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The same event several times at once.
+
+use cyclometer_kernels::{Kernel, Quantity, Rounds};
+
+use crate::finding::{Finding, Measurement, Verdict};
+use crate::judge::ROUNDS;
+use crate::meter::{Sample, Work};
+use crate::thread::ThreadMeter;
+
+/// How far a copy may be off: what runs while the copies are started one after another, and interrupts.
+const APART: u64 = 10_000;
+
+/// Whether copies of an event of instructions that count at the same time tell the truth: each has the known number, or
+/// says that it did not run. Some drivers claim that all of them run, and let most of them read 0.
+pub fn together(event: &str, meter: &mut ThreadMeter<'_>) -> Finding {
+    let work = Work::Kernel(Kernel::Additions, Rounds::MIN.saturating_add(10 * ROUNDS));
+    if !Kernel::Additions.is_here() {
+        return Finding::not_counted(event, "there are no loops of known length for this instruction set");
+    }
+    match meter.count_all(work) {
+        Ok(samples) => judged(event, work, &samples),
+        Err(why) => Finding::not_counted(event, why),
+    }
+}
+
+fn judged(event: &str, work: Work, samples: &[Sample]) -> Finding {
+    let Work::Kernel(kernel, rounds) = work else { return Finding::not_counted(event, "nothing is known") };
+    let expected = kernel.counts(rounds).of(Quantity::Instructions);
+    let lies = |sample: &&Sample| sample.is_whole() && sample.raw.abs_diff(expected) > APART;
+    let (copies, lying) = (samples.len(), samples.iter().filter(lies).count());
+    let honest = samples.iter().filter(|sample| !sample.is_whole()).count();
+    let (verdict, why) = match (lying, honest) {
+        (0, 0) => (Verdict::Plausible, format!("all {copies} count the same time")),
+        (0, _) => (Verdict::Plausible, format!("{honest} of {copies} say that they had to wait")),
+        _ => {
+            let text = format!(
+                "{lying} of {copies} claim to have counted all the time, and did not: count fewer events at once"
+            );
+            (Verdict::Wrong, text)
+        }
+    };
+    let values = samples.iter().map(|sample| i64::try_from(sample.raw).unwrap_or(i64::MAX)).collect();
+    let measurements = vec![Measurement { work, expected: Some(expected), values }];
+    Finding { event: event.to_owned(), verdict, why, counts_as: None, measurements }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Behaviour, Fake};
+    use cyclometer_kernels::Memory;
+
+    const RIGHT: u64 = 18 * (10 * ROUNDS as u64 + 1);
+
+    fn check(behaviour: Behaviour) -> Finding {
+        let mut memory = Memory::new();
+        let source = Fake::new(behaviour);
+        let mut meter = ThreadMeter::open(&source, &Fake::slots(3), &mut memory).unwrap();
+        together("instructions", &mut meter)
+    }
+
+    #[test]
+    fn copies_that_agree_are_fine_and_so_are_those_that_say_that_they_waited() {
+        let finding = check(Behaviour::Steps(vec![RIGHT + 100]));
+        assert_eq!(
+            (finding.verdict, finding.why.as_str()),
+            (Verdict::Plausible, "all 3 count the same time")
+        );
+        let finding = check(Behaviour::FirstOnlyHonest(RIGHT));
+        assert_eq!(finding.why, "2 of 3 say that they had to wait");
+    }
+
+    #[test]
+    fn a_driver_that_lies_about_what_does_not_count_is_noticed() {
+        let finding = check(Behaviour::FirstOnly(RIGHT));
+        assert_eq!(finding.verdict, Verdict::Wrong);
+        assert!(finding.why.starts_with("2 of 3 claim"), "{}", finding.why);
+    }
+}

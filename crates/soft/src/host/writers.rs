@@ -1,0 +1,156 @@
+//! Who could write the files whose code is executed.
+//!
+//! A private mapping of a file shows what is written to the file, as long as nobody wrote to that page of the mapping: code
+//! would change, and no call on its mapping would tell. So code is not taken from a file that the process has open for
+//! writing, and a process that opens one later whose code somebody executes makes that one leave. Of what processes do that
+//! are not followed nothing is known.
+
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use cyclometer_sys::trace::Registers;
+
+use super::engine::{Engine, Trouble};
+use super::file::opened;
+use super::process::Mode;
+use super::remote::number;
+
+/// A file, by its device and number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct File {
+    device: (u32, u32),
+    inode: u64,
+}
+
+impl File {
+    /// Out of a list of mappings: the device as `major:minor`, in hexadecimal, and the number; `None` where there is none.
+    ///
+    /// # Source
+    ///
+    /// `proc(5)`, `/proc/pid/maps`.
+    pub(crate) fn parse(device: &str, inode: &str) -> Option<File> {
+        let (major, minor) = device.split_once(':')?;
+        let hex = |text| u32::from_str_radix(text, 16).ok();
+        let inode = inode.parse().ok().filter(|inode| *inode != 0)?;
+        Some(File { device: (hex(major)?, hex(minor)?), inode })
+    }
+
+    fn at(path: impl AsRef<Path>) -> Option<File> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(File { device: numbers(metadata.dev()), inode: metadata.ino() })
+    }
+}
+
+/// The two numbers of a device.
+///
+/// # Source
+///
+/// `makedev(3)`; glibc `bits/sysmacros.h`.
+fn numbers(device: u64) -> (u32, u32) {
+    let major = (device >> 8 & 0xfff) | (device >> 32 & 0xffff_f000);
+    let minor = (device & 0xff) | (device >> 12 & 0xffff_ff00);
+    (major as u32, minor as u32)
+}
+
+/// The files that a process has open for writing.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/fd`: the owner's permission to write of a link itself.
+pub(crate) fn open_for_writing(pid: u32) -> HashSet<File> {
+    const OWNER_WRITES: u32 = 0o200;
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
+    let links = descriptors.flatten().map(|descriptor| descriptor.path());
+    let written = links
+        .filter(|link| fs::symlink_metadata(link).is_ok_and(|metadata| metadata.mode() & OWNER_WRITES != 0));
+    written.filter_map(File::at).collect()
+}
+
+/// Whether a file is about to be opened so that its bytes can change.
+///
+/// # Source
+///
+/// `open(2)`; Linux `include/uapi/asm-generic/fcntl.h`.
+fn writes(registers: &Registers) -> bool {
+    const O_ACCMODE: u64 = 3;
+    const O_TRUNC: u64 = 0o1000;
+    let open = registers.rax & 0xffff_ffff == number::OPEN;
+    let flags = if open { registers.rsi } else { registers.rdx };
+    flags & O_ACCMODE != 0 || flags & O_TRUNC != 0
+}
+
+impl Engine {
+    /// A file is about to be opened, whose path is at this address: whoever executes its code goes on without us if it may be
+    /// written.
+    pub(super) fn opens_to_write(
+        &mut self,
+        tid: u32,
+        path: u64,
+        registers: &Registers,
+    ) -> Result<bool, Trouble> {
+        if !writes(registers) {
+            return Ok(false);
+        }
+        let folder = (registers.rax & 0xffff_ffff == number::OPENAT).then_some(registers.rdi as u32 as i32);
+        let Some(path) = opened(tid, folder, path) else { return Ok(false) };
+        if is_memory(&path) {
+            self.leave_all(tid, "opens the memory of a process for writing");
+            return Ok(true);
+        }
+        let Some(file) = File::at(&path) else { return Ok(false) };
+        let executes = |engine: &Engine, other: &u32| {
+            let seated = engine.tasks.get(other).map(|task| &task.mode);
+            let Some(Mode::Translated(seat) | Mode::Native(seat)) = seated else { return false };
+            seat.maps.last().is_some_and(|maps| maps.executes_file(file))
+        };
+        let reason = "executes a file that is opened for writing";
+        let others = self.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));
+        let others: Vec<u32> = others.collect();
+        others.into_iter().for_each(|other| self.dismiss(other, Some(reason.to_owned())));
+        if executes(self, &tid) { Err(Trouble::Unfollowed(reason.to_owned())) } else { Ok(false) }
+    }
+}
+
+/// Whether a path names the memory of a process.
+fn is_memory(path: &Path) -> bool {
+    let device = |path: &Path| fs::metadata(path).ok().map(|metadata| metadata.dev());
+    path.file_name().is_some_and(|name| name == "mem") && device(path) == device(Path::new("/proc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_those_of_the_list_of_mappings() {
+        let file = File::parse("fe:1a0", "77").unwrap();
+        assert_eq!(file, File { device: (0xfe, 0x1a0), inode: 77 });
+        assert_eq!(File::parse("00:00", "0"), None);
+        assert_eq!(File::parse("fe", "1"), None);
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let own = std::env::current_exe().unwrap();
+        let line = maps.lines().find(|line| line.ends_with(&*own.to_string_lossy())).unwrap();
+        let fields: Vec<&str> = line.split(' ').collect();
+        assert_eq!(File::parse(fields[3], fields[4]), File::at(own));
+    }
+
+    #[test]
+    fn devices_are_split_as_the_c_library_does() {
+        assert_eq!(numbers(0xfe01), (0xfe, 1));
+        assert_eq!(numbers(0x0010_0abc), (0xa, 0x1bc));
+    }
+
+    #[test]
+    fn only_what_is_open_for_writing_is_found() {
+        let path = std::env::temp_dir().join(format!("cyclometer-writers-{}", std::process::id()));
+        let written = fs::File::create(&path).unwrap();
+        let file = File::at(&path).unwrap();
+        assert!(open_for_writing(std::process::id()).contains(&file));
+        drop(written);
+        let _read = fs::File::open(&path).unwrap();
+        assert!(!open_for_writing(std::process::id()).contains(&file));
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,116 @@
+//! Code that changes: what a program does is what it does without us, and its counts are those of single steps, or lost for
+//! the right reason. Never are they those of code that was there before.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use std::path::PathBuf;
+
+use support::compare::{assert_lost, assert_same_end, check_exact};
+use support::programs::{Recipe, build};
+use support::ready;
+use support::run::{Job, Tracer, soft};
+
+fn program(more: &[&str]) -> Option<PathBuf> {
+    let flags = [&["-O2", "-pthread"], more, &["-ldl"]].concat();
+    ready().then(|| build(&Recipe { source: "changing.c", flags: &flags })).flatten()
+}
+
+#[track_caller]
+fn check_counted(way: &str) {
+    if let Some(program) = program(&[]) {
+        check_exact(&Job::new(program, &[way]));
+    }
+}
+
+/// What it does is left with these words, and does no harm.
+#[track_caller]
+fn check_left(way: &str, words: &str) {
+    if let Some(program) = program(&[]) {
+        check_job_left(&Job::new(program, &[way, &std::env::temp_dir().to_string_lossy()]), words);
+    }
+}
+
+#[track_caller]
+fn check_job_left(job: &Job, words: &str) {
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert!(run.stdout.ends_with('\n'), "it did nothing: {:?}", run.stdout);
+    assert_lost(&run.counts[0], words);
+}
+
+#[test]
+fn code_that_is_overwritten_between_protections_is_exact() {
+    ["toggled", "reused"].iter().for_each(|way| check_counted(way));
+}
+
+#[test]
+fn code_that_another_mapping_replaces_is_exact() {
+    ["replaced", "moved"].iter().for_each(|way| check_counted(way));
+}
+
+#[test]
+fn libraries_that_replace_one_another_are_exact() {
+    check_counted("reloaded");
+}
+
+#[test]
+fn code_that_the_kernel_writes_is_exact() {
+    ["read", "process"].iter().for_each(|way| check_counted(way));
+}
+
+#[test]
+fn code_that_falls_back_to_its_file_is_exact() {
+    check_counted("discarded");
+}
+
+#[test]
+fn code_that_a_child_changes_for_itself_is_exact() {
+    check_counted("forked");
+}
+
+#[test]
+fn code_that_another_thread_changes_does_what_it_does_without_us() {
+    let Some(program) = program(&[]) else { return };
+    let job = Job::new(program, &["thread"]);
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_eq!(run.stdout, "1501\n");
+    assert!(run.lost().is_empty(), "{:?}", run.lost());
+}
+
+#[test]
+fn code_that_can_be_written_while_it_is_executed_is_left() {
+    check_left("open", "executes memory that it can write");
+    check_left("opened", "executes memory that it can write");
+}
+
+#[test]
+fn code_that_is_mapped_twice_is_left() {
+    check_left("twice shared", "executes memory that it shares");
+    check_left("twice", "executes a file that is open for writing");
+}
+
+#[test]
+fn code_of_a_file_that_is_written_is_left() {
+    check_left("written", "executes a file that is open for writing");
+    check_left("reopened", "executes a file that is opened for writing");
+}
+
+#[test]
+fn code_that_is_written_as_a_file_of_memory_is_left() {
+    check_left("memory", "opens the memory of a process for writing");
+}
+
+#[test]
+fn a_program_with_restartable_sequences_is_left_when_a_handler_is_called() {
+    if let Some(program) = program(&["-DRESTARTABLE"]) {
+        check_job_left(
+            &Job::new(&program, &["handled"]),
+            "has handlers of signals and restartable sequences",
+        );
+        check_exact(&Job::new(program, &["toggled"]));
+    }
+    check_counted("handled");
+}

@@ -1,0 +1,65 @@
+//! What `cyclometer selftest` finds out on a machine: the events that it must trust, and those that it must not.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::cases::Cases;
+use crate::programs::TOOL;
+use crate::system::{Who, run};
+
+/// What must be found out of hardware events, by name; `None` where there is no PMU.
+pub(crate) type Truths = Option<&'static [(&'static str, &'static str)]>;
+
+/// Where the report goes.
+const REPORT: &str = "/tmp/selftest.json";
+
+/// Every case. The software PMU is left out: this build of it takes minutes to translate all loops in an emulator, and the tool's
+/// own tests have it count them.
+pub(crate) fn cases(cases: &mut Cases, truths: Truths) {
+    cases.case("selftest trusts what can be trusted, and nothing else", || {
+        let finished = run(Who::Root, TOOL, &["selftest", "--backend", "perf", "--report", REPORT])?;
+        // For who reads the console.
+        finished.out.lines().for_each(|line| println!("selftest: {line}"));
+        let text = std::fs::read_to_string(REPORT).with_context(|| finished.printed())?;
+        let report: Value = serde_json::from_str(&text).context("the report is no JSON")?;
+        let told_truth = report["truth"] == true;
+        ensure!(finished.status == i32::from(!told_truth), "exit {} of {}", finished.status, report["wrong"]);
+        check(&report, truths)
+    });
+}
+
+fn check(report: &Value, truths: Truths) -> Result<()> {
+    match truths {
+        None => {
+            let hardware = sections(report, "hardware")?;
+            ensure!(hardware.iter().all(|section| section["absent"].is_string()), "a PMU was found");
+        }
+        Some(verdicts) => {
+            for (event, verdict) in verdicts {
+                is(report, "hardware", event, verdict)?;
+            }
+        }
+    }
+    for event in ["task-clock", "page-faults", "context-switches"] {
+        is(report, "software", event, "plausible")?;
+    }
+    Ok(())
+}
+
+/// The sections of a kind: of a hybrid's hardware there are several.
+fn sections<'a>(report: &'a Value, kind: &str) -> Result<Vec<&'a Value>> {
+    let all = report["sections"].as_array().context("no sections")?;
+    let found: Vec<&Value> = all.iter().filter(|section| section["kind"] == kind).collect();
+    ensure!(!found.is_empty(), "no section {kind}");
+    Ok(found)
+}
+
+fn is(report: &Value, kind: &str, event: &str, verdict: &str) -> Result<()> {
+    for section in sections(report, kind)? {
+        let events = section["events"].as_array().context("no events")?;
+        let found = events.iter().find(|found| found["event"] == event);
+        let found = found.with_context(|| format!("{kind} has no {event}: {}", section["absent"]))?;
+        ensure!(found["verdict"] == verdict, "{kind} event instead of {verdict}: {found}");
+    }
+    Ok(())
+}
