@@ -206,10 +206,44 @@ fn perf_series(object: &Value, value: &Value) -> Read<Series> {
         name: name.to_owned(),
         event: name.split(':').next().unwrap_or(name).to_owned(),
         unit: unit.to_owned(),
+        provenance: perf_provenance(name).map(str::to_owned),
+        launch: Some("native".to_owned()),
         reason,
         values: vec![RunOf { run: 0, value: read.map(|read| read * scale) }],
         ..Series::default()
     })
+}
+
+/// Events that the kernel counts itself, by perf's names.
+///
+/// # Source
+///
+/// `perf-list(1)`, software events and tool events.
+const OF_THE_KERNEL: [&str; 14] = [
+    "wall_time",
+    "user_time",
+    "system_time",
+    "task-clock",
+    "cpu-clock",
+    "page-faults",
+    "faults",
+    "minor-faults",
+    "major-faults",
+    "context-switches",
+    "cs",
+    "cpu-migrations",
+    "migrations",
+    "alignment-faults",
+];
+
+/// Who counted what perf calls so; of `msr/tsc/` and the like it cannot be told.
+fn perf_provenance(name: &str) -> Option<&'static str> {
+    let stem = name.split(':').next().unwrap_or(name);
+    match name.contains('/') {
+        true => None,
+        false if OF_THE_KERNEL.contains(&stem) => Some("kernel"),
+        false => Some("hardware"),
+    }
 }
 
 fn results(whole: &Value) -> Read<&Vec<Value>> {
@@ -287,6 +321,9 @@ mod tests {
             series(&contents, "branches:u").reason.as_deref(),
             Some("scaled: observed 41 % of the time")
         );
+        let of = |name| series(&contents, name).provenance.as_deref();
+        assert_eq!((of("branches:u"), of("task-clock")), (Some("hardware"), Some("kernel")));
+        assert_eq!(perf_provenance("msr/tsc/"), None);
         let bad = parse("{\"counter-value\" : \"nan\", \"unit\" : \"\", \"event\" : \"cycles:u\"}");
         assert_eq!(bad.unwrap_err().text, "cycles:u is 'nan', which is no number");
     }
