@@ -163,13 +163,15 @@ fn a_command_that_fails_in_one_arm_is_named_and_what_was_measured_is_shown() {
     let mark = folder.path().join("mark");
     // The warm-up and the first run succeed.
     let second = format!("sh -c 'echo x >> {0}; [ $(wc -l < {0}) -lt 3 ]'", word(&mark));
-    let file = folder.path().join("a.json");
-    let out = run_with(OS, &["-p", "4", "--export-json", word(&file), "true", &second]);
+    let (file, page) = (folder.path().join("a.json"), folder.path().join("a.md"));
+    let exports = ["--export-json", word(&file), "--export-markdown", word(&page)];
+    let out = run_with(OS, &[&["-p", "4"], &exports[..], &["true", &second]].concat());
     assert_eq!(code(&out), 125, "{out:?}");
     let said = stdout(&out).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("ended early: command 2: the command exited with status 1 in run 2"), "{said}");
     assert_eq!(results(&file)["ended"]["kind"], "failed");
     assert_eq!(text(&mark).lines().count(), 3, "nothing runs behind a failure");
+    assert!(text(&page).contains("**ended early: command 2: the command exited"), "{}", text(&page));
     let error = stderr(&out);
     assert!(error.contains("error: command 2: the command exited with status 1 in run 2\nhelp: "), "{error}");
 }

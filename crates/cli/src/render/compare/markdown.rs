@@ -1,7 +1,9 @@
 //! Markdown: a table for each comparison.
 
+use cyclometer::interleaved::Ended;
+
 use super::Contest;
-use super::delta::{change_text, gate_reason, unit_of};
+use super::delta::{self, change_text, gate_reason, unit_of};
 use crate::render::markdown::escaped;
 use crate::render::units;
 
@@ -17,7 +19,7 @@ pub fn render(contest: &Contest<'_>) -> String {
             let level =
                 |median: Option<f64>| median.map(|median| units::short(median, &unit)).unwrap_or_default();
             let change = one.change.map(|change| change_text(change, &unit)).unwrap_or_default();
-            let interval = super::delta::interval(one, &unit);
+            let interval = delta::interval(one, &unit);
             let cells = [
                 one.name.clone(),
                 level(one.a.median),
@@ -36,6 +38,9 @@ pub fn render(contest: &Contest<'_>) -> String {
         if !versus.gates.is_empty() {
             out.push('\n');
         }
+    }
+    if let Some(end) = contest.comparison.ended.as_ref().filter(|end| **end != Ended::Budget) {
+        out += &format!("**{}**\n\n", escaped(&delta::ended(end)));
     }
     out
 }
