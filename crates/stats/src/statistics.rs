@@ -12,6 +12,9 @@
 /// `src/outlier_detection.rs` for the threshold.
 const OUTLIER_SCORE: f64 = 10.0;
 
+/// The 97.5 % quantile of the normal distribution.
+pub(crate) const NORMAL: f64 = 1.959_963_984_540_054;
+
 /// Median absolute deviation of a normal distribution, in standard deviations (the same source).
 const MAD_OF_NORMAL: f64 = 0.6745;
 
@@ -102,7 +105,6 @@ const MOST_EXACT: usize = 1000;
 /// Statistics 7, 1936.
 fn median_interval(sorted: &[f64]) -> Option<(f64, f64)> {
     const OUTSIDE: f64 = 0.025;
-    const NORMAL: f64 = 1.959_963_984_540_054;
     let n = sorted.len();
     let cut = if n > MOST_EXACT {
         ((n as f64 - NORMAL * (n as f64).sqrt()) / 2.0 - 0.5).floor() as usize

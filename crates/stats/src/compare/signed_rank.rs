@@ -96,10 +96,19 @@ fn two_sided(walsh: &[f64], table: &SignedRank) -> f64 {
 fn walsh_averages(values: &[f64]) -> Vec<f64> {
     let mut averages = Vec::with_capacity(values.len() * (values.len() + 1) / 2);
     for (i, first) in values.iter().enumerate() {
-        averages.extend(values[i..].iter().map(|second| first / 2.0 + second / 2.0));
+        averages.extend(values[i..].iter().map(|second| mean_of(*first, *second)));
     }
     averages.sort_by(f64::total_cmp);
     averages
+}
+
+/// How far a logarithm of a ratio can be off by rounding, as a share of what it was computed from, and some.
+const ROUNDING: f64 = 1e-12;
+
+/// The mean. What cancels but for rounding, as the logarithms of 2 / 3 and 6 / 4, is a tie.
+fn mean_of(a: f64, b: f64) -> f64 {
+    let mean = a / 2.0 + b / 2.0;
+    if mean.abs() <= ROUNDING * (a.abs() + b.abs()) { 0.0 } else { mean }
 }
 
 /// The values of this index from below and from above.
@@ -191,6 +200,20 @@ mod tests {
         let half = estimate(&[0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]);
         assert_eq!(half.p, Some(2.0 * SignedRank::of(8).at_most(6)));
         assert!(half.interval.unwrap().0 <= 0.0);
+    }
+
+    #[test]
+    fn ratios_that_cancel_are_ties_in_spite_of_rounding() {
+        let ratio = |a: f64, b: f64| b.ln() - a.ln();
+        let up_and_down = [(2.0, 3.0, 6.0, 4.0), (192.0, 193.0, 386.0, 384.0), (7.0, 11.0, 33.0, 21.0)];
+        let mut rounded = 0;
+        for (a, b, c, d) in up_and_down {
+            let (up, down) = (ratio(a, b), ratio(c, d));
+            rounded += usize::from(up + down != 0.0);
+            assert_eq!(mean_of(up, down), 0.0, "{a} {b} {c} {d}");
+        }
+        assert!(rounded > 0, "nothing was rounded");
+        assert!(mean_of(0.01, -0.010_000_1) < 0.0);
     }
 
     proptest! {

@@ -1,7 +1,6 @@
 //! Quantiles of Student's t distribution.
 
-/// The 97.5 % quantile of the normal distribution.
-const NORMAL: f64 = 1.959_963_984_540_054;
+use crate::statistics::NORMAL;
 
 /// Half the width, in standard errors, of a 95 % interval with `freedom` ≥ 4 degrees of freedom; off by at most 0.5 %.
 ///
