@@ -41,6 +41,16 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text(path)).unwrap()
 }
 
+/// The results, which obey the schema.
+fn results(path: &Path) -> Value {
+    let value = json(path);
+    let schema = schema("compare-1.json");
+    let errors: Vec<String> =
+        schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
+    assert_eq!(errors, [""; 0]);
+    value
+}
+
 fn code(out: &Output) -> i32 {
     out.status.code().unwrap_or_else(|| panic!("{out:?}"))
 }
@@ -109,11 +119,7 @@ fn exports_have_everything_and_obey_the_schema() {
         let out = run_with(OS, &options);
         assert_eq!((code(&out), stdout(&out), stderr(&out)), (0, String::new(), String::new()));
     }
-    let value = json(&js);
-    let schema = schema("compare-1.json");
-    let errors: Vec<String> =
-        schema.iter_errors(&value).map(|e| format!("{}: {e}", e.instance_path())).collect();
-    assert_eq!(errors, [""; 0]);
+    let value = results(&js);
     assert_eq!(value["commands"][1]["command"], serde_json::json!(["sh", "-c", "exit 0"]));
     assert_eq!(value["design"]["rounds"].as_array().unwrap().len(), 6);
     let paddings: Vec<u64> =
@@ -162,7 +168,7 @@ fn a_command_that_fails_in_one_arm_is_named_and_what_was_measured_is_shown() {
     assert_eq!(code(&out), 125, "{out:?}");
     let said = stdout(&out).split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(said.contains("ended early: command 2: the command exited with status 1 in run 2"), "{said}");
-    assert_eq!(json(&file)["ended"]["kind"], "failed");
+    assert_eq!(results(&file)["ended"]["kind"], "failed");
     assert_eq!(text(&mark).lines().count(), 3, "nothing runs behind a failure");
 }
 
@@ -221,6 +227,14 @@ fn lists_and_shells_make_commands() {
 }
 
 #[test]
+fn the_help_shows_its_examples_whole() {
+    let help = stdout(&run(&["compare", "--help"])).split_whitespace().collect::<Vec<_>>().join(" ");
+    for example in ["-L jobs=1,2,4 'make -j{jobs}'", "`instructions > +0.5%`", "`30s` or `500ms`"] {
+        assert!(help.contains(example), "{example} in {help}");
+    }
+}
+
+#[test]
 fn time_that_is_over_leaves_whole_pairs() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("a.json");
@@ -228,7 +242,7 @@ fn time_that_is_over_leaves_whole_pairs() {
     let out = run_with(OS, &options);
     assert_eq!(code(&out), 0, "{out:?}");
     assert!(stderr(&out).contains("at most 2000 executions"), "{}", stderr(&out));
-    let value = json(&file);
+    let value = results(&file);
     let runs = |i: usize| value["commands"][i]["runs"].as_array().unwrap().len();
     assert_eq!(value["ended"]["kind"], "budget");
     assert!(runs(0) == runs(1) && (1..=5).contains(&runs(0)), "{}", runs(0));
@@ -267,13 +281,17 @@ fn exact_counts_pass_and_fail_a_gate() {
     };
     let out = go(&["--save-baseline", word(&base)], &short);
     assert_eq!(code(&out), 0, "{out:?}");
+    assert_eq!(results(&base)["comparisons"], serde_json::json!([]));
     assert!(stderr(&out).contains("2 executions of 1 command: 2 runs counted"), "{}", stderr(&out));
     let gate = ["--baseline", word(&base), "--fail-if", "instructions > +0.5%"];
     let same = go(&gate, &short);
     assert_eq!(code(&same), 0, "{same:?}");
     assert!(stdout(&same).contains("gate instructions > +0.5%: passed"), "{}", stdout(&same));
-    let more = go(&gate, &long);
+    let told = folder.path().join("told.json");
+    let more = go(&[&gate[..], &["--export-json", word(&told)]].concat(), &long);
     assert_eq!(code(&more), 1, "{more:?}");
+    let ruling = results(&told)["comparisons"][0]["gates"][0].clone();
+    assert_eq!((&ruling["ruling"], &ruling["metric"]["basis"]), (&"failed".into(), &"deterministic".into()));
     assert!(stdout(&more).contains("gate instructions > +0.5%: FAILED"), "{}", stdout(&more));
     let quiet = go(&[&gate[..], &["-q"]].concat(), &long);
     assert!(stderr(&quiet).contains("gate instructions > +0.5%: failed"), "{}", stderr(&quiet));

@@ -49,7 +49,7 @@ pub struct CompareArgs {
     #[arg(help_heading = COUNTING, long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     pub threshold: f64,
     /// Number of pairs: how often each command runs as it is.
-    #[arg(help_heading = RUNS, short, long, visible_alias = "runs", value_name = "N",
+    #[arg(help_heading = RUNS, short, long, visible_alias = "runs", visible_short_alias = 'r', value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=MOST_PAIRS as i64))]
     pub pairs: Option<u32>,
     /// How often to run each command at first, without counting; 1 where nobody says.
@@ -71,7 +71,8 @@ pub struct CompareArgs {
     /// Have sh run the commands and hooks; its own cost is then a part of theirs.
     #[arg(help_heading = COMMANDS, short = 'S', long)]
     pub shell: bool,
-    /// For each of these values a command: `{n}` stands for it, as in `-L n=1,2,4 'xz -T{n} f'`. Can be repeated.
+    /// For each of these values a command, in which the name in braces stands for it, as in `-L jobs=1,2,4 'make -j{jobs}'`.
+    /// Can be repeated.
     #[arg(help_heading = COMMANDS, short = 'L', long = "list", value_name = "NAME=VALUES")]
     pub lists: Vec<String>,
     /// Compare what the commands write to standard output, byte by byte; fail if it differs.

@@ -322,10 +322,17 @@ fn rates(one: &Compared) -> Option<String> {
 /// Metrics whose level moved with the order of the pairs.
 fn drifts(contest: &Contest<'_>) -> Option<String> {
     let told = |one: &&Compared| one.drift.is_some_and(|rho| rho.abs() > DRIFT_TOLD);
-    let all = contest.versus.iter().flat_map(|versus| versus.metrics.iter().filter(told));
-    let text = |one: &Compared| format!("{} ({:+.2})", one.name, one.drift.unwrap_or_default());
-    let mut texts: Vec<String> = all.map(text).collect();
-    texts.dedup();
+    // Of a metric of several comparisons the one that moved most.
+    let mut most: Vec<(&str, f64)> = Vec::new();
+    for one in contest.versus.iter().flat_map(|versus| versus.metrics.iter().filter(told)) {
+        let rho = one.drift.unwrap_or_default();
+        match most.iter_mut().find(|(name, _)| *name == one.name) {
+            Some((_, known)) if known.abs() >= rho.abs() => {}
+            Some((_, known)) => *known = rho,
+            None => most.push((&one.name, rho)),
+        }
+    }
+    let texts: Vec<String> = most.iter().map(|(name, rho)| format!("{name} ({rho:+.2})")).collect();
     let names = texts.join(", ");
     (!texts.is_empty()).then(|| {
         format!("drift: the level moved with the order of the pairs, by rank correlation: {names}; pairs are protected from it")
