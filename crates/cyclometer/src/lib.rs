@@ -53,7 +53,7 @@ pub use cyclometer_core::{
     Result, Rung, Scope, Target, Unit, Verdict,
 };
 pub use cyclometer_monitor::{
-    Bias, Cost, LadderStep, Measured, Net, Quantiles, Region, StepOutcome, ThreadName, Value,
+    BegunRegion, Bias, Cost, LadderStep, Measured, Net, Quantiles, Region, StepOutcome, ThreadName, Value,
 };
 pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;

@@ -7,6 +7,7 @@
 //! of the [`LadderStep`]s. What it refuses a thread later is told in that thread's counts.
 #![forbid(unsafe_code)]
 
+mod begun;
 mod cost;
 mod ladder;
 mod monitor;
@@ -16,6 +17,7 @@ mod report;
 mod thread;
 mod totals;
 
+pub use begun::BegunRegion;
 pub use cost::{Bias, Cost, Quantiles};
 pub use ladder::{LadderStep, StepOutcome};
 pub use monitor::{Monitor, Setup, SourceMaker};
