@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
 
+mod bindings;
 mod budget;
 mod catalog;
 mod corpus;
@@ -25,7 +26,7 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the small corpus, cross checks,
+  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the Python package, the small corpus, cross checks,
             some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
   targets   type checks for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   guests [KIND...] [--keep] [--reduced] [--limit SECONDS]

@@ -491,6 +491,14 @@ int cyclometer_set_scope(cyclometer_t *monitor,
                          unsigned int id);
 
 /**
+ * Reads a configuration file (YAML, `performance_monitoring:`), and over it what the environment says; without a file (null)
+ * that of the variable `CYCLOMETER_CONFIG`, if there is one. Forgets what was counted. An error while anything is counting.
+ * Samples cannot be fetched through this interface: settings of how often to sample have no effect.
+ */
+int cyclometer_load(cyclometer_t *monitor,
+                    const char *file);
+
+/**
  * Begins a region in the calling thread: everything from here to `cyclometer_region_end` is counted by all configured
  * counters. Regions nest, and what regions with equal labels count is added up.
  */

@@ -34,7 +34,8 @@ pub use info::{
     cyclometer_message, cyclometer_remedy, cyclometer_status_text, cyclometer_version,
 };
 pub use monitor::{
-    cyclometer_close, cyclometer_open, cyclometer_scope_t, cyclometer_set_scope, cyclometer_t,
+    cyclometer_close, cyclometer_load, cyclometer_open, cyclometer_scope_t, cyclometer_set_scope,
+    cyclometer_t,
 };
 pub use regions::{cyclometer_region_begin, cyclometer_region_end, cyclometer_region_t, cyclometer_total};
 pub use status::cyclometer_status_t;

@@ -1,13 +1,16 @@
 //! The handle: what is counted, and what went wrong last.
 
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cyclometer::{BegunRegion, CountedScope, CpuSet, Error, ErrorKind, Monitor, Result};
+use cyclometer::{
+    BegunRegion, Config, CountedScope, CpuSet, Error, ErrorKind, Monitor, MonitorBuilder, Result,
+};
 
-use crate::pointers::{borrow, give, invalid, take};
+use crate::pointers::{borrow, give, invalid, take, text};
 use crate::status::guarded;
 
 /// Counts up to 64 events, in a thread or elsewhere.
@@ -34,6 +37,7 @@ pub enum cyclometer_scope_t {
 #[derive(Default)]
 pub(crate) struct State {
     scope: CountedScope,
+    config: Config,
     pub(crate) slots: BTreeMap<u32, Slot>,
     monitor: Option<Monitor>,
 }
@@ -54,7 +58,7 @@ impl State {
             return Err(invalid("no counter is configured", "call cyclometer_configure first"));
         }
         let events = self.slots.values().map(|slot| slot.event.as_str());
-        let monitor = Monitor::builder().events(events).scope(self.scope.clone()).build()?;
+        let monitor = self.builder().events(events).build()?;
         self.monitor = Some(monitor.clone());
         Ok(monitor)
     }
@@ -67,7 +71,7 @@ impl State {
     /// Puts an event on a counter. All that was counted is forgotten.
     pub(crate) fn configure(&mut self, counter: u32, event: &str) -> Result<()> {
         self.check_idle("configure a counter")?;
-        let tried = Monitor::builder().event(event).scope(self.scope.clone()).calibrate(false).build()?;
+        let tried = self.builder().event(event).calibrate(false).build()?;
         if tried.plan().lines.len() != 1 {
             let message =
                 format!("`{event}` is {} events, and a counter counts one", tried.plan().lines.len());
@@ -78,10 +82,24 @@ impl State {
         Ok(())
     }
 
+    fn builder(&self) -> MonitorBuilder {
+        Monitor::builder().config(self.config.clone()).scope(self.scope.clone())
+    }
+
+    /// Reads settings.
+    fn load(&mut self, file: Option<&Path>) -> Result<()> {
+        self.check_idle("change the configuration")?;
+        // Nothing fetches samples here.
+        let mut config = Config::load(file)?;
+        config.sampling_interval_ms = None;
+        (self.config, self.monitor) = (config, None);
+        Ok(())
+    }
+
     /// Counts of something else from now on.
     fn set_scope(&mut self, scope: CountedScope) -> Result<()> {
         self.check_idle("change the scope")?;
-        Monitor::builder().event("task-clock").scope(scope.clone()).calibrate(false).build()?;
+        self.builder().event("task-clock").scope(scope.clone()).calibrate(false).build()?;
         (self.scope, self.monitor) = (scope, None);
         Ok(())
     }
@@ -187,6 +205,24 @@ pub unsafe extern "C" fn cyclometer_set_scope(monitor: *mut cyclometer_t, scope:
             Ok(0)
         })
     }
+}
+
+/// Reads a configuration file (YAML, `performance_monitoring:`), and over it what the environment says; without a file (null)
+/// that of the variable `CYCLOMETER_CONFIG`, if there is one. Forgets what was counted. An error while anything is counting.
+/// Samples cannot be fetched through this interface: settings of how often to sample have no effect.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cyclometer_load(monitor: *mut cyclometer_t, file: *const c_char) -> c_int {
+    let body = |monitor: &cyclometer_t| {
+        let file = match file.is_null() {
+            true => None,
+            // SAFETY: it is not null, and the caller promises a text.
+            false => Some(unsafe { text(file, "the name of the file") }?),
+        };
+        monitor.state().load(file.map(Path::new))?;
+        Ok(0)
+    };
+    // SAFETY: the caller's promise is that of `with_monitor`.
+    unsafe { with_monitor(monitor, body) }
 }
 
 fn scope_of(scope: c_int, id: u32) -> Result<CountedScope> {

@@ -189,6 +189,24 @@ static void mistakes(void) {
     EXPECT(cyclometer_message(monitor, text, sizeof text) > 3 && strlen(text) == 3);
 }
 
+static void write_file(const char *name, const char *text) {
+    FILE *file = fopen(name, "w");
+    if (file == NULL || fputs(text, file) < 0 || fclose(file) != 0)
+        exit(1);
+}
+
+static void configuration(void) {
+    const char *name = "settings.yaml";
+    write_file(name, "performance_monitoring:\n  buffer_size: 512\n  max_counters: many\n");
+    EXPECT(cyclometer_load(monitor, name) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(says(cyclometer_message, "max_counters") && says(cyclometer_message, "line 3"));
+    EXPECT(cyclometer_load(monitor, "no-such-file.yaml") == CYCLOMETER_ERR_IO);
+    write_file(name, "performance_monitoring:\n  sampling_interval_ms: 10\n  max_counters: 8\n");
+    EXPECT(cyclometer_load(monitor, name) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_load(monitor, NULL) == CYCLOMETER_SUCCESS);
+    remove(name);
+}
+
 /* An event of the CPU: a number that is one, or an error that says why not; never a zero. */
 static void hardware_event(void) {
     uint64_t value = 7;
@@ -238,6 +256,7 @@ int main(void) {
     regions();
     threads();
     mistakes();
+    configuration();
     hardware_event();
     machine();
     whole_process();

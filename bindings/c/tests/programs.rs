@@ -51,7 +51,7 @@ fn operations_and_mistakes_with_the_shared_library() {
 fn operations_and_mistakes_with_the_static_library() {
     let Some(installed) = installed() else { return };
     let program = installed.compile("tests/operations.c", "operations-static", Linked::Static);
-    assert!(run(&mut Command::new(&program)).contains(" counters\n"));
+    assert!(run(installed.shared(&program)).contains(" counters\n"));
     let needed = run(Command::new("ldd").arg(&program));
     assert!(!needed.contains("libcyclometer"), "{needed}");
 }
@@ -105,7 +105,8 @@ fn nothing_leaks_and_nothing_is_read_that_was_not_written() {
         "--show-leak-kinds=definite,indirect",
         "--error-exitcode=9",
     ]);
-    run(valgrind.arg(&program).env("LD_LIBRARY_PATH", installed.prefix.join("lib")));
+    valgrind.env("LD_LIBRARY_PATH", installed.prefix.join("lib")).current_dir(installed.folder_of(&program));
+    run(valgrind.arg(&program));
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -175,9 +176,16 @@ impl Installed {
         libraries.into_iter().map(|arg| if arg == "-lcyclometer" { archive.clone() } else { arg }).collect()
     }
 
+    /// A folder for what the program writes.
+    fn folder_of(&self, program: &Path) -> PathBuf {
+        let folder = program.with_extension("files");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
     fn shared(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env("LD_LIBRARY_PATH", self.prefix.join("lib"));
+        command.env("LD_LIBRARY_PATH", self.prefix.join("lib")).current_dir(self.folder_of(program));
         command
     }
 }

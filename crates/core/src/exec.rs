@@ -328,6 +328,23 @@ pub trait Counting {
         out.extend(reading.cells.iter().map(Raw::of));
         Ok(())
     }
+
+    /// The raw value of one counter alone, by its place in [`Counting::counters`], as cheaply as it can be had; `None` where it
+    /// is lost. Nothing tells whether the event was on a counter all the time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Counting::read`].
+    fn value(&mut self, counter: usize) -> Result<Option<u64>> {
+        value_of(self, counter)
+    }
+}
+
+/// The value of one counter alone.
+fn value_of(counting: &mut (impl Counting + ?Sized), counter: usize) -> Result<Option<u64>> {
+    let mut all = Vec::new();
+    counting.sample(&mut all)?;
+    Ok(all.get(counter).filter(|raw| !raw.is_lost).map(|raw| raw.value))
 }
 
 /// One counter of those that [`Counting::sample`] reads.

@@ -1,6 +1,6 @@
 //! Counting a child process from a program.
 
-use cyclometer_core::{Counted, Report, Result, Scope};
+use cyclometer_core::{Counted, Report, Result, Rung, Scope};
 use cyclometer_stats::{Summary, summarise_with};
 
 use crate::{CommandSpec, Launcher, Quiet, Stat, machine};
@@ -49,6 +49,12 @@ impl Command {
     #[must_use]
     pub fn runs(self, runs: u32) -> Command {
         Command { stat: self.stat.runs(runs) }
+    }
+
+    /// Counts with one source only; the best for each event where nothing is said.
+    #[must_use]
+    pub fn backend(self, backend: Rung) -> Command {
+        Command { stat: self.stat.backend(Some(backend)) }
     }
 
     /// How many runs the software PMU counts when it counts something.

@@ -27,6 +27,7 @@
 
 mod chips;
 mod command;
+pub mod config;
 mod host;
 mod metric;
 mod monitor;
@@ -36,6 +37,7 @@ mod stat;
 mod tables;
 
 pub use command::Command;
+pub use config::Config;
 pub use cyclometer_arch as arch;
 pub use cyclometer_backend::Serialisation;
 pub use cyclometer_backend::registers;
@@ -53,7 +55,8 @@ pub use cyclometer_core::{
     Result, Rung, Scope, Target, Unit, Verdict,
 };
 pub use cyclometer_monitor::{
-    BegunRegion, Bias, Cost, LadderStep, Measured, Net, Quantiles, Region, StepOutcome, ThreadName, Value,
+    BegunRegion, Bias, Cost, Counter, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples,
+    StepOutcome, ThreadName, Value,
 };
 pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;

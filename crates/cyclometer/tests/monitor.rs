@@ -15,6 +15,11 @@ fn value<'a>(measured: &'a Measured, event: &str) -> &'a Value {
     measured.get(event).unwrap_or_else(|| panic!("{event} is not in {measured:?}"))
 }
 
+#[expect(clippy::print_stderr, reason = "a test that cannot run says why")]
+fn skip(why: &str) {
+    eprintln!("skipped: {why}");
+}
+
 fn monitor(events: &str) -> Monitor {
     Monitor::builder().event(events).build().unwrap()
 }
@@ -272,4 +277,63 @@ fn one_label_is_forgotten_alone() {
     monitor.measure("b", || ());
     monitor.reset_label("a");
     assert_eq!((monitor.total("a").unwrap().calls, monitor.total("b").unwrap().calls), (0, 1));
+}
+
+#[test]
+fn a_thread_samples_at_a_rate_into_a_ring() {
+    let monitor =
+        Monitor::builder().event("wall_time,page-faults").sampling_rate(200).buffer_size(5).build().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let samples = monitor.samples();
+    assert_eq!(samples.rows.len(), 5, "{samples:?}");
+    assert!(samples.lost > 5, "{} were lost", samples.lost);
+    assert!(samples.rows.is_sorted_by(|a, b| a.number < b.number && a.at_ns < b.at_ns), "{samples:?}");
+    let wall = samples.series(cyclometer::core::SlotId(0));
+    assert!(wall.is_sorted() && wall.iter().all(Option::is_some), "{wall:?}");
+    assert!(samples.rows.iter().all(|row| row.skew_ns > 0));
+    assert!(monitor.samples().rows.len() < 3, "what was fetched is gone");
+    let none = Monitor::builder().event("wall_time").build().unwrap();
+    assert_eq!(none.samples(), cyclometer::Samples::default());
+}
+
+#[test]
+fn a_rate_that_makes_no_sense_is_an_error_that_says_the_range() {
+    for rate in [0, 1_000_000_000] {
+        let error = Monitor::builder().event("wall_time").sampling_rate(rate).build().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(&rate.to_string()), "{error}");
+        assert!(error.recovery().to_string().contains("from 1 to 10000 Hz"), "{}", error.recovery());
+    }
+    let error = Monitor::builder().event("wall_time").sampling_rate(10).buffer_size(0).build().unwrap_err();
+    assert!(error.recovery().to_string().contains("1 to 1048576"));
+}
+
+#[test]
+fn cpus_are_read_together_and_the_skew_is_stated() {
+    let cpus = cyclometer::machine().online;
+    let builder = Monitor::builder().event("context-switches").scope(CountedScope::Cpus(cpus.clone()));
+    let monitor = builder.sampling_rate(100).build().unwrap();
+    let line = &monitor.plan().lines[0];
+    if line.candidate().is_none() {
+        return skip(&format!("{:?}", line.outcome));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    let samples = monitor.samples();
+    let read: Vec<Option<u32>> = samples.counters.iter().map(|counter| counter.at.cpu).collect();
+    assert_eq!(read, cpus.iter().map(Some).collect::<Vec<_>>());
+    assert!(samples.rows.iter().all(|row| row.values.len() == read.len() && row.skew_ns < 1_000_000_000));
+    assert!(!samples.rows.is_empty());
+}
+
+#[test]
+fn a_counter_can_be_read_by_itself() {
+    let monitor = monitor("wall_time,page-faults,instructions");
+    let faults = monitor.counter("page-faults").unwrap();
+    let before = faults.read().unwrap();
+    touch(100);
+    assert!(faults.read().unwrap() - before >= 95);
+    assert!(monitor.counter("wall_time").unwrap().read().unwrap() > 0);
+    assert!(monitor.counter("no-such-event").is_none());
+    let counts = monitor.plan().lines[2].candidate().is_some();
+    assert_eq!(monitor.counter("instructions").is_some(), counts);
 }

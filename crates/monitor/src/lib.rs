@@ -9,17 +9,21 @@
 
 mod begun;
 mod cost;
+mod counter;
 mod ladder;
 mod monitor;
 mod opening;
 mod region;
 mod report;
+mod sampling;
 mod thread;
 mod totals;
 
 pub use begun::BegunRegion;
 pub use cost::{Bias, Cost, Quantiles};
+pub use counter::Counter;
 pub use ladder::{LadderStep, StepOutcome};
 pub use monitor::{Monitor, Setup, SourceMaker};
 pub use region::Region;
 pub use report::{Measured, Net, ThreadName, Value};
+pub use sampling::{Sample, Samples, Sampling};

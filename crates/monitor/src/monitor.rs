@@ -4,16 +4,19 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use cyclometer_core::exec::ReadWay;
-use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, Source, Target};
+use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, SlotId, Source, Target};
 
 use crate::begun::BegunRegion;
 use crate::cost::{self, Cost};
+use crate::counter::Counter;
 use crate::ladder::LadderStep;
-use crate::opening::Means;
+use crate::opening::{Means, opened_as};
 use crate::region::Region;
 use crate::report::{Judge, Measured, Share, ThreadName};
+use crate::sampling::{Sampler, Samples, Sampling, Subject};
 use crate::thread::{Ended, ThreadState, adopt, here, lock};
 use crate::totals::{LabelTotals, Sum, ThreadTotals};
 
@@ -37,6 +40,10 @@ pub struct Setup {
     pub calibrate: bool,
     /// Steps that were taken before.
     pub steps: Vec<LadderStep>,
+    /// What a thread samples all the time, and of what; `None`: nothing.
+    pub sampling: Option<(Sampling, Target)>,
+    /// How long a region may last that is counted by registers which the kernel writes to as well; `None`: for ever.
+    pub longest_window: Option<Duration>,
 }
 
 /// Counts regions of a program.
@@ -63,6 +70,8 @@ pub(crate) struct Shared {
     named: AtomicU32,
     /// Regions that could not be measured, by label.
     missed: Mutex<BTreeMap<String, u64>>,
+    longest_window: Option<Duration>,
+    sampler: Option<Sampler>,
 }
 
 struct Thread {
@@ -89,14 +98,20 @@ impl Monitor {
     ///
     /// What no plan can answer: `ErrorKind::NoSuchTarget`, `ErrorKind::HardwareLimit` for a `{group}` that does not fit.
     pub fn open(setup: Setup) -> Result<Monitor> {
-        let Setup { plan, machine, target, scope, sources, calibrate, mut steps } = setup;
+        let Setup { plan, machine, target, scope, sources, calibrate, mut steps, sampling, longest_window } =
+            setup;
         skipped(&plan, &mut steps);
         let own = sources();
         let means = Means { sources: &own, target: &target, machine: &machine };
         let (plan, opened) = means.settle(plan, &mut steps)?;
-        let mut state = ThreadState::new(&plan, opened);
+        let mut state = ThreadState::new(&plan, opened, longest_window);
         taken(&plan, &lock(&state.totals), &mut steps);
         let cost = calibrate.then(|| cost::measure(&mut state, &plan));
+        let start = |(sampling, target): (Sampling, Target)| {
+            let (plan, machine, sources) = (plan.clone(), machine.clone(), Arc::clone(&sources));
+            Sampler::start(sampling, Subject { plan, machine, target, sources })
+        };
+        let sampler = sampling.map(start).transpose()?;
         let shared = Arc::new(Shared {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             plan,
@@ -109,6 +124,8 @@ impl Monitor {
             threads: Mutex::default(),
             named: AtomicU32::new(0),
             missed: Mutex::default(),
+            longest_window,
+            sampler,
         });
         shared.register(&state);
         adopt(&shared, state);
@@ -134,6 +151,15 @@ impl Monitor {
         let result = work();
         drop(region);
         result
+    }
+
+    /// The counter of an event in the calling thread, to be read by itself; `None` where the event is not counted here, which
+    /// [`Monitor::read`] explains.
+    pub fn counter(&self, event: &str) -> Option<Counter> {
+        let is_it =
+            |line: &cyclometer_core::plan::PlanLine| line.event.name == event || line.label() == event;
+        let i = self.shared.plan.lines.iter().position(is_it)?;
+        Counter::of(here(&self.shared)?, opened_as(&self.shared.plan, SlotId(i)))
     }
 
     /// What was counted since the calling thread opened its counters, which is now where it had none.
@@ -209,6 +235,11 @@ impl Monitor {
         self.shared.cost.as_ref()
     }
 
+    /// What was sampled since the last call; nothing where no sampling was asked for.
+    pub fn samples(&self) -> Samples {
+        self.shared.sampler.as_ref().map(Sampler::take).unwrap_or_default()
+    }
+
     /// How each event is counted.
     pub fn plan(&self) -> &Plan {
         &self.shared.plan
@@ -230,7 +261,7 @@ impl Shared {
     pub(crate) fn open_here(&self) -> ThreadState {
         let sources = (self.sources)();
         let means = Means { sources: &sources, target: &self.target, machine: &self.machine };
-        let state = ThreadState::open(&means, &self.plan);
+        let state = ThreadState::new(&self.plan, means.open_settled(&self.plan), self.longest_window);
         self.register(&state);
         state
     }
@@ -413,7 +444,7 @@ fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
         let Some(candidate) = line.candidate() else { continue };
         let event = Some(line.event.name.as_str());
         steps.push(LadderStep::works(event, format!("{} ({})", candidate.rung, candidate.resolution)));
-        let slot = crate::opening::opened_as(plan, cyclometer_core::SlotId(i));
+        let slot = opened_as(plan, SlotId(i));
         let ways = totals.counters.iter().filter(|counter| counter.counter.slot == slot);
         let way = ways.map(|counter| &counter.counter.way).next();
         match way {

@@ -4,15 +4,16 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::Raw;
-use cyclometer_core::{Counting, Part, Plan};
+use cyclometer_core::{Counting, Part, Plan, Rung};
 use cyclometer_sys::fork::Birth;
 
 use crate::monitor::Shared;
-use crate::opening::{Means, Opened};
-use crate::totals::{Counter, LabelTotals, Sum, ThreadTotals};
+use crate::opening::Opened;
+use crate::totals::{Counter, Kind, LabelTotals, Sum, ThreadTotals};
 
 /// How many regions may be open at once in a thread before memory is allocated for more.
 const ROOM: usize = 16;
@@ -65,8 +66,10 @@ pub(crate) fn adopt(shared: &Arc<Shared>, state: ThreadState) -> Here {
 /// The counters of a thread.
 pub(crate) struct ThreadState {
     sources: Vec<Box<dyn Counting>>,
+    /// The number of each source's first counter.
+    first_of_source: Vec<usize>,
     counters: usize,
-    peaks: Vec<bool>,
+    kinds: Vec<Kind>,
     pub(crate) birth: Birth,
     labels: HashMap<Box<str>, usize>,
     /// Values at the starts of open regions: one row of `counters` for each frame.
@@ -98,24 +101,37 @@ pub(crate) struct Ended {
 }
 
 impl ThreadState {
-    pub(crate) fn new(plan: &Plan, mut opened: Opened) -> ThreadState {
+    pub(crate) fn new(plan: &Plan, mut opened: Opened, longest_window: Option<Duration>) -> ThreadState {
         let is_peak = |slot: cyclometer_core::SlotId| {
             let parts =
                 plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|way| way.parts.as_slice());
             parts.is_some_and(|parts| parts.contains(&Part::Os(OsMetric::PeakRss)))
         };
-        let counters: Vec<Counter> = opened
-            .sources
-            .iter_mut()
-            .flat_map(|source| source.counters())
-            .map(|counter| Counter { is_peak: is_peak(counter.slot), counter })
+        let of_sources: Vec<_> = opened.sources.iter_mut().map(|source| source.counters()).collect();
+        let first = |next: &mut usize, counters: &Vec<_>| {
+            let first = *next;
+            *next += counters.len();
+            Some(first)
+        };
+        let first_of_source = of_sources.iter().scan(0, first).collect();
+        let counters: Vec<Counter> = of_sources
+            .into_iter()
+            .flatten()
+            .map(|counter| Counter {
+                is_peak: is_peak(counter.slot),
+                longest_ns: longest_window.filter(|_| is_short_lived(plan, counter.slot)).map(nanos),
+                counter,
+            })
             .collect();
-        let (number, peaks) = (counters.len(), counters.iter().map(|counter| counter.is_peak).collect());
+        let kinds =
+            counters.iter().map(|counter| Kind { is_peak: counter.is_peak, longest_ns: counter.longest_ns });
+        let (number, kinds) = (counters.len(), kinds.collect());
         let totals = ThreadTotals { counters, refused: opened.refused, ..ThreadTotals::default() };
         ThreadState {
             sources: opened.sources,
+            first_of_source,
             counters: number,
-            peaks,
+            kinds,
             birth: Birth::now(),
             labels: HashMap::new(),
             starts: vec![Raw::LOST; number * ROOM],
@@ -126,11 +142,6 @@ impl ThreadState {
             ended: 0,
             totals: Arc::new(Mutex::new(totals)),
         }
-    }
-
-    /// Opens a settled plan in the calling thread.
-    pub(crate) fn open(means: &Means<'_>, plan: &Plan) -> ThreadState {
-        ThreadState::new(plan, means.open_settled(plan))
     }
 
     /// The number of a label, which is made where there is none.
@@ -173,16 +184,22 @@ impl ThreadState {
         if !self.birth.is_here() {
             totals.trouble.get_or_insert_with(|| FORKED.to_owned());
         }
+        let mut lasted_too_long = false;
         let mut own = told.then(|| Vec::with_capacity(self.counters));
         if let Some(label) = totals.labels.get_mut(frame.label) {
             label.calls += 1;
             label.inner += inner;
-            let reads = starts.iter().zip(&self.ends).zip(&self.peaks);
-            for (((start, end), is_peak), sum) in reads.zip(&mut label.sums) {
-                let counted = Sum::between(*start, *end, *is_peak);
-                sum.add(counted, *is_peak);
+            let reads = starts.iter().zip(&self.ends).zip(&self.kinds);
+            for (((start, end), kind), sum) in reads.zip(&mut label.sums) {
+                let counted = Sum::between(*start, *end, *kind);
+                lasted_too_long |= counted.is_too_long(*kind);
+                let counted = if counted.is_too_long(*kind) { Sum::LOST } else { counted };
+                sum.add(counted, kind.is_peak);
                 own.iter_mut().for_each(|own| own.push(counted));
             }
+        }
+        if lasted_too_long {
+            totals.trouble.get_or_insert_with(|| TOO_LONG.to_owned());
         }
         drop(totals);
         self.free.push(frame.frame);
@@ -196,16 +213,42 @@ impl ThreadState {
             self.ends.fill(Raw::LOST);
         }
         let row = frame.frame * self.counters;
-        let reads = self.starts[row..row + self.counters].iter().zip(&self.ends).zip(&self.peaks);
-        let sums = reads.map(|((start, end), is_peak)| Sum::between(*start, *end, *is_peak)).collect();
+        let reads = self.starts[row..row + self.counters].iter().zip(&self.ends).zip(&self.kinds);
+        let counted = |((start, end), kind): ((&Raw, &Raw), &Kind)| {
+            let counted = Sum::between(*start, *end, *kind);
+            if counted.is_too_long(*kind) { Sum::LOST } else { counted }
+        };
+        let sums = reads.map(counted).collect();
         Ended { sums, inner: self.ended - self.ended_before[frame.frame] }
     }
 
     /// What was counted since the counters were opened, or since the last reset.
     pub(crate) fn since_opened(&mut self) -> Vec<Sum> {
         self.read();
-        let reads = self.base.iter().zip(&self.ends).zip(&self.peaks);
-        reads.map(|((base, end), is_peak)| Sum::between(*base, *end, *is_peak)).collect()
+        let reads = self.base.iter().zip(&self.ends).zip(&self.kinds);
+        reads.map(|((base, end), kind)| Sum::between(*base, *end, *kind)).collect()
+    }
+
+    /// Where an event's counters are: which source, and which of its counters.
+    pub(crate) fn places(&self, slot: cyclometer_core::SlotId) -> Vec<(usize, usize)> {
+        let totals = lock(&self.totals);
+        let place = |(i, counter): (usize, &Counter)| {
+            let source = self.first_of_source.iter().rposition(|first| *first <= i)?;
+            (counter.counter.slot == slot).then(|| (source, i - self.first_of_source[source]))
+        };
+        totals.counters.iter().enumerate().filter_map(place).collect()
+    }
+
+    /// The sum of the raw values at these places; `None` where one is lost.
+    pub(crate) fn value(&mut self, places: &[(usize, usize)]) -> Option<u64> {
+        if !self.birth.is_here() {
+            return None;
+        }
+        let mut sum = 0u64;
+        for (source, counter) in places {
+            sum = sum.wrapping_add(self.sources.get_mut(*source)?.value(*counter).ok()??);
+        }
+        Some(sum)
     }
 
     /// Lets [`ThreadState::since_opened`] begin at this moment.
@@ -244,6 +287,20 @@ impl ThreadState {
 
 /// Why a region of before a fork has no counts after it.
 const FORKED: &str = "the process forked within the region: the counters stayed with the parent";
+
+/// Why a region has no counts of registers that the kernel writes to as well.
+const TOO_LONG: &str =
+    "the region lasted longer than registers keep their contents here (max_monitor_duration_us)";
+
+/// Whether an event is counted by registers that the kernel writes to as well.
+fn is_short_lived(plan: &Plan, slot: cyclometer_core::SlotId) -> bool {
+    let way = plan.lines.get(slot.0).and_then(|line| line.candidate());
+    way.is_some_and(|way| way.rung == Rung::Sysreg)
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A panic in another thread does not spoil numbers: nothing panics while they are changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

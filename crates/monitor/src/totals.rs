@@ -12,10 +12,27 @@ pub(crate) struct Sum {
     pub(crate) lost: u64,
 }
 
+/// What kind of values a counter has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Kind {
+    /// A peak and no sum.
+    pub(crate) is_peak: bool,
+    /// How long it may count at most, in ns.
+    pub(crate) longest_ns: Option<u64>,
+}
+
 impl Sum {
+    /// One region without a value.
+    pub(crate) const LOST: Sum = Sum { value: 0, time_enabled_ns: 0, time_running_ns: 0, lost: 1 };
+
+    /// Whether it was counted for longer than the counter may.
+    pub(crate) fn is_too_long(self, kind: Kind) -> bool {
+        kind.longest_ns.is_some_and(|longest| self.time_enabled_ns > longest)
+    }
+
     /// What was counted from `start` to `end`.
-    pub(crate) fn between(start: Raw, end: Raw, is_peak: bool) -> Sum {
-        let lost = Sum { lost: 1, ..Sum::default() };
+    pub(crate) fn between(start: Raw, end: Raw, Kind { is_peak, .. }: Kind) -> Sum {
+        let lost = Sum::LOST;
         if start.is_lost || end.is_lost {
             return lost;
         }
@@ -68,6 +85,8 @@ pub(crate) struct Counter {
     pub(crate) counter: CounterAt,
     /// Its value is a peak and no sum.
     pub(crate) is_peak: bool,
+    /// How long it may count at most, in ns.
+    pub(crate) longest_ns: Option<u64>,
 }
 
 /// What a thread has counted.
@@ -105,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_region_is_the_difference_of_two_reads() {
-        let sum = Sum::between(raw(10, 100, 90), raw(25, 160, 150), false);
+        let sum = Sum::between(raw(10, 100, 90), raw(25, 160, 150), Kind::default());
         assert_eq!(sum, Sum { value: 15, time_enabled_ns: 60, time_running_ns: 60, lost: 0 });
     }
 
@@ -114,13 +133,14 @@ mod tests {
         for (start, end) in
             [(raw(10, 1, 1), raw(9, 2, 2)), (Raw::LOST, raw(9, 2, 2)), (raw(1, 1, 1), Raw::LOST)]
         {
-            assert_eq!(Sum::between(start, end, false), Sum { lost: 1, ..Sum::default() });
+            assert_eq!(Sum::between(start, end, Kind::default()), Sum::LOST);
         }
     }
 
     #[test]
     fn a_peak_is_no_difference_and_no_sum() {
-        let mut sum = Sum::between(raw(1000, 1, 1), raw(1200, 2, 2), true);
+        let mut sum =
+            Sum::between(raw(1000, 1, 1), raw(1200, 2, 2), Kind { is_peak: true, longest_ns: None });
         assert_eq!(sum.value, 1200);
         sum.add(Sum { value: 1100, ..Sum::default() }, true);
         assert_eq!(sum.value, 1200);

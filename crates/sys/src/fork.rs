@@ -1,5 +1,6 @@
 //! Whether this is still the process that it was: a forked child has the memory of its parent, and not what belongs to it.
 
+use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,6 +39,37 @@ impl Birth {
     pub fn is_here(&self) -> bool {
         self.word.load(Ordering::Relaxed) == self.process
     }
+}
+
+/// Runs `work` in a forked child; hands back its answer, or 255 where it panics.
+///
+/// For tests of what becomes of a program that forks.
+///
+/// # Errors
+///
+/// `Unsupported` where this process has, or may have, more than one thread: then a child could wait for ever for what another
+/// thread holds. Otherwise the operating system's.
+pub fn in_child(work: impl FnOnce() -> u8) -> io::Result<u8> {
+    if std::fs::read_dir("/proc/self/task").map_or(0, Iterator::count) != 1 {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    // SAFETY: there is no other thread, so that the child is a whole process in which anything may be called.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or(255);
+        // SAFETY: ends the child, without the handlers and buffers of the parent.
+        unsafe { libc::_exit(answer.into()) };
+    }
+    if child < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut status = 0;
+    // SAFETY: writes one status.
+    if unsafe { libc::waitpid(child, &raw mut status, 0) } != child {
+        return Err(io::Error::last_os_error());
+    }
+    let code = libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status));
+    code.and_then(|code| u8::try_from(code).ok()).ok_or_else(|| io::ErrorKind::Interrupted.into())
 }
 
 /// Gives this process a number that its parent does not have.

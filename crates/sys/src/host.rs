@@ -3,7 +3,7 @@
 #[cfg(target_os = "macos")]
 pub use apple::{sysctl_integer, sysctl_string};
 #[cfg(unix)]
-pub use posix::{effective_uid, uname};
+pub use posix::{effective_uid, is_privileged, uname};
 
 /// Number of CPUs that this process may use, at least 1; for systems that list them nowhere.
 pub fn online_cpu_count() -> u32 {
@@ -47,6 +47,18 @@ mod posix {
     pub fn effective_uid() -> u32 {
         // SAFETY: `geteuid` takes nothing, touches no memory and cannot fail.
         unsafe { libc::geteuid() }
+    }
+
+    /// Whether this process can do more than whoever started it: root, or set-id programs. Then nothing of the environment is to
+    /// be trusted.
+    pub fn is_privileged() -> bool {
+        // SAFETY: takes nothing, touches no memory and cannot fail.
+        let real_user = unsafe { libc::getuid() };
+        // SAFETY: as above.
+        let real_group = unsafe { libc::getgid() };
+        // SAFETY: as above.
+        let group = unsafe { libc::getegid() };
+        effective_uid() == 0 || effective_uid() != real_user || group != real_group
     }
 
     fn text(chars: &[libc::c_char]) -> String {

@@ -233,6 +233,12 @@ impl Counting for OsCounting {
         out.extend(self.lines.iter().map(|line| self.raw(line.metric)));
         Ok(())
     }
+
+    fn value(&mut self, counter: usize) -> Result<Option<u64>> {
+        self.refresh();
+        let raw = self.lines.get(counter).map_or(Raw::LOST, |line| self.raw(line.metric));
+        Ok((!raw.is_lost).then_some(raw.value))
+    }
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -171,4 +171,8 @@ impl Counting for PerfCounting {
         self.sampler.sample(&self.events, out);
         Ok(())
     }
+
+    fn value(&mut self, counter: usize) -> Result<Option<u64>> {
+        Ok(self.events.get(counter).and_then(|opened| self.sampler.value(counter, opened)))
+    }
 }

@@ -38,6 +38,19 @@ impl Sampler {
         events.iter().zip(&self.pages).map(counter).collect()
     }
 
+    /// The value of one event alone.
+    pub(super) fn value(&self, counter: usize, opened: &Opened) -> Option<u64> {
+        if let Some(Ok(page)) = self.pages.get(counter) {
+            serialise(self.serialisation);
+            let value = page.value();
+            serialise(self.serialisation);
+            if value.is_some() {
+                return value;
+            }
+        }
+        opened.event.read().ok().flatten().map(|read| read.value)
+    }
+
     /// Appends the value of each event.
     pub(super) fn sample(&mut self, events: &[Opened], out: &mut Vec<Raw>) {
         if self.values.is_empty() {

@@ -1,8 +1,9 @@
 //! What a monitor is to count.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use cyclometer_backend::{Serialisation, region_sources};
+use cyclometer_backend::{Serialisation, msr, region_sources, sysreg};
 use cyclometer_catalog::resolve_list_in;
 use cyclometer_core::event::Part;
 use cyclometer_core::exec::CommandSpec;
@@ -10,11 +11,11 @@ use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
     CpuSet, Error, ErrorKind, Event, Intent, Machine, Modes, Recovery, Result, Rung, Scope, Target,
 };
-use cyclometer_monitor::{LadderStep, Setup};
+use cyclometer_monitor::{Sampling, Setup, SourceMaker};
 
-use super::Monitor;
 use super::user_reads::user_reads;
-use crate::{Command, EventTables, Stat, machine};
+use super::{Monitor, settings};
+use crate::{Command, Config, EventTables, Stat, chips, machine};
 
 /// What a monitor counts of.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -42,7 +43,20 @@ pub struct MonitorBuilder {
     serialisation: Serialisation,
     user_reads: bool,
     calibrate: bool,
+    sampling: Rate,
+    buffer_size: Option<usize>,
+    config: Config,
 }
+
+/// How often is sampled, as far as the builder says.
+#[derive(Clone, Copy, Debug)]
+enum Rate {
+    AsConfigured,
+    Hertz(u32),
+}
+
+/// How many samples are kept where nothing is said.
+const BUFFER_SIZE: usize = 1024;
 
 /// What regions count when nothing is asked for.
 const DEFAULT_EVENTS: &str = "cycles,instructions,task-clock,page-faults";
@@ -58,6 +72,9 @@ impl MonitorBuilder {
             serialisation: Serialisation::None,
             user_reads: true,
             calibrate: true,
+            sampling: Rate::AsConfigured,
+            buffer_size: None,
+            config: Config::default(),
         }
     }
 
@@ -127,6 +144,29 @@ impl MonitorBuilder {
         self
     }
 
+    /// Lets a thread read all counters so many times a second, 1 to 10000, from when the monitor is built until its last clone is
+    /// dropped; [`Monitor::samples`] fetches what it read. Of a [`CountedScope::Thread`] the whole process is sampled, with
+    /// the sampling thread in it.
+    #[must_use]
+    pub fn sampling_rate(mut self, hertz: u32) -> MonitorBuilder {
+        self.sampling = Rate::Hertz(hertz);
+        self
+    }
+
+    /// How many samples are kept until they are fetched, 1 to 1048576; 1024 where nothing is said.
+    #[must_use]
+    pub fn buffer_size(mut self, samples: usize) -> MonitorBuilder {
+        self.buffer_size = Some(samples);
+        self
+    }
+
+    /// Settings of a file or the environment. What the builder is told itself counts for more, whenever it is told.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> MonitorBuilder {
+        self.config = config;
+        self
+    }
+
     /// Opens the counters in the calling thread.
     ///
     /// An event that this machine cannot count is no error: its values say so.
@@ -139,21 +179,66 @@ impl MonitorBuilder {
         self.build_on(machine())
     }
 
-    fn build_on(&self, machine: Machine) -> Result<Monitor> {
-        let steps: Vec<LadderStep> = Vec::new();
+    /// As [`MonitorBuilder::build`], on a machine that is said to be this one.
+    fn build_on(&self, mut machine: Machine) -> Result<Monitor> {
+        let mut steps = settings::apply(&self.config, &mut machine)?;
+        let mut backend = self.backend;
+        if backend == Some(Rung::Sysreg)
+            && let Some(step) = settings::registers(&self.config, &machine)?
+        {
+            steps.push(step);
+            backend = None;
+        }
         let (target, scope) = self.target(&machine)?;
         let events = self.resolved(&machine)?;
         let intent =
             Intent { only: self.backend, of_command: false, multiplex: Multiplex::Auto, ..Intent::default() };
         let plan = cyclometer_plan::plan(events, &machine, intent)?;
+        settings::limit_counters(&self.config, &plan)?;
+        let sampling = self.sampling()?.map(|sampling| (sampling, sampled(&target)));
+        let setup = Setup {
+            sources: self.sources(&machine, backend),
+            plan,
+            longest_window: settings::longest_window(&self.config, &machine),
+            machine,
+            target,
+            scope,
+            calibrate: self.calibrate,
+            steps,
+            sampling,
+        };
+        Ok(Monitor { engine: cyclometer_monitor::Monitor::open(setup)?, builder: self.clone() })
+    }
+
+    fn sources(&self, machine: &Machine, backend: Option<Rung>) -> SourceMaker {
+        let checks_setting = self.config.x86.pce_flag_check.unwrap_or(true);
         let how = match self.user_reads {
-            true => user_reads(&machine, self.serialisation, true),
+            true => user_reads(machine, self.serialisation, checks_setting),
             false => Err("it was not asked for".to_owned()),
         };
-        let sources = Arc::new(move || region_sources(how.clone()));
-        let calibrate = self.calibrate;
-        let setup = Setup { plan, machine, target, scope, sources, calibrate, steps };
-        Ok(Monitor { engine: cyclometer_monitor::Monitor::open(setup)?, builder: self.clone() })
+        let registers = backend.filter(|rung| matches!(rung, Rung::Msr | Rung::Sysreg));
+        let (machine, tables) = (machine.clone(), self.tables.clone());
+        let cpu = match &self.scope {
+            CountedScope::Cpus(cpus) if cpus.len() == 1 => cpus.iter().next(),
+            _ => None,
+        };
+        Arc::new(move || match registers {
+            Some(Rung::Msr) => msr::source(chips::for_counting(&machine, &tables)).into_iter().collect(),
+            Some(_) => sysreg::source(chips::for_counting(&machine, &tables), cpu).into_iter().collect(),
+            None => region_sources(how.clone()),
+        })
+    }
+
+    fn sampling(&self) -> Result<Option<Sampling>> {
+        let configured = self.config.buffer_size.and_then(|size| usize::try_from(size).ok());
+        let capacity = self.buffer_size.or(configured).unwrap_or(BUFFER_SIZE);
+        match (self.sampling, self.config.sampling_interval_ms) {
+            (Rate::Hertz(rate), _) => Sampling::at(rate, capacity).map(Some),
+            (Rate::AsConfigured, Some(ms)) => {
+                Sampling::every(Duration::from_millis(ms.into()), capacity).map(Some)
+            }
+            (Rate::AsConfigured, None) => Ok(None),
+        }
     }
 
     fn resolved(&self, machine: &Machine) -> Result<Vec<Event>> {
@@ -203,6 +288,14 @@ impl MonitorBuilder {
     }
 }
 
+/// What is sampled: a thread cannot read the counters of all others, so that of threads it is the process.
+fn sampled(target: &Target) -> Target {
+    match target {
+        Target::ThisThread => Target::Process { pid: std::process::id(), inherit: true },
+        other => other.clone(),
+    }
+}
+
 /// The event in these modes, unless it names its own or modes mean nothing to it. The software PMU and the system's accounting
 /// have no choice.
 fn in_modes(event: &mut Event, modes: Modes) {
@@ -216,4 +309,68 @@ fn in_modes(event: &mut Event, modes: Modes) {
         }
     }
     event.modifiers.modes = event.candidates.iter().any(|way| way.modes == Some(modes)).then_some(modes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer_core::plan::PlanLine;
+
+    fn recorded(name: &str) -> Machine {
+        let path = format!("{}/../../fixtures/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        crate::replay_machine(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    fn labels(builder: &MonitorBuilder, machine: &Machine) -> Vec<String> {
+        builder.resolved(machine).unwrap().iter().map(|event| event.name.clone()).collect()
+    }
+
+    #[test]
+    fn events_are_taken_in_every_spelling_and_in_their_order() {
+        let builder = MonitorBuilder::new().event("instructions:u,BR_MISP_RETIRED.ALL_BRANCHES").events([
+            "r1c5",
+            "cpu/event=0xc5,umask=1/",
+            "l1d_cache_misses",
+            "page-faults",
+        ]);
+        let names = labels(&builder, &recorded("skylake"));
+        assert_eq!(
+            names,
+            [
+                "instructions",
+                "BR_MISP_RETIRED.ALL_BRANCHES",
+                "r1c5",
+                "cpu/event=0xc5,umask=1/",
+                "l1d_cache_misses",
+                "page-faults"
+            ]
+        );
+    }
+
+    #[test]
+    fn modes_change_events_that_name_none() {
+        let builder = MonitorBuilder::new().event("cycles,instructions:u,wall_time").modes(Modes::KERNEL);
+        let machine = recorded("skylake");
+        let plan =
+            cyclometer_plan::plan(builder.resolved(&machine).unwrap(), &machine, Intent::default()).unwrap();
+        let names: Vec<String> = plan.lines.iter().map(PlanLine::label).collect();
+        assert_eq!(names, ["cycles:k", "instructions:u", "wall_time"]);
+    }
+
+    #[test]
+    fn the_builder_counts_for_more_than_the_configuration() {
+        let mut config = Config::default();
+        (config.sampling_interval_ms, config.buffer_size) = (Some(100), Some(7));
+        let sampling = |builder: MonitorBuilder| builder.sampling().unwrap();
+        let configured = Sampling::every(Duration::from_millis(100), 7).unwrap();
+        assert_eq!(sampling(MonitorBuilder::new().config(config.clone())), Some(configured));
+        let told = Sampling::at(50, 9).unwrap();
+        let builder = || MonitorBuilder::new().sampling_rate(50).buffer_size(9);
+        assert_eq!(sampling(builder().config(config.clone())), Some(told));
+        assert_eq!(
+            sampling(MonitorBuilder::new().config(config).sampling_rate(50).buffer_size(9)),
+            Some(told)
+        );
+        assert_eq!(sampling(MonitorBuilder::new()), None);
+    }
 }

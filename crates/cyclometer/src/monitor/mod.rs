@@ -1,11 +1,12 @@
 //! Counting regions of one's own program.
 
 mod builder;
+mod settings;
 mod user_reads;
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Error, ErrorKind, Machine, Plan, Recovery, Result, Scope};
-use cyclometer_monitor::{BegunRegion, Cost, LadderStep, Measured, Region};
+use cyclometer_monitor::{BegunRegion, Cost, Counter, LadderStep, Measured, Region, Samples};
 
 use crate::Command;
 pub use builder::{CountedScope, MonitorBuilder};
@@ -64,6 +65,12 @@ impl Monitor {
         self.engine.measure(label, work)
     }
 
+    /// The counter of an event in the calling thread, to be read by itself, at the least cost; `None` where the event is not
+    /// counted here, which the values of [`Monitor::read`] explain.
+    pub fn counter(&self, event: &str) -> Option<Counter> {
+        self.engine.counter(event)
+    }
+
     /// What was counted since the calling thread opened its counters, which is now where it had none, or since the last
     /// [`Monitor::reset`] by it.
     pub fn read(&self) -> Measured {
@@ -114,6 +121,11 @@ impl Monitor {
     /// What reading costs, and what it adds to the counts; `None` where that was not to be measured.
     pub fn cost(&self) -> Option<&Cost> {
         self.engine.cost()
+    }
+
+    /// What was sampled since the last call; nothing where no sampling was asked for.
+    pub fn samples(&self) -> Samples {
+        self.engine.samples()
     }
 
     /// How each event is counted.

@@ -82,6 +82,12 @@ impl Mapping {
         self.page()?.read(&Cpu(self))
     }
 
+    /// Reads the counter by an instruction, and no times; `None` where the kernel has to be asked.
+    #[inline]
+    pub fn value(&self) -> Option<u64> {
+        self.page()?.value(&Cpu(self))
+    }
+
     /// Reads the counters of several events of this thread as of one moment; false where the kernel has to be asked.
     pub fn read_all<'a>(mappings: impl Iterator<Item = &'a Mapping> + Clone, out: &mut [PageValues]) -> bool {
         let Some(first) = mappings.clone().next() else { return true };
@@ -104,4 +110,72 @@ fn page_size() -> usize {
     // SAFETY: touches no memory of ours.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::{Attr, Reach, Whom, flags, open};
+
+    /// `PERF_TYPE_SOFTWARE`, `PERF_COUNT_SW_TASK_CLOCK`: there without a PMU.
+    fn task_clock() -> Option<Event> {
+        let mut attr = Attr::new(1, 1);
+        attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
+        let event = open(&attr, Whom::ThisThread, None, None);
+        if let Err(e) = &event {
+            skipped(e);
+        }
+        event.ok()
+    }
+
+    #[expect(clippy::print_stderr, reason = "a test that cannot run says why")]
+    fn skipped(why: &io::Error) {
+        eprintln!("skipped: perf_event_open: {why}");
+    }
+
+    #[test]
+    fn a_software_event_has_a_page_and_no_counter() {
+        let Some(event) = task_clock() else { return };
+        event.enable(Reach::Event).unwrap();
+        let mapping = Mapping::of(&event).unwrap();
+        assert!(!mapping.page().unwrap().is_on_counter());
+        assert_eq!(mapping.read(), None, "only the kernel knows the value");
+        assert!(!Mapping::read_all([&mapping].into_iter(), &mut [PageValues::default()]));
+        assert!(Mapping::read_all([].into_iter(), &mut []));
+    }
+
+    #[test]
+    fn an_inherited_event_shares_no_page() {
+        let mut attr = Attr::new(1, 1);
+        attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV | flags::INHERIT;
+        let Ok(event) = open(&attr, Whom::ThisThread, None, None) else { return };
+        assert_eq!(Mapping::of(&event).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+    }
+
+    #[test]
+    fn a_forked_child_has_no_page_and_unmaps_nothing() {
+        let Some(event) = task_clock() else { return };
+        let mapping = Mapping::of(&event).unwrap();
+        let (at, length) = (mapping.page.as_ptr().cast(), mapping.length);
+        // SAFETY: the child maps, reads and unmaps its own memory, and leaves without running handlers.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let none = mapping.page().is_none() && mapping.read().is_none();
+            let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: a new mapping where the page was, which the child does not have.
+            let others = unsafe { libc::mmap(at, length, libc::PROT_READ, kind, -1, 0) };
+            drop(mapping);
+            // SAFETY: reads one byte of the mapping, which must be there still: the child dies otherwise.
+            let zero = unsafe { others.cast::<u8>().read_volatile() };
+            let fine = none && others == at && zero == 0;
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(if fine { 7 } else { 1 }) };
+        }
+        let mut status = 0;
+        // SAFETY: writes one status.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        assert!(libc::WIFEXITED(status), "{status:#x}");
+        assert_eq!(libc::WEXITSTATUS(status), 7);
+        assert!(mapping.page().is_some());
+    }
 }

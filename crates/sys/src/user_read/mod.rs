@@ -27,6 +27,7 @@ mod instructions;
 #[cfg(target_os = "linux")]
 mod mapping;
 pub mod page;
+pub mod rehearsal;
 
 pub use instructions::serialise;
 #[cfg(target_os = "linux")]

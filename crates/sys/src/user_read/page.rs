@@ -5,7 +5,7 @@
 //! leaves its CPU. So a value is good only if the lock is the same after the counter was read as before.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bits of the page's capabilities.
 ///
@@ -116,8 +116,8 @@ pub struct PageValues {
     pub time_enabled_ns: u64,
     /// How long it was on a counter, up to now, in ns.
     pub time_running_ns: u64,
-    /// The page's lock: as long as it stays the same, the counter stayed with the event.
-    pub lock: u32,
+    /// The page's lock, where several pages are read as one.
+    lock: u32,
 }
 
 impl Page {
@@ -161,11 +161,32 @@ impl Page {
     /// something that cannot be, or it changes all the time.
     #[inline]
     pub fn read(&self, counters: &impl Counters) -> Option<PageValues> {
-        for _ in 0..ATTEMPTS {
+        self.unchanged(|| self.read_once(counters, self.clock(counters)?))
+    }
+
+    /// Reads the counter only: the cheapest read. Nothing tells whether the event was on a counter all the time.
+    ///
+    /// `None` as with [`Page::read`].
+    #[inline]
+    pub fn value(&self, counters: &impl Counters) -> Option<u64> {
+        self.unchanged(|| self.counted(counters))
+    }
+
+    /// What `read` finds while the page stays the same.
+    #[inline]
+    fn unchanged<T>(&self, read: impl Fn() -> Option<T>) -> Option<T> {
+        let lock = self.locked();
+        let found = read();
+        if self.is_still(lock) { found } else { self.unchanged_later(read) }
+    }
+
+    #[cold]
+    fn unchanged_later<T>(&self, read: impl Fn() -> Option<T>) -> Option<T> {
+        for _ in 1..ATTEMPTS {
             let lock = self.locked();
-            let values = self.read_once(counters, lock);
+            let found = read();
             if self.is_still(lock) {
-                return values;
+                return found;
             }
         }
         None
@@ -187,21 +208,28 @@ impl Page {
         lock & 1 == 0 && self.lock.load(Ordering::Relaxed) == lock
     }
 
+    /// The values at a moment of the page's clock.
     #[inline]
-    fn read_once(&self, counters: &impl Counters, lock: u32) -> Option<PageValues> {
-        let permit = self.permit()?;
-        let width = u32::from(self.pmc_width.load(Ordering::Relaxed));
-        let unused = 64u32.checked_sub(width).filter(|unused| *unused < 64)?;
-        let offset = self.offset.load(Ordering::Relaxed);
-        let raw = counters.counter(permit);
-        let value = offset.wrapping_add(extended(raw, unused));
-        let since_ns = self.since_written(counters)?;
+    fn read_once(&self, counters: &impl Counters, clock_ns: u64) -> Option<PageValues> {
+        let value = self.counted(counters)?;
+        let since_ns = self.time_offset.load(Ordering::Relaxed).wrapping_add(clock_ns);
         Some(PageValues {
             value,
             time_enabled_ns: self.time_enabled.load(Ordering::Relaxed).wrapping_add(since_ns),
             time_running_ns: self.time_running.load(Ordering::Relaxed).wrapping_add(since_ns),
-            lock,
+            lock: 0,
         })
+    }
+
+    #[inline]
+    fn counted(&self, counters: &impl Counters) -> Option<u64> {
+        let permit = self.permit()?;
+        let width = u32::from(self.pmc_width.load(Ordering::Relaxed));
+        if !(1..=64).contains(&width) {
+            return None;
+        }
+        let raw = counters.counter(permit);
+        Some(self.offset.load(Ordering::Relaxed).wrapping_add(extended(raw, 64 - width)))
     }
 
     #[inline]
@@ -210,9 +238,9 @@ impl Page {
         self.permits_reads().then_some(Permit { index })
     }
 
-    /// How long ago the page was written, in ns.
+    /// The time on the page's clock, in ns; with the page's offset it is the time since the page was written.
     #[inline]
-    fn since_written(&self, counters: &impl Counters) -> Option<u64> {
+    fn clock(&self, counters: &impl Counters) -> Option<u64> {
         let mut stamp = counters.time_stamp();
         if self.capabilities.load(Ordering::Relaxed) & capabilities::SHORT_TIME != 0 {
             let written = self.time_cycles.load(Ordering::Relaxed);
@@ -221,8 +249,7 @@ impl Page {
         }
         let shift = u32::from(self.time_shift.load(Ordering::Relaxed));
         let mult = u128::from(self.time_mult.load(Ordering::Relaxed));
-        let ns = (u128::from(stamp) * mult).checked_shr(shift)? as u64;
-        Some(self.time_offset.load(Ordering::Relaxed).wrapping_add(ns))
+        (shift < 64).then(|| ((u128::from(stamp) * mult) >> (shift & 63)) as u64)
     }
 }
 
@@ -232,28 +259,34 @@ fn extended(raw: u64, unused_bits: u32) -> u64 {
     ((raw << unused_bits).cast_signed() >> unused_bits).cast_unsigned()
 }
 
-/// Reads several pages as one: all values are of one stay on the CPU, in which every event was on its counter.
+/// Reads several pages as one: all values are of one stay on the CPU, in which every event was on its counter, and their times
+/// are of one moment.
 ///
 /// `out` has room for one value a page. False where any of them cannot be read so; `out` then holds nothing of use.
 pub fn read_together<'a, P>(pages: P, counters: &impl Counters, out: &mut [PageValues]) -> bool
 where
     P: Iterator<Item = &'a Page> + Clone,
 {
+    let Some(first) = pages.clone().next() else { return true };
+    if pages.clone().count() > out.len() {
+        return false;
+    }
     for _ in 0..ATTEMPTS {
-        let mut read = 0;
+        let Some(clock_ns) = first.clock(counters) else { return false };
+        let mut is_whole = true;
         for (page, out) in pages.clone().zip(out.iter_mut()) {
-            let Some(values) = page.read(counters) else { return false };
-            *out = values;
-            read += 1;
+            let lock = page.locked();
+            let values = page.read_once(counters, clock_ns);
+            is_whole &= values.is_some();
+            *out = PageValues { lock, ..values.unwrap_or_default() };
         }
-        compiler_fence(Ordering::SeqCst);
-        let pairs = pages.clone().zip(out.iter());
-        if read == pages.clone().count() && pairs.clone().all(|(page, values)| page.is_still(values.lock)) {
-            return true;
-        }
-        if read < pages.clone().count() {
-            return false;
+        if pages.clone().zip(out.iter()).all(|(page, values)| page.is_still(values.lock)) {
+            return is_whole;
         }
     }
     false
 }
+
+#[cfg(test)]
+#[path = "page_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! A monitor whose counters are rehearsed: read in user space, by the shipped protocol, with words of memory in place of
+//! the CPU's counters.
+
+use std::sync::Arc;
+
+use cyclometer::core::event::{PerfClass, PerfEvent};
+use cyclometer::core::exec::{At, CounterAt, Raw, ReadWay, Reading};
+use cyclometer::core::{Candidate, Counting, Event, Intent, Refusal, Slot, Source, Target};
+use cyclometer::{Modes, Provenance, Result, Rung, Scope, Unit};
+use cyclometer_monitor::{Monitor, Setup};
+use cyclometer_sys::user_read::rehearsal::Rehearsal;
+
+/// Opens a rehearsal for every slot.
+struct RehearsedSource(Arc<Rehearsal>, Rung);
+
+struct RehearsedCounting {
+    slots: Vec<Slot>,
+    counter: Arc<Rehearsal>,
+}
+
+impl Source for RehearsedSource {
+    fn rung(&self) -> Rung {
+        self.1
+    }
+
+    fn open(&self, slots: &[Slot], _: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+        Ok(Box::new(RehearsedCounting { slots: slots.to_vec(), counter: Arc::clone(&self.0) }))
+    }
+}
+
+impl Counting for RehearsedCounting {
+    fn start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn read(&mut self, _: &mut Reading) -> Result<()> {
+        unreachable!("regions sample")
+    }
+
+    fn counters(&mut self) -> Vec<CounterAt> {
+        let counter = |slot: &Slot| CounterAt {
+            slot: slot.id,
+            at: At { pmu: "cpu".to_owned(), ..At::default() },
+            way: ReadWay::UserSpace,
+            partial: None,
+        };
+        self.slots.iter().map(counter).collect()
+    }
+
+    fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
+        for _ in &self.slots {
+            let values = self.counter.read().expect("it is always on its counter");
+            out.push(Raw {
+                value: values.value,
+                time_enabled_ns: values.time_enabled_ns,
+                time_running_ns: values.time_running_ns,
+                is_lost: false,
+            });
+        }
+        Ok(())
+    }
+}
+
+/// A monitor of so many events, all of which count what the rehearsal is told.
+pub fn monitor(events: usize, counter: &Arc<Rehearsal>) -> Monitor {
+    Monitor::open(setup(events, counter, Rung::Perf)).expect("nothing is refused")
+}
+
+/// What such a monitor is opened from, with a source of this rung.
+pub fn setup(events: usize, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
+    // A recorded one: to probe this one would be counted, too.
+    let recording = include_str!("../../../../fixtures/machines/skylake.txt");
+    let machine = cyclometer::replay_machine(recording).expect("it is a recording");
+    let event = |i: usize| {
+        let part = PerfEvent::new("cpu", 4, i as u64, PerfClass::Core);
+        let way = Candidate::perf(vec![part], Provenance::Hardware, Some(Modes::USER));
+        Event::new(format!("e{i}"), Unit::Count, vec![way])
+    };
+    let intent = Intent { of_command: false, ..Intent::default() };
+    let mut plan =
+        cyclometer_plan::plan((0..events).map(event).collect(), &machine, intent).expect("it fits");
+    plan.lines.iter_mut().flat_map(|line| &mut line.event.candidates).for_each(|way| way.rung = rung);
+    plan.passes.iter_mut().flat_map(|pass| &mut pass.slots).for_each(|slot| slot.rung = rung);
+    let counter = Arc::clone(counter);
+    Setup {
+        plan,
+        machine,
+        target: Target::ThisThread,
+        scope: Scope::Thread,
+        sources: Arc::new(move || vec![Box::new(RehearsedSource(Arc::clone(&counter), rung))]),
+        calibrate: false,
+        steps: Vec::new(),
+        sampling: None,
+        longest_window: None,
+    }
+}

@@ -1,0 +1,332 @@
+//! A thread that reads all counters at a constant rate into a bounded ring.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use cyclometer_core::exec::{CounterAt, Raw};
+use cyclometer_core::{Counting, Error, ErrorKind, Machine, Plan, Recovery, Result, Target};
+use cyclometer_sys::fork::Birth;
+
+use crate::monitor::SourceMaker;
+use crate::opening::Means;
+use crate::thread::lock;
+
+/// The fastest rate, in Hz: at more, reading through the kernel would take most of a CPU.
+const FASTEST_HZ: u32 = 10_000;
+
+/// The longest interval: an hour.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// How often and how much is sampled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sampling {
+    interval: Duration,
+    capacity: usize,
+}
+
+impl Sampling {
+    /// So many samples a second, of which the latest `capacity` are kept.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` for a rate that is not from 1 to 10000 Hz, or no room.
+    pub fn at(rate_hz: u32, capacity: usize) -> Result<Sampling> {
+        if !(1..=FASTEST_HZ).contains(&rate_hz) {
+            return Err(refused(
+                format!("the sampling rate is {rate_hz} Hz"),
+                "choose a rate from 1 to 10000 Hz",
+            ));
+        }
+        Sampling::every(Duration::from_secs(1) / rate_hz, capacity)
+    }
+
+    /// A sample after each interval, of which the latest `capacity` are kept.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` for an interval that is not from 100 µs to an hour, or no room.
+    pub fn every(interval: Duration, capacity: usize) -> Result<Sampling> {
+        if interval < Duration::from_secs(1) / FASTEST_HZ || interval > LONGEST {
+            return Err(refused(
+                format!("the sampling interval is {interval:?}"),
+                "choose one from 100 µs to an hour",
+            ));
+        }
+        if !(1..=MOST_SAMPLES).contains(&capacity) {
+            return Err(refused(
+                format!("the buffer has room for {capacity} samples"),
+                "choose a size from 1 to 1048576",
+            ));
+        }
+        Ok(Sampling { interval, capacity })
+    }
+}
+
+/// The most samples that are kept.
+const MOST_SAMPLES: usize = 1 << 20;
+
+fn refused(message: String, hint: &str) -> Error {
+    Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(hint))
+}
+
+/// One read of all counters.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sample {
+    /// Its number, from 0; numbers of samples that were lost are missing.
+    pub number: u64,
+    /// When reading began, in ns since sampling began.
+    pub at_ns: u64,
+    /// How long reading took, in ns: so far apart at most are the values of two counters, as of two CPUs.
+    pub skew_ns: u64,
+    /// How much later it was than it should have been, in ns.
+    pub late_ns: u64,
+    /// What each counter has counted since sampling began, in the order of [`Samples::counters`].
+    pub values: Vec<Raw>,
+}
+
+/// What was sampled since samples were fetched last.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Samples {
+    /// What the values of a sample are of.
+    pub counters: Vec<CounterAt>,
+    /// The samples, oldest first.
+    pub rows: Vec<Sample>,
+    /// How many were lost since, as there was no room for them.
+    pub lost: u64,
+    /// How many were never taken since, as the thread was not on a CPU when they were due.
+    pub missed: u64,
+    /// Events that the sampling thread could not open, each with the reason.
+    pub refused: Vec<(cyclometer_core::SlotId, String)>,
+}
+
+impl Samples {
+    /// The values of an event over all samples: the sum over its counters; `None` where any of them was lost or it has none.
+    pub fn series(&self, slot: cyclometer_core::SlotId) -> Vec<Option<u64>> {
+        let own: Vec<usize> = (0..self.counters.len()).filter(|i| self.counters[*i].slot == slot).collect();
+        let sum = |row: &Sample| {
+            let values =
+                own.iter().map(|i| row.values.get(*i).filter(|raw| !raw.is_lost).map(|raw| raw.value));
+            if own.is_empty() { None } else { values.sum() }
+        };
+        self.rows.iter().map(sum).collect()
+    }
+}
+
+/// What is sampled.
+pub(crate) struct Subject {
+    pub(crate) plan: Plan,
+    pub(crate) machine: Machine,
+    pub(crate) target: Target,
+    pub(crate) sources: SourceMaker,
+}
+
+/// A running thread; dropping it ends it.
+pub(crate) struct Sampler {
+    shared: Arc<Ring>,
+    thread: Option<JoinHandle<()>>,
+    birth: Birth,
+}
+
+struct Ring {
+    state: Mutex<State>,
+    stop: Condvar,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct State {
+    rows: VecDeque<Sample>,
+    lost: u64,
+    missed: u64,
+    counters: Vec<CounterAt>,
+    refused: Vec<(cyclometer_core::SlotId, String)>,
+    stops: bool,
+}
+
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("capacity", &self.shared.capacity).finish()
+    }
+}
+
+impl Sampler {
+    /// Starts a thread.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Os` when there can be no thread.
+    pub(crate) fn start(sampling: Sampling, subject: Subject) -> Result<Sampler> {
+        let ring = Ring { state: Mutex::default(), stop: Condvar::new(), capacity: sampling.capacity };
+        let shared = Arc::new(ring);
+        let own = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("cyclometer".to_owned())
+            .spawn(move || own.run(sampling.interval, &subject))
+            .map_err(|e| {
+                Error::new(ErrorKind::Os, format!("cannot start the sampling thread: {e}")).with_source(e)
+            })?;
+        Ok(Sampler { shared, thread: Some(thread), birth: Birth::now() })
+    }
+
+    /// What was sampled since the last call.
+    pub(crate) fn take(&self) -> Samples {
+        let mut state = lock(&self.shared.state);
+        Samples {
+            counters: state.counters.clone(),
+            rows: state.rows.drain(..).collect(),
+            lost: std::mem::take(&mut state.lost),
+            missed: std::mem::take(&mut state.missed),
+            refused: state.refused.clone(),
+        }
+    }
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        // A forked child has the handle, and not the thread.
+        if !self.birth.is_here() {
+            return;
+        }
+        lock(&self.shared.state).stops = true;
+        self.shared.stop.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Ring {
+    fn run(&self, interval: Duration, subject: &Subject) {
+        let sources = (subject.sources)();
+        let means = Means { sources: &sources, target: &subject.target, machine: &subject.machine };
+        let opened = means.open_settled(&subject.plan);
+        let mut sources = Vec::new();
+        for mut source in opened.sources {
+            let counters = source.counters();
+            let number = counters.len();
+            lock(&self.state).counters.extend(counters);
+            sources.push((source, number));
+        }
+        lock(&self.state).refused = opened.refused;
+        let mut beat = Beat { started: Instant::now(), interval, number: 0 };
+        while let Some((due, missed)) = self.wait(&mut beat) {
+            let row = sample(&mut sources, &beat, due);
+            self.keep(row, missed);
+        }
+    }
+
+    /// Sleeps until the next sample is due; `None` when it is to stop.
+    fn wait(&self, beat: &mut Beat) -> Option<(Instant, u64)> {
+        let (due, missed) = beat.next(Instant::now());
+        let mut state = lock(&self.state);
+        loop {
+            if state.stops {
+                return None;
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Some((due, missed));
+            }
+            state = self.stop.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn keep(&self, row: Sample, missed: u64) {
+        let mut state = lock(&self.state);
+        if state.rows.len() >= self.capacity {
+            state.rows.pop_front();
+            state.lost += 1;
+        }
+        state.rows.push_back(row);
+        state.missed += missed;
+    }
+}
+
+/// Reads each source with its number of counters.
+fn sample(sources: &mut [(Box<dyn Counting>, usize)], beat: &Beat, due: Instant) -> Sample {
+    let mut values = Vec::with_capacity(sources.iter().map(|(_, counters)| counters).sum());
+    let begun = Instant::now();
+    for (source, counters) in sources {
+        if source.sample(&mut values).is_err() {
+            values.extend(std::iter::repeat_n(Raw::LOST, *counters));
+        }
+    }
+    Sample {
+        number: beat.number - 1,
+        at_ns: nanos(begun - beat.started),
+        skew_ns: nanos(begun.elapsed()),
+        late_ns: nanos(begun.saturating_duration_since(due)),
+        values,
+    }
+}
+
+/// Points in time at a constant distance.
+struct Beat {
+    started: Instant,
+    interval: Duration,
+    /// Of the next one.
+    number: u64,
+}
+
+impl Beat {
+    /// The next point that is not past, and how many were passed over: who is late skips, and does not hurry.
+    fn next(&mut self, now: Instant) -> (Instant, u64) {
+        let interval = self.interval.as_nanos().max(1);
+        let passed = u64::try_from((now - self.started).as_nanos() / interval).unwrap_or(u64::MAX);
+        let missed = passed.saturating_sub(self.number);
+        self.number = self.number.max(passed) + 1;
+        let ns = interval.saturating_mul(self.number.into());
+        (self.started + Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX / 4)), missed)
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_out_of_range_are_errors_that_say_the_range() {
+        for rate in [0, 10_001, 1_000_000_000] {
+            let error = Sampling::at(rate, 10).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(error.recovery().to_string().contains("1 to 10000 Hz"), "{rate}");
+        }
+        for size in [0, MOST_SAMPLES + 1] {
+            assert!(Sampling::at(100, size).unwrap_err().recovery().to_string().contains("1 to 1048576"));
+        }
+        assert!(Sampling::every(Duration::from_micros(99), 1).is_err());
+        assert!(Sampling::every(Duration::from_secs(3601), 1).is_err());
+        for rate in [1, 100, 10_000] {
+            assert!(Sampling::at(rate, 1).is_ok(), "{rate}");
+        }
+    }
+
+    #[test]
+    fn who_is_late_skips_and_counts_what_was_skipped() {
+        let started = Instant::now();
+        let at = |ms| started + Duration::from_millis(ms);
+        let mut beat = Beat { started, interval: Duration::from_millis(10), number: 0 };
+        assert_eq!(beat.next(at(0)), (at(10), 0));
+        assert_eq!(beat.next(at(12)), (at(20), 0));
+        assert_eq!(beat.next(at(57)), (at(60), 3), "those at 30, 40 and 50");
+        assert_eq!(beat.next(at(60)), (at(70), 0));
+    }
+
+    #[test]
+    fn of_too_many_samples_the_oldest_are_lost() {
+        let ring = Ring { state: Mutex::default(), stop: Condvar::new(), capacity: 2 };
+        for number in 0..5 {
+            ring.keep(Sample { number, at_ns: 0, skew_ns: 0, late_ns: 0, values: Vec::new() }, 1);
+        }
+        let state = lock(&ring.state);
+        let kept: Vec<u64> = state.rows.iter().map(|row| row.number).collect();
+        assert_eq!((kept, state.lost, state.missed), (vec![3, 4], 3, 5));
+    }
+}
