@@ -1,4 +1,4 @@
-//! The native part of the Python package: monitors, regions and samples as plain values; `perf_monitor/` gives them their shape.
+//! The native part of the Python package: monitors, regions and samples as plain values; `python/perf_monitor` gives them their shape.
 #![deny(unsafe_code)]
 
 mod errors;

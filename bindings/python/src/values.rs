@@ -1,4 +1,4 @@
-//! Values as plain tuples, in the order of the fields of `perf_monitor/engine.py`.
+//! Values as dictionaries with the fields of `python/perf_monitor/engine.py`.
 
 use cyclometer::core::SlotId;
 use cyclometer::core::exec::CounterAt;
@@ -143,7 +143,7 @@ impl Step {
     }
 }
 
-/// Keeps the import in one place.
+/// Every label.
 pub(crate) fn totals(measured: &[Measured]) -> Vec<Total> {
     measured.iter().map(Total::of).collect()
 }

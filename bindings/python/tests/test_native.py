@@ -177,7 +177,7 @@ def test_the_fixture_counts_and_tells(tmp_path: Path) -> None:
         "    assert perf_counters.get_metrics().page_faults >= 0\n"
     )
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", str(tmp_path)], capture_output=True, text=True
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"], cwd=tmp_path, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "performance counters" in run.stdout and "work, 1 region:" in run.stdout
