@@ -206,6 +206,22 @@ impl ThreadState {
         own.map(|sums| Ended { sums, inner })
     }
 
+    /// What an open region has counted up to now.
+    pub(crate) fn so_far(&mut self, frame: Frame) -> Ended {
+        self.read();
+        if !self.birth.is_here() {
+            self.ends.fill(Raw::LOST);
+        }
+        let row = frame.frame * self.counters;
+        let reads = self.starts[row..row + self.counters].iter().zip(&self.ends).zip(&self.kinds);
+        let counted = |((start, end), kind): ((&Raw, &Raw), &Kind)| {
+            let counted = Sum::between(*start, *end, *kind);
+            if counted.is_too_long(*kind) { Sum::LOST } else { counted }
+        };
+        let sums = reads.map(counted).collect();
+        Ended { sums, inner: self.ended - self.ended_before[frame.frame] }
+    }
+
     /// What was counted since the counters were opened, or since the last reset.
     pub(crate) fn since_opened(&mut self) -> Vec<Sum> {
         self.read();
