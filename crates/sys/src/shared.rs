@@ -127,7 +127,7 @@ impl SharedMemory {
     /// As [`SharedMemory::store`].
     pub fn fill(&self, offset: usize, count: usize, word: u64) {
         assert!(offset.is_multiple_of(WORD), "offset {offset} of a word is not a multiple of {WORD}");
-        let bytes = count.checked_mul(WORD).unwrap_or(usize::MAX);
+        let bytes = count.saturating_mul(WORD);
         self.check(offset, bytes);
         self.provide(offset, bytes);
         for place in (offset..).step_by(WORD).take(count) {
