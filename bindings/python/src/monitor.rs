@@ -26,12 +26,15 @@ struct Settings {
     sampling_rate: Option<u32>,
     buffer_size: Option<usize>,
     config: Option<PathBuf>,
+    /// Whether the environment is asked for settings too.
+    environment: bool,
     calibrate: bool,
 }
 
 impl Settings {
     fn builder(&self) -> cyclometer::Result<MonitorBuilder> {
-        let config = Config::load(self.config.as_deref())?;
+        let asked = self.environment || self.config.is_some();
+        let config = if asked { Config::load(self.config.as_deref())? } else { Config::default() };
         let builder = Monitor::builder().config(config).events(&self.events).calibrate(self.calibrate);
         let builder = builder.scope(scope(&self.scope)?);
         let builder = self.sampling_rate.iter().fold(builder, |builder, rate| builder.sampling_rate(*rate));

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -118,6 +119,18 @@ def test_a_file_with_a_wrong_type_is_an_error_with_its_line(tmp_path: Path) -> N
         PerfMonitor().configure(["task-clock"], config=tmp_path / "none.yaml")
     file.write_text("performance_monitoring:\n  buffer_size: 16\n  sampling_interval_ms: 10\n")
     PerfMonitor().configure(["task-clock"], config=file)
+
+
+def test_the_environment_is_read_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CYCLOMETER_BUFFER_SIZE", "none")
+    PerfMonitor().configure(["task-clock"])
+    if os.geteuid() == 0:
+        # For root it counts for nothing, and the ladder says so.
+        ladder = PerfMonitor().configure(["task-clock"], config=True).ladder
+        assert any("CYCLOMETER_BUFFER_SIZE" in step.text for step in ladder)
+    else:
+        with pytest.raises(InvalidInput, match="CYCLOMETER_BUFFER_SIZE"):
+            PerfMonitor().configure(["task-clock"], config=True)
 
 
 def test_samples_come_while_other_threads_run() -> None:

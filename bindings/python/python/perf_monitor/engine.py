@@ -71,6 +71,7 @@ class Settings(NamedTuple):
     sampling_rate: Optional[int]
     buffer_size: Optional[int]
     config: Optional[str]
+    environment: bool
     calibrate: bool
 
 

@@ -139,7 +139,7 @@ class PerfMonitor:
         *,
         scope: str = "thread",
         buffer_size: Optional[int] = None,
-        config: Optional[PathName] = None,
+        config: Union[None, bool, PathName] = None,
         companions: bool = True,
         calibrate: bool = True,
     ) -> PerfMonitor:
@@ -148,7 +148,7 @@ class PerfMonitor:
         `events`: in every spelling of `cyclometer stat -e`; cycles, instructions, CPU time and page faults if there are none.
         `sampling_rate`: in Hz, 1 to 10000; a thread then reads the counters of the whole process into a buffer of
         `buffer_size` samples, which `samples` fetches. `scope`: `thread`, `process`, `pid:NUMBER` or `cpus:LIST`. `config`:
-        a YAML file; what is given here counts for more. `companions`: whether the loads that a miss rate needs are
+        a YAML file, and over it the environment; `True` for the environment alone. What is given here counts for more. `companions`: whether the loads that a miss rate needs are
         counted with the misses. `calibrate`: whether what measuring adds is measured, and taken off.
 
         Raises `InvalidInput` while regions are open and for what makes no sense, `UnknownEvent` with the nearest names.
@@ -160,7 +160,8 @@ class PerfMonitor:
             scope=scope,
             sampling_rate=_positive("sampling_rate", sampling_rate),
             buffer_size=_positive("buffer_size", buffer_size),
-            config=None if config is None else os.fspath(config),
+            config=None if config is None or isinstance(config, bool) else os.fspath(config),
+            environment=config is not None and config is not False,
             calibrate=calibrate,
         )
         with self._lock:
