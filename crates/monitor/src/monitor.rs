@@ -17,7 +17,7 @@ use crate::opening::{Means, opened_as};
 use crate::region::Region;
 use crate::report::{Judge, Measured, Share, ThreadName};
 use crate::sampling::{Sampler, Samples, Sampling, Subject};
-use crate::thread::{Ended, ThreadState, adopt, here, lock};
+use crate::thread::{Ended, ThreadState, adopt, here, lock, prune};
 use crate::totals::{LabelTotals, Sum, ThreadTotals};
 
 /// Makes the sources of a thread: counters are bound to threads, and so are their sources.
@@ -49,8 +49,8 @@ pub struct Setup {
 /// Counts regions of a program.
 ///
 /// It is `Send` and `Sync`: threads share it, and each opens its own counters at its first region. It never changes: another
-/// configuration is another monitor. Counters are closed when the thread ends, or in each thread the next time that it
-/// measures anything after the monitor was dropped.
+/// configuration is another monitor. The thread that drops it closes its counters then; each other thread when it ends, or begins to
+/// measure for another monitor.
 #[derive(Clone)]
 pub struct Monitor {
     shared: Arc<Shared>,
@@ -100,6 +100,7 @@ impl Monitor {
     pub fn open(setup: Setup) -> Result<Monitor> {
         let Setup { plan, machine, target, scope, sources, calibrate, mut steps, sampling, longest_window } =
             setup;
+        prune();
         skipped(&plan, &mut steps);
         let own = sources();
         let means = Means { sources: &own, target: &target, machine: &machine };
@@ -253,6 +254,13 @@ impl Monitor {
     /// The machine that this runs on.
     pub fn machine(&self) -> &Machine {
         &self.shared.machine
+    }
+}
+
+impl Drop for Shared {
+    /// Closes the counters of the thread that drops the monitor; each other thread's are closed when it measures again, or ends.
+    fn drop(&mut self) {
+        prune();
     }
 }
 

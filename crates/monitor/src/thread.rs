@@ -45,14 +45,23 @@ pub(crate) fn here(shared: &Arc<Shared>) -> Option<Here> {
                 }
                 threads.remove(i);
             }
-            // Others whose monitors are gone are closed on this occasion.
-            threads.retain(|entry| entry.alive.strong_count() > 0);
+            close_orphans(&mut threads);
             let here = Rc::new(RefCell::new(shared.open_here()));
             threads.push(Entry { monitor: shared.id, alive: Arc::downgrade(shared), here: Rc::clone(&here) });
             Some(here)
         })
         .ok()
         .flatten()
+}
+
+/// Closes counters of this thread whose monitors are gone: they would take counters from others.
+pub(crate) fn prune() {
+    let _ =
+        THREADS.try_with(|threads| threads.try_borrow_mut().map(|mut threads| close_orphans(&mut threads)));
+}
+
+fn close_orphans(threads: &mut Vec<Entry>) {
+    threads.retain(|entry| entry.alive.strong_count() > 0);
 }
 
 /// Makes the counters that were opened for building a monitor those of the calling thread.
