@@ -4,31 +4,30 @@ use criterion::Throughput;
 use criterion::measurement::ValueFormatter;
 use cyclometer::Value;
 
-use crate::per_unit;
-
 /// Prefixes by powers of a thousand.
-const PREFIXES: [&str; 5] = ["", "k", "M", "G", "T"];
+const PREFIXES: [&str; 5] = ["", "k ", "M ", "G ", "T "];
+
+/// Units of time by powers of a thousand ns.
+const TIMES: [&str; 5] = ["ns", "µs", "ms", "s", "ks"];
 
 /// Names the unit: that of the event, or the event itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Formatter {
-    /// With each of [`PREFIXES`].
+    /// By powers of a thousand.
     units: [&'static str; 5],
+    /// For each bit, byte, element.
+    rates: [&'static str; 3],
 }
 
 impl Formatter {
     /// Criterion wants texts that live for ever: a few short ones are kept for each event that is measured.
     pub(crate) fn new(value: &Value) -> Formatter {
-        let name = match value.unit.symbol() {
-            "" => value.name.clone(),
-            symbol => symbol.to_owned(),
+        let units = match value.unit.symbol() {
+            "ns" => TIMES,
+            "" => PREFIXES.map(|prefix| for_ever(format!("{prefix}{}", value.name))),
+            symbol => [for_ever(symbol.to_owned()); 5],
         };
-        // Seconds have no thousands.
-        let name_with = |prefix: &str| match value.unit.symbol() {
-            "" => format!("{prefix} {name}").trim_start().to_owned(),
-            _ => name.clone(),
-        };
-        Formatter { units: PREFIXES.map(|prefix| &*name_with(prefix).leak()) }
+        Formatter { units, rates: UNITS_OF_WORK.map(|work| for_ever(format!("{} per {work}", units[0]))) }
     }
 
     /// Which prefix fits, by the typical value.
@@ -41,6 +40,24 @@ impl Formatter {
     }
 }
 
+fn for_ever(text: String) -> &'static str {
+    text.leak()
+}
+
+/// What a benchmark may say that an iteration does.
+const UNITS_OF_WORK: [&str; 3] = ["bit", "byte", "element"];
+
+/// How many units of work an iteration does, and which of [`UNITS_OF_WORK`] they are.
+fn units_of_work(throughput: &Throughput) -> (f64, usize) {
+    match *throughput {
+        Throughput::Bits(bits) => (bits as f64, 0),
+        Throughput::Bytes(bytes) | Throughput::BytesDecimal(bytes) => (bytes as f64, 1),
+        Throughput::Elements(elements) | Throughput::ElementsAndBytes { elements, .. } => {
+            (elements as f64, 2)
+        }
+    }
+}
+
 impl ValueFormatter for Formatter {
     fn scale_values(&self, typical: f64, values: &mut [f64]) -> &'static str {
         let power = self.power(typical);
@@ -50,13 +67,9 @@ impl ValueFormatter for Formatter {
 
     /// Events for each byte or element, as a rate per second is none.
     fn scale_throughputs(&self, _: f64, throughput: &Throughput, values: &mut [f64]) -> &'static str {
-        let (units, name) = per_unit(throughput);
+        let (units, work) = units_of_work(throughput);
         values.iter_mut().for_each(|value| *value /= units.max(1.0));
-        match name {
-            "bit" => "per bit",
-            "byte" => "per byte",
-            _ => "per element",
-        }
+        self.rates[work]
     }
 
     fn scale_for_machines(&self, _: &mut [f64]) -> &'static str {
@@ -88,9 +101,10 @@ mod tests {
     #[test]
     fn times_have_their_unit() {
         let clock = formatter("task-clock");
-        let text = clock.format_value(12.0);
-        assert!(text.trim_start().starts_with("12.000 ") && text.ends_with('s'), "{text}");
-        assert_eq!(clock.units[0], clock.units[2]);
+        for (ns, expected) in [(12.0, "12.000 ns"), (12_500.0, "12.500 µs"), (3e9, "3.0000 s")] {
+            assert_eq!(clock.format_value(ns).trim_start(), expected);
+        }
+        assert_eq!(clock.scale_for_machines(&mut []), "ns");
     }
 
     #[test]
@@ -98,8 +112,11 @@ mod tests {
         let faults = formatter("page-faults");
         assert_eq!(
             faults.format_throughput(&Throughput::Elements(100), 50.0).trim_start(),
-            "0.5000 per element"
+            "0.5000 page-faults per element"
         );
-        assert_eq!(faults.format_throughput(&Throughput::Bytes(0), 50.0).trim_start(), "50.000 per byte");
+        assert_eq!(
+            faults.format_throughput(&Throughput::Bytes(0), 50.0).trim_start(),
+            "50.000 page-faults per byte"
+        );
     }
 }

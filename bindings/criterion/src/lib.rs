@@ -29,8 +29,8 @@ mod report;
 use std::hint::black_box;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use criterion::BenchmarkGroup;
 use criterion::measurement::{Measurement, ValueFormatter};
-use criterion::{BenchmarkGroup, Throughput};
 use cyclometer::{Error, ErrorKind, Measured, Monitor, Recovery, Region, Result, Value};
 
 use crate::format::Formatter;
@@ -174,16 +174,5 @@ impl Measurement for Events {
 
     fn formatter(&self) -> &dyn ValueFormatter {
         &self.formatter
-    }
-}
-
-/// How many units of work an iteration does, and what one is called.
-pub(crate) fn per_unit(throughput: &Throughput) -> (f64, &'static str) {
-    match *throughput {
-        Throughput::Bits(bits) => (bits as f64, "bit"),
-        Throughput::Bytes(bytes) | Throughput::BytesDecimal(bytes) => (bytes as f64, "byte"),
-        Throughput::Elements(elements) | Throughput::ElementsAndBytes { elements, .. } => {
-            (elements as f64, "element")
-        }
     }
 }

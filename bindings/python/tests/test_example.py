@@ -13,11 +13,12 @@ from perf_monitor.engine import MakeEngine, NativeEngine
 
 from scripted import counted, not_counted, scripted
 
-EXAMPLE = Path(__file__).parent / "matrix_example.py"
+HERE = Path(__file__).parent
+EXAMPLE = (HERE / "matrix_example.py").read_text()
 
 
-def output(engine: MakeEngine) -> str:
-    """What the example prints when this counts."""
+def output(engine: MakeEngine, program: str = EXAMPLE) -> str:
+    """What a program prints when this counts."""
 
     class Monitor(perf_monitor.PerfMonitor):
         def __init__(self) -> None:
@@ -26,7 +27,7 @@ def output(engine: MakeEngine) -> str:
     printed = io.StringIO()
     scope: dict[str, Any] = {"__name__": "__main__"}
     with mock.patch.object(perf_monitor, "PerfMonitor", Monitor), contextlib.redirect_stdout(printed):
-        exec(compile(EXAMPLE.read_text(), str(EXAMPLE), "exec"), scope)
+        exec(compile(program, "example", "exec"), scope)
     return printed.getvalue()
 
 
@@ -63,3 +64,11 @@ def test_on_this_machine_it_runs() -> None:
     assert [line.split(": ")[0] for line in lines] == ["IPC", "L1D Miss Rate"]
     for line in lines:
         assert line.endswith("not counted") or float(line.split(": ")[1].rstrip("%")) > 0
+
+
+def test_the_page_prints_what_it_says() -> None:
+    program = (HERE.parent / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    names = ("cpu_cycles", "instructions", "l1d_cache_misses", "l1d_cache_loads")
+    engine = scripted(*(not_counted(name, "no PMU") for name in names), counted("page-faults", 1234))
+    assert output(engine, program) == "IPC: not counted\nL1D Miss Rate: not counted\n1234 page faults\n"
+    assert output(NativeEngine, program).endswith(" page faults\n")

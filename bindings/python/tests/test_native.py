@@ -15,14 +15,16 @@ import perf_monitor
 from perf_monitor import InvalidInput, NotCounted, PerfMonitor, UnknownEvent, Value, errors
 
 
-def touch(pages: int) -> list[bytearray]:
-    """Makes so many page faults, a few at a time."""
-    blocks = []
+#: What was touched, so that none of it is given back and touched again.
+KEPT: list[bytearray] = []
+
+
+def touch(pages: int) -> None:
+    """Makes about so many page faults, a few at a time."""
     for _ in range(pages // 100):
         block = bytearray(100 * 4096)
         block[::4096] = b"x" * 100
-        blocks.append(block)
-    return blocks
+        KEPT.append(block)
 
 
 def faults(metrics: perf_monitor.Metrics) -> float:
@@ -32,12 +34,12 @@ def faults(metrics: perf_monitor.Metrics) -> float:
 def test_a_region_counts_what_happens_in_it() -> None:
     monitor = PerfMonitor().configure(["page-faults", "task-clock"])
     with monitor.measure("faults") as region:
-        kept = touch(1000)
+        touch(1000)
     with monitor.measure("nothing"):
         pass
     assert 900 < faults(region.metrics) < 3000
     assert faults(monitor.get_metrics("nothing")) < 100
-    assert region.metrics.task_clock > 0 and len(kept) == 10
+    assert region.metrics.task_clock > 0
     value = region.metrics.page_faults
     assert isinstance(value, Value) and value.provenance == "kernel" and value.scope == "thread"
 
@@ -135,9 +137,9 @@ def test_the_environment_is_read_when_it_is_asked_for(monkeypatch: pytest.Monkey
 
 def test_samples_come_while_other_threads_run() -> None:
     monitor = PerfMonitor().configure(["wall_time", "page-faults"], sampling_rate=200)
-    kept = touch(200)
+    touch(200)
     samples = list(monitor.follow(0.3))
-    assert len(samples) > 5 and len(kept) == 2
+    assert len(samples) > 5
     seconds = [sample.seconds for sample in samples]
     assert seconds == sorted(seconds) and seconds[-1] < 10
     assert all(sample.values["wall_time"] > 0 for sample in samples)
