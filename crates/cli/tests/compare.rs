@@ -170,6 +170,30 @@ fn a_command_that_fails_in_one_arm_is_named_and_what_was_measured_is_shown() {
     assert!(said.contains("ended early: command 2: the command exited with status 1 in run 2"), "{said}");
     assert_eq!(results(&file)["ended"]["kind"], "failed");
     assert_eq!(text(&mark).lines().count(), 3, "nothing runs behind a failure");
+    let error = stderr(&out);
+    assert!(error.contains("error: command 2: the command exited with status 1 in run 2\nhelp: "), "{error}");
+}
+
+#[test]
+fn an_arm_that_was_never_measured_has_no_table() {
+    let out = run_with(OS, &["-p", "2", "--seed", "1", "false", "false"]);
+    assert_eq!(code(&out), 125, "{out:?}");
+    assert_eq!(stdout(&out).matches("was not measured: false").count(), 1, "{}", stdout(&out));
+}
+
+#[test]
+fn a_failure_leaves_the_baseline_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (kept, fresh) = (folder.path().join("kept.json"), folder.path().join("fresh.json"));
+    assert_eq!(code(&run_with(OS, &["-p", "1", "-q", "--save-baseline", word(&kept), "true"])), 0);
+    let before = text(&kept);
+    for file in [&kept, &fresh] {
+        let out = run_with(OS, &["-p", "1", "-w", "0", "-q", "--save-baseline", word(file), "false"]);
+        assert_eq!(code(&out), 125, "{out:?}");
+        assert!(stderr(&out).contains("the baseline is not saved"), "{}", stderr(&out));
+    }
+    assert_eq!(text(&kept), before);
+    assert!(!fresh.exists());
 }
 
 #[test]
@@ -300,6 +324,53 @@ fn exact_counts_pass_and_fail_a_gate() {
 }
 
 #[test]
+fn counts_of_other_processors_are_not_compared() {
+    if !has_soft() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (base, stat) = (folder.path().join("base.json"), folder.path().join("stat.json"));
+    let told = ["--cpu-baseline", "x86-64"];
+    let go = |options: &[&str]| run_with(SOFT, &[options, &["-q", "--", "true"]].concat());
+    assert_eq!(code(&go(&[&told[..], &["--save-baseline", word(&base)]].concat())), 0);
+    let of_stat =
+        ["stat", "--backend", "soft", "-e", "instructions,branches", "-q", "--export-json", word(&stat)];
+    assert_eq!(code(&run(&[&of_stat[..], &told, &["--", "true"]].concat())), 0);
+    for file in [&base, &stat] {
+        let baseline = ["--baseline", word(file)];
+        let same = go(&[&told[..], &baseline].concat());
+        assert_eq!(code(&same), 0, "{same:?}");
+        for (options, part) in [
+            (&[][..], "counted with --cpu-baseline x86-64, this is without --cpu-baseline"),
+            (&["--cpu-baseline", "x86-64-v2"], "this is with --cpu-baseline x86-64-v2"),
+        ] {
+            let out = go(&[options, &baseline].concat());
+            assert_eq!(code(&out), 125, "{out:?}");
+            assert!(stderr(&out).contains(part) && stderr(&out).contains("help: "), "{}", stderr(&out));
+        }
+        let timed = run_with(OS, &["-p", "1", "-q", "--baseline", word(file), "--", "true"]);
+        assert_eq!(code(&timed), 0, "nothing is counted: {timed:?}");
+    }
+}
+
+#[test]
+fn a_formula_over_times_and_counts_is_refused_before_anything_runs() {
+    if !has_soft() {
+        return;
+    }
+    let gate = ["compare", "-e", "instructions,branches,wall_time", "-p", "1", "--fail-if"];
+    let out = run(&[&gate[..], &["wall_time / instructions > +1%", "true", "true"]].concat());
+    // With a PMU all of them are of one run.
+    if code(&out) != 0 {
+        assert_eq!(code(&out), 125, "{out:?}");
+        assert!(stderr(&out).contains("no run has values of all its metrics"), "{}", stderr(&out));
+        assert!(stdout(&out).is_empty(), "{}", stdout(&out));
+    }
+    let out = run(&[&gate[..], &["branches / instructions > +99%", "true", "true"]].concat());
+    assert_eq!(code(&out), 0, "{out:?}");
+}
+
+#[test]
 fn a_gate_that_nothing_decides_passes_with_a_warning_unless_told() {
     let gate = ["--fail-if", "wall_time > +1%", "-p", "2"];
     let out = run_with(OS, &[&gate[..], &["true", "true"]].concat());
@@ -367,6 +438,13 @@ fn bad_input_is_named_and_ends_with_125() {
         (&["--fail-if", "wall_time", "true", "true"], "there is no > or <"),
         (&["--fail-if", "wall_time > 1%", "true", "true"], "write +1% or -1%"),
         (&["--fail-if", "wal_time > +1%", "true", "true"], "wal_time is not measured"),
+        (&["--fail-if", "1 > +1%", "true", "true"], "'1' names no metric"),
+        (&["--fail-if", "wall_time > +5KiB", "true", "true"], "number of bytes, and wall_time is in ns"),
+        (&["--fail-if", "page-faults > +5ms", "true", "true"], "a time, and page-faults is a number"),
+        (
+            &["-e", "instructions:u,instructions:k", "--fail-if", "instructions > +1%", "true", "true"],
+            "may be any of instructions:k, instructions:u",
+        ),
         (&["--baseline", "/no/such/file", "true"], "cannot read the baseline /no/such/file"),
         (&["--baseline", "/dev/null", "true", "true"], "a baseline is compared with one command"),
         (&["-p", "0", "true", "true"], "'0'"),

@@ -36,6 +36,6 @@ pub use exec::{Child, Counting, CpuBaseline, Launch, Layout, Refusal, Source, Ta
 pub use ladder::{Ladder, Rung};
 pub use machine::Machine;
 pub use modes::{Modes, Modifiers};
-pub use plan::{Counted, Intent, Pass, Plan, Slot, SlotId};
+pub use plan::{Counted, Intent, Pass, Plan, PlanLine, Slot, SlotId};
 pub use random::Random;
 pub use report::{LaunchKind, Report};

@@ -30,8 +30,32 @@ pub struct Gate {
 enum Limit {
     /// As a share of A.
     Share(f64),
-    /// In the unit of the metric.
-    Absolute(f64),
+    /// In the unit of the metric; of which kind its suffix is, if it has one that says so.
+    Absolute(f64, Option<Kind>),
+}
+
+/// What a suffix of a limit is a multiple of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Time,
+    Bytes,
+}
+
+impl Kind {
+    /// Symbol of the unit that values of this kind are in.
+    fn symbol(self) -> &'static str {
+        match self {
+            Kind::Time => "ns",
+            Kind::Bytes => "B",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Kind::Time => "a time",
+            Kind::Bytes => "a number of bytes",
+        }
+    }
 }
 
 /// What is wrong with the text of a gate.
@@ -83,20 +107,20 @@ impl Ruling {
     }
 }
 
-/// Multiples that a limit may end with, longest first: times are in ns.
-const SUFFIXES: [(&str, f64); 12] = [
-    ("KiB", 1024.0),
-    ("MiB", 1024.0 * 1024.0),
-    ("GiB", 1024.0 * 1024.0 * 1024.0),
-    ("ns", 1.0),
-    ("us", 1e3),
-    ("µs", 1e3),
-    ("ms", 1e6),
-    ("s", 1e9),
-    ("K", 1e3),
-    ("M", 1e6),
-    ("G", 1e9),
-    ("B", 1.0),
+/// Multiples that a limit may end with, longest first, and of what: times are in ns.
+const SUFFIXES: [(&str, f64, Option<Kind>); 12] = [
+    ("KiB", 1024.0, Some(Kind::Bytes)),
+    ("MiB", 1024.0 * 1024.0, Some(Kind::Bytes)),
+    ("GiB", 1024.0 * 1024.0 * 1024.0, Some(Kind::Bytes)),
+    ("ns", 1.0, Some(Kind::Time)),
+    ("us", 1e3, Some(Kind::Time)),
+    ("µs", 1e3, Some(Kind::Time)),
+    ("ms", 1e6, Some(Kind::Time)),
+    ("s", 1e9, Some(Kind::Time)),
+    ("K", 1e3, None),
+    ("M", 1e6, None),
+    ("G", 1e9, None),
+    ("B", 1.0, Some(Kind::Bytes)),
 ];
 
 impl Gate {
@@ -123,6 +147,9 @@ impl Gate {
                 Some(Expression::resolve("the gate", subject, |_| None).map_err(|e| fail(e.to_string()))?)
             }
         };
+        if expression.as_ref().is_some_and(|expression| expression.events().is_empty()) {
+            return Err(fail(format!("'{subject}' names no metric; write METRIC > CHANGE")));
+        }
         Ok(Gate {
             text: text.to_owned(),
             subject: subject.to_owned(),
@@ -146,11 +173,29 @@ impl Gate {
         }
     }
 
+    /// Whether the metric is a formula over others.
+    pub fn is_formula(&self) -> bool {
+        self.expression.is_some()
+    }
+
+    /// What does not fit where the limit is of another kind than a metric in this unit; of formulas no unit is known.
+    pub fn misfit(&self, unit: &str) -> Option<String> {
+        let Limit::Absolute(_, Some(kind)) = self.limit else { return None };
+        let is_other = self.expression.is_none() && unit != kind.symbol();
+        is_other.then(|| match unit {
+            "" => format!("the change is {}, and {} is a number", kind.words(), self.subject),
+            unit => format!("the change is {}, and {} is in {unit}", kind.words(), self.subject),
+        })
+    }
+
     /// What it says of `b` against `a`.
     pub fn apply(&self, a: &[Series], b: &[Series], question: Question) -> GateOutcome {
         let outcome = |ruling, compared| GateOutcome { gate: self.text.clone(), ruling, compared };
         let compared = compare_single(&self.series(a), &self.series(b), question);
         let ruling = match (compared.change, &compared.reason) {
+            (Some(_), _) if self.misfit(&compared.unit).is_some() => {
+                Ruling::Impossible(self.misfit(&compared.unit).unwrap_or_default())
+            }
             (Some(change), _) => self.rule(change, compared.a.median.unwrap_or_default()),
             (None, reason) => {
                 Ruling::Impossible(reason.clone().unwrap_or_else(|| "there is nothing to compare".to_owned()))
@@ -163,10 +208,10 @@ impl Gate {
         let Some((low, high)) = change.interval else { return Ruling::Inconclusive };
         let limit = match (self.limit, change.is_relative) {
             (Limit::Share(share), true) => share,
-            (Limit::Absolute(limit), false) => limit,
+            (Limit::Absolute(limit, _), false) => limit,
             // A's level makes one of the other.
             (Limit::Share(share), false) => share * level.abs(),
-            (Limit::Absolute(limit), true) => limit / level,
+            (Limit::Absolute(limit, _), true) => limit / level,
         };
         let (certain, possible) = match self.is_above {
             true => (self.holds(low, limit), self.holds(high, limit)),
@@ -190,31 +235,38 @@ impl Gate {
 
     /// The values that the gate is about.
     fn series(&self, all: &[Series]) -> Series {
-        let absent = |name: &str| Series {
-            name: self.subject.clone(),
-            reason: Some(format!("{name} is not among what was measured")),
-            ..Series::default()
-        };
+        let absent =
+            |reason: String| Series { name: self.subject.clone(), reason: Some(reason), ..Series::default() };
         let Some(expression) = &self.expression else {
-            return find(all, &self.subject).cloned().unwrap_or_else(|| absent(&self.subject));
+            return find(all, &self.subject).map_or_else(absent, Series::clone);
         };
         let mut inputs = Vec::new();
         for name in expression.events() {
             match find(all, name) {
-                Some(series) => inputs.push((name, series)),
-                None => return absent(name),
+                Ok(series) => inputs.push((name, series)),
+                Err(reason) => return absent(reason),
             }
         }
         computed(&self.subject, expression, &inputs)
     }
 }
 
-/// The metric of that name: as printed, or as typed where that names one alone.
-fn find<'a>(all: &'a [Series], name: &str) -> Option<&'a Series> {
+/// The metric of that name: as printed, or as typed where that names one alone; else why there is none.
+fn find<'a>(all: &'a [Series], name: &str) -> Result<&'a Series, String> {
     let fold = |name: &str| name.to_ascii_lowercase().replace('-', "_");
     let wanted = fold(name);
-    let by_name = all.iter().find(|series| fold(&series.name) == wanted);
-    by_name.or_else(|| all.iter().find(|series| fold(&series.event) == wanted))
+    if let Some(printed) = all.iter().find(|series| fold(&series.name) == wanted) {
+        return Ok(printed);
+    }
+    let typed: Vec<&Series> = all.iter().filter(|series| fold(&series.event) == wanted).collect();
+    match typed.as_slice() {
+        [] => Err(format!("{name} is not among what was measured")),
+        [one] => Ok(one),
+        several => {
+            let names: Vec<&str> = several.iter().map(|series| series.name.as_str()).collect();
+            Err(format!("{name} may be any of {}", names.join(", ")))
+        }
+    }
 }
 
 /// Whether a text is one name: letters, digits and what names have inside, but no arithmetic.
@@ -287,9 +339,9 @@ impl Limit {
             Some(number) => (number.trim_end(), true),
             None => (text, false),
         };
-        let suffix = SUFFIXES.iter().find(|(suffix, _)| !is_share && number.ends_with(suffix));
-        let (number, factor) = suffix.map_or((number, 1.0), |(suffix, factor)| {
-            (number[..number.len() - suffix.len()].trim_end(), *factor)
+        let suffix = SUFFIXES.iter().find(|(suffix, ..)| !is_share && number.ends_with(suffix));
+        let (number, factor, kind) = suffix.map_or((number, 1.0, None), |(suffix, factor, kind)| {
+            (number[..number.len() - suffix.len()].trim_end(), *factor, *kind)
         });
         let value: Option<f64> = number.parse().ok().filter(|value: &f64| value.is_finite());
         let Some(value) = value else {
@@ -298,8 +350,14 @@ impl Limit {
         if value != 0.0 && !number.starts_with(['+', '-']) {
             return Err(format!("'{text}' has no sign; a change has one: write +{text} or -{text}"));
         }
-        Ok(if is_share { Limit::Share(value / 100.0) } else { Limit::Absolute(value * factor) })
+        Ok(if is_share { Limit::Share(hundredth(value)) } else { Limit::Absolute(value * factor, kind) })
     }
+}
+
+/// A hundredth of a number, rounded once: 0.7 divided by 100 would lie below 0.007, and a change by just 0.7 % above it.
+fn hundredth(value: f64) -> f64 {
+    // Numbers are written without an exponent, with all the digits that tell them from others.
+    format!("{value}e-2").parse().unwrap_or(value / 100.0)
 }
 
 #[cfg(test)]
@@ -330,6 +388,8 @@ mod tests {
             (99_000.0, "instructions <= -2%", Ruling::Passed),
             (100_900.0, "instructions > +1K", Ruling::Passed),
             (101_100.0, "instructions > +1K", Ruling::Failed),
+            (100_700.0, "instructions > +0.7%", Ruling::Passed),
+            (100_700.0, "instructions >= +0.7%", Ruling::Failed),
         ] {
             assert_eq!(ruling(gate, &a, &[counted("instructions:u", b)]), expected, "{gate} {b}");
         }
@@ -370,6 +430,29 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_of_another_kind_than_the_metric_decides_nothing() {
+        let a = [counted("instructions:u", 1e9)];
+        let b = [counted("instructions:u", 1.1e9)];
+        let why = "the change is a time, and instructions is a number".to_owned();
+        assert_eq!(ruling("instructions > +5ms", &a, &b), Ruling::Impossible(why));
+        let time = |value| [Series { unit: "ns".to_owned(), ..counted("wall_time", value) }];
+        let why = "the change is a number of bytes, and wall_time is in ns".to_owned();
+        assert_eq!(ruling("wall_time > +5KiB", &time(1e9), &time(2e9)), Ruling::Impossible(why));
+        assert_eq!(ruling("wall_time > +5ms", &time(1e9), &time(2e9)), Ruling::Failed);
+        assert_eq!(ruling("1 * wall_time > +5ms", &time(1e9), &time(2e9)), Ruling::Failed);
+    }
+
+    #[test]
+    fn a_name_of_several_metrics_decides_nothing() {
+        let a = [counted("instructions:u", 1.0), counted("instructions:k", 2.0)];
+        for gate in ["instructions > +1%", "1 / instructions > +1%"] {
+            let Ruling::Impossible(why) = ruling(gate, &a, &a) else { panic!("{gate} took one of two") };
+            assert_eq!(why, "A has no value: instructions may be any of instructions:u, instructions:k");
+        }
+        assert_eq!(ruling("instructions:k > +1%", &a, &a), Ruling::Passed);
+    }
+
+    #[test]
     fn gates_that_make_no_sense_say_what_to_write() {
         for (text, part) in [
             ("instructions", "there is no > or <"),
@@ -379,6 +462,8 @@ mod tests {
             ("instructions > +nan%", "is no change"),
             ("instructions > ", "'' is no change"),
             ("(instructions > +1%", "'(instructions > +1%'"),
+            ("1 > +1%", "'1' names no metric"),
+            ("2 * 3 > +1%", "'2 * 3' names no metric"),
         ] {
             let error = Gate::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
@@ -388,12 +473,14 @@ mod tests {
     #[test]
     fn limits_take_units() {
         for (text, limit) in [
-            ("+5ms", Limit::Absolute(5e6)),
-            ("-2 µs", Limit::Absolute(-2e3)),
-            ("+1.5KiB", Limit::Absolute(1536.0)),
-            ("+1e3", Limit::Absolute(1000.0)),
+            ("+5ms", Limit::Absolute(5e6, Some(Kind::Time))),
+            ("-2 µs", Limit::Absolute(-2e3, Some(Kind::Time))),
+            ("+1.5KiB", Limit::Absolute(1536.0, Some(Kind::Bytes))),
+            ("+1e3", Limit::Absolute(1000.0, None)),
             ("-3 %", Limit::Share(-0.03)),
-            ("0", Limit::Absolute(0.0)),
+            ("+0.7%", Limit::Share(0.007)),
+            ("+7e-1%", Limit::Share(0.007)),
+            ("0", Limit::Absolute(0.0, None)),
         ] {
             assert_eq!(Limit::parse(text), Ok(limit), "{text}");
         }

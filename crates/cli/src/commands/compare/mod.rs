@@ -2,13 +2,13 @@
 
 mod args;
 mod baseline;
+mod gates;
 mod outputs;
 mod words;
 
 use std::path::{Path, PathBuf};
 
 use cyclometer::compare::{Compare, Executions};
-use cyclometer::core::Plan;
 use cyclometer::core::exec::Stream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
@@ -55,8 +55,11 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let stat = measurement(args, &machine)?;
     let mut judge = Judge { outputs: args.check_output.then(Outputs::new).transpose()?, ..Judge::default() };
     let plan = measured(args, &stat, &contestants, judge.outputs.as_ref())?;
-    check_gates(&args.fail_if, &plan.plan()?, &stat, baseline.as_ref())?;
+    gates::check(&args.fail_if, &plan.plan()?, &stat, baseline.as_ref())?;
     let executions = plan.executions()?;
+    if let Some(baseline) = baseline.as_ref().filter(|_| executions.counted > 0) {
+        baseline.check_processor(args.cpu_baseline)?;
+    }
     announce(args, executions);
     judge.progress = Some(progress(args, executions));
     let launcher = launcher.with_signals(watch()?);
@@ -161,39 +164,6 @@ fn measured(
     Ok(compare)
 }
 
-/// Metrics of every report that has their inputs.
-const OF_EVERY_REPORT: [&str; 4] = ["cpu_utilization", "ipc", "branch_miss_rate", "cache_miss_rate"];
-
-/// A gate on something that is not measured is told before anything runs.
-fn check_gates(gates: &[Gate], plan: &Plan, stat: &Stat, baseline: Option<&Baseline>) -> Result<()> {
-    let fold = |name: &str| name.to_ascii_lowercase().replace('-', "_");
-    let mut known: Vec<String> = OF_EVERY_REPORT.iter().map(|name| (*name).to_owned()).collect();
-    known.extend(plan.lines.iter().flat_map(|line| [fold(&line.event.name), fold(&line.label())]));
-    known.extend(stat.metric_requests().iter().map(|request| fold(&request.name)));
-    let stem = |name: &str| fold(name.split(':').next().unwrap_or(name));
-    for gate in gates {
-        for name in gate.names() {
-            if !known.contains(&fold(name)) && !known.contains(&stem(name)) {
-                let message = format!("--fail-if '{}': {} is not measured", clean(gate.text()), clean(name));
-                return Err(failure::usage(
-                    message,
-                    "name an event with -e, or a metric with -M, to have it measured",
-                ));
-            }
-            let Some(baseline) = baseline else { continue };
-            let has = |series: &Series| {
-                [fold(&series.name), fold(&series.event), stem(&series.name)].contains(&fold(name))
-            };
-            if !baseline.series.iter().any(has) {
-                let message =
-                    format!("--fail-if '{}': the baseline has no {}", clean(gate.text()), clean(name));
-                return Err(failure::usage(message, "save the baseline anew with the same -e and -M"));
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Says how often commands will be executed, before the first is.
 fn announce(args: &CompareArgs, executions: Executions) {
     if args.quiet {
@@ -277,7 +247,7 @@ fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Bas
     let design = if baseline.is_some() { Design::Apart } else { Design::Paired };
     let reference = match baseline {
         None => Reference::First,
-        Some(Baseline { file, command, series, notes }) => {
+        Some(Baseline { file, command, series, notes, .. }) => {
             Reference::Baseline { file, command, series, notes }
         }
     };
@@ -322,7 +292,19 @@ fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports)
     let text = render(contest, cli.verbose, super::paint(cli, Channel::Out));
     output::put(Channel::Out, &text).map_err(|error| cannot_print(&error))?;
     warn_inconclusive(contest, args);
+    early_end(contest).iter().for_each(|text| output::tell(text));
     Ok(())
+}
+
+/// What is said on standard error where not all was measured because something went wrong.
+fn early_end(contest: &Contest<'_>) -> Option<String> {
+    const HELP: &str =
+        "run it by itself, or use --output inherit, to see what it says; -i goes on when a command fails";
+    match contest.comparison.ended.as_ref()? {
+        Ended::Failed(reason) => Some(format!("cyclometer: error: {}\nhelp: {HELP}\n", clean(reason))),
+        Ended::Stopped(reason) => Some(format!("cyclometer: error: {}\n", clean(reason))),
+        _ => None,
+    }
 }
 
 /// What must be told where no table is shown: gates that do not pass, and an early end.
@@ -335,11 +317,12 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
             format!("cyclometer: gate {gate_text}: {}{reason}\n", gate.ruling.word())
         })
         .collect();
-    if let Some(ended) = contest.comparison.ended.as_ref().filter(|ended| **ended != Ended::Budget) {
-        lines.push(format!("cyclometer: warning: {}\n", clean(&delta::ended(ended))));
-    }
-    if let (false, Some(difference)) = (contest.comparison.ended.is_some(), &contest.output_difference) {
-        lines.push(format!("cyclometer: {}\n", clean(difference)));
+    match (&contest.comparison.ended, early_end(contest)) {
+        (_, Some(text)) => lines.push(text),
+        (Some(Ended::Interrupted(signal)), None) => {
+            lines.push(format!("cyclometer: warning: ended early: signal {signal} came\n"));
+        }
+        _ => {}
     }
     lines
 }
@@ -381,16 +364,17 @@ type Format = fn(&Contest<'_>) -> String;
 /// The files that were asked for.
 struct Exports {
     all: Vec<(Export, Format)>,
+    /// Kept as it was where the measurement was not finished: half of one is no measure for others.
+    baseline: Option<Export>,
 }
 
 impl Exports {
     fn open(args: &CompareArgs) -> Result<Exports> {
         let plot = args.plot.as_deref().map(|path| Ok::<_, Error>((path, plot_format(path)?))).transpose()?;
-        let wanted: [(Option<&Path>, Format); 5] = [
+        let wanted: [(Option<&Path>, Format); 4] = [
             (args.export_json.as_deref(), json::render),
             (args.export_csv.as_deref(), csv::render),
             (args.export_markdown.as_deref(), markdown::render),
-            (args.save_baseline.as_deref(), json::render),
             (plot.map(|(path, _)| path), plot.map_or(plot::svg, |(_, format)| format)),
         ];
         let mut all = Vec::new();
@@ -399,17 +383,26 @@ impl Exports {
                 all.push((Export::open(path)?, render));
             }
         }
-        Ok(Exports { all })
+        Ok(Exports { all, baseline: args.save_baseline.as_deref().map(Export::open).transpose()? })
     }
 
     fn any_on_stdout(&self) -> bool {
-        self.all.iter().any(|(export, _)| export.is_stdout())
+        self.all.iter().map(|(export, _)| export).chain(&self.baseline).any(Export::is_stdout)
     }
 
     /// Writes every one, even when another fails; the first failure is given back.
     fn write(self, contest: &Contest<'_>) -> Result<()> {
-        let written: Vec<Result<()>> =
+        let mut written: Vec<Result<()>> =
             self.all.into_iter().map(|(export, render)| export.write(&render(contest))).collect();
+        match (self.baseline, &contest.comparison.ended) {
+            (Some(baseline), None | Some(Ended::Budget)) => {
+                written.push(baseline.write(&json::render(contest)));
+            }
+            (Some(_), Some(_)) => {
+                output::tell("cyclometer: warning: the baseline is not saved: not all was measured\n")
+            }
+            (None, _) => {}
+        }
         written.into_iter().collect()
     }
 }

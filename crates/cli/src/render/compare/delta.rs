@@ -281,7 +281,8 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     lines.extend(drifts(contest));
     lines.extend(different_exits(contest));
     lines.extend(contest.comparison.warnings.iter().cloned());
-    lines.extend(contest.output_difference.iter().cloned());
+    // A difference that ended it stands in the line of the end.
+    lines.extend(contest.output_difference.iter().filter(|_| contest.comparison.ended.is_none()).cloned());
     if contest.output_checked && contest.output_difference.is_none() {
         lines.push("every run of every command wrote the same output".to_owned());
     }
@@ -339,11 +340,12 @@ fn drifts(contest: &Contest<'_>) -> Option<String> {
     })
 }
 
-/// Where commands that may fail do so in different ways, they did not do the same work.
+/// Where commands that may fail do so in different ways, they did not do the same work. A run that is left out, as the
+/// one that a signal ended, says nothing of it.
 fn different_exits(contest: &Contest<'_>) -> Option<String> {
     let exits = |report: &cyclometer::Report| {
-        let mut codes: Vec<i32> =
-            report.runs.iter().filter_map(|run| run.exit).map(|exit| exit.shell_code()).collect();
+        let kept = report.runs.iter().filter(|run| run.dropped_because.is_none());
+        let mut codes: Vec<i32> = kept.filter_map(|run| run.exit).map(|exit| exit.shell_code()).collect();
         codes.sort_unstable();
         codes.dedup();
         codes

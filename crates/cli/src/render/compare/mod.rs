@@ -15,9 +15,10 @@ use cyclometer::interleaved::Comparison;
 use cyclometer::stats::Summary;
 use cyclometer::stats::compare::{Compared, GateOutcome, Question, Series};
 
+use crate::output::clean;
 use crate::render::Results;
 use crate::render::paint::Paint;
-use crate::render::table;
+use crate::render::table::{self, remark};
 
 /// One of the commands, with what it came to.
 #[derive(Debug)]
@@ -115,6 +116,12 @@ pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
     let mut said = Vec::new();
     let mut out = String::new();
     for arm in 0..contest.arms.len() {
+        if contest.report(arm).runs.is_empty() {
+            let name = clean(&contest.arms[arm].name);
+            out += &remark(&format!("command {} was not measured: {name}", arm + 1), paint);
+            out.push('\n');
+            continue;
+        }
         out += &table::render_among(&contest.results(arm), verbose, paint, &mut said);
         out.push('\n');
     }

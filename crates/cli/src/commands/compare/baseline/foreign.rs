@@ -77,7 +77,7 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
         commands.push((text(result, "command")?, series.filter_map(Read::transpose).collect::<Read<_>>()?));
     }
     let notes = vec!["the baseline is hyperfine's".to_owned()];
-    Ok(Contents { commands, machine: None, notes })
+    Ok(Contents { commands, notes, ..Contents::default() })
 }
 
 /// Formats whose files do not say what they are: hyperfine 1, poop's manner, one object of perf.
@@ -126,7 +126,7 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
         commands.push((text(result, "command")?, series));
     }
     let notes = vec!["the baseline is hyperfine's; of user and system time it has means alone".to_owned()];
-    Ok(Contents { commands, machine: None, notes })
+    Ok(Contents { commands, notes, ..Contents::default() })
 }
 
 /// Files in poop's manner: for each command its measurements by poop's names, each with its samples or its mean.
@@ -148,7 +148,7 @@ fn poop(results: &[Value]) -> Read<Contents> {
         commands.push((text(result, "command")?, series));
     }
     let notes = vec!["the baseline is of poop's manner".to_owned()];
-    Ok(Contents { commands, machine: None, notes })
+    Ok(Contents { commands, notes, ..Contents::default() })
 }
 
 /// An object in each line, as `perf stat -j` writes them; `None` where the lines are something else.
@@ -174,7 +174,7 @@ fn perf(objects: &[Value]) -> Read<Contents> {
         "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
             .to_owned(),
     ];
-    Ok(Contents { commands: vec![("perf stat".to_owned(), series)], machine: None, notes })
+    Ok(Contents { commands: vec![("perf stat".to_owned(), series)], notes, ..Contents::default() })
 }
 
 fn perf_series(object: &Value, value: &Value) -> Read<Series> {

@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use cyclometer::core::CpuBaseline;
 use cyclometer::stats::compare::Series;
 use cyclometer::{Error, ErrorKind, Machine, Recovery, Result};
 use serde_json::Value;
@@ -28,8 +29,35 @@ pub struct Baseline {
     pub command: String,
     /// The metrics over runs.
     pub series: Vec<Series>,
+    /// What the runs that the software PMU counted were told of the processor, each once; `None` of the one that there was.
+    processors: Vec<Option<String>>,
     /// What should be known of it.
     pub notes: Vec<String>,
+}
+
+impl Baseline {
+    /// Whether its counted runs were told of the same processor as ours are to be: libraries take other code on another.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::InvalidInput` naming both.
+    pub fn check_processor(&self, ours: Option<CpuBaseline>) -> Result<()> {
+        let ours = ours.map(CpuBaseline::word);
+        let Some(theirs) = self.processors.iter().find(|theirs| theirs.as_deref() != ours) else {
+            return Ok(());
+        };
+        let option = |name: Option<&str>| {
+            name.map_or_else(
+                || "without --cpu-baseline".to_owned(),
+                |name| format!("with --cpu-baseline {name}"),
+            )
+        };
+        let (theirs, ours) = (option(theirs.as_deref()), option(ours));
+        let file = &self.file;
+        let message = format!("the baseline {file} was counted {}, this is {ours}", clean(&theirs));
+        let help = format!("count this {} too, or save the baseline anew {ours}", clean(&theirs));
+        Err(Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(help)))
+    }
 }
 
 /// What a file holds.
@@ -39,6 +67,8 @@ struct Contents {
     commands: Vec<(String, Vec<Series>)>,
     /// The machine, as far as the file tells.
     machine: Option<Value>,
+    /// As [`Baseline::processors`].
+    processors: Vec<Option<String>>,
     notes: Vec<String>,
 }
 
@@ -55,7 +85,7 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     let mut notes = contents.notes;
     notes.extend(compare_machines(contents.machine.as_ref(), here, args.any_machine, &file)?);
     let (command, series) = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
-    Ok(Baseline { file, command, series, notes })
+    Ok(Baseline { file, command, series, processors: contents.processors, notes })
 }
 
 fn text_of(path: &Path, file: &str) -> Result<String> {

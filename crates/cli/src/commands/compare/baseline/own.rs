@@ -12,9 +12,33 @@ type Read<T> = std::result::Result<T, Problem>;
 /// Reads a file that has `commands`.
 pub(super) fn read(whole: &Value, version: Option<&Value>) -> Read<Contents> {
     check_version(whole, version)?;
-    let commands = list(whole, "commands", "the file")?.iter().map(command).collect::<Read<_>>()?;
+    let listed = list(whole, "commands", "the file")?;
+    let commands = listed.iter().map(command).collect::<Read<_>>()?;
     let machine = whole.get("machine").filter(|machine| machine.is_object()).cloned();
-    Ok(Contents { commands, machine, notes: Vec::new() })
+    Ok(Contents {
+        commands,
+        machine,
+        processors: processors(listed),
+        notes: early_end(whole).into_iter().collect(),
+    })
+}
+
+/// What the counted runs of all commands were told of the processor, each once; `None` of the one that there was.
+fn processors(commands: &[Value]) -> Vec<Option<String>> {
+    let runs = commands.iter().filter_map(|command| command.get("runs").and_then(Value::as_array)).flatten();
+    let counted = runs.filter(|run| run.get("launch").and_then(Value::as_str) == Some("translated"));
+    let told = |run: &Value| run.get("cpu_baseline").and_then(Value::as_str).map(str::to_owned);
+    let mut all: Vec<Option<String>> = counted.map(told).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// What is to be known of a file that was written when not all had been measured.
+fn early_end(whole: &Value) -> Option<String> {
+    let ended = whole.get("ended").filter(|ended| ended.get("kind").is_some_and(|kind| kind != "budget"))?;
+    let text = ended.get("text").and_then(Value::as_str).unwrap_or("ended early");
+    Some(format!("the measurement of the baseline {text}"))
 }
 
 fn check_version(whole: &Value, version: Option<&Value>) -> Read<()> {
@@ -123,6 +147,21 @@ mod tests {
                 }
             }
         });
+    }
+
+    #[test]
+    fn the_processor_of_counted_runs_and_an_early_end_are_read() {
+        let text = r#"{"schema_version": 1, "kind": "compare", "ended": {"kind": "failed", "text": "ended early: no"},
+            "commands": [{"command": ["a"], "metrics": [], "derived": [], "runs": [
+            {"index": 0, "launch": "translated", "cpu_baseline": "x86-64-v2"},
+            {"index": 1, "launch": "translated", "cpu_baseline": "x86-64-v2"},
+            {"index": 2, "launch": "native", "cpu_baseline": null}]}]}"#;
+        let contents = super::super::parse(text).unwrap();
+        assert_eq!(contents.processors, [Some("x86-64-v2".to_owned())]);
+        assert_eq!(contents.notes, ["the measurement of the baseline ended early: no"]);
+        let whole = text.replace("failed", "budget").replace("\"x86-64-v2\"", "null");
+        let contents = super::super::parse(&whole).unwrap();
+        assert_eq!((contents.processors, contents.notes.len()), (vec![None], 0));
     }
 
     #[test]
