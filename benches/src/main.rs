@@ -6,6 +6,7 @@ mod catalog;
 mod limits;
 mod per_run;
 mod plan;
+mod sdk;
 mod soft;
 
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 const USAGE: &str =
-    "usage: cyclometer-benches [runs | catalog | plan | soft [PROGRAM...] | redundancy [PROGRAM...]]";
+    "usage: cyclometer-benches [runs | catalog | plan | sdk | soft [PROGRAM...] | redundancy [PROGRAM...]]";
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -23,6 +24,7 @@ fn main() -> Result<()> {
         Some((which, [])) if which == "runs" => per_run::main(),
         Some((which, [])) if which == "catalog" => catalog::main(),
         Some((which, [])) if which == "plan" => plan::main(),
+        Some((which, [])) if which == "sdk" => sdk::main(),
         Some((which, programs)) if which == "soft" => soft::main(programs),
         Some((which, programs)) if which == "redundancy" => soft::redundancy::main(programs),
         _ => bail!("{USAGE}"),

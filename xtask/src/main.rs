@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stderr, reason = "a tool of the project talks to its developers")]
 
+mod bindings;
 mod budget;
 mod catalog;
 mod corpus;
@@ -25,8 +26,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "usage: cargo xtask COMMAND
 
   test      quick: format, lints, tests, documentation, tidy
-  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the small corpus, cross checks,
+  ci        full: installs the peers that tests compare with, then `test`, tests on fake devices, the Python package, the small corpus, cross checks,
             some of the emulated machines (none with CYCLOMETER_GUESTS=no), build budget
+  python    the Python package only: lints, installs it into an environment of its own, tests and checks types
   targets   lints and assembly for other targets, and the tests of arm64's instructions in an emulator, as far as tools are there
   guests [KIND...] [--keep] [--reduced] [--limit SECONDS]
             the programs on real kernels, in emulated machines with a PMU: arm64, arm64-hybrid, riscv64, x86, x86-amd,
@@ -63,6 +65,7 @@ fn dispatch(command: &str) -> Result<()> {
     match command {
         "test" => run::quick(),
         "ci" => run::full(),
+        "python" => bindings::python(),
         "targets" => targets::check(),
         "tidy" => tidy::check(&root()),
         "budget" => budget::check(&root()),

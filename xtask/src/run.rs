@@ -4,10 +4,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{budget, corpus, guests, root, targets, tidy};
+use crate::{bindings, budget, corpus, guests, root, targets, tidy};
 
-/// Debian packages whose programs the full form compares with.
-const PEERS: &[&str] = &["time", "linux-perf", "gzip"];
+/// Debian packages whose programs the full form compares with, or needs to try what is installed.
+const PEERS: &[&str] =
+    &["time", "linux-perf", "gzip", "gcc", "g++", "make", "pkg-config", "valgrind", "python3-venv"];
 
 /// What `cargo xtask test` does.
 pub(crate) fn quick() -> Result<()> {
@@ -19,6 +20,7 @@ pub(crate) fn full() -> Result<()> {
     install_peers()?;
     tests(Peers::Required)?;
     on_fake_devices()?;
+    bindings::python()?;
     corpus::small()?;
     targets::check()?;
     kernel_module()?;

@@ -33,6 +33,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("cli", &["cyclometer"]),
 ];
 
+/// Bindings to other languages and tools: they translate, and know the façade alone.
+const BINDINGS: &[&str] = &["c", "criterion", "python"];
+
 /// Crates with unsafe code.
 const UNSAFE: &[&str] = &["sys", "kernels"];
 
@@ -60,6 +63,9 @@ pub(crate) fn check(root: &Path) -> Result<()> {
             let at = file.strip_prefix(root).unwrap_or(&file).display().to_string();
             source(&name, &at, &text, &mut found);
         }
+    }
+    for name in BINDINGS {
+        bindings(root, name, &mut found)?;
     }
     documents(root, &mut found)?;
     found.into_result()
@@ -122,6 +128,29 @@ fn dependencies(folder: &Path, name: &str, found: &mut Findings) -> Result<()> {
         if !allowed.contains(&dependency.as_str()) {
             found.add(format!("crates/{name} depends on {dependency}, which its room forbids"));
         }
+    }
+    Ok(())
+}
+
+/// Bindings translate: they depend on the façade alone, and only that to C has unsafe code of its own.
+fn bindings(root: &Path, name: &str, found: &mut Findings) -> Result<()> {
+    let folder = root.join("bindings").join(name);
+    let manifest = fs::read_to_string(folder.join("Cargo.toml"))?;
+    for dependency in normal_dependencies(&manifest) {
+        if dependency != "cyclometer" {
+            found.add(format!("bindings/{name} depends on {dependency}: bindings know the façade alone"));
+        }
+    }
+    for file in rust_files(&folder.join("src"))? {
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let at = file.strip_prefix(root).unwrap_or(&file).display().to_string();
+        // What PyO3 generates allows itself what `deny` forbids.
+        let says =
+            ["#![forbid(unsafe_code)]", "#![deny(unsafe_code)]"].iter().any(|line| text.contains(line));
+        if at.ends_with("src/lib.rs") && name != "c" && !says {
+            found.add(format!("{at}: unsafe code is not forbidden"));
+        }
+        targets(name, &at, without_tests(&text), found);
     }
     Ok(())
 }
@@ -244,6 +273,25 @@ mod tests {
         let mut found = Findings::default();
         dependencies(folder.path(), "plan", &mut found).unwrap();
         assert_eq!(found.0, ["crates/plan depends on stats, which its room forbids"]);
+    }
+
+    #[test]
+    fn bindings_know_the_facade_alone_and_forbid_unsafe_code() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("bindings/python");
+        fs::create_dir_all(folder.join("src")).unwrap();
+        let manifest = "[dependencies]\ncyclometer = \"0\"\ncyclometer-monitor = \"0\"\npyo3 = \"0\"\n";
+        fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+        fs::write(folder.join("src/lib.rs"), "").unwrap();
+        let mut found = Findings::default();
+        bindings(root.path(), "python", &mut found).unwrap();
+        assert_eq!(
+            found.0,
+            [
+                "bindings/python depends on monitor: bindings know the façade alone",
+                "bindings/python/src/lib.rs: unsafe code is not forbidden"
+            ]
+        );
     }
 
     #[test]

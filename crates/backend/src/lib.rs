@@ -10,6 +10,10 @@ mod affinity;
 #[path = "affinity_other.rs"]
 mod affinity;
 #[cfg(unix)]
+#[cfg_attr(
+    not(target_os = "linux"),
+    allow(dead_code, reason = "perf, which has a hierarchy of its own, is Linux's")
+)]
 mod cgroup;
 #[cfg(unix)]
 mod launch;

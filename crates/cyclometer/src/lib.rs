@@ -3,6 +3,43 @@
 //! This is the façade, and the only API that is meant to stay stable. It chains the stages (detect, catalogue,
 //! plan, session, statistics) and contains no logic of its own.
 //!
+//! # Where to start
+//!
+//! | to count | take |
+//! |---|---|
+//! | a part of your own program | [`Monitor`], [`Region`] |
+//! | how it changes in time | [`MonitorBuilder::sampling_rate`], [`Monitor::samples`] |
+//! | another program, once or many times | [`Command`], or [`Stat`] for all of its options |
+//! | a simulated chip | [`Simulated`] |
+//!
+//! A part of a program:
+//!
+//! ```
+//! use cyclometer::Monitor;
+//!
+//! # fn main() -> cyclometer::Result<()> {
+//! let monitor = Monitor::builder().event("instructions,cycles,task-clock").build()?;
+//! for job in 0..3 {
+//!     let _region = monitor.region("job");
+//!     std::hint::black_box((0..10_000 * job).sum::<u64>());
+//! }
+//! let jobs = monitor.total("job").expect("there were jobs");
+//! match jobs.ratio("instructions", "cycles") {
+//!     Some(ipc) => println!("{ipc:.2} instructions a cycle"),
+//!     // Without a PMU: each value says why it has no number, and the ladder what was tried.
+//!     None => println!("{jobs}{:#?}", monitor.ladder()),
+//! }
+//! # assert_eq!(jobs.calls, 3);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Every value is a [`Count`]: a number with what it is worth, or the reason why there is none. Nothing here panics where
+//! there is no PMU, and nothing gives a zero for what was not counted. Threads, forks, costs, configuration:
+//! the project's page `docs/sdk.md`.
+//!
+//! A program that is run:
+//!
 //! ```
 //! use cyclometer::{CommandSpec, Launcher, Quiet, Stat, machine};
 //!
@@ -57,8 +94,8 @@ pub use cyclometer_core::{
     Result, Rung, Scope, Target, Unit, Verdict,
 };
 pub use cyclometer_monitor::{
-    Bias, Cost, Counter, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples, StepOutcome,
-    ThreadName, Value,
+    BegunRegion, Bias, Cost, Counter, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples,
+    StepOutcome, ThreadName, Value,
 };
 pub use cyclometer_session::compare as interleaved;
 pub use cyclometer_session::{Moment, Observer, Quiet};
@@ -84,3 +121,8 @@ pub use cyclometer_catalog::DEFAULT_EVENTS;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The same with the page about regions.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/sdk.md")]
+struct SdkPage;

@@ -236,6 +236,50 @@ fn a_peak_is_no_sum() {
 }
 
 #[test]
+fn a_begun_region_is_read_while_it_is_open_and_stopped_once() {
+    let monitor = monitor("page-faults");
+    let faults = |measured: &Measured| value(measured, "page-faults").number().unwrap();
+    monitor.measure("begun", || touch(500));
+    let mut region = monitor.begin("begun");
+    touch(500);
+    let so_far = region.so_far().unwrap();
+    assert_eq!(so_far.calls, 2, "the region that ended and the open one");
+    assert!(faults(&so_far) >= 950.0, "{so_far}");
+    touch(500);
+    let own = region.stop().unwrap();
+    assert!((900.0..1400.0).contains(&faults(&own)), "only its own: {own}");
+    assert!(faults(&monitor.total("begun").unwrap()) >= 1400.0);
+    for error in [region.stop().unwrap_err(), region.so_far().unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("`begun` was stopped before"), "{error}");
+    }
+}
+
+#[test]
+fn a_begun_region_belongs_to_its_thread_and_ends_with_it() {
+    let monitor = monitor("wall_time");
+    let mut own = monitor.begin("own");
+    let (of_thread, error) = std::thread::scope(|scope| {
+        scope.spawn(|| (monitor.begin("of thread"), own.stop().unwrap_err())).join().unwrap()
+    });
+    assert!(error.to_string().contains("`own` belongs to another thread"), "{error}");
+    assert!(own.is_open() && own.stop().is_ok(), "it went on");
+    assert_eq!(monitor.total("of thread").unwrap().calls, 1, "it ended with its thread");
+    drop(of_thread);
+    drop(monitor.begin("dropped"));
+    assert_eq!((monitor.total("dropped").unwrap().calls, monitor.open_regions()), (1, 0));
+}
+
+#[test]
+fn one_label_is_forgotten_alone() {
+    let monitor = monitor("wall_time");
+    monitor.measure("a", || ());
+    monitor.measure("b", || ());
+    monitor.reset_label("a");
+    assert_eq!((monitor.total("a").unwrap().calls, monitor.total("b").unwrap().calls), (0, 1));
+}
+
+#[test]
 fn a_thread_samples_at_a_rate_into_a_ring() {
     let monitor =
         Monitor::builder().event("wall_time,page-faults").sampling_rate(200).buffer_size(5).build().unwrap();

@@ -47,6 +47,18 @@ fn a_region_that_outlasts_its_registers_is_lost_and_says_so() {
 }
 
 #[test]
+fn a_dropped_monitor_leaves_no_counter_open() {
+    let counter = Arc::new(Rehearsal::new());
+    let monitor = rehearsed::monitor(1, &counter);
+    let region = monitor.region("x");
+    assert_eq!(Arc::strong_count(&counter), 3, "ours, the maker's and the thread's");
+    drop(monitor);
+    counter.count(3, 1);
+    assert_eq!(region.stop().values[0].count, Count::Exact(3), "a region keeps its counters");
+    assert_eq!(Arc::strong_count(&counter), 1);
+}
+
+#[test]
 fn rehearsed_counters_count_what_they_are_told() {
     let counter = Arc::new(Rehearsal::new());
     let monitor = rehearsed::monitor(2, &counter);

@@ -7,6 +7,7 @@
 //! of the [`LadderStep`]s. What it refuses a thread later is told in that thread's counts.
 #![forbid(unsafe_code)]
 
+mod begun;
 mod cost;
 mod counter;
 mod ladder;
@@ -18,6 +19,7 @@ mod sampling;
 mod thread;
 mod totals;
 
+pub use begun::BegunRegion;
 pub use cost::{Bias, Cost, Quantiles};
 pub use counter::Counter;
 pub use ladder::{LadderStep, StepOutcome};

@@ -9,6 +9,7 @@ use std::time::Duration;
 use cyclometer_core::exec::ReadWay;
 use cyclometer_core::{ErrorKind, Machine, Plan, Result, Scope, SlotId, Source, Target};
 
+use crate::begun::BegunRegion;
 use crate::cost::{self, Cost};
 use crate::counter::Counter;
 use crate::ladder::LadderStep;
@@ -16,7 +17,7 @@ use crate::opening::{Means, opened_as};
 use crate::region::Region;
 use crate::report::{Judge, Measured, Share, ThreadName};
 use crate::sampling::{Sampler, Samples, Sampling, Subject};
-use crate::thread::{ThreadState, adopt, here, lock};
+use crate::thread::{Ended, ThreadState, adopt, here, lock, prune};
 use crate::totals::{LabelTotals, Sum, ThreadTotals};
 
 /// Makes the sources of a thread: counters are bound to threads, and so are their sources.
@@ -48,8 +49,8 @@ pub struct Setup {
 /// Counts regions of a program.
 ///
 /// It is `Send` and `Sync`: threads share it, and each opens its own counters at its first region. It never changes: another
-/// configuration is another monitor. Counters are closed when the thread ends, or in each thread the next time that it
-/// measures anything after the monitor was dropped.
+/// configuration is another monitor. The thread that drops it closes its counters then; each other thread when it ends, or begins to
+/// measure for another monitor.
 #[derive(Clone)]
 pub struct Monitor {
     shared: Arc<Shared>,
@@ -99,6 +100,7 @@ impl Monitor {
     pub fn open(setup: Setup) -> Result<Monitor> {
         let Setup { plan, machine, target, scope, sources, calibrate, mut steps, sampling, longest_window } =
             setup;
+        prune();
         skipped(&plan, &mut steps);
         let own = sources();
         let means = Means { sources: &own, target: &target, machine: &machine };
@@ -137,6 +139,11 @@ impl Monitor {
     /// allocates nothing, and where all counters are read in user space it makes no system call.
     pub fn region(&self, label: &str) -> Region {
         Region::begin(&self.shared, label)
+    }
+
+    /// Begins a region that may be named from anywhere, for languages that cannot bind a guard to a scope.
+    pub fn begin(&self, label: &str) -> BegunRegion {
+        BegunRegion::begin(self, label)
     }
 
     /// Counts a piece of work as a region.
@@ -193,16 +200,25 @@ impl Monitor {
     /// Forgets what regions have counted so far, in all threads. Regions that are open go on, and count as a whole.
     pub fn reset(&self) {
         for thread in &*lock(&self.shared.threads) {
-            for label in &mut lock(&thread.totals).labels {
-                (label.calls, label.inner) = (0, 0);
-                label.sums.fill(Sum::default());
-            }
+            lock(&thread.totals).labels.iter_mut().for_each(LabelTotals::clear);
         }
         lock(&self.shared.missed).clear();
         let Some(here) = here(&self.shared) else { return };
         if let Ok(mut state) = here.try_borrow_mut() {
             state.rebase();
         }
+    }
+
+    /// Forgets what the regions of one label have counted so far, in all threads.
+    pub fn reset_label(&self, label: &str) {
+        for thread in &*lock(&self.shared.threads) {
+            lock(&thread.totals)
+                .labels
+                .iter_mut()
+                .filter(|own| *own.label == *label)
+                .for_each(LabelTotals::clear);
+        }
+        lock(&self.shared.missed).remove(label);
     }
 
     /// How many regions are open, in all threads.
@@ -238,6 +254,13 @@ impl Monitor {
     /// The machine that this runs on.
     pub fn machine(&self) -> &Machine {
         &self.shared.machine
+    }
+}
+
+impl Drop for Shared {
+    /// Closes the counters of the thread that drops the monitor; each other thread's are closed when it measures again, or ends.
+    fn drop(&mut self) {
+        prune();
     }
 }
 
@@ -304,10 +327,29 @@ impl Shared {
     }
 
     fn total(&self, label: &str) -> Measured {
-        let threads = lock(&self.threads);
-        let totals: Vec<(u32, ThreadTotals)> =
-            threads.iter().map(|thread| (thread.name.number, lock(&thread.totals).clone())).collect();
-        drop(threads);
+        self.total_of(label, &self.totals(|_| None))
+    }
+
+    /// The same with a region of that label that is open in one thread, as if it had ended.
+    pub(crate) fn total_with(&self, own: &Arc<Mutex<ThreadTotals>>, label: usize, open: &Ended) -> Measured {
+        let name = lock(own).labels.get(label).map(|label| label.label.to_string()).unwrap_or_default();
+        let is_own = |thread: &Thread| Arc::ptr_eq(&thread.totals, own).then_some((label, open));
+        self.total_of(&name, &self.totals(is_own))
+    }
+
+    /// What each thread has counted, with the open region of those that have one.
+    fn totals<'a>(&self, open: impl Fn(&Thread) -> Option<(usize, &'a Ended)>) -> Vec<(u32, ThreadTotals)> {
+        let with_open = |thread: &Thread| {
+            let mut totals = lock(&thread.totals).clone();
+            if let Some((label, open)) = open(thread) {
+                totals.add(label, &open.sums, open.inner);
+            }
+            (thread.name.number, totals)
+        };
+        lock(&self.threads).iter().map(with_open).collect()
+    }
+
+    fn total_of(&self, label: &str, totals: &[(u32, ThreadTotals)]) -> Measured {
         let shares: Vec<Share<'_>> =
             totals.iter().filter_map(|(number, totals)| share(*number, totals, label)).collect();
         let calls = shares.iter().map(|share| share.calls).sum();

@@ -59,6 +59,16 @@ impl Region {
         let (sums, inner) = ended.map(|ended| (ended.sums, ended.inner)).unwrap_or_default();
         self.shared.measured_once(&totals, frame.label, &sums, inner)
     }
+
+    /// What the regions of this label have counted so far, in all threads: those that ended, and this one up to now.
+    pub fn so_far(&self) -> Measured {
+        let Some((here, frame)) = &self.open else { return self.shared.unmeasured() };
+        let Ok(mut state) = here.try_borrow_mut() else { return self.shared.unmeasured() };
+        let counted = state.so_far(*frame);
+        let totals = Arc::clone(&state.totals);
+        drop(state);
+        self.shared.total_with(&totals, frame.label, &counted)
+    }
 }
 
 impl Drop for Region {

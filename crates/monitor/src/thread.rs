@@ -45,14 +45,23 @@ pub(crate) fn here(shared: &Arc<Shared>) -> Option<Here> {
                 }
                 threads.remove(i);
             }
-            // Others whose monitors are gone are closed on this occasion.
-            threads.retain(|entry| entry.alive.strong_count() > 0);
+            close_orphans(&mut threads);
             let here = Rc::new(RefCell::new(shared.open_here()));
             threads.push(Entry { monitor: shared.id, alive: Arc::downgrade(shared), here: Rc::clone(&here) });
             Some(here)
         })
         .ok()
         .flatten()
+}
+
+/// Closes counters of this thread whose monitors are gone: they would take counters from others.
+pub(crate) fn prune() {
+    let _ =
+        THREADS.try_with(|threads| threads.try_borrow_mut().map(|mut threads| close_orphans(&mut threads)));
+}
+
+fn close_orphans(threads: &mut Vec<Entry>) {
+    threads.retain(|entry| entry.alive.strong_count() > 0);
 }
 
 /// Makes the counters that were opened for building a monitor those of the calling thread.
@@ -204,6 +213,22 @@ impl ThreadState {
         drop(totals);
         self.free.push(frame.frame);
         own.map(|sums| Ended { sums, inner })
+    }
+
+    /// What an open region has counted up to now.
+    pub(crate) fn so_far(&mut self, frame: Frame) -> Ended {
+        self.read();
+        if !self.birth.is_here() {
+            self.ends.fill(Raw::LOST);
+        }
+        let row = frame.frame * self.counters;
+        let reads = self.starts[row..row + self.counters].iter().zip(&self.ends).zip(&self.kinds);
+        let counted = |((start, end), kind): ((&Raw, &Raw), &Kind)| {
+            let counted = Sum::between(*start, *end, *kind);
+            if counted.is_too_long(*kind) { Sum::LOST } else { counted }
+        };
+        let sums = reads.map(counted).collect();
+        Ended { sums, inner: self.ended - self.ended_before[frame.frame] }
     }
 
     /// What was counted since the counters were opened, or since the last reset.

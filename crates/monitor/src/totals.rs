@@ -71,6 +71,14 @@ pub(crate) struct LabelTotals {
     pub(crate) sums: Vec<Sum>,
 }
 
+impl LabelTotals {
+    /// Forgets what was counted; the label stays.
+    pub(crate) fn clear(&mut self) {
+        (self.calls, self.inner) = (0, 0);
+        self.sums.fill(Sum::default());
+    }
+}
+
 /// One counter of a thread.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Counter {
@@ -92,6 +100,18 @@ pub(crate) struct ThreadTotals {
     pub(crate) open: u64,
     /// Why some values were lost; the first reason that there was.
     pub(crate) trouble: Option<String>,
+}
+
+impl ThreadTotals {
+    /// Adds what one region of a label counted.
+    pub(crate) fn add(&mut self, label: usize, counted: &[Sum], inner: u64) {
+        let Some(label) = self.labels.get_mut(label) else { return };
+        label.calls += 1;
+        label.inner += inner;
+        for ((sum, counted), counter) in label.sums.iter_mut().zip(counted).zip(&self.counters) {
+            sum.add(*counted, counter.is_peak);
+        }
+    }
 }
 
 #[cfg(test)]

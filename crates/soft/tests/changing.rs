@@ -95,7 +95,9 @@ fn code_that_is_mapped_twice_is_left() {
 #[test]
 fn code_of_a_file_that_is_written_is_left() {
     check_left("written", "executes a file that is open for writing");
-    check_left("reopened", "executes a file that is opened for writing");
+    for way in ["reopened", "creat", "openat2", "reopened memory"] {
+        check_left(way, "executes a file that is opened for writing");
+    }
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(super) enum Subject {
     },
     /// It exists, and its accounts are in files of another form.
     CgroupVersion1,
+    /// This thread, on a system that accounts for processes only.
+    ThreadWithoutAccounts,
 }
 
 /// A process with the switches of every thread that it ever showed.
@@ -77,13 +79,10 @@ impl Subject {
         if matches!(subject, Subject::Child(_)) || subject.take().is_some() {
             return Ok(subject);
         }
-        Err(match subject {
-            Subject::ThisThread => {
-                let text = "the operating system has no accounts of single threads".to_owned();
-                refusal(RefusalKind::TargetNotSupported, text)
-            }
-            _ => refusal(RefusalKind::NoSuchTarget, format!("there is no {subject}")),
-        })
+        match subject {
+            Subject::ThisThread => Ok(Subject::ThreadWithoutAccounts),
+            _ => Err(refusal(RefusalKind::NoSuchTarget, format!("there is no {subject}"))),
+        }
     }
 
     /// Whether the system tells this metric about the subject.
@@ -93,7 +92,7 @@ impl Subject {
             Subject::Process(_) | Subject::Child(_) => true,
             Subject::ThisThread | Subject::Thread { .. } => metric != PeakRss,
             Subject::Cpus { .. } => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
-            Subject::CgroupVersion1 => metric == WallTime,
+            Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => metric == WallTime,
             Subject::Cgroup { folder } => match metric {
                 PeakRss => folder.join("memory.peak").exists(),
                 metric => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
@@ -106,6 +105,9 @@ impl Subject {
         match self {
             Subject::CgroupVersion1 => {
                 "the operating system's accounting of version 1 control groups is not read".to_owned()
+            }
+            Subject::ThreadWithoutAccounts => {
+                format!("the operating system does not account {name} for single threads")
             }
             _ => format!("the operating system does not account {name} for {self}"),
         }
@@ -127,7 +129,7 @@ impl Subject {
             Subject::Process(threads) | Subject::Child(threads) => threads.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
             Subject::Cgroup { folder } => cgroup_accounts(folder),
-            Subject::CgroupVersion1 => Some(Accounts::default()),
+            Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => Some(Accounts::default()),
         }
     }
 
@@ -136,7 +138,10 @@ impl Subject {
         match self {
             Subject::Thread { ticks, .. } | Subject::Cpus { ticks, .. } => Some(*ticks),
             Subject::Process(threads) | Subject::Child(threads) => Some(threads.ticks),
-            Subject::ThisThread | Subject::Cgroup { .. } | Subject::CgroupVersion1 => None,
+            Subject::ThisThread
+            | Subject::ThreadWithoutAccounts
+            | Subject::Cgroup { .. }
+            | Subject::CgroupVersion1 => None,
         }
     }
 
@@ -228,7 +233,7 @@ impl Threads {
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Subject::ThisThread => f.write_str("this thread"),
+            Subject::ThisThread | Subject::ThreadWithoutAccounts => f.write_str("this thread"),
             Subject::Thread { tid, .. } => write!(f, "thread {tid}"),
             Subject::Process(threads) => write!(f, "process {}", threads.pid),
             Subject::Child(_) => f.write_str("the command"),
@@ -243,4 +248,21 @@ impl fmt::Display for Subject {
 
 fn refusal(kind: RefusalKind, text: String) -> Refusal {
     Refusal { slot: None, kind, text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_without_accounts_has_its_elapsed_time() {
+        let mut subject = Subject::ThreadWithoutAccounts;
+        assert!(subject.accounts_for(OsMetric::WallTime));
+        assert!(!subject.accounts_for(OsMetric::CpuTime));
+        assert_eq!(subject.take(), Some(Accounts::default()));
+        assert_eq!(
+            subject.without("user_time"),
+            "the operating system does not account user_time for single threads"
+        );
+    }
 }

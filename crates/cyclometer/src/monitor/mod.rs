@@ -6,7 +6,7 @@ mod user_reads;
 
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::{Error, ErrorKind, Machine, Plan, Recovery, Result, Scope};
-use cyclometer_monitor::{Cost, Counter, LadderStep, Measured, Region, Samples};
+use cyclometer_monitor::{BegunRegion, Cost, Counter, LadderStep, Measured, Region, Samples};
 
 use crate::Command;
 pub use builder::{CountedScope, MonitorBuilder};
@@ -54,6 +54,12 @@ impl Monitor {
         self.engine.region(label)
     }
 
+    /// Begins a region that may be named from anywhere, for languages that cannot bind a guard to a scope: what is a mistake
+    /// there (stopping twice, or in another thread) is an error of its functions.
+    pub fn begin(&self, label: &str) -> BegunRegion {
+        self.engine.begin(label)
+    }
+
     /// Counts a piece of work as a region, also when it panics.
     pub fn measure<T>(&self, label: &str, work: impl FnOnce() -> T) -> T {
         self.engine.measure(label, work)
@@ -95,6 +101,11 @@ impl Monitor {
     /// Forgets what regions have counted so far. Regions that are open go on, and count as a whole.
     pub fn reset(&self) {
         self.engine.reset();
+    }
+
+    /// Forgets what the regions of one label have counted so far.
+    pub fn reset_label(&self, label: &str) {
+        self.engine.reset_label(label);
     }
 
     /// How many regions are open, in all threads.

@@ -9,7 +9,7 @@ use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 27] = [
+pub(crate) const WATCHED: [u64; 30] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::OPENAT,
@@ -24,6 +24,8 @@ pub(crate) const WATCHED: [u64; 27] = [
     number::EXECVE,
     number::EXIT,
     number::SHMDT,
+    number::TRUNCATE,
+    number::CREAT,
     number::PTRACE,
     number::MODIFY_LDT,
     number::PRCTL,
@@ -36,6 +38,7 @@ pub(crate) const WATCHED: [u64; 27] = [
     number::USERFAULTFD,
     number::PKEY_MPROTECT,
     number::CLONE3,
+    number::OPENAT2,
     number::PROCESS_MADVISE,
 ];
 
@@ -63,6 +66,8 @@ pub(crate) enum Verdict {
     Filter,
     /// It opens a file, whose path is at this address.
     Open(u64),
+    /// It changes the bytes of a file, or opens one by an unusual way: its path is at this address.
+    Writes(u64),
     /// It reads from a descriptor.
     Read,
     /// It closes a descriptor.
@@ -126,6 +131,8 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::SHMAT if rdx & SHM_REMAP != 0 => Verdict::Leave("maps shared memory over other memory"),
         number::OPEN => Verdict::Open(rdi),
         number::OPENAT => Verdict::Open(rsi),
+        number::CREAT | number::TRUNCATE => Verdict::Writes(rdi),
+        number::OPENAT2 => Verdict::Writes(rsi),
         number::READ => Verdict::Read,
         number::CLOSE => Verdict::Close,
         number::LSEEK => Verdict::Seek,
@@ -313,6 +320,13 @@ impl Engine {
                 self.answer_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
             }
             Verdict::Open(path) => self.opens(tid, path, registers),
+            Verdict::Writes(path) => {
+                if self.opens_to_write(tid, path, &registers)? {
+                    Ok(())
+                } else {
+                    self.go(tid)
+                }
+            }
             Verdict::Read => self.reads(tid, registers),
             Verdict::Close => self.closes(tid, registers),
             Verdict::Seek => self.seeks(tid, registers),

@@ -2,7 +2,7 @@
 
 use cyclometer_sys::trace;
 
-use super::maps::{Known, Maps, NoCode};
+use super::maps::{Known, NoCode};
 use crate::translate::{Code, PAGE};
 
 /// Reads the code of a stopped process.
@@ -19,17 +19,24 @@ impl Reader<'_> {
 
     /// Why code is not taken from an address; `None` where it is, or cannot be read for another reason.
     pub(crate) fn why_not(&mut self, address: u64) -> Option<NoCode> {
-        self.maps()?.code_at(address & !(PAGE - 1)).err()
+        self.code_at(address & !(PAGE - 1))?.err()
     }
 
-    fn maps(&mut self) -> Option<&Maps> {
-        self.known.look(self.tid)
+    /// Whether code can be taken from a page; `None` where nothing is known.
+    fn code_at(&mut self, page: u64) -> Option<Result<(), NoCode>> {
+        let known = self.known.look(self.tid)?.code_at(page);
+        if known != Err(NoCode::Written) {
+            return Some(known);
+        }
+        // Who had the file open may have closed it since.
+        self.known.forget();
+        Some(self.known.look(self.tid)?.code_at(page))
     }
 }
 
 impl Code for Reader<'_> {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
-        self.maps()?.code_at(address).ok()?;
+        self.code_at(address)?.ok()?;
         let mut bytes = Box::new([0; PAGE as usize]);
         let count = trace::read_memory(self.tid, address, &mut bytes[..]).ok()?;
         (count == PAGE as usize).then_some(bytes)

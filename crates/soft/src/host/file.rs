@@ -28,6 +28,12 @@ pub(crate) fn unfollowable(tid: u32, folder: Option<i32>, path: u64) -> Option<S
 /// The path at an address, which is relative to a descriptor, or `None` for the working directory, as we see it.
 pub(crate) fn opened(tid: u32, folder: Option<i32>, path: u64) -> Option<PathBuf> {
     let path = read_path(tid, path)?;
+    // These would be ours.
+    for own in ["/proc/self", "/proc/thread-self"] {
+        if let Ok(rest) = path.strip_prefix(own) {
+            return Some(Path::new(&format!("/proc/{tid}")).join(rest));
+        }
+    }
     let start = match folder {
         _ if path.is_absolute() => PathBuf::from(format!("/proc/{tid}/root")),
         Some(descriptor) if descriptor >= 0 => PathBuf::from(format!("/proc/{tid}/fd/{descriptor}")),

@@ -42,6 +42,8 @@ pub(crate) mod number {
     pub(crate) const EXIT: u64 = 60;
     pub(crate) const SHMDT: u64 = 67;
     pub(crate) const FCNTL: u64 = 72;
+    pub(crate) const TRUNCATE: u64 = 76;
+    pub(crate) const CREAT: u64 = 85;
     pub(crate) const PTRACE: u64 = 101;
     pub(crate) const MODIFY_LDT: u64 = 154;
     pub(crate) const PRCTL: u64 = 157;
@@ -63,6 +65,7 @@ pub(crate) mod number {
     pub(crate) const PKEY_MPROTECT: u64 = 329;
     pub(crate) const CLONE3: u64 = 435;
     pub(crate) const CLOSE_RANGE: u64 = 436;
+    pub(crate) const OPENAT2: u64 = 437;
     pub(crate) const PROCESS_MADVISE: u64 = 440;
 }
 

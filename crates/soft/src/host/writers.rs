@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use cyclometer_sys::trace::Registers;
+use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
 use super::file::opened;
@@ -72,12 +72,16 @@ pub(crate) fn open_for_writing(pid: u32) -> HashSet<File> {
 ///
 /// # Source
 ///
-/// `open(2)`; Linux `include/uapi/asm-generic/fcntl.h`.
-fn writes(registers: &Registers) -> bool {
+/// `open(2)`, `openat2(2)`, `creat(2)`, `truncate(2)`; Linux `include/uapi/asm-generic/fcntl.h`.
+fn writes(tid: u32, registers: &Registers) -> bool {
     const O_ACCMODE: u64 = 3;
     const O_TRUNC: u64 = 0o1000;
-    let open = registers.rax & 0xffff_ffff == number::OPEN;
-    let flags = if open { registers.rsi } else { registers.rdx };
+    let flags = match registers.rax & 0xffff_ffff {
+        number::OPEN => registers.rsi,
+        number::OPENAT => registers.rdx,
+        number::OPENAT2 => trace::peek(tid, registers.rdx).unwrap_or(0),
+        _ => return true,
+    };
     flags & O_ACCMODE != 0 || flags & O_TRUNC != 0
 }
 
@@ -90,10 +94,11 @@ impl Engine {
         path: u64,
         registers: &Registers,
     ) -> Result<bool, Trouble> {
-        if !writes(registers) {
+        if !writes(tid, registers) {
             return Ok(false);
         }
-        let folder = (registers.rax & 0xffff_ffff == number::OPENAT).then_some(registers.rdi as u32 as i32);
+        let relative = matches!(registers.rax & 0xffff_ffff, number::OPENAT | number::OPENAT2);
+        let folder = relative.then_some(registers.rdi as u32 as i32);
         let Some(path) = opened(tid, folder, path) else { return Ok(false) };
         if is_memory(&path) {
             self.leave_all(tid, "opens the memory of a process for writing");
@@ -103,7 +108,7 @@ impl Engine {
         let executes = |engine: &Engine, other: &u32| {
             let seated = engine.tasks.get(other).map(|task| &task.mode);
             let Some(Mode::Translated(seat) | Mode::Native(seat)) = seated else { return false };
-            seat.maps.last().is_some_and(|maps| maps.executes_file(file))
+            seat.maps.executes(file)
         };
         let reason = "executes a file that is opened for writing";
         let others = self.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));

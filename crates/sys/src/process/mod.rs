@@ -23,8 +23,10 @@ mod linux;
 #[cfg(not(target_os = "linux"))]
 #[path = "other.rs"]
 mod linux;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "the helper needs all of it, and is Linux's"))]
 mod origin;
 mod wait;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "only the helper can be looked at"))]
 mod witness;
 
 use std::cell::RefCell;

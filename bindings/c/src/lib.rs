@@ -1,0 +1,41 @@
+//! The C interface: handles, error codes and messages over the façade.
+//!
+//! Every function catches panics, checks its pointers and keeps what went wrong with the monitor that it was called on.
+//! `include/cyclometer.h` is made from these files; a test compares.
+//!
+//! # Safety
+//!
+//! What C programs promise, for all functions: a pointer to an object is null, or was handed out by this library and not freed;
+//! nobody uses an object while it is freed; a text is null or ends with a zero byte; a place for a result is null or can be
+//! written to, with as many bytes as the size beside it says.
+#![allow(non_camel_case_types, reason = "the names of the header")]
+#![allow(clippy::missing_safety_doc, reason = "one contract for all functions, above and in the header")]
+
+mod counters;
+mod counts;
+mod info;
+mod monitor;
+mod pointers;
+mod regions;
+mod status;
+
+pub use counters::{
+    cyclometer_configure, cyclometer_disable, cyclometer_enable, cyclometer_read, cyclometer_read_all,
+    cyclometer_reset,
+};
+pub use counts::{
+    cyclometer_count_state_t, cyclometer_count_t, cyclometer_counts_calls, cyclometer_counts_event,
+    cyclometer_counts_find, cyclometer_counts_free, cyclometer_counts_get, cyclometer_counts_label,
+    cyclometer_counts_length, cyclometer_counts_name, cyclometer_counts_reason, cyclometer_counts_t,
+    cyclometer_provenance_t,
+};
+pub use info::{
+    cyclometer_arch_t, cyclometer_capabilities, cyclometer_capabilities_t, cyclometer_ladder,
+    cyclometer_message, cyclometer_remedy, cyclometer_status_text, cyclometer_version,
+};
+pub use monitor::{
+    cyclometer_close, cyclometer_load, cyclometer_open, cyclometer_scope_t, cyclometer_set_scope,
+    cyclometer_t,
+};
+pub use regions::{cyclometer_region_begin, cyclometer_region_end, cyclometer_region_t, cyclometer_total};
+pub use status::cyclometer_status_t;

@@ -1,0 +1,226 @@
+//! C programs against the library as it is installed: shared, static, and watched by valgrind.
+#![forbid(unsafe_code)]
+#![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+const STRICT: [&str; 6] = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"];
+/// Version 0 of the binary interface, by which programs find the library.
+const SHARED: &str = "libcyclometer.so.0";
+
+#[test]
+fn what_is_installed_has_its_names() {
+    let Some(installed) = installed() else { return };
+    for file in
+        ["lib/libcyclometer.so", "lib/libcyclometer.a", "lib/pkgconfig/cyclometer.pc", "include/cyclometer.h"]
+    {
+        assert!(installed.prefix.join(file).exists(), "{file}");
+    }
+    let link = std::fs::read_link(installed.prefix.join("lib/libcyclometer.so")).unwrap();
+    assert_eq!(link, Path::new(SHARED));
+    let version = installed.pkg_config(&["--modversion"]);
+    assert_eq!(version, [env!("CARGO_PKG_VERSION")]);
+}
+
+#[test]
+fn the_library_exports_its_functions_and_nothing_else() {
+    let Some(installed) = installed() else { return };
+    let symbols = run(Command::new("nm").args(["-D", "--defined-only"]).arg(installed.library(SHARED)));
+    let exported: Vec<&str> = symbols.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let header = include_str!("../include/cyclometer.h");
+    for name in &exported {
+        assert!(name.starts_with("cyclometer_"), "{name} is exported");
+        assert!(header.contains(&format!("{name}(")), "{name} is not in the header");
+    }
+    assert!(exported.len() > 20, "{exported:?}");
+}
+
+#[test]
+fn operations_and_mistakes_with_the_shared_library() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("tests/operations.c", "operations", Linked::Shared);
+    let said = run(installed.shared(&program));
+    assert!(said.contains(" counters\n"), "{said}");
+    tell_not_counted("C, operations", &said);
+}
+
+#[test]
+fn operations_and_mistakes_with_the_static_library() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("tests/operations.c", "operations-static", Linked::Static);
+    assert!(run(installed.shared(&program)).contains(" counters\n"));
+    let needed = run(Command::new("ldd").arg(&program));
+    assert!(!needed.contains("libcyclometer"), "{needed}");
+}
+
+#[test]
+fn the_example_counts_or_says_why_not() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("examples/region.c", "region", Linked::Shared);
+    let said = run(installed.shared(&program));
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    assert!(lines[0].starts_with("instructions:u: "), "{said}");
+    for line in &lines {
+        assert!(!line.ends_with(": 0"), "a silent zero: {line}");
+    }
+    let faults: f64 = lines[2].trim_start_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    assert!(faults >= 1.0, "{said}");
+}
+
+#[test]
+fn the_header_is_one_of_cplusplus_too() {
+    let Some(installed) = installed() else { return };
+    if !has("g++") {
+        return skip("the C++ compiler g++ is not installed");
+    }
+    let source = installed.prefix.join("header.cc");
+    std::fs::write(
+        &source,
+        "#include <cyclometer.h>\nint main() { return cyclometer_version() == nullptr; }\n",
+    )
+    .unwrap();
+    let program = installed.prefix.join("header");
+    let mut compiler = Command::new("g++");
+    compiler.args(["-Wall", "-Wextra", "-Werror", "-pedantic"]).arg(&source).arg("-o").arg(&program);
+    run(compiler.args(installed.pkg_config(&["--cflags", "--libs"])));
+    run(installed.shared(&program));
+}
+
+#[test]
+fn nothing_leaks_and_nothing_is_read_that_was_not_written() {
+    let Some(installed) = installed() else { return };
+    if !has("valgrind") {
+        return skip("valgrind is not installed");
+    }
+    let program = installed.compile("tests/operations.c", "operations-watched", Linked::Shared);
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args([
+        "--quiet",
+        "--leak-check=full",
+        "--errors-for-leak-kinds=definite,indirect",
+        "--show-leak-kinds=definite,indirect",
+        "--error-exitcode=9",
+    ]);
+    valgrind.env("LD_LIBRARY_PATH", installed.prefix.join("lib")).current_dir(installed.folder_of(&program));
+    run(valgrind.arg(&program));
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Linked {
+    Shared,
+    Static,
+}
+
+/// A tree that `make install` made.
+struct Installed {
+    prefix: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+/// The installed tree, made once; `None`, with the reason told, where a tool is missing.
+fn installed() -> Option<&'static Installed> {
+    static INSTALLED: OnceLock<Option<Installed>> = OnceLock::new();
+    INSTALLED.get_or_init(Installed::make).as_ref()
+}
+
+impl Installed {
+    fn make() -> Option<Installed> {
+        for tool in ["gcc", "make", "pkg-config"] {
+            if !has(tool) {
+                skip(&format!("{tool} is not installed"));
+                return None;
+            }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let mut make = Command::new("make");
+        make.args(["--silent", "-C", env!("CARGO_MANIFEST_DIR"), "install", "PROFILE=dev", "PREFIX=/opt/it"]);
+        make.arg(format!("DESTDIR={}", folder.path().display()));
+        make.arg(format!("CARGO={}", std::env::var("CARGO").unwrap_or_else(|_| "cargo".into())));
+        run(make.env("CARGO_TARGET_DIR", target_folder()));
+        Some(Installed { prefix: folder.path().join("opt/it"), _folder: folder })
+    }
+
+    fn library(&self, name: &str) -> PathBuf {
+        self.prefix.join("lib").join(name)
+    }
+
+    /// What pkg-config says of the tree; DESTDIR takes the place of the root.
+    fn pkg_config(&self, args: &[&str]) -> Vec<String> {
+        let mut command = Command::new("pkg-config");
+        command.args(args).arg("cyclometer").env("PKG_CONFIG_PATH", self.prefix.join("lib/pkgconfig"));
+        let root = self.prefix.parent().and_then(Path::parent).unwrap();
+        run(command.env("PKG_CONFIG_SYSROOT_DIR", root)).split_whitespace().map(str::to_owned).collect()
+    }
+
+    fn compile(&self, source: &str, name: &str, linked: Linked) -> PathBuf {
+        let program = self.prefix.join(name);
+        let mut gcc = Command::new("gcc");
+        gcc.args(STRICT).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(source)).arg("-o").arg(&program);
+        gcc.args(self.pkg_config(&["--cflags"]));
+        match linked {
+            Linked::Shared => gcc.args(self.pkg_config(&["--libs"])).arg("-pthread"),
+            Linked::Static => gcc.args(self.static_libraries()).arg("-pthread"),
+        };
+        run(&mut gcc);
+        program
+    }
+
+    /// The archive in place of the shared library, and what it needs.
+    fn static_libraries(&self) -> Vec<String> {
+        let libraries = self.pkg_config(&["--libs", "--static"]);
+        let archive = self.library("libcyclometer.a").display().to_string();
+        libraries.into_iter().map(|arg| if arg == "-lcyclometer" { archive.clone() } else { arg }).collect()
+    }
+
+    /// A folder for what the program writes.
+    fn folder_of(&self, program: &Path) -> PathBuf {
+        let folder = program.with_extension("files");
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn shared(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", self.prefix.join("lib")).current_dir(self.folder_of(program));
+        command
+    }
+}
+
+/// Where this test was built, so that `make` finds everything built.
+fn target_folder() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    own.ancestors().nth(3).unwrap().to_path_buf()
+}
+
+fn run(mut command: impl std::borrow::BorrowMut<Command>) -> String {
+    let Output { status, stdout, stderr } = command.borrow_mut().output().unwrap();
+    let (stdout, stderr) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
+    assert!(status.success(), "{:?}: {status}\n{stdout}{stderr}", command.borrow());
+    stdout.into_owned()
+}
+
+fn has(tool: &str) -> bool {
+    Command::new(tool).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Says that something could not be tried, and why; where the tools must be there that is a failure.
+fn skip(why: &str) {
+    assert!(std::env::var_os("CYCLOMETER_REQUIRE_PEERS").is_none(), "{why}");
+    note(&format!("the C interface: {why}"));
+}
+
+fn tell_not_counted(what: &str, said: &str) {
+    for line in said.lines().filter(|line| line.starts_with("not counted: ")) {
+        note(&format!("{what}: hardware events were {line}"));
+    }
+}
+
+fn note(text: &str) {
+    let Some(log) = std::env::var_os("CYCLOMETER_SKIP_LOG") else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(log);
+    let _ = file.and_then(|mut file| writeln!(file, "{text}"));
+}

@@ -1,0 +1,34 @@
+//! A benchmark without a framework: a loop, a region, and what each round cost.
+//!
+//!     cargo run --release --package cyclometer-criterion --example plain_loop
+#![allow(clippy::print_stdout, reason = "an example tells its results")]
+
+use std::hint::black_box;
+
+use cyclometer::Monitor;
+
+const ROUNDS: u32 = 1000;
+
+fn main() -> cyclometer::Result<()> {
+    let monitor =
+        Monitor::builder().events(["instructions", "cycles", "task-clock", "page-faults"]).build()?;
+    let region = monitor.region("sum of squares");
+    for round in 0..ROUNDS {
+        black_box((0..black_box(round)).map(u64::from).map(|i| i * i).sum::<u64>());
+    }
+    let measured = region.stop();
+    for value in &measured.values {
+        match value.number() {
+            Some(number) => {
+                println!(
+                    "{}: {:.3} {} for each round",
+                    value.name,
+                    number / f64::from(ROUNDS),
+                    value.unit.symbol()
+                );
+            }
+            None => println!("{}: not counted ({})", value.name, value.reason().unwrap_or_default()),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Monitors and regions.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use cyclometer::{BegunRegion, Config, CountedScope, CpuSet, Error, ErrorKind, Monitor, MonitorBuilder};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::exception;
+use crate::values::{Sampled, Step, Total, totals};
+
+/// What is counted, and who counts it.
+#[pyclass(frozen, module = "perf_monitor._native")]
+pub(crate) struct Native {
+    monitor: Monitor,
+}
+
+/// What a monitor is made from.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Settings {
+    events: Vec<String>,
+    /// `thread`, `process`, `pid:N`, `cpus:LIST`.
+    scope: String,
+    sampling_rate: Option<u32>,
+    buffer_size: Option<usize>,
+    config: Option<PathBuf>,
+    /// Whether the environment is asked for settings too.
+    environment: bool,
+    calibrate: bool,
+}
+
+impl Settings {
+    fn builder(&self) -> cyclometer::Result<MonitorBuilder> {
+        let asked = self.environment || self.config.is_some();
+        let config = if asked { Config::load(self.config.as_deref())? } else { Config::default() };
+        let builder = Monitor::builder().config(config).events(&self.events).calibrate(self.calibrate);
+        let builder = builder.scope(scope(&self.scope)?);
+        let builder = self.sampling_rate.iter().fold(builder, |builder, rate| builder.sampling_rate(*rate));
+        Ok(self.buffer_size.iter().fold(builder, |builder, size| builder.buffer_size(*size)))
+    }
+}
+
+fn scope(text: &str) -> cyclometer::Result<CountedScope> {
+    let wrong = || Error::new(ErrorKind::InvalidInput, format!("`{text}` is no scope"));
+    let hint = "give thread, process, pid:NUMBER or cpus:LIST";
+    let wrong = || wrong().with_recovery(cyclometer::Recovery::fix(hint));
+    Ok(match text.split_once(':') {
+        None if text == "thread" => CountedScope::Thread,
+        None if text == "process" => CountedScope::Process,
+        Some(("pid", pid)) => CountedScope::Pid(pid.parse().map_err(|_| wrong())?),
+        Some(("cpus", cpus)) => CountedScope::Cpus(CpuSet::parse(cpus).map_err(|_| wrong())?),
+        _ => return Err(wrong()),
+    })
+}
+
+#[pymethods]
+impl Native {
+    /// Opens the counters in the calling thread. Other threads of Python run meanwhile.
+    #[new]
+    fn new(py: Python<'_>, settings: &Bound<'_, PyDict>) -> PyResult<Native> {
+        let settings: Settings = settings.extract()?;
+        let built = py.detach(|| settings.builder().and_then(|builder| builder.build()));
+        Ok(Native { monitor: built.map_err(|error| exception(&error))? })
+    }
+
+    /// Begins a region in the calling thread.
+    fn begin(&self, label: &str) -> NativeRegion {
+        NativeRegion { begun: Mutex::new(self.monitor.begin(label)) }
+    }
+
+    /// Every label, over all threads.
+    fn totals(&self, py: Python<'_>) -> Vec<Total> {
+        totals(&py.detach(|| self.monitor.regions()))
+    }
+
+    /// Every label in every thread.
+    fn totals_by_thread(&self, py: Python<'_>) -> Vec<Total> {
+        totals(&py.detach(|| self.monitor.regions_by_thread()))
+    }
+
+    /// What the calling thread counted since its counters were opened.
+    fn read(&self) -> Total {
+        Total::of(&self.monitor.read())
+    }
+
+    fn reset(&self) {
+        self.monitor.reset();
+    }
+
+    fn open_regions(&self) -> u64 {
+        self.monitor.open_regions()
+    }
+
+    fn samples(&self, py: Python<'_>) -> Sampled {
+        let scale = |line: &cyclometer::core::plan::PlanLine| line.candidate().map_or(1.0, |way| way.scale);
+        let scales: Vec<f64> = self.monitor.plan().lines.iter().map(scale).collect();
+        py.detach(|| Sampled::of(&self.monitor.samples(), &scales))
+    }
+
+    fn ladder(&self) -> Vec<Step> {
+        self.monitor.ladder().iter().map(Step::of).collect()
+    }
+
+    /// What a read and a region cost, in ns: medians and 99th percentiles.
+    fn cost(&self) -> Option<(f64, f64, f64, f64)> {
+        let cost = self.monitor.cost()?;
+        let (read, region) = (cost.read_ns, cost.region_ns);
+        Some((read.median, read.p99, region.median, region.p99))
+    }
+
+    /// The events as they were asked for, without modifiers.
+    fn events(&self) -> Vec<String> {
+        self.monitor.plan().lines.iter().map(|line| line.event.name.clone()).collect()
+    }
+}
+
+/// A region that has begun.
+#[pyclass(frozen, module = "perf_monitor._native")]
+pub(crate) struct NativeRegion {
+    begun: Mutex<BegunRegion>,
+}
+
+#[pymethods]
+impl NativeRegion {
+    /// Ends it, in the thread that began it.
+    fn stop(&self) -> PyResult<Total> {
+        let stopped = self.begun.lock().unwrap_or_else(PoisonError::into_inner).stop();
+        stopped.map(|measured| Total::of(&measured)).map_err(|error| exception(&error))
+    }
+}
+
+/// What the machine has: architecture, counters, fixed counters, width in bits, user-mode access, whether registers need a
+/// changed kernel.
+#[pyfunction]
+pub(crate) fn capabilities(py: Python<'_>) -> (String, u32, u32, u32, bool, bool) {
+    let machine = py.detach(cyclometer::machine);
+    let known = machine.capabilities;
+    (
+        known.architecture,
+        known.counter_count,
+        known.fixed_counters,
+        known.counter_width_bits,
+        known.user_mode_access,
+        known.needs_kernel_patch,
+    )
+}

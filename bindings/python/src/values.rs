@@ -1,0 +1,149 @@
+//! Values as dictionaries with the fields of `python/perf_monitor/engine.py`.
+
+use cyclometer::core::SlotId;
+use cyclometer::core::exec::CounterAt;
+use cyclometer::{Count, Measured, Samples, Value};
+use pyo3::prelude::*;
+
+/// What one event counted.
+#[derive(IntoPyObject)]
+pub(crate) struct Record {
+    name: String,
+    event: String,
+    /// `exact`, `scaled`, `partial`, `not counted`, `not supported`, `lost`.
+    verdict: &'static str,
+    number: Option<f64>,
+    raw: Option<u64>,
+    half_width: Option<f64>,
+    unit: String,
+    provenance: Option<&'static str>,
+    source: Option<String>,
+    scope: &'static str,
+    reason: Option<String>,
+    notes: Vec<String>,
+}
+
+impl Record {
+    fn of(value: &Value) -> Record {
+        Record {
+            name: value.name.clone(),
+            event: value.event.clone(),
+            verdict: value.count.verdict().word(),
+            number: value.number(),
+            raw: value.count.value(),
+            half_width: half_width(value),
+            unit: value.unit.symbol().to_owned(),
+            provenance: value.provenance.map(cyclometer::Provenance::word),
+            source: value.rung.map(|rung| rung.to_string()),
+            scope: value.scope.word(),
+            reason: value.reason(),
+            notes: value.notes.clone(),
+        }
+    }
+}
+
+/// How far the truth may be from a value, in its unit; `None` where nobody can tell.
+fn half_width(value: &Value) -> Option<f64> {
+    let raw = match &value.count {
+        Count::Exact(_) => value.net.map_or(0.0, |net| net.half_width),
+        Count::Scaled { interval, .. } => interval.half_width()? as f64,
+        _ => return None,
+    };
+    Some(raw * value.scale)
+}
+
+/// What regions of a label counted.
+#[derive(IntoPyObject)]
+pub(crate) struct Total {
+    label: String,
+    thread: Option<String>,
+    calls: u64,
+    values: Vec<Record>,
+}
+
+impl Total {
+    pub(crate) fn of(measured: &Measured) -> Total {
+        Total {
+            label: measured.label.clone(),
+            thread: measured.thread.as_ref().map(ToString::to_string),
+            calls: measured.calls,
+            values: measured.values.iter().map(Record::of).collect(),
+        }
+    }
+}
+
+/// One sample.
+#[derive(IntoPyObject)]
+pub(crate) struct Row {
+    number: u64,
+    at_ns: u64,
+    skew_ns: u64,
+    late_ns: u64,
+    values: Vec<Option<f64>>,
+}
+
+/// What was sampled.
+#[derive(IntoPyObject)]
+pub(crate) struct Sampled {
+    rows: Vec<Row>,
+    lost: u64,
+    missed: u64,
+    /// For each event why it was not sampled; `None` where it was.
+    refused: Vec<Option<String>>,
+}
+
+impl Sampled {
+    /// Samples of events with these scales.
+    pub(crate) fn of(samples: &Samples, scales: &[f64]) -> Sampled {
+        let series: Vec<Vec<Option<u64>>> = (0..scales.len()).map(|i| samples.series(SlotId(i))).collect();
+        let scaled = |row: usize| {
+            let value = |(of_event, scale): (&Vec<Option<u64>>, &f64)| {
+                Some(of_event.get(row).copied()?? as f64 * scale)
+            };
+            series.iter().zip(scales).map(value).collect()
+        };
+        let rows = samples.rows.iter().enumerate().map(|(i, row)| Row {
+            number: row.number,
+            at_ns: row.at_ns,
+            skew_ns: row.skew_ns,
+            late_ns: row.late_ns,
+            values: scaled(i),
+        });
+        Sampled {
+            rows: rows.collect(),
+            lost: samples.lost,
+            missed: samples.missed,
+            refused: (0..scales.len()).map(|i| why_not(samples, SlotId(i))).collect(),
+        }
+    }
+}
+
+/// Why an event has no samples.
+fn why_not(samples: &Samples, slot: SlotId) -> Option<String> {
+    if samples.counters.iter().any(|counter: &CounterAt| counter.slot == slot) {
+        return None;
+    }
+    let refused = samples.refused.iter().find(|(own, _)| *own == slot);
+    Some(refused.map_or_else(|| "it is not counted here".to_owned(), |(_, reason)| reason.clone()))
+}
+
+/// One step of the ladder.
+#[derive(IntoPyObject)]
+pub(crate) struct Step {
+    event: Option<String>,
+    tried: String,
+    works: bool,
+    text: String,
+}
+
+impl Step {
+    pub(crate) fn of(step: &cyclometer::LadderStep) -> Step {
+        let (event, tried) = (step.event.clone(), step.tried.clone());
+        Step { event, tried, works: step.is_taken(), text: step.to_string() }
+    }
+}
+
+/// Every label.
+pub(crate) fn totals(measured: &[Measured]) -> Vec<Total> {
+    measured.iter().map(Total::of).collect()
+}
