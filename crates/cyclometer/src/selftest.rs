@@ -156,8 +156,27 @@ impl SelfTest {
         let listed = self.listed(&[Kind::Software]);
         let mut memory = Memory::new();
         let known = listed.iter().filter(known);
-        let findings = known.map(|one| self.examined(source.as_ref(), one, "", &mut memory));
+        let findings = known.map(|one| self.of_kernel(source.as_ref(), one, &mut memory));
         Section { findings: findings.collect(), ..section }
+    }
+
+    /// A software event; where the kernel's share is not permitted that of user mode, under its name, if the work is seen there.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/events/core.c`, `perf_exclude_event`: a fault is counted in the mode that it happened in, a switch always
+    /// in the kernel's. The clocks have no modes.
+    fn of_kernel(&self, source: &dyn Source, listing: &Listing, memory: &mut Memory) -> Finding {
+        let all = self.examined(source, listing, "", memory);
+        let is_seen = matches!(Truth::of(&listing.name), Truth::Time | Truth::Faults);
+        if all.verdict != Verdict::NotCounted || !is_seen {
+            return all;
+        }
+        let user = self.examined(source, listing, ":u", memory);
+        match user.verdict {
+            Verdict::NotCounted => all,
+            _ => Finding { event: format!("{}:u", listing.name), ..user },
+        }
     }
 
     fn listed(&self, kinds: &[Kind]) -> Vec<Listing> {
@@ -238,7 +257,7 @@ impl SelfTest {
         }
         let recorded = match self.recorded(program, launcher) {
             Ok(recorded) => recorded,
-            Err(error) => return section.without(&error.to_string()),
+            Err(error) => return section.without(&nameless(&error.to_string(), program)),
         };
         let judge = |(quantity, mut recorded): (Quantity, Recorded)| {
             let truth = Truth::of(quantity.word());
@@ -288,6 +307,14 @@ fn countable() -> impl Iterator<Item = Quantity> {
 
 fn more_rounds() -> Rounds {
     Rounds::MIN.saturating_add(ROUNDS)
+}
+
+/// A reason without the folder that the program is in, which may have the name of a user. Reports are sent to others.
+fn nameless(reason: &str, program: &Path) -> String {
+    let folder = program.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+    let path = program.to_string_lossy();
+    let reason = reason.replace(path.as_ref(), "cyclometer");
+    if folder.len() > 1 { reason.replace(&folder, "its folder") } else { reason }
 }
 
 /// Numbers of rounds have the same length, so that reading them takes the same number of instructions.
@@ -376,6 +403,17 @@ mod tests {
             let error = run_kernel(spec).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{spec}");
         }
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_started_does_not_tell_where_it_is() {
+        let program = PathBuf::from("/home/hedgehog/bin/no-such-program");
+        let test = SelfTest::new(crate::machine()).program(program.clone());
+        let section = test.translated(&Launcher::start().unwrap());
+        assert!(!section.absent.unwrap().contains("hedgehog"));
+        let reason = "command '/home/hedgehog/bin/no-such-program' not found in /home/hedgehog/bin";
+        assert_eq!(nameless(reason, &program), "command 'cyclometer' not found in its folder");
+        assert_eq!(nameless("a / b", Path::new("/init")), "a / b");
     }
 
     #[test]

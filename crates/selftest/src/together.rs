@@ -31,6 +31,10 @@ fn judged(event: &str, work: Work, samples: &[Sample]) -> Finding {
     let honest = samples.iter().filter(|sample| !sample.is_whole()).count();
     let (verdict, why) = match (lying, honest) {
         (0, 0) => (Verdict::Plausible, format!("all {copies} count the same time")),
+        (0, honest) if honest == copies => (
+            Verdict::Unjudged,
+            format!("all {copies} say that they had to wait: none can be held against anything"),
+        ),
         (0, _) => (Verdict::Plausible, format!("{honest} of {copies} say that they had to wait")),
         _ => {
             let text = format!(
@@ -68,6 +72,13 @@ mod tests {
         );
         let finding = check(Behaviour::FirstOnlyHonest(RIGHT));
         assert_eq!(finding.why, "2 of 3 say that they had to wait");
+    }
+
+    #[test]
+    fn copies_of_which_none_counted_all_the_time_show_nothing() {
+        let waited = Sample { raw: 5, time_enabled_ns: 100, time_running_ns: 30, wall_ns: 100 };
+        let work = Work::Kernel(Kernel::Additions, Rounds::MIN);
+        assert_eq!(judged("e", work, &[waited; 3]).verdict, Verdict::Unjudged);
     }
 
     #[test]

@@ -19,7 +19,7 @@ const VERDICT: usize = 12;
 ///
 /// Why events are not counted, or not judged, is told where everything is (`verbose`).
 pub fn render(examined: &Examined, machine: &Machine, verbose: bool, paint: Paint) -> String {
-    let mut out = format!("{}\n{}\n", machine::cpu_text(machine), machine::system_text(machine));
+    let mut out = lines(&machine::cpu_text(machine), 0) + &lines(&machine::system_text(machine), 0);
     for section in &examined.sections {
         out += "\n";
         out += &table(section, verbose, paint);
@@ -65,7 +65,14 @@ fn row(finding: &Finding, paint: Paint) -> String {
     format!("{head}{first}\n{rest}")
 }
 
-/// The names of the events of a verdict, without reasons.
+/// Why nothing of a section is counted, where that is the same for all.
+fn common_reason(section: &Section) -> Option<&str> {
+    let first = section.findings.first()?;
+    let same = |one: &Finding| one.verdict == Verdict::NotCounted && one.why == first.why;
+    section.findings.iter().all(same).then_some(first.why.as_str())
+}
+
+/// The names of the events of a verdict, without reasons but one that all have.
 fn names(section: &Section, verdict: Verdict, paint: Paint) -> String {
     let names: Vec<&str> = section.of(verdict).map(|finding| finding.event.as_str()).collect();
     if names.is_empty() {
@@ -75,8 +82,12 @@ fn names(section: &Section, verdict: Verdict, paint: Paint) -> String {
         Verdict::NotCounted => "not counted here",
         _ => "counted, but nothing is known to hold them against",
     };
-    let head = format!("  {} (--verbose tells more):\n", paint.paint(style(verdict), what));
-    head + &lines(&clean(&names.join(", ")), 4)
+    let names = lines(&clean(&names.join(", ")), 4);
+    let what = paint.paint(style(verdict), what);
+    match common_reason(section) {
+        Some(why) => format!("  {what}:\n{names}{}", lines(&format!("each: {}", clean(why)), 2)),
+        None => format!("  {what} (--verbose tells more):\n{names}"),
+    }
 }
 
 fn lines(text: &str, indent: usize) -> String {
@@ -123,12 +134,14 @@ fn trusted(section: &Section, paint: Paint) -> String {
         let found: Vec<&str> = section.findings.iter().filter(is).map(|one| one.event.as_str()).collect();
         clean(&found.join(", "))
     };
-    let exact = names(&[Verdict::Exact, Verdict::Overcounts]);
+    let exact = names(&[Verdict::Exact]);
+    let few_too_many = names(&[Verdict::Overcounts]);
     let plausible = names(&[Verdict::Plausible]);
     let wrong = names(&[Verdict::Wrong]);
     let mut out = String::new();
     for (text, names, style) in [
         ("can be trusted for", exact, Style::Good),
+        ("can be trusted but for a few too many", few_too_many, Style::Plain),
         ("is plausible for", plausible, Style::Plain),
         ("is not to be trusted for", wrong, Style::Bad),
     ] {
@@ -232,6 +245,30 @@ mod tests {
     fn reasons_of_what_is_not_counted_are_told_to_who_asks() {
         let text = render(&examined(), &vm_without_pmu(), true, Paint::NONE);
         assert_eq!(text.matches("(ENOENT)").count(), 2, "{text}");
+    }
+
+    #[test]
+    fn a_reason_that_all_events_have_is_told_to_everybody() {
+        let denied = |name| finding(name, Verdict::NotCounted, "not permitted on this thread (EACCES)");
+        let section = Section {
+            kind: "software",
+            findings: vec![denied("task-clock"), denied("page-faults")],
+            ..examined().sections[0].clone()
+        };
+        let text = table(&section, false, Paint::NONE);
+        assert!(
+            text.ends_with("task-clock, page-faults\n  each: not permitted on this thread (EACCES)\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn counts_that_are_a_little_too_high_are_not_called_exact_and_no_line_is_too_long() {
+        let mut examined = examined();
+        examined.sections[0].findings[0].verdict = Verdict::Overcounts;
+        let text = render(&examined, &vm_without_pmu(), true, Paint::NONE);
+        assert!(text.contains("This PMU can be trusted but for a few too many: instructions\n"), "{text}");
+        assert!(text.lines().all(|line| columns(line) <= WIDTH), "{text}");
     }
 
     #[test]
