@@ -13,8 +13,8 @@ use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::plan::Outcome;
 use cyclometer_core::pmu::KernelPmu;
 use cyclometer_core::{
-    Counted, Error, ErrorKind, Intent, Machine, Provenance, Recovery, Result, Rung, Slot, SlotId, Source,
-    Verdict as Trust,
+    Counted, Error, ErrorKind, Intent, Machine, Modes, Provenance, Recovery, Result, Rung, Slot, SlotId,
+    Source, Verdict as Trust,
 };
 use cyclometer_selftest::{Effort, Kernel, Memory, Quantity, Recorded, Rounds, Sample, ThreadMeter, Work};
 use cyclometer_selftest::{ROUNDS, examine, together};
@@ -172,9 +172,10 @@ impl SelfTest {
         if all.verdict != Verdict::NotCounted || !is_seen {
             return all;
         }
-        let user = self.examined(source, listing, ":u", memory);
-        match user.verdict {
-            Verdict::NotCounted => all,
+        let user = self.filtered(source, listing, ("", Some(Modes::USER)), memory);
+        match (user.verdict, Truth::of(&listing.name)) {
+            (Verdict::NotCounted, _) => all,
+            (_, Truth::Time) => user,
             _ => Finding { event: format!("{}:u", listing.name), ..user },
         }
     }
@@ -186,9 +187,21 @@ impl SelfTest {
 
     /// Counts an event on the calling thread.
     fn examined(&self, source: &dyn Source, listing: &Listing, modes: &str, memory: &mut Memory) -> Finding {
+        self.filtered(source, listing, (modes, None), memory)
+    }
+
+    /// The same with a filter for what has no modes in its name.
+    fn filtered(
+        &self,
+        source: &dyn Source,
+        listing: &Listing,
+        (modes, filter): (&str, Option<Modes>),
+        memory: &mut Memory,
+    ) -> Finding {
         let name = &listing.name;
         let mut counted = || {
-            let slots = self.slots(&format!("{name}{modes}"))?;
+            let mut slots = self.slots(&format!("{name}{modes}"))?;
+            slots.iter_mut().filter(|_| filter.is_some()).for_each(|slot| slot.filter = filter);
             let mut meter = ThreadMeter::open(source, &slots, memory)?;
             let finding = examine(name, Truth::of(name), &mut meter, Effort::HARDWARE);
             Ok(if meter.is_unfiltered() { finding.with_kernel() } else { finding })
@@ -394,6 +407,9 @@ pub fn run_kernel(spec: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use cyclometer_core::exec::{Refusal, RefusalKind};
+    use cyclometer_core::{Counting, Target};
+
     use super::*;
 
     #[test]
@@ -414,6 +430,39 @@ mod tests {
         let reason = "command '/home/hedgehog/bin/no-such-program' not found in /home/hedgehog/bin";
         assert_eq!(nameless(reason, &program), "command 'cyclometer' not found in its folder");
         assert_eq!(nameless("a / b", Path::new("/init")), "a / b");
+    }
+
+    /// The kernel's events as an ordinary user has them: not without leaving the kernel out.
+    struct Ordinary(Box<dyn Source>);
+
+    impl Source for Ordinary {
+        fn rung(&self) -> Rung {
+            Rung::Perf
+        }
+
+        fn open(&self, slots: &[Slot], target: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
+            let text = "not permitted".to_owned();
+            match slots.iter().all(|slot| slot.filter == Some(Modes::USER)) {
+                true => self.0.open(slots, target),
+                false => Err(Refusal { slot: None, kind: RefusalKind::NoPermission, text }),
+            }
+        }
+    }
+
+    #[test]
+    fn who_may_not_count_the_kernel_is_told_of_user_mode_and_by_that_name() {
+        let test = SelfTest::new(crate::machine());
+        let (Some(source), Ok(())) = (perf(), &test.machine.ladder.perf_software) else { return };
+        let source = Ordinary(source);
+        let listed = test.listed(&[Kind::Software]);
+        let found = |name: &str| {
+            let listing = listed.iter().find(|listing| listing.name == name).unwrap();
+            let finding = test.of_kernel(&source, listing, &mut Memory::new());
+            (finding.event.clone(), finding.verdict)
+        };
+        assert_eq!(found("page-faults"), ("page-faults:u".to_owned(), Verdict::Plausible));
+        assert_eq!(found("task-clock"), ("task-clock".to_owned(), Verdict::Plausible));
+        assert_eq!(found("context-switches"), ("context-switches".to_owned(), Verdict::NotCounted));
     }
 
     #[test]
