@@ -71,7 +71,6 @@
 pub mod addend;
 pub mod baseline;
 pub mod block;
-mod chunks;
 mod classify;
 pub mod event;
 mod floating;
