@@ -158,6 +158,13 @@ pub(super) const MACHINES: &[Machine] = &[
         ..X86
     },
     Machine {
+        name: "x86-two",
+        kind: "x86",
+        emulator: &["qemu-system-x86_64", "-accel", "tcg", "-cpu", "Skylake-Client", "-smp", "2"],
+        plugin: Some("pmu=intel"),
+        ..X86
+    },
+    Machine {
         name: "x86-nopmu",
         kind: "x86",
         reduced: true,

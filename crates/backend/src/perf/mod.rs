@@ -132,7 +132,9 @@ impl PerfCounting {
 impl Counting for PerfCounting {
     fn start(&mut self) -> Result<()> {
         let starts = |opened: &Opened| !opened.starts_at_exec && is_first(opened.turn);
-        self.control("start", |opened| opened.leads && starts(opened), |e| e.enable(Reach::Event))
+        self.control("start", |opened| opened.leads && starts(opened), |e| e.enable(Reach::Event))?;
+        self.sampler.settle();
+        Ok(())
     }
 
     fn stop(&mut self) -> Result<()> {

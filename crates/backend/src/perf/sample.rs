@@ -3,7 +3,7 @@
 
 use cyclometer_core::Target;
 use cyclometer_core::exec::{CounterAt, Raw, ReadWay};
-use cyclometer_sys::user_read::{Mapping, PageValues, Serialisation, serialise};
+use cyclometer_sys::user_read::{Mapping, Page, PageValues, Serialisation, serialise};
 
 use super::program::Opened;
 
@@ -27,12 +27,26 @@ impl Sampler {
         Sampler { pages, serialisation, values: vec![PageValues::default(); mapped] }
     }
 
+    /// Gives up the pages that do not allow reads now that the events count. Before, a page may say no and mean not yet.
+    ///
+    /// # Source
+    ///
+    /// Linux `drivers/perf/riscv_pmu.c`, `arch_perf_update_userpage`: an event without a counter has no capability to read it.
+    pub(super) fn settle(&mut self) {
+        for page in &mut self.pages {
+            if page.as_ref().is_ok_and(|mapping| !mapping.page().is_some_and(Page::permits_reads)) {
+                *page = Err("the kernel does not allow it for this event".to_owned());
+            }
+        }
+        self.values.truncate(self.pages.iter().flatten().count());
+    }
+
     /// What is read, and how.
     pub(super) fn counters(&self, events: &[Opened]) -> Vec<CounterAt> {
         let counter = |(opened, page): (&Opened, &Result<Mapping, String>)| CounterAt {
             slot: opened.slot,
             at: opened.at.clone(),
-            way: page.as_ref().map_or_else(|why| ReadWay::Kernel(why.clone()), |_| ReadWay::UserSpace),
+            way: page.as_ref().map_or_else(|why| ReadWay::Kernel(why.clone()), way),
             partial: opened.partial.clone(),
         };
         events.iter().zip(&self.pages).map(counter).collect()
@@ -85,11 +99,18 @@ fn page(
     if !opened.is_core {
         return Err("the kernel counts it".to_owned());
     }
-    let mapping =
-        Mapping::of(&opened.event).map_err(|e| format!("the kernel does not share its page: {e}"))?;
-    match mapping.page().is_some_and(|page| page.permits_reads()) {
-        true => Ok(mapping),
-        false => Err("the kernel does not allow it for this event".to_owned()),
+    Mapping::of(&opened.event).map_err(|e| format!("the kernel does not share its page: {e}"))
+}
+
+/// How an event is read that has a page. With access switched off Arm's pages grant reads, and never name a counter.
+///
+/// # Source
+///
+/// Linux `drivers/perf/arm_pmuv3.c`, `armv8pmu_user_event_idx`.
+fn way(mapping: &Mapping) -> ReadWay {
+    match mapping.page().is_some_and(Page::is_on_counter) {
+        true => ReadWay::UserSpace,
+        false => ReadWay::Kernel("the kernel named no counter when the event was started".to_owned()),
     }
 }
 

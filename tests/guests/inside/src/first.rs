@@ -10,7 +10,7 @@ use rustix::system::{RebootCommand, reboot};
 
 use crate::cases::Cases;
 use crate::selftest::Truths;
-use crate::{apple, msr, nothing, perf, rights, selftest};
+use crate::{apple, msr, nothing, perf, reads, regions, rights, selftest};
 
 /// Where, and of which kind.
 const MOUNTS: &[(&str, &str)] = &[
@@ -27,6 +27,7 @@ pub(crate) fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("suite") => return suite(),
         Some("pause") => return perf::pause(),
+        Some("regions") => return regions::main(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {}
     }
     if let Err(error) = machine() {
@@ -62,25 +63,47 @@ fn suite() -> ExitCode {
     println!("suite: {machine} begins on {}", release.trim());
     let mut cases = Cases::new();
     match machine.as_str() {
-        "arm64" => both(&mut cases, &perf::ARM64),
-        "arm64-hybrid" => both(&mut cases, &perf::ARM64_HYBRID),
-        "riscv64" => both(&mut cases, &perf::RISCV64),
+        "arm64" => {
+            both(&mut cases, &perf::ARM64);
+            reads::cases(&mut cases, &reads::ARM64);
+        }
+        "arm64-hybrid" => {
+            both(&mut cases, &perf::ARM64_HYBRID);
+            reads::of_a_hybrid(&mut cases);
+        }
+        "riscv64" => {
+            both(&mut cases, &perf::RISCV64);
+            reads::cases(&mut cases, &reads::RISCV64);
+        }
         "riscv64-nofilter" => nothing::no_filter(&mut cases),
         "x86" => {
             both(&mut cases, &perf::X86);
+            reads::cases(&mut cases, &reads::X86);
             msr::cases(&mut cases);
         }
         "x86-amd" => {
             both(&mut cases, &perf::X86_AMD);
+            reads::cases(&mut cases, &reads::X86_AMD);
             msr::cases(&mut cases);
         }
-        "x86-hybrid" => both(&mut cases, &perf::X86_HYBRID),
-        "arm64-nopmu" => nothing::no_pmu(&mut cases),
+        "x86-two" => reads::on_two_cpus(&mut cases),
+        "x86-hybrid" => {
+            both(&mut cases, &perf::X86_HYBRID);
+            reads::of_a_hybrid(&mut cases);
+        }
+        "arm64-nopmu" => {
+            nothing::no_pmu(&mut cases);
+            reads::without_a_pmu(&mut cases);
+        }
         "x86-nopmu" => {
             nothing::counted_by_software(&mut cases);
+            reads::without_a_pmu(&mut cases);
             msr::no_registers(&mut cases);
         }
-        "x86-vanishing" => msr::vanishing_writes(&mut cases),
+        "x86-vanishing" => {
+            msr::vanishing_writes(&mut cases);
+            reads::without_a_pmu(&mut cases);
+        }
         "apple" => apple::granted(&mut cases),
         "apple-vm" | "apple-other-core" => apple::refused_by_module(&mut cases),
         _ => cases.case("the machine is known", || anyhow::bail!("no cases for machine={machine:?}")),

@@ -24,6 +24,10 @@ mod perf;
 #[cfg(target_os = "linux")]
 mod programs;
 #[cfg(target_os = "linux")]
+mod reads;
+#[cfg(target_os = "linux")]
+mod regions;
+#[cfg(target_os = "linux")]
 mod rights;
 #[cfg(target_os = "linux")]
 mod selftest;

@@ -22,7 +22,7 @@ pub(crate) struct Pmu {
     /// Whether `instructions` may be counted twice at the same time.
     several: bool,
     /// More events than counters that all count instructions.
-    many: &'static [&'static str],
+    pub(crate) many: &'static [&'static str],
     /// How many times too high or too low an estimate may be. Instructions are even over time where they are the emulator's
     /// clock; elsewhere they are as uneven as the host is busy.
     off_by: f64,

@@ -1,0 +1,304 @@
+//! Regions of this very program, read in user space: each function is a process of its own, so that an instruction which may not be
+//! executed there is seen by how the process ends.
+
+use std::fs;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail, ensure};
+use cyclometer::{Config, Count, Monitor, MonitorBuilder, Rung};
+use cyclometer_kernels::{Kernel, Memory, Rounds};
+use cyclometer_sys::affinity::Affinity;
+use cyclometer_sys::fork::in_child;
+
+use crate::perf::Pmu;
+
+/// Runs one of them; its arguments are what it is called, and for some another word.
+pub(crate) fn main(args: &[String]) -> ExitCode {
+    let word = |number: usize| args.get(number).map_or("", String::as_str);
+    match named(word(0), word(1)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn named(what: &str, word: &str) -> Result<()> {
+    match what {
+        "exact" => exact(),
+        "group" => group(),
+        "silent" => silent(),
+        "forked" => forked(),
+        "migrated" => migrated(),
+        "wide" => wide(),
+        "turns" => turns(word),
+        "asked" => asked(word),
+        "page" => page(),
+        "hybrid" => hybrid(),
+        "nothing" => nothing(),
+        "switched" => switched(word),
+        _ => bail!("there is nothing called {what:?}"),
+    }
+}
+
+/// Loops whose instructions are compared with what is known of them.
+const LOOPS: [Kernel; 4] = [Kernel::Additions, Kernel::NotTaken, Kernel::Calls, Kernel::Copies];
+
+/// How often a count is repeated: whatever comes between adds to some of them.
+const REPEATS: usize = 5;
+
+fn builder(events: &str) -> MonitorBuilder {
+    Monitor::builder().backend(Rung::Perf).event(events).calibrate(false)
+}
+
+/// A monitor that reads in user space, and says so of every event.
+fn in_user_space(events: &str) -> Result<Monitor> {
+    let monitor = builder(events).build()?;
+    let ways = ways(&monitor);
+    ensure!(!ways.is_empty() && ways.iter().all(|(works, _)| *works), "{}", ladder(&monitor));
+    Ok(monitor)
+}
+
+/// A monitor that reads through the kernel, and says so of every event for this reason.
+fn by_the_kernel(builder: &MonitorBuilder, reason: &str) -> Result<Monitor> {
+    let monitor = builder.build()?;
+    let ways = ways(&monitor);
+    let told = |(works, text): &(bool, String)| !works && text.contains(reason);
+    ensure!(!ways.is_empty() && ways.iter().all(told), "not {reason:?}:\n{}", ladder(&monitor));
+    Ok(monitor)
+}
+
+/// Of each event whether it is read in user space, in the ladder's words.
+fn ways(monitor: &Monitor) -> Vec<(bool, String)> {
+    let steps = monitor.ladder().iter().filter(|step| step.tried == "read in user space");
+    steps.map(|step| (step.is_taken(), step.to_string())).collect()
+}
+
+fn ladder(monitor: &Monitor) -> String {
+    monitor.ladder().iter().map(|step| format!("{step}\n")).collect()
+}
+
+fn rounds(number: u32) -> Result<Rounds> {
+    Rounds::new(number).context("no rounds")
+}
+
+/// What a region around some work counts exactly, for each event; the least of some repeats.
+fn counted(monitor: &Monitor, mut work: impl FnMut()) -> Result<Vec<u64>> {
+    let mut least: Vec<u64> = Vec::new();
+    for _ in 0..REPEATS {
+        let region = monitor.region("work");
+        work();
+        let values = region.stop().values;
+        let exact = values.iter().map(|value| match value.count {
+            Count::Exact(count) => Ok(count),
+            _ => bail!("{value}"),
+        });
+        let exact = exact.collect::<Result<Vec<u64>>>()?;
+        least =
+            if least.is_empty() { exact } else { least.iter().zip(exact).map(|(a, b)| b.min(*a)).collect() };
+    }
+    Ok(least)
+}
+
+/// How much more a loop counts in more rounds, for each event, and how many instructions that are.
+fn differences(monitor: &Monitor, kernel: Kernel) -> Result<(Vec<u64>, u64)> {
+    let (few, many) = (rounds(1_000)?, rounds(21_000)?);
+    let mut memory = Memory::new();
+    kernel.run(few, &mut memory);
+    let little = counted(monitor, || kernel.run(few, &mut memory))?;
+    let much = counted(monitor, || kernel.run(many, &mut memory))?;
+    let truth = kernel.counts(many).instructions - kernel.counts(few).instructions;
+    Ok((much.iter().zip(little).map(|(much, little)| much.wrapping_sub(little)).collect(), truth))
+}
+
+fn loops_are_exact(monitor: &Monitor) -> Result<()> {
+    for kernel in LOOPS {
+        let (found, truth) = differences(monitor, kernel)?;
+        ensure!(found == [truth], "{kernel:?}: {found:?} instead of {truth}\n{}", ladder(monitor));
+    }
+    Ok(())
+}
+
+/// In user space, and then, as some PMUs count instructions once only, through the kernel.
+fn exact() -> Result<()> {
+    loops_are_exact(&in_user_space("instructions:u")?)?;
+    let asked = builder("instructions:u").user_reads(false);
+    loops_are_exact(&by_the_kernel(&asked, "")?)
+}
+
+/// The emulators count two cycles for each instruction: no read is of another moment than the other.
+fn group() -> Result<()> {
+    let monitor = in_user_space("{cycles:u,instructions:u}")?;
+    let (found, truth) = differences(&monitor, Kernel::Additions)?;
+    ensure!(found == [2 * truth, truth], "{found:?} instead of {:?}", [2 * truth, truth]);
+    Ok(())
+}
+
+/// What the kernel executes for a read tells whether it was asked.
+fn silent() -> Result<()> {
+    let by_instruction = kernel_cycles_a_read(&in_user_space("instructions:u")?)?;
+    let asked = by_the_kernel(&builder("instructions:u").user_reads(false), "")?;
+    let by_call = kernel_cycles_a_read(&asked)?;
+    println!("a read takes the kernel {by_instruction} cycles in user space, {by_call} by a system call");
+    ensure!(by_call > 200, "a system call of {by_call} cycles");
+    ensure!(
+        by_instruction * 20 < by_call,
+        "{by_instruction} cycles in user space, {by_call} by a system call"
+    );
+    Ok(())
+}
+
+fn kernel_cycles_a_read(monitor: &Monitor) -> Result<u64> {
+    const READS: u64 = 3000;
+    let kernel = by_the_kernel(&builder("cycles:k").user_reads(false), "")?;
+    let counter = monitor.counter("instructions").with_context(|| ladder(monitor))?;
+    let mut before = counter.read().context("no value")?;
+    let mut runs_backwards = false;
+    let all = counted(&kernel, || {
+        for _ in 0..READS {
+            let now = counter.read().unwrap_or_default();
+            runs_backwards |= now <= before;
+            before = now;
+        }
+    })?;
+    ensure!(!runs_backwards, "a count went back, or stood still");
+    Ok(all[0] / READS)
+}
+
+/// The parent's region is lost in the child, which counts for itself; the parent counts on.
+fn forked() -> Result<()> {
+    let monitor = in_user_space("instructions:u")?;
+    let mut over = Some(monitor.region("over"));
+    let answer = in_child(|| {
+        let lost = over.take().is_none_or(|over| over.stop().values[0].number().is_none());
+        match (lost, loops_are_exact(&monitor)) {
+            (true, Ok(())) => 7,
+            (false, _) => 1,
+            (_, Err(error)) => {
+                eprintln!("in the child: {error:#}");
+                2
+            }
+        }
+    })?;
+    ensure!(answer == 7, "the child ended with {answer}");
+    let over = over.take().context("no region")?.stop();
+    ensure!(matches!(over.values[0].count, Count::Exact(1..)), "{}", over.values[0]);
+    loops_are_exact(&monitor)
+}
+
+/// From one CPU to the other and back, within a region. What goes on at a move is not the same each time; a stay that was lost, or
+/// another CPU's counter, would be off by hundreds of thousands.
+fn migrated() -> Result<()> {
+    let own = moved(&in_user_space("instructions:u")?)?;
+    let kernels = moved(&by_the_kernel(&builder("instructions:u").user_reads(false), "")?)?;
+    let truth = STAYS.len() as u64 * 18 * 20_000;
+    println!("over {} stays {own} in user space, {kernels} by the kernel, {truth} known", STAYS.len());
+    ensure!(own.abs_diff(truth) < 1_000, "{own} instead of {truth}; {kernels} by the kernel");
+    Affinity::only(0).give(0)?;
+    loops_are_exact(&in_user_space("instructions:u")?)
+}
+
+/// The CPUs that a region is on, one after the other.
+const STAYS: [u32; 4] = [0, 1, 0, 1];
+
+/// How many more instructions are counted when each stay has 20,000 rounds more.
+fn moved(monitor: &Monitor) -> Result<u64> {
+    let mut memory = Memory::new();
+    let mut around = |each: Rounds| {
+        let mut moves = Vec::with_capacity(REPEATS * STAYS.len());
+        let all = counted(monitor, || {
+            for cpu in STAYS {
+                moves.push(Affinity::only(cpu).give(0));
+                Kernel::Additions.run(each, &mut memory);
+            }
+        })?;
+        moves.into_iter().collect::<std::io::Result<()>>().context("moving to the other CPU")?;
+        Ok::<u64, anyhow::Error>(all[0])
+    };
+    let little = around(rounds(1_000)?)?;
+    Ok(around(rounds(21_000)?)?.wrapping_sub(little))
+}
+
+/// More cycles than a counter of 32 bits holds from where the kernel presets it: it overflows within the region.
+fn wide() -> Result<()> {
+    let monitor = in_user_space("cycles:u")?;
+    let (few, many, mut memory) = (rounds(1_000)?, rounds(70_000_000)?, Memory::new());
+    let little = counted(&monitor, || Kernel::Additions.run(few, &mut memory))?[0];
+    let region = monitor.region("work");
+    Kernel::Additions.run(many, &mut memory);
+    let count = region.stop().values.remove(0).count;
+    let of = |rounds| 2 * Kernel::Additions.counts(rounds).instructions;
+    let truth = of(many) - of(few) + little;
+    // The calls are not inlined alike, and a read that an interrupt falls into is begun again; an overflow that was lost would be
+    // billions.
+    let fits = matches!(count, Count::Exact(count) if count.abs_diff(truth) < 1_000);
+    ensure!(truth > 1 << 31 && fits, "{count:?} instead of {truth}");
+    Ok(())
+}
+
+/// More events than counters: whatever is on no counter is asked of the kernel. No number is far from the truth.
+fn turns(events: &str) -> Result<()> {
+    let monitor = builder(events).build()?;
+    let (rounds, mut memory) = (rounds(4_000_000)?, Memory::new());
+    let region = monitor.region("turns");
+    for _ in 0..4 {
+        Kernel::Additions.run(rounds, &mut memory);
+        let _ = region.so_far();
+    }
+    let truth = 4.0 * Kernel::Additions.counts(rounds).instructions as f64;
+    let values = region.stop().values;
+    let numbers: Vec<f64> = values.iter().filter_map(|value| value.number()).collect();
+    let near = numbers.iter().all(|number| (truth / 4.0..truth * 4.0).contains(number));
+    ensure!(near && numbers.len() == values.len(), "{values:?} instead of {truth}");
+    let scaled = values.iter().filter(|value| matches!(value.count, Count::Scaled { .. })).count();
+    ensure!(scaled >= 2, "{scaled} events took turns: {values:?}");
+    Ok(())
+}
+
+/// The setting is off: the reason is told, and the counts are the kernel's.
+fn asked(reason: &str) -> Result<()> {
+    loops_are_exact(&by_the_kernel(&builder("instructions:u"), reason)?)
+}
+
+/// The setting is off, and nobody looks at it: the page says no in time.
+fn page() -> Result<()> {
+    let mut config = Config::default();
+    config.x86.pce_flag_check = Some(false);
+    loops_are_exact(&by_the_kernel(&builder("instructions:u").config(config), "the kernel")?)
+}
+
+/// Exact or an estimate, as the thread moves; it is no number of other counters.
+fn hybrid() -> Result<()> {
+    let monitor = by_the_kernel(&builder("instructions:u"), "different counters")?;
+    let (rounds, mut memory) = (rounds(2_000_000)?, Memory::new());
+    let region = monitor.region("hybrid");
+    Kernel::Additions.run(rounds, &mut memory);
+    let value = region.stop().values.remove(0);
+    let truth = Kernel::Additions.counts(rounds).instructions as f64;
+    let near = value.number().is_some_and(|number| (truth / 2.0..truth * 2.5).contains(&number));
+    ensure!(near, "{value} instead of {truth}");
+    Ok(())
+}
+
+/// Without a PMU there is neither a number nor a signal.
+fn nothing() -> Result<()> {
+    let monitor = builder("instructions:u").build()?;
+    let region = monitor.region("nothing");
+    let value = region.stop().values.remove(0);
+    ensure!(value.number().is_none() && value.reason().is_some_and(|why| !why.is_empty()), "{value}");
+    ensure!(monitor.counter("instructions").and_then(|counter| counter.read()).is_none(), "a value");
+    Ok(())
+}
+
+/// The setting is turned off while counters are being read. Pages are not told of that by the kernel.
+fn switched(setting: &str) -> Result<()> {
+    let monitor = in_user_space("instructions:u")?;
+    fs::write(setting, "0").with_context(|| format!("writing to {setting}"))?;
+    loops_are_exact(&monitor)
+}
+
+/// The events of a PMU that do not fit on its counters together.
+pub(crate) fn too_many(pmu: &Pmu) -> String {
+    pmu.many.iter().map(|event| format!("{event}:u")).collect::<Vec<_>>().join(",")
+}
