@@ -1,7 +1,7 @@
 //! Counters read in user space: the page that the kernel shares for an event, and the instructions behind it.
 //!
 //! [`page`] is the protocol, as pure code for every architecture: it decides whether an instruction may be executed, and
-//! makes a [`Permit`](page::Permit) of that. The instructions are below, one function for each; only a page that the kernel
+//! makes a [`Permit`] of that. The instructions are below, one function for each; only a page that the kernel
 //! mapped ([`Mapping`]) leads to them.
 //!
 //! # Source
