@@ -53,6 +53,8 @@ pub use launch::{Attached, Launcher, Pinned};
 pub use os::OsSource;
 #[cfg(target_os = "linux")]
 pub use perf::PerfSource;
+#[cfg(target_os = "linux")]
+pub use perf::overflow::{Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
 #[cfg(unix)]
 pub use soft::{Software, baseline_lacks, software};
 #[cfg(unix)]

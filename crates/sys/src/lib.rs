@@ -41,6 +41,7 @@ pub mod msr;
 pub mod perf;
 #[cfg(unix)]
 pub mod process;
+pub mod ring;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod shared;
 #[cfg(unix)]

@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, c_long, c_ulong};
 
+use crate::ring::{Format, Read};
+
 /// Bits of [`Attr::flags`], in the order of the kernel's bit fields (little-endian machines).
 pub mod flags {
     /// Off until enabled.
@@ -27,16 +29,29 @@ pub mod flags {
     pub const EXCLUDE_HV: u64 = 1 << 6;
     /// Not when idle.
     pub const EXCLUDE_IDLE: u64 = 1 << 7;
+    /// Records of programs that are executed.
+    pub const COMM: u64 = 1 << 9;
     /// Enabled by the next exec.
     pub const ENABLE_ON_EXEC: u64 = 1 << 12;
+    /// Records of forks and ends.
+    pub const TASK: u64 = 1 << 13;
     /// Not in the host.
     pub const EXCLUDE_HOST: u64 = 1 << 19;
     /// Not in guests.
     pub const EXCLUDE_GUEST: u64 = 1 << 20;
+    /// Times are those of the clock `clockid`.
+    pub const USE_CLOCKID: u64 = 1 << 25;
 }
 
 /// `read_format`: value, time enabled, time running.
 const READ_TIMES: u64 = 1 << 0 | 1 << 1;
+
+/// The clock of `std::time::Instant`, for [`Attr::clockid`]. It can be read in interrupts of any kind.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`, `perf_event_set_clock`.
+pub const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
 
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
@@ -109,6 +124,18 @@ impl Attr {
             flags: flags::DISABLED,
             ..Attr::default()
         }
+    }
+
+    /// The same event, interrupting after each so many events, with samples and readings of this format.
+    #[must_use]
+    pub fn sampling(self, period_events: u64, format: Format) -> Attr {
+        Attr { sample_period: period_events, sample_type: format.sample_type(), ..self }.reading(format)
+    }
+
+    /// The same event with readings of this format, which [`Event::read_as`] reads.
+    #[must_use]
+    pub fn reading(self, format: Format) -> Attr {
+        Attr { read_format: format.read_format(), ..self }
     }
 
     /// The same attributes with the shortest size that holds them: old kernels know short ones only.
@@ -278,6 +305,36 @@ impl Event {
     }
 }
 
+/// Most values of a reading, of a group with all that can be told of each: no PMU has as many counters.
+const MOST_WORDS: usize = 3 + 3 * 256;
+
+impl Event {
+    /// Reads what the event, or its whole group, has counted, in the format that it was opened with by [`Attr::reading`] or
+    /// [`Attr::sampling`]; `None` when a pinned event has lost its counter.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; `InvalidData` where the format is another one.
+    pub fn read_as(&self, format: Format) -> io::Result<Option<Read>> {
+        let mut bytes = [0u8; 8 * MOST_WORDS];
+        loop {
+            // SAFETY: writes at most as many bytes as there are.
+            let got = unsafe { libc::read(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+            match usize::try_from(got) {
+                Ok(0) => return Ok(None),
+                Ok(got) => {
+                    let read = bytes.get(..got).and_then(|bytes| Read::parse(bytes, format));
+                    return read.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into());
+                }
+                Err(_) => match io::Error::last_os_error() {
+                    e if e.kind() == io::ErrorKind::Interrupted => {}
+                    e => return Err(e),
+                },
+            }
+        }
+    }
+}
+
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -285,9 +342,10 @@ impl AsFd for Event {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::mem::offset_of;
+    use std::ops::Range;
 
     /// `PERF_TYPE_SOFTWARE`.
     const SOFTWARE: u32 = 1;
@@ -367,8 +425,8 @@ mod tests {
         assert_eq!(faults.read().unwrap().unwrap().value, 0);
     }
 
-    /// Makes at least `pages` page faults: the memory is new, and each page is touched by itself.
-    fn touch_pages(pages: usize) {
+    /// Makes at least `pages` page faults: the memory is new, and each page is touched by itself. Tells where.
+    pub(crate) fn touch_pages(pages: usize) -> Range<u64> {
         let length = pages * 4096;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -384,6 +442,7 @@ mod tests {
         }
         // SAFETY: our own mapping, not used after this.
         unsafe { libc::munmap(start, length) };
+        start as u64..start as u64 + length as u64
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod cores;
 mod group;
+pub(crate) mod overflow;
 mod program;
 mod read;
 mod refusal;

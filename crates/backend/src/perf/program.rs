@@ -148,7 +148,7 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
 }
 
 /// Opens an event; when this process has too many files open, once more with a higher limit.
-fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> io::Result<Event> {
+pub(super) fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> io::Result<Event> {
     let open = || perf::open(attr, place.whom(), place.cpu(), leader);
     match open() {
         Err(e) if e.raw_os_error() == Some(errno::EMFILE) && process::raise_open_files().is_ok() => open(),
@@ -157,7 +157,7 @@ fn open_event(attr: &Attr, place: &Place, leader: Option<&Event>) -> io::Result<
 }
 
 /// The attributes of an event; what concerns the whole group is told to the leader only.
-fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, leads: bool) -> Attr {
+pub(super) fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, leads: bool) -> Attr {
     let mut attr = Attr::new(member.event.pmu_type, member.event.words.config);
     attr.config1 = member.event.words.config1;
     attr.config2 = member.event.words.config2;
@@ -215,7 +215,13 @@ fn chosen(facts: &[(bool, u64)]) -> u64 {
 }
 
 /// Why an event was not opened. A member of a group that opens alone says that the group is too large.
-fn refused(unit: &Unit<'_>, member: &Member<'_>, place: &Place, e: &io::Error, before: usize) -> Refusal {
+pub(super) fn refused(
+    unit: &Unit<'_>,
+    member: &Member<'_>,
+    place: &Place,
+    e: &io::Error,
+    before: usize,
+) -> Refusal {
     let (kind, text) = refusal::meaning(e, &member.event.pmu, &place.to_string());
     let alone = attributes(&Unit { members: vec![*member] }, member, place, true);
     if kind == RefusalKind::Invalid && before > 0 && open_event(&alone, place, None).is_ok() {

@@ -91,6 +91,16 @@ impl Place {
         ))
     }
 
+    /// The same place on each of some CPUs.
+    pub(super) fn on_each(&self, cpus: &CpuSet) -> Vec<Place> {
+        cpus.iter().map(|cpu| Place { cpu: Some(cpu), ..self.clone() }).collect()
+    }
+
+    /// Whether everybody's work there is meant.
+    pub(super) fn is_everyones(&self) -> bool {
+        matches!(self.who, Who::Everyone | Who::Cgroup(_))
+    }
+
     /// The CPU; `None` for any.
     pub(super) fn cpu(&self) -> Option<u32> {
         self.cpu
@@ -160,9 +170,13 @@ fn on_cpus(who: &Who, cpus: &CpuSet) -> Vec<Place> {
     cpus.iter().map(|cpu| Place { cpu: Some(cpu), ..Place::new(who.clone()) }).collect()
 }
 
+/// The CPUs that are there now; `None` where the kernel does not tell.
+pub(super) fn all_online() -> Option<CpuSet> {
+    fs::read_to_string(ONLINE).ok().and_then(|list| CpuSet::parse(&list).ok())
+}
+
 fn online(cpus: &CpuSet) -> Result<&CpuSet, Refusal> {
-    let online = fs::read_to_string(ONLINE).ok().and_then(|list| CpuSet::parse(&list).ok());
-    match online.map(|online| cpus.difference(&online)) {
+    match all_online().map(|online| cpus.difference(&online)) {
         Some(missing) if !missing.is_empty() => {
             let text = format!("CPU {missing} does not exist or is offline");
             Err(refusal::of_target(RefusalKind::NoSuchTarget, text))

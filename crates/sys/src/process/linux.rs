@@ -88,7 +88,8 @@ pub fn poll_readable(fds: &[BorrowedFd<'_>], until: Option<Instant>) -> io::Resu
     }
 }
 
-fn time_left(until: Instant) -> libc::timespec {
+/// What is left until a moment; nothing when it is over.
+pub(crate) fn time_left(until: Instant) -> libc::timespec {
     let left = until.saturating_duration_since(Instant::now());
     // SAFETY: all zero is a valid timespec.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };

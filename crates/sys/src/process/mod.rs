@@ -45,6 +45,8 @@ pub(crate) use limits::open_files;
 pub use limits::raise_open_files;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use linux::allow_any_tracer;
+#[cfg(target_os = "linux")]
+pub(crate) use linux::time_left;
 pub use linux::{PidFd, adopt_orphans, poll_readable};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use origin::{all_signals, set as set_disposition};

@@ -1,0 +1,242 @@
+//! From an event to rings at every place of a target.
+
+use std::io;
+
+use cyclometer_core::event::{PerfClass, PerfEvent};
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{Part, Refusal, Slot, Target};
+use cyclometer_sys::perf::{Attr, CLOCK_MONOTONIC, Event, flags};
+use cyclometer_sys::process::errno;
+use cyclometer_sys::ring::{Format, Ring, read_format, sample_type};
+
+use super::{Sampled, Sampling, trouble};
+use crate::perf::group::{Member, Unit};
+use crate::perf::program::{attributes, open_event, refused};
+use crate::perf::refusal;
+use crate::perf::target::{self, Place};
+
+/// Opens everything, or nothing.
+pub(super) fn rings(
+    slot: &Slot,
+    members: &[Slot],
+    on: &Target,
+    how: Sampling,
+) -> Result<Vec<Sampled>, Refusal> {
+    if matches!(on, Target::Process { .. }) {
+        let text = "a process that runs already is sampled by its threads, each for itself".to_owned();
+        return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
+    }
+    let places = places(on)?;
+    let mut rings = Vec::new();
+    for unit in units(slot, members)? {
+        let Some(leader) = unit.leader() else { continue };
+        for place in target::narrowed(&places, leader.event) {
+            rings.push(ring(&unit, leader, &place, how)?);
+        }
+    }
+    match rings.is_empty() {
+        true => {
+            let text = format!("{} counts on none of the chosen CPUs", slot.name);
+            Err(refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text))
+        }
+        false => Ok(rings),
+    }
+}
+
+/// The places of a target. The kernel gives no ring to events that new threads inherit, unless they are bound to a CPU.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`, `perf_mmap`.
+fn places(on: &Target) -> Result<Vec<Place>, Refusal> {
+    let places = target::places(on)?;
+    let Some(online) = target::all_online() else { return Ok(places) };
+    let split = |place: Place| match (place.inherit, place.cpu()) {
+        (true, None) => place.on_each(&online),
+        _ => vec![place],
+    };
+    Ok(places.into_iter().flat_map(split).collect())
+}
+
+/// The event on each of its PMUs, with the members that are there or the kernel's own.
+fn units<'a>(slot: &'a Slot, members: &'a [Slot]) -> Result<Vec<Unit<'a>>, Refusal> {
+    let leaders = events(slot)?;
+    let unit = |leader: Member<'a>| {
+        let mut unit = Unit { members: vec![leader] };
+        for member in members {
+            let beside = events(member)?.into_iter().find(|member| is_beside(member.event, leader.event));
+            unit.members.push(beside.ok_or_else(|| elsewhere(member, leader.event))?);
+        }
+        Ok(unit)
+    };
+    leaders.into_iter().map(unit).collect()
+}
+
+fn events(slot: &Slot) -> Result<Vec<Member<'_>>, Refusal> {
+    slot.parts.iter().enumerate().map(|(part, what)| event(slot, part, what)).collect()
+}
+
+fn event<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<Member<'a>, Refusal> {
+    match what {
+        Part::Perf(event) => Ok(Member { slot, part, event }),
+        _ => {
+            let text = format!("{} is no event of perf: it cannot be sampled", slot.name);
+            Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text))
+        }
+    }
+}
+
+fn is_beside(event: &PerfEvent, leader: &PerfEvent) -> bool {
+    event.pmu == leader.pmu || event.class == PerfClass::Software || leader.class == PerfClass::Software
+}
+
+fn elsewhere(member: &Slot, leader: &PerfEvent) -> Refusal {
+    let text = format!("{} is not on {}: events of a group must be on one PMU", member.name, leader.pmu);
+    refusal::of_slot(member.id, RefusalKind::GroupMixed, text)
+}
+
+/// Opens the event with its members at one place, and its ring.
+fn ring(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling) -> Result<Sampled, Refusal> {
+    let (event, format) = leading(unit, leader, place, how)?;
+    let mut members: Vec<Event> = Vec::new();
+    for member in unit.members.iter().skip(1) {
+        let opened = open_event(&timed(attributes(unit, member, place, false)), place, Some(&event));
+        let before = members.len() + 1;
+        members.push(opened.map_err(|e| refused(unit, member, place, &e, before))?);
+    }
+    let ring = Ring::of(&event, how.ring_pages).map_err(|e| trouble::of_ring(leader.slot, place, how, &e))?;
+    Ok(Sampled {
+        ring,
+        event,
+        _members: members,
+        format,
+        at: place.at(leader.part, &leader.event.pmu),
+        name: leader.slot.name.clone(),
+        starts_at_exec: place.starts_at_exec,
+        has_ended: false,
+    })
+}
+
+/// Opens the sampled event. Kernels before 6.0 do not count what is lost, and refuse to be asked.
+fn leading(
+    unit: &Unit<'_>,
+    leader: &Member<'_>,
+    place: &Place,
+    how: Sampling,
+) -> Result<(Event, Format), Refusal> {
+    let mut answer = Err(io::Error::from_raw_os_error(errno::EINVAL));
+    for lost in [read_format::LOST, 0] {
+        let format = format(unit, leader.event, how, lost);
+        answer = open_event(&sampled(unit, leader, place, how, format), place, None);
+        match answer {
+            Ok(event) => return Ok((event, format)),
+            Err(ref e) if e.raw_os_error() == Some(errno::EINVAL) => {}
+            Err(_) => break,
+        }
+    }
+    let why = answer.err().unwrap_or_else(|| io::Error::from_raw_os_error(errno::EINVAL));
+    let attr = sampled(unit, leader, place, how, format(unit, leader.event, how, 0));
+    Err(trouble::of_leader(unit, leader, place, &attr, &why))
+}
+
+/// Times are those of the monotonic clock, which has to be that of the whole group.
+fn timed(mut attr: Attr) -> Attr {
+    attr.flags |= flags::USE_CLOCKID;
+    attr.clockid = CLOCK_MONOTONIC;
+    attr
+}
+
+/// The attributes of the sampled event.
+fn sampled(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling, format: Format) -> Attr {
+    let attr = attributes(unit, leader, place, true).sampling(how.period_events.get(), format);
+    let mut attr = timed(attr);
+    attr.wakeup_events = how.wake_after;
+    attr
+}
+
+/// What samples and readings tell. An event that the kernel counts itself is not asked for its period, which is known: it would be
+/// sampled each time it happens.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`, `perf_swevent_event`.
+fn format(unit: &Unit<'_>, event: &PerfEvent, how: Sampling, lost: u64) -> Format {
+    use sample_type as tells;
+    let of_group = unit.members.len() > 1;
+    let fields = [
+        (true, tells::IDENTIFIER | tells::IP | tells::TID | tells::TIME | tells::CPU),
+        (event.class != PerfClass::Software, tells::PERIOD),
+        (how.with_addresses, tells::ADDR),
+        (of_group, tells::READ),
+    ];
+    let times = read_format::TIME_ENABLED | read_format::TIME_RUNNING;
+    let group = if of_group { read_format::GROUP } else { 0 };
+    let fields = fields.iter().filter(|(is, _)| *is).map(|(_, fields)| fields).sum();
+    // All of these are understood.
+    Format::new(fields, times | group | lost).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::program::tests::{event, slot};
+    use std::num::NonZeroU64;
+
+    fn how() -> Sampling {
+        Sampling { with_addresses: true, wake_after: 3, ..Sampling::every(NonZeroU64::MIN) }
+    }
+
+    #[test]
+    fn only_the_kernels_own_events_are_not_asked_for_their_period() {
+        for (class, asked) in [(PerfClass::Core, true), (PerfClass::Software, false)] {
+            let slots = [slot(0, None, vec![event("p", 4, class)])];
+            let units = units(&slots[0], &[]).unwrap();
+            let format = format(&units[0], units[0].members[0].event, how(), 0);
+            assert_eq!(format.samples(sample_type::PERIOD), asked);
+            assert!(format.samples(sample_type::IP) && format.samples(sample_type::ADDR));
+            assert!(!format.samples(sample_type::READ) && !format.reads(read_format::GROUP));
+        }
+    }
+
+    #[test]
+    fn the_leader_interrupts_and_its_samples_have_the_values_of_the_members() {
+        let [leader, member] = [0, 1].map(|id| slot(id, None, vec![event("cpu", 4, PerfClass::Core)]));
+        let members = [member];
+        let units = units(&leader, &members).unwrap();
+        let place = places(&Target::ThisThread).unwrap().remove(0);
+        let first = units[0].members[0];
+        let format = format(&units[0], first.event, how(), read_format::LOST);
+        let attr = sampled(&units[0], &first, &place, how(), format);
+        assert!(format.samples(sample_type::READ) && format.reads(read_format::GROUP));
+        assert_eq!((attr.sample_period, attr.wakeup_events, attr.clockid), (1, 3, CLOCK_MONOTONIC));
+        assert_eq!(attr.sample_type, format.sample_type());
+        assert_eq!(attributes(&units[0], &units[0].members[1], &place, false).sample_period, 0);
+    }
+
+    #[test]
+    fn on_a_hybrid_each_core_type_has_its_group() {
+        let both = || vec![event("cpu_core", 4, PerfClass::Core), event("cpu_atom", 10, PerfClass::Core)];
+        let (leader, beside) = (slot(0, None, both()), slot(1, None, both()));
+        let soft = slot(2, None, vec![event("software", 1, PerfClass::Software)]);
+        let members = [beside, soft];
+        let found = units(&leader, &members).unwrap();
+        let pmus = |unit: &Unit<'_>| unit.members.iter().map(|one| one.event.pmu.clone()).collect::<Vec<_>>();
+        let shape: Vec<_> = found.iter().map(pmus).collect();
+        assert_eq!(shape, [["cpu_core", "cpu_core", "software"], ["cpu_atom", "cpu_atom", "software"]]);
+        let alone = [slot(3, None, vec![event("cpu_core", 4, PerfClass::Core)])];
+        let refusal = units(&leader, &alone).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::GroupMixed);
+        assert!(refusal.text.contains("e3 is not on cpu_atom"), "{}", refusal.text);
+    }
+
+    #[test]
+    fn a_command_is_sampled_on_each_cpu_and_a_running_process_is_refused() {
+        let Some(online) = target::all_online() else { return };
+        let child = places(&Target::Child(7)).unwrap();
+        assert_eq!(child.len(), online.len());
+        assert!(child.iter().all(|place| place.cpu().is_some() && place.starts_at_exec && place.inherit));
+        let clock = slot(0, None, vec![event("software", 1, PerfClass::Software)]);
+        let refusal = rings(&clock, &[], &Target::Process { pid: 1, inherit: true }, how()).unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::TargetNotSupported);
+    }
+}

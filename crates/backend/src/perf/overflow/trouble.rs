@@ -1,0 +1,159 @@
+//! Why something cannot be sampled, and what mends it.
+
+use std::fs;
+use std::io;
+
+use cyclometer_core::exec::RefusalKind;
+use cyclometer_core::{Modes, Refusal, Slot};
+use cyclometer_sys::perf::{Attr, flags};
+use cyclometer_sys::process::errno;
+
+use super::Sampling;
+use crate::perf::group::{Member, Unit};
+use crate::perf::program::{open_event, refused};
+use crate::perf::refusal;
+use crate::perf::target::Place;
+
+/// Why the sampled event was not opened.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`, `perf_event_open`: `EOPNOTSUPP` for a PMU without interrupts, but only when nothing else is wrong;
+/// `perf_event_alloc`: `EINVAL` for values in the samples of inherited events, before Linux 6.12.
+pub(super) fn of_leader(
+    unit: &Unit<'_>,
+    leader: &Member<'_>,
+    place: &Place,
+    attr: &Attr,
+    e: &io::Error,
+) -> Refusal {
+    let answers = |attr: Attr| open_event(&attr, place, None);
+    let says = |attr: Attr, number: i32| answers(attr).err().and_then(|e| e.raw_os_error()) == Some(number);
+    let without = |set: u64| {
+        let mut attr = *attr;
+        attr.flags &= !set;
+        attr
+    };
+    let number = e.raw_os_error();
+    let without_interrupts = number == Some(errno::EOPNOTSUPP)
+        || (number == Some(errno::EINVAL) && says(without(FILTERS), errno::EOPNOTSUPP));
+    if without_interrupts {
+        return refusal::of_slot(leader.slot.id, RefusalKind::NotSupported, no_interrupts(&leader.event.pmu));
+    }
+    if number == Some(errno::EINVAL)
+        && place.inherit
+        && unit.members.len() > 1
+        && answers(without(flags::INHERIT)).is_ok()
+    {
+        let text = "samples of a command with its children cannot tell the counts of other events (EINVAL): \
+                    Linux can from version 6.12 on; sample one event alone";
+        return refusal::of_slot(leader.slot.id, RefusalKind::Invalid, text.to_owned());
+    }
+    let mut refusal = refused(&Unit { members: vec![*leader] }, leader, place, e, 0);
+    if refusal.kind == RefusalKind::NoPermission {
+        refusal.text += &permitting(paranoid(), place.is_everyones(), leader.slot.filter);
+    }
+    refusal
+}
+
+/// Bits that keep modes apart.
+const FILTERS: u64 = flags::EXCLUDE_USER | flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV | flags::EXCLUDE_IDLE;
+
+fn no_interrupts(pmu: &str) -> String {
+    format!(
+        "the PMU {pmu} tells no overflows, so that its events can be counted and not sampled (EOPNOTSUPP); RISC-V needs \
+         Sscofpmf for it; sample a clock instead: cpu-clock, task-clock"
+    )
+}
+
+/// Why the ring was not mapped.
+///
+/// # Source
+///
+/// `perf_event_open(2)`, "MMAP layout"; Linux `kernel/events/core.c`, `perf_mmap`, for the limits.
+pub(super) fn of_ring(slot: &Slot, place: &Place, how: Sampling, e: &io::Error) -> Refusal {
+    let pages = how.ring_pages;
+    let (kind, text) = match e.raw_os_error() {
+        Some(errno::EPERM) => {
+            let allowed = number("/proc/sys/kernel/perf_event_mlock_kb");
+            (RefusalKind::NoPermission, too_much_locked(pages, place, allowed))
+        }
+        Some(errno::EINVAL) if !pages.is_power_of_two() => {
+            (RefusalKind::Invalid, format!("{pages} pages of samples: the kernel wants a power of two"))
+        }
+        _ => (RefusalKind::Other, format!("there is no room for {pages} pages of samples on {place}: {e}")),
+    };
+    refusal::of_slot(slot.id, kind, text)
+}
+
+fn too_much_locked(pages: usize, place: &Place, allowed_kb: Option<i64>) -> String {
+    let allowed = allowed_kb.map_or(String::new(), |kb| format!(", now {kb} for each CPU and user"));
+    let more = allowed_kb.map_or(4096, |kb| kb.saturating_mul(8).max(4096));
+    format!(
+        "{pages} pages of samples on {place} are more memory than kernel.perf_event_mlock_kb lets users lock{allowed} (EPERM): \
+         take fewer pages, or `sudo sysctl kernel.perf_event_mlock_kb={more}`"
+    )
+}
+
+fn paranoid() -> Option<i64> {
+    number("/proc/sys/kernel/perf_event_paranoid")
+}
+
+fn number(file: &str) -> Option<i64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The setting that permits it, where it is the setting that forbids it.
+///
+/// # Source
+///
+/// Linux `Documentation/admin-guide/sysctl/kernel.rst`, `perf_event_paranoid`; 3 is Debian's.
+fn permitting(paranoid: Option<i64>, of_everyone: bool, modes: Option<Modes>) -> String {
+    let wants_kernel = modes.unwrap_or(Modes::ALL).kernel;
+    let needed = match (of_everyone, wants_kernel) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => 2,
+    };
+    let Some(now) = paranoid.filter(|now| *now > needed) else { return String::new() };
+    let or = if needed == 1 && now == 2 { "sample user mode alone, or " } else { "" };
+    format!(
+        ": kernel.perf_event_paranoid is {now}; {or}`sudo sysctl kernel.perf_event_paranoid={needed}` permits it"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::target::places;
+    use cyclometer_core::{Rung, SlotId, Target};
+    use std::num::NonZeroU64;
+
+    #[test]
+    fn what_is_forbidden_is_told_with_the_setting_that_permits_it() {
+        let user = Some(Modes::USER);
+        assert!(permitting(Some(3), false, user).contains("sysctl kernel.perf_event_paranoid=2` permits"));
+        assert_eq!(permitting(Some(2), false, user), "");
+        assert!(
+            permitting(Some(2), false, None)
+                .contains("user mode alone, or `sudo sysctl kernel.perf_event_paranoid=1`")
+        );
+        assert!(permitting(Some(1), true, user).ends_with("perf_event_paranoid=0` permits it"));
+        assert_eq!(permitting(None, true, user), "");
+    }
+
+    #[test]
+    fn a_ring_that_is_not_given_is_told_with_the_limit() {
+        let place = places(&Target::ThisThread).unwrap().remove(0);
+        let text = too_much_locked(128, &place, Some(516));
+        assert!(text.contains("128 pages") && text.contains("now 516 for each CPU"), "{text}");
+        assert!(text.ends_with("`sudo sysctl kernel.perf_event_mlock_kb=4128`"), "{text}");
+        let slot = Slot::new(SlotId(3), "e", Rung::Perf, Vec::new());
+        let how = Sampling { ring_pages: 3, ..Sampling::every(NonZeroU64::MIN) };
+        let refusal = of_ring(&slot, &place, how, &io::Error::from_raw_os_error(errno::EINVAL));
+        assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(3)), RefusalKind::Invalid));
+        assert!(refusal.text.contains("power of two"), "{}", refusal.text);
+        let refusal = of_ring(&slot, &place, how, &io::Error::from_raw_os_error(errno::EPERM));
+        assert!(refusal.kind == RefusalKind::NoPermission && refusal.text.contains("perf_event_mlock_kb"));
+    }
+}

@@ -1,0 +1,432 @@
+//! One record: its header, and the fields that its event was asked for.
+//!
+//! # Source
+//!
+//! Linux `include/uapi/linux/perf_event.h`, `enum perf_event_type`; `kernel/events/core.c`, `perf_output_sample` and
+//! `perf_output_read`, for the order of the fields.
+
+use super::RingError;
+use super::format::{Format, read_format, sample_type};
+
+/// Bytes of a header: kind, flags, size.
+pub(crate) const HEADER: usize = 8;
+
+/// Kinds of records, of those that are understood.
+///
+/// # Source
+///
+/// Linux `include/uapi/linux/perf_event.h`, `enum perf_event_type`.
+pub mod kind {
+    /// There was no room for some records.
+    pub const LOST: u32 = 2;
+    /// The event is stopped until the next tick, as it interrupts too often.
+    pub const THROTTLE: u32 = 5;
+    /// It goes on.
+    pub const UNTHROTTLE: u32 = 6;
+    /// A sample.
+    pub const SAMPLE: u32 = 9;
+    /// The hardware had no room for some samples.
+    pub const LOST_SAMPLES: u32 = 13;
+}
+
+/// What a sample interrupted.
+///
+/// # Source
+///
+/// Linux `include/uapi/linux/perf_event.h`, `PERF_RECORD_MISC_CPUMODE_MASK`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// The kernel does not tell.
+    Unknown,
+    /// The kernel.
+    Kernel,
+    /// A program.
+    User,
+    /// A hypervisor.
+    Hypervisor,
+    /// The kernel of a guest.
+    GuestKernel,
+    /// A program in a guest.
+    GuestUser,
+}
+
+/// A record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Record {
+    /// A counter has overflowed.
+    Sample(Sample),
+    /// There was no room for so many records since the one before.
+    Lost {
+        /// The event.
+        id: u64,
+        /// Number of records.
+        records: u64,
+    },
+    /// The hardware had no room for so many samples.
+    LostSamples {
+        /// Number of samples.
+        samples: u64,
+    },
+    /// The event does not count from here to the next [`Record::Unthrottled`].
+    Throttled {
+        /// In ns of the event's clock.
+        time_ns: u64,
+        /// The event.
+        id: u64,
+    },
+    /// The event counts again.
+    Unthrottled {
+        /// In ns of the event's clock.
+        time_ns: u64,
+        /// The event.
+        id: u64,
+    },
+    /// Something else: programs that begin, fork, end, map files.
+    Other {
+        /// What.
+        kind: u32,
+    },
+}
+
+/// A sample; `None` is a field that was not asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// What was interrupted.
+    pub mode: Mode,
+    /// The address is that of the instruction which caused it, not of a later one.
+    pub is_exact_ip: bool,
+    /// Address of an instruction.
+    pub ip: Option<u64>,
+    /// The process; [`u32::MAX`] where it has ended.
+    pub pid: Option<u32>,
+    /// The thread; [`u32::MAX`] where it has ended.
+    pub tid: Option<u32>,
+    /// In ns of the event's clock.
+    pub time_ns: Option<u64>,
+    /// The address that was accessed; 0 where the event does not know any.
+    pub addr: Option<u64>,
+    /// The event.
+    pub id: Option<u64>,
+    /// The event, also where it was inherited.
+    pub stream_id: Option<u64>,
+    /// The CPU.
+    pub cpu: Option<u32>,
+    /// Events since the sample before.
+    pub period_events: Option<u64>,
+    /// What was counted.
+    pub read: Option<Read>,
+}
+
+/// What an event, or a group of them, has counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Read {
+    /// How long it was enabled, in ns.
+    pub time_enabled_ns: Option<u64>,
+    /// How long it was on a counter, in ns.
+    pub time_running_ns: Option<u64>,
+    /// One value, or one for each event of a group, its leader first.
+    pub values: Vec<Value>,
+}
+
+/// The value of an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Value {
+    /// The raw value.
+    pub value: u64,
+    /// The event.
+    pub id: Option<u64>,
+    /// Samples for which there was no room.
+    pub lost: Option<u64>,
+}
+
+impl Record {
+    /// Reads a whole record, its header included; all are read to their last byte but those of other kinds.
+    ///
+    /// # Errors
+    ///
+    /// [`RingError::Size`] for what is no whole record, [`RingError::Body`] for fields that do not fit it.
+    pub fn parse(bytes: &[u8], format: Format) -> Result<Record, RingError> {
+        let (size, mut fields) = (bytes.len(), Fields(bytes));
+        let (kind, misc, claimed) = fields.header().ok_or(RingError::Size { size: 0, left: size })?;
+        if usize::from(claimed) != size {
+            return Err(RingError::Size { size: claimed.into(), left: size });
+        }
+        fields.body(kind, misc, format).ok_or(RingError::Body { kind, size })
+    }
+}
+
+impl Read {
+    /// Reads what `read(2)` gives for an event of this format; `None` where that does not fit.
+    pub fn parse(bytes: &[u8], format: Format) -> Option<Read> {
+        let mut fields = Fields(bytes);
+        fields.read(format).filter(|_| fields.0.is_empty())
+    }
+}
+
+/// The bytes that are still to be read.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn half(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    fn word(&mut self) -> Option<u64> {
+        self.take().map(u64::from_ne_bytes)
+    }
+
+    fn header(&mut self) -> Option<(u32, u16, u16)> {
+        Some((self.half()?, self.take().map(u16::from_ne_bytes)?, self.take().map(u16::from_ne_bytes)?))
+    }
+
+    /// A word, if it was asked for; the outer `None` is its absence all the same.
+    #[expect(clippy::option_option, reason = "not asked for, and not there, are two things")]
+    fn word_if(&mut self, asked: bool) -> Option<Option<u64>> {
+        if asked { self.word().map(Some) } else { Some(None) }
+    }
+
+    /// Two halves, if they were asked for.
+    fn halves_if(&mut self, asked: bool) -> Option<(Option<u32>, Option<u32>)> {
+        if asked { Some((Some(self.half()?), Some(self.half()?))) } else { Some((None, None)) }
+    }
+
+    /// Behind the fields of all but samples the kernel may add what identifies them.
+    fn body(&mut self, kind: u32, misc: u16, format: Format) -> Option<Record> {
+        Some(match kind {
+            kind::SAMPLE => Record::Sample(self.sample(misc, format).filter(|_| self.0.is_empty())?),
+            kind::LOST => Record::Lost { id: self.word()?, records: self.word()? },
+            kind::LOST_SAMPLES => Record::LostSamples { samples: self.word()? },
+            kind::THROTTLE => Record::Throttled { time_ns: self.word()?, id: self.word()? },
+            kind::UNTHROTTLE => Record::Unthrottled { time_ns: self.word()?, id: self.word()? },
+            kind => Record::Other { kind },
+        })
+    }
+
+    /// The order is that of the kernel's `perf_output_sample`.
+    fn sample(&mut self, misc: u16, format: Format) -> Option<Sample> {
+        use sample_type as has;
+        let identifier = self.word_if(format.samples(has::IDENTIFIER))?;
+        let ip = self.word_if(format.samples(has::IP))?;
+        let (pid, tid) = self.halves_if(format.samples(has::TID))?;
+        let time_ns = self.word_if(format.samples(has::TIME))?;
+        let addr = self.word_if(format.samples(has::ADDR))?;
+        let id = self.word_if(format.samples(has::ID))?;
+        let stream_id = self.word_if(format.samples(has::STREAM_ID))?;
+        let (cpu, _reserved) = self.halves_if(format.samples(has::CPU))?;
+        let period_events = self.word_if(format.samples(has::PERIOD))?;
+        let read = if format.samples(has::READ) { Some(self.read(format)?) } else { None };
+        let (mode, is_exact_ip, id) = (Mode::of(misc), misc & EXACT_IP != 0, identifier.or(id));
+        Some(Sample {
+            mode,
+            is_exact_ip,
+            ip,
+            pid,
+            tid,
+            time_ns,
+            addr,
+            id,
+            stream_id,
+            cpu,
+            period_events,
+            read,
+        })
+    }
+
+    /// The order is that of the kernel's `perf_output_read_group` and `perf_output_read_one`.
+    fn read(&mut self, format: Format) -> Option<Read> {
+        use read_format as has;
+        let of_group = format.reads(has::GROUP);
+        let first = self.word()?;
+        let time_enabled_ns = self.word_if(format.reads(has::TIME_ENABLED))?;
+        let time_running_ns = self.word_if(format.reads(has::TIME_RUNNING))?;
+        let values = match of_group {
+            true => self.values(first, format)?,
+            false => vec![self.value(first, format)?],
+        };
+        Some(Read { time_enabled_ns, time_running_ns, values })
+    }
+
+    /// No more room is made than there are bytes, whatever the number claims.
+    fn values(&mut self, number: u64, format: Format) -> Option<Vec<Value>> {
+        let number = usize::try_from(number).ok().filter(|number| *number <= self.0.len() / 8)?;
+        let mut values = Vec::with_capacity(number);
+        for _ in 0..number {
+            let value = self.word()?;
+            values.push(self.value(value, format)?);
+        }
+        Some(values)
+    }
+
+    fn value(&mut self, value: u64, format: Format) -> Option<Value> {
+        let id = self.word_if(format.reads(read_format::ID))?;
+        let lost = self.word_if(format.reads(read_format::LOST))?;
+        Some(Value { value, id, lost })
+    }
+}
+
+/// `PERF_RECORD_MISC_EXACT_IP`.
+const EXACT_IP: u16 = 1 << 14;
+
+impl Mode {
+    fn of(misc: u16) -> Mode {
+        match misc & 7 {
+            1 => Mode::Kernel,
+            2 => Mode::User,
+            3 => Mode::Hypervisor,
+            4 => Mode::GuestKernel,
+            5 => Mode::GuestUser,
+            _ => Mode::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes(kind: u32, misc: u16, words: &[u64]) -> Vec<u8> {
+        let size = u16::try_from(HEADER + words.len() * 8).unwrap();
+        let mut bytes = kind.to_ne_bytes().to_vec();
+        bytes.extend(misc.to_ne_bytes());
+        bytes.extend(size.to_ne_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        bytes
+    }
+
+    fn two(first: u32, second: u32) -> u64 {
+        let mut bytes = [0; 8];
+        bytes[..4].copy_from_slice(&first.to_ne_bytes());
+        bytes[4..].copy_from_slice(&second.to_ne_bytes());
+        u64::from_ne_bytes(bytes)
+    }
+
+    fn all_fields() -> Format {
+        Format::new(sample_type::KNOWN, read_format::KNOWN).unwrap()
+    }
+
+    /// What the kernel writes for all fields, in its order.
+    const SAMPLE: [u64; 18] =
+        [70, 0x40_1000, 0, 9_000, 0xbeef, 71, 72, 0, 1_000, 2, 500, 400, 11, 70, 3, 12, 73, 0];
+
+    fn sample() -> Vec<u8> {
+        let mut words = SAMPLE;
+        (words[2], words[7]) = (two(21, 22), two(5, 0));
+        bytes(kind::SAMPLE, 2 | EXACT_IP, &words)
+    }
+
+    #[test]
+    fn every_field_of_a_sample_is_where_the_kernel_puts_it() {
+        let values = vec![
+            Value { value: 11, id: Some(70), lost: Some(3) },
+            Value { value: 12, id: Some(73), lost: Some(0) },
+        ];
+        let expected = Sample {
+            mode: Mode::User,
+            is_exact_ip: true,
+            ip: Some(0x40_1000),
+            pid: Some(21),
+            tid: Some(22),
+            time_ns: Some(9_000),
+            addr: Some(0xbeef),
+            id: Some(70),
+            stream_id: Some(72),
+            cpu: Some(5),
+            period_events: Some(1_000),
+            read: Some(Read { time_enabled_ns: Some(500), time_running_ns: Some(400), values }),
+        };
+        assert_eq!(Record::parse(&sample(), all_fields()), Ok(Record::Sample(expected)));
+    }
+
+    #[test]
+    fn fields_that_were_not_asked_for_take_no_room() {
+        let format = Format::new(sample_type::IP | sample_type::PERIOD, 0).unwrap();
+        let Ok(Record::Sample(sample)) = Record::parse(&bytes(kind::SAMPLE, 1, &[7, 8]), format) else {
+            panic!("no sample");
+        };
+        assert_eq!((sample.ip, sample.period_events, sample.mode), (Some(7), Some(8), Mode::Kernel));
+        assert_eq!((sample.tid, sample.read, sample.id, sample.is_exact_ip), (None, None, None, false));
+        let one = Format::new(sample_type::READ, read_format::TIME_ENABLED | read_format::ID).unwrap();
+        let Ok(Record::Sample(sample)) = Record::parse(&bytes(kind::SAMPLE, 0, &[5, 6, 7]), one) else {
+            panic!("no sample");
+        };
+        let values = vec![Value { value: 5, id: Some(7), lost: None }];
+        assert_eq!(sample.read, Some(Read { time_enabled_ns: Some(6), time_running_ns: None, values }));
+    }
+
+    #[test]
+    fn what_is_lost_and_throttled_is_told_and_the_rest_is_skipped() {
+        let parse = |kind, words: &[u64]| Record::parse(&bytes(kind, 0, words), all_fields()).unwrap();
+        assert_eq!(parse(kind::LOST, &[4, 9]), Record::Lost { id: 4, records: 9 });
+        assert_eq!(parse(kind::LOST, &[4, 9, 1, 2, 3]), Record::Lost { id: 4, records: 9 });
+        assert_eq!(parse(kind::LOST_SAMPLES, &[8]), Record::LostSamples { samples: 8 });
+        assert_eq!(parse(kind::THROTTLE, &[1, 2, 3]), Record::Throttled { time_ns: 1, id: 2 });
+        assert_eq!(parse(kind::UNTHROTTLE, &[1, 2, 3]), Record::Unthrottled { time_ns: 1, id: 2 });
+        for other in [1, 3, 4, 7, 10, 14, 99, u32::MAX] {
+            assert_eq!(parse(other, &[1, 2]), Record::Other { kind: other });
+        }
+    }
+
+    #[test]
+    fn a_record_that_its_fields_do_not_fill_is_malformed() {
+        let format = Format::new(sample_type::IP | sample_type::TIME, 0).unwrap();
+        let body = |kind, words: &[u64]| Record::parse(&bytes(kind, 0, words), format).unwrap_err();
+        assert_eq!(body(kind::SAMPLE, &[1]), RingError::Body { kind: 9, size: 16 });
+        assert_eq!(body(kind::SAMPLE, &[1, 2, 3]), RingError::Body { kind: 9, size: 32 });
+        assert_eq!(body(kind::LOST, &[1]), RingError::Body { kind: 2, size: 16 });
+        let short = Record::parse(&sample()[..64], all_fields()).unwrap_err();
+        assert_eq!(short, RingError::Size { size: sample().len(), left: 64 });
+        assert_eq!(Record::parse(&[], format), Err(RingError::Size { size: 0, left: 0 }));
+    }
+
+    #[test]
+    fn a_group_that_claims_more_events_than_there_are_bytes_is_malformed() {
+        let format = Format::new(sample_type::READ, read_format::GROUP).unwrap();
+        for number in [2, 3, 1 << 40, u64::MAX] {
+            let record = bytes(kind::SAMPLE, 0, &[number, 5]);
+            assert_eq!(Record::parse(&record, format), Err(RingError::Body { kind: 9, size: 24 }));
+        }
+    }
+
+    #[test]
+    fn a_reading_is_read_to_its_last_byte() {
+        let words = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let format = Format::new(0, read_format::GROUP | read_format::ID).unwrap();
+        let read = Read::parse(&words(&[2, 10, 1, 20, 2]), format).unwrap();
+        assert_eq!(read.values.iter().map(|value| value.value).collect::<Vec<_>>(), [10, 20]);
+        assert_eq!(Read::parse(&words(&[1, 10, 1, 20]), format), None);
+        assert_eq!(Read::parse(&words(&[2, 10, 1, 20]), format), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_an_error(
+            body in proptest::collection::vec(any::<u8>(), 0..200),
+            kind in prop_oneof![Just(9u32), Just(2), Just(5), Just(6), Just(13), any::<u32>()],
+            sample in any::<u64>(), read in any::<u64>(), honest in any::<bool>(),
+        ) {
+            let format = Format::new(sample & sample_type::KNOWN, read & read_format::KNOWN).unwrap();
+            let mut record = bytes(kind, 0, &[]);
+            record.extend(&body);
+            if honest {
+                let size = u16::try_from(record.len()).unwrap();
+                record[6..8].copy_from_slice(&size.to_ne_bytes());
+            }
+            if let Ok(Record::Sample(sample)) = Record::parse(&record, format) {
+                prop_assert_eq!(sample.ip.is_some(), format.samples(sample_type::IP));
+                prop_assert_eq!(sample.read.is_some(), format.samples(sample_type::READ));
+            }
+        }
+
+        #[test]
+        fn no_shortened_sample_is_a_sample(length in 0usize..152) {
+            prop_assert!(Record::parse(&sample()[..length], all_fields()).is_err());
+        }
+    }
+}
