@@ -73,6 +73,10 @@ impl Source for PerfSource {
                 Some(cpu) => Some(OnCpu::new(cpu, &own)?),
             };
             let reading = self.probe_here(slots)?;
+            let reading = match place {
+                None => reading,
+                Some(cpu) => read::of_cpu(reading, cpu, cores::cpus_of),
+            };
             sum = Some(match sum {
                 None => reading,
                 Some(before) => read::sum(before, &reading),

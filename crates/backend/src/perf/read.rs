@@ -1,5 +1,8 @@
 //! Values of open events as cells.
 
+use std::collections::BTreeMap;
+
+use cyclometer_core::CpuSet;
 use cyclometer_core::exec::{Cell, Reading};
 
 use super::program::Opened;
@@ -41,6 +44,20 @@ pub(super) fn since(before: &Reading, mut after: Reading) -> Reading {
     after
 }
 
+/// A reading made on one CPU, without what events of other CPUs' PMUs say: they waited there, each for as long as it took to read
+/// it, which is no share of the time that they could have counted.
+pub(super) fn of_cpu(mut reading: Reading, cpu: u32, cpus_of: impl Fn(&str) -> Option<CpuSet>) -> Reading {
+    let mut known: BTreeMap<String, bool> = BTreeMap::new();
+    for cell in &mut reading.cells {
+        let counts_here = |pmu: &str| cpus_of(pmu).is_none_or(|cpus| cpus.contains(cpu));
+        let pmu = cell.at.pmu.clone();
+        if !*known.entry(pmu).or_insert_with_key(|pmu| counts_here(pmu)) {
+            *cell = Cell { at: cell.at.clone(), ..Cell::new(cell.slot, 0, 0, 0) };
+        }
+    }
+    reading
+}
+
 /// What the same events counted in two readings, cell by cell.
 pub(super) fn sum(mut one: Reading, other: &Reading) -> Reading {
     for (cell, more) in one.cells.iter_mut().zip(&other.cells) {
@@ -56,6 +73,7 @@ pub(super) fn sum(mut one: Reading, other: &Reading) -> Reading {
 mod tests {
     use super::*;
     use cyclometer_core::SlotId;
+    use cyclometer_core::exec::At;
 
     #[test]
     fn a_difference_is_of_values_and_times() {
@@ -63,6 +81,34 @@ mod tests {
             |raw, enabled, running| Reading { cells: vec![Cell::new(SlotId(1), raw, enabled, running)] };
         let counted = since(&reading(5, 100, 40), reading(9, 300, 240));
         assert_eq!(counted, reading(4, 200, 200));
+    }
+
+    /// The time between two reads is anybody's where the CPU is taken away in between.
+    #[test]
+    fn where_a_pmu_does_not_count_its_events_have_no_times() {
+        let cell = |slot, pmu: &str, raw, enabled, running| {
+            let at = At { pmu: pmu.to_owned(), ..At::default() };
+            Cell { at, ..Cell::new(SlotId(slot), raw, enabled, running) }
+        };
+        let cpus_of = |pmu: &str| match pmu {
+            "cpu_core" => CpuSet::parse("0").ok(),
+            "cpu_atom" => CpuSet::parse("1").ok(),
+            _ => None,
+        };
+        let made = |core: [u64; 3], late: [u64; 3], soft: [u64; 3]| Reading {
+            cells: vec![
+                cell(0, "cpu_core", core[0], core[1], core[2]),
+                cell(1, "cpu_core", late[0], late[1], late[2]),
+                cell(2, "software", soft[0], soft[1], soft[2]),
+            ],
+        };
+        let on_core = of_cpu(made([7, 100, 100], [9, 110, 110], [1, 5, 5]), 0, cpus_of);
+        let on_atom = of_cpu(made([0, 100, 0], [0, 9_000, 0], [1, 5, 5]), 1, cpus_of);
+        let both = sum(on_core, &on_atom);
+        let times: Vec<_> = both.cells.iter().map(|one| (one.time_enabled_ns, one.time_running_ns)).collect();
+        assert_eq!(times, [(100, 100), (110, 110), (10, 10)]);
+        let pinned = Cell { lost: Some("no counter".to_owned()), ..cell(0, "cpu_atom", 0, 0, 0) };
+        assert_eq!(of_cpu(Reading { cells: vec![pinned] }, 0, cpus_of).cells[0].lost, None);
     }
 
     #[test]
