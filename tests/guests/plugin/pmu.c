@@ -27,6 +27,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "qemu_plugin_7.h"
@@ -129,14 +130,32 @@ static uint64_t counted(const struct use *use, const uint64_t passed[MODES])
 
 static const char *monitor;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
-static bool nmi_wanted;
+static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER, injected = PTHREAD_COND_INITIALIZER;
+static uint64_t nmis_wanted, nmis_injected;
 
+/* No longer than this does a CPU wait for its NMI; QEMU may be about to end. */
+#define PATIENCE_S 5
+
+/* The answer comes among events, which are told unasked. */
 static bool tell(int monitor_fd, const char *command)
 {
-	char answer[4096];
+	char answer[1 << 16];
+	size_t length = 0;
 
-	return write(monitor_fd, command, strlen(command)) > 0 && read(monitor_fd, answer, sizeof(answer)) > 0;
+	if (write(monitor_fd, command, strlen(command)) <= 0)
+		return false;
+	for (;;) {
+		ssize_t got = read(monitor_fd, answer + length, sizeof(answer) - 1 - length);
+
+		if (got <= 0)
+			return false;
+		length += got;
+		answer[length] = 0;
+		if (strstr(answer, "\"return\"") || strstr(answer, "\"error\""))
+			return true;
+		if (length > sizeof(answer) / 2)
+			length = 0;
+	}
 }
 
 static int connected(void)
@@ -154,30 +173,54 @@ static int connected(void)
 	}
 }
 
+static void inject_all(int fd)
+{
+	bool works = true;
+
+	pthread_mutex_lock(&lock);
+	while (works) {
+		uint64_t number;
+
+		while (nmis_wanted == nmis_injected)
+			pthread_cond_wait(&wanted, &lock);
+		number = nmis_wanted;
+		pthread_mutex_unlock(&lock);
+		works = tell(fd, "{\"execute\":\"inject-nmi\"}\n");
+		pthread_mutex_lock(&lock);
+		nmis_injected = works ? number : UINT64_MAX;
+		pthread_cond_broadcast(&injected);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 static void *inject(void *unused)
 {
 	char greeting[4096];
 	int fd = connected();
 
 	(void)unused;
-	if (read(fd, greeting, sizeof(greeting)) <= 0 || !tell(fd, "{\"execute\":\"qmp_capabilities\"}\n"))
-		return NULL;
-	for (;;) {
-		pthread_mutex_lock(&lock);
-		while (!nmi_wanted)
-			pthread_cond_wait(&wanted, &lock);
-		nmi_wanted = false;
-		pthread_mutex_unlock(&lock);
-		if (!tell(fd, "{\"execute\":\"inject-nmi\"}\n"))
-			return NULL;
-	}
+	if (read(fd, greeting, sizeof(greeting)) > 0 && tell(fd, "{\"execute\":\"qmp_capabilities\"}\n"))
+		inject_all(fd);
+	return NULL;
 }
 
+/*
+ * The CPU waits until QEMU has noted the NMI, so that it takes it before its next translated block, however busy the host is. It
+ * holds no lock of QEMU's here.
+ */
 static void interrupt(void)
 {
+	struct timespec until;
+	uint64_t number;
+	int late = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += PATIENCE_S;
 	pthread_mutex_lock(&lock);
-	nmi_wanted = true;
+	number = ++nmis_wanted;
 	pthread_cond_signal(&wanted);
+	while (nmis_injected < number && !late)
+		late = pthread_cond_timedwait(&injected, &lock, &until);
 	pthread_mutex_unlock(&lock);
 }
 

@@ -10,7 +10,7 @@ use rustix::system::{RebootCommand, reboot};
 
 use crate::cases::Cases;
 use crate::selftest::Truths;
-use crate::{apple, msr, nothing, perf, reads, regions, rights, selftest};
+use crate::{apple, msr, nothing, overflows, perf, reads, regions, rights, selftest};
 
 /// Where, and of which kind.
 const MOUNTS: &[(&str, &str)] = &[
@@ -27,6 +27,7 @@ pub(crate) fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("suite") => return suite(),
         Some("pause") => return perf::pause(),
+        Some("overflows") => return overflows::main(&std::env::args().skip(2).collect::<Vec<_>>()),
         Some("regions") => return regions::main(&std::env::args().skip(2).collect::<Vec<_>>()),
         _ => {}
     }
@@ -66,6 +67,7 @@ fn suite() -> ExitCode {
         "arm64" => {
             both(&mut cases, &perf::ARM64);
             reads::cases(&mut cases, &reads::ARM64);
+            overflows::cases(&mut cases, &overflows::ARM64);
         }
         "arm64-hybrid" => {
             both(&mut cases, &perf::ARM64_HYBRID);
@@ -74,26 +76,34 @@ fn suite() -> ExitCode {
         "riscv64" => {
             both(&mut cases, &perf::RISCV64);
             reads::cases(&mut cases, &reads::RISCV64);
+            overflows::cases(&mut cases, &overflows::RISCV64);
         }
-        "riscv64-nofilter" => nothing::no_filter(&mut cases),
+        "riscv64-nofilter" => {
+            nothing::no_filter(&mut cases);
+            overflows::without_interrupts(&mut cases);
+        }
         "x86" => {
             both(&mut cases, &perf::X86);
             reads::cases(&mut cases, &reads::X86);
+            overflows::cases(&mut cases, &overflows::X86);
             msr::cases(&mut cases);
         }
         "x86-amd" => {
             both(&mut cases, &perf::X86_AMD);
             reads::cases(&mut cases, &reads::X86_AMD);
+            overflows::cases(&mut cases, &overflows::X86_AMD);
             msr::cases(&mut cases);
         }
         "x86-two" => reads::on_two_cpus(&mut cases),
         "x86-hybrid" => {
             both(&mut cases, &perf::X86_HYBRID);
             reads::of_a_hybrid(&mut cases);
+            overflows::cases(&mut cases, &overflows::X86_HYBRID);
         }
         "arm64-nopmu" => {
             nothing::no_pmu(&mut cases);
             reads::without_a_pmu(&mut cases);
+            overflows::without_a_pmu(&mut cases);
         }
         "x86-nopmu" => {
             nothing::counted_by_software(&mut cases);

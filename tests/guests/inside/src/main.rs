@@ -20,6 +20,8 @@ mod msr;
 #[cfg(target_os = "linux")]
 mod nothing;
 #[cfg(target_os = "linux")]
+mod overflows;
+#[cfg(target_os = "linux")]
 mod perf;
 #[cfg(target_os = "linux")]
 mod programs;
