@@ -9,7 +9,7 @@ use cyclometer_core::{Child, LaunchKind, Result, SlotId, Target};
 use crate::open::{OpenSource, Opened};
 use crate::ready::Ready;
 use crate::rotation::Rotation;
-use crate::{Executed, Execution, Moment, Session};
+use crate::{Executed, Execution, Moment, Session, nothing};
 
 /// What the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
@@ -17,6 +17,9 @@ const SIGINT: i32 = 2;
 impl Session<'_, '_> {
     pub(crate) fn execute(&mut self, execution: Execution) -> Result<Executed> {
         let Ready { mut child, mut opened, launch } = self.ready(execution)?;
+        if self.job.command.is_none() && opened.sources.is_empty() {
+            return Err(nothing::counted(&self.report.plan, self.means.machine));
+        }
         start(&mut opened.sources)?;
         child.release()?;
         let pass = self.pass_of(execution);

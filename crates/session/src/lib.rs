@@ -13,6 +13,7 @@
 
 pub mod compare;
 mod execute;
+mod nothing;
 mod observe;
 mod open;
 mod ready;
@@ -86,7 +87,7 @@ pub struct Means<'a> {
 ///
 /// # Errors
 ///
-/// Only when nothing was measured: the command cannot be executed, the target does not exist, a `{group}` does
+/// Only when nothing was measured: the command cannot be executed, the target does not exist, nothing can be counted of what runs already, a `{group}` does
 /// not fit, the kernel cannot count at once what must not take turns. What fails later ends the session and is told in the report.
 pub fn run(
     job: Job,

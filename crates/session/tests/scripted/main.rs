@@ -37,6 +37,8 @@ struct Play {
     counted: Counted,
     multiplex: Multiplex,
     probed: Option<Probed>,
+    /// Something that runs already, in place of a command.
+    watches: bool,
 }
 
 impl Default for Play {
@@ -58,6 +60,7 @@ impl Default for Play {
             counted: Counted::Auto,
             multiplex: Multiplex::Auto,
             probed: None,
+            watches: false,
         }
     }
 }
@@ -134,7 +137,11 @@ fn play(play: Play) -> Played {
     if let Some(change) = play.passes {
         change(&mut plan);
     }
-    let job = Job { command: Some(CommandSpec::new("x")), target: play.target, watched: None };
+    let command = CommandSpec::new("x");
+    let job = match play.watches {
+        true => Job { command: None, target: play.target, watched: launch.prepare(&command).ok() },
+        false => Job { command: Some(command), target: play.target, watched: None },
+    };
     let mut heard = Heard::default();
     let result = run(job, plan, &play.settings, &means, &mut heard);
     let log = log.borrow().clone();
@@ -217,6 +224,25 @@ fn missing_permission_for_the_kernel_reduces_the_modes() {
     let perf = vec![Answer::Refuse("cycles", RefusalKind::NoPermission)];
     let played = play(Play { events: vec![both_modes("cycles")], perf, ..Play::default() });
     assert_eq!(played.log[1..3], ["open perf cycles:uk on child 4711", "open perf cycles:u on child 4711"]);
+}
+
+#[test]
+fn nobody_waits_for_what_nothing_is_counted_of() {
+    let watching = |events: Vec<Event>, kind| {
+        let perf = vec![Answer::Refuse("cycles", kind)];
+        let target = Some(Target::Process { pid: 7, inherit: true });
+        play(Play { events, perf, target, watches: true, ..Play::default() })
+    };
+    let denied = watching(vec![hardware("cycles")], RefusalKind::NoPermission);
+    let error = denied.result.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    assert!(error.to_string().contains("nothing is counted: cycles: "), "{error}");
+    assert!(error.recovery().to_string().contains("as root"), "{}", error.recovery());
+    assert!(!denied.log.iter().any(|line| line.starts_with("release")), "{:?}", denied.log);
+    let missing = watching(vec![hardware("cycles")], RefusalKind::NotSupported);
+    assert_eq!(missing.result.unwrap_err().kind(), ErrorKind::EventUnsupported);
+    let partly = watching(vec![hardware("cycles"), accounting("wall_time")], RefusalKind::NoPermission);
+    assert_eq!(values(&partly.report().runs[0]), [(1, 100)], "the rest is waited for");
 }
 
 #[test]
