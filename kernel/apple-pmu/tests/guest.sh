@@ -54,7 +54,9 @@ else
 	run+=(-plugin "$PLUGIN")
 fi
 read -ra more <<< "${QOPTS:-}"
-timeout -k 5 "${LIMIT:-300}" "${run[@]}" "${more[@]}" -kernel "$KERNEL" -initrd "$work/initrd" \
+# The emulator ends when this script does, however that ends.
+with_us=(); command -v setpriv > /dev/null && with_us=(setpriv --pdeathsig TERM)
+"${with_us[@]}" timeout -k 5 "${LIMIT:-300}" "${run[@]}" "${more[@]}" -kernel "$KERNEL" -initrd "$work/initrd" \
 	-append "console=ttyAMA0 panic=-1 quiet test=$test" < /dev/null > "$work/log" 2>&1 || true
 tr -d '\r' < "$work/log" > "$work/text"
 sed -n '/^begin:/,/^\(so far\|done\):/p' "$work/text"

@@ -17,6 +17,9 @@ pub(super) const VARIABLE: &str = "CYCLOMETER_QEMU";
 /// The first version whose plugins may write registers and move the program counter.
 const OLDEST: u32 = 11;
 
+/// Who ends this program ends the machine, too, whatever the signal.
+const WITH_US: [&str; 2] = ["-run-with", "exit-with-parent=on"];
+
 /// QEMU's programs.
 pub(super) struct Emulator {
     /// A command that takes the name of a program and its arguments; `None` if programs are started themselves.
@@ -59,7 +62,7 @@ impl Emulator {
         limit: Duration,
     ) -> Result<Ended> {
         let mut command = self.of(machine)?;
-        command.args(["-m", "512", "-nographic", "-no-reboot"]).args(args);
+        command.args(["-m", "512", "-nographic", "-no-reboot"]).args(WITH_US).args(args);
         within(command, log, limit).with_context(|| format!("starting {}", machine.name))
     }
 

@@ -1,7 +1,7 @@
 //! The tests that the module for Apple's registers has of its own: hotplug, idle states, restarts, other drivers, refusals.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,7 @@ pub(super) fn tried(
     let module = builder.apple_module(true)?;
     let kernel = builder.fetcher.kernel(Kernel::Arm64With16KPages)?;
     let version = fs::read_to_string(kernel.join("package")).unwrap_or_default();
-    let mut command = Command::new(root().join("kernel/apple-pmu/tests/guest.sh"));
+    let mut command = with_us(&root().join("kernel/apple-pmu/tests/guest.sh"));
     command.arg(kind).arg(module).env("KERNEL", kernel.join("image")).env("PLUGIN", &common.plugin);
     command.env("QEMU", common.emulator.launcher()).env("LIMIT", common.limit.as_secs().to_string());
     command
@@ -57,6 +57,13 @@ pub(super) fn tried(
     }
     let kernel = version.trim().trim_start_matches("linux-image-").to_owned();
     Ok(Row { machine: name, kernel, outcome, took })
+}
+
+/// A script that ends when this program does, whatever the signal; it takes what it started with it. `setpriv` is in util-linux.
+fn with_us(script: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "TERM"]).arg(script);
+    command
 }
 
 /// A folder with what the script needs: compilers and `cpio` of the packages, the emulator's device tree compiler.
