@@ -23,15 +23,17 @@ pub(crate) struct Interrupts {
     pmu: &'static str,
     /// Whether the kernel wants to be told the PMU with a generic event.
     named: bool,
-    /// The generic events that its PMU can sample, beside instructions.
-    others: &'static [&'static str],
+    /// How many periods of cycles pass for each interrupt.
+    periods: u64,
     /// Whether cycles and instructions count at the same time, and begin together.
     together: bool,
 }
 
-const PLAIN: Interrupts = Interrupts { pmu: "cpu", named: false, others: &["cycles"], together: true };
+const PLAIN: Interrupts = Interrupts { pmu: "cpu", named: false, periods: 1, together: true };
 pub(crate) const ARM64: Interrupts = Interrupts { pmu: "armv8_pmuv3", ..PLAIN };
-pub(crate) const RISCV64: Interrupts = PLAIN;
+/// QEMU's timer for the overflow of cycles takes the time of as many instructions, which are two cycles each
+/// (`riscv_pmu_setup_timer` in its `target/riscv/pmu.c`).
+pub(crate) const RISCV64: Interrupts = Interrupts { periods: 2, ..PLAIN };
 pub(crate) const X86: Interrupts = PLAIN;
 /// Nothing starts its counters together.
 pub(crate) const X86_AMD: Interrupts = Interrupts { together: false, ..PLAIN };
@@ -44,17 +46,20 @@ pub(crate) fn cases(cases: &mut Cases, how: &Interrupts) {
     let tried = |who, what: &str, event: &str| ran(who, &[what, how.pmu, named, event]);
     // Otherwise the kernel samples less where it finds that interrupts take long, as they do in an emulator.
     let _ = sysctl("kernel/perf_cpu_time_max_percent", "0");
-    for event in ["instructions"].iter().chain(how.others) {
+    for (event, periods) in [("instructions", 1), ("cycles", how.periods)] {
+        let what = if periods == 1 { "command" } else { "late-command" };
         cases.case(&format!("{event} of a command are sampled each period, in its loop"), || {
-            tried(Who::Root, "command", event)
+            tried(Who::Root, what, event)
         });
     }
     cases.case("a sample tells what its group had counted", || {
         tried(Who::Root, if how.together { "group" } else { "late-group" }, "instructions")
     });
-    cases.case("samples that there is no room for are told as lost", || {
-        tried(Who::Root, "lost", "instructions")
-    });
+    cases
+        .case("samples of a command with its children that should tell a group's counts are refused", || {
+            tried(Who::Root, "family-refused", "instructions")
+        });
+    cases.case("samples that there is no room for are told as lost", || tried(Who::Root, "lost", "cycles"));
     cases
         .case("samples of the kernel are those of the kernel", || tried(Who::Root, "kernel", "instructions"));
     cases.case("an ordinary user samples user mode at paranoid 2, and no more", || {
@@ -120,9 +125,11 @@ pub(crate) fn main(args: &[String]) -> ExitCode {
 
 fn named(what: &str, event: impl Fn() -> Result<Event>) -> Result<()> {
     match what {
-        "command" => command(&event()?),
+        "command" => command(&event()?, 1),
+        "late-command" => command(&event()?, 2),
         "group" => group(&event()?, 0),
         "late-group" => group(&event()?, LATE),
+        "family-refused" => family_refused(&event()?),
         "lost" => lost(&event()?),
         "kernel" => kernel(&event()?),
         "kernel-refused" => {
@@ -277,8 +284,8 @@ fn are_in_the_loop(samples: &[OverflowSample], program: &Program, period: u64) -
     Ok(())
 }
 
-/// The count is the known one, and has been sampled each period: a late interrupt moves none of those after it.
-fn command(event: &Event) -> Result<()> {
+/// The count is the known one, and has been sampled each period, or each so many: a late interrupt moves none of those after it.
+fn command(event: &Event, periods: u64) -> Result<()> {
     let period = event.period();
     let (all, count) = sampled(&event.slot(0, Modes::USER), &LONG, every(period, SMALL)?)?;
     println!("{} samples of {count} {} each {period}", all.samples.len(), event.name);
@@ -286,7 +293,7 @@ fn command(event: &Event) -> Result<()> {
     are_in_the_loop(&all.samples, &LONG, period)?;
     let number = all.samples.len() as u64;
     ensure!(
-        number == count / period,
+        number == count / (period * periods),
         "{number} samples of {count} each {period}, {} times throttled",
         all.throttled
     );
@@ -351,7 +358,7 @@ fn lost(event: &Event) -> Result<()> {
     Ok(())
 }
 
-/// The kernel's work for a program, as root: nothing of it is the program's.
+/// The kernel's work for a program, as root. An interrupt that comes late may find the program: that sample says so.
 fn kernel(event: &Event) -> Result<()> {
     Affinity::only(0).give(0).context("moving to CPU 0")?;
     let slot = event.slot(0, Modes::KERNEL);
@@ -365,14 +372,29 @@ fn kernel(event: &Event) -> Result<()> {
     overflows.stop()?;
     all.take(&mut overflows)?;
     ensure!(!all.samples.is_empty(), "no samples of {:?}", overflows.counts()?.cells);
-    let stray = all.samples.iter().find(|sample| sample.mode != Mode::Kernel || sample.ip >> 63 != 1);
+    let of_kernel = |sample: &OverflowSample| sample.mode == Mode::Kernel;
+    let stray = all.samples.iter().find(|sample| of_kernel(sample) != (sample.ip >> 63 == 1));
     ensure!(stray.is_none(), "{stray:x?}");
-    println!("{} samples of the kernel", all.samples.len());
+    let number = all.samples.iter().filter(|sample| of_kernel(sample)).count();
+    ensure!(number > 0, "none of {} samples is the kernel's", all.samples.len());
+    println!("{number} samples of the kernel, {} in all", all.samples.len());
     Ok(())
 }
 
+/// By the kernels that are tried here.
+fn family_refused(event: &Event) -> Result<()> {
+    let child = Launcher::start()?.prepare(&CommandSpec::new(LONG.path))?;
+    let (leader, member) = (event.slot(0, Modes::USER), event.cycles().slot(1, Modes::USER));
+    let answer =
+        Overflows::open(&leader, &[member], &Target::Child(child.pid()), every(event.period(), SMALL)?);
+    told(answer, &["from version 6.13", "one event alone"])
+}
+
 fn is_refused(slot: &Slot, ring_pages: usize, words: &[&str]) -> Result<()> {
-    let answer = Overflows::open(slot, &[], &Target::ThisThread, every(1_000_000, ring_pages)?);
+    told(Overflows::open(slot, &[], &Target::ThisThread, every(1_000_000, ring_pages)?), words)
+}
+
+fn told(answer: std::result::Result<Overflows, Refusal>, words: &[&str]) -> Result<()> {
     let Err(refusal) = answer else { bail!("it was opened") };
     println!("{}", refusal.text);
     for word in words {
