@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use cyclometer_backend::{Launcher, Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
 use cyclometer_core::event::{PerfClass, PerfEvent};
 use cyclometer_core::exec::CommandSpec;
-use cyclometer_core::{Launch, Modes, Part, Refusal, Rung, Slot, SlotId, Target};
+use cyclometer_core::{CpuSet, Launch, Modes, Part, Refusal, Rung, Slot, SlotId, Target};
 use cyclometer_kernels::{Kernel, Memory, Rounds};
 use cyclometer_sys::affinity::Affinity;
 
@@ -184,15 +184,16 @@ impl Event {
             "instructions" => (1, 1),
             _ => bail!("{name:?} is no event here"),
         };
-        let number = match is_named {
-            true => {
-                let file = format!("/sys/bus/event_source/devices/{pmu}/type");
-                let text = fs::read_to_string(&file).with_context(|| format!("reading {file}"))?;
-                text.trim().parse::<u64>().context("the number of the PMU")?
-            }
-            false => 0,
+        let of_pmu = |file: &str| {
+            let file = format!("/sys/bus/event_source/devices/{pmu}/{file}");
+            fs::read_to_string(&file).with_context(|| format!("reading {file}"))
         };
-        let event = PerfEvent::new(pmu, HARDWARE, number << 32 | config, PerfClass::Core);
+        let mut event = PerfEvent::new(pmu, HARDWARE, config, PerfClass::Core);
+        if is_named {
+            let number: u64 = of_pmu("type")?.trim().parse().context("the number of the PMU")?;
+            event.words.config |= number << 32;
+            event.cpus = CpuSet::parse(of_pmu("cpus")?.trim()).ok();
+        }
         Ok(Event { event, name: name.to_owned(), each })
     }
 
