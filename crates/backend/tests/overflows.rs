@@ -73,9 +73,9 @@ fn raw(overflows: &Overflows, id: usize) -> u64 {
     reading.cells.iter().filter(|cell| cell.slot == SlotId(id)).map(|cell| cell.raw).sum()
 }
 
-/// Fresh memory, touched in each page; kept, so that it stays fresh.
+/// Fresh memory, touched in each page, of several large pages where the kernel makes such; kept, so that it stays fresh.
 fn touch(kept: &mut Vec<Vec<u8>>) {
-    let mut memory = vec![0u8; 1 << 20];
+    let mut memory = vec![0u8; 4 << 20];
     for page in memory.chunks_mut(4096) {
         page[0] = std::hint::black_box(1);
     }
