@@ -19,7 +19,7 @@ use crate::perf::target::Place;
 /// # Source
 ///
 /// Linux `kernel/events/core.c`, `perf_event_open`: `EOPNOTSUPP` for a PMU without interrupts, but only when nothing else is wrong;
-/// `perf_event_alloc`: `EINVAL` for values in the samples of inherited events, before Linux 6.13.
+/// `perf_event_alloc`: `EINVAL` for values in the samples of inherited events, before Linux 6.12.
 pub(super) fn of_leader(
     unit: &Unit<'_>,
     leader: &Member<'_>,
@@ -46,7 +46,7 @@ pub(super) fn of_leader(
         && answers(without(flags::INHERIT)).is_ok()
     {
         let text = "samples of a command with its children cannot tell the counts of other events (EINVAL): \
-                    Linux can from version 6.13 on; sample one event alone";
+                    Linux can from version 6.12 on; sample one event alone";
         return refusal::of_slot(leader.slot.id, RefusalKind::Invalid, text.to_owned());
     }
     let mut refusal = refused(&Unit { members: vec![*leader] }, leader, place, e, 0);
