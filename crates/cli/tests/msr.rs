@@ -250,8 +250,8 @@ fn who_is_killed_leaves_the_registers_as_they_were() {
     killed.wait().unwrap();
     until("registers are restored", &|| controls(&devices) == before);
     until("journals are gone", &|| journals(&devices) == 0);
-    // What it ran is in its process group.
-    let _ = Command::new("kill").args(["-9", &format!("-{}", killed.id())]).status();
+    // What it ran is in its process group; without the `--`, a `kill` that reads `-1234` as `-1` ends every process.
+    let _ = Command::new("kill").args(["-KILL", "--", &format!("-{}", killed.id())]).status();
 }
 
 #[test]
