@@ -11,7 +11,7 @@ pub(crate) struct Record {
     name: String,
     event: String,
     /// `exact`, `scaled`, `partial`, `not counted`, `not supported`, `lost`.
-    verdict: &'static str,
+    verdict: String,
     number: Option<f64>,
     raw: Option<u64>,
     half_width: Option<f64>,
@@ -28,7 +28,7 @@ impl Record {
         Record {
             name: value.name.clone(),
             event: value.event.clone(),
-            verdict: value.count.verdict().word(),
+            verdict: value.count.verdict().to_string(),
             number: value.number(),
             raw: value.count.value(),
             half_width: half_width(value),

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
+from perf_monitor.comparison import PAIRS, THRESHOLD, Comparison, compare_functions
 from perf_monitor.engine import Engine, EngineRegion, MakeEngine, NativeEngine, Sampled, Settings, Step, total
 from perf_monitor.errors import InvalidInput
 from perf_monitor.metrics import COMPANIONS, Metrics
@@ -178,6 +179,24 @@ class PerfMonitor:
         An exception goes through; the region ends, is counted, and is counted as aborted too.
         """
         return Measurement(self, label)
+
+    def compare(
+        self,
+        a: Callable[[], object],
+        b: Callable[[], object],
+        *,
+        pairs: int = PAIRS,
+        warmups: int = 1,
+        threshold: float = THRESHOLD,
+        seed: Optional[int] = None,
+        labels: tuple[str, str] = ("a", "b"),
+    ) -> Comparison:
+        """Calls two functions in pairs, in random order, and compares what they count: `perf_monitor.compare` with the events of this
+        monitor. Each call is a region, of the first or the second of `labels`.
+        """
+        return compare_functions(
+            self, a, b, pairs=pairs, warmups=warmups, threshold=threshold, seed=seed, labels=labels
+        )
 
     def get_metrics(self, label: Optional[str] = None) -> Metrics:
         """What the regions of a label counted, over all threads; of the label whose region ended last if none is given."""
