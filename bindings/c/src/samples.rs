@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cyclometer::core::SlotId;
-use cyclometer::{Config, Monitor, Result};
+use cyclometer::{Config, Estimate, Monitor, Result};
 
 use crate::counts::c_text;
 use crate::monitor::{Messages, State, cyclometer_t, with_monitor};
@@ -104,10 +104,10 @@ impl cyclometer_samples_t {
                 let _ = counter.reason.set(c_text(reason));
             }
         }
-        let series: Vec<_> = (0..self.counters.len()).map(|i| samples.series(SlotId(i))).collect();
+        let series: Vec<_> = (0..self.counters.len()).map(|i| samples.estimates(SlotId(i))).collect();
         for (i, row) in samples.rows.iter().enumerate() {
-            let value = |(of_event, counter): (&Vec<Option<u64>>, &Sampled)| {
-                of_event[i].map_or(f64::NAN, |raw| raw as f64 * counter.scale)
+            let value = |(of_event, counter): (&Vec<Option<Estimate>>, &Sampled)| {
+                of_event[i].map_or(f64::NAN, |estimate| estimate.value * counter.scale)
             };
             let (number, at_ns, skew_ns, late_ns) = (row.number, row.at_ns, row.skew_ns, row.late_ns);
             let sample = cyclometer_sample_t { number, at_ns, skew_ns, late_ns };
@@ -149,7 +149,8 @@ pub unsafe extern "C" fn cyclometer_samples_open(
 
 /// Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]` becomes what counter
 /// number `n` has counted since sampling began, in its event's unit, for `n` from 0 to `length - 1`; NaN where nothing was counted or
-/// the counter is not configured, never zero. `values` may be null where `length` is 0.
+/// the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time. `values` may be
+/// null where `length` is 0.
 ///
 /// `CYCLOMETER_NO_SAMPLE`, and nothing is written, where there is none yet. It does not wait.
 #[unsafe(no_mangle)]

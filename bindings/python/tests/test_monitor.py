@@ -167,6 +167,21 @@ def test_samples_are_increments() -> None:
         monitor(FAULTS).samples()
 
 
+def test_samples_of_what_shared_its_counter_are_estimates() -> None:
+    engines: list[Engine] = []
+
+    def make(settings: object) -> Engine:
+        engines.append(scripted(FAULTS)(settings))  # type: ignore[arg-type]
+        return engines[-1]
+
+    counter = PerfMonitor(make_engine=make).configure(["page-faults"], sampling_rate=100)
+    engines[-1].sampled = [Row(0, 1, 1, 0, [5.0], [False]), Row(1, 2, 1, 0, [12.5], [True])]
+    exact, shared = (sample.values["page-faults"] for sample in counter.samples().rows)
+    assert isinstance(exact, Value) and isinstance(shared, Value)
+    assert (exact.verdict, shared.verdict, shared.half_width) == ("exact", "scaled", None) and shared == 7.5
+    assert shared.reason is not None and "a part of the time" in shared.reason
+
+
 def test_rows_and_dictionaries_are_plain_values() -> None:
     counter = monitor(CLOCK, not_counted("cycles", "no PMU"))
     with counter.measure("a"):

@@ -287,6 +287,19 @@ pub trait Source {
         let _ = slots;
         None
     }
+
+    /// The time on the clock by which its counters count: ours, except where the machine is a simulated one.
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    /// Lets a short time pass on that clock, on this CPU and without sleeping.
+    fn pass(&self, time: Duration) {
+        let until = self.now() + time;
+        while self.now() < until {
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Open counters; dropping them restores what was changed.

@@ -38,6 +38,9 @@ pub mod flags {
 /// `read_format`: value, time enabled, time running.
 const READ_TIMES: u64 = 1 << 0 | 1 << 1;
 
+/// `PERF_FORMAT_GROUP`: of a leader the values of all members.
+const READ_GROUP: u64 = 1 << 3;
+
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
 /// `PERF_FLAG_PID_CGROUP`.
@@ -111,6 +114,18 @@ impl Attr {
         }
     }
 
+    /// Of a leader: it is read with all of its members, by [`Event::read_group`] and by nothing else. Not together with
+    /// [`flags::INHERIT`], which kernels before 6.12 refuse.
+    ///
+    /// # Source
+    ///
+    /// `perf_event_open(2)`, `PERF_FORMAT_GROUP`; Linux `kernel/events/core.c`, `perf_event_alloc`.
+    #[must_use]
+    pub fn read_as_group(mut self) -> Attr {
+        self.read_format |= READ_GROUP;
+        self
+    }
+
     /// The same attributes with the shortest size that holds them: old kernels know short ones only.
     fn sized(mut self) -> Attr {
         let beyond_version_5 = self.aux_sample_size != 0 || self.sig_data != 0 || self.config3 != 0;
@@ -145,6 +160,30 @@ pub struct Values {
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
+}
+
+/// What the events of a group have counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupValues<'a> {
+    /// How long the leader was enabled, in ns.
+    pub time_enabled_ns: u64,
+    /// How long it was on a counter, in ns, and its members with it.
+    pub time_running_ns: u64,
+    /// The raw values, the leader's first, in the order in which they were opened.
+    pub values: &'a [u64],
+}
+
+impl GroupValues<'_> {
+    /// How many words of room a read of so many events needs.
+    pub const fn words(events: usize) -> usize {
+        3 + events
+    }
+
+    /// The values of one of them, the leader being number 0.
+    pub fn of(&self, member: usize) -> Option<Values> {
+        let (time_enabled_ns, time_running_ns) = (self.time_enabled_ns, self.time_running_ns);
+        Some(Values { value: *self.values.get(member)?, time_enabled_ns, time_running_ns })
+    }
 }
 
 /// Whether a control reaches one event or its whole group.
@@ -278,6 +317,39 @@ impl Event {
     }
 }
 
+impl Event {
+    /// Reads a leader that was opened with [`Attr::read_as_group`], and its members, as of one moment and by one system call;
+    /// `None` when a pinned group has lost its counters. `room` has [`GroupValues::words`] at least.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; [`io::ErrorKind::UnexpectedEof`] where it is no such leader.
+    pub fn read_group<'a>(&self, room: &'a mut [u64]) -> io::Result<Option<GroupValues<'a>>> {
+        let got = loop {
+            // SAFETY: writes at most the bytes of `room`.
+            let got =
+                unsafe { libc::read(self.0.as_raw_fd(), room.as_mut_ptr().cast(), size_of_val(&*room)) };
+            match usize::try_from(got) {
+                Ok(got) => break got,
+                Err(_) => match io::Error::last_os_error() {
+                    e if e.kind() == io::ErrorKind::Interrupted => {}
+                    e => return Err(e),
+                },
+            }
+        };
+        if got == 0 {
+            return Ok(None);
+        }
+        match &room[..got / size_of::<u64>()] {
+            [members, time_enabled_ns, time_running_ns, values @ ..] if *members == values.len() as u64 => {
+                let (time_enabled_ns, time_running_ns) = (*time_enabled_ns, *time_running_ns);
+                Ok(Some(GroupValues { time_enabled_ns, time_running_ns, values }))
+            }
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
@@ -399,6 +471,31 @@ mod tests {
         touch_pages(8);
         leader.disable(Reach::Group).unwrap();
         assert!(member.read().unwrap().unwrap().value >= 8);
+    }
+
+    #[test]
+    fn a_leader_is_read_with_its_members_at_once() {
+        let mut attr = Attr::new(SOFTWARE, PAGE_FAULTS);
+        attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
+        let leader = match open(&attr.read_as_group(), Whom::ThisThread, None, None) {
+            Ok(leader) => leader,
+            Err(e) => return skipped(&e),
+        };
+        attr.flags &= !flags::DISABLED;
+        let member = open(&attr, Whom::ThisThread, None, Some(&leader)).unwrap();
+        leader.enable(Reach::Event).unwrap();
+        touch_pages(16);
+        leader.disable(Reach::Event).unwrap();
+        let mut room = [0; GroupValues::words(2)];
+        let read = leader.read_group(&mut room).unwrap().unwrap();
+        assert!(
+            read.values.len() == 2 && read.values[0] >= 16 && read.values[0] == read.values[1],
+            "{read:?}"
+        );
+        assert_eq!(read.of(1), member.read().unwrap(), "a member is read by itself as well");
+        assert_eq!(read.of(2), None);
+        assert!(leader.read().is_err(), "there is no room for all of them");
+        assert!(leader.read_group(&mut [0; 3]).is_err());
     }
 
     #[test]

@@ -132,6 +132,7 @@ class PerfMonitor:
         self._last: Optional[str] = None
         self._sampled: dict[str, Optional[float]] = {}
         self._interval: Optional[float] = None
+        self._sampled_scope = "process"
 
     def configure(
         self,
@@ -171,6 +172,7 @@ class PerfMonitor:
             self._aborted.clear()
             self._sampled.clear()
             self._last, self._interval = None, sampling_rate and 1 / sampling_rate
+            self._sampled_scope = "cpus" if scope.startswith("cpus") else "process"
         return self
 
     def measure(self, label: str) -> Measurement:
@@ -236,13 +238,18 @@ class PerfMonitor:
 
     def _sample(self, row: Any, names: list[str], sampled: Sampled) -> Sample:
         values: dict[str, Counted] = {}
-        for name, now, refused in zip(names, row.values, sampled.refused):
+        for name, now, scaled, refused in zip(names, row.values, row.scaled or [False] * len(names), sampled.refused):
             before = self._sampled.get(name, 0.0)
             self._sampled[name] = now
             if now is None or before is None:
                 values[name] = NotCounted(name, refused or "it could not be read", "lost" if refused is None else "not supported")
             else:
-                values[name] = Value(now - before, name=name, scope="process")
+                part = "counted for a part of the time, and scaled up to all of it" if scaled else None
+                verdict = "scaled" if scaled else "exact"
+                half_width = None if scaled else 0.0
+                values[name] = Value(
+                    now - before, name=name, verdict=verdict, half_width=half_width, scope=self._sampled_scope, reason=part
+                )
         return Sample(row.number, row.at_ns / 1e9, row.skew_ns / 1e9, values)
 
     def reset(self) -> None:
