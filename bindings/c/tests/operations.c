@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static int line_failed;
@@ -31,7 +32,7 @@ static int says(size_t (*which)(const cyclometer_t *, char *, size_t), const cha
 }
 
 /* What was touched, so that none of it is given back and touched again. */
-static void *touched[400];
+static void *touched[1000];
 static size_t touched_blocks;
 
 /* Makes about 1000 page faults: in blocks that are too small for huge pages. */
@@ -121,6 +122,65 @@ static void regions(void) {
     EXPECT(cyclometer_counts_calls(counts) == 1);
     cyclometer_counts_free(&counts);
     EXPECT(cyclometer_total(monitor, "never", &counts) == CYCLOMETER_ERR_INVALID_INPUT && counts == NULL);
+}
+
+/* What a child sees of a region that was open at the fork, as its exit status. */
+static int of_child(cyclometer_region_t *region) {
+    cyclometer_region_t *own = NULL;
+    cyclometer_counts_t *counts = NULL;
+    cyclometer_count_t count;
+    if (cyclometer_region_end(&region, &counts) != CYCLOMETER_SUCCESS)
+        return 1;
+    if (cyclometer_counts_get(counts, 0, &count, sizeof count) != CYCLOMETER_SUCCESS)
+        return 2;
+    if (count.state != CYCLOMETER_COUNT_LOST || !isnan(count.value) || count.raw != UINT64_MAX)
+        return 3;
+    if (strstr(cyclometer_counts_reason(counts, 0), "forked") == NULL)
+        return 4;
+    cyclometer_counts_free(&counts);
+    if (cyclometer_region_begin(monitor, "child", &own) != CYCLOMETER_SUCCESS)
+        return 5;
+    if (cyclometer_region_end(&own, &counts) != CYCLOMETER_SUCCESS)
+        return 6;
+    if (cyclometer_counts_get(counts, 0, &count, sizeof count) != CYCLOMETER_SUCCESS)
+        return 7;
+    return count.state == CYCLOMETER_COUNT_EXACT ? 0 : 8;
+}
+
+/* A region that is open at a fork is lost in the child, which then counts for itself, and counts on in the parent. */
+static void forks(void) {
+    cyclometer_region_t *region = NULL;
+    cyclometer_counts_t *counts = NULL;
+    cyclometer_count_t count;
+    int status = 0;
+    pid_t child;
+    EXPECT(cyclometer_region_begin(monitor, "fork", &region) == CYCLOMETER_SUCCESS);
+    child = fork();
+    if (child == 0)
+        _exit(of_child(region));
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    touch();
+    EXPECT(cyclometer_region_end(&region, &counts) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_counts_get(counts, 0, &count, sizeof count) == CYCLOMETER_SUCCESS);
+    EXPECT(count.state == CYCLOMETER_COUNT_EXACT && count.raw > 900);
+    cyclometer_counts_free(&counts);
+}
+
+/* A region can be ended when its monitor was closed. */
+static void end_after_close(void) {
+    cyclometer_t *other = NULL;
+    cyclometer_region_t *region = NULL;
+    cyclometer_counts_t *counts = NULL;
+    cyclometer_count_t count;
+    EXPECT(cyclometer_open(&other) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_configure(other, 0, "page-faults") == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_region_begin(other, "outlives", &region) == CYCLOMETER_SUCCESS);
+    touch();
+    EXPECT(cyclometer_close(&other) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_region_end(&region, &counts) == CYCLOMETER_SUCCESS && region == NULL);
+    EXPECT(cyclometer_counts_get(counts, 0, &count, sizeof count) == CYCLOMETER_SUCCESS && count.raw > 900);
+    cyclometer_counts_free(&counts);
 }
 
 static cyclometer_region_t *of_main;
@@ -364,6 +424,8 @@ int main(void) {
     all_counters_at_once();
     regions();
     threads();
+    forks();
+    end_after_close();
     mistakes();
     samples();
     mistakes_with_samples();

@@ -248,7 +248,8 @@ impl Monitor {
         self.shared.cost.as_ref()
     }
 
-    /// What was sampled since the last call; nothing where no sampling was asked for.
+    /// What was sampled since the last call; nothing where no sampling was asked for, and in a forked child, which has no
+    /// sampling thread.
     pub fn samples(&self) -> Samples {
         self.shared.sampler.as_ref().map(Sampler::take).unwrap_or_default()
     }

@@ -216,6 +216,10 @@ impl Sampler {
 
     /// What was sampled since the last call.
     pub(crate) fn take(&self) -> Samples {
+        // A forked child has no sampling thread, and that of the parent may have held the lock.
+        if !self.birth.is_here() {
+            return Samples::default();
+        }
         let mut state = lock(&self.shared.state);
         Samples {
             counters: state.counters.clone(),
