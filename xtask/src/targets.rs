@@ -25,10 +25,11 @@ pub(crate) fn check() -> Result<()> {
     arm64_instructions()
 }
 
-/// Lints all crates of the command-line tool for a target, and assembles what is written in its instructions: a check does not
+/// Lints all crates of the command-line tool and of the C interface, which has the façade with all of its features, for a target, and assembles what is written in its instructions: a check does not
 /// look at them. Nothing is linked.
 fn check_one(target: &str) -> Result<()> {
-    let of_tool = ["--package", "cyclometer-cli", "--locked", "--target", target];
+    let of_tool =
+        ["--package", "cyclometer-cli", "--package", "cyclometer-c", "--locked", "--target", target];
     match output("cargo", &["clippy", "--version"]) {
         Ok(_) => cargo(&[&["clippy"], &of_tool[..], &["--", "-D", "warnings"]].concat())?,
         Err(_) => {

@@ -274,7 +274,7 @@ static void samples(void) {
     cyclometer_samples_t *samples = NULL;
     cyclometer_sample_t sample = {0}, last = {0};
     double values[8], faults_before;
-    uint64_t lost = 7, missed = 7;
+    uint64_t lost = UINT64_MAX, missed = UINT64_MAX;
     int i;
     EXPECT(cyclometer_samples_open(monitor, 200, 0, &samples) == CYCLOMETER_SUCCESS);
     EXPECT(next_sample(samples, &sample, values, 8) == CYCLOMETER_SUCCESS);
@@ -287,13 +287,14 @@ static void samples(void) {
     }
     EXPECT(values[3] - faults_before > 900);
     EXPECT(cyclometer_samples_reason(samples, 3) == NULL && cyclometer_samples_reason(samples, 0) == NULL);
-    EXPECT(cyclometer_samples_lost(samples, &lost, &missed) == CYCLOMETER_SUCCESS && lost == 0 && missed != 7);
+    EXPECT(cyclometer_samples_lost(samples, &lost, &missed) == CYCLOMETER_SUCCESS);
+    EXPECT(lost == 0 && missed != UINT64_MAX);
     EXPECT(cyclometer_samples_lost(samples, NULL, NULL) == CYCLOMETER_SUCCESS);
     EXPECT(cyclometer_samples_close(&samples) == CYCLOMETER_SUCCESS && samples == NULL);
 
     /* Of a small buffer that nobody looks at, samples are lost, and counted. */
     EXPECT(cyclometer_samples_open(monitor, 1000, 2, &samples) == CYCLOMETER_SUCCESS);
-    for (i = 0; i < 1000 && lost < 3; i++) {
+    for (i = 0, lost = 0; i < 1000 && lost < 3; i++) {
         EXPECT(usleep(20000) == 0);
         EXPECT(next_sample(samples, &sample, NULL, 0) == CYCLOMETER_SUCCESS);
         EXPECT(cyclometer_samples_lost(samples, &lost, NULL) == CYCLOMETER_SUCCESS);

@@ -85,7 +85,7 @@ fn the_example_samples_in_time() {
         rest.split(' ').next().unwrap().parse().unwrap()
     };
     let faults: Vec<u64> = rows.iter().map(|row| faults(row)).collect();
-    assert!(faults.is_sorted() && faults[faults.len() - 1] >= 10, "{said}");
+    assert!(faults.is_sorted() && faults[faults.len() - 1] >= 1, "{said}");
     assert!(
         rows.iter().all(|row| row.contains("instructions ") && !row.ends_with("instructions 0")),
         "{said}"
