@@ -276,7 +276,7 @@ static void samples(void) {
     double values[8], faults_before;
     uint64_t lost = UINT64_MAX, missed = UINT64_MAX;
     int i;
-    EXPECT(cyclometer_samples_open(monitor, 200, 0, &samples) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_samples_open(monitor, 200, 1 << 16, &samples) == CYCLOMETER_SUCCESS);
     EXPECT(next_sample(samples, &sample, values, 8) == CYCLOMETER_SUCCESS);
     faults_before = values[3];
     EXPECT(isnan(values[0]) && isnan(values[7]) && !isnan(values[3]) && values[5] >= 0);

@@ -161,6 +161,12 @@ def test_samples_are_increments() -> None:
     assert values[:2] == [5.0, 7.0] and values[4] == 1.0
     assert isinstance(values[2], NotCounted) and isinstance(values[3], NotCounted), "no difference of what was lost"
     assert (samples.rows[1].seconds, samples.lost, samples.missed) == (0.02, 2, 1)
+    assert [sample.number for sample in samples] == [0, 1, 3, 4, 5] and len(samples) == 5
+    assert samples[1].number == 1 and [sample.number for sample in samples[3:]] == [4, 5]
+    assert samples.to_rows()[1:3] == [
+        {"number": 1, "seconds": 0.02, "skew_seconds": 5e-07, "page-faults": 7.0},
+        {"number": 3, "seconds": 0.04, "skew_seconds": 5e-07, "page-faults": None},
+    ]
     engines[-1].sampled = [Row(6, 70_000_000, 500, 0, [30.0])]
     assert [s.values["page-faults"] for s in counter.follow(0.01)] == [9.0]
     with pytest.raises(InvalidInput, match="configure a sampling_rate"):

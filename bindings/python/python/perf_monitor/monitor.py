@@ -7,9 +7,9 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union, overload
 
 from perf_monitor.comparison import PAIRS, THRESHOLD, Comparison, compare_functions
 from perf_monitor.engine import Engine, EngineRegion, MakeEngine, NativeEngine, Sampled, Settings, Step, total
@@ -44,15 +44,39 @@ class Sample(NamedTuple):
     values: dict[str, Counted]
     """The increments, by event."""
 
+    def to_row(self) -> dict[str, Any]:
+        """A flat dictionary, with `None` for what was not counted."""
+        numbers = {name: float(value) if isinstance(value, Value) else None for name, value in self.values.items()}
+        return {"number": self.number, "seconds": self.seconds, "skew_seconds": self.skew_seconds, **numbers}
 
-class Samples(NamedTuple):
-    """What was sampled since the last call."""
 
-    rows: list[Sample]
-    lost: int
-    """How many were lost since, as the buffer was full."""
-    missed: int
-    """How many were never taken since, as the machine was busy."""
+class Samples(Sequence[Sample]):
+    """What was sampled since the last call: a sequence of samples, the oldest first."""
+
+    def __init__(self, rows: list[Sample], lost: int, missed: int) -> None:
+        #: The samples.
+        self.rows = rows
+        #: How many were lost since, as the buffer was full.
+        self.lost = lost
+        #: How many were never taken since, as the machine was busy.
+        self.missed = missed
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Sample, list[Sample]]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One flat dictionary for each sample, as `pandas.DataFrame` takes them: `None` for what was not counted."""
+        return [sample.to_row() for sample in self.rows]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.rows)} samples, {self.lost} lost, {self.missed} missed>"
 
 
 class Measurement:
