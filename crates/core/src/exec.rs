@@ -288,18 +288,19 @@ pub trait Source {
         None
     }
 
-    /// The time on the clock by which its counters count: ours, except where the machine is a simulated one.
-    fn now(&self) -> Instant {
-        Instant::now()
+    /// The clock by which its counters count, where that is not the calling thread's.
+    fn clock(&self) -> Option<&dyn Clock> {
+        None
     }
+}
 
-    /// Lets a short time pass on that clock, on this CPU and without sleeping.
-    fn pass(&self, time: Duration) {
-        let until = self.now() + time;
-        while self.now() < until {
-            std::hint::spin_loop();
-        }
-    }
+/// A clock that may stand still as long as nobody waits, as that of a simulated machine.
+pub trait Clock {
+    /// The time, as a point in ours.
+    fn now(&self) -> Instant;
+
+    /// Lets a short time pass, on this CPU and without sleeping.
+    fn pass(&self, time: Duration);
 }
 
 /// Open counters; dropping them restores what was changed.

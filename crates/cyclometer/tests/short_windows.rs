@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cyclometer::core::event::{PerfClass, PerfEvent, RegisterCode, RegisterEvent, RegisterSeat};
-use cyclometer::core::exec::{CounterAt, Raw, Reading};
+use cyclometer::core::exec::{Clock, CounterAt, Raw, Reading};
 use cyclometer::core::{
     Candidate, CounterId, CounterMask, Counting, Event, EventCode, Intent, Part, Refusal, Slot, SlotId,
     Source, Target,
@@ -48,12 +48,8 @@ impl Source for Living {
         Ok(Box::new(Open { counting, bus: Rc::clone(&self.bus), reads: 0 }))
     }
 
-    fn now(&self) -> std::time::Instant {
-        self.driver.now()
-    }
-
-    fn pass(&self, time: Duration) {
-        self.driver.pass(time);
+    fn clock(&self) -> Option<&dyn Clock> {
+        self.driver.clock()
     }
 }
 

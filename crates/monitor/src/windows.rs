@@ -103,7 +103,7 @@ impl Windowed {
     /// Sums go on from these values.
     pub(crate) fn new(of: Subject<'_>, sums: Vec<Raw>) -> Windowed {
         let counted = sums.iter().map(|raw| raw.time_enabled_ns).max().unwrap_or(0);
-        let now = of.source.now();
+        let now = now_of(of.source);
         Windowed {
             rung: of.source.rung(),
             slots: of.slots,
@@ -125,7 +125,7 @@ impl Windowed {
     /// Appends the sums after one more window, which is tried again when it is lost; where none holds they are lost this time.
     pub(crate) fn sample(&mut self, source: &dyn Source, out: &mut Vec<Raw>) {
         let counted = (0..ATTEMPTS).find_map(|_| self.attempt(source));
-        let enabled_ns = nanos(source.now().saturating_duration_since(self.since));
+        let enabled_ns = nanos(now_of(source).saturating_duration_since(self.since));
         for sum in &mut self.sums {
             sum.time_enabled_ns = enabled_ns;
         }
@@ -161,7 +161,7 @@ impl Windowed {
         counting.start().ok()?;
         let (mut before, mut after) = (Vec::new(), Vec::new());
         counting.sample(&mut before).ok()?;
-        source.pass(self.lengths.now);
+        pass(source, self.lengths.now);
         counting.sample(&mut after).ok()?;
         let counted = |(start, end): (&Raw, &Raw)| {
             let value = end.value.checked_sub(start.value)?;
@@ -169,6 +169,22 @@ impl Windowed {
             (!start.is_lost && !end.is_lost).then_some((value, ns))
         };
         before.iter().zip(&after).map(counted).collect()
+    }
+}
+
+/// The time by which a source counts.
+fn now_of(source: &dyn Source) -> Instant {
+    source.clock().map_or_else(Instant::now, |clock| clock.now())
+}
+
+/// Lets it pass, without sleeping: another thread would be counted.
+fn pass(source: &dyn Source, time: Duration) {
+    if let Some(clock) = source.clock() {
+        return clock.pass(time);
+    }
+    let began = Instant::now();
+    while began.elapsed() < time {
+        std::hint::spin_loop();
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::event::Part;
-use cyclometer_core::exec::{Reading, RefusalKind};
+use cyclometer_core::exec::{Clock, Reading, RefusalKind};
 use cyclometer_core::{
     CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target,
 };
@@ -176,6 +176,12 @@ impl<B: Bus + 'static> Source for RegisterSource<B> {
         Ok(Box::new(RegisterCounting { bus: Rc::clone(&self.bus), drivers, place, selected: 0 }))
     }
 
+    fn clock(&self) -> Option<&dyn Clock> {
+        Some(self)
+    }
+}
+
+impl<B: Bus + 'static> Clock for RegisterSource<B> {
     fn now(&self) -> Instant {
         self.start + Duration::from_nanos(self.bus.borrow().now_ns())
     }
