@@ -25,8 +25,8 @@ pub(crate) fn check() -> Result<()> {
     arm64_instructions()
 }
 
-/// Lints all crates of the command-line tool and of the C library for a target, and assembles what is written in its instructions: a check does not
-/// look at them. Nothing is linked.
+/// Lints all crates of the command-line tool and of the C interface, which has the façade with all of its features, for a target,
+/// and assembles what is written in its instructions: a check does not look at them. Nothing is linked.
 fn check_one(target: &str) -> Result<()> {
     let of_tool =
         ["--package", "cyclometer-cli", "--package", "cyclometer-c", "--locked", "--target", target];

@@ -3,7 +3,8 @@
  * Made by cbindgen from bindings/c/src; do not edit. docs/sdk-c.md explains it.
  *
  * Results. Every function that returns `int` returns a `cyclometer_status_t`: negative for an error (nothing was
- * written to any output then), 0 for success. Two positive ones are for values that are there and not exact.
+ * written to any output then), 0 for success. Two positive ones are for values that are there and not exact, one says that
+ * there is no sample yet.
  *
  * Threads. There is no global state. A monitor may be used from any number of threads at once. Counters belong to
  * threads: what was enabled or begun in a thread counts that thread, and is disabled or ended there; elsewhere that is
@@ -46,6 +47,10 @@ typedef enum {
    * Done; the value is of some cores or modes only, or of more than was asked for.
    */
   CYCLOMETER_PARTIAL = 2,
+  /**
+   * There is no sample yet; ask again later.
+   */
+  CYCLOMETER_NO_SAMPLE = 3,
   /**
    * No source of counts supports the architecture.
    */
@@ -259,6 +264,11 @@ typedef struct cyclometer_counts_t cyclometer_counts_t;
 typedef struct cyclometer_region_t cyclometer_region_t;
 
 /**
+ * A thread that samples, and what it has sampled.
+ */
+typedef struct cyclometer_samples_t cyclometer_samples_t;
+
+/**
  * Counts up to 64 events, in a thread or elsewhere.
  */
 typedef struct cyclometer_t cyclometer_t;
@@ -330,6 +340,28 @@ typedef struct {
    */
   char name[64];
 } cyclometer_capabilities_t;
+
+/**
+ * One read of all counters. It only grows in later versions.
+ */
+typedef struct {
+  /**
+   * Its number, from 0; numbers of samples that were lost are missing.
+   */
+  uint64_t number;
+  /**
+   * When reading began, in ns since sampling began.
+   */
+  uint64_t at_ns;
+  /**
+   * How long reading took, in ns: so far apart at most are the values of two counters.
+   */
+  uint64_t skew_ns;
+  /**
+   * How much later it was than it should have been, in ns.
+   */
+  uint64_t late_ns;
+} cyclometer_sample_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -493,7 +525,7 @@ int cyclometer_set_scope(cyclometer_t *monitor,
 /**
  * Reads a configuration file (YAML, `performance_monitoring:`), and over it what the environment says; without a file (null)
  * that of the variable `CYCLOMETER_CONFIG`, if there is one. Forgets what was counted. An error while anything is counting.
- * Samples cannot be fetched through this interface: settings of how often to sample have no effect.
+ * How often to sample, and how much of it to keep, is for `cyclometer_samples_open`.
  */
 int cyclometer_load(cyclometer_t *monitor,
                     const char *file);
@@ -520,6 +552,53 @@ int cyclometer_region_end(cyclometer_region_t **region,
 int cyclometer_total(cyclometer_t *monitor,
                      const char *label,
                      cyclometer_counts_t **counts);
+
+/**
+ * Lets a thread of the library read all configured counters `hertz` times a second, 1 to 10000, until `cyclometer_samples_close`;
+ * 0 takes the configuration's `sampling_interval_ms`. `buffer_size` samples are kept until they are fetched, 1 to 1048576; 0 takes
+ * the configuration's, or 1024. Of more the oldest are lost, and counted.
+ *
+ * With the scope of a thread the whole process is sampled, with the sampling thread in it. Samples have counters of their own:
+ * other functions of the monitor, and its end, do not change them.
+ */
+int cyclometer_samples_open(cyclometer_t *monitor,
+                            unsigned int hertz,
+                            size_t buffer_size,
+                            cyclometer_samples_t **samples);
+
+/**
+ * Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]` becomes what counter
+ * number `n` has counted since sampling began, in its event's unit, for `n` from 0 to `length - 1`; NaN where nothing was counted or
+ * the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time. `values` may be
+ * null where `length` is 0.
+ *
+ * `CYCLOMETER_NO_SAMPLE`, and nothing is written, where there is none yet. It does not wait.
+ */
+int cyclometer_samples_next(cyclometer_samples_t *samples,
+                            cyclometer_sample_t *sample,
+                            size_t size,
+                            double *values,
+                            unsigned int length);
+
+/**
+ * How many samples there never were, since sampling began: `lost` for want of room in the buffer, `missed` as the thread was not on
+ * a CPU when they were due. Either may be null. It is what was known when `cyclometer_samples_next` looked for new samples last,
+ * which it does when it has handed out the others: all of it once that said `CYCLOMETER_NO_SAMPLE`.
+ */
+int cyclometer_samples_lost(cyclometer_samples_t *samples,
+                            uint64_t *lost,
+                            uint64_t *missed);
+
+/**
+ * Why a counter has no values in samples; lives as long as the samples. Null where it has some, and where it is not configured.
+ */
+const char *cyclometer_samples_reason(const cyclometer_samples_t *samples,
+                                      unsigned int counter);
+
+/**
+ * Ends sampling, frees the samples and sets the pointer to null.
+ */
+int cyclometer_samples_close(cyclometer_samples_t **samples);
 
 #ifdef __cplusplus
 }  // extern "C"

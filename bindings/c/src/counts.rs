@@ -179,7 +179,7 @@ impl cyclometer_counts_t {
 }
 
 /// A text of ours for C.
-fn c_text(text: &str) -> CString {
+pub(crate) fn c_text(text: &str) -> CString {
     CString::new(text.replace('\0', "")).unwrap_or_default()
 }
 

@@ -17,6 +17,7 @@ mod info;
 mod monitor;
 mod pointers;
 mod regions;
+mod samples;
 mod status;
 
 pub use counters::{
@@ -38,4 +39,8 @@ pub use monitor::{
     cyclometer_t,
 };
 pub use regions::{cyclometer_region_begin, cyclometer_region_end, cyclometer_region_t, cyclometer_total};
+pub use samples::{
+    cyclometer_sample_t, cyclometer_samples_close, cyclometer_samples_lost, cyclometer_samples_next,
+    cyclometer_samples_open, cyclometer_samples_reason, cyclometer_samples_t,
+};
 pub use status::cyclometer_status_t;

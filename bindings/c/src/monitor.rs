@@ -36,8 +36,8 @@ pub enum cyclometer_scope_t {
 /// What is configured, and the façade's monitor of it once something was to be counted.
 #[derive(Default)]
 pub(crate) struct State {
-    scope: CountedScope,
-    config: Config,
+    pub(crate) scope: CountedScope,
+    pub(crate) config: Config,
     pub(crate) slots: BTreeMap<u32, Slot>,
     monitor: Option<Monitor>,
 }
@@ -82,17 +82,17 @@ impl State {
         Ok(())
     }
 
+    /// What counts regions: nothing is sampled before somebody asks for samples.
     fn builder(&self) -> MonitorBuilder {
-        Monitor::builder().config(self.config.clone()).scope(self.scope.clone())
+        let mut config = self.config.clone();
+        config.sampling_interval_ms = None;
+        Monitor::builder().config(config).scope(self.scope.clone())
     }
 
     /// Reads settings.
     fn load(&mut self, file: Option<&Path>) -> Result<()> {
         self.check_idle("change the configuration")?;
-        // Nothing fetches samples here.
-        let mut config = Config::load(file)?;
-        config.sampling_interval_ms = None;
-        (self.config, self.monitor) = (config, None);
+        (self.config, self.monitor) = (Config::load(file)?, None);
         Ok(())
     }
 
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn cyclometer_set_scope(monitor: *mut cyclometer_t, scope:
 
 /// Reads a configuration file (YAML, `performance_monitoring:`), and over it what the environment says; without a file (null)
 /// that of the variable `CYCLOMETER_CONFIG`, if there is one. Forgets what was counted. An error while anything is counting.
-/// Samples cannot be fetched through this interface: settings of how often to sample have no effect.
+/// How often to sample, and how much of it to keep, is for `cyclometer_samples_open`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_load(monitor: *mut cyclometer_t, file: *const c_char) -> c_int {
     let body = |monitor: &cyclometer_t| {

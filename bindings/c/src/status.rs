@@ -15,6 +15,8 @@ pub enum cyclometer_status_t {
     CYCLOMETER_SCALED = 1,
     /// Done; the value is of some cores or modes only, or of more than was asked for.
     CYCLOMETER_PARTIAL = 2,
+    /// There is no sample yet; ask again later.
+    CYCLOMETER_NO_SAMPLE = 3,
     /// No source of counts supports the architecture.
     CYCLOMETER_ERR_ARCH_UNSUPPORTED = -1,
     /// Counters cannot be read from user space here.
@@ -77,6 +79,7 @@ pub(crate) fn text(status: c_int) -> &'static std::ffi::CStr {
         0 => c"success",
         1 => c"the value is an estimate: the event shared its counter with others",
         2 => c"the value is of a part only, or of more than was asked for",
+        3 => c"there is no sample yet",
         -1 => c"no source of counts supports the architecture",
         -2 => c"counters cannot be read from user space here",
         -3 => c"another user holds the counter",

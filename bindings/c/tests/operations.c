@@ -1,10 +1,13 @@
 /* Every operation of the interface, and every mistake that it finds out. Says on standard output what it saw of the machine. */
+#define _DEFAULT_SOURCE
 #include <cyclometer.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static int line_failed;
 
@@ -29,7 +32,7 @@ static int says(size_t (*which)(const cyclometer_t *, char *, size_t), const cha
 }
 
 /* What was touched, so that none of it is given back and touched again. */
-static void *touched[400];
+static void *touched[1000];
 static size_t touched_blocks;
 
 /* Makes about 1000 page faults: in blocks that are too small for huge pages. */
@@ -121,6 +124,65 @@ static void regions(void) {
     EXPECT(cyclometer_total(monitor, "never", &counts) == CYCLOMETER_ERR_INVALID_INPUT && counts == NULL);
 }
 
+/* What a child sees of a region that was open at the fork, as its exit status. */
+static int of_child(cyclometer_region_t *region) {
+    cyclometer_region_t *own = NULL;
+    cyclometer_counts_t *counts = NULL;
+    cyclometer_count_t count;
+    if (cyclometer_region_end(&region, &counts) != CYCLOMETER_SUCCESS)
+        return 1;
+    if (cyclometer_counts_get(counts, 0, &count, sizeof count) != CYCLOMETER_SUCCESS)
+        return 2;
+    if (count.state != CYCLOMETER_COUNT_LOST || !isnan(count.value) || count.raw != UINT64_MAX)
+        return 3;
+    if (strstr(cyclometer_counts_reason(counts, 0), "forked") == NULL)
+        return 4;
+    cyclometer_counts_free(&counts);
+    if (cyclometer_region_begin(monitor, "child", &own) != CYCLOMETER_SUCCESS)
+        return 5;
+    if (cyclometer_region_end(&own, &counts) != CYCLOMETER_SUCCESS)
+        return 6;
+    if (cyclometer_counts_get(counts, 0, &count, sizeof count) != CYCLOMETER_SUCCESS)
+        return 7;
+    return count.state == CYCLOMETER_COUNT_EXACT ? 0 : 8;
+}
+
+/* A region that is open at a fork is lost in the child, which then counts for itself, and counts on in the parent. */
+static void forks(void) {
+    cyclometer_region_t *region = NULL;
+    cyclometer_counts_t *counts = NULL;
+    cyclometer_count_t count;
+    int status = 0;
+    pid_t child;
+    EXPECT(cyclometer_region_begin(monitor, "fork", &region) == CYCLOMETER_SUCCESS);
+    child = fork();
+    if (child == 0)
+        _exit(of_child(region));
+    EXPECT(child > 0 && waitpid(child, &status, 0) == child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    touch();
+    EXPECT(cyclometer_region_end(&region, &counts) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_counts_get(counts, 0, &count, sizeof count) == CYCLOMETER_SUCCESS);
+    EXPECT(count.state == CYCLOMETER_COUNT_EXACT && count.raw > 900);
+    cyclometer_counts_free(&counts);
+}
+
+/* A region can be ended when its monitor was closed. */
+static void end_after_close(void) {
+    cyclometer_t *other = NULL;
+    cyclometer_region_t *region = NULL;
+    cyclometer_counts_t *counts = NULL;
+    cyclometer_count_t count;
+    EXPECT(cyclometer_open(&other) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_configure(other, 0, "page-faults") == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_region_begin(other, "outlives", &region) == CYCLOMETER_SUCCESS);
+    touch();
+    EXPECT(cyclometer_close(&other) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_region_end(&region, &counts) == CYCLOMETER_SUCCESS && region == NULL);
+    EXPECT(cyclometer_counts_get(counts, 0, &count, sizeof count) == CYCLOMETER_SUCCESS && count.raw > 900);
+    cyclometer_counts_free(&counts);
+}
+
 static cyclometer_region_t *of_main;
 
 static void *other_thread(void *unused) {
@@ -195,6 +257,101 @@ static void write_file(const char *name, const char *text) {
         exit(1);
 }
 
+/* Waits for a sample, half a minute at most. */
+static int next_sample(cyclometer_samples_t *samples, cyclometer_sample_t *sample, double *values, unsigned length) {
+    int status, tries;
+    for (tries = 0; tries < 30000; tries++) {
+        status = cyclometer_samples_next(samples, sample, sizeof *sample, values, length);
+        if (status != CYCLOMETER_NO_SAMPLE)
+            return status;
+        EXPECT(usleep(1000) == 0);
+    }
+    return CYCLOMETER_NO_SAMPLE;
+}
+
+/* Counter 3 counts page faults, 5 CPU time, and the others nothing. */
+static void samples(void) {
+    cyclometer_samples_t *samples = NULL;
+    cyclometer_sample_t sample = {0}, last = {0};
+    double values[8], faults_before;
+    uint64_t lost = UINT64_MAX, missed = UINT64_MAX;
+    int i;
+    EXPECT(cyclometer_samples_open(monitor, 200, 1 << 16, &samples) == CYCLOMETER_SUCCESS);
+    EXPECT(next_sample(samples, &sample, values, 8) == CYCLOMETER_SUCCESS);
+    faults_before = values[3];
+    EXPECT(isnan(values[0]) && isnan(values[7]) && !isnan(values[3]) && values[5] >= 0);
+    touch();
+    for (i = 0, last = sample; i < 20; i++, last = sample) {
+        EXPECT(next_sample(samples, &sample, values, 8) == CYCLOMETER_SUCCESS);
+        EXPECT(sample.number > last.number && sample.at_ns > last.at_ns && sample.skew_ns > 0);
+    }
+    EXPECT(values[3] - faults_before > 900);
+    EXPECT(cyclometer_samples_reason(samples, 3) == NULL && cyclometer_samples_reason(samples, 0) == NULL);
+    EXPECT(cyclometer_samples_lost(samples, &lost, &missed) == CYCLOMETER_SUCCESS);
+    EXPECT(lost == 0 && missed != UINT64_MAX);
+    EXPECT(cyclometer_samples_lost(samples, NULL, NULL) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_samples_close(&samples) == CYCLOMETER_SUCCESS && samples == NULL);
+
+    /* Of a small buffer that nobody looks at, samples are lost, and counted. */
+    EXPECT(cyclometer_samples_open(monitor, 1000, 2, &samples) == CYCLOMETER_SUCCESS);
+    for (i = 0, lost = 0; i < 1000 && lost < 3; i++) {
+        EXPECT(usleep(20000) == 0);
+        EXPECT(next_sample(samples, &sample, NULL, 0) == CYCLOMETER_SUCCESS);
+        EXPECT(cyclometer_samples_lost(samples, &lost, NULL) == CYCLOMETER_SUCCESS);
+    }
+    EXPECT(lost >= 3 && sample.number >= 3);
+    EXPECT(cyclometer_samples_close(&samples) == CYCLOMETER_SUCCESS);
+}
+
+static void mistakes_with_samples(void) {
+    cyclometer_t *unconfigured = NULL, *other = NULL;
+    cyclometer_samples_t *samples = NULL;
+    cyclometer_sample_t sample = {77, 77, 77, 77};
+    double value = 7;
+    EXPECT(cyclometer_samples_open(monitor, 0, 0, &samples) == CYCLOMETER_ERR_INVALID_INPUT && samples == NULL);
+    EXPECT(says(cyclometer_message, "0 Hz") && says(cyclometer_remedy, "1 to 10000 Hz"));
+    EXPECT(cyclometer_samples_open(monitor, 1000000000, 0, &samples) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(says(cyclometer_message, "1000000000") && says(cyclometer_remedy, "1 to 10000 Hz"));
+    EXPECT(cyclometer_samples_open(monitor, 100, (size_t)1 << 30, &samples) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(says(cyclometer_remedy, "1 to 1048576"));
+    EXPECT(cyclometer_samples_open(monitor, 100, 0, NULL) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_samples_open(NULL, 100, 0, &samples) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_open(&unconfigured) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_samples_open(unconfigured, 100, 0, &samples) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_close(&unconfigured) == CYCLOMETER_SUCCESS);
+
+    EXPECT(cyclometer_samples_next(NULL, &sample, sizeof sample, NULL, 0) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_samples_lost(NULL, NULL, NULL) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_samples_reason(NULL, 3) == NULL);
+    EXPECT(cyclometer_samples_close(&samples) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_samples_close(NULL) == CYCLOMETER_ERR_INVALID_INPUT);
+
+    /* Samples are their own: the monitor may be closed before. */
+    EXPECT(cyclometer_open(&other) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_configure(other, 0, "page-faults") == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_samples_open(other, 500, 0, &samples) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_samples_next(samples, NULL, sizeof sample, NULL, 0) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_samples_next(samples, &sample, 4, NULL, 0) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(cyclometer_samples_next(samples, &sample, sizeof sample, NULL, 1) == CYCLOMETER_ERR_INVALID_INPUT);
+    EXPECT(sample.number == 77);
+    EXPECT(cyclometer_close(&other) == CYCLOMETER_SUCCESS);
+    EXPECT(next_sample(samples, &sample, &value, 1) == CYCLOMETER_SUCCESS && sample.at_ns != 77 && value >= 0);
+    EXPECT(cyclometer_samples_close(&samples) == CYCLOMETER_SUCCESS);
+}
+
+/* What the configuration says counts where nothing else is said. */
+static void configured_samples(void) {
+    cyclometer_samples_t *samples = NULL;
+    cyclometer_sample_t sample;
+    write_file("sampling.yaml", "performance_monitoring:\n  sampling_interval_ms: 2\n  buffer_size: 16\n");
+    EXPECT(cyclometer_load(monitor, "sampling.yaml") == CYCLOMETER_SUCCESS);
+    remove("sampling.yaml");
+    EXPECT(cyclometer_samples_open(monitor, 0, 0, &samples) == CYCLOMETER_SUCCESS);
+    EXPECT(next_sample(samples, &sample, NULL, 0) == CYCLOMETER_SUCCESS && sample.at_ns >= 2000000);
+    EXPECT(cyclometer_samples_close(&samples) == CYCLOMETER_SUCCESS);
+    EXPECT(cyclometer_load(monitor, NULL) == CYCLOMETER_SUCCESS);
+}
+
 static void configuration(void) {
     const char *name = "settings.yaml";
     write_file(name, "performance_monitoring:\n  buffer_size: 512\n  max_counters: many\n");
@@ -207,6 +364,18 @@ static void configuration(void) {
     remove(name);
 }
 
+/* Counter 1 is an event of the CPU: its samples are numbers, or there is a reason. */
+static void hardware_samples(void) {
+    cyclometer_samples_t *samples = NULL;
+    cyclometer_sample_t sample;
+    double values[2];
+    EXPECT(cyclometer_samples_open(monitor, 200, 0, &samples) == CYCLOMETER_SUCCESS);
+    EXPECT(next_sample(samples, &sample, values, 2) == CYCLOMETER_SUCCESS);
+    if (isnan(values[1]))
+        EXPECT(strlen(cyclometer_samples_reason(samples, 1)) > 10);
+    EXPECT(cyclometer_samples_close(&samples) == CYCLOMETER_SUCCESS);
+}
+
 /* An event of the CPU: a number that is one, or an error that says why not; never a zero. */
 static void hardware_event(void) {
     uint64_t value = 7;
@@ -216,6 +385,7 @@ static void hardware_event(void) {
     EXPECT(cyclometer_enable(monitor, 1) == CYCLOMETER_SUCCESS);
     touch();
     EXPECT(cyclometer_disable(monitor, 1) == CYCLOMETER_SUCCESS);
+    hardware_samples();
     status = cyclometer_read(monitor, 1, &value);
     if (status >= 0) {
         EXPECT(value > 1000);
@@ -255,7 +425,12 @@ int main(void) {
     all_counters_at_once();
     regions();
     threads();
+    forks();
+    end_after_close();
     mistakes();
+    samples();
+    mistakes_with_samples();
+    configured_samples();
     configuration();
     hardware_event();
     machine();

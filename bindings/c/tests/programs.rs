@@ -72,6 +72,27 @@ fn the_example_counts_or_says_why_not() {
 }
 
 #[test]
+fn the_example_samples_in_time() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("examples/samples.c", "samples", Linked::Shared);
+    let said = run(installed.shared(&program));
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines.len() >= 11, "{said}");
+    let (last, rows) = lines.split_last().unwrap();
+    assert!(last.starts_with("lost 0, missed "), "{said}");
+    let faults = |row: &str| -> u64 {
+        let (_, rest) = row.split_once("page-faults ").unwrap();
+        rest.split(' ').next().unwrap().parse().unwrap()
+    };
+    let faults: Vec<u64> = rows.iter().map(|row| faults(row)).collect();
+    assert!(faults.is_sorted() && faults[faults.len() - 1] >= 1, "{said}");
+    assert!(
+        rows.iter().all(|row| row.contains("instructions ") && !row.ends_with("instructions 0")),
+        "{said}"
+    );
+}
+
+#[test]
 fn the_header_is_one_of_cplusplus_too() {
     let Some(installed) = installed() else { return };
     if !has("g++") {
@@ -96,7 +117,12 @@ fn nothing_leaks_and_nothing_is_read_that_was_not_written() {
     if !has("valgrind") {
         return skip("valgrind is not installed");
     }
-    let program = installed.compile("tests/operations.c", "operations-watched", Linked::Shared);
+    watch(installed, &installed.compile("tests/operations.c", "operations-watched", Linked::Shared));
+    watch(installed, &installed.compile("examples/samples.c", "samples-watched", Linked::Shared));
+}
+
+/// Runs a program that ends well under valgrind, which fails where it finds something.
+fn watch(installed: &Installed, program: &Path) {
     let mut valgrind = Command::new("valgrind");
     valgrind.args([
         "--quiet",
@@ -105,8 +131,8 @@ fn nothing_leaks_and_nothing_is_read_that_was_not_written() {
         "--show-leak-kinds=definite,indirect",
         "--error-exitcode=9",
     ]);
-    valgrind.env("LD_LIBRARY_PATH", installed.prefix.join("lib")).current_dir(installed.folder_of(&program));
-    run(valgrind.arg(&program));
+    valgrind.env("LD_LIBRARY_PATH", installed.prefix.join("lib")).current_dir(installed.folder_of(program));
+    run(valgrind.arg(program));
 }
 
 #[derive(Clone, Copy, PartialEq)]

@@ -3,6 +3,7 @@
 //!     cargo run --release --package cyclometer-criterion --example plain_loop
 #![allow(clippy::print_stdout, reason = "an example tells its results")]
 
+use std::fmt::Write as _;
 use std::hint::black_box;
 
 use cyclometer::Monitor;
@@ -10,6 +11,12 @@ use cyclometer::Monitor;
 const ROUNDS: u32 = 1000;
 
 fn main() -> cyclometer::Result<()> {
+    print!("{}", report()?);
+    Ok(())
+}
+
+/// What each round cost, one line for each event; where it cannot be counted here, why.
+pub fn report() -> cyclometer::Result<String> {
     let monitor =
         Monitor::builder().events(["instructions", "cycles", "task-clock", "page-faults"]).build()?;
     let region = monitor.region("sum of squares");
@@ -17,18 +24,17 @@ fn main() -> cyclometer::Result<()> {
         black_box((0..black_box(round)).map(u64::from).map(|i| i * i).sum::<u64>());
     }
     let measured = region.stop();
+    let mut text = String::new();
     for value in &measured.values {
-        match value.number() {
+        let _ = match value.number() {
             Some(number) => {
-                println!(
-                    "{}: {:.3} {} for each round",
-                    value.name,
-                    number / f64::from(ROUNDS),
-                    value.unit.symbol()
-                );
+                let each = number / f64::from(ROUNDS);
+                writeln!(text, "{}: {each:.3} {} for each round", value.name, value.unit.symbol())
             }
-            None => println!("{}: not counted ({})", value.name, value.reason().unwrap_or_default()),
-        }
+            None => {
+                writeln!(text, "{}: not counted ({})", value.name, value.reason().unwrap_or_default())
+            }
+        };
     }
-    Ok(())
+    Ok(text)
 }

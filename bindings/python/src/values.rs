@@ -2,7 +2,7 @@
 
 use cyclometer::core::SlotId;
 use cyclometer::core::exec::CounterAt;
-use cyclometer::{Count, Measured, Samples, Value};
+use cyclometer::{Count, Estimate, Measured, Samples, Value};
 use pyo3::prelude::*;
 
 /// What one event counted.
@@ -11,7 +11,7 @@ pub(crate) struct Record {
     name: String,
     event: String,
     /// `exact`, `scaled`, `partial`, `not counted`, `not supported`, `lost`.
-    verdict: &'static str,
+    verdict: String,
     number: Option<f64>,
     raw: Option<u64>,
     half_width: Option<f64>,
@@ -28,7 +28,7 @@ impl Record {
         Record {
             name: value.name.clone(),
             event: value.event.clone(),
-            verdict: value.count.verdict().word(),
+            verdict: value.count.verdict().to_string(),
             number: value.number(),
             raw: value.count.value(),
             half_width: half_width(value),
@@ -80,6 +80,8 @@ pub(crate) struct Row {
     skew_ns: u64,
     late_ns: u64,
     values: Vec<Option<f64>>,
+    /// For each value whether it was counted for a part of the time only, and scaled up.
+    scaled: Vec<bool>,
 }
 
 /// What was sampled.
@@ -95,19 +97,17 @@ pub(crate) struct Sampled {
 impl Sampled {
     /// Samples of events with these scales.
     pub(crate) fn of(samples: &Samples, scales: &[f64]) -> Sampled {
-        let series: Vec<Vec<Option<u64>>> = (0..scales.len()).map(|i| samples.series(SlotId(i))).collect();
-        let scaled = |row: usize| {
-            let value = |(of_event, scale): (&Vec<Option<u64>>, &f64)| {
-                Some(of_event.get(row).copied()?? as f64 * scale)
-            };
-            series.iter().zip(scales).map(value).collect()
-        };
+        let series: Vec<Vec<Option<Estimate>>> =
+            (0..scales.len()).map(|i| samples.estimates(SlotId(i))).collect();
+        let estimates = |row: usize| series.iter().map(move |of_event| of_event.get(row).copied().flatten());
+        let value = |(estimate, scale): (Option<Estimate>, &f64)| Some(estimate?.value * scale);
         let rows = samples.rows.iter().enumerate().map(|(i, row)| Row {
             number: row.number,
             at_ns: row.at_ns,
             skew_ns: row.skew_ns,
             late_ns: row.late_ns,
-            values: scaled(i),
+            values: estimates(i).zip(scales).map(value).collect(),
+            scaled: estimates(i).map(|estimate| estimate.is_some_and(|one| one.is_scaled)).collect(),
         });
         Sampled {
             rows: rows.collect(),

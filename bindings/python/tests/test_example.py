@@ -72,3 +72,11 @@ def test_the_page_prints_what_it_says() -> None:
     engine = scripted(*(not_counted(name, "no PMU") for name in names), counted("page-faults", 1234))
     assert output(engine, program) == "IPC: not counted\nL1D Miss Rate: not counted\n1234 page faults\n"
     assert output(NativeEngine, program).endswith(" page faults\n")
+
+
+def test_the_page_compares_what_it_says() -> None:
+    program = (HERE.parent / "README.md").read_text().split("## Comparing\n\n```python\n")[1].split("```")[0]
+    lines = output(NativeEngine, program).splitlines()
+    assert len(lines) == 2 and lines[0].startswith("task-clock: +") and "p = " in lines[0], lines
+    if "not compared" in lines[1]:
+        assert lines[1].startswith("instructions:u: not compared (A has no value: not "), lines

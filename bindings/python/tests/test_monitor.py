@@ -161,10 +161,31 @@ def test_samples_are_increments() -> None:
     assert values[:2] == [5.0, 7.0] and values[4] == 1.0
     assert isinstance(values[2], NotCounted) and isinstance(values[3], NotCounted), "no difference of what was lost"
     assert (samples.rows[1].seconds, samples.lost, samples.missed) == (0.02, 2, 1)
+    assert [sample.number for sample in samples] == [0, 1, 3, 4, 5] and len(samples) == 5
+    assert samples[1].number == 1 and [sample.number for sample in samples[3:]] == [4, 5]
+    assert samples.to_rows()[1:3] == [
+        {"number": 1, "seconds": 0.02, "skew_seconds": 5e-07, "page-faults": 7.0},
+        {"number": 3, "seconds": 0.04, "skew_seconds": 5e-07, "page-faults": None},
+    ]
     engines[-1].sampled = [Row(6, 70_000_000, 500, 0, [30.0])]
     assert [s.values["page-faults"] for s in counter.follow(0.01)] == [9.0]
     with pytest.raises(InvalidInput, match="configure a sampling_rate"):
         monitor(FAULTS).samples()
+
+
+def test_samples_of_what_shared_its_counter_are_estimates() -> None:
+    engines: list[Engine] = []
+
+    def make(settings: object) -> Engine:
+        engines.append(scripted(FAULTS)(settings))  # type: ignore[arg-type]
+        return engines[-1]
+
+    counter = PerfMonitor(make_engine=make).configure(["page-faults"], sampling_rate=100)
+    engines[-1].sampled = [Row(0, 1, 1, 0, [5.0], [False]), Row(1, 2, 1, 0, [12.5], [True])]
+    exact, shared = (sample.values["page-faults"] for sample in counter.samples().rows)
+    assert isinstance(exact, Value) and isinstance(shared, Value)
+    assert (exact.verdict, shared.verdict, shared.half_width) == ("exact", "scaled", None) and shared == 7.5
+    assert shared.reason is not None and "a part of the time" in shared.reason
 
 
 def test_rows_and_dictionaries_are_plain_values() -> None:

@@ -51,6 +51,7 @@ def test_an_event_of_the_cpu_is_a_number_or_says_why_not() -> None:
     instructions = monitor.get_metrics().instructions
     if isinstance(instructions, NotCounted):
         assert len(instructions.reason) > 10
+        assert instructions.verdict in ("not counted", "not supported", "lost")
         assert any(not step.works for step in monitor.ladder)
     else:
         assert instructions > 1000
@@ -89,6 +90,41 @@ def test_a_region_belongs_to_the_thread_that_began_it() -> None:
     thread.join()
     assert "`mine` belongs to another thread" in str(caught[0])
     assert region.stop().calls == 1
+
+
+FORKING = """
+import os, sys
+from perf_monitor import NotCounted, PerfMonitor
+
+monitor = PerfMonitor().configure(["page-faults", "task-clock"], sampling_rate=1000)
+region = monitor.measure("over").start()
+child = os.fork()
+if child == 0:
+    lost = region.stop().page_faults
+    with monitor.measure("own") as own:
+        pass
+    told = isinstance(lost, NotCounted) and lost.verdict == "lost" and "forked" in lost.reason
+    # It has no sampling thread.
+    os._exit(0 if told and own.metrics.page_faults.is_exact and monitor.samples().rows == [] else 1)
+status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+counted = region.stop()
+sys.exit(status or (not counted.page_faults.is_exact) or counted.task_clock <= 0)
+"""
+
+
+def test_a_region_that_is_open_at_a_fork_is_lost_in_the_child_and_counts_on_in_the_parent() -> None:
+    run = subprocess.run([sys.executable, "-c", FORKING], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_region_ends_though_its_monitor_was_closed() -> None:
+    monitor = PerfMonitor().configure(["page-faults"])
+    with monitor.measure("outlives") as region:
+        touch(300)
+        monitor.close()
+    assert faults(region.metrics) > 250
+    with pytest.raises(InvalidInput, match="was closed"):
+        monitor.get_metrics()
 
 
 def test_a_misspelt_event_is_an_error_with_the_nearest_names() -> None:

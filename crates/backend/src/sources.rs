@@ -14,5 +14,6 @@ pub fn sources() -> Vec<Box<dyn Source>> {
 /// The sources for regions of the calling thread: as [`sources`], with counters that are read in user space, serialised in this
 /// way, or are not, for this reason.
 pub fn region_sources(user_reads: Result<Serialisation, String>) -> Vec<Box<dyn Source>> {
-    vec![Box::new(PerfSource::new().with_user_reads(user_reads)), Box::new(OsSource::new())]
+    let perf = PerfSource::new().with_user_reads(user_reads).read_together();
+    vec![Box::new(perf), Box::new(OsSource::new())]
 }

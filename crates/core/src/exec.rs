@@ -287,6 +287,20 @@ pub trait Source {
         let _ = slots;
         None
     }
+
+    /// The clock by which its counters count, where that is not the calling thread's.
+    fn clock(&self) -> Option<&dyn Clock> {
+        None
+    }
+}
+
+/// A clock that may stand still as long as nobody waits, as that of a simulated machine.
+pub trait Clock {
+    /// The time, as a point in ours.
+    fn now(&self) -> Instant;
+
+    /// Lets a short time pass, on this CPU and without sleeping.
+    fn pass(&self, time: Duration);
 }
 
 /// Open counters; dropping them restores what was changed.

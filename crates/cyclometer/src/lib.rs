@@ -94,8 +94,8 @@ pub use cyclometer_core::{
     Result, Rung, Scope, Target, Unit, Verdict,
 };
 pub use cyclometer_monitor::{
-    BegunRegion, Bias, Cost, Counter, LadderStep, Measured, Net, Quantiles, Region, Sample, Samples,
-    StepOutcome, ThreadName, Value,
+    BegunRegion, Bias, Cost, Counter, Estimate, LadderStep, Measured, Net, Quantiles, Region, Sample,
+    Samples, ShortWindows, StepOutcome, ThreadName, Value,
 };
 pub use cyclometer_session::compare as interleaved;
 pub use cyclometer_session::{Moment, Observer, Quiet};

@@ -18,6 +18,7 @@ mod report;
 mod sampling;
 mod thread;
 mod totals;
+mod windows;
 
 pub use begun::BegunRegion;
 pub use cost::{Bias, Cost, Quantiles};
@@ -26,4 +27,5 @@ pub use ladder::{LadderStep, StepOutcome};
 pub use monitor::{Monitor, Setup, SourceMaker};
 pub use region::Region;
 pub use report::{Measured, Net, ThreadName, Value};
-pub use sampling::{Sample, Samples, Sampling};
+pub use sampling::{Estimate, Sample, Samples, Sampling};
+pub use windows::ShortWindows;

@@ -13,7 +13,7 @@ use crate::begun::BegunRegion;
 use crate::cost::{self, Cost};
 use crate::counter::Counter;
 use crate::ladder::LadderStep;
-use crate::opening::{Means, opened_as};
+use crate::opening::{Means, is_of_registers, opened_as, slots};
 use crate::region::Region;
 use crate::report::{Judge, Measured, Share, ThreadName};
 use crate::sampling::{Sampler, Samples, Sampling, Subject};
@@ -71,6 +71,8 @@ pub(crate) struct Shared {
     /// Regions that could not be measured, by label.
     missed: Mutex<BTreeMap<String, u64>>,
     longest_window: Option<Duration>,
+    /// The sampling thread has the registers.
+    samples_registers: bool,
     sampler: Option<Sampler>,
 }
 
@@ -107,10 +109,19 @@ impl Monitor {
         let (plan, opened) = means.settle(plan, &mut steps)?;
         let mut state = ThreadState::new(&plan, opened, longest_window);
         taken(&plan, &lock(&state.totals), &mut steps);
+        let samples_registers =
+            sampling.is_some() && slots(&plan).iter().any(|slot| is_of_registers(slot.rung));
+        if samples_registers {
+            // Given back first: what is in use is not opened again.
+            drop(state);
+            let opened = means.open_without_registers(&plan, SAMPLED);
+            state = ThreadState::new(&plan, opened, longest_window);
+            steps.extend(sampled_only(&plan));
+        }
         let cost = calibrate.then(|| cost::measure(&mut state, &plan));
         let start = |(sampling, target): (Sampling, Target)| {
             let (plan, machine, sources) = (plan.clone(), machine.clone(), Arc::clone(&sources));
-            Sampler::start(sampling, Subject { plan, machine, target, sources })
+            Sampler::start(sampling, Subject { plan, machine, target, sources, longest_window })
         };
         let sampler = sampling.map(start).transpose()?;
         let shared = Arc::new(Shared {
@@ -126,6 +137,7 @@ impl Monitor {
             named: AtomicU32::new(0),
             missed: Mutex::default(),
             longest_window,
+            samples_registers,
             sampler,
         });
         shared.register(&state);
@@ -236,7 +248,8 @@ impl Monitor {
         self.shared.cost.as_ref()
     }
 
-    /// What was sampled since the last call; nothing where no sampling was asked for.
+    /// What was sampled since the last call; nothing where no sampling was asked for, and in a forked child, which has no
+    /// sampling thread.
     pub fn samples(&self) -> Samples {
         self.shared.sampler.as_ref().map(Sampler::take).unwrap_or_default()
     }
@@ -269,7 +282,11 @@ impl Shared {
     pub(crate) fn open_here(&self) -> ThreadState {
         let sources = (self.sources)();
         let means = Means { sources: &sources, target: &self.target, machine: &self.machine };
-        let state = ThreadState::new(&self.plan, means.open_settled(&self.plan), self.longest_window);
+        let opened = match self.samples_registers {
+            true => means.open_without_registers(&self.plan, SAMPLED),
+            false => means.open_settled(&self.plan),
+        };
+        let state = ThreadState::new(&self.plan, opened, self.longest_window);
         self.register(&state);
         state
     }
@@ -464,6 +481,20 @@ fn taken(plan: &Plan, totals: &ThreadTotals, steps: &mut Vec<LadderStep>) {
             _ => {}
         }
     }
+}
+
+/// Why regions do not count what a thread samples by registers.
+const SAMPLED: &str = "it is sampled, and registers that we program count for one at a time";
+
+/// Events that are sampled, and are not counted in regions.
+fn sampled_only(plan: &Plan) -> Vec<LadderStep> {
+    let of_registers = slots(plan).into_iter().filter(|slot| is_of_registers(slot.rung));
+    let step = |slot: cyclometer_core::Slot| {
+        let event = plan.lines.get(slot.id.0).map(|line| line.event.name.as_str());
+        let because = (ErrorKind::CounterBusy, SAMPLED.to_owned());
+        LadderStep::refused(event, "regions", because, "sampled only")
+    };
+    of_registers.map(step).collect()
 }
 
 /// What is tried to read a counter.

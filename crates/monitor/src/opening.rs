@@ -66,8 +66,20 @@ impl Means<'_> {
 
     /// Opens a settled plan; what is refused is left out, and told.
     pub(crate) fn open_settled(&self, plan: &Plan) -> Opened {
-        let mut wanted = slots(plan);
-        let mut refused = Vec::new();
+        self.open_what_can_be(slots(plan), Vec::new())
+    }
+
+    /// The same without the registers, which somebody else of ours has open, for this reason.
+    pub(crate) fn open_without_registers(&self, plan: &Plan, reason: &str) -> Opened {
+        let (of_registers, wanted): (Vec<Slot>, Vec<Slot>) =
+            slots(plan).into_iter().partition(|slot| is_of_registers(slot.rung));
+        self.open_what_can_be(
+            wanted,
+            of_registers.into_iter().map(|slot| (slot.id, reason.to_owned())).collect(),
+        )
+    }
+
+    fn open_what_can_be(&self, mut wanted: Vec<Slot>, mut refused: Vec<(SlotId, String)>) -> Opened {
         loop {
             match self.open(&wanted) {
                 Ok(sources) => return Opened { sources, refused },
@@ -87,10 +99,7 @@ impl Means<'_> {
     /// Opens and starts every slot, or none.
     fn open(&self, slots: &[Slot]) -> std::result::Result<Vec<Box<dyn Counting>>, Refused> {
         let mut opened = Vec::new();
-        let mut rungs: Vec<Rung> = slots.iter().map(|slot| slot.rung).collect();
-        rungs.sort_unstable();
-        rungs.dedup();
-        for rung in rungs {
+        for rung in rungs(slots) {
             let of_rung: Vec<Slot> = slots.iter().filter(|slot| slot.rung == rung).cloned().collect();
             let open = || {
                 let source =
@@ -107,6 +116,19 @@ impl Means<'_> {
         }
         Ok(opened)
     }
+}
+
+/// The rungs of slots, in the order in which their sources are opened.
+pub(crate) fn rungs(slots: &[Slot]) -> Vec<Rung> {
+    let mut rungs: Vec<Rung> = slots.iter().map(|slot| slot.rung).collect();
+    rungs.sort_unstable();
+    rungs.dedup();
+    rungs
+}
+
+/// Whether an event is counted by registers that are programmed by us: of those nobody can have a second set.
+pub(crate) fn is_of_registers(rung: Rung) -> bool {
+    matches!(rung, Rung::Msr | Rung::Sysreg | Rung::Sim)
 }
 
 struct Refused {

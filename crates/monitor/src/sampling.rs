@@ -7,12 +7,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{CounterAt, Raw};
-use cyclometer_core::{Counting, Error, ErrorKind, Machine, Plan, Recovery, Result, Target};
+use cyclometer_core::{Counting, Error, ErrorKind, Machine, Plan, Recovery, Result, Slot, Source, Target};
 use cyclometer_sys::fork::Birth;
 
 use crate::monitor::SourceMaker;
-use crate::opening::Means;
+use crate::opening::{Means, Opened, rungs, slots};
 use crate::thread::lock;
+use crate::windows::{self, ShortWindows, Windowed, may_be_short};
 
 /// The fastest rate, in Hz: at more, reading through the kernel would take most of a CPU.
 const FASTEST_HZ: u32 = 10_000;
@@ -100,10 +101,38 @@ pub struct Samples {
     pub missed: u64,
     /// Events that the sampling thread could not open, each with the reason.
     pub refused: Vec<(cyclometer_core::SlotId, String)>,
+    /// For each source that is sampled in short windows, as its counters do not stay as they were programmed: how that goes.
+    /// Empty where counters count all the time.
+    pub windows: Vec<ShortWindows>,
+}
+
+/// What an event has counted since sampling began.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Estimate {
+    /// The best number there is, in raw counts.
+    pub value: f64,
+    /// Whether it was counted for a part of the time only, and scaled up to all of it.
+    pub is_scaled: bool,
 }
 
 impl Samples {
-    /// The values of an event over all samples: the sum over its counters; `None` where any of them was lost or it has none.
+    /// What an event has counted since sampling began, sample by sample: over all of its counters, each scaled by its times where
+    /// it was shared or counted in windows. `None` where one of them was lost or never counted yet, or it has none.
+    pub fn estimates(&self, slot: cyclometer_core::SlotId) -> Vec<Option<Estimate>> {
+        let own: Vec<usize> = (0..self.counters.len()).filter(|i| self.counters[*i].slot == slot).collect();
+        let sum = |row: &Sample| {
+            let start = Estimate { value: 0.0, is_scaled: false };
+            let mut values = own.iter().map(|i| estimate(row.values.get(*i)?));
+            let all = values.try_fold(start, |sum, one| {
+                let one = one?;
+                Some(Estimate { value: sum.value + one.value, is_scaled: sum.is_scaled || one.is_scaled })
+            });
+            all.filter(|_| !own.is_empty())
+        };
+        self.rows.iter().map(sum).collect()
+    }
+
+    /// The raw values of an event over all samples: the sum over its counters; `None` where any of them was lost or it has none.
     pub fn series(&self, slot: cyclometer_core::SlotId) -> Vec<Option<u64>> {
         let own: Vec<usize> = (0..self.counters.len()).filter(|i| self.counters[*i].slot == slot).collect();
         let sum = |row: &Sample| {
@@ -115,12 +144,25 @@ impl Samples {
     }
 }
 
+/// One counter's value, scaled by its times.
+fn estimate(raw: &Raw) -> Option<Estimate> {
+    let (enabled, running) = (raw.time_enabled_ns, raw.time_running_ns);
+    let is_scaled = running < enabled;
+    if raw.is_lost || is_scaled && running == 0 {
+        return None;
+    }
+    let factor = if is_scaled { enabled as f64 / running as f64 } else { 1.0 };
+    Some(Estimate { value: raw.value as f64 * factor, is_scaled })
+}
+
 /// What is sampled.
 pub(crate) struct Subject {
     pub(crate) plan: Plan,
     pub(crate) machine: Machine,
     pub(crate) target: Target,
     pub(crate) sources: SourceMaker,
+    /// How long registers keep what is written to them, where somebody says.
+    pub(crate) longest_window: Option<Duration>,
 }
 
 /// A running thread; dropping it ends it.
@@ -143,6 +185,7 @@ struct State {
     missed: u64,
     counters: Vec<CounterAt>,
     refused: Vec<(cyclometer_core::SlotId, String)>,
+    windows: Vec<ShortWindows>,
     stops: bool,
 }
 
@@ -173,6 +216,10 @@ impl Sampler {
 
     /// What was sampled since the last call.
     pub(crate) fn take(&self) -> Samples {
+        // A forked child has no sampling thread, and that of the parent may have held the lock.
+        if !self.birth.is_here() {
+            return Samples::default();
+        }
         let mut state = lock(&self.shared.state);
         Samples {
             counters: state.counters.clone(),
@@ -180,6 +227,7 @@ impl Sampler {
             lost: std::mem::take(&mut state.lost),
             missed: std::mem::take(&mut state.missed),
             refused: state.refused.clone(),
+            windows: state.windows.clone(),
         }
     }
 }
@@ -198,24 +246,59 @@ impl Drop for Sampler {
     }
 }
 
+/// How one source is sampled.
+enum Reader {
+    /// Its counters are open all the time; so many they are.
+    Open(Box<dyn Counting>, usize),
+    /// They are open within windows.
+    Windows(Windowed),
+}
+
+/// One source with its counters.
+struct Sampled<'a> {
+    source: &'a dyn Source,
+    reader: Reader,
+    slots: Vec<Slot>,
+    /// The values of the last sample in which none was lost.
+    last: Vec<Raw>,
+}
+
 impl Ring {
     fn run(&self, interval: Duration, subject: &Subject) {
         let sources = (subject.sources)();
         let means = Means { sources: &sources, target: &subject.target, machine: &subject.machine };
         let opened = means.open_settled(&subject.plan);
-        let mut sources = Vec::new();
-        for mut source in opened.sources {
-            let counters = source.counters();
-            let number = counters.len();
-            lock(&self.state).counters.extend(counters);
-            sources.push((source, number));
-        }
-        lock(&self.state).refused = opened.refused;
+        lock(&self.state).refused.clone_from(&opened.refused);
+        let mut sampled = self.sampled(opened, &sources, subject);
         let mut beat = Beat { started: Instant::now(), interval, number: 0 };
         while let Some((due, missed)) = self.wait(&mut beat) {
-            let row = sample(&mut sources, &beat, due);
-            self.keep(row, missed);
+            let row = sample(&mut sampled, &beat, due, subject);
+            let windows = sampled.iter().filter_map(Sampled::windows).collect();
+            self.keep(row, missed, windows);
         }
+    }
+
+    /// What was opened with its source, which is told what it reads.
+    fn sampled<'a>(
+        &self,
+        opened: Opened,
+        sources: &'a [Box<dyn Source>],
+        subject: &Subject,
+    ) -> Vec<Sampled<'a>> {
+        let is_refused = |slot: &Slot| opened.refused.iter().any(|(id, _)| *id == slot.id);
+        let wanted: Vec<Slot> = slots(&subject.plan).into_iter().filter(|slot| !is_refused(slot)).collect();
+        let mut sampled = Vec::new();
+        for (mut counting, rung) in opened.sources.into_iter().zip(rungs(&wanted)) {
+            let Some(source) = sources.iter().find(|source| source.rung() == rung) else { continue };
+            let counters = counting.counters();
+            let number = counters.len();
+            lock(&self.state).counters.extend(counters);
+            let reader = Reader::Open(counting, number);
+            let slots = wanted.iter().filter(|slot| slot.rung == rung).cloned().collect();
+            let last = vec![Raw::default(); number];
+            sampled.push(Sampled { source: source.as_ref(), reader, slots, last });
+        }
+        sampled
     }
 
     /// Sleeps until the next sample is due; `None` when it is to stop.
@@ -234,8 +317,9 @@ impl Ring {
         }
     }
 
-    fn keep(&self, row: Sample, missed: u64) {
+    fn keep(&self, row: Sample, missed: u64, windows: Vec<ShortWindows>) {
         let mut state = lock(&self.state);
+        state.windows = windows;
         if state.rows.len() >= self.capacity {
             state.rows.pop_front();
             state.lost += 1;
@@ -245,14 +329,59 @@ impl Ring {
     }
 }
 
-/// Reads each source with its number of counters.
-fn sample(sources: &mut [(Box<dyn Counting>, usize)], beat: &Beat, due: Instant) -> Sample {
-    let mut values = Vec::with_capacity(sources.iter().map(|(_, counters)| counters).sum());
-    let begun = Instant::now();
-    for (source, counters) in sources {
-        if source.sample(&mut values).is_err() {
-            values.extend(std::iter::repeat_n(Raw::LOST, *counters));
+impl Sampled<'_> {
+    /// Appends the values of all of its counters. Where the kernel took them away, they are counted in windows from now on.
+    fn sample(&mut self, interval: Duration, subject: &Subject, out: &mut Vec<Raw>) {
+        let first = out.len();
+        match &mut self.reader {
+            Reader::Windows(windows) => return windows.sample(self.source, out),
+            Reader::Open(counting, counters) => {
+                if counting.sample(out).is_err() {
+                    out.truncate(first);
+                    out.extend(std::iter::repeat_n(Raw::LOST, *counters));
+                }
+            }
         }
+        let is_lost = out[first..].iter().any(|raw| raw.is_lost);
+        let is_long =
+            |raw: &Raw| subject.longest_window.is_some_and(|longest| raw.time_enabled_ns > nanos(longest));
+        match may_be_short(self.source.rung()) && (is_lost || out[first..].iter().any(is_long)) {
+            false => self.last = out[first..].to_vec(),
+            true => {
+                self.turn_to_windows(interval, subject);
+                out.truncate(first);
+                self.sample(interval, subject, out);
+            }
+        }
+    }
+
+    fn turn_to_windows(&mut self, interval: Duration, subject: &Subject) {
+        let slots = std::mem::take(&mut self.slots);
+        let (target, longest) = (&subject.target, subject.longest_window);
+        // What is longer than it may be is lost as well, so that sums begin anew.
+        let sums = match longest {
+            Some(_) => vec![Raw::default(); self.last.len()],
+            None => std::mem::take(&mut self.last),
+        };
+        let of = windows::Subject { source: self.source, slots, target, longest, interval };
+        // The open counters are given back before others are opened.
+        self.reader = Reader::Windows(Windowed::new(of, sums));
+    }
+
+    fn windows(&self) -> Option<ShortWindows> {
+        match &self.reader {
+            Reader::Windows(windows) => Some(windows.told()),
+            Reader::Open(..) => None,
+        }
+    }
+}
+
+/// Reads all sources.
+fn sample(sources: &mut [Sampled<'_>], beat: &Beat, due: Instant, subject: &Subject) -> Sample {
+    let mut values = Vec::with_capacity(sources.iter().map(|source| source.last.len()).sum());
+    let begun = Instant::now();
+    for source in sources {
+        source.sample(beat.interval, subject, &mut values);
     }
     Sample {
         number: beat.number - 1,
@@ -323,7 +452,7 @@ mod tests {
     fn of_too_many_samples_the_oldest_are_lost() {
         let ring = Ring { state: Mutex::default(), stop: Condvar::new(), capacity: 2 };
         for number in 0..5 {
-            ring.keep(Sample { number, at_ns: 0, skew_ns: 0, late_ns: 0, values: Vec::new() }, 1);
+            ring.keep(Sample { number, at_ns: 0, skew_ns: 0, late_ns: 0, values: Vec::new() }, 1, Vec::new());
         }
         let state = lock(&ring.state);
         let kept: Vec<u64> = state.rows.iter().map(|row| row.number).collect();

@@ -53,6 +53,9 @@ const READ_TIMES: u64 = 1 << 0 | 1 << 1;
 /// Linux `kernel/events/core.c`, `perf_event_set_clock`.
 pub const CLOCK_MONOTONIC: i32 = libc::CLOCK_MONOTONIC;
 
+/// `PERF_FORMAT_GROUP`: of a leader the values of all members.
+const READ_GROUP: u64 = 1 << 3;
+
 /// `PERF_FLAG_FD_CLOEXEC`.
 const FLAG_FD_CLOEXEC: c_ulong = 1 << 3;
 /// `PERF_FLAG_PID_CGROUP`.
@@ -138,6 +141,18 @@ impl Attr {
         Attr { read_format: format.read_format(), ..self }
     }
 
+    /// Of a leader: it is read with all of its members, by [`Event::read_group`] and by nothing else. Not together with
+    /// [`flags::INHERIT`], which kernels before 6.12 refuse.
+    ///
+    /// # Source
+    ///
+    /// `perf_event_open(2)`, `PERF_FORMAT_GROUP`; Linux `kernel/events/core.c`, `perf_event_alloc`.
+    #[must_use]
+    pub fn read_as_group(mut self) -> Attr {
+        self.read_format |= READ_GROUP;
+        self
+    }
+
     /// The same attributes with the shortest size that holds them: old kernels know short ones only.
     fn sized(mut self) -> Attr {
         let beyond_version_5 = self.aux_sample_size != 0 || self.sig_data != 0 || self.config3 != 0;
@@ -172,6 +187,30 @@ pub struct Values {
     pub time_enabled_ns: u64,
     /// How long it was on a counter, in ns.
     pub time_running_ns: u64,
+}
+
+/// What the events of a group have counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct GroupValues<'a> {
+    /// How long the leader was enabled, in ns.
+    pub time_enabled_ns: u64,
+    /// How long it was on a counter, in ns, and its members with it.
+    pub time_running_ns: u64,
+    /// The raw values, the leader's first, in the order in which they were opened.
+    pub values: &'a [u64],
+}
+
+impl GroupValues<'_> {
+    /// How many words of room a read of so many events needs.
+    pub const fn words(events: usize) -> usize {
+        3 + events
+    }
+
+    /// The values of one of them, the leader being number 0.
+    pub fn of(&self, member: usize) -> Option<Values> {
+        let (time_enabled_ns, time_running_ns) = (self.time_enabled_ns, self.time_running_ns);
+        Some(Values { value: *self.values.get(member)?, time_enabled_ns, time_running_ns })
+    }
 }
 
 /// Whether a control reaches one event or its whole group.
@@ -317,15 +356,43 @@ impl Event {
     /// The operating system's; `InvalidData` where the format is another one.
     pub fn read_as(&self, format: Format) -> io::Result<Option<Read>> {
         let mut bytes = [0u8; 8 * MOST_WORDS];
+        match self.read_into(&mut bytes)? {
+            0 => Ok(None),
+            got => {
+                let read = bytes.get(..got).and_then(|bytes| Read::parse(bytes, format));
+                read.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into())
+            }
+        }
+    }
+
+    /// Reads a leader that was opened with [`Attr::read_as_group`], and its members, as of one moment and by one system call;
+    /// `None` when a pinned group has lost its counters. `room` has [`GroupValues::words`] at least. Allocates nothing.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; [`io::ErrorKind::UnexpectedEof`] where it is no such leader.
+    pub fn read_group<'a>(&self, room: &'a mut [u64]) -> io::Result<Option<GroupValues<'a>>> {
+        let got = self.read_into(room)?;
+        if got == 0 {
+            return Ok(None);
+        }
+        match &room[..got / size_of::<u64>()] {
+            [members, time_enabled_ns, time_running_ns, values @ ..] if *members == values.len() as u64 => {
+                let (time_enabled_ns, time_running_ns) = (*time_enabled_ns, *time_running_ns);
+                Ok(Some(GroupValues { time_enabled_ns, time_running_ns, values }))
+            }
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// How many bytes a `read(2)` gives.
+    fn read_into<T: Plain>(&self, room: &mut [T]) -> io::Result<usize> {
+        let bytes = size_of_val(room);
         loop {
-            // SAFETY: writes at most as many bytes as there are.
-            let got = unsafe { libc::read(self.0.as_raw_fd(), bytes.as_mut_ptr().cast(), bytes.len()) };
+            // SAFETY: writes at most the bytes of `room`, of which every pattern is a value.
+            let got = unsafe { libc::read(self.0.as_raw_fd(), room.as_mut_ptr().cast(), bytes) };
             match usize::try_from(got) {
-                Ok(0) => return Ok(None),
-                Ok(got) => {
-                    let read = bytes.get(..got).and_then(|bytes| Read::parse(bytes, format));
-                    return read.map(Some).ok_or_else(|| io::ErrorKind::InvalidData.into());
-                }
+                Ok(got) => return Ok(got),
                 Err(_) => match io::Error::last_os_error() {
                     e if e.kind() == io::ErrorKind::Interrupted => {}
                     e => return Err(e),
@@ -334,6 +401,11 @@ impl Event {
         }
     }
 }
+
+/// What may hold any bytes.
+trait Plain {}
+impl Plain for u8 {}
+impl Plain for u64 {}
 
 impl AsFd for Event {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -458,6 +530,31 @@ pub(crate) mod tests {
         touch_pages(8);
         leader.disable(Reach::Group).unwrap();
         assert!(member.read().unwrap().unwrap().value >= 8);
+    }
+
+    #[test]
+    fn a_leader_is_read_with_its_members_at_once() {
+        let mut attr = Attr::new(SOFTWARE, PAGE_FAULTS);
+        attr.flags |= flags::EXCLUDE_KERNEL | flags::EXCLUDE_HV;
+        let leader = match open(&attr.read_as_group(), Whom::ThisThread, None, None) {
+            Ok(leader) => leader,
+            Err(e) => return skipped(&e),
+        };
+        attr.flags &= !flags::DISABLED;
+        let member = open(&attr, Whom::ThisThread, None, Some(&leader)).unwrap();
+        leader.enable(Reach::Event).unwrap();
+        touch_pages(16);
+        leader.disable(Reach::Event).unwrap();
+        let mut room = [0; GroupValues::words(2)];
+        let read = leader.read_group(&mut room).unwrap().unwrap();
+        assert!(
+            read.values.len() == 2 && read.values[0] >= 16 && read.values[0] == read.values[1],
+            "{read:?}"
+        );
+        assert_eq!(read.of(1), member.read().unwrap(), "a member is read by itself as well");
+        assert_eq!(read.of(2), None);
+        assert!(leader.read().is_err(), "there is no room for all of them");
+        assert!(leader.read_group(&mut [0; 3]).is_err());
     }
 
     #[test]

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from perf_monitor import errors
 from perf_monitor._native import __version__
 from perf_monitor._native import capabilities as _capabilities
+from perf_monitor.comparison import Compared, Comparison, compare
 from perf_monitor.errors import InvalidInput, NotCountedError, PerfMonitorError, UnknownEvent
 from perf_monitor.metrics import Metrics
 from perf_monitor.monitor import Cost, Measurement, PerfMonitor, Sample, Samples
@@ -26,6 +27,8 @@ from perf_monitor.values import Counted, NotCounted, Value
 
 __all__ = [
     "Capabilities",
+    "Compared",
+    "Comparison",
     "Cost",
     "Counted",
     "InvalidInput",
@@ -41,6 +44,7 @@ __all__ = [
     "Value",
     "__version__",
     "capabilities",
+    "compare",
     "errors",
 ]
 

@@ -43,6 +43,8 @@ class Row(NamedTuple):
     skew_ns: int
     late_ns: int
     values: list[Optional[float]]
+    scaled: Optional[list[bool]] = None
+    """For each value whether it was counted for a part of the time only; `None`: none was."""
 
 
 class Sampled(NamedTuple):

@@ -7,10 +7,11 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union, overload
 
+from perf_monitor.comparison import PAIRS, THRESHOLD, Comparison, compare_functions
 from perf_monitor.engine import Engine, EngineRegion, MakeEngine, NativeEngine, Sampled, Settings, Step, total
 from perf_monitor.errors import InvalidInput
 from perf_monitor.metrics import COMPANIONS, Metrics
@@ -43,15 +44,39 @@ class Sample(NamedTuple):
     values: dict[str, Counted]
     """The increments, by event."""
 
+    def to_row(self) -> dict[str, Any]:
+        """A flat dictionary, with `None` for what was not counted."""
+        numbers = {name: float(value) if isinstance(value, Value) else None for name, value in self.values.items()}
+        return {"number": self.number, "seconds": self.seconds, "skew_seconds": self.skew_seconds, **numbers}
 
-class Samples(NamedTuple):
-    """What was sampled since the last call."""
 
-    rows: list[Sample]
-    lost: int
-    """How many were lost since, as the buffer was full."""
-    missed: int
-    """How many were never taken since, as the machine was busy."""
+class Samples(Sequence[Sample]):
+    """What was sampled since the last call: a sequence of samples, the oldest first."""
+
+    def __init__(self, rows: list[Sample], lost: int, missed: int) -> None:
+        #: The samples.
+        self.rows = rows
+        #: How many were lost since, as the buffer was full.
+        self.lost = lost
+        #: How many were never taken since, as the machine was busy.
+        self.missed = missed
+
+    @overload
+    def __getitem__(self, index: int) -> Sample: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Sample]: ...
+    def __getitem__(self, index: Union[int, slice]) -> Union[Sample, list[Sample]]:
+        return self.rows[index]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One flat dictionary for each sample, as `pandas.DataFrame` takes them: `None` for what was not counted."""
+        return [sample.to_row() for sample in self.rows]
+
+    def __repr__(self) -> str:
+        return f"<{len(self.rows)} samples, {self.lost} lost, {self.missed} missed>"
 
 
 class Measurement:
@@ -131,6 +156,7 @@ class PerfMonitor:
         self._last: Optional[str] = None
         self._sampled: dict[str, Optional[float]] = {}
         self._interval: Optional[float] = None
+        self._sampled_scope = "process"
 
     def configure(
         self,
@@ -170,6 +196,7 @@ class PerfMonitor:
             self._aborted.clear()
             self._sampled.clear()
             self._last, self._interval = None, sampling_rate and 1 / sampling_rate
+            self._sampled_scope = "cpus" if scope.startswith("cpus") else "process"
         return self
 
     def measure(self, label: str) -> Measurement:
@@ -178,6 +205,24 @@ class PerfMonitor:
         An exception goes through; the region ends, is counted, and is counted as aborted too.
         """
         return Measurement(self, label)
+
+    def compare(
+        self,
+        a: Callable[[], object],
+        b: Callable[[], object],
+        *,
+        pairs: int = PAIRS,
+        warmups: int = 1,
+        threshold: float = THRESHOLD,
+        seed: Optional[int] = None,
+        labels: tuple[str, str] = ("a", "b"),
+    ) -> Comparison:
+        """Calls two functions in pairs, in random order, and compares what they count: `perf_monitor.compare` with the events of this
+        monitor. Each call is a region, of the first or the second of `labels`.
+        """
+        return compare_functions(
+            self, a, b, pairs=pairs, warmups=warmups, threshold=threshold, seed=seed, labels=labels
+        )
 
     def get_metrics(self, label: Optional[str] = None) -> Metrics:
         """What the regions of a label counted, over all threads; of the label whose region ended last if none is given."""
@@ -217,13 +262,18 @@ class PerfMonitor:
 
     def _sample(self, row: Any, names: list[str], sampled: Sampled) -> Sample:
         values: dict[str, Counted] = {}
-        for name, now, refused in zip(names, row.values, sampled.refused):
+        for name, now, scaled, refused in zip(names, row.values, row.scaled or [False] * len(names), sampled.refused):
             before = self._sampled.get(name, 0.0)
             self._sampled[name] = now
             if now is None or before is None:
                 values[name] = NotCounted(name, refused or "it could not be read", "lost" if refused is None else "not supported")
             else:
-                values[name] = Value(now - before, name=name, scope="process")
+                part = "counted for a part of the time, and scaled up to all of it" if scaled else None
+                verdict = "scaled" if scaled else "exact"
+                half_width = None if scaled else 0.0
+                values[name] = Value(
+                    now - before, name=name, verdict=verdict, half_width=half_width, scope=self._sampled_scope, reason=part
+                )
         return Sample(row.number, row.at_ns / 1e9, row.skew_ns / 1e9, values)
 
     def reset(self) -> None:

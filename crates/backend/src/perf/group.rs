@@ -35,6 +35,32 @@ impl<'a> Unit<'a> {
     }
 }
 
+/// `PERF_TYPE_SOFTWARE`.
+const SOFTWARE: u32 = 1;
+
+/// Makes one unit of the kernel's software events that are units of their own: they always count, alone or together, and a
+/// unit is read by one system call.
+pub(super) fn join_software(units: Vec<Unit<'_>>) -> Vec<Unit<'_>> {
+    let mut joined: Vec<Unit<'_>> = Vec::with_capacity(units.len());
+    let mut at: Option<usize> = None;
+    for unit in units {
+        match at {
+            Some(at) if can_join(&unit) => joined[at].members.extend(unit.members),
+            _ => {
+                at = at.or_else(|| can_join(&unit).then_some(joined.len()));
+                joined.push(unit);
+            }
+        }
+    }
+    joined
+}
+
+fn can_join(unit: &Unit<'_>) -> bool {
+    let [Member { slot, event, .. }] = unit.members.as_slice() else { return false };
+    let is_plain = !slot.pinned && !slot.exclusive && slot.turn.is_none();
+    event.class == PerfClass::Software && event.pmu_type == SOFTWARE && is_plain
+}
+
 /// Cuts the slots into units; a group has one unit on each core PMU of a hybrid.
 pub(super) fn units(slots: &[Slot]) -> Result<Vec<Unit<'_>>, Refusal> {
     let mut units = Vec::new();
@@ -141,6 +167,28 @@ mod tests {
         let slots =
             [slot(0, None, vec![event("cpu", 4, CORE)]), slot(1, None, vec![event("software", 1, SOFT)])];
         assert_eq!(shape(&slots), [["e0@cpu"], ["e1@software"]]);
+    }
+
+    #[test]
+    fn software_events_can_be_joined_and_others_stay_alone() {
+        let mut slots = [
+            slot(0, None, vec![event("cpu", 4, CORE)]),
+            slot(1, None, vec![event("software", 1, SOFT)]),
+            slot(2, None, vec![event("tracepoint", 2, SOFT)]),
+            slot(3, None, vec![event("software", 1, SOFT)]),
+            slot(4, None, vec![event("software", 1, SOFT)]),
+            slot(5, Some(0), vec![event("software", 1, SOFT)]),
+            slot(6, Some(0), vec![event("software", 1, SOFT)]),
+        ];
+        slots[4].pinned = true;
+        let joined = join_software(units(&slots).unwrap());
+        let named = |unit: &Unit<'_>| unit.members.iter().map(|m| m.slot.name.clone()).collect::<Vec<_>>();
+        let names: Vec<_> = joined.iter().map(named).collect();
+        assert_eq!(
+            names,
+            [vec!["e0"], vec!["e1", "e3"], vec!["e2"], vec!["e4"], vec!["e5", "e6"]]
+                .map(|unit| unit.to_vec())
+        );
     }
 
     #[test]

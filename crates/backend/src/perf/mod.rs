@@ -18,7 +18,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::affinity::OnCpu;
-use program::{Opened, is_first};
+use program::{How, Opened, is_first};
 use sample::Sampler;
 
 /// Opens events through `perf_event_open(2)`.
@@ -28,6 +28,8 @@ use sample::Sampler;
 #[derive(Clone, Debug)]
 pub struct PerfSource {
     user_reads: std::result::Result<Serialisation, String>,
+    /// What can be read by one system call is.
+    together: bool,
 }
 
 impl Default for PerfSource {
@@ -39,7 +41,7 @@ impl Default for PerfSource {
 impl PerfSource {
     /// The source; its counters are read through the kernel.
     pub fn new() -> PerfSource {
-        PerfSource { user_reads: Err("reads in user space were not asked for".to_owned()) }
+        PerfSource { user_reads: Err("reads in user space were not asked for".to_owned()), together: false }
     }
 
     /// Reads counters of the calling thread by an instruction where the kernel allows it, serialised in this way; or does
@@ -49,7 +51,14 @@ impl PerfSource {
     /// move between the look at the page and the instruction, which would then fault.
     #[must_use]
     pub fn with_user_reads(self, how: std::result::Result<Serialisation, String>) -> PerfSource {
-        PerfSource { user_reads: how }
+        PerfSource { user_reads: how, ..self }
+    }
+
+    /// Lets events share system calls when they are read: the kernel's software events are one group, and the events of a group
+    /// are read at once. For those who read often.
+    #[must_use]
+    pub fn read_together(self) -> PerfSource {
+        PerfSource { together: true, ..self }
     }
 }
 
@@ -59,7 +68,8 @@ impl Source for PerfSource {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        let events = program::open_all(slots, on, self.user_reads.is_ok())?;
+        let how = How { user_reads: self.user_reads.is_ok(), together: self.together };
+        let events = program::open_all(slots, on, how)?;
         let sampler = Sampler::of(&events, on, &self.user_reads);
         Ok(Box::new(PerfCounting { events, selected: 0, sampler }))
     }
@@ -138,7 +148,7 @@ impl Counting for PerfCounting {
     fn start(&mut self) -> Result<()> {
         let starts = |opened: &Opened| !opened.starts_at_exec && is_first(opened.turn);
         self.control("start", |opened| opened.leads && starts(opened), |e| e.enable(Reach::Event))?;
-        self.sampler.settle();
+        self.sampler.settle(&self.events);
         Ok(())
     }
 
@@ -181,5 +191,61 @@ impl Counting for PerfCounting {
 
     fn value(&mut self, counter: usize) -> Result<Option<u64>> {
         Ok(self.events.get(counter).and_then(|opened| self.sampler.value(counter, opened)))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test ends where something fails")]
+mod tests {
+    use super::*;
+    use cyclometer_core::event::{PerfClass, PerfEvent};
+    use cyclometer_core::pmu::ConfigWords;
+    use cyclometer_core::{Modes, Part, SlotId};
+
+    /// `PERF_COUNT_SW_TASK_CLOCK`, `PERF_COUNT_SW_PAGE_FAULTS`, `PERF_COUNT_SW_CPU_MIGRATIONS` of `PERF_TYPE_SOFTWARE`.
+    const EVENTS: [u64; 3] = [1, 2, 4];
+
+    fn slots() -> Vec<Slot> {
+        let slot = |(id, config): (usize, &u64)| {
+            let words = ConfigWords { config: *config, ..ConfigWords::default() };
+            let event = PerfEvent { words, ..PerfEvent::new("software", 1, 0, PerfClass::Software) };
+            let slot = Slot::new(SlotId(id), format!("e{id}"), Rung::Perf, vec![Part::Perf(event)]);
+            Slot { filter: Some(Modes::USER), ..slot }
+        };
+        EVENTS.iter().enumerate().map(slot).collect()
+    }
+
+    fn touch(pages: usize) {
+        let memory = vec![1u8; pages * 4096];
+        std::hint::black_box(&memory);
+        std::mem::forget(memory);
+    }
+
+    #[test]
+    fn software_events_that_are_read_together_count_as_those_that_are_not() {
+        let mut counted = Vec::new();
+        for source in [PerfSource::new(), PerfSource::new().read_together()] {
+            // Without perf there is nothing to read; `a_software_event_counts_between_enable_and_disable` says so.
+            let Ok(mut counting) = source.open(&slots(), &Target::ThisThread) else { return };
+            counting.start().unwrap();
+            let slots: Vec<usize> = counting.counters().iter().map(|counter| counter.slot.0).collect();
+            assert_eq!(slots, [0, 1, 2]);
+            let (mut before, mut after, mut cells) = (Vec::new(), Vec::new(), Reading::default());
+            counting.sample(&mut before).unwrap();
+            touch(64);
+            counting.sample(&mut after).unwrap();
+            counting.stop().unwrap();
+            counting.read(&mut cells).unwrap();
+            assert!(before.iter().chain(&after).all(|raw| !raw.is_lost), "{before:?} {after:?}");
+            let faults = after[1].value - before[1].value;
+            assert!(after[0].value > before[0].value && faults >= 1, "{before:?} {after:?}");
+            for (i, (cell, raw)) in cells.cells.iter().zip(&after).enumerate() {
+                assert!(cell.raw >= raw.value && cell.lost.is_none(), "{cell:?}");
+                assert_eq!(counting.value(i).unwrap(), Some(cell.raw), "it stands still");
+                assert_eq!(cell.time_enabled_ns, cell.time_running_ns);
+            }
+            counted.push(faults);
+        }
+        assert!(counted[0].abs_diff(counted[1]) <= 32, "{counted:?}");
     }
 }

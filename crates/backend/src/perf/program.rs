@@ -6,7 +6,7 @@ use std::io;
 use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{At, RefusalKind};
 use cyclometer_core::{Modes, Refusal, Slot, SlotId, Target};
-use cyclometer_sys::perf::{self, Attr, Event, flags};
+use cyclometer_sys::perf::{self, Attr, Event, GroupValues, Values, flags};
 use cyclometer_sys::process::{self, errno};
 
 use super::group::{self, Member, Unit};
@@ -30,14 +30,53 @@ pub(super) struct Opened {
     pub(super) partial: Option<String>,
     /// A core PMU counts it.
     pub(super) is_core: bool,
+    /// Reading it reads so many events: itself, and those that follow it here.
+    pub(super) reads: usize,
 }
 
-/// Opens every slot on a target; on a refusal everything is closed again. With `user_reads` events of the calling thread may be
-/// read by instructions.
-pub(super) fn open_all(slots: &[Slot], target: &Target, user_reads: bool) -> Result<Vec<Opened>, Refusal> {
-    let units = group::units(slots)?;
+/// So many events are read without allocating memory for it.
+const ROOM: usize = 29;
+
+impl Opened {
+    /// Its own value; `None` when a pinned event has lost its counter.
+    pub(super) fn read(&self) -> io::Result<Option<Values>> {
+        if self.reads == 1 {
+            return self.event.read();
+        }
+        let (mut few, mut many) = ([0; GroupValues::words(ROOM)], Vec::new());
+        let room = match self.reads {
+            0..=ROOM => few.as_mut_slice(),
+            _ => {
+                many.resize(GroupValues::words(self.reads), 0);
+                many.as_mut_slice()
+            }
+        };
+        Ok(self.event.read_group(room)?.and_then(|group| group.of(0)))
+    }
+}
+
+/// How events are opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// Those of the calling thread may be read by instructions.
+    pub(super) user_reads: bool,
+    /// What can be read by one system call is: software events are a group, and a group is read by its leader.
+    pub(super) together: bool,
+}
+
+/// Opens every slot on a target; on a refusal everything is closed again.
+pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<Opened>, Refusal> {
+    let mut units = group::units(slots)?;
     let mut places = target::places(target)?;
-    places.iter_mut().for_each(|place| place.user_reads = user_reads && *target == Target::ThisThread);
+    let of_this_thread = *target == Target::ThisThread;
+    // Events that are inherited cannot be read as a group.
+    let together = how.together && (of_this_thread || matches!(target, Target::Cpus(_)));
+    for place in &mut places {
+        (place.user_reads, place.together) = (how.user_reads && of_this_thread, together);
+    }
+    if together {
+        units = group::join_software(units);
+    }
     let mut opened = Vec::new();
     for unit in &units {
         let Some(leader) = unit.leader() else { continue };
@@ -129,7 +168,9 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
     let mut opened: Vec<Opened> = Vec::with_capacity(unit.members.len());
     for member in &unit.members {
         let leader = opened.first().map(|first| &first.event);
+        let reads = if place.together && leader.is_none() { unit.members.len() } else { 1 };
         let attr = attributes(unit, member, place, leader.is_none());
+        let attr = if reads > 1 { attr.read_as_group() } else { attr };
         let event =
             open_event(&attr, place, leader).map_err(|e| refused(unit, member, place, &e, opened.len()))?;
         opened.push(Opened {
@@ -142,6 +183,7 @@ fn open_unit(unit: &Unit<'_>, place: &Place) -> Result<Vec<Opened>, Refusal> {
             turn: unit.turn(),
             partial: None,
             is_core: member.event.class == PerfClass::Core,
+            reads,
         });
     }
     Ok(opened)

@@ -19,7 +19,7 @@ pub(super) fn cell(opened: &Opened) -> Cell {
         lost: Some(reason),
         partial: None,
     };
-    match opened.event.read() {
+    match opened.read() {
         Ok(Some(read)) => Cell {
             slot,
             at: at.clone(),

@@ -1,8 +1,9 @@
-//! Raw values of open events, as fast as they can be had: by an instruction where the kernel shares a page, else one by one
-//! by `read(2)`.
+//! Raw values of open events, as fast as they can be had: by an instruction where the kernel shares a page, else by
+//! `read(2)`, a group at once.
 
 use cyclometer_core::Target;
 use cyclometer_core::exec::{CounterAt, Raw, ReadWay};
+use cyclometer_sys::perf::{GroupValues, Values};
 use cyclometer_sys::user_read::{Mapping, Page, PageValues, Serialisation, serialise};
 
 use super::program::Opened;
@@ -15,6 +16,8 @@ pub(super) struct Sampler {
     serialisation: Serialisation,
     /// One for each event that has a page.
     values: Vec<PageValues>,
+    /// Room for the largest group.
+    room: Vec<u64>,
 }
 
 impl Sampler {
@@ -24,18 +27,30 @@ impl Sampler {
         let pages: Vec<_> = events.iter().map(|opened| page(opened, of_this_thread, user_reads)).collect();
         let mapped = pages.iter().flatten().count();
         let serialisation = user_reads.as_ref().copied().unwrap_or_default();
-        Sampler { pages, serialisation, values: vec![PageValues::default(); mapped] }
+        let largest = events.iter().map(|opened| opened.reads).max().unwrap_or(1);
+        let (values, room) = (vec![PageValues::default(); mapped], vec![0; GroupValues::words(largest)]);
+        Sampler { pages, serialisation, values, room }
     }
 
-    /// Gives up the pages that do not allow reads now that the events count. Before, a page may say no and mean not yet.
+    /// Gives up the pages that do not allow reads now that the events count: before, a page may say no and mean not yet. And
+    /// those of groups that need a system call anyway, which reads all of the group.
     ///
     /// # Source
     ///
     /// Linux `drivers/perf/riscv_pmu.c`, `arch_perf_update_userpage`: an event without a counter has no capability to read it.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self, events: &[Opened]) {
         for page in &mut self.pages {
             if page.as_ref().is_ok_and(|mapping| !mapping.page().is_some_and(Page::permits_reads)) {
                 *page = Err("the kernel does not allow it for this event".to_owned());
+            }
+        }
+        for (i, opened) in events.iter().enumerate().filter(|(_, opened)| opened.reads > 1) {
+            let group = &mut self.pages[i..i + opened.reads];
+            if group.iter().any(Result::is_err) {
+                group
+                    .iter_mut()
+                    .filter(|page| page.is_ok())
+                    .for_each(|page| *page = Err(WITH_GROUP.to_owned()));
             }
         }
         self.values.truncate(self.pages.iter().flatten().count());
@@ -62,29 +77,43 @@ impl Sampler {
                 return value;
             }
         }
-        opened.event.read().ok().flatten().map(|read| read.value)
+        opened.read().ok().flatten().map(|read| read.value)
     }
 
     /// Appends the value of each event.
     pub(super) fn sample(&mut self, events: &[Opened], out: &mut Vec<Raw>) {
-        if self.values.is_empty() {
-            out.extend(events.iter().map(asked));
-            return;
-        }
-        serialise(self.serialisation);
-        let mapped = self.pages.iter().flatten();
-        let together = Mapping::read_all(mapped, &mut self.values);
-        serialise(self.serialisation);
-        let mut values = self.values.iter();
-        for (opened, page) in events.iter().zip(&self.pages) {
-            out.push(match page {
-                Ok(_) if together => values.next().map_or(Raw::LOST, raw),
-                Ok(page) => page.read().map_or_else(|| asked(opened), |values| raw(&values)),
-                Err(_) => asked(opened),
-            });
+        let together = self.read_pages();
+        let (mut i, mut page) = (0, 0);
+        while let Some(opened) = events.get(i) {
+            let pages = &self.pages[i..i + opened.reads];
+            let all = together && pages.iter().all(Result::is_ok);
+            match self.values.get(page..page + opened.reads).filter(|_| all) {
+                Some(values) => out.extend(values.iter().map(raw)),
+                None if opened.reads > 1 => ask_group(opened, &mut self.room, out),
+                None => {
+                    let again = pages[0].as_ref().ok().and_then(Mapping::read);
+                    out.push(again.map_or_else(|| asked(opened), |values| raw(&values)));
+                }
+            }
+            page += pages.iter().flatten().count();
+            i += opened.reads;
         }
     }
+
+    /// Reads every page, as of one stay on the CPU; false where that cannot be.
+    fn read_pages(&mut self) -> bool {
+        if self.values.is_empty() {
+            return false;
+        }
+        serialise(self.serialisation);
+        let together = Mapping::read_all(self.pages.iter().flatten(), &mut self.values);
+        serialise(self.serialisation);
+        together
+    }
 }
+
+/// Why an event that could be read in user space is not.
+const WITH_GROUP: &str = "it is read with the others of its group, not all of which can be";
 
 /// The page of an event, or why it is read through the kernel.
 fn page(
@@ -125,13 +154,21 @@ fn raw(values: &PageValues) -> Raw {
 
 /// What the kernel says.
 fn asked(opened: &Opened) -> Raw {
-    match opened.event.read() {
-        Ok(Some(read)) => Raw {
-            value: read.value,
-            time_enabled_ns: read.time_enabled_ns,
-            time_running_ns: read.time_running_ns,
-            is_lost: false,
-        },
-        _ => Raw::LOST,
+    opened.read().ok().flatten().map_or(Raw::LOST, |values| told(&values))
+}
+
+/// What it says of a leader and those that follow it.
+fn ask_group(leader: &Opened, room: &mut [u64], out: &mut Vec<Raw>) {
+    let group = leader.event.read_group(room).ok().flatten();
+    let value = |member| group.and_then(|group| group.of(member));
+    out.extend((0..leader.reads).map(|member| value(member).map_or(Raw::LOST, |values| told(&values))));
+}
+
+fn told(values: &Values) -> Raw {
+    Raw {
+        value: values.value,
+        time_enabled_ns: values.time_enabled_ns,
+        time_running_ns: values.time_running_ns,
+        is_lost: false,
     }
 }

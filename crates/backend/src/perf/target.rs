@@ -29,6 +29,8 @@ pub(super) struct Place {
     pub(super) inherit: bool,
     /// Its counters may be read by instructions.
     pub(super) user_reads: bool,
+    /// A leader is read with its members.
+    pub(super) together: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,7 @@ struct Group {
 
 impl Place {
     fn new(who: Who) -> Place {
-        Place { who, cpu: None, starts_at_exec: false, inherit: false, user_reads: false }
+        Place { who, cpu: None, starts_at_exec: false, inherit: false, user_reads: false, together: false }
     }
 
     /// A running thread.

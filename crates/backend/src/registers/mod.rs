@@ -38,6 +38,14 @@ pub trait Bus: Registers {
     /// Time since some moment, in ns, on the clock of the machine whose registers these are.
     fn now_ns(&self) -> u64;
 
+    /// Lets so much time pass on that clock, in ns, without sleeping.
+    fn pass(&mut self, ns: u64) {
+        let until = self.now_ns().saturating_add(ns);
+        while self.now_ns() < until {
+            std::hint::spin_loop();
+        }
+    }
+
     /// Keeps what is to be written to a CPU's registers when we cannot do it ourselves any more, as we were killed. Called
     /// before the first of them is written; a later call replaces the steps of an earlier one.
     ///

@@ -3,10 +3,10 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cyclometer_core::event::Part;
-use cyclometer_core::exec::{Reading, RefusalKind};
+use cyclometer_core::exec::{Clock, Reading, RefusalKind};
 use cyclometer_core::{
     CounterId, CounterMask, Counting, CpuSet, Error, ErrorKind, Refusal, Result, Rung, Slot, Source, Target,
 };
@@ -24,12 +24,14 @@ pub struct RegisterSource<B> {
     bus: Rc<RefCell<B>>,
     /// The counters that were seen to move.
     moving: RefCell<BTreeSet<(u32, CounterId)>>,
+    /// The point in our time that stands for the start of the bus's clock.
+    start: Instant,
 }
 
 impl<B: Bus + 'static> RegisterSource<B> {
     /// The source of a rung over a bus.
     pub fn new(rung: Rung, cores: Vec<CorePmu>, bus: Rc<RefCell<B>>) -> RegisterSource<B> {
-        RegisterSource { rung, cores, bus, moving: RefCell::default() }
+        RegisterSource { rung, cores, bus, moving: RefCell::default(), start: Instant::now() }
     }
 
     fn place(&self, slots: &[Slot], on: &Target) -> std::result::Result<Place, Refusal> {
@@ -172,6 +174,20 @@ impl<B: Bus + 'static> Source for RegisterSource<B> {
         let place = self.place(slots, on)?;
         let drivers = self.drivers(slots, &place.cpus)?;
         Ok(Box::new(RegisterCounting { bus: Rc::clone(&self.bus), drivers, place, selected: 0 }))
+    }
+
+    fn clock(&self) -> Option<&dyn Clock> {
+        Some(self)
+    }
+}
+
+impl<B: Bus + 'static> Clock for RegisterSource<B> {
+    fn now(&self) -> Instant {
+        self.start + Duration::from_nanos(self.bus.borrow().now_ns())
+    }
+
+    fn pass(&self, time: Duration) {
+        self.bus.borrow_mut().pass(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 

@@ -75,6 +75,13 @@ impl Bus for SimBus {
         self.machine.now_ns()
     }
 
+    fn pass(&mut self, ns: u64) {
+        let until = self.machine.now_ns().saturating_add(ns);
+        while self.machine.now_ns() < until {
+            self.machine.next(until);
+        }
+    }
+
     /// Nothing to keep: the machine ends with us.
     fn keep(&mut self, _cpu: u32, _restoring: &[Step]) -> Result<()> {
         Ok(())

@@ -38,7 +38,7 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
     ConfigKey {
         path: "apple_silicon.max_monitor_duration_us",
         takes: "an integer from 1 to 1000000",
-        effect: "regions counted by registers of Apple's CPUs are lost when they last longer",
+        effect: "regions counted by registers of Apple's CPUs are lost when they last longer; samples are taken in windows of this length at most",
     },
     ConfigKey {
         path: "apple_silicon.supported_chips",

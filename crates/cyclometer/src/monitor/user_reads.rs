@@ -32,3 +32,41 @@ pub(super) fn user_reads(
         _ => Ok(how),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(name: &str) -> Machine {
+        let path = format!("{}/../../fixtures/machines/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        crate::replay_machine(&std::fs::read_to_string(path).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_kernels_setting_is_asked_where_the_configuration_wants_it() {
+        let mut machine = recorded("skylake");
+        let read = |machine: &Machine, checks| user_reads(machine, Serialisation::None, checks);
+        for (setting, allowed) in [(None, true), (Some(1), true), (Some(2), true), (Some(0), false)] {
+            machine.pmus.iter_mut().for_each(|pmu| pmu.rdpmc = setting);
+            assert_eq!(read(&machine, true).is_ok(), allowed, "rdpmc is {setting:?}");
+            assert_eq!(read(&machine, false), Ok(Serialisation::None), "it is left to the page");
+        }
+        assert_eq!(read(&machine, true).unwrap_err(), "the kernel's setting rdpmc is 0");
+    }
+
+    #[test]
+    fn arm_has_a_setting_of_its_own() {
+        let mut machine = recorded("neoverse-n1");
+        for (setting, allowed) in [(None, true), (Some(1), true), (Some(0), false)] {
+            machine.access.perf_user_access = setting;
+            assert_eq!(user_reads(&machine, Serialisation::Full, true).is_ok(), allowed, "{setting:?}");
+        }
+    }
+
+    #[test]
+    fn hybrids_are_read_through_the_kernel() {
+        let hybrid = recorded("alder-lake");
+        let why = user_reads(&hybrid, Serialisation::None, false).unwrap_err();
+        assert!(why.contains("different counters"), "{why}");
+    }
+}

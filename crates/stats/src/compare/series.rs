@@ -49,6 +49,15 @@ impl Series {
         }
     }
 
+    /// Gives it the values of runs 0, 1, …, each with whether it is exact. Where some are, the others are left out: those runs
+    /// were disturbed. Where none is, estimates are all there is.
+    #[must_use]
+    pub fn with_runs(self, runs: impl IntoIterator<Item = (Option<f64>, bool)>) -> Series {
+        let runs =
+            (0..).zip(runs).map(|(run, (value, is_exact))| (RunOf { run, value: finite(value) }, is_exact));
+        Series { values: undisturbed(runs.collect()), ..self }
+    }
+
     /// Every metric of a summary: events, then what follows from them.
     pub fn all_of(summary: &Summary) -> Vec<Series> {
         let events = summary.lines.iter().map(of_line);
@@ -111,15 +120,19 @@ impl Series {
     }
 }
 
-/// Where some runs counted an event all the time, the others are left out: they were disturbed. Where none did, estimates
-/// are all there is.
+/// Where some runs counted an event all the time, the others are left out. Where none did, estimates are all there is.
+fn undisturbed(runs: Vec<(RunOf, bool)>) -> Vec<RunOf> {
+    let has_exact = runs.iter().any(|(_, is_exact)| *is_exact);
+    let kept =
+        |(run, is_exact): (RunOf, bool)| RunOf { value: run.value.filter(|_| !has_exact || is_exact), ..run };
+    runs.into_iter().map(kept).collect()
+}
+
 fn of_line(line: &LineSummary) -> Series {
-    let is_exact = |value: &RunValue| value.count.verdict() == Verdict::Exact;
-    let has_exact = line.values.iter().any(is_exact);
-    let values = line.values.iter().map(|value| {
-        let kept = value.value.filter(|_| !has_exact || is_exact(value));
-        RunOf { run: value.run, value: finite(kept) }
-    });
+    let run = |value: &RunValue| {
+        let is_exact = value.count.verdict() == Verdict::Exact;
+        (RunOf { run: value.run, value: finite(value.value) }, is_exact)
+    };
     Series {
         name: line.name.clone(),
         event: line.event.clone(),
@@ -128,7 +141,7 @@ fn of_line(line: &LineSummary) -> Series {
         provenance: line.provenance.map(|who| who.word().to_owned()),
         launch: line.launch.map(LaunchKind::word).map(str::to_owned),
         reason: cautioned(line.verdict, line.reason.as_deref()),
-        values: values.collect(),
+        values: undisturbed(line.values.iter().map(run).collect()),
     }
 }
 
@@ -204,6 +217,16 @@ mod tests {
         assert!(some.reason.unwrap().ends_with("(in 1 of 3 runs)"));
         let all = of(vec![disturbed(0), disturbed(1)]);
         assert_eq!(all.present(), [100.0, 100.0]);
+    }
+
+    #[test]
+    fn values_at_hand_are_left_out_where_they_are_estimates_among_counts() {
+        let of = |runs: &[(Option<f64>, bool)]| Series::default().with_runs(runs.iter().copied());
+        let some = of(&[(Some(1.0), true), (Some(9.0), false), (None, false), (Some(2.0), true)]);
+        let runs: Vec<_> = some.values.iter().map(|run| (run.run, run.value)).collect();
+        assert_eq!(runs, [(0, Some(1.0)), (1, None), (2, None), (3, Some(2.0))]);
+        assert_eq!(of(&[(Some(1.0), false), (Some(9.0), false)]).present(), [1.0, 9.0]);
+        assert_eq!(of(&[(Some(f64::NAN), true)]).present(), []);
     }
 
     #[test]

@@ -60,3 +60,18 @@ impl Serialisation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_serialisation_can_be_executed_here_and_has_a_word() {
+        for (how, word) in
+            [(Serialisation::None, "none"), (Serialisation::Light, "light"), (Serialisation::Full, "full")]
+        {
+            serialise(how);
+            assert_eq!(how.word(), word);
+        }
+    }
+}

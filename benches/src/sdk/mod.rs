@@ -1,4 +1,6 @@
-//! What reading counters in one's own program costs, beside the crate perf-event2 on the same events.
+//! What reading counters in one's own program costs, beside the crate perf-event2 and PAPI on the same events.
+
+mod papi;
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,7 +12,7 @@ use perf_event::events::Software;
 use perf_event::{Builder, Group};
 
 use crate::limits::{Limits, NS, shown};
-use crate::{installed, quiet, ratio};
+use crate::ratio;
 
 /// Pairs of measurements, ours and the peer's in turn, and how often each does what it measures.
 const ROUNDS: usize = 41;
@@ -28,12 +30,12 @@ pub(crate) fn main() -> Result<()> {
     println!("| through the kernel | cyclometer | perf-event2 | ratio | limit |\n|---|---|---|---|---|");
     one_read(&mut limits)?;
     one_region(&mut limits)?;
-    region_of_three()?;
+    region_of_three(&mut limits)?;
+    papi::main(&mut limits)?;
     println!("\n| in user space, on a page of our own | median |\n|---|---|");
     rehearsed();
     println!("\n| once | median |\n|---|---|");
     once();
-    papi();
     limits.judge()
 }
 
@@ -71,7 +73,7 @@ fn one_region(limits: &mut Limits) -> Result<()> {
 /// How much dearer than two reads of the peer a region may be, which also adds up by label and looks at the times.
 const REGION_LIMIT: f64 = 1.25;
 
-fn region_of_three() -> Result<()> {
+fn region_of_three(limits: &mut Limits) -> Result<()> {
     let monitor = monitor(&THREE.join(","))?;
     let mut group = Group::new()?;
     for event in [Software::PAGE_FAULTS, Software::CONTEXT_SWITCHES, Software::CPU_MIGRATIONS] {
@@ -84,7 +86,12 @@ fn region_of_three() -> Result<()> {
         u64::from(before.is_ok() && after.is_ok())
     };
     let pairs = pairs(|| region(&monitor), &mut both);
-    pairs.print("three software events, a region beside two reads of a group", None);
+    let ratio =
+        pairs.print("three software events, a region beside two reads of a group", Some(REGION_LIMIT));
+    limits.must(
+        ratio <= REGION_LIMIT,
+        &format!("a region of three is {ratio:.2} times two reads of a group, at most {REGION_LIMIT}"),
+    );
     Ok(())
 }
 
@@ -151,16 +158,4 @@ fn once() {
         })
         .collect();
     println!("| to build a monitor, with what reads cost | {} |", shown(crate::median(&built), "ms"));
-}
-
-/// PAPI's own measurement of its reads, where it is installed.
-fn papi() {
-    if !installed("papi_cost") {
-        return;
-    }
-    let output = quiet("papi_cost").stdout(std::process::Stdio::piped()).output();
-    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    for line in text.lines().filter(|line| line.contains("read") || line.contains("mean")) {
-        println!("papi_cost: {}", line.trim());
-    }
 }

@@ -1,0 +1,245 @@
+//! Samples: all configured counters, read many times a second by a thread of the library.
+
+use std::collections::VecDeque;
+use std::ffi::{CString, c_char, c_int, c_uint};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cyclometer::core::SlotId;
+use cyclometer::{Config, Estimate, Monitor, Result};
+
+use crate::counts::c_text;
+use crate::monitor::{Messages, State, cyclometer_t, with_monitor};
+use crate::pointers::{borrow, give, invalid, put, put_sized, take, writable};
+use crate::status::{cyclometer_status_t, guarded, guarded_or};
+
+/// One read of all counters. It only grows in later versions.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct cyclometer_sample_t {
+    /// Its number, from 0; numbers of samples that were lost are missing.
+    pub number: u64,
+    /// When reading began, in ns since sampling began.
+    pub at_ns: u64,
+    /// How long reading took, in ns: so far apart at most are the values of two counters.
+    pub skew_ns: u64,
+    /// How much later it was than it should have been, in ns.
+    pub late_ns: u64,
+}
+
+/// A thread that samples, and what it has sampled.
+pub struct cyclometer_samples_t {
+    monitor: Monitor,
+    counters: Vec<Sampled>,
+    taken: Mutex<Taken>,
+    messages: Arc<Messages>,
+}
+
+/// A counter that is sampled.
+struct Sampled {
+    number: u32,
+    /// What one raw count stands for.
+    scale: f64,
+    /// Why there are no values; empty as long as there may be some.
+    reason: OnceLock<CString>,
+}
+
+/// What was fetched and not handed out, and how much there never was.
+#[derive(Default)]
+struct Taken {
+    rows: VecDeque<(cyclometer_sample_t, Vec<f64>)>,
+    lost: u64,
+    missed: u64,
+}
+
+impl State {
+    /// A monitor of its own that samples what is configured now.
+    fn sampling(&self, hertz: u32, buffer_size: usize) -> Result<Monitor> {
+        if self.slots.is_empty() {
+            return Err(invalid("no counter is configured", "call cyclometer_configure first"));
+        }
+        let config = Config::clone(&self.config);
+        if hertz == 0 && config.sampling_interval_ms.is_none() {
+            let message = "the sampling rate is 0 Hz, and the configuration has no sampling_interval_ms";
+            return Err(invalid(message, "choose a rate from 1 to 10000 Hz"));
+        }
+        let events = self.slots.values().map(|slot| slot.event.as_str());
+        let builder = Monitor::builder().config(config).scope(self.scope.clone()).events(events);
+        let builder = if hertz == 0 { builder } else { builder.sampling_rate(hertz) };
+        let builder = if buffer_size == 0 { builder } else { builder.buffer_size(buffer_size) };
+        builder.calibrate(false).build()
+    }
+
+    /// The configured counters as they are in that monitor, which says why those have no value that it cannot count.
+    fn sampled(&self, monitor: &Monitor) -> Vec<Sampled> {
+        let numbers = self.slots.keys().zip(monitor.read().values);
+        let sampled = |(number, value): (&u32, cyclometer::Value)| {
+            let reason = value.reason().filter(|_| value.count.value().is_none());
+            let reason = reason.map_or_else(OnceLock::new, |reason| OnceLock::from(c_text(&reason)));
+            Sampled { number: *number, scale: value.scale, reason }
+        };
+        numbers.map(sampled).collect()
+    }
+}
+
+impl cyclometer_samples_t {
+    /// The oldest sample that was not handed out; fetches more where there is none.
+    fn next(&self) -> Option<(cyclometer_sample_t, Vec<f64>)> {
+        let mut taken = self.taken();
+        if taken.rows.is_empty() {
+            self.fetch(&mut taken);
+        }
+        taken.rows.pop_front()
+    }
+
+    fn taken(&self) -> std::sync::MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fetch(&self, taken: &mut Taken) {
+        let samples = self.monitor.samples();
+        taken.lost = taken.lost.saturating_add(samples.lost);
+        taken.missed = taken.missed.saturating_add(samples.missed);
+        for (slot, reason) in &samples.refused {
+            if let Some(counter) = self.counters.get(slot.0) {
+                let _ = counter.reason.set(c_text(reason));
+            }
+        }
+        let series: Vec<_> = (0..self.counters.len()).map(|i| samples.estimates(SlotId(i))).collect();
+        for (i, row) in samples.rows.iter().enumerate() {
+            let value = |(of_event, counter): (&Vec<Option<Estimate>>, &Sampled)| {
+                of_event[i].map_or(f64::NAN, |estimate| estimate.value * counter.scale)
+            };
+            let (number, at_ns, skew_ns, late_ns) = (row.number, row.at_ns, row.skew_ns, row.late_ns);
+            let sample = cyclometer_sample_t { number, at_ns, skew_ns, late_ns };
+            taken.rows.push_back((sample, series.iter().zip(&self.counters).map(value).collect()));
+        }
+    }
+}
+
+/// Lets a thread of the library read all configured counters `hertz` times a second, 1 to 10000, until `cyclometer_samples_close`;
+/// 0 takes the configuration's `sampling_interval_ms`. `buffer_size` samples are kept until they are fetched, 1 to 1048576; 0 takes
+/// the configuration's, or 1024. Of more the oldest are lost, and counted.
+///
+/// With the scope of a thread the whole process is sampled, with the sampling thread in it. Samples have counters of their own:
+/// other functions of the monitor, and its end, do not change them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cyclometer_samples_open(
+    monitor: *mut cyclometer_t,
+    hertz: c_uint,
+    buffer_size: usize,
+    samples: *mut *mut cyclometer_samples_t,
+) -> c_int {
+    let body = |monitor: &cyclometer_t| {
+        writable(samples, "the place for the samples")?;
+        let state = monitor.state();
+        let sampling = state.sampling(hertz, buffer_size)?;
+        let opened = cyclometer_samples_t {
+            counters: state.sampled(&sampling),
+            monitor: sampling,
+            taken: Mutex::default(),
+            messages: Arc::clone(&monitor.messages),
+        };
+        // SAFETY: the caller promises that a pointer can be written there.
+        unsafe { give(samples, opened, "the place for the samples") }?;
+        Ok(0)
+    };
+    // SAFETY: the caller's promise is that of `with_monitor`.
+    unsafe { with_monitor(monitor, body) }
+}
+
+/// Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]` becomes what counter
+/// number `n` has counted since sampling began, in its event's unit, for `n` from 0 to `length - 1`; NaN where nothing was counted or
+/// the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time. `values` may be
+/// null where `length` is 0.
+///
+/// `CYCLOMETER_NO_SAMPLE`, and nothing is written, where there is none yet. It does not wait.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cyclometer_samples_next(
+    samples: *mut cyclometer_samples_t,
+    sample: *mut cyclometer_sample_t,
+    size: usize,
+    values: *mut f64,
+    length: c_uint,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise is that of `borrow`.
+        let samples = unsafe { borrow(samples.cast_const(), "the samples") }?;
+        Ok(samples.messages.watch(|| {
+            check_room(sample, size, values, length)?;
+            let Some((taken, counted)) = samples.next() else {
+                return Ok(cyclometer_status_t::CYCLOMETER_NO_SAMPLE as c_int);
+            };
+            // SAFETY: the caller promises room for `size` bytes.
+            unsafe { put_sized(sample, size, taken, "the sample") }?;
+            for number in 0..length {
+                let at = samples.counters.iter().position(|counter| counter.number == number);
+                let value = at.and_then(|at| counted.get(at)).copied().unwrap_or(f64::NAN);
+                // SAFETY: `number` is less than `length`, and the caller promises that many elements.
+                let place = unsafe { values.add(number as usize) };
+                // SAFETY: see above.
+                unsafe { put(place, value, "an element of the values") }?;
+            }
+            Ok(0)
+        }))
+    })
+}
+
+/// That a sample can be written, before one is taken that would be gone.
+fn check_room(sample: *mut cyclometer_sample_t, size: usize, values: *mut f64, length: c_uint) -> Result<()> {
+    writable(sample, "the sample")?;
+    if length > 0 {
+        writable(values, "the array of values")?;
+    }
+    match size < size_of::<cyclometer_sample_t>() {
+        true => Err(invalid(format!("the sample has {size} bytes"), "pass sizeof of the structure")),
+        false => Ok(()),
+    }
+}
+
+/// How many samples there never were, since sampling began: `lost` for want of room in the buffer, `missed` as the thread was not on
+/// a CPU when they were due. Either may be null. It is what was known when `cyclometer_samples_next` looked for new samples last,
+/// which it does when it has handed out the others: all of it once that said `CYCLOMETER_NO_SAMPLE`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cyclometer_samples_lost(
+    samples: *mut cyclometer_samples_t,
+    lost: *mut u64,
+    missed: *mut u64,
+) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller's promise is that of `borrow`.
+        let samples = unsafe { borrow(samples.cast_const(), "the samples") }?;
+        let taken = samples.taken();
+        for (place, number) in [(lost, taken.lost), (missed, taken.missed)] {
+            if !place.is_null() {
+                // SAFETY: it is not null, and the caller promises that a number can be written there.
+                unsafe { put(place, number, "the place for the number") }?;
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Why a counter has no values in samples; lives as long as the samples. Null where it has some, and where it is not configured.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cyclometer_samples_reason(
+    samples: *const cyclometer_samples_t,
+    counter: c_uint,
+) -> *const c_char {
+    guarded_or(std::ptr::null(), || {
+        // SAFETY: the caller's promise is that of `borrow`.
+        let samples = unsafe { borrow(samples, "the samples") }?;
+        let own = samples.counters.iter().find(|own| own.number == counter);
+        let reason = own.and_then(|own| own.reason.get());
+        Ok(reason.map_or(std::ptr::null(), |reason| reason.as_ptr()))
+    })
+}
+
+/// Ends sampling, frees the samples and sets the pointer to null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cyclometer_samples_close(samples: *mut *mut cyclometer_samples_t) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller promises that the pointer is one of ours and used by nobody else.
+        drop(unsafe { take(samples, "the samples") }?);
+        Ok(0)
+    })
+}

@@ -1,0 +1,117 @@
+//! Comparisons: the statistics of `cyclometer compare` over values that Python has.
+
+use cyclometer::stats::Statistics;
+use cyclometer::stats::compare::{Basis, Change, Compared, Design, Question, Series};
+use pyo3::prelude::*;
+
+/// One metric of one side.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct Given {
+    name: String,
+    event: String,
+    unit: String,
+    scope: Option<String>,
+    provenance: Option<String>,
+    /// What lowers trust in the values, or why there is none.
+    reason: Option<String>,
+    /// For each run its value and whether that is exact.
+    runs: Vec<(Option<f64>, bool)>,
+}
+
+impl Given {
+    fn series(self) -> Series {
+        let Given { name, event, unit, scope, provenance, reason, runs } = self;
+        let series = Series { name, event, unit, scope, provenance, reason, ..Series::default() };
+        series.with_runs(runs)
+    }
+}
+
+/// Values of one side, as `Summary` of `python/perf_monitor/comparison.py`.
+#[derive(IntoPyObject)]
+struct Side {
+    n: usize,
+    mean: Option<f64>,
+    stddev: Option<f64>,
+    median: Option<f64>,
+    min: Option<f64>,
+    max: Option<f64>,
+}
+
+impl Side {
+    fn of(of: &Statistics) -> Side {
+        let Statistics { n, mean, stddev, median, min, max, .. } = *of;
+        Side { n, mean, stddev, median, min, max }
+    }
+}
+
+/// One metric of B against the same of A.
+#[derive(IntoPyObject)]
+pub(crate) struct Found {
+    name: String,
+    event: String,
+    unit: String,
+    finding: &'static str,
+    basis: Option<&'static str>,
+    /// Of how many pairs, or of how many runs of each.
+    n: Option<Vec<usize>>,
+    /// Whether the change is a share of A, its estimate, and the interval that holds the truth in 95 of 100 cases.
+    change: Option<(bool, f64, Option<(f64, f64)>)>,
+    p: Option<f64>,
+    q: Option<f64>,
+    drift: Option<f64>,
+    reason: Option<String>,
+    a: Side,
+    b: Side,
+}
+
+impl Found {
+    fn of(one: &Compared, event: String) -> Found {
+        let change = |change: Change| (change.is_relative, change.estimate, change.interval);
+        Found {
+            name: one.name.clone(),
+            event,
+            unit: one.unit.clone(),
+            finding: one.finding.word(),
+            basis: one.basis.map(Basis::word),
+            n: match one.basis {
+                Some(Basis::Pairs(pairs)) => Some(vec![pairs]),
+                Some(Basis::Apart(a, b)) => Some(vec![a, b]),
+                _ => None,
+            },
+            change: one.change.map(change),
+            p: one.p,
+            q: one.q,
+            drift: one.drift,
+            reason: one.reason.clone(),
+            a: Side::of(&one.a),
+            b: Side::of(&one.b),
+        }
+    }
+}
+
+/// Compares every metric of `b` with the same of `a`; values of one number are pairs where `paired` says so.
+#[pyfunction]
+pub(crate) fn compare(
+    py: Python<'_>,
+    a: Vec<Bound<'_, PyAny>>,
+    b: Vec<Bound<'_, PyAny>>,
+    paired: bool,
+    threshold: f64,
+) -> PyResult<Vec<Found>> {
+    let (a, b) = (series(&a)?, series(&b)?);
+    let design = if paired { Design::Paired } else { Design::Apart };
+    let question = Question { design, threshold };
+    Ok(py.detach(|| {
+        let compared = cyclometer::stats::compare::compare(&a, &[&b], question).remove(0);
+        let event = |name: &str| {
+            let own = a.iter().chain(&b).find(|series| series.name == name);
+            own.map_or_else(|| name.to_owned(), |series| series.event.clone())
+        };
+        compared.iter().map(|one| Found::of(one, event(&one.name))).collect()
+    }))
+}
+
+fn series(given: &[Bound<'_, PyAny>]) -> PyResult<Vec<Series>> {
+    given.iter().map(|one| Ok(one.extract::<Given>()?.series())).collect()
+}
