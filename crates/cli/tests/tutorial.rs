@@ -2,8 +2,9 @@
 //!
 //! A fence says how its commands are compared: `console` prints exactly that, everywhere; `console compiler` too, and needs gcc;
 //! `console counted` needs gcc and the software PMU, and has the form of what is shown, as the numbers are a compiler's;
-//! `console no-pmu` has the form where this is such a machine as the page's, and runs elsewhere. `console library` is run
-//! by the tests of the C interface. `UPDATE_GOLDEN=1` accepts what is printed.
+//! `console timed` needs gcc, and has the same first words of lines, as times are what a loaded machine makes of them;
+//! `console no-pmu` has the form where this is such a machine as the page's, and runs elsewhere. `console library` and
+//! `console example` are run by the tests of the C interface and the façade. `UPDATE_GOLDEN=1` accepts what is printed.
 
 #![cfg(all(unix, target_pointer_width = "64"))]
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
@@ -23,6 +24,9 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial")
 /// What the pages say of the machine on which they were written.
 const REFUSAL: &str = "no PMU in this virtual machine (Firecracker on KVM)";
 
+/// Blocks that other tests run.
+const ELSEWHERE: [&str; 2] = ["library", "example"];
+
 /// How the commands of a block are compared with what the page shows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Kind {
@@ -30,6 +34,8 @@ enum Kind {
     Exact,
     /// In its form.
     Form,
+    /// By the first words of its lines.
+    FirstWords,
     /// Not at all, but that it runs.
     Runs,
 }
@@ -77,11 +83,15 @@ fn forms(text: &str) -> Vec<String> {
     forms
 }
 
+/// The first words of lines.
+fn first_words(text: &str) -> Vec<String> {
+    text.lines().map(|line| line.split_whitespace().next().unwrap_or_default().to_owned()).collect()
+}
+
 /// The first line shown that is not among those printed, in this order.
-fn missing(shown: &str, printed: &str) -> Option<String> {
-    let printed = forms(printed);
+fn missing(shown: &[String], printed: &[String]) -> Option<String> {
     let mut rest = printed.iter();
-    forms(shown).into_iter().find(|line| line != "[…]" && !rest.any(|other| other == line))
+    shown.iter().find(|line| *line != "[…]" && !rest.any(|other| other == *line)).cloned()
 }
 
 /// Where the commands of a page are typed: the program on the path, the sources at hand, nothing else known.
@@ -148,6 +158,7 @@ fn kind(word: &str) -> Option<Kind> {
     match word {
         "" => Some(Kind::Exact),
         "compiler" => has_peer("gcc").then_some(Kind::Exact),
+        "timed" => has_peer("gcc").then_some(Kind::FirstWords),
         "counted" => (has_peer("gcc") && has_soft()).then_some(Kind::Form),
         "no-pmu" if !has_peer("gcc") => None,
         "no-pmu" if stdout(&run(&["doctor"])).contains(REFUSAL) && has_soft() => Some(Kind::Form),
@@ -162,11 +173,17 @@ fn kind(word: &str) -> Option<Kind> {
 /// Whether the page shows what was printed.
 fn agrees(kind: Kind, shown: &str, printed: &str) -> Result<(), String> {
     match kind {
+        Kind::Runs => Ok(()),
+        _ if shown.is_empty() != printed.is_empty() => Err("one of the two is nothing".to_owned()),
         Kind::Exact if shown.trim_end() == printed.trim_end() => Ok(()),
         Kind::Exact => Err("it prints something else".to_owned()),
-        Kind::Form => missing(shown, printed).map_or(Ok(()), |line| Err(format!("no line has the form\n{line}"))),
-        Kind::Runs => Ok(()),
+        Kind::Form => none_is_missing(&forms(shown), &forms(printed)),
+        Kind::FirstWords => none_is_missing(&first_words(shown), &first_words(printed)),
     }
+}
+
+fn none_is_missing(shown: &[String], printed: &[String]) -> Result<(), String> {
+    missing(shown, printed).map_or(Ok(()), |line| Err(format!("this is not printed, or elsewhere: {line}")))
 }
 
 /// Types in every command of a page; gives their number.
@@ -175,8 +192,11 @@ fn follow(name: &str) -> usize {
     let page = fs::read_to_string(&path).unwrap();
     let (mut accepted, mut seen) = (page.clone(), 0);
     let place = Place::new();
-    let known: BTreeMap<&str, Option<Kind>> =
-        blocks(&page).iter().filter(|block| block.0 != "library").map(|block| (block.0, kind(block.0))).collect();
+    let known: BTreeMap<&str, Option<Kind>> = blocks(&page)
+        .iter()
+        .filter(|block| !ELSEWHERE.contains(&block.0))
+        .map(|block| (block.0, kind(block.0)))
+        .collect();
     let mut wrong = Vec::new();
     for (word, block) in blocks(&page) {
         let Some(kind) = known.get(word).copied().flatten() else { continue };
@@ -260,6 +280,8 @@ fn a_page_that_shows_something_else_is_found_out() {
         assert_eq!(agrees(Kind::Form, shown, printed).is_ok(), same, "{shown} | {printed}");
     }
     assert!(agrees(Kind::Exact, "1 x", "2 x").is_err());
+    assert!(agrees(Kind::Form, "", "2 x").is_err());
+    assert!(agrees(Kind::FirstWords, "wall 1\n[…]", "wall 2 s\nb").is_ok());
 }
 
 /// How the events of an iteration are found in a disassembly.
@@ -371,10 +393,35 @@ fn counts_of_the_product_are_those_of_its_code() {
         let listing = place.type_in("objdump -d --no-show-raw-insn matrix");
         for (order, function) in [("ijk", "multiply_ijk"), ("ikj", "multiply_ikj")] {
             let read = innermost(&disassembled(&listing, function));
-            assert!(read.instructions >= 5 && read.loads >= 2 && read.branches == 1, "{level} {order}: {read:?}");
+            assert!(
+                read.instructions >= 5 && read.loads >= 2 && read.branches == 1,
+                "{level} {order}: {read:?}"
+            );
             assert_eq!(cubic(&place.file("matrix"), order), read, "{level} {order}");
         }
     }
+}
+
+#[test]
+fn rows_in_time_add_up_to_the_total() {
+    if !has_peer("gcc") || !has_soft() {
+        return;
+    }
+    let place = Place::new();
+    place.type_in("gcc -O1 -o matrix matrix.c");
+    let text = place
+        .type_in("cyclometer stat --backend soft -I 100 -e instructions --output null -- ./matrix 512 ijk 2");
+    let number = |word: &str| word.replace(',', "").parse::<u64>().unwrap();
+    let rows: Vec<u64> = text
+        .lines()
+        .filter_map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [_, count, "instructions:u"] => Some(number(count)),
+            _ => None,
+        })
+        .collect();
+    let total = text.lines().find_map(|line| line.trim().strip_prefix("instructions:u")).unwrap();
+    assert!(rows.len() > 2, "{text}");
+    assert_eq!(rows.iter().sum::<u64>(), number(total.trim().trim_end_matches(" ≡")), "{text}");
 }
 
 #[test]
