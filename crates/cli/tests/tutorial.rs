@@ -420,7 +420,7 @@ fn rows_in_time_add_up_to_the_total() {
         })
         .collect();
     let total = text.lines().find_map(|line| line.trim().strip_prefix("instructions:u")).unwrap();
-    assert!(rows.len() > 2, "{text}");
+    assert!(!rows.is_empty(), "{text}");
     assert_eq!(rows.iter().sum::<u64>(), number(total.trim().trim_end_matches(" ≡")), "{text}");
 }
 
