@@ -425,6 +425,10 @@ fn bad_baselines_are_named_before_anything_runs() {
         (nan.to_string(), "is \"NaN\", which is no number"),
         (text(&good).replace("\"schema_version\": 1", "\"schema_version\": 0"), "older version, 0"),
         (r#"{"results": [{"command": "x", "times": [NaN]}]}"#.to_owned(), "NaN is no number"),
+        (
+            r#"{"results": [{"command": "x", "times": [0.1, -0.2]}]}"#.to_owned(),
+            "nothing measured is below zero",
+        ),
         (String::new(), "it is no JSON"),
     ] {
         fs::write(&base, content).unwrap();
