@@ -68,12 +68,18 @@ fn step(text: &str) -> Step<'_> {
 /// What stands for lines that a page leaves out.
 const LEFT_OUT: &str = "[…]";
 
-/// A line without its digits, units and columns: what does not depend on a compiler or a clock.
+/// A line without its digits, units and columns, and without which of two is greater: what does not depend on a compiler or a
+/// clock.
 fn form(line: &str) -> String {
     let units = ["ns", "µs", "ms", "s", "KiB", "MiB", "GiB"];
     let word = |word: &str| {
         let bare = word.trim_start_matches(['(', '±', '+', '-']);
-        if bare.starts_with(|c: char| c.is_ascii_digit()) { "#".to_owned() } else { word.to_owned() }
+        let form = match word {
+            _ if bare.starts_with(|c: char| c.is_ascii_digit()) => "#",
+            "▼" => "▲",
+            other => other,
+        };
+        form.to_owned()
     };
     let words = line.split_whitespace().filter(|word| !units.contains(word)).map(word);
     words.collect::<Vec<_>>().join(" ")
@@ -279,6 +285,7 @@ fn a_page_that_shows_something_else_is_found_out() {
         ("  instructions:u  7 ≡", "  instructions:u  lost", false),
         ("wall_time 1.59 ms ± 12.3 µs", "wall_time   2 s ±   9 ns", true),
         ("[…]\n 1 x", "any\n2 x", true),
+        ("loads:u +0.1 % ▲ changed", "loads:u -3 % ▼ changed", true),
         ("1 x\n[…]\n2 x\n3 y", "1 x\n2 y", true),
     ] {
         assert_eq!(agrees(Kind::Form, shown, printed).is_ok(), same, "{shown} | {printed}");
