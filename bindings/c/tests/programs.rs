@@ -71,6 +71,58 @@ fn the_example_counts_or_says_why_not() {
     assert!(faults >= 1.0, "{said}");
 }
 
+/// The commands of the tutorial's block about regions, in a folder with a clone and the program, as a user types them.
+#[test]
+fn the_tutorials_regions_are_counted_as_its_page_says() {
+    if installed().is_none() {
+        return;
+    }
+    let page = include_str!("../../../docs/tutorial/3-windows.md");
+    let block =
+        page.split("```console library\n").nth(1).and_then(|rest| rest.split("\n```").next()).unwrap();
+    let commands: Vec<&str> = block.lines().filter_map(|line| line.strip_prefix("$ ")).collect();
+    let shown = block.split_once(&format!("$ {}\n", commands.last().unwrap())).unwrap().1;
+    let said = in_a_clone(&commands);
+    let (names, counted) = (first_columns(shown), first_columns(&said));
+    assert_eq!((&counted, names.len()), (&names, 20), "{said}");
+    let refusal = "no PMU in this virtual machine (Firecracker on KVM)";
+    if said.contains(refusal) {
+        assert_eq!(said.matches(refusal).count(), shown.matches(refusal).count(), "{said}");
+        assert!(!said.contains("IPC"), "{said}");
+    }
+    assert!(said.lines().all(|line| line.chars().count() <= 80 && !line.ends_with(":u  0")), "{said}");
+}
+
+/// Labels, and events without the modes that somebody may count; a PMU adds the IPC.
+fn first_columns(text: &str) -> Vec<&str> {
+    let columns = text.lines().map(|line| line.trim_start().split("  "));
+    let names = columns.filter_map(|mut line| line.next()).map(|name| name.trim_end_matches(":u"));
+    names.filter(|name| *name != "IPC").collect()
+}
+
+/// Types commands into one shell; gives what they print.
+fn in_a_clone(commands: &[&str]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::os::unix::fs::symlink(&root, folder.path().join("cyclometer")).unwrap();
+    std::fs::copy(root.join("docs/tutorial/regions.c"), folder.path().join("regions.c")).unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", &commands.join("\n")]).current_dir(folder.path());
+    shell.env("PROFILE", "dev").env("CARGO_TARGET_DIR", target_folder());
+    shell.env("CARGO", std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+    run(&mut shell)
+}
+
+#[test]
+fn the_tutorials_program_is_good_c() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("../../docs/tutorial/regions.c", "tutorial-regions", Linked::Shared);
+    for bad in ["0", "x", "5000", ""] {
+        let out = installed.shared(&program).arg(bad).output().unwrap();
+        assert_eq!((out.status.code(), out.stdout.len()), (Some(2), 0), "{bad}: {out:?}");
+    }
+}
+
 #[test]
 fn the_example_samples_in_time() {
     let Some(installed) = installed() else { return };

@@ -51,6 +51,13 @@ fn results(path: &Path) -> Value {
     value
 }
 
+/// What was written to standard error, which fits a terminal, as one line.
+fn said_before(out: &Output) -> String {
+    let text = stderr(out);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 fn code(out: &Output) -> i32 {
     out.status.code().unwrap_or_else(|| panic!("{out:?}"))
 }
@@ -85,7 +92,8 @@ fn counted_runs_come_on_top_of_the_pairs_and_are_said() {
     let out = run(&["compare", "-p", "3", "-w", "0", "-e", "instructions,wall_time", &command, &command]);
     assert_eq!(code(&out), 0, "{out:?}");
     assert_eq!(text(&log).lines().count(), 10);
-    assert!(stderr(&out).contains("3 pairs, 2 runs of each counted by the software PMU"), "{}", stderr(&out));
+    let said = said_before(&out);
+    assert!(said.contains("3 pairs, 2 runs of each counted by the software PMU"), "{said}");
 }
 
 #[test]
@@ -308,7 +316,7 @@ fn exact_counts_pass_and_fail_a_gate() {
     let out = go(&["--save-baseline", word(&base)], &short);
     assert_eq!(code(&out), 0, "{out:?}");
     assert_eq!(results(&base)["comparisons"], serde_json::json!([]));
-    assert!(stderr(&out).contains("2 executions of 1 command: 2 runs counted"), "{}", stderr(&out));
+    assert!(said_before(&out).contains("2 executions of 1 command: 2 runs counted"), "{}", stderr(&out));
     let gate = ["--baseline", word(&base), "--fail-if", "instructions > +0.5%"];
     let same = go(&gate, &short);
     assert_eq!(code(&same), 0, "{same:?}");
@@ -417,6 +425,10 @@ fn bad_baselines_are_named_before_anything_runs() {
         (nan.to_string(), "is \"NaN\", which is no number"),
         (text(&good).replace("\"schema_version\": 1", "\"schema_version\": 0"), "older version, 0"),
         (r#"{"results": [{"command": "x", "times": [NaN]}]}"#.to_owned(), "NaN is no number"),
+        (
+            r#"{"results": [{"command": "x", "times": [0.1, -0.2]}]}"#.to_owned(),
+            "nothing measured is below zero",
+        ),
         (String::new(), "it is no JSON"),
     ] {
         fs::write(&base, content).unwrap();

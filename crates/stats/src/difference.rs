@@ -1,6 +1,6 @@
 //! What happened between two readings.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cyclometer_core::event::{OsMetric, Part};
 use cyclometer_core::exec::{At, Cell, Reading};
@@ -25,6 +25,20 @@ pub fn difference(now: &Reading, before: &Reading) -> Reading {
         })
         .collect();
     Reading { cells }
+}
+
+/// What is known after a reading: its cells, and those of the time before that could not be read.
+///
+/// A source that is busy has no cells in a reading. What it counts meanwhile is in the next difference, and the difference must
+/// be to what it had last, not to nothing.
+pub fn latest(now: &Reading, before: &Reading) -> Reading {
+    let read: HashSet<(SlotId, &At)> = known(now).map(|cell| (cell.slot, &cell.at)).collect();
+    let unread = known(before).filter(|cell| !read.contains(&(cell.slot, &cell.at)));
+    Reading { cells: known(now).chain(unread).cloned().collect() }
+}
+
+fn known(reading: &Reading) -> impl Iterator<Item = &Cell> {
+    reading.cells.iter().filter(|cell| cell.lost.is_none())
 }
 
 /// Why a cell whose value became smaller is lost.
@@ -96,6 +110,18 @@ mod tests {
         let now = reading(vec![cell(SLOT, 15, 30, 30), new.clone()]);
         let before = reading(vec![cell(SLOT, 5, 10, 10)]);
         assert_eq!(difference(&now, &before), reading(vec![cell(SLOT, 10, 20, 20), new]));
+    }
+
+    #[test]
+    fn what_was_not_read_once_is_in_the_next_difference() {
+        let mut gone = cell(SLOT, 0, 0, 0);
+        gone.lost = Some("no answer".into());
+        for unread in [reading(vec![]), reading(vec![gone])] {
+            let first = latest(&reading(vec![cell(SLOT, 5, 10, 10)]), &reading(vec![]));
+            let second = latest(&unread, &first);
+            let third = difference(&reading(vec![cell(SLOT, 12, 30, 30)]), &second);
+            assert_eq!(third, reading(vec![cell(SLOT, 7, 20, 20)]));
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod testing;
 mod turns;
 
 pub use derived::{DerivedSummary, DerivedValue, partners};
-pub use difference::{difference, settle_interval};
+pub use difference::{difference, latest, settle_interval};
 pub use label::{effective_modes, label};
 pub use request::{Environment, MetricRequest};
 pub use rotation::{Estimate, NoInterval, Rotation};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use cyclometer::core::exec::Reading;
 use cyclometer::core::report::Run;
-use cyclometer::stats::{Summary, asked_scope, summarise_with};
+use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
     Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
@@ -327,7 +327,7 @@ impl Observer for Live {
         let slices = moment.slices.get(self.slices..).unwrap_or_default();
         let between = Between { now: moment, before: &self.before, slices };
         output::tell(&interval::rows(&between, plan, self.scope));
-        self.before = moment.reading.clone();
+        self.before = latest(moment.reading, &self.before);
         self.slices = moment.slices.len();
     }
 

@@ -32,6 +32,7 @@ use crate::render::compare::plot::Format as PlotFormat;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
+use crate::render::hanging;
 use crate::{exit, failure};
 
 /// Pairs where only a time was given: as many as fit, up to this number.
@@ -188,11 +189,9 @@ fn announce(args: &CompareArgs, executions: Executions) {
     let most = if args.duration.is_some() { "at most " } else { "" };
     let total = executions.total();
     let what = if total == 1 { "execution" } else { "executions" };
-    output::tell(&format!(
-        "cyclometer: {most}{total} {what} of {}: {}\n",
-        plural(commands, "command", "commands"),
-        parts.join(", ")
-    ));
+    let commands = plural(commands, "command", "commands");
+    let said = format!("{most}{total} {what} of {commands}: {}", parts.join(", "));
+    output::tell(&hanging("cyclometer: ", &said, str::to_owned));
 }
 
 fn progress(args: &CompareArgs, executions: Executions) -> Progress {

@@ -56,11 +56,19 @@ pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
                 return Err(usage(message, "compare fewer at a time"));
             }
             let command = parsed(text, &values, args.shell)?;
-            let (name, hooks) = (clean(&replaced(text, &values)), hooks(args, &values)?);
-            all.push(Contestant { name, command, hooks });
+            let name = name(text, &values, &command, args.shell);
+            all.push(Contestant { name, command, hooks: hooks(args, &values)? });
         }
     }
     Ok(all)
+}
+
+/// A command as it was written; with values in it as its words are, so that it can be typed in.
+fn name(text: &str, values: &[(String, String)], command: &CommandSpec, by_shell: bool) -> String {
+    if by_shell || values.is_empty() {
+        return clean(&replaced(text, values));
+    }
+    shown_command([&command.program].into_iter().chain(&command.args).map(OsString::as_os_str))
 }
 
 /// A name and the values that stand for it in turn.
@@ -187,6 +195,20 @@ mod tests {
         assert_eq!(all.len(), 4);
         assert_eq!(all[1], ["p", "1", "y z", "{c}"]);
         assert_eq!(commands(&["-L", "n=1,2", "a {n}", "b"]).unwrap().len(), 3, "b is one command");
+    }
+
+    #[test]
+    fn a_command_with_values_is_named_so_that_it_can_be_typed_in() {
+        let names = |words: &[&str]| -> Vec<String> {
+            let words = ["cyclometer", "compare"].iter().chain(words);
+            let Command::Compare(args) = Cli::try_parse_from(words).unwrap().command else {
+                panic!("no compare")
+            };
+            contestants(&args).unwrap().into_iter().map(|contestant| contestant.name).collect()
+        };
+        assert_eq!(names(&["-L", "n=a b,c", "echo {n}"]), ["echo 'a b'", "echo c"]);
+        assert_eq!(names(&["-S", "-L", "n=1,2", "echo {n} | cat"]), ["echo 1 | cat", "echo 2 | cat"]);
+        assert_eq!(names(&["grep \"a b\" f", "true"]), ["grep \"a b\" f", "true"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::{Map, Value};
 
-use super::{Contents, Problem, SAVE_ANEW, number};
+use super::{Contents, Problem, SAVE_ANEW, not_below_zero};
 
 type Read<T> = std::result::Result<T, Problem>;
 
@@ -117,7 +117,7 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
         let wall = numbers(result.get("times").unwrap_or(&Value::Null), "times")?;
         let mut series: Vec<Series> = translated("time_wall_clock", wall).into_iter().collect();
         for (theirs, name) in [("user", "time_user"), ("system", "time_system")] {
-            let mean = number(result.get(theirs).unwrap_or(&Value::Null), theirs)?;
+            let mean = not_below_zero(result.get(theirs).unwrap_or(&Value::Null), theirs)?;
             series.extend(translated(name, vec![mean]).filter(|_| mean.is_some()));
         }
         if let Some(peaks @ Value::Array(_)) = result.get("memory_usage_byte") {
@@ -141,7 +141,7 @@ fn poop(results: &[Value]) -> Read<Contents> {
                 measured.get("samples").or_else(|| measured.get("values")).filter(|list| list.is_array());
             let values = match samples {
                 Some(samples) => numbers(samples, name)?,
-                None => vec![number(measured.get("mean").unwrap_or(&Value::Null), name)?],
+                None => vec![not_below_zero(measured.get("mean").unwrap_or(&Value::Null), name)?],
             };
             series.extend(translated(name, values));
         }
@@ -181,7 +181,7 @@ fn perf_series(object: &Value, value: &Value) -> Read<Series> {
     let event = text(object, "event")?;
     let read = match value {
         Value::String(text) => text.trim().parse::<f64>().ok(),
-        other => number(other, &event)?,
+        other => not_below_zero(other, &event)?,
     };
     let no_number =
         value.as_str().filter(|text| read.is_none_or(|read| !read.is_finite()) && !text.starts_with('<'));
@@ -262,7 +262,7 @@ fn text(value: &Value, key: &str) -> Read<String> {
 
 fn numbers(list: &Value, name: &str) -> Read<Vec<Option<f64>>> {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
-    (1..).zip(list).map(|(run, value)| number(value, &format!("{name} in run {run}"))).collect()
+    (1..).zip(list).map(|(run, value)| not_below_zero(value, &format!("{name} in run {run}"))).collect()
 }
 
 #[cfg(test)]

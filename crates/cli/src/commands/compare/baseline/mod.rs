@@ -156,8 +156,22 @@ fn not_json(text: &str, error: &serde_json::Error) -> Problem {
     }
 }
 
+/// A number that a file says was measured: a time or a count, of which none is below zero.
+fn not_below_zero(value: &Value, what: &str) -> Parsed {
+    let found = number(value, what)?;
+    match found.filter(|number| *number < 0.0) {
+        Some(below) => {
+            Err(Problem::new(format!("{what} is {below}, and nothing measured is below zero"), SAVE_ANEW))
+        }
+        None => Ok(found),
+    }
+}
+
+/// What a place of a file holds; `None`: nothing was measured.
+type Parsed = std::result::Result<Option<f64>, Problem>;
+
 /// A number that a file gives; what is none is named.
-fn number(value: &Value, what: &str) -> std::result::Result<Option<f64>, Problem> {
+fn number(value: &Value, what: &str) -> Parsed {
     match value {
         Value::Null => Ok(None),
         Value::Number(number) => Ok(number.as_f64().filter(|number| number.is_finite())),

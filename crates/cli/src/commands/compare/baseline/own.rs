@@ -3,7 +3,7 @@
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::Value;
 
-use super::{Contents, Problem, SAVE_ANEW, number};
+use super::{Contents, Parsed, Problem, SAVE_ANEW, not_below_zero, number};
 use crate::output::shown_command;
 use crate::render::{compare, json};
 
@@ -74,13 +74,17 @@ fn command(value: &Value) -> Read<(String, Vec<Series>)> {
         .filter_map(|run| run.get("index").and_then(Value::as_u64))
         .collect();
     let mut series = Vec::new();
-    for metric in list(value, "metrics", &name)?.iter().chain(list(value, "derived", &name)?) {
-        series.push(of_metric(metric, &dropped)?);
+    for metric in list(value, "metrics", &name)? {
+        series.push(of_metric(metric, &dropped, not_below_zero)?);
+    }
+    // A formula may have any sign.
+    for metric in list(value, "derived", &name)? {
+        series.push(of_metric(metric, &dropped, number)?);
     }
     Ok((name, series))
 }
 
-fn of_metric(metric: &Value, dropped: &[u64]) -> Read<Series> {
+fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed) -> Read<Series> {
     let text = |key: &str| metric.get(key).and_then(Value::as_str).map(str::to_owned);
     let name = text("name").ok_or_else(|| Problem::new("a metric has no name", SAVE_ANEW))?;
     let mut values = Vec::new();
@@ -91,7 +95,7 @@ fn of_metric(metric: &Value, dropped: &[u64]) -> Read<Series> {
             continue;
         }
         let what = format!("{name} in run {}", run + 1);
-        let found = number(value.get("value").unwrap_or(&Value::Null), &what)?;
+        let found = valid(value.get("value").unwrap_or(&Value::Null), &what)?;
         values.push(RunOf { run: u32::try_from(run).unwrap_or(u32::MAX), value: found });
     }
     let provenances = metric.get("provenances").and_then(Value::as_array).map(|words| {
@@ -170,5 +174,7 @@ mod tests {
             "metrics": [{"name": "cycles:u", "values": [{"run": 0, "value": "NaN"}]}]}]}"#;
         let problem = super::super::parse(text).unwrap_err();
         assert_eq!(problem.text, "cycles:u in run 1 is \"NaN\", which is no number");
+        let problem = super::super::parse(&text.replace("\"NaN\"", "-5")).unwrap_err();
+        assert_eq!(problem.text, "cycles:u in run 1 is -5, and nothing measured is below zero");
     }
 }
