@@ -341,7 +341,7 @@ impl Engine {
     }
 
     /// Translates what comes next, and goes on there.
-    fn go_on(&mut self, tid: u32, stop: Stop, mut registers: Registers) -> Outcome {
+    fn go_on(&mut self, tid: u32, stop: Stop, registers: Registers) -> Outcome {
         if stop == Stop::Indirect && is_vsyscall(registers.rcx) {
             return Err(Trouble::Unfollowed("calls the kernel's vsyscall page".to_owned()));
         }
@@ -363,8 +363,7 @@ impl Engine {
             let registers = self.part(tid)?;
             return self.enter(tid, registers);
         }
-        registers.rip = to?.ok_or(Trouble::Gone)?;
-        trace::set_registers(tid, &registers)?;
+        trace::set_instruction_pointer(tid, to?.ok_or(Trouble::Gone)?)?;
         self.go(tid)
     }
 

@@ -21,6 +21,7 @@
 mod area;
 mod batch;
 mod emit;
+mod marks;
 mod pages;
 mod place;
 mod region;
@@ -39,6 +40,7 @@ pub use region::REGION;
 
 use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
+use crate::chunks::Chunks;
 use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
 use crate::hash::AddressMap;
 
@@ -149,7 +151,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { redundancy: Redundancy::PerEpoch(1), asks: false }
+        Settings { redundancy: Redundancy::OneIn(100), asks: false }
     }
 }
 
@@ -164,9 +166,8 @@ pub struct Translation {
     heads: AddressMap<u32, u64>,
     pages: Pages,
     regions: Vec<Region>,
-    pieces: Vec<Piece>,
+    pieces: Chunks<Piece>,
     code: Vec<u8>,
-    by_address: AddressMap<u64, u32>,
     flow: Flow,
     asks: bool,
     traps: AddressMap<u64, Trap>,
@@ -180,6 +181,8 @@ pub struct Translation {
     shadow_missed: u64,
     extras: u32,
     writes: Vec<Write>,
+    /// What every batch uses again.
+    scratch: batch::Scratch,
 }
 
 impl Translation {
@@ -192,9 +195,8 @@ impl Translation {
             heads: AddressMap::default(),
             pages: Pages::default(),
             regions: Vec::new(),
-            pieces: Vec::new(),
+            pieces: Chunks::new(),
             code: Vec::new(),
-            by_address: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             flow: Flow::new(settings.redundancy),
             asks: settings.asks,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
@@ -205,6 +207,7 @@ impl Translation {
             shadow_missed: 0,
             extras: 0,
             writes: Vec::new(),
+            scratch: batch::Scratch::default(),
         }
     }
 
@@ -249,7 +252,7 @@ impl Translation {
 
     /// The block at an address of the program, if it was translated.
     pub fn block_at(&self, address: u64) -> Option<u32> {
-        self.by_address.get(&address).copied()
+        self.pages.block(address)
     }
 
     /// Why the program stopped, by the address of the stopping instruction.
@@ -272,7 +275,7 @@ impl Translation {
     /// Where the program is, by its instruction pointer in translated code.
     pub fn place(&self, pc: u64) -> Option<Place> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
-        self.resolve(region.mark(pc)?)
+        self.resolve(&region.mark(pc)?)
     }
 
     /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
@@ -329,12 +332,12 @@ impl Translation {
     }
 
     fn ensure(&mut self, code: &mut dyn Code, address: u64) -> Result<u32, Need> {
-        if let Some(piece) = self.by_address.get(&address) {
-            return Ok(*piece);
+        if let Some(piece) = self.block_at(address) {
+            return Ok(piece);
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
-        self.by_address.get(&address).copied().ok_or(Need::Room)
+        self.block_at(address).ok_or(Need::Room)
     }
 
     fn region_near(&self, address: u64) -> Result<usize, Need> {
