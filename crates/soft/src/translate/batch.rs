@@ -39,6 +39,8 @@ pub(crate) struct Draft {
     pub(crate) live_out: u8,
     /// How deep in loops, as far as jumps backward show.
     pub(crate) depth: u32,
+    /// The blocks of the batch where it goes on, as [`successors`] has them.
+    pub(crate) inside: [Option<u32>; 2],
     /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
     pub(crate) quiet: Option<usize>,
 }
@@ -84,6 +86,7 @@ impl Batch {
         search.run(entry);
         let Search { pages, found, .. } = search;
         let mut batch = found.blocks(pages);
+        batch.find_successors();
         batch.find_live_flags(&|address| Some(known(pages.block(address)?)));
         batch.find_quiet_steps();
         batch.find_loops();
@@ -105,16 +108,22 @@ impl Batch {
         &self.shapes[draft.steps.clone()]
     }
 
+    fn find_successors(&mut self) {
+        for i in 0..self.drafts.len() {
+            let inside = successors(self.drafts[i].terminator).map(|to| self.at(to?).map(|to| to as u32));
+            self.drafts[i].inside = inside;
+        }
+    }
+
     /// Backward data flow to a fixed point.
     fn find_live_flags(&mut self, known: &dyn Fn(u64) -> Option<u8>) {
         let effects: Vec<(u8, u8)> = self.drafts.iter().map(|draft| self.effect(draft)).collect();
         let outside: Vec<u8> = self.drafts.iter().map(|draft| self.live_elsewhere(draft, known)).collect();
-        let inside: Vec<[Option<usize>; 2]> =
-            self.drafts.iter().map(|draft| successors(draft.terminator).map(|to| self.at(to?))).collect();
         loop {
             let mut changed = false;
             for i in (0..self.drafts.len()).rev() {
-                let within = inside[i].iter().flatten().fold(0, |live, to| live | self.drafts[*to].live_in);
+                let inside = self.drafts[i].inside.into_iter().flatten();
+                let within = inside.fold(0, |live, to| live | self.drafts[to as usize].live_in);
                 let (reads, kills) = effects[i];
                 let draft = &mut self.drafts[i];
                 draft.live_out = within | outside[i];
@@ -143,8 +152,8 @@ impl Batch {
             | Terminator::Jump { .. }
             | Terminator::Call { .. }
             | Terminator::SystemCall { .. } => {
-                let outside = successors(draft.terminator).into_iter().flatten();
-                let outside = outside.filter(|to| self.at(*to).is_none());
+                let ways = successors(draft.terminator).into_iter().zip(draft.inside);
+                let outside = ways.filter(|(_, inside)| inside.is_none()).filter_map(|(to, _)| to);
                 outside.fold(0, |live, to| live | known(to).unwrap_or(STATUS))
             }
             _ => STATUS,
@@ -155,11 +164,9 @@ impl Batch {
     fn find_loops(&mut self) {
         let mut change = vec![0i32; self.drafts.len() + 1];
         for (i, draft) in self.drafts.iter().enumerate() {
-            for head in successors(draft.terminator).into_iter().flatten().filter(|to| *to <= draft.address) {
-                if let Some(head) = self.at(head) {
-                    change[head] += 1;
-                    change[i + 1] -= 1;
-                }
+            for head in draft.inside.into_iter().flatten().filter(|head| *head as usize <= i) {
+                change[head as usize] += 1;
+                change[i + 1] -= 1;
             }
         }
         let mut depth = 0;
@@ -394,6 +401,7 @@ impl Found {
             live_in: 0,
             live_out: 0,
             depth: 0,
+            inside: [None; 2],
             quiet: None,
         };
         if pages.starts_block(address) {

@@ -156,7 +156,7 @@ impl Default for Settings {
 }
 
 /// What there is room for from the start: blocks of a small program.
-const ROOM: usize = 8000;
+const ROOM: usize = 1000;
 
 /// What was translated of a program's code; see the module's text.
 pub struct Translation {

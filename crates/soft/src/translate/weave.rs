@@ -68,8 +68,8 @@ impl Translation {
         for draft in &batch.drafts {
             self.adopt(&batch, draft);
         }
-        for (i, draft) in batch.drafts.iter().enumerate() {
-            self.connect(&batch, draft, first + i as u32);
+        for i in 0..batch.drafts.len() {
+            self.connect(&batch, i, first);
         }
         let awaited = self.awaited(first);
         self.flow.close_epoch();
@@ -119,13 +119,15 @@ impl Translation {
         });
     }
 
-    /// Adds the edges whose ends are known.
-    fn connect(&mut self, batch: &Batch, draft: &batch::Draft, id: u32) {
+    /// Adds the edges whose ends are known. `first` is the batch's first block.
+    fn connect(&mut self, batch: &Batch, position: usize, first: u32) {
+        let (draft, id) = (&batch.drafts[position], first + position as u32);
         let exit = Point::Exit(self.pieces[id as usize].block);
         let base = weight(draft.depth, true);
         let targets = successors(draft.terminator);
         for (i, target) in targets.into_iter().enumerate() {
-            let Some(to) = target.and_then(|target| self.block_at(target)) else { continue };
+            let inside = draft.inside[i].map(|inside| first + inside);
+            let Some(to) = inside.or_else(|| self.block_at(target?)) else { continue };
             let share = match draft.terminator {
                 Terminator::Conditional { taken, .. } => {
                     let back = if taken <= draft.address { 88 } else { 40 };
