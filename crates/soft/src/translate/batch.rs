@@ -1,4 +1,4 @@
-//! What is translated at a time: the blocks that can be reached from an entry without leaving the function.
+//! What is translated at a time: the blocks that are likely to be reached from an entry by ways that the code tells.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
