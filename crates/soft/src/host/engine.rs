@@ -16,6 +16,7 @@ use super::maps::Known;
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::restartable;
+use super::sharing::Pool;
 use super::space::Space;
 use super::threads::Part;
 use crate::block::Leave;
@@ -62,6 +63,8 @@ pub(crate) struct Engine {
     pub(super) unmarked: HashSet<restartable::Part>,
     /// Who looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn Probe>>,
+    /// Translations that programs can join.
+    pub(super) pool: Pool,
 }
 
 /// Why a task cannot be followed any more.
@@ -145,6 +148,7 @@ impl Engine {
             stops: 0,
             unmarked: HashSet::new(),
             probe,
+            pool: Pool::default(),
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
@@ -284,8 +288,8 @@ impl Engine {
     pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> Outcome {
         match self.enter_here(tid, registers) {
             Err(Trouble::Apart) => {
-                let registers = self.part(tid)?;
-                self.enter_here(tid, registers)
+                trace::set_registers(tid, &registers)?;
+                self.renew_here(tid)
             }
             outcome => outcome,
         }
@@ -360,8 +364,7 @@ impl Engine {
         space.apply();
         drop(space);
         if let Err(Trouble::Apart) = to {
-            let registers = self.part(tid)?;
-            return self.enter(tid, registers);
+            return self.renew_here(tid);
         }
         trace::set_instruction_pointer(tid, to?.ok_or(Trouble::Gone)?)?;
         self.go(tid)
@@ -383,7 +386,7 @@ impl Engine {
 
     /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
     /// and who borrows their memory.
-    fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+    pub(super) fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let borrows = |child: &u32| {
             let lends = |task: &Task| Some(task.process) == own && task.is_suspended_by(*child);
@@ -410,14 +413,6 @@ impl Engine {
         })
     }
 
-    /// Gives a task a translation of its own. The registers are the program's then.
-    fn part(&mut self, tid: u32) -> Result<Registers, Trouble> {
-        if self.has_companions(tid) {
-            return Err(Trouble::Unfollowed("needs another translation while other threads run".to_owned()));
-        }
-        self.renew(tid)
-    }
-
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
     pub(super) fn renew(&mut self, tid: u32) -> Result<Registers, Trouble> {
         let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
@@ -436,7 +431,9 @@ impl Engine {
             return Err(Trouble::Unfollowed(reason.to_owned()));
         }
         let Mode::Native(seat) = &task.mode else { return Err(Trouble::Gone) };
-        let mut space = Space::after(&seat.space.borrow(), tid, registers.rip, settings)?;
+        let old = seat.space.clone();
+        let mut space = Space::after(&old.borrow(), tid, registers.rip, settings)?;
+        self.move_listings(tid, &old, &mut space);
         self.close(tid);
         let slot = space.take_slot().ok_or(Trouble::Gone)?;
         let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
@@ -490,6 +487,7 @@ fn with_room<T>(
                 return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
             }
             Err(Need::Region(_)) if room == Room::Elsewhere => return Err(Trouble::Apart),
+            Err(Need::Room) => return Err(Trouble::Apart),
             Err(need) => space.answer(tid, need)?,
         }
     }

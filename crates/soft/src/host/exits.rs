@@ -14,6 +14,7 @@ impl Engine {
             let place = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
             self.lose(tid, &format!("left translation{place}: the program {reason}"));
         }
+        self.end_listing(tid);
         self.close(tid);
         self.cool(tid);
         self.asked.remove(&tid);
@@ -56,6 +57,7 @@ impl Engine {
         if trace::event_message(tid)? & 0x7f == SIGKILL {
             self.adopt_early(tid);
         }
+        self.end_listing(tid);
         self.close(tid);
         let task = self.task(tid)?;
         (task.ended, task.departs, task.suspended) = (true, None, None);
@@ -72,6 +74,7 @@ impl Engine {
             if !self.end_unseen(tid) {
                 self.lose(tid, "the process was killed before its counts were read");
             }
+            self.end_listing(tid);
             self.close(tid);
         }
         self.tasks.remove(&tid);

@@ -225,6 +225,17 @@ impl Translation {
         }
     }
 
+    /// Whether there is memory for code near this address.
+    pub fn has_region_near(&self, address: u64) -> bool {
+        self.region_with_room(address).is_some()
+    }
+
+    /// Whether there is no room for the counters of another batch.
+    pub fn is_full(&self) -> bool {
+        let counters = self.flow.counters().len() as u32 + self.extras;
+        counters + region::COUNTER_RESERVE > MAX_COUNTERS
+    }
+
     /// What every entry of the table is at first.
     pub fn first_table_entry(&self) -> u64 {
         self.missed
@@ -270,6 +281,11 @@ impl Translation {
     /// Whether code of the range was looked at: what is translated is wrong once that changes.
     pub fn touches(&self, start: u64, end: u64) -> bool {
         self.pages.touches(start, end)
+    }
+
+    /// The pages of a range that were looked at, ascending, with their bytes, if code was taken from them.
+    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<&[u8; PAGE as usize]>)> {
+        self.pages.looked_at(start, end)
     }
 
     /// Where the program is, by its instruction pointer in translated code.
@@ -341,12 +357,14 @@ impl Translation {
     }
 
     fn region_near(&self, address: u64) -> Result<usize, Need> {
-        let counters = self.flow.counters().len() as u32 + self.extras;
-        if counters + region::COUNTER_RESERVE > MAX_COUNTERS {
+        if self.is_full() {
             return Err(Need::Room);
         }
-        let near = self.regions.iter().rposition(|region| region.is_near(address) && region.has_room());
-        near.ok_or(Need::Region(address))
+        self.region_with_room(address).ok_or(Need::Region(address))
+    }
+
+    fn region_with_room(&self, address: u64) -> Option<usize> {
+        self.regions.iter().rposition(|region| region.is_near(address) && region.has_room())
     }
 
     fn publish(&mut self, region: usize, out: Emitter) {

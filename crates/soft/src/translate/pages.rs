@@ -80,6 +80,14 @@ impl Pages {
         self.index.keys().any(|page| *page + PAGE > start && *page < end)
     }
 
+    /// The pages of a range that were looked at, ascending, with their bytes, if code was taken from them.
+    pub(crate) fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<&[u8; PAGE as usize]>)> {
+        let within = |page: &u64| *page + PAGE > start && *page < end;
+        let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(page, index)| (*page, self.pages[*index as usize].bytes.as_deref())).collect()
+    }
+
     /// The longest an instruction at `address` can be.
     pub(crate) fn window(&mut self, code: &mut dyn Code, address: u64) -> Window {
         let mut window = Window { bytes: [0; 15], len: 0 };
@@ -162,6 +170,27 @@ mod tests {
         fn page(&mut self, _: u64) -> Option<Box<[u8; PAGE as usize]>> {
             None
         }
+    }
+
+    struct Filled;
+
+    impl Code for Filled {
+        fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
+            (address != 0x3000).then(|| Box::new([(address / PAGE) as u8; PAGE as usize]))
+        }
+    }
+
+    #[test]
+    fn pages_that_were_looked_at_are_told_with_their_bytes() {
+        let mut pages = Pages::default();
+        for address in [0x4008, 0x1fff, 0x3000, 0x9000] {
+            pages.find(&mut Filled, address);
+        }
+        let found = pages.looked_at(0x1800, 0x4001);
+        let (addresses, bytes): (Vec<u64>, Vec<_>) = found.into_iter().unzip();
+        assert_eq!(addresses, [0x1000, 0x3000, 0x4000]);
+        assert_eq!(bytes, [Some(&[1; PAGE as usize]), None, Some(&[4; PAGE as usize])]);
+        assert!(pages.looked_at(0x5000, 0x9000).is_empty());
     }
 
     #[test]
