@@ -112,7 +112,7 @@ impl Engine {
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
-        let child = trace::event_message(tid)? as u32;
+        let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
             self.task(tid)?.suspended = Some(Suspended { by: child, pc });
@@ -178,6 +178,9 @@ impl Engine {
 
     /// A new program is before its first instruction.
     pub(super) fn executed(&mut self, tid: u32) -> Outcome {
+        if let Some(process) = self.process(tid) {
+            process.unconfirmed = false;
+        }
         self.close_executed(tid)?;
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
@@ -249,6 +252,12 @@ impl Engine {
         self.close(tid);
         Ok(())
     }
+}
+
+/// What a task has to say at an event that we were told of. Who was killed meanwhile is at another one.
+pub(super) fn message(tid: u32, event: Change) -> Result<u64, Trouble> {
+    let message = trace::event_message(tid)?;
+    if trace::is_at(tid, event)? { Ok(message) } else { Err(Trouble::Gone) }
 }
 
 /// The parent of a process.

@@ -57,6 +57,8 @@ pub(crate) struct Engine {
     pub(super) finishing: bool,
     /// The last report was sent.
     pub(super) reported: bool,
+    /// Whether the kernel tells of every end.
+    pub(super) tells_of_ends: bool,
     /// How often we were asked to go on.
     pub(super) stops: u64,
     /// Parts of files that have no restartable sequences.
@@ -145,6 +147,7 @@ impl Engine {
             reading: false,
             finishing: false,
             reported: false,
+            tells_of_ends: super::exits::tells_of_ends(),
             stops: 0,
             unmarked: HashSet::new(),
             probe,
@@ -193,7 +196,7 @@ impl Engine {
         }
         let outcome = match change {
             Change::Exited(_) | Change::Killed(_) => {
-                self.gone(tid);
+                self.gone(tid, Some(change));
                 Ok(())
             }
             change if change != Change::Exiting && self.is_about_to_die(tid) => {
@@ -232,6 +235,9 @@ impl Engine {
     fn note_stop(&mut self, tid: u32, change: Change) -> bool {
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
         task.stopped_at = None;
+        if change != Change::Exiting {
+            task.last = None;
+        }
         task.paused &= matches!(change, Change::Group(_));
         if change == Change::Exiting {
             return false;
@@ -251,8 +257,8 @@ impl Engine {
                 self.go(tid)
             }
             // What it stops for is told next: it leaves from there.
-            Change::Interrupted if dismissed && self.is_about_to_stop(tid)? => Ok(trace::resume(tid, 0)?),
-            Change::Group(_) if dismissed && self.is_about_to_stop(tid)? => Ok(trace::listen(tid)?),
+            Change::Interrupted if dismissed && self.is_about_to_stop(tid)? => self.run_on(tid),
+            Change::Group(_) if dismissed && self.is_about_to_stop(tid)? => self.listen(tid),
             Change::Interrupted | Change::Group(_) if dismissed => {
                 if change == Change::Interrupted {
                     go_on_waiting(tid)?;
@@ -272,7 +278,7 @@ impl Engine {
             Change::Group(_) => {
                 self.count_restart(tid)?;
                 self.answer(tid)?;
-                Ok(trace::listen(tid)?)
+                self.listen(tid)
             }
             Change::Signal(signal) => self.signal(tid, signal),
             _ => self.resume(tid, 0),
@@ -307,19 +313,20 @@ impl Engine {
             let mut reader = Reader::new(tid, &mut seat.maps);
             let address = registers.rip;
             let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
-            body.inspect(|_| {
+            body.and_then(|body| {
+                space.apply();
+                (registers.rip, registers.gs_base) = (body, space.base_of(seat.slot));
+                // Who was killed meanwhile stays where it is.
+                trace::set_registers(tid, &registers)?;
                 let block = space.translation.block_at(address);
                 block.into_iter().for_each(|block| seat.ledger.enter(space, block));
-                space.apply();
-                registers.gs_base = space.base_of(seat.slot);
+                Ok(())
             })
         };
         let task = self.task(tid)?;
         match body {
-            Ok(body) => {
-                registers.rip = body;
-                task.mode = Mode::Translated(seat);
-                trace::set_registers(tid, &registers)?;
+            Ok(()) => {
+                (task.mode, task.last) = (Mode::Translated(seat), Some((registers.rip, registers.rcx)));
                 self.go(tid)
             }
             Err(trouble) => {

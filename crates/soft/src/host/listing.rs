@@ -341,6 +341,7 @@ impl Engine {
     pub(super) fn answer_call(&mut self, tid: u32, registers: Registers, rax: u64) -> Outcome {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
+        self.task(tid)?.last = None;
         self.go(tid)
     }
 
@@ -353,7 +354,9 @@ impl Engine {
     ) -> Outcome {
         let rax = result.unwrap_or_else(|error| refusal(&error));
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
-        Ok(trace::set_registers(tid, &behind)?)
+        trace::set_registers(tid, &behind)?;
+        self.task(tid)?.last = None;
+        Ok(())
     }
 }
 

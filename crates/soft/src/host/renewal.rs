@@ -76,8 +76,7 @@ impl Engine {
     pub(super) fn summoned_stop(&mut self, tid: u32, change: Change) -> Outcome {
         let by_us = change == Change::Interrupted;
         if self.is_about_to_stop(tid)? {
-            let gone_on = if by_us { trace::resume(tid, 0) } else { trace::listen(tid) };
-            return Ok(gone_on?);
+            return if by_us { self.run_on(tid) } else { self.listen(tid) };
         }
         // What only our stop has interrupted is not made once more. What stops a process does that without us too, and if
         // that was counted already, it would be counted again.

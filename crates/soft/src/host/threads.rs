@@ -8,8 +8,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cyclometer_sys::trace::{self, Registers};
+use cyclometer_sys::trace::{self, Change, Registers};
 
+use super::births::message;
 use super::calls::Call;
 use super::engine::{Engine, Outcome, Trouble};
 use super::ledger::{Executed, Tally};
@@ -114,6 +115,9 @@ impl Engine {
         }
         let parked = std::mem::take(&mut process.parked);
         let folded = std::mem::take(&mut process.folded);
+        if std::mem::take(&mut process.unconfirmed) {
+            process.lose("the process was killed while it executed a program");
+        }
         if process.lost.is_none() {
             match folded.into_iter().chain(parked.iter().map(Part::of)).collect::<Parts>().settle() {
                 Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
@@ -151,12 +155,19 @@ impl Engine {
     /// A thread that is not the first one of its process executes a new program. From now on it has the first one's id, and
     /// all others have ended.
     pub(super) fn take_over(&mut self, tid: u32) {
-        let former = trace::event_message(tid).map_or(tid, |former| former as u32);
+        let Ok(former) = message(tid, Change::Exec) else {
+            // It was killed since: it does not matter which of them it was.
+            return self.companions(tid).into_iter().for_each(|other| self.gone(other, None));
+        };
+        let former = former as u32;
         if former == tid {
             return;
         }
+        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+            self.end_unseen(tid, true);
+            self.close(tid);
+        }
         let Some(task) = self.tasks.remove(&former) else { return };
-        self.close(tid);
         self.asked.remove(&former);
         self.tasks.insert(tid, task);
     }

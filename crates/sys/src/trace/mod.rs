@@ -239,6 +239,22 @@ pub fn event_message(tid: u32) -> io::Result<u64> {
     Ok(message)
 }
 
+/// Whether a tracee is stopped for an event. One that was told of another stop, and is killed there, goes on to that of
+/// its end by itself, and only this shows it: [`event_message`] speaks of that one then.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`; `EINVAL` where it is stopped for neither an event nor a signal.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_GETSIGINFO`; Linux `kernel/signal.c`, `ptrace_do_notify`: the code is that of the event, above
+/// `SIGTRAP`.
+pub fn is_at(tid: u32, event: Change) -> io::Result<bool> {
+    let code = signal_info(tid)?.code();
+    Ok(code > 0xff && Change::decode(code << 8 | 0x7f) == event)
+}
+
 /// A request whose last argument is a number.
 fn order(request: c_long, tid: u32, number: c_long) -> io::Result<()> {
     // SAFETY: the callers' requests take numbers: nothing of our memory is read or written.
