@@ -12,6 +12,7 @@
 //! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
 //! code, untraced, and its counts are lost, with the reason.
 
+mod alike;
 mod answers;
 mod births;
 mod calls;

@@ -1,5 +1,6 @@
 //! A translation and the memory that it shares with programs.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,6 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 
+use super::alike::Alike;
 use super::common::Common;
 use super::maps::{Mapping, Maps};
 use super::remote::{GADGET, Remote, number};
@@ -37,6 +39,8 @@ pub(crate) struct Space {
     pub(crate) translation: Translation,
     /// What is known of the processes that execute it.
     pub(super) common: Common,
+    /// What its blocks count.
+    pub(super) alike: RefCell<Alike>,
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
@@ -129,6 +133,7 @@ impl Space {
         let mut space = Space {
             translation: Translation::new(table_at, settings),
             common: Common::default(),
+            alike: RefCell::default(),
             table_at,
             table,
             area_at,

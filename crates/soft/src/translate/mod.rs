@@ -115,6 +115,13 @@ pub(crate) struct Piece {
     pub(crate) units: Option<u32>,
 }
 
+impl Piece {
+    /// The address behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.address.wrapping_add(u64::from(self.len))
+    }
+}
+
 /// A stop with what is needed to go on.
 #[derive(Clone, Copy, Debug)]
 enum Trap {
