@@ -96,7 +96,8 @@ impl Engine {
     /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed is not to be any
     /// more; `ptrace_signal`, a stop that nobody was told of does not keep it from that, since 5.17.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
-        let (tells, executes) = (self.tells_of_ends, self.companions(tid).iter().any(|other| self.is_executing(*other)));
+        let (tells, executes) =
+            (self.tells_of_ends, self.companions(tid).iter().any(|other| self.is_executing(*other)));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
         let at = match task.ends {
             // Killed before that, or behind it.
