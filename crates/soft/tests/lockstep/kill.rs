@@ -9,6 +9,7 @@ use cyclometer_soft::iced_x86::{Decoder, DecoderOptions, FlowControl, Instructio
 use cyclometer_sys::process::{SIGKILL, Status, signal};
 use cyclometer_sys::trace::{self, Change};
 
+use crate::elf::CODE;
 use crate::lab::{Command, Lab, Notes, Translated};
 use crate::probes::Shared;
 use crate::programs;
@@ -122,14 +123,14 @@ fn numbers(run: &Translated) -> (u64, u64) {
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
-/// Kills a program at every so many of its looks.
+/// Kills a program at so many of its looks.
 #[track_caller]
-fn killed_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: u64) {
+fn killed_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
     let whole = lab.translated(command, Some(|| KillAt::new(u64::MAX, Goes::AtOnce)));
     let (looks, instructions) = numbers(&whole);
     // The last one ends it.
     assert_eq!(whole.instructions(), Ok(instructions + 1), "{name}");
-    for at in (1..=looks).step_by(usize::try_from(stride).unwrap()) {
+    for at in (1..=looks).step_by(usize::try_from(looks.div_ceil(points)).unwrap()) {
         for goes in [Goes::AtOnce, Goes::AtItsEnd] {
             let run = lab.translated(command, Some(move || KillAt::new(at, goes)));
             assert_eq!(run.outcome.status, Status::Signal(SIGKILL), "{name} at {at} of {looks}, {goes:?}");
@@ -143,7 +144,7 @@ fn killed_everywhere(lab: &Lab, name: &str, command: Command<'_>, stride: u64) {
 fn programs_are_counted_up_to_where_they_are_killed() {
     let Some(lab) = Lab::open() else { return };
     for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
-        killed_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 7);
+        killed_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 25);
     }
 }
 
@@ -152,7 +153,7 @@ fn programs_are_counted_up_to_where_they_are_killed() {
 fn programs_are_counted_up_to_where_they_are_killed_at_every_instruction() {
     let Some(lab) = Lab::open() else { return };
     for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
-        killed_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 1);
+        killed_everywhere(&lab, name, Command { program: program.path(), args: &[] }, u64::MAX);
     }
 }
 
@@ -162,7 +163,6 @@ struct HoldFirst {
     first: Option<u32>,
     executes: bool,
     held: u64,
-    at: Option<(u64, u64)>,
     completed: Completed,
 }
 
@@ -181,9 +181,8 @@ impl Probe for HoldFirst {
         let first = *self.first.get_or_insert(view.tid);
         if view.tid != first {
             self.executes = is_execve(view);
-        } else if std::mem::take(&mut self.executes) {
+        } else if std::mem::take(&mut self.executes) && view.program.rip != CODE {
             self.held += 1;
-            self.at = Some((view.pc, view.program.rip));
             until_it_ends(first);
         }
         Order::GoOn
@@ -193,7 +192,7 @@ impl Probe for HoldFirst {
 impl Notes for Shared<HoldFirst> {
     fn notes(&self) -> String {
         let probe = self.0.borrow();
-        format!("{} {} {:x?}", probe.held, probe.completed.count(), probe.at)
+        format!("{} {}", probe.held, probe.completed.count())
     }
 }
 
@@ -204,13 +203,16 @@ fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
     let command = Command { program: program.path(), args: &[] };
     let native = lab.native(command).ended("usurper");
     let mut all_held = 0;
-    for round in 0..60 {
+    for _ in 0..60 {
         let run = lab.translated(command, Some(HoldFirst::default));
         assert_eq!(run.outcome, native);
         let (held, instructions) = numbers(&run);
         all_held += held;
-        // The call that executes the other program is there as the way between the two, the last one ends it.
-        assert_eq!(run.counted[0].count(Event::Instructions), Ok(instructions + 1), "round {round}: {}", run.notes);
+        // The call that executes the other program is there as the way between the two; the last one ends it. Who is killed
+        // in the middle of a step may have made it.
+        let counted = run.counted[0].count(Event::Instructions).unwrap();
+        let most = instructions + 1 + u64::from(held == 0);
+        assert!((instructions + 1..=most).contains(&counted), "{counted}, not {instructions} + 1: {held}");
     }
-    assert!(all_held > 10, "{all_held}");
+    assert!(all_held > 5, "{all_held}");
 }
