@@ -26,8 +26,8 @@ use super::space::Space;
 /// Most translations that are kept.
 const MOST_SPACES: usize = 24;
 
-/// Most blocks of all translations that are kept and not in use; a block takes some 200 bytes of ours.
-const MOST_BLOCKS: u32 = 600_000;
+/// Most blocks of all translations that are kept and not in use; each takes some 500 bytes, its code included.
+const MOST_BLOCKS: u32 = 400_000;
 
 /// Translations that programs can join, from the one that was used least recently to the one that was last.
 #[derive(Default)]
