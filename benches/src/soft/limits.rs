@@ -2,15 +2,18 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Row, median};
+use super::workload::Program;
+use super::{MB, Row, median};
 
 /// Greatest median and greatest single ratio to the native run.
-const MEDIAN_LIMIT: f64 = 1.8;
-const WORST_LIMIT: f64 = 3.0;
+const MEDIAN_LIMIT: f64 = 1.5;
+const WORST_LIMIT: f64 = 2.5;
 /// Most that `true` may take, in ms.
-const TRUE_LIMIT_MS: f64 = 20.0;
+const TRUE_LIMIT_MS: f64 = 15.0;
 /// Least median ratio of cachegrind without simulation to us.
-const PEER_LIMIT: f64 = 5.0;
+const PEER_LIMIT: f64 = 6.0;
+/// Most memory that a run may take beyond the program's own, the keeper's included, in MB.
+const MEMORY_LIMIT_MB: f64 = 200.0;
 /// A native run below this says more about the start than about the program, in s.
 const SHORTEST_S: f64 = 1.0;
 
@@ -22,6 +25,9 @@ pub(super) struct Limits {
     peer_wall: Vec<f64>,
     peer_cpu: Vec<f64>,
     too_short: Vec<&'static str>,
+    /// Programs with a limit of their own: name, limit, ratio by wall time.
+    own: Vec<(&'static str, f64, f64)>,
+    memory_mb: Vec<f64>,
     /// Wall time of `true`, in ms.
     pub(super) took_for_true: Option<f64>,
 }
@@ -34,8 +40,12 @@ struct Verdict {
 
 impl Limits {
     /// Adds a program: native first, the software PMU second.
-    pub(super) fn add(&mut self, program: &'static str, rows: &[Row]) {
+    pub(super) fn add(&mut self, program: &Program, rows: &[Row]) {
         let (wall, cpu) = rows[1].over(&rows[0]);
+        self.memory_mb.push(rows[1].memory_beyond(&rows[0]) / MB);
+        if let Some(limit) = program.limit {
+            return self.own.push((program.name, limit, wall));
+        }
         self.wall.push(wall);
         self.cpu.push(cpu);
         if let Some(peer) = rows.iter().find(|row| row.tool == "cachegrind") {
@@ -44,7 +54,7 @@ impl Limits {
             self.peer_cpu.push(cpu);
         }
         if median(&rows[0].wall()) < SHORTEST_S {
-            self.too_short.push(program);
+            self.too_short.push(program.name);
         }
     }
 
@@ -68,8 +78,8 @@ impl Limits {
 
     fn verdicts(&self) -> Vec<Verdict> {
         let mut verdicts = vec![
-            at_most("median ratio to native, wall", Some(median(&self.wall)), MEDIAN_LIMIT),
-            at_most("median ratio to native, CPU", Some(median(&self.cpu)), MEDIAN_LIMIT),
+            at_most("median ratio to native, wall", middle(&self.wall), MEDIAN_LIMIT),
+            at_most("median ratio to native, CPU", middle(&self.cpu), MEDIAN_LIMIT),
             at_most("worst ratio to native, wall", worst(&self.wall), WORST_LIMIT),
             at_most("worst ratio to native, CPU", worst(&self.cpu), WORST_LIMIT),
             at_most("`/bin/true`, wall, in ms", self.took_for_true, TRUE_LIMIT_MS),
@@ -84,6 +94,12 @@ impl Limits {
                 |found| found >= PEER_LIMIT,
             ));
         }
+        let own = self.own.iter();
+        verdicts.extend(own.map(|(name, limit, wall)| {
+            at_most(&format!("ratio to native of {name}, wall"), Some(*wall), *limit)
+        }));
+        let most = worst(&self.memory_mb);
+        verdicts.push(at_most("most memory beyond the program's own, in MB", most, MEMORY_LIMIT_MB));
         verdicts
     }
 }
@@ -111,6 +127,11 @@ fn word(holds: Option<bool>) -> &'static str {
     }
 }
 
+/// `None` where only programs with limits of their own were measured.
+fn middle(ratios: &[f64]) -> Option<f64> {
+    (!ratios.is_empty()).then(|| median(ratios))
+}
+
 fn worst(ratios: &[f64]) -> Option<f64> {
     ratios.iter().copied().max_by(f64::total_cmp)
 }
@@ -121,12 +142,14 @@ mod tests {
 
     fn good() -> Limits {
         Limits {
-            wall: vec![1.5, 1.7, 2.9],
-            cpu: vec![1.5, 1.7, 2.9],
-            peer_wall: vec![4.0, 6.0, 9.0],
-            peer_cpu: vec![4.0, 6.0, 9.0],
+            wall: vec![1.2, 1.4, 2.4],
+            cpu: vec![1.2, 1.4, 2.4],
+            peer_wall: vec![4.0, 6.1, 9.0],
+            peer_cpu: vec![4.0, 6.1, 9.0],
             too_short: Vec::new(),
-            took_for_true: Some(19.9),
+            own: vec![("gcc", 4.0, 3.9)],
+            memory_mb: vec![10.0, 199.0],
+            took_for_true: Some(14.9),
         }
     }
 
@@ -138,17 +161,19 @@ mod tests {
     #[test]
     fn each_limit_alone_fails() {
         let broken = [
-            Limits { wall: vec![1.0, 1.81, 1.9], ..good() },
-            Limits { cpu: vec![1.0, 1.81, 1.9], ..good() },
-            Limits { wall: vec![1.0, 1.0, 3.1], ..good() },
-            Limits { cpu: vec![1.0, 1.0, 3.1], ..good() },
-            Limits { took_for_true: Some(20.1), ..good() },
-            Limits { peer_wall: vec![4.9], ..good() },
-            Limits { peer_cpu: vec![4.9], ..good() },
+            Limits { wall: vec![1.0, 1.51, 1.9], ..good() },
+            Limits { cpu: vec![1.0, 1.51, 1.9], ..good() },
+            Limits { wall: vec![1.0, 1.0, 2.6], ..good() },
+            Limits { cpu: vec![1.0, 1.0, 2.6], ..good() },
+            Limits { took_for_true: Some(15.1), ..good() },
+            Limits { peer_wall: vec![5.9], ..good() },
+            Limits { peer_cpu: vec![5.9], ..good() },
+            Limits { own: vec![("gcc", 4.0, 4.1)], ..good() },
+            Limits { memory_mb: vec![1.0, 201.0], ..good() },
         ];
         for limits in broken {
             let error = limits.judge().unwrap_err().to_string();
-            assert_eq!(error, "1 of 7 limits do not hold");
+            assert_eq!(error, "1 of 9 limits do not hold");
         }
     }
 

@@ -45,7 +45,7 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     for program in &workload.programs {
         let rows = measure(&tools, &program.command, ROUNDS)?;
         print_row(program, &rows);
-        limits.add(program.name, &rows);
+        limits.add(program, &rows);
     }
     limits.took_for_true = Some(bare(&tools)?);
     println!("load average at the end: {}", load());
@@ -94,6 +94,15 @@ impl Row {
         median(&self.costs.iter().map(of).collect::<Vec<_>>())
     }
 
+    /// Bytes that the largest process and the keeper take together beyond what the largest process of another row takes.
+    fn memory_beyond(&self, other: &Row) -> f64 {
+        self.keeper_bytes() + self.median(|cost| cost.peak_bytes) - other.median(|cost| cost.peak_bytes)
+    }
+
+    fn keeper_bytes(&self) -> f64 {
+        self.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.peak_bytes))
+    }
+
     /// Ratios to another row: wall and CPU.
     fn over(&self, other: &Row) -> (f64, f64) {
         (ratio(&self.wall(), &other.wall()), ratio(&self.cpu(), &other.cpu()))
@@ -130,7 +139,7 @@ fn print_row(program: &Program, rows: &[Row]) {
         print!("  {wall:>6.2} / {cpu:>5.2}");
     }
     let keeper = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.cpu_s));
-    let keeper_bytes = soft.median(|cost| cost.keeper.map_or(f64::NAN, |keeper| keeper.peak_bytes));
+    let keeper_bytes = soft.keeper_bytes();
     let grown = soft.median(|cost| cost.peak_bytes) - native.median(|cost| cost.peak_bytes);
     let load = load();
     let minute = load.split(' ').next().unwrap_or_default();

@@ -20,10 +20,16 @@ const AWK_ROUNDS: u32 = 14_000_000;
 const SQL_ROWS: u32 = 2_300_000;
 const C_FUNCTIONS: u32 = 260;
 
+/// Most that the programs which are short, and whose code is large, may take: as ratio to their native runs.
+const GCC_LIMIT: f64 = 4.0;
+const RUSTC_LIMIT: f64 = 6.0;
+
 /// A program with its input.
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) command: Vec<String>,
+    /// Its own greatest ratio to the native run; `None` where it counts among the long runs.
+    pub(super) limit: Option<f64>,
 }
 
 /// The folder of the inputs, which goes when this is dropped, and the programs that are installed.
@@ -36,7 +42,7 @@ pub(super) struct Workload {
 pub(super) fn make(names: &[String]) -> Result<Workload> {
     let folder = TempDir::with_prefix("cyclometer-benches-")?;
     let mut programs = Vec::new();
-    for (name, file, make) in PROGRAMS {
+    for (name, file, limit, make) in PROGRAMS {
         if !names.is_empty() && !names.iter().any(|wanted| wanted == name) {
             continue;
         }
@@ -46,7 +52,7 @@ pub(super) fn make(names: &[String]) -> Result<Workload> {
         };
         let mut command = vec![file];
         command.extend(make(folder.path())?);
-        programs.push(Program { name, command });
+        programs.push(Program { name, command, limit });
     }
     Ok(Workload { _folder: folder, programs })
 }
@@ -54,34 +60,66 @@ pub(super) fn make(names: &[String]) -> Result<Workload> {
 /// Writes the input into a folder; hands back the arguments.
 type Make = fn(&Path) -> Result<Vec<String>>;
 
-/// Name, file, input. Absolute paths are those of the distribution: `PATH` may lead to a script that looks for a version.
-const PROGRAMS: [(&str, &str, Make); 8] = [
-    ("xz", "xz", |folder| Ok(words("-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
-    ("sort", "sort", |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
-    ("gzip", "gzip", |folder| Ok(words("-kc", &text(folder, "long.txt", GZIP_BYTES)?))),
-    ("python", "/usr/bin/python3", |folder| Ok(words("-S", &file(folder, "loop.py", &python())?))),
-    ("perl", "/usr/bin/perl", |folder| Ok(words("", &file(folder, "hash.pl", &perl())?))),
-    ("awk", "mawk", |_| Ok(vec![awk()])),
-    ("sqlite", "sqlite3", |folder| {
+/// Name, file, limit of its own, input. Absolute paths are those of the distribution: `PATH` may lead to a script that looks
+/// for a version.
+const PROGRAMS: [(&str, &str, Option<f64>, Make); 10] = [
+    ("xz", "xz", None, |folder| Ok(words("-1 -T1 -kc", &text(folder, "short.txt", XZ_BYTES)?))),
+    ("sort", "sort", None, |folder| Ok(words("--parallel=1 -S 512M", &numbers(folder)?))),
+    ("gzip", "gzip", None, |folder| Ok(words("-kc", &text(folder, "long.txt", GZIP_BYTES)?))),
+    ("python", "/usr/bin/python3", None, |folder| Ok(words("-S", &file(folder, "loop.py", &python())?))),
+    ("perl", "/usr/bin/perl", None, |folder| Ok(words("", &file(folder, "hash.pl", &perl())?))),
+    ("awk", "mawk", None, |_| Ok(vec![awk()])),
+    ("sqlite", "sqlite3", None, |folder| {
         let script = file(folder, "query.sql", &sql())?;
         Ok(vec![":memory:".to_owned(), format!(".read {}", script.display())])
     }),
-    ("cc1", "cc1", |folder| {
+    ("cc1", "cc1", None, |folder| {
         let source = file(folder, "functions.i", &c())?;
         Ok(words("-quiet -O2 -fpreprocessed -o /dev/null", &source))
     }),
+    ("gcc", "gcc", Some(GCC_LIMIT), |folder| {
+        let source = file(folder, "functions.c", &c())?;
+        Ok(words(&format!("-O2 -c -o {}", folder.join("functions.o").display()), &source))
+    }),
+    ("rustc", "rustc", Some(RUSTC_LIMIT), |folder| {
+        let source = file(folder, "words.rs", RUST)?;
+        let output = folder.join("libwords.rlib");
+        Ok(words(&format!("-O --edition 2021 --crate-type lib -o {}", output.display()), &source))
+    }),
 ];
+
+/// A small crate.
+const RUST: &str = "use std::collections::HashMap;\n\
+    pub fn words(text: &str) -> HashMap<String, usize> {\n\
+        let mut counts = HashMap::new();\n\
+        for word in text.split_whitespace() { *counts.entry(word.to_owned()).or_default() += 1; }\n\
+        counts\n\
+    }\n\
+    pub fn most(text: &str) -> Vec<(String, usize)> {\n\
+        let mut all: Vec<_> = words(text).into_iter().collect();\n\
+        all.sort_by(|a, b| b.1.cmp(&a.1));\n\
+        all\n\
+    }\n";
 
 fn words(options: &str, file: &Path) -> Vec<String> {
     options.split_whitespace().map(str::to_owned).chain([file.display().to_string()]).collect()
 }
 
-/// Where a program is: the compiler proper is known to its driver only.
+/// Where a program is: one compiler proper is known to its driver only, the other may be behind a program that chooses a
+/// version.
 fn found(program: &str) -> Option<String> {
-    if program == "cc1" {
-        let output = Command::new("gcc").arg("-print-prog-name=cc1").output().ok()?;
+    let said = |command: &mut Command| {
+        let output = command.output().ok()?;
         let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-        return Path::new(&path).is_absolute().then_some(path);
+        Path::new(&path).is_absolute().then_some(path)
+    };
+    match program {
+        "cc1" => return said(Command::new("gcc").arg("-print-prog-name=cc1")),
+        "rustc" => {
+            let root = said(Command::new("rustc").args(["--print", "sysroot"]))?;
+            return Some(format!("{root}/bin/rustc"));
+        }
+        _ => {}
     }
     // Not all tell a version; that one can be started is enough.
     let mut child = quiet(program).arg("--version").spawn().ok()?;

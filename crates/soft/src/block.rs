@@ -1,7 +1,7 @@
 //! Straight runs of instructions: where they end, what they count, and what cannot be followed.
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, InstructionInfo};
-use iced_x86::{InstructionInfoFactory, Mnemonic as M, OpKind, Register};
+use iced_x86::{InstructionInfoFactory, InstructionInfoOptions, Mnemonic as M, OpKind, Register};
 
 use crate::addend::{Addend, Kind};
 use crate::classify::{Branch, branch, classify};
@@ -232,7 +232,8 @@ impl BlockDecoder {
         match ending(&instruction, decoder.last_error(), &bytes[start..]) {
             Err(reason) => Some(Terminator::Leave(reason)),
             Ok(end) => {
-                draft.add(&instruction, self.info.info(&instruction));
+                let options = InstructionInfoOptions::NO_REGISTER_USAGE;
+                draft.add(&instruction, self.info.info_options(&instruction, options));
                 end
             }
         }

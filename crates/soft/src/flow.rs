@@ -34,6 +34,7 @@ pub use solve::{FlowError, Solution};
 use std::cmp::Reverse;
 use std::fmt;
 
+use crate::chunks::Chunks;
 use sets::Sets;
 
 /// A block of the graph; numbered from 0 in the order in which they are added.
@@ -121,25 +122,41 @@ pub struct Counter {
 struct Arc {
     from: u32,
     to: u32,
+    /// The number of its counter; [`NO_COUNTER`].
+    counter: u32,
+}
+
+const NO_COUNTER: u32 = u32::MAX;
+
+impl Arc {
+    fn counter(&self) -> Option<u32> {
+        (self.counter != NO_COUNTER).then_some(self.counter)
+    }
+}
+
+/// What an arc that is not decided yet is decided by.
+#[derive(Clone, Copy, Debug)]
+struct Wish {
     weight: u64,
     observed: bool,
-    counter: Option<u32>,
 }
 
 /// A growing flow graph and its counters.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    arcs: Vec<Arc>,
+    arcs: Chunks<Arc>,
     /// The arc of each block.
     blocks: Vec<ArcId>,
     counters: Vec<Counter>,
-    /// Arcs below this number are decided.
-    decided: usize,
+    /// Of the arcs that are not decided: the last ones.
+    open: Vec<Wish>,
     /// Points joined by the spanning forest.
     forest: Sets,
-    /// Points joined by those of its arcs that have no counter.
-    pieces: Sets,
     redundancy: Redundancy,
+    /// How many arcs were decided since the last one that is counted as a check.
+    unchecked: usize,
+    /// What every epoch uses again.
+    epoch: Epoch,
     scratch: redundancy::Scratch,
 }
 
@@ -147,13 +164,14 @@ impl Flow {
     /// A graph with nothing but the outside.
     pub fn new(redundancy: Redundancy) -> Flow {
         Flow {
-            arcs: Vec::new(),
+            arcs: Chunks::new(),
             blocks: Vec::new(),
             counters: Vec::new(),
-            decided: 0,
+            open: Vec::new(),
             forest: Sets::new(1),
-            pieces: Sets::new(1),
             redundancy,
+            unchecked: 0,
+            epoch: Epoch::default(),
             scratch: redundancy::Scratch::default(),
         }
     }
@@ -165,7 +183,6 @@ impl Flow {
     pub fn block(&mut self, weight: u64) -> BlockId {
         let block = BlockId(self.blocks.len() as u32);
         self.forest.grow(2);
-        self.pieces.grow(2);
         let arc = self.arc(Point::Entry(block), Point::Exit(block), weight, false);
         self.blocks.push(arc);
         block
@@ -201,52 +218,69 @@ impl Flow {
         let (from, to) = (from.node(), to.node());
         assert!((from.max(to) as usize) < self.forest.len(), "an arc to a block that is not in the graph");
         let id = ArcId(self.arcs.len() as u32);
-        self.arcs.push(Arc { from, to, weight, observed, counter: None });
+        self.arcs.push(Arc { from, to, counter: NO_COUNTER });
+        self.open.push(Wish { weight, observed });
         id
+    }
+
+    /// Arcs below this number are decided.
+    fn decided(&self) -> usize {
+        self.arcs.len() - self.open.len()
     }
 
     /// Decides every arc that was added since the last epoch; hands back the new counters.
     pub fn close_epoch(&mut self) -> &[Counter] {
         let first = self.counters.len();
-        let mut epoch = self.sort_epoch();
-        self.join(&mut epoch);
-        let checkable = self.checkable(&epoch);
-        let redundant = redundancy::choose(self.redundancy, &epoch.tree, &checkable, &mut self.scratch);
-        for (i, arc) in epoch.tree.iter().enumerate() {
-            if redundant.get(i) == Some(&true) {
-                self.count(arc.id, Role::Redundant);
-            } else {
-                let Arc { from, to, .. } = self.arcs[arc.id.index()];
-                self.pieces.join(from, to);
-            }
-        }
+        let mut epoch = std::mem::take(&mut self.epoch);
+        self.sort(&mut epoch);
+        self.check(&mut epoch);
         epoch.needed.iter().for_each(|arc| self.count(arc.id, Role::Needed));
         epoch.observed.iter().for_each(|arc| self.count(arc.id, Role::Observed));
-        self.decided = self.arcs.len();
+        self.open.clear();
+        epoch.clear();
+        self.epoch = epoch;
         &self.counters[first..]
     }
 
-    /// The undecided arcs, heaviest first, as arcs between the trees of earlier epochs.
-    fn sort_epoch(&mut self) -> Epoch {
-        let mut epoch = Epoch::default();
-        let mut open: Vec<(Reverse<u64>, usize)> =
-            (self.decided..self.arcs.len()).map(|i| (Reverse(self.arcs[i].weight), i)).collect();
-        open.sort_unstable();
-        for (_, i) in open {
-            let Arc { from, to, weight, observed, .. } = self.arcs[i];
-            let id = ArcId(i as u32);
-            let (from, to) = (self.forest.find(from), self.forest.find(to));
-            let link = redundancy::Link { id, from, to, weight };
-            if observed { epoch.observed.push(link) } else { epoch.open.push(link) }
+    /// Decides about each arc, the heaviest first: one that joins two trees needs no counter (Kruskal's algorithm). The tree's
+    /// arcs are between the trees of earlier epochs.
+    fn sort(&mut self, epoch: &mut Epoch) {
+        let first = self.decided();
+        epoch.order.extend(self.open.iter().zip(0..).map(|(wish, i)| (Reverse(wish.weight), i)));
+        epoch.order.sort_unstable();
+        for (_, i) in &epoch.order {
+            let Wish { weight, observed } = self.open[*i as usize];
+            let id = ArcId(first as u32 + i);
+            let Arc { from, to, .. } = self.arcs[id.index()];
+            epoch.open.push((
+                redundancy::Link { id, from: self.forest.find(from), to: self.forest.find(to), weight },
+                observed,
+            ));
         }
-        epoch
+        for (link, observed) in epoch.open.drain(..) {
+            match () {
+                () if observed => epoch.observed.push(link),
+                () if self.forest.join(link.from, link.to) => epoch.tree.push(link),
+                () => epoch.needed.push(link),
+            }
+        }
     }
 
-    /// Kruskal's algorithm: an arc that joins two trees needs no counter.
-    fn join(&mut self, epoch: &mut Epoch) {
-        for link in std::mem::take(&mut epoch.open) {
-            let joined = self.forest.join(link.from, link.to);
-            if joined { epoch.tree.push(link) } else { epoch.needed.push(link) }
+    /// Counts some arcs of the tree as a check.
+    fn check(&mut self, epoch: &mut Epoch) {
+        self.unchecked += self.open.len();
+        let most = match self.redundancy {
+            Redundancy::None => return,
+            Redundancy::OneIn(arcs) if self.unchecked < arcs => return,
+            Redundancy::OneIn(_) => 1,
+            Redundancy::PerEpoch(most) => most,
+            Redundancy::Full => usize::MAX,
+        };
+        let checkable = self.checkable(epoch);
+        let chosen = redundancy::choose(most, &epoch.tree, &checkable, &mut self.scratch);
+        for (link, _) in epoch.tree.iter().zip(chosen).filter(|(_, chosen)| *chosen) {
+            self.count(link.id, Role::Redundant);
+            self.unchecked = 0;
         }
     }
 
@@ -257,7 +291,7 @@ impl Flow {
     }
 
     fn count(&mut self, arc: ArcId, role: Role) {
-        self.arcs[arc.index()].counter = Some(self.counters.len() as u32);
+        self.arcs[arc.index()].counter = self.counters.len() as u32;
         self.counters.push(Counter { arc, role });
     }
 
@@ -268,7 +302,7 @@ impl Flow {
 
     /// The counter of an arc, by its position in [`Flow::counters`].
     pub fn counter_of(&self, arc: ArcId) -> Option<usize> {
-        self.arcs[arc.index()].counter.map(|counter| counter as usize)
+        self.arcs[arc.index()].counter().map(|counter| counter as usize)
     }
 
     /// The arc of a block.
@@ -279,9 +313,14 @@ impl Flow {
     /// Whether a wrong value of this counter alone is found by [`Flow::solve`], however small the error.
     ///
     /// Others are found only where the error makes a count negative or greater than 64 bits.
-    pub fn covers(&mut self, counter: usize) -> bool {
+    pub fn covers(&self, counter: usize) -> bool {
+        let mut uncounted = Sets::new(self.forest.len() as u32);
+        let decided = self.arcs.iter().take(self.decided());
+        decided.filter(|arc| arc.counter().is_none()).for_each(|arc| {
+            uncounted.join(arc.from, arc.to);
+        });
         let Arc { from, to, .. } = self.arcs[self.counters[counter].arc.index()];
-        self.pieces.find(from) != self.pieces.find(to)
+        uncounted.find(from) != uncounted.find(to)
     }
 
     /// Every count from the counters' values, in the order of [`Flow::counters`].
@@ -295,12 +334,24 @@ impl Flow {
 }
 
 /// The arcs of an epoch, sorted by what becomes of them.
-#[derive(Default)]
+#[derive(Clone, Default, Debug)]
 struct Epoch {
-    open: Vec<redundancy::Link>,
+    order: Vec<(Reverse<u64>, u32)>,
+    /// And whether they are observed.
+    open: Vec<(redundancy::Link, bool)>,
     tree: Vec<redundancy::Link>,
     needed: Vec<redundancy::Link>,
     observed: Vec<redundancy::Link>,
+}
+
+impl Epoch {
+    fn clear(&mut self) {
+        self.order.clear();
+        self.open.clear();
+        self.tree.clear();
+        self.needed.clear();
+        self.observed.clear();
+    }
 }
 
 #[cfg(test)]

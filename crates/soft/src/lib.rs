@@ -71,6 +71,7 @@
 pub mod addend;
 pub mod baseline;
 pub mod block;
+mod chunks;
 mod classify;
 pub mod event;
 mod floating;

@@ -89,9 +89,14 @@ impl Totals {
     /// [`TotalError::Overflow`].
     pub fn add_block(&mut self, block: &Block, times: u64) -> Result<(), TotalError> {
         if times > 0 {
-            block.kinds().for_each(|kind| self.owed.insert(kind));
+            self.owe(block.kinds());
         }
         self.add(&block.events, times)
+    }
+
+    /// Something was executed of which these must be counted too.
+    pub(crate) fn owe(&mut self, kinds: impl IntoIterator<Item = Kind>) {
+        kinds.into_iter().for_each(|kind| self.owed.insert(kind));
     }
 
     /// Adds counts that were made `times` times.

@@ -46,7 +46,7 @@ impl Default for Tally {
 }
 
 /// The counts of one execution that are not zero, in the order of [`Event::ALL`].
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Vector(Box<[(Event, u32)]>);
 
 impl Vector {

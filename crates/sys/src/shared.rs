@@ -127,10 +127,30 @@ impl SharedMemory {
     /// As [`SharedMemory::store`].
     pub fn fill(&self, offset: usize, count: usize, word: u64) {
         assert!(offset.is_multiple_of(WORD), "offset {offset} of a word is not a multiple of {WORD}");
-        self.check(offset, count.saturating_mul(WORD));
+        let bytes = count.saturating_mul(WORD);
+        self.check(offset, bytes);
+        self.provide(offset, bytes);
         for place in (offset..).step_by(WORD).take(count) {
             self.word(place).store(word, Ordering::Relaxed);
         }
+    }
+
+    /// Has the kernel provide the pages of a long range at once: otherwise the first write to each would interrupt us. Where it
+    /// cannot (before Linux 5.14), the writes do.
+    ///
+    /// # Source
+    ///
+    /// `madvise(2)`; Linux `include/uapi/asm-generic/mman-common.h`.
+    fn provide(&self, offset: usize, len: usize) {
+        const MADV_POPULATE_WRITE: libc::c_int = 23;
+        const PAGE: usize = 4096;
+        if len < 4 * PAGE {
+            return;
+        }
+        let (first, end) = (offset / PAGE * PAGE, (offset + len).min(self.len));
+        let start = self.start.wrapping_add(first);
+        // SAFETY: the range is in the mapping, which stays as it is: its pages only come to be there.
+        unsafe { libc::madvise(start.cast(), end - first, MADV_POPULATE_WRITE) };
     }
 
     fn check(&self, offset: usize, len: usize) {

@@ -11,8 +11,8 @@ use cyclometer_sys::keeper;
 use cyclometer_sys::process::{SIGKILL, signal};
 use cyclometer_sys::trace::{
     self, Change, Options, detach, event_message, interrupt, listen, peek, poke, read_memory, registers,
-    resume, seize, send_signal, set_registers, set_signal_info, set_signal_mask, signal_info, signal_mask,
-    step, wait_for, write_memory,
+    resume, seize, send_signal, set_instruction_pointer, set_registers, set_signal_info, set_signal_mask,
+    signal_info, signal_mask, step, wait_for, write_memory,
 };
 
 /// A process of ours that is traced; killed and reaped when it is dropped.
@@ -121,6 +121,9 @@ fn a_tracee_executes_one_instruction_a_step_and_sees_the_registers_it_is_given()
         let now = registers(tracee.0).unwrap();
         assert_eq!((now.rcx, now.rip - before.rip), (rcx, offset));
     }
+    set_instruction_pointer(tracee.0, before.rip + 3).unwrap();
+    let now = registers(tracee.0).unwrap();
+    assert_eq!((now.rip - before.rip, now.rcx, now.rsp), (3, 1002, before.rsp));
 }
 
 #[test]

@@ -13,6 +13,8 @@ pub enum Redundancy {
     None,
     /// At most so many in each epoch, each the one that checks most for its weight; none where nothing is left to check.
     PerEpoch(usize),
+    /// One for so many arcs that were decided since the last one, in the epoch that completes the number.
+    OneIn(usize),
     /// As many as it takes to check every counter that can be checked.
     Full,
 }
@@ -26,22 +28,12 @@ pub(super) struct Link {
     pub(super) weight: u64,
 }
 
-/// Chooses among the epoch's tree arcs; hands back their positions.
+/// Chooses so many of the epoch's tree arcs at most.
 ///
 /// For each tree arc whether it is counted; short where the last ones are not.
 ///
 /// Greedy weighted cover (V. Chvatal: A greedy heuristic for the set-covering problem, 1979).
-pub(super) fn choose(
-    redundancy: Redundancy,
-    tree: &[Link],
-    counted: &[Link],
-    scratch: &mut Scratch,
-) -> Vec<bool> {
-    let most = match redundancy {
-        Redundancy::None => return Vec::new(),
-        Redundancy::PerEpoch(most) => most,
-        Redundancy::Full => usize::MAX,
-    };
+pub(super) fn choose(most: usize, tree: &[Link], counted: &[Link], scratch: &mut Scratch) -> Vec<bool> {
     if counted.is_empty() {
         return Vec::new();
     }

@@ -8,34 +8,38 @@
 /// halving.
 #[derive(Clone, Debug)]
 pub(super) struct Sets {
-    parent: Vec<u32>,
-    size: Vec<u32>,
+    /// For each point another one of its set; for the one that stands for the set, the set's size below zero.
+    above: Vec<i32>,
 }
 
 impl Sets {
     pub(super) fn new(count: u32) -> Sets {
-        Sets { parent: (0..count).collect(), size: vec![1; count as usize] }
+        Sets { above: vec![-1; count as usize] }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.parent.len()
+        self.above.len()
     }
 
     /// Adds points, each a set of its own.
     pub(super) fn grow(&mut self, count: u32) {
-        let first = self.parent.len() as u32;
-        self.parent.extend(first..first + count);
-        self.size.resize(self.parent.len(), 1);
+        self.above.extend(std::iter::repeat_n(-1, count as usize));
     }
 
     /// The point that stands for the set.
     pub(super) fn find(&mut self, mut point: u32) -> u32 {
-        while self.parent[point as usize] != point {
-            let above = self.parent[point as usize];
-            self.parent[point as usize] = self.parent[above as usize];
-            point = above;
+        loop {
+            let above = self.above[point as usize];
+            if above < 0 {
+                return point;
+            }
+            let further = self.above[above as usize];
+            if further < 0 {
+                return above.cast_unsigned();
+            }
+            self.above[point as usize] = further;
+            point = further.cast_unsigned();
         }
-        point
     }
 
     /// Joins two sets; false where they were one already.
@@ -44,9 +48,11 @@ impl Sets {
         if a == b {
             return false;
         }
-        let (small, large) = if self.size[a as usize] < self.size[b as usize] { (a, b) } else { (b, a) };
-        self.parent[small as usize] = large;
-        self.size[large as usize] += self.size[small as usize];
+        let (size_a, size_b) = (self.above[a as usize], self.above[b as usize]);
+        // Sizes are below zero: the smaller set has the greater number.
+        let (small, large) = if size_a > size_b { (a, b) } else { (b, a) };
+        self.above[large as usize] = size_a + size_b;
+        self.above[small as usize] = large.cast_signed();
         true
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn solve(flow: &Flow, counters: &[u64]) -> Result<Solution, FlowError
     if counters.len() != flow.counters.len() {
         return Err(FlowError::WrongNumber { counters: flow.counters.len(), values: counters.len() });
     }
-    if flow.decided != flow.arcs.len() {
+    if !flow.open.is_empty() {
         return Err(FlowError::OpenEpoch);
     }
     let mut work = Work::new(flow, counters);
@@ -107,8 +107,8 @@ struct Work<'a> {
 /// What is known of a point. 64-bit counts of 2^32 arcs fit 128 bits.
 #[derive(Clone, Copy, Default)]
 struct Balance {
-    inflow: i128,
-    outflow: i128,
+    /// What comes to it less what goes away, as far as it is known.
+    left: i128,
     /// Unknown arcs.
     unknown: u32,
     /// The numbers of all unknown arcs, combined by exclusive or: with one left, its number.
@@ -120,7 +120,7 @@ impl<'a> Work<'a> {
         let points = vec![Balance::default(); flow.forest.len()];
         let mut work = Work { flow, counts: vec![0; flow.arcs.len()], points };
         for (i, arc) in flow.arcs.iter().enumerate() {
-            match arc.counter {
+            match arc.counter() {
                 Some(counter) => work.know(i, counters[counter as usize]),
                 None => [arc.from, arc.to].into_iter().for_each(|point| work.toggle(point, i, 1)),
             }
@@ -131,8 +131,8 @@ impl<'a> Work<'a> {
     fn know(&mut self, arc: usize, count: u64) {
         let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
         self.counts[arc] = count;
-        self.points[from as usize].outflow += i128::from(count);
-        self.points[to as usize].inflow += i128::from(count);
+        self.points[from as usize].left -= i128::from(count);
+        self.points[to as usize].left += i128::from(count);
     }
 
     fn toggle(&mut self, point: u32, arc: usize, by: i32) {
@@ -144,13 +144,13 @@ impl<'a> Work<'a> {
     fn peel(&mut self) -> Result<(), FlowError> {
         let mut leaves: Vec<u32> = (0..self.points.len() as u32).collect();
         while let Some(leaf) = leaves.pop() {
-            let Balance { inflow, outflow, unknown, which } = self.points[leaf as usize];
+            let Balance { left, unknown, which } = self.points[leaf as usize];
             if unknown != 1 {
                 continue;
             }
             let arc = which as usize;
             let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
-            let count = if from == leaf { inflow - outflow } else { outflow - inflow };
+            let count = if from == leaf { left } else { -left };
             self.know(arc, self.possible(from, to, count)?);
             [from, to].into_iter().for_each(|point| self.toggle(point, arc, -1));
             leaves.push(if from == leaf { to } else { from });
@@ -167,12 +167,16 @@ impl<'a> Work<'a> {
     }
 
     fn check(&self) -> Result<(), FlowError> {
-        for (node, point) in self.points.iter().enumerate() {
-            let Balance { inflow, outflow, .. } = *point;
-            if inflow != outflow {
-                return Err(FlowError::Inconsistent { at: Point::of_node(node as u32), inflow, outflow });
-            }
+        match self.points.iter().position(|point| point.left != 0) {
+            None => Ok(()),
+            Some(node) => Err(self.inconsistent(node as u32)),
         }
-        Ok(())
+    }
+
+    fn inconsistent(&self, node: u32) -> FlowError {
+        let arcs = || self.flow.arcs.iter().zip(&self.counts);
+        let inflow = arcs().filter(|(arc, _)| arc.to == node).map(|(_, count)| i128::from(*count)).sum();
+        let outflow = arcs().filter(|(arc, _)| arc.from == node).map(|(_, count)| i128::from(*count)).sum();
+        FlowError::Inconsistent { at: Point::of_node(node), inflow, outflow }
     }
 }

@@ -39,6 +39,7 @@ impl Engine {
             }
         };
         trace::set_registers(tid, &answered)?;
+        self.task(tid)?.last = None;
         self.go(tid)
     }
 

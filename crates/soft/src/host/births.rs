@@ -6,7 +6,7 @@ use std::rc::Rc;
 use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
-use super::process::{Mode, Seat, Suspended, name_of};
+use super::process::{Mode, Suspended, name_of};
 use super::remote::number;
 use super::restartable::THREADS;
 use super::space::{AT_RANDOM, Space, auxiliary};
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
-        let child = trace::event_message(tid)? as u32;
+        let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
             self.task(tid)?.suspended = Some(Suspended { by: child, pc });
@@ -178,10 +178,13 @@ impl Engine {
 
     /// A new program is before its first instruction.
     pub(super) fn executed(&mut self, tid: u32) -> Outcome {
+        if let Some(process) = self.process(tid) {
+            process.unconfirmed = false;
+        }
         self.close_executed(tid)?;
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
-        (task.trap_action, task.listing) = (None, None);
+        task.trap_action = None;
         (task.summoned, task.halted) = (false, false);
         for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
             task.suspended = None;
@@ -202,13 +205,10 @@ impl Engine {
             return Err(Trouble::Unfollowed("executed a 32-bit program".to_owned()));
         }
         self.tell_features(tid, registers.rsp)?;
-        let settings = self.settings.translation;
-        let mut space = Space::new(tid, &registers, settings)?;
+        let seat = self.seat_program(tid, &registers)?;
         if self.settings.fixed_layout {
             trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
         }
-        let slot = space.take_slot().ok_or(Trouble::Gone)?;
-        let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
         self.task(tid)?.mode = Mode::Native(seat);
         self.warm_up(tid);
         self.enter(tid, registers)
@@ -248,9 +248,16 @@ impl Engine {
                 None => self.lose(tid, "executed a program by an unknown way"),
             }
         }
+        self.end_listing(tid);
         self.close(tid);
         Ok(())
     }
+}
+
+/// What a task has to say at an event that we were told of. Who was killed meanwhile is at another one.
+pub(super) fn message(tid: u32, event: Change) -> Result<u64, Trouble> {
+    let message = trace::event_message(tid)?;
+    if trace::is_at(tid, event)? { Ok(message) } else { Err(Trouble::Gone) }
 }
 
 /// The parent of a process.

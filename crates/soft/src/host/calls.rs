@@ -310,6 +310,7 @@ impl Engine {
                 task.ends_all = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
                 self.go(tid)
             }
+            Verdict::Filter if !self.is_by_itself(tid)? => self.renew_here(tid),
             Verdict::Filter => {
                 // It can be for all threads.
                 self.note_for_all(tid, |task| task.filtered = true)?;
@@ -360,21 +361,26 @@ impl Engine {
     /// Mappings change: what was translated from there is wrong then.
     fn remaps(&mut self, tid: u32, call: &Call, registers: Registers) -> Result<(), Trouble> {
         let among = self.has_companions(tid);
-        let Mode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(Trouble::Gone) };
-        let space = seat.space.borrow();
-        let ours = call.ranges.iter().any(|(start, end)| space.overlaps(*start, *end));
-        let changes = call.ranges.iter().any(|(start, end)| space.translation.touches(*start, *end));
-        drop(space);
+        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
         let home = seat.space.clone();
-        if ours {
+        let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
+        if call.ranges.iter().any(ours) {
             return Err(Trouble::Unfollowed("maps memory where the translated code is".to_owned()));
         }
+        let changes = self.changes_code(tid, call)?;
         if among {
-            return self.remaps_among(tid, call, registers);
+            return self.remaps_among(tid, call, changes, registers);
         }
-        seat.maps.forget();
+        let joint = home.borrow().common.is_open() && !changes;
+        if joint && !self.concerns_code(tid, call)? {
+            return self.go(tid);
+        }
+        self.forget_maps(tid);
         if let Some(process) = self.process(tid).filter(|_| call.code) {
             process.no_restarts = false;
+        }
+        if joint {
+            return self.maps_code(tid, call, registers);
         }
         let shared = call.code && self.is_shared(tid, &home);
         if !changes && !shared {

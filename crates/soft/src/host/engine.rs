@@ -16,6 +16,7 @@ use super::maps::Known;
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::restartable;
+use super::sharing::Pool;
 use super::space::Space;
 use super::threads::Part;
 use crate::block::Leave;
@@ -56,12 +57,16 @@ pub(crate) struct Engine {
     pub(super) finishing: bool,
     /// The last report was sent.
     pub(super) reported: bool,
+    /// Whether the kernel tells of every end.
+    pub(super) tells_of_ends: bool,
     /// How often we were asked to go on.
     pub(super) stops: u64,
     /// Parts of files that have no restartable sequences.
     pub(super) unmarked: HashSet<restartable::Part>,
     /// Who looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn Probe>>,
+    /// Translations that programs can join.
+    pub(super) pool: Pool,
 }
 
 /// Why a task cannot be followed any more.
@@ -142,9 +147,11 @@ impl Engine {
             reading: false,
             finishing: false,
             reported: false,
+            tells_of_ends: super::exits::tells_of_ends(),
             stops: 0,
             unmarked: HashSet::new(),
             probe,
+            pool: Pool::default(),
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
@@ -189,7 +196,7 @@ impl Engine {
         }
         let outcome = match change {
             Change::Exited(_) | Change::Killed(_) => {
-                self.gone(tid);
+                self.gone(tid, Some(change));
                 Ok(())
             }
             change if change != Change::Exiting && self.is_about_to_die(tid) => {
@@ -228,6 +235,9 @@ impl Engine {
     fn note_stop(&mut self, tid: u32, change: Change) -> bool {
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
         task.stopped_at = None;
+        if change != Change::Exiting {
+            task.last = None;
+        }
         task.paused &= matches!(change, Change::Group(_));
         if change == Change::Exiting {
             return false;
@@ -247,8 +257,8 @@ impl Engine {
                 self.go(tid)
             }
             // What it stops for is told next: it leaves from there.
-            Change::Interrupted if dismissed && self.is_about_to_stop(tid)? => Ok(trace::resume(tid, 0)?),
-            Change::Group(_) if dismissed && self.is_about_to_stop(tid)? => Ok(trace::listen(tid)?),
+            Change::Interrupted if dismissed && self.is_about_to_stop(tid)? => self.run_on(tid),
+            Change::Group(_) if dismissed && self.is_about_to_stop(tid)? => self.listen(tid),
             Change::Interrupted | Change::Group(_) if dismissed => {
                 if change == Change::Interrupted {
                     go_on_waiting(tid)?;
@@ -268,7 +278,7 @@ impl Engine {
             Change::Group(_) => {
                 self.count_restart(tid)?;
                 self.answer(tid)?;
-                Ok(trace::listen(tid)?)
+                self.listen(tid)
             }
             Change::Signal(signal) => self.signal(tid, signal),
             _ => self.resume(tid, 0),
@@ -284,8 +294,8 @@ impl Engine {
     pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> Outcome {
         match self.enter_here(tid, registers) {
             Err(Trouble::Apart) => {
-                let registers = self.part(tid)?;
-                self.enter_here(tid, registers)
+                trace::set_registers(tid, &registers)?;
+                self.renew_here(tid)
             }
             outcome => outcome,
         }
@@ -303,19 +313,20 @@ impl Engine {
             let mut reader = Reader::new(tid, &mut seat.maps);
             let address = registers.rip;
             let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
-            body.inspect(|_| {
+            body.and_then(|body| {
+                space.apply();
+                (registers.rip, registers.gs_base) = (body, space.base_of(seat.slot));
+                // Who was killed meanwhile stays where it is.
+                trace::set_registers(tid, &registers)?;
                 let block = space.translation.block_at(address);
                 block.into_iter().for_each(|block| seat.ledger.enter(space, block));
-                space.apply();
-                registers.gs_base = space.base_of(seat.slot);
+                Ok(())
             })
         };
         let task = self.task(tid)?;
         match body {
-            Ok(body) => {
-                registers.rip = body;
-                task.mode = Mode::Translated(seat);
-                trace::set_registers(tid, &registers)?;
+            Ok(()) => {
+                (task.mode, task.last) = (Mode::Translated(seat), Some((registers.rip, registers.rcx)));
                 self.go(tid)
             }
             Err(trouble) => {
@@ -341,7 +352,7 @@ impl Engine {
     }
 
     /// Translates what comes next, and goes on there.
-    fn go_on(&mut self, tid: u32, stop: Stop, mut registers: Registers) -> Outcome {
+    fn go_on(&mut self, tid: u32, stop: Stop, registers: Registers) -> Outcome {
         if stop == Stop::Indirect && is_vsyscall(registers.rcx) {
             return Err(Trouble::Unfollowed("calls the kernel's vsyscall page".to_owned()));
         }
@@ -360,11 +371,9 @@ impl Engine {
         space.apply();
         drop(space);
         if let Err(Trouble::Apart) = to {
-            let registers = self.part(tid)?;
-            return self.enter(tid, registers);
+            return self.renew_here(tid);
         }
-        registers.rip = to?.ok_or(Trouble::Gone)?;
-        trace::set_registers(tid, &registers)?;
+        trace::set_instruction_pointer(tid, to?.ok_or(Trouble::Gone)?)?;
         self.go(tid)
     }
 
@@ -384,7 +393,7 @@ impl Engine {
 
     /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
     /// and who borrows their memory.
-    fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+    pub(super) fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let borrows = |child: &u32| {
             let lends = |task: &Task| Some(task.process) == own && task.is_suspended_by(*child);
@@ -411,14 +420,6 @@ impl Engine {
         })
     }
 
-    /// Gives a task a translation of its own. The registers are the program's then.
-    fn part(&mut self, tid: u32) -> Result<Registers, Trouble> {
-        if self.has_companions(tid) {
-            return Err(Trouble::Unfollowed("needs another translation while other threads run".to_owned()));
-        }
-        self.renew(tid)
-    }
-
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
     pub(super) fn renew(&mut self, tid: u32) -> Result<Registers, Trouble> {
         let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
@@ -437,7 +438,9 @@ impl Engine {
             return Err(Trouble::Unfollowed(reason.to_owned()));
         }
         let Mode::Native(seat) = &task.mode else { return Err(Trouble::Gone) };
-        let mut space = Space::after(&seat.space.borrow(), tid, registers.rip, settings)?;
+        let old = seat.space.clone();
+        let mut space = Space::after(&old.borrow(), tid, registers.rip, settings)?;
+        self.move_listings(tid, &old, &mut space);
         self.close(tid);
         let slot = space.take_slot().ok_or(Trouble::Gone)?;
         let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
@@ -491,6 +494,7 @@ fn with_room<T>(
                 return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
             }
             Err(Need::Region(_)) if room == Room::Elsewhere => return Err(Trouble::Apart),
+            Err(Need::Room) => return Err(Trouble::Apart),
             Err(need) => space.answer(tid, need)?,
         }
     }

@@ -1,6 +1,8 @@
 //! Processes that end, or go on without us.
 
-use cyclometer_sys::trace;
+use cyclometer_sys::host::uname;
+use cyclometer_sys::process::SIGKILL;
+use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, Outcome};
 use super::process::{Mode, Task};
@@ -14,6 +16,7 @@ impl Engine {
             let place = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
             self.lose(tid, &format!("left translation{place}: the program {reason}"));
         }
+        self.end_listing(tid);
         self.close(tid);
         self.cool(tid);
         self.asked.remove(&tid);
@@ -41,21 +44,17 @@ impl Engine {
         let pc = registers.ok().and_then(|registers| Some((self.pc(tid, &registers).ok()?, registers.rcx)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let pc = pc.or(task.ends.map(|pc| (pc, 0)));
+        let known = [pc, task.last, task.ends.map(|pc| (pc, 0))];
         if let Mode::Translated(seat) = &mut task.mode {
-            let place = pc.and_then(|(pc, rcx)| Some((seat.space.borrow().translation.place(pc)?, rcx)));
-            match place {
-                Some((place, rcx)) => seat.ledger.leave(&mut seat.space.borrow_mut(), &place, rcx),
-                None => unknown = true,
-            }
+            unknown = !known.into_iter().flatten().any(|at| seat.leave(at));
         }
         if unknown {
             self.lose(tid, "the process ended at an unknown place");
         }
-        const SIGKILL: u64 = 9;
-        if trace::event_message(tid)? & 0x7f == SIGKILL {
+        if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
             self.adopt_early(tid);
         }
+        self.end_listing(tid);
         self.close(tid);
         let task = self.task(tid)?;
         (task.ended, task.departs, task.suspended) = (true, None, None);
@@ -63,15 +62,19 @@ impl Engine {
         Ok(trace::resume(tid, 0)?)
     }
 
-    pub(super) fn gone(&mut self, tid: u32) {
+    /// A task is gone; `how`, if that was told.
+    pub(super) fn gone(&mut self, tid: u32, how: Option<Change>) {
         self.early.remove(&tid);
         self.born.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         if self.tasks.get(&tid).is_some_and(Task::is_seated) {
             self.adopt_early(tid);
-            if !self.end_unseen(tid) {
-                self.lose(tid, "the process was killed before its counts were read");
+            let certain = self.end_unseen(tid, how == Some(Change::Killed(SIGKILL)));
+            let executes = self.companions(tid).iter().any(|other| self.is_executing(*other));
+            if let Some(process) = self.process(tid).filter(|_| certain) {
+                process.unconfirmed |= executes;
             }
+            self.end_listing(tid);
             self.close(tid);
         }
         self.tasks.remove(&tid);
@@ -85,25 +88,40 @@ impl Engine {
         }
     }
 
-    /// A thread that was ending when its process ended: the kernel does not tell of its end then. Whether it is known where
-    /// it was.
+    /// A task has ended, and its end was not told before. Whether it is known where it was; if not, there are no counts.
+    ///
+    /// Who is killed at a stop that we were told of goes on to the stop of its end, and we may take that one for the first
+    /// and let it go on: then it has executed nothing since we looked at it. But one that has ended itself goes on where
+    /// it is killed meanwhile, without a stop.
     ///
     /// # Source
     ///
-    /// Linux `kernel/signal.c`, `ptrace_stop`: who is to be killed does not stop.
-    fn end_unseen(&mut self, tid: u32) -> bool {
+    /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed is not to be any
+    /// more; `ptrace_signal`, a stop that nobody was told of does not keep it from that, since 5.17.
+    pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
+        let (tells, executes) =
+            (self.tells_of_ends, self.companions(tid).iter().any(|other| self.is_executing(*other)));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
-        let known = task.returning.is_none();
-        match &mut task.mode {
-            Mode::Translated(seat) => {
-                let space = &mut seat.space.borrow_mut();
-                let place = task.ends.and_then(|pc| space.translation.place(pc));
-                place.iter().for_each(|place| seat.ledger.leave(space, place, 0));
-                place.is_some()
-            }
-            Mode::Native(_) => known,
+        let at = match task.ends {
+            // Killed before that, or behind it.
+            Some(_) if executes => None,
+            Some(pc) if !killed => Some((pc, 0)),
+            _ => task.last.filter(|_| tells),
+        };
+        let known = match &mut task.mode {
+            Mode::Translated(seat) => at.is_some_and(|at| seat.leave(at)),
+            Mode::Native(_) => task.returning.is_none(),
             Mode::Waiting => false,
+        };
+        if !known {
+            self.lose(tid, "the process was killed before its counts were read");
         }
+        known
+    }
+
+    /// Whether a task has asked for a new program.
+    fn is_executing(&self, tid: u32) -> bool {
+        self.tasks.get(&tid).is_some_and(|task| task.executes.is_some())
     }
 
     /// A process that is about to be gone. It will be reaped, which tells; if it was not already, by who waited for
@@ -111,12 +129,16 @@ impl Engine {
     pub(super) fn let_go(&mut self, tid: u32) {
         let status = status(tid);
         if tracer(&status) != Some(std::process::id()) {
-            return self.gone(tid);
+            return self.gone(tid, None);
         }
         // Who was killed meanwhile, and is not in the stop any more that we were told of, tells of its end first.
         if is_stopped(&status) {
             match trace::poll(tid) {
                 Ok(Some(change)) => self.handle(tid, change),
+                // We were told while we made a system call in its name.
+                _ if trace::is_at(tid, Change::Exiting).is_ok_and(|ends| ends) => {
+                    self.handle(tid, Change::Exiting);
+                }
                 _ => self.let_run(tid),
             }
         }
@@ -172,6 +194,21 @@ impl Engine {
     }
 }
 
+/// Whether who is killed at a stop that was not told yet stops at its end all the same.
+///
+/// # Source
+///
+/// Linux `kernel/signal.c`, `ptrace_signal`: since 5.17.
+pub(super) fn tells_of_ends() -> bool {
+    uname().is_some_and(|uname| version(&uname.release) >= Some((5, 17)))
+}
+
+/// The first two numbers of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
+    Some((numbers.next()??, numbers.next()??))
+}
+
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/status`: `TracerPid`.
@@ -186,4 +223,18 @@ fn tracer(status: &str) -> Option<u32> {
 fn is_stopped(status: &str) -> bool {
     let state = status.lines().find_map(|line| line.strip_prefix("State:"));
     state.is_some_and(|state| state.trim_start().starts_with(['t', 'T']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_are_compared_by_their_numbers() {
+        assert_eq!(version("6.18.2-arch1-1"), Some((6, 18)));
+        assert_eq!(version("5.9-rc2"), Some((5, 9)));
+        assert!(version("5.9.0") < version("5.17.0"));
+        assert_eq!(version("6"), None);
+        assert_eq!(version("rolling"), None);
+    }
 }

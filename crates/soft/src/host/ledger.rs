@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
+use super::alike::Times;
 use super::space::Space;
 use crate::addend::{Addend, Kind};
-use crate::block::{Block, BlockDecoder, Terminator};
+use crate::block::{Block, BlockDecoder};
 use crate::flow::{ArcId, Point, Solution};
 use crate::hash::AddressMap;
 use crate::translate::{Phase, Place, Standing, counter, extra};
@@ -191,27 +192,45 @@ struct Sum<'a> {
 
 impl Sum<'_> {
     fn blocks(&mut self, solution: &Solution) -> Outcome {
+        let mut times_of = Times::default();
+        let alike = &mut self.space.alike.borrow_mut();
         for id in 0..self.space.translation.blocks() {
             let piece = *self.space.translation.piece(id);
             let times = solution.block(piece.block);
             if times == 0 && piece.units.is_none() {
                 continue;
             }
-            let all = self.space.translation.instructions(id);
-            let block = self.space.translation.decode(&mut self.decoder, id, all);
-            self.executed.totals.add_block(&block, times)?;
-            if times > 0 {
-                self.executed.code.push(self.reached(&block, id, times));
+            if let (None, false) = (piece.units, self.cuts.contains_key(&id)) {
+                let way = alike.way(id, || self.whole(id));
+                times_of.note(way, times)?;
+                self.executed.code.push(piece.address..piece.end());
+            } else {
+                self.unusual(id, times)?;
             }
-            if let Some(first) = piece.units {
-                self.units(&block, first)?;
-            }
-            if let Terminator::Conditional { .. } = block.terminator {
+            if self.space.translation.is_conditional(id) {
                 let count = |edge: Option<ArcId>| edge.map_or(0, |arc| solution.arc(arc));
                 self.executed.totals.add_directions(count(piece.edges[1]), count(piece.edges[0]))?;
             }
         }
-        Ok(())
+        alike.add(&times_of, &mut self.executed.totals)
+    }
+
+    /// A block that was not executed to its end each time, or of which more is counted than its executions.
+    fn unusual(&mut self, id: u32, times: u64) -> Outcome {
+        let block = self.whole(id);
+        self.executed.totals.add_block(&block, times)?;
+        if times > 0 {
+            self.executed.code.push(self.reached(&block, id, times));
+        }
+        match self.space.translation.piece(id).units {
+            Some(first) => self.units(&block, first),
+            None => Ok(()),
+        }
+    }
+
+    fn whole(&mut self, id: u32) -> Block {
+        let all = self.space.translation.instructions(id);
+        self.space.translation.decode(&mut self.decoder, id, all)
     }
 
     /// The code of a block that was executed at least once: as far as the execution came that came farthest.

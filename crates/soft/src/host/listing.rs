@@ -311,6 +311,24 @@ impl Engine {
         Ok(())
     }
 
+    /// A process gives up its translation: what is looked at for its lists alone is not any more.
+    pub(super) fn end_listing(&mut self, tid: u32) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        if let (Some(_), Mode::Translated(seat) | Mode::Native(seat)) = (task.listing.take(), &task.mode) {
+            seat.space.borrow_mut().watch_listing(false);
+        }
+    }
+
+    /// The lists of a task's process are read in another translation from now on.
+    pub(super) fn move_listings(&self, tid: u32, from: &Rc<RefCell<Space>>, to: &mut Space) {
+        let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
+        let lists = self.members(process).filter(|(_, task)| task.listing.is_some()).count() as u32;
+        let mut from = from.borrow_mut();
+        let left = from.listings.saturating_sub(lists);
+        from.watch_listings(left);
+        to.watch_listings(lists);
+    }
+
     /// A descriptor is about to be closed.
     pub(super) fn closes(&mut self, tid: u32, registers: Registers) -> Outcome {
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
@@ -323,6 +341,7 @@ impl Engine {
     pub(super) fn answer_call(&mut self, tid: u32, registers: Registers, rax: u64) -> Outcome {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
+        self.task(tid)?.last = None;
         self.go(tid)
     }
 
@@ -335,7 +354,9 @@ impl Engine {
     ) -> Outcome {
         let rax = result.unwrap_or_else(|error| refusal(&error));
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
-        Ok(trace::set_registers(tid, &behind)?)
+        trace::set_registers(tid, &behind)?;
+        self.task(tid)?.last = None;
+        Ok(())
     }
 }
 

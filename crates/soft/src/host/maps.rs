@@ -17,6 +17,8 @@ pub(crate) struct Mapping {
     /// The file behind it, and where in the file it begins, in bytes.
     pub(crate) file: Option<File>,
     pub(crate) offset: u64,
+    /// What the kernel calls it, if it can be executed: a path, or a word in brackets.
+    pub(crate) name: String,
     /// Its code may change, as somebody can write the file.
     pub(crate) unsteady: bool,
 }
@@ -63,6 +65,11 @@ impl Maps {
     pub(crate) fn read(pid: u32) -> io::Result<Maps> {
         let text = fs::read(format!("/proc/{pid}/maps"))?;
         Ok(Maps::parse(&String::from_utf8_lossy(&text)))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of(text: &str) -> Maps {
+        Maps::parse(text)
     }
 
     fn parse(text: &str) -> Maps {
@@ -154,20 +161,24 @@ impl Known {
 
 impl Mapping {
     fn parse(line: &str) -> Option<Mapping> {
-        let mut fields = line.split(' ');
+        let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
         let access = fields.next()?.as_bytes();
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let offset = hex(fields.next()?)?;
         let file = File::parse(fields.next()?, fields.next()?);
+        let executable = access.get(2) == Some(&b'x');
+        let name =
+            fields.next().filter(|_| executable).map_or_else(String::new, |name| name.trim().to_owned());
         Some(Mapping {
             start: hex(start)?,
             end: hex(end)?,
             writable: access.get(1) == Some(&b'w'),
-            executable: access.get(2) == Some(&b'x'),
+            executable,
             shared: access.get(3) == Some(&b's'),
             file,
             offset,
+            name,
             unsteady: false,
         })
     }

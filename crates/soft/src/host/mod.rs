@@ -5,16 +5,20 @@
 //!                    signal: to the handler and back         (signals, surface)
 //!                    system call: by what it means to us     (calls, file, listing)
 //!                    birth, exec, end                        (births, exits, threads, process, ledger)
+//!                    translations of programs that come again (sharing, common, claims)
 //!                    a request for counts                   (reading, protocol)
 //! ```
 //!
 //! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
 //! code, untraced, and its counts are lost, with the reason.
 
+mod alike;
 mod answers;
 mod births;
 mod calls;
+mod claims;
 mod code;
+mod common;
 mod engine;
 mod exits;
 mod file;
@@ -28,6 +32,7 @@ mod reading;
 mod remote;
 mod renewal;
 mod restartable;
+mod sharing;
 mod signals;
 mod space;
 mod surface;
@@ -55,6 +60,8 @@ pub struct Settings {
     pub baseline: Option<Baseline>,
     /// Whether programs get the same 16 bytes each time instead of random ones.
     pub fixed_layout: bool,
+    /// Whether each program is translated anew, whatever others before it have executed: for comparison.
+    pub apart: bool,
 }
 
 impl Settings {

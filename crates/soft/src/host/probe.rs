@@ -43,13 +43,27 @@ pub enum Order {
 
 impl Engine {
     /// Lets a process in translated code go on, one instruction if a probe looks.
-    pub(super) fn resume(&self, tid: u32, signal: i32) -> Result<(), Trouble> {
+    pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+        self.note_place(tid)?;
         match self.tasks.get(&tid).map(|task| &task.mode) {
             Some(Mode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
             // On the way into a handler or back: it must not get further than that in its own code.
             Some(Mode::Native(_)) => Ok(trace::step(tid, signal)?),
             _ => Ok(trace::resume(tid, signal)?),
         }
+    }
+
+    /// Lets a task go on to a stop that it has reached and that was not told yet.
+    pub(super) fn run_on(&mut self, tid: u32) -> Result<(), Trouble> {
+        self.note_place(tid)?;
+        Ok(trace::resume(tid, 0)?)
+    }
+
+    /// Leaves a task in the stop of its process.
+    pub(super) fn listen(&mut self, tid: u32) -> Result<(), Trouble> {
+        self.note_place(tid)?;
+        // Another stop than that, for which there is nothing to hear, is that of its end.
+        trace::listen(tid).map_err(|_| Trouble::Gone)
     }
 
     /// The same where its registers are settled, so that a probe can look at them first.

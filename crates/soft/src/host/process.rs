@@ -29,6 +29,8 @@ pub(crate) struct Process {
     pub(crate) no_restarts: bool,
     /// A change of its code for which its threads halt.
     pub(crate) renewal: Option<Renewal>,
+    /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
+    pub(crate) unconfirmed: bool,
     /// Why there are no counts.
     pub(crate) lost: Option<String>,
 }
@@ -46,6 +48,14 @@ impl Seat {
     pub(crate) fn new(space: Rc<RefCell<Space>>, slot: usize) -> Seat {
         Seat { space, slot, ledger: Ledger::default(), maps: Known::default() }
     }
+
+    /// Its thread leaves from a place in translated code, with its rcx. False where nothing is known of that place.
+    pub(crate) fn leave(&mut self, (pc, rcx): (u64, u64)) -> bool {
+        let space = &mut self.space.borrow_mut();
+        let place = space.translation.place(pc);
+        place.iter().for_each(|place| self.ledger.leave(space, place, rcx));
+        place.is_some()
+    }
 }
 
 /// A thread that is traced.
@@ -56,6 +66,8 @@ pub(crate) struct Task {
     pub(crate) ended: bool,
     /// Where it is in translated code when it has ended itself, which it is about to do.
     pub(crate) ends: Option<u64>,
+    /// Where it is in translated code, and its rcx, if it has executed nothing since it was last looked at.
+    pub(crate) last: Option<(u64, u64)>,
     /// It is about to end its process.
     pub(crate) ends_all: bool,
     /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.
@@ -103,6 +115,7 @@ impl Task {
             process,
             ended: false,
             ends: None,
+            last: None,
             ends_all: false,
             departs: None,
             summoned: false,
@@ -155,8 +168,8 @@ impl Process {
         let name = name_of(pid);
         let (totals, code) = (Totals::new(), Ranges::default());
         let (parked, renewal, lost) = (Vec::new(), None, None);
-        let folded = Vec::new();
-        Process { pid, parent, name, totals, code, parked, folded, no_restarts: false, renewal, lost }
+        let (folded, no_restarts, unconfirmed) = (Vec::new(), false, false);
+        Process { pid, parent, name, totals, code, parked, folded, no_restarts, renewal, unconfirmed, lost }
     }
 
     /// Takes what was executed of a translation that is given up.

@@ -160,6 +160,15 @@ impl Remote {
         Err(io::Error::from(io::ErrorKind::AlreadyExists))
     }
 
+    /// Closes a descriptor of the program.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::call`].
+    pub(crate) fn close(self, descriptor: u64) -> io::Result<()> {
+        self.call(number::CLOSE, [descriptor, 0, 0, 0, 0, 0]).map(drop)
+    }
+
     /// Makes a file of memory that can be sealed, whose descriptor is the program's. `name` is the address of any short
     /// text.
     ///

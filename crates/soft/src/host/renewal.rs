@@ -28,11 +28,26 @@ pub(crate) struct Renewal {
     by: u32,
     /// All others have halted.
     called: bool,
+    /// It has a call to make before it goes on.
+    pending: bool,
 }
 
 impl Engine {
     /// A thread is about to make a call that changes code: it waits until all others have halted.
     pub(super) fn renew_among(&mut self, tid: u32) -> Outcome {
+        self.summon(tid, true)
+    }
+
+    /// A process goes on in a translation of its own, from where it is.
+    pub(super) fn renew_here(&mut self, tid: u32) -> Outcome {
+        if self.has_companions(tid) {
+            return self.summon(tid, false);
+        }
+        let registers = self.renew(tid)?;
+        self.enter(tid, registers)
+    }
+
+    fn summon(&mut self, tid: u32, pending: bool) -> Outcome {
         if self.task(tid)?.summoned {
             return self.halt(tid);
         }
@@ -45,11 +60,11 @@ impl Engine {
         if renewals > MOST_RENEWALS {
             return Err(Trouble::Unfollowed("keeps changing its code".to_owned()));
         }
-        let block = self.block_of_call(tid)?;
+        let block = if pending { self.block_of_call(tid)? } else { None };
         self.surface(tid)?;
         let task = self.task(tid)?;
         (task.returning, task.halted) = (block, true);
-        self.processes[process].renewal = Some(Renewal { by: tid, called: false });
+        self.processes[process].renewal = Some(Renewal { by: tid, called: false, pending });
         for other in self.companions(tid) {
             self.task(other)?.summoned = true;
             let _ = trace::interrupt(other);
@@ -61,8 +76,7 @@ impl Engine {
     pub(super) fn summoned_stop(&mut self, tid: u32, change: Change) -> Outcome {
         let by_us = change == Change::Interrupted;
         if self.is_about_to_stop(tid)? {
-            let gone_on = if by_us { trace::resume(tid, 0) } else { trace::listen(tid) };
-            return Ok(gone_on?);
+            return if by_us { self.run_on(tid) } else { self.listen(tid) };
         }
         // What only our stop has interrupted is not made once more. What stops a process does that without us too, and if
         // that was counted already, it would be counted again.
@@ -96,13 +110,16 @@ impl Engine {
         processes.sort_unstable();
         processes.dedup();
         for process in processes {
-            let Some(Renewal { by, called: false }) = self.processes[process].renewal else { continue };
-            let outcome = self.call_if_ready(process, by);
+            let Some(renewal @ Renewal { by, called: false, .. }) = self.processes[process].renewal else {
+                continue;
+            };
+            let outcome = self.call_if_ready(process, renewal);
             self.conclude(by, outcome);
         }
     }
 
-    fn call_if_ready(&mut self, process: usize, by: u32) -> Outcome {
+    fn call_if_ready(&mut self, process: usize, renewal: Renewal) -> Outcome {
+        let Renewal { by, pending, .. } = renewal;
         // Who waits for a child shares the memory with it, and cannot halt.
         let lends = self.members(process).any(|(_, task)| task.suspended.is_some());
         let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.is_suspended_by(*tid));
@@ -112,7 +129,11 @@ impl Engine {
         if self.awaits_thread(process) || !self.members(process).all(|(_, task)| task.halted) {
             return Ok(());
         }
-        self.processes[process].renewal = Some(Renewal { by, called: true });
+        if !pending {
+            let registers = trace::registers(by)?;
+            return self.complete_renewal(by, &registers);
+        }
+        self.processes[process].renewal = Some(Renewal { called: true, ..renewal });
         self.task(by)?.halted = false;
         Ok(trace::step(by, 0)?)
     }
@@ -121,7 +142,7 @@ impl Engine {
     pub(super) fn has_renewed(&self, tid: u32) -> bool {
         let process = self.tasks.get(&tid).map(|task| task.process);
         let renewal = process.and_then(|process| self.processes[process].renewal);
-        renewal == Some(Renewal { by: tid, called: true })
+        renewal.is_some_and(|renewal| renewal.by == tid && renewal.called)
     }
 
     /// The call was made: all threads go on in a new translation.
@@ -131,6 +152,7 @@ impl Engine {
         let (old, process) = (seat.space.clone(), task.process);
         let settings = self.settings.translation;
         let mut space = Space::after(&old.borrow(), tid, registers.rip, settings)?;
+        self.move_listings(tid, &old, &mut space);
         space.watch(number::EXIT_GROUP, true);
         let space = Rc::new(RefCell::new(space));
         self.processes[process].renewal = None;

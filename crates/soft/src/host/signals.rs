@@ -59,6 +59,7 @@ impl Engine {
                         if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
                         task.stopped_at = Some(at);
+                        (task.last, task.executes) = (Some((at, registers.rcx)), None);
                         // What the program's own breakpoint does to its handler is as it should be.
                         if stop != Stop::Breakpoint {
                             self.mend_trap(tid)?;
@@ -68,6 +69,7 @@ impl Engine {
                     (None, Some(registers)) => {
                         trace::set_registers(tid, &registers)?;
                         task.stopped_at = Some(registers.rip - 1);
+                        task.last = Some((registers.rip - 1, registers.rcx));
                         self.own_stop(tid, Stop::Indirect, registers)
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
@@ -109,6 +111,17 @@ impl Engine {
         let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
         let reached = told || self.is_behind_untold_stop(tid, registers)?;
         Ok(if reached { before } else { registers.rip })
+    }
+
+    /// Notes where a stopped task is in translated code, unless that is known.
+    pub(super) fn note_place(&mut self, tid: u32) -> Result<(), Trouble> {
+        let task = self.task(tid)?;
+        if task.last.is_none() && matches!(task.mode, Mode::Translated(_)) {
+            let registers = trace::registers(tid)?;
+            let pc = self.pc(tid, &registers)?;
+            self.task(tid)?.last = Some((pc, registers.rcx));
+        }
+        Ok(())
     }
 
     /// On the way into a handler, or back from one.

@@ -1,15 +1,19 @@
 //! A translation and the memory that it shares with programs.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 
-use super::maps::Maps;
+use super::alike::Alike;
+use super::common::Common;
+use super::maps::{Mapping, Maps};
 use super::remote::{GADGET, Remote, number};
+use super::writers;
 use crate::flow::{ArcId, Point};
 use crate::translate::{
     FEW_SLOTS, FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES,
@@ -26,14 +30,24 @@ const GADGET_ROOM: u32 = 16;
 /// Where the slots are, if nothing else is there.
 const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
 
-/// A translation and its memory. Processes that were forked from one another share it.
+/// How far below the stack pointer of a program that has executed nothing yet a text is put that a system call needs.
+const BELOW: u64 = 512;
+
+/// A translation and its memory. Processes that were forked from one another share it, and those that execute the same
+/// program.
 pub(crate) struct Space {
     pub(crate) translation: Translation,
+    /// What is known of the processes that execute it.
+    pub(super) common: Common,
+    /// What its blocks count.
+    pub(super) alike: RefCell<Alike>,
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
     area: SharedMemory,
-    regions: Vec<(u64, SharedMemory)>,
+    /// The file of the table and the slots.
+    memory: File,
+    regions: Vec<Region>,
     gadget: u64,
     /// How many processes read the list of their mappings.
     pub(super) listings: u32,
@@ -43,23 +57,58 @@ pub(crate) struct Space {
     observed: HashMap<(Point, Point), ArcId>,
 }
 
+/// Memory for translated code.
+struct Region {
+    at: u64,
+    mapped: SharedMemory,
+    memory: File,
+}
+
 impl Space {
     /// Maps the memory of a translation into a program that has just been started: stopped at its first instruction.
     ///
     /// # Errors
     ///
     /// The operating system's, of ours or the program's system calls.
-    pub(crate) fn new(tid: u32, registers: &Registers, settings: Settings) -> io::Result<Space> {
-        let maps = Maps::read(tid)?;
+    pub(crate) fn new(tid: u32, registers: &Registers, maps: &Maps, settings: Settings) -> io::Result<Space> {
         let name = auxiliary(tid, AT_PLATFORM)?;
         let entry = registers.rip;
-        let saved = trace::peek(tid, entry)?;
-        let mut patched = saved.to_le_bytes();
-        patched[..GADGET.len()].copy_from_slice(&GADGET);
-        trace::poke(tid, entry, u64::from_le_bytes(patched))?;
-        let made = Space::map(Remote { tid, gadget: entry }, name, &maps, entry, settings);
-        trace::poke(tid, entry, saved)?;
-        made
+        at_first_instruction(tid, entry, |remote| Space::map(remote, name, maps, entry, settings))
+    }
+
+    /// Maps the memory of this translation into another program that has just been started: stopped at its first instruction.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; `AlreadyExists` where the program has something there. Nothing stays mapped.
+    pub(crate) fn enter_program(&self, tid: u32, registers: &Registers, maps: &Maps) -> io::Result<()> {
+        if !self.places().all(|(start, len)| maps.is_free(start, len)) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let text = registers.rsp.wrapping_sub(BELOW);
+        at_first_instruction(tid, registers.rip, |remote| {
+            // What could not be mapped is free: nothing of the program's is unmapped.
+            self.map_all(remote, text).inspect_err(|_| drop(self.unmap(remote)))
+        })
+    }
+
+    fn map_all(&self, remote: Remote, text: u64) -> io::Result<()> {
+        let shared = lend(remote, text, &self.memory)?;
+        let mapped = map_shared(remote, shared, self.table_at, self.area_at, self.area.len() as u64);
+        remote.close(shared)?;
+        mapped?;
+        self.regions.iter().try_for_each(|region| region.map(remote, text))
+    }
+
+    /// Where everything is in the program's memory, with its length.
+    fn places(&self) -> impl Iterator<Item = (u64, u64)> {
+        let regions = self.regions.iter().map(|region| (region.at, REGION));
+        regions.chain([(self.table_at, TABLE), (self.area_at, self.area.len() as u64)])
+    }
+
+    fn unmap(&self, remote: Remote) -> io::Result<()> {
+        self.places()
+            .try_for_each(|(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop))
     }
 
     /// Maps the memory of a new translation instead of an old one that the program, which is in its own code now, used.
@@ -68,15 +117,9 @@ impl Space {
     ///
     /// As [`Space::new`].
     pub(crate) fn after(old: &Space, tid: u32, near: u64, settings: Settings) -> io::Result<Space> {
-        let remote = Remote { tid, gadget: old.gadget };
-        let mut space = Space::map(remote, auxiliary(tid, AT_PLATFORM)?, &Maps::read(tid)?, near, settings)?;
-        space.watch_listings(old.listings);
-        let remote = Remote { tid, gadget: space.gadget };
-        let regions = old.regions.iter().map(|(base, _)| (*base, REGION));
-        let rest = [(old.table_at, TABLE), (old.area_at, old.area.len() as u64)];
-        for (start, len) in regions.chain(rest) {
-            remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0])?;
-        }
+        let (remote, maps) = (Remote { tid, gadget: old.gadget }, Maps::read(tid)?);
+        let space = Space::map(remote, auxiliary(tid, AT_PLATFORM)?, &maps, near, settings)?;
+        old.unmap(Remote { tid, gadget: space.gadget })?;
         Ok(space)
     }
 
@@ -86,13 +129,16 @@ impl Space {
             Ok(shared) => (SLOTS, shared),
             Err(_) => (FEW_SLOTS, Shared::map(remote, name, maps, FEW_SLOTS)?),
         };
-        let Shared { table_at, table, area_at, area } = shared;
+        let Shared { table_at, table, area_at, area, memory } = shared;
         let mut space = Space {
             translation: Translation::new(table_at, settings),
+            common: Common::default(),
+            alike: RefCell::default(),
             table_at,
             table,
             area_at,
             area,
+            memory,
             regions: Vec::new(),
             gadget: remote.gadget,
             listings: 0,
@@ -101,6 +147,7 @@ impl Space {
             observed: HashMap::new(),
         };
         space.add_region(remote, name, near)?;
+        space.add_regions(remote, name, maps);
         space.prepare_table();
         Ok(space)
     }
@@ -124,21 +171,33 @@ impl Space {
     /// Maps memory for code near an address.
     fn add_region(&mut self, remote: Remote, name: u64, near: u64) -> io::Result<()> {
         let maps = Maps::read(remote.tid)?;
-        let at = places_near(near).find(|at| maps.is_free(*at, REGION)).ok_or(io::ErrorKind::OutOfMemory)?;
+        // Others may have code where this one has nothing.
+        let free = |at: &u64| maps.is_free(*at, REGION) && !self.common.claims(*at, *at + REGION);
+        let at = places_near(near).find(free).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = Memory::make(remote, name, REGION)?;
         memory.map(remote, at, REGION, 0, READ | EXECUTE)?;
         let mapped = SharedMemory::map(memory.file.as_fd(), 0, REGION as usize)?;
-        memory.close(remote)?;
+        let memory = memory.close(remote)?;
         let first = self.regions.is_empty();
         if first {
             mapped.write(0, &GADGET);
         }
-        self.regions.push((at, mapped));
+        self.regions.push(Region { at, mapped, memory });
         if first {
             self.gadget = at;
         }
         self.translation.add_region(at, if first { GADGET_ROOM } else { 0 });
         Ok(())
+    }
+
+    /// Maps memory near all code that there is: none is added once others execute the translation. Where that fails, it may
+    /// not be needed.
+    fn add_regions(&mut self, remote: Remote, name: u64, maps: &Maps) {
+        for code in maps.code().filter(|code| code.file.is_some()) {
+            if !self.translation.has_region_near(code.start) {
+                let _ = self.add_region(remote, name, code.start);
+            }
+        }
     }
 
     /// Answers a need of the translation, in the name of a stopped program.
@@ -167,7 +226,7 @@ impl Space {
         for Write { address, bytes } in self.translation.take_writes() {
             let in_table = (self.table_at..self.table_at + TABLE).contains(&address);
             let (memory, offset) = match self.region(address) {
-                Some((base, memory)) => (memory, address - base),
+                Some(region) => (&region.mapped, address - region.at),
                 None if in_table => (&self.table, address - self.table_at),
                 None => continue,
             };
@@ -175,9 +234,8 @@ impl Space {
         }
     }
 
-    fn region(&self, address: u64) -> Option<(u64, &SharedMemory)> {
-        let found = self.regions.iter().find(|(base, _)| (*base..base + REGION).contains(&address));
-        found.map(|(base, memory)| (*base, memory))
+    fn region(&self, address: u64) -> Option<&Region> {
+        self.regions.iter().find(|region| (region.at..region.at + REGION).contains(&address))
     }
 
     /// Whether an address is in translated code.
@@ -187,10 +245,19 @@ impl Space {
 
     /// Whether a range of addresses has anything of ours in it.
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
-        let ours = self.regions.iter().map(|(base, _)| (*base, *base + REGION));
-        let table = (self.table_at, self.table_at + TABLE);
-        let area = (self.area_at, self.area_at + self.area.len() as u64);
-        ours.chain([table, area]).any(|(from, to)| from < end && to > start)
+        self.places().any(|(from, len)| from < end && from + len > start)
+    }
+
+    /// Whether a mapping is one of the regions.
+    pub(super) fn is_region(&self, mapping: &Mapping) -> bool {
+        let own = |region: &Region| region.memory.metadata().ok().map(|data| writers::File::of(&data));
+        let regions = self.regions.iter().filter(|region| region.at == mapping.start);
+        mapping.file.is_some() && regions.into_iter().any(|region| own(region) == mapping.file)
+    }
+
+    /// Whether a process can still get a slot.
+    pub(super) fn has_slot(&self) -> bool {
+        !self.free.is_empty()
     }
 
     /// Takes a slot for a process or a thread. Return addresses that another one has left in its shadow do no harm: they
@@ -244,6 +311,7 @@ struct Shared {
     table: SharedMemory,
     area_at: u64,
     area: SharedMemory,
+    memory: File,
 }
 
 impl Shared {
@@ -256,22 +324,83 @@ impl Shared {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
         let memory = Memory::make(remote, name, TABLE + len)?;
-        let made = memory.map(remote, table_at, TABLE, 0, READ).and_then(|()| {
-            let area = memory.map(remote, area_at, len, TABLE, READ | WRITE);
-            let ours = area.and_then(|()| {
-                let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize)?;
-                let area = SharedMemory::map(memory.file.as_fd(), TABLE, len as usize)?;
-                Ok(Shared { table_at, table, area_at, area })
-            });
-            ours.inspect_err(|_| {
+        let made = map_shared(remote, memory.theirs, table_at, area_at, len).and_then(|()| {
+            let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize);
+            let area = SharedMemory::map(memory.file.as_fd(), TABLE, len as usize);
+            table.and_then(|table| Ok((table, area?))).inspect_err(|_| {
                 for (start, len) in [(table_at, TABLE), (area_at, len)] {
                     let _ = remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]);
                 }
             })
         });
-        memory.close(remote)?;
-        made
+        let memory = memory.close(remote)?;
+        let (table, area) = made?;
+        Ok(Shared { table_at, table, area_at, area, memory })
     }
+}
+
+/// Maps the table and the slots into a program; both or nothing.
+fn map_shared(remote: Remote, file: u64, table_at: u64, area_at: u64, len: u64) -> io::Result<()> {
+    remote.map(file, table_at, TABLE, 0, READ)?;
+    remote.map(file, area_at, len, TABLE, READ | WRITE).inspect_err(|_| {
+        let _ = remote.call(number::MUNMAP, [table_at, TABLE, 0, 0, 0, 0]);
+    })
+}
+
+impl Region {
+    /// Maps it into a program; there is room for a short text at an address.
+    fn map(&self, remote: Remote, text: u64) -> io::Result<()> {
+        let file = lend(remote, text, &self.memory)?;
+        let mapped = remote.map(file, self.at, REGION, 0, READ | EXECUTE);
+        remote.close(file)?;
+        mapped
+    }
+}
+
+/// Lets a program open a file that we have open; the descriptor there. It is asked for by a path that is put to an address
+/// meanwhile.
+///
+/// # Errors
+///
+/// The operating system's; `NotFound` where the program sees another file by that path: its list of processes is not ours.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/fd`; `open(2)`, Linux `include/uapi/asm-generic/fcntl.h`.
+fn lend(remote: Remote, text: u64, file: &File) -> io::Result<u64> {
+    const AT_FDCWD: u64 = -100_i64 as u64;
+    const O_RDWR: u64 = 2;
+    const O_CLOEXEC: u64 = 0o2_000_000;
+    let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
+    let mut before = vec![0; path.len()];
+    let known = trace::read_memory(remote.tid, text, &mut before)? == before.len();
+    if !known || trace::write_memory(remote.tid, text, path.as_bytes())? != path.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let opened = remote.call(number::OPENAT, [AT_FDCWD, text, O_RDWR | O_CLOEXEC, 0, 0, 0]);
+    trace::write_memory(remote.tid, text, &before)?;
+    let theirs = opened?;
+    let seen = writers::File::at(format!("/proc/{}/fd/{theirs}", remote.tid));
+    if seen == Some(writers::File::of(&file.metadata()?)) {
+        return Ok(theirs);
+    }
+    remote.close(theirs)?;
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// Makes system calls in the name of a program that has just been started: at its first instruction, which is put back.
+fn at_first_instruction<T>(
+    tid: u32,
+    entry: u64,
+    work: impl FnOnce(Remote) -> io::Result<T>,
+) -> io::Result<T> {
+    let saved = trace::peek(tid, entry)?;
+    let mut patched = saved.to_le_bytes();
+    patched[..GADGET.len()].copy_from_slice(&GADGET);
+    trace::poke(tid, entry, u64::from_le_bytes(patched))?;
+    let done = work(Remote { tid, gadget: entry });
+    trace::poke(tid, entry, saved)?;
+    done
 }
 
 /// A file of memory that we and a program have open.
@@ -290,7 +419,7 @@ impl Memory {
             shared::seal_size(file.as_fd())?;
             Ok(file)
         });
-        let close = |_: &io::Error| drop(remote.call(number::CLOSE, [theirs, 0, 0, 0, 0, 0]));
+        let close = |_: &io::Error| drop(remote.close(theirs));
         Ok(Memory { file: file.inspect_err(close)?, theirs })
     }
 
@@ -298,8 +427,9 @@ impl Memory {
         remote.map(self.theirs, at, len, offset, protection)
     }
 
-    fn close(self, remote: Remote) -> io::Result<()> {
-        remote.call(number::CLOSE, [self.theirs, 0, 0, 0, 0, 0]).map(drop)
+    /// Closes it in the program.
+    fn close(self, remote: Remote) -> io::Result<File> {
+        remote.close(self.theirs).map(|()| self.file)
     }
 }
 

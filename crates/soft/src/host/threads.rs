@@ -8,13 +8,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cyclometer_sys::trace::{self, Registers};
+use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::calls::{Call, remapped};
+use super::births::message;
+use super::calls::Call;
 use super::engine::{Engine, Outcome, Trouble};
 use super::ledger::{Executed, Tally};
 use super::process::{Mode, Seat, Task};
-use super::remote::Remote;
 use super::restartable;
 use super::space::Space;
 
@@ -115,6 +115,9 @@ impl Engine {
         }
         let parked = std::mem::take(&mut process.parked);
         let folded = std::mem::take(&mut process.folded);
+        if std::mem::take(&mut process.unconfirmed) {
+            process.lose("the process was killed while it executed a program");
+        }
         if process.lost.is_none() {
             match folded.into_iter().chain(parked.iter().map(Part::of)).collect::<Parts>().settle() {
                 Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
@@ -152,19 +155,32 @@ impl Engine {
     /// A thread that is not the first one of its process executes a new program. From now on it has the first one's id, and
     /// all others have ended.
     pub(super) fn take_over(&mut self, tid: u32) {
-        let former = trace::event_message(tid).map_or(tid, |former| former as u32);
+        let Ok(former) = message(tid, Change::Exec) else {
+            // It was killed since: it does not matter which of them it was.
+            return self.companions(tid).into_iter().for_each(|other| self.gone(other, None));
+        };
+        let former = former as u32;
         if former == tid {
             return;
         }
+        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+            self.end_unseen(tid, true);
+            self.close(tid);
+        }
         let Some(task) = self.tasks.remove(&former) else { return };
-        self.close(tid);
         self.asked.remove(&former);
         self.tasks.insert(tid, task);
     }
 
     /// Mappings of a process with several threads change. While that is done, nothing is translated: none of them can take
     /// up what was there before.
-    pub(super) fn remaps_among(&mut self, tid: u32, call: &Call, registers: Registers) -> Outcome {
+    pub(super) fn remaps_among(
+        &mut self,
+        tid: u32,
+        call: &Call,
+        changes: bool,
+        registers: Registers,
+    ) -> Outcome {
         let task = self.task(tid)?;
         let filtered = task.filtered;
         let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
@@ -172,8 +188,8 @@ impl Engine {
         let known = seat.maps.last();
         let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
         let harmless = !call.code && !call.ranges.iter().any(executable);
-        let changes = call.ranges.iter().any(|(start, end)| home.borrow().translation.touches(*start, *end));
-        if changes || (call.code && self.is_shared(tid, &home)) {
+        let open = home.borrow().common.is_open();
+        if changes || (call.code && !open && self.is_shared(tid, &home)) {
             return self.renew_among(tid);
         }
         if harmless {
@@ -182,26 +198,25 @@ impl Engine {
         if filtered {
             return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
         }
-        let gadget = home.borrow().gadget();
-        let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
-        let result = Remote { tid, gadget }.call(rax, [rdi, rsi, rdx, r10, r8, r9]);
-        self.forget_maps(tid);
-        let fresh = remapped(&registers, &result);
-        let stale = fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end));
-        self.step_over_call(tid, registers, result)?;
-        for range in call.ranges.iter().copied().chain(fresh).filter(|_| call.code) {
+        let fresh = self.call_for(tid, registers)?;
+        let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
+        for range in ranges.iter().copied().filter(|_| call.code) {
             restartable::check(tid, range, restartable::THREADS)?;
         }
-        if stale {
+        if open {
+            return if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) };
+        }
+        if fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end)) {
             return Err(Trouble::Unfollowed("changes its code while other threads run".to_owned()));
         }
         self.go(tid)
     }
 
-    /// What was known of the mappings of a task's process is not true any more.
-    fn forget_maps(&mut self, tid: u32) {
+    /// What was known of the mappings of a task's process, and of who lends it its memory, is not true any more.
+    pub(super) fn forget_maps(&mut self, tid: u32) {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        for task in self.tasks.values_mut().filter(|task| task.process == process) {
+        let same = |task: &&mut Task| task.process == process || task.is_suspended_by(tid);
+        for task in self.tasks.values_mut().filter(same) {
             if let Mode::Translated(seat) | Mode::Native(seat) = &mut task.mode {
                 seat.maps.forget();
             }

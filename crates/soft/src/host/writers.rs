@@ -37,9 +37,13 @@ impl File {
         Some(File { device: (hex(major)?, hex(minor)?), inode })
     }
 
-    fn at(path: impl AsRef<Path>) -> Option<File> {
-        let metadata = fs::metadata(path).ok()?;
-        Some(File { device: numbers(metadata.dev()), inode: metadata.ino() })
+    pub(crate) fn at(path: impl AsRef<Path>) -> Option<File> {
+        Some(File::of(&fs::metadata(path).ok()?))
+    }
+
+    /// By what the system tells of it.
+    pub(crate) fn of(metadata: &fs::Metadata) -> File {
+        File { device: numbers(metadata.dev()), inode: metadata.ino() }
     }
 }
 

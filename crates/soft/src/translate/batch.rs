@@ -1,6 +1,7 @@
-//! What is translated at a time: the blocks that can be reached from an entry without leaving the function.
+//! What is translated at a time: the blocks that are likely to be reached from an entry by ways that the code tells.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions};
@@ -12,6 +13,16 @@ use crate::hash::AddressMap;
 
 /// Most instructions of a batch: more are translated in vain, fewer mean more stops.
 const MAX_BATCH: usize = 400;
+
+/// How likely it must be, from 0 to [`CERTAIN`], that what is translated ahead is executed. What is less likely than that
+/// costs more to translate than the stop that asks for it, times how rarely it comes.
+const LEAST_LIKELY: u32 = CERTAIN / 32;
+
+/// It will be executed.
+const CERTAIN: u32 = 1 << 20;
+
+/// How far a conditional branch goes within a function, in bytes. Compilers put elsewhere what is hardly ever executed.
+const FAR: u64 = 1 << 16;
 
 /// The longest an instruction can be.
 const MAX_LENGTH: usize = 15;
@@ -28,6 +39,8 @@ pub(crate) struct Draft {
     pub(crate) live_out: u8,
     /// How deep in loops, as far as jumps backward show.
     pub(crate) depth: u32,
+    /// The blocks of the batch where it goes on, as [`successors`] has them.
+    pub(crate) inside: [Option<u32>; 2],
     /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
     pub(crate) quiet: Option<usize>,
 }
@@ -42,29 +55,39 @@ impl Draft {
 /// Blocks that are translated together, by address.
 pub(crate) struct Batch {
     pub(crate) shapes: Vec<Shape>,
+    /// Ascending by address.
     pub(crate) drafts: Vec<Draft>,
-    by_address: AddressMap<u64, u32>,
+    scratch: Scratch,
+}
+
+/// Room that every batch uses again.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    shapes: Vec<Shape>,
+    drafts: Vec<Draft>,
+    seen: Seen,
+    leaders: Vec<u64>,
 }
 
 impl Batch {
     /// Finds blocks from `entry` on, which is none of the translated ones.
     ///
     /// `known` gives the flags that matter at the start of a block that was translated before; `bounds` is the region
-    /// that the copies go to.
+    /// that the copies go to; `scratch` is what the batch before gives back.
     pub(crate) fn find(
         pages: &mut Pages,
         code: &mut dyn Code,
         entry: u64,
         bounds: (u64, u64),
-        known: &dyn Fn(u64) -> Option<u8>,
+        known: &dyn Fn(u32) -> u8,
+        scratch: Scratch,
     ) -> Batch {
-        let mut search = Search { pages, code, bounds, found: Found::with_room() };
+        let mut search = Search { pages, code, bounds, found: Found::with_room(scratch) };
         search.run(entry);
         let Search { pages, found, .. } = search;
-        let (shapes, drafts) = found.blocks(pages, known);
-        let by_address = drafts.iter().enumerate().map(|(i, draft)| (draft.address, i as u32)).collect();
-        let mut batch = Batch { shapes, drafts, by_address };
-        batch.find_live_flags(known);
+        let mut batch = found.blocks(pages);
+        batch.find_successors();
+        batch.find_live_flags(&|address| Some(known(pages.block(address)?)));
         batch.find_quiet_steps();
         batch.find_loops();
         batch
@@ -72,7 +95,12 @@ impl Batch {
 
     /// The position of the block at an address.
     pub(crate) fn at(&self, address: u64) -> Option<usize> {
-        self.by_address.get(&address).map(|i| *i as usize)
+        self.drafts.binary_search_by_key(&address, |draft| draft.address).ok()
+    }
+
+    /// What the next batch can use again.
+    pub(crate) fn into_scratch(self) -> Scratch {
+        Scratch { shapes: self.shapes, drafts: self.drafts, ..self.scratch }
     }
 
     /// The instructions of a block.
@@ -80,16 +108,22 @@ impl Batch {
         &self.shapes[draft.steps.clone()]
     }
 
+    fn find_successors(&mut self) {
+        for i in 0..self.drafts.len() {
+            let inside = successors(self.drafts[i].terminator).map(|to| self.at(to?).map(|to| to as u32));
+            self.drafts[i].inside = inside;
+        }
+    }
+
     /// Backward data flow to a fixed point.
     fn find_live_flags(&mut self, known: &dyn Fn(u64) -> Option<u8>) {
         let effects: Vec<(u8, u8)> = self.drafts.iter().map(|draft| self.effect(draft)).collect();
         let outside: Vec<u8> = self.drafts.iter().map(|draft| self.live_elsewhere(draft, known)).collect();
-        let inside: Vec<[Option<usize>; 2]> =
-            self.drafts.iter().map(|draft| successors(draft.terminator).map(|to| self.at(to?))).collect();
         loop {
             let mut changed = false;
             for i in (0..self.drafts.len()).rev() {
-                let within = inside[i].iter().flatten().fold(0, |live, to| live | self.drafts[*to].live_in);
+                let inside = self.drafts[i].inside.into_iter().flatten();
+                let within = inside.fold(0, |live, to| live | self.drafts[to as usize].live_in);
                 let (reads, kills) = effects[i];
                 let draft = &mut self.drafts[i];
                 draft.live_out = within | outside[i];
@@ -118,8 +152,8 @@ impl Batch {
             | Terminator::Jump { .. }
             | Terminator::Call { .. }
             | Terminator::SystemCall { .. } => {
-                let outside = successors(draft.terminator).into_iter().flatten();
-                let outside = outside.filter(|to| self.at(*to).is_none());
+                let ways = successors(draft.terminator).into_iter().zip(draft.inside);
+                let outside = ways.filter(|(_, inside)| inside.is_none()).filter_map(|(to, _)| to);
                 outside.fold(0, |live, to| live | known(to).unwrap_or(STATUS))
             }
             _ => STATUS,
@@ -130,11 +164,9 @@ impl Batch {
     fn find_loops(&mut self) {
         let mut change = vec![0i32; self.drafts.len() + 1];
         for (i, draft) in self.drafts.iter().enumerate() {
-            for head in successors(draft.terminator).into_iter().flatten().filter(|to| *to <= draft.address) {
-                if let Some(head) = self.at(head) {
-                    change[head] += 1;
-                    change[i + 1] -= 1;
-                }
+            for head in draft.inside.into_iter().flatten().filter(|head| *head as usize <= i) {
+                change[head as usize] += 1;
+                change[i + 1] -= 1;
             }
         }
         let mut depth = 0;
@@ -173,6 +205,21 @@ pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
     }
 }
 
+/// Where a block goes on that starts at an address, a call's return included, and how likely it is that it ever will, in
+/// percent: both ways of a branch are gone in the end more often than not, as are those into functions and back.
+///
+/// Shares of what was executed in runs of a compiler, a shell and an interpreter.
+fn ways_on(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
+    let [next, target] = successors(end);
+    let (onward, branch) = match end {
+        Terminator::Conditional { taken, .. } if taken.abs_diff(start) > FAR => (60, 0),
+        Terminator::Conditional { .. } => (60, 55),
+        Terminator::Call { .. } | Terminator::IndirectCall { .. } => (85, 80),
+        _ => (98, 95),
+    };
+    [return_to(end).or(next).map(|to| (to, onward)), target.map(|to| (to, branch))]
+}
+
 struct Search<'a> {
     pages: &'a mut Pages,
     code: &'a mut dyn Code,
@@ -181,12 +228,53 @@ struct Search<'a> {
 }
 
 /// What a search has decoded.
-#[derive(Default)]
 struct Found {
     shapes: Vec<Shape>,
-    index: AddressMap<u64, u32>,
+    drafts: Vec<Draft>,
+    /// The positions of instructions in `shapes`.
+    seen: Seen,
     leaders: Vec<u64>,
     refused: AddressMap<u64, Leave>,
+}
+
+/// Addresses of a batch's instructions, with a number for each. Emptied at once.
+#[derive(Default)]
+struct Seen {
+    /// Address, batch and number; an address's place is the first free one from its hash on.
+    places: Vec<(u64, u32, u32)>,
+    batch: u32,
+}
+
+impl Seen {
+    /// More than twice as many as there are instructions: a free place is never far.
+    const PLACES: usize = (2 * MAX_BATCH).next_power_of_two();
+
+    fn clear(&mut self) {
+        self.batch += 1;
+        self.places.resize(Seen::PLACES, (0, 0, 0));
+    }
+
+    /// Its place, or the free one where it would be.
+    fn place(&self, address: u64) -> usize {
+        let mut place = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % Seen::PLACES;
+        while let (known, batch, _) = self.places[place]
+            && batch == self.batch
+            && known != address
+        {
+            place = (place + 1) % Seen::PLACES;
+        }
+        place
+    }
+
+    fn get(&self, address: u64) -> Option<usize> {
+        let (_, batch, number) = self.places[self.place(address)];
+        (batch == self.batch).then_some(number as usize)
+    }
+
+    fn insert(&mut self, address: u64, number: usize) {
+        let place = self.place(address);
+        self.places[place] = (address, self.batch, number as u32);
+    }
 }
 
 /// How far a run of instructions was decoded.
@@ -198,24 +286,16 @@ enum Scanned {
 }
 
 impl Search<'_> {
+    /// The likeliest first, so that a budget is spent on what is executed.
     fn run(&mut self, entry: u64) {
         self.found.leaders.push(entry);
-        let mut open = VecDeque::from([entry]);
-        let mut callees: VecDeque<u64> = VecDeque::new();
-        while let Some(start) = open.pop_front().or_else(|| callees.pop_front()) {
+        let mut open = BinaryHeap::from([(CERTAIN, Reverse(entry))]);
+        while let Some((likely, Reverse(start))) = open.pop() {
             let Some(end) = self.scan(start) else { continue };
-            let [next, target] = successors(end);
-            let back = return_to(end).or(next);
-            self.found.leaders.extend(back);
-            self.found.leaders.extend(target);
-            // What follows first, so that a function is found before those that it jumps to.
-            if let Some(back) = back {
-                open.push_front(back);
-            }
-            match end {
-                Terminator::Call { .. } => callees.extend(target),
-                _ => open.extend(target),
-            }
+            let ways = ways_on(start, end);
+            self.found.leaders.extend(ways.iter().flatten().map(|(to, _)| to));
+            let ways = ways.into_iter().flatten().map(|(to, share)| (likely / 100 * share, Reverse(to)));
+            open.extend(ways.filter(|(likely, _)| *likely >= LEAST_LIKELY));
         }
     }
 
@@ -253,11 +333,14 @@ impl Search<'_> {
 }
 
 impl Found {
-    fn with_room() -> Found {
-        let mut found = Found { shapes: Vec::with_capacity(MAX_BATCH), ..Found::default() };
-        found.index.reserve(MAX_BATCH);
-        found.leaders.reserve(MAX_BATCH);
-        found
+    fn with_room(scratch: Scratch) -> Found {
+        let Scratch { mut shapes, mut drafts, mut seen, mut leaders } = scratch;
+        shapes.clear();
+        shapes.reserve(MAX_BATCH);
+        drafts.clear();
+        seen.clear();
+        leaders.clear();
+        Found { shapes, drafts, seen, leaders, refused: AddressMap::default() }
     }
 
     /// Takes the next instruction of a run of bytes, if it is new; `window` starts with its first byte.
@@ -269,7 +352,7 @@ impl Found {
         (start, end): (u64, u64),
     ) -> Scanned {
         let at = decoder.ip();
-        if self.index.contains_key(&at) {
+        if self.seen.get(at).is_some() {
             self.leaders.push(at);
             return Scanned::End(None);
         }
@@ -278,7 +361,7 @@ impl Found {
         }
         match Shape::next_of(decoder, window) {
             Ok(shape) if shape.reaches_from(start, end) => {
-                self.index.insert(at, self.shapes.len() as u32);
+                self.seen.insert(at, self.shapes.len());
                 let (next, ends) = (shape.next(), shape.ends);
                 self.shapes.push(shape);
                 if ends.is_some() { Scanned::End(ends) } else { Scanned::Edge(next) }
@@ -294,21 +377,23 @@ impl Found {
     }
 
     /// Cuts what was decoded at every place that something jumps to.
-    fn blocks(mut self, pages: &Pages, known: &dyn Fn(u64) -> Option<u8>) -> (Vec<Shape>, Vec<Draft>) {
+    fn blocks(mut self, pages: &Pages) -> Batch {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.sort_unstable();
         leaders.dedup();
         for leader in &leaders {
-            if let Some(shape) = self.index.get(leader) {
-                self.shapes[*shape as usize].leads = true;
+            if let Some(shape) = self.seen.get(*leader) {
+                self.shapes[shape].leads = true;
             }
         }
-        let drafts = leaders.iter().filter_map(|leader| self.block(*leader, pages, known)).collect();
-        (self.shapes, drafts)
+        let mut drafts = std::mem::take(&mut self.drafts);
+        drafts.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
+        let scratch = Scratch { seen: self.seen, leaders, ..Scratch::default() };
+        Batch { shapes: self.shapes, drafts, scratch }
     }
 
     /// The block at an address, if there is one and it is new.
-    fn block(&self, address: u64, pages: &Pages, known: &dyn Fn(u64) -> Option<u8>) -> Option<Draft> {
+    fn block(&self, address: u64, pages: &Pages) -> Option<Draft> {
         let draft = |steps, terminator| Draft {
             address,
             steps,
@@ -316,15 +401,16 @@ impl Found {
             live_in: 0,
             live_out: 0,
             depth: 0,
+            inside: [None; 2],
             quiet: None,
-        };
-        let Some(first) = self.index.get(&address).map(|first| *first as usize) else {
-            let refused = self.refused.get(&address).filter(|_| known(address).is_none())?;
-            return Some(draft(0..0, Terminator::Leave(*refused)));
         };
         if pages.starts_block(address) {
             return None;
         }
+        let Some(first) = self.seen.get(address) else {
+            let refused = self.refused.get(&address)?;
+            return Some(draft(0..0, Terminator::Leave(*refused)));
+        };
         let mut last = first;
         let terminator = loop {
             let shape = &self.shapes[last];

@@ -10,6 +10,7 @@
 use iced_x86::Register;
 
 use super::area;
+use super::marks::Marks;
 use super::place::{Bits, Mark};
 use super::shape::{Operand, Shape};
 use crate::addend::{Elements, Mask};
@@ -21,7 +22,7 @@ pub(crate) struct Emitter {
     /// Where the code starts in the region.
     start: u32,
     bytes: Vec<u8>,
-    marks: Vec<Mark>,
+    marks: Marks,
     literals: Vec<(usize, u64)>,
 }
 
@@ -49,7 +50,7 @@ impl Emitter {
             base,
             start,
             bytes: Vec::with_capacity(8192),
-            marks: Vec::with_capacity(2048),
+            marks: Marks::from(start),
             literals: Vec::new(),
         }
     }
@@ -60,7 +61,7 @@ impl Emitter {
     }
 
     /// The code, its address and its marks.
-    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Vec<Mark>) {
+    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Marks) {
         self.place_literals();
         self.align(16);
         (self.base + u64::from(self.start), self.bytes, self.marks)
@@ -155,6 +156,25 @@ impl Emitter {
             return;
         }
         self.change(at, offset, &[&[0x48, 0x8d, 0x40, 0x01]], after);
+    }
+
+    /// Adds one to a counter by way of rsi, which is in the slot: without a detour where flags must be kept.
+    fn count_by_rsi(&mut self, at: At, offset: u32, quiet: bool) {
+        if quiet {
+            return self.count(at, offset, true, at.bits);
+        }
+        let at = at.with(Bits::RSI);
+        self.load(at, 6, offset);
+        self.put(at, &[0x48, 0x8d, 0x76, 0x01]);
+        self.store(at, 6, offset);
+    }
+
+    /// Counts the way to the outside, with rcx and rsi in the slot; what is true then of the instruction and behind it.
+    fn count_outside(&mut self, at: At, went: At, outside: Option<u32>) -> (At, At) {
+        let Some(offset) = outside else { return (at, went) };
+        self.count_by_rsi(at.with(Bits::RCX), offset, false);
+        let at = at.with(Bits::OUTSIDE).with(Bits::RSI);
+        (at, went.with(Bits::OUTSIDE))
     }
 
     /// Changes a counter by instructions on rax.
@@ -261,20 +281,36 @@ impl Emitter {
         self.put32(at, &[0xff, 0x24, 0xf5], table as u32);
     }
 
-    /// An indirect jump.
-    pub(crate) fn indirect_jump(&mut self, at: At, shape: &Shape, table: u64, went: At) {
+    /// An indirect jump; `outside` counts it.
+    pub(crate) fn indirect_jump(
+        &mut self,
+        at: At,
+        shape: &Shape,
+        table: u64,
+        went: At,
+        outside: Option<u32>,
+    ) {
         self.store(at, 1, area::RCX);
         self.store(at, 6, area::RSI);
         self.load_target(at, shape);
+        let (_, went) = self.count_outside(at, went, outside);
         self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI), table);
     }
 
-    /// The first part of an indirect call, up to the call of its thunk.
-    pub(crate) fn indirect_call(&mut self, at: At, shape: &Shape) -> Hole {
+    /// The first part of an indirect call, up to the call of its thunk; `outside` counts it. What is true in the thunk
+    /// before and behind the call.
+    pub(crate) fn indirect_call(
+        &mut self,
+        at: At,
+        shape: &Shape,
+        went: At,
+        outside: Option<u32>,
+    ) -> (Hole, At, At) {
         self.store(at, 1, area::RCX);
         self.store(at, 6, area::RSI);
         self.load_target(at, shape);
-        self.put_hole(at.with(Bits::RCX), &[0xe8])
+        let (at, went) = self.count_outside(at, went, outside);
+        (self.put_hole(at.with(Bits::RCX), &[0xe8]), at, went)
     }
 
     /// The thunk of an indirect call: moves the address that the call pushed to the shadow, and pushes the program's.
@@ -298,10 +334,11 @@ impl Emitter {
         self.put_hole(went, &[0xe9])
     }
 
-    /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`.
-    pub(crate) fn ret(&mut self, at: At, drops: u16, went: At) {
+    /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`; `outside` counts it.
+    pub(crate) fn ret(&mut self, at: At, drops: u16, went: At, outside: Option<u32>) {
         self.store(at, 1, area::RCX);
         self.store(at, 6, area::RSI);
+        let (at, went) = self.count_outside(at, went, outside);
         let busy = at.with(Bits::RCX).with(Bits::RSI);
         self.put(busy, &[0x0f, 0xb7, 0xf4]);
         self.put(busy, &[0x59]);
@@ -314,8 +351,9 @@ impl Emitter {
     }
 
     /// Where indirect branches and returns to an address come in, with the address in rcx: if it is another one, on to
-    /// the next stub, whose address the hole's eight bytes hold. Gives the hole and where the registers are restored.
-    pub(crate) fn stub(&mut self, subject: u32, address: u64) -> (Hole, u64) {
+    /// the next stub, whose address the hole's eight bytes hold. `edge` is the counter of the way in, and whether flags do
+    /// not matter there. Gives the hole, where the registers are restored, and what is true behind that.
+    pub(crate) fn stub(&mut self, subject: u32, address: u64, edge: Option<(u32, bool)>) -> (Hole, u64, At) {
         let at = |bits: Bits| At {
             subject,
             done: 0,
@@ -330,9 +368,14 @@ impl Emitter {
         self.put(beyond, &[0x48, 0x8d, 0x0c, 0x31]);
         let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
         let hit = self.here();
-        self.load(at(Bits::TO_STUB), 1, area::RCX);
-        self.load(Emitter::in_stub(subject).with(Bits::RSI), 6, area::RSI);
-        (hole, hit)
+        let mut arrived = Emitter::in_stub(subject);
+        if let Some((offset, quiet)) = edge {
+            self.count_by_rsi(at(Bits::TO_STUB), offset, quiet);
+            arrived = arrived.with(Bits::ARRIVED);
+        }
+        self.load(arrived.with(Bits::RCX).with(Bits::RSI), 1, area::RCX);
+        self.load(arrived.with(Bits::RSI), 6, area::RSI);
+        (hole, hit, arrived)
     }
 
     /// The value of a hole goes to the literals.

@@ -21,6 +21,7 @@
 mod area;
 mod batch;
 mod emit;
+mod marks;
 mod pages;
 mod place;
 mod region;
@@ -39,6 +40,7 @@ pub use region::REGION;
 
 use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
+use crate::chunks::Chunks;
 use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
 use crate::hash::AddressMap;
 
@@ -113,6 +115,13 @@ pub(crate) struct Piece {
     pub(crate) units: Option<u32>,
 }
 
+impl Piece {
+    /// The address behind it.
+    pub(crate) fn end(&self) -> u64 {
+        self.address.wrapping_add(u64::from(self.len))
+    }
+}
+
 /// A stop with what is needed to go on.
 #[derive(Clone, Copy, Debug)]
 enum Trap {
@@ -149,12 +158,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { redundancy: Redundancy::PerEpoch(1), asks: false }
+        Settings { redundancy: Redundancy::OneIn(100), asks: false }
     }
 }
 
 /// What there is room for from the start: blocks of a small program.
-const ROOM: usize = 8000;
+const ROOM: usize = 1000;
 
 /// What was translated of a program's code; see the module's text.
 pub struct Translation {
@@ -164,9 +173,8 @@ pub struct Translation {
     heads: AddressMap<u32, u64>,
     pages: Pages,
     regions: Vec<Region>,
-    pieces: Vec<Piece>,
+    pieces: Chunks<Piece>,
     code: Vec<u8>,
-    by_address: AddressMap<u64, u32>,
     flow: Flow,
     asks: bool,
     traps: AddressMap<u64, Trap>,
@@ -180,6 +188,8 @@ pub struct Translation {
     shadow_missed: u64,
     extras: u32,
     writes: Vec<Write>,
+    /// What every batch uses again.
+    scratch: batch::Scratch,
 }
 
 impl Translation {
@@ -192,9 +202,8 @@ impl Translation {
             heads: AddressMap::default(),
             pages: Pages::default(),
             regions: Vec::new(),
-            pieces: Vec::new(),
+            pieces: Chunks::new(),
             code: Vec::new(),
-            by_address: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             flow: Flow::new(settings.redundancy),
             asks: settings.asks,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
@@ -205,6 +214,7 @@ impl Translation {
             shadow_missed: 0,
             extras: 0,
             writes: Vec::new(),
+            scratch: batch::Scratch::default(),
         }
     }
 
@@ -220,6 +230,17 @@ impl Translation {
             self.traps.insert(self.missed, Trap::Indirect);
             self.publish(self.regions.len() - 1, out);
         }
+    }
+
+    /// Whether there is memory for code near this address.
+    pub fn has_region_near(&self, address: u64) -> bool {
+        self.region_with_room(address).is_some()
+    }
+
+    /// Whether there is no room for the counters of another batch.
+    pub fn is_full(&self) -> bool {
+        let counters = self.flow.counters().len() as u32 + self.extras;
+        counters + region::COUNTER_RESERVE > MAX_COUNTERS
     }
 
     /// What every entry of the table is at first.
@@ -249,7 +270,7 @@ impl Translation {
 
     /// The block at an address of the program, if it was translated.
     pub fn block_at(&self, address: u64) -> Option<u32> {
-        self.by_address.get(&address).copied()
+        self.pages.block(address)
     }
 
     /// Why the program stopped, by the address of the stopping instruction.
@@ -269,10 +290,15 @@ impl Translation {
         self.pages.touches(start, end)
     }
 
+    /// The pages of a range that were looked at, ascending, with their bytes, if code was taken from them.
+    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<&[u8; PAGE as usize]>)> {
+        self.pages.looked_at(start, end)
+    }
+
     /// Where the program is, by its instruction pointer in translated code.
     pub fn place(&self, pc: u64) -> Option<Place> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
-        self.resolve(region.mark(pc)?)
+        self.resolve(&region.mark(pc)?)
     }
 
     /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
@@ -329,21 +355,23 @@ impl Translation {
     }
 
     fn ensure(&mut self, code: &mut dyn Code, address: u64) -> Result<u32, Need> {
-        if let Some(piece) = self.by_address.get(&address) {
-            return Ok(*piece);
+        if let Some(piece) = self.block_at(address) {
+            return Ok(piece);
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
-        self.by_address.get(&address).copied().ok_or(Need::Room)
+        self.block_at(address).ok_or(Need::Room)
     }
 
     fn region_near(&self, address: u64) -> Result<usize, Need> {
-        let counters = self.flow.counters().len() as u32 + self.extras;
-        if counters + region::COUNTER_RESERVE > MAX_COUNTERS {
+        if self.is_full() {
             return Err(Need::Room);
         }
-        let near = self.regions.iter().rposition(|region| region.is_near(address) && region.has_room());
-        near.ok_or(Need::Region(address))
+        self.region_with_room(address).ok_or(Need::Region(address))
+    }
+
+    fn region_with_room(&self, address: u64) -> Option<usize> {
+        self.regions.iter().rposition(|region| region.is_near(address) && region.has_room())
     }
 
     fn publish(&mut self, region: usize, out: Emitter) {

@@ -1,4 +1,4 @@
-//! Copies of the program's code, page by page.
+//! Copies of the program's code, page by page, and the blocks that start there.
 
 use crate::hash::AddressMap;
 
@@ -11,17 +11,51 @@ pub trait Code {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>>;
 }
 
-/// Pages that were read, and at which of their bytes a translated block starts.
+/// Pages that were looked at.
 #[derive(Default)]
 pub(crate) struct Pages {
     pages: Vec<Page>,
-    index: AddressMap<u64, Option<u32>>,
+    index: AddressMap<u64, u32>,
     last: Option<(u64, u32)>,
 }
 
+/// One of them. Blocks are looked up by their addresses all the time, mostly near one another.
 struct Page {
-    bytes: Box<[u8; PAGE as usize]>,
-    starts: [u64; PAGE as usize / 64],
+    /// `None` where code must not be taken from it.
+    bytes: Option<Box<[u8; PAGE as usize]>>,
+    /// A bit for each byte at which a translated block starts.
+    starts: [u64; WORDS],
+    /// For each word of `starts` how many bits the words before have.
+    ranks: [u16; WORDS],
+    /// The blocks in the order of their addresses.
+    blocks: Vec<u32>,
+}
+
+const WORDS: usize = PAGE as usize / 64;
+
+impl Page {
+    /// The word and the bit of an address on it.
+    fn bit(address: u64) -> (usize, u64) {
+        let offset = (address % PAGE) as usize;
+        (offset / 64, 1 << (offset % 64))
+    }
+
+    /// Where the block at an address is among the blocks, if there is one.
+    fn position(&self, address: u64) -> Option<usize> {
+        let (word, bit) = Page::bit(address);
+        let bits = self.starts[word];
+        let before = || (bits & (bit - 1)).count_ones() as usize;
+        (bits & bit != 0).then(|| usize::from(self.ranks[word]) + before())
+    }
+
+    fn add(&mut self, address: u64, block: u32) {
+        let (word, bit) = Page::bit(address);
+        self.starts[word] |= bit;
+        self.ranks[word + 1..].iter_mut().for_each(|rank| *rank += 1);
+        if let Some(position) = self.position(address) {
+            self.blocks.insert(position, block);
+        }
+    }
 }
 
 /// The bytes from an address on: 15 at least, unless code ends before.
@@ -46,6 +80,14 @@ impl Pages {
         self.index.keys().any(|page| *page + PAGE > start && *page < end)
     }
 
+    /// The pages of a range that were looked at, ascending, with their bytes, if code was taken from them.
+    pub(crate) fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<&[u8; PAGE as usize]>)> {
+        let within = |page: &u64| *page + PAGE > start && *page < end;
+        let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(page, index)| (*page, self.pages[*index as usize].bytes.as_deref())).collect()
+    }
+
     /// The longest an instruction at `address` can be.
     pub(crate) fn window(&mut self, code: &mut dyn Code, address: u64) -> Window {
         let mut window = Window { bytes: [0; 15], len: 0 };
@@ -54,59 +96,117 @@ impl Pages {
             let Some(page) = self.find(code, at) else { break };
             let offset = (at % PAGE) as usize;
             let count = (PAGE as usize - offset).min(15 - window.len);
-            let bytes = &self.pages[page as usize].bytes[offset..offset + count];
+            let bytes = &self.bytes(page)[offset..offset + count];
             window.bytes[window.len..window.len + count].copy_from_slice(bytes);
             window.len += count;
         }
         window
     }
 
-    /// The bytes of a page from an address on.
-    pub(crate) fn rest(&self, page: u32, address: u64) -> &[u8] {
-        &self.pages[page as usize].bytes[(address % PAGE) as usize..]
+    fn bytes(&self, page: u32) -> &[u8] {
+        self.pages[page as usize].bytes.as_deref().map_or(&[], |bytes| bytes)
     }
 
+    /// The bytes of a page from an address on.
+    pub(crate) fn rest(&self, page: u32, address: u64) -> &[u8] {
+        self.bytes(page).get((address % PAGE) as usize..).unwrap_or_default()
+    }
+
+    /// Whether a block starts at an address.
     pub(crate) fn starts_block(&self, address: u64) -> bool {
-        self.known(address & !(PAGE - 1)).is_some_and(|page| {
-            let offset = (address % PAGE) as usize;
-            self.pages[page as usize].starts[offset / 64] >> (offset % 64) & 1 == 1
+        self.known(address).is_some_and(|page| {
+            let (word, bit) = Page::bit(address);
+            self.pages[page as usize].starts[word] & bit != 0
         })
     }
 
-    pub(crate) fn mark_start(&mut self, address: u64) {
-        if let Some(page) = self.known(address & !(PAGE - 1)) {
-            let offset = (address % PAGE) as usize;
-            self.pages[page as usize].starts[offset / 64] |= 1 << (offset % 64);
+    /// The block at an address.
+    pub(crate) fn block(&self, address: u64) -> Option<u32> {
+        let page = &self.pages[self.known(address)? as usize];
+        Some(page.blocks[page.position(address)?])
+    }
+
+    /// Notes the only block at an address, which was looked at.
+    pub(crate) fn add_block(&mut self, address: u64, block: u32) {
+        if let Some(page) = self.known(address) {
+            self.pages[page as usize].add(address, block);
         }
     }
 
-    fn known(&self, page: u64) -> Option<u32> {
+    fn known(&self, address: u64) -> Option<u32> {
+        let page = address & !(PAGE - 1);
         match self.last {
             Some((last, index)) if last == page => Some(index),
-            _ => self.index.get(&page).copied().flatten(),
+            _ => self.index.get(&page).copied(),
         }
     }
 
     /// The number of the page that an address is on, if code may be taken from it.
     pub(crate) fn find(&mut self, code: &mut dyn Code, address: u64) -> Option<u32> {
-        let page = address & !(PAGE - 1);
-        if let Some((_, index)) = self.last.filter(|(last, _)| *last == page) {
-            return Some(index);
-        }
-        let index = match self.index.get(&page) {
-            Some(known) => *known,
-            None => self.read(code, page),
+        let index = match self.known(address) {
+            Some(index) => index,
+            None => self.read(code, address & !(PAGE - 1)),
         };
-        self.last = index.map(|index| (page, index)).or(self.last);
-        index
+        self.last = Some((address & !(PAGE - 1), index));
+        self.pages[index as usize].bytes.is_some().then_some(index)
     }
 
-    fn read(&mut self, code: &mut dyn Code, page: u64) -> Option<u32> {
-        let index = code.page(page).map(|bytes| {
-            self.pages.push(Page { bytes, starts: [0; PAGE as usize / 64] });
-            self.pages.len() as u32 - 1
-        });
+    fn read(&mut self, code: &mut dyn Code, page: u64) -> u32 {
+        let (starts, ranks) = ([0; WORDS], [0; WORDS]);
+        self.pages.push(Page { bytes: code.page(page), starts, ranks, blocks: Vec::new() });
+        let index = self.pages.len() as u32 - 1;
         self.index.insert(page, index);
         index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Code for Nothing {
+        fn page(&mut self, _: u64) -> Option<Box<[u8; PAGE as usize]>> {
+            None
+        }
+    }
+
+    struct Filled;
+
+    impl Code for Filled {
+        fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
+            (address != 0x3000).then(|| Box::new([(address / PAGE) as u8; PAGE as usize]))
+        }
+    }
+
+    #[test]
+    fn pages_that_were_looked_at_are_told_with_their_bytes() {
+        let mut pages = Pages::default();
+        for address in [0x4008, 0x1fff, 0x3000, 0x9000] {
+            pages.find(&mut Filled, address);
+        }
+        let found = pages.looked_at(0x1800, 0x4001);
+        let (addresses, bytes): (Vec<u64>, Vec<_>) = found.into_iter().unzip();
+        assert_eq!(addresses, [0x1000, 0x3000, 0x4000]);
+        assert_eq!(bytes, [Some(&[1; PAGE as usize]), None, Some(&[4; PAGE as usize])]);
+        assert!(pages.looked_at(0x5000, 0x9000).is_empty());
+    }
+
+    #[test]
+    fn blocks_are_found_by_their_addresses_whatever_their_order() {
+        let mut pages = Pages::default();
+        let addresses = [0x1fff, 0x1000, 0x1040, 0x103f, 0x2000, 0x1041];
+        for (block, address) in (0..).zip(addresses) {
+            assert_eq!(pages.find(&mut Nothing, address), None, "no code is there");
+            assert_eq!(pages.block(address), None);
+            pages.add_block(address, block);
+        }
+        for (block, address) in (0..).zip(addresses) {
+            assert_eq!(pages.block(address), Some(block));
+            assert!(pages.starts_block(address));
+        }
+        assert_eq!(pages.block(0x1001), None);
+        assert_eq!(pages.block(0x3000), None, "never looked at");
     }
 }

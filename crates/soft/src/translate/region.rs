@@ -1,5 +1,6 @@
 //! Memory of the program that holds translated code.
 
+use super::marks::Marks;
 use super::place::Mark;
 
 /// Bytes of a region.
@@ -20,7 +21,7 @@ pub(crate) struct Region {
     base: u64,
     used: u32,
     /// The marks of each piece of code that was appended, ascending.
-    marks: Vec<Vec<Mark>>,
+    marks: Vec<Marks>,
 }
 
 impl Region {
@@ -49,24 +50,23 @@ impl Region {
         u64::from(self.used + RESERVE) <= REGION
     }
 
-    pub(crate) fn append(&mut self, bytes: u32, mut marks: Vec<Mark>) {
-        marks.shrink_to_fit();
+    pub(crate) fn append(&mut self, bytes: u32, mut marks: Marks) {
+        marks.close();
         self.used += bytes;
         self.marks.extend((!marks.is_empty()).then_some(marks));
     }
 
     /// Every mark, by offset.
     #[cfg(test)]
-    pub(crate) fn marks(&self) -> impl Iterator<Item = &Mark> {
-        self.marks.iter().flatten()
+    pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
+        self.marks.iter().flat_map(Marks::iter)
     }
 
     /// The mark of the instruction at an address.
-    pub(crate) fn mark(&self, address: u64) -> Option<&Mark> {
+    pub(crate) fn mark(&self, address: u64) -> Option<Mark> {
         let offset = (address - self.base) as u32;
-        let behind = self.marks.partition_point(|piece| piece.first().is_some_and(|mark| mark.at <= offset));
+        let behind = self.marks.partition_point(|piece| piece.start() <= offset);
         let piece = self.marks.get(behind.checked_sub(1)?)?;
-        let found = piece.binary_search_by_key(&offset, |mark| mark.at).ok()?;
-        piece.get(found)
+        piece.iter().find(|mark| mark.at >= offset).filter(|mark| mark.at == offset)
     }
 }

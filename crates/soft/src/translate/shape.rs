@@ -212,8 +212,8 @@ fn flags(instruction: &Instruction) -> (u8, u8) {
     let written = instruction.rflags_written() | instruction.rflags_cleared() | instruction.rflags_set();
     let logical = matches!(instruction.mnemonic(), M::And | M::Or | M::Xor | M::Test);
     let undefined = if logical { instruction.rflags_undefined() } else { 0 };
-    let by_cl = (0..instruction.op_count()).any(|i| instruction.op_register(i) == Register::CL);
-    let conditional = instruction.is_string_instruction() || (by_cl && is_shift(instruction.mnemonic()));
+    let by_cl = || (0..instruction.op_count()).any(|i| instruction.op_register(i) == Register::CL);
+    let conditional = instruction.is_string_instruction() || (is_shift(instruction.mnemonic()) && by_cl());
     let kills = if conditional { 0 } else { status(written | undefined) };
     // A system call leaves the flags in r11.
     let reads = if instruction.mnemonic() == M::Syscall { STATUS } else { status(instruction.rflags_read()) };

@@ -116,8 +116,24 @@ fn a_call_pushes_the_programs_return_address_and_keeps_its_own() {
 fn a_return_drops_the_programs_address_and_goes_by_its_own() {
     let usual = ["mov [gs:8],rcx", "mov [gs:10h],rsi", "movzx esi,sp", "pop rcx"];
     let last = ["push qword [gs:rsi+10000h]", "ret"];
-    emits(|out| out.ret(clean(), 0, clean()), &[&usual[..], &last].concat());
-    emits(|out| out.ret(clean(), 24, clean()), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
+    emits(|out| out.ret(clean(), 0, clean(), None), &[&usual[..], &last].concat());
+    emits(|out| out.ret(clean(), 24, clean(), None), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
+}
+
+#[test]
+fn an_indirect_branch_is_counted_by_a_register_that_is_kept_anyway() {
+    let count = ["mov rsi,[gs:21000h]", "lea rsi,[rsi+1]", "mov [gs:21000h],rsi"];
+    let kept = ["mov [gs:8],rcx", "mov [gs:10h],rsi"];
+    let rest = ["movzx esi,sp", "pop rcx", "push qword [gs:rsi+10000h]", "ret"];
+    let outside = Some(0x21000);
+    emits(|out| out.ret(clean(), 0, clean(), outside), &[&kept[..], &count, &rest].concat());
+    // rsi may be what it goes by.
+    let jump = shape(&[0xff, 0xe6]);
+    let rest = ["movzx esi,cx", "jmp qword [rsi*8+7F000000h]"];
+    emits(
+        |out| out.indirect_jump(clean(), &jump, TABLE_AT, clean(), outside),
+        &[&kept[..], &["mov rcx,rsi"], &count, &rest].concat(),
+    );
 }
 
 #[test]
@@ -273,7 +289,8 @@ fn a_flag_is_dead_only_when_a_new_value_is_sure() {
 }
 
 fn batch(program: &mut Program, entry: u64) -> Batch {
-    Batch::find(&mut Pages::default(), program, entry, (REGION_AT, REGION_AT + REGION), &|_| None)
+    let bounds = (REGION_AT, REGION_AT + REGION);
+    Batch::find(&mut Pages::default(), program, entry, bounds, &|_| 0, Default::default())
 }
 
 #[test]
@@ -391,12 +408,13 @@ fn the_same_code_gives_the_same_bytes() {
     assert_eq!(first(()), first(()));
 }
 
-/// Many jumps to a block behind them, each too far from it for one batch.
+/// Many jumps to a block behind them, each too far from it for one batch, and for it to be likely.
 fn crowd(jumps: usize) -> Program {
     let mut a = CodeAssembler::new(64).unwrap();
     let mut end = a.create_label();
     (0..jumps).for_each(|_| a.je(end).unwrap());
     a.ret().unwrap();
+    (0..0x1_1000).for_each(|_| a.int3().unwrap());
     a.set_label(&mut end).unwrap();
     a.nop().unwrap();
     a.ret().unwrap();
@@ -405,7 +423,8 @@ fn crowd(jumps: usize) -> Program {
 
 #[test]
 fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
-    let mut program = crowd(weave::MOST_LINKS + 500);
+    let jumps = weave::MOST_LINKS + 500;
+    let mut program = crowd(jumps);
     let mut translation = Translation::new(TABLE_AT, Settings::default());
     translation.add_region(REGION_AT, 16);
     let all = decoded(AT, &program.0);
@@ -414,8 +433,8 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
     let mut next = Some(first);
     while let Some(address) = next {
         translation.enter(&mut program, address).unwrap();
-        let unknown = all.iter().map(Instruction::ip).find(|ip| translation.block_at(*ip).is_none());
-        next = unknown.filter(|ip| *ip < end);
+        let jumps = all.iter().take(jumps).map(Instruction::ip);
+        next = jumps.into_iter().find(|ip| translation.block_at(*ip).is_none());
     }
     let to = translation.enter(&mut program, end).unwrap();
     let open = |translation: &Translation| {

@@ -60,15 +60,16 @@ impl Translation {
     /// Translates what can be reached from `entry`, which was not translated before.
     pub(super) fn translate(&mut self, code: &mut dyn Code, entry: u64, region: usize) {
         let bounds = (self.regions[region].base(), self.regions[region].base() + REGION);
-        let (by_address, pieces) = (&self.by_address, &self.pieces);
-        let known = |address: u64| Some(pieces[*by_address.get(&address)? as usize].live_in);
-        let batch = Batch::find(&mut self.pages, code, entry, bounds, &known);
+        let pieces = &self.pieces;
+        let known = |block: u32| pieces[block as usize].live_in;
+        let scratch = std::mem::take(&mut self.scratch);
+        let batch = Batch::find(&mut self.pages, code, entry, bounds, &known, scratch);
         let first = self.pieces.len() as u32;
         for draft in &batch.drafts {
             self.adopt(&batch, draft);
         }
-        for (i, draft) in batch.drafts.iter().enumerate() {
-            self.connect(&batch, draft, first + i as u32);
+        for i in 0..batch.drafts.len() {
+            self.connect(&batch, i, first);
         }
         let awaited = self.awaited(first);
         self.flow.close_epoch();
@@ -81,6 +82,7 @@ impl Translation {
         let jumps: Vec<Patch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
         self.publish(region, out);
         jumps.into_iter().for_each(|jump| self.patch(jump));
+        self.scratch = batch.into_scratch();
     }
 
     /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
@@ -101,8 +103,7 @@ impl Translation {
             self.code.extend_from_slice(shape.code());
         }
         let id = self.pieces.len() as u32;
-        self.pages.mark_start(draft.address);
-        self.by_address.insert(draft.address, id);
+        self.pages.add_block(draft.address, id);
         self.pieces.push(Piece {
             address: draft.address,
             len: (self.code.len() as u32 - bytes) as u16,
@@ -118,13 +119,15 @@ impl Translation {
         });
     }
 
-    /// Adds the edges whose ends are known.
-    fn connect(&mut self, batch: &Batch, draft: &batch::Draft, id: u32) {
+    /// Adds the edges whose ends are known. `first` is the batch's first block.
+    fn connect(&mut self, batch: &Batch, position: usize, first: u32) {
+        let (draft, id) = (&batch.drafts[position], first + position as u32);
         let exit = Point::Exit(self.pieces[id as usize].block);
         let base = weight(draft.depth, true);
         let targets = successors(draft.terminator);
         for (i, target) in targets.into_iter().enumerate() {
-            let Some(to) = target.and_then(|target| self.block_at(target)) else { continue };
+            let inside = draft.inside[i].map(|inside| first + inside);
+            let Some(to) = inside.or_else(|| self.block_at(target?)) else { continue };
             let share = match draft.terminator {
                 Terminator::Conditional { taken, .. } => {
                     let back = if taken <= draft.address { 88 } else { 40 };
@@ -229,15 +232,12 @@ impl Translation {
         batch: &Batch,
         draft: &batch::Draft,
         id: u32,
-        (mut at, mut went): (At, At),
+        (at, went): (At, At),
         out: &mut Emitter,
         cold: &mut Cold,
     ) {
         let outside = self.pieces[id as usize].edges[1].filter(|_| leaves_indirectly(draft.terminator));
-        if let Some(offset) = self.counter(outside) {
-            out.count(at, offset, false, at.bits.with(Bits::OUTSIDE));
-            (at, went) = (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE));
-        }
+        let outside = self.counter(outside);
         let last = || &batch.shapes(draft)[draft.len() - 1];
         let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
         match draft.terminator {
@@ -259,12 +259,12 @@ impl Translation {
                 self.return_site(id, return_to, out, cold);
             }
             call @ Terminator::IndirectCall { return_to } => {
-                let hole = out.indirect_call(at, last());
+                let (hole, at, went) = out.indirect_call(at, last(), went, outside);
                 cold.thunks.push(Thunk { hole, at, went, call, direct: false });
                 self.return_site(id, return_to, out, cold);
             }
-            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went),
-            Terminator::Return { drops } => out.ret(at, drops, went),
+            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went, outside),
+            Terminator::Return { drops } => out.ret(at, drops, went, outside),
             Terminator::Trap(crate::block::Trap::Undefined) => out.copy(at, last()),
             Terminator::Trap(crate::block::Trap::Breakpoint) => self.last_stop(next, Trap::Breakpoint, out),
             Terminator::Leave(reason) => self.last_stop(next, Trap::Leave(reason), out),
@@ -324,14 +324,11 @@ impl Translation {
     fn return_site(&mut self, call: u32, address: u64, out: &mut Emitter, cold: &mut Cold) {
         let stub = self.stubs.len() as u32;
         self.stubs.push(address);
-        let (chain, _) = out.stub(stub, address);
+        let known = self.block_at(address);
+        let (chain, _, at) = out.stub(stub, address, known.and_then(|to| self.counter_in(to)));
         out.literal(chain, self.shadow_missed);
-        let at = Emitter::in_stub(stub);
-        match self.block_at(address) {
-            Some(to) => {
-                let at = self.count_edge(self.pieces[to as usize].from_outside, at, to, out);
-                self.flow_to(call, to, at, out, &mut cold.bodies);
-            }
+        match known {
+            Some(to) => self.flow_to(call, to, at, out, &mut cold.bodies),
             None => cold.sites.push((out.put_hole(at, &[0xe9]), stub)),
         }
     }
@@ -469,13 +466,18 @@ impl Translation {
         Patch { stop, jump, destination }
     }
 
-    /// The edge from the outside to a block.
-    fn way_in(&mut self, to: u32) -> Option<ArcId> {
+    /// Adds the edge from the outside to a block, unless it is there.
+    fn open_way_in(&mut self, to: u32) {
         if self.pieces[to as usize].from_outside.is_none() {
             self.open_to_outside(to, 0);
             self.flow.close_epoch();
         }
-        self.pieces[to as usize].from_outside
+    }
+
+    /// The counter of the edge from the outside to a block, if it has one, and whether flags do not matter there.
+    fn counter_in(&self, to: u32) -> Option<(u32, bool)> {
+        let counter = self.counter(self.pieces[to as usize].from_outside)?;
+        Some((counter, self.is_quiet(to)))
     }
 
     /// Writes a jump over a stop, and shortens the way to it.
@@ -510,13 +512,12 @@ impl Translation {
         }
         let to = self.ensure(code, target)?;
         let region = self.region_near(target)?;
-        let arc = self.way_in(to);
+        self.open_way_in(to);
         let stub = self.stubs.len() as u32;
         self.stubs.push(target);
         let mut out = self.emitter(region);
         let start = out.here();
-        let (chain, hit) = out.stub(stub, target);
-        let at = self.count_edge(arc, Emitter::in_stub(stub), to, &mut out);
+        let (chain, hit, at) = out.stub(stub, target, self.counter_in(to));
         self.jump_to(to, at, &mut out, &mut Vec::new());
         let entry = (target & 0xffff) as u32;
         out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));

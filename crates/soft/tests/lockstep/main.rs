@@ -2,6 +2,7 @@
 //!
 //! - *Lockstep*: every instruction of translated code that is executed is compared with the program stepping natively.
 //! - *Leave*: at every instruction of translated code the program leaves translation, for good or for a moment.
+//! - *Kill*: at every instruction of translated code the program is killed, and counted up to there.
 //! - *Fuzz*: random programs, natively and translated; `CYCLOMETER_FUZZ_PROGRAMS` and `CYCLOMETER_FUZZ_SEED` choose
 //!   how many, and which is the first.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -10,6 +11,7 @@
 mod compare;
 mod elf;
 mod fuzz;
+mod kill;
 mod lab;
 mod leave;
 mod lockstep;

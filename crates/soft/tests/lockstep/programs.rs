@@ -33,15 +33,27 @@ pub fn signals() -> Program {
     program(handle_signals).expect("a program")
 }
 
+/// A program whose first thread does what is harmless for ever, until another thread executes the program once more, with an
+/// argument, at which it ends.
+pub fn usurper() -> Program {
+    let mut a = CodeAssembler::new(64).expect("64 bits");
+    usurp(&mut a).expect("a program");
+    made(&mut a, &Table::new()).expect("a program")
+}
+
 fn program(write: Write) -> Result<Program, IcedError> {
     let mut a = CodeAssembler::new(64)?;
     let mut table = Table::new();
     a.mov(rsp, DATA + DATA_BYTES - 64)?;
     write(&mut a, &mut table)?;
     finish(&mut a)?;
+    made(&mut a, &table)
+}
+
+fn made(a: &mut CodeAssembler, table: &Table) -> Result<Program, IcedError> {
     let made = a.assemble_options(CODE, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
     let mut data = Vec::new();
-    for label in &table {
+    for label in table {
         data.extend(made.label_ip(label)?.to_le_bytes());
     }
     data.resize(0x100, 0x5a);
@@ -390,4 +402,63 @@ fn handle_signals(a: &mut CodeAssembler, table: &mut Table) -> Made {
     a.mov(rbp, qword_ptr(at + 0x80))?;
     a.xor(edi, edi)?;
     a.xor(r11d, r11d)
+}
+
+fn usurp(a: &mut CodeAssembler) -> Made {
+    let (mut again, mut thread) = (a.create_label(), a.create_label());
+    let (mut head, mut odd) = (a.create_label(), a.create_label());
+    a.cmp(dword_ptr(rsp), 1)?;
+    a.jne(again)?;
+    a.mov(rsp, DATA + DATA_BYTES - 64)?;
+    // CLONE_VM, CLONE_FS, CLONE_FILES, CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM
+    a.mov(eax, 56)?;
+    a.mov(edi, 0x5_0f00)?;
+    a.mov(rsi, DATA + 0x8000)?;
+    a.xor(edx, edx)?;
+    a.syscall()?;
+    a.test(eax, eax)?;
+    a.je(thread)?;
+    let function = function(a)?;
+    a.lea(r13, ptr(function))?;
+    a.set_label(&mut head)?;
+    a.call(function)?;
+    a.call(r13)?;
+    a.add(r8, rax)?;
+    a.test(r8b, 1)?;
+    a.jne(odd)?;
+    a.push(r8)?;
+    a.pop(r9)?;
+    a.set_label(&mut odd)?;
+    a.mov(ecx, 3)?;
+    a.mov(edi, DATA as u32 + 0x400)?;
+    a.rep().stosb()?;
+    a.jmp(head)?;
+    a.set_label(&mut thread)?;
+    execute_again(a)?;
+    a.set_label(&mut again)?;
+    a.mov(eax, 231)?;
+    a.mov(edi, 7)?;
+    a.syscall()
+}
+
+/// `execve("/proc/self/exe", { "/proc/self/exe", "/proc/self/exe", 0 }, { 0 })`, after a while.
+fn execute_again(a: &mut CodeAssembler) -> Made {
+    let mut wait = a.create_label();
+    a.mov(ecx, 20)?;
+    a.set_label(&mut wait)?;
+    a.dec(ecx)?;
+    a.jne(wait)?;
+    a.push(0)?;
+    a.mov(rax, u64::from_le_bytes(*b"elf/exe\0"))?;
+    a.push(rax)?;
+    a.mov(rax, u64::from_le_bytes(*b"/proc//s"))?;
+    a.push(rax)?;
+    a.mov(rdi, rsp)?;
+    a.push(0)?;
+    a.mov(rdx, rsp)?;
+    a.push(rdi)?;
+    a.push(rdi)?;
+    a.mov(rsi, rsp)?;
+    a.mov(eax, 59)?;
+    a.syscall()
 }

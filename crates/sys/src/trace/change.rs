@@ -44,7 +44,7 @@ impl Change {
     /// # Source
     ///
     /// `ptrace(2)`, "Stopped states": `status >> 8` is the signal and, above it, the event.
-    fn decode(status: c_int) -> Change {
+    pub(super) fn decode(status: c_int) -> Change {
         if libc::WIFEXITED(status) {
             return Change::Exited(libc::WEXITSTATUS(status));
         }

@@ -185,6 +185,21 @@ pub fn set_registers(tid: u32, registers: &Registers) -> io::Result<()> {
     unsafe { ptrace(libc::PTRACE_SETREGS.into(), tid, 0, place) }
 }
 
+/// Replaces the instruction pointer of a stopped tracee, and nothing else: cheaper than [`set_registers`].
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`; `EIO` for what no user program may have.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_POKEUSER`; `arch/x86/include/asm/user_64.h`, `struct user`, which starts with the registers.
+pub fn set_instruction_pointer(tid: u32, address: u64) -> io::Result<()> {
+    let place = std::mem::offset_of!(Registers, rip) as c_long;
+    // SAFETY: the kernel takes the word from the argument; nothing of our memory is read or written.
+    unsafe { ptrace(libc::PTRACE_POKEUSER.into(), tid, place, address.cast_signed()) }
+}
+
 /// The extended state of a stopped tracee, as `XSAVE` writes it: vector registers, masks and more.
 ///
 /// # Errors
@@ -222,6 +237,22 @@ pub fn event_message(tid: u32) -> io::Result<u64> {
     // SAFETY: the kernel writes one `unsigned long`, which has 64 bits on this architecture.
     unsafe { ptrace(libc::PTRACE_GETEVENTMSG.into(), tid, 0, place) }?;
     Ok(message)
+}
+
+/// Whether a tracee is stopped for an event. One that was told of another stop, and is killed there, goes on to that of
+/// its end by itself, and only this shows it: [`event_message`] speaks of that one then.
+///
+/// # Errors
+///
+/// The operating system's: `ESRCH`; `EINVAL` where it is stopped for neither an event nor a signal.
+///
+/// # Source
+///
+/// `ptrace(2)`, `PTRACE_GETSIGINFO`; Linux `kernel/signal.c`, `ptrace_do_notify`: the code is that of the event, above
+/// `SIGTRAP`.
+pub fn is_at(tid: u32, event: Change) -> io::Result<bool> {
+    let code = signal_info(tid)?.code();
+    Ok(code > 0xff && Change::decode(code << 8 | 0x7f) == event)
 }
 
 /// A request whose last argument is a number.

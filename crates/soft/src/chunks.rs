@@ -1,0 +1,82 @@
+//! A list that grows without moving what it holds.
+//!
+//! A vector that has grown large is copied to fresh memory each time that it doubles, and what it leaves is seldom of use
+//! again. Fresh memory is what costs most, more so in a virtual machine.
+
+use std::ops::{Index, IndexMut};
+
+/// How many there are in each piece: a power of two.
+const PIECE: usize = 1024;
+
+/// Elements in pieces of [`PIECE`].
+#[derive(Clone, Debug)]
+pub(crate) struct Chunks<T> {
+    pieces: Vec<Vec<T>>,
+    len: usize,
+}
+
+impl<T> Chunks<T> {
+    pub(crate) const fn new() -> Chunks<T> {
+        Chunks { pieces: Vec::new(), len: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, element: T) {
+        if self.len.is_multiple_of(PIECE) {
+            self.pieces.push(Vec::with_capacity(PIECE));
+        }
+        if let Some(last) = self.pieces.last_mut() {
+            last.push(element);
+            self.len += 1;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Option<&T> {
+        self.pieces.get(index / PIECE)?.get(index % PIECE)
+    }
+
+    /// From the first to the last.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> + Clone {
+        self.pieces.iter().flatten()
+    }
+}
+
+impl<T> Index<usize> for Chunks<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, index: usize) -> &T {
+        &self.pieces[index / PIECE][index % PIECE]
+    }
+}
+
+impl<T> IndexMut<usize> for Chunks<T> {
+    #[inline]
+    fn index_mut(&mut self, index: usize) -> &mut T {
+        &mut self.pieces[index / PIECE][index % PIECE]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_keep_their_order_and_place() {
+        let mut chunks = Chunks::new();
+        (0..3 * PIECE).for_each(|i| chunks.push(i));
+        let first: *const usize = &raw const chunks[0];
+        chunks.push(7);
+        assert_eq!(first, &raw const chunks[0]);
+        chunks[PIECE] += 1;
+        assert_eq!((chunks[PIECE - 1], chunks[PIECE], chunks[3 * PIECE]), (PIECE - 1, PIECE + 1, 7));
+        assert_eq!((chunks.len(), chunks.get(3 * PIECE + 1)), (3 * PIECE + 1, None));
+        assert_eq!(chunks.iter().count(), chunks.len());
+    }
+}

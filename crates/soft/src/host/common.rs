@@ -1,0 +1,140 @@
+//! What the processes that execute a translation have in common: the code that it was made of.
+
+use cyclometer_sys::trace;
+
+use super::claims::{Claims, Fit, is_common};
+use super::maps::{Mapping, Maps};
+use super::space::Space;
+use crate::translate::PAGE;
+
+/// Most bytes of a program that are compared at a time.
+const CHUNK: usize = 1 << 18;
+
+/// What is known of the processes that execute a translation.
+#[derive(Default)]
+pub(super) struct Common {
+    claims: Claims,
+    /// Whether programs may join that begin with the same code. All code of those that execute it is claimed then.
+    open: bool,
+    /// The only process that has added code, while nobody has joined: nothing is claimed that it does not have.
+    owner: Option<usize>,
+}
+
+/// What becomes of a process that has mapped code.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Admission {
+    /// It goes on in the translation.
+    Stays,
+    /// It has something else than the translation knows.
+    Parts,
+    /// It has code that no other process can have.
+    Alone,
+}
+
+impl Common {
+    /// Whether programs may join.
+    pub(super) fn is_open(&self) -> bool {
+        self.open
+    }
+
+    /// From now on nobody joins, and nothing is claimed any more.
+    pub(super) fn shut(&mut self) {
+        self.open = false;
+    }
+
+    /// A program has joined.
+    pub(super) fn join(&mut self) {
+        self.owner = None;
+    }
+
+    /// Whether a process has all the code that is claimed.
+    pub(super) fn is_all_of(&self, process: usize) -> bool {
+        self.owner == Some(process)
+    }
+
+    /// Whether any code is claimed in a range.
+    pub(super) fn claims(&self, start: u64, end: u64) -> bool {
+        self.claims.overlap(start, end)
+    }
+}
+
+impl Space {
+    /// Lets other programs join the process that it was made for, unless that has code which no other can have.
+    pub(super) fn open_for(&mut self, process: usize, maps: &Maps) {
+        let own = |mapping: &&Mapping| self.is_foreign(mapping);
+        let code: Vec<&Mapping> = maps.code().filter(own).collect();
+        if code.iter().all(|mapping| is_common(mapping)) {
+            code.into_iter().for_each(|mapping| self.common.claims.add(mapping));
+            (self.common.open, self.common.owner) = (true, Some(process));
+        }
+    }
+
+    /// Whether a program that has just been started can join: all of its code is known.
+    pub(super) fn suits(&self, tid: u32, maps: &Maps) -> bool {
+        let suits = |mapping: &Mapping| {
+            is_common(mapping)
+                && self.common.claims.fit(mapping) == Fit::Known
+                && self.is_as_read(tid, mapping.start, mapping.end)
+        };
+        let can_join = self.common.open && self.has_slot() && !self.translation.is_full();
+        can_join && maps.code().filter(|code| self.is_foreign(code)).all(suits)
+    }
+
+    /// A process has mapped code in these ranges, and has not executed any of it. `maps` is what it has now.
+    pub(super) fn admit(
+        &mut self,
+        tid: u32,
+        process: usize,
+        maps: &Maps,
+        ranges: &[(u64, u64)],
+    ) -> Admission {
+        let new = |mapping: &&Mapping| {
+            let within = |(start, end): &(u64, u64)| mapping.start < *end && mapping.end > *start;
+            self.is_foreign(mapping) && ranges.iter().any(within)
+        };
+        let new: Vec<&Mapping> = maps.code().filter(new).collect();
+        let other = |mapping: &&Mapping| {
+            self.overlaps(mapping.start, mapping.end)
+                || self.common.claims.fit(mapping) == Fit::Other
+                || !self.is_as_read(tid, mapping.start, mapping.end)
+        };
+        if new.iter().any(other) {
+            return Admission::Parts;
+        }
+        if !new.iter().all(|mapping| is_common(mapping)) {
+            return Admission::Alone;
+        }
+        for mapping in new {
+            if self.common.claims.fit(mapping) == Fit::New {
+                self.common.claims.add(mapping);
+                self.common.owner = self.common.owner.filter(|owner| *owner == process);
+            }
+        }
+        Admission::Stays
+    }
+
+    /// Whether a mapping is neither the translation's own nor the kernel's page that nobody reads.
+    ///
+    /// # Source
+    ///
+    /// Linux `arch/x86/entry/vsyscall/vsyscall_64.c`: the name of that page.
+    fn is_foreign(&self, mapping: &Mapping) -> bool {
+        mapping.name != "[vsyscall]" && !self.is_region(mapping)
+    }
+
+    /// Whether every page of a range of a process that was looked at is as it was then.
+    fn is_as_read(&self, tid: u32, start: u64, end: u64) -> bool {
+        let pages = self.translation.looked_at(start, end);
+        let follows = |(page, _): &(u64, _), (next, _): &(u64, _)| page + PAGE == *next;
+        let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(CHUNK / PAGE as usize));
+        let mut bytes = Vec::new();
+        runs.into_iter().all(|run| {
+            bytes.resize(run.len() * PAGE as usize, 0);
+            let read = trace::read_memory(tid, run[0].0, &mut bytes).unwrap_or(0);
+            let same = |(now, (_, then)): (&[u8], &(u64, Option<&[u8; PAGE as usize]>))| {
+                then.is_some_and(|then| then == now)
+            };
+            read == bytes.len() && bytes.chunks(PAGE as usize).zip(run).all(same)
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! Translations that outlive the program they were made for, for the next one that begins with the same code.
+//!
+//! ```text
+//! a program begins ──> one that suits: its memory is mapped there, at the same addresses, with a slot of its own
+//!                  ──> else a new one, which others can join
+//! code is mapped   ──> the same as others have there, or nothing: it stays
+//!                  ──> something else: it goes on in a translation of its own
+//! ```
+//!
+//! What suits is found out by content: every page that was translated is compared with the process's own.
+
+use std::cell::RefCell;
+use std::fs;
+use std::rc::Rc;
+
+use cyclometer_sys::trace::Registers;
+
+use super::calls::{Call, remapped};
+use super::common::Admission;
+use super::engine::{Engine, Outcome, Trouble};
+use super::maps::{Known, Maps};
+use super::process::{Mode, Seat};
+use super::remote::Remote;
+use super::space::Space;
+
+/// Most translations that are kept.
+const MOST_SPACES: usize = 24;
+
+/// Most blocks of all translations that are kept and not in use; each takes some 500 bytes, its code included.
+const MOST_BLOCKS: u32 = 400_000;
+
+/// Translations that programs can join, from the one that was used least recently to the one that was last.
+#[derive(Default)]
+pub(super) struct Pool(Vec<Rc<RefCell<Space>>>);
+
+impl Pool {
+    /// One that suits a program, which is the last one used from now on.
+    fn find(&mut self, tid: u32, maps: &Maps) -> Option<Rc<RefCell<Space>>> {
+        let found = self.0.iter().rposition(|space| space.borrow().suits(tid, maps))?;
+        let space = self.0.remove(found);
+        self.0.push(space.clone());
+        Some(space)
+    }
+
+    /// Keeps a new one, and gives up what is too much: nobody joins that any more.
+    fn keep(&mut self, space: Rc<RefCell<Space>>) {
+        self.0.push(space);
+        self.0.retain(|space| space.borrow().common.is_open());
+        while self.0.len() > MOST_SPACES || self.idle_blocks() > MOST_BLOCKS {
+            let idle = self.0.iter().position(is_idle);
+            self.0.remove(idle.unwrap_or(0));
+        }
+    }
+
+    fn idle_blocks(&self) -> u32 {
+        let idle = self.0.iter().filter(|space| is_idle(space));
+        idle.map(|space| space.borrow().translation.blocks()).sum()
+    }
+}
+
+/// Whether nobody executes a translation.
+fn is_idle(space: &Rc<RefCell<Space>>) -> bool {
+    Rc::strong_count(space) == 1
+}
+
+impl Engine {
+    /// A place for a program that is before its first instruction.
+    pub(super) fn seat_program(&mut self, tid: u32, registers: &Registers) -> Result<Seat, Trouble> {
+        let mut known = Known::default();
+        let maps = known.look(tid).ok_or(Trouble::Gone)?;
+        let shares = !self.settings.apart && has_fixed_layout(tid);
+        let left = if shares { self.pool.find(tid, maps) } else { None };
+        let joined = left.filter(|space| space.borrow().enter_program(tid, registers, maps).is_ok());
+        let space = match joined {
+            Some(space) => {
+                space.borrow_mut().common.join();
+                space
+            }
+            None => {
+                let process = self.task(tid)?.process;
+                let mut space = Space::new(tid, registers, maps, self.settings.translation)?;
+                if shares {
+                    space.open_for(process, maps);
+                }
+                let space = Rc::new(RefCell::new(space));
+                if space.borrow().common.is_open() {
+                    self.pool.keep(space.clone());
+                }
+                space
+            }
+        };
+        let slot = space.borrow_mut().take_slot().ok_or(Trouble::Gone)?;
+        Ok(Seat { maps: known, ..Seat::new(space, slot) })
+    }
+
+    /// Whether a call changes code that a process can execute, or could. What it cannot execute of a translation that others
+    /// may join is theirs.
+    pub(super) fn changes_code(&mut self, tid: u32, call: &Call) -> Result<bool, Trouble> {
+        let (Mode::Translated(seat) | Mode::Native(seat)) = &mut self.task(tid)?.mode else {
+            return Err(Trouble::Gone);
+        };
+        let space = seat.space.borrow();
+        let touches = |(start, end): &(u64, u64)| space.translation.touches(*start, *end);
+        let mut touched = call.ranges.iter().copied().filter(touches).peekable();
+        if !space.common.is_open() || touched.peek().is_none() {
+            return Ok(touched.peek().is_some());
+        }
+        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        Ok(touched.any(|(start, end)| maps.executes(start, end)))
+    }
+
+    /// A process without other threads maps code in a translation that others may join: that is looked at before any of it is
+    /// executed.
+    pub(super) fn maps_code(&mut self, tid: u32, call: &Call, registers: Registers) -> Outcome {
+        let fresh = self.call_for(tid, registers)?;
+        let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
+        if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) }
+    }
+
+    /// Whether a call maps something executable in a translation that others may join, or what it maps differently is.
+    pub(super) fn concerns_code(&mut self, tid: u32, call: &Call) -> Result<bool, Trouble> {
+        let Mode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        if call.code {
+            return Ok(true);
+        }
+        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
+    }
+
+    /// Whether a process executes a translation that nobody joins; from now on it does, if it is the only one that does. In the
+    /// name of one that filters its calls nothing can be done any more.
+    pub(super) fn is_by_itself(&mut self, tid: u32) -> Result<bool, Trouble> {
+        let task = self.task(tid)?;
+        let process = task.process;
+        let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
+        let home = seat.space.clone();
+        Ok(!home.borrow().common.is_open() || self.takes_over(tid, process, &home))
+    }
+
+    /// Lets nobody else join a translation, if a process is the only one that executes it and that has.
+    fn takes_over(&self, tid: u32, process: usize, home: &Rc<RefCell<Space>>) -> bool {
+        let alone = home.borrow().common.is_all_of(process) && !self.is_mapped_elsewhere(tid, home);
+        if alone {
+            home.borrow_mut().common.shut();
+        }
+        alone
+    }
+
+    /// Makes a system call that maps something in a program's name; what it has mapped.
+    pub(super) fn call_for(&mut self, tid: u32, registers: Registers) -> Result<Option<(u64, u64)>, Trouble> {
+        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        let gadget = seat.space.borrow().gadget();
+        let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
+        let result = Remote { tid, gadget }.call(rax, [rdi, rsi, rdx, r10, r8, r9]);
+        self.forget_maps(tid);
+        let fresh = remapped(&registers, &result);
+        self.step_over_call(tid, registers, result)?;
+        Ok(fresh)
+    }
+
+    /// Whether a process that has mapped code in these ranges stays where it is translated.
+    pub(super) fn is_admitted(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<bool, Trouble> {
+        let task = self.task(tid)?;
+        let process = task.process;
+        let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
+        let home = seat.space.clone();
+        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        let admission = home.borrow_mut().admit(tid, process, maps, ranges);
+        Ok(match admission {
+            Admission::Stays => true,
+            Admission::Parts => false,
+            Admission::Alone => self.takes_over(tid, process, &home),
+        })
+    }
+}
+
+/// Whether a process begins with its memory laid out as in every run, and with nothing executable that is only to be read.
+///
+/// # Source
+///
+/// `personality(2)`; Linux `include/uapi/linux/personality.h`.
+fn has_fixed_layout(tid: u32) -> bool {
+    const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
+    const READ_IMPLIES_EXEC: u32 = 0x040_0000;
+    let text = fs::read_to_string(format!("/proc/{tid}/personality")).unwrap_or_default();
+    let persona = u32::from_str_radix(text.trim(), 16).unwrap_or(0);
+    persona & (ADDR_NO_RANDOMIZE | READ_IMPLIES_EXEC) == ADDR_NO_RANDOMIZE
+}

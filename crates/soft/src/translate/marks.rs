@@ -1,0 +1,160 @@
+//! The marks of a piece of translated code, in about three bytes each.
+//!
+//! There are several times as many marks as instructions of the program, and they are looked at only where the program is
+//! interrupted. So each is kept as what differs from the one before it, and a piece is read from its start.
+//!
+//! ```text
+//! head: bits 0..4  how far behind the mark before; 31: as a number behind the head
+//!       bits 5..6  instructions done: as before, one more, or (2) a number
+//!       bit 7      another byte says whether there is another subject (1) and other bits (2), as numbers
+//! ```
+
+use super::place::{Bits, Mark};
+
+const FAR: u32 = 31;
+const ANOTHER: u8 = 2;
+const MORE: u8 = 0x80;
+const SUBJECT: u8 = 1;
+const BITS: u8 = 2;
+
+/// Marks of code from an offset on, ascending.
+pub(crate) struct Marks {
+    start: u32,
+    last: Mark,
+    bytes: Vec<u8>,
+}
+
+impl Marks {
+    /// None yet, of code that starts at an offset in its region.
+    pub(crate) fn from(start: u32) -> Marks {
+        Marks { start, last: before(start), bytes: Vec::with_capacity(1024) }
+    }
+
+    /// Adds a mark behind all others.
+    pub(crate) fn push(&mut self, mark: Mark) {
+        let (distance, last) = (mark.at - self.last.at, self.last);
+        let done = match mark.done.wrapping_sub(last.done) {
+            step @ 0..=1 => step as u8,
+            _ => ANOTHER,
+        };
+        let subject = if mark.subject != last.subject { SUBJECT } else { 0 };
+        let bits = if mark.bits != last.bits { BITS } else { 0 };
+        let more = if subject | bits != 0 { MORE } else { 0 };
+        self.bytes.push(distance.min(FAR) as u8 | done << 5 | more);
+        if distance >= FAR {
+            self.number(distance);
+        }
+        if done == ANOTHER {
+            self.number(mark.done.into());
+        }
+        if more != 0 {
+            self.bytes.push(subject | bits);
+        }
+        if subject != 0 {
+            self.number(mark.subject);
+        }
+        if bits != 0 {
+            self.number(mark.bits.0);
+        }
+        self.last = mark;
+    }
+
+    /// Seven bits at a time, the lowest first.
+    fn number(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    /// Where the code starts.
+    pub(crate) fn start(&self) -> u32 {
+        self.start
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Nothing is added any more.
+    pub(crate) fn close(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
+    /// Every mark, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Mark> {
+        let mut bytes = self.bytes.iter().copied();
+        let mut last = before(self.start);
+        std::iter::from_fn(move || {
+            last = next(&mut bytes, last)?;
+            Some(last)
+        })
+    }
+}
+
+/// What the first mark differs from.
+fn before(start: u32) -> Mark {
+    Mark { at: start, subject: 0, done: 0, bits: Bits::CLEAN }
+}
+
+/// The mark behind another one.
+fn next(bytes: &mut impl Iterator<Item = u8>, last: Mark) -> Option<Mark> {
+    let head = bytes.next()?;
+    let near = u32::from(head) & FAR;
+    let distance = if near == FAR { number(bytes)? } else { near };
+    let done = match head >> 5 & 3 {
+        ANOTHER => number(bytes)? as u16,
+        step => last.done.wrapping_add(step.into()),
+    };
+    let more = if head & MORE != 0 { bytes.next()? } else { 0 };
+    let subject = if more & SUBJECT != 0 { number(bytes)? } else { last.subject };
+    let bits = if more & BITS != 0 { Bits(number(bytes)?) } else { last.bits };
+    Some(Mark { at: last.at + distance, subject, done, bits })
+}
+
+fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
+    let mut value = 0;
+    for shift in (0..32).step_by(7) {
+        let byte = bytes.next()?;
+        value |= u32::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn marks_are_read_as_they_were_written(
+            start in 0u32..1 << 26,
+            steps in prop::collection::vec((0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 19), 0..50),
+        ) {
+            let mut marks = Marks::from(start);
+            let mut written = Vec::new();
+            let mut at = start;
+            for (distance, subject, done, bits) in steps {
+                at += distance;
+                written.push(Mark { at, subject, done, bits: Bits(bits) });
+            }
+            written.iter().for_each(|mark| marks.push(*mark));
+            prop_assert_eq!(marks.is_empty(), written.is_empty());
+            prop_assert_eq!(marks.iter().collect::<Vec<_>>(), written);
+        }
+    }
+
+    #[test]
+    fn what_differs_little_takes_one_byte() {
+        let mut marks = Marks::from(0);
+        let mark = |at, done| Mark { at, subject: 0, done, bits: Bits::CLEAN };
+        [mark(0, 0), mark(5, 1), mark(12, 2), mark(12, 2)].into_iter().for_each(|mark| marks.push(mark));
+        assert_eq!(marks.bytes.len(), 4);
+    }
+}
