@@ -31,6 +31,7 @@ fn main() {
 fn check() {
     let launcher = Launcher::start().unwrap();
     a_region_that_is_open_at_a_fork_is_lost_in_the_child();
+    three_events_of_the_kernel_are_read_by_one_system_call();
     for (what, most) in [("value", MOST), ("read", MOST_WITH_TIMES)] {
         let (Some(few), Some(many)) = (counted(&launcher, what, 1_000), counted(&launcher, what, 11_000))
         else {
@@ -48,6 +49,29 @@ fn check() {
     println!("a region of two counters takes {each:.0} instructions, not optimized, and no system call");
     assert_eq!(many.system_calls, few.system_calls);
     assert!(each > 100.0, "nothing was measured");
+}
+
+fn three_events_of_the_kernel_are_read_by_one_system_call() {
+    let events = "page-faults,context-switches,cpu-migrations";
+    let monitor = cyclometer::Monitor::builder().event(events).calibrate(false).build().unwrap();
+    let lines = &monitor.plan().lines;
+    if let Some(line) = lines.iter().find(|line| line.candidate().is_none_or(|way| way.rung != Rung::Perf)) {
+        return eprintln!("skipped: {} is not counted by perf here", line.event.name);
+    }
+    let Some(before) = reads_of_this_thread() else {
+        return eprintln!("skipped: this kernel does not count read(2)");
+    };
+    (0..1_000).for_each(|_| drop(monitor.region("work")));
+    let reads = reads_of_this_thread().unwrap() - before;
+    println!("1000 regions of three events of the kernel read {reads} times");
+    // Each at its start and at its end; the rest is what asking takes.
+    assert!((2_000..2_100).contains(&reads), "{reads}");
+}
+
+/// How often this thread has called read(2).
+fn reads_of_this_thread() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/io").ok()?;
+    text.lines().find_map(|line| line.strip_prefix("syscr: "))?.parse().ok()
 }
 
 /// Here, as a process with threads does not fork safely.
