@@ -4,7 +4,6 @@
 
 mod common;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -176,24 +175,50 @@ fn what_cannot_be_followed_is_refused_before_it_exists() {
     assert!(error.contains("it executes a 32-bit program"), "{error}");
 }
 
+/// What was counted of an event, unless the keeper had no time to answer, as on a busy machine.
+fn heard(reading: &Reading, slot: usize) -> Option<u64> {
+    let silent = |lost: &String| lost.contains("said nothing");
+    (!reading.cells[slot].lost.as_ref().is_some_and(silent)).then(|| value(reading, slot))
+}
+
+/// Whether something was counted.
+fn counts(reading: &Reading) -> bool {
+    heard(reading, 0).is_some_and(|count| count > 0)
+}
+
 #[test]
 fn counts_can_be_read_while_the_command_runs() {
     let Some(here) = Here::new() else { return };
-    let script = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
+    let folder = tempfile::tempdir().unwrap();
+    let enough = folder.path().join("enough");
+    let script = "while ! [ -e \"$0\" ]; do :; done";
+    let mut started = here.start(&command("sh", &["-c", script, &enough.to_string_lossy()]));
+    started.child.release().unwrap();
+    let mut seen = vec![0];
+    while seen.len() < 5 {
+        let last = *seen.last().unwrap();
+        let more = |reading: &Reading| heard(reading, 0).is_some_and(|count| count != last);
+        seen.push(value(&until(started.counting.as_mut(), more), 0));
+    }
+    fs::write(&enough, "").unwrap();
+    let (status, reading) = started.end();
+    assert_eq!(status, SUCCESS);
+    seen.push(value(&reading, 0));
+    assert!(seen.is_sorted(), "{seen:?}");
+}
+
+#[test]
+fn reading_changes_nothing() {
+    let Some(here) = Here::new() else { return };
+    let script = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     let mut started = here.start(&command("sh", &["-c", script]));
     started.child.release().unwrap();
-    let mut seen = Vec::new();
-    while started.child.wait(Some(Instant::now() + Duration::from_millis(20))).unwrap() == Waited::TimedOut {
-        seen.push(value(&common::read(started.counting.as_mut()), 0));
+    while started.child.wait(Some(Instant::now() + Duration::from_millis(5))).unwrap() == Waited::TimedOut {
+        common::read(started.counting.as_mut());
     }
     let (status, reading) = started.end();
     assert_eq!(status, SUCCESS);
-    let end = value(&reading, 0);
-    // How much is done between two readings is the machine's affair.
-    assert!(seen.is_sorted() && seen.last().unwrap() <= &end, "{seen:?}, then {end}");
-    let on_the_way: BTreeSet<u64> = seen.iter().copied().filter(|&count| 0 < count && count < end).collect();
-    assert!(on_the_way.len() > 2, "{seen:?}, then {end}");
-    assert_eq!(value(&here.run("sh", &["-c", script]).1, 0), value(&reading, 0), "reading changes nothing");
+    assert_eq!(value(&here.run("sh", &["-c", script]).1, 0), value(&reading, 0));
 }
 
 #[test]
@@ -202,7 +227,7 @@ fn when_the_keeper_is_killed_nothing_hangs_and_no_number_is_told() {
     let mut started = here.start(&command("sh", &["-c", "while :; do :; done"]));
     let keeper = started.keeper();
     started.child.release().unwrap();
-    until(started.counting.as_mut(), |reading| value(reading, 0) > 0);
+    until(started.counting.as_mut(), counts);
     signal(keeper, "KILL");
     let (status, reading) = started.end();
     assert_eq!(status, Some(ExitStatus::Signal(9)));
@@ -220,7 +245,7 @@ fn a_keeper_that_is_stopped_does_not_keep_us_from_hearing() {
     let mut started = here.start(&command("sh", &["-c", "while :; do :; done"]));
     let keeper = started.keeper();
     started.child.release().unwrap();
-    until(started.counting.as_mut(), |reading| value(reading, 0) > 0);
+    until(started.counting.as_mut(), counts);
     signal(keeper, "STOP");
     started.child.signal(9);
     for _ in 0..2 {
@@ -238,7 +263,7 @@ fn a_command_that_is_killed_ends_and_says_so() {
     let Some(here) = Here::new() else { return };
     let mut started = here.start(&command("sh", &["-c", "while :; do :; done"]));
     started.child.release().unwrap();
-    until(started.counting.as_mut(), |reading| value(reading, 0) > 0);
+    until(started.counting.as_mut(), counts);
     started.child.signal(9);
     let (status, reading) = started.end();
     assert_eq!(status, Some(ExitStatus::Signal(9)));

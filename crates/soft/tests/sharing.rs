@@ -153,6 +153,25 @@ fn who_changes_its_code_changes_it_for_itself() {
 }
 
 #[test]
+fn who_changes_its_code_before_it_executes_it_changes_it_for_itself() {
+    check(&["load A", "prepare A", "load A"], "1 6 1");
+    check(&["prepare A", "load A", "prepare A"], "6 1 6");
+    check(&["work 1", "prepare A", "load A", "+prepare A", "+load A"], "2 6 1 6 1");
+    check(&["late A"], "9");
+}
+
+#[test]
+fn a_program_that_makes_many_processes_does_not_take_the_places_of_others() {
+    check(&["work 1", "+crowd 160", "+crowd 160"], "2 0 0");
+    let Some(built) = built() else { return };
+    // More than there are places.
+    let job = built.job(&["work 1", "crowd 300"], Path::new(""));
+    let run = job.run(soft());
+    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_eq!((run.lost(), run.counts.len()), (vec![], 303));
+}
+
+#[test]
 fn code_that_a_program_makes_is_its_own() {
     check(&["load A", "make", "load A", "make", "+make", "+load B"], "1 7 1 7 7 2");
     check(&["make", "make", "load A"], "7 7 1");

@@ -63,7 +63,7 @@ pub fn read(counting: &mut dyn Counting) -> Reading {
 
 /// What is counted as soon as it is enough; panics when it is not, even on a busy machine.
 pub fn until(counting: &mut dyn Counting, enough: impl Fn(&Reading) -> bool) -> Reading {
-    let late = Instant::now() + Duration::from_secs(20);
+    let late = Instant::now() + Duration::from_secs(60);
     loop {
         let reading = read(counting);
         if enough(&reading) {

@@ -163,7 +163,10 @@ impl Engine {
         if !self.companions(child).is_empty() {
             self.check_restartable(child, THREADS)?;
         }
-        let seat = self.seat_for(child, space)?;
+        let seat = match self.seat_for(child, space) {
+            Err(Trouble::Unfollowed(_)) if self.can_part(child, space) => self.seat_apart(child, space)?,
+            seat => seat?,
+        };
         if !self.companions(child).is_empty() {
             // Of two threads that end the process at a time the kernel tells of one only.
             space.borrow_mut().watch(number::EXIT_GROUP, true);

@@ -1,5 +1,8 @@
 //! What the processes that execute a translation have in common: the code that it was made of.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use cyclometer_sys::trace;
 
 use super::claims::{Claims, Fit, is_common};
@@ -45,6 +48,11 @@ impl Common {
     /// A program has joined.
     pub(super) fn join(&mut self) {
         self.owner = None;
+    }
+
+    /// Whether programs have joined, or other processes than the first have added code.
+    pub(super) fn is_joint(&self) -> bool {
+        self.open && self.owner.is_none()
     }
 
     /// Whether a process has all the code that is claimed.
@@ -101,7 +109,7 @@ impl Space {
         if new.iter().any(other) {
             return Admission::Parts;
         }
-        if !new.iter().all(|mapping| is_common(mapping)) {
+        if !new.iter().all(|mapping| is_common(mapping) && is_as_in_file(tid, mapping)) {
             return Admission::Alone;
         }
         for mapping in new {
@@ -137,4 +145,25 @@ impl Space {
             read == bytes.len() && bytes.chunks(PAGE as usize).zip(run).all(same)
         })
     }
+}
+
+/// Whether a process has written nothing to a mapping, neither before it could be executed nor in between: then its pages are
+/// the file's, and those of everyone who maps it.
+///
+/// # Source
+///
+/// Linux `Documentation/admin-guide/mm/pagemap.rst`: a word for each page, whose bits 63 and 62 tell that it is present or
+/// swapped out, and bit 61 that it is a file's.
+fn is_as_in_file(tid: u32, mapping: &Mapping) -> bool {
+    const THERE: u64 = 0b11 << 62;
+    const OF_FILE: u64 = 1 << 61;
+    let pages = (mapping.end - mapping.start) / PAGE;
+    let mut words = vec![0; 8 * pages as usize];
+    let list = File::open(format!("/proc/{tid}/pagemap"));
+    let read = list.and_then(|list| list.read_exact_at(&mut words, mapping.start / PAGE * 8));
+    let clean = |word: &[u8; 8]| {
+        let word = u64::from_le_bytes(*word);
+        word & THERE == 0 || word & OF_FILE != 0
+    };
+    read.is_ok() && words.as_chunks().0.iter().all(clean)
 }

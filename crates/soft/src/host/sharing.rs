@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::rc::Rc;
 
-use cyclometer_sys::trace::Registers;
+use cyclometer_sys::trace::{self, Registers};
 
 use super::calls::{Call, remapped};
 use super::common::Admission;
@@ -91,6 +91,21 @@ impl Engine {
         };
         let slot = space.borrow_mut().take_slot().ok_or(Trouble::Gone)?;
         Ok(Seat { maps: known, ..Seat::new(space, slot) })
+    }
+
+    /// Whether a new process can have a translation of its own where other programs have taken the places in its maker's.
+    pub(super) fn can_part(&self, child: u32, space: &Rc<RefCell<Space>>) -> bool {
+        let Some(task) = self.tasks.get(&child) else { return false };
+        let lent = self.tasks.values().any(|maker| maker.is_suspended_by(child));
+        space.borrow().common.is_joint() && !lent && !task.filtered && self.companions(child).is_empty()
+    }
+
+    /// A place in a translation of its own for a new process, which is in its own code.
+    pub(super) fn seat_apart(&self, child: u32, old: &Rc<RefCell<Space>>) -> Result<Seat, Trouble> {
+        let near = trace::registers(child)?.rip;
+        let mut space = Space::after(&old.borrow(), child, near, self.settings.translation)?;
+        let slot = space.take_slot().ok_or(Trouble::Gone)?;
+        Ok(Seat::new(Rc::new(RefCell::new(space)), slot))
     }
 
     /// Whether a call changes code that a process can execute, or could. What it cannot execute of a translation that others

@@ -93,12 +93,14 @@ impl Emitter {
     }
 
     /// One instruction.
+    #[inline]
     pub(crate) fn put(&mut self, at: At, bytes: &[u8]) {
         self.mark(at);
         self.bytes.extend_from_slice(bytes);
     }
 
     /// An instruction that ends with a 32-bit value.
+    #[inline]
     fn put32(&mut self, at: At, bytes: &[u8], value: u32) {
         self.put(at, bytes);
         self.bytes.extend(value.to_le_bytes());
@@ -235,7 +237,8 @@ impl Emitter {
     /// Copies an instruction of the program.
     pub(crate) fn copy(&mut self, at: At, shape: &Shape) {
         let position = self.bytes.len();
-        self.put(at, shape.code());
+        self.put(at, &shape.bytes);
+        self.bytes.truncate(position + usize::from(shape.len));
         if let Some((offset, target)) = shape.relative {
             let after = self.here();
             let distance = (target.wrapping_sub(after) as u32).to_le_bytes();

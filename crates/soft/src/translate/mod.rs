@@ -28,6 +28,7 @@ mod region;
 mod shape;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod weave;
 
 pub use area::{
@@ -50,6 +51,7 @@ use pages::Pages;
 use place::{Bits, Mark};
 use region::Region;
 use shape::Shape;
+use waiting::Waiting;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
@@ -59,7 +61,44 @@ pub struct Write {
     /// Where.
     pub address: u64,
     /// What.
-    pub bytes: Vec<u8>,
+    pub bytes: Bytes,
+}
+
+/// The bytes of a [`Write`]. Most are a word or less, and need no memory of their own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Bytes {
+    /// The first `len` of these: 8 at most.
+    Few {
+        /// They and zeros.
+        bytes: [u8; 8],
+        /// How many.
+        len: u8,
+    },
+    /// Any number.
+    Many(Vec<u8>),
+}
+
+impl Bytes {
+    /// 8 bytes at most are kept where they are.
+    fn of(bytes: &[u8]) -> Bytes {
+        let mut few = [0; 8];
+        match few.get_mut(..bytes.len()) {
+            Some(place) => place.copy_from_slice(bytes),
+            None => return Bytes::Many(bytes.to_vec()),
+        }
+        Bytes::Few { bytes: few, len: bytes.len() as u8 }
+    }
+}
+
+impl std::ops::Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Bytes::Few { bytes, len } => &bytes[..usize::from(*len)],
+            Bytes::Many(bytes) => bytes,
+        }
+    }
 }
 
 /// What a translation cannot do by itself.
@@ -179,7 +218,7 @@ pub struct Translation {
     asks: bool,
     traps: AddressMap<u64, Trap>,
     /// Stops that wait for a block, by its address.
-    waiting: AddressMap<u64, Vec<u64>>,
+    waiting: Waiting,
     /// Addresses that stubs check for.
     stubs: Vec<u64>,
     /// For each address that the table leads to, where its stub has checked it, and registers are to be restored.
@@ -207,7 +246,7 @@ impl Translation {
             flow: Flow::new(settings.redundancy),
             asks: settings.asks,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
-            waiting: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
+            waiting: Waiting::with_room(ROOM),
             stubs: Vec::new(),
             entrances: AddressMap::default(),
             missed: 0,
@@ -377,7 +416,7 @@ impl Translation {
     fn publish(&mut self, region: usize, out: Emitter) {
         let (address, bytes, marks) = out.finish();
         self.regions[region].append(bytes.len() as u32, marks);
-        self.writes.push(Write { address, bytes });
+        self.writes.push(Write { address, bytes: Bytes::Many(bytes) });
     }
 
     fn emitter(&self, region: usize) -> Emitter {

@@ -89,9 +89,11 @@ impl Translation {
     fn awaited(&mut self, first: u32) -> Vec<Link> {
         let mut links = Vec::new();
         for to in first..self.pieces.len() as u32 {
-            let stops = self.waiting.remove(&self.pieces[to as usize].address).unwrap_or_default();
-            let room = MOST_LINKS - links.len();
-            links.extend(stops.into_iter().take(room).filter_map(|stop| self.edge_of(stop, to)));
+            let mut stops = self.waiting.take(self.pieces[to as usize].address);
+            while let Some(stop) = self.waiting.next(&mut stops) {
+                let link = if links.len() < MOST_LINKS { self.edge_of(stop, to) } else { None };
+                links.extend(link);
+            }
         }
         links
     }
@@ -100,7 +102,10 @@ impl Translation {
         let weight = weight(draft.depth, draft.quiet.is_some());
         let bytes = self.code.len() as u32;
         for shape in batch.shapes(draft) {
-            self.code.extend_from_slice(shape.code());
+            // A copy of as many bytes as an instruction can have takes no call.
+            let end = self.code.len() + usize::from(shape.len);
+            self.code.extend_from_slice(&shape.bytes);
+            self.code.truncate(end);
         }
         let id = self.pieces.len() as u32;
         self.pages.add_block(draft.address, id);
@@ -389,7 +394,7 @@ impl Translation {
         let here = out.here();
         out.fill(hole, here);
         if let Trap::Link { target, .. } | Trap::Return { target, .. } = trap {
-            self.waiting.entry(target).or_default().push(here);
+            self.waiting.add(target, here);
         }
         self.stop(at, trap, out);
         out.skip(15);
@@ -482,11 +487,10 @@ impl Translation {
 
     /// Writes a jump over a stop, and shortens the way to it.
     fn patch(&mut self, Patch { stop, jump, destination }: Patch) {
-        let word = |address: u64, bytes: &[u8]| Write { address, bytes: bytes.to_vec() };
+        let word = |address: u64, bytes: &[u8]| Write { address, bytes: Bytes::of(bytes) };
         if reaches(stop, destination) {
-            let mut bytes = vec![0xe9];
-            bytes.extend((destination.wrapping_sub(stop + 5) as u32).to_le_bytes());
-            bytes.extend([0xcc; 3]);
+            let mut bytes = [0xe9, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
+            bytes[1..5].copy_from_slice(&(destination.wrapping_sub(stop + 5) as u32).to_le_bytes());
             self.writes.push(word(stop, &bytes));
         } else {
             let target = destination.to_le_bytes();
@@ -523,7 +527,7 @@ impl Translation {
         out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));
         self.publish(region, out);
         let address = self.table + 8 * u64::from(entry);
-        self.writes.push(Write { address, bytes: start.to_le_bytes().to_vec() });
+        self.writes.push(Write { address, bytes: Bytes::of(&start.to_le_bytes()) });
         self.entrances.insert(target, hit);
         Ok(hit)
     }

@@ -1,0 +1,87 @@
+//! Stops that wait for a block that is not translated: most blocks have none, and few have more than one.
+
+use crate::hash::AddressMap;
+
+/// Addresses of stops by that of the block that they wait for.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    /// The stop that came last for each block.
+    last: AddressMap<u64, u32>,
+    stops: Vec<Stop>,
+    /// Places of stops that were taken.
+    free: Chain,
+}
+
+struct Stop {
+    address: u64,
+    /// The one that came before for the same block.
+    before: Option<u32>,
+}
+
+/// Stops that wait for the same block, the last one first.
+#[derive(Default)]
+pub(crate) struct Chain(Option<u32>);
+
+impl Waiting {
+    pub(crate) fn with_room(room: usize) -> Waiting {
+        let last = AddressMap::with_capacity_and_hasher(room, Default::default());
+        Waiting { last, stops: Vec::with_capacity(room), free: Chain(None) }
+    }
+
+    /// A stop waits for the block at an address.
+    pub(crate) fn add(&mut self, block: u64, address: u64) {
+        let number = match self.free.0 {
+            Some(free) => {
+                self.free.0 = self.stops[free as usize].before;
+                free
+            }
+            None => self.stops.len() as u32,
+        };
+        let stop = Stop { address, before: self.last.insert(block, number) };
+        match self.stops.get_mut(number as usize) {
+            Some(place) => *place = stop,
+            None => self.stops.push(stop),
+        }
+    }
+
+    /// Those that wait for a block do so no more.
+    pub(crate) fn take(&mut self, block: u64) -> Chain {
+        Chain(self.last.remove(&block))
+    }
+
+    /// The next one of those that were taken.
+    pub(crate) fn next(&mut self, chain: &mut Chain) -> Option<u64> {
+        let number = chain.0?;
+        let stop = &mut self.stops[number as usize];
+        (chain.0, stop.before) = (stop.before, self.free.0);
+        self.free.0 = Some(number);
+        Some(stop.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(waiting: &mut Waiting, block: u64) -> Vec<u64> {
+        let mut chain = waiting.take(block);
+        std::iter::from_fn(|| waiting.next(&mut chain)).collect()
+    }
+
+    #[test]
+    fn each_block_gets_the_stops_that_wait_for_it_once() {
+        let mut waiting = Waiting::with_room(2);
+        for (block, stop) in [(1, 10), (2, 20), (1, 11), (3, 30), (1, 12)] {
+            waiting.add(block, stop);
+        }
+        assert_eq!(taken(&mut waiting, 1), [12, 11, 10]);
+        assert_eq!(taken(&mut waiting, 1), []);
+        for (block, stop) in [(4, 40), (2, 21), (4, 41), (4, 42), (4, 43)] {
+            waiting.add(block, stop);
+        }
+        assert_eq!(taken(&mut waiting, 2), [21, 20]);
+        assert_eq!(taken(&mut waiting, 4), [43, 42, 41, 40]);
+        assert_eq!(taken(&mut waiting, 3), [30]);
+        assert_eq!(waiting.stops.len(), 6, "places are used again");
+    }
+}
