@@ -361,6 +361,11 @@ typedef struct {
    * How much later it was than it should have been, in ns.
    */
   uint64_t late_ns;
+  /**
+   * Bit `n` is set where counter number `n` was counted for a part of the time only, as it shared the hardware's: its value is
+   * scaled up to all of it.
+   */
+  uint64_t scaled;
 } cyclometer_sample_t;
 
 #ifdef __cplusplus
@@ -569,8 +574,8 @@ int cyclometer_samples_open(cyclometer_t *monitor,
 /**
  * Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]` becomes what counter
  * number `n` has counted since sampling began, in its event's unit, for `n` from 0 to `length - 1`; NaN where nothing was counted or
- * the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time. `values` may be
- * null where `length` is 0.
+ * the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time, and
+ * a bit of `scaled` says so. `values` may be null where `length` is 0.
  *
  * `CYCLOMETER_NO_SAMPLE`, and nothing is written, where there is none yet. It does not wait.
  */

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int, c_uint};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cyclometer::core::SlotId;
-use cyclometer::{Config, Estimate, Monitor, Result};
+use cyclometer::{Config, Estimate, Monitor, Result, Sample, Samples};
 
 use crate::counts::c_text;
 use crate::monitor::{Messages, State, cyclometer_t, with_monitor};
@@ -24,6 +24,9 @@ pub struct cyclometer_sample_t {
     pub skew_ns: u64,
     /// How much later it was than it should have been, in ns.
     pub late_ns: u64,
+    /// Bit `n` is set where counter number `n` was counted for a part of the time only, as it shared the hardware's: its value is
+    /// scaled up to all of it.
+    pub scaled: u64,
 }
 
 /// A thread that samples, and what it has sampled.
@@ -104,16 +107,29 @@ impl cyclometer_samples_t {
                 let _ = counter.reason.set(c_text(reason));
             }
         }
-        let series: Vec<_> = (0..self.counters.len()).map(|i| samples.estimates(SlotId(i))).collect();
-        for (i, row) in samples.rows.iter().enumerate() {
-            let value = |(of_event, counter): (&Vec<Option<Estimate>>, &Sampled)| {
-                of_event[i].map_or(f64::NAN, |estimate| estimate.value * counter.scale)
-            };
-            let (number, at_ns, skew_ns, late_ns) = (row.number, row.at_ns, row.skew_ns, row.late_ns);
-            let sample = cyclometer_sample_t { number, at_ns, skew_ns, late_ns };
-            taken.rows.push_back((sample, series.iter().zip(&self.counters).map(value).collect()));
-        }
+        taken.rows.extend(rows(&self.counters, &samples));
     }
+}
+
+/// Samples as they are handed out: each with its counters' values.
+fn rows(counters: &[Sampled], samples: &Samples) -> Vec<(cyclometer_sample_t, Vec<f64>)> {
+    let series: Vec<_> = (0..counters.len()).map(|i| samples.estimates(SlotId(i))).collect();
+    let row = |(i, row): (usize, &Sample)| {
+        let own = || series.iter().map(|of_event| of_event[i]).zip(counters);
+        let scaled = own().filter(|(estimate, _)| estimate.is_some_and(|one| one.is_scaled));
+        let sample = cyclometer_sample_t {
+            number: row.number,
+            at_ns: row.at_ns,
+            skew_ns: row.skew_ns,
+            late_ns: row.late_ns,
+            scaled: scaled.fold(0, |bits, (_, counter)| bits | 1 << counter.number),
+        };
+        let value = |(estimate, counter): (Option<Estimate>, &Sampled)| {
+            estimate.map_or(f64::NAN, |estimate| estimate.value * counter.scale)
+        };
+        (sample, own().map(value).collect())
+    };
+    samples.rows.iter().enumerate().map(row).collect()
 }
 
 /// Lets a thread of the library read all configured counters `hertz` times a second, 1 to 10000, until `cyclometer_samples_close`;
@@ -149,8 +165,8 @@ pub unsafe extern "C" fn cyclometer_samples_open(
 
 /// Takes the oldest sample that was not taken yet: `size` is `sizeof(cyclometer_sample_t)`. `values[n]` becomes what counter
 /// number `n` has counted since sampling began, in its event's unit, for `n` from 0 to `length - 1`; NaN where nothing was counted or
-/// the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time. `values` may be
-/// null where `length` is 0.
+/// the counter is not configured, never zero. Where the event shared its counter it is scaled up to all of the time, and
+/// a bit of `scaled` says so. `values` may be null where `length` is 0.
 ///
 /// `CYCLOMETER_NO_SAMPLE`, and nothing is written, where there is none yet. It does not wait.
 #[unsafe(no_mangle)]
@@ -242,4 +258,30 @@ pub unsafe extern "C" fn cyclometer_samples_close(samples: *mut *mut cyclometer_
         drop(unsafe { take(samples, "the samples") }?);
         Ok(0)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cyclometer::core::exec::{At, CounterAt, Raw, ReadWay};
+
+    #[test]
+    fn a_counter_that_was_shared_is_scaled_and_says_so() {
+        let counter = |number| Sampled { number, scale: 2.0, reason: OnceLock::new() };
+        let counters = [counter(3), counter(63)];
+        let raw = |running| Raw { value: 10, time_enabled_ns: 100, time_running_ns: running, is_lost: false };
+        let at = |slot| CounterAt {
+            slot: SlotId(slot),
+            at: At::default(),
+            way: ReadWay::UserSpace,
+            partial: None,
+        };
+        let row = |number, values| Sample { number, at_ns: 1, skew_ns: 2, late_ns: 3, values };
+        let mut samples = Samples { counters: vec![at(0), at(1)], ..Default::default() };
+        samples.rows = vec![row(0, vec![raw(100), raw(50)]), row(1, vec![Raw::LOST, raw(0)])];
+        let rows = rows(&counters, &samples);
+        let values: Vec<_> = rows.iter().map(|(sample, values)| (sample.scaled, values.clone())).collect();
+        assert_eq!(values[0], (1 << 63, vec![20.0, 40.0]));
+        assert!(values[1].0 == 0 && values[1].1.iter().all(|value| value.is_nan()), "{values:?}");
+    }
 }

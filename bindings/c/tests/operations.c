@@ -272,7 +272,7 @@ static int next_sample(cyclometer_samples_t *samples, cyclometer_sample_t *sampl
 /* Counter 3 counts page faults, 5 CPU time, and the others nothing. */
 static void samples(void) {
     cyclometer_samples_t *samples = NULL;
-    cyclometer_sample_t sample = {0}, last = {0};
+    cyclometer_sample_t sample, last;
     double values[8], faults_before;
     uint64_t lost = UINT64_MAX, missed = UINT64_MAX;
     int i;
@@ -280,6 +280,7 @@ static void samples(void) {
     EXPECT(next_sample(samples, &sample, values, 8) == CYCLOMETER_SUCCESS);
     faults_before = values[3];
     EXPECT(isnan(values[0]) && isnan(values[7]) && !isnan(values[3]) && values[5] >= 0);
+    EXPECT(sample.scaled == 0);
     touch();
     for (i = 0, last = sample; i < 20; i++, last = sample) {
         EXPECT(next_sample(samples, &sample, values, 8) == CYCLOMETER_SUCCESS);
@@ -306,7 +307,7 @@ static void samples(void) {
 static void mistakes_with_samples(void) {
     cyclometer_t *unconfigured = NULL, *other = NULL;
     cyclometer_samples_t *samples = NULL;
-    cyclometer_sample_t sample = {77, 77, 77, 77};
+    cyclometer_sample_t sample = {77, 77, 77, 77, 77};
     double value = 7;
     EXPECT(cyclometer_samples_open(monitor, 0, 0, &samples) == CYCLOMETER_ERR_INVALID_INPUT && samples == NULL);
     EXPECT(says(cyclometer_message, "0 Hz") && says(cyclometer_remedy, "1 to 10000 Hz"));

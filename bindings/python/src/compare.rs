@@ -45,6 +45,21 @@ impl Side {
     }
 }
 
+/// A change: whether it is a share of A, its estimate, and the interval that holds the truth in 95 of 100 cases.
+#[derive(IntoPyObject)]
+struct Shift {
+    is_relative: bool,
+    estimate: f64,
+    interval: Option<(f64, f64)>,
+}
+
+impl Shift {
+    fn of(change: Change) -> Shift {
+        let Change { is_relative, estimate, interval } = change;
+        Shift { is_relative, estimate, interval }
+    }
+}
+
 /// One metric of B against the same of A.
 #[derive(IntoPyObject)]
 pub(crate) struct Found {
@@ -55,8 +70,7 @@ pub(crate) struct Found {
     basis: Option<&'static str>,
     /// Of how many pairs, or of how many runs of each.
     n: Option<Vec<usize>>,
-    /// Whether the change is a share of A, its estimate, and the interval that holds the truth in 95 of 100 cases.
-    change: Option<(bool, f64, Option<(f64, f64)>)>,
+    change: Option<Shift>,
     p: Option<f64>,
     q: Option<f64>,
     drift: Option<f64>,
@@ -67,7 +81,6 @@ pub(crate) struct Found {
 
 impl Found {
     fn of(one: &Compared, event: String) -> Found {
-        let change = |change: Change| (change.is_relative, change.estimate, change.interval);
         Found {
             name: one.name.clone(),
             event,
@@ -79,7 +92,7 @@ impl Found {
                 Some(Basis::Apart(a, b)) => Some(vec![a, b]),
                 _ => None,
             },
-            change: one.change.map(change),
+            change: one.change.map(Shift::of),
             p: one.p,
             q: one.q,
             drift: one.drift,

@@ -290,13 +290,11 @@ def _reason(values: list[Counted]) -> Optional[str]:
 
 def _compared(found: dict[str, Any]) -> Compared:
     """One event from the native part's dictionary."""
-    is_relative, estimate, interval = found.pop("change") or (None, None, None)
+    change = found.pop("change") or dict.fromkeys(("is_relative", "estimate", "interval"))
     n, a, b = (found.pop(field) for field in ("n", "a", "b"))
     return Compared(
         **found,
-        is_relative=is_relative,
-        estimate=estimate,
-        interval=interval,
+        **change,
         n=None if n is None else tuple(n),
         a=Summary(**a),
         b=Summary(**b),
