@@ -2,6 +2,7 @@
 
 mod cores;
 mod group;
+mod of_threads;
 mod program;
 mod read;
 mod refusal;
@@ -17,6 +18,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::affinity::OnCpu;
+pub use of_threads::{thread_events, thread_refusal};
 use program::{Opened, is_first};
 use sample::Sampler;
 
