@@ -82,7 +82,7 @@ impl Drop for Region<'_> {
 
 /// Whether a tool listens: regions are counted.
 pub fn is_attached() -> bool {
-    !is_detached()
+    Session::find().is_some()
 }
 
 /// The same two functions for other languages, whose names have to be read first, and which are called in other ways.
@@ -132,7 +132,7 @@ impl Label for &str {
 /// is what an empty region has.
 #[inline(never)]
 fn mark(edge: Edge, label: impl Label, empty: &Empty) {
-    if let Some(session) = Session::get() {
+    if let Some(session) = Session::find() {
         thread::mark(session, edge, label, empty);
     }
 }

@@ -26,22 +26,18 @@ pub(crate) struct Session {
     pub(crate) rows: Rows,
 }
 
-/// Whether no tool listens.
+/// Whether no tool listens, as far as anybody has looked.
 #[inline]
 pub(crate) fn is_detached() -> bool {
-    match STATE.load(Ordering::Relaxed) {
-        DETACHED => true,
-        ATTACHED => false,
-        _ => !look(),
-    }
+    STATE.load(Ordering::Relaxed) == DETACHED
 }
 
 /// Looks for a tool, once.
 #[cold]
-fn look() -> bool {
+#[inline(never)]
+fn look() {
     let attached = attach().is_some();
     STATE.store(if attached { ATTACHED } else { DETACHED }, Ordering::Relaxed);
-    attached
 }
 
 fn attach() -> Option<&'static Session> {
@@ -55,8 +51,11 @@ fn attach() -> Option<&'static Session> {
 }
 
 impl Session {
-    /// That of this process.
-    pub(crate) fn get() -> Option<&'static Session> {
+    /// That of this process; `None` where no tool listens.
+    pub(crate) fn find() -> Option<&'static Session> {
+        if STATE.load(Ordering::Relaxed) == UNKNOWN {
+            look();
+        }
         SESSION.get()
     }
 }

@@ -33,13 +33,13 @@ enum Outcome {
 /// Notes one end of a region of this thread.
 pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, empty: &Empty) {
     let mut label = Some(label);
-    let mut outcome = noted(session, edge, &mut label);
-    if outcome == Outcome::NotReady {
-        set_up(session, empty);
-        outcome = noted(session, edge, &mut label);
-    }
-    if outcome != Outcome::Noted {
-        session.board.drop_one();
+    // One way for all: what comes behind the last read of counters is the same for the first region of a thread.
+    loop {
+        match noted(session, edge, &mut label) {
+            Outcome::Noted => return,
+            Outcome::NotReady => set_up(session, empty),
+            Outcome::Impossible => return session.board.drop_one(),
+        }
     }
 }
 

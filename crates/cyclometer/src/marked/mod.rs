@@ -120,7 +120,9 @@ fn region(own: &OfLabel<'_>, report: &Report, boards: &[Marked]) -> MarkedRegion
 /// Replaces what a whole run counted by what some regions counted.
 fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row]) -> MarkedRun {
     run.slices = Vec::new();
-    let by_thread: Vec<MarkedThread> = rows.iter().map(|row| thread(row, slots, marked)).collect();
+    // Others only ended regions: of before a fork, or by mistake.
+    let begun = || rows.iter().filter(|row| row.begun > 0);
+    let by_thread: Vec<MarkedThread> = begun().map(|row| thread(row, slots, marked)).collect();
     run.reading.cells = by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()).collect();
     if by_thread.is_empty() {
         let reason = "the region was not executed in this run";
@@ -133,7 +135,7 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row])
         ended: sum(|row| row.ended),
         unmatched: sum(|row| row.unmatched),
         time_ns: sum(|row| row.time_ns),
-        threads: sum(|row| row.threads),
+        threads: begun().map(|row| row.threads).fold(0, u64::saturating_add),
         by_thread,
     }
 }
