@@ -197,8 +197,7 @@ impl Sum<'_> {
             if times == 0 && piece.units.is_none() {
                 continue;
             }
-            let all = self.space.translation.instructions(id);
-            let block = self.space.translation.decode(&mut self.decoder, id, all);
+            let block = self.space.decode(&mut self.decoder, id);
             self.executed.totals.add_block(&block, times)?;
             if times > 0 {
                 self.executed.code.push(self.reached(&block, id, times));

@@ -68,6 +68,8 @@ impl Task {
 /// What was counted at a seat, were it left at this place of the translation.
 fn left_at(seat: &Seat, pc: u64, rcx: u64) -> Option<Totals> {
     let mut ledger = seat.ledger.clone();
+    // It will ask again soon.
+    seat.space.borrow_mut().keep_decoded();
     let place = seat.space.borrow().translation.place(pc)?;
     ledger.leave(&mut seat.space.borrow_mut(), &place, rcx);
     settled(seat, &ledger).ok()

@@ -1,15 +1,18 @@
 //! A translation and the memory that it shares with programs.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
+use std::rc::Rc;
 
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 
 use super::maps::Maps;
 use super::remote::{GADGET, Remote, number};
+use crate::block::{Block, BlockDecoder};
 use crate::flow::{ArcId, Point};
 use crate::translate::{
     FEW_SLOTS, FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES,
@@ -41,9 +44,25 @@ pub(crate) struct Space {
     /// Slots whose shadow has no entry any more that leads nowhere.
     prepared: Vec<bool>,
     observed: HashMap<(Point, Point), ArcId>,
+    /// Blocks that were decoded for counts, where those are asked for often.
+    decoded: Option<RefCell<HashMap<u32, Rc<Block>>>>,
 }
 
 impl Space {
+    /// Keeps blocks that are decoded for counts from now on.
+    pub(crate) fn keep_decoded(&mut self) {
+        self.decoded.get_or_insert_default();
+    }
+
+    /// A block with all its instructions.
+    pub(crate) fn decode(&self, decoder: &mut BlockDecoder, id: u32) -> Rc<Block> {
+        let mut decode = || Rc::new(self.translation.decode(decoder, id, self.translation.instructions(id)));
+        match &self.decoded {
+            Some(decoded) => Rc::clone(decoded.borrow_mut().entry(id).or_insert_with(decode)),
+            None => decode(),
+        }
+    }
+
     /// Maps the memory of a translation into a program that has just been started: stopped at its first instruction.
     ///
     /// # Errors
@@ -99,6 +118,7 @@ impl Space {
             free: (0..slots).rev().collect(),
             prepared: vec![false; slots],
             observed: HashMap::new(),
+            decoded: None,
         };
         space.add_region(remote, name, near)?;
         space.prepare_table();
