@@ -15,14 +15,70 @@ const ASKED: &str = "CYCLOMETER_TEST_MARKS";
 
 #[test]
 fn program() {
-    if std::env::var_os(ASKED).is_none() {
-        return;
+    match std::env::var(ASKED) {
+        Ok(what) if what == "the page's" => return as_on_the_page(),
+        Ok(_) => {}
+        Err(_) => return,
     }
     for _ in 0..3 {
         let _region = marker::region("solve, \"twice\"");
         std::hint::black_box((0..1000u64).sum::<u64>());
     }
     marker::begin("open\u{1b}");
+}
+
+fn as_on_the_page() {
+    marker::begin("fill");
+    marker::end("fill");
+    for _ in 0..3 {
+        let _region = marker::region("multiply");
+        std::hint::black_box((0..1000u64).sum::<u64>());
+    }
+}
+
+/// A table without what differs from machine to machine: numbers, units, widths.
+fn shape(text: &str) -> Vec<String> {
+    let is_number = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
+    let units = ["ns", "µs", "ms", "s"];
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        // How often and in how many threads is the same everywhere.
+        match words.first() {
+            Some(&"region") => words[..words.iter().rposition(|word| *word == "·").unwrap()].join(" "),
+            _ => words
+                .iter()
+                .filter(|word| !is_number(word) && !units.contains(word))
+                .copied()
+                .collect::<Vec<_>>()
+                .join(" "),
+        }
+    };
+    // The command has another name, and its output is in front.
+    text.lines().skip_while(|line| !line.contains(" run")).skip(1).map(line).collect()
+}
+
+#[test]
+fn the_page_shows_what_the_tool_prints() {
+    let page = include_str!("../../../docs/markers.md");
+    let texts: Vec<&str> =
+        page.split("```text\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let soft = ["-e", "instructions,branches,wall_time", "--backend", "auto"];
+    let kernel = ["-r", "3", "-e", "page-faults,task-clock"];
+    for (text, arguments) in texts.iter().zip([soft.as_slice(), &kernel]) {
+        let own = std::env::current_exe().unwrap();
+        let mut command = cyclometer();
+        command.args(["stat", "-m"]).args(arguments).arg("--").arg(own);
+        command.args(["--exact", "program", "--test-threads=1"]).env(ASKED, "the page's");
+        let out = command.output().unwrap();
+        let said = stdout(&out) + &stderr(&out);
+        let told = shape(&said);
+        if text.contains('≡') && !said.contains('≡') {
+            support::skip("docs/markers.md: the software PMU does not count here");
+            continue;
+        }
+        assert_eq!(told, shape(text), "{said}");
+    }
+    assert_eq!(texts.len(), 2);
 }
 
 /// Runs `stat -m` with these arguments over the program.

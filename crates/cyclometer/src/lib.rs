@@ -126,6 +126,11 @@ pub use cyclometer_catalog::DEFAULT_EVENTS;
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
+/// The same with the page about marked regions.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/markers.md")]
+struct MarkersPage;
+
 /// The same with the page about regions.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/sdk.md")]
