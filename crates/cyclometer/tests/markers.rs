@@ -28,7 +28,7 @@ fn main() {
 
 fn check() {
     let launcher = Launcher::start().unwrap();
-    let tests: &[(&str, fn(&Tool<'_>))] = &[
+    let tests: &[(&str, Test)] = &[
         ("a program that is not run by the tool pays a few instructions", unattached_regions_cost_nothing),
         ("a region around a loop has the loop's instructions", a_loop_is_counted_exactly),
         ("every quantity of every kernel is exact", every_kernel_is_counted_exactly),
@@ -56,6 +56,8 @@ fn check() {
         test(&Tool { launcher: &launcher });
     }
 }
+
+type Test = fn(&Tool<'_>);
 
 /// What counts.
 struct Tool<'a> {
