@@ -20,6 +20,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("session", &["core", "plan"]),
     ("kernels", &[]),
     ("selftest", &["core", "kernels"]),
+    ("marker", &["sys"]),
     ("monitor", &["core", "plan", "stats", "sys"]),
     ("sim", &["arch", "core"]),
     ("soft", &["core", "sys"]),
@@ -27,7 +28,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
         "cyclometer",
         &[
             "arch", "core", "catalog", "import", "plan", "stats", "sys", "detect", "backend", "session",
-            "monitor", "sim", "selftest",
+            "marker", "monitor", "sim", "selftest",
         ],
     ),
     ("cli", &["cyclometer"]),
@@ -40,7 +41,7 @@ const BINDINGS: &[&str] = &["c", "criterion", "python"];
 const UNSAFE: &[&str] = &["sys", "kernels"];
 
 /// Crates that may look at the target, on the lines of modules only.
-const TARGETS: &[&str] = &["sys", "detect", "backend", "soft", "kernels"];
+const TARGETS: &[&str] = &["sys", "detect", "backend", "soft", "kernels", "marker"];
 
 /// Crates without I/O and clock.
 const PURE: &[&str] = &["core", "arch", "catalog", "import", "plan", "sim", "soft", "stats"];

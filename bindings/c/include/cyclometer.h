@@ -9,7 +9,7 @@
  * Threads. There is no global state. A monitor may be used from any number of threads at once. Counters belong to
  * threads: what was enabled or begun in a thread counts that thread, and is disabled or ended there; elsewhere that is
  * an error. Counts that were handed out never change and may be read anywhere. Freeing something that another thread is
- * using is a mistake that nothing finds out.
+ * using is a mistake that nothing finds out. Markers are of the thread that calls them.
  *
  * Pointers. A null pointer is an error wherever nothing else is said. Functions that free take the address of a
  * pointer and set it to null, so that a second call is an error and no accident. Texts are UTF-8. */
@@ -507,6 +507,23 @@ const char *cyclometer_status_text(int status);
  * The version of the library; never null, never freed.
  */
 const char *cyclometer_version(void);
+
+/**
+ * Marks the beginning of a region of the calling thread for `cyclometer stat -m`. Where that does not run the program, this does nothing:
+ * it costs a call, a load and a branch. Regions nest; those of one label add up. A null pointer is a region without a name.
+ */
+void cyclometer_marker_begin(const char *label);
+
+/**
+ * Marks the end of the last region of this label that the calling thread began. An end that nothing began is told by the tool, with
+ * its label.
+ */
+void cyclometer_marker_end(const char *label);
+
+/**
+ * Whether `cyclometer stat -m` runs this program: whether regions are counted.
+ */
+bool cyclometer_marker_attached(void);
 
 /**
  * Opens a monitor, which counts nothing yet. It is freed by `cyclometer_close`.

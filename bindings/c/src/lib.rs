@@ -14,6 +14,7 @@
 mod counters;
 mod counts;
 mod info;
+mod markers;
 mod monitor;
 mod pointers;
 mod regions;
@@ -34,6 +35,7 @@ pub use info::{
     cyclometer_arch_t, cyclometer_capabilities, cyclometer_capabilities_t, cyclometer_ladder,
     cyclometer_message, cyclometer_remedy, cyclometer_status_text, cyclometer_version,
 };
+pub use markers::{cyclometer_marker_attached, cyclometer_marker_begin, cyclometer_marker_end};
 pub use monitor::{
     cyclometer_close, cyclometer_load, cyclometer_open, cyclometer_scope_t, cyclometer_set_scope,
     cyclometer_t,

@@ -187,6 +187,55 @@ fn watch(installed: &Installed, program: &Path) {
     run(valgrind.arg(program));
 }
 
+#[test]
+fn a_program_that_marks_regions_goes_on_where_nobody_counts() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("examples/markers.c", "markers", Linked::Shared);
+    assert!(run(installed.shared(&program)).ends_with(", not counted\n"));
+}
+
+#[test]
+fn marked_regions_of_c_are_counted_exactly() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("tests/markers.c", "marked", Linked::Static);
+    let launcher = cyclometer::Launcher::start().unwrap();
+    let counted = |events: &str, backend: cyclometer::Rung| {
+        let mut spec = cyclometer::CommandSpec::new(&program);
+        spec.stdout = cyclometer::Stream::Null;
+        let stat = cyclometer::Stat::new(cyclometer::machine()).command(spec).events(events).unwrap();
+        stat.backend(Some(backend)).run_marked(&launcher, &mut cyclometer::Quiet).unwrap().1.regions
+    };
+    let native = counted("page-faults", cyclometer::Rung::Perf);
+    let labels: Vec<&str> = native.iter().map(|region| region.label.as_str()).collect();
+    let expected = [
+        "a loop of a thousand rounds",
+        "l",
+        "outer",
+        "inner",
+        "\u{fffd} no UTF-8",
+        "(no name)",
+        "never begun",
+    ];
+    assert_eq!(labels, expected);
+    let exact = counted("instructions", cyclometer::Rung::Soft);
+    let value = |label: &str| {
+        let region = exact.iter().find(|region| region.label == label)?;
+        let summary = cyclometer::stats::summarise_as(&region.report, cyclometer::Scope::Thread);
+        summary.lines[0].statistics.mean
+    };
+    let Some(short) = value("a loop of a thousand rounds") else {
+        return skip("regions: the software PMU does not work here");
+    };
+    let long = value("l").unwrap();
+    if cfg!(target_arch = "x86_64") {
+        assert!((long - short - 3.0 * 2.0 * 4000.0).abs() < f64::EPSILON, "{long} {short}");
+        // The loop, and what prepares it and the calls.
+        assert!((3.0 * 2001.0..3.0 * 2010.0).contains(&short), "{short}");
+        let (outer, inner) = (value("outer").unwrap(), value("inner").unwrap());
+        assert!(outer >= inner && outer - inner <= 4.0 * 12.0, "{outer} {inner}");
+    }
+}
+
 #[derive(Clone, Copy, PartialEq)]
 enum Linked {
     Shared,

@@ -15,5 +15,26 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<monitor::NativeRegion>()?;
     module.add_function(wrap_pyfunction!(monitor::capabilities, module)?)?;
     module.add_function(wrap_pyfunction!(compare::compare, module)?)?;
+    module.add_function(wrap_pyfunction!(marker_begin, module)?)?;
+    module.add_function(wrap_pyfunction!(marker_end, module)?)?;
+    module.add_function(wrap_pyfunction!(marker_attached, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
+}
+
+/// Marks the beginning of a region of this thread for `cyclometer stat -m`.
+#[pyfunction]
+fn marker_begin(label: &str) {
+    cyclometer::marker::begin(label);
+}
+
+/// Marks the end of one.
+#[pyfunction]
+fn marker_end(label: &str) {
+    cyclometer::marker::end(label);
+}
+
+/// Whether that tool runs this program.
+#[pyfunction]
+fn marker_attached() -> bool {
+    cyclometer::marker::is_attached()
 }

@@ -26,6 +26,9 @@ pub mod msr;
 mod os;
 #[cfg(target_os = "linux")]
 mod perf;
+#[cfg(not(target_os = "linux"))]
+#[path = "perf_other.rs"]
+mod perf;
 pub mod registers;
 #[cfg(unix)]
 pub mod sim;
@@ -42,6 +45,7 @@ mod sources;
 #[path = "sources_other.rs"]
 mod sources;
 pub mod sysreg;
+mod thread_events;
 #[cfg(unix)]
 mod usage;
 
@@ -55,9 +59,11 @@ pub use os::OsSource;
 pub use perf::PerfSource;
 #[cfg(target_os = "linux")]
 pub use perf::overflow::{Mode, OverflowSample, Overflows, Sampling, Taken, Wake};
+pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
-pub use soft::{Software, baseline_lacks, software};
+pub use soft::{Software, baseline_lacks, event_number, software};
 #[cfg(unix)]
 pub use soft_settings::SoftwareSettings;
 pub use sources::{region_sources, sources};
 pub use sysreg::{Denied, Port, SysregAccess, SysregBus};
+pub use thread_events::ThreadEvent;

@@ -19,6 +19,11 @@ pub fn software(_settings: SoftwareSettings) -> Option<Software> {
     None
 }
 
+/// The number by which a translated program asks for an event: nothing is translated here.
+pub fn event_number(_name: &str) -> Option<u64> {
+    None
+}
+
 impl Software {
     /// Starts commands under translation.
     pub fn launcher<'a>(&'a self, _native: &'a Launcher) -> Box<dyn Launch + 'a> {

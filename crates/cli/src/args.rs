@@ -171,6 +171,10 @@ pub struct StatArgs {
     /// Refuse events that do not fit on the counters at once, unless there are runs enough to count each exactly.
     #[arg(help_heading = COUNTING, long)]
     pub no_multiplex: bool,
+    /// Count the regions too that the command marks with cyclometer's library (marker), each with the same events.
+    #[arg(help_heading = COUNTING, short, long,
+          conflicts_with_all = ["pid", "tid", "all_cpus", "cpu", "cgroup", "machine"])]
+    pub markers: bool,
     /// Print counts every MS milliseconds; 10 and more are sensible (100 and more with the software PMU).
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
@@ -541,6 +545,12 @@ mod tests {
             &["--multiplex", "--no-multiplex", "true"],
             &["--counted", "some", "true"],
             &["--json", "--export-json", "x", "true"],
+            &["-m", "-p", "1"],
+            &["-m", "-a", "true"],
+            &["-m", "-C", "0", "true"],
+            &["-m", "-G", "x", "true"],
+            &["-m", "-t", "1"],
+            &["-m", "--machine", "sim:apple-m1"],
         ] {
             assert!(stat(words).is_err(), "{words:?}");
         }

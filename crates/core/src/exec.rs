@@ -28,6 +28,8 @@ pub struct CommandSpec {
     /// Length of a variable that is added to its environment, in bytes; 0: the environment is as it is. Different lengths
     /// move the stack, on whose place times can depend.
     pub padding: u16,
+    /// Variables that are put before those of its environment, as `NAME=VALUE`.
+    pub variables: Vec<OsString>,
 }
 
 impl CommandSpec {
@@ -40,6 +42,7 @@ impl CommandSpec {
             stdout: Stream::Inherit,
             stderr: Stream::Inherit,
             padding: 0,
+            variables: Vec::new(),
         }
     }
 }

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | a part of your own program | [`Monitor`], [`Region`] |
 //! | how it changes in time | [`MonitorBuilder::sampling_rate`], [`Monitor::samples`] |
+//! | parts of a program, from outside: `cyclometer stat -m` | [`marker`] |
 //! | another program, once or many times | [`Command`], or [`Stat`] for all of its options |
 //! | a simulated chip | [`Simulated`] |
 //!
@@ -67,6 +68,7 @@ mod command;
 pub mod compare;
 pub mod config;
 mod host;
+mod marked;
 mod metric;
 mod monitor;
 pub mod placement;
@@ -93,6 +95,7 @@ pub use cyclometer_core::{
     Count, Counted, CpuSet, Error, ErrorKind, Ladder, Machine, Modes, Plan, Provenance, Recovery, Report,
     Result, Rung, Scope, Target, Unit, Verdict,
 };
+pub use cyclometer_marker as marker;
 pub use cyclometer_monitor::{
     BegunRegion, Bias, Cost, Counter, Estimate, LadderStep, Measured, Net, Quantiles, Region, Sample,
     Samples, ShortWindows, StepOutcome, ThreadName, Value,
@@ -108,6 +111,7 @@ pub use host::{
     count_vendor_events, diagnosed_machine, left_registers, list_events, list_events_in, list_vendor_events,
     machine, record_machine, replay_machine, restore_registers,
 };
+pub use marked::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 pub use metric::{MetricListing, list_metrics, list_metrics_of};
 pub use monitor::{CountedScope, Monitor, MonitorBuilder};
 pub use simulated::Simulated;
@@ -121,6 +125,11 @@ pub use cyclometer_catalog::DEFAULT_EVENTS;
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The same with the page about marked regions.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/markers.md")]
+struct MarkersPage;
 
 /// The same with the page about regions.
 #[cfg(doctest)]

@@ -9,12 +9,13 @@ use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
-    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, LaunchKind, Machine, Plan,
+    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Plan,
     Recovery, Report, Result, Rung, Source, Target,
 };
 use cyclometer_session::{Job, Means, Observer, Settings};
 use cyclometer_stats::{MetricRequest, partners};
 
+use crate::marked::{Boards, MarkedLaunch, MarkedRegions, MarkedSource, collect};
 use crate::metric::{Assembled, Wanted, assemble, choose};
 use crate::{EventTables, Simulated, chips};
 
@@ -352,6 +353,44 @@ impl Stat {
         let translated = translated.as_deref();
         let means = Means { launch: launcher, translated, sources: &sources, machine: &self.machine };
         cyclometer_session::run(job, plan, &self.settings, &means, observer)
+    }
+
+    /// Measures, and counts the regions beside that the command marks ([`marker`](crate::marker)), with the same events.
+    ///
+    /// The threads of the command open counters of their own for that: events that fit on the counters once may have to share
+    /// them then, which their values say.
+    ///
+    /// # Errors
+    ///
+    /// As [`Stat::run`]; `ErrorKind::InvalidInput` where no command is counted: nothing can be handed to what runs already, or
+    /// is simulated.
+    pub fn run_marked(
+        &self,
+        launcher: &Launcher,
+        observer: &mut dyn Observer,
+    ) -> Result<(Report, MarkedRegions)> {
+        if self.command.is_none() || self.target.is_some() || self.simulated.is_some() {
+            let text = "regions are counted in commands that are started here, nowhere else";
+            let help = Recovery::fix("name a command, and no other target");
+            return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(help));
+        }
+        let plan = self.plan()?;
+        self.check_baseline(&plan)?;
+        let (boards, software) = (Boards::default(), software(self.software_settings()));
+        let translated = software.as_ref().map(|software| software.launcher(launcher));
+        let native = MarkedLaunch { inner: launcher, boards: boards.clone() };
+        let marked = |inner| MarkedLaunch { inner, boards: boards.clone() };
+        let translated = translated.as_deref().map(marked);
+        let mut sources = self.sources()?;
+        sources.extend(software.as_ref().map(Software::source));
+        let marked = |inner| MarkedSource { inner, boards: boards.clone() };
+        let sources: Vec<MarkedSource> = sources.into_iter().map(marked).collect();
+        let sources: Vec<&dyn Source> = sources.iter().map(|source| source as &dyn Source).collect();
+        let translated = translated.as_ref().map(|launch| launch as &dyn Launch);
+        let means = Means { launch: &native, translated, sources: &sources, machine: &self.machine };
+        let report = cyclometer_session::run(self.job(None), plan, &self.settings, &means, observer)?;
+        let regions = collect(&boards, &report, self.settings.warmups);
+        Ok((report, regions))
     }
 
     /// Registers only where they are asked for: whoever has them is alone with the PMU.

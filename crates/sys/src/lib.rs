@@ -28,6 +28,8 @@ pub mod invoker;
 pub mod invoker;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod keeper;
+#[cfg(target_os = "linux")]
+pub mod marks;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod mask;
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
@@ -42,7 +44,7 @@ pub mod perf;
 #[cfg(unix)]
 pub mod process;
 pub mod ring;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 pub mod shared;
 #[cfg(unix)]
 pub mod signals;

@@ -120,6 +120,17 @@ impl SharedMemory {
         self.word(offset).load(Ordering::Acquire)
     }
 
+    /// Adds to a word at once, and hands back what it was; it wraps around.
+    ///
+    /// # Panics
+    ///
+    /// As [`SharedMemory::store`].
+    pub fn fetch_add(&self, offset: usize, add: u64) -> u64 {
+        self.check_word(offset);
+        // ATOMICS: pairs with the same of other processes: each gets another number.
+        self.word(offset).fetch_add(add, Ordering::AcqRel)
+    }
+
     /// Stores `word` `count` times, from `offset` on.
     ///
     /// # Panics
@@ -314,6 +325,7 @@ mod tests {
         b.fill(16, 3, 7);
         assert_eq!([8, 16, 24, 32, 40].map(|offset| a.load(offset)), [0, 7, 7, 7, 0]);
         b.fill(LEN, 0, 7);
+        assert_eq!((a.fetch_add(16, 3), b.fetch_add(16, u64::MAX), a.load(16)), (7, 10, 9));
         assert_eq!(a.len(), LEN);
     }
 
@@ -340,6 +352,7 @@ mod tests {
         check(&|| assert_eq!(a.load(usize::MAX - 7), 0));
         check(&|| a.fill(LEN - 16, 3, 1));
         check(&|| a.fill(0, usize::MAX / 4, 1));
+        check(&|| assert_eq!(a.fetch_add(LEN, 1), 0));
         check(&|| a.fill(1, 1, 1));
     }
 

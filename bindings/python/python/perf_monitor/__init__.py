@@ -21,6 +21,7 @@ from perf_monitor._native import __version__
 from perf_monitor._native import capabilities as _capabilities
 from perf_monitor.comparison import Compared, Comparison, compare
 from perf_monitor.errors import InvalidInput, NotCountedError, PerfMonitorError, UnknownEvent
+from perf_monitor.markers import marker
 from perf_monitor.metrics import Metrics
 from perf_monitor.monitor import Cost, Measurement, PerfMonitor, Sample, Samples
 from perf_monitor.values import Counted, NotCounted, Value
@@ -46,6 +47,7 @@ __all__ = [
     "capabilities",
     "compare",
     "errors",
+    "marker",
 ]
 
 

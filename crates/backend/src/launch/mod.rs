@@ -100,7 +100,7 @@ impl Launcher {
         };
         let pending = self
             .raw
-            .spawn_padded(&request, command.padding)
+            .spawn_padded(&request, command.padding, &command.variables)
             .map_err(|e| failure::spawning(&command.program, e))?;
         Ok(Native::new(pending, &command.program, self.signals.clone()))
     }

@@ -2,6 +2,7 @@
 
 mod cores;
 mod group;
+mod of_threads;
 pub(crate) mod overflow;
 mod program;
 mod read;
@@ -18,6 +19,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use crate::affinity::OnCpu;
+pub use of_threads::{thread_events, thread_refusal};
 use program::{How, Opened, is_first};
 use sample::Sampler;
 

@@ -213,10 +213,15 @@ pub(super) fn attributes(unit: &Unit<'_>, member: &Member<'_>, place: &Place, le
         (place.inherit, flags::INHERIT),
     ];
     attr.flags |= chosen(&facts);
-    if place.user_reads && wants_user_reads_named(&member.event.pmu) {
-        attr.config1 |= ARM_USER_READ;
+    if place.user_reads {
+        attr.config1 |= user_read_bits(&member.event.pmu);
     }
     attr
+}
+
+/// What `config1` of an event must have so that its counter may be read in user space.
+pub(super) fn user_read_bits(pmu: &str) -> u64 {
+    if wants_user_reads_named(pmu) { ARM_USER_READ } else { 0 }
 }
 
 /// The bit by which Arm's PMUs are asked for reads in user space.
@@ -240,7 +245,7 @@ pub(super) fn is_first(turn: Option<u32>) -> bool {
     matches!(turn, None | Some(0))
 }
 
-fn mode_flags(slot: &Slot) -> u64 {
+pub(super) fn mode_flags(slot: &Slot) -> u64 {
     let counted = slot.filter.unwrap_or(Modes::ALL);
     chosen(&[
         (!counted.user, flags::EXCLUDE_USER),

@@ -89,6 +89,11 @@ impl Source for SoftwareSource {
     }
 }
 
+/// The number by which a translated program asks for an event, by its name; `None` where there is no such event.
+pub fn event_number(name: &str) -> Option<u64> {
+    Event::from_name(name).map(|event| event.index() as u64)
+}
+
 /// The event that a slot asks for.
 fn line(slot: &Slot) -> std::result::Result<(SlotId, Event), Refusal> {
     let event = match slot.parts.as_slice() {

@@ -16,6 +16,7 @@ use crate::export::{Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::interval::Between;
+use crate::render::regions::Regions;
 use crate::render::{Results, csv, interval, json, markdown, table};
 use crate::{exit, failure};
 
@@ -36,9 +37,17 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
     let stat = measurement(args, &machine, simulated)?;
     let launcher = launcher.with_signals(watch()?);
-    let report = stat.run(&launcher, &mut Live::new(args))?;
-    let summary = summarise_with(&report, scope(args, &report), &stat.metric_requests());
-    let results = Results { report: &report, summary: &summary, machine: &machine };
+    let (report, marked) = match args.markers {
+        true => {
+            stat.run_marked(&launcher, &mut Live::new(args)).map(|(report, marked)| (report, Some(marked)))?
+        }
+        false => (stat.run(&launcher, &mut Live::new(args))?, None),
+    };
+    let requests = stat.metric_requests();
+    let summary = summarise_with(&report, scope(args, &report), &requests);
+    let regions = marked.map(|marked| Regions::new(marked, &requests));
+    let results =
+        Results { report: &report, summary: &summary, machine: &machine, regions: regions.as_ref() };
     let shown = show(&results, args, cli, &exports);
     exports.write(&results)?;
     shown?;

@@ -10,17 +10,34 @@ use crate::render::{Results, target};
 pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
                           median,min,max,outliers,half_width,launch,reason,median_low,median_high";
 
-/// A header and a row for each metric, derived ones last.
+/// A header and a row for each metric, derived ones last. With regions there is a last column more: their names, empty for the
+/// whole of the command.
 ///
 /// # Source
 ///
 /// RFC 4180: CRLF ends a row; fields with commas, quotes or line ends are quoted.
 pub fn render(results: &Results<'_>) -> String {
+    let Some(regions) = results.regions else {
+        return [HEADER.to_owned()].into_iter().chain(body(results)).map(|row| row + "\r\n").collect();
+    };
+    let with = |label: &str| {
+        let label = quoted(&clean(label));
+        move |row: String| format!("{row},{label}\r\n")
+    };
+    let mut out = with("region")(HEADER.to_owned());
+    out.extend(body(results).map(with("")));
+    for counted in regions.all() {
+        out.extend(body(&counted.results(results)).map(with(&counted.region.label)));
+    }
+    out
+}
+
+/// A row for each metric, derived ones last.
+fn body(results: &Results<'_>) -> impl Iterator<Item = String> {
     let command = target::subject(results);
     let lines = results.summary.lines.iter().map(|line| line_row(&command, line));
     let derived = results.summary.derived.iter().map(|metric| derived_row(&command, metric, results));
-    let header = HEADER.to_owned();
-    [header].into_iter().chain(lines).chain(derived).map(|row| row + "\r\n").collect()
+    lines.chain(derived).collect::<Vec<_>>().into_iter()
 }
 
 fn line_row(command: &str, line: &LineSummary) -> String {

@@ -5,9 +5,11 @@ use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::report::{Run, Step};
 use cyclometer::core::{Count, Plan, Report, Target};
 use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
+use cyclometer::{MarkedRun, MarkedThread};
 use serde_json::{Map, Number, Value, json};
 
 use crate::output::clean_os;
+use crate::render::regions::{CountedRegion, Regions};
 use crate::render::{Results, machine, target};
 
 /// Version of the schema; it grows when a reader of the old one could fail.
@@ -30,7 +32,7 @@ pub fn render(results: &Results<'_>) -> String {
 /// One command with its runs and values.
 pub fn command(results: &Results<'_>) -> Value {
     let report = results.report;
-    json!({
+    let mut command = json!({
         "command": target::command_words(report),
         "target": target_json(report.target.as_ref()),
         "runs": report.runs.iter().map(run).collect::<Vec<_>>(),
@@ -38,6 +40,50 @@ pub fn command(results: &Results<'_>) -> Value {
         "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
         "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
         "failure": report.failure,
+    });
+    if let Some(regions) = results.regions {
+        extend(&mut command, json!({ "regions": regions_json(regions), "region_notes": regions.notes() }));
+    }
+    command
+}
+
+fn regions_json(regions: &Regions) -> Vec<Value> {
+    let region = |counted: &CountedRegion| {
+        json!({
+            "label": counted.region.label,
+            "notes": counted.region.notes,
+            "runs": counted.region.runs.iter().map(|run| region_run(run, counted)).collect::<Vec<_>>(),
+            "metrics": counted.summary.lines.iter().map(metric).collect::<Vec<_>>(),
+            "derived": counted.summary.derived.iter().map(derived).collect::<Vec<_>>(),
+        })
+    };
+    regions.all().iter().map(region).collect()
+}
+
+fn region_run(run: &MarkedRun, counted: &CountedRegion) -> Value {
+    let thread = |thread: &MarkedThread| {
+        json!({
+            "pid": thread.pid,
+            "tid": thread.tid,
+            "calls": thread.calls,
+            "ended": thread.ended,
+            "time_ns": thread.time_ns,
+            "values": counted.of_thread(thread).into_iter().map(|(name, value, count)| json!({
+                "name": name,
+                "value": optional(value),
+                "count": count.verdict().word(),
+                "reason": count.reason(),
+            })).collect::<Vec<_>>(),
+        })
+    };
+    json!({
+        "run": run.run,
+        "calls": run.calls,
+        "ended": run.ended,
+        "unmatched": run.unmatched,
+        "time_ns": run.time_ns,
+        "threads": run.threads,
+        "by_thread": run.by_thread.iter().map(thread).collect::<Vec<_>>(),
     })
 }
 

@@ -5,13 +5,24 @@ use cyclometer::core::event::Unit;
 use cyclometer::stats::{LineSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::regions::Regions;
 use crate::render::table::NOT_COUNTABLE;
 use crate::render::{Results, target, units};
 
 /// A heading and a table with a row for each metric.
 pub fn render(results: &Results<'_>) -> String {
     let runs = results.report.runs.len();
-    let mut out = format!("### {} · {runs} run{}\n\n", code(&target::subject(results)), plural(runs));
+    let heading = format!("### {} · {runs} run{}\n\n", code(&target::subject(results)), plural(runs));
+    let regions = results.regions.map(Regions::all).unwrap_or_default().iter().map(|counted| {
+        let (label, heading) = (code(&clean(&counted.region.label)), escaped(&counted.heading()));
+        format!("\n#### Region {label}: {heading}\n\n") + &table(&counted.shown(results))
+    });
+    heading + &table(results) + &regions.collect::<String>()
+}
+
+/// A row for each metric.
+fn table(results: &Results<'_>) -> String {
+    let mut out = String::new();
     let estimated = results.summary.lines.iter().any(|line| half_width(line).is_some());
     let (head, rule) = if estimated { (" ± (95 %) |", "---:|") } else { ("", "") };
     out += &format!("| metric | mean |{head} σ | min | max | n | count | provenance | note |\n");

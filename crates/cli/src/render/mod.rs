@@ -18,6 +18,7 @@ pub mod paint;
 pub mod placement;
 pub mod placement_json;
 pub mod proof;
+pub mod regions;
 pub mod registers;
 pub mod selftest;
 pub mod table;
@@ -42,6 +43,8 @@ pub struct Results<'a> {
     pub summary: &'a Summary,
     /// Where it was measured.
     pub machine: &'a Machine,
+    /// The regions that were counted beside; `None` where that was not asked for.
+    pub regions: Option<&'a regions::Regions>,
 }
 
 impl Results<'_> {

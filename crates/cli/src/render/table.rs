@@ -26,6 +26,14 @@ pub fn render(results: &Results<'_>, verbose: bool, paint: Paint) -> String {
         + &table
         + &medians(results, paint)
         + &remarks(results, verbose, paint, &mut Vec::new())
+        + &results.regions.map(|regions| regions.tables(results, verbose, paint)).unwrap_or_default()
+}
+
+/// The table alone, below a heading.
+pub fn render_below(heading: &str, results: &Results<'_>, verbose: bool, paint: Paint) -> String {
+    let several = results.report.runs.len() > 1;
+    format!("{}\n", paint.paint(Style::Heading, heading))
+        + &layout(&rows(results, several, verbose), several, paint)
 }
 
 /// The same as one of several tables: what has been said below another is not said again.

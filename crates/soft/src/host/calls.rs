@@ -2,6 +2,7 @@
 
 use std::io;
 
+use cyclometer_sys::marks;
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
@@ -89,6 +90,13 @@ pub(crate) enum Verdict {
         address: u64,
         /// What.
         value: u64,
+    },
+    /// It is not made: a thread asks us for its own counts, in words at this address.
+    Counts {
+        /// Where.
+        address: u64,
+        /// How many words.
+        words: u64,
     },
     /// The program must go on without us; why, in words that follow "the program".
     Leave(&'static str),
@@ -204,10 +212,12 @@ fn clone(flags: u64) -> Verdict {
 ///
 /// `prctl(2)`.
 fn prctl(tid: u32, registers: &Registers) -> Verdict {
+    const ASK_COUNTS: u64 = marks::ASK_COUNTS as u64;
     const PR_SET_DUMPABLE: u64 = 4;
     const PR_SET_SECCOMP: u64 = 22;
     const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
     match (registers.rdi, registers.rsi) {
+        (ASK_COUNTS, address) => Verdict::Counts { address, words: registers.rdx },
         (PR_SET_DUMPABLE, 0) => Verdict::Leave("hides its memory (PR_SET_DUMPABLE)"),
         (PR_SET_SECCOMP, mode) => filter(tid, mode == SECCOMP_MODE_FILTER, registers.rdx),
         (PR_SET_SYSCALL_USER_DISPATCH, on) if on != 0 => Verdict::Leave(
@@ -320,6 +330,7 @@ impl Engine {
                 let written = trace::write_memory(tid, address, &value.to_le_bytes());
                 self.answer_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
             }
+            Verdict::Counts { address, words } => self.tell_own_counts(tid, registers, (address, words)),
             Verdict::Open(path) => self.opens(tid, path, registers),
             Verdict::Writes(path) => {
                 if self.opens_to_write(tid, path, &registers)? {

@@ -6,7 +6,7 @@
 //!                    system call: by what it means to us     (calls, file, listing)
 //!                    birth, exec, end                        (births, exits, threads, process, ledger)
 //!                    translations of programs that come again (sharing, common, claims)
-//!                    a request for counts                   (reading, protocol)
+//!                    a request for counts                   (reading, protocol; of a thread for its own: own_counts)
 //! ```
 //!
 //! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
@@ -25,6 +25,7 @@ mod file;
 mod ledger;
 mod listing;
 mod maps;
+mod own_counts;
 mod probe;
 mod process;
 pub mod protocol;

@@ -99,6 +99,9 @@ pub(crate) struct Task {
     pub(crate) renewals: u32,
     /// Whether it is bound to a CPU.
     pub(crate) warmth: Warmth,
+    /// What it counted in translations that were given up, or that this is not known; `None` where it never asked for its own
+    /// counts.
+    pub(crate) carried: Option<Result<Totals, String>>,
 }
 
 /// A task that waits for a child in its system call: it cannot be stopped.
@@ -132,6 +135,7 @@ impl Task {
             trap_action: None,
             renewals: 0,
             warmth: Warmth::default(),
+            carried: None,
         }
     }
 

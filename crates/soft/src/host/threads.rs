@@ -105,6 +105,7 @@ impl Engine {
         else {
             return;
         };
+        task.carry(&seat);
         let index = task.process;
         self.answered.remove(&tid);
         let seated = self.tasks.values().any(|task| task.process == index && task.is_seated());

@@ -22,7 +22,7 @@ pub(super) fn spawn(
     traced: Option<Traced>,
 ) -> io::Result<u32> {
     let (candidates, argv) = (pointers(&strings.candidates), pointers(&strings.argv));
-    let variables = strings.padding.as_ref().map(padded).transpose()?;
+    let variables = (!strings.variables.is_empty()).then(|| with_ours(&strings.variables)).transpose()?;
     let environment = variables.as_deref().map(pointers);
     let image = Image {
         candidates: candidates.as_ptr(),
@@ -37,12 +37,12 @@ pub(super) fn spawn(
     }
 }
 
-/// Our environment and one variable more.
-fn padded(padding: &CString) -> io::Result<Vec<CString>> {
+/// Some variables and our environment.
+fn with_ours(variables: &[CString]) -> io::Result<Vec<CString>> {
     let joined = |(name, value): (OsString, OsString)| {
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::from)
     };
-    std::env::vars_os().map(joined).chain([Ok(padding.clone())]).collect()
+    variables.iter().cloned().map(Ok).chain(std::env::vars_os().map(joined)).collect()
 }
 
 fn run(image: Image, streams: [RawFd; 3], gate: RawFd, origin: &Origin, traced: Option<Traced>) -> ! {

@@ -153,18 +153,24 @@ impl Launcher {
     ///
     /// The operating system's; `InvalidInput` when the command contains a NUL byte.
     pub fn spawn(&self, request: &Request<'_>) -> io::Result<Pending> {
-        self.spawn_padded(request, 0)
+        self.spawn_padded(request, 0, &[])
     }
 
-    /// The same, with a variable [`PADDING`] of so many bytes more in the environment, if it is not 0: it moves the
-    /// stack, so that what depends on addresses is not the same by chance in all runs.
+    /// The same, with more in the environment: a variable [`PADDING`] of so many bytes, if it is not 0, which moves the
+    /// stack, so that what depends on addresses is not the same by chance in all runs; and others, as `NAME=VALUE`, which go before
+    /// those that there are.
     ///
     /// # Errors
     ///
     /// As [`Launcher::spawn`].
-    pub fn spawn_padded(&self, request: &Request<'_>, padding: u16) -> io::Result<Pending> {
+    pub fn spawn_padded(
+        &self,
+        request: &Request<'_>,
+        padding: u16,
+        variables: &[OsString],
+    ) -> io::Result<Pending> {
         let (candidates, argv) = (self.candidates(request.program)?, argv(request)?);
-        let strings = Strings { candidates, argv, padding: pad(padding)? };
+        let strings = Strings { candidates, argv, variables: added(padding, variables)? };
         let (gate, theirs) = UnixStream::pair()?;
         linux::never_raise_sigpipe(&gate)?;
         linux::never_raise_sigpipe(&theirs)?;
@@ -263,16 +269,18 @@ impl Pending {
 struct Strings {
     candidates: Vec<CString>,
     argv: Vec<CString>,
-    /// A variable to add to the environment.
-    padding: Option<CString>,
+    /// Variables to add to the environment.
+    variables: Vec<CString>,
 }
 
 /// The variable that pads the environment.
 pub const PADDING: &str = "CYCLOMETER_PADDING";
 
-fn pad(bytes: u16) -> io::Result<Option<CString>> {
-    let variable = format!("{PADDING}={}", "x".repeat(bytes.into()));
-    Ok((bytes > 0).then(|| CString::new(variable)).transpose()?)
+fn added(padding: u16, variables: &[OsString]) -> io::Result<Vec<CString>> {
+    let pad = format!("{PADDING}={}", "x".repeat(padding.into()));
+    let pad = (padding > 0).then(|| OsString::from(pad));
+    let all = variables.iter().chain(&pad).map(|variable| CString::new(variable.as_bytes()));
+    Ok(all.collect::<Result<Vec<CString>, _>>()?)
 }
 
 fn argv(request: &Request<'_>) -> io::Result<Vec<CString>> {
@@ -344,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn padding_is_one_variable_more_with_and_without_a_helper() {
+    fn variables_are_added_with_and_without_a_helper() {
         let path = std::env::var("PATH").unwrap();
         for has_helper in [true, false] {
             let mut launcher = Launcher::start().unwrap();
@@ -353,7 +361,9 @@ mod tests {
             }
             for padding in [0u16, 1, 4000] {
                 // The other variables are there still.
-                let script = format!("[ ${{#CYCLOMETER_PADDING}} = {padding} ] && [ \"$PATH\" = '{path}' ]");
+                let script = format!(
+                    "[ ${{#CYCLOMETER_PADDING}} = {padding} ] && [ \"$PATH\" = '{path}' ] && [ $X = 7 ]"
+                );
                 let args: Vec<OsString> = ["-c", &script].iter().map(OsString::from).collect();
                 let request = Request {
                     program: "sh".as_ref(),
@@ -363,7 +373,7 @@ mod tests {
                     stderr: None,
                     traced: None,
                 };
-                let mut pending = launcher.spawn_padded(&request, padding).unwrap();
+                let mut pending = launcher.spawn_padded(&request, padding, &["X=7".into()]).unwrap();
                 pending.release();
                 let ended = reap(pending.pid(), Reap::Block).unwrap().unwrap();
                 assert_eq!(ended.status, Status::Code(0), "helper {has_helper}, padding {padding}");

@@ -102,7 +102,12 @@ impl Contest<'_> {
 
     /// A command as other formats of results show it.
     pub fn results(&self, arm: usize) -> Results<'_> {
-        Results { report: self.report(arm), summary: &self.arms[arm].summary, machine: self.machine }
+        Results {
+            report: self.report(arm),
+            summary: &self.arms[arm].summary,
+            machine: self.machine,
+            regions: None,
+        }
     }
 
     /// What was measured of a command.

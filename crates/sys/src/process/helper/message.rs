@@ -35,14 +35,14 @@ impl Header {
         streams: [RawFd; 3],
         traced: Option<Traced>,
     ) -> io::Result<(Header, Vec<u8>)> {
-        let all = strings.candidates.iter().chain(&strings.argv).chain(&strings.padding);
+        let all = strings.candidates.iter().chain(&strings.argv).chain(&strings.variables);
         let payload: Vec<u8> = all.flat_map(|string| string.as_bytes_with_nul()).copied().collect();
         let count = |n: usize| u32::try_from(n).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG));
         let header = Header {
             bytes: count(payload.len())?,
             candidates: count(strings.candidates.len())?,
             args: count(strings.argv.len())?,
-            variables: u32::from(strings.padding.is_some()),
+            variables: count(strings.variables.len())?,
             streams: (0..).zip(streams).filter(|(_, fd)| *fd >= 0).map(|(n, _)| 1 << n).sum(),
             traced: traced.map_or(0, |traced| 1 | u32::from(traced.fixed_layout) << 1),
         };
@@ -215,7 +215,7 @@ mod tests {
         let strings = Strings {
             candidates: vec![CString::new("/bin/a").unwrap()],
             argv: vec![CString::new("a").unwrap(), CString::new("").unwrap()],
-            padding: Some(CString::new("P=x").unwrap()),
+            variables: vec![CString::new("P=x").unwrap()],
         };
         let (header, payload) =
             Header::describe(&strings, [5, -1, 0], Some(Traced { fixed_layout: false })).unwrap();
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_header_says_how_to_prepare_for_a_tracer() {
-        let strings = Strings { candidates: Vec::new(), argv: Vec::new(), padding: None };
+        let strings = Strings { candidates: Vec::new(), argv: Vec::new(), variables: Vec::new() };
         for traced in [None, Some(Traced { fixed_layout: false }), Some(Traced { fixed_layout: true })] {
             let (header, _) = Header::describe(&strings, [-1; 3], traced).unwrap();
             assert_eq!(header.traced(), traced);

@@ -1,0 +1,15 @@
+//! perf, where there is none.
+
+use cyclometer_core::Slot;
+
+use crate::thread_events::ThreadEvent;
+
+/// The events of a slot that count a thread: none.
+pub fn thread_events(_slot: &Slot) -> Vec<ThreadEvent> {
+    Vec::new()
+}
+
+/// What an error number means with which a program could not open such an event.
+pub fn thread_refusal(errno: i32, pmu: &str) -> String {
+    format!("the PMU {pmu}: {}", std::io::Error::from_raw_os_error(errno))
+}

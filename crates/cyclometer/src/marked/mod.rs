@@ -1,0 +1,313 @@
+//! Regions that programs mark, as `stat` counts them.
+
+mod launch;
+
+use std::collections::HashMap;
+
+use cyclometer_backend::thread_refusal;
+use cyclometer_core::exec::{At, Cell, Reading};
+use cyclometer_core::report::Run;
+use cyclometer_core::{Report, Rung, Slot, SlotId};
+use cyclometer_marker::board::{LONGEST_LABEL, Loss, ROWS, Row, Sum, VERSION};
+
+pub(crate) use launch::{Boards, MarkedLaunch, MarkedSource};
+use launch::{Marked, MarkedCounter};
+
+/// What the regions that a command marked have counted.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MarkedRegions {
+    /// One for each name, in the order in which they came first.
+    pub regions: Vec<MarkedRegion>,
+    /// What is to be said about them, or why there are none.
+    pub notes: Vec<String>,
+}
+
+/// The regions of one name.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MarkedRegion {
+    /// The name.
+    pub label: String,
+    /// How often it was executed in each run; runs without it are there with zeros.
+    pub runs: Vec<MarkedRun>,
+    /// The measurement, with what was counted in these regions in place of what was counted in whole runs.
+    pub report: Report,
+    /// What is wrong with its ends.
+    pub notes: Vec<String>,
+}
+
+/// The regions of one name in one run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct MarkedRun {
+    /// Number of the run, from 0.
+    pub run: u32,
+    /// How many regions began.
+    pub calls: u64,
+    /// How many of them ended.
+    pub ended: u64,
+    /// How many ends had no beginning.
+    pub unmatched: u64,
+    /// The sum of the times of outermost regions over all threads, in ns.
+    pub time_ns: u64,
+    /// How many threads executed it.
+    pub threads: u64,
+    /// What each thread did.
+    pub by_thread: Vec<MarkedThread>,
+}
+
+/// The regions of one name in one thread.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MarkedThread {
+    /// The process.
+    pub pid: u32,
+    /// The thread; `None`: several of the process, one after the other.
+    pub tid: Option<u32>,
+    /// How many regions began.
+    pub calls: u64,
+    /// How many of them ended.
+    pub ended: u64,
+    /// The time of outermost regions, in ns.
+    pub time_ns: u64,
+    /// What was counted in them.
+    pub reading: Reading,
+}
+
+/// Reads the boards of a measurement. `warmups` commands were executed before the runs of the report.
+pub(crate) fn collect(boards: &Boards, report: &Report, warmups: u32) -> MarkedRegions {
+    let all = boards.take();
+    let boards = all.get(warmups as usize..).unwrap_or_default();
+    let rows: Vec<Vec<Row>> = boards.iter().map(|marked| marked.board.rows()).collect();
+    let regions = by_label(&rows).iter().map(|own| region(own, report, boards)).collect();
+    MarkedRegions { regions, notes: notes(boards, &rows) }
+}
+
+/// The rows of one name: for each run those of its threads.
+struct OfLabel<'a> {
+    label: &'a str,
+    rows: Vec<Vec<&'a Row>>,
+}
+
+/// The rows by name, in the order in which names came first.
+fn by_label(rows: &[Vec<Row>]) -> Vec<OfLabel<'_>> {
+    let mut found: Vec<OfLabel<'_>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (run, row) in rows.iter().enumerate().flat_map(|(run, rows)| rows.iter().map(move |row| (run, row))) {
+        let place = *places.entry(&row.label).or_insert_with(|| {
+            found.push(OfLabel { label: &row.label, rows: vec![Vec::new(); rows.len()] });
+            found.len() - 1
+        });
+        found[place].rows[run].push(row);
+    }
+    found
+}
+
+fn region(own: &OfLabel<'_>, report: &Report, boards: &[Marked]) -> MarkedRegion {
+    let mut report = report.clone();
+    for pass in &mut report.plan.passes {
+        // In its own threads a program counts all events all the time, as far as the kernel has counters for them.
+        pass.slots.iter_mut().for_each(|slot| slot.turn = None);
+    }
+    let (mut runs, mut faults) = (Vec::new(), Faults::default());
+    let passes = report.plan.passes.clone();
+    for (i, run) in report.runs.iter_mut().enumerate() {
+        let slots = passes.get(run.pass).map(|pass| pass.slots.as_slice()).unwrap_or_default();
+        let rows = own.rows.get(i).map(Vec::as_slice).unwrap_or_default();
+        faults.add(rows);
+        runs.push(in_run(run, slots, boards.get(i), rows));
+    }
+    MarkedRegion { label: own.label.to_owned(), runs, report, notes: faults.notes() }
+}
+
+/// Replaces what a whole run counted by what some regions counted.
+fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row]) -> MarkedRun {
+    run.slices = Vec::new();
+    // Others only ended regions: of before a fork, or by mistake.
+    let begun = || rows.iter().filter(|row| row.begun > 0);
+    let by_thread: Vec<MarkedThread> = begun().map(|row| thread(row, slots, marked)).collect();
+    run.reading.cells = by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()).collect();
+    if by_thread.is_empty() {
+        let reason = "the region was not executed in this run";
+        run.reading.cells = slots.iter().map(|slot| lost(slot.id, reason.to_owned())).collect();
+    }
+    let sum = |of: fn(&Row) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
+    MarkedRun {
+        run: run.index,
+        calls: sum(|row| row.begun),
+        ended: sum(|row| row.ended),
+        unmatched: sum(|row| row.unmatched),
+        time_ns: sum(|row| row.time_ns),
+        threads: begun().map(|row| row.threads).fold(0, u64::saturating_add),
+        by_thread,
+    }
+}
+
+fn thread(row: &Row, slots: &[Slot], marked: Option<&Marked>) -> MarkedThread {
+    let cells = slots.iter().flat_map(|slot| slot_cells(slot, row, marked)).collect();
+    MarkedThread {
+        pid: row.pid,
+        tid: Some(row.tid).filter(|tid| *tid != 0),
+        calls: row.begun,
+        ended: row.ended,
+        time_ns: row.time_ns,
+        reading: Reading { cells },
+    }
+}
+
+/// What a thread counted of an event.
+fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Marked>) -> Vec<Cell> {
+    let counted_as = slot.opened_as();
+    let why_not = || {
+        let left_out = marked.and_then(|marked| marked.left_out.iter().find(|(id, _)| *id == counted_as));
+        let reason = left_out.map_or("it was not opened for this run", |(_, reason)| reason);
+        vec![lost(slot.id, reason.to_owned())]
+    };
+    let Some(marked) = marked else { return why_not() };
+    let counters = marked.counters.iter().zip(&row.sums).filter(|(counter, _)| counter.slot == counted_as);
+    let cells: Vec<Cell> = counters.map(|(counter, sum)| cell(slot.id, counter, sum, row)).collect();
+    if cells.is_empty() { why_not() } else { cells }
+}
+
+fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
+    let at = At { part: counter.part, pmu: counter.pmu.clone(), cpu: None, tid: Some(row.tid) };
+    if sum.lost > 0 {
+        let of = if sum.lost < row.ended {
+            format!(" ({} of {} calls)", sum.lost, row.ended)
+        } else {
+            String::new()
+        };
+        return Cell { at, ..lost(slot, why_lost(sum.reason, &counter.pmu) + &of) };
+    }
+    if row.ended == 0 {
+        return Cell { at, ..lost(slot, NEVER_ENDED.to_owned()) };
+    }
+    let (enabled, running) = match counter.rung {
+        // Its counts are of all that was executed.
+        Rung::Soft => (row.time_ns.max(1), row.time_ns.max(1)),
+        _ => (sum.time_enabled_ns, sum.time_running_ns),
+    };
+    Cell { at, ..Cell::new(slot, sum.value, enabled, running) }
+}
+
+/// Why a region has no counts that began.
+const NEVER_ENDED: &str = "no region of that name has ended";
+
+fn lost(slot: SlotId, reason: String) -> Cell {
+    Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
+}
+
+fn why_lost(reason: u64, pmu: &str) -> String {
+    let errno = || i32::try_from(reason).unwrap_or(0);
+    match Loss::of_code(reason) {
+        Some(Loss::Unread) => "the counter could not be read at both ends".to_owned(),
+        Some(Loss::NotTranslated) => "the software PMU did not run the process at both ends".to_owned(),
+        Some(Loss::NotOfThreads) => "the software PMU counts it for whole processes".to_owned(),
+        None => thread_refusal(errno(), pmu),
+    }
+}
+
+/// What is wrong with ends of regions, over all runs.
+#[derive(Default)]
+struct Faults {
+    unclosed: u64,
+    unmatched: u64,
+    crossed: u64,
+    forked: u64,
+    torn: u64,
+}
+
+impl Faults {
+    fn add(&mut self, rows: &[&Row]) {
+        for row in rows {
+            self.unclosed += row.begun.saturating_sub(row.ended);
+            self.unmatched += row.unmatched;
+            self.crossed += row.crossed;
+            self.forked += row.forked;
+            self.torn += u64::from(row.is_torn);
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+        let notes = [
+            (self.unclosed, "begun and not ended", "its counts are of the calls that ended"),
+            (self.unmatched, "ended without having begun", "those ends count nothing"),
+            (
+                self.crossed,
+                "ended before a region that had begun in it",
+                "each counts from its begin to its end",
+            ),
+            (self.forked, "begun before a fork and ended in the child", "the parent counts it"),
+            (self.torn, "being ended when the process died", "that call may be counted in part"),
+        ];
+        let told = notes.into_iter().filter(|(n, ..)| *n > 0);
+        told.map(|(n, what, so)| format!("{what} {}: {so}", times(n))).collect()
+    }
+}
+
+/// What is to be said of all regions.
+fn notes(boards: &[Marked], rows: &[Vec<Row>]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let sum = |of: fn(&Marked) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);
+    let dropped = sum(|marked| marked.board.dropped());
+    let cut = sum(|marked| marked.board.cut());
+    if let Some(version) = boards.iter().find_map(|marked| marked.board.other_version()) {
+        notes.push(format!(
+            "the program marks regions with a library of another version: it writes format {version}, and this is {VERSION}; \
+             build both from one release"
+        ));
+    } else if rows.iter().all(Vec::is_empty) && dropped == 0 {
+        notes.push(NO_REGIONS.to_owned());
+    }
+    if dropped > 0 {
+        notes.push(format!(
+            "{dropped} begins and ends of regions were not noted: there are more than {ROWS} names and threads, or they came in \
+             the handler of a signal"
+        ));
+    }
+    if cut > 0 {
+        notes.push(format!(
+            "names of regions are cut to {LONGEST_LABEL} bytes, and equal ones are one region"
+        ));
+    }
+    notes
+}
+
+/// Why there may be none.
+const NO_REGIONS: &str = "no region was marked: the command does not use the library's markers, did not come to one, or may not \
+                          open the memory that they report to (another user, set-id, another /proc)";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_is_told_with_its_number() {
+        assert!(Faults::default().notes().is_empty());
+        let row = Row { begun: 5, ended: 3, unmatched: 1, is_torn: true, ..Row::default() };
+        let mut faults = Faults::default();
+        faults.add(&[&row]);
+        assert_eq!(
+            faults.notes(),
+            [
+                "begun and not ended 2 times: its counts are of the calls that ended",
+                "ended without having begun once: those ends count nothing",
+                "being ended when the process died once: that call may be counted in part",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_region_without_a_value_is_no_zero() {
+        let counter = MarkedCounter { slot: SlotId(0), rung: Rung::Perf, part: 0, pmu: "cpu".to_owned() };
+        let row = Row { begun: 3, ended: 2, tid: 7, ..Row::default() };
+        let of = |sum: Sum, row: &Row| cell(SlotId(0), &counter, &sum, row);
+        let counted = of(Sum { value: 5, time_enabled_ns: 9, time_running_ns: 9, ..Sum::default() }, &row);
+        assert_eq!((counted.raw, counted.lost, counted.at.tid), (5, None, Some(7)));
+        let lost = of(Sum { value: 5, lost: 1, reason: Loss::Unread.code(), ..Sum::default() }, &row);
+        assert_eq!(
+            (lost.raw, lost.lost.as_deref()),
+            (0, Some("the counter could not be read at both ends (1 of 2 calls)"))
+        );
+        let never = of(Sum::default(), &Row { begun: 1, ..Row::default() });
+        assert_eq!(never.lost.as_deref(), Some(NEVER_ENDED));
+    }
+}

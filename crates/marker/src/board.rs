@@ -1,0 +1,446 @@
+//! The memory that `cyclometer stat -m` shares with what it runs: which events to count, and what was counted.
+//!
+//! Version 1, words of 64 bits in the byte order of the machine:
+//!
+//! | words | |
+//! |---|---|
+//! | 0 | the letters `CYCLOMRK` |
+//! | 1 | the version; in all versions the words 0 to 3 mean the same |
+//! | 2 | set by a library that has another version, to its own |
+//! | 3 | how many processes have attached |
+//! | 4 | how many counters there are, at most 64 |
+//! | 5 | how many rows are taken |
+//! | 6 | how many bytes of names are taken |
+//! | 7 | calls that had no room, or came where nothing could be noted |
+//! | 8 | names that were cut |
+//! | 64 … | 64 counters of 8 words: who counts (1 perf, 2 the software PMU), type, config, config1, config2, flags, whether the program may read it by an instruction, 0; for the software PMU config is the number of the event |
+//! | 1024 … | 65536 rows of 336 words, then 8 MiB of names |
+//!
+//! A row is written by one thread at a time, and belongs to a thread of a process and a name: an odd word 0 says that it is being written;
+//! process, thread (0: several, one after the other), place and length of the name, begun, ended, ends that nothing
+//! began, time in ns, threads, ends in another order than the beginnings, regions of before a fork; from word 16 on for each counter:
+//! value, time enabled, time running (ns), calls without a value, and why (an error number of the operating
+//! system, or a [`Loss`]). Counts are those of outermost regions of the name; calls are all.
+
+use std::io;
+use std::path::Path;
+
+use crate::memory::{self, Memory, Own};
+
+/// The variable of the environment that says where the memory is.
+pub const VARIABLE: &str = "CYCLOMETER_MARKERS";
+
+/// The version of the format.
+pub const VERSION: u64 = 1;
+
+/// The most events.
+pub const MOST_COUNTERS: usize = 64;
+
+/// The most pairs of a thread and a name at a time.
+pub const ROWS: usize = 1 << 16;
+
+/// The longest name, in bytes; others are cut.
+pub const LONGEST_LABEL: usize = 4096;
+
+const LABEL_BYTES: usize = 8 << 20;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"CYCLOMRK");
+
+/// Bytes of a word.
+const WORD: usize = 8;
+
+const COUNTERS_AT: usize = 64 * WORD;
+const COUNTER_BYTES: usize = 8 * WORD;
+const ROWS_AT: usize = 1024 * WORD;
+const ROW_HEAD: usize = 16;
+const ROW_COUNTER: usize = 5;
+const ROW_BYTES: usize = (ROW_HEAD + ROW_COUNTER * MOST_COUNTERS) * WORD;
+const LABELS_AT: usize = ROWS_AT + ROWS * ROW_BYTES;
+const LEN: usize = LABELS_AT + LABEL_BYTES;
+
+/// Words of the head.
+mod head {
+    pub(super) const MAGIC: usize = 0;
+    pub(super) const VERSION: usize = 1;
+    pub(super) const OTHER_VERSION: usize = 2;
+    pub(super) const ATTACHED: usize = 3;
+    pub(super) const COUNTERS: usize = 4;
+    pub(super) const ROWS: usize = 5;
+    pub(super) const LABELS: usize = 6;
+    pub(super) const DROPPED: usize = 7;
+    pub(super) const CUT: usize = 8;
+}
+
+/// Words of a row that are added to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(usize)]
+pub(crate) enum Word {
+    Begun = 5,
+    Ended = 6,
+    Unmatched = 7,
+    Time = 8,
+    Threads = 9,
+    Crossed = 10,
+    Forked = 11,
+}
+
+/// Words of a row before those.
+mod row {
+    pub(super) const WRITING: usize = 0;
+    pub(super) const PID: usize = 1;
+    pub(super) const TID: usize = 2;
+    pub(super) const LABEL_AT: usize = 3;
+    pub(super) const LABEL_LEN: usize = 4;
+}
+
+/// Who counts an event.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counts {
+    /// `perf_event_open(2)`.
+    Perf {
+        /// Which PMU.
+        pmu_type: u32,
+        /// What it shall count: `config`, `config1`, `config2`.
+        config: [u64; 3],
+        /// The bits of `perf_event_attr`.
+        flags: u64,
+        /// Whether it may be read by an instruction where the kernel says so: not where cores differ.
+        user_reads: bool,
+    },
+    /// The software PMU that runs the program, by its number of the event.
+    Software(u64),
+}
+
+impl Counts {
+    fn words(self) -> [u64; 8] {
+        match self {
+            Counts::Perf { pmu_type, config: [config, config1, config2], flags, user_reads } => {
+                [1, u64::from(pmu_type), config, config1, config2, flags, u64::from(user_reads), 0]
+            }
+            Counts::Software(event) => [2, 0, event, 0, 0, 0, 0, 0],
+        }
+    }
+
+    fn of_words([who, pmu_type, config, config1, config2, flags, user_reads, _]: [u64; 8]) -> Option<Counts> {
+        match who {
+            1 => {
+                let pmu_type = u32::try_from(pmu_type).ok()?;
+                let config = [config, config1, config2];
+                Some(Counts::Perf { pmu_type, config, flags, user_reads: user_reads != 0 })
+            }
+            2 => Some(Counts::Software(config)),
+            _ => None,
+        }
+    }
+}
+
+/// Why a region has no value of an event, where it is no error of the operating system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Loss {
+    /// It could not be read, or went backwards.
+    Unread = 5001,
+    /// The software PMU does not run this process, or not any more.
+    NotTranslated = 5002,
+    /// The software PMU has no such count of a thread.
+    NotOfThreads = 5003,
+}
+
+impl Loss {
+    /// The word that stands for it.
+    pub fn code(self) -> u64 {
+        self as u64
+    }
+
+    /// What a word stands for; `None` where that is an error number.
+    pub fn of_code(code: u64) -> Option<Loss> {
+        [Loss::Unread, Loss::NotTranslated, Loss::NotOfThreads].into_iter().find(|loss| loss.code() == code)
+    }
+}
+
+/// A value of a counter, or of all regions of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sum {
+    /// The raw value.
+    pub value: u64,
+    /// How long the event was wanted, in ns.
+    pub time_enabled_ns: u64,
+    /// How long it was on a counter, in ns.
+    pub time_running_ns: u64,
+    /// How many regions have no value.
+    pub lost: u64,
+    /// Why the last of them has none: an error number, or a [`Loss`].
+    pub reason: u64,
+}
+
+impl Sum {
+    /// No value, for this reason.
+    pub(crate) fn lost(reason: u64) -> Sum {
+        Sum { lost: 1, reason, ..Sum::default() }
+    }
+}
+
+/// What the regions of one name counted in one thread, or in several of a process one after the other.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Row {
+    /// The process.
+    pub pid: u32,
+    /// The thread; 0: several.
+    pub tid: u32,
+    /// The name.
+    pub label: String,
+    /// How many regions began.
+    pub begun: u64,
+    /// How many of them ended.
+    pub ended: u64,
+    /// Ends that nothing had begun.
+    pub unmatched: u64,
+    /// How long outermost regions took, in ns.
+    pub time_ns: u64,
+    /// How many threads it is of.
+    pub threads: u64,
+    /// How many ended while a region went on that had begun in them.
+    pub crossed: u64,
+    /// How many began before a fork and ended in the child, where nothing is known of them.
+    pub forked: u64,
+    /// The process ended while it was noting an end here.
+    pub is_torn: bool,
+    /// One for each counter.
+    pub sums: Vec<Sum>,
+}
+
+/// The memory, as its maker has it.
+#[derive(Debug)]
+pub struct Board {
+    own: Own,
+    memory: Memory,
+}
+
+impl Board {
+    /// Makes one without counters.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's; `Unsupported` where there is no way to share memory.
+    pub fn make() -> io::Result<Board> {
+        let (own, memory) = Own::make(LEN)?;
+        memory.store(WORD * head::VERSION, VERSION);
+        memory.store(WORD * head::MAGIC, MAGIC);
+        Ok(Board { own, memory })
+    }
+
+    /// What a program's environment must have, as `NAME=VALUE`. It is found as long as this lives.
+    pub fn variable(&self) -> String {
+        format!("{VARIABLE}={}", self.own.path())
+    }
+
+    /// Adds a counter, and hands back its number; `None` where there are too many. Programs that have attached do not
+    /// see it any more.
+    pub fn add_counter(&self, counter: Counts) -> Option<usize> {
+        let number = self.counters();
+        if number >= MOST_COUNTERS {
+            return None;
+        }
+        let at = COUNTERS_AT + number * COUNTER_BYTES;
+        (at..).step_by(WORD).zip(counter.words()).for_each(|(at, word)| self.memory.store(at, word));
+        self.memory.store(WORD * head::COUNTERS, number as u64 + 1);
+        Some(number)
+    }
+
+    /// How many counters there are.
+    pub fn counters(&self) -> usize {
+        counters(&self.memory)
+    }
+
+    /// How many processes have attached.
+    pub fn attached(&self) -> u64 {
+        self.memory.load(WORD * head::ATTACHED)
+    }
+
+    /// The version of a program's library that did not attach, as it is not ours.
+    pub fn other_version(&self) -> Option<u64> {
+        Some(self.memory.load(WORD * head::OTHER_VERSION)).filter(|version| *version != 0)
+    }
+
+    /// Begins and ends that could not be noted.
+    pub fn dropped(&self) -> u64 {
+        self.memory.load(WORD * head::DROPPED)
+    }
+
+    /// Names that were longer than [`LONGEST_LABEL`].
+    pub fn cut(&self) -> u64 {
+        self.memory.load(WORD * head::CUT)
+    }
+
+    /// What was counted, in the order in which names came first.
+    pub fn rows(&self) -> Vec<Row> {
+        let taken = usize::try_from(self.memory.load(WORD * head::ROWS)).unwrap_or(ROWS).min(ROWS);
+        (0..taken).filter_map(|row| self.row(row)).collect()
+    }
+
+    fn row(&self, row: usize) -> Option<Row> {
+        let word = |word: usize| self.memory.load(row_at(row) + WORD * word);
+        let sum = |counter: usize| {
+            let [value, time_enabled_ns, time_running_ns, lost, reason] =
+                std::array::from_fn(|i| word(ROW_HEAD + ROW_COUNTER * counter + i));
+            Sum { value, time_enabled_ns, time_running_ns, lost, reason }
+        };
+        // Who was killed before it had given the row a name has counted nothing there.
+        let label =
+            self.label(word(row::LABEL_AT), word(row::LABEL_LEN)).filter(|label| !label.is_empty())?;
+        Some(Row {
+            pid: u32::try_from(word(row::PID)).ok()?,
+            tid: u32::try_from(word(row::TID)).ok()?,
+            label,
+            begun: word(Word::Begun as usize),
+            ended: word(Word::Ended as usize),
+            unmatched: word(Word::Unmatched as usize),
+            time_ns: word(Word::Time as usize),
+            threads: word(Word::Threads as usize),
+            crossed: word(Word::Crossed as usize),
+            forked: word(Word::Forked as usize),
+            is_torn: !word(row::WRITING).is_multiple_of(2),
+            sums: (0..self.counters()).map(sum).collect(),
+        })
+    }
+
+    fn label(&self, at: u64, len: u64) -> Option<String> {
+        let (at, len) = (usize::try_from(at).ok()?, usize::try_from(len).ok()?);
+        if len > LONGEST_LABEL || at.checked_add(len)? > LABEL_BYTES {
+            return None;
+        }
+        let mut bytes = vec![0; len];
+        self.memory.read(LABELS_AT + at, &mut bytes);
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+fn counters(memory: &Memory) -> usize {
+    usize::try_from(memory.load(WORD * head::COUNTERS)).unwrap_or(MOST_COUNTERS).min(MOST_COUNTERS)
+}
+
+fn row_at(row: usize) -> usize {
+    ROWS_AT + row * ROW_BYTES
+}
+
+/// The memory, as a program has it that was run.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    memory: Memory,
+    /// The counters, as they are once the program runs.
+    pub(crate) counters: Vec<Counts>,
+}
+
+/// A name on the board.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LabelAt {
+    at: usize,
+    len: usize,
+}
+
+impl Attached {
+    /// Attaches to the memory at a path; `None` where it is none, or one of another version, which it is told then.
+    pub(crate) fn open(path: &Path) -> Option<Attached> {
+        let memory = memory::open(path, LEN).or_else(|_| memory::open(path, WORD * 4)).ok()?;
+        if memory.load(WORD * head::MAGIC) != MAGIC {
+            return None;
+        }
+        if memory.load(WORD * head::VERSION) != VERSION {
+            memory.store(WORD * head::OTHER_VERSION, VERSION);
+            return None;
+        }
+        let memory = memory::open(path, LEN).ok()?;
+        let counter = |number: usize| {
+            let at = COUNTERS_AT + number * COUNTER_BYTES;
+            Counts::of_words(std::array::from_fn(|i| memory.load(at + WORD * i)))
+        };
+        let counters: Option<Vec<Counts>> = (0..counters(&memory)).map(counter).collect();
+        let attached = Attached { counters: counters?, memory };
+        attached.memory.fetch_add(WORD * head::ATTACHED, 1);
+        Some(attached)
+    }
+
+    /// Counts a begin or an end that cannot be noted.
+    pub(crate) fn drop_one(&self) {
+        self.memory.fetch_add(WORD * head::DROPPED, 1);
+    }
+
+    /// Puts a name on the board; `None` where there is no room.
+    pub(crate) fn put_label(&self, label: &str) -> Option<LabelAt> {
+        let cut = &label[..label.floor_boundary(LONGEST_LABEL)];
+        if cut.len() < label.len() {
+            self.memory.fetch_add(WORD * head::CUT, 1);
+        }
+        let room = cut.len().next_multiple_of(WORD);
+        let at = usize::try_from(self.memory.fetch_add(WORD * head::LABELS, room as u64)).ok()?;
+        if at.checked_add(room)? > LABEL_BYTES {
+            return None;
+        }
+        self.memory.write(LABELS_AT + at, cut.as_bytes());
+        Some(LabelAt { at, len: cut.len() })
+    }
+
+    /// Whether half of the rows are taken: then those of threads that have ended are used again.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.memory.load(WORD * head::ROWS) >= ROWS as u64 / 2
+    }
+
+    /// Takes a row for a thread of this process; `None` where there is none.
+    pub(crate) fn take_row(&self, pid: u32, tid: u32, label: LabelAt) -> Option<usize> {
+        let row =
+            usize::try_from(self.memory.fetch_add(WORD * head::ROWS, 1)).ok().filter(|row| *row < ROWS)?;
+        let words = [
+            (row::PID, u64::from(pid)),
+            (row::TID, u64::from(tid)),
+            (Word::Threads as usize, 1),
+            (row::LABEL_AT, label.at as u64),
+            (row::LABEL_LEN, label.len as u64),
+        ];
+        words.into_iter().for_each(|(word, value)| self.memory.store(row_at(row) + WORD * word, value));
+        Some(row)
+    }
+
+    /// Takes the row of a thread that has ended.
+    pub(crate) fn take_over(&self, row: usize) {
+        self.memory.store(row_at(row) + WORD * row::TID, 0);
+        self.add(row, Word::Threads, 1);
+    }
+
+    /// Adds to a word of a row that is this thread's.
+    pub(crate) fn add(&self, row: usize, word: Word, add: u64) {
+        self.add_at(row_at(row) + WORD * word as usize, add);
+    }
+
+    /// Adds what an outermost region counted.
+    pub(crate) fn add_sums(&self, row: usize, time_ns: u64, sums: &[Sum]) {
+        self.add_at(row_at(row) + WORD * row::WRITING, 1);
+        self.add(row, Word::Time, time_ns);
+        let first = row_at(row) + WORD * ROW_HEAD;
+        for (at, sum) in (first..).step_by(WORD * ROW_COUNTER).zip(sums.iter().take(MOST_COUNTERS)) {
+            let words = [sum.value, sum.time_enabled_ns, sum.time_running_ns, sum.lost];
+            (at..).step_by(WORD).zip(words).for_each(|(at, add)| self.add_at(at, add));
+            if sum.lost > 0 {
+                self.memory.store(at + WORD * 4, sum.reason);
+            }
+        }
+        self.add_at(row_at(row) + WORD * row::WRITING, 1);
+    }
+
+    /// Only one thread writes there.
+    fn add_at(&self, at: usize, add: u64) {
+        if add > 0 {
+            self.memory.store(at, self.memory.load(at).saturating_add(add));
+        }
+    }
+}
+
+/// Where a text may be cut.
+trait Boundary {
+    fn floor_boundary(&self, most: usize) -> usize;
+}
+
+impl Boundary for str {
+    fn floor_boundary(&self, most: usize) -> usize {
+        (0..=most.min(self.len())).rev().find(|at| self.is_char_boundary(*at)).unwrap_or(0)
+    }
+}

@@ -1,0 +1,97 @@
+//! A thread asks for its own counts, at an exact place: by a system call that no kernel knows, which is never made.
+//!
+//! Both ends of a region of a program are such places. What is told is a sum since the thread began, as of this call: the difference
+//! of two of them is what was executed in between, to the last instruction.
+
+use cyclometer_sys::marks::MOST_WORDS;
+use cyclometer_sys::trace::{self, Registers};
+
+use super::calls::EFAULT;
+use super::engine::{Engine, Outcome};
+use super::ledger::{Ledger, Tally};
+use super::process::{Mode, Seat, Task};
+use crate::{Event, Totals};
+
+/// What a word holds whose event cannot be told for a thread.
+const NONE: u64 = u64::MAX;
+
+const EINVAL: i64 = 22;
+const ENODATA: i64 = 61;
+
+/// Bytes of a word.
+const WORD: usize = 8;
+
+impl Engine {
+    /// Answers a thread that asks for counts of the events whose numbers are in the words at an address.
+    pub(super) fn tell_own_counts(
+        &mut self,
+        tid: u32,
+        registers: Registers,
+        (address, words): (u64, u64),
+    ) -> Outcome {
+        let answer = match usize::try_from(words) {
+            Ok(0) => 0,
+            Ok(words @ ..=MOST_WORDS) => {
+                let totals = self.own_totals(tid, &registers);
+                totals.map_or(-ENODATA, |totals| fill_in(tid, address, words, &totals))
+            }
+            _ => -EINVAL,
+        };
+        self.answer_call(tid, registers, answer as u64)
+    }
+
+    /// What a thread has counted up to the system call that it is about to make; `None` where it is not known.
+    fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<Totals> {
+        let pc = self.pc(tid, registers).ok()?;
+        let task = self.tasks.get_mut(&tid)?;
+        let Mode::Translated(seat) = &task.mode else { return None };
+        let current = left_at(seat, pc, registers.rcx)?;
+        let Ok(carried) = task.carried.get_or_insert_with(|| Ok(Totals::new())) else { return None };
+        let mut totals = carried.clone();
+        totals.merge(&current).ok()?;
+        Some(totals)
+    }
+}
+
+impl Task {
+    /// Keeps what a thread that asks for its counts has counted in a place that it leaves.
+    pub(super) fn carry(&mut self, seat: &Seat) {
+        let Some(Ok(carried)) = &mut self.carried else { return };
+        let added =
+            settled(seat, &seat.ledger).and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
+        if let Err(reason) = added {
+            self.carried = Some(Err(reason));
+        }
+    }
+}
+
+/// What was counted at a seat, were it left at this place of the translation.
+fn left_at(seat: &Seat, pc: u64, rcx: u64) -> Option<Totals> {
+    let mut ledger = seat.ledger.clone();
+    // It will ask again soon.
+    let place = seat.space.borrow().translation.place(pc)?;
+    ledger.leave(&mut seat.space.borrow_mut(), &place, rcx);
+    settled(seat, &ledger).ok()
+}
+
+fn settled(seat: &Seat, ledger: &Ledger) -> Result<Totals, String> {
+    let space = seat.space.borrow();
+    Tally::read(&space, seat.slot, ledger).settle(&space).map(|executed| executed.totals)
+}
+
+/// Replaces the numbers of events in a thread's memory by their counts; what the system call returns.
+fn fill_in(tid: u32, address: u64, words: usize, totals: &Totals) -> i64 {
+    let mut bytes = vec![0; words * WORD];
+    if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {
+        return -EFAULT;
+    }
+    for word in bytes.as_chunks_mut::<WORD>().0 {
+        let event = usize::try_from(u64::from_ne_bytes(*word)).ok().and_then(|event| Event::ALL.get(event));
+        let count = event.and_then(|event| totals.total(*event).ok()).unwrap_or(NONE);
+        *word = count.to_ne_bytes();
+    }
+    match trace::write_memory(tid, address, &bytes) {
+        Ok(written) if written == bytes.len() => 0,
+        _ => -EFAULT,
+    }
+}
