@@ -127,18 +127,18 @@ impl Forest<'_> {
             .collect();
         let mut forest = Forest { up: vec![None; points], places: scratch, arcs: tree.len() };
         let beside = Beside::new(points, &ends);
-        let mut seen = vec![false; points];
+        let (mut seen, mut reached) = (vec![false; points], Vec::with_capacity(points));
         for top in 0..points {
             if !std::mem::replace(&mut seen[top], true) {
-                forest.climb_from(top, &beside, &mut seen);
+                reached.push((top, 0));
+                forest.climb(&mut reached, &beside, &mut seen);
             }
         }
         forest
     }
 
-    /// Gives every point of a tree its way to the point `top`.
-    fn climb_from(&mut self, top: usize, beside: &Beside, seen: &mut [bool]) {
-        let mut reached = vec![(top, 0)];
+    /// Gives every point of a tree its way to the point that was reached.
+    fn climb(&mut self, reached: &mut Vec<(usize, u32)>, beside: &Beside, seen: &mut [bool]) {
         while let Some((point, depth)) = reached.pop() {
             for (next, arc) in beside.of(point) {
                 if !std::mem::replace(&mut seen[*next], true) {

@@ -223,15 +223,18 @@ impl Space {
 
     /// Makes the writes that the translation asks for.
     pub(crate) fn apply(&mut self) {
-        for Write { address, bytes } in self.translation.take_writes() {
+        let writes = self.translation.take_writes();
+        for Write { address, bytes } in &writes {
+            let address = *address;
             let in_table = (self.table_at..self.table_at + TABLE).contains(&address);
             let (memory, offset) = match self.region(address) {
                 Some(region) => (&region.mapped, address - region.at),
                 None if in_table => (&self.table, address - self.table_at),
                 None => continue,
             };
-            write_at_once(memory, offset as usize, &bytes);
+            write_at_once(memory, offset as usize, bytes);
         }
+        self.translation.give_back(writes);
     }
 
     fn region(&self, address: u64) -> Option<&Region> {

@@ -26,6 +26,14 @@ pub(crate) struct Emitter {
     literals: Vec<(usize, u64)>,
 }
 
+/// What an emitter leaves for the next one: room that was asked for already.
+#[derive(Default)]
+pub(crate) struct Room {
+    pub(crate) bytes: Vec<u8>,
+    marks: Vec<u8>,
+    literals: Vec<(usize, u64)>,
+}
+
 /// A place in the code that wants the distance to somewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Hole(u32);
@@ -45,14 +53,9 @@ impl At {
 }
 
 impl Emitter {
-    pub(crate) fn new(base: u64, start: u32) -> Emitter {
-        Emitter {
-            base,
-            start,
-            bytes: Vec::with_capacity(8192),
-            marks: Marks::from(start),
-            literals: Vec::new(),
-        }
+    pub(crate) fn new(base: u64, start: u32, room: Room) -> Emitter {
+        let Room { bytes, marks, literals } = room;
+        Emitter { base, start, bytes, marks: Marks::from(start, marks), literals }
     }
 
     /// The address of what is emitted next.
@@ -60,11 +63,13 @@ impl Emitter {
         self.base + u64::from(self.start) + self.bytes.len() as u64
     }
 
-    /// The code, its address and its marks.
-    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Marks) {
+    /// The code, its address and its marks, and what remains for the next one.
+    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Marks, Room) {
         self.place_literals();
         self.align(16);
-        (self.base + u64::from(self.start), self.bytes, self.marks)
+        let (marks, room) = self.marks.close();
+        let room = Room { bytes: Vec::new(), marks: room, literals: self.literals };
+        (self.base + u64::from(self.start), self.bytes, marks, room)
     }
 
     pub(crate) fn align(&mut self, to: usize) {
@@ -80,11 +85,13 @@ impl Emitter {
 
     fn place_literals(&mut self) {
         self.align(8);
-        for (hole, value) in std::mem::take(&mut self.literals) {
+        for i in 0..self.literals.len() {
+            let (hole, value) = self.literals[i];
             let here = self.here();
             self.set(hole, here);
             self.bytes.extend(value.to_le_bytes());
         }
+        self.literals.clear();
     }
 
     fn mark(&mut self, at: At) {

@@ -25,9 +25,9 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// None yet, of code that starts at an offset in its region.
-    pub(crate) fn from(start: u32) -> Marks {
-        Marks { start, last: before(start), bytes: Vec::with_capacity(1024) }
+    /// None yet, of code that starts at an offset in its region; `room` holds nothing.
+    pub(crate) fn from(start: u32, room: Vec<u8>) -> Marks {
+        Marks { start, last: before(start), bytes: room }
     }
 
     /// Adds a mark behind all others.
@@ -77,9 +77,12 @@ impl Marks {
         self.bytes.is_empty()
     }
 
-    /// Nothing is added any more.
-    pub(crate) fn close(&mut self) {
-        self.bytes.shrink_to_fit();
+    /// Nothing is added any more: they take what they need, and the room is free again.
+    pub(crate) fn close(self) -> (Marks, Vec<u8>) {
+        let mut room = self.bytes;
+        let marks = Marks { bytes: room.as_slice().to_vec(), ..self };
+        room.clear();
+        (marks, room)
     }
 
     /// Every mark, in order.
@@ -137,7 +140,7 @@ mod tests {
             start in 0u32..1 << 26,
             steps in prop::collection::vec((0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 19), 0..50),
         ) {
-            let mut marks = Marks::from(start);
+            let mut marks = Marks::from(start, Vec::new());
             let mut written = Vec::new();
             let mut at = start;
             for (distance, subject, done, bits) in steps {
@@ -146,13 +149,15 @@ mod tests {
             }
             written.iter().for_each(|mark| marks.push(*mark));
             prop_assert_eq!(marks.is_empty(), written.is_empty());
+            let (marks, room) = marks.close();
+            prop_assert!(room.is_empty());
             prop_assert_eq!(marks.iter().collect::<Vec<_>>(), written);
         }
     }
 
     #[test]
     fn what_differs_little_takes_one_byte() {
-        let mut marks = Marks::from(0);
+        let mut marks = Marks::from(0, Vec::new());
         let mark = |at, done| Mark { at, subject: 0, done, bits: Bits::CLEAN };
         [mark(0, 0), mark(5, 1), mark(12, 2), mark(12, 2)].into_iter().for_each(|mark| marks.push(mark));
         assert_eq!(marks.bytes.len(), 4);

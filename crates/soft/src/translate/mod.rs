@@ -229,6 +229,7 @@ pub struct Translation {
     writes: Vec<Write>,
     /// What every batch uses again.
     scratch: batch::Scratch,
+    room: emit::Room,
 }
 
 impl Translation {
@@ -254,6 +255,7 @@ impl Translation {
             extras: 0,
             writes: Vec::new(),
             scratch: batch::Scratch::default(),
+            room: emit::Room::default(),
         }
     }
 
@@ -261,7 +263,7 @@ impl Translation {
     pub fn add_region(&mut self, base: u64, used: u32) {
         self.regions.push(Region::new(base, used));
         if self.missed == 0 {
-            let mut out = Emitter::new(base, used);
+            let mut out = Emitter::new(base, used, std::mem::take(&mut self.room));
             self.missed = out.bare_stop();
             out.align(16);
             self.shadow_missed = out.here();
@@ -295,6 +297,21 @@ impl Translation {
     /// What is to be written before the program goes on, in this order.
     pub fn take_writes(&mut self) -> Vec<Write> {
         std::mem::take(&mut self.writes)
+    }
+
+    /// Takes back what [`Translation::take_writes`] has given, for the next ones to use its memory.
+    pub fn give_back(&mut self, mut writes: Vec<Write>) {
+        let largest = writes.drain(..).filter_map(|write| match write.bytes {
+            Bytes::Many(bytes) => Some(bytes),
+            Bytes::Few { .. } => None,
+        });
+        if let Some(mut bytes) = largest.max_by_key(Vec::capacity) {
+            bytes.clear();
+            self.room.bytes = bytes;
+        }
+        if self.writes.is_empty() {
+            self.writes = writes;
+        }
     }
 
     /// Where the program goes on in translated code to execute what is at an address of its own, with all its registers.
@@ -414,13 +431,15 @@ impl Translation {
     }
 
     fn publish(&mut self, region: usize, out: Emitter) {
-        let (address, bytes, marks) = out.finish();
+        let (address, bytes, marks, room) = out.finish();
+        self.room = room;
         self.regions[region].append(bytes.len() as u32, marks);
         self.writes.push(Write { address, bytes: Bytes::Many(bytes) });
     }
 
-    fn emitter(&self, region: usize) -> Emitter {
-        Emitter::new(self.regions[region].base(), self.regions[region].used())
+    fn emitter(&mut self, region: usize) -> Emitter {
+        let room = std::mem::take(&mut self.room);
+        Emitter::new(self.regions[region].base(), self.regions[region].used(), room)
     }
 
     fn resolve(&self, mark: &Mark) -> Option<Place> {

@@ -50,8 +50,7 @@ impl Region {
         u64::from(self.used + RESERVE) <= REGION
     }
 
-    pub(crate) fn append(&mut self, bytes: u32, mut marks: Marks) {
-        marks.close();
+    pub(crate) fn append(&mut self, bytes: u32, marks: Marks) {
         self.used += bytes;
         self.marks.extend((!marks.is_empty()).then_some(marks));
     }

@@ -48,9 +48,9 @@ fn clean() -> At {
 /// The instructions that are emitted, up to the first stop behind them.
 #[track_caller]
 fn emits(emit: impl FnOnce(&mut Emitter), expected: &[&str]) {
-    let mut out = Emitter::new(REGION_AT, 0);
+    let mut out = Emitter::new(REGION_AT, 0, Default::default());
     emit(&mut out);
-    let (address, bytes, marks) = out.finish();
+    let (address, bytes, marks, _) = out.finish();
     let all = decoded(address, &bytes);
     let marked = all.iter().filter(|i| marks.iter().any(|mark| REGION_AT + u64::from(mark.at) == i.ip()));
     assert_eq!(marked.map(text).collect::<Vec<_>>(), expected);

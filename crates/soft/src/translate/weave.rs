@@ -25,6 +25,14 @@ struct Cold {
     bodies: Vec<(Hole, u32)>,
 }
 
+impl Cold {
+    /// Room for what so many blocks leave.
+    fn with_room(blocks: usize) -> Cold {
+        let (thunks, ways) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
+        Cold { thunks, ways, sites: Vec::with_capacity(8), bodies: Vec::with_capacity(8) }
+    }
+}
+
 struct Thunk {
     hole: Hole,
     at: At,
@@ -74,7 +82,7 @@ impl Translation {
         let awaited = self.awaited(first);
         self.flow.close_epoch();
         let mut out = self.emitter(region);
-        let mut cold = Cold { thunks: vec![], ways: vec![], sites: vec![], bodies: vec![] };
+        let mut cold = Cold::with_room(batch.drafts.len());
         for (i, draft) in batch.drafts.iter().enumerate() {
             self.emit(&batch, draft, first + i as u32, &mut out, &mut cold);
         }
