@@ -44,9 +44,12 @@ impl Engine {
         let pc = registers.ok().and_then(|registers| Some((self.pc(tid, &registers).ok()?, registers.rcx)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let known = [pc, task.last, task.ends.map(|pc| (pc, 0))];
+        let pc = pc.or(task.ends.map(|pc| (pc, 0)));
         if let Mode::Translated(seat) = &mut task.mode {
-            unknown = !known.into_iter().flatten().any(|at| seat.leave(at));
+            // Where we make a system call in its name it is not by itself.
+            let calling = pc.is_some_and(|(pc, _)| seat.space.borrow().is_calling(pc));
+            let at = if calling { task.last } else { pc };
+            unknown = !at.is_some_and(|at| seat.leave(at));
         }
         if unknown {
             self.lose(tid, "the process ended at an unknown place");

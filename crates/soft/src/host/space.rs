@@ -168,6 +168,11 @@ impl Space {
         self.gadget
     }
 
+    /// Whether an instruction pointer is where a system call is made for the program.
+    pub(super) fn is_calling(&self, pc: u64) -> bool {
+        (self.gadget..=self.gadget + GADGET.len() as u64).contains(&pc)
+    }
+
     /// Maps memory for code near an address.
     fn add_region(&mut self, remote: Remote, name: u64, near: u64) -> io::Result<()> {
         let maps = Maps::read(remote.tid)?;

@@ -82,6 +82,6 @@ mod tests {
         assert_eq!(taken(&mut waiting, 2), [21, 20]);
         assert_eq!(taken(&mut waiting, 4), [43, 42, 41, 40]);
         assert_eq!(taken(&mut waiting, 3), [30]);
-        assert_eq!(waiting.stops.len(), 6, "places are used again");
+        assert_eq!(waiting.stops.len(), 7, "places are used again");
     }
 }
