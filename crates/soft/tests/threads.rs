@@ -142,6 +142,17 @@ fn a_thread_that_executes_a_program_ends_the_others() {
 }
 
 #[test]
+fn a_thread_that_executes_a_program_leaves_the_children_of_the_others() {
+    for threads in ["1", "2", "3", "4", "6", "8", "12"] {
+        let Some(run) = alike(&["breed", threads]) else { return };
+        let (program, children) = run.counts.split_first().unwrap();
+        assert!(program.count(Event::Instructions).unwrap() >= 400);
+        // Who is still there when the program ends is counted up to then.
+        children.iter().for_each(|child| assert!(child.counts.is_ok(), "{}: {:?}", child.name, child.counts));
+    }
+}
+
+#[test]
 fn a_program_whose_first_thread_ends_first_is_counted() {
     check(&["outlive"], 4000);
 }

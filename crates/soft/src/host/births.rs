@@ -6,6 +6,7 @@ use std::rc::Rc;
 use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
+use super::exits::is_traced_by_us;
 use super::process::{Mode, Suspended, name_of};
 use super::remote::number;
 use super::restartable::THREADS;
@@ -89,13 +90,29 @@ impl Engine {
         let Some(birth) = self.birth_by(parent) else { return };
         let children: Vec<u32> =
             self.early.iter().filter(|(_, maker)| **maker == parent).map(|(child, _)| *child).collect();
-        for child in children {
-            self.early.remove(&child);
-            self.birth(child, birth.again());
-        }
+        children.into_iter().for_each(|child| self.announce(child, birth.again()));
         if birth.home.is_some() {
             self.orphanages.drain(..(self.orphanages.len() + 1).saturating_sub(MOST_ORPHANAGES));
             self.orphanages.push(birth);
+        }
+    }
+
+    /// A process executes a program. Threads that this ended cannot tell any more which children they have just made: they are
+    /// its own now.
+    fn announce_children(&mut self, tid: u32) {
+        let Some(birth) = self.birth_by(tid).filter(|birth| birth.home.is_some()) else { return };
+        let known = |child: &u32| self.tasks.contains_key(child) || self.born.contains_key(child);
+        let mut unknown = children_of(tid);
+        unknown.retain(|child| !known(child) && is_traced_by_us(*child));
+        unknown.into_iter().for_each(|child| self.announce(child, birth.again()));
+    }
+
+    /// It is known how a child was made, which has stopped already, or is about to.
+    fn announce(&mut self, child: u32, birth: Birth) {
+        if self.early.remove(&child).is_some() {
+            self.birth(child, birth);
+        } else {
+            self.born.insert(child, birth);
         }
     }
 
@@ -122,11 +139,7 @@ impl Engine {
             birth.thread_of = self.tasks.get(&tid).map(|task| task.process);
         }
         self.cool(tid);
-        if self.early.remove(&child).is_some() {
-            self.birth(child, birth);
-        } else {
-            self.born.insert(child, birth);
-        }
+        self.announce(child, birth);
         self.resume(tid, 0)
     }
 
@@ -184,6 +197,7 @@ impl Engine {
         if let Some(process) = self.process(tid) {
             process.unconfirmed = false;
         }
+        self.announce_children(tid);
         self.close_executed(tid)?;
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
@@ -261,6 +275,16 @@ impl Engine {
 pub(super) fn message(tid: u32, event: Change) -> Result<u64, Trouble> {
     let message = trace::event_message(tid)?;
     if trace::is_at(tid, event)? { Ok(message) } else { Err(Trouble::Gone) }
+}
+
+/// The children of a process that has one thread.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/task/tid/children`.
+fn children_of(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// The parent of a process.

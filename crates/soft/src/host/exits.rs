@@ -131,7 +131,7 @@ impl Engine {
     /// something else of it.
     pub(super) fn let_go(&mut self, tid: u32) {
         let status = status(tid);
-        if tracer(&status) != Some(std::process::id()) {
+        if !is_ours(&status) {
             return self.gone(tid, None);
         }
         // Who was killed meanwhile, and is not in the stop any more that we were told of, tells of its end first.
@@ -210,6 +210,15 @@ pub(super) fn tells_of_ends() -> bool {
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
+}
+
+/// Whether it is we who trace a process.
+pub(super) fn is_traced_by_us(pid: u32) -> bool {
+    is_ours(&status(pid))
+}
+
+fn is_ours(status: &str) -> bool {
+    tracer(status) == Some(std::process::id())
 }
 
 /// # Source
