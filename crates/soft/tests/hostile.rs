@@ -372,6 +372,22 @@ fn stopping_and_continuing_changes_no_count() {
 }
 
 #[test]
+fn a_program_that_is_stopped_for_a_moment_while_it_starts_goes_on() {
+    let Some(job) = waiting("1000") else { return };
+    let undisturbed = job.run(soft());
+    for moment in 0..60 {
+        let running = job.start(soft());
+        std::thread::sleep(Duration::from_micros(moment * 200));
+        running.signal(SIGSTOP);
+        until("it does not stop", || state(running.pid()).is_none_or(|state| matches!(state, 'T' | 'Z')));
+        running.signal(SIGCONT);
+        let run = running.finish();
+        assert_same_end(&run, &undisturbed);
+        assert_same_counts(&run.counts, &undisturbed.counts);
+    }
+}
+
+#[test]
 fn a_stopped_program_can_be_killed() {
     let Some(job) = waiting("10000000000") else { return };
     let running = job.start(soft());

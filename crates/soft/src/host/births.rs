@@ -300,19 +300,5 @@ fn parent_of(pid: u32) -> Option<u32> {
 
 /// Runs a process that is about to return from a system call to its first instruction.
 fn step_out(tid: u32) -> Outcome {
-    let mut pending = 0;
-    loop {
-        trace::step(tid, 0)?;
-        match trace::wait_for(tid)? {
-            Change::Signal(SIGTRAP) => break,
-            Change::Signal(signal) => pending = signal,
-            Change::Interrupted if pending == super::remote::SIGSTOP => pending = 0,
-            Change::Interrupted | Change::Group(_) => {}
-            _ => return Err(Trouble::Gone),
-        }
-    }
-    if pending != 0 {
-        super::remote::send_again(tid, pending)?;
-    }
-    Ok(())
+    Ok(super::remote::run_to_trap(tid, trace::step)?)
 }

@@ -69,13 +69,36 @@ pub(crate) mod number {
     pub(crate) const PROCESS_MADVISE: u64 = 440;
 }
 
-/// Sends a signal to a task that has got it at the wrong time.
+/// Lets a stopped task run to a trap that it is about to raise. A signal that comes before is sent again.
+///
+/// SIGSTOP is not: were the process continued meanwhile, it would stop behind that. The process stops, as far as the kernel is
+/// concerned, and the task runs on all the same; when it goes on from the trap, it tells first whether that still holds.
 ///
 /// # Errors
 ///
 /// The operating system's, when it is gone.
-pub(super) fn send_again(tid: u32, signal: i32) -> io::Result<()> {
-    trace::send_signal(first_thread(tid).unwrap_or(tid), tid, signal)
+///
+/// # Source
+///
+/// `ptrace(2)`, "Group-stop" and `PTRACE_INTERRUPT`; Linux `kernel/signal.c`, `do_jobctl_trap`.
+pub(super) fn run_to_trap(tid: u32, run: impl Fn(u32, i32) -> io::Result<()>) -> io::Result<()> {
+    let (mut given, mut stopped, mut pending) = (0, false, None);
+    loop {
+        run(tid, given)?;
+        given = 0;
+        match trace::wait_for(tid)? {
+            Change::Signal(SIGTRAP) => break,
+            Change::Signal(SIGSTOP) => (given, stopped) = (SIGSTOP, true),
+            Change::Signal(signal) => pending = Some(signal),
+            Change::Interrupted | Change::Group(_) => {}
+            _ => return Err(io::Error::from_raw_os_error(errno::ESRCH)),
+        }
+    }
+    if stopped {
+        trace::interrupt(tid)?;
+    }
+    let again = |signal| trace::send_signal(first_thread(tid).unwrap_or(tid), tid, signal);
+    pending.map_or(Ok(()), again)
 }
 
 /// A stopped program and where in its memory the [`GADGET`] is.
@@ -118,22 +141,7 @@ impl Remote {
 
     /// Runs until the stop behind the call.
     fn finish(self) -> io::Result<u64> {
-        let mut pending = 0;
-        loop {
-            trace::resume(self.tid, 0)?;
-            match trace::wait_for(self.tid)? {
-                Change::Signal(SIGTRAP) => break,
-                // What cannot be blocked comes again when we are done.
-                Change::Signal(signal) => pending = signal,
-                // It was continued: what should have stopped it before that must not do so after it.
-                Change::Interrupted if pending == SIGSTOP => pending = 0,
-                Change::Interrupted | Change::Group(_) => {}
-                _ => return Err(io::Error::from_raw_os_error(errno::ESRCH)),
-            }
-        }
-        if pending != 0 {
-            send_again(self.tid, pending)?;
-        }
+        run_to_trap(self.tid, trace::resume)?;
         let registers = trace::registers(self.tid)?;
         match registers.rax.cast_signed() {
             error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),
