@@ -138,8 +138,8 @@ impl Drop for Ring {
     }
 }
 
-/// Bytes of a page.
-fn page_size() -> usize {
+/// Bytes of a page of memory, as rings have them.
+pub fn page_size() -> usize {
     // SAFETY: touches no memory of ours.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
