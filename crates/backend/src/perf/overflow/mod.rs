@@ -118,7 +118,7 @@ pub struct OverflowSample {
 /// Why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// There are samples.
+    /// There are samples; or one of several places has ended, and there may be none.
     Samples,
     /// The time came first.
     TimedOut,
