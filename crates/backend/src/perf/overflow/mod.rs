@@ -67,11 +67,11 @@ struct Sampled {
 pub enum Taken {
     /// A sample.
     Sample(OverflowSample),
-    /// There was no room for so many samples.
+    /// There was no room for so many records.
     Lost {
         /// Where.
         at: At,
-        /// Number of samples.
+        /// Number of records: samples, and what the kernel tells of throttling, so at most as many samples.
         samples: u64,
     },
     /// From here to the next [`Taken::Unthrottled`] the event does not count, as it interrupted too often.
