@@ -18,7 +18,7 @@ impl Session<'_, '_> {
     pub(crate) fn execute(&mut self, execution: Execution) -> Result<Executed> {
         let Ready { mut child, mut opened, launch } = self.ready(execution)?;
         if self.job.command.is_none() && opened.sources.is_empty() {
-            return Err(nothing::counted(&self.report.plan, self.means.machine));
+            return Err(nothing::counted(&self.report.plan, self.means.machine, self.job.target.as_ref()));
         }
         start(&mut opened.sources)?;
         child.release()?;

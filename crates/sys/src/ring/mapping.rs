@@ -138,8 +138,8 @@ impl Drop for Ring {
     }
 }
 
-/// Bytes of a page.
-fn page_size() -> usize {
+/// Bytes of a page of memory, as rings have them.
+pub fn page_size() -> usize {
     // SAFETY: touches no memory of ours.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
@@ -330,7 +330,7 @@ mod tests {
         event.enable(Reach::Event).unwrap();
         touch_pages(10);
         event.disable(Reach::Event).unwrap();
-        assert_eq!(wait(&[&event], None).unwrap(), [Woken { has_samples: true, has_ended: false }]);
+        assert_eq!(wait(&[&event], None).unwrap(), [Woken { has_samples: true, ..Woken::default() }]);
         assert!(drained(&mut ring, format).0.len() >= 10);
         assert_eq!(wait(&[&event], soon()).unwrap(), [Woken::default()], "once for all of them");
     }

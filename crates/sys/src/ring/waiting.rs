@@ -14,9 +14,13 @@ pub struct Woken {
     pub has_samples: bool,
     /// Nobody is left whom it could sample. Such an event is not to be waited for again: it would not wait.
     pub has_ended: bool,
+    /// It is pinned and did not get or keep its counter; told from Linux 6.15 on, before which such an event looks as if it had no
+    /// samples. A wait for it would not wait.
+    pub has_no_counter: bool,
 }
 
-/// Waits until one of these events has samples or has ended; tells which, one for each. None of them is when the time comes first.
+/// Waits until one of these events has samples, has ended or has no counter; tells which, one for each. None of them is when the
+/// time comes first.
 ///
 /// # Errors
 ///
@@ -45,8 +49,25 @@ pub fn wait(events: &[&Event], until: Option<Instant>) -> io::Result<Vec<Woken>>
 }
 
 fn woken(slot: &libc::pollfd) -> Woken {
+    let says = |what: libc::c_short| slot.revents & what != 0;
     Woken {
-        has_samples: slot.revents & libc::POLLIN != 0,
-        has_ended: slot.revents & (libc::POLLHUP | libc::POLLERR) != 0,
+        has_samples: says(libc::POLLIN),
+        has_ended: says(libc::POLLHUP),
+        has_no_counter: says(libc::POLLERR) && !says(libc::POLLHUP),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_without_a_counter_has_not_ended() {
+        let says = |revents| woken(&libc::pollfd { fd: 0, events: libc::POLLIN, revents });
+        assert_eq!(says(0), Woken::default());
+        assert_eq!(says(libc::POLLIN), Woken { has_samples: true, ..Woken::default() });
+        assert_eq!(says(libc::POLLHUP), Woken { has_ended: true, ..Woken::default() });
+        assert_eq!(says(libc::POLLERR), Woken { has_no_counter: true, ..Woken::default() });
+        assert_eq!(says(libc::POLLHUP | libc::POLLERR), Woken { has_ended: true, ..Woken::default() });
     }
 }

@@ -67,11 +67,11 @@ struct Sampled {
 pub enum Taken {
     /// A sample.
     Sample(OverflowSample),
-    /// There was no room for so many samples.
+    /// There was no room for so many records.
     Lost {
         /// Where.
         at: At,
-        /// Number of samples.
+        /// Number of records: samples, and what the kernel tells of throttling, so at most as many samples.
         samples: u64,
     },
     /// From here to the next [`Taken::Unthrottled`] the event does not count, as it interrupted too often.
@@ -118,7 +118,7 @@ pub struct OverflowSample {
 /// Why a wait is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// There are samples.
+    /// There are samples; or one of several places has ended, and there may be none.
     Samples,
     /// The time came first.
     TimedOut,
@@ -171,7 +171,7 @@ impl Overflows {
     ///
     /// # Errors
     ///
-    /// The operating system's.
+    /// [`ErrorKind::StateLost`] where an event did not get or keep its counter, as Linux tells from 6.15 on; the operating system's.
     pub fn wait(&mut self, until: Option<Instant>) -> Result<Wake> {
         let mut left: Vec<&mut Sampled> =
             self.rings.iter_mut().filter(|sampled| !sampled.has_ended).collect();
@@ -183,6 +183,9 @@ impl Overflows {
             .map_err(|e| Error::new(ErrorKind::Os, format!("cannot wait for samples: {e}")).with_source(e))?;
         for (sampled, Woken { has_ended, .. }) in left.iter_mut().zip(&woken) {
             sampled.has_ended = *has_ended;
+        }
+        if let Some((sampled, _)) = left.iter().zip(&woken).find(|(_, woken)| woken.has_no_counter) {
+            return Err(sampled.without_counter());
         }
         let some = |is: fn(&Woken) -> bool| woken.iter().any(is);
         Ok(match (some(|woken| woken.has_samples), some(|woken| woken.has_ended)) {
@@ -252,12 +255,14 @@ impl Sampled {
     fn read(&self) -> Result<Read> {
         match self.event.read_as(self.format) {
             Ok(Some(read)) => Ok(read),
-            Ok(None) => {
-                let text = format!("{}: the pinned event did not get or keep a counter", self.name);
-                Err(Error::new(ErrorKind::StateLost, text))
-            }
+            Ok(None) => Err(self.without_counter()),
             Err(e) => Err(self.error("read", e)),
         }
+    }
+
+    fn without_counter(&self) -> Error {
+        let text = format!("{}: the pinned event did not get or keep a counter", self.name);
+        Error::new(ErrorKind::StateLost, text)
     }
 
     fn error(&self, verb: &str, e: std::io::Error) -> Error {

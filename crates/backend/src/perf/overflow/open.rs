@@ -27,20 +27,18 @@ pub(super) fn rings(
         return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
     }
     let places = places(on)?;
-    let mut rings = Vec::new();
-    for unit in units(slot, members)? {
-        let Some(leader) = unit.leader() else { continue };
-        for place in target::narrowed(&places, leader.event) {
-            rings.push(ring(&unit, leader, &place, how)?);
-        }
+    let units = units(slot, members)?;
+    let mut wanted = Vec::new();
+    for (unit, leader) in units.iter().filter_map(|unit| Some((unit, unit.leader()?))) {
+        let at = target::narrowed(&places, leader.event);
+        wanted.extend(at.into_iter().map(|place| (unit, leader, place)));
     }
-    match rings.is_empty() {
-        true => {
-            let text = format!("{} counts on none of the chosen CPUs", slot.name);
-            Err(refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text))
-        }
-        false => Ok(rings),
+    if wanted.is_empty() {
+        let text = format!("{} counts on none of the chosen CPUs", slot.name);
+        return Err(refusal::of_slot(slot.id, RefusalKind::TargetNotSupported, text));
     }
+    let rings = wanted.len();
+    wanted.iter().map(|(unit, leader, place)| ring(unit, leader, place, how, rings)).collect()
 }
 
 /// The places of a target. The kernel gives no ring to events that new threads inherit, unless they are bound to a CPU.
@@ -95,8 +93,14 @@ fn elsewhere(member: &Slot, leader: &PerfEvent) -> Refusal {
     refusal::of_slot(member.id, RefusalKind::GroupMixed, text)
 }
 
-/// Opens the event with its members at one place, and its ring.
-fn ring(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling) -> Result<Sampled, Refusal> {
+/// Opens the event with its members at one place, and its ring, which is one of so many.
+fn ring(
+    unit: &Unit<'_>,
+    leader: &Member<'_>,
+    place: &Place,
+    how: Sampling,
+    rings: usize,
+) -> Result<Sampled, Refusal> {
     let (event, format) = leading(unit, leader, place, how)?;
     let mut members: Vec<Event> = Vec::new();
     for member in unit.members.iter().skip(1) {
@@ -104,7 +108,8 @@ fn ring(unit: &Unit<'_>, leader: &Member<'_>, place: &Place, how: Sampling) -> R
         let before = members.len() + 1;
         members.push(opened.map_err(|e| refused(unit, member, place, &e, before))?);
     }
-    let ring = Ring::of(&event, how.ring_pages).map_err(|e| trouble::of_ring(leader.slot, place, how, &e))?;
+    let ring = Ring::of(&event, how.ring_pages);
+    let ring = ring.map_err(|e| trouble::of_ring(leader.slot, place, how, rings, &e))?;
     Ok(Sampled {
         ring,
         event,

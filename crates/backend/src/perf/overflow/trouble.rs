@@ -7,12 +7,13 @@ use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{Modes, Refusal, Slot};
 use cyclometer_sys::perf::{Attr, flags};
 use cyclometer_sys::process::errno;
+use cyclometer_sys::ring::page_size;
 
 use super::Sampling;
 use crate::perf::group::{Member, Unit};
 use crate::perf::program::{open_event, refused};
 use crate::perf::refusal;
-use crate::perf::target::Place;
+use crate::perf::target::{self, Place};
 
 /// Why the sampled event was not opened.
 ///
@@ -66,17 +67,24 @@ fn no_interrupts(pmu: &str) -> String {
     )
 }
 
-/// Why the ring was not mapped.
+/// Why the ring was not mapped, which is one of so many.
 ///
 /// # Source
 ///
 /// `perf_event_open(2)`, "MMAP layout"; Linux `kernel/events/core.c`, `perf_mmap`, for the limits.
-pub(super) fn of_ring(slot: &Slot, place: &Place, how: Sampling, e: &io::Error) -> Refusal {
+pub(super) fn of_ring(slot: &Slot, place: &Place, how: Sampling, rings: usize, e: &io::Error) -> Refusal {
     let pages = how.ring_pages;
     let (kind, text) = match e.raw_os_error() {
         Some(errno::EPERM) => {
-            let allowed = number("/proc/sys/kernel/perf_event_mlock_kb");
-            (RefusalKind::NoPermission, too_much_locked(pages, place, allowed))
+            let locked = Locked {
+                rings,
+                ring_pages: pages,
+                page: page_size(),
+                cpus: target::all_online().map_or(1, |online| online.len()),
+                allowed_kb: number("/proc/sys/kernel/perf_event_mlock_kb")
+                    .and_then(|kb| u64::try_from(kb).ok()),
+            };
+            (RefusalKind::NoPermission, too_much_locked(locked, place))
         }
         Some(errno::EINVAL) if !pages.is_power_of_two() => {
             (RefusalKind::Invalid, format!("{pages} pages of samples: the kernel wants a power of two"))
@@ -86,12 +94,47 @@ pub(super) fn of_ring(slot: &Slot, place: &Place, how: Sampling, e: &io::Error) 
     refusal::of_slot(slot.id, kind, text)
 }
 
-fn too_much_locked(pages: usize, place: &Place, allowed_kb: Option<i64>) -> String {
+/// Memory for rings, and who has it.
+#[derive(Clone, Copy)]
+struct Locked {
+    /// Rings of one [`Overflows`](super::Overflows).
+    rings: usize,
+    /// Pages of data in each; one more is the kernel's.
+    ring_pages: usize,
+    /// Bytes of a page.
+    page: usize,
+    /// CPUs that are online: the kernel allows as much for each of them, and all of it together.
+    cpus: usize,
+    /// `kernel.perf_event_mlock_kb`.
+    allowed_kb: Option<u64>,
+}
+
+impl Locked {
+    /// The setting that permits these rings, whatever else the user has locked within that of now. As the kernel does, it counts
+    /// whole pages.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/events/core.c`, `perf_mmap`: `user_lock_limit`.
+    fn permitting_kb(self) -> u64 {
+        let of_a_ring = self.ring_pages.saturating_add(1);
+        let for_each_cpu = of_a_ring.saturating_mul(self.rings).div_ceil(self.cpus.max(1));
+        let more_kb = (for_each_cpu as u64).saturating_mul((self.page / 1024).max(1) as u64);
+        self.allowed_kb.unwrap_or(USUAL_KB).saturating_add(more_kb)
+    }
+}
+
+/// The kernel's own `kernel.perf_event_mlock_kb` where pages have 4 KiB.
+const USUAL_KB: u64 = 516;
+
+fn too_much_locked(locked: Locked, place: &Place) -> String {
+    let Locked { rings, ring_pages, allowed_kb, .. } = locked;
     let allowed = allowed_kb.map_or(String::new(), |kb| format!(", now {kb} for each CPU and user"));
-    let more = allowed_kb.map_or(4096, |kb| kb.saturating_mul(8).max(4096));
+    let all = if rings > 1 { format!(", one of {rings} such places,") } else { String::new() };
+    let enough = locked.permitting_kb();
     format!(
-        "{pages} pages of samples on {place} are more memory than kernel.perf_event_mlock_kb lets users lock{allowed} (EPERM): \
-         take fewer pages, or `sudo sysctl kernel.perf_event_mlock_kb={more}`"
+        "{ring_pages} pages of samples on {place}{all} are more memory than kernel.perf_event_mlock_kb lets users lock{allowed} \
+         (EPERM): take fewer pages, or `sudo sysctl kernel.perf_event_mlock_kb={enough}`"
     )
 }
 
@@ -145,15 +188,41 @@ mod tests {
     #[test]
     fn a_ring_that_is_not_given_is_told_with_the_limit() {
         let place = places(&Target::ThisThread).unwrap().remove(0);
-        let text = too_much_locked(128, &place, Some(516));
-        assert!(text.contains("128 pages") && text.contains("now 516 for each CPU"), "{text}");
-        assert!(text.ends_with("`sudo sysctl kernel.perf_event_mlock_kb=4128`"), "{text}");
+        let locked = Locked { rings: 4, ring_pages: 1024, page: 4096, cpus: 4, allowed_kb: Some(516) };
+        let text = too_much_locked(locked, &place);
+        assert!(text.contains("1024 pages") && text.contains("now 516 for each CPU"), "{text}");
+        assert!(text.ends_with("`sudo sysctl kernel.perf_event_mlock_kb=4616`"), "{text}");
         let slot = Slot::new(SlotId(3), "e", Rung::Perf, Vec::new());
         let how = Sampling { ring_pages: 3, ..Sampling::every(NonZeroU64::MIN) };
-        let refusal = of_ring(&slot, &place, how, &io::Error::from_raw_os_error(errno::EINVAL));
+        let refusal = of_ring(&slot, &place, how, 1, &io::Error::from_raw_os_error(errno::EINVAL));
         assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(3)), RefusalKind::Invalid));
         assert!(refusal.text.contains("power of two"), "{}", refusal.text);
-        let refusal = of_ring(&slot, &place, how, &io::Error::from_raw_os_error(errno::EPERM));
+        let refusal = of_ring(&slot, &place, how, 1, &io::Error::from_raw_os_error(errno::EPERM));
         assert!(refusal.kind == RefusalKind::NoPermission && refusal.text.contains("perf_event_mlock_kb"));
+    }
+
+    /// Pages that the kernel lets a user lock.
+    fn limit(kb: u64, page: usize, cpus: usize) -> u64 {
+        kb / (page as u64 / 1024) * cpus as u64
+    }
+
+    #[test]
+    fn the_setting_that_is_named_permits_the_rings_beside_what_is_locked() {
+        for (rings, ring_pages, page, cpus, allowed_kb) in [
+            (1, 128, 4096, 1, Some(516)),
+            (8, 64, 4096, 8, Some(516)),
+            (100, 16_384, 4096, 3, Some(516)),
+            (5, 1, 4096, 64, Some(0)),
+            (7, 2, 65_536, 6, Some(577)),
+            (1, 1024, 16_384, 0, Some(1)),
+            (2, 8, 4096, 2, None),
+        ] {
+            let locked = Locked { rings, ring_pages, page, cpus, allowed_kb };
+            let cpus = cpus.max(1);
+            let needed = (rings * (ring_pages + 1)) as u64;
+            let before = limit(allowed_kb.unwrap_or(0), page, cpus);
+            let allowed = limit(locked.permitting_kb(), page, cpus);
+            assert!(allowed >= before + needed, "{rings} rings of {ring_pages} pages: {allowed} of {needed}");
+        }
     }
 }
