@@ -2,7 +2,7 @@
 
 use cyclometer::core::SlotId;
 use cyclometer::core::exec::CounterAt;
-use cyclometer::{Count, Estimate, Measured, Samples, Value};
+use cyclometer::{Count, Measured, Sample, Samples, Value};
 use pyo3::prelude::*;
 
 /// What one event counted.
@@ -72,6 +72,9 @@ impl Total {
     }
 }
 
+/// What a counter has counted, in the event's unit, and for which part of which time, in ns.
+type Counter = (f64, u64, u64);
+
 /// One sample.
 #[derive(IntoPyObject)]
 pub(crate) struct Row {
@@ -79,9 +82,8 @@ pub(crate) struct Row {
     at_ns: u64,
     skew_ns: u64,
     late_ns: u64,
-    values: Vec<Option<f64>>,
-    /// For each value whether it was counted for a part of the time only, and scaled up.
-    scaled: Vec<bool>,
+    /// For each event what each of its counters has counted since sampling began; `None` where one could not be read.
+    counters: Vec<Option<Vec<Counter>>>,
 }
 
 /// What was sampled.
@@ -97,17 +99,13 @@ pub(crate) struct Sampled {
 impl Sampled {
     /// Samples of events with these scales.
     pub(crate) fn of(samples: &Samples, scales: &[f64]) -> Sampled {
-        let series: Vec<Vec<Option<Estimate>>> =
-            (0..scales.len()).map(|i| samples.estimates(SlotId(i))).collect();
-        let estimates = |row: usize| series.iter().map(move |of_event| of_event.get(row).copied().flatten());
-        let value = |(estimate, scale): (Option<Estimate>, &f64)| Some(estimate?.value * scale);
-        let rows = samples.rows.iter().enumerate().map(|(i, row)| Row {
+        let of_events: Vec<Vec<usize>> = (0..scales.len()).map(|i| places(samples, SlotId(i))).collect();
+        let rows = samples.rows.iter().map(|row| Row {
             number: row.number,
             at_ns: row.at_ns,
             skew_ns: row.skew_ns,
             late_ns: row.late_ns,
-            values: estimates(i).zip(scales).map(value).collect(),
-            scaled: estimates(i).map(|estimate| estimate.is_some_and(|one| one.is_scaled)).collect(),
+            counters: of_events.iter().zip(scales).map(|(own, scale)| counters(row, own, *scale)).collect(),
         });
         Sampled {
             rows: rows.collect(),
@@ -116,6 +114,20 @@ impl Sampled {
             refused: (0..scales.len()).map(|i| why_not(samples, SlotId(i))).collect(),
         }
     }
+}
+
+/// Where the values of an event stand in a sample.
+fn places(samples: &Samples, slot: SlotId) -> Vec<usize> {
+    (0..samples.counters.len()).filter(|i| samples.counters[*i].slot == slot).collect()
+}
+
+/// What the counters of one event have counted; `None` where it has none or one could not be read.
+fn counters(row: &Sample, own: &[usize], scale: f64) -> Option<Vec<Counter>> {
+    let counter = |i: &usize| {
+        let raw = row.values.get(*i).filter(|raw| !raw.is_lost)?;
+        Some((raw.value as f64 * scale, raw.time_enabled_ns, raw.time_running_ns))
+    };
+    own.iter().map(counter).collect::<Option<Vec<Counter>>>().filter(|found| !found.is_empty())
 }
 
 /// Why an event has no samples.

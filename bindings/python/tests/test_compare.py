@@ -177,3 +177,16 @@ def test_what_makes_no_sense_is_an_error_that_names_it(a: object, b: object, mor
     with pytest.raises(InvalidInput, match=says):
         compare(a, b, **more)  # type: ignore[arg-type]
     assert "compare" in perf_monitor.__all__
+
+
+def test_a_number_that_no_float_can_hold_is_refused_by_name() -> None:
+    for values in ([10**400], [1, -(10**400)], [float("inf")], [float("nan")]):
+        with pytest.raises(InvalidInput, match=r"a\[\d\] is"):
+            compare(values, [1])
+
+
+def test_a_bound_at_infinity_is_none_in_json() -> None:
+    found = compare(NOISY, NOISY, paired=True)["value"]._replace(estimate=0.5, interval=(0.0, float("inf")))
+    change = found.to_dict()["change"]
+    assert (change["low"], change["high"]) == (0.0, None)
+    json.dumps(found.to_dict(), allow_nan=False)

@@ -150,16 +150,18 @@ def test_samples_are_increments() -> None:
 
     counter = PerfMonitor(make_engine=make).configure(["page-faults"], sampling_rate=100)
     engines[-1].sampled = [
-        Row(0, 10_000_000, 500, 0, [5.0]),
-        Row(1, 20_000_000, 500, 0, [12.0]),
+        Row(0, 10_000_000, 500, 0, [[(5.0, 1, 1)]]),
+        Row(1, 20_000_000, 500, 0, [[(12.0, 9, 9)]]),
         Row(3, 40_000_000, 500, 0, [None]),
-        Row(4, 50_000_000, 500, 0, [20.0]),
-        Row(5, 60_000_000, 500, 0, [21.0]),
+        Row(4, 50_000_000, 500, 0, [[(20.0, 9, 9)]]),
+        Row(5, 60_000_000, 500, 0, [[(21.0, 9, 9)]]),
     ]
     samples = counter.samples()
     values = [sample.values["page-faults"] for sample in samples.rows]
     assert values[:2] == [5.0, 7.0] and values[4] == 1.0
-    assert isinstance(values[2], NotCounted) and isinstance(values[3], NotCounted), "no difference of what was lost"
+    lost, after = values[2:4]
+    assert isinstance(lost, NotCounted) and isinstance(after, NotCounted), "no difference of what was lost"
+    assert lost.reason == "it could not be read" and "in the sample before" in after.reason
     assert (samples.rows[1].seconds, samples.lost, samples.missed) == (0.02, 2, 1)
     assert [sample.number for sample in samples] == [0, 1, 3, 4, 5] and len(samples) == 5
     assert samples[1].number == 1 and [sample.number for sample in samples[3:]] == [4, 5]
@@ -167,7 +169,7 @@ def test_samples_are_increments() -> None:
         {"number": 1, "seconds": 0.02, "skew_seconds": 5e-07, "page-faults": 7.0},
         {"number": 3, "seconds": 0.04, "skew_seconds": 5e-07, "page-faults": None},
     ]
-    engines[-1].sampled = [Row(6, 70_000_000, 500, 0, [30.0])]
+    engines[-1].sampled = [Row(6, 70_000_000, 500, 0, [[(30.0, 9, 9)]])]
     assert [s.values["page-faults"] for s in counter.follow(0.01)] == [9.0]
     with pytest.raises(InvalidInput, match="configure a sampling_rate"):
         monitor(FAULTS).samples()
@@ -181,11 +183,32 @@ def test_samples_of_what_shared_its_counter_are_estimates() -> None:
         return engines[-1]
 
     counter = PerfMonitor(make_engine=make).configure(["page-faults"], sampling_rate=100)
-    engines[-1].sampled = [Row(0, 1, 1, 0, [5.0], [False]), Row(1, 2, 1, 0, [12.5], [True])]
+    engines[-1].sampled = [Row(0, 1, 1, 0, [[(5.0, 10, 10)]]), Row(1, 2, 1, 0, [[(8.0, 20, 14)]])]
     exact, shared = (sample.values["page-faults"] for sample in counter.samples().rows)
     assert isinstance(exact, Value) and isinstance(shared, Value)
     assert (exact.verdict, shared.verdict, shared.half_width) == ("exact", "scaled", None) and shared == 7.5
     assert shared.reason is not None and "a part of the time" in shared.reason
+
+
+def test_samples_are_never_negative() -> None:
+    engines: list[Engine] = []
+
+    def make(settings: object) -> Engine:
+        engines.append(scripted(FAULTS)(settings))  # type: ignore[arg-type]
+        return engines[-1]
+
+    counter = PerfMonitor(make_engine=make).configure(["page-faults"], sampling_rate=100)
+    # Scaled up from the beginning it is 200, then 133; the counter counted 0 in all of the second interval.
+    engines[-1].sampled = [
+        Row(0, 1, 1, 0, [[(100.0, 10, 5)]]),
+        Row(1, 2, 1, 0, [[(100.0, 20, 15)]]),
+        Row(2, 3, 1, 0, [[(100.0, 30, 15)]]),
+        Row(3, 4, 1, 0, [[(90.0, 40, 25)]]),
+    ]
+    first, second, third, last = (sample.values["page-faults"] for sample in counter.samples().rows)
+    assert (first, second) == (200.0, 0.0) and isinstance(second, Value) and second.verdict == "exact"
+    assert isinstance(third, NotCounted) and third.verdict == "not counted" and "no counter" in third.reason
+    assert isinstance(last, NotCounted) and last.verdict == "lost" and last.reason == "the value went back"
 
 
 def test_rows_and_dictionaries_are_plain_values() -> None:

@@ -201,6 +201,33 @@ fn what_the_configuration_says_is_the_longest_window_from_the_start() {
     is_true(&samples);
 }
 
+/// The first sample whose values are of a window, as its counters count for a part of the time.
+fn first_of_windows(samples: &Samples) -> usize {
+    let is_of_part =
+        |raw: &Raw| !raw.is_lost && raw.time_running_ns > 0 && raw.time_running_ns < raw.time_enabled_ns;
+    samples.rows.iter().position(|row| is_of_part(&row.values[0])).unwrap()
+}
+
+#[test]
+fn estimates_are_of_the_time_before_windows_began_as_well() {
+    let mhz = Model::find(CHIP).unwrap().mhz as f64;
+    let lost: &'static [Trouble] = &[Trouble::RewriteControl { every_ns: REWRITES_NS }];
+    for (troubles, longest) in [(&[][..], Some(Duration::from_micros(20))), (lost, None)] {
+        let monitor = monitor(troubles, longest);
+        let samples = samples(&monitor, 20);
+        let first = first_of_windows(&samples);
+        // The counters were open for all of this time before they were lost, or open for longer than they may be.
+        let passed = samples.rows[first].values[0].time_enabled_ns;
+        assert!(passed >= BETWEEN_NS, "{passed} ns, and {BETWEEN_NS} passed before windows began");
+        let estimate = samples.estimates(SlotId(0))[first].unwrap();
+        let expected = passed as f64 * mhz / 1000.0;
+        assert!(
+            estimate.is_scaled && (estimate.value - expected).abs() < 0.2 * expected,
+            "{estimate:?}, {expected}"
+        );
+    }
+}
+
 #[test]
 fn counters_that_stay_ours_count_all_the_time() {
     let monitor = monitor(&[], None);

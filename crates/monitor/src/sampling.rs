@@ -259,6 +259,8 @@ struct Sampled<'a> {
     source: &'a dyn Source,
     reader: Reader,
     slots: Vec<Slot>,
+    /// When its counters began, in the source's time.
+    since: Instant,
     /// The values of the last sample in which none was lost.
     last: Vec<Raw>,
 }
@@ -296,7 +298,8 @@ impl Ring {
             let reader = Reader::Open(counting, number);
             let slots = wanted.iter().filter(|slot| slot.rung == rung).cloned().collect();
             let last = vec![Raw::default(); number];
-            sampled.push(Sampled { source: source.as_ref(), reader, slots, last });
+            let since = windows::now_of(source.as_ref());
+            sampled.push(Sampled { source: source.as_ref(), reader, slots, since, last });
         }
         sampled
     }
@@ -357,13 +360,10 @@ impl Sampled<'_> {
 
     fn turn_to_windows(&mut self, interval: Duration, subject: &Subject) {
         let slots = std::mem::take(&mut self.slots);
-        let (target, longest) = (&subject.target, subject.longest_window);
-        // What is longer than it may be is lost as well, so that sums begin anew.
-        let sums = match longest {
-            Some(_) => vec![Raw::default(); self.last.len()],
-            None => std::mem::take(&mut self.last),
-        };
-        let of = windows::Subject { source: self.source, slots, target, longest, interval };
+        let (target, longest, since) = (&subject.target, subject.longest_window, self.since);
+        // What is longer than it may be is lost as well, so that sums go on from the last sample that was not.
+        let sums = std::mem::take(&mut self.last);
+        let of = windows::Subject { source: self.source, slots, target, longest, interval, since };
         // The open counters are given back before others are opened.
         self.reader = Reader::Windows(Windowed::new(of, sums));
     }

@@ -83,7 +83,7 @@ pub(crate) struct Windowed {
     slots: Vec<Slot>,
     target: Target,
     lengths: Lengths,
-    /// The point in the source's time from which the sums are.
+    /// The point in the source's time at which sampling began: all the time since is enabled time.
     since: Instant,
     sums: Vec<Raw>,
     tried: u64,
@@ -97,19 +97,19 @@ pub(crate) struct Subject<'a> {
     pub(crate) target: &'a Target,
     pub(crate) longest: Option<Duration>,
     pub(crate) interval: Duration,
+    /// When sampling began, in the source's time.
+    pub(crate) since: Instant,
 }
 
 impl Windowed {
-    /// Sums go on from these values.
+    /// Sums go on from these values. What was lost between them and now is time that passed without being counted.
     pub(crate) fn new(of: Subject<'_>, sums: Vec<Raw>) -> Windowed {
-        let counted = sums.iter().map(|raw| raw.time_enabled_ns).max().unwrap_or(0);
-        let now = now_of(of.source);
         Windowed {
             rung: of.source.rung(),
             slots: of.slots,
             target: of.target.clone(),
             lengths: Lengths::new(of.longest, of.interval),
-            since: now.checked_sub(Duration::from_nanos(counted)).unwrap_or(now),
+            since: of.since,
             sums,
             tried: 0,
             held: 0,
@@ -173,7 +173,7 @@ impl Windowed {
 }
 
 /// The time by which a source counts.
-fn now_of(source: &dyn Source) -> Instant {
+pub(crate) fn now_of(source: &dyn Source) -> Instant {
     source.clock().map_or_else(Instant::now, |clock| clock.now())
 }
 

@@ -30,10 +30,16 @@ pub fn difference(now: &Reading, before: &Reading) -> Reading {
 /// What is known after a reading: its cells, and those of the time before that could not be read.
 ///
 /// A source that is busy has no cells in a reading. What it counts meanwhile is in the next difference, and the difference must
-/// be to what it had last, not to nothing.
+/// be to what it had last, not to nothing. A source that gave an event at other places was not busy: what it left out, as a thread
+/// that has ended, is gone and is not kept.
 pub fn latest(now: &Reading, before: &Reading) -> Reading {
     let read: HashSet<(SlotId, &At)> = known(now).map(|cell| (cell.slot, &cell.at)).collect();
-    let unread = known(before).filter(|cell| !read.contains(&(cell.slot, &cell.at)));
+    let there: HashSet<(SlotId, &At)> = now.cells.iter().map(|cell| (cell.slot, &cell.at)).collect();
+    let answered: HashSet<SlotId> = known(now).map(|cell| cell.slot).collect();
+    let unread = known(before).filter(|cell| {
+        let place = (cell.slot, &cell.at);
+        !read.contains(&place) && (there.contains(&place) || !answered.contains(&cell.slot))
+    });
     Reading { cells: known(now).chain(unread).cloned().collect() }
 }
 
@@ -122,6 +128,28 @@ mod tests {
             let third = difference(&reading(vec![cell(SLOT, 12, 30, 30)]), &second);
             assert_eq!(third, reading(vec![cell(SLOT, 7, 20, 20)]));
         }
+    }
+
+    #[test]
+    fn a_place_that_an_answer_leaves_out_is_not_kept() {
+        let of_thread = |tid, raw| {
+            let mut cell = cell(SLOT, raw, 20, 20);
+            cell.at.tid = Some(tid);
+            cell
+        };
+        let mut known = reading(vec![]);
+        for tid in 0..100 {
+            let now = reading(vec![cell(SLOT, 5, 10, 10), of_thread(tid, 7)]);
+            known = latest(&now, &known);
+            assert_eq!(known, now, "threads that have ended are gone");
+        }
+        let mut unread = of_thread(99, 0);
+        unread.lost = Some("no answer".into());
+        let after = latest(&reading(vec![cell(SLOT, 6, 20, 20), unread]), &known);
+        assert!(
+            after.cells.contains(&of_thread(99, 7)),
+            "a place that could not be read is there: {after:?}"
+        );
     }
 
     #[test]

@@ -78,9 +78,9 @@ class Compared(NamedTuple):
         return self.finding == "changed"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values, named as in what `cyclometer compare` exports."""
-        low, high = self.interval or (None, None)
-        change = {"is_relative": self.is_relative, "estimate": self.estimate, "low": low, "high": high}
+        """Everything as plain values, named as in what `cyclometer compare` exports; a bound at infinity is `None`."""
+        low, high = map(_finite, self.interval or (None, None))
+        change = {"is_relative": self.is_relative, "estimate": _finite(self.estimate), "low": low, "high": high}
         return {
             **{field: getattr(self, field) for field in ("name", "event", "unit", "finding", "basis")},
             "n": None if self.n is None else list(self.n),
@@ -260,9 +260,26 @@ def _number(which: str, value: Any) -> Counted:
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InvalidInput(f"{which} is {value!r}", "give numbers, or Metrics on both sides")
-    if not math.isfinite(value):
-        raise InvalidInput(f"{which} is {value}", "leave it out, or give a NotCounted that says why there is no number")
+    if not _is_finite(value):
+        raise InvalidInput(f"{which} is {_brief(value)}", "leave it out, or give a NotCounted that says why there is no number")
     return Value(float(value), name="", scope="")
+
+
+def _is_finite(value: Union[int, float]) -> bool:
+    """Whether it is a number that a `float` can hold; whole numbers may be greater."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _brief(value: Union[int, float]) -> str:
+    return str(value) if isinstance(value, float) else "a whole number that no float can hold"
+
+
+def _finite(value: Optional[float]) -> Optional[float]:
+    """JSON has no infinity: `None` stands for a bound that is none."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _one(event: str, values: list[Counted]) -> dict[str, Any]:

@@ -42,9 +42,9 @@ class Row(NamedTuple):
     at_ns: int
     skew_ns: int
     late_ns: int
-    values: list[Optional[float]]
-    scaled: Optional[list[bool]] = None
-    """For each value whether it was counted for a part of the time only; `None`: none was."""
+    counters: list[Optional[list[tuple[float, int, int]]]]
+    """For each event what each of its counters has counted, how long it was wanted, and how long it counted, in ns; `None` where
+    one could not be read."""
 
 
 class Sampled(NamedTuple):

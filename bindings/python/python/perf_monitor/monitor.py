@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union, overload
 
 from perf_monitor.comparison import PAIRS, THRESHOLD, Comparison, compare_functions
-from perf_monitor.engine import Engine, EngineRegion, MakeEngine, NativeEngine, Sampled, Settings, Step, total
+from perf_monitor.engine import Engine, EngineRegion, MakeEngine, NativeEngine, Row, Sampled, Settings, Step, total
 from perf_monitor.errors import InvalidInput
 from perf_monitor.metrics import COMPANIONS, Metrics
 from perf_monitor.values import Counted, NotCounted, Value
@@ -20,6 +20,8 @@ from perf_monitor.values import Counted, NotCounted, Value
 __all__ = ["Cost", "Measurement", "PerfMonitor", "Sample", "Samples"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+#: What each counter of an event has counted since sampling began, and its times, enabled and running; `None`: not read.
+Counters = Optional[list[tuple[float, int, int]]]
 PathName = Union[str, "os.PathLike[str]"]
 
 
@@ -154,7 +156,7 @@ class PerfMonitor:
         self._lock = threading.Lock()
         self._aborted: Counter[str] = Counter()
         self._last: Optional[str] = None
-        self._sampled: dict[str, Optional[float]] = {}
+        self._sampled: dict[str, Counters] = {}
         self._interval: Optional[float] = None
         self._sampled_scope = "process"
 
@@ -260,20 +262,15 @@ class PerfMonitor:
             if left <= 0:
                 return
 
-    def _sample(self, row: Any, names: list[str], sampled: Sampled) -> Sample:
+    def _sample(self, row: Row, names: list[str], sampled: Sampled) -> Sample:
         values: dict[str, Counted] = {}
-        for name, now, scaled, refused in zip(names, row.values, row.scaled or [False] * len(names), sampled.refused):
-            before = self._sampled.get(name, 0.0)
+        for name, now, refused in zip(names, row.counters, sampled.refused):
+            before = self._sampled.get(name, [(0.0, 0, 0)] * len(now or []))
             self._sampled[name] = now
-            if now is None or before is None:
-                values[name] = NotCounted(name, refused or "it could not be read", "lost" if refused is None else "not supported")
+            if refused is not None:
+                values[name] = NotCounted(name, refused, "not supported")
             else:
-                part = "counted for a part of the time, and scaled up to all of it" if scaled else None
-                verdict = "scaled" if scaled else "exact"
-                half_width = None if scaled else 0.0
-                values[name] = Value(
-                    now - before, name=name, verdict=verdict, half_width=half_width, scope=self._sampled_scope, reason=part
-                )
+                values[name] = _increment(name, now, before, self._sampled_scope)
         return Sample(row.number, row.at_ns / 1e9, row.skew_ns / 1e9, values)
 
     def reset(self) -> None:
@@ -338,6 +335,26 @@ class PerfMonitor:
         with self._lock:
             self._last = label
             self._aborted[label] += aborted
+
+
+def _increment(name: str, now: Counters, before: Counters, scope: str) -> Counted:
+    """What an event counted between two samples, over all of its counters: each scaled by its times between them."""
+    if now is None:
+        return NotCounted(name, "it could not be read", "lost")
+    if before is None or len(before) != len(now):
+        return NotCounted(name, "it could not be read in the sample before, from which it is counted", "lost")
+    number, scaled = 0.0, False
+    for (value, enabled, running), (value_before, enabled_before, running_before) in zip(now, before):
+        value, enabled, running = value - value_before, enabled - enabled_before, running - running_before
+        if value < 0 or enabled < 0 or running < 0:
+            return NotCounted(name, "the value went back", "lost")
+        if running < enabled and running == 0:
+            return NotCounted(name, "it was on no counter between the sample before and this one", "not counted")
+        scaled = scaled or running < enabled
+        number += value * enabled / running if running < enabled else value
+    part = "counted for a part of the time, and scaled up to all of it" if scaled else None
+    verdict, half_width = ("scaled", None) if scaled else ("exact", 0.0)
+    return Value(number, name=name, verdict=verdict, half_width=half_width, scope=scope, reason=part)
 
 
 def _positive(name: str, value: Optional[int]) -> Optional[int]:

@@ -250,4 +250,16 @@ mod tests {
         }
         assert!(counted[0].abs_diff(counted[1]) <= 32, "{counted:?}");
     }
+
+    #[test]
+    fn software_events_that_the_kernel_does_not_take_as_one_group_are_opened_apart() {
+        // The kernel refuses groups whose values take more than 16 KiB: some 2000 events.
+        let one = slots().remove(1);
+        let many: Vec<Slot> = (0..2500).map(|i| Slot { id: SlotId(i), ..one.clone() }).collect();
+        if PerfSource::new().open(&many, &Target::ThisThread).is_err() {
+            return; // Without perf, or with few open files, there is nothing to compare with.
+        }
+        let mut counting = PerfSource::new().read_together().open(&many, &Target::ThisThread).unwrap();
+        assert_eq!(counting.counters().len(), many.len());
+    }
 }

@@ -66,7 +66,7 @@ pub(super) struct How {
 
 /// Opens every slot on a target; on a refusal everything is closed again.
 pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<Opened>, Refusal> {
-    let mut units = group::units(slots)?;
+    let units = group::units(slots)?;
     let mut places = target::places(target)?;
     let of_this_thread = *target == Target::ThisThread;
     // Events that are inherited cannot be read as a group.
@@ -74,18 +74,32 @@ pub(super) fn open_all(slots: &[Slot], target: &Target, how: How) -> Result<Vec<
     for place in &mut places {
         (place.user_reads, place.together) = (how.user_reads && of_this_thread, together);
     }
-    if together {
-        units = group::join_software(units);
+    if !together {
+        return open_units(slots, &units, &places, target);
     }
+    let joined = group::join_software(units.clone());
+    match open_units(slots, &joined, &places, target) {
+        // Nobody asked for that group: what is refused in it is tried apart, and the answer is of the event itself.
+        Err(_) if joined.len() < units.len() => open_units(slots, &units, &places, target),
+        answer => answer,
+    }
+}
+
+fn open_units(
+    slots: &[Slot],
+    units: &[Unit<'_>],
+    places: &[Place],
+    target: &Target,
+) -> Result<Vec<Opened>, Refusal> {
     let mut opened = Vec::new();
-    for unit in &units {
+    for unit in units {
         let Some(leader) = unit.leader() else { continue };
-        for place in target::narrowed(&places, leader.event) {
+        for place in target::narrowed(places, leader.event) {
             opened.extend(open_unit(unit, &place)?);
         }
     }
     if let Target::Process { pid, inherit } = target {
-        opened.extend(open_threads(&units, *pid, *inherit)?);
+        opened.extend(open_threads(units, *pid, *inherit)?);
     }
     match slots.iter().find(|slot| opened.iter().all(|o| o.slot != slot.id)) {
         Some(slot) => Err(nowhere(slot)),
