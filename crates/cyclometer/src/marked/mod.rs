@@ -123,7 +123,8 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row])
     // Others only ended regions: of before a fork, or by mistake.
     let begun = || rows.iter().filter(|row| row.begun > 0);
     let by_thread: Vec<MarkedThread> = begun().map(|row| thread(row, slots, marked)).collect();
-    run.reading.cells = by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()).collect();
+    run.reading.cells =
+        in_one_place(by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()));
     if by_thread.is_empty() {
         let reason = "the region was not executed in this run";
         run.reading.cells = slots.iter().map(|slot| lost(slot.id, reason.to_owned())).collect();
@@ -150,6 +151,37 @@ fn thread(row: &Row, slots: &[Slot], marked: Option<&Marked>) -> MarkedThread {
         time_ns: row.time_ns,
         reading: Reading { cells },
     }
+}
+
+/// Adds up what was counted in one place. Several rows may be of one: of threads one after the other, of a program and what it
+/// executes. Each was counted for a time of its own, where cells of one place share theirs.
+fn in_one_place(cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
+    let mut found: Vec<Cell> = Vec::new();
+    let mut places: HashMap<(SlotId, At), usize> = HashMap::new();
+    for cell in cells {
+        let place = *places.entry((cell.slot, cell.at.clone())).or_insert(found.len());
+        match found.get_mut(place) {
+            Some(sum) => join(sum, cell),
+            None => found.push(cell),
+        }
+    }
+    found
+}
+
+/// Adds what was counted in the same place at another time. What is lost of one of them is missing in the sum.
+fn join(sum: &mut Cell, other: Cell) {
+    let missing = match (sum.lost.take(), other.lost) {
+        (Some(reason), Some(_)) => {
+            sum.lost = Some(reason);
+            None
+        }
+        (one, another) => one.or(another),
+    };
+    sum.partial =
+        sum.partial.take().or(other.partial).or(missing.map(|reason| format!("without some: {reason}")));
+    sum.raw = sum.raw.saturating_add(other.raw);
+    sum.time_enabled_ns = sum.time_enabled_ns.saturating_add(other.time_enabled_ns);
+    sum.time_running_ns = sum.time_running_ns.saturating_add(other.time_running_ns);
 }
 
 /// What a thread counted of an event.
@@ -293,6 +325,23 @@ mod tests {
                 "being ended when the process died once: that call may be counted in part",
             ]
         );
+    }
+
+    #[test]
+    fn rows_of_one_thread_add_up_with_their_times() {
+        let at = At { tid: Some(7), ..At::default() };
+        let of =
+            |raw, enabled, running| Cell { at: at.clone(), ..Cell::new(SlotId(0), raw, enabled, running) };
+        let lost = || Cell { at: at.clone(), ..lost(SlotId(0), "unread".to_owned()) };
+        let all = |cells: Vec<Cell>| in_one_place(cells.into_iter());
+        assert_eq!(all(vec![of(5, 100, 50), of(6, 80, 50)]), [of(11, 180, 100)]);
+        let elsewhere = Cell { at: At::default(), ..of(1, 2, 2) };
+        assert_eq!(all(vec![of(5, 9, 9), elsewhere.clone()]), [of(5, 9, 9), elsewhere]);
+        let partial = Cell { partial: Some("without some: unread".to_owned()), ..of(5, 9, 9) };
+        for both in [vec![lost(), of(5, 9, 9)], vec![of(5, 9, 9), lost()]] {
+            assert_eq!(all(both).as_slice(), std::slice::from_ref(&partial));
+        }
+        assert_eq!(all(vec![lost(), lost()]), [lost()]);
     }
 
     #[test]
