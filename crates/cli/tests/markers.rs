@@ -137,6 +137,28 @@ fn json_has_each_region_by_run_and_thread() {
 }
 
 #[test]
+fn the_time_of_a_region_is_of_runs_on_the_processor() {
+    let command = json(&["-e", "instructions,wall_time", "-r", "3"]);
+    let how: Vec<Option<bool>> = command["regions"][0]["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["time_is_translated"].as_bool())
+        .collect();
+    if !how.contains(&Some(true)) {
+        return support::skip("the software PMU does not count here");
+    }
+    assert!(how.contains(&Some(false)) && how.len() == 3, "{how:?}");
+    let heading = |runs: &str| {
+        let out = marked(&["-e", "instructions,wall_time", "-r", runs, "--output", "null"]);
+        let said = stdout(&out) + &stderr(&out);
+        said.lines().find(|line| line.starts_with("region solve")).unwrap().to_owned()
+    };
+    assert!(heading("3").ends_with(" a run"), "{}", heading("3"));
+    assert!(heading("1").ends_with(", translated"), "{}", heading("1"));
+}
+
+#[test]
 fn tables_of_regions_are_in_every_export() {
     let folder = tempfile::tempdir().unwrap();
     let [csv, markdown] = ["a.csv", "a.md"].map(|name| folder.path().join(name));
