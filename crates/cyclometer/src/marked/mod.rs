@@ -11,7 +11,7 @@ use cyclometer_core::{Report, Rung, Slot, SlotId};
 use cyclometer_marker::board::{LONGEST_LABEL, Loss, ROWS, Row, Sum, VERSION};
 
 pub(crate) use launch::{Boards, MarkedLaunch, MarkedSource};
-use launch::{Marked, MarkedCounter};
+use launch::{Counted, MarkedCounter};
 
 /// What the regions that a command marked have counted.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -75,9 +75,9 @@ pub struct MarkedThread {
 pub(crate) fn collect(boards: &Boards, report: &Report, warmups: u32) -> MarkedRegions {
     let all = boards.take();
     let boards = all.get(warmups as usize..).unwrap_or_default();
-    let rows: Vec<Vec<Row>> = boards.iter().map(|marked| marked.board.rows()).collect();
+    let rows: Vec<&[Row]> = boards.iter().map(|marked| marked.rows.as_slice()).collect();
     let regions = by_label(&rows).iter().map(|own| region(own, report, boards)).collect();
-    MarkedRegions { regions, notes: notes(boards, &rows) }
+    MarkedRegions { regions, notes: notes(boards) }
 }
 
 /// The rows of one name: for each run those of its threads.
@@ -87,9 +87,9 @@ struct OfLabel<'a> {
 }
 
 /// The rows by name, in the order in which names came first.
-fn by_label(rows: &[Vec<Row>]) -> Vec<OfLabel<'_>> {
-    let mut found: Vec<OfLabel<'_>> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
+fn by_label<'a>(rows: &[&'a [Row]]) -> Vec<OfLabel<'a>> {
+    let mut found: Vec<OfLabel<'a>> = Vec::new();
+    let mut places: HashMap<&'a str, usize> = HashMap::new();
     for (run, row) in rows.iter().enumerate().flat_map(|(run, rows)| rows.iter().map(move |row| (run, row))) {
         let place = *places.entry(&row.label).or_insert_with(|| {
             found.push(OfLabel { label: &row.label, rows: vec![Vec::new(); rows.len()] });
@@ -100,7 +100,7 @@ fn by_label(rows: &[Vec<Row>]) -> Vec<OfLabel<'_>> {
     found
 }
 
-fn region(own: &OfLabel<'_>, report: &Report, boards: &[Marked]) -> MarkedRegion {
+fn region(own: &OfLabel<'_>, report: &Report, boards: &[Counted]) -> MarkedRegion {
     let mut report = report.clone();
     for pass in &mut report.plan.passes {
         // In its own threads a program counts all events all the time, as far as the kernel has counters for them.
@@ -118,7 +118,7 @@ fn region(own: &OfLabel<'_>, report: &Report, boards: &[Marked]) -> MarkedRegion
 }
 
 /// Replaces what a whole run counted by what some regions counted.
-fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row]) -> MarkedRun {
+fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]) -> MarkedRun {
     run.slices = Vec::new();
     // Others only ended regions: of before a fork, or by mistake.
     let begun = || rows.iter().filter(|row| row.begun > 0);
@@ -141,7 +141,7 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row])
     }
 }
 
-fn thread(row: &Row, slots: &[Slot], marked: Option<&Marked>) -> MarkedThread {
+fn thread(row: &Row, slots: &[Slot], marked: Option<&Counted>) -> MarkedThread {
     let cells = slots.iter().flat_map(|slot| slot_cells(slot, row, marked)).collect();
     MarkedThread {
         pid: row.pid,
@@ -185,7 +185,7 @@ fn join(sum: &mut Cell, other: Cell) {
 }
 
 /// What a thread counted of an event.
-fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Marked>) -> Vec<Cell> {
+fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Counted>) -> Vec<Cell> {
     let counted_as = slot.opened_as();
     let why_not = || {
         let left_out = marked.and_then(|marked| marked.left_out.iter().find(|(id, _)| *id == counted_as));
@@ -276,17 +276,17 @@ impl Faults {
 }
 
 /// What is to be said of all regions.
-fn notes(boards: &[Marked], rows: &[Vec<Row>]) -> Vec<String> {
+fn notes(boards: &[Counted]) -> Vec<String> {
     let mut notes = Vec::new();
-    let sum = |of: fn(&Marked) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);
-    let dropped = sum(|marked| marked.board.dropped());
-    let cut = sum(|marked| marked.board.cut());
-    if let Some(version) = boards.iter().find_map(|marked| marked.board.other_version()) {
+    let sum = |of: fn(&Counted) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);
+    let dropped = sum(|marked| marked.dropped);
+    let cut = sum(|marked| marked.cut);
+    if let Some(version) = boards.iter().find_map(|marked| marked.other_version) {
         notes.push(format!(
             "the program marks regions with a library of another version: it writes format {version}, and this is {VERSION}; \
              build both from one release"
         ));
-    } else if rows.iter().all(Vec::is_empty) && dropped == 0 {
+    } else if boards.iter().all(|marked| marked.rows.is_empty()) && dropped == 0 {
         notes.push(NO_REGIONS.to_owned());
     }
     if dropped > 0 {
