@@ -2,7 +2,7 @@
 
 mod launch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cyclometer_backend::thread_refusal;
 use cyclometer_core::exec::{At, Cell, Reading};
@@ -136,9 +136,20 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]
         ended: sum(|row| row.ended),
         unmatched: sum(|row| row.unmatched),
         time_ns: sum(|row| row.time_ns),
-        threads: begun().map(|row| row.threads).fold(0, u64::saturating_add),
+        threads: threads(begun().copied()),
         by_thread,
     }
+}
+
+/// How many threads were there: one that executed another program has a row of each.
+fn threads<'a>(rows: impl Iterator<Item = &'a Row>) -> u64 {
+    let mut known = HashSet::new();
+    // The threads that shared a row left only their number.
+    let counted = |row: &Row| match row.tid {
+        0 => row.threads,
+        tid => u64::from(known.insert((row.pid, tid))),
+    };
+    rows.map(counted).fold(0, u64::saturating_add)
 }
 
 fn thread(row: &Row, slots: &[Slot], marked: Option<&Counted>) -> MarkedThread {
@@ -325,6 +336,13 @@ mod tests {
                 "being ended when the process died once: that call may be counted in part",
             ]
         );
+    }
+
+    #[test]
+    fn a_thread_that_executes_another_program_is_one_thread() {
+        let row = |pid, tid, threads| Row { pid, tid, threads, begun: 1, ..Row::default() };
+        let rows = [row(7, 7, 1), row(7, 7, 1), row(7, 8, 1), row(9, 0, 5), row(9, 9, 1)];
+        assert_eq!(threads(rows.iter()), 8);
     }
 
     #[test]
