@@ -126,7 +126,7 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]
     run.reading.cells =
         in_one_place(by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()));
     if by_thread.is_empty() {
-        let reason = "the region was not executed in this run";
+        let reason = if rows.is_empty() { NOT_EXECUTED } else { NEVER_BEGAN };
         run.reading.cells = slots.iter().map(|slot| lost(slot.id, reason.to_owned())).collect();
     }
     let sum = |of: fn(&Row) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
@@ -229,6 +229,12 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
     };
     Cell { at, ..Cell::new(slot, sum.value, enabled, running) }
 }
+
+/// Why a region has no counts that nobody marked.
+const NOT_EXECUTED: &str = "the region was not executed in this run";
+
+/// Why a region has no counts that only ended.
+const NEVER_BEGAN: &str = "it ended in this run, but never began";
 
 /// Why a region has no counts that began.
 const NEVER_ENDED: &str = "no region of that name has ended";
