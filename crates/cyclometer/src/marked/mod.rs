@@ -256,6 +256,7 @@ fn why_lost(reason: u64, pmu: &str) -> String {
 /// What is wrong with ends of regions, over all runs.
 #[derive(Default)]
 struct Faults {
+    ended: u64,
     unclosed: u64,
     unmatched: u64,
     crossed: u64,
@@ -266,6 +267,7 @@ struct Faults {
 impl Faults {
     fn add(&mut self, rows: &[&Row]) {
         for row in rows {
+            self.ended = self.ended.saturating_add(row.ended);
             self.unclosed += row.begun.saturating_sub(row.ended);
             self.unmatched += row.unmatched;
             self.crossed += row.crossed;
@@ -276,8 +278,10 @@ impl Faults {
 
     fn notes(&self) -> Vec<String> {
         let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+        let of_ended =
+            if self.ended == 0 { "it has no counts" } else { "its counts are of the calls that ended" };
         let notes = [
-            (self.unclosed, "begun and not ended", "its counts are of the calls that ended"),
+            (self.unclosed, "begun and not ended", of_ended),
             (self.unmatched, "ended without having begun", "those ends count nothing"),
             (
                 self.crossed,
@@ -331,6 +335,9 @@ mod tests {
     #[test]
     fn every_fault_is_told_with_its_number() {
         assert!(Faults::default().notes().is_empty());
+        let mut none = Faults::default();
+        none.add(&[&Row { begun: 2, ..Row::default() }]);
+        assert_eq!(none.notes(), ["begun and not ended 2 times: it has no counts"]);
         let row = Row { begun: 5, ended: 3, unmatched: 1, is_torn: true, ..Row::default() };
         let mut faults = Faults::default();
         faults.add(&[&row]);
