@@ -268,11 +268,13 @@ impl Faults {
     fn add(&mut self, rows: &[&Row]) {
         for row in rows {
             self.ended = self.ended.saturating_add(row.ended);
-            self.unclosed += row.begun.saturating_sub(row.ended);
-            self.unmatched += row.unmatched;
-            self.crossed += row.crossed;
-            self.forked += row.forked;
-            self.torn += u64::from(row.is_torn);
+            // The program writes them: they may be any numbers.
+            let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+            add(&mut self.unclosed, row.begun.saturating_sub(row.ended));
+            add(&mut self.unmatched, row.unmatched);
+            add(&mut self.crossed, row.crossed);
+            add(&mut self.forked, row.forked);
+            add(&mut self.torn, u64::from(row.is_torn));
         }
     }
 
@@ -356,6 +358,20 @@ mod tests {
         let row = |pid, tid, threads| Row { pid, tid, threads, begun: 1, ..Row::default() };
         let rows = [row(7, 7, 1), row(7, 7, 1), row(7, 8, 1), row(9, 0, 5), row(9, 9, 1)];
         assert_eq!(threads(rows.iter()), 8);
+    }
+
+    #[test]
+    fn numbers_of_faults_do_not_wrap() {
+        let row = Row {
+            begun: u64::MAX,
+            unmatched: u64::MAX,
+            crossed: u64::MAX,
+            forked: u64::MAX,
+            ..Row::default()
+        };
+        let mut faults = Faults::default();
+        faults.add(&[&row, &row]);
+        assert_eq!((faults.unclosed, faults.unmatched, faults.forked), (u64::MAX, u64::MAX, u64::MAX));
     }
 
     #[test]
