@@ -362,10 +362,7 @@ fn program_exec() {
 fn an_exec_keeps_the_counts(tool: &Tool<'_>) {
     let check = |marked: &MarkedRegions| {
         assert_eq!(labels(marked), ["before", "over", "recursive"]);
-        assert_eq!(
-            region(marked, "over").notes,
-            ["begun and not ended once: it has no counts"]
-        );
+        assert_eq!(region(marked, "over").notes, ["begun and not ended once: it has no counts"]);
         assert_eq!(value(region(marked, "over"), 0), None, "what did not end has no count");
         assert_eq!(calls(region(marked, "recursive")), 20);
     };

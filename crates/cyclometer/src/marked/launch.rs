@@ -43,6 +43,10 @@ pub(crate) struct Marked {
 pub(crate) struct Counted {
     pub(crate) rows: Vec<Row>,
     pub(crate) dropped: u64,
+    /// Whether there was no row for a thread and a name.
+    pub(crate) is_out_of_rows: bool,
+    /// Whether there was no room for a name.
+    pub(crate) is_out_of_names: bool,
     pub(crate) cut: u64,
     pub(crate) other_version: Option<u64>,
     /// What the counters of its rows count.
@@ -57,6 +61,8 @@ impl From<Marked> for Counted {
         Counted {
             rows: board.rows(),
             dropped: board.dropped(),
+            is_out_of_rows: board.is_out_of_rows(),
+            is_out_of_names: board.is_out_of_names(),
             cut: board.cut(),
             other_version: board.other_version(),
             counters,

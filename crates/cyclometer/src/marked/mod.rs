@@ -8,7 +8,7 @@ use cyclometer_backend::thread_refusal;
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Report, Rung, Slot, SlotId};
-use cyclometer_marker::board::{LONGEST_LABEL, Loss, ROWS, Row, Sum, VERSION};
+use cyclometer_marker::board::{LABEL_BYTES, LONGEST_LABEL, Loss, ROWS, Row, Sum, VERSION};
 
 pub(crate) use launch::{Boards, MarkedLaunch, MarkedSource};
 use launch::{Counted, MarkedCounter};
@@ -313,10 +313,10 @@ fn notes(boards: &[Counted]) -> Vec<String> {
         notes.push(NO_REGIONS.to_owned());
     }
     if dropped > 0 {
-        notes.push(format!(
-            "{dropped} begins and ends of regions were not noted: there are more than {ROWS} names and threads, or they came in \
-             the handler of a signal"
-        ));
+        let is_out = |of: fn(&Counted) -> bool| boards.iter().any(of);
+        let why =
+            why_not_noted(is_out(|marked| marked.is_out_of_rows), is_out(|marked| marked.is_out_of_names));
+        notes.push(format!("{dropped} begins and ends of regions were not noted: {why}"));
     }
     if cut > 0 {
         notes.push(format!(
@@ -324,6 +324,19 @@ fn notes(boards: &[Counted]) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Why begins and ends were not noted.
+fn why_not_noted(is_out_of_rows: bool, is_out_of_names: bool) -> String {
+    let rows = format!("there are more than {ROWS} names and threads");
+    let names = format!("names of regions take more than {} MiB", LABEL_BYTES >> 20);
+    let here = "they came in the handler of a signal, or while their thread ended".to_owned();
+    let known: Vec<String> =
+        [(is_out_of_rows, rows), (is_out_of_names, names), (!is_out_of_rows && !is_out_of_names, here)]
+            .into_iter()
+            .filter_map(|(is_so, why)| is_so.then_some(why))
+            .collect();
+    known.join(", and ")
 }
 
 /// Why there may be none.
@@ -372,6 +385,14 @@ mod tests {
         let mut faults = Faults::default();
         faults.add(&[&row, &row]);
         assert_eq!((faults.unclosed, faults.unmatched, faults.forked), (u64::MAX, u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn marks_without_room_are_told_what_room_it_was() {
+        assert_eq!(why_not_noted(true, false), "there are more than 65536 names and threads");
+        assert_eq!(why_not_noted(false, true), "names of regions take more than 8 MiB");
+        assert!(why_not_noted(false, false).starts_with("they came in the handler of a signal"));
+        assert!(why_not_noted(true, true).contains(", and names"));
     }
 
     #[test]
