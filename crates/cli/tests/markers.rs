@@ -137,6 +137,41 @@ fn json_has_each_region_by_run_and_thread() {
 }
 
 #[test]
+fn the_time_of_a_region_is_of_runs_on_the_processor() {
+    let command = json(&["-e", "instructions,wall_time", "-r", "3"]);
+    let how: Vec<Option<bool>> = command["regions"][0]["runs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|run| run["time_is_translated"].as_bool())
+        .collect();
+    if !how.contains(&Some(true)) {
+        return support::skip("the software PMU does not count here");
+    }
+    assert!(how.contains(&Some(false)) && how.len() == 3, "{how:?}");
+    let heading = |runs: &str| {
+        let out = marked(&["-e", "instructions,wall_time", "-r", runs, "--output", "null"]);
+        let said = stdout(&out) + &stderr(&out);
+        said.lines().find(|line| line.starts_with("region solve")).unwrap().to_owned()
+    };
+    assert!(heading("3").ends_with(" a run"), "{}", heading("3"));
+    assert!(heading("1").ends_with(", translated"), "{}", heading("1"));
+}
+
+#[test]
+fn there_may_be_more_runs_than_descriptors() {
+    let own = std::env::current_exe().unwrap();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -n 60 && exec \"$0\" \"$@\""]).arg(cyclometer().get_program());
+    shell.args(["stat", "-m", "-e", "page-faults", "-r", "70", "--json", "--output", "null", "--"]).arg(own);
+    let out = shell.args(["--exact", "program", "--test-threads=1"]).env(ASKED, "1").output().unwrap();
+    let value: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let runs = value["commands"][0]["regions"][0]["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 70, "{}", stderr(&out));
+    assert!(runs.iter().all(|run| run["calls"] == 3), "{runs:?}");
+}
+
+#[test]
 fn tables_of_regions_are_in_every_export() {
     let folder = tempfile::tempdir().unwrap();
     let [csv, markdown] = ["a.csv", "a.md"].map(|name| folder.path().join(name));

@@ -362,10 +362,7 @@ fn program_exec() {
 fn an_exec_keeps_the_counts(tool: &Tool<'_>) {
     let check = |marked: &MarkedRegions| {
         assert_eq!(labels(marked), ["before", "over", "recursive"]);
-        assert_eq!(
-            region(marked, "over").notes,
-            ["begun and not ended once: its counts are of the calls that ended"]
-        );
+        assert_eq!(region(marked, "over").notes, ["begun and not ended once: it has no counts"]);
         assert_eq!(value(region(marked, "over"), 0), None, "what did not end has no count");
         assert_eq!(calls(region(marked, "recursive")), 20);
     };
@@ -425,7 +422,7 @@ fn ends_that_do_not_match_are_told(tool: &Tool<'_>) {
     let Some(marked) = tool.exact("odd", "instructions") else { return };
     let notes = |label: &str| region(&marked, label).notes.clone();
     assert_eq!(notes("never begun"), ["ended without having begun once: those ends count nothing"]);
-    assert_eq!(notes("never ended"), ["begun and not ended once: its counts are of the calls that ended"]);
+    assert_eq!(notes("never ended"), ["begun and not ended once: it has no counts"]);
     assert_eq!(
         notes("crossing"),
         ["ended before a region that had begun in it once: each counts from its begin to its end"]

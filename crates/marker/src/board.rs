@@ -42,7 +42,8 @@ pub const ROWS: usize = 1 << 16;
 /// The longest name, in bytes; others are cut.
 pub const LONGEST_LABEL: usize = 4096;
 
-const LABEL_BYTES: usize = 8 << 20;
+/// The most bytes that all names have, each up to a multiple of 8; names are as often there as programs and processes.
+pub const LABEL_BYTES: usize = 8 << 20;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"CYCLOMRK");
 
@@ -265,6 +266,16 @@ impl Board {
     /// Begins and ends that could not be noted.
     pub fn dropped(&self) -> u64 {
         self.memory.load(WORD * head::DROPPED)
+    }
+
+    /// Whether more than [`ROWS`] rows were asked for.
+    pub fn is_out_of_rows(&self) -> bool {
+        self.memory.load(WORD * head::ROWS) > ROWS as u64
+    }
+
+    /// Whether names had more than [`LABEL_BYTES`].
+    pub fn is_out_of_names(&self) -> bool {
+        self.memory.load(WORD * head::LABELS) > LABEL_BYTES as u64
     }
 
     /// Names that were longer than [`LONGEST_LABEL`].

@@ -9,7 +9,7 @@ use cyclometer::{MarkedRun, MarkedThread};
 use serde_json::{Map, Number, Value, json};
 
 use crate::output::clean_os;
-use crate::render::regions::{CountedRegion, Regions};
+use crate::render::regions::{CountedRegion, Regions, is_translated};
 use crate::render::{Results, machine, target};
 
 /// Version of the schema; it grows when a reader of the old one could fail.
@@ -48,11 +48,14 @@ pub fn command(results: &Results<'_>) -> Value {
 }
 
 fn regions_json(regions: &Regions) -> Vec<Value> {
+    fn runs(counted: &CountedRegion) -> impl Iterator<Item = (&MarkedRun, &Run)> {
+        counted.region.runs.iter().zip(&counted.region.report.runs)
+    }
     let region = |counted: &CountedRegion| {
         json!({
             "label": counted.region.label,
             "notes": counted.region.notes,
-            "runs": counted.region.runs.iter().map(|run| region_run(run, counted)).collect::<Vec<_>>(),
+            "runs": runs(counted).map(|(run, of)| region_run(run, of, counted)).collect::<Vec<_>>(),
             "metrics": counted.summary.lines.iter().map(metric).collect::<Vec<_>>(),
             "derived": counted.summary.derived.iter().map(derived).collect::<Vec<_>>(),
         })
@@ -60,7 +63,7 @@ fn regions_json(regions: &Regions) -> Vec<Value> {
     regions.all().iter().map(region).collect()
 }
 
-fn region_run(run: &MarkedRun, counted: &CountedRegion) -> Value {
+fn region_run(run: &MarkedRun, of: &Run, counted: &CountedRegion) -> Value {
     let thread = |thread: &MarkedThread| {
         json!({
             "pid": thread.pid,
@@ -82,6 +85,7 @@ fn region_run(run: &MarkedRun, counted: &CountedRegion) -> Value {
         "ended": run.ended,
         "unmatched": run.unmatched,
         "time_ns": run.time_ns,
+        "time_is_translated": is_translated(of),
         "threads": run.threads,
         "by_thread": run.by_thread.iter().map(thread).collect::<Vec<_>>(),
     })

@@ -1,6 +1,7 @@
 //! Regions that a command marked: a table for each, below that of the whole command.
 
-use cyclometer::core::{Count, Rung, Scope, Unit};
+use cyclometer::core::report::Run;
+use cyclometer::core::{Count, LaunchKind, Rung, Scope, Unit};
 use cyclometer::stats::{self, MetricRequest, Summary, summarise_with};
 use cyclometer::{MarkedRegion, MarkedRegions, MarkedRun, MarkedThread};
 
@@ -101,14 +102,27 @@ impl CountedRegion {
             let range = if low == high { low.to_string() } else { format!("{low} … {high}") };
             format!("{range} {}", if high == 1 { one } else { many })
         };
-        let mean = runs.iter().map(|run| run.time_ns as f64).sum::<f64>() / runs.len().max(1) as f64;
-        let each = if runs.len() > 1 { " a run" } else { "" };
         format!(
-            "{} · {} · {}{each}",
+            "{} · {} · {}",
             of(|run| run.calls, "call", "calls"),
             of(|run| run.threads, "thread", "threads"),
-            units::short(mean, &Unit::Nanoseconds),
+            self.time(),
         )
+    }
+
+    /// How long a run was in the region, in the mean of the runs on the processor itself: translation takes its own time. Where
+    /// all were translated, it says so.
+    fn time(&self) -> String {
+        let all = || self.region.runs.iter().zip(&self.region.report.runs);
+        let has_native = all().any(|(_, run)| !is_translated(run));
+        let times: Vec<f64> = all()
+            .filter(|(_, run)| !has_native || !is_translated(run))
+            .map(|(marked, _)| marked.time_ns as f64)
+            .collect();
+        let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
+        let each = if self.region.runs.len() > 1 { " a run" } else { "" };
+        let how = if has_native { "" } else { ", translated" };
+        format!("{}{each}{how}", units::short(mean, &Unit::Nanoseconds))
     }
 
     /// What a thread counted of each event that can be counted of a region: its name, its value in the event's unit, and what that
@@ -134,6 +148,11 @@ impl CountedRegion {
         });
         format!("\n{table}") + &notes.collect::<String>()
     }
+}
+
+/// Whether the software PMU translated the command in a run.
+pub fn is_translated(run: &Run) -> bool {
+    run.launch == LaunchKind::Translated
 }
 
 fn shortened(text: &str) -> String {

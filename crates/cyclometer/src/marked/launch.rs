@@ -11,9 +11,9 @@ use cyclometer_core::{
     Child, Counting, CpuBaseline, Error, ErrorKind, Launch, Part, Refusal, Result, Rung, Slot, SlotId,
     Source, Target,
 };
-use cyclometer_marker::board::{Board, Counts, MOST_COUNTERS};
+use cyclometer_marker::board::{Board, Counts, MOST_COUNTERS, Row};
 
-/// The boards of all commands of a measurement.
+/// The boards of the commands of a measurement, and what was on them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Boards(Rc<RefCell<State>>);
 
@@ -21,8 +21,10 @@ pub(crate) struct Boards(Rc<RefCell<State>>);
 struct State {
     /// Of commands that have not been released, by process id.
     prepared: HashMap<u32, Marked>,
-    /// Of those that were, in their order.
-    released: Vec<Marked>,
+    /// Of those that were and have not ended, by process id.
+    released: HashMap<u32, Marked>,
+    /// What was on the boards of those that have ended, in their order.
+    ended: Vec<Counted>,
 }
 
 /// The board of one command.
@@ -35,6 +37,40 @@ pub(crate) struct Marked {
     pub(crate) left_out: Vec<(SlotId, String)>,
 }
 
+/// What was on the board of a command when it had ended. The board itself takes a descriptor and much of the address space, so
+/// that no measurement keeps one for each run.
+#[derive(Debug)]
+pub(crate) struct Counted {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) dropped: u64,
+    /// Whether there was no row for a thread and a name.
+    pub(crate) is_out_of_rows: bool,
+    /// Whether there was no room for a name.
+    pub(crate) is_out_of_names: bool,
+    pub(crate) cut: u64,
+    pub(crate) other_version: Option<u64>,
+    /// What the counters of its rows count.
+    pub(crate) counters: Vec<MarkedCounter>,
+    /// Slots that have no counter there, each with the reason.
+    pub(crate) left_out: Vec<(SlotId, String)>,
+}
+
+impl From<Marked> for Counted {
+    fn from(marked: Marked) -> Counted {
+        let Marked { board, counters, left_out } = marked;
+        Counted {
+            rows: board.rows(),
+            dropped: board.dropped(),
+            is_out_of_rows: board.is_out_of_rows(),
+            is_out_of_names: board.is_out_of_names(),
+            cut: board.cut(),
+            other_version: board.other_version(),
+            counters,
+            left_out,
+        }
+    }
+}
+
 /// A counter of a board.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct MarkedCounter {
@@ -45,15 +81,23 @@ pub(crate) struct MarkedCounter {
 }
 
 impl Boards {
-    /// The boards of the commands that were executed, in their order.
-    pub(crate) fn take(&self) -> Vec<Marked> {
-        std::mem::take(&mut self.0.borrow_mut().released)
+    /// What was on the boards of the commands that were executed, in their order.
+    pub(crate) fn take(&self) -> Vec<Counted> {
+        std::mem::take(&mut self.0.borrow_mut().ended)
     }
 
     fn release(&self, pid: u32) {
         let mut state = self.0.borrow_mut();
         let marked = state.prepared.remove(&pid);
-        state.released.extend(marked);
+        state.released.extend(marked.map(|marked| (pid, marked)));
+    }
+
+    /// Reads the board of a command that was executed, and gives it back.
+    fn end(&self, pid: u32) {
+        let mut state = self.0.borrow_mut();
+        state.prepared.remove(&pid);
+        let counted = state.released.remove(&pid).map(Counted::from);
+        state.ended.extend(counted);
     }
 
     /// Puts slots that count a command on its board.
@@ -162,7 +206,7 @@ impl Child for MarkedChild {
 
 impl Drop for MarkedChild {
     fn drop(&mut self) {
-        self.boards.0.borrow_mut().prepared.remove(&self.inner.pid());
+        self.boards.end(self.inner.pid());
     }
 }
 

@@ -2,16 +2,16 @@
 
 mod launch;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cyclometer_backend::thread_refusal;
 use cyclometer_core::exec::{At, Cell, Reading};
 use cyclometer_core::report::Run;
 use cyclometer_core::{Report, Rung, Slot, SlotId};
-use cyclometer_marker::board::{LONGEST_LABEL, Loss, ROWS, Row, Sum, VERSION};
+use cyclometer_marker::board::{LABEL_BYTES, LONGEST_LABEL, Loss, ROWS, Row, Sum, VERSION};
 
 pub(crate) use launch::{Boards, MarkedLaunch, MarkedSource};
-use launch::{Marked, MarkedCounter};
+use launch::{Counted, MarkedCounter};
 
 /// What the regions that a command marked have counted.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -75,9 +75,9 @@ pub struct MarkedThread {
 pub(crate) fn collect(boards: &Boards, report: &Report, warmups: u32) -> MarkedRegions {
     let all = boards.take();
     let boards = all.get(warmups as usize..).unwrap_or_default();
-    let rows: Vec<Vec<Row>> = boards.iter().map(|marked| marked.board.rows()).collect();
+    let rows: Vec<&[Row]> = boards.iter().map(|marked| marked.rows.as_slice()).collect();
     let regions = by_label(&rows).iter().map(|own| region(own, report, boards)).collect();
-    MarkedRegions { regions, notes: notes(boards, &rows) }
+    MarkedRegions { regions, notes: notes(boards) }
 }
 
 /// The rows of one name: for each run those of its threads.
@@ -87,9 +87,9 @@ struct OfLabel<'a> {
 }
 
 /// The rows by name, in the order in which names came first.
-fn by_label(rows: &[Vec<Row>]) -> Vec<OfLabel<'_>> {
-    let mut found: Vec<OfLabel<'_>> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
+fn by_label<'a>(rows: &[&'a [Row]]) -> Vec<OfLabel<'a>> {
+    let mut found: Vec<OfLabel<'a>> = Vec::new();
+    let mut places: HashMap<&'a str, usize> = HashMap::new();
     for (run, row) in rows.iter().enumerate().flat_map(|(run, rows)| rows.iter().map(move |row| (run, row))) {
         let place = *places.entry(&row.label).or_insert_with(|| {
             found.push(OfLabel { label: &row.label, rows: vec![Vec::new(); rows.len()] });
@@ -100,7 +100,7 @@ fn by_label(rows: &[Vec<Row>]) -> Vec<OfLabel<'_>> {
     found
 }
 
-fn region(own: &OfLabel<'_>, report: &Report, boards: &[Marked]) -> MarkedRegion {
+fn region(own: &OfLabel<'_>, report: &Report, boards: &[Counted]) -> MarkedRegion {
     let mut report = report.clone();
     for pass in &mut report.plan.passes {
         // In its own threads a program counts all events all the time, as far as the kernel has counters for them.
@@ -118,14 +118,15 @@ fn region(own: &OfLabel<'_>, report: &Report, boards: &[Marked]) -> MarkedRegion
 }
 
 /// Replaces what a whole run counted by what some regions counted.
-fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row]) -> MarkedRun {
+fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Counted>, rows: &[&Row]) -> MarkedRun {
     run.slices = Vec::new();
     // Others only ended regions: of before a fork, or by mistake.
     let begun = || rows.iter().filter(|row| row.begun > 0);
     let by_thread: Vec<MarkedThread> = begun().map(|row| thread(row, slots, marked)).collect();
-    run.reading.cells = by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()).collect();
+    run.reading.cells =
+        in_one_place(by_thread.iter().flat_map(|thread| thread.reading.cells.iter().cloned()));
     if by_thread.is_empty() {
-        let reason = "the region was not executed in this run";
+        let reason = if rows.is_empty() { NOT_EXECUTED } else { NEVER_BEGAN };
         run.reading.cells = slots.iter().map(|slot| lost(slot.id, reason.to_owned())).collect();
     }
     let sum = |of: fn(&Row) -> u64| rows.iter().map(|row| of(row)).fold(0, u64::saturating_add);
@@ -135,12 +136,23 @@ fn in_run(run: &mut Run, slots: &[Slot], marked: Option<&Marked>, rows: &[&Row])
         ended: sum(|row| row.ended),
         unmatched: sum(|row| row.unmatched),
         time_ns: sum(|row| row.time_ns),
-        threads: begun().map(|row| row.threads).fold(0, u64::saturating_add),
+        threads: threads(begun().copied()),
         by_thread,
     }
 }
 
-fn thread(row: &Row, slots: &[Slot], marked: Option<&Marked>) -> MarkedThread {
+/// How many threads were there: one that executed another program has a row of each.
+fn threads<'a>(rows: impl Iterator<Item = &'a Row>) -> u64 {
+    let mut known = HashSet::new();
+    // The threads that shared a row left only their number.
+    let counted = |row: &Row| match row.tid {
+        0 => row.threads,
+        tid => u64::from(known.insert((row.pid, tid))),
+    };
+    rows.map(counted).fold(0, u64::saturating_add)
+}
+
+fn thread(row: &Row, slots: &[Slot], marked: Option<&Counted>) -> MarkedThread {
     let cells = slots.iter().flat_map(|slot| slot_cells(slot, row, marked)).collect();
     MarkedThread {
         pid: row.pid,
@@ -152,8 +164,39 @@ fn thread(row: &Row, slots: &[Slot], marked: Option<&Marked>) -> MarkedThread {
     }
 }
 
+/// Adds up what was counted in one place. Several rows may be of one: of threads one after the other, of a program and what it
+/// executes. Each was counted for a time of its own, where cells of one place share theirs.
+fn in_one_place(cells: impl Iterator<Item = Cell>) -> Vec<Cell> {
+    let mut found: Vec<Cell> = Vec::new();
+    let mut places: HashMap<(SlotId, At), usize> = HashMap::new();
+    for cell in cells {
+        let place = *places.entry((cell.slot, cell.at.clone())).or_insert(found.len());
+        match found.get_mut(place) {
+            Some(sum) => join(sum, cell),
+            None => found.push(cell),
+        }
+    }
+    found
+}
+
+/// Adds what was counted in the same place at another time. What is lost of one of them is missing in the sum.
+fn join(sum: &mut Cell, other: Cell) {
+    let missing = match (sum.lost.take(), other.lost) {
+        (Some(reason), Some(_)) => {
+            sum.lost = Some(reason);
+            None
+        }
+        (one, another) => one.or(another),
+    };
+    sum.partial =
+        sum.partial.take().or(other.partial).or(missing.map(|reason| format!("without some: {reason}")));
+    sum.raw = sum.raw.saturating_add(other.raw);
+    sum.time_enabled_ns = sum.time_enabled_ns.saturating_add(other.time_enabled_ns);
+    sum.time_running_ns = sum.time_running_ns.saturating_add(other.time_running_ns);
+}
+
 /// What a thread counted of an event.
-fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Marked>) -> Vec<Cell> {
+fn slot_cells(slot: &Slot, row: &Row, marked: Option<&Counted>) -> Vec<Cell> {
     let counted_as = slot.opened_as();
     let why_not = || {
         let left_out = marked.and_then(|marked| marked.left_out.iter().find(|(id, _)| *id == counted_as));
@@ -187,6 +230,12 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
     Cell { at, ..Cell::new(slot, sum.value, enabled, running) }
 }
 
+/// Why a region has no counts that nobody marked.
+const NOT_EXECUTED: &str = "the region was not executed in this run";
+
+/// Why a region has no counts that only ended.
+const NEVER_BEGAN: &str = "it ended in this run, but never began";
+
 /// Why a region has no counts that began.
 const NEVER_ENDED: &str = "no region of that name has ended";
 
@@ -207,6 +256,7 @@ fn why_lost(reason: u64, pmu: &str) -> String {
 /// What is wrong with ends of regions, over all runs.
 #[derive(Default)]
 struct Faults {
+    ended: u64,
     unclosed: u64,
     unmatched: u64,
     crossed: u64,
@@ -217,18 +267,23 @@ struct Faults {
 impl Faults {
     fn add(&mut self, rows: &[&Row]) {
         for row in rows {
-            self.unclosed += row.begun.saturating_sub(row.ended);
-            self.unmatched += row.unmatched;
-            self.crossed += row.crossed;
-            self.forked += row.forked;
-            self.torn += u64::from(row.is_torn);
+            self.ended = self.ended.saturating_add(row.ended);
+            // The program writes them: they may be any numbers.
+            let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+            add(&mut self.unclosed, row.begun.saturating_sub(row.ended));
+            add(&mut self.unmatched, row.unmatched);
+            add(&mut self.crossed, row.crossed);
+            add(&mut self.forked, row.forked);
+            add(&mut self.torn, u64::from(row.is_torn));
         }
     }
 
     fn notes(&self) -> Vec<String> {
         let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+        let of_ended =
+            if self.ended == 0 { "it has no counts" } else { "its counts are of the calls that ended" };
         let notes = [
-            (self.unclosed, "begun and not ended", "its counts are of the calls that ended"),
+            (self.unclosed, "begun and not ended", of_ended),
             (self.unmatched, "ended without having begun", "those ends count nothing"),
             (
                 self.crossed,
@@ -244,24 +299,24 @@ impl Faults {
 }
 
 /// What is to be said of all regions.
-fn notes(boards: &[Marked], rows: &[Vec<Row>]) -> Vec<String> {
+fn notes(boards: &[Counted]) -> Vec<String> {
     let mut notes = Vec::new();
-    let sum = |of: fn(&Marked) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);
-    let dropped = sum(|marked| marked.board.dropped());
-    let cut = sum(|marked| marked.board.cut());
-    if let Some(version) = boards.iter().find_map(|marked| marked.board.other_version()) {
+    let sum = |of: fn(&Counted) -> u64| boards.iter().map(of).fold(0, u64::saturating_add);
+    let dropped = sum(|marked| marked.dropped);
+    let cut = sum(|marked| marked.cut);
+    if let Some(version) = boards.iter().find_map(|marked| marked.other_version) {
         notes.push(format!(
             "the program marks regions with a library of another version: it writes format {version}, and this is {VERSION}; \
              build both from one release"
         ));
-    } else if rows.iter().all(Vec::is_empty) && dropped == 0 {
+    } else if boards.iter().all(|marked| marked.rows.is_empty()) && dropped == 0 {
         notes.push(NO_REGIONS.to_owned());
     }
     if dropped > 0 {
-        notes.push(format!(
-            "{dropped} begins and ends of regions were not noted: there are more than {ROWS} names and threads, or they came in \
-             the handler of a signal"
-        ));
+        let is_out = |of: fn(&Counted) -> bool| boards.iter().any(of);
+        let why =
+            why_not_noted(is_out(|marked| marked.is_out_of_rows), is_out(|marked| marked.is_out_of_names));
+        notes.push(format!("{dropped} begins and ends of regions were not noted: {why}"));
     }
     if cut > 0 {
         notes.push(format!(
@@ -269,6 +324,19 @@ fn notes(boards: &[Marked], rows: &[Vec<Row>]) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Why begins and ends were not noted.
+fn why_not_noted(is_out_of_rows: bool, is_out_of_names: bool) -> String {
+    let rows = format!("there are more than {ROWS} names and threads");
+    let names = format!("names of regions take more than {} MiB", LABEL_BYTES >> 20);
+    let here = "they came in the handler of a signal, or while their thread ended".to_owned();
+    let known: Vec<String> =
+        [(is_out_of_rows, rows), (is_out_of_names, names), (!is_out_of_rows && !is_out_of_names, here)]
+            .into_iter()
+            .filter_map(|(is_so, why)| is_so.then_some(why))
+            .collect();
+    known.join(", and ")
 }
 
 /// Why there may be none.
@@ -282,6 +350,9 @@ mod tests {
     #[test]
     fn every_fault_is_told_with_its_number() {
         assert!(Faults::default().notes().is_empty());
+        let mut none = Faults::default();
+        none.add(&[&Row { begun: 2, ..Row::default() }]);
+        assert_eq!(none.notes(), ["begun and not ended 2 times: it has no counts"]);
         let row = Row { begun: 5, ended: 3, unmatched: 1, is_torn: true, ..Row::default() };
         let mut faults = Faults::default();
         faults.add(&[&row]);
@@ -293,6 +364,52 @@ mod tests {
                 "being ended when the process died once: that call may be counted in part",
             ]
         );
+    }
+
+    #[test]
+    fn a_thread_that_executes_another_program_is_one_thread() {
+        let row = |pid, tid, threads| Row { pid, tid, threads, begun: 1, ..Row::default() };
+        let rows = [row(7, 7, 1), row(7, 7, 1), row(7, 8, 1), row(9, 0, 5), row(9, 9, 1)];
+        assert_eq!(threads(rows.iter()), 8);
+    }
+
+    #[test]
+    fn numbers_of_faults_do_not_wrap() {
+        let row = Row {
+            begun: u64::MAX,
+            unmatched: u64::MAX,
+            crossed: u64::MAX,
+            forked: u64::MAX,
+            ..Row::default()
+        };
+        let mut faults = Faults::default();
+        faults.add(&[&row, &row]);
+        assert_eq!((faults.unclosed, faults.unmatched, faults.forked), (u64::MAX, u64::MAX, u64::MAX));
+    }
+
+    #[test]
+    fn marks_without_room_are_told_what_room_it_was() {
+        assert_eq!(why_not_noted(true, false), "there are more than 65536 names and threads");
+        assert_eq!(why_not_noted(false, true), "names of regions take more than 8 MiB");
+        assert!(why_not_noted(false, false).starts_with("they came in the handler of a signal"));
+        assert!(why_not_noted(true, true).contains(", and names"));
+    }
+
+    #[test]
+    fn rows_of_one_thread_add_up_with_their_times() {
+        let at = At { tid: Some(7), ..At::default() };
+        let of =
+            |raw, enabled, running| Cell { at: at.clone(), ..Cell::new(SlotId(0), raw, enabled, running) };
+        let lost = || Cell { at: at.clone(), ..lost(SlotId(0), "unread".to_owned()) };
+        let all = |cells: Vec<Cell>| in_one_place(cells.into_iter());
+        assert_eq!(all(vec![of(5, 100, 50), of(6, 80, 50)]), [of(11, 180, 100)]);
+        let elsewhere = Cell { at: At::default(), ..of(1, 2, 2) };
+        assert_eq!(all(vec![of(5, 9, 9), elsewhere.clone()]), [of(5, 9, 9), elsewhere]);
+        let partial = Cell { partial: Some("without some: unread".to_owned()), ..of(5, 9, 9) };
+        for both in [vec![lost(), of(5, 9, 9)], vec![of(5, 9, 9), lost()]] {
+            assert_eq!(all(both).as_slice(), std::slice::from_ref(&partial));
+        }
+        assert_eq!(all(vec![lost(), lost()]), [lost()]);
     }
 
     #[test]

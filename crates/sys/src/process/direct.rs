@@ -11,7 +11,7 @@ use libc::c_char;
 
 use super::image::{self, Image, Surroundings};
 use super::origin::{self, Origin};
-use super::{Strings, Traced};
+use super::{Strings, Traced, name_of};
 
 /// Makes the process; see `Launcher::spawn`.
 pub(super) fn spawn(
@@ -37,12 +37,14 @@ pub(super) fn spawn(
     }
 }
 
-/// Some variables and our environment.
+/// Some variables and our environment, without those that they replace.
 fn with_ours(variables: &[CString]) -> io::Result<Vec<CString>> {
     let joined = |(name, value): (OsString, OsString)| {
         CString::new([name.as_bytes(), b"=", value.as_bytes()].concat()).map_err(io::Error::from)
     };
-    variables.iter().cloned().map(Ok).chain(std::env::vars_os().map(joined)).collect()
+    let names: Vec<&[u8]> = variables.iter().map(|variable| name_of(variable.as_bytes())).collect();
+    let inherited = std::env::vars_os().filter(|(name, _)| !names.contains(&name.as_bytes()));
+    variables.iter().cloned().map(Ok).chain(inherited.map(joined)).collect()
 }
 
 fn run(image: Image, streams: [RawFd; 3], gate: RawFd, origin: &Origin, traced: Option<Traced>) -> ! {

@@ -269,12 +269,17 @@ impl Pending {
 struct Strings {
     candidates: Vec<CString>,
     argv: Vec<CString>,
-    /// Variables to add to the environment.
+    /// Variables to add to the environment, in place of those of the same names.
     variables: Vec<CString>,
 }
 
 /// The variable that pads the environment.
 pub const PADDING: &str = "CYCLOMETER_PADDING";
+
+/// The name of a variable, given as `name=value`.
+fn name_of(variable: &[u8]) -> &[u8] {
+    variable.split(|byte| *byte == b'=').next().unwrap_or_default()
+}
 
 fn added(padding: u16, variables: &[OsString]) -> io::Result<Vec<CString>> {
     let pad = format!("{PADDING}={}", "x".repeat(padding.into()));
@@ -378,6 +383,32 @@ mod tests {
                 let ended = reap(pending.pid(), Reap::Block).unwrap().unwrap();
                 assert_eq!(ended.status, Status::Code(0), "helper {has_helper}, padding {padding}");
             }
+        }
+    }
+
+    #[test]
+    fn a_variable_replaces_the_one_of_its_name() {
+        for has_helper in [true, false] {
+            let mut launcher = Launcher::start().unwrap();
+            if !has_helper {
+                launcher.helper = None;
+            }
+            // A shell would hide that there are two.
+            let script = "[ \"$(tr '\\0' '\\n' < /proc/$$/environ | grep '^PATH=')\" = PATH=/usr/bin:/bin ]";
+            let args: Vec<OsString> = ["-c", script].iter().map(OsString::from).collect();
+            let request = Request {
+                program: "sh".as_ref(),
+                args: &args,
+                stdin: None,
+                stdout: None,
+                stderr: None,
+                traced: None,
+            };
+            let variables = ["PATH=/usr/bin:/bin".into()];
+            let mut pending = launcher.spawn_padded(&request, 0, &variables).unwrap();
+            pending.release();
+            let ended = reap(pending.pid(), Reap::Block).unwrap().unwrap();
+            assert_eq!(ended.status, Status::Code(0), "helper {has_helper}");
         }
     }
 

@@ -9,6 +9,7 @@ use libc::{c_char, c_int};
 
 use super::message::Header;
 use crate::process::image::{Image, last_errno};
+use crate::process::name_of;
 
 /// Where the note lies, behind the word that the kernel clears.
 const NOTE_OFFSET: usize = 64;
@@ -113,25 +114,39 @@ impl Region {
         }
         put(table, candidates, std::ptr::null());
         put(table, arguments + 1, std::ptr::null());
+        if found < all {
+            return None;
+        }
         // SAFETY: the table has `candidates + args + 2` entries at least.
         let argv = unsafe { table.add(candidates + 1) };
         let environment = if header.variables > 0 { self.environment() } else { std::ptr::null() };
         let candidates = table.cast_const();
-        (found == all).then_some(Image { candidates, argv: argv.cast_const(), environment })
+        Some(Image { candidates, argv: argv.cast_const(), environment })
     }
 
-    /// Completes the array of variables, the new ones of which are there, by our own.
+    /// Completes the array of variables, the new ones of which are there, by our own of other names.
     fn environment(&mut self) -> *const *const c_char {
         let (table, header) = (self.table(), self.header);
         let start = header.candidates as usize + header.args as usize + 2;
-        let mut place = start + header.variables as usize;
+        let added = header.variables as usize;
+        let mut place = start + added;
+        // SAFETY: the table goes on behind the two first arrays, as there are variables.
+        let first = unsafe { table.add(start) };
+        // SAFETY: so many entries were written there by `image`, and nobody writes to them while this slice lives.
+        let new = unsafe { std::slice::from_raw_parts(first.cast_const(), added) };
+        // SAFETY: `image` has seen the zero at the end of each, and they stay in the region while it is borrowed.
+        let is_named = |new: &*const c_char, own| unsafe { name(*new) } == own;
         for variable in own_environment() {
+            // SAFETY: a C string of our environment, which nobody changes in the helper.
+            let own = unsafe { name(variable) };
+            if new.iter().any(|new| is_named(new, own)) {
+                continue;
+            }
             put(table, place, variable);
             place += 1;
         }
         put(table, place, std::ptr::null());
-        // SAFETY: the table goes on behind the two first arrays, as there are variables.
-        unsafe { table.add(start) }.cast_const()
+        first.cast_const()
     }
 
     fn table(&self) -> *mut *const c_char {
@@ -145,6 +160,17 @@ fn put(table: *mut *const c_char, place: usize, string: *const c_char) {
     let entry = unsafe { table.add(place) };
     // SAFETY: the entry lies in a region and is aligned, as the table starts at a multiple of 64.
     unsafe { entry.write(string) };
+}
+
+/// The name of a variable.
+///
+/// # Safety
+///
+/// `variable` is a C string that nobody changes or frees for `'a`.
+unsafe fn name<'a>(variable: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller promises it.
+    let variable = unsafe { std::ffi::CStr::from_ptr(variable) };
+    name_of(variable.to_bytes())
 }
 
 impl Drop for Region {
