@@ -161,6 +161,12 @@ fn who_changes_its_code_before_it_executes_it_changes_it_for_itself() {
 }
 
 #[test]
+fn what_only_a_child_has_executed_is_not_what_its_maker_maps_there_later() {
+    check(&["leave A B", "leave B C", "work 1"], "5 9 2");
+    check(&["leave A B make", "load A", "leave B C make"], "12 1 16");
+}
+
+#[test]
 fn a_program_that_makes_many_processes_does_not_take_the_places_of_others() {
     check(&["work 1", "+crowd 160", "+crowd 160"], "2 0 0");
     let Some(built) = built() else { return };

@@ -385,10 +385,11 @@ impl Engine {
         self.stops += 1;
     }
 
-    /// Whether another process than a task's executes a translation.
+    /// Whether another process than a task's executes a translation, or one that was just born will.
     pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
-        self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
+        let born = self.born.values().any(|birth| birth.thread_of.is_none() && birth.uses(space));
+        born || self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
     }
 
     /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
