@@ -205,6 +205,24 @@ fn a_program_with_threads_can_load_another_library_than_the_one_before_it() {
     assert!(run.lost().is_empty(), "{:?}", run.lost());
 }
 
+/// The limits on open files of a process, soft and hard.
+fn open_files(pid: u32) -> [String; 2] {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let mut words = line.split_ascii_whitespace().map(str::to_owned);
+    [(); 2].map(|()| words.next().unwrap())
+}
+
+#[test]
+fn the_keeper_may_open_as_many_files_as_it_can_and_the_program_as_many_as_before() {
+    let Some(built) = built() else { return };
+    let running = built.job(&["stay"], Path::new("")).start(soft());
+    running.until_it_says("here");
+    let [soft, hard] = open_files(running.keeper().unwrap());
+    assert_eq!(soft, hard);
+    assert_eq!(open_files(running.pid()), open_files(std::process::id()));
+}
+
 #[test]
 fn many_programs_take_limited_memory() {
     const PROGRAMS: usize = 40;

@@ -12,7 +12,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 use super::Settings;
 use super::births::Birth;
 use super::code::Reader;
-use super::maps::Known;
+use super::maps::{Known, Maps};
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::restartable;
@@ -106,6 +106,8 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
     if socket.write_all(b"ready\n").is_err() {
         return;
     }
+    // Each translation keeps files open. Where no more are allowed, that is told where one is missing.
+    let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
@@ -456,6 +458,8 @@ impl Engine {
             // It faults there by itself, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
             Some(reason) => Err(Trouble::Unfollowed(reason.word().to_owned())),
+            // We may have been unable to look, which has another reason.
+            None if Maps::read(tid)?.is_empty() => Err(Trouble::Gone),
             None => Err(Trouble::Unfollowed("has code that cannot be read".to_owned())),
         }
     }

@@ -92,6 +92,11 @@ impl Maps {
         }
     }
 
+    /// Whether nothing at all is mapped: the process has ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What can be executed.
     pub(crate) fn code(&self) -> impl Iterator<Item = &Mapping> {
         self.0.iter().filter(|mapping| mapping.executable)
