@@ -161,6 +161,12 @@ fn who_changes_its_code_before_it_executes_it_changes_it_for_itself() {
 }
 
 #[test]
+fn what_only_a_child_has_executed_is_not_what_its_maker_maps_there_later() {
+    check(&["leave A B", "leave B C", "work 1"], "5 9 2");
+    check(&["leave A B make", "load A", "leave B C make"], "12 1 16");
+}
+
+#[test]
 fn a_program_that_makes_many_processes_does_not_take_the_places_of_others() {
     check(&["work 1", "+crowd 160", "+crowd 160"], "2 0 0");
     let Some(built) = built() else { return };
@@ -197,6 +203,24 @@ fn a_program_with_threads_can_load_another_library_than_the_one_before_it() {
     assert_same_end(&run, &job.run(Tracer::Nobody));
     assert_eq!(run.stdout.split_whitespace().collect::<Vec<_>>(), ["1", "2", "3", "6", "10", "3"]);
     assert!(run.lost().is_empty(), "{:?}", run.lost());
+}
+
+/// The limits on open files of a process, soft and hard.
+fn open_files(pid: u32) -> [String; 2] {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files")).unwrap();
+    let mut words = line.split_ascii_whitespace().map(str::to_owned);
+    [(); 2].map(|()| words.next().unwrap())
+}
+
+#[test]
+fn the_keeper_may_open_as_many_files_as_it_can_and_the_program_as_many_as_before() {
+    let Some(built) = built() else { return };
+    let running = built.job(&["stay"], Path::new("")).start(soft());
+    running.until_it_says("here");
+    let [soft, hard] = open_files(running.keeper().unwrap());
+    assert_eq!(soft, hard);
+    assert_eq!(open_files(running.pid()), open_files(std::process::id()));
 }
 
 #[test]

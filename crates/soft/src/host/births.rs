@@ -7,6 +7,7 @@ use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::exits::is_traced_by_us;
+use super::maps::Maps;
 use super::process::{Mode, Suspended, name_of};
 use super::remote::number;
 use super::restartable::THREADS;
@@ -176,9 +177,22 @@ impl Engine {
         if !self.companions(child).is_empty() {
             self.check_restartable(child, THREADS)?;
         }
-        let seat = match self.seat_for(child, space) {
-            Err(Trouble::Unfollowed(_)) if self.can_part(child, space) => self.seat_apart(child, space)?,
-            seat => seat?,
+        // Another thread may have been given a region while this one was made.
+        let maps = Maps::read(child)?;
+        if maps.is_empty() {
+            return Err(Trouble::Gone);
+        }
+        let seat = if space.borrow().is_whole_in(&maps) {
+            match self.seat_for(child, space) {
+                Err(Trouble::Unfollowed(_)) if self.can_part(child, space) => {
+                    self.seat_apart(child, space)?
+                }
+                seat => seat?,
+            }
+        } else if self.task(child)?.filtered {
+            return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
+        } else {
+            self.seat_apart(child, space)?
         };
         if !self.companions(child).is_empty() {
             // Of two threads that end the process at a time the kernel tells of one only.

@@ -382,10 +382,13 @@ impl Engine {
         if among {
             return self.remaps_among(tid, call, changes, registers);
         }
-        let joint = home.borrow().common.is_open() && !changes;
-        if joint && !self.concerns_code(tid, call)? {
+        if !changes && !self.concerns_code(tid, call)? {
             return self.go(tid);
         }
+        let joint = home.borrow().common.is_open() && !changes;
+        // Where the kernel puts new code is not known before, nor where it moves any.
+        let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
+        let stale = !changes && !joint && places && self.is_stale(tid)?;
         self.forget_maps(tid);
         if let Some(process) = self.process(tid).filter(|_| call.code) {
             process.no_restarts = false;
@@ -393,8 +396,8 @@ impl Engine {
         if joint {
             return self.maps_code(tid, call, registers);
         }
-        let shared = call.code && self.is_shared(tid, &home);
-        if !changes && !shared {
+        let shared = places && self.is_shared(tid, &home);
+        if !changes && !shared && !stale {
             return self.go(tid);
         }
         let registers = self.renew(tid)?;

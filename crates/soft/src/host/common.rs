@@ -121,6 +121,13 @@ impl Space {
         Admission::Stays
     }
 
+    /// Whether code was taken from a page that a process cannot execute.
+    pub(super) fn exceeds(&self, maps: &Maps) -> bool {
+        let pages = self.translation.looked_at(0, u64::MAX);
+        let read = pages.iter().filter(|(_, bytes)| bytes.is_some());
+        read.into_iter().any(|(page, _)| !maps.executes(*page, page + PAGE))
+    }
+
     /// Whether a mapping is neither the translation's own nor the kernel's page that nobody reads.
     ///
     /// # Source

@@ -12,7 +12,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 use super::Settings;
 use super::births::Birth;
 use super::code::Reader;
-use super::maps::Known;
+use super::maps::{Known, Maps};
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::restartable;
@@ -106,6 +106,8 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
     if socket.write_all(b"ready\n").is_err() {
         return;
     }
+    // Each translation keeps files open. Where no more are allowed, that is told where one is missing.
+    let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
@@ -385,10 +387,11 @@ impl Engine {
         self.stops += 1;
     }
 
-    /// Whether another process than a task's executes a translation.
+    /// Whether another process than a task's executes a translation, or one that was just born will.
     pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
-        self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
+        let born = self.born.values().any(|birth| birth.thread_of.is_none() && birth.uses(space));
+        born || self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
     }
 
     /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
@@ -455,6 +458,8 @@ impl Engine {
             // It faults there by itself, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
             Some(reason) => Err(Trouble::Unfollowed(reason.word().to_owned())),
+            // We may have been unable to look, which has another reason.
+            None if Maps::read(tid)?.is_empty() => Err(Trouble::Gone),
             None => Err(Trouble::Unfollowed("has code that cannot be read".to_owned())),
         }
     }

@@ -92,6 +92,11 @@ impl Maps {
         }
     }
 
+    /// Whether nothing at all is mapped: the process has ended.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// What can be executed.
     pub(crate) fn code(&self) -> impl Iterator<Item = &Mapping> {
         self.0.iter().filter(|mapping| mapping.executable)
@@ -107,9 +112,12 @@ impl Maps {
         let mapped = self.0.iter().filter(|mapping| mapping.shared && mapping.writable);
         let mut written: HashSet<File> = mapped.filter_map(|mapping| mapping.file).collect();
         written.extend(writers::open_for_writing(pid));
-        steady.extend(unknown.difference(&written));
         for mapping in &mut self.0 {
-            mapping.unsteady = mapping.file.is_some_and(|file| written.contains(&file));
+            let names = mapping.files(pid);
+            mapping.unsteady = names.iter().any(|file| written.contains(file));
+            if !mapping.unsteady && mapping.file.is_some_and(|file| unknown.contains(&file)) {
+                steady.extend(names);
+            }
         }
     }
 
@@ -160,6 +168,14 @@ impl Known {
 }
 
 impl Mapping {
+    /// The file of code as the list of mappings names it and as its path does: some file systems tell of two devices, as those
+    /// that lie over others.
+    fn files(&self, pid: u32) -> Vec<File> {
+        let file = self.file.filter(|_| self.executable && !self.shared);
+        let path = || File::at(format!("/proc/{pid}/root{}", self.name));
+        file.into_iter().flat_map(|file| path().into_iter().chain([file])).collect()
+    }
+
     fn parse(line: &str) -> Option<Mapping> {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
@@ -214,6 +230,22 @@ mod tests {
         assert_eq!(maps.code_at(0x60_0000), Ok(()));
         let other = maps.0[2].file.unwrap();
         assert_eq!(steady.into_iter().collect::<Vec<_>>(), [other]);
+    }
+
+    #[test]
+    fn a_file_that_is_listed_with_another_device_is_known_by_its_path() {
+        let path = std::env::temp_dir().join(format!("cyclometer-maps-{}", std::process::id()));
+        let written = fs::File::create(&path).unwrap();
+        let line = format!("00400000-00401000 r-xp 00000000 ff:ff 5 {}", path.display());
+        let look = || {
+            let (mut maps, mut steady) = (Maps::parse(&line), HashSet::new());
+            maps.look_for_writers(std::process::id(), &mut steady);
+            (maps.code_at(0x40_0000), steady.contains(&File::at(&path).unwrap()))
+        };
+        assert_eq!(look(), (Err(NoCode::Written), false));
+        drop(written);
+        assert_eq!(look(), (Ok(()), true));
+        fs::remove_file(&path).unwrap();
     }
 
     #[test]

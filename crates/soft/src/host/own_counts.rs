@@ -1,7 +1,8 @@
 //! A thread asks for its own counts, at an exact place: by a system call that no kernel knows, which is never made.
 //!
-//! Both ends of a region of a program are such places. What is told is a sum since the thread began, as of this call: the difference
-//! of two of them is what was executed in between, to the last instruction.
+//! Both ends of a region of a program are such places. What is told is a sum as of this call, from a beginning that is the same for all calls of
+//! a thread and is not its own: the difference of two of them is what was executed in between, to the last instruction, and one by
+//! itself says nothing.
 
 use cyclometer_sys::marks::MOST_WORDS;
 use cyclometer_sys::trace::{self, Registers};

@@ -5,7 +5,9 @@
 //! is left when it gets a second thread or the first signal that it handles. It is known by the mark that stands before each
 //! place where the kernel may send a thread.
 
+use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use cyclometer_sys::trace;
 
@@ -25,8 +27,16 @@ const MARKS: [[u8; 7]; 2] =
 /// Bytes that are looked at at a time.
 const CHUNK: usize = 1 << 20;
 
-/// A part of a file, as it is mapped: file, offset and length in bytes.
-pub(super) type Part = (File, u64, u64);
+/// A part of a file, as it is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Part {
+    file: File,
+    /// When the file was changed last, in seconds and nanoseconds: another one may have got its number.
+    changed: (i64, i64),
+    /// In bytes.
+    offset: u64,
+    len: u64,
+}
 
 /// What else of a process makes its restartable sequences a reason to leave, in words that follow "has".
 pub(super) const THREADS: &str = "threads";
@@ -41,7 +51,7 @@ impl Engine {
         let maps = Maps::read(tid)?;
         // What is shared is not translated, but for the translation itself, whose memory is better not looked at.
         for mapping in maps.code().filter(|mapping| !mapping.shared) {
-            let part = part(mapping);
+            let part = part(tid, mapping);
             if part.is_none_or(|part| !self.unmarked.contains(&part)) {
                 check(tid, (mapping.start, mapping.end), beside)?;
                 self.unmarked.extend(part);
@@ -51,10 +61,12 @@ impl Engine {
     }
 }
 
-/// What is mapped of a file that others may have mapped too.
-fn part(mapping: &Mapping) -> Option<Part> {
+/// What is mapped of a file that others may have mapped too; `None` also where its path does not tell when it was changed.
+fn part(tid: u32, mapping: &Mapping) -> Option<Part> {
     let file = mapping.file.filter(|_| !mapping.writable)?;
-    Some((file, mapping.offset, mapping.end - mapping.start))
+    let metadata = fs::metadata(format!("/proc/{tid}/root{}", mapping.name)).ok()?;
+    let changed = (metadata.ctime(), metadata.ctime_nsec());
+    Some(Part { file, changed, offset: mapping.offset, len: mapping.end - mapping.start })
 }
 
 /// Looks for restartable sequences in a range of addresses.

@@ -132,7 +132,7 @@ impl Engine {
         if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) }
     }
 
-    /// Whether a call maps something executable in a translation that others may join, or what it maps differently is.
+    /// Whether a call maps something executable, or what it maps differently is.
     pub(super) fn concerns_code(&mut self, tid: u32, call: &Call) -> Result<bool, Trouble> {
         let Mode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(Trouble::Gone) };
         if call.code {
@@ -142,6 +142,16 @@ impl Engine {
         Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
     }
 
+    /// Whether a task's translation knows code that the task cannot execute: another process had it there, which may have ended
+    /// since.
+    pub(super) fn is_stale(&mut self, tid: u32) -> Result<bool, Trouble> {
+        let (Mode::Translated(seat) | Mode::Native(seat)) = &mut self.task(tid)?.mode else {
+            return Err(Trouble::Gone);
+        };
+        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        Ok(seat.space.borrow().exceeds(maps))
+    }
+
     /// Whether a process executes a translation that nobody joins; from now on it does, if it is the only one that does. In the
     /// name of one that filters its calls nothing can be done any more.
     pub(super) fn is_by_itself(&mut self, tid: u32) -> Result<bool, Trouble> {
@@ -149,16 +159,18 @@ impl Engine {
         let process = task.process;
         let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
         let home = seat.space.clone();
-        Ok(!home.borrow().common.is_open() || self.takes_over(tid, process, &home))
+        if home.borrow().common.is_open() { self.takes_over(tid, process, &home) } else { Ok(true) }
     }
 
-    /// Lets nobody else join a translation, if a process is the only one that executes it and that has.
-    fn takes_over(&self, tid: u32, process: usize, home: &Rc<RefCell<Space>>) -> bool {
+    /// Lets nobody else join a translation, if a process is the only one that executes it and that has, and has all of its code
+    /// still: nothing is claimed from then on.
+    fn takes_over(&mut self, tid: u32, process: usize, home: &Rc<RefCell<Space>>) -> Result<bool, Trouble> {
         let alone = home.borrow().common.is_all_of(process) && !self.is_mapped_elsewhere(tid, home);
-        if alone {
+        let takes = alone && !self.is_stale(tid)?;
+        if takes {
             home.borrow_mut().common.shut();
         }
-        alone
+        Ok(takes)
     }
 
     /// Makes a system call that maps something in a program's name; what it has mapped.
@@ -184,7 +196,7 @@ impl Engine {
         Ok(match admission {
             Admission::Stays => true,
             Admission::Parts => false,
-            Admission::Alone => self.takes_over(tid, process, &home),
+            Admission::Alone => self.takes_over(tid, process, &home)?,
         })
     }
 }

@@ -256,6 +256,14 @@ impl Space {
         self.places().any(|(from, len)| from < end && from + len > start)
     }
 
+    /// Whether a process has all regions mapped: not one that was forked while another thread was given more.
+    pub(super) fn is_whole_in(&self, maps: &Maps) -> bool {
+        let is_at = |region: &Region, code: &Mapping| {
+            code.shared && code.start <= region.at && code.end >= region.at + REGION
+        };
+        self.regions.iter().all(|region| maps.code().any(|code| is_at(region, code)))
+    }
+
     /// Whether a mapping is one of the regions.
     pub(super) fn is_region(&self, mapping: &Mapping) -> bool {
         let own = |region: &Region| region.memory.metadata().ok().map(|data| writers::File::of(&data));
