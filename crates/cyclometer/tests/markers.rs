@@ -362,10 +362,7 @@ fn program_exec() {
 fn an_exec_keeps_the_counts(tool: &Tool<'_>) {
     let check = |marked: &MarkedRegions| {
         assert_eq!(labels(marked), ["before", "over", "recursive"]);
-        assert_eq!(
-            region(marked, "over").notes,
-            ["begun and not ended once: its counts are of the calls that ended"]
-        );
+        assert_eq!(region(marked, "over").notes, ["begun and not ended once: nothing is counted"]);
         assert_eq!(value(region(marked, "over"), 0), None, "what did not end has no count");
         assert_eq!(calls(region(marked, "recursive")), 20);
     };
@@ -419,13 +416,23 @@ fn program_odd() {
     marker::begin("never ended");
     marker::begin("");
     marker::end("");
+    marker::begin("returns early");
+    for _ in 0..5 {
+        let _region = marker::region("returns early");
+        additions(100, &mut memory);
+    }
 }
 
 fn ends_that_do_not_match_are_told(tool: &Tool<'_>) {
     let Some(marked) = tool.exact("odd", "instructions") else { return };
     let notes = |label: &str| region(&marked, label).notes.clone();
     assert_eq!(notes("never begun"), ["ended without having begun once: those ends count nothing"]);
-    assert_eq!(notes("never ended"), ["begun and not ended once: its counts are of the calls that ended"]);
+    assert_eq!(notes("never ended"), ["begun and not ended once: nothing is counted"]);
+    assert_eq!(notes("returns early"), ["begun and not ended once: nothing is counted"]);
+    assert_eq!(
+        (calls(region(&marked, "returns early")), value(region(&marked, "returns early"), 0)),
+        (6, None)
+    );
     assert_eq!(
         notes("crossing"),
         ["ended before a region that had begun in it once: each counts from its begin to its end"]

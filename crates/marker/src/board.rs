@@ -18,7 +18,8 @@
 //!
 //! A row is written by one thread at a time, and belongs to a thread of a process and a name: an odd word 0 says that it is being written;
 //! process, thread (0: several, one after the other), place and length of the name, begun, ended, ends that nothing
-//! began, time in ns, threads, ends in another order than the beginnings, regions of before a fork; from word 16 on for each counter:
+//! began, time in ns, threads, ends in another order than the beginnings, regions of before a fork,
+//! calls that the counts are of; from word 16 on for each counter:
 //! value, time enabled, time running (ns), calls without a value, and why (an error number of the operating
 //! system, or a [`Loss`]). Counts are those of outermost regions of the name; calls are all.
 
@@ -82,6 +83,7 @@ pub(crate) enum Word {
     Threads = 9,
     Crossed = 10,
     Forked = 11,
+    Counted = 12,
 }
 
 /// Words of a row before those.
@@ -203,6 +205,8 @@ pub struct Row {
     pub crossed: u64,
     /// How many began before a fork and ended in the child, where nothing is known of them.
     pub forked: u64,
+    /// How many calls the counts are of: those of outermost regions that ended, with the calls within.
+    pub counted: u64,
     /// The process ended while it was noting an end here.
     pub is_torn: bool,
     /// One for each counter.
@@ -299,6 +303,7 @@ impl Board {
             threads: word(Word::Threads as usize),
             crossed: word(Word::Crossed as usize),
             forked: word(Word::Forked as usize),
+            counted: word(Word::Counted as usize),
             is_torn: !word(row::WRITING).is_multiple_of(2),
             sums: (0..self.counters()).map(sum).collect(),
         })
@@ -411,8 +416,8 @@ impl Attached {
         self.add_at(row_at(row) + WORD * word as usize, add);
     }
 
-    /// Adds what an outermost region counted.
-    pub(crate) fn add_sums(&self, row: usize, time_ns: u64, sums: &[Sum]) {
+    /// Adds what an outermost region counted, which so many calls were.
+    pub(crate) fn add_sums(&self, row: usize, calls: u64, time_ns: u64, sums: &[Sum]) {
         self.add_at(row_at(row) + WORD * row::WRITING, 1);
         self.add(row, Word::Time, time_ns);
         let first = row_at(row) + WORD * ROW_HEAD;
@@ -423,6 +428,7 @@ impl Attached {
                 self.memory.store(at + WORD * 4, sum.reason);
             }
         }
+        self.add(row, Word::Counted, calls);
         self.add_at(row_at(row) + WORD * row::WRITING, 1);
     }
 

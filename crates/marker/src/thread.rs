@@ -145,6 +145,16 @@ struct Labelled {
     at: Option<(LabelAt, usize)>,
     /// How many regions of that name are open.
     depth: usize,
+    /// How many began since none was open.
+    calls: u64,
+}
+
+impl Labelled {
+    /// A region has ended; if it was the outermost, how many calls it was with those within.
+    fn leave(&mut self) -> Option<u64> {
+        self.depth = self.depth.saturating_sub(1);
+        (self.depth == 0).then(|| std::mem::take(&mut self.calls))
+    }
 }
 
 /// A region that is open.
@@ -202,7 +212,7 @@ impl Thread {
     /// What a child goes on with: names, and regions of which it has no counts.
     fn into_child(mut self) -> Inherited {
         let mut labels = std::mem::take(&mut self.labels);
-        labels.iter_mut().for_each(|label| (label.at, label.depth) = (None, 0));
+        labels.iter_mut().for_each(|label| (label.at, label.depth, label.calls) = (None, 0, 0));
         let mut open = std::mem::take(&mut self.open);
         open.iter_mut().for_each(|frame| frame.inherited = true);
         Inherited { names: std::mem::take(&mut self.names), labels, open }
@@ -254,6 +264,7 @@ impl Thread {
         let label = self.label(label);
         let counters = self.meter.len();
         self.labels[label].depth += 1;
+        self.labels[label].calls += 1;
         self.note(session, label, Word::Begun);
         self.open.push(Frame {
             label,
@@ -278,9 +289,7 @@ impl Thread {
             return self.note(session, label, Word::Forked);
         }
         let time_ns = u64::try_from(frame.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let depth = &mut self.labels[label].depth;
-        *depth = depth.saturating_sub(1);
-        let is_outermost = *depth == 0;
+        let outermost = self.labels[label].leave();
         let counted = self.counted(&frame);
         self.pairs += 1;
         if self.calibration.is_some() {
@@ -289,8 +298,8 @@ impl Thread {
             return;
         }
         self.note(session, label, Word::Ended);
-        if let (true, Some((_, row))) = (is_outermost, self.row(session, label)) {
-            session.board.add_sums(row, time_ns, &counted);
+        if let (Some(calls), Some((_, row))) = (outermost, self.row(session, label)) {
+            session.board.add_sums(row, calls, time_ns, &counted);
         }
     }
 
@@ -317,7 +326,7 @@ impl Thread {
         if let Some(known) = self.names.get(label) {
             return *known;
         }
-        self.labels.push(Labelled { name: label.into(), at: None, depth: 0 });
+        self.labels.push(Labelled { name: label.into(), at: None, depth: 0, calls: 0 });
         self.names.insert(label.into(), self.labels.len() - 1);
         self.labels.len() - 1
     }

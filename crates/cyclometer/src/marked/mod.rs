@@ -176,19 +176,27 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
         };
         return Cell { at, ..lost(slot, why_lost(sum.reason, &counter.pmu) + &of) };
     }
-    if row.ended == 0 {
-        return Cell { at, ..lost(slot, NEVER_ENDED.to_owned()) };
+    if row.counted == 0 {
+        return Cell { at, ..lost(slot, why_nothing(row).to_owned()) };
     }
     let (enabled, running) = match counter.rung {
         // Its counts are of all that was executed.
         Rung::Soft => (row.time_ns.max(1), row.time_ns.max(1)),
         _ => (sum.time_enabled_ns, sum.time_running_ns),
     };
-    Cell { at, ..Cell::new(slot, sum.value, enabled, running) }
+    let partial = (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun));
+    Cell { at, partial, ..Cell::new(slot, sum.value, enabled, running) }
 }
 
 /// Why a region has no counts that began.
+fn why_nothing(row: &Row) -> &'static str {
+    if row.ended == 0 { NEVER_ENDED } else { OUTERMOST_NEVER_ENDED }
+}
+
 const NEVER_ENDED: &str = "no region of that name has ended";
+
+/// All others are taken for calls within it.
+const OUTERMOST_NEVER_ENDED: &str = "the outermost call never ended";
 
 fn lost(slot: SlotId, reason: String) -> Cell {
     Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
@@ -207,6 +215,8 @@ fn why_lost(reason: u64, pmu: &str) -> String {
 /// What is wrong with ends of regions, over all runs.
 #[derive(Default)]
 struct Faults {
+    begun: u64,
+    counted: u64,
     unclosed: u64,
     unmatched: u64,
     crossed: u64,
@@ -217,6 +227,8 @@ struct Faults {
 impl Faults {
     fn add(&mut self, rows: &[&Row]) {
         for row in rows {
+            self.begun = self.begun.saturating_add(row.begun);
+            self.counted = self.counted.saturating_add(row.counted);
             self.unclosed += row.begun.saturating_sub(row.ended);
             self.unmatched += row.unmatched;
             self.crossed += row.crossed;
@@ -227,8 +239,12 @@ impl Faults {
 
     fn notes(&self) -> Vec<String> {
         let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
+        let counted = match self.counted {
+            0 => "nothing is counted".to_owned(),
+            counted => format!("its counts are of {counted} of {} calls", self.begun),
+        };
         let notes = [
-            (self.unclosed, "begun and not ended", "its counts are of the calls that ended"),
+            (self.unclosed, "begun and not ended", counted.as_str()),
             (self.unmatched, "ended without having begun", "those ends count nothing"),
             (
                 self.crossed,
@@ -282,13 +298,13 @@ mod tests {
     #[test]
     fn every_fault_is_told_with_its_number() {
         assert!(Faults::default().notes().is_empty());
-        let row = Row { begun: 5, ended: 3, unmatched: 1, is_torn: true, ..Row::default() };
+        let row = Row { begun: 5, ended: 3, counted: 2, unmatched: 1, is_torn: true, ..Row::default() };
         let mut faults = Faults::default();
         faults.add(&[&row]);
         assert_eq!(
             faults.notes(),
             [
-                "begun and not ended 2 times: its counts are of the calls that ended",
+                "begun and not ended 2 times: its counts are of 2 of 5 calls",
                 "ended without having begun once: those ends count nothing",
                 "being ended when the process died once: that call may be counted in part",
             ]
@@ -298,7 +314,7 @@ mod tests {
     #[test]
     fn a_region_without_a_value_is_no_zero() {
         let counter = MarkedCounter { slot: SlotId(0), rung: Rung::Perf, part: 0, pmu: "cpu".to_owned() };
-        let row = Row { begun: 3, ended: 2, tid: 7, ..Row::default() };
+        let row = Row { begun: 2, ended: 2, counted: 2, tid: 7, ..Row::default() };
         let of = |sum: Sum, row: &Row| cell(SlotId(0), &counter, &sum, row);
         let counted = of(Sum { value: 5, time_enabled_ns: 9, time_running_ns: 9, ..Sum::default() }, &row);
         assert_eq!((counted.raw, counted.lost, counted.at.tid), (5, None, Some(7)));
@@ -309,5 +325,9 @@ mod tests {
         );
         let never = of(Sum::default(), &Row { begun: 1, ..Row::default() });
         assert_eq!(never.lost.as_deref(), Some(NEVER_ENDED));
+        let inner = of(Sum::default(), &Row { begun: 6, ended: 5, ..Row::default() });
+        assert_eq!(inner.lost.as_deref(), Some(OUTERMOST_NEVER_ENDED));
+        let some = of(Sum::default(), &Row { begun: 9, ended: 8, counted: 3, ..Row::default() });
+        assert_eq!((some.lost, some.partial.as_deref()), (None, Some("of 3 of 9 calls")));
     }
 }
