@@ -416,9 +416,11 @@ impl Attached {
         self.add_at(row_at(row) + WORD * word as usize, add);
     }
 
-    /// Adds what an outermost region counted, which so many calls were.
+    /// Notes the end of an outermost region, which so many calls were, and adds what it counted. Who is killed meanwhile leaves
+    /// the row marked as being written.
     pub(crate) fn add_sums(&self, row: usize, calls: u64, time_ns: u64, sums: &[Sum]) {
         self.add_at(row_at(row) + WORD * row::WRITING, 1);
+        self.add(row, Word::Ended, 1);
         self.add(row, Word::Time, time_ns);
         let first = row_at(row) + WORD * ROW_HEAD;
         for (at, sum) in (first..).step_by(WORD * ROW_COUNTER).zip(sums.iter().take(MOST_COUNTERS)) {

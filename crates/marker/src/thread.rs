@@ -297,9 +297,9 @@ impl Thread {
             self.calibration = Some(counted.iter().map(|sum| sum.value).collect());
             return;
         }
-        self.note(session, label, Word::Ended);
-        if let (Some(calls), Some((_, row))) = (outermost, self.row(session, label)) {
-            session.board.add_sums(row, calls, time_ns, &counted);
+        match (outermost, self.row(session, label)) {
+            (Some(calls), Some((_, row))) => session.board.add_sums(row, calls, time_ns, &counted),
+            _ => self.note(session, label, Word::Ended),
         }
     }
 

@@ -184,13 +184,24 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
         Rung::Soft => (row.time_ns.max(1), row.time_ns.max(1)),
         _ => (sum.time_enabled_ns, sum.time_running_ns),
     };
-    let partial = (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun));
-    Cell { at, partial, ..Cell::new(slot, sum.value, enabled, running) }
+    Cell { at, partial: why_partial(row), ..Cell::new(slot, sum.value, enabled, running) }
+}
+
+/// What the counts of a region leave out or have only a part of.
+fn why_partial(row: &Row) -> Option<String> {
+    if row.is_torn {
+        return Some("the process died while it noted an end: that call may be counted in part".to_owned());
+    }
+    (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun))
 }
 
 /// Why a region has no counts that began.
 fn why_nothing(row: &Row) -> &'static str {
-    if row.ended == 0 { NEVER_ENDED } else { OUTERMOST_NEVER_ENDED }
+    match row {
+        Row { is_torn: true, .. } => "the process died while it noted the first end",
+        Row { ended: 0, .. } => NEVER_ENDED,
+        _ => OUTERMOST_NEVER_ENDED,
+    }
 }
 
 const NEVER_ENDED: &str = "no region of that name has ended";
@@ -329,5 +340,9 @@ mod tests {
         assert_eq!(inner.lost.as_deref(), Some(OUTERMOST_NEVER_ENDED));
         let some = of(Sum::default(), &Row { begun: 9, ended: 8, counted: 3, ..Row::default() });
         assert_eq!((some.lost, some.partial.as_deref()), (None, Some("of 3 of 9 calls")));
+        let torn = Row { begun: 2, ended: 2, is_torn: true, ..Row::default() };
+        assert!(of(Sum::default(), &torn).lost.is_some_and(|why| why.contains("died")));
+        let torn = of(Sum::default(), &Row { counted: 2, ..torn });
+        assert!(torn.lost.is_none() && torn.partial.is_some_and(|why| why.contains("died")));
     }
 }
