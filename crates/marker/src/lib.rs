@@ -92,7 +92,7 @@ pub mod foreign {
     /// Begins a region. `label` is called only where a tool listens; `empty` marks regions by the way of
     /// that language, which tells what that adds to every region.
     #[inline]
-    pub fn begin<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &Empty) {
+    pub fn begin<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
             mark(Edge::Begin, LazyLabel(label), empty);
         }
@@ -100,7 +100,7 @@ pub mod foreign {
 
     /// Ends a region; as [`begin`].
     #[inline]
-    pub fn end<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &Empty) {
+    pub fn end<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
             mark(Edge::End, LazyLabel(label), empty);
         }
@@ -131,7 +131,7 @@ impl Label for &str {
 /// One end of a region. What is executed up to the first read of counters and from the second on must be the same every time: it
 /// is what an empty region has.
 #[inline(never)]
-fn mark(edge: Edge, label: impl Label, empty: &Empty) {
+fn mark(edge: Edge, label: impl Label, empty: &'static Empty) {
     if let Some(session) = Session::find() {
         thread::mark(session, edge, label, empty);
     }

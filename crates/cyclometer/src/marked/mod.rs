@@ -184,13 +184,16 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
         Rung::Soft => (row.time_ns.max(1), row.time_ns.max(1)),
         _ => (sum.time_enabled_ns, sum.time_running_ns),
     };
-    Cell { at, partial: why_partial(row), ..Cell::new(slot, sum.value, enabled, running) }
+    Cell { at, partial: why_partial(row, counter.rung), ..Cell::new(slot, sum.value, enabled, running) }
 }
 
 /// What the counts of a region leave out or have only a part of.
-fn why_partial(row: &Row) -> Option<String> {
+fn why_partial(row: &Row, rung: Rung) -> Option<String> {
     if row.is_torn {
         return Some("the process died while it noted an end: that call may be counted in part".to_owned());
+    }
+    if rung == Rung::Soft && row.disordered > 0 {
+        return Some("marks inside do not match, so that a few instructions of them may be in it".to_owned());
     }
     (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun))
 }
@@ -219,6 +222,7 @@ fn why_lost(reason: u64, pmu: &str) -> String {
         Some(Loss::Unread) => "the counter could not be read at both ends".to_owned(),
         Some(Loss::NotTranslated) => "the software PMU did not run the process at both ends".to_owned(),
         Some(Loss::NotOfThreads) => "the software PMU counts it for whole processes".to_owned(),
+        Some(Loss::BiasUnknown) => "what marking the region adds to it is not known".to_owned(),
         None => thread_refusal(errno(), pmu),
     }
 }
