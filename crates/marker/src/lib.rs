@@ -17,6 +17,8 @@
 //! Regions nest, and those of one name may be nested in one another: the inner ones are calls, and their counts are part of the
 //! outermost. Ends that nothing began, and regions that never end, are told by name.
 //!
+//! Marks are not for handlers of signals: they may allocate memory, which waits for ever in a handler that interrupted an allocation.
+//!
 //! This crate knows no events and needs nothing but `libc`. The format of the shared memory is [`board`].
 #![forbid(unsafe_code)]
 
