@@ -31,6 +31,21 @@
 #define CYCLOMETER_BRANCH_INSTRUCTIONS "branch_instructions"
 #define CYCLOMETER_BRANCH_MISSES "branch_misses"
 
+/* Marks are called through a pointer that is filled before the program starts: else the dynamic linker would look for the second
+ * of them within the first region, and be counted there. */
+#if defined(__ELF__) && defined(__has_attribute)
+#if __has_attribute(noplt)
+#ifdef __cplusplus
+extern "C" {
+#endif
+void cyclometer_marker_begin(const char *label) __attribute__((noplt));
+void cyclometer_marker_end(const char *label) __attribute__((noplt));
+#ifdef __cplusplus
+}
+#endif
+#endif
+#endif
+
 /**
  * What a function returns. The numbers never change.
  */
@@ -511,6 +526,8 @@ const char *cyclometer_version(void);
 /**
  * Marks the beginning of a region of the calling thread for `cyclometer stat -m`. Where that does not run the program, this does nothing:
  * it costs a call, a load and a branch. Regions nest; those of one label add up. A null pointer is a region without a name.
+ *
+ * Not for handlers of signals: a mark may allocate memory, which waits for ever in a handler that interrupted an allocation.
  */
 void cyclometer_marker_begin(const char *label);
 

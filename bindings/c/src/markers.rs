@@ -8,6 +8,8 @@ use cyclometer::marker::{Empty, foreign};
 
 /// Marks the beginning of a region of the calling thread for `cyclometer stat -m`. Where that does not run the program, this does nothing:
 /// it costs a call, a load and a branch. Regions nest; those of one label add up. A null pointer is a region without a name.
+///
+/// Not for handlers of signals: a mark may allocate memory, which waits for ever in a handler that interrupted an allocation.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cyclometer_marker_begin(label: *const c_char) {
     // SAFETY: the caller promises a text.

@@ -196,11 +196,23 @@ fn a_program_that_marks_regions_goes_on_where_nobody_counts() {
 
 #[test]
 fn marked_regions_of_c_are_counted_exactly() {
+    marked_regions_are_counted_exactly("marked", Linked::Static);
+}
+
+/// The dynamic linker looks for functions when they are called first, unless it is told otherwise.
+#[test]
+fn marked_regions_of_c_are_counted_exactly_with_the_shared_library() {
+    marked_regions_are_counted_exactly("marked-shared", Linked::Shared);
+}
+
+fn marked_regions_are_counted_exactly(name: &str, linked: Linked) {
     let Some(installed) = installed() else { return };
-    let program = installed.compile("tests/markers.c", "marked", Linked::Static);
+    let program = installed.compile("tests/markers.c", name, linked);
     let launcher = cyclometer::Launcher::start().unwrap();
     let counted = |events: &str, backend: cyclometer::Rung| {
-        let mut spec = cyclometer::CommandSpec::new(&program);
+        let mut spec = cyclometer::CommandSpec::new("env");
+        let library = format!("LD_LIBRARY_PATH={}", installed.prefix.join("lib").display());
+        spec.args = vec![library.into(), "LD_BIND_NOW=".into(), program.clone().into()];
         spec.stdout = cyclometer::Stream::Null;
         let stat = cyclometer::Stat::new(cyclometer::machine()).command(spec).events(events).unwrap();
         stat.backend(Some(backend)).run_marked(&launcher, &mut cyclometer::Quiet).unwrap().1.regions
@@ -288,6 +300,7 @@ impl Installed {
         let mut gcc = Command::new("gcc");
         gcc.args(STRICT).arg(Path::new(env!("CARGO_MANIFEST_DIR")).join(source)).arg("-o").arg(&program);
         gcc.args(self.pkg_config(&["--cflags"]));
+        gcc.arg("-Wl,-z,lazy");
         match linked {
             Linked::Shared => gcc.args(self.pkg_config(&["--libs"])).arg("-pthread"),
             Linked::Static => gcc.args(self.static_libraries()).arg("-pthread"),

@@ -18,7 +18,8 @@
 //!
 //! A row is written by one thread at a time, and belongs to a thread of a process and a name: an odd word 0 says that it is being written;
 //! process, thread (0: several, one after the other), place and length of the name, begun, ended, ends that nothing
-//! began, time in ns, threads, ends in another order than the beginnings, regions of before a fork; from word 16 on for each counter:
+//! began, time in ns, threads, ends in another order than the beginnings, regions of before a fork,
+//! calls that the counts are of, outermost regions with marks inside that do not match; from word 16 on for each counter:
 //! value, time enabled, time running (ns), calls without a value, and why (an error number of the operating
 //! system, or a [`Loss`]). Counts are those of outermost regions of the name; calls are all.
 
@@ -83,6 +84,8 @@ pub(crate) enum Word {
     Threads = 9,
     Crossed = 10,
     Forked = 11,
+    Counted = 12,
+    Disordered = 13,
 }
 
 /// Words of a row before those.
@@ -145,6 +148,9 @@ pub enum Loss {
     NotTranslated = 5002,
     /// The software PMU has no such count of a thread.
     NotOfThreads = 5003,
+    /// What marking adds to it is not known: it was disturbed when that was measured, is more than what was counted, or another
+    /// language ended the region, or marked its first one inside.
+    BiasUnknown = 5004,
 }
 
 impl Loss {
@@ -155,7 +161,8 @@ impl Loss {
 
     /// What a word stands for; `None` where that is an error number.
     pub fn of_code(code: u64) -> Option<Loss> {
-        [Loss::Unread, Loss::NotTranslated, Loss::NotOfThreads].into_iter().find(|loss| loss.code() == code)
+        let all = [Loss::Unread, Loss::NotTranslated, Loss::NotOfThreads, Loss::BiasUnknown];
+        all.into_iter().find(|loss| loss.code() == code)
     }
 }
 
@@ -204,6 +211,10 @@ pub struct Row {
     pub crossed: u64,
     /// How many began before a fork and ended in the child, where nothing is known of them.
     pub forked: u64,
+    /// How many calls the counts are of: those of outermost regions that ended, with the calls within.
+    pub counted: u64,
+    /// How many outermost regions that ended had marks inside that do not match.
+    pub disordered: u64,
     /// The process ended while it was noting an end here.
     pub is_torn: bool,
     /// One for each counter.
@@ -310,6 +321,8 @@ impl Board {
             threads: word(Word::Threads as usize),
             crossed: word(Word::Crossed as usize),
             forked: word(Word::Forked as usize),
+            counted: word(Word::Counted as usize),
+            disordered: word(Word::Disordered as usize),
             is_torn: !word(row::WRITING).is_multiple_of(2),
             sums: (0..self.counters()).map(sum).collect(),
         })
@@ -422,9 +435,11 @@ impl Attached {
         self.add_at(row_at(row) + WORD * word as usize, add);
     }
 
-    /// Adds what an outermost region counted.
-    pub(crate) fn add_sums(&self, row: usize, time_ns: u64, sums: &[Sum]) {
+    /// Notes the end of an outermost region, which so many calls were, and adds what it counted. Who is killed meanwhile leaves
+    /// the row marked as being written.
+    pub(crate) fn add_sums(&self, row: usize, calls: u64, time_ns: u64, sums: &[Sum]) {
         self.add_at(row_at(row) + WORD * row::WRITING, 1);
+        self.add(row, Word::Ended, 1);
         self.add(row, Word::Time, time_ns);
         let first = row_at(row) + WORD * ROW_HEAD;
         for (at, sum) in (first..).step_by(WORD * ROW_COUNTER).zip(sums.iter().take(MOST_COUNTERS)) {
@@ -434,6 +449,7 @@ impl Attached {
                 self.memory.store(at + WORD * 4, sum.reason);
             }
         }
+        self.add(row, Word::Counted, calls);
         self.add_at(row_at(row) + WORD * row::WRITING, 1);
     }
 

@@ -17,6 +17,8 @@
 //! Regions nest, and those of one name may be nested in one another: the inner ones are calls, and their counts are part of the
 //! outermost. Ends that nothing began, and regions that never end, are told by name.
 //!
+//! Marks are not for handlers of signals: they may allocate memory, which waits for ever in a handler that interrupted an allocation.
+//!
 //! This crate knows no events and needs nothing but `libc`. The format of the shared memory is [`board`].
 #![forbid(unsafe_code)]
 
@@ -92,7 +94,7 @@ pub mod foreign {
     /// Begins a region. `label` is called only where a tool listens; `empty` marks regions by the way of
     /// that language, which tells what that adds to every region.
     #[inline]
-    pub fn begin<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &Empty) {
+    pub fn begin<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
             mark(Edge::Begin, LazyLabel(label), empty);
         }
@@ -100,7 +102,7 @@ pub mod foreign {
 
     /// Ends a region; as [`begin`].
     #[inline]
-    pub fn end<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &Empty) {
+    pub fn end<L: AsRef<str>>(label: impl FnOnce() -> L, empty: &'static Empty) {
         if !is_detached() {
             mark(Edge::End, LazyLabel(label), empty);
         }
@@ -131,7 +133,7 @@ impl Label for &str {
 /// One end of a region. What is executed up to the first read of counters and from the second on must be the same every time: it
 /// is what an empty region has.
 #[inline(never)]
-fn mark(edge: Edge, label: impl Label, empty: &Empty) {
+fn mark(edge: Edge, label: impl Label, empty: &'static Empty) {
     if let Some(session) = Session::find() {
         thread::mark(session, edge, label, empty);
     }

@@ -19,7 +19,7 @@ struct Known {
 }
 
 /// How often to try for what another thread holds. In a forked child nobody may be left to let it go.
-const ATTEMPTS: usize = 10_000;
+pub(crate) const ATTEMPTS: usize = 10_000;
 
 impl Rows {
     fn lock(&self) -> Option<MutexGuard<'_, Known>> {

@@ -1,12 +1,12 @@
 //! Whether a tool listens to this process, and what its threads share.
 
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, OnceLock, TryLockError};
 
 use crate::board::{Attached, VARIABLE};
 use crate::meter;
-use crate::rows::Rows;
+use crate::rows::{ATTEMPTS, Rows};
 
 /// Nobody has looked yet.
 const UNKNOWN: u8 = 0;
@@ -47,7 +47,21 @@ fn attach() -> Option<&'static Session> {
     // Who decides the environment must not decide what a program with more rights writes to.
     let path = std::env::var_os(VARIABLE).filter(|_| !meter::has_more_rights_than_its_user())?;
     let board = Attached::open(Path::new(&path))?;
-    Some(SESSION.get_or_init(|| Session { board, rows: Rows::default() }))
+    keep(board)
+}
+
+/// Held by the thread that makes the session. In a child that was forked meanwhile it is never let go: nobody waits for it.
+static MAKING: Mutex<()> = Mutex::new(());
+
+fn keep(board: Attached) -> Option<&'static Session> {
+    for _ in 0..ATTEMPTS {
+        match MAKING.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            _held => return Some(SESSION.get_or_init(|| Session { board, rows: Rows::default() })),
+        }
+    }
+    board.drop_one();
+    None
 }
 
 impl Session {
@@ -57,5 +71,22 @@ impl Session {
             look();
         }
         SESSION.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_session_that_a_lost_thread_was_making() {
+        let made = crate::board::Board::make().unwrap();
+        let variable = made.variable();
+        let open = || Attached::open(Path::new(variable.split_once('=').unwrap().1)).unwrap();
+        let held = MAKING.lock().unwrap();
+        assert!(keep(open()).is_none());
+        assert_eq!(made.dropped(), 1);
+        drop(held);
+        assert!(keep(open()).is_some());
     }
 }

@@ -31,11 +31,11 @@ enum Outcome {
 }
 
 /// Notes one end of a region of this thread.
-pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, empty: &Empty) {
+pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, empty: &'static Empty) {
     let mut label = Some(label);
     // One way for all: what comes behind the last read of counters is the same for the first region of a thread.
     loop {
-        match noted(session, edge, &mut label) {
+        match noted(session, edge, &mut label, empty) {
             Outcome::Noted => return,
             Outcome::NotReady => set_up(session, empty),
             Outcome::Impossible => return session.board.drop_one(),
@@ -44,11 +44,19 @@ pub(crate) fn mark(session: &'static Session, edge: Edge, label: impl Label, emp
 }
 
 #[inline(always)]
-fn noted(session: &'static Session, edge: Edge, label: &mut Option<impl Label>) -> Outcome {
+fn noted(
+    session: &'static Session,
+    edge: Edge,
+    label: &mut Option<impl Label>,
+    empty: &'static Empty,
+) -> Outcome {
     let noted = HERE.try_with(|here| {
         let Ok(mut here) = here.try_borrow_mut() else { return Outcome::Impossible };
         match here.as_mut() {
             Some(thread) if thread.process.is_here() => {
+                if !thread.speaks(empty) {
+                    return thread.refuse_or_set_up();
+                }
                 thread.mark(session, edge, label);
                 Outcome::Noted
             }
@@ -58,58 +66,87 @@ fn noted(session: &'static Session, edge: Edge, label: &mut Option<impl Label>) 
     noted.unwrap_or(Outcome::Impossible)
 }
 
-/// Opens the counters of this thread, and finds out what a region has that is empty.
+/// Opens the counters of this thread, if that is to be done, and finds out what a region of this language has that is empty.
 #[cold]
 #[inline(never)]
-fn set_up(session: &'static Session, empty: &Empty) {
-    let exact = HERE.try_with(|here| {
-        let mut here = here.try_borrow_mut().ok()?;
-        let before = here.take().map(Thread::into_child);
-        let thread = here.insert(Thread::open(session, before.unwrap_or_default()));
-        Some(thread.meter.is_exact())
+fn set_up(session: &'static Session, empty: &'static Empty) {
+    let is_exact = with_thread(session, |thread| {
+        thread.open.iter_mut().for_each(|frame| frame.is_spoilt = true);
+        // Known from now on, so that measured marks come the same way as others.
+        thread.languages.push(Language { empty, bias: None });
+        thread.meter.is_exact()
     });
-    if exact.is_ok_and(|exact| exact == Some(true)) {
-        // The first of each has code that was not executed before, which is no matter to what is counted.
-        for _ in 0..2 {
-            calibrate(empty.flat, |found, bias| bias.flat = found);
-            calibrate(empty.nested, |found, bias| {
-                bias.nested =
-                    found.iter().zip(&bias.flat).map(|(all, flat)| all.saturating_sub(*flat)).collect();
-            });
-        }
-    }
-    let _ = HERE.try_with(|here| {
-        if let Some(thread) = here.borrow_mut().as_mut() {
-            thread.calibration = None;
-        }
+    // The first one has code that was not executed before, which is no matter to what is counted. Others are for handlers
+    // of signals that came in between.
+    let mut bias =
+        if is_exact == Some(true) { (0..4).filter_map(|_| measure(session, empty)).nth(1) } else { None };
+    let _ = with_thread(session, |thread| {
+        let own = thread.languages.iter_mut().find(|language| std::ptr::eq(language.empty, empty));
+        own.into_iter().for_each(|language| language.bias = bias.take());
     });
 }
 
-fn calibrate(empty: fn(), keep: impl FnOnce(Vec<u64>, &mut Bias)) {
-    let set = |calibration| {
-        let swapped = HERE.try_with(|here| {
-            let mut here = here.try_borrow_mut().ok()?;
-            here.as_mut().map(|thread| std::mem::replace(&mut thread.calibration, calibration))
-        });
-        swapped.ok().flatten().flatten()
-    };
-    set(Some(Vec::new()));
-    empty();
-    let found = set(None).unwrap_or_default();
-    let _ = HERE.try_with(|here| {
-        if let Some(thread) = here.borrow_mut().as_mut() {
-            keep(found, &mut thread.bias);
+/// Does something with this thread, whose counters are opened if they are not; `None` where that is impossible.
+fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut Thread) -> T) -> Option<T> {
+    let done = HERE.try_with(|here| {
+        let mut here = here.try_borrow_mut().ok()?;
+        if !here.as_ref().is_some_and(|thread| thread.process.is_here()) {
+            let before = here.take().map(Thread::into_child);
+            *here = Some(Thread::open(session, before.unwrap_or_default()));
         }
+        here.as_mut().map(work)
     });
+    done.ok().flatten()
+}
+
+/// What marks of a language add; `None` where something else marked meanwhile.
+fn measure(session: &'static Session, empty: &Empty) -> Option<Bias> {
+    let flat = calibrate(session, empty.flat, 2)?;
+    let nested = calibrate(session, empty.nested, 4)?;
+    let less = |from: &[u64], other: &[u64]| -> Option<Vec<u64>> {
+        from.iter().zip(other).map(|(from, other)| from.checked_sub(*other)).collect()
+    };
+    let both = less(&nested.outermost, &flat.outermost)?;
+    Some(Bias { end: less(&both, &nested.inner_begin)?, begin: nested.inner_begin, region: flat.outermost })
+}
+
+fn calibrate(session: &'static Session, empty: fn(), marks: u32) -> Option<Calibration> {
+    with_thread(session, |thread| thread.calibration = Some(Calibration::default()));
+    empty();
+    let found = with_thread(session, |thread| thread.calibration.take())??;
+    (found.marks == marks && !found.is_disturbed).then_some(found)
+}
+
+/// What is found out of empty regions.
+#[derive(Debug, Default)]
+struct Calibration {
+    /// What the outermost one counted.
+    outermost: Vec<u64>,
+    /// What lies between the reads of two marks of which the second is a begin.
+    inner_begin: Vec<u64>,
+    /// How many ends of regions there were.
+    marks: u32,
+    /// Others came, as in the handler of a signal.
+    is_disturbed: bool,
 }
 
 /// What marking regions adds to what the software PMU counts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Bias {
     /// To a region.
-    flat: Vec<u64>,
-    /// To the region around it, beyond what lies between the two reads of each end.
-    nested: Vec<u64>,
+    region: Vec<u64>,
+    /// A begin to the regions around it, beyond what lies between its two reads.
+    begin: Vec<u64>,
+    /// An end to these.
+    end: Vec<u64>,
+}
+
+/// What a language of this thread adds.
+#[derive(Debug)]
+struct Language {
+    empty: &'static Empty,
+    /// `None`: that could not be found out, or is nobody's matter.
+    bias: Option<Bias>,
 }
 
 #[derive(Debug)]
@@ -118,9 +155,11 @@ struct Thread {
     process: Process,
     ids: (u32, u32),
     meter: Meter,
-    bias: Bias,
-    /// While that is found out: what the outermost empty region counted.
-    calibration: Option<Vec<u64>>,
+    languages: Vec<Language>,
+    /// The one that marks now.
+    language: usize,
+    /// While it is found out what that adds.
+    calibration: Option<Calibration>,
     names: HashMap<Box<str>, usize>,
     labels: Vec<Labelled>,
     open: Vec<Frame>,
@@ -132,10 +171,10 @@ struct Thread {
     exit: Vec<Sum>,
     /// What `exit` means for the next call.
     pending: Pending,
-    /// What was counted between entry and exit of all calls.
+    /// What marks have counted that are inside of regions.
     own: Vec<u64>,
-    /// How many regions have ended.
-    pairs: u64,
+    /// How many marks did not match.
+    disorder: u64,
 }
 
 /// A name and its row.
@@ -145,6 +184,16 @@ struct Labelled {
     at: Option<(LabelAt, usize)>,
     /// How many regions of that name are open.
     depth: usize,
+    /// How many began since none was open.
+    calls: u64,
+}
+
+impl Labelled {
+    /// A region has ended; if it was the outermost, how many calls it was with those within.
+    fn leave(&mut self) -> Option<u64> {
+        self.depth = self.depth.saturating_sub(1);
+        (self.depth == 0).then(|| std::mem::take(&mut self.calls))
+    }
 }
 
 /// A region that is open.
@@ -153,7 +202,12 @@ struct Frame {
     label: usize,
     starts: Vec<Sum>,
     own: Vec<u64>,
-    pairs: u64,
+    /// The language that began it.
+    language: usize,
+    /// How many marks had not matched.
+    disorder: u64,
+    /// There was something inside that is not known.
+    is_spoilt: bool,
     began: Instant,
     /// It began in the process that this one was forked from.
     inherited: bool,
@@ -184,7 +238,8 @@ impl Thread {
             session,
             process: Process::now(),
             ids: meter::here(),
-            bias: Bias::default(),
+            languages: Vec::new(),
+            language: 0,
             calibration: None,
             names: before.names,
             labels: before.labels,
@@ -194,7 +249,7 @@ impl Thread {
             exit: zeros,
             pending: Pending::default(),
             own: vec![0; meter.len()],
-            pairs: 0,
+            disorder: 0,
             meter,
         }
     }
@@ -202,10 +257,27 @@ impl Thread {
     /// What a child goes on with: names, and regions of which it has no counts.
     fn into_child(mut self) -> Inherited {
         let mut labels = std::mem::take(&mut self.labels);
-        labels.iter_mut().for_each(|label| (label.at, label.depth) = (None, 0));
+        labels.iter_mut().for_each(|label| (label.at, label.depth, label.calls) = (None, 0, 0));
         let mut open = std::mem::take(&mut self.open);
         open.iter_mut().for_each(|frame| frame.inherited = true);
         Inherited { names: std::mem::take(&mut self.names), labels, open }
+    }
+
+    /// Whether the marks of a language were measured, or are now. That one marks from here on.
+    #[inline(always)]
+    fn speaks(&mut self, empty: &'static Empty) -> bool {
+        let place = self.languages.iter().position(|language| std::ptr::eq(language.empty, empty));
+        self.language = place.unwrap_or(self.language);
+        place.is_some()
+    }
+
+    /// What becomes of a mark in a language that was not measured.
+    #[cold]
+    #[inline(never)]
+    fn refuse_or_set_up(&mut self) -> Outcome {
+        let Some(calibration) = &mut self.calibration else { return Outcome::NotReady };
+        calibration.is_disturbed = true;
+        Outcome::Impossible
     }
 
     /// Both ends come the same way up to the first read and from the last one on.
@@ -226,14 +298,50 @@ impl Thread {
     fn between(&mut self, session: &Session, edge: Edge, label: &mut Option<impl Label>, was_open: bool) {
         self.settle();
         if let Some(label) = label.take() {
-            label.with(&mut |label| match edge {
-                Edge::Begin => self.begin(session, label),
-                Edge::End => self.end(session, label),
-            });
+            label.with(&mut |label| self.edge(session, edge, label));
         }
         self.last_entry.copy_from_slice(&self.entry);
         let goes_on = !self.open.is_empty();
         self.pending = Pending { begins: edge == Edge::Begin, own: was_open & goes_on };
+    }
+
+    fn edge(&mut self, session: &Session, edge: Edge, label: &str) {
+        if self.is_foreign(label) {
+            return session.board.drop_one();
+        }
+        self.calibrate_edge();
+        match edge {
+            Edge::Begin => self.begin(session, label),
+            Edge::End => self.end(session, label),
+        }
+    }
+
+    /// Whether a mark comes while others are measured, as in the handler of a signal.
+    fn is_foreign(&mut self, label: &str) -> bool {
+        let Some(calibration) = &mut self.calibration else { return false };
+        calibration.is_disturbed |= !label.is_empty();
+        !label.is_empty()
+    }
+
+    fn calibrate_edge(&mut self) {
+        let Some(calibration) = &mut self.calibration else { return };
+        calibration.marks += 1;
+        if calibration.marks == 2 {
+            // With two in one another this is the second begin.
+            let reads = self.exit.iter().zip(&self.entry);
+            calibration.inner_begin = reads.map(|(from, to)| to.value.saturating_sub(from.value)).collect();
+        }
+    }
+
+    /// Takes what a mark adds off the regions around it.
+    fn take_off(&mut self, of: fn(&Bias) -> &[u64]) {
+        if self.calibration.is_some() {
+            return;
+        }
+        match self.languages.get(self.language).and_then(|language| language.bias.as_ref()) {
+            Some(bias) => self.own.iter_mut().zip(of(bias)).for_each(|(own, add)| *own += add),
+            None => self.open.iter_mut().for_each(|frame| frame.is_spoilt = true),
+        }
     }
 
     /// Does what the last call could not do behind its last read.
@@ -254,12 +362,16 @@ impl Thread {
         let label = self.label(label);
         let counters = self.meter.len();
         self.labels[label].depth += 1;
+        self.labels[label].calls += 1;
         self.note(session, label, Word::Begun);
+        self.take_off(|bias| &bias.begin);
         self.open.push(Frame {
             label,
             starts: vec![Sum::default(); counters],
             own: vec![0; counters],
-            pairs: self.pairs,
+            language: self.language,
+            disorder: self.disorder,
+            is_spoilt: false,
             began: Instant::now(),
             inherited: false,
         });
@@ -267,30 +379,42 @@ impl Thread {
 
     fn end(&mut self, session: &Session, label: &str) {
         let label = self.label(label);
-        let Some(place) = self.open.iter().rposition(|frame| frame.label == label) else {
-            return self.note(session, label, Word::Unmatched);
-        };
-        if place + 1 < self.open.len() {
-            self.note(session, label, Word::Crossed);
+        match self.open.iter().rposition(|frame| frame.label == label) {
+            Some(place) => self.end_frame(session, place),
+            None => {
+                self.disorder += 1;
+                self.note(session, label, Word::Unmatched);
+            }
         }
+        self.take_off(|bias| &bias.end);
+    }
+
+    fn end_frame(&mut self, session: &Session, place: usize) {
+        let is_innermost = place + 1 == self.open.len();
         let frame = self.open.remove(place);
+        if !is_innermost {
+            self.disorder += 1;
+            self.note(session, frame.label, Word::Crossed);
+        }
         if frame.inherited {
-            return self.note(session, label, Word::Forked);
+            self.disorder += 1;
+            return self.note(session, frame.label, Word::Forked);
         }
         let time_ns = u64::try_from(frame.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let depth = &mut self.labels[label].depth;
-        *depth = depth.saturating_sub(1);
-        let is_outermost = *depth == 0;
+        let outermost = self.labels[frame.label].leave();
         let counted = self.counted(&frame);
-        self.pairs += 1;
-        if self.calibration.is_some() {
+        if let Some(calibration) = &mut self.calibration {
             // The outermost ends last.
-            self.calibration = Some(counted.iter().map(|sum| sum.value).collect());
+            calibration.outermost = counted.iter().map(|sum| sum.value).collect();
             return;
         }
-        self.note(session, label, Word::Ended);
-        if let (true, Some((_, row))) = (is_outermost, self.row(session, label)) {
-            session.board.add_sums(row, time_ns, &counted);
+        match (outermost, self.row(session, frame.label)) {
+            (Some(calls), Some((_, row))) => {
+                let disordered = u64::from(frame.disorder != self.disorder);
+                session.board.add(row, Word::Disordered, disordered);
+                session.board.add_sums(row, calls, time_ns, &counted);
+            }
+            _ => self.note(session, frame.label, Word::Ended),
         }
     }
 
@@ -301,14 +425,26 @@ impl Thread {
         if !self.meter.is_exact() {
             return counted;
         }
-        let (pairs, calibrates) = (self.pairs - frame.pairs, self.calibration.is_some());
         for counter in self.meter.software() {
-            let own = self.own[counter] - frame.own[counter];
-            let of = |bias: &[u64]| bias.get(counter).copied().filter(|_| !calibrates).unwrap_or(0);
-            let all = own + of(&self.bias.flat) + pairs * of(&self.bias.nested);
-            counted[counter].value = counted[counter].value.saturating_sub(all);
+            if let Some(sum) = counted.get_mut(counter).filter(|sum| sum.lost == 0) {
+                let program = self.bias_of(frame, counter).and_then(|bias| sum.value.checked_sub(bias));
+                *sum = program.map_or(Sum::lost(Loss::BiasUnknown.code()), |value| Sum { value, ..*sum });
+            }
         }
         counted
+    }
+
+    /// What marking has added to a region; `None` where nobody knows.
+    fn bias_of(&self, frame: &Frame, counter: usize) -> Option<u64> {
+        let own = self.own.get(counter)?.checked_sub(*frame.own.get(counter)?)?;
+        if self.calibration.is_some() {
+            return Some(own);
+        }
+        let bias = self.languages.get(frame.language)?.bias.as_ref()?;
+        if frame.is_spoilt || frame.language != self.language {
+            return None;
+        }
+        own.checked_add(*bias.region.get(counter)?)
     }
 
     /// The number of a name.
@@ -317,7 +453,7 @@ impl Thread {
         if let Some(known) = self.names.get(label) {
             return *known;
         }
-        self.labels.push(Labelled { name: label.into(), at: None, depth: 0 });
+        self.labels.push(Labelled { name: label.into(), at: None, depth: 0, calls: 0 });
         self.names.insert(label.into(), self.labels.len() - 1);
         self.labels.len() - 1
     }

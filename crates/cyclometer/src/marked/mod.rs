@@ -219,15 +219,26 @@ fn cell(slot: SlotId, counter: &MarkedCounter, sum: &Sum, row: &Row) -> Cell {
         };
         return Cell { at, ..lost(slot, why_lost(sum.reason, &counter.pmu) + &of) };
     }
-    if row.ended == 0 {
-        return Cell { at, ..lost(slot, NEVER_ENDED.to_owned()) };
+    if row.counted == 0 {
+        return Cell { at, ..lost(slot, why_nothing(row).to_owned()) };
     }
     let (enabled, running) = match counter.rung {
         // Its counts are of all that was executed.
         Rung::Soft => (row.time_ns.max(1), row.time_ns.max(1)),
         _ => (sum.time_enabled_ns, sum.time_running_ns),
     };
-    Cell { at, ..Cell::new(slot, sum.value, enabled, running) }
+    Cell { at, partial: why_partial(row, counter.rung), ..Cell::new(slot, sum.value, enabled, running) }
+}
+
+/// What the counts of a region leave out or have only a part of.
+fn why_partial(row: &Row, rung: Rung) -> Option<String> {
+    if row.is_torn {
+        return Some("the process died while it noted an end: that call may be counted in part".to_owned());
+    }
+    if rung == Rung::Soft && row.disordered > 0 {
+        return Some("marks inside do not match, so that a few instructions of them may be in it".to_owned());
+    }
+    (row.counted < row.begun).then(|| format!("of {} of {} calls", row.counted, row.begun))
 }
 
 /// Why a region has no counts that nobody marked.
@@ -237,7 +248,18 @@ const NOT_EXECUTED: &str = "the region was not executed in this run";
 const NEVER_BEGAN: &str = "it ended in this run, but never began";
 
 /// Why a region has no counts that began.
+fn why_nothing(row: &Row) -> &'static str {
+    match row {
+        Row { is_torn: true, .. } => "the process died while it noted the first end",
+        Row { ended: 0, .. } => NEVER_ENDED,
+        _ => OUTERMOST_NEVER_ENDED,
+    }
+}
+
 const NEVER_ENDED: &str = "no region of that name has ended";
+
+/// All others are taken for calls within it.
+const OUTERMOST_NEVER_ENDED: &str = "the outermost call never ended";
 
 fn lost(slot: SlotId, reason: String) -> Cell {
     Cell { lost: Some(reason), ..Cell::new(slot, 0, 0, 0) }
@@ -249,6 +271,7 @@ fn why_lost(reason: u64, pmu: &str) -> String {
         Some(Loss::Unread) => "the counter could not be read at both ends".to_owned(),
         Some(Loss::NotTranslated) => "the software PMU did not run the process at both ends".to_owned(),
         Some(Loss::NotOfThreads) => "the software PMU counts it for whole processes".to_owned(),
+        Some(Loss::BiasUnknown) => "what marking the region adds to it is not known".to_owned(),
         None => thread_refusal(errno(), pmu),
     }
 }
@@ -256,7 +279,8 @@ fn why_lost(reason: u64, pmu: &str) -> String {
 /// What is wrong with ends of regions, over all runs.
 #[derive(Default)]
 struct Faults {
-    ended: u64,
+    begun: u64,
+    counted: u64,
     unclosed: u64,
     unmatched: u64,
     crossed: u64,
@@ -267,9 +291,10 @@ struct Faults {
 impl Faults {
     fn add(&mut self, rows: &[&Row]) {
         for row in rows {
-            self.ended = self.ended.saturating_add(row.ended);
             // The program writes them: they may be any numbers.
             let add = |sum: &mut u64, more: u64| *sum = sum.saturating_add(more);
+            add(&mut self.begun, row.begun);
+            add(&mut self.counted, row.counted);
             add(&mut self.unclosed, row.begun.saturating_sub(row.ended));
             add(&mut self.unmatched, row.unmatched);
             add(&mut self.crossed, row.crossed);
@@ -280,10 +305,12 @@ impl Faults {
 
     fn notes(&self) -> Vec<String> {
         let times = |n: u64| if n == 1 { "once".to_owned() } else { format!("{n} times") };
-        let of_ended =
-            if self.ended == 0 { "it has no counts" } else { "its counts are of the calls that ended" };
+        let counted = match self.counted {
+            0 => "nothing is counted".to_owned(),
+            counted => format!("its counts are of {counted} of {} calls", self.begun),
+        };
         let notes = [
-            (self.unclosed, "begun and not ended", of_ended),
+            (self.unclosed, "begun and not ended", counted.as_str()),
             (self.unmatched, "ended without having begun", "those ends count nothing"),
             (
                 self.crossed,
@@ -352,14 +379,14 @@ mod tests {
         assert!(Faults::default().notes().is_empty());
         let mut none = Faults::default();
         none.add(&[&Row { begun: 2, ..Row::default() }]);
-        assert_eq!(none.notes(), ["begun and not ended 2 times: it has no counts"]);
-        let row = Row { begun: 5, ended: 3, unmatched: 1, is_torn: true, ..Row::default() };
+        assert_eq!(none.notes(), ["begun and not ended 2 times: nothing is counted"]);
+        let row = Row { begun: 5, ended: 3, counted: 2, unmatched: 1, is_torn: true, ..Row::default() };
         let mut faults = Faults::default();
         faults.add(&[&row]);
         assert_eq!(
             faults.notes(),
             [
-                "begun and not ended 2 times: its counts are of the calls that ended",
+                "begun and not ended 2 times: its counts are of 2 of 5 calls",
                 "ended without having begun once: those ends count nothing",
                 "being ended when the process died once: that call may be counted in part",
             ]
@@ -415,7 +442,7 @@ mod tests {
     #[test]
     fn a_region_without_a_value_is_no_zero() {
         let counter = MarkedCounter { slot: SlotId(0), rung: Rung::Perf, part: 0, pmu: "cpu".to_owned() };
-        let row = Row { begun: 3, ended: 2, tid: 7, ..Row::default() };
+        let row = Row { begun: 2, ended: 2, counted: 2, tid: 7, ..Row::default() };
         let of = |sum: Sum, row: &Row| cell(SlotId(0), &counter, &sum, row);
         let counted = of(Sum { value: 5, time_enabled_ns: 9, time_running_ns: 9, ..Sum::default() }, &row);
         assert_eq!((counted.raw, counted.lost, counted.at.tid), (5, None, Some(7)));
@@ -426,5 +453,13 @@ mod tests {
         );
         let never = of(Sum::default(), &Row { begun: 1, ..Row::default() });
         assert_eq!(never.lost.as_deref(), Some(NEVER_ENDED));
+        let inner = of(Sum::default(), &Row { begun: 6, ended: 5, ..Row::default() });
+        assert_eq!(inner.lost.as_deref(), Some(OUTERMOST_NEVER_ENDED));
+        let some = of(Sum::default(), &Row { begun: 9, ended: 8, counted: 3, ..Row::default() });
+        assert_eq!((some.lost, some.partial.as_deref()), (None, Some("of 3 of 9 calls")));
+        let torn = Row { begun: 2, ended: 2, is_torn: true, ..Row::default() };
+        assert!(of(Sum::default(), &torn).lost.is_some_and(|why| why.contains("died")));
+        let torn = of(Sum::default(), &Row { counted: 2, ..torn });
+        assert!(torn.lost.is_none() && torn.partial.is_some_and(|why| why.contains("died")));
     }
 }
