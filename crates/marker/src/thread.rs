@@ -99,6 +99,14 @@ fn with_thread<T>(session: &'static Session, work: impl FnOnce(&mut Thread) -> T
     done.ok().flatten()
 }
 
+/// What a region counted without what marking added to it; `None` where that was not what it was measured to be.
+fn without(value: u64, bias: u64) -> Option<u64> {
+    (value.saturating_add(PASSING) >= bias).then_some(value.saturating_sub(bias))
+}
+
+/// What remains of a mark: events of the program that pass the name. A region that is measured has them, too.
+const PASSING: u64 = 4;
+
 /// What marks of a language add; `None` where something else marked meanwhile.
 fn measure(session: &'static Session, empty: &Empty) -> Option<Bias> {
     let flat = calibrate(session, empty.flat, 2)?;
@@ -427,7 +435,7 @@ impl Thread {
         }
         for counter in self.meter.software() {
             if let Some(sum) = counted.get_mut(counter).filter(|sum| sum.lost == 0) {
-                let program = self.bias_of(frame, counter).and_then(|bias| sum.value.checked_sub(bias));
+                let program = self.bias_of(frame, counter).and_then(|bias| without(sum.value, bias));
                 *sum = program.map_or(Sum::lost(Loss::BiasUnknown.code()), |value| Sum { value, ..*sum });
             }
         }
@@ -504,4 +512,14 @@ fn between(start: Sum, end: Sum) -> Sum {
         })
     };
     difference().unwrap_or(Sum::lost(Loss::Unread.code()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_passes_the_name_may_be_missing_in_a_region() {
+        assert_eq!([without(460, 458), without(454, 458), without(453, 458)], [Some(2), Some(0), None]);
+    }
 }
