@@ -127,8 +127,8 @@ const RESULTS: &str = "Results";
 const SIMULATED: &str = "A simulated machine";
 
 /// What is said of a command that is executed, or of who counts it.
-const OF_COMMANDS: [&str; 7] =
-    ["backend", "output", "input", "random_layout", "cpu_baseline", "counted", "ignore_failure"];
+const OF_COMMANDS: [&str; 8] =
+    ["backend", "output", "input", "random_layout", "no_hints", "cpu_baseline", "counted", "ignore_failure"];
 
 /// Arguments of `stat`.
 #[derive(Args, Debug)]
@@ -162,6 +162,9 @@ pub struct StatArgs {
     /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
+    /// Neither keep nor use hints of what the software PMU has executed: each run begins as the first one.
+    #[arg(help_heading = COUNTING, long)]
+    pub no_hints: bool,
     /// Under the software PMU tell the command that it has this processor, the same on every machine.
     #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,

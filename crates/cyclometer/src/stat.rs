@@ -35,6 +35,7 @@ pub struct Stat {
     backend: Option<Rung>,
     counted: Counted,
     random_layout: bool,
+    hints: bool,
     cpu_baseline: Option<CpuBaseline>,
     multiplex: Multiplex,
     seed: u64,
@@ -111,6 +112,7 @@ impl Stat {
             backend: None,
             counted: Counted::Auto,
             random_layout: false,
+            hints: false,
             cpu_baseline: None,
             multiplex: Multiplex::Auto,
             seed: some_seed(),
@@ -253,6 +255,13 @@ impl Stat {
         self
     }
 
+    /// Keeps hints of what the software PMU executes in the user's folder for caches (root's: `/var/cache`), and uses those of
+    /// earlier runs: the same code starts faster then. Counts do not depend on them. Not done unless it is asked for.
+    pub fn hints(mut self, hints: bool) -> Stat {
+        self.hints = hints;
+        self
+    }
+
     /// Tells translated commands of a processor that is the same on every machine, so that they take the same ways on two of
     /// them. Native runs have the processor that there is.
     pub fn cpu_baseline(mut self, baseline: Option<CpuBaseline>) -> Stat {
@@ -285,7 +294,8 @@ impl Stat {
 
     /// How the software PMU runs commands.
     pub(crate) fn software_settings(&self) -> SoftwareSettings {
-        SoftwareSettings { random_layout: self.random_layout, cpu_baseline: self.cpu_baseline }
+        let Stat { random_layout, cpu_baseline, hints, .. } = *self;
+        SoftwareSettings { random_layout, cpu_baseline, hints }
     }
 
     /// What is wrong with the CPU baseline for a plan.

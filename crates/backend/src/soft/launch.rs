@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -14,7 +15,7 @@ use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{PidFd, Traced, poll_readable};
 
 use super::link::Link;
-use super::{Links, file};
+use super::{Links, file, hints};
 use crate::launch::{Launcher, Native, shown};
 use crate::soft_settings::SoftwareSettings;
 
@@ -35,7 +36,8 @@ impl Launch for SoftwareLauncher<'_> {
         let cpu_baseline = self.settings.cpu_baseline;
         let settings = host::Settings { fixed_layout, ..host::Settings::default() }
             .with_baseline(cpu_baseline.and_then(baseline));
-        let link = traced(native.pid(), settings).map_err(|problem| {
+        let hints = if self.settings.hints { hints::folder() } else { None };
+        let link = traced(native.pid(), settings, hints.as_deref()).map_err(|problem| {
             let problem = if has_ended(native.pid()) { Problem::Ended } else { problem };
             problem.about(&command.program)
         })?;
@@ -94,9 +96,9 @@ pub fn baseline_lacks(wanted: CpuBaseline) -> Option<&'static str> {
 }
 
 /// A keeper that traces the process, which waits at its gate.
-fn traced(pid: u32, settings: host::Settings) -> std::result::Result<Link, Problem> {
+fn traced(pid: u32, settings: host::Settings, hints: Option<&Path>) -> std::result::Result<Link, Problem> {
     let keeper: Keeper =
-        keeper::fork(|socket| host::follow(pid, socket, settings)).map_err(Problem::NoKeeper)?;
+        keeper::fork(|socket| host::follow(pid, socket, settings, hints)).map_err(Problem::NoKeeper)?;
     let mut link = Link::new(keeper);
     let line = link.first_line().map_err(|silence| Problem::NoWord(silence.to_string()))?;
     match line.split_once(' ') {

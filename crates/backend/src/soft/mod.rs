@@ -10,6 +10,7 @@
 //! forked for each child, runs it under translation and says what was counted.
 
 mod file;
+mod hints;
 mod inbox;
 mod launch;
 mod link;

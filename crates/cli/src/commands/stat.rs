@@ -236,8 +236,11 @@ fn measurement(args: &StatArgs, machine: &Machine, simulated: Option<Simulated>)
         stat = stat.interval(Duration::from_millis(ms));
     }
     let stat = stat.runs(args.runs).warmups(args.warmup).counted(args.counted.unwrap_or_default());
-    let stat =
-        stat.random_layout(args.random_layout).cpu_baseline(args.cpu_baseline).multiplex(multiplex(args));
+    let stat = stat
+        .random_layout(args.random_layout)
+        .hints(!args.no_hints)
+        .cpu_baseline(args.cpu_baseline)
+        .multiplex(multiplex(args));
     let stat = stat.ignore_failure(args.ignore_failure).backend(args.backend.rung());
     // A simulated machine does the same every time.
     let seed = args.seed.or(args.machine.as_ref().map(|_| 0));

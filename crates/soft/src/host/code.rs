@@ -1,20 +1,24 @@
 //! The program's code, as far as it can be translated.
 
+use std::cell::RefCell;
+
 use cyclometer_sys::trace;
 
+use super::hints::Store;
 use super::maps::{Known, NoCode};
-use crate::translate::{Code, PAGE};
+use crate::translate::{Code, Origin, PAGE};
 
 /// Reads the code of a stopped process.
 pub(crate) struct Reader<'a> {
     tid: u32,
     known: &'a mut Known,
+    hints: Option<&'a RefCell<Store>>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     /// `known` is what is known of its mappings.
-    pub(crate) fn new(tid: u32, known: &mut Known) -> Reader<'_> {
-        Reader { tid, known }
+    pub(crate) fn new(tid: u32, known: &'a mut Known, hints: Option<&'a RefCell<Store>>) -> Reader<'a> {
+        Reader { tid, known, hints }
     }
 
     /// Why code is not taken from an address; `None` where it is, or cannot be read for another reason.
@@ -40,5 +44,11 @@ impl Code for Reader<'_> {
         let mut bytes = Box::new([0; PAGE as usize]);
         let count = trace::read_memory(self.tid, address, &mut bytes[..]).ok()?;
         (count == PAGE as usize).then_some(bytes)
+    }
+
+    fn origin(&mut self, address: u64) -> Option<Origin> {
+        let hints = self.hints?;
+        let mapping = self.known.look(self.tid)?.at(address)?;
+        hints.borrow_mut().origin(self.tid, mapping, address)
     }
 }

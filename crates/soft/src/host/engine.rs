@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
@@ -12,6 +13,7 @@ use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 use super::Settings;
 use super::births::Birth;
 use super::code::Reader;
+use super::hints::Store;
 use super::maps::{Known, Maps};
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
@@ -67,6 +69,8 @@ pub(crate) struct Engine {
     pub(super) probe: Option<Box<dyn Probe>>,
     /// Translations that programs can join.
     pub(super) pool: Pool,
+    /// What earlier runs have executed.
+    pub(super) hints: Option<Rc<RefCell<Store>>>,
 }
 
 /// Why a task cannot be followed any more.
@@ -94,7 +98,13 @@ pub(super) type Outcome = Result<(), Trouble>;
 /// starts; then reports. See [`protocol`](super::protocol).
 ///
 /// When the other end of the socket is closed, every process goes on without us.
-pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe: Option<Box<dyn Probe>>) {
+pub(crate) fn follow(
+    pid: u32,
+    mut socket: UnixStream,
+    settings: Settings,
+    hints: Option<&Path>,
+    probe: Option<Box<dyn Probe>>,
+) {
     let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
     // Should this process be killed, so are those that it follows: their translated code is full of stops that nobody would
     // answer. None is left behind bound to one CPU by that, as those that go on without us are let free before.
@@ -111,6 +121,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
+    engine.hints = hints.and_then(Store::open).map(|store| Rc::new(RefCell::new(store)));
     loop {
         while let Ok(Some((tid, change))) = trace::wait() {
             engine.handle_safely(tid, change);
@@ -130,6 +141,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
         engine.cool_idle();
     }
     engine.report(&mut socket);
+    engine.remember();
 }
 
 impl Engine {
@@ -154,6 +166,7 @@ impl Engine {
             unmarked: HashSet::new(),
             probe,
             pool: Pool::default(),
+            hints: None,
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
@@ -305,14 +318,14 @@ impl Engine {
 
     /// The same with the translation that there is.
     fn enter_here(&mut self, tid: u32, mut registers: Registers) -> Outcome {
-        let room = self.room(tid)?;
+        let (room, hints) = (self.room(tid)?, self.hints.clone());
         let task = self.task(tid)?;
         let Mode::Native(mut seat) = std::mem::replace(&mut task.mode, Mode::Waiting) else {
             return Err(Trouble::Gone);
         };
         let body = {
             let space = &mut seat.space.borrow_mut();
-            let mut reader = Reader::new(tid, &mut seat.maps);
+            let mut reader = Reader::new(tid, &mut seat.maps, hints.as_deref());
             let address = registers.rip;
             let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
             body.and_then(|body| {
@@ -359,12 +372,12 @@ impl Engine {
             return Err(Trouble::Unfollowed("calls the kernel's vsyscall page".to_owned()));
         }
         self.stay_near(tid);
-        let room = self.room(tid)?;
+        let (room, hints) = (self.room(tid)?, self.hints.clone());
         let task = self.task(tid)?;
         let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
         let space = seat.space.clone();
         let mut space = space.borrow_mut();
-        let mut reader = Reader::new(tid, &mut seat.maps);
+        let mut reader = Reader::new(tid, &mut seat.maps, hints.as_deref());
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
         let to = with_room(&mut space, tid, room, |space| match stop {
             Stop::Link => space.translation.link(&mut reader, at),
@@ -454,7 +467,7 @@ impl Engine {
     /// Nothing executable is where the program went, or something that may change.
     fn unreadable(&mut self, tid: u32) -> Outcome {
         let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
-        match Reader::new(tid, &mut Known::default()).why_not(registers.rip) {
+        match Reader::new(tid, &mut Known::default(), None).why_not(registers.rip) {
             // It faults there by itself, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
             Some(reason) => Err(Trouble::Unfollowed(reason.word().to_owned())),

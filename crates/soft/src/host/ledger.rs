@@ -194,11 +194,15 @@ impl Sum<'_> {
     fn blocks(&mut self, solution: &Solution) -> Outcome {
         let mut times_of = Times::default();
         let alike = &mut self.space.alike.borrow_mut();
+        let heats = &mut self.space.heats.borrow_mut();
         for id in 0..self.space.translation.blocks() {
             let piece = *self.space.translation.piece(id);
             let times = solution.block(piece.block);
             if times == 0 && piece.units.is_none() {
                 continue;
+            }
+            if times > 0 {
+                heats.note(id, times);
             }
             if let (None, false) = (piece.units, self.cuts.contains_key(&id)) {
                 let way = alike.way(id, || self.whole(id));

@@ -82,14 +82,18 @@ impl Maps {
     ///
     /// Why not.
     pub(crate) fn code_at(&self, page: u64) -> Result<(), NoCode> {
-        let found = self.0.iter().find(|mapping| (mapping.start..mapping.end).contains(&page));
-        match found {
+        match self.at(page) {
             Some(mapping) if mapping.executable && mapping.writable => Err(NoCode::Writable),
             Some(mapping) if mapping.executable && mapping.shared => Err(NoCode::Shared),
             Some(mapping) if mapping.executable && mapping.unsteady => Err(NoCode::Written),
             Some(mapping) if mapping.executable => Ok(()),
             _ => Err(NoCode::NotExecutable),
         }
+    }
+
+    /// The mapping that an address is in.
+    pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
+        self.0.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))
     }
 
     /// Whether nothing at all is mapped: the process has ended.

@@ -6,6 +6,7 @@
 //!                    system call: by what it means to us     (calls, file, listing)
 //!                    birth, exec, end                        (births, exits, threads, process, ledger)
 //!                    translations of programs that come again (sharing, common, claims)
+//!                    what earlier runs have executed         (hints)
 //!                    a request for counts                   (reading, protocol; of a thread for its own: own_counts)
 //! ```
 //!
@@ -22,6 +23,7 @@ mod common;
 mod engine;
 mod exits;
 mod file;
+mod hints;
 mod ledger;
 mod listing;
 mod maps;
@@ -42,6 +44,7 @@ mod warm;
 mod writers;
 
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use crate::Baseline;
 use crate::translate;
@@ -75,12 +78,14 @@ impl Settings {
 
 /// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells
 /// what comes over the socket. To be called in a process of its own: it waits for every child that there is.
-pub fn follow(pid: u32, socket: UnixStream, settings: Settings) {
-    engine::follow(pid, socket, settings, None);
+///
+/// `hints` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::hints`]).
+pub fn follow(pid: u32, socket: UnixStream, settings: Settings, hints: Option<&Path>) {
+    engine::follow(pid, socket, settings, hints, None);
 }
 
 /// The same with somebody who looks at every instruction of translated code: for tests, and slow.
 #[doc(hidden)]
 pub fn follow_probed(pid: u32, socket: UnixStream, settings: Settings, probe: Box<dyn Probe>) {
-    engine::follow(pid, socket, settings, Some(probe));
+    engine::follow(pid, socket, settings, None, Some(probe));
 }

@@ -42,14 +42,26 @@ impl Pool {
         Some(space)
     }
 
-    /// Keeps a new one, and gives up what is too much: nobody joins that any more.
-    fn keep(&mut self, space: Rc<RefCell<Space>>) {
+    /// Keeps a new one, and gives up what is too much: nobody joins that any more. Those that are given up.
+    fn keep(&mut self, space: Rc<RefCell<Space>>) -> Vec<Rc<RefCell<Space>>> {
         self.0.push(space);
         self.0.retain(|space| space.borrow().common.is_open());
+        let mut left = Vec::new();
         while self.0.len() > MOST_SPACES || self.idle_blocks() > MOST_BLOCKS {
             let idle = self.0.iter().position(is_idle);
-            self.0.remove(idle.unwrap_or(0));
+            left.push(self.0.remove(idle.unwrap_or(0)));
         }
+        left
+    }
+
+    /// All of them.
+    pub(super) fn spaces(&self) -> impl Iterator<Item = &Rc<RefCell<Space>>> {
+        self.0.iter()
+    }
+
+    /// Whether a translation is one of them.
+    pub(super) fn holds(&self, space: &Rc<RefCell<Space>>) -> bool {
+        self.0.iter().any(|kept| Rc::ptr_eq(kept, space))
     }
 
     fn idle_blocks(&self) -> u32 {
@@ -84,7 +96,8 @@ impl Engine {
                 }
                 let space = Rc::new(RefCell::new(space));
                 if space.borrow().common.is_open() {
-                    self.pool.keep(space.clone());
+                    let left = self.pool.keep(space.clone());
+                    left.iter().for_each(|space| self.learn(&space.borrow()));
                 }
                 space
             }

@@ -11,6 +11,7 @@ use cyclometer_sys::trace::{self, Registers};
 
 use super::alike::Alike;
 use super::common::Common;
+use super::hints::Heats;
 use super::maps::{Mapping, Maps};
 use super::remote::{GADGET, Remote, number};
 use super::writers;
@@ -41,6 +42,8 @@ pub(crate) struct Space {
     pub(super) common: Common,
     /// What its blocks count.
     pub(super) alike: RefCell<Alike>,
+    /// How often they were executed, roughly.
+    pub(super) heats: RefCell<Heats>,
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
@@ -134,6 +137,7 @@ impl Space {
             translation: Translation::new(table_at, settings),
             common: Common::default(),
             alike: RefCell::default(),
+            heats: RefCell::default(),
             table_at,
             table,
             area_at,

@@ -125,7 +125,12 @@ impl Engine {
                 Err(reason) => process.lose(reason),
             }
         }
-        parked.iter().for_each(|seat| seat.space.borrow_mut().give_slot(seat.slot));
+        for seat in &parked {
+            seat.space.borrow_mut().give_slot(seat.slot);
+            if !self.pool.holds(&seat.space) {
+                self.learn(&seat.space.borrow());
+            }
+        }
     }
 
     /// Those who wait for the other threads of their process go on without us, if none is missing any more.

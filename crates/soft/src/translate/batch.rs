@@ -18,6 +18,9 @@ const MAX_BATCH: usize = 400;
 /// costs more to translate than the stop that asks for it, times how rarely it comes.
 const LEAST_LIKELY: u32 = CERTAIN / 32;
 
+/// How likely a way is that earlier runs have passed and never gone, in percent.
+const NEVER_GONE: u32 = 2;
+
 /// It will be executed.
 const CERTAIN: u32 = 1 << 20;
 
@@ -90,6 +93,7 @@ impl Batch {
         batch.find_live_flags(&|address| Some(known(pages.block(address)?)));
         batch.find_quiet_steps();
         batch.find_loops();
+        batch.take_hints(pages);
         batch
     }
 
@@ -176,6 +180,13 @@ impl Batch {
         }
     }
 
+    /// What earlier runs have executed is known better than by guess.
+    fn take_hints(&mut self, pages: &Pages) {
+        for draft in &mut self.drafts {
+            draft.depth = pages.heat(draft.address).map_or(draft.depth, depth_of_heat);
+        }
+    }
+
     fn find_quiet_steps(&mut self) {
         for i in 0..self.drafts.len() {
             self.drafts[i].quiet = self.quiet_step(&self.drafts[i]);
@@ -193,6 +204,11 @@ impl Batch {
         }
         quiet
     }
+}
+
+/// Loops multiply by 8 each, heat by 4.
+pub(crate) fn depth_of_heat(heat: u8) -> u32 {
+    u32::from(heat) * 2 / 3
 }
 
 /// The addresses where a block goes on that are in its last instruction: where it falls through or on, where it jumps.
@@ -292,11 +308,21 @@ impl Search<'_> {
         let mut open = BinaryHeap::from([(CERTAIN, Reverse(entry))]);
         while let Some((likely, Reverse(start))) = open.pop() {
             let Some(end) = self.scan(start) else { continue };
-            let ways = ways_on(start, end);
-            self.found.leaders.extend(ways.iter().flatten().map(|(to, _)| to));
-            let ways = ways.into_iter().flatten().map(|(to, share)| (likely / 100 * share, Reverse(to)));
-            open.extend(ways.filter(|(likely, _)| *likely >= LEAST_LIKELY));
+            for (to, share) in ways_on(start, end).into_iter().flatten() {
+                self.found.leaders.push(to);
+                let likely = likely / 100 * self.share(start, to, share);
+                open.extend((likely >= LEAST_LIKELY).then_some((likely, Reverse(to))));
+            }
         }
+    }
+
+    /// How likely a way is, in percent, by what earlier runs have executed; `guess` where they have not come here.
+    fn share(&mut self, from: u64, to: u64, guess: u32) -> u32 {
+        if self.pages.heat(from).is_none() {
+            return guess;
+        }
+        let known = self.pages.find(self.code, to).and_then(|_| self.pages.heat(to));
+        if known.is_some() { 100 } else { NEVER_GONE }
     }
 
     /// Decodes from an address to the end of its block; `None` where that was known.

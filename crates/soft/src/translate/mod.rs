@@ -35,7 +35,7 @@ pub use area::{
     ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
     TABLE, TABLE_ENTRIES, counter, extra,
 };
-pub use pages::{Code, PAGE};
+pub use pages::{Code, Origin, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
 
@@ -416,7 +416,34 @@ impl Translation {
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
+        self.translate_page(code, address);
         self.block_at(address).ok_or(Need::Room)
+    }
+
+    /// Translates what earlier runs have executed on the page of a block that they have executed, too.
+    fn translate_page(&mut self, code: &mut dyn Code, address: u64) {
+        let Some(hints) = self.pages.hints(address).filter(|_| self.pages.heat(address).is_some()) else {
+            return;
+        };
+        let hints = hints.clone();
+        let blocks = hints.blocks().map(|offset| (address & !(PAGE - 1)) + u64::from(offset));
+        for block in blocks {
+            if self.block_at(block).is_none() {
+                // It is not needed yet: where there is no room, it waits.
+                let Ok(region) = self.region_near(block) else { return };
+                self.translate(code, block, region);
+            }
+        }
+    }
+
+    /// Every page of a file, with its blocks.
+    pub(crate) fn pages_of_files(&self) -> impl Iterator<Item = (&Origin, &[u32])> {
+        self.pages.of_files()
+    }
+
+    /// Whether the table leads to an address.
+    pub(crate) fn is_entrance(&self, address: u64) -> bool {
+        self.entrances.contains_key(&address)
     }
 
     fn region_near(&self, address: u64) -> Result<usize, Need> {

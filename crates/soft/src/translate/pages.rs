@@ -1,6 +1,9 @@
 //! Copies of the program's code, page by page, and the blocks that start there.
 
+use std::sync::Arc;
+
 use crate::hash::AddressMap;
+use crate::hints::PageHints;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -9,6 +12,22 @@ pub const PAGE: u64 = 4096;
 pub trait Code {
     /// The page (4096 bytes) at an address that is a multiple of 4096; `None` where code must not be taken from.
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>>;
+
+    /// Where the page is from, if that is a file of which hints are kept.
+    fn origin(&mut self, _address: u64) -> Option<Origin> {
+        None
+    }
+}
+
+/// The file that a page of code is from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// A number for the file.
+    pub file: u32,
+    /// The page's number in the file.
+    pub page: u32,
+    /// What earlier runs have executed of it.
+    pub hints: Option<Arc<PageHints>>,
 }
 
 /// Pages that were looked at.
@@ -23,6 +42,7 @@ pub(crate) struct Pages {
 struct Page {
     /// `None` where code must not be taken from it.
     bytes: Option<Box<[u8; PAGE as usize]>>,
+    origin: Option<Origin>,
     /// A bit for each byte at which a translated block starts.
     starts: [u64; WORDS],
     /// For each word of `starts` how many bits the words before have.
@@ -133,6 +153,22 @@ impl Pages {
         }
     }
 
+    /// What is known from earlier runs of the page that an address is on, which was looked at.
+    pub(crate) fn hints(&self, address: u64) -> Option<&Arc<PageHints>> {
+        let page = &self.pages[self.known(address)? as usize];
+        page.origin.as_ref()?.hints.as_ref()
+    }
+
+    /// How hot the block at an address was in earlier runs, if they have executed one there.
+    pub(crate) fn heat(&self, address: u64) -> Option<u8> {
+        self.hints(address)?.heat_at((address % PAGE) as u16)
+    }
+
+    /// Every page that is a file's, with its blocks, in no order.
+    pub(crate) fn of_files(&self) -> impl Iterator<Item = (&Origin, &[u32])> {
+        self.pages.iter().filter_map(|page| Some((page.origin.as_ref()?, page.blocks.as_slice())))
+    }
+
     fn known(&self, address: u64) -> Option<u32> {
         let page = address & !(PAGE - 1);
         match self.last {
@@ -153,7 +189,9 @@ impl Pages {
 
     fn read(&mut self, code: &mut dyn Code, page: u64) -> u32 {
         let (starts, ranks) = ([0; WORDS], [0; WORDS]);
-        self.pages.push(Page { bytes: code.page(page), starts, ranks, blocks: Vec::new() });
+        let bytes = code.page(page);
+        let origin = bytes.as_ref().and_then(|_| code.origin(page));
+        self.pages.push(Page { bytes, origin, starts, ranks, blocks: Vec::new() });
         let index = self.pages.len() as u32 - 1;
         self.index.insert(page, index);
         index

@@ -79,6 +79,7 @@ impl Translation {
         for i in 0..batch.drafts.len() {
             self.connect(&batch, i, first);
         }
+        let entrances = self.expected_entrances(first);
         let awaited = self.awaited(first);
         self.flow.close_epoch();
         let mut out = self.emitter(region);
@@ -88,9 +89,30 @@ impl Translation {
         }
         self.emit_cold(&mut out, cold, first);
         let jumps: Vec<Patch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
+        let entries: Vec<Write> = entrances.into_iter().map(|to| self.lead_in(to, &mut out).0).collect();
         self.publish(region, out);
+        self.writes.extend(entries);
         jumps.into_iter().for_each(|jump| self.patch(jump));
         self.scratch = batch.into_scratch();
+    }
+
+    /// The new blocks that indirect branches have led to in earlier runs.
+    fn expected_entrances(&mut self, first: u32) -> Vec<u32> {
+        let is_entrance = |id: &u32| {
+            let address = self.pieces[*id as usize].address;
+            let hints = self.pages.hints(address);
+            hints.is_some_and(|hints| hints.is_entrance((address % PAGE) as u16))
+        };
+        let found: Vec<u32> = (first..self.pieces.len() as u32).filter(is_entrance).collect();
+        for id in &found {
+            if self.pieces[*id as usize].from_outside.is_none() {
+                self.open_to_outside(
+                    *id,
+                    self.pages.heat(self.pieces[*id as usize].address).map_or(0, batch::depth_of_heat),
+                );
+            }
+        }
+        found
     }
 
     /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
@@ -148,7 +170,8 @@ impl Translation {
                 }
                 _ => 105,
             };
-            let weight = base * share / 100 * self.cost(to) / QUIET;
+            let weight =
+                (base * share / 100).min(self.most(self.pieces[to as usize].address)) * self.cost(to) / QUIET;
             let entry = Point::Entry(self.pieces[to as usize].block);
             self.pieces[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
         }
@@ -161,6 +184,13 @@ impl Translation {
             let near = batch.at(self.pieces[site as usize].address).map(|i| batch.drafts[i].depth);
             self.open_to_outside(site, near.unwrap_or(0));
         }
+    }
+
+    /// Most executions to be expected of the block at an address, as [`weight`]: by what earlier runs have executed of its page.
+    fn most(&self, address: u64) -> u64 {
+        let Some(hints) = self.pages.hints(address) else { return u64::MAX };
+        let heat = hints.heat_at((address % PAGE) as u16);
+        weight(heat.map_or(0, |heat| batch::depth_of_heat(heat) + 1), true)
     }
 
     /// Adds the edge from the outside to a block.
@@ -523,21 +553,32 @@ impl Translation {
             return Ok(*hit);
         }
         let to = self.ensure(code, target)?;
+        if let Some(hit) = self.entrances.get(&target) {
+            return Ok(*hit);
+        }
         let region = self.region_near(target)?;
         self.open_way_in(to);
+        let mut out = self.emitter(region);
+        let (entry, hit) = self.lead_in(to, &mut out);
+        self.publish(region, out);
+        self.writes.push(entry);
+        Ok(hit)
+    }
+
+    /// Emits the way from the table to a block that was emitted. What is to be written to the table when that is published, and
+    /// where the stub has checked the address.
+    fn lead_in(&mut self, to: u32, out: &mut Emitter) -> (Write, u64) {
+        let target = self.pieces[to as usize].address;
         let stub = self.stubs.len() as u32;
         self.stubs.push(target);
-        let mut out = self.emitter(region);
         let start = out.here();
         let (chain, hit, at) = out.stub(stub, target, self.counter_in(to));
-        self.jump_to(to, at, &mut out, &mut Vec::new());
+        self.jump_to(to, at, out, &mut Vec::new());
         let entry = (target & 0xffff) as u32;
         out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));
-        self.publish(region, out);
-        let address = self.table + 8 * u64::from(entry);
-        self.writes.push(Write { address, bytes: Bytes::of(&start.to_le_bytes()) });
         self.entrances.insert(target, hit);
-        Ok(hit)
+        let address = self.table + 8 * u64::from(entry);
+        (Write { address, bytes: Bytes::of(&start.to_le_bytes()) }, hit)
     }
 
     /// How many of a block's first instructions have a counter of units.

@@ -123,7 +123,7 @@ impl Lab {
         let (pending, reader) = self.prepare(command);
         let pid = pending.pid();
         let keeper = keeper::fork(move |socket| match probe {
-            None => host::follow(pid, socket, settings()),
+            None => host::follow(pid, socket, settings(), None),
             Some(make) => drop(follow_probed(pid, socket, make())),
         });
         let keeper = keeper.unwrap();
