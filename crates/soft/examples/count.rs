@@ -62,7 +62,8 @@ mod count {
         let pid = pending.pid();
         let translation = translate::Settings { redundancy: options.redundancy, ..Default::default() };
         let keeper = keeper::fork(|socket| {
-            follow(pid, socket, Settings { translation, fixed_layout: true, ..Settings::default() })
+            let settings = Settings { translation, fixed_layout: true, ..Settings::default() };
+            follow(pid, socket, settings, None)
         })?;
         let mut lines = BufReader::new(keeper.socket());
         eprintln!("{:?}", protocol::read_line(&mut lines)?);

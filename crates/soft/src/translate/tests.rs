@@ -9,6 +9,7 @@ use super::pages::Pages;
 use super::place::Bits;
 use super::shape::{STATUS, Shape};
 use super::*;
+use crate::hints::FileHints;
 
 const AT: u64 = 0x40_0000;
 const REGION_AT: u64 = 0x3000_0000;
@@ -454,4 +455,109 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
         assert_eq!(translation.link(&mut program, *stop).unwrap(), Some(destination));
     }
     assert_eq!(open(&translation), []);
+}
+
+/// The same, of which something is known.
+struct Hinted {
+    program: Program,
+    hints: FileHints,
+}
+
+impl Hinted {
+    fn new(program: Program, blocks: &[(u64, bool)]) -> Hinted {
+        let mut hints = FileHints::default();
+        for (address, entrance) in blocks {
+            hints.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, 3, *entrance);
+        }
+        Hinted { program, hints }
+    }
+}
+
+impl Code for Hinted {
+    fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
+        self.program.page(address)
+    }
+
+    fn origin(&mut self, address: u64) -> Option<Origin> {
+        let page = ((address - AT) / PAGE) as u32;
+        Some(Origin { file: 0, page, hints: self.hints.page(page) })
+    }
+}
+
+/// A branch, an indirect jump, and functions that nothing leads to; their addresses.
+fn scattered() -> (Program, [u64; 4]) {
+    let mut a = CodeAssembler::new(64).unwrap();
+    let (mut seldom, mut one, mut other) = (a.create_label(), a.create_label(), a.create_label());
+    a.test(eax, eax).unwrap();
+    a.je(seldom).unwrap();
+    a.jmp(rdx).unwrap();
+    a.set_label(&mut seldom).unwrap();
+    a.nop().unwrap();
+    a.ret().unwrap();
+    a.set_label(&mut one).unwrap();
+    a.ret().unwrap();
+    (0..PAGE).for_each(|_| a.int3().unwrap());
+    a.set_label(&mut other).unwrap();
+    a.ret().unwrap();
+    let made = a.assemble_options(AT, iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS).unwrap();
+    let label = |label| made.label_ip(label).unwrap();
+    let addresses = [AT, label(&seldom), label(&one), label(&other)];
+    (Program(made.inner.code_buffer), addresses)
+}
+
+fn entered(code: &mut dyn Code) -> Translation {
+    let mut translation = Translation::new(TABLE_AT, Settings::default());
+    translation.add_region(REGION_AT, 16);
+    translation.enter(code, AT).unwrap();
+    translation
+}
+
+#[test]
+fn what_earlier_runs_have_executed_of_a_page_is_translated_with_it() {
+    let (program, [start, seldom, one, other]) = scattered();
+    let mut hinted = Hinted::new(program, &[(start, false), (one, true), (other, true)]);
+    let mut translation = entered(&mut hinted);
+    let known = |address| translation.block_at(address).is_some();
+    assert_eq!(
+        [start, seldom, one, other].map(known),
+        [true, false, true, false],
+        "not the way, not the other page"
+    );
+    assert!(translation.is_entrance(one));
+    // The table leads there already: no write is needed, and the way is the one that was told.
+    let table = |write: &Write| (TABLE_AT..TABLE_AT + TABLE).contains(&write.address);
+    let writes = translation.take_writes();
+    assert_eq!(writes.iter().filter(|write| table(write)).count(), 1);
+    let first = translation.indirect(&mut hinted, one).unwrap();
+    assert_eq!(translation.take_writes(), []);
+    let place = translation.place(first).unwrap();
+    assert_eq!(place.next, Next::Known(one));
+}
+
+#[test]
+fn where_earlier_runs_have_not_been_guesses_hold() {
+    let (program, [start, seldom, one, _]) = scattered();
+    let known = |code: &mut dyn Code| {
+        let translation = entered(code);
+        [start, seldom, one].map(|address| translation.block_at(address).is_some())
+    };
+    let mut elsewhere = Hinted::new(Program(program.0.clone()), &[(one, false)]);
+    assert_eq!(known(&mut elsewhere), [true, true, false], "this page, but not this block");
+    let mut program = program;
+    assert_eq!(known(&mut program), [true, true, false]);
+}
+
+#[test]
+fn hints_that_are_no_code_do_no_harm() {
+    let mut program = mixture();
+    let end = AT + program.0.len() as u64;
+    let all: Vec<(u64, bool)> = (AT..end).map(|address| (address, true)).collect();
+    program.0.extend([0x06; 32]);
+    let mut hinted = Hinted::new(program, &all);
+    let translation = entered(&mut hinted);
+    assert!(
+        (AT..end).all(|address| translation.block_at(address).is_some() && translation.is_entrance(address))
+    );
+    let marks = translation.regions[0].marks();
+    assert!(marks.into_iter().all(|mark| translation.resolve(&mark).is_some()));
 }

@@ -26,17 +26,31 @@ pub struct Job {
     stdin: PathBuf,
     /// Run by the program that makes the environment small.
     plain: bool,
+    /// Where hints are kept.
+    hints: Option<PathBuf>,
 }
 
 impl Job {
     pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Job {
         let args = args.iter().map(OsString::from).collect();
-        Job { program: program.as_ref().to_owned(), args, stdin: "/dev/null".into(), plain: true }
+        Job {
+            program: program.as_ref().to_owned(),
+            args,
+            stdin: "/dev/null".into(),
+            plain: true,
+            hints: None,
+        }
     }
 
     /// Its standard input.
     pub fn reading(self, stdin: impl AsRef<Path>) -> Job {
         Job { stdin: stdin.as_ref().to_owned(), ..self }
+    }
+
+    /// Translated by the hints in a folder, which are kept there.
+    #[allow(dead_code, reason = "not every test has hints")]
+    pub fn hinted(self, folder: &Path) -> Job {
+        Job { hints: Some(folder.to_owned()), ..self }
     }
 
     /// Executed directly, with our environment.
@@ -128,7 +142,9 @@ impl Job {
         let pid = pending.pid();
         let keeper = match tracer {
             Tracer::Nobody => None,
-            Tracer::Soft(settings) => Some(kept(|socket| follow(pid, socket, settings))),
+            Tracer::Soft(settings) => {
+                Some(kept(|socket| follow(pid, socket, settings, self.hints.as_deref())))
+            }
             Tracer::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
         };
         if let Some(keeper) = &keeper {
