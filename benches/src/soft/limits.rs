@@ -20,6 +20,8 @@ const SHORTEST_S: f64 = 1.0;
 /// What was measured for the limits.
 #[derive(Default)]
 pub(super) struct Limits {
+    /// Which runs they are of.
+    what: &'static str,
     wall: Vec<f64>,
     cpu: Vec<f64>,
     peer_wall: Vec<f64>,
@@ -29,7 +31,7 @@ pub(super) struct Limits {
     own: Vec<(&'static str, f64, f64)>,
     memory_mb: Vec<f64>,
     /// Wall time of `true`, in ms.
-    pub(super) took_for_true: Option<f64>,
+    took_for_true: Option<f64>,
 }
 
 /// Whether a limit holds; `None` where it was not measured.
@@ -38,42 +40,56 @@ struct Verdict {
     holds: Option<bool>,
 }
 
+/// Prints each limit.
+///
+/// # Errors
+///
+/// When one does not hold.
+pub(super) fn judge(all: &[Limits]) -> Result<()> {
+    let mut broken = 0;
+    let mut count = 0;
+    for limits in all {
+        println!("{}:", limits.what);
+        if !limits.too_short.is_empty() {
+            println!("note: {} took less than {SHORTEST_S} s natively", limits.too_short.join(", "));
+        }
+        let verdicts = limits.verdicts();
+        verdicts.iter().for_each(|verdict| println!("{:<13} {}", word(verdict.holds), verdict.text));
+        broken += verdicts.iter().filter(|verdict| verdict.holds == Some(false)).count();
+        count += verdicts.len();
+    }
+    ensure!(broken == 0, "{broken} of {count} limits do not hold");
+    Ok(())
+}
+
 impl Limits {
-    /// Adds a program: native first, the software PMU second.
-    pub(super) fn add(&mut self, program: &Program, rows: &[Row]) {
-        let (wall, cpu) = rows[1].over(&rows[0]);
-        self.memory_mb.push(rows[1].memory_beyond(&rows[0]) / MB);
+    /// Nothing measured yet.
+    pub(super) fn of(what: &'static str) -> Limits {
+        Limits { what, ..Limits::default() }
+    }
+
+    /// Adds what `true` took.
+    pub(super) fn add_true(&mut self, row: &Row) {
+        self.took_for_true = Some(median(&row.wall()) * 1e3);
+    }
+
+    /// Adds a program: native first; `ours` is the place of the software PMU.
+    pub(super) fn add(&mut self, program: &Program, rows: &[Row], ours: usize) {
+        let (wall, cpu) = rows[ours].over(&rows[0]);
+        self.memory_mb.push(rows[ours].memory_beyond(&rows[0]) / MB);
         if let Some(limit) = program.limit {
             return self.own.push((program.name, limit, wall));
         }
         self.wall.push(wall);
         self.cpu.push(cpu);
         if let Some(peer) = rows.iter().find(|row| row.tool == "cachegrind") {
-            let (wall, cpu) = peer.over(&rows[1]);
+            let (wall, cpu) = peer.over(&rows[ours]);
             self.peer_wall.push(wall);
             self.peer_cpu.push(cpu);
         }
         if median(&rows[0].wall()) < SHORTEST_S {
             self.too_short.push(program.name);
         }
-    }
-
-    /// Prints each limit.
-    ///
-    /// # Errors
-    ///
-    /// When one does not hold.
-    pub(super) fn judge(&self) -> Result<()> {
-        if !self.too_short.is_empty() {
-            println!("note: {} took less than {SHORTEST_S} s natively", self.too_short.join(", "));
-        }
-        let verdicts = self.verdicts();
-        for verdict in &verdicts {
-            println!("{:<13} {}", word(verdict.holds), verdict.text);
-        }
-        let broken = verdicts.iter().filter(|verdict| verdict.holds == Some(false)).count();
-        ensure!(broken == 0, "{broken} of {} limits do not hold", verdicts.len());
-        Ok(())
     }
 
     fn verdicts(&self) -> Vec<Verdict> {
@@ -142,6 +158,7 @@ mod tests {
 
     fn good() -> Limits {
         Limits {
+            what: "here",
             wall: vec![1.2, 1.4, 2.4],
             cpu: vec![1.2, 1.4, 2.4],
             peer_wall: vec![4.0, 6.1, 9.0],
@@ -155,7 +172,7 @@ mod tests {
 
     #[test]
     fn what_is_within_every_limit_passes() {
-        good().judge().unwrap();
+        judge(&[good(), good()]).unwrap();
     }
 
     #[test]
@@ -172,7 +189,7 @@ mod tests {
             Limits { memory_mb: vec![1.0, 201.0], ..good() },
         ];
         for limits in broken {
-            let error = limits.judge().unwrap_err().to_string();
+            let error = judge(&[limits]).unwrap_err().to_string();
             assert_eq!(error, "1 of 9 limits do not hold");
         }
     }
@@ -180,7 +197,7 @@ mod tests {
     #[test]
     fn a_peer_that_is_not_there_is_not_measured() {
         let limits = Limits { peer_wall: Vec::new(), peer_cpu: Vec::new(), ..good() };
-        limits.judge().unwrap();
+        judge(std::slice::from_ref(&limits)).unwrap();
         let without = limits.verdicts().iter().filter(|verdict| verdict.holds.is_none()).count();
         assert_eq!(without, 2);
     }
@@ -188,6 +205,6 @@ mod tests {
     #[test]
     fn a_ratio_that_is_no_number_does_not_hold() {
         let limits = Limits { wall: vec![f64::NAN], ..good() };
-        limits.judge().unwrap_err();
+        judge(&[limits]).unwrap_err();
     }
 }

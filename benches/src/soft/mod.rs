@@ -21,6 +21,10 @@ const ROUNDS: usize = 3;
 const TRUE_ROUNDS: usize = 21;
 const MB: f64 = 1e6;
 
+/// The place of the software PMU among the tools, with hints and without.
+const HINTED: usize = 1;
+const UNHINTED: usize = 2;
+
 /// A way to run a command.
 struct Tool {
     name: &'static str,
@@ -41,22 +45,26 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     let workload = workload::make(names)?;
     ensure!(!workload.programs.is_empty(), "none of the programs is installed");
     heading(&tools);
-    let mut limits = Limits::default();
+    let [mut later, mut first] = ["with hints", "without"].map(Limits::of);
     for program in &workload.programs {
         let rows = measure(&tools, &program.command, ROUNDS)?;
         print_row(program, &rows);
-        limits.add(program, &rows);
+        later.add(program, &rows, HINTED);
+        first.add(program, &rows, UNHINTED);
     }
-    limits.took_for_true = Some(bare(&tools)?);
+    let rows = bare(&tools)?;
+    later.add_true(&rows[HINTED]);
+    first.add_true(&rows[UNHINTED]);
     println!("load average at the end: {}", load());
-    limits.judge()
+    limits::judge(&[later, first])
 }
 
-/// Native first, the software PMU second, then who is installed of the others.
+/// Native first, the software PMU with hints of earlier runs second, without them third, then who is installed of the others.
 fn tools(ours: &Path) -> Vec<Tool> {
     let ours = ours.display().to_string();
-    let stat =
-        [&ours, "stat", "--backend", "soft", "--strict", "-e", "instructions", "--output", "null", "--"];
+    let stat = [&ours, "stat", "--backend", "soft", "--strict", "-e", "instructions", "--output", "null"];
+    let hinted = [&stat[..], &["--"]].concat();
+    let unhinted = [&stat[..], &["--no-hints", "--"]].concat();
     let cachegrind =
         ["valgrind", "-q", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"];
     let tool = |name, prefix: &[&str], kept| Tool {
@@ -64,7 +72,8 @@ fn tools(ours: &Path) -> Vec<Tool> {
         prefix: prefix.iter().map(|word| (*word).to_owned()).collect(),
         kept,
     };
-    let mut tools = vec![tool("native", &[], false), tool("soft", &stat, true)];
+    let mut tools =
+        vec![tool("native", &[], false), tool("soft", &hinted, true), tool("no hints", &unhinted, true)];
     if installed("valgrind") {
         tools.push(tool("cachegrind", &cachegrind, false));
         tools.push(tool("valgrind-none", &["valgrind", "-q", "--tool=none"], false));
@@ -109,9 +118,9 @@ impl Row {
     }
 }
 
-/// Runs a command under each tool in turn; a first native run, which fills caches, does not count.
+/// Runs a command under each tool in turn. First runs do not count: a native one, which fills caches, and those that leave hints.
 fn measure(tools: &[Tool], command: &[String], rounds: usize) -> Result<Vec<Row>> {
-    tools[0].run(command)?;
+    tools[..=HINTED].iter().try_for_each(|tool| tool.run(command).map(drop))?;
     let mut rows: Vec<Row> = tools.iter().map(|tool| Row { tool: tool.name, costs: Vec::new() }).collect();
     for _ in 0..rounds {
         for (tool, row) in tools.iter().zip(&mut rows) {
@@ -132,7 +141,7 @@ fn heading(tools: &[Tool]) {
 }
 
 fn print_row(program: &Program, rows: &[Row]) {
-    let (native, soft) = (&rows[0], &rows[1]);
+    let (native, soft) = (&rows[0], &rows[HINTED]);
     print!("{:<8} {:>7.2} {:>7.2}", program.name, median(&native.wall()), median(&native.cpu()));
     for row in &rows[1..] {
         let (wall, cpu) = row.over(native);
@@ -146,15 +155,15 @@ fn print_row(program: &Program, rows: &[Row]) {
     println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", keeper_bytes / MB, grown / MB);
 }
 
-/// What `true` takes under each; hands back the wall time under the software PMU, in ms.
-fn bare(tools: &[Tool]) -> Result<f64> {
+/// What `true` takes under each.
+fn bare(tools: &[Tool]) -> Result<Vec<Row>> {
     let rows = measure(tools, &["/bin/true".to_owned()], TRUE_ROUNDS)?;
     print!("/bin/true, wall / CPU in ms ({TRUE_ROUNDS} runs in turn):");
     for row in &rows {
         print!(" {} {:.1} / {:.1};", row.tool, median(&row.wall()) * 1e3, median(&row.cpu()) * 1e3);
     }
     println!();
-    Ok(median(&rows[1].wall()) * 1e3)
+    Ok(rows)
 }
 
 /// The machine's load average, as the kernel says it.

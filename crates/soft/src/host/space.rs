@@ -184,9 +184,8 @@ impl Space {
         let free = |at: &u64| maps.is_free(*at, REGION) && !self.common.claims(*at, *at + REGION);
         let at = places_near(near).find(free).ok_or(io::ErrorKind::OutOfMemory)?;
         let memory = Memory::make(remote, name, REGION)?;
-        memory.map(remote, at, REGION, 0, READ | EXECUTE)?;
-        let mapped = SharedMemory::map(memory.file.as_fd(), 0, REGION as usize)?;
-        let memory = memory.close(remote)?;
+        let mapped = map_code(&memory, remote, at);
+        let (memory, mapped) = (memory.close(remote)?, mapped?);
         let first = self.regions.is_empty();
         if first {
             mapped.write(0, &GADGET);
@@ -344,7 +343,10 @@ impl Shared {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
         let memory = Memory::make(remote, name, TABLE + len)?;
-        let made = map_shared(remote, memory.theirs, table_at, area_at, len).and_then(|()| {
+        // Who could shorten it would kill us.
+        let sealed = shared::seal_size(memory.file.as_fd());
+        let mapped = sealed.and_then(|()| map_shared(remote, memory.theirs, table_at, area_at, len));
+        let made = mapped.and_then(|()| {
             let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize);
             let area = SharedMemory::map(memory.file.as_fd(), TABLE, len as usize);
             table.and_then(|table| Ok((table, area?))).inspect_err(|_| {
@@ -357,6 +359,14 @@ impl Shared {
         let (table, area) = made?;
         Ok(Shared { table_at, table, area_at, area, memory })
     }
+}
+
+/// Maps code for us to write, and into a program, which nobody can write who is given it.
+fn map_code(memory: &Memory, remote: Remote, at: u64) -> io::Result<SharedMemory> {
+    let mapped = SharedMemory::map(memory.file.as_fd(), 0, REGION as usize)?;
+    shared::seal_code(memory.file.as_fd())?;
+    memory.map(remote, at, REGION, 0, READ | EXECUTE)?;
+    Ok(mapped)
 }
 
 /// Maps the table and the slots into a program; both or nothing.
@@ -435,8 +445,6 @@ impl Memory {
         let path = format!("/proc/{}/fd/{theirs}", remote.tid);
         let file = OpenOptions::new().read(true).write(true).open(path).and_then(|file| {
             shared::set_len(file.as_fd(), len)?;
-            // Who could shorten it would kill us.
-            shared::seal_size(file.as_fd())?;
             Ok(file)
         });
         let close = |_: &io::Error| drop(remote.close(theirs));

@@ -42,6 +42,9 @@ pub struct CompareArgs {
     #[arg(help_heading = COUNTING, long, value_name = "K", default_value_t = cyclometer::compare::COUNTED,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub counted: u32,
+    /// Neither keep nor use hints of what the software PMU has executed: each run begins as the first one.
+    #[arg(help_heading = COUNTING, long)]
+    pub no_hints: bool,
     /// Under the software PMU tell the commands that they have this processor, the same on every machine.
     #[arg(help_heading = COUNTING, long, value_name = "NAME", value_parser = crate::args::cpu_baseline)]
     pub cpu_baseline: Option<CpuBaseline>,

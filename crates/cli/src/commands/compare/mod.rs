@@ -127,8 +127,11 @@ fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
     for list in &args.metrics {
         stat = stat.metrics(list)?;
     }
-    let stat =
-        stat.ignore_failure(args.ignore_failure).backend(args.backend.rung()).cpu_baseline(args.cpu_baseline);
+    let stat = stat
+        .ignore_failure(args.ignore_failure)
+        .backend(args.backend.rung())
+        .cpu_baseline(args.cpu_baseline)
+        .hints(!args.no_hints);
     Ok(args.seed.into_iter().fold(stat, Stat::seed))
 }
 
