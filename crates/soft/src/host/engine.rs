@@ -111,9 +111,11 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
+    // What came before the bell was there is looked at once.
+    let mut heard = true;
     loop {
-        while let Ok(Some((tid, change))) = trace::wait() {
-            engine.handle_safely(tid, change);
+        if heard || engine.tasks.len() > 1 {
+            engine.take_changes();
         }
         engine.release_held();
         engine.renew_ready();
@@ -121,13 +123,19 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
         if engine.is_done() {
             break;
         }
-        engine.requests(&mut socket);
+        if heard {
+            engine.requests(&mut socket);
+            engine.cool_idle();
+        }
+        engine.tell(&mut socket);
         if engine.is_done() {
             break;
         }
         engine.report_early(&mut socket);
-        let _ = if engine.is_warm() { bell.doze(super::warm::LOOK_EVERY) } else { bell.sleep() };
-        engine.cool_idle();
+        let most = engine.is_warm().then_some(super::warm::LOOK_EVERY);
+        let change = bell.wait(most).ok().flatten();
+        heard = change.is_none();
+        change.into_iter().for_each(|(tid, change)| engine.handle_safely(tid, change));
     }
     engine.report(&mut socket);
 }
@@ -180,6 +188,13 @@ impl Engine {
     pub(super) fn process(&mut self, tid: u32) -> Option<&mut Process> {
         let index = self.tasks.get(&tid)?.process;
         self.processes.get_mut(index)
+    }
+
+    /// Takes what has changed by now.
+    fn take_changes(&mut self) {
+        while let Ok(Some((tid, change))) = trace::wait() {
+            self.handle_safely(tid, change);
+        }
     }
 
     /// An error of ours costs the counts of a process, not its life.
