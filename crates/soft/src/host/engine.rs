@@ -136,6 +136,7 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         change.into_iter().for_each(|(tid, change)| engine.handle_safely(tid, change));
+        cyclometer_sys::keeper::enlarge_memory();
     }
     engine.report(&mut socket);
 }
