@@ -24,6 +24,24 @@ pub(crate) fn keep() {
         unsafe { libc::mallopt(what, value) };
     }
     ASKED.store(end(), Ordering::Relaxed);
+    begin_large();
+    enlarge();
+}
+
+/// Has the next allocations be where a large page begins. What lies before is never touched, and takes no memory.
+fn begin_large() {
+    const LARGE: usize = 2 << 20;
+    // More than is left over: it comes from what the allocator is given for it.
+    const MUCH: usize = 1 << 18;
+    // SAFETY: memory that nobody uses.
+    let next = unsafe { libc::malloc(MUCH) };
+    // SAFETY: just allocated, or null.
+    unsafe { libc::free(next) };
+    let gap = (next as usize).next_multiple_of(LARGE) - next as usize;
+    if gap >= MUCH {
+        // SAFETY: as above; it is never freed.
+        unsafe { libc::malloc(gap) };
+    }
 }
 
 /// Has what the allocator was given since the last time be in large pages: a quarter of the time that small ones take to come,

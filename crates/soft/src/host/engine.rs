@@ -106,6 +106,8 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
     if socket.write_all(b"ready\n").is_err() {
         return;
     }
+    // Until the command begins there is nothing else to do.
+    crate::translate::rehearse();
     // Each translation keeps files open. Where no more are allowed, that is told where one is missing.
     let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
@@ -139,6 +141,8 @@ pub(crate) fn follow(pid: u32, mut socket: UnixStream, settings: Settings, probe
         cyclometer_sys::keeper::enlarge_memory();
     }
     engine.report(&mut socket);
+    // This process ends, and all of its memory with it.
+    std::mem::forget(engine);
 }
 
 impl Engine {
@@ -398,7 +402,8 @@ impl Engine {
     /// Moves to the CPU of a process that stops often: we run while it waits.
     fn stay_near(&mut self, tid: u32) {
         if self.stops.is_multiple_of(MOVE_EVERY) {
-            cpu_of(tid).into_iter().for_each(cyclometer_sys::keeper::run_on);
+            let cpu = self.bound_to(tid).or_else(|| cpu_of(tid));
+            cpu.into_iter().for_each(cyclometer_sys::keeper::run_on);
         }
         self.stops += 1;
     }
