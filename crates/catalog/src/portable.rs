@@ -2,11 +2,11 @@
 //!
 //! The data (`data/portable`) names vendor events, never codes, so that a wrong number cannot be written by hand. A
 //! line of it serves all CPUs that its patterns fit and whose table has the events it names; the first such line
-//! answers. It is read when it is first asked for, and costs nothing before.
+//! answers. It is read when it is first asked for, and the lines of an event when that one is: they cost nothing before.
 
 mod text;
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use cyclometer_core::pmu::Family;
 
@@ -38,7 +38,9 @@ pub struct Portable {
     name: &'static str,
     aliases: Vec<&'static str>,
     about: &'static str,
-    lines: Vec<Line>,
+    /// Its lines as they are written.
+    written: Vec<&'static str>,
+    read: OnceLock<Vec<Line>>,
 }
 
 /// What a portable event is on some CPUs.
@@ -115,6 +117,10 @@ impl Portable {
         std::iter::once(&self.name).chain(&self.aliases).any(|own| own.eq_ignore_ascii_case(name))
     }
 
+    fn lines(&self) -> &[Line] {
+        self.read.get_or_init(|| self.written.iter().copied().filter_map(text::cpu_line).collect())
+    }
+
     /// What it is on the catalogue's CPU of this id.
     pub fn on(&self, cpu_id: &str) -> Answer {
         match cpus::cpu(cpu_id) {
@@ -136,7 +142,7 @@ impl Portable {
 
     /// The first line that answers, and its answer.
     fn fitting(&self, family: Family, cpu_id: &str, has: &dyn Fn(&str) -> bool) -> Option<(&Line, Answer)> {
-        let lines = PORTABLE.first.iter().chain(&self.lines);
+        let lines = PORTABLE.first.iter().chain(self.lines());
         let fits = |line: &&Line| line.family == family && is_among(&line.cpus, cpu_id);
         lines.filter(fits).find_map(|line| Some((line, line.answer(has)?)))
     }

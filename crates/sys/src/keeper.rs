@@ -97,6 +97,12 @@ pub fn run_on(cpu: u32) {
     crate::cpuid::pin::bind_this_thread(cpu);
 }
 
+/// Has memory that was allocated since the last time be in large pages, where there are any. For a keeper, which may call it as
+/// often as it likes.
+pub fn enlarge_memory() {
+    crate::memory::enlarge();
+}
+
 /// Waits until the keeper says its id.
 fn introduced(mut socket: UnixStream) -> io::Result<Keeper> {
     let mut pid = [0; 4];

@@ -1,6 +1,11 @@
 //! The allocator's habits.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use libc::c_int;
+
+/// Up to where the allocator's memory was asked to be in large pages.
+static ASKED: AtomicUsize = AtomicUsize::new(0);
 
 /// Keeps memory that was freed for the next use, instead of giving it back and taking it again at each turn.
 ///
@@ -18,4 +23,50 @@ pub(crate) fn keep() {
         // would only find the old habits.
         unsafe { libc::mallopt(what, value) };
     }
+    ASKED.store(end(), Ordering::Relaxed);
+    begin_large();
+    enlarge();
+}
+
+/// Has the next allocations be where a large page begins. What lies before is never touched, and takes no memory.
+fn begin_large() {
+    const LARGE: usize = 2 << 20;
+    // More than is left over: it comes from what the allocator is given for it.
+    const MUCH: usize = 1 << 18;
+    // SAFETY: memory that nobody uses.
+    let next = unsafe { libc::malloc(MUCH) };
+    // SAFETY: just allocated, or null.
+    unsafe { libc::free(next) };
+    let gap = (next as usize).next_multiple_of(LARGE) - next as usize;
+    if gap >= MUCH {
+        // SAFETY: as above; it is never freed.
+        unsafe { libc::malloc(gap) };
+    }
+}
+
+/// Has what the allocator was given since the last time be in large pages: a quarter of the time that small ones take to come,
+/// and fewer misses. What is there already stays as it is; where there are none, so does all. To be called often, and does
+/// hardly anything when nothing was given. [`keep`] comes first, which has the allocator take as much at a time as such a page
+/// needs.
+///
+/// # Source
+///
+/// `madvise(2)`, `MADV_HUGEPAGE`.
+pub(crate) fn enlarge() {
+    let end = end();
+    let start = ASKED.swap(end, Ordering::Relaxed).next_multiple_of(4096);
+    if start < end {
+        // SAFETY: changes no byte of the range, only how large the pages are that it is made of.
+        unsafe { libc::madvise(start as *mut libc::c_void, end - start, libc::MADV_HUGEPAGE) };
+    }
+}
+
+/// Where the allocator's memory ends that grows.
+///
+/// # Source
+///
+/// `sbrk(2)`.
+fn end() -> usize {
+    // SAFETY: changes nothing.
+    unsafe { libc::sbrk(0) as usize }
 }

@@ -2,3 +2,6 @@
 
 /// Nothing to be done.
 pub(crate) fn keep() {}
+
+/// Nor here.
+pub(crate) fn enlarge() {}

@@ -238,12 +238,6 @@ fn answer(socket: &UnixStream) -> io::Result<u32> {
     let bell = Bell::new(socket)?;
     let mut ended = 0;
     loop {
-        while let Some((_, change)) = trace::wait()? {
-            assert_eq!(change, Change::Exited(0));
-            ended += 1;
-            let mut socket = socket;
-            socket.write_all(&[1])?;
-        }
         let mut bytes = [0; 16];
         let mut stream = socket;
         match stream.read(&mut bytes) {
@@ -256,12 +250,15 @@ fn answer(socket: &UnixStream) -> io::Result<u32> {
                         fork_one(u32::from(*byte) * 20);
                     }
                 }
-                continue;
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
             Err(e) => return Err(e),
         }
-        bell.sleep()?;
+        while let Some((_, change)) = bell.wait(None)? {
+            assert_eq!(change, Change::Exited(0));
+            ended += 1;
+            stream.write_all(&[1])?;
+        }
     }
 }
 
@@ -298,23 +295,26 @@ fn a_bell_gives_back_what_it_changed() {
             // SAFETY: only asks for flags.
             unsafe { libc::fcntl(3, libc::F_GETFL) }
         };
-        let blocked = || {
+        let caught = || {
             fs::read_to_string("/proc/self/status")
                 .unwrap()
                 .lines()
-                .find(|l| l.starts_with("SigBlk"))
+                .find(|l| l.starts_with("SigCgt"))
                 .map(str::to_owned)
         };
-        let before = (flags(), blocked());
+        let before = (flags(), caught());
         let bell = Bell::new(&socket).unwrap();
-        let while_it_lives = (flags(), blocked());
-        fork_one(0);
-        // Both signals pend now, or soon: one of them would end the process.
-        bell.sleep().unwrap();
-        // SAFETY: sends a signal to this process, where it is blocked.
+        let while_it_lives = (flags(), caught());
+        // What the timer and the socket send ends the process once the bell is gone, if anything still comes.
+        assert_eq!(bell.wait(Some(Duration::from_millis(5))).unwrap(), None);
+        // SAFETY: sends a signal to this process, which has a handler for it.
+        unsafe { libc::raise(libc::SIGIO) };
+        assert_eq!(bell.wait(None).unwrap(), None);
+        // SAFETY: as above.
         unsafe { libc::raise(libc::SIGIO) };
         drop(bell);
-        let after = (flags(), blocked());
+        let after = (flags(), caught());
+        std::thread::sleep(Duration::from_millis(20));
         write!(socket, "{} {}", before == after, before == while_it_lives).unwrap();
     });
     assert_eq!(rest(&keeper), "true false");

@@ -11,7 +11,7 @@ fn cpus() -> Vec<Cpu<'static>> {
 fn every_line_of_the_data_is_read() {
     let read: usize = all()
         .iter()
-        .map(|p| 1 + p.lines.len() + usize::from(!p.about.is_empty()) + usize::from(!p.aliases.is_empty()))
+        .map(|p| 1 + p.lines().len() + usize::from(!p.about.is_empty()) + usize::from(!p.aliases.is_empty()))
         .sum();
     assert_eq!(1 + PORTABLE.first.len() + read, text::lines(DATA));
     for portable in all() {
@@ -64,7 +64,7 @@ fn every_event_that_an_answer_names_is_in_the_cpus_table() {
 
 #[test]
 fn every_event_that_a_line_names_is_described() {
-    let of_event = |portable: &'static Portable| portable.lines.iter();
+    let of_event = |portable: &'static Portable| portable.lines().iter();
     for line in all().iter().flat_map(of_event) {
         for name in named(line).into_iter().flatten() {
             assert!(crate::about::describe(name, line.family).is_some(), "{} {name}", line.family.word());
@@ -99,7 +99,7 @@ fn uses() -> HashMap<*const Line, HashSet<Vec<&'static str>>> {
 #[cfg(all(feature = "intel", feature = "amd", feature = "arm", feature = "riscv", feature = "apple"))]
 fn no_line_and_no_alternative_is_dead() {
     let used = uses();
-    let of_event = |portable: &'static Portable| portable.lines.iter().map(|line| (portable.name, line));
+    let of_event = |portable: &'static Portable| portable.lines().iter().map(|line| (portable.name, line));
     for (name, line) in all().iter().flat_map(of_event).chain(PORTABLE.first.iter().map(|line| ("*", line))) {
         let used = used.get(&std::ptr::from_ref(line));
         assert!(used.is_some(), "no CPU uses {name}: {line:?}");
@@ -112,7 +112,7 @@ fn no_line_and_no_alternative_is_dead() {
 #[test]
 fn reasons_are_given_and_remarks_are_short() {
     for portable in all() {
-        for line in &portable.lines {
+        for line in portable.lines() {
             let needs_reason = matches!(line.says, Says::Nothing(_));
             assert!(!needs_reason || !line.remark.is_empty(), "{}: {line:?}", portable.name);
             assert!(line.remark.len() <= 120, "{}: {}", portable.name, line.remark);

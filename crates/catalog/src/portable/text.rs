@@ -1,5 +1,7 @@
 //! Reads the table of portable events.
 
+use std::sync::OnceLock;
+
 use cyclometer_core::pmu::Family;
 
 use super::{Line, Portable, Says, Table};
@@ -22,7 +24,7 @@ pub(super) fn read(text: &'static str) -> Table {
 }
 
 fn empty(name: &'static str) -> Portable {
-    Portable { name, aliases: Vec::new(), about: "", lines: Vec::new() }
+    Portable { name, aliases: Vec::new(), about: "", written: Vec::new(), read: OnceLock::new() }
 }
 
 fn fact(portable: &mut Portable, line: &'static str) {
@@ -30,13 +32,13 @@ fn fact(portable: &mut Portable, line: &'static str) {
         portable.about = about.trim();
     } else if let Some(aliases) = line.strip_prefix("alias ") {
         portable.aliases.extend(aliases.split_whitespace());
-    } else if let Some(line) = cpu_line(line) {
-        portable.lines.push(line);
+    } else {
+        portable.written.push(line);
     }
 }
 
 /// A line of four fields: family, ids, events, remark.
-fn cpu_line(line: &'static str) -> Option<Line> {
+pub(super) fn cpu_line(line: &'static str) -> Option<Line> {
     let mut fields = line.splitn(4, '|').map(str::trim);
     let family = fields.next()?;
     let family = Family::ALL.into_iter().find(|known| known.word() == family)?;

@@ -116,15 +116,19 @@ pub(crate) fn follow(
     if socket.write_all(b"ready\n").is_err() {
         return;
     }
+    // Until the command begins there is nothing else to do.
+    crate::translate::rehearse();
     // Each translation keeps files open. Where no more are allowed, that is told where one is missing.
     let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
     engine.hints = hints.and_then(Store::open).map(|store| Rc::new(RefCell::new(store)));
+    // What came before the bell was there is looked at once.
+    let mut heard = true;
     loop {
-        while let Ok(Some((tid, change))) = trace::wait() {
-            engine.handle_safely(tid, change);
+        if heard || engine.tasks.len() > 1 {
+            engine.take_changes();
         }
         engine.release_held();
         engine.renew_ready();
@@ -132,16 +136,25 @@ pub(crate) fn follow(
         if engine.is_done() {
             break;
         }
-        engine.requests(&mut socket);
+        if heard {
+            engine.requests(&mut socket);
+            engine.cool_idle();
+        }
+        engine.tell(&mut socket);
         if engine.is_done() {
             break;
         }
         engine.report_early(&mut socket);
-        let _ = if engine.is_warm() { bell.doze(super::warm::LOOK_EVERY) } else { bell.sleep() };
-        engine.cool_idle();
+        let most = engine.is_warm().then_some(super::warm::LOOK_EVERY);
+        let change = bell.wait(most).ok().flatten();
+        heard = change.is_none();
+        change.into_iter().for_each(|(tid, change)| engine.handle_safely(tid, change));
+        cyclometer_sys::keeper::enlarge_memory();
     }
     engine.report(&mut socket);
     engine.remember();
+    // This process ends, and all of its memory with it.
+    std::mem::forget(engine);
 }
 
 impl Engine {
@@ -193,6 +206,13 @@ impl Engine {
     pub(super) fn process(&mut self, tid: u32) -> Option<&mut Process> {
         let index = self.tasks.get(&tid)?.process;
         self.processes.get_mut(index)
+    }
+
+    /// Takes what has changed by now.
+    fn take_changes(&mut self) {
+        while let Ok(Some((tid, change))) = trace::wait() {
+            self.handle_safely(tid, change);
+        }
     }
 
     /// An error of ours costs the counts of a process, not its life.
@@ -395,7 +415,8 @@ impl Engine {
     /// Moves to the CPU of a process that stops often: we run while it waits.
     fn stay_near(&mut self, tid: u32) {
         if self.stops.is_multiple_of(MOVE_EVERY) {
-            cpu_of(tid).into_iter().for_each(cyclometer_sys::keeper::run_on);
+            let cpu = self.bound_to(tid).or_else(|| cpu_of(tid));
+            cpu.into_iter().for_each(cyclometer_sys::keeper::run_on);
         }
         self.stops += 1;
     }

@@ -27,6 +27,10 @@ impl Engine {
                 Err(_) => break,
             }
         }
+    }
+
+    /// Answers, when every task has said what it has counted.
+    pub(super) fn tell(&mut self, socket: &mut UnixStream) {
         if self.reading && self.asked.is_empty() {
             self.reading = false;
             let text = self.snapshot(protocol::SO_FAR);

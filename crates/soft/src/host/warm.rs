@@ -145,6 +145,12 @@ impl Engine {
         self.tasks.get(&tid).is_some_and(|task| task.warmth.warm.is_some())
     }
 
+    /// The CPU that this one may use only, as we have it so.
+    pub(super) fn bound_to(&self, tid: u32) -> Option<u32> {
+        let warmth = &self.tasks.get(&tid)?.warmth;
+        warmth.bound.as_ref().filter(|_| warmth.warm.is_some()).map(|bound| bound.cpu)
+    }
+
     /// Lets those go that do not stop often any more.
     pub(super) fn cool_idle(&mut self) {
         let stops = self.stops;

@@ -25,6 +25,7 @@ mod marks;
 mod pages;
 mod place;
 mod region;
+mod rehearsal;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use area::{
 pub use pages::{Code, Origin, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
+pub use rehearsal::rehearse;
 
 use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};

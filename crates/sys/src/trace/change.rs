@@ -93,6 +93,24 @@ pub fn wait() -> io::Result<Option<(u32, Change)>> {
     }
 }
 
+/// Waits for the next change of any child or tracee, or for a signal.
+///
+/// # Errors
+///
+/// The operating system's: `EINTR`; `ECHILD` when there is neither.
+///
+/// # Source
+///
+/// `waitpid(2)`, `__WALL`.
+pub(super) fn wait_for_any() -> io::Result<(u32, Change)> {
+    let mut status = 0;
+    // SAFETY: writes one status.
+    match unsafe { libc::waitpid(-1, &mut status, libc::__WALL) } {
+        -1 => Err(io::Error::last_os_error()),
+        tid => Ok((tid.unsigned_abs(), Change::decode(status))),
+    }
+}
+
 /// The next change of one thread, without waiting for it; `None` when nothing has changed.
 ///
 /// # Errors

@@ -1,0 +1,60 @@
+//! A translation of made-up code, for what the first one of a process has to do beside its own: tables of the decoder are made,
+//! pages of code and of memory come to be there. Who waits for a program to begin can do that meanwhile.
+
+use super::{Code, PAGE, Settings, Translation};
+use crate::block::BlockDecoder;
+
+/// A loop, a call, branches of all kinds, vectors and flags, one function after the other.
+#[rustfmt::skip]
+const MADE_UP: [u8; 124] = [
+    0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x40, 0x48, 0x89, 0x7d, 0xf8, 0x48, 0x8b, 0x05, 0x00,
+    0x01, 0x00, 0x00, 0x31, 0xc9, 0x0f, 0xb6, 0x14, 0x0f, 0x01, 0xd0, 0x48, 0xff, 0xc1, 0x48, 0x83,
+    0xf9, 0x10, 0x72, 0xf1, 0x85, 0xc0, 0x74, 0x45, 0x48, 0x8d, 0x35, 0x20, 0x00, 0x00, 0x00, 0xe8,
+    0x3b, 0x00, 0x00, 0x00, 0xf3, 0x0f, 0x6f, 0x07, 0x66, 0x0f, 0x74, 0xc1, 0x66, 0x0f, 0xd7, 0xd0,
+    0x85, 0xd2, 0x75, 0x29, 0xc5, 0xf4, 0x58, 0xc2, 0x62, 0xf1, 0x75, 0x48, 0xfe, 0xc2, 0x62, 0xf1,
+    0x7f, 0xc9, 0x6f, 0x1f, 0x48, 0x6b, 0xc0, 0x03, 0xc1, 0xe0, 0x02, 0xf3, 0xa4, 0xf0, 0xff, 0x07,
+    0xff, 0x15, 0x40, 0x00, 0x00, 0x00, 0xb8, 0x3c, 0x00, 0x00, 0x00, 0x0f, 0x05, 0xc9, 0xc3, 0x83,
+    0x3e, 0x03, 0x48, 0x0f, 0x45, 0xc2, 0x0f, 0x95, 0xc2, 0xff, 0x24, 0xc6,
+];
+
+/// Where it would be.
+const AT: u64 = 0x40_0000;
+/// Where its copy would be.
+const REGION: u64 = 0x1000_0000;
+/// Where the table would be.
+const TABLE: u64 = 0x2000_0000;
+
+struct MadeUp;
+
+impl Code for MadeUp {
+    fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
+        let mut page = Box::new([0xcc; PAGE as usize]);
+        page[..MADE_UP.len()].copy_from_slice(&MADE_UP);
+        (address == AT).then_some(page)
+    }
+}
+
+/// Translates the made-up code, adds up that it was never executed, and forgets it. The number of its blocks.
+pub fn rehearse() -> u32 {
+    let mut translation = Translation::new(TABLE, Settings::default());
+    translation.add_region(REGION, 0);
+    let _ = translation.enter(&mut MadeUp, AT);
+    let _ = translation.indirect(&mut MadeUp, AT);
+    let mut decoder = BlockDecoder::new();
+    for block in 0..translation.blocks() {
+        translation.decode(&mut decoder, block, translation.instructions(block));
+    }
+    let values = vec![0; translation.flow().counters().len()];
+    let _ = translation.flow().solve(&values);
+    translation.blocks()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_up_code_is_translated_to_its_end() {
+        assert_eq!(rehearse(), 9);
+    }
+}
