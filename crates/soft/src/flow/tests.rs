@@ -191,6 +191,17 @@ proptest! {
     }
 
     #[test]
+    fn counts_that_fill_64_bits_are_rebuilt_like_small_ones(program in programs(), walks in walks()) {
+        let explorer = explore(&program, Redundancy::Full, true, &walks);
+        let most = explorer.truth.iter().copied().max().unwrap_or(0).max(1);
+        let times = u64::MAX / most;
+        let counters: Vec<u64> = explorer.counters().into_iter().map(|count| count * times).collect();
+        let solution = explorer.flow.solve(&counters).unwrap();
+        let expected: Vec<u64> = explorer.truth.iter().map(|count| count * times).collect();
+        prop_assert_eq!(all(&solution, &explorer), expected);
+    }
+
+    #[test]
     fn one_wrong_counter_is_found_where_it_is_covered(
         program in programs(), walks in walks(), redundancy in redundancies(), ahead: bool,
         by in prop_oneof![Just(1u64), any::<u64>().prop_filter("no change", |by| *by != 0)],

@@ -17,6 +17,7 @@ mod answers;
 mod births;
 mod calls;
 mod claims;
+mod classes;
 mod code;
 mod common;
 mod engine;

@@ -383,10 +383,15 @@ impl Translation {
 
     /// Decodes a block, or its first instructions, for counting.
     pub(crate) fn decode(&self, decoder: &mut BlockDecoder, block: u32, instructions: u16) -> Block {
+        let limits = Limits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
+        decoder.decode(self.code(block), limits)
+    }
+
+    /// The instructions of a block.
+    pub(crate) fn code(&self, block: u32) -> CodeBytes<'_> {
         let piece = &self.pieces[block as usize];
         let bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
-        let limits = Limits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
-        decoder.decode(CodeBytes { address: piece.address, bytes }, limits)
+        CodeBytes { address: piece.address, bytes }
     }
 
     pub(crate) fn piece(&self, block: u32) -> &Piece {
