@@ -205,10 +205,10 @@ impl Sum<'_> {
         for id in 0..self.space.translation.blocks() {
             let piece = self.space.translation.piece(id);
             let times = solution.block(piece.block);
-            if times == 0 && piece.units.is_none() {
+            if times == 0 && piece.units().is_none() {
                 continue;
             }
-            if let (None, false) = (piece.units, self.cuts.contains_key(&id)) {
+            if let (None, false) = (piece.units(), self.cuts.contains_key(&id)) {
                 let way = alike.way(id, || self.space.translation.code(id));
                 times_of.note(way, times)?;
                 self.executed.reach(piece.address..piece.end());
@@ -230,7 +230,7 @@ impl Sum<'_> {
         if times > 0 {
             self.executed.reach(self.reached(&block, id, times));
         }
-        match self.space.translation.piece(id).units {
+        match self.space.translation.piece(id).units() {
             Some(first) => self.units(&block, first),
             None => Ok(()),
         }
