@@ -128,4 +128,4 @@ fn is_atomic(instruction: &Instruction) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -31,8 +31,8 @@ mod solve;
 pub use redundancy::Redundancy;
 pub use solve::{FlowError, Solution};
 
-use std::cmp::Reverse;
 use std::fmt;
+use std::num::NonZeroU32;
 
 use crate::chunks::Chunks;
 use sets::Sets;
@@ -50,12 +50,17 @@ impl BlockId {
 
 /// An arc of the graph: a block, or an edge; numbered from 0 in the order in which they are added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ArcId(pub(crate) u32);
+pub struct ArcId(NonZeroU32);
 
 impl ArcId {
+    /// One more than the number: what may have no arc takes no room for that.
+    fn new(number: usize) -> ArcId {
+        ArcId(NonZeroU32::MIN.saturating_add(number as u32))
+    }
+
     /// The number of the arc.
     pub fn index(self) -> usize {
-        self.0 as usize
+        self.0.get() as usize - 1
     }
 }
 
@@ -217,7 +222,7 @@ impl Flow {
     fn arc(&mut self, from: Point, to: Point, weight: u64, observed: bool) -> ArcId {
         let (from, to) = (from.node(), to.node());
         assert!((from.max(to) as usize) < self.forest.len(), "an arc to a block that is not in the graph");
-        let id = ArcId(self.arcs.len() as u32);
+        let id = ArcId::new(self.arcs.len());
         self.arcs.push(Arc { from, to, counter: NO_COUNTER });
         self.open.push(Wish { weight, observed });
         id
@@ -246,11 +251,14 @@ impl Flow {
     /// arcs are between the trees of earlier epochs.
     fn sort(&mut self, epoch: &mut Epoch) {
         let first = self.decided();
-        epoch.order.extend(self.open.iter().zip(0..).map(|(wish, i)| (Reverse(wish.weight), i)));
+        // The weight above the number, in one that is compared at once.
+        let place = |(wish, i): (&Wish, u32)| u128::from(!wish.weight) << 32 | u128::from(i);
+        epoch.order.extend(self.open.iter().zip(0..).map(place));
         epoch.order.sort_unstable();
-        for (_, i) in &epoch.order {
-            let Wish { weight, observed } = self.open[*i as usize];
-            let id = ArcId(first as u32 + i);
+        for place in &epoch.order {
+            let i = *place as u32 as usize;
+            let Wish { weight, observed } = self.open[i];
+            let id = ArcId::new(first + i);
             let Arc { from, to, .. } = self.arcs[id.index()];
             epoch.open.push((
                 redundancy::Link { id, from: self.forest.find(from), to: self.forest.find(to), weight },
@@ -336,7 +344,7 @@ impl Flow {
 /// The arcs of an epoch, sorted by what becomes of them.
 #[derive(Clone, Default, Debug)]
 struct Epoch {
-    order: Vec<(Reverse<u64>, u32)>,
+    order: Vec<u128>,
     /// And whether they are observed.
     open: Vec<(redundancy::Link, bool)>,
     tree: Vec<redundancy::Link>,

@@ -20,7 +20,9 @@ impl Hasher for Multiply {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.write_u64(u64::from_ne_bytes(*word)));
+        rest.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
     }
 
     fn write_u32(&mut self, value: u32) {

@@ -3,7 +3,7 @@
 use crate::event::{COUNT, Event};
 
 /// One count for every event: where counts of a block are added up.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Tally([u32; COUNT]);
 
 impl Tally {
@@ -46,7 +46,7 @@ impl Default for Tally {
 }
 
 /// The counts of one execution that are not zero, in the order of [`Event::ALL`].
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Vector(Box<[(Event, u32)]>);
 
 impl Vector {

@@ -10,6 +10,8 @@ use crate::addend::{Elements, Iteration, Mask};
 
 mod cross_check;
 
+pub(crate) use cross_check::encodings;
+
 fn decode(bytes: &[u8]) -> Instruction {
     Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode()
 }

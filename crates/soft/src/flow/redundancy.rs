@@ -1,6 +1,7 @@
 //! Which arcs of the tree are counted as a check.
 
 use super::ArcId;
+use crate::hash::AddressMap;
 
 /// How many arcs of the spanning tree get a counter although it is not needed.
 ///
@@ -68,31 +69,19 @@ fn best(tree: &[Link], circles: &[u32]) -> Option<usize> {
 /// Room that every epoch uses again.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Scratch {
-    /// For each point its number among those of the epoch, if the epoch that is noted with it is this one.
-    places: Vec<(u32, u32)>,
-    epoch: u32,
+    /// For each point of the epoch its number among them.
+    places: AddressMap<u32, u32>,
 }
 
 impl Scratch {
-    /// Forgets every place.
-    fn renew(&mut self) {
-        self.epoch += 1;
-    }
-
     fn place(&self, point: u32) -> Option<usize> {
-        let (epoch, place) = *self.places.get(point as usize)?;
-        (epoch == self.epoch).then_some(place as usize)
+        self.places.get(&point).map(|place| *place as usize)
     }
 
-    /// The place of a point, which is `next` if it has none yet.
-    fn place_or(&mut self, point: u32, next: usize) -> usize {
-        if self.places.len() <= point as usize {
-            self.places.resize(point as usize + 1, (0, 0));
-        }
-        self.place(point).unwrap_or_else(|| {
-            self.places[point as usize] = (self.epoch, next as u32);
-            next
-        })
+    /// The place of a point, which is the next one if it has none yet.
+    fn place_or_next(&mut self, point: u32) -> usize {
+        let next = self.places.len() as u32;
+        *self.places.entry(point).or_insert(next) as usize
     }
 }
 
@@ -113,18 +102,10 @@ struct Step {
 
 impl Forest<'_> {
     fn new<'a>(tree: &[Link], scratch: &'a mut Scratch) -> Forest<'a> {
-        scratch.renew();
-        let mut points = 0;
-        let ends: Vec<[usize; 2]> = tree
-            .iter()
-            .map(|link| {
-                [link.from, link.to].map(|point| {
-                    let place = scratch.place_or(point, points);
-                    points = points.max(place + 1);
-                    place
-                })
-            })
-            .collect();
+        scratch.places.clear();
+        let ends: Vec<[usize; 2]> =
+            tree.iter().map(|link| [link.from, link.to].map(|point| scratch.place_or_next(point))).collect();
+        let points = scratch.places.len();
         let mut forest = Forest { up: vec![None; points], places: scratch, arcs: tree.len() };
         let beside = Beside::new(points, &ends);
         let (mut seen, mut reached) = (vec![false; points], Vec::with_capacity(points));

@@ -92,31 +92,80 @@ pub(super) fn solve(flow: &Flow, counters: &[u64]) -> Result<Solution, FlowError
     if !flow.open.is_empty() {
         return Err(FlowError::OpenEpoch);
     }
-    let mut work = Work::new(flow, counters);
-    work.peel()?;
-    work.check()?;
-    Ok(Solution { arcs: work.counts, blocks: flow.blocks.clone() })
+    // What an unknown arc or a balance comes to in the end has each counter once at most, added or taken away.
+    let all: u128 = counters.iter().map(|count| u128::from(*count)).sum();
+    if i64::try_from(all).is_ok() {
+        Work::<i64>::new(flow, counters).solution()
+    } else {
+        Work::<i128>::new(flow, counters).solution()
+    }
 }
 
-struct Work<'a> {
+/// A number of executions, or what is missing of it.
+trait Amount: Copy + Default + PartialEq {
+    fn of(count: u64) -> Self;
+    fn plus(self, other: Self) -> Self;
+    fn minus(self, other: Self) -> Self;
+    fn wide(self) -> i128;
+}
+
+/// Where all counters together fit. What is between may wrap, and wraps back.
+impl Amount for i64 {
+    fn of(count: u64) -> i64 {
+        count.cast_signed()
+    }
+
+    fn plus(self, other: i64) -> i64 {
+        self.wrapping_add(other)
+    }
+
+    fn minus(self, other: i64) -> i64 {
+        self.wrapping_sub(other)
+    }
+
+    fn wide(self) -> i128 {
+        self.into()
+    }
+}
+
+/// 64-bit counts of 2^32 arcs fit.
+impl Amount for i128 {
+    fn of(count: u64) -> i128 {
+        count.into()
+    }
+
+    fn plus(self, other: i128) -> i128 {
+        self + other
+    }
+
+    fn minus(self, other: i128) -> i128 {
+        self - other
+    }
+
+    fn wide(self) -> i128 {
+        self
+    }
+}
+
+struct Work<'a, N> {
     flow: &'a Flow,
     counts: Vec<u64>,
-    points: Vec<Balance>,
+    points: Vec<Balance<N>>,
 }
 
-/// What is known of a point. 64-bit counts of 2^32 arcs fit 128 bits.
+/// What is known of a point.
 #[derive(Clone, Copy, Default)]
-struct Balance {
+struct Balance<N> {
     /// What comes to it less what goes away, as far as it is known.
-    left: i128,
+    left: N,
     /// Unknown arcs.
     unknown: u32,
     /// The numbers of all unknown arcs, combined by exclusive or: with one left, its number.
     which: u32,
 }
 
-impl<'a> Work<'a> {
-    fn new(flow: &'a Flow, counters: &[u64]) -> Work<'a> {
+impl<'a, N: Amount> Work<'a, N> {
+    fn new(flow: &'a Flow, counters: &[u64]) -> Work<'a, N> {
         let points = vec![Balance::default(); flow.forest.len()];
         let mut work = Work { flow, counts: vec![0; flow.arcs.len()], points };
         for (i, arc) in flow.arcs.iter().enumerate() {
@@ -128,11 +177,20 @@ impl<'a> Work<'a> {
         work
     }
 
+    fn solution(mut self) -> Result<Solution, FlowError> {
+        (0..self.points.len() as u32).rev().try_for_each(|point| self.peel(point))?;
+        self.check()?;
+        Ok(Solution { arcs: self.counts, blocks: self.flow.blocks.clone() })
+    }
+
     fn know(&mut self, arc: usize, count: u64) {
         let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
         self.counts[arc] = count;
-        self.points[from as usize].left -= i128::from(count);
-        self.points[to as usize].left += i128::from(count);
+        let count = N::of(count);
+        let from = &mut self.points[from as usize];
+        from.left = from.left.minus(count);
+        let to = &mut self.points[to as usize];
+        to.left = to.left.plus(count);
     }
 
     fn toggle(&mut self, point: u32, arc: usize, by: i32) {
@@ -141,19 +199,15 @@ impl<'a> Work<'a> {
         point.which ^= arc as u32;
     }
 
-    fn peel(&mut self) -> Result<(), FlowError> {
-        let mut leaves: Vec<u32> = (0..self.points.len() as u32).collect();
-        while let Some(leaf) = leaves.pop() {
-            let Balance { left, unknown, which } = self.points[leaf as usize];
-            if unknown != 1 {
-                continue;
-            }
+    /// Solves the arc of a leaf; then that of the point behind it, if that has become a leaf.
+    fn peel(&mut self, mut leaf: u32) -> Result<(), FlowError> {
+        while let Balance { left, unknown: 1, which } = self.points[leaf as usize] {
             let arc = which as usize;
             let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
-            let count = if from == leaf { left } else { -left };
+            let count = if from == leaf { left.wide() } else { -left.wide() };
             self.know(arc, self.possible(from, to, count)?);
             [from, to].into_iter().for_each(|point| self.toggle(point, arc, -1));
-            leaves.push(if from == leaf { to } else { from });
+            leaf = if from == leaf { to } else { from };
         }
         Ok(())
     }
@@ -167,7 +221,7 @@ impl<'a> Work<'a> {
     }
 
     fn check(&self) -> Result<(), FlowError> {
-        match self.points.iter().position(|point| point.left != 0) {
+        match self.points.iter().position(|point| point.left != N::default()) {
             None => Ok(()),
             Some(node) => Err(self.inconsistent(node as u32)),
         }

@@ -142,7 +142,7 @@ impl<'a> Explorer<'a> {
 }
 
 fn all(solution: &Solution, explorer: &Explorer<'_>) -> Vec<u64> {
-    (0..explorer.truth.len()).map(|i| solution.arc(ArcId(i as u32))).collect()
+    (0..explorer.truth.len()).map(|i| solution.arc(ArcId::new(i))).collect()
 }
 
 fn walks() -> impl Strategy<Value = Vec<Vec<usize>>> {
@@ -188,6 +188,17 @@ proptest! {
         for block in explorer.found.values() {
             prop_assert_eq!(solution.block(*block), explorer.truth[explorer.flow.arc_of(*block).index()]);
         }
+    }
+
+    #[test]
+    fn counts_that_fill_64_bits_are_rebuilt_like_small_ones(program in programs(), walks in walks()) {
+        let explorer = explore(&program, Redundancy::Full, true, &walks);
+        let most = explorer.truth.iter().copied().max().unwrap_or(0).max(1);
+        let times = u64::MAX / most;
+        let counters: Vec<u64> = explorer.counters().into_iter().map(|count| count * times).collect();
+        let solution = explorer.flow.solve(&counters).unwrap();
+        let expected: Vec<u64> = explorer.truth.iter().map(|count| count * times).collect();
+        prop_assert_eq!(all(&solution, &explorer), expected);
     }
 
     #[test]
@@ -241,7 +252,7 @@ proptest! {
         let mut sets = Sets::new(flow.forest.len() as u32);
         let observed: Vec<ArcId> =
             flow.counters.iter().filter(|counter| counter.role == Role::Observed).map(|counter| counter.arc).collect();
-        let countable = flow.arcs.iter().zip(0..).filter(|(_, i)| !observed.contains(&ArcId(*i)));
+        let countable = flow.arcs.iter().zip(0..).filter(|(_, i)| !observed.contains(&ArcId::new(*i)));
         let free = countable.clone().filter(|(arc, _)| sets.join(arc.from, arc.to)).count();
         let needed = flow.counters.iter().filter(|counter| counter.role == Role::Needed).count();
         prop_assert_eq!(needed, countable.count() - free);
@@ -302,7 +313,7 @@ fn an_error_names_where_the_counts_contradict_each_other() {
         Counter { arc: enter, role: Role::Redundant },
         "cheap, and checks the exit"
     );
-    let leave = flow.counter_of(ArcId(5)).unwrap();
+    let leave = flow.counter_of(ArcId::new(5)).unwrap();
     assert!(flow.covers(leave));
     let error = flow.solve(&[2, 41, 3]).unwrap_err();
     assert!(matches!(error, FlowError::Inconsistent { .. }), "{error}");

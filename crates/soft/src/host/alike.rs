@@ -3,10 +3,11 @@
 //! A program has hundred thousands of blocks, which count in some thousands of ways. What a block counts is decoded once for
 //! all processes that execute it, and executions of all that count alike are added up before they are multiplied.
 
-use std::collections::HashMap;
+use iced_x86::{Decoder, DecoderOptions};
 
-use crate::addend::Kind;
-use crate::block::Block;
+use super::classes::{Classes, Counts};
+use crate::block::CodeBytes;
+use crate::hash::AddressMap;
 use crate::totals::{TotalError, Totals};
 use crate::vector::Vector;
 
@@ -16,16 +17,16 @@ pub(crate) struct Alike {
     /// For each block the number of its way to count; [`UNKNOWN`].
     blocks: Vec<u32>,
     ways: Vec<Way>,
-    numbers: HashMap<Way, u32>,
+    numbers: AddressMap<Counts, u32>,
+    classes: Classes,
 }
 
 const UNKNOWN: u32 = u32::MAX;
 
 /// What a block counts when it is executed once, and what else must be counted of it.
-#[derive(Clone, PartialEq, Eq, Hash)]
 struct Way {
     events: Vector,
-    kinds: Vec<Kind>,
+    all: Counts,
 }
 
 /// Executions, by ways to count.
@@ -33,24 +34,29 @@ struct Way {
 pub(super) struct Times(Vec<u64>);
 
 impl Alike {
-    /// The way in which a block counts, which is decoded if it is not known.
-    pub(super) fn way(&mut self, block: u32, decode: impl FnOnce() -> Block) -> u32 {
+    /// The way in which a block counts, which is found out by its instructions if it is not known. All of them can be
+    /// followed.
+    pub(super) fn way<'a>(&mut self, block: u32, code: impl FnOnce() -> CodeBytes<'a>) -> u32 {
         let index = block as usize;
         if self.blocks.len() <= index {
             self.blocks.resize(index + 1, UNKNOWN);
         }
         if self.blocks[index] == UNKNOWN {
-            self.blocks[index] = self.number(&decode());
+            self.blocks[index] = self.number(code());
         }
         self.blocks[index]
     }
 
-    fn number(&mut self, block: &Block) -> u32 {
-        let way = Way { events: block.events.clone(), kinds: block.kinds().collect() };
+    fn number(&mut self, code: CodeBytes<'_>) -> u32 {
+        let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
+        let mut counts = Counts::default();
+        while decoder.can_decode() {
+            self.classes.add(&decoder.decode(), &mut counts);
+        }
         let next = self.ways.len() as u32;
         let ways = &mut self.ways;
-        *self.numbers.entry(way).or_insert_with_key(|way| {
-            ways.push(way.clone());
+        *self.numbers.entry(counts).or_insert_with_key(|all| {
+            ways.push(Way { events: all.events.compact(), all: all.clone() });
             next
         })
     }
@@ -63,7 +69,7 @@ impl Alike {
     pub(super) fn add(&self, times: &Times, totals: &mut Totals) -> Result<(), TotalError> {
         let executed = self.ways.iter().zip(&times.0).filter(|(_, times)| **times > 0);
         executed.into_iter().try_for_each(|(way, times)| {
-            totals.owe(way.kinds.iter().copied());
+            totals.owe(way.all.kinds());
             totals.add(&way.events, *times)
         })
     }
@@ -90,7 +96,7 @@ impl Times {
 mod tests {
     use super::*;
     use crate::Event;
-    use crate::block::{BlockDecoder, CodeBytes, Limits};
+    use crate::block::{Block, BlockDecoder, CodeBytes, Limits};
 
     fn block(bytes: &[u8]) -> Block {
         BlockDecoder::new().decode(CodeBytes { address: 0x1000, bytes }, Limits::page(0x1000))
@@ -102,7 +108,7 @@ mod tests {
             [&[0x48, 0x8b, 0x07, 0xc3], &[0x48, 0x8b, 0x06, 0xc3], &[0x90, 0x74, 0x00], &[0xf3, 0xa4, 0xc3]];
         let (mut alike, mut times, mut one_by_one) = (Alike::default(), Times::default(), Totals::new());
         for (id, code) in (0..).zip(codes) {
-            let way = alike.way(id, || block(code));
+            let way = alike.way(id, || CodeBytes { address: 0x1000, bytes: code });
             assert_eq!(alike.way(id, || unreachable!("it is known")), way);
             times.note(way, 10 + u64::from(id)).unwrap();
             one_by_one.add_block(&block(code), 10 + u64::from(id)).unwrap();

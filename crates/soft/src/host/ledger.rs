@@ -178,6 +178,14 @@ impl Executed {
     fn new() -> Executed {
         Executed { totals: Totals::new(), code: Vec::new() }
     }
+
+    /// Notes code that was executed. Blocks that were translated together mostly follow one another.
+    fn reach(&mut self, code: Range<u64>) {
+        match self.code.last_mut() {
+            Some(last) if last.end == code.start => last.end = code.end,
+            _ => self.code.push(code),
+        }
+    }
 }
 
 type Outcome = Result<(), crate::totals::TotalError>;
@@ -196,18 +204,18 @@ impl Sum<'_> {
         let alike = &mut self.space.alike.borrow_mut();
         let heats = &mut self.space.heats.borrow_mut();
         for id in 0..self.space.translation.blocks() {
-            let piece = *self.space.translation.piece(id);
+            let piece = self.space.translation.piece(id);
             let times = solution.block(piece.block);
-            if times == 0 && piece.units.is_none() {
+            if times == 0 && piece.units().is_none() {
                 continue;
             }
             if times > 0 {
                 heats.note(id, times);
             }
-            if let (None, false) = (piece.units, self.cuts.contains_key(&id)) {
-                let way = alike.way(id, || self.whole(id));
+            if let (None, false) = (piece.units(), self.cuts.contains_key(&id)) {
+                let way = alike.way(id, || self.space.translation.code(id));
                 times_of.note(way, times)?;
-                self.executed.code.push(piece.address..piece.end());
+                self.executed.reach(piece.address..piece.end());
             } else {
                 self.unusual(id, times)?;
             }
@@ -224,9 +232,9 @@ impl Sum<'_> {
         let block = self.whole(id);
         self.executed.totals.add_block(&block, times)?;
         if times > 0 {
-            self.executed.code.push(self.reached(&block, id, times));
+            self.executed.reach(self.reached(&block, id, times));
         }
-        match self.space.translation.piece(id).units {
+        match self.space.translation.piece(id).units() {
             Some(first) => self.units(&block, first),
             None => Ok(()),
         }
@@ -272,10 +280,12 @@ impl Sum<'_> {
             (self.first(part.block, part.steps.end), self.first(part.block, part.steps.start));
         let before: Option<&Vector> = before.as_ref().map(|block| &block.events);
         let Some(upto) = upto else { return Ok(()) };
+        if part.executed {
+            self.executed.reach(upto.address..upto.end());
+        }
         let totals = &mut self.executed.totals;
         if part.executed {
             totals.add_block(&upto, 1)?;
-            self.executed.code.push(upto.address..upto.end());
             before.map_or(Ok(()), |before| totals.take(before, 1))
         } else {
             before.map_or(Ok(()), |before| totals.add(before, 1))?;

@@ -18,6 +18,7 @@ mod answers;
 mod births;
 mod calls;
 mod claims;
+mod classes;
 mod code;
 mod common;
 mod engine;

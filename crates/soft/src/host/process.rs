@@ -1,7 +1,6 @@
 //! Processes that are followed, and what is known of their counts.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -211,28 +210,22 @@ pub(crate) fn name_of(pid: u32) -> String {
     name.trim_end_matches('\n').to_owned()
 }
 
-/// Addresses, as ranges that do not touch.
+/// Addresses, as ranges that do not touch, ascending.
 #[derive(Clone, Default)]
-struct Ranges(BTreeMap<u64, u64>);
+struct Ranges(Vec<(u64, u64)>);
 
 impl Ranges {
     fn add(&mut self, ranges: Vec<Range<u64>>) {
-        let mut all: Vec<(u64, u64)> = std::mem::take(&mut self.0).into_iter().collect();
+        let all = &mut self.0;
         all.extend(
             ranges.into_iter().filter(|range| !range.is_empty()).map(|range| (range.start, range.end)),
         );
         all.sort_unstable();
-        let mut open: Option<(u64, u64)> = None;
-        for (start, end) in all {
-            match &mut open {
-                Some((_, last)) if start <= *last => *last = end.max(*last),
-                _ => {
-                    self.0.extend(open.take());
-                    open = Some((start, end));
-                }
-            }
-        }
-        self.0.extend(open);
+        all.dedup_by(|(start, end), (_, last)| {
+            let touches = *start <= *last;
+            *last = if touches { *end.max(last) } else { *last };
+            touches
+        });
     }
 
     fn bytes(&self) -> u64 {

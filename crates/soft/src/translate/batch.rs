@@ -7,7 +7,7 @@ use std::ops::Range;
 use iced_x86::{Decoder, DecoderOptions};
 
 use super::pages::{Code, Pages};
-use super::shape::{OSZAP, STATUS, Shape};
+use super::shape::{OSZAP, STATUS, Shape, Traits};
 use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
 use crate::hash::AddressMap;
 
@@ -70,6 +70,7 @@ pub(crate) struct Scratch {
     drafts: Vec<Draft>,
     seen: Seen,
     leaders: Vec<u64>,
+    traits: Traits,
 }
 
 impl Batch {
@@ -250,6 +251,7 @@ struct Found {
     /// The positions of instructions in `shapes`.
     seen: Seen,
     leaders: Vec<u64>,
+    traits: Traits,
     refused: AddressMap<u64, Leave>,
 }
 
@@ -283,12 +285,17 @@ impl Seen {
     }
 
     fn get(&self, address: u64) -> Option<usize> {
-        let (_, batch, number) = self.places[self.place(address)];
+        self.at(self.place(address))
+    }
+
+    /// The number of the address that has a place.
+    fn at(&self, place: usize) -> Option<usize> {
+        let (_, batch, number) = self.places[place];
         (batch == self.batch).then_some(number as usize)
     }
 
-    fn insert(&mut self, address: u64, number: usize) {
-        let place = self.place(address);
+    /// Gives a free place to the address that is looked for there.
+    fn insert(&mut self, place: usize, address: u64, number: usize) {
         self.places[place] = (address, self.batch, number as u32);
     }
 }
@@ -336,7 +343,8 @@ impl Search<'_> {
             // What may lie on two pages is decoded from a copy.
             let window = self.pages.window(self.code, at);
             let mut decoder = Decoder::with_ip(64, window.bytes(), at, DecoderOptions::NONE);
-            match self.found.take(&mut decoder, window.bytes(), self.pages, self.bounds) {
+            let starts_block = |at| self.pages.starts_block(at);
+            match self.found.take(&mut decoder, window.bytes(), starts_block, self.bounds) {
                 Scanned::End(end) => return end,
                 Scanned::Edge(next) => at = next,
             }
@@ -350,7 +358,8 @@ impl Search<'_> {
         let mut decoder = Decoder::with_ip(64, rest, start, DecoderOptions::NONE);
         while decoder.position() + MAX_LENGTH <= rest.len() {
             let window = &rest[decoder.position()..];
-            if let end @ Scanned::End(_) = self.found.take(&mut decoder, window, self.pages, self.bounds) {
+            let starts_block = |at| self.pages.starts_block_on(page, at);
+            if let end @ Scanned::End(_) = self.found.take(&mut decoder, window, starts_block, self.bounds) {
                 return end;
             }
         }
@@ -360,13 +369,13 @@ impl Search<'_> {
 
 impl Found {
     fn with_room(scratch: Scratch) -> Found {
-        let Scratch { mut shapes, mut drafts, mut seen, mut leaders } = scratch;
+        let Scratch { mut shapes, mut drafts, mut seen, mut leaders, traits } = scratch;
         shapes.clear();
         shapes.reserve(MAX_BATCH);
         drafts.clear();
         seen.clear();
         leaders.clear();
-        Found { shapes, drafts, seen, leaders, refused: AddressMap::default() }
+        Found { shapes, drafts, seen, leaders, traits, refused: AddressMap::default() }
     }
 
     /// Takes the next instruction of a run of bytes, if it is new; `window` starts with its first byte.
@@ -374,20 +383,21 @@ impl Found {
         &mut self,
         decoder: &mut Decoder<'_>,
         window: &[u8],
-        pages: &Pages,
+        starts_block: impl FnOnce(u64) -> bool,
         (start, end): (u64, u64),
     ) -> Scanned {
         let at = decoder.ip();
-        if self.seen.get(at).is_some() {
+        let place = self.seen.place(at);
+        if self.seen.at(place).is_some() {
             self.leaders.push(at);
             return Scanned::End(None);
         }
-        if self.shapes.len() >= MAX_BATCH || pages.starts_block(at) {
+        if self.shapes.len() >= MAX_BATCH || starts_block(at) {
             return Scanned::End(None);
         }
-        match Shape::next_of(decoder, window) {
+        match Shape::next_of(decoder, window, &mut self.traits) {
             Ok(shape) if shape.reaches_from(start, end) => {
-                self.seen.insert(at, self.shapes.len());
+                self.seen.insert(place, at, self.shapes.len());
                 let (next, ends) = (shape.next(), shape.ends);
                 self.shapes.push(shape);
                 if ends.is_some() { Scanned::End(ends) } else { Scanned::Edge(next) }
@@ -414,7 +424,7 @@ impl Found {
         }
         let mut drafts = std::mem::take(&mut self.drafts);
         drafts.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
-        let scratch = Scratch { seen: self.seen, leaders, ..Scratch::default() };
+        let scratch = Scratch { seen: self.seen, leaders, traits: self.traits, ..Scratch::default() };
         Batch { shapes: self.shapes, drafts, scratch }
     }
 

@@ -31,7 +31,20 @@ impl Marks {
     }
 
     /// Adds a mark behind all others.
+    #[inline]
     pub(crate) fn push(&mut self, mark: Mark) {
+        let (distance, last) = (mark.at - self.last.at, self.last);
+        let step = mark.done.wrapping_sub(last.done);
+        if distance < FAR && step <= 1 && mark.subject == last.subject && mark.bits == last.bits {
+            self.bytes.push(distance as u8 | (step as u8) << 5);
+            self.last = mark;
+        } else {
+            self.push_another(mark);
+        }
+    }
+
+    /// A mark that differs more from the last one.
+    fn push_another(&mut self, mark: Mark) {
         let (distance, last) = (mark.at - self.last.at, self.last);
         let done = match mark.done.wrapping_sub(last.done) {
             step @ 0..=1 => step as u8,

@@ -41,6 +41,8 @@ pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
 pub use rehearsal::rehearse;
 
+use std::num::NonZeroU32;
+
 use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
 use crate::chunks::Chunks;
@@ -138,28 +140,72 @@ pub const ANSWERED: u64 = 1;
 pub(crate) struct Piece {
     /// Its address in the program.
     pub(crate) address: u64,
+    /// Where its copy starts.
+    body: u64,
     /// Bytes of its instructions in the program.
     len: u16,
     instructions: u16,
-    /// Where its bytes are kept.
-    bytes: u32,
-    /// Where its copy starts.
-    body: u64,
     live_in: u8,
-    terminator: Terminator,
+    end: End,
+    /// Where its branch goes, as far from its end as a branch can tell.
+    distance: u32,
     pub(crate) block: BlockId,
     /// The edges to where it falls through, and where its branch goes.
     pub(crate) edges: [Option<ArcId>; 2],
     /// The edge from the outside to it.
     from_outside: Option<ArcId>,
-    /// The first of its counters of units; there is one for each of its repeated or masked instructions.
-    pub(crate) units: Option<u32>,
+    /// One more than the number of the first of its counters of units; there is one for each of its repeated or masked
+    /// instructions.
+    units: Option<NonZeroU32>,
+}
+
+/// How a block ends, as far as that matters once it was emitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    /// It goes on behind its end.
+    Next,
+    /// There or elsewhere.
+    Conditional,
+    /// Elsewhere.
+    Branch,
+    Return,
+    /// Where the block does not tell.
+    Other,
+}
+
+impl End {
+    /// With the address where the block's branch goes.
+    fn of(terminator: Terminator) -> (End, Option<u64>) {
+        match terminator {
+            Terminator::FallThrough { .. } | Terminator::SystemCall { .. } => (End::Next, None),
+            Terminator::Conditional { taken, .. } => (End::Conditional, Some(taken)),
+            Terminator::Jump { target } | Terminator::Call { target, .. } => (End::Branch, Some(target)),
+            Terminator::Return { .. } => (End::Return, None),
+            _ => (End::Other, None),
+        }
+    }
 }
 
 impl Piece {
     /// The address behind it.
     pub(crate) fn end(&self) -> u64 {
         self.address.wrapping_add(u64::from(self.len))
+    }
+
+    /// The addresses where it goes on, as [`successors`] of its terminator has them.
+    fn successors(&self) -> [Option<u64>; 2] {
+        let target = self.end().wrapping_add_signed(self.distance.cast_signed().into());
+        match self.end {
+            End::Next => [Some(self.end()), None],
+            End::Conditional => [Some(self.end()), Some(target)],
+            End::Branch => [None, Some(target)],
+            End::Return | End::Other => [None, None],
+        }
+    }
+
+    /// The number of the first of its counters of units.
+    pub(crate) fn units(&self) -> Option<u32> {
+        self.units.map(|units| units.get() - 1)
     }
 }
 
@@ -215,7 +261,8 @@ pub struct Translation {
     pages: Pages,
     regions: Vec<Region>,
     pieces: Chunks<Piece>,
-    code: Vec<u8>,
+    /// The instructions of blocks that are on more than one page.
+    straddling: AddressMap<u32, Box<[u8]>>,
     flow: Flow,
     asks: bool,
     traps: AddressMap<u64, Trap>,
@@ -245,7 +292,7 @@ impl Translation {
             pages: Pages::default(),
             regions: Vec::new(),
             pieces: Chunks::new(),
-            code: Vec::new(),
+            straddling: AddressMap::default(),
             flow: Flow::new(settings.redundancy),
             asks: settings.asks,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
@@ -364,7 +411,7 @@ impl Translation {
     pub fn is_returning(&self, pc: u64) -> Option<bool> {
         let place = self.place(pc).filter(|place| place.next == Next::Rcx(0))?;
         let Standing::In { block, .. } = place.flow else { return None };
-        let returns = matches!(self.pieces[block as usize].terminator, Terminator::Return { .. });
+        let returns = self.pieces[block as usize].end == End::Return;
         returns.then_some(place.repair.pushed)
     }
 
@@ -385,10 +432,19 @@ impl Translation {
 
     /// Decodes a block, or its first instructions, for counting.
     pub(crate) fn decode(&self, decoder: &mut BlockDecoder, block: u32, instructions: u16) -> Block {
-        let piece = &self.pieces[block as usize];
-        let bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
         let limits = Limits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
-        decoder.decode(CodeBytes { address: piece.address, bytes }, limits)
+        decoder.decode(self.code(block), limits)
+    }
+
+    /// The instructions of a block.
+    pub(crate) fn code(&self, block: u32) -> CodeBytes<'_> {
+        let piece = &self.pieces[block as usize];
+        // Pages are what they were when they were looked at, as long as there is the translation.
+        let bytes = match self.straddling.get(&block) {
+            Some(bytes) => bytes,
+            None => self.pages.within(piece.address, piece.len.into()),
+        };
+        CodeBytes { address: piece.address, bytes }
     }
 
     pub(crate) fn piece(&self, block: u32) -> &Piece {
@@ -402,7 +458,7 @@ impl Translation {
 
     /// Whether a block ends with a conditional branch.
     pub(crate) fn is_conditional(&self, block: u32) -> bool {
-        matches!(self.pieces[block as usize].terminator, Terminator::Conditional { .. })
+        self.pieces[block as usize].end == End::Conditional
     }
 
     /// An edge that the host counts: from outside to a block, or from a block to the outside.
@@ -505,7 +561,7 @@ impl Translation {
         let bits = mark.bits;
         let way =
             if bits.has(Bits::NEXT) { Some(Way::Next) } else { bits.has(Bits::TAKEN).then_some(Way::Taken) };
-        let [next, taken] = successors(piece.terminator);
+        let [next, taken] = piece.successors();
         let next = match way {
             _ if bits.has(Bits::TO_RCX) => Next::Rcx(0),
             Some(Way::Next) => Next::Known(next.unwrap_or(piece.address + u64::from(piece.len))),
@@ -538,7 +594,7 @@ impl Translation {
 
     /// The instructions of a block, decoded again.
     fn shapes(&self, piece: &Piece) -> impl Iterator<Item = Shape> {
-        let mut bytes = &self.code[piece.bytes as usize..][..usize::from(piece.len)];
+        let mut bytes = self.code(piece.block.0).bytes;
         let mut address = piece.address;
         std::iter::from_fn(move || {
             let shape = Shape::decode(bytes, address).ok()?;
@@ -550,7 +606,7 @@ impl Translation {
 
     /// The counter of iterations that a mark of a repeated instruction speaks of.
     fn iterations_at(&self, mark: &Mark) -> Option<u32> {
-        let first = self.pieces[mark.subject as usize].units?;
+        let first = self.pieces[mark.subject as usize].units()?;
         let before = self.with_units(mark.subject, mark.done);
         // Before a comparison's correction the instruction is done already.
         let own = if !mark.bits.has(Bits::DONE) { before } else { before.checked_sub(1)? };

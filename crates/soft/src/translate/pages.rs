@@ -132,12 +132,22 @@ impl Pages {
         self.bytes(page).get((address % PAGE) as usize..).unwrap_or_default()
     }
 
+    /// The bytes of a range on one page, which was looked at.
+    pub(crate) fn within(&self, address: u64, len: usize) -> &[u8] {
+        let rest = self.known(address).map_or(&[][..], |page| self.rest(page, address));
+        &rest[..len]
+    }
+
     /// Whether a block starts at an address.
     pub(crate) fn starts_block(&self, address: u64) -> bool {
-        self.known(address).is_some_and(|page| {
-            let (word, bit) = Page::bit(address);
-            self.pages[page as usize].starts[word] & bit != 0
-        })
+        self.known(address).is_some_and(|page| self.starts_block_on(page, address))
+    }
+
+    /// The same for an address that is on this page.
+    #[inline]
+    pub(crate) fn starts_block_on(&self, page: u32, address: u64) -> bool {
+        let (word, bit) = Page::bit(address);
+        self.pages[page as usize].starts[word] & bit != 0
     }
 
     /// The block at an address.

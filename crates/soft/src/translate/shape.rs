@@ -1,7 +1,7 @@
 //! One instruction as the translator sees it: how to copy it, how it ends a block, what it does to flags.
 
-use iced_x86::{Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
-use iced_x86::{Mnemonic as M, OpKind, Register, RflagsBits};
+use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
+use iced_x86::{DecoderError, Mnemonic as M, OpKind, Register, RflagsBits};
 
 use crate::addend::{Addend, Elements, Mask};
 use crate::baseline::Question;
@@ -15,7 +15,7 @@ const CARRY: u8 = 0b10_0000;
 pub(crate) const STATUS: u8 = OSZAP | CARRY;
 
 /// An instruction that was decoded.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub(crate) address: u64,
     pub(crate) bytes: [u8; 15],
@@ -80,7 +80,8 @@ impl Shape {
     ///
     /// Why it cannot be followed.
     pub(crate) fn decode(window: &[u8], address: u64) -> Result<Shape, Leave> {
-        Shape::next_of(&mut Decoder::with_ip(64, window, address, DecoderOptions::NONE), window)
+        let mut decoder = Decoder::with_ip(64, window, address, DecoderOptions::NONE);
+        Shape::look(&decoder.decode(), &decoder, window)
     }
 
     /// Decodes the next instruction of a run of bytes; `window` starts with its first byte.
@@ -88,32 +89,58 @@ impl Shape {
     /// # Errors
     ///
     /// Why it cannot be followed.
-    pub(crate) fn next_of(decoder: &mut Decoder<'_>, window: &[u8]) -> Result<Shape, Leave> {
-        let address = decoder.ip();
+    #[inline]
+    pub(crate) fn next_of(
+        decoder: &mut Decoder<'_>,
+        window: &[u8],
+        traits: &mut Traits,
+    ) -> Result<Shape, Leave> {
         let mut instruction = Instruction::default();
         decoder.decode_out(&mut instruction);
-        let ends = ending(&instruction, decoder.last_error(), window)?;
-        let units = repeats(&instruction)?.or_else(|| elements(&instruction));
+        match traits.of(&instruction) {
+            Some(flags) => Ok(Shape::plain(&instruction, decoder, window, flags)),
+            None => Shape::look(&instruction, decoder, window),
+        }
+    }
+
+    /// Looks at everything that an instruction may be.
+    fn look(instruction: &Instruction, decoder: &Decoder<'_>, window: &[u8]) -> Result<Shape, Leave> {
+        let ends = ending(instruction, decoder.last_error(), window)?;
+        let units = repeats(instruction)?.or_else(|| elements(instruction));
         if instruction.memory_base() == Register::EIP {
             return Err(Leave::Reach);
         }
-        let mut bytes = [0; 15];
+        let plain = Shape::plain(instruction, decoder, window, flags(instruction));
+        Ok(Shape { units, asks: asks(instruction), target: target(instruction, ends), ends, ..plain })
+    }
+
+    /// An instruction that only reads and kills flags.
+    #[inline]
+    fn plain(
+        instruction: &Instruction,
+        decoder: &Decoder<'_>,
+        window: &[u8],
+        (reads, kills): (u8, u8),
+    ) -> Shape {
         let len = instruction.len();
-        bytes[..len].copy_from_slice(&window[..len]);
-        let (reads, kills) = flags(&instruction);
-        Ok(Shape {
-            address,
+        let mut bytes = [0; 15];
+        match window.first_chunk() {
+            Some(whole) => bytes = *whole,
+            None => bytes[..len].copy_from_slice(&window[..len]),
+        }
+        Shape {
+            address: instruction.ip(),
             bytes,
             len: len as u8,
-            relative: relative(&instruction, decoder),
+            relative: relative(instruction, decoder),
             reads,
             kills,
-            units,
+            units: None,
             leads: false,
-            asks: asks(&instruction),
-            target: target(&instruction, ends),
-            ends,
-        })
+            asks: None,
+            target: None,
+            ends: None,
+        }
     }
 
     /// Whether the instruction can be copied to any address of a region: it reaches what it points to from there.
@@ -127,6 +154,64 @@ impl Shape {
     }
 }
 
+/// What is known of instructions by their codes: most are the same to the translator but for their bytes, and the flags that
+/// each reads and kills.
+#[derive(Default)]
+pub(crate) struct Traits(Vec<Trait>);
+
+#[derive(Clone, Copy)]
+enum Trait {
+    Unknown,
+    /// Its instructions are to be looked at one by one.
+    Special,
+    /// The status flags that each reads, and kills.
+    Plain(u8, u8),
+}
+
+impl Traits {
+    /// The flags that an instruction reads and kills, if there is nothing else about it.
+    #[inline]
+    fn of(&mut self, instruction: &Instruction) -> Option<(u8, u8)> {
+        if self.0.is_empty() {
+            self.0 = vec![Trait::Unknown; Code::values().len()];
+        }
+        if is_qualified(instruction) {
+            return None;
+        }
+        let known = &mut self.0[instruction.code() as usize];
+        if let Trait::Unknown = known {
+            *known = Trait::look(instruction);
+        }
+        match *known {
+            Trait::Plain(reads, kills) => Some((reads, kills)),
+            _ => None,
+        }
+    }
+}
+
+impl Trait {
+    /// What is true of all instructions of a code that nothing qualifies.
+    fn look(instruction: &Instruction) -> Trait {
+        let ends = !matches!(ending(instruction, DecoderError::None, &[]), Ok(None));
+        let counted = instruction.is_string_instruction() || elements(instruction).is_some();
+        // What a shift does to flags depends on its count.
+        let special = ends || counted || asks(instruction).is_some() || is_shift(instruction.mnemonic());
+        if special {
+            return Trait::Special;
+        }
+        let (reads, kills) = flags(instruction);
+        Trait::Plain(reads, kills)
+    }
+}
+
+/// Whether there is something about an instruction that its code does not tell.
+#[inline]
+fn is_qualified(instruction: &Instruction) -> bool {
+    instruction.segment_prefix() == Register::GS
+        || instruction.has_op_mask()
+        || instruction.memory_base() == Register::EIP
+}
+
 fn asks(instruction: &Instruction) -> Option<Question> {
     match instruction.mnemonic() {
         M::Cpuid => Some(Question::Features),
@@ -136,7 +221,7 @@ fn asks(instruction: &Instruction) -> Option<Question> {
 }
 
 fn relative(instruction: &Instruction, decoder: &Decoder<'_>) -> Option<(u8, u64)> {
-    let memory = instruction.is_ip_rel_memory_operand() && instruction.memory_base() == Register::RIP;
+    let memory = instruction.memory_base() == Register::RIP;
     let offset = || decoder.get_constant_offsets(instruction).displacement_offset() as u8;
     memory.then(|| (offset(), instruction.ip_rel_memory_address()))
 }
@@ -239,4 +324,51 @@ fn status(bits: u32) -> u8 {
         (RflagsBits::CF, CARRY),
     ];
     ORDER.iter().filter(|(bit, _)| bits & bit != 0).fold(0, |sum, (_, own)| sum | own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::tests::encodings;
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
+
+    /// Compares what is known by codes with a look at an instruction; whether it was known.
+    #[track_caller]
+    fn check(traits: &mut Traits, bytes: &[u8]) -> bool {
+        let mut decoder = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE);
+        let fast = Shape::next_of(&mut decoder, bytes, traits);
+        assert_eq!(fast, Shape::decode(bytes, 0x1000), "{bytes:x?}");
+        let instruction = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode();
+        traits.of(&instruction).is_some()
+    }
+
+    #[test]
+    fn what_is_known_by_codes_is_what_a_look_shows() {
+        let config =
+            ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() };
+        let (traits, known) = (std::cell::RefCell::new(Traits::default()), std::cell::Cell::new(0));
+        let outcome = TestRunner::new(config).run(&encodings(), |bytes| {
+            known.set(known.get() + u32::from(check(&mut traits.borrow_mut(), &bytes)));
+            Ok(())
+        });
+        outcome.unwrap();
+        assert!(known.get() > 20_000, "{}", known.get());
+    }
+
+    #[test]
+    fn arithmetic_does_the_same_to_flags_whatever_its_operands() {
+        let mut traits = Traits::default();
+        for opcode in (0..0x100u16).map(|opcode| opcode as u8) {
+            for modrm in (0..0x100u16).map(|modrm| modrm as u8) {
+                for prefix in [0x48, 0x66, 0x67, 0x64, 0x65, 0x40] {
+                    for immediate in [0, 1, 0x20, 0xff] {
+                        let tail = [immediate; 10];
+                        check(&mut traits, &[&[prefix, opcode, modrm], &tail[..]].concat());
+                        check(&mut traits, &[&[prefix, 0x0f, opcode, modrm], &tail[..]].concat());
+                    }
+                }
+            }
+        }
+    }
 }

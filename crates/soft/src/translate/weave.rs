@@ -130,23 +130,24 @@ impl Translation {
 
     fn adopt(&mut self, batch: &Batch, draft: &batch::Draft) {
         let weight = weight(draft.depth, draft.quiet.is_some());
-        let bytes = self.code.len() as u32;
-        for shape in batch.shapes(draft) {
-            // A copy of as many bytes as an instruction can have takes no call.
-            let end = self.code.len() + usize::from(shape.len);
-            self.code.extend_from_slice(&shape.bytes);
-            self.code.truncate(end);
-        }
+        let shapes = batch.shapes(draft);
+        let behind = shapes.last().map_or(draft.address, Shape::next);
+        let len = behind.wrapping_sub(draft.address) as u16;
+        let (end, target) = End::of(draft.terminator);
         let id = self.pieces.len() as u32;
         self.pages.add_block(draft.address, id);
+        if draft.address % PAGE + u64::from(len) > PAGE {
+            let bytes = shapes.iter().flat_map(Shape::code).copied().collect();
+            self.straddling.insert(id, bytes);
+        }
         self.pieces.push(Piece {
             address: draft.address,
-            len: (self.code.len() as u32 - bytes) as u16,
-            instructions: draft.len() as u16,
-            bytes,
             body: 0,
+            len,
+            instructions: draft.len() as u16,
             live_in: draft.live_in,
-            terminator: draft.terminator,
+            end,
+            distance: target.map_or(0, |target| target.wrapping_sub(behind) as u32),
             block: self.flow.block(weight),
             edges: [None; 2],
             from_outside: None,
@@ -247,7 +248,7 @@ impl Translation {
         let Some(units) = shape.units else { return out.copy(at, shape) };
         let index = self.extras;
         self.extras += 1;
-        self.pieces[at.subject as usize].units.get_or_insert(index);
+        self.pieces[at.subject as usize].units.get_or_insert(NonZeroU32::MIN.saturating_add(index));
         let offset = area::extra(index);
         let after = At { done: at.done + 1, ..at };
         match units {

@@ -111,7 +111,7 @@ fn is_implied_by_mnemonic(mnemonic: M) -> bool {
 }
 
 /// Random bytes behind the beginnings of every encoding.
-fn encodings() -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn encodings() -> impl Strategy<Value = Vec<u8>> {
     let beginning = prop::sample::select(vec![
         vec![],
         vec![0x66],

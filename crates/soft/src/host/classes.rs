@@ -1,0 +1,144 @@
+//! What instructions count, remembered: a program has some hundred kinds of them.
+
+use iced_x86::{Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic as M, OpKind};
+
+use crate::addend::Kind;
+use crate::classify::classify;
+use crate::event::Event;
+use crate::vector::Tally;
+
+/// Counts of instructions, added up, with what else must be counted of them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) events: Tally,
+    /// A bit for each [`Kind`].
+    kinds: u8,
+}
+
+impl Counts {
+    /// What must be counted at run time.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        let kinds = self.kinds;
+        Kind::ALL.into_iter().filter(move |kind| kinds & (1 << *kind as u8) != 0)
+    }
+}
+
+/// What is known of instructions.
+#[derive(Default)]
+pub(super) struct Classes {
+    /// For each [`Code`], without and with an operand in memory, the position of its class; [`UNKNOWN`], [`VARIES`].
+    known: Vec<u16>,
+    classes: Vec<Class>,
+}
+
+/// What one instruction counts.
+struct Class {
+    events: Vec<(Event, u32)>,
+    kinds: u8,
+}
+
+const UNKNOWN: u16 = u16::MAX;
+
+/// What such an instruction counts is not in its code alone.
+const VARIES: u16 = u16::MAX - 1;
+
+impl Classes {
+    /// Adds what an instruction counts.
+    pub(super) fn add(&mut self, instruction: &Instruction, to: &mut Counts) {
+        let Some(class) = self.position(instruction) else { return look(instruction).add(to) };
+        self.classes[usize::from(class)].add(to);
+    }
+
+    /// Where the class of an instruction is, if it is in the code alone.
+    fn position(&mut self, instruction: &Instruction) -> Option<u16> {
+        if is_qualified(instruction) {
+            return None;
+        }
+        if self.known.is_empty() {
+            self.known = vec![UNKNOWN; 2 * Code::values().len()];
+        }
+        let place = 2 * instruction.code() as usize + usize::from(has_memory(instruction));
+        if self.known[place] == UNKNOWN {
+            self.known[place] = if varies(instruction) { VARIES } else { self.learn(instruction) };
+        }
+        Some(self.known[place]).filter(|class| *class != VARIES)
+    }
+
+    fn learn(&mut self, instruction: &Instruction) -> u16 {
+        let class = look(instruction);
+        self.classes.push(class);
+        // There are fewer codes than half of 16 bits can tell.
+        (self.classes.len() - 1) as u16
+    }
+}
+
+/// What an instruction counts.
+fn look(instruction: &Instruction) -> Class {
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
+    let class = classify(instruction, info);
+    let kinds = class.addend.map_or(0, |addend| 1 << addend.kind() as u8);
+    Class { events: class.events.compact().iter().collect(), kinds }
+}
+
+impl Class {
+    fn add(&self, to: &mut Counts) {
+        self.events.iter().for_each(|(event, count)| to.events.add(*event, *count));
+        to.kinds |= self.kinds;
+    }
+}
+
+/// Whether something about an instruction that its code does not tell may change what it counts.
+fn is_qualified(instruction: &Instruction) -> bool {
+    instruction.has_rep_prefix()
+        || instruction.has_repne_prefix()
+        || instruction.has_lock_prefix()
+        || instruction.has_op_mask()
+        || instruction.is_broadcast()
+}
+
+fn has_memory(instruction: &Instruction) -> bool {
+    let kinds =
+        [instruction.op0_kind(), instruction.op1_kind(), instruction.op2_kind(), instruction.op3_kind()];
+    kinds.contains(&OpKind::Memory)
+}
+
+/// Whether instructions of a code may differ although nothing qualifies them: by an immediate, or by registers.
+fn varies(instruction: &Instruction) -> bool {
+    let by_immediate = matches!(instruction.mnemonic(), M::Int | M::Enter);
+    by_immediate || instruction.is_string_instruction() || instruction.is_vsib()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::classify::tests::encodings;
+    use iced_x86::{Decoder, DecoderOptions};
+    use proptest::prelude::*;
+    use proptest::test_runner::TestRunner;
+
+    #[test]
+    fn what_is_remembered_is_what_each_instruction_counts() {
+        let config =
+            ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() };
+        let classes = std::cell::RefCell::new(Classes::default());
+        let remembered = std::cell::Cell::new(0);
+        let outcome = TestRunner::new(config).run(&encodings(), |bytes| {
+            let instruction = Decoder::with_ip(64, &bytes, 0x1000, DecoderOptions::NONE).decode();
+            if instruction.is_invalid() {
+                return Ok(());
+            }
+            let mut classes = classes.borrow_mut();
+            let (before, mut counts, mut expected) =
+                (classes.classes.len(), Counts::default(), Counts::default());
+            classes.add(&instruction, &mut counts);
+            look(&instruction).add(&mut expected);
+            prop_assert_eq!(counts, expected, "{:?} {:x?}", instruction.code(), bytes);
+            let known = classes.position(&instruction).is_some();
+            remembered.set(remembered.get() + u32::from(known && classes.classes.len() == before));
+            Ok(())
+        });
+        outcome.unwrap();
+        assert!(remembered.get() > 20_000, "{}", remembered.get());
+    }
+}
