@@ -278,16 +278,24 @@ fn why_invalid(error: DecoderError) -> Leave {
 
 /// How an instruction that can be followed ends its block; `None` where it does not.
 fn terminator(instruction: &Instruction) -> Option<Terminator> {
+    match branch(instruction) {
+        Some(Branch::IndirectJump) => Some(Terminator::IndirectJump),
+        Some(Branch::IndirectCall) => Some(Terminator::IndirectCall { return_to: instruction.next_ip() }),
+        Some(Branch::Return) => Some(Terminator::Return { drops: dropped(instruction) }),
+        Some(_) => near_branch(instruction),
+        None => no_branch(instruction),
+    }
+}
+
+/// How a branch with its target in it ends its block; `None` for all else.
+pub(crate) fn near_branch(instruction: &Instruction) -> Option<Terminator> {
     let next = instruction.next_ip();
     let target = instruction.near_branch_target();
-    match branch(instruction) {
-        Some(Branch::Conditional) => Some(Terminator::Conditional { taken: target, not_taken: next }),
-        Some(Branch::Jump) => Some(Terminator::Jump { target }),
-        Some(Branch::IndirectJump) => Some(Terminator::IndirectJump),
-        Some(Branch::Call) => Some(Terminator::Call { target, return_to: next }),
-        Some(Branch::IndirectCall) => Some(Terminator::IndirectCall { return_to: next }),
-        Some(Branch::Return) => Some(Terminator::Return { drops: dropped(instruction) }),
-        None => no_branch(instruction),
+    match branch(instruction)? {
+        Branch::Conditional => Some(Terminator::Conditional { taken: target, not_taken: next }),
+        Branch::Jump => Some(Terminator::Jump { target }),
+        Branch::Call => Some(Terminator::Call { target, return_to: next }),
+        Branch::IndirectJump | Branch::IndirectCall | Branch::Return => None,
     }
 }
 

@@ -94,20 +94,21 @@ impl Emitter {
         self.literals.clear();
     }
 
+    #[inline(never)]
     fn mark(&mut self, at: At) {
         let offset = self.start + self.bytes.len() as u32;
         self.marks.push(Mark { at: offset, subject: at.subject, done: at.done, bits: at.bits });
     }
 
-    /// One instruction.
-    #[inline]
+    /// One instruction. Where its length is known a copy takes no call.
+    #[inline(always)]
     pub(crate) fn put(&mut self, at: At, bytes: &[u8]) {
         self.mark(at);
         self.bytes.extend_from_slice(bytes);
     }
 
     /// An instruction that ends with a 32-bit value.
-    #[inline]
+    #[inline(always)]
     fn put32(&mut self, at: At, bytes: &[u8], value: u32) {
         self.put(at, bytes);
         self.bytes.extend(value.to_le_bytes());

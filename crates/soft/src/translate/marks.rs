@@ -35,15 +35,28 @@ impl Marks {
     pub(crate) fn push(&mut self, mark: Mark) {
         let (distance, last) = (mark.at - self.last.at, self.last);
         let step = mark.done.wrapping_sub(last.done);
-        if distance < FAR && step <= 1 && mark.subject == last.subject && mark.bits == last.bits {
-            self.bytes.push(distance as u8 | (step as u8) << 5);
-            self.last = mark;
-        } else {
-            self.push_another(mark);
+        if distance >= FAR || step > 1 || mark.subject != last.subject {
+            return self.push_another(mark);
         }
+        self.last = mark;
+        let head = distance as u8 | (step as u8) << 5;
+        if mark.bits == last.bits {
+            return self.bytes.push(head);
+        }
+        // The bits as a number of three bytes at most.
+        let (low, middle, high) = (mark.bits.0 & 0x7f, mark.bits.0 >> 7 & 0x7f, mark.bits.0 >> 14);
+        let (number, len) = match (middle, high) {
+            (0, 0) => (low, 3),
+            (_, 0) => (low | 0x80 | middle << 8, 4),
+            _ => (low | 0x80 | (middle | 0x80) << 8 | high << 16, 5),
+        };
+        let text = u64::from(head | MORE) | u64::from(BITS) << 8 | u64::from(number) << 16;
+        let behind = self.bytes.len() + len;
+        self.bytes.extend_from_slice(&text.to_le_bytes());
+        self.bytes.truncate(behind);
     }
 
-    /// A mark that differs more from the last one.
+    /// A mark that differs in more than its bits.
     fn push_another(&mut self, mark: Mark) {
         let (distance, last) = (mark.at - self.last.at, self.last);
         let done = match mark.done.wrapping_sub(last.done) {
@@ -53,32 +66,28 @@ impl Marks {
         let subject = if mark.subject != last.subject { SUBJECT } else { 0 };
         let bits = if mark.bits != last.bits { BITS } else { 0 };
         let more = if subject | bits != 0 { MORE } else { 0 };
-        self.bytes.push(distance.min(FAR) as u8 | done << 5 | more);
+        let mut text = Text::default();
+        text.byte(distance.min(FAR) as u8 | done << 5 | more);
         if distance >= FAR {
-            self.number(distance);
+            text.number(distance);
         }
         if done == ANOTHER {
-            self.number(mark.done.into());
+            text.number(mark.done.into());
         }
         if more != 0 {
-            self.bytes.push(subject | bits);
+            text.byte(subject | bits);
         }
         if subject != 0 {
-            self.number(mark.subject);
+            text.number(mark.subject);
         }
         if bits != 0 {
-            self.number(mark.bits.0);
+            text.number(mark.bits.0);
         }
+        let behind = self.bytes.len() + text.len;
+        // A copy of as many bytes as a mark can have takes no call.
+        self.bytes.extend_from_slice(&text.bytes);
+        self.bytes.truncate(behind);
         self.last = mark;
-    }
-
-    /// Seven bits at a time, the lowest first.
-    fn number(&mut self, mut value: u32) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
     }
 
     /// Where the code starts.
@@ -106,6 +115,29 @@ impl Marks {
             last = next(&mut bytes, last)?;
             Some(last)
         })
+    }
+}
+
+/// A mark in the making: two bytes, and four numbers of up to five.
+#[derive(Default)]
+struct Text {
+    bytes: [u8; 24],
+    len: usize,
+}
+
+impl Text {
+    fn byte(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    /// Seven bits at a time, the lowest first.
+    fn number(&mut self, mut value: u32) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
     }
 }
 

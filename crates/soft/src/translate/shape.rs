@@ -5,7 +5,7 @@ use iced_x86::{DecoderError, Mnemonic as M, OpKind, Register, RflagsBits};
 
 use crate::addend::{Addend, Elements, Mask};
 use crate::baseline::Question;
-use crate::block::{Leave, Terminator, ending};
+use crate::block::{Leave, Terminator, ending, near_branch};
 use crate::classify;
 
 /// Every status flag but the carry: what `inc` changes.
@@ -97,10 +97,11 @@ impl Shape {
     ) -> Result<Shape, Leave> {
         let mut instruction = Instruction::default();
         decoder.decode_out(&mut instruction);
-        match traits.of(&instruction) {
-            Some(flags) => Ok(Shape::plain(&instruction, decoder, window, flags)),
-            None => Shape::look(&instruction, decoder, window),
-        }
+        let Some(known) = traits.of(&instruction, window) else {
+            return Shape::look(&instruction, decoder, window);
+        };
+        let plain = Shape::plain(&instruction, decoder, window, known.flags);
+        Ok(if known.branches { Shape { ends: near_branch(&instruction), ..plain } } else { plain })
     }
 
     /// Looks at everything that an instruction may be.
@@ -164,14 +165,22 @@ enum Trait {
     Unknown,
     /// Its instructions are to be looked at one by one.
     Special,
-    /// The status flags that each reads, and kills.
-    Plain(u8, u8),
+    Usual(Usual),
+}
+
+/// What is to be known of an instruction that is like all others of its code.
+#[derive(Clone, Copy)]
+struct Usual {
+    /// The status flags that it reads, and kills.
+    flags: (u8, u8),
+    /// Whether it is a branch with its target in it.
+    branches: bool,
 }
 
 impl Traits {
-    /// The flags that an instruction reads and kills, if there is nothing else about it.
+    /// What is true of an instruction, if its code tells it; `window` starts with its first byte.
     #[inline]
-    fn of(&mut self, instruction: &Instruction) -> Option<(u8, u8)> {
+    fn of(&mut self, instruction: &Instruction, window: &[u8]) -> Option<Usual> {
         if self.0.is_empty() {
             self.0 = vec![Trait::Unknown; Code::values().len()];
         }
@@ -183,7 +192,8 @@ impl Traits {
             *known = Trait::look(instruction);
         }
         match *known {
-            Trait::Plain(reads, kills) => Some((reads, kills)),
+            // A prefix may make another branch of it.
+            Trait::Usual(usual) if !usual.branches || has_no_prefix(window) => Some(usual),
             _ => None,
         }
     }
@@ -192,15 +202,15 @@ impl Traits {
 impl Trait {
     /// What is true of all instructions of a code that nothing qualifies.
     fn look(instruction: &Instruction) -> Trait {
-        let ends = !matches!(ending(instruction, DecoderError::None, &[]), Ok(None));
+        let branches = near_branch(instruction).is_some();
+        let ends = !branches && !matches!(ending(instruction, DecoderError::None, &[]), Ok(None));
         let counted = instruction.is_string_instruction() || elements(instruction).is_some();
         // What a shift does to flags depends on its count.
         let special = ends || counted || asks(instruction).is_some() || is_shift(instruction.mnemonic());
         if special {
             return Trait::Special;
         }
-        let (reads, kills) = flags(instruction);
-        Trait::Plain(reads, kills)
+        Trait::Usual(Usual { flags: flags(instruction), branches })
     }
 }
 
@@ -210,6 +220,12 @@ fn is_qualified(instruction: &Instruction) -> bool {
     instruction.segment_prefix() == Register::GS
         || instruction.has_op_mask()
         || instruction.memory_base() == Register::EIP
+}
+
+/// Whether a branch starts with its opcode.
+#[inline]
+fn has_no_prefix(window: &[u8]) -> bool {
+    matches!(window.first(), Some(0x0f | 0x70..=0x7f | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb))
 }
 
 fn asks(instruction: &Instruction) -> Option<Question> {
@@ -340,7 +356,7 @@ mod tests {
         let fast = Shape::next_of(&mut decoder, bytes, traits);
         assert_eq!(fast, Shape::decode(bytes, 0x1000), "{bytes:x?}");
         let instruction = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode();
-        traits.of(&instruction).is_some()
+        traits.of(&instruction, bytes).is_some()
     }
 
     #[test]
@@ -357,10 +373,12 @@ mod tests {
     }
 
     #[test]
-    fn arithmetic_does_the_same_to_flags_whatever_its_operands() {
+    fn what_is_known_by_codes_holds_for_all_operands() {
         let mut traits = Traits::default();
         for opcode in (0..0x100u16).map(|opcode| opcode as u8) {
             for modrm in (0..0x100u16).map(|modrm| modrm as u8) {
+                check(&mut traits, &[opcode, modrm, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
+                check(&mut traits, &[0x0f, opcode, modrm, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
                 for prefix in [0x48, 0x66, 0x67, 0x64, 0x65, 0x40] {
                     for immediate in [0, 1, 0x20, 0xff] {
                         let tail = [immediate; 10];
