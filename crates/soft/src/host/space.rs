@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -12,6 +12,7 @@ use cyclometer_sys::trace::{self, Registers};
 use super::alike::Alike;
 use super::common::Common;
 use super::maps::{Mapping, Maps};
+use super::proc;
 use super::remote::{GADGET, Remote, number};
 use super::writers;
 use crate::flow::{ArcId, Point};
@@ -130,9 +131,10 @@ impl Space {
     ///
     /// As [`Space::new`].
     pub(crate) fn after(old: &Space, tid: u32, near: u64, settings: Settings) -> io::Result<Space> {
-        let (remote, maps) = (Remote { tid, gadget: old.gadget }, Maps::read(tid)?);
-        let space = Space::map(remote, auxiliary(tid, AT_PLATFORM)?, &maps, near, settings)?;
-        old.unmap(Remote { tid, gadget: space.gadget })?;
+        let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, Maps::read(tid)?);
+        let map = |remote| Space::map(remote, name, &maps, near, settings);
+        let space = Remote::new(tid, old.gadget).series(map)?;
+        old.unmap(Remote::new(tid, space.gadget))?;
         Ok(space)
     }
 
@@ -154,7 +156,7 @@ impl Space {
             area,
             memory,
             regions: Vec::new(),
-            gadget: remote.gadget,
+            gadget: 0,
             listings: 0,
             free: (0..slots).rev().collect(),
             prepared: vec![false; slots],
@@ -256,7 +258,7 @@ impl Space {
         match need {
             Need::Region(near) => {
                 let name = auxiliary(tid, AT_PLATFORM)?;
-                self.add_region(Remote { tid, gadget: self.gadget }, (name, None), near, &Maps::read(tid)?)
+                self.add_region(Remote::new(tid, self.gadget), (name, None), near, &Maps::read(tid)?)
             }
             Need::Room => Err(io::ErrorKind::StorageFull.into()),
         }
@@ -466,7 +468,7 @@ fn at_first_instruction<T>(
     let mut patched = saved.to_le_bytes();
     patched[..GADGET.len()].copy_from_slice(&GADGET);
     trace::poke(tid, entry, u64::from_le_bytes(patched))?;
-    let done = work(Remote { tid, gadget: entry });
+    let done = Remote::new(tid, entry).series(work);
     trace::poke(tid, entry, saved)?;
     done
 }
@@ -543,7 +545,7 @@ pub(crate) const AT_RANDOM: u64 = 25;
 ///
 /// `getauxval(3)`, `proc(5)`.
 pub(crate) fn auxiliary(pid: u32, key: u64) -> io::Result<u64> {
-    let bytes = fs::read(format!("/proc/{pid}/auxv"))?;
+    let bytes = proc::bytes(format!("/proc/{pid}/auxv"))?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let found = words.as_chunks::<2>().0.iter().find(|pair| pair[0] == key);
     found.map(|pair| pair[1]).ok_or_else(|| io::ErrorKind::NotFound.into())
