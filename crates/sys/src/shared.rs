@@ -268,26 +268,6 @@ pub fn seal_size(fd: BorrowedFd<'_>) -> io::Result<()> {
     done(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) })
 }
 
-/// The same, and forbids that anybody maps the file from now on so that it can be written, or writes it in another way; mappings that
-/// there are stay as they are. Before Linux 5.1 only its length is kept.
-///
-/// # Errors
-///
-/// The operating system's.
-///
-/// # Source
-///
-/// `fcntl(2)`, `F_SEAL_FUTURE_WRITE`.
-pub fn seal_code(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
-    // SAFETY: takes a number.
-    let sealed = done(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_ADD_SEALS, seals) });
-    match sealed {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => seal_size(fd),
-        sealed => sealed,
-    }
-}
-
 /// In bytes.
 fn file_length(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut raw = std::mem::MaybeUninit::<libc::stat>::zeroed();
@@ -395,17 +375,5 @@ mod tests {
             assert_eq!(set_len(file.as_fd(), len).unwrap_err().raw_os_error(), Some(libc::EPERM));
         }
         assert_eq!(file_length(file.as_fd()).unwrap(), 4096);
-    }
-
-    #[test]
-    fn sealed_code_is_written_only_by_who_has_mapped_it_before() {
-        let file = memory_file("cyclometer-test").unwrap();
-        set_len(file.as_fd(), 4096).unwrap();
-        let before = SharedMemory::map(file.as_fd(), 0, 4096).unwrap();
-        seal_code(file.as_fd()).unwrap();
-        assert!(SharedMemory::map(file.as_fd(), 0, 4096).is_err());
-        assert!(set_len(file.as_fd(), 0).is_err());
-        before.store(8, 7);
-        assert_eq!(before.load(8), 7);
     }
 }

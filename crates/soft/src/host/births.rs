@@ -251,7 +251,7 @@ impl Engine {
     ///
     /// `proc(5)`, `/proc/pid/status`: `Seccomp` is 0 without a filter, `SigIgn` a mask in hexadecimal.
     fn check_inherited(&mut self, tid: u32) -> Outcome {
-        let status = std::fs::read_to_string(format!("/proc/{tid}/status"))?;
+        let status = super::proc::text(format!("/proc/{tid}/status"))?;
         let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let task = self.task(tid)?;
         // It may have failed to install one.
@@ -297,7 +297,7 @@ pub(super) fn message(tid: u32, event: Change) -> Result<u64, Trouble> {
 ///
 /// `proc(5)`, `/proc/pid/task/tid/children`.
 fn children_of(pid: u32) -> Vec<u32> {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let children = super::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
@@ -307,7 +307,7 @@ fn children_of(pid: u32) -> Vec<u32> {
 ///
 /// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
 fn parent_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(1)?.parse().ok()
 }

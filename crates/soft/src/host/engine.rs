@@ -29,6 +29,9 @@ pub(super) const SIGTRAP: i32 = 5;
 /// How many stops we stay on a CPU at least.
 const MOVE_EVERY: u64 = 100;
 
+/// Of so many tasks each change is looked at by itself.
+const FEW: usize = 8;
+
 /// How often the code of a process may change before it is left to itself.
 pub(super) const MOST_RENEWALS: u32 = 40;
 
@@ -127,7 +130,7 @@ pub(crate) fn follow(
     // What came before the bell was there is looked at once.
     let mut heard = true;
     loop {
-        if heard || engine.tasks.len() > 1 {
+        if heard || engine.tasks.len() > FEW {
             engine.take_changes();
         }
         engine.release_held();
@@ -545,7 +548,7 @@ fn with_room<T>(
 ///
 /// `proc(5)`, `/proc/pid/stat`: field 39, the 37th behind the name.
 pub(super) fn cpu_of(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;
     fields.split(' ').nth(36)?.parse().ok()
 }

@@ -209,7 +209,7 @@ impl Engine {
         }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
         let space = self.space_of(tid)?;
-        let remote = Remote { tid, gadget: space.borrow().gadget() };
+        let remote = Remote::new(tid, space.borrow().gadget());
         match remote.call(rax, [rdi, rsi, rdx, r10, r8, r9]) {
             Ok(descriptor) => {
                 if let Some(file) = file_of(tid, descriptor) {
@@ -299,7 +299,7 @@ impl Engine {
             let space = space.borrow();
             let ours = |start, end| space.overlaps(start, end);
             let offset = listing.kernel_offset(&String::from_utf8_lossy(&text), ours) as u64;
-            let remote = Remote { tid, gadget: space.gadget() };
+            let remote = Remote::new(tid, space.gadget());
             remote.call(number::LSEEK, [listing.descriptor, offset, 0, 0, 0, 0])?;
         }
         self.forget_listing(tid)

@@ -1,9 +1,9 @@
 //! What is mapped where in the program.
 
 use std::collections::HashSet;
-use std::fs;
 use std::io;
 
+use super::proc;
 use super::writers::{self, File};
 
 /// A mapping of a process.
@@ -63,7 +63,7 @@ impl Maps {
     ///
     /// `proc(5)`, `/proc/pid/maps`.
     pub(crate) fn read(pid: u32) -> io::Result<Maps> {
-        let text = fs::read(format!("/proc/{pid}/maps"))?;
+        let text = proc::bytes(format!("/proc/{pid}/maps"))?;
         Ok(Maps::parse(&String::from_utf8_lossy(&text)))
     }
 
@@ -206,6 +206,8 @@ impl Mapping {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const TEXT: &str = "00400000-00401000 r-xp 00000000 fe:00 1 /bin/x y\n\

@@ -30,6 +30,7 @@ mod listing;
 mod maps;
 mod own_counts;
 mod probe;
+mod proc;
 mod process;
 pub mod protocol;
 mod reading;

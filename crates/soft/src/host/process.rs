@@ -206,7 +206,7 @@ impl Process {
 
 /// The name of what a process executes; empty where it cannot be read.
 pub(crate) fn name_of(pid: u32) -> String {
-    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = super::proc::text(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end_matches('\n').to_owned()
 }
 

@@ -102,23 +102,26 @@ pub(super) fn run_to_trap(tid: u32, run: impl Fn(u32, i32) -> io::Result<()>) ->
 }
 
 /// A stopped program and where in its memory the [`GADGET`] is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct Remote {
     pub(crate) tid: u32,
-    pub(crate) gadget: u64,
+    gadget: u64,
+    /// The program's registers, in a series of calls.
+    saved: Option<Registers>,
 }
 
 impl Remote {
-    /// Makes a system call; its result. Registers, signals and their mask are as before.
+    pub(crate) fn new(tid: u32, gadget: u64) -> Remote {
+        Remote { tid, gadget, saved: None }
+    }
+
+    /// Makes a system call; its result. Registers, signals and their mask are as before, in a series behind its last one.
     ///
     /// # Errors
     ///
     /// The call's own error, or the operating system's when the program is gone.
     pub(crate) fn call(self, number: u64, arguments: [u64; 6]) -> io::Result<u64> {
-        let saved = trace::registers(self.tid)?;
-        let mask = trace::signal_mask(self.tid)?;
-        // A trap that is blocked takes the program's handler for it away.
-        trace::set_signal_mask(self.tid, !(1 << (SIGTRAP - 1)))?;
+        let Some(saved) = self.saved else { return self.series(|series| series.call(number, arguments)) };
         let [rdi, rsi, rdx, r10, r8, r9] = arguments;
         let call = Registers {
             rip: self.gadget,
@@ -133,7 +136,20 @@ impl Remote {
             ..saved
         };
         trace::set_registers(self.tid, &call)?;
-        let result = self.finish();
+        self.finish()
+    }
+
+    /// Makes several system calls: registers and signals are put aside once for all of them.
+    ///
+    /// # Errors
+    ///
+    /// The work's, or the operating system's when the program is gone.
+    pub(crate) fn series<T>(self, work: impl FnOnce(Remote) -> io::Result<T>) -> io::Result<T> {
+        let saved = trace::registers(self.tid)?;
+        let mask = trace::signal_mask(self.tid)?;
+        // A trap that is blocked takes the program's handler for it away.
+        trace::set_signal_mask(self.tid, !(1 << (SIGTRAP - 1)))?;
+        let result = work(Remote { saved: Some(saved), ..self });
         trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved })?;
         trace::set_signal_mask(self.tid, mask)?;
         result

@@ -10,7 +10,6 @@
 //! What suits is found out by content: every page that was translated is compared with the process's own.
 
 use std::cell::RefCell;
-use std::fs;
 use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
@@ -19,6 +18,7 @@ use super::calls::{Call, remapped};
 use super::common::Admission;
 use super::engine::{Engine, Outcome, Trouble};
 use super::maps::{Known, Maps};
+use super::proc;
 use super::process::{Mode, Seat};
 use super::remote::Remote;
 use super::space::Space;
@@ -191,7 +191,7 @@ impl Engine {
         let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
         let gadget = seat.space.borrow().gadget();
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
-        let result = Remote { tid, gadget }.call(rax, [rdi, rsi, rdx, r10, r8, r9]);
+        let result = Remote::new(tid, gadget).call(rax, [rdi, rsi, rdx, r10, r8, r9]);
         self.forget_maps(tid);
         let fresh = remapped(&registers, &result);
         self.step_over_call(tid, registers, result)?;
@@ -222,7 +222,7 @@ impl Engine {
 fn has_fixed_layout(tid: u32) -> bool {
     const ADDR_NO_RANDOMIZE: u32 = 0x004_0000;
     const READ_IMPLIES_EXEC: u32 = 0x040_0000;
-    let text = fs::read_to_string(format!("/proc/{tid}/personality")).unwrap_or_default();
+    let text = proc::text(format!("/proc/{tid}/personality")).unwrap_or_default();
     let persona = u32::from_str_radix(text.trim(), 16).unwrap_or(0);
     persona & (ADDR_NO_RANDOMIZE | READ_IMPLIES_EXEC) == ADDR_NO_RANDOMIZE
 }

@@ -4,11 +4,10 @@
 //! are as if it had never been translated, and so is what the handler sees of them. The handler itself is translated
 //! again from its first instruction, and what it returns to likewise.
 
-use std::fs;
-
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
+use super::proc;
 use super::process::{Mode, Task};
 use super::remote::{Remote, number};
 use super::restartable::HANDLERS;
@@ -177,7 +176,7 @@ impl Engine {
         let space = seat.space.borrow();
         space.put_aside(seat.slot, &action);
         let address = space.aside(seat.slot);
-        let remote = Remote { tid, gadget: space.gadget() };
+        let remote = Remote::new(tid, space.gadget());
         remote.call(number::RT_SIGACTION, [SIGTRAP as u64, address, 0, 8, 0, 0])?;
         let blocked = trace::signal_mask(tid)? | 1 << (SIGTRAP - 1);
         Ok(trace::set_signal_mask(tid, blocked)?)
@@ -318,7 +317,7 @@ fn disposition(tid: u32, signal: i32) -> Disposition {
 
 /// What the kernel tells of a task.
 pub(super) fn status(tid: u32) -> String {
-    fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default()
+    proc::text(format!("/proc/{tid}/status")).unwrap_or_default()
 }
 
 /// Whether a set of signals in the text of a status has a signal.

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -13,6 +13,7 @@ use super::alike::Alike;
 use super::common::Common;
 use super::hints::Heats;
 use super::maps::{Mapping, Maps};
+use super::proc;
 use super::remote::{GADGET, Remote, number};
 use super::writers;
 use crate::flow::{ArcId, Point};
@@ -31,6 +32,10 @@ const GADGET_ROOM: u32 = 16;
 /// Where the slots are, if nothing else is there.
 const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
 
+/// Regions for which there is room in the file of the table and the slots: a program needs no more descriptors and calls for
+/// them, and hardly ever more of them.
+const ROOM_FOR_REGIONS: u64 = 4;
+
 /// How far below the stack pointer of a program that has executed nothing yet a text is put that a system call needs.
 const BELOW: u64 = 512;
 
@@ -48,7 +53,7 @@ pub(crate) struct Space {
     table: SharedMemory,
     area_at: u64,
     area: SharedMemory,
-    /// The file of the table and the slots.
+    /// The file of the table and the slots, and of the first regions.
     memory: File,
     regions: Vec<Region>,
     gadget: u64,
@@ -64,7 +69,15 @@ pub(crate) struct Space {
 struct Region {
     at: u64,
     mapped: SharedMemory,
-    memory: File,
+    part: Part,
+}
+
+/// The memory of a region.
+enum Part {
+    /// From here on in the file of the table and the slots.
+    Within(u64),
+    /// A file of its own.
+    Own(File),
 }
 
 impl Space {
@@ -98,9 +111,10 @@ impl Space {
     fn map_all(&self, remote: Remote, text: u64) -> io::Result<()> {
         let shared = lend(remote, text, &self.memory)?;
         let mapped = map_shared(remote, shared, self.table_at, self.area_at, self.area.len() as u64);
+        let mapped =
+            mapped.and_then(|()| self.regions.iter().try_for_each(|region| region.map(remote, shared, text)));
         remote.close(shared)?;
-        mapped?;
-        self.regions.iter().try_for_each(|region| region.map(remote, text))
+        mapped
     }
 
     /// Where everything is in the program's memory, with its length.
@@ -120,9 +134,10 @@ impl Space {
     ///
     /// As [`Space::new`].
     pub(crate) fn after(old: &Space, tid: u32, near: u64, settings: Settings) -> io::Result<Space> {
-        let (remote, maps) = (Remote { tid, gadget: old.gadget }, Maps::read(tid)?);
-        let space = Space::map(remote, auxiliary(tid, AT_PLATFORM)?, &maps, near, settings)?;
-        old.unmap(Remote { tid, gadget: space.gadget })?;
+        let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, Maps::read(tid)?);
+        let map = |remote| Space::map(remote, name, &maps, near, settings);
+        let space = Remote::new(tid, old.gadget).series(map)?;
+        old.unmap(Remote::new(tid, space.gadget))?;
         Ok(space)
     }
 
@@ -133,6 +148,7 @@ impl Space {
             Err(_) => (FEW_SLOTS, Shared::map(remote, name, maps, FEW_SLOTS)?),
         };
         let Shared { table_at, table, area_at, area, memory } = shared;
+        let Memory { file: memory, theirs } = memory;
         let mut space = Space {
             translation: Translation::new(table_at, settings),
             common: Common::default(),
@@ -144,14 +160,15 @@ impl Space {
             area,
             memory,
             regions: Vec::new(),
-            gadget: remote.gadget,
+            gadget: 0,
             listings: 0,
             free: (0..slots).rev().collect(),
             prepared: vec![false; slots],
             observed: HashMap::new(),
         };
-        space.add_region(remote, name, near)?;
-        space.add_regions(remote, name, maps);
+        let added = space.add_first_regions(remote, theirs, (name, near), maps);
+        remote.close(theirs)?;
+        added?;
         space.prepare_table();
         Ok(space)
     }
@@ -177,35 +194,63 @@ impl Space {
         (self.gadget..=self.gadget + GADGET.len() as u64).contains(&pc)
     }
 
-    /// Maps memory for code near an address.
-    fn add_region(&mut self, remote: Remote, name: u64, near: u64) -> io::Result<()> {
-        let maps = Maps::read(remote.tid)?;
+    /// Maps memory for code near an address, and near all other code that there is: none is added once others execute the
+    /// translation. Where the latter fails, it may not be needed. `file` is the program's descriptor of our file.
+    fn add_first_regions(
+        &mut self,
+        remote: Remote,
+        file: u64,
+        (name, near): (u64, u64),
+        maps: &Maps,
+    ) -> io::Result<()> {
+        self.add_region(remote, (name, Some(file)), near, maps)?;
+        for code in maps.code().filter(|code| code.file.is_some()) {
+            if !self.translation.has_region_near(code.start) {
+                let _ = self.add_region(remote, (name, Some(file)), code.start, maps);
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps memory for code near an address: a part of our file, as long as the program has that open, or a new one.
+    fn add_region(
+        &mut self,
+        remote: Remote,
+        (name, file): (u64, Option<u64>),
+        near: u64,
+        maps: &Maps,
+    ) -> io::Result<()> {
         // Others may have code where this one has nothing.
-        let free = |at: &u64| maps.is_free(*at, REGION) && !self.common.claims(*at, *at + REGION);
-        let at = places_near(near).find(free).ok_or(io::ErrorKind::OutOfMemory)?;
-        let memory = Memory::make(remote, name, REGION)?;
-        let mapped = map_code(&memory, remote, at);
-        let (memory, mapped) = (memory.close(remote)?, mapped?);
+        let is_free = |at: &u64| {
+            let end = at + REGION;
+            maps.is_free(*at, REGION) && !self.overlaps(*at, end) && !self.common.claims(*at, end)
+        };
+        let at = places_near(near).find(is_free).ok_or(io::ErrorKind::OutOfMemory)?;
+        let number = self.regions.len() as u64;
+        let (mapped, part) = match file.filter(|_| number < ROOM_FOR_REGIONS) {
+            Some(file) => {
+                let offset = TABLE + self.area.len() as u64 + number * REGION;
+                remote.map(file, at, REGION, offset, READ | EXECUTE)?;
+                let mapped = SharedMemory::map(self.memory.as_fd(), offset, REGION as usize)?;
+                (mapped, Part::Within(offset))
+            }
+            None => {
+                let memory = Memory::make(remote, name, REGION)?;
+                memory.map(remote, at, REGION, 0, READ | EXECUTE)?;
+                let mapped = SharedMemory::map(memory.file.as_fd(), 0, REGION as usize)?;
+                (mapped, Part::Own(memory.close(remote)?))
+            }
+        };
         let first = self.regions.is_empty();
         if first {
             mapped.write(0, &GADGET);
         }
-        self.regions.push(Region { at, mapped, memory });
+        self.regions.push(Region { at, mapped, part });
         if first {
             self.gadget = at;
         }
         self.translation.add_region(at, if first { GADGET_ROOM } else { 0 });
         Ok(())
-    }
-
-    /// Maps memory near all code that there is: none is added once others execute the translation. Where that fails, it may
-    /// not be needed.
-    fn add_regions(&mut self, remote: Remote, name: u64, maps: &Maps) {
-        for code in maps.code().filter(|code| code.file.is_some()) {
-            if !self.translation.has_region_near(code.start) {
-                let _ = self.add_region(remote, name, code.start);
-            }
-        }
     }
 
     /// Answers a need of the translation, in the name of a stopped program.
@@ -217,7 +262,7 @@ impl Space {
         match need {
             Need::Region(near) => {
                 let name = auxiliary(tid, AT_PLATFORM)?;
-                self.add_region(Remote { tid, gadget: self.gadget }, name, near)
+                self.add_region(Remote::new(tid, self.gadget), (name, None), near, &Maps::read(tid)?)
             }
             Need::Room => Err(io::ErrorKind::StorageFull.into()),
         }
@@ -269,7 +314,10 @@ impl Space {
 
     /// Whether a mapping is one of the regions.
     pub(super) fn is_region(&self, mapping: &Mapping) -> bool {
-        let own = |region: &Region| region.memory.metadata().ok().map(|data| writers::File::of(&data));
+        let own = |region: &Region| {
+            let file = if let Part::Own(file) = &region.part { file } else { &self.memory };
+            file.metadata().ok().map(|data| writers::File::of(&data))
+        };
         let regions = self.regions.iter().filter(|region| region.at == mapping.start);
         mapping.file.is_some() && regions.into_iter().any(|region| own(region) == mapping.file)
     }
@@ -330,11 +378,11 @@ struct Shared {
     table: SharedMemory,
     area_at: u64,
     area: SharedMemory,
-    memory: File,
+    memory: Memory,
 }
 
 impl Shared {
-    /// Nothing stays mapped in the program where it fails.
+    /// Nothing stays mapped in the program where it fails; else the file stays open there.
     fn map(remote: Remote, name: u64, maps: &Maps, slots: usize) -> io::Result<Shared> {
         let len = SLOT * slots as u64;
         let table_at = low_addresses().find(|at| maps.is_free(*at, TABLE));
@@ -342,11 +390,8 @@ impl Shared {
         let (Some(table_at), Some(area_at)) = (table_at, area_at) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        let memory = Memory::make(remote, name, TABLE + len)?;
-        // Who could shorten it would kill us.
-        let sealed = shared::seal_size(memory.file.as_fd());
-        let mapped = sealed.and_then(|()| map_shared(remote, memory.theirs, table_at, area_at, len));
-        let made = mapped.and_then(|()| {
+        let memory = Memory::make(remote, name, TABLE + len + ROOM_FOR_REGIONS * REGION)?;
+        let made = map_shared(remote, memory.theirs, table_at, area_at, len).and_then(|()| {
             let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize);
             let area = SharedMemory::map(memory.file.as_fd(), TABLE, len as usize);
             table.and_then(|table| Ok((table, area?))).inspect_err(|_| {
@@ -355,18 +400,14 @@ impl Shared {
                 }
             })
         });
-        let memory = memory.close(remote)?;
-        let (table, area) = made?;
-        Ok(Shared { table_at, table, area_at, area, memory })
+        match made {
+            Ok((table, area)) => Ok(Shared { table_at, table, area_at, area, memory }),
+            Err(error) => {
+                memory.close(remote)?;
+                Err(error)
+            }
+        }
     }
-}
-
-/// Maps code for us to write, and into a program, which nobody can write who is given it.
-fn map_code(memory: &Memory, remote: Remote, at: u64) -> io::Result<SharedMemory> {
-    let mapped = SharedMemory::map(memory.file.as_fd(), 0, REGION as usize)?;
-    shared::seal_code(memory.file.as_fd())?;
-    memory.map(remote, at, REGION, 0, READ | EXECUTE)?;
-    Ok(mapped)
 }
 
 /// Maps the table and the slots into a program; both or nothing.
@@ -378,9 +419,12 @@ fn map_shared(remote: Remote, file: u64, table_at: u64, area_at: u64, len: u64) 
 }
 
 impl Region {
-    /// Maps it into a program; there is room for a short text at an address.
-    fn map(&self, remote: Remote, text: u64) -> io::Result<()> {
-        let file = lend(remote, text, &self.memory)?;
+    /// Maps it into a program, whose descriptor of the space's file is `shared`; there is room for a short text at an address.
+    fn map(&self, remote: Remote, shared: u64, text: u64) -> io::Result<()> {
+        let file = match &self.part {
+            Part::Within(offset) => return remote.map(shared, self.at, REGION, *offset, READ | EXECUTE),
+            Part::Own(file) => lend(remote, text, file)?,
+        };
         let mapped = remote.map(file, self.at, REGION, 0, READ | EXECUTE);
         remote.close(file)?;
         mapped
@@ -428,7 +472,7 @@ fn at_first_instruction<T>(
     let mut patched = saved.to_le_bytes();
     patched[..GADGET.len()].copy_from_slice(&GADGET);
     trace::poke(tid, entry, u64::from_le_bytes(patched))?;
-    let done = work(Remote { tid, gadget: entry });
+    let done = Remote::new(tid, entry).series(work);
     trace::poke(tid, entry, saved)?;
     done
 }
@@ -445,6 +489,8 @@ impl Memory {
         let path = format!("/proc/{}/fd/{theirs}", remote.tid);
         let file = OpenOptions::new().read(true).write(true).open(path).and_then(|file| {
             shared::set_len(file.as_fd(), len)?;
+            // Who could shorten it would kill us.
+            shared::seal_size(file.as_fd())?;
             Ok(file)
         });
         let close = |_: &io::Error| drop(remote.close(theirs));
@@ -503,7 +549,7 @@ pub(crate) const AT_RANDOM: u64 = 25;
 ///
 /// `getauxval(3)`, `proc(5)`.
 pub(crate) fn auxiliary(pid: u32, key: u64) -> io::Result<u64> {
-    let bytes = fs::read(format!("/proc/{pid}/auxv"))?;
+    let bytes = proc::bytes(format!("/proc/{pid}/auxv"))?;
     let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     let found = words.as_chunks::<2>().0.iter().find(|pair| pair[0] == key);
     found.map(|pair| pair[1]).ok_or_else(|| io::ErrorKind::NotFound.into())

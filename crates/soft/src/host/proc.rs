@@ -1,0 +1,46 @@
+//! Files of `/proc`: of no known length, and read with as few calls as possible.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// More than most of them have.
+const ROOM: usize = 8 << 10;
+
+/// All of a file.
+///
+/// # Errors
+///
+/// The operating system's.
+pub(super) fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(ROOM);
+    // A part without an end: nobody asks how long the file is, and begins with a few bytes as that is unknown.
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same as text; what is none is replaced.
+///
+/// # Errors
+///
+/// As [`bytes`].
+pub(super) fn text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&bytes(path)?).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_to_its_end_however_long_it_is() {
+        let path = std::env::temp_dir().join(format!("cyclometer-proc-{}", std::process::id()));
+        for len in [0, 1, ROOM - 1, ROOM, ROOM + 1, 5 * ROOM] {
+            let written: Vec<u8> = (0..len).map(|i| i as u8).collect();
+            std::fs::write(&path, &written).unwrap();
+            assert_eq!(bytes(&path).unwrap(), written);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(bytes(&path).is_err());
+    }
+}
