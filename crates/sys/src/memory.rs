@@ -17,7 +17,7 @@ static ASKED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn keep() {
     const ENOUGH: c_int = 32 << 20;
     for (what, value) in
-        [(libc::M_TRIM_THRESHOLD, ENOUGH), (libc::M_MMAP_THRESHOLD, ENOUGH), (libc::M_TOP_PAD, 4 << 20)]
+        [(libc::M_TRIM_THRESHOLD, ENOUGH), (libc::M_MMAP_THRESHOLD, ENOUGH), (libc::M_TOP_PAD, 8 << 20)]
     {
         // SAFETY: takes numbers, and a refusal changes nothing; one thread is the caller's promise, and a second one
         // would only find the old habits.
