@@ -330,8 +330,16 @@ impl Emitter {
         let pushed = busy.with(Bits::PUSHED);
         self.put(pushed, &[0x0f, 0xb7, 0xf4]);
         self.put32(pushed, &[0x65, 0x8f, 0x86], area::SHADOW);
-        self.put_literal(busy, &[0xff, 0x35], return_to);
+        self.push_address(busy, return_to);
         self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI), table);
+    }
+
+    /// Pushes an address of the program's.
+    fn push_address(&mut self, at: At, address: u64) {
+        match i32::try_from(address) {
+            Ok(low) => self.put32(at, &[0x68], low as u32),
+            Err(_) => self.put_literal(at, &[0xff, 0x35], address),
+        }
     }
 
     /// The thunk of a direct call; the jump that ends it wants to know where to.
@@ -340,7 +348,7 @@ impl Emitter {
         self.store(pushed, 0, area::RAX);
         self.put(pushed.with(Bits::RAX), &[0x0f, 0xb7, 0xc4]);
         self.put32(pushed.with(Bits::RAX), &[0x65, 0x8f, 0x80], area::SHADOW);
-        self.put_literal(at.with(Bits::RAX), &[0xff, 0x35], return_to);
+        self.push_address(at.with(Bits::RAX), return_to);
         self.load(went.with(Bits::RAX), 0, area::RAX);
         self.put_hole(went, &[0xe9])
     }
@@ -371,12 +379,10 @@ impl Emitter {
             bits: bits.with(Bits::RCX).with(Bits::RSI).with(Bits::IN_STUB),
         };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
-        self.put_to(to_rcx, &[0x48, 0x8d, 0x35], address);
-        self.put(to_rcx, &[0x48, 0xf7, 0xd6]);
-        self.put(to_rcx, &[0x48, 0x8d, 0x4c, 0x31, 0x01]);
-        self.put(beyond, &[0xe3, 13]);
-        self.put(beyond, &[0x48, 0xf7, 0xd6]);
-        self.put(beyond, &[0x48, 0x8d, 0x0c, 0x31]);
+        self.add_to_rcx(to_rcx, address.wrapping_neg());
+        // Over the way on, which has the same length whatever is added.
+        self.put(beyond, &[0xe3, if i32::try_from(address).is_ok() { 13 } else { 20 }]);
+        self.add_to_rcx(beyond, address);
         let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
         let hit = self.here();
         let mut arrived = Emitter::in_stub(subject);
@@ -387,6 +393,18 @@ impl Emitter {
         self.load(arrived.with(Bits::RCX).with(Bits::RSI), 1, area::RCX);
         self.load(arrived.with(Bits::RSI), 6, area::RSI);
         (hole, hit, arrived)
+    }
+
+    /// Adds a value to rcx; rsi is in the slot.
+    fn add_to_rcx(&mut self, at: At, value: u64) {
+        match i32::try_from(value.cast_signed()) {
+            Ok(near) => self.put32(at, &[0x48, 0x8d, 0x89], near as u32),
+            Err(_) => {
+                self.put(at, &[0x48, 0xbe]);
+                self.bytes.extend(value.to_le_bytes());
+                self.put(at, &[0x48, 0x8d, 0x0c, 0x31]);
+            }
+        }
     }
 
     /// The value of a hole goes to the literals.

@@ -38,6 +38,9 @@ fn text(instruction: &Instruction) -> String {
     text
 }
 
+/// Where libraries are: no instruction has room for it.
+const FAR_AT: u64 = 0x7fff_fd00_0000;
+
 fn shape(bytes: &[u8]) -> Shape {
     Shape::decode(bytes, AT).unwrap()
 }
@@ -96,13 +99,13 @@ fn a_call_pushes_the_programs_return_address_and_keeps_its_own() {
             "mov [gs:0],rax",
             "movzx eax,sp",
             "pop qword [gs:rax+10000h]",
-            "push qword [rel 30000028h]",
+            "push 400005h",
             "mov rax,[gs:0]",
-            "jmp 0000000030000027h",
+            "jmp 0000000030000026h",
         ],
     );
     emits(
-        |out| out.indirect_thunk(clean(), AT + 5, TABLE_AT, clean()),
+        |out| out.indirect_thunk(clean(), FAR_AT, TABLE_AT, clean()),
         &[
             "movzx esi,sp",
             "pop qword [gs:rsi+10000h]",
@@ -111,6 +114,27 @@ fn a_call_pushes_the_programs_return_address_and_keeps_its_own() {
             "jmp qword [rsi*8+7F000000h]",
         ],
     );
+}
+
+#[test]
+fn a_stub_subtracts_its_address_and_adds_it_again() {
+    let restored = ["mov rcx,[gs:8]", "mov rsi,[gs:10h]"];
+    let near = [
+        "lea rcx,[rcx-400000h]",
+        "jrcxz 0000000030000016h",
+        "lea rcx,[rcx+400000h]",
+        "jmp qword [rel 30000016h]",
+    ];
+    emits(|out| _ = out.stub(0, AT, None), &[&near[..], &restored].concat());
+    let far = [
+        "mov rsi,0FFFF800003000000h",
+        "lea rcx,[rcx+rsi]",
+        "jrcxz 0000000030000024h",
+        "mov rsi,7FFFFD000000h",
+        "lea rcx,[rcx+rsi]",
+        "jmp qword [rel 30000024h]",
+    ];
+    emits(|out| _ = out.stub(0, FAR_AT, None), &[&far[..], &restored].concat());
 }
 
 #[test]
