@@ -8,6 +8,7 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::engine::Engine;
 use super::maps::Mapping;
@@ -29,6 +30,13 @@ const NEW_PART: usize = 50;
 ///
 /// Linux `include/uapi/asm-generic/fcntl.h`.
 const O_NOFOLLOW: i32 = 0o400_000;
+
+/// Do not wait for who writes to a pipe, and take no terminal.
+///
+/// # Source
+///
+/// As above.
+const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
 
 /// Hints of the files whose code is executed.
 pub(super) struct Store {
@@ -76,7 +84,8 @@ impl Store {
 
     fn read(&self, name: &str) -> Option<FileHints> {
         let path = self.folder.join(name);
-        let file = OpenOptions::new().read(true).custom_flags(O_NOFOLLOW).open(path).ok()?;
+        let file =
+            OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK_NOCTTY).open(path).ok()?;
         let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && is_ours(metadata))?;
         if metadata.len() > MOST_BYTES {
             return None;
@@ -108,32 +117,31 @@ impl Store {
             written |= self.replace(&entry.name, &entry.hints.write()).is_ok();
         }
         if written {
-            let _ = self.clear_out();
+            self.clear_out();
         }
     }
 
     /// Who reads meanwhile sees the old file or the new one.
     fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let new = self.folder.join(format!("{name}.{}", std::process::id()));
+        // Ids are the same in every container that may share the folder.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let new = self.folder.join(format!("{name}.{}.{}", std::process::id(), now.as_nanos()));
         let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&new);
-        let replaced = file.and_then(|mut file| {
-            file.write_all(bytes)?;
-            fs::rename(&new, self.folder.join(name))
-        });
+        let mut file =
+            options.write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&new)?;
+        let replaced = file.write_all(bytes).and_then(|()| fs::rename(&new, self.folder.join(name)));
         replaced.inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
     /// Removes the oldest files where there are too many.
-    fn clear_out(&self) -> io::Result<()> {
-        let mut files: Vec<(i64, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(&self.folder)? {
-            let entry = entry?;
-            files.push((entry.metadata()?.mtime(), entry.path()));
-        }
+    fn clear_out(&self) {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let dated = entries.filter_map(|entry| Some((entry.metadata().ok()?.mtime(), entry.path())));
+        let mut files: Vec<(i64, PathBuf)> = dated.collect();
         files.sort_unstable();
         let many = files.len().saturating_sub(MOST_FILES);
-        files.iter().take(many).try_for_each(|(_, path)| fs::remove_file(path))
+        // One that somebody else has removed meanwhile is gone, too.
+        files.iter().take(many).for_each(|(_, path)| drop(fs::remove_file(path)));
     }
 }
 
@@ -181,8 +189,15 @@ fn is_ours(metadata: &fs::Metadata) -> bool {
 /// A name for what a file is now: by its length, when it was changed, and its first page, where programs and libraries have
 /// the number that their build has given them.
 fn name_of(path: &Path) -> io::Result<String> {
-    let file = fs::File::open(path)?;
+    // What is no file is not even opened.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK_NOCTTY).open(path)?;
     let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut first = Vec::new();
     file.take(PAGE).read_to_end(&mut first)?;
     let stamp = [metadata.len(), metadata.mtime().cast_unsigned(), metadata.mtime_nsec().cast_unsigned()];

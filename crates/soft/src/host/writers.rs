@@ -7,6 +7,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -38,7 +39,12 @@ impl File {
     }
 
     pub(crate) fn at(path: impl AsRef<Path>) -> Option<File> {
-        Some(File::of(&fs::metadata(path).ok()?))
+        loop {
+            match fs::metadata(&path) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                found => return Some(File::of(&found.ok()?)),
+            }
+        }
     }
 
     /// By what the system tells of it.

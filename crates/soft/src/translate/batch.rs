@@ -21,6 +21,9 @@ const LEAST_LIKELY: u32 = CERTAIN / 32;
 /// How likely a way is that earlier runs have passed and never gone, in percent.
 const NEVER_GONE: u32 = 2;
 
+/// How far a page may be to be looked at for what earlier runs have executed of it, in bytes.
+const NEIGHBOURHOOD: u64 = 1 << 22;
+
 /// It will be executed.
 const CERTAIN: u32 = 1 << 20;
 
@@ -326,6 +329,10 @@ impl Search<'_> {
     /// How likely a way is, in percent, by what earlier runs have executed; `guess` where they have not come here.
     fn share(&mut self, from: u64, to: u64, guess: u32) -> u32 {
         if self.pages.heat(from).is_none() {
+            return guess;
+        }
+        // A page far away is not looked at to find out: with hints that are wrong it may have no code yet.
+        if to.abs_diff(from) > NEIGHBOURHOOD && !self.pages.is_known(to) {
             return guess;
         }
         let known = self.pages.find(self.code, to).and_then(|_| self.pages.heat(to));

@@ -336,9 +336,10 @@ impl Emitter {
 
     /// Pushes an address of the program's.
     fn push_address(&mut self, at: At, address: u64) {
-        match i32::try_from(address) {
-            Ok(low) => self.put32(at, &[0x68], low as u32),
-            Err(_) => self.put_literal(at, &[0xff, 0x35], address),
+        if is_low(address) {
+            self.put32(at, &[0x68], address as u32);
+        } else {
+            self.put_literal(at, &[0xff, 0x35], address);
         }
     }
 
@@ -379,10 +380,11 @@ impl Emitter {
             bits: bits.with(Bits::RCX).with(Bits::RSI).with(Bits::IN_STUB),
         };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
-        self.add_to_rcx(to_rcx, address.wrapping_neg());
+        let low = is_low(address);
+        self.add_to_rcx(to_rcx, address.wrapping_neg(), low);
         // Over the way on, which has the same length whatever is added.
-        self.put(beyond, &[0xe3, if i32::try_from(address).is_ok() { 13 } else { 20 }]);
-        self.add_to_rcx(beyond, address);
+        self.put(beyond, &[0xe3, if low { 13 } else { 20 }]);
+        self.add_to_rcx(beyond, address, low);
         let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
         let hit = self.here();
         let mut arrived = Emitter::in_stub(subject);
@@ -395,16 +397,14 @@ impl Emitter {
         (hole, hit, arrived)
     }
 
-    /// Adds a value to rcx; rsi is in the slot.
-    fn add_to_rcx(&mut self, at: At, value: u64) {
-        match i32::try_from(value.cast_signed()) {
-            Ok(near) => self.put32(at, &[0x48, 0x8d, 0x89], near as u32),
-            Err(_) => {
-                self.put(at, &[0x48, 0xbe]);
-                self.bytes.extend(value.to_le_bytes());
-                self.put(at, &[0x48, 0x8d, 0x0c, 0x31]);
-            }
+    /// Adds a low address to rcx, or its negative, or any value by way of rsi, which is in the slot.
+    fn add_to_rcx(&mut self, at: At, value: u64, low: bool) {
+        if low {
+            return self.put32(at, &[0x48, 0x8d, 0x89], value as u32);
         }
+        self.put(at, &[0x48, 0xbe]);
+        self.bytes.extend(value.to_le_bytes());
+        self.put(at, &[0x48, 0x8d, 0x0c, 0x31]);
     }
 
     /// The value of a hole goes to the literals.
@@ -448,6 +448,11 @@ impl Emitter {
         let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::RSI).with(Bits::OUTSIDE);
         At { subject: u32::MAX, done: 0, bits }
     }
+}
+
+/// Whether an address, and its negative, is a 32-bit value with a sign: what an instruction has room for.
+fn is_low(address: u64) -> bool {
+    i32::try_from(address).is_ok()
 }
 
 /// Brings one bit for each element of a mask to ecx, or rcx for more than 32.

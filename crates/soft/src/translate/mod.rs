@@ -333,6 +333,11 @@ impl Translation {
         counters + region::COUNTER_RESERVE > MAX_COUNTERS
     }
 
+    /// Whether half of the counters are taken.
+    fn is_half_full(&self) -> bool {
+        self.flow.counters().len() as u32 + self.extras > MAX_COUNTERS / 2
+    }
+
     /// What every entry of the table is at first.
     pub fn first_table_entry(&self) -> u64 {
         self.missed
@@ -487,8 +492,11 @@ impl Translation {
         let blocks = hints.blocks().map(|offset| (address & !(PAGE - 1)) + u64::from(offset));
         for block in blocks {
             if self.block_at(block).is_none() {
-                // It is not needed yet: where there is no room, it waits.
+                // It is not needed yet: where there is little room, it waits.
                 let Ok(region) = self.region_near(block) else { return };
+                if !self.regions[region].is_half_empty() || self.is_half_full() {
+                    return;
+                }
                 self.translate(code, block, region);
             }
         }

@@ -179,6 +179,11 @@ impl Pages {
         self.pages.iter().filter_map(|page| Some((page.origin.as_ref()?, page.blocks.as_slice())))
     }
 
+    /// Whether the page that an address is on was looked at.
+    pub(crate) fn is_known(&self, address: u64) -> bool {
+        self.known(address).is_some()
+    }
+
     fn known(&self, address: u64) -> Option<u32> {
         let page = address & !(PAGE - 1);
         match self.last {

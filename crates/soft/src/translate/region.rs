@@ -50,6 +50,11 @@ impl Region {
         u64::from(self.used + RESERVE) <= REGION
     }
 
+    /// Whether more than half of it is free.
+    pub(crate) fn is_half_empty(&self) -> bool {
+        u64::from(self.used) < REGION / 2
+    }
+
     pub(crate) fn append(&mut self, bytes: u32, marks: Marks) {
         self.used += bytes;
         self.marks.extend((!marks.is_empty()).then_some(marks));

@@ -58,6 +58,9 @@ impl std::fmt::Debug for Former {
 /// The socket has told of itself.
 static RUNG: AtomicBool = AtomicBool::new(false);
 
+/// The timer has come.
+static TICKED: AtomicBool = AtomicBool::new(false);
+
 /// How often a wait is ended until it is heard that the socket has told of itself.
 const AGAIN: Duration = Duration::from_millis(1);
 
@@ -86,6 +89,7 @@ impl<'a> Bell<'a> {
         let socket = socket.as_fd();
         let former_flags = flags(socket)?;
         RUNG.store(false, Ordering::SeqCst);
+        TICKED.store(false, Ordering::SeqCst);
         let former = [
             (libc::SIGCHLD, act(libc::SIGCHLD, libc::SIG_DFL, libc::SA_NOCLDSTOP)?),
             (libc::SIGIO, act(libc::SIGIO, handler(rung), 0)?),
@@ -107,8 +111,9 @@ impl<'a> Bell<'a> {
     /// The operating system's.
     pub fn wait(&self, most: Option<Duration>) -> io::Result<Option<(u32, Change)>> {
         self.tick(most.unwrap_or(Duration::ZERO));
-        // From here on the handler sets the timer, and nothing else does.
-        if self.has_rung() {
+        // From here on the handler sets the timer, and nothing else does. What came while the last change was handled counts: who
+        // is always busy would never hear of it.
+        if self.has_rung() | TICKED.swap(false, Ordering::SeqCst) {
             return Ok(None);
         }
         let change = match wait_for_any() {
@@ -118,6 +123,7 @@ impl<'a> Bell<'a> {
         match change {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {
                 self.has_rung();
+                TICKED.store(false, Ordering::SeqCst);
                 Ok(None)
             }
             change => change,
@@ -158,8 +164,10 @@ extern "C" fn rung(_: c_int) {
     set_timer(AGAIN);
 }
 
-/// It has ended a system call.
-extern "C" fn ticked(_: c_int) {}
+/// It has ended a system call, or comes before the next one.
+extern "C" fn ticked(_: c_int) {
+    TICKED.store(true, Ordering::SeqCst);
+}
 
 fn handler(handler: extern "C" fn(c_int)) -> libc::sighandler_t {
     handler as libc::sighandler_t
