@@ -87,12 +87,17 @@ impl Warmth {
     /// Whether it is to be released: it does not stop often any more, or was bound for too long.
     fn is_over(&mut self, stops: u64) -> bool {
         let now = Instant::now();
-        let Some(warm) = self.warm.as_mut().filter(|warm| now - warm.looked >= LOOK_EVERY) else {
+        let Some(warm) = self.warm.as_mut() else { return false };
+        // Programs that begin one after the other are looked at each time anew: that must not go on for ever.
+        if self.spent + (now - warm.started) > LONGEST {
+            return true;
+        }
+        if now - warm.looked < LOOK_EVERY {
             return false;
-        };
+        }
         let seldom = stops - warm.stops < FEW;
         (warm.looked, warm.stops) = (now, stops);
-        seldom || self.spent + (now - warm.started) > LONGEST
+        seldom
     }
 }
 
