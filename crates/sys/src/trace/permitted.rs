@@ -74,13 +74,17 @@ struct Probe(u32);
 impl Probe {
     /// `work` gives its exit status; it must not allocate: another thread may have held locks at the fork.
     fn fork(work: impl FnOnce() -> c_int) -> io::Result<Probe> {
+        let maker = std::process::id();
         // SAFETY: the child calls only functions that are safe after fork, allocates nothing and never returns.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
                 // SAFETY: takes a number.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, SIGKILL as c_ulong) };
-                process::leave(work())
+                // SAFETY: takes nothing and cannot fail.
+                let orphaned = unsafe { libc::getppid() }.unsigned_abs() != maker;
+                // Who was killed before that sends no signal any more.
+                process::leave(if orphaned { libc::ESRCH } else { work() })
             }
             pid => Ok(Probe(pid.unsigned_abs())),
         }

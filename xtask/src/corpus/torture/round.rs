@@ -140,6 +140,11 @@ impl Baseline<'_> {
                 tally.bereaved += 1;
                 self.is_no_start()
             }
+            // The load was not followed yet, ran as it is, and the tool says why there is no count.
+            Some(Assault::KillKeeper) if self.runner.log(COUNTS).contains("the keeper process died") => {
+                tally.bereaved += 1;
+                self.differs_from(&self.runner.place.native())
+            }
             Some(Assault::CtrlC | Assault::Interrupt) if !ended.status.success() => {
                 tally.interrupted += 1;
                 self.is_no_start()
