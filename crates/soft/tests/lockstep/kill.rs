@@ -119,7 +119,7 @@ impl Notes for Shared<KillAt> {
 
 /// Looks and instructions, as a probe has noted them.
 fn numbers(run: &Translated) -> (u64, u64) {
-    let mut numbers = run.notes.split(' ').map(|number| number.parse().unwrap());
+    let mut numbers = run.notes.split(' ').take(2).map(|number| number.parse().unwrap());
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
@@ -164,6 +164,8 @@ struct HoldFirst {
     executes: bool,
     held: u64,
     completed: Completed,
+    /// For each look the task, where it was in translated code and in its own, and how many instructions were executed.
+    trail: Vec<(u32, u64, u64, u64)>,
 }
 
 /// # Source
@@ -178,6 +180,7 @@ fn is_execve(view: &View) -> bool {
 impl Probe for HoldFirst {
     fn look(&mut self, view: &View) -> Order {
         self.completed.look(view);
+        self.trail.push((view.tid, view.pc, view.program.rip, self.completed.count()));
         let first = *self.first.get_or_insert(view.tid);
         if view.tid != first {
             self.executes = is_execve(view);
@@ -192,7 +195,8 @@ impl Probe for HoldFirst {
 impl Notes for Shared<HoldFirst> {
     fn notes(&self) -> String {
         let probe = self.0.borrow();
-        format!("{} {}", probe.held, probe.completed.count())
+        let trail = probe.trail.split_at(probe.trail.len().saturating_sub(50)).1;
+        format!("{} {} {trail:x?}", probe.held, probe.completed.count())
     }
 }
 
@@ -212,7 +216,11 @@ fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
         // in the middle of a step may have made it, with a jump behind it.
         let counted = run.counted[0].count(Event::Instructions).unwrap();
         let most = instructions + 1 + if held == 0 { 2 } else { 0 };
-        assert!((instructions + 1..=most).contains(&counted), "{counted}, not {instructions} + 1: {held}");
+        assert!(
+            (instructions + 1..=most).contains(&counted),
+            "{counted}, not {instructions} + 1: {}",
+            run.notes
+        );
     }
     assert!(all_held > 5, "{all_held}");
 }
