@@ -212,15 +212,13 @@ fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
         assert_eq!(run.outcome, native);
         let (held, instructions) = numbers(&run);
         all_held += held;
-        // The call that executes the other program is there as the way between the two; the last one ends it. Who is killed
-        // in the middle of a step may have made it, with a jump behind it.
+        // The call that executes the other program is there as the way between the two; the last one ends it. Who is held where
+        // a link was just made is counted up to that: a jump behind it may not be there in the copy. Who is killed in the middle
+        // of a step may have made it, with a jump behind it.
         let counted = run.counted[0].count(Event::Instructions).unwrap();
-        let most = instructions + 1 + if held == 0 { 2 } else { 0 };
-        assert!(
-            (instructions + 1..=most).contains(&counted),
-            "{counted}, not {instructions} + 1: {}",
-            run.notes
-        );
+        let possible = if held == 0 { 1..=3 } else { 0..=1 };
+        let more = counted.checked_sub(instructions);
+        assert!(more.is_some_and(|more| possible.contains(&more)), "{counted}: {}", run.notes);
     }
     assert!(all_held > 5, "{all_held}");
 }
