@@ -89,8 +89,10 @@ pub(super) fn run_to_trap(tid: u32, run: impl Fn(u32, i32) -> io::Result<()>) ->
         match trace::wait_for(tid)? {
             Change::Signal(SIGTRAP) => break,
             Change::Signal(SIGSTOP) => (given, stopped) = (SIGSTOP, true),
+            // As it was after a call before.
+            Change::Group(_) => stopped = true,
             Change::Signal(signal) => pending = Some(signal),
-            Change::Interrupted | Change::Group(_) => {}
+            Change::Interrupted => {}
             _ => return Err(io::Error::from_raw_os_error(errno::ESRCH)),
         }
     }
@@ -214,5 +216,81 @@ impl Remote {
             }
             answer => answer,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    const GETPID: u64 = 39;
+
+    /// A program that waits, stopped by its tracer; killed when it is dropped.
+    struct Waiting(Child);
+
+    impl Waiting {
+        fn start() -> Waiting {
+            let waiting = Waiting(Command::new("sleep").arg("100").spawn().unwrap());
+            let tid = waiting.0.id();
+            trace::seize(tid, trace::Options::EXIT_KILL).unwrap();
+            trace::interrupt(tid).unwrap();
+            assert_eq!(trace::wait_for(tid).unwrap(), Change::Interrupted);
+            waiting
+        }
+    }
+
+    impl Drop for Waiting {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_stopped_in_a_series_of_calls_is_told_to_be_stopped_behind_it() {
+        if trace::permitted().is_err() {
+            return;
+        }
+        for (before, behind) in [(0, 1), (1, 0), (1, 1), (2, 5)] {
+            let waiting = Waiting::start();
+            let tid = waiting.0.id();
+            let at = trace::registers(tid).unwrap().rip;
+            let code = trace::peek(tid, at).unwrap();
+            let [a, b, c] = GADGET;
+            trace::poke(tid, at, u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0])).unwrap();
+            let calls = |remote: Remote, count| {
+                (0..count).for_each(|_| assert_eq!(remote.call(GETPID, [0; 6]).unwrap(), tid.into()));
+            };
+            let series = |remote: Remote| {
+                calls(remote, before);
+                trace::send_signal(tid, tid, SIGSTOP)?;
+                calls(remote, behind);
+                Ok(())
+            };
+            Remote::new(tid, at).series(series).unwrap();
+            trace::poke(tid, at, code).unwrap();
+            trace::resume(tid, 0).unwrap();
+            // Where no call was made behind the signal, it is still to come.
+            if behind == 0 {
+                assert_eq!(trace::wait_for(tid).unwrap(), Change::Signal(SIGSTOP));
+                trace::resume(tid, SIGSTOP).unwrap();
+            }
+            assert_eq!(told(tid), Some(Change::Group(SIGSTOP)), "{before} calls before, {behind} behind");
+        }
+    }
+
+    /// What is told of a task that soon has something to tell.
+    fn told(tid: u32) -> Option<Change> {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_secs(10) {
+            if let Some(change) = trace::poll(tid).unwrap() {
+                return Some(change);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 }
