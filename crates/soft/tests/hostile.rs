@@ -709,6 +709,21 @@ fn a_program_is_left_where_no_file_may_be_as_long_as_the_translation() {
 }
 
 #[test]
+fn a_program_with_few_addresses_keeps_all_of_them() {
+    if !ready() {
+        return;
+    }
+    let (Some(prlimit), Some(grep)) = (installed("prlimit"), installed("grep")) else { return };
+    let grep = grep.to_string_lossy();
+    for megabytes in [100, 1600, 1640, 1900, 3400] {
+        let limit = format!("--as={megabytes}000000");
+        let run = alike(&Job::new(&prlimit, &[&limit, &grep, "VmSize", "/proc/self/status"]));
+        assert!(run.stdout.contains("VmSize"), "{run:?}");
+        assert_lost(&run.counts[0], "its address space is limited");
+    }
+}
+
+#[test]
 fn a_program_that_begins_with_traps_ignored_is_left() {
     let test = "a_program_that_begins_with_traps_ignored_is_left";
     check_left_where(test, "trap '' TRAP; \"$@\"", "ignores SIGTRAP");

@@ -96,10 +96,15 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// The operating system's; `AlreadyExists` where the program has something there. Nothing stays mapped.
+    /// The operating system's; `AlreadyExists` where the program has something there, `OutOfMemory` where it is to have fewer
+    /// addresses. Nothing stays mapped.
     pub(crate) fn enter_program(&self, tid: u32, registers: &Registers, maps: &Maps) -> io::Result<()> {
         if !self.places().all(|(start, len)| maps.is_free(start, len)) {
             return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let limit = address_limit(tid);
+        if !leaves_room(self.prepared.len(), limit) {
+            return Err(too_narrow(limit));
         }
         let text = registers.rsp.wrapping_sub(BELOW);
         at_first_instruction(tid, registers.rip, |remote| {
@@ -142,11 +147,7 @@ impl Space {
     }
 
     fn map(remote: Remote, name: u64, maps: &Maps, near: u64, settings: Settings) -> io::Result<Space> {
-        // There may be a limit on addresses, or on the length of files.
-        let (slots, shared) = match Shared::map(remote, name, maps, SLOTS) {
-            Ok(shared) => (SLOTS, shared),
-            Err(_) => (FEW_SLOTS, Shared::map(remote, name, maps, FEW_SLOTS)?),
-        };
+        let (slots, shared) = Shared::largest(remote, name, maps)?;
         let Shared { table_at, table, area_at, area, memory } = shared;
         let Memory { file: memory, theirs } = memory;
         let mut space = Space {
@@ -168,7 +169,7 @@ impl Space {
         };
         let added = space.add_first_regions(remote, theirs, (name, near), maps);
         remote.close(theirs)?;
-        added?;
+        added.inspect_err(|_| drop(space.unmap(remote)))?;
         space.prepare_table();
         Ok(space)
     }
@@ -231,16 +232,18 @@ impl Space {
             Some(file) => {
                 let offset = TABLE + self.area.len() as u64 + number * REGION;
                 remote.map(file, at, REGION, offset, READ | EXECUTE)?;
-                let mapped = SharedMemory::map(self.memory.as_fd(), offset, REGION as usize)?;
+                let mapped = SharedMemory::map(self.memory.as_fd(), offset, REGION as usize);
                 (mapped, Part::Within(offset))
             }
             None => {
                 let memory = Memory::make(remote, name, REGION)?;
-                memory.map(remote, at, REGION, 0, READ | EXECUTE)?;
-                let mapped = SharedMemory::map(memory.file.as_fd(), 0, REGION as usize)?;
-                (mapped, Part::Own(memory.close(remote)?))
+                let there = memory.map(remote, at, REGION, 0, READ | EXECUTE);
+                let file = memory.close(remote)?;
+                there?;
+                (SharedMemory::map(file.as_fd(), 0, REGION as usize), Part::Own(file))
             }
         };
+        let mapped = mapped.inspect_err(|_| drop(remote.call(number::MUNMAP, [at, REGION, 0, 0, 0, 0])))?;
         let first = self.regions.is_empty();
         if first {
             mapped.write(0, &GADGET);
@@ -382,6 +385,19 @@ struct Shared {
 }
 
 impl Shared {
+    /// With as many slots as there can be: there may be a limit on addresses, or on the length of files.
+    fn largest(remote: Remote, name: u64, maps: &Maps) -> io::Result<(usize, Shared)> {
+        let limit = address_limit(remote.tid);
+        let mut made = Err(too_narrow(limit));
+        for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| leaves_room(*slots, limit)) {
+            made = Shared::map(remote, name, maps, slots).map(|shared| (slots, shared));
+            if made.is_ok() {
+                break;
+            }
+        }
+        made
+    }
+
     /// Nothing stays mapped in the program where it fails; else the file stays open there.
     fn map(remote: Remote, name: u64, maps: &Maps, slots: usize) -> io::Result<Shared> {
         let len = SLOT * slots as u64;
@@ -408,6 +424,30 @@ impl Shared {
             }
         }
     }
+}
+
+/// The limit on a program's addresses; `None` where there is none, or it is not told.
+fn address_limit(tid: u32) -> Option<u64> {
+    cyclometer_sys::process::address_limit(tid).ok().flatten()
+}
+
+/// Addresses that a translation with so many slots takes, but for regions that are hardly ever needed.
+fn takes(slots: usize) -> u64 {
+    TABLE + SLOT * slots as u64 + ROOM_FOR_REGIONS * REGION
+}
+
+/// Whether a program keeps half of its addresses: natively it might need as many.
+fn leaves_room(slots: usize, limit: Option<u64>) -> bool {
+    limit.is_none_or(|limit| takes(slots) <= limit / 2)
+}
+
+/// Why nothing is mapped into a program.
+fn too_narrow(limit: Option<u64>) -> io::Error {
+    let [limit, takes] = [limit.unwrap_or(u64::MAX), takes(FEW_SLOTS)].map(|bytes| bytes >> 20);
+    let text = format!(
+        "its address space is limited to {limit} MiB (RLIMIT_AS), less than twice the {takes} MiB of a translation"
+    );
+    io::Error::new(io::ErrorKind::OutOfMemory, text)
 }
 
 /// Maps the table and the slots into a program; both or nothing.

@@ -1,6 +1,7 @@
-//! What Linux has and other systems lack: pidfds, `ppoll`, quiet sends.
+//! What Linux has and other systems lack: pidfds, `ppoll`, quiet sends, limits of others.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
@@ -172,6 +173,28 @@ pub(super) fn fix_layout() -> bool {
     let wanted = libc::c_ulong::from(current | libc::ADDR_NO_RANDOMIZE.unsigned_abs());
     // SAFETY: takes a number.
     unsafe { libc::personality(wanted) >= 0 }
+}
+
+/// How many bytes of addresses another process may have mapped; `None` for no limit.
+///
+/// # Errors
+///
+/// The operating system's: it does not tell everybody.
+///
+/// # Source
+///
+/// `prlimit(2)`, `RLIMIT_AS`.
+pub fn address_limit(pid: u32) -> io::Result<Option<u64>> {
+    let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
+    // SAFETY: reads no new limit and writes one rlimit.
+    let done =
+        unsafe { libc::prlimit(pid.cast_signed(), libc::RLIMIT_AS, std::ptr::null(), limit.as_mut_ptr()) };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call succeeded and wrote the limit.
+    let limit = unsafe { limit.assume_init() }.rlim_cur;
+    Ok((limit != libc::RLIM_INFINITY).then_some(limit))
 }
 
 #[cfg(test)]
