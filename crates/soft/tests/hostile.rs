@@ -129,8 +129,8 @@ fn a_program_without_descriptors_is_left() {
 }
 
 #[test]
-fn a_program_without_memory_to_spare_is_left() {
-    check_left(&["no memory"], "could not be translated");
+fn a_program_that_leaves_itself_no_memory_to_spare_is_counted() {
+    hostile(&["no memory"]).iter().for_each(check_counted);
 }
 
 #[test]
@@ -710,16 +710,36 @@ fn a_program_is_left_where_no_file_may_be_as_long_as_the_translation() {
 
 #[test]
 fn a_program_with_few_addresses_keeps_all_of_them() {
+    let test = "a_program_with_few_addresses_keeps_all_of_them";
+    check_left_where(test, "ulimit -v 3000000; \"$@\"", "its address space is limited");
+}
+
+#[test]
+fn limits_that_a_program_sets_on_its_addresses_are_its_own() {
+    let Some(program) = program("limits.c") else { return };
+    for megabytes in ["100", "1600", "1640", "3000", "7000", "100000"] {
+        let run = alike(&Job::new(&program, &["own", megabytes]));
+        assert!(run.stdout.contains("allocated"), "{run:?}");
+        check_counted(&run);
+    }
+    check_counted(&alike(&Job::new(&program, &["lowered"])));
+    check_counted(&alike(&Job::new(&program, &["refused"])));
+    let inherited = alike(&Job::new(&program, &["inherited", &program.to_string_lossy()]));
+    assert!(inherited.stdout.contains("child: 2000 2500"), "{inherited:?}");
+    check_counted(&inherited);
+}
+
+#[test]
+fn shells_that_limit_their_addresses_work_on() {
+    let script = "ulimit -v 2000000; ulimit -v; s=$(seq 1 50000); echo ${#s}; sh -c 'ulimit -v'; ulimit -Sv 1000000; \
+        ulimit -v; ulimit -Hv; grep VmPeak /proc/self/status > /dev/null && echo $?";
     if !ready() {
         return;
     }
-    let (Some(prlimit), Some(grep)) = (installed("prlimit"), installed("grep")) else { return };
-    let grep = grep.to_string_lossy();
-    for megabytes in [100, 1600, 1640, 1900, 3400] {
-        let limit = format!("--as={megabytes}000000");
-        let run = alike(&Job::new(&prlimit, &[&limit, &grep, "VmSize", "/proc/self/status"]));
-        assert!(run.stdout.contains("VmSize"), "{run:?}");
-        assert_lost(&run.counts[0], "its address space is limited");
+    for shell in ["dash", "bash"].into_iter().filter_map(installed) {
+        let run = alike(&Job::new(shell, &["-c", script]));
+        assert!(run.stdout.starts_with("2000000\n"), "{run:?}");
+        check_counted(&run);
     }
 }
 

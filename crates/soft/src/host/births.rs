@@ -7,8 +7,9 @@ use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::exits::is_traced_by_us;
+use super::limits::Limits;
 use super::maps::Maps;
-use super::process::{Mode, Suspended, name_of};
+use super::process::{Mode, Process, Suspended, name_of};
 use super::remote::number;
 use super::restartable::THREADS;
 use super::space::{AT_RANDOM, Space, auxiliary};
@@ -35,6 +36,8 @@ pub(super) struct Birth {
     home: Option<(Rc<RefCell<Space>>, usize)>,
     filtered: bool,
     trap_action: Option<[u8; 32]>,
+    /// The limits that its maker believes in, if not in the real ones.
+    limits: Option<Limits>,
     /// Where the child is bound, if its maker was when it was born.
     bound: Option<Rc<Bound>>,
 }
@@ -124,9 +127,9 @@ impl Engine {
             Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
         };
         let bound = self.bound_of_child(parent);
-        let pid = self.processes[maker.process].pid;
+        let Process { pid, limits, .. } = self.processes[maker.process];
         let (filtered, trap_action) = (maker.filtered, maker.trap_action);
-        Some(Birth { parent: pid, thread_of: None, home, filtered, trap_action, bound })
+        Some(Birth { parent: pid, thread_of: None, home, filtered, trap_action, limits, bound })
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
@@ -149,7 +152,10 @@ impl Engine {
         birth.bound.iter().for_each(|bound| bound.undo(child));
         match birth.thread_of {
             Some(process) => self.adopt_thread(child, process, birth.filtered),
-            None => self.adopt(child, birth.parent, Mode::Waiting, birth.filtered),
+            None => {
+                self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
+                self.process(child).into_iter().for_each(|process| process.limits = birth.limits);
+            }
         }
         self.tasks.entry(child).and_modify(|task| task.trap_action = birth.trap_action);
         let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };

@@ -6,11 +6,12 @@ use cyclometer_sys::marks;
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
+use super::limits::{Asked, asked};
 use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 30] = [
+pub(crate) const WATCHED: [u64; 33] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::OPENAT,
@@ -31,6 +32,9 @@ pub(crate) const WATCHED: [u64; 30] = [
     number::MODIFY_LDT,
     number::PRCTL,
     number::ARCH_PRCTL,
+    number::GETRLIMIT,
+    number::SETRLIMIT,
+    number::PRLIMIT64,
     number::SCHED_SETAFFINITY,
     number::SCHED_GETAFFINITY,
     number::REMAP_FILE_PAGES,
@@ -82,6 +86,8 @@ pub(crate) enum Verdict {
         /// By itself alone.
         own: bool,
     },
+    /// It asks for the limits on addresses, or sets them.
+    Limits(Asked),
     /// It says what becomes of SIGTRAP: at this address.
     Traps(u64),
     /// It is not made, and returns 0 after this word was written to this address.
@@ -148,6 +154,9 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => Verdict::Traps(rsi),
         number::SCHED_SETAFFINITY | number::SCHED_GETAFFINITY => {
             Verdict::Cpus { own: [0, tid].contains(&(rdi as u32)) }
+        }
+        number @ (number::GETRLIMIT | number::SETRLIMIT | number::PRLIMIT64) => {
+            asked(number, [rdi, rsi, rdx, r10]).map_or(Verdict::Make, Verdict::Limits)
         }
         number::RT_SIGRETURN => Verdict::Return,
         number::EXIT | number::EXIT_GROUP => Verdict::End,
@@ -350,6 +359,7 @@ impl Engine {
                 self.cool(tid);
                 self.go(tid)
             }
+            Verdict::Limits(asked) => self.limits(tid, registers, asked),
             Verdict::Traps(action) => self.traps(tid, action),
             Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
             Verdict::LeaveAll(reason) => {

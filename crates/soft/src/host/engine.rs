@@ -479,7 +479,8 @@ impl Engine {
         }
         let Mode::Native(seat) = &task.mode else { return Err(Trouble::Gone) };
         let old = seat.space.clone();
-        let mut space = Space::after(&old.borrow(), tid, registers.rip, settings)?;
+        let allowance = self.allowance(tid);
+        let mut space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
         self.move_listings(tid, &old, &mut space);
         self.close(tid);
         let slot = space.take_slot().ok_or(Trouble::Gone)?;

@@ -361,7 +361,7 @@ impl Engine {
 }
 
 /// What a system call returns that was refused.
-fn refusal(error: &io::Error) -> u64 {
+pub(super) fn refusal(error: &io::Error) -> u64 {
     -i64::from(error.raw_os_error().unwrap_or(cyclometer_sys::process::errno::EACCES)) as u64
 }
 

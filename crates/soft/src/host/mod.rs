@@ -7,6 +7,7 @@
 //!                    birth, exec, end                        (births, exits, threads, process, ledger)
 //!                    translations of programs that come again (sharing, common, claims)
 //!                    what earlier runs have executed         (hints)
+//!                    a limit on its addresses                (limits)
 //!                    a request for counts                   (reading, protocol; of a thread for its own: own_counts)
 //! ```
 //!
@@ -26,6 +27,7 @@ mod exits;
 mod file;
 mod hints;
 mod ledger;
+mod limits;
 mod listing;
 mod maps;
 mod own_counts;

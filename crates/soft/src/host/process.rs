@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ledger::{Executed, Ledger};
+use super::limits::Limits;
 use super::listing::Listing;
 use super::maps::Known;
 use super::renewal::Renewal;
@@ -30,6 +31,8 @@ pub(crate) struct Process {
     pub(crate) renewal: Option<Renewal>,
     /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
     pub(crate) unconfirmed: bool,
+    /// The limits on its addresses that it believes in, where the kernel has others.
+    pub(super) limits: Option<Limits>,
     /// Why there are no counts.
     pub(crate) lost: Option<String>,
 }
@@ -170,9 +173,22 @@ impl Process {
     pub(crate) fn new(pid: u32, parent: u32) -> Process {
         let name = name_of(pid);
         let (totals, code) = (Totals::new(), Ranges::default());
-        let (parked, renewal, lost) = (Vec::new(), None, None);
+        let (parked, renewal, limits, lost) = (Vec::new(), None, None, None);
         let (folded, no_restarts, unconfirmed) = (Vec::new(), false, false);
-        Process { pid, parent, name, totals, code, parked, folded, no_restarts, renewal, unconfirmed, lost }
+        Process {
+            pid,
+            parent,
+            name,
+            totals,
+            code,
+            parked,
+            folded,
+            no_restarts,
+            renewal,
+            unconfirmed,
+            limits,
+            lost,
+        }
     }
 
     /// Takes what was executed of a translation that is given up.

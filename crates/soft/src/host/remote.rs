@@ -44,10 +44,12 @@ pub(crate) mod number {
     pub(crate) const FCNTL: u64 = 72;
     pub(crate) const TRUNCATE: u64 = 76;
     pub(crate) const CREAT: u64 = 85;
+    pub(crate) const GETRLIMIT: u64 = 97;
     pub(crate) const PTRACE: u64 = 101;
     pub(crate) const MODIFY_LDT: u64 = 154;
     pub(crate) const PRCTL: u64 = 157;
     pub(crate) const ARCH_PRCTL: u64 = 158;
+    pub(crate) const SETRLIMIT: u64 = 160;
     pub(crate) const SCHED_SETAFFINITY: u64 = 203;
     pub(crate) const SCHED_GETAFFINITY: u64 = 204;
     pub(crate) const REMAP_FILE_PAGES: u64 = 216;
@@ -56,6 +58,7 @@ pub(crate) mod number {
     pub(crate) const SPLICE: u64 = 275;
     pub(crate) const DUP3: u64 = 292;
     pub(crate) const PREADV: u64 = 295;
+    pub(crate) const PRLIMIT64: u64 = 302;
     pub(crate) const SECCOMP: u64 = 317;
     pub(crate) const MEMFD_CREATE: u64 = 319;
     pub(crate) const EXECVEAT: u64 = 322;

@@ -151,7 +151,8 @@ impl Engine {
         let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Err(Trouble::Gone) };
         let (old, process) = (seat.space.clone(), task.process);
         let settings = self.settings.translation;
-        let mut space = Space::after(&old.borrow(), tid, registers.rip, settings)?;
+        let allowance = self.allowance(tid);
+        let mut space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
         self.move_listings(tid, &old, &mut space);
         space.watch(number::EXIT_GROUP, true);
         let space = Rc::new(RefCell::new(space));

@@ -82,7 +82,11 @@ impl Engine {
         let maps = known.look(tid).ok_or(Trouble::Gone)?;
         let shares = !self.settings.apart && has_fixed_layout(tid);
         let left = if shares { self.pool.find(tid, maps) } else { None };
-        let joined = left.filter(|space| space.borrow().enter_program(tid, registers, maps).is_ok());
+        let allowance = self.allowance(tid);
+        let enters = |space: &Rc<RefCell<Space>>| {
+            space.borrow().enter_program(tid, registers, maps, allowance).is_ok()
+        };
+        let joined = left.filter(enters);
         let space = match joined {
             Some(space) => {
                 space.borrow_mut().common.join();
@@ -90,7 +94,7 @@ impl Engine {
             }
             None => {
                 let process = self.task(tid)?.process;
-                let mut space = Space::new(tid, registers, maps, self.settings.translation)?;
+                let mut space = Space::new(tid, registers, maps, allowance, self.settings.translation)?;
                 if shares {
                     space.open_for(process, maps);
                 }
@@ -116,7 +120,8 @@ impl Engine {
     /// A place in a translation of its own for a new process, which is in its own code.
     pub(super) fn seat_apart(&self, child: u32, old: &Rc<RefCell<Space>>) -> Result<Seat, Trouble> {
         let near = trace::registers(child)?.rip;
-        let mut space = Space::after(&old.borrow(), child, near, self.settings.translation)?;
+        let mut space =
+            Space::after(&old.borrow(), child, near, self.allowance(child), self.settings.translation)?;
         let slot = space.take_slot().ok_or(Trouble::Gone)?;
         Ok(Seat::new(Rc::new(RefCell::new(space)), slot))
     }

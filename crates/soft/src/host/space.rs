@@ -86,10 +86,18 @@ impl Space {
     /// # Errors
     ///
     /// The operating system's, of ours or the program's system calls.
-    pub(crate) fn new(tid: u32, registers: &Registers, maps: &Maps, settings: Settings) -> io::Result<Space> {
+    pub(crate) fn new(
+        tid: u32,
+        registers: &Registers,
+        maps: &Maps,
+        allowance: u64,
+        settings: Settings,
+    ) -> io::Result<Space> {
         let name = auxiliary(tid, AT_PLATFORM)?;
         let entry = registers.rip;
-        at_first_instruction(tid, entry, |remote| Space::map(remote, name, maps, entry, settings))
+        at_first_instruction(tid, entry, |remote| {
+            Space::map(remote, name, (maps, allowance), entry, settings)
+        })
     }
 
     /// Maps the memory of this translation into another program that has just been started: stopped at its first instruction.
@@ -98,13 +106,18 @@ impl Space {
     ///
     /// The operating system's; `AlreadyExists` where the program has something there, `OutOfMemory` where it is to have fewer
     /// addresses. Nothing stays mapped.
-    pub(crate) fn enter_program(&self, tid: u32, registers: &Registers, maps: &Maps) -> io::Result<()> {
+    pub(crate) fn enter_program(
+        &self,
+        tid: u32,
+        registers: &Registers,
+        maps: &Maps,
+        allowance: u64,
+    ) -> io::Result<()> {
         if !self.places().all(|(start, len)| maps.is_free(start, len)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        let limit = address_limit(tid);
-        if !leaves_room(self.prepared.len(), limit) {
-            return Err(too_narrow(limit));
+        if takes(self.prepared.len()) > allowance {
+            return Err(too_narrow());
         }
         let text = registers.rsp.wrapping_sub(BELOW);
         at_first_instruction(tid, registers.rip, |remote| {
@@ -138,16 +151,28 @@ impl Space {
     /// # Errors
     ///
     /// As [`Space::new`].
-    pub(crate) fn after(old: &Space, tid: u32, near: u64, settings: Settings) -> io::Result<Space> {
+    pub(crate) fn after(
+        old: &Space,
+        tid: u32,
+        near: u64,
+        allowance: u64,
+        settings: Settings,
+    ) -> io::Result<Space> {
         let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, Maps::read(tid)?);
-        let map = |remote| Space::map(remote, name, &maps, near, settings);
+        let map = |remote| Space::map(remote, name, (&maps, allowance), near, settings);
         let space = Remote::new(tid, old.gadget).series(map)?;
         old.unmap(Remote::new(tid, space.gadget))?;
         Ok(space)
     }
 
-    fn map(remote: Remote, name: u64, maps: &Maps, near: u64, settings: Settings) -> io::Result<Space> {
-        let (slots, shared) = Shared::largest(remote, name, maps)?;
+    fn map(
+        remote: Remote,
+        name: u64,
+        (maps, allowance): (&Maps, u64),
+        near: u64,
+        settings: Settings,
+    ) -> io::Result<Space> {
+        let (slots, shared) = Shared::largest(remote, name, maps, allowance)?;
         let Shared { table_at, table, area_at, area, memory } = shared;
         let Memory { file: memory, theirs } = memory;
         let mut space = Space {
@@ -386,10 +411,9 @@ struct Shared {
 
 impl Shared {
     /// With as many slots as there can be: there may be a limit on addresses, or on the length of files.
-    fn largest(remote: Remote, name: u64, maps: &Maps) -> io::Result<(usize, Shared)> {
-        let limit = address_limit(remote.tid);
-        let mut made = Err(too_narrow(limit));
-        for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| leaves_room(*slots, limit)) {
+    fn largest(remote: Remote, name: u64, maps: &Maps, allowance: u64) -> io::Result<(usize, Shared)> {
+        let mut made = Err(too_narrow());
+        for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| takes(*slots) <= allowance) {
             made = Shared::map(remote, name, maps, slots).map(|shared| (slots, shared));
             if made.is_ok() {
                 break;
@@ -426,26 +450,19 @@ impl Shared {
     }
 }
 
-/// The limit on a program's addresses; `None` where there is none, or it is not told.
-fn address_limit(tid: u32) -> Option<u64> {
-    cyclometer_sys::process::address_limit(tid).ok().flatten()
-}
-
 /// Addresses that a translation with so many slots takes, but for regions that are hardly ever needed.
-fn takes(slots: usize) -> u64 {
+const fn takes(slots: usize) -> u64 {
     TABLE + SLOT * slots as u64 + ROOM_FOR_REGIONS * REGION
 }
 
-/// Whether a program keeps half of its addresses: natively it might need as many.
-fn leaves_room(slots: usize, limit: Option<u64>) -> bool {
-    limit.is_none_or(|limit| takes(slots) <= limit / 2)
-}
+/// Addresses that a translation takes where there is no limit.
+pub(super) const MOST_ADDRESSES: u64 = takes(SLOTS);
 
 /// Why nothing is mapped into a program.
-fn too_narrow(limit: Option<u64>) -> io::Error {
-    let [limit, takes] = [limit.unwrap_or(u64::MAX), takes(FEW_SLOTS)].map(|bytes| bytes >> 20);
+fn too_narrow() -> io::Error {
     let text = format!(
-        "its address space is limited to {limit} MiB (RLIMIT_AS), less than twice the {takes} MiB of a translation"
+        "its address space is limited (RLIMIT_AS) to less than twice the {} MiB that this takes",
+        takes(FEW_SLOTS) >> 20
     );
     io::Error::new(io::ErrorKind::OutOfMemory, text)
 }

@@ -175,7 +175,7 @@ pub(super) fn fix_layout() -> bool {
     unsafe { libc::personality(wanted) >= 0 }
 }
 
-/// How many bytes of addresses another process may have mapped; `None` for no limit.
+/// How many bytes of addresses another process may have mapped: the soft limit and the hard one; `u64::MAX` for none.
 ///
 /// # Errors
 ///
@@ -184,7 +184,7 @@ pub(super) fn fix_layout() -> bool {
 /// # Source
 ///
 /// `prlimit(2)`, `RLIMIT_AS`.
-pub fn address_limit(pid: u32) -> io::Result<Option<u64>> {
+pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: reads no new limit and writes one rlimit.
     let done =
@@ -193,8 +193,8 @@ pub fn address_limit(pid: u32) -> io::Result<Option<u64>> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded and wrote the limit.
-    let limit = unsafe { limit.assume_init() }.rlim_cur;
-    Ok((limit != libc::RLIM_INFINITY).then_some(limit))
+    let limit = unsafe { limit.assume_init() };
+    Ok([limit.rlim_cur, limit.rlim_max])
 }
 
 #[cfg(test)]

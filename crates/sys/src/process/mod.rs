@@ -44,7 +44,7 @@ pub(crate) use image::leave;
 pub(crate) use limits::open_files;
 pub use limits::raise_open_files;
 #[cfg(target_os = "linux")]
-pub use linux::address_limit;
+pub use linux::address_limits;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use linux::allow_any_tracer;
 #[cfg(target_os = "linux")]
