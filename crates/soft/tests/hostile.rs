@@ -722,8 +722,9 @@ fn limits_that_a_program_sets_on_its_addresses_are_its_own() {
         assert!(run.stdout.contains("allocated"), "{run:?}");
         check_counted(&run);
     }
-    check_counted(&alike(&Job::new(&program, &["lowered"])));
-    check_counted(&alike(&Job::new(&program, &["refused"])));
+    for what in ["lowered", "refused", "changed", "other"] {
+        check_counted(&alike(&Job::new(&program, &[what])));
+    }
     let inherited = alike(&Job::new(&program, &["inherited", &program.to_string_lossy()]));
     assert!(inherited.stdout.contains("child: 2000 2500"), "{inherited:?}");
     check_counted(&inherited);

@@ -7,7 +7,7 @@ use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::exits::is_traced_by_us;
-use super::limits::Limits;
+use super::limits::Believed;
 use super::maps::Maps;
 use super::process::{Mode, Process, Suspended, name_of};
 use super::remote::number;
@@ -37,7 +37,7 @@ pub(super) struct Birth {
     filtered: bool,
     trap_action: Option<[u8; 32]>,
     /// The limits that its maker believes in, if not in the real ones.
-    limits: Option<Limits>,
+    limits: Option<Believed>,
     /// Where the child is bound, if its maker was when it was born.
     bound: Option<Rc<Bound>>,
 }

@@ -5,13 +5,13 @@
 //! What it is told it keeps over `execve`, and its children inherit it, as those limits themselves. A limit that was there before the
 //! command began cannot be raised: there a translation takes half of it at most, and a program with less is left.
 
-use std::io;
+use std::{fs, io};
 
-use cyclometer_sys::process::address_limits;
-use cyclometer_sys::trace::{self, Registers};
+use cyclometer_sys::process::{address_limits, errno};
+use cyclometer_sys::trace::{self, Change, Registers};
 
 use super::calls::EFAULT;
-use super::engine::{Engine, Outcome};
+use super::engine::{Engine, Outcome, Trouble};
 use super::process::Mode;
 use super::remote::{Remote, number};
 use super::space::MOST_ADDRESSES;
@@ -59,42 +59,58 @@ pub(super) fn asked(number: u64, arguments: [u64; 4]) -> Option<Asked> {
     (resource as u32 == RLIMIT_AS).then_some(Asked { of, new, old })
 }
 
+/// Limits that a process believes in, and those that the kernel has for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Believed {
+    told: Limits,
+    real: Limits,
+}
+
 /// What the kernel is given instead of limits that a program asks for, where it has the real ones and believes in others.
 fn widened(asked: Limits, real: Limits, believed: Limits) -> Limits {
-    let wide = asked.map(|limit| limit.saturating_add(MOST_ADDRESSES));
-    // Who keeps its hard limit or lowers it may do so; who raises it may be refused.
-    let hard = if asked[1] <= believed[1] { wide[1].min(real[1]) } else { wide[1] };
-    // Where the soft one is above the hard one, that is refused.
-    let soft = if asked[0] <= asked[1] { wide[0].min(hard) } else { wide[0] };
-    [soft, hard]
+    let [soft, hard] = asked.map(|limit| limit.saturating_add(MOST_ADDRESSES));
+    match asked {
+        // The kernel refuses that.
+        [soft, hard] if soft > hard => asked,
+        // Who keeps its hard limit or lowers it may do so.
+        [_, kept] if kept <= believed[1] => [soft.min(real[1]), hard.min(real[1])],
+        // Who raises it may be refused.
+        _ => [soft, hard],
+    }
 }
 
 impl Engine {
     /// How many addresses a translation may take of a program's: all that it does not know of, or half of those that there are.
     /// Natively it might need as many.
     pub(super) fn allowance(&self, tid: u32) -> u64 {
-        let process = self.tasks.get(&tid).map(|task| &self.processes[task.process]);
-        let believed = process.and_then(|process| process.limits);
-        match address_limits(tid) {
-            Ok([UNLIMITED, _]) | Err(_) => u64::MAX,
-            Ok([real, _]) => believed.map_or(0, |[soft, _]| real.saturating_sub(soft)).max(real / 2),
-        }
+        let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
+        let process = self.tasks.get(&tid).map(|task| task.process);
+        let spare = process.map_or(0, |process| real[0].saturating_sub(self.told(process, real)[0]));
+        spare.max(real[0] / 2)
+    }
+
+    /// The limits that a process believes in where the kernel has these for it.
+    fn told(&self, process: usize, real: Limits) -> Limits {
+        let believed = self.processes[process].limits.filter(|believed| believed.real == real);
+        believed.map_or(real, |believed| believed.told)
     }
 
     /// A program asks for the limits on its addresses, or sets them.
     pub(super) fn limits(&mut self, tid: u32, registers: Registers, asked: Asked) -> Outcome {
         let filtered = self.task(tid)?.filtered;
-        let Some(process) = self.process(tid) else { return self.go(tid) };
-        let believed = process.limits;
-        let own = asked.of == 0 || asked.of == process.pid;
-        // Where nothing can be called in its name, it has what it asks for, and less of it.
-        if !own || filtered || (asked.new.is_none() && believed.is_none()) {
+        // Where nothing can be called in its name, it has what it asks for, our addresses included.
+        let target = self.target(tid, asked.of).filter(|_| !filtered);
+        let Some((process, real)) = target.and_then(|(of, process)| Some((process, real_limits(of)?))) else {
+            return self.go(tid);
+        };
+        let old = self.told(process, real);
+        if asked.new.is_none() && old == real {
             return self.go(tid);
         }
-        let Ok(real) = address_limits(tid) else { return self.go(tid) };
-        let old = believed.unwrap_or(real);
-        let answer = match self.set_limits(tid, asked, real, old) {
-            Err(error) if error.raw_os_error().is_some() => super::listing::refusal(&error),
+        let answer = match self.set_limits(tid, process, asked, (real, old)) {
+            // Who was killed meanwhile is not there either.
+            Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => return Err(Trouble::Gone),
+            Err(e) if e.raw_os_error().is_some() => super::listing::refusal(&e),
             Err(_) => -EFAULT as u64,
             Ok(()) if asked.old.is_some_and(|address| write_limits(tid, address, old).is_err()) => {
                 -EFAULT as u64
@@ -104,25 +120,64 @@ impl Engine {
         self.answer_call(tid, registers, answer)
     }
 
-    /// Sets limits, if that is asked for.
-    fn set_limits(&mut self, tid: u32, asked: Asked, real: Limits, believed: Limits) -> io::Result<()> {
+    /// A task of the process that a program names by an id, and the process; `None` where that is not followed.
+    fn target(&self, tid: u32, id: u32) -> Option<(u32, usize)> {
+        let of = if id == 0 { tid } else { id };
+        let process = self.tasks.get(&of)?.process;
+        // In a list of processes of its own an id is another one's.
+        let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
+        (id == 0 || list(&tid.to_string()) == list("self")).then_some((of, process))
+    }
+
+    /// Sets limits, if that is asked for, where a process has the real ones and believes in others.
+    fn set_limits(
+        &mut self,
+        tid: u32,
+        process: usize,
+        asked: Asked,
+        (real, believed): (Limits, Limits),
+    ) -> io::Result<()> {
         let Some(address) = asked.new else { return Ok(()) };
-        let new = read_limits(tid, address)?;
-        let wide = widened(new, real, believed);
+        let told = read_limits(tid, address)?;
+        let real = widened(told, real, believed);
         let Some(Mode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else { return Ok(()) };
         let space = seat.space.borrow();
         let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&wide[0].to_ne_bytes());
-        bytes[8..16].copy_from_slice(&wide[1].to_ne_bytes());
+        bytes[..8].copy_from_slice(&real[0].to_ne_bytes());
+        bytes[8..16].copy_from_slice(&real[1].to_ne_bytes());
         space.put_aside(seat.slot, &bytes);
         let (remote, aside) = (Remote::new(tid, space.gadget()), space.aside(seat.slot));
         drop(space);
-        remote.call(number::PRLIMIT64, [0, RLIMIT_AS.into(), aside, 0, 0, 0])?;
-        if let Some(process) = self.process(tid) {
-            process.limits = (wide != new).then_some(new);
-        }
+        remote.call(number::PRLIMIT64, [asked.of.into(), RLIMIT_AS.into(), aside, 0, 0, 0])?;
+        self.processes[process].limits = Some(Believed { told, real });
         Ok(())
     }
+}
+
+/// Whether a task is not about to end.
+fn is_alive(tid: u32) -> bool {
+    trace::is_at(tid, Change::Exiting).is_ok_and(|ends| !ends)
+}
+
+/// The limits that the kernel has for a task's process.
+fn real_limits(tid: u32) -> Option<Limits> {
+    // Who may trace may not always ask for that.
+    let text = || super::proc::text(format!("/proc/{tid}/limits")).ok();
+    address_limits(tid).ok().or_else(|| listed(&text()?))
+}
+
+/// The limits on addresses in a list of all limits.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/limits`.
+fn listed(text: &str) -> Option<Limits> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    let mut limits = line.split_ascii_whitespace().map(|word| match word {
+        "unlimited" => Some(UNLIMITED),
+        number => number.parse().ok(),
+    });
+    Some([limits.next()??, limits.next()??])
 }
 
 /// # Source
@@ -172,10 +227,20 @@ mod tests {
 
     #[test]
     fn a_soft_limit_above_the_hard_one_stays_so() {
-        let [soft, hard] = widened([300, 200], FREE, FREE);
-        assert!(soft > hard);
-        let [soft, hard] = widened([UNLIMITED, 200], FREE, FREE);
-        assert!(soft > hard);
+        for asked in [[300, 200], [UNLIMITED, 200], [UNLIMITED, UNLIMITED - 1]] {
+            assert_eq!(widened(asked, FREE, FREE), asked);
+        }
+    }
+
+    #[test]
+    fn limits_are_read_from_the_list_of_all() {
+        let text = "Limit                     Soft Limit           Hard Limit           Units     \n\
+            Max open files            1024                 4096                 files     \n\
+            Max address space         4000000000           unlimited            bytes     \n";
+        assert_eq!(listed(text), Some([4_000_000_000, UNLIMITED]));
+        assert_eq!(listed(""), None);
+        let own = super::super::proc::text("/proc/self/limits").unwrap();
+        assert_eq!(listed(&own), address_limits(std::process::id()).ok());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::ledger::{Executed, Ledger};
-use super::limits::Limits;
+use super::limits::Believed;
 use super::listing::Listing;
 use super::maps::Known;
 use super::renewal::Renewal;
@@ -32,7 +32,7 @@ pub(crate) struct Process {
     /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
     pub(crate) unconfirmed: bool,
     /// The limits on its addresses that it believes in, where the kernel has others.
-    pub(super) limits: Option<Limits>,
+    pub(super) limits: Option<Believed>,
     /// Why there are no counts.
     pub(crate) lost: Option<String>,
 }

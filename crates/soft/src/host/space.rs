@@ -141,6 +141,13 @@ impl Space {
         regions.chain([(self.table_at, TABLE), (self.area_at, self.area.len() as u64)])
     }
 
+    /// Unmaps the table and the slots.
+    fn unmap_shared(&self, remote: Remote) -> io::Result<()> {
+        let places = [(self.table_at, TABLE), (self.area_at, self.area.len() as u64)];
+        let unmap = |(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop);
+        places.into_iter().try_for_each(unmap)
+    }
+
     fn unmap(&self, remote: Remote) -> io::Result<()> {
         self.places()
             .try_for_each(|(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop))
@@ -159,7 +166,13 @@ impl Space {
         settings: Settings,
     ) -> io::Result<Space> {
         let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, Maps::read(tid)?);
-        let map = |remote| Space::map(remote, name, (&maps, allowance), near, settings);
+        let map = |remote: Remote| {
+            // Below a limit there is no room for both; what it has counted we see where we have it mapped.
+            if allowance != u64::MAX {
+                old.unmap_shared(remote)?;
+            }
+            Space::map(remote, name, (&maps, allowance), near, settings)
+        };
         let space = Remote::new(tid, old.gadget).series(map)?;
         old.unmap(Remote::new(tid, space.gadget))?;
         Ok(space)
