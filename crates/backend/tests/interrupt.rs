@@ -4,7 +4,6 @@
 mod common;
 
 use std::env;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -61,7 +60,8 @@ fn a_signal_that_comes_before_the_command_begins_keeps_it_from_beginning() {
     let _alone = alone();
     let watch = Arc::new(Watch::install().unwrap());
     let launcher = Launcher::start().unwrap().with_signals(Arc::clone(&watch));
-    let mark = env::temp_dir().join(format!("cyclometer-test-early-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
     let late = Some(Instant::now() + Duration::from_secs(30));
     let comes = |number| {
         signal(std::process::id(), number).unwrap();
@@ -115,7 +115,8 @@ fn wait_for_a_signal() {
     let Some(program) = env::var_os(ROLE) else { return };
     let watch = Arc::new(Watch::install().unwrap());
     let launcher = Launcher::start().unwrap().with_signals(watch);
-    let mark = env::temp_dir().join(format!("cyclometer-test-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
     let script = "trap 'sleep 0.2; exit 9' INT TERM; echo > \"$0\"; while :; do sleep 0.02; done";
     let mut spec = CommandSpec::new(&program);
     if program != "sh" {
@@ -132,7 +133,6 @@ fn wait_for_a_signal() {
     // Time for the command to get what it gets.
     let end = child.wait(Some(Instant::now() + Duration::from_millis(900))).unwrap();
     println!("reached {} ended {}", signalled.reached_command, matches!(end, Waited::Exited(_)));
-    let _ = fs::remove_file(&mark);
 }
 
 fn appears(file: &Path) {

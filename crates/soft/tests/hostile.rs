@@ -608,9 +608,9 @@ fn as_nobody(setpriv: &Path, helper: &Path) {
     if fs::metadata("/proc/self").map(|own| own.uid()).unwrap() != 0 {
         return skip("only root can make a set-user-id file of root");
     }
-    let place = std::env::temp_dir().join(format!("cyclometer-rights-{}", std::process::id()));
-    fs::create_dir(&place).unwrap();
-    fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path();
+    fs::set_permissions(place, fs::Permissions::from_mode(0o777)).unwrap();
     let [own, starter] = [std::env::current_exe().unwrap(), support::programs::starter().unwrap()];
     let [test, _, helper] = [&own, &starter, helper].map(|file: &Path| {
         let copy = place.join(file.file_name().unwrap());
@@ -620,9 +620,8 @@ fn as_nobody(setpriv: &Path, helper: &Path) {
     fs::set_permissions(helper, fs::Permissions::from_mode(0o4755)).unwrap();
     let mut command = Command::new(setpriv);
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]).arg(test);
-    command.args(["--exact", "a_program_with_the_rights_of_its_file_gets_them"]).env(FOLDER, &place);
+    command.args(["--exact", "a_program_with_the_rights_of_its_file_gets_them"]).env(FOLDER, place);
     let output = command.output().unwrap();
-    fs::remove_dir_all(place).unwrap();
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }

@@ -107,16 +107,10 @@ mod tests {
         assert!(is_control_group(Path::new("/no/such/folder")).is_err());
     }
 
-    /// A folder of a test, which the test removes.
-    fn place(name: &str) -> std::path::PathBuf {
-        let path = std::env::temp_dir().join(format!("cyclometer-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        path
-    }
-
     #[test]
     fn a_private_folder_is_made_once_and_refused_when_others_may_use_it() {
-        let path = place("folder");
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("folder");
         make_private_folder(&path).unwrap();
         make_private_folder(&path).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -124,12 +118,12 @@ mod tests {
         std::fs::remove_dir(&path).unwrap();
         std::os::unix::fs::symlink("/", &path).unwrap();
         assert_eq!(make_private_folder(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
     fn a_private_file_is_new_and_no_link_is_followed_to_one() {
-        let folder = place("file");
+        let place = tempfile::tempdir().unwrap();
+        let folder = place.path().join("folder");
         make_private_folder(&folder).unwrap();
         let (file, link) = (folder.join("a"), folder.join("b"));
         create_private(&file).unwrap();
@@ -141,6 +135,5 @@ mod tests {
         std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o604)).unwrap();
         assert_eq!(open_private(&file).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
         assert_eq!(open_private(&folder).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

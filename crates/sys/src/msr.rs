@@ -70,10 +70,7 @@ mod tests {
 
     /// A file stands for a device: offsets and values are the same.
     fn file() -> MsrDevice {
-        let path = std::env::temp_dir().join(format!("cyclometer-msr-{}", std::process::id()));
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
-        MsrDevice(file)
+        MsrDevice(tempfile::tempfile().unwrap())
     }
 
     #[test]

@@ -11,7 +11,8 @@ fn a_closed_stream_stays_closed_for_the_command_and_disturbs_nothing() {
     drop(unsafe { OwnedFd::from_raw_fd(0) });
     // The helper's socket and each command's gate now come to lie at 0.
     let launcher = Launcher::start().unwrap();
-    let path = std::env::temp_dir().join(format!("cyclometer-closed-stdin-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("output");
     for _ in 0..2 {
         let file = File::create(&path).unwrap();
         let args =
@@ -29,5 +30,4 @@ fn a_closed_stream_stays_closed_for_the_command_and_disturbs_nothing() {
         assert_eq!(reap(pending.pid(), Reap::Block).unwrap().unwrap().status, Status::Code(0));
         assert_eq!(fs::read_to_string(&path).unwrap(), "0\nend\n");
     }
-    fs::remove_file(path).unwrap();
 }

@@ -164,7 +164,8 @@ fn a_panic_ends_the_keeper_only() {
 
 #[test]
 fn a_keeper_outlives_its_maker_and_learns_of_its_end() {
-    let place = std::env::temp_dir().join(format!("cyclometer-keeper-{}", std::process::id()));
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("on");
     let maker = kept(|mut socket| {
         let keeper = keeper::fork(|socket| {
             echo(socket);
@@ -184,7 +185,6 @@ fn a_keeper_outlives_its_maker_and_learns_of_its_end() {
     signal(maker.pid(), SIGKILL).unwrap();
     until("the keeper did not go on", || fs::read(&place).is_ok_and(|text| text == b"on"));
     until("the keeper lives on", || is_gone(keeper));
-    fs::remove_file(place).unwrap();
 }
 
 #[test]

@@ -157,13 +157,12 @@ mod tests {
 
     #[test]
     fn a_pipe_that_nobody_writes_to_has_no_first_bytes() {
-        let pipe = std::env::temp_dir().join(format!("cyclometer-pipe-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let (sender, receiver) = std::sync::mpsc::channel();
-        let name = pipe.clone();
-        std::thread::spawn(move || sender.send(first_bytes(&name)));
+        std::thread::spawn(move || sender.send(first_bytes(&pipe)));
         let got = receiver.recv_timeout(std::time::Duration::from_secs(20));
-        fs::remove_file(pipe).unwrap();
         assert_eq!(got, Ok(Vec::new()));
     }
 }

@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_listed_with_another_device_is_known_by_its_path() {
-        let path = std::env::temp_dir().join(format!("cyclometer-maps-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
         let written = fs::File::create(&path).unwrap();
         let line = format!("00400000-00401000 r-xp 00000000 ff:ff 5 {}", path.display());
         let look = || {
@@ -251,7 +252,6 @@ mod tests {
         assert_eq!(look(), (Err(NoCode::Written), false));
         drop(written);
         assert_eq!(look(), (Ok(()), true));
-        fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -34,13 +34,14 @@ mod tests {
 
     #[test]
     fn a_file_is_read_to_its_end_however_long_it_is() {
-        let path = std::env::temp_dir().join(format!("cyclometer-proc-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
         for len in [0, 1, ROOM - 1, ROOM, ROOM + 1, 5 * ROOM] {
             let written: Vec<u8> = (0..len).map(|i| i as u8).collect();
             std::fs::write(&path, &written).unwrap();
             assert_eq!(bytes(&path).unwrap(), written);
         }
-        std::fs::remove_file(&path).unwrap();
+        folder.close().unwrap();
         assert!(bytes(&path).is_err());
     }
 }

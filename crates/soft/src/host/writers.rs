@@ -159,13 +159,13 @@ mod tests {
 
     #[test]
     fn only_what_is_open_for_writing_is_found() {
-        let path = std::env::temp_dir().join(format!("cyclometer-writers-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
         let written = fs::File::create(&path).unwrap();
         let file = File::at(&path).unwrap();
         assert!(open_for_writing(std::process::id()).contains(&file));
         drop(written);
         let _read = fs::File::open(&path).unwrap();
         assert!(!open_for_writing(std::process::id()).contains(&file));
-        fs::remove_file(&path).unwrap();
     }
 }
