@@ -336,6 +336,13 @@ fn timers_interrupt_translated_code_anywhere() {
 }
 
 #[test]
+fn a_timer_that_is_faster_than_its_handler_leaves_time_for_the_program() {
+    if let Some(program) = program("signals.c") {
+        check_counted(&alike(&Job::new(program, &["often"])));
+    }
+}
+
+#[test]
 fn handlers_of_every_kind_a_thousand_times_a_second_do_what_they_do_without_us() {
     let Some(program) = program("signals.c") else { return };
     for _ in 0..3 {

@@ -99,6 +99,12 @@ fn signals_reach_threads_anywhere() {
 }
 
 #[test]
+fn a_thread_that_is_interrupted_all_the_time_gets_its_work_done() {
+    // Each step of its loop is four instructions at least.
+    check(&["ask"], 4 * 40_000_000);
+}
+
+#[test]
 fn processes_that_threads_make_are_counted() {
     let Some(run) = alike(&["fork"]) else { return };
     assert_eq!(run.counts.len(), 21);

@@ -15,6 +15,7 @@ use super::births::Birth;
 use super::code::Reader;
 use super::hints::Store;
 use super::maps::{Known, Maps};
+use super::pace::HeldBack;
 use super::probe::Probe;
 use super::process::{Mode, Process, Seat, Task};
 use super::restartable;
@@ -54,6 +55,8 @@ pub(crate) struct Engine {
     pub(super) held: Vec<(u32, String)>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
+    /// Signals that are sent again in a moment.
+    pub(super) held_back: Vec<HeldBack>,
     /// Tasks that have not answered a request for counts.
     pub(super) asked: HashSet<u32>,
     /// What tasks have counted that did: with the indices of their processes.
@@ -66,6 +69,8 @@ pub(crate) struct Engine {
     pub(super) tells_of_ends: bool,
     /// How often we were asked to go on.
     pub(super) stops: u64,
+    /// The CPU that we have bound ourselves to.
+    pub(super) own_cpu: Option<u32>,
     /// Parts of files that have no restartable sequences.
     pub(super) unmarked: HashSet<restartable::Part>,
     /// Who looks at every instruction, in tests.
@@ -134,6 +139,7 @@ pub(crate) fn follow(
             engine.take_changes();
         }
         engine.release_held();
+        engine.send_held();
         engine.renew_ready();
         engine.depart_ready();
         if engine.is_done() {
@@ -148,7 +154,7 @@ pub(crate) fn follow(
             break;
         }
         engine.report_early(&mut socket);
-        let most = engine.is_warm().then_some(super::warm::LOOK_EVERY);
+        let most = engine.soonest_held().or(engine.is_warm().then_some(super::warm::LOOK_EVERY));
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         change.into_iter().for_each(|(tid, change)| engine.handle_safely(tid, change));
@@ -172,6 +178,7 @@ impl Engine {
             root,
             held: Vec::new(),
             postponed: Vec::new(),
+            held_back: Vec::new(),
             asked: HashSet::new(),
             answered: HashMap::new(),
             reading: false,
@@ -179,6 +186,7 @@ impl Engine {
             reported: false,
             tells_of_ends: super::exits::tells_of_ends(),
             stops: 0,
+            own_cpu: None,
             unmarked: HashSet::new(),
             probe,
             pool: Pool::default(),
@@ -231,6 +239,7 @@ impl Engine {
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
         if change == Change::Exec {
             self.take_over(tid);
+            self.forget_held(tid);
         }
         let outcome = match change {
             Change::Exited(_) | Change::Killed(_) => {
@@ -418,8 +427,8 @@ impl Engine {
     /// Moves to the CPU of a process that stops often: we run while it waits.
     fn stay_near(&mut self, tid: u32) {
         if self.stops.is_multiple_of(MOVE_EVERY) {
-            let cpu = self.bound_to(tid).or_else(|| cpu_of(tid));
-            cpu.into_iter().for_each(cyclometer_sys::keeper::run_on);
+            self.own_cpu = self.bound_to(tid).or_else(|| cpu_of(tid));
+            self.own_cpu.into_iter().for_each(cyclometer_sys::keeper::run_on);
         }
         self.stops += 1;
     }

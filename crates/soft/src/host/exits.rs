@@ -19,6 +19,7 @@ impl Engine {
         self.end_listing(tid);
         self.close(tid);
         self.cool(tid);
+        self.send_held_of(tid);
         self.asked.remove(&tid);
         let Some(task) = self.tasks.get_mut(&tid) else { return drop(trace::detach(tid, signal)) };
         (task.departs, task.dismissed) = (Some(signal), None);
@@ -68,6 +69,7 @@ impl Engine {
     /// A task is gone; `how`, if that was told.
     pub(super) fn gone(&mut self, tid: u32, how: Option<Change>) {
         self.early.remove(&tid);
+        self.pass_on_held(tid);
         self.born.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         if self.tasks.get(&tid).is_some_and(Task::is_seated) {

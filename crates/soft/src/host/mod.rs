@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a stop ──engine──> own stop: translate, link, go on       (code, space)
-//!                    signal: to the handler and back         (signals, surface)
+//!                    signal: to the handler and back         (signals, surface; in time to go on: pace)
 //!                    system call: by what it means to us     (calls, file, listing)
 //!                    birth, exec, end                        (births, exits, threads, process, ledger)
 //!                    translations of programs that come again (sharing, common, claims)
@@ -31,6 +31,7 @@ mod limits;
 mod listing;
 mod maps;
 mod own_counts;
+mod pace;
 mod probe;
 mod proc;
 mod process;

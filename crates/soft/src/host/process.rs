@@ -8,6 +8,7 @@ use super::ledger::{Executed, Ledger};
 use super::limits::Believed;
 use super::listing::Listing;
 use super::maps::Known;
+use super::pace::Pace;
 use super::renewal::Renewal;
 use super::space::Space;
 use super::threads::Part;
@@ -93,6 +94,8 @@ pub(crate) struct Task {
     pub(crate) stopped_at: Option<u64>,
     /// The block of the system call by which it returns from a handler.
     pub(crate) returning: Option<u32>,
+    /// Whether it gets on between its signals.
+    pub(crate) pace: Pace,
     /// The list of its mappings that it reads.
     pub(crate) listing: Option<Listing>,
     /// What it does about SIGTRAP, as it told the kernel, if that is not the default.
@@ -133,6 +136,7 @@ impl Task {
             dismissed: None,
             stopped_at: None,
             returning: None,
+            pace: Pace::default(),
             listing: None,
             trap_action: None,
             renewals: 0,

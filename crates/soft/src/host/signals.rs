@@ -42,11 +42,15 @@ impl Engine {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
+        let again = self.take_up_held(tid, signal)?;
         let task = self.task(tid)?;
         match &task.mode {
             Mode::Waiting => Ok(trace::resume(tid, signal)?),
             Mode::Native(_) => self.signal_in_own_code(tid, signal, registers),
-            Mode::Translated(_) if stepped => self.go(tid),
+            Mode::Translated(_) if stepped => {
+                task.pace.go_on();
+                self.go(tid)
+            }
             Mode::Translated(seat) => {
                 let space = seat.space.borrow();
                 let at = registers.rip.wrapping_sub(1);
@@ -57,6 +61,7 @@ impl Engine {
                     (Some(stop), _)
                         if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
+                        task.pace.go_on();
                         task.stopped_at = Some(at);
                         (task.last, task.executes) = (Some((at, registers.rcx)), None);
                         // What the program's own breakpoint does to its handler is as it should be.
@@ -75,6 +80,7 @@ impl Engine {
                         self.leave(tid, Some("steps itself".to_owned()), signal);
                         Ok(())
                     }
+                    _ if self.holds_back(tid, signal, registers.rip, again)? => self.go(tid),
                     _ => self.deliver(tid, signal),
                 }
             }
@@ -127,6 +133,7 @@ impl Engine {
     fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), Trouble> {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
         let returning = self.task(tid)?.returning.take();
+        let comes_back = returning.is_some();
         if !stepped {
             return Ok(trace::step(tid, signal)?);
         }
@@ -136,10 +143,13 @@ impl Engine {
             seat.ledger.repeat_last(&space.borrow(), block);
         }
         if self.has_renewed(tid) {
-            self.complete_renewal(tid, &registers)
-        } else {
-            self.enter(tid, registers)
+            return self.complete_renewal(tid, &registers);
         }
+        self.enter(tid, registers)?;
+        if let Some(task) = self.tasks.get_mut(&tid).filter(|_| comes_back) {
+            task.pace.come_back(task.last.map(|(pc, _)| pc));
+        }
+        Ok(())
     }
 
     /// The program says what becomes of SIGTRAP.

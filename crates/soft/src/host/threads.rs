@@ -175,6 +175,7 @@ impl Engine {
         }
         let Some(task) = self.tasks.remove(&former) else { return };
         self.asked.remove(&former);
+        self.forget_held(former);
         self.tasks.insert(tid, task);
     }
 

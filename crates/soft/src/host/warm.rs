@@ -66,12 +66,12 @@ struct Warm {
 
 impl Warmth {
     /// Binds a task, if it was not bound for too long yet; one that is bound is looked at from now on.
-    fn bind(&mut self, tid: u32, stops: u64) {
+    fn bind(&mut self, tid: u32, beside: Option<u32>, stops: u64) {
         let now = Instant::now();
         if let Some(warm) = &mut self.warm {
             (warm.looked, warm.stops) = (now, stops);
         } else if self.spent < LONGEST {
-            self.bound = bind(tid).map(Rc::new);
+            self.bound = bind(tid, beside).map(Rc::new);
             self.warm = self.bound.is_some().then_some(Warm { started: now, looked: now, stops });
         }
     }
@@ -108,7 +108,10 @@ impl Engine {
             return self.cool(tid);
         }
         let stops = self.stops;
-        self.tasks.entry(tid).and_modify(|task| task.warmth.bind(tid, stops));
+        // Several at a time would be in each other's way there.
+        let others = self.tasks.iter().any(|(other, task)| *other != tid && task.warmth.warm.is_some());
+        let beside = self.own_cpu.filter(|_| !others);
+        self.tasks.entry(tid).and_modify(|task| task.warmth.bind(tid, beside, stops));
     }
 
     /// A task that is at a stop may use all of its CPUs again, and so may what it makes from now on.
@@ -167,10 +170,10 @@ impl Engine {
     }
 }
 
-/// Binds a task to the CPU that it is on, if it may use several.
-fn bind(tid: u32) -> Option<Bound> {
+/// Binds a task to one CPU, if it may use several: one if it may use that, else the one that it is on.
+fn bind(tid: u32, beside: Option<u32>) -> Option<Bound> {
     let home = Affinity::of(tid).ok().filter(|home| home.len() > 1)?;
-    let cpu = super::engine::cpu_of(tid)?;
+    let cpu = beside.filter(|cpu| home.contains(*cpu)).or_else(|| super::engine::cpu_of(tid))?;
     Affinity::only(cpu).give(tid).ok()?;
     Some(Bound { cpu, home })
 }
