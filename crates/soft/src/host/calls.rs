@@ -11,9 +11,11 @@ use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 33] = [
+pub(crate) const WATCHED: [u64; 37] = [
     number::OPEN,
     number::RT_SIGACTION,
+    number::ALARM,
+    number::SETITIMER,
     number::OPENAT,
     number::MMAP,
     number::MPROTECT,
@@ -39,12 +41,26 @@ pub(crate) const WATCHED: [u64; 33] = [
     number::SCHED_GETAFFINITY,
     number::REMAP_FILE_PAGES,
     number::SECCOMP,
+    number::TIMER_SETTIME,
+    number::TIMER_DELETE,
     number::EXECVEAT,
     number::USERFAULTFD,
     number::PKEY_MPROTECT,
     number::CLONE3,
     number::OPENAT2,
     number::PROCESS_MADVISE,
+];
+
+/// Calls behind which a process expects no more signals as they came before.
+const ENDS_SIGNALS: [u64; 8] = [
+    number::RT_SIGACTION,
+    number::ALARM,
+    number::SETITIMER,
+    number::EXECVE,
+    number::EXIT,
+    number::TIMER_SETTIME,
+    number::TIMER_DELETE,
+    number::EXECVEAT,
 ];
 
 /// What to do about a system call that is about to be made.
@@ -308,6 +324,9 @@ const SECCOMP_MODE_FILTER: u64 = 2;
 impl Engine {
     /// A watched system call is about to be made.
     pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
+        if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
+            self.send_held_before_call(tid);
+        }
         match look(tid, &registers) {
             Verdict::Make => self.go(tid),
             Verdict::Remaps(call) => self.remaps(tid, &call, registers),

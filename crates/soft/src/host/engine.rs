@@ -223,6 +223,8 @@ impl Engine {
     fn take_changes(&mut self) {
         while let Ok(Some((tid, change))) = trace::wait() {
             self.handle_safely(tid, change);
+            // Who is stopped all the time waits for them.
+            self.send_held();
         }
     }
 
@@ -239,7 +241,6 @@ impl Engine {
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
         if change == Change::Exec {
             self.take_over(tid);
-            self.forget_held(tid);
         }
         let outcome = match change {
             Change::Exited(_) | Change::Killed(_) => {
@@ -355,10 +356,10 @@ impl Engine {
         let Mode::Native(mut seat) = std::mem::replace(&mut task.mode, Mode::Waiting) else {
             return Err(Trouble::Gone);
         };
+        let address = registers.rip;
         let body = {
             let space = &mut seat.space.borrow_mut();
             let mut reader = Reader::new(tid, &mut seat.maps, hints.as_deref());
-            let address = registers.rip;
             let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
             body.and_then(|body| {
                 space.apply();
@@ -374,6 +375,7 @@ impl Engine {
         match body {
             Ok(()) => {
                 (task.mode, task.last) = (Mode::Translated(seat), Some((registers.rip, registers.rcx)));
+                task.pace.come_back(address);
                 self.go(tid)
             }
             Err(trouble) => {

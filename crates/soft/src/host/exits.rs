@@ -38,6 +38,7 @@ impl Engine {
 
     /// It is about to end; its memory and registers are still there.
     pub(super) fn exiting(&mut self, tid: u32) -> Outcome {
+        self.pass_on_held(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // Before it leaves: it would leave twice in what is answered.
         self.answer(tid)?;

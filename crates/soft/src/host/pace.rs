@@ -5,13 +5,16 @@
 //! signal waits already when the thread is back, and interrupts it again where it was: for ever, if what it executes there must not be interrupted.
 //!
 //! So a signal that finds a thread where its last handler has returned to, for the second time in a row, is *held back* for a moment,
-//! twice as long each time, and sent again. It might have come so late natively.
+//! twice as long each time, and sent again. It might have come so late natively; but not behind a call that ends what sends it,
+//! so it is sent again before such a call.
 
 use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::{self, SignalInfo};
 
 use super::engine::{Engine, Trouble};
+use super::process::Mode;
+use crate::translate::Next;
 
 /// How often in a row a signal may find a thread where it was.
 const PATIENCE: u32 = 1;
@@ -37,7 +40,10 @@ const OF_TIMERS: [i32; 3] = [14, 26, 27];
 /// No signal: whether one may be sent.
 const ASKS: i32 = 0;
 
-/// Signals below that one are pending once, however often they are sent.
+/// `SIGTRAP`, which is ours as well; `SIGCONT` and those that stop, which do something when they are sent.
+const WITH_EFFECTS: [i32; 6] = [5, 18, 19, 20, 21, 22];
+
+/// Signals below that one are pending once, however often they are sent, but for those of timers of their own.
 ///
 /// # Source
 ///
@@ -47,7 +53,7 @@ const FIRST_OF_QUEUED: i32 = 32;
 /// What a task does between two signals.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Pace {
-    /// Where in translated code it has come back to from a handler, if it has not stopped since.
+    /// The instruction of the program to which it has come from a handler, or with which that begins, as far as it has not gone on.
     back: Option<u64>,
     /// How often in a row a signal found it there.
     stuck: u32,
@@ -62,19 +68,19 @@ pub(super) struct HeldBack {
 }
 
 impl Pace {
-    /// It goes on at an address in translated code, back from a handler.
-    pub(super) fn come_back(&mut self, at: Option<u64>) {
-        self.back = at;
+    /// It goes on at an address of the program, from its own code to translated.
+    pub(super) fn come_back(&mut self, at: u64) {
+        self.back = Some(at);
     }
 
-    /// It has stopped for something else than a signal from outside.
+    /// It has executed something.
     pub(super) fn go_on(&mut self) {
         self.back = None;
     }
 
-    /// For how long a signal is to be held back that finds it at an address.
-    fn interrupted(&mut self, at: u64, again: bool) -> Option<Duration> {
-        let stuck = self.back.take() == Some(at);
+    /// For how long a signal is to be held back that finds it at an instruction of the program.
+    fn interrupted(&mut self, at: Option<u64>, again: bool) -> Option<Duration> {
+        let stuck = self.back.take().is_some_and(|back| at == Some(back));
         match () {
             () if stuck => self.stuck += 1,
             // One that was held back has let it go on: that says nothing about the next one.
@@ -86,42 +92,74 @@ impl Pace {
     }
 }
 
+/// What a signal is that has stopped a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arrival {
+    /// It was sent to the program.
+    New,
+    /// One that was held back, or one that has come before that was sent again.
+    Again {
+        /// Whether it was sent by us.
+        ours: bool,
+    },
+}
+
 impl Engine {
-    /// A signal has stopped a task: if it is one that was held back, what the program is told of it is what was sent. Whether it
-    /// is. Of two of the same number one is left, as natively.
-    pub(super) fn take_up_held(&mut self, tid: u32, signal: i32) -> Result<bool, Trouble> {
+    /// What a signal is that has stopped a task. If it was held back, what the program is told of it is what was sent.
+    pub(super) fn take_up_held(&mut self, tid: u32, signal: i32) -> Result<Arrival, Trouble> {
         let is_it = |held: &HeldBack| held.tid == tid && held.info.number() == signal;
-        let Some(place) = self.held_back.iter().position(is_it) else { return Ok(false) };
-        let held = self.held_back.swap_remove(place);
+        let Some(place) = self.held_back.iter().position(is_it) else { return Ok(Arrival::New) };
         let now = trace::signal_info(tid)?;
         // Who is in another list of processes does not see us.
-        let ours = now.sender().is_some_and(|sender| [0, std::process::id()].contains(&sender));
-        if now.code() == SI_TKILL && ours {
-            trace::set_signal_info(tid, &held.info)?;
+        let ours = now.code() == SI_TKILL
+            && now.sender().is_some_and(|sender| [0, std::process::id()].contains(&sender));
+        let HeldBack { info, until, .. } = &self.held_back[place];
+        match until {
+            // Of two of the same one is left.
+            Some(_) if now.is_like(info) => {
+                self.held_back.swap_remove(place);
+                Ok(Arrival::Again { ours: false })
+            }
+            Some(_) => Ok(Arrival::New),
+            None if ours => {
+                trace::set_signal_info(tid, info)?;
+                self.held_back.swap_remove(place);
+                Ok(Arrival::Again { ours })
+            }
+            None => Ok(Arrival::Again { ours }),
         }
-        Ok(true)
     }
 
-    /// Holds a signal back that has stopped a task in translated code at an address, if it has to wait. `again`: it has waited.
+    /// Holds a signal back that has stopped a task at an instruction of translated code, if it has to wait.
     pub(super) fn holds_back(
         &mut self,
         tid: u32,
         signal: i32,
-        at: u64,
-        again: bool,
+        pc: u64,
+        arrival: Arrival,
     ) -> Result<bool, Trouble> {
-        let Some(wait) = self.task(tid)?.pace.interrupted(at, again) else { return Ok(false) };
+        let task = self.task(tid)?;
+        // A stop before a system call is none on the way: it is where the call is.
+        let next = match &task.mode {
+            Mode::Translated(seat) if task.pace.back.is_some() => seat.space.borrow().translation.place(pc),
+            _ => None,
+        };
+        let at = next.and_then(|place| if let Next::Known(at) = place.next { Some(at) } else { None });
+        let Some(wait) = task.pace.interrupted(at, arrival != Arrival::New) else { return Ok(false) };
+        let fit = (1..FIRST_OF_QUEUED).contains(&signal) && !WITH_EFFECTS.contains(&signal);
+        if !fit || task.dismissed.is_some() || arrival == (Arrival::Again { ours: false }) {
+            return Ok(false);
+        }
         let info = trace::signal_info(tid)?;
-        let waits =
-            signal < FIRST_OF_QUEUED && self.comes_at_any_time(tid, &info) && self.send_to(tid, ASKS).is_ok();
+        let waits = self.comes_at_any_time(tid, &info) && self.send_to(tid, ASKS).is_ok();
         if waits {
             self.held_back.push(HeldBack { tid, info, until: Some(Instant::now() + wait) });
         }
         Ok(waits)
     }
 
-    /// Whether the program cannot know when a signal comes: it is a timer's, or another thread's. A thread that sends one to itself
-    /// has it at once.
+    /// Whether the program cannot know when a signal comes: it is a timer's, or a thread's of a process with several. One that a thread
+    /// sends to itself comes behind its system call, where no task comes back to from translating.
     fn comes_at_any_time(&self, tid: u32, info: &SignalInfo) -> bool {
         match info.code() {
             SI_TIMER => true,
@@ -131,47 +169,61 @@ impl Engine {
         }
     }
 
-    /// How soon a signal is to be sent again, as seldom as that may be looked at; `None` where none is held back.
+    /// How soon a signal is to be sent again: [`SHORTEST`], doubled so often as that is not too late; `None` where none is held back.
     pub(super) fn soonest_held(&self) -> Option<Duration> {
-        self.held_back.iter().any(|held| held.until.is_some()).then_some(SHORTEST)
+        let soonest = self.held_back.iter().filter_map(|held| held.until).min()?;
+        let left = soonest.saturating_duration_since(Instant::now());
+        let steps = (0..=DOUBLINGS).rev().map(|doublings| SHORTEST * (1 << doublings));
+        Some(steps.into_iter().find(|step| *step <= left).unwrap_or(SHORTEST))
     }
 
     /// Sends the signals again that have waited long enough.
     pub(super) fn send_held(&mut self) {
-        if self.held_back.is_empty() {
-            return;
+        if !self.held_back.is_empty() {
+            let now = Instant::now();
+            self.send_those(|held| held.until.is_some_and(|until| until <= now));
         }
-        let now = Instant::now();
-        let due = |held: &HeldBack| held.until.is_some_and(|until| until <= now);
+    }
+
+    /// A task is about to make a system call behind which its process expects no signal, or another one to have come before.
+    pub(super) fn send_held_before_call(&mut self, tid: u32) {
+        if !self.held_back.is_empty() {
+            let all: Vec<u32> = self.companions(tid).into_iter().chain([tid]).collect();
+            self.send_those(|held| all.contains(&held.tid));
+        }
+    }
+
+    /// A task goes on without us: it gets what is held back. What it is told of the sender is that it was us.
+    pub(super) fn send_held_of(&mut self, tid: u32) {
+        self.send_those(|held| held.tid == tid);
+        self.held_back.retain(|held| held.tid != tid);
+    }
+
+    fn send_those(&mut self, which: impl Fn(&HeldBack) -> bool) {
         for place in 0..self.held_back.len() {
-            if due(&self.held_back[place]) {
+            let held = &self.held_back[place];
+            if held.until.is_some() && which(held) {
+                let _ = self.send_to(held.tid, held.info.number());
                 self.held_back[place].until = None;
-                let HeldBack { tid, info, .. } = &self.held_back[place];
-                let _ = self.send_to(*tid, info.number());
             }
         }
     }
 
-    /// Sends what is held back of a task that goes on without us.
-    pub(super) fn send_held_of(&mut self, tid: u32) {
-        let all = std::mem::take(&mut self.held_back);
-        let (own, others): (Vec<_>, _) = all.into_iter().partition(|held| held.tid == tid);
-        self.held_back = others;
-        for held in own.iter().filter(|held| held.until.is_some()) {
-            let _ = self.send_to(tid, held.info.number());
-        }
+    /// A task executes another program, as which it has another number than before: what was not sent yet would have come before, what
+    /// was is recognised when it comes.
+    pub(super) fn move_held(&mut self, former: u32, tid: u32) {
+        self.held_back.retain(|held| {
+            (held.tid != tid || former == tid) && (held.tid != former || held.until.is_none())
+        });
+        self.held_back.iter_mut().filter(|held| held.tid == former).for_each(|held| held.tid = tid);
     }
 
-    /// A task executes another program: what was sent before has come before.
-    pub(super) fn forget_held(&mut self, tid: u32) {
-        self.held_back.retain(|held| held.tid != tid);
-    }
-
-    /// A task has ended: what was sent to its process is another thread's.
+    /// A task has ended, or is about to: what a timer sent to its process is another thread's.
     pub(super) fn pass_on_held(&mut self, tid: u32) {
         if self.held_back.iter().any(|held| held.tid == tid) {
-            let heir = self.companions(tid).into_iter().next();
-            self.held_back.retain(|held| held.tid != tid || heir.is_some() && held.info.code() != SI_TKILL);
+            let stays = |other: &u32| self.tasks.get(other).is_some_and(|task| task.departs.is_none());
+            let heir = self.companions(tid).into_iter().find(stays);
+            self.held_back.retain(|held| held.tid != tid || heir.is_some() && held.info.code() == SI_KERNEL);
             for held in self.held_back.iter_mut().filter(|held| held.tid == tid) {
                 (held.tid, held.until) = (heir.unwrap_or(tid), Some(Instant::now()));
             }
@@ -193,8 +245,8 @@ mod tests {
     fn waits(places: &[(u64, bool)]) -> Vec<u128> {
         let mut pace = Pace::default();
         let mut wait = |(at, again): &(u64, bool)| {
-            pace.come_back(Some(7));
-            pace.interrupted(*at, *again).map_or(0, |wait| wait.as_micros())
+            pace.come_back(7);
+            pace.interrupted(Some(*at), *again).map_or(0, |wait| wait.as_micros())
         };
         places.iter().map(&mut wait).collect()
     }
@@ -222,9 +274,9 @@ mod tests {
     fn a_stop_of_another_kind_is_on_the_way() {
         let mut pace = Pace::default();
         for _ in 0..5 {
-            pace.come_back(Some(7));
+            pace.come_back(7);
             pace.go_on();
-            assert_eq!(pace.interrupted(7, false), None);
+            assert_eq!(pace.interrupted(Some(7), false), None);
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) mod number {
     pub(crate) const SHMAT: u64 = 30;
     pub(crate) const DUP: u64 = 32;
     pub(crate) const DUP2: u64 = 33;
+    pub(crate) const ALARM: u64 = 37;
+    pub(crate) const SETITIMER: u64 = 38;
     pub(crate) const SENDFILE: u64 = 40;
     pub(crate) const CLONE: u64 = 56;
     pub(crate) const EXECVE: u64 = 59;
@@ -53,6 +55,8 @@ pub(crate) mod number {
     pub(crate) const SCHED_SETAFFINITY: u64 = 203;
     pub(crate) const SCHED_GETAFFINITY: u64 = 204;
     pub(crate) const REMAP_FILE_PAGES: u64 = 216;
+    pub(crate) const TIMER_SETTIME: u64 = 223;
+    pub(crate) const TIMER_DELETE: u64 = 226;
     pub(crate) const EXIT_GROUP: u64 = 231;
     pub(crate) const OPENAT: u64 = 257;
     pub(crate) const SPLICE: u64 = 275;

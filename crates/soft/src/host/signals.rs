@@ -7,6 +7,7 @@
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
+use super::pace::Arrival;
 use super::proc;
 use super::process::{Mode, Task};
 use super::remote::{Remote, number};
@@ -42,7 +43,12 @@ impl Engine {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
-        let again = self.take_up_held(tid, signal)?;
+        let arrival = self.take_up_held(tid, signal)?;
+        if arrival == (Arrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
+            // Its handler was taken away meanwhile: it would have come before that.
+            super::engine::go_on_waiting(tid)?;
+            return self.resume(tid, 0);
+        }
         let task = self.task(tid)?;
         match &task.mode {
             Mode::Waiting => Ok(trace::resume(tid, signal)?),
@@ -61,7 +67,10 @@ impl Engine {
                     (Some(stop), _)
                         if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
-                        task.pace.go_on();
+                        // Before a call nothing of it is done.
+                        if stop != Stop::SystemCall {
+                            task.pace.go_on();
+                        }
                         task.stopped_at = Some(at);
                         (task.last, task.executes) = (Some((at, registers.rcx)), None);
                         // What the program's own breakpoint does to its handler is as it should be.
@@ -80,7 +89,7 @@ impl Engine {
                         self.leave(tid, Some("steps itself".to_owned()), signal);
                         Ok(())
                     }
-                    _ if self.holds_back(tid, signal, registers.rip, again)? => self.go(tid),
+                    _ if self.holds_back(tid, signal, registers.rip, arrival)? => self.go(tid),
                     _ => self.deliver(tid, signal),
                 }
             }
@@ -133,7 +142,6 @@ impl Engine {
     fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), Trouble> {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
         let returning = self.task(tid)?.returning.take();
-        let comes_back = returning.is_some();
         if !stepped {
             return Ok(trace::step(tid, signal)?);
         }
@@ -143,13 +151,10 @@ impl Engine {
             seat.ledger.repeat_last(&space.borrow(), block);
         }
         if self.has_renewed(tid) {
-            return self.complete_renewal(tid, &registers);
+            self.complete_renewal(tid, &registers)
+        } else {
+            self.enter(tid, registers)
         }
-        self.enter(tid, registers)?;
-        if let Some(task) = self.tasks.get_mut(&tid).filter(|_| comes_back) {
-            task.pace.come_back(task.last.map(|(pc, _)| pc));
-        }
-        Ok(())
     }
 
     /// The program says what becomes of SIGTRAP.

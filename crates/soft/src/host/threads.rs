@@ -166,6 +166,7 @@ impl Engine {
             return self.companions(tid).into_iter().for_each(|other| self.gone(other, None));
         };
         let former = former as u32;
+        self.move_held(former, tid);
         if former == tid {
             return;
         }
@@ -175,7 +176,6 @@ impl Engine {
         }
         let Some(task) = self.tasks.remove(&former) else { return };
         self.asked.remove(&former);
-        self.forget_held(former);
         self.tasks.insert(tid, task);
     }
 

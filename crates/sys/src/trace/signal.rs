@@ -51,6 +51,16 @@ impl SignalInfo {
         by_process.then(|| self.word(FIELDS).unsigned_abs())
     }
 
+    /// Whether another signal is of the same number and has come in the same way: from the same process or timer.
+    ///
+    /// # Source
+    ///
+    /// Linux `include/uapi/asm-generic/siginfo.h`: a process's number and a timer's are at the same place; the kernel's signals
+    /// have zero there.
+    pub fn is_like(&self, other: &SignalInfo) -> bool {
+        [0, 8, FIELDS].into_iter().all(|at| self.word(at) == other.word(at))
+    }
+
     fn word(&self, at: usize) -> i32 {
         let mut bytes = [0; 4];
         bytes.copy_from_slice(&self.0[at..at + 4]);
