@@ -65,6 +65,8 @@ pub(super) struct HeldBack {
     info: SignalInfo,
     /// When it is sent again; `None`: it was.
     until: Option<Instant>,
+    /// Another one has come since it was sent: it comes right behind that, or the program has taken it without our hearing of it.
+    passed: bool,
 }
 
 impl Pace {
@@ -113,7 +115,7 @@ impl Engine {
         // Who is in another list of processes does not see us.
         let ours = now.code() == SI_TKILL
             && now.sender().is_some_and(|sender| [0, std::process::id()].contains(&sender));
-        let HeldBack { info, until, .. } = &self.held_back[place];
+        let HeldBack { info, until, passed, .. } = &self.held_back[place];
         match until {
             // Of two of the same one is left.
             Some(_) if now.is_like(info) => {
@@ -126,7 +128,14 @@ impl Engine {
                 self.held_back.swap_remove(place);
                 Ok(Arrival::Again { ours })
             }
-            None => Ok(Arrival::Again { ours }),
+            None if *passed => {
+                self.held_back.swap_remove(place);
+                Ok(Arrival::New)
+            }
+            None => {
+                self.held_back[place].passed = true;
+                Ok(Arrival::Again { ours })
+            }
         }
     }
 
@@ -153,7 +162,8 @@ impl Engine {
         let info = trace::signal_info(tid)?;
         let waits = self.comes_at_any_time(tid, &info) && self.send_to(tid, ASKS).is_ok();
         if waits {
-            self.held_back.push(HeldBack { tid, info, until: Some(Instant::now() + wait) });
+            let until = Some(Instant::now() + wait);
+            self.held_back.push(HeldBack { tid, info, until, passed: false });
         }
         Ok(waits)
     }
