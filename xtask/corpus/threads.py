@@ -1,8 +1,11 @@
 """Four threads that take turns at one queue and one lock."""
 import queue
+import signal
 import sys
 import threading
 
+# Who is interrupted ends. Else only the first thread would, and the others wait for work for ever.
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 work, total, lock = queue.Queue(), 0, threading.Lock()
 
 
