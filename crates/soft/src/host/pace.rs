@@ -169,7 +169,8 @@ impl Engine {
     }
 
     /// Whether the program cannot know when a signal comes: it is a timer's, or a thread's of a process with several. One that a thread
-    /// sends to itself comes behind its system call, where no task comes back to from translating.
+    /// sends to itself looks the same; it comes at once all the same, as it finds the thread behind its system call and not where that
+    /// came back to, but where a handler sends one that is blocked meanwhile, for the third time in a row.
     fn comes_at_any_time(&self, tid: u32, info: &SignalInfo) -> bool {
         match info.code() {
             SI_TIMER => true,
