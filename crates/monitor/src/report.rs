@@ -209,7 +209,7 @@ fn cells(share: &Share<'_>) -> Vec<Cell> {
 }
 
 fn cell(share: &Share<'_>, counter: &Counter, sum: Sum) -> Cell {
-    let why = share.totals.trouble.as_deref().unwrap_or("the counter could not be read");
+    let why = share.totals.trouble.as_deref().unwrap_or("the counter could not be read, or went backwards");
     let regions = share.calls.max(1);
     let missing = (sum.lost > 0).then(|| format!("without {} of {regions} regions: {why}", sum.lost));
     let peak = counter.is_peak.then(|| "the peak until then, not of the region alone".to_owned());

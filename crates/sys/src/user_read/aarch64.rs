@@ -9,7 +9,7 @@ macro_rules! mrs {
     ($name:literal) => {{
         let value: u64;
         // SAFETY: the caller of the function around this promises that the register may be read; nothing else is written.
-        unsafe { asm!(concat!("mrs {}, ", $name), out(reg) value, options(nostack, nomem, preserves_flags)) };
+        unsafe { asm!(concat!("mrs {}, ", $name), out(reg) value, options(nostack, preserves_flags)) };
         value
     }};
 }
@@ -71,7 +71,7 @@ pub(super) unsafe fn counter(permit: Permit) -> u64 {
 pub(super) fn time_stamp() -> u64 {
     let value: u64;
     // SAFETY: Linux lets every program read this register, or reads it for it; nothing else is written.
-    unsafe { asm!("mrs {}, cntvct_el0", out(reg) value, options(nostack, nomem, preserves_flags)) };
+    unsafe { asm!("mrs {}, cntvct_el0", out(reg) value, options(nostack, preserves_flags)) };
     value
 }
 

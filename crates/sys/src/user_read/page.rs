@@ -78,7 +78,7 @@ pub struct Content {
     pub time_mask: u64,
 }
 
-/// Reads counters and the time stamp: the CPU, or what stands for it.
+/// Reads counters and the time stamp: the CPU, or what stands for it. The compiler must not move either past a read of a page.
 pub trait Counters {
     /// The raw value of a counter.
     fn counter(&self, permit: Permit) -> u64;
@@ -272,13 +272,16 @@ where
         return false;
     }
     for _ in 0..ATTEMPTS {
+        // Before the time as well: a page that is written between the two tells times of after it, and the sum would be too low.
+        for (page, out) in pages.clone().zip(out.iter_mut()) {
+            out.lock = page.locked();
+        }
         let Some(clock_ns) = first.clock(counters) else { return false };
         let mut is_whole = true;
         for (page, out) in pages.clone().zip(out.iter_mut()) {
-            let lock = page.locked();
             let values = page.read_once(counters, clock_ns);
             is_whole &= values.is_some();
-            *out = PageValues { lock, ..values.unwrap_or_default() };
+            *out = PageValues { lock: out.lock, ..values.unwrap_or_default() };
         }
         if pages.clone().zip(out.iter()).all(|(page, values)| page.is_still(values.lock)) {
             return is_whole;

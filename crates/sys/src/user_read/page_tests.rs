@@ -235,6 +235,47 @@ fn several_pages_are_read_as_of_one_stay_on_the_cpu() {
     assert_eq!(fake.reads.get(), 6);
 }
 
+/// A thread that waits for its CPU behind the time stamp, at 400: the page says then what was enabled until it got it back, at 600.
+#[test]
+fn times_of_before_a_page_was_written_are_not_added_to_those_of_after() {
+    let pages = [1, 2].map(|index| Page::new(&Content { index, ..content() }));
+    let times = |values: &PageValues| (values.time_enabled_ns, values.time_running_ns);
+    for page in &pages {
+        let written = || {
+            for page in &pages {
+                page.set(&Content { time_offset_ns: 0u64.wrapping_sub(600), lock: 4, ..content() });
+            }
+        };
+        let counters = || Late { stamps: Cell::new(0), behind_the_first: Box::new(written) };
+        let mut out = [PageValues::default(); 2];
+        assert!(read_together(pages.iter(), &counters(), &mut out));
+        assert_eq!(out.each_ref().map(times), [(600, 500); 2]);
+        pages.iter().for_each(|page| page.set(&content()));
+        assert_eq!(page.read(&counters()).as_ref().map(times), Some((600, 500)), "alone as well");
+        pages.iter().for_each(|page| page.set(&content()));
+    }
+}
+
+/// Time stamps of 400 and then of 700, with something between the two.
+struct Late<'a> {
+    stamps: Cell<u32>,
+    behind_the_first: Box<dyn Fn() + 'a>,
+}
+
+impl Counters for Late<'_> {
+    fn counter(&self, _: Permit) -> u64 {
+        7
+    }
+
+    fn time_stamp(&self) -> u64 {
+        if self.stamps.replace(1) == 0 {
+            (self.behind_the_first)();
+            return 400;
+        }
+        700
+    }
+}
+
 #[test]
 fn one_page_without_a_counter_spoils_the_group() {
     let pages = [1, 0, 2].map(|index| Page::new(&Content { index, ..content() }));

@@ -9,7 +9,7 @@ macro_rules! csrr {
     ($number:literal) => {{
         let value: u64;
         // SAFETY: the caller of the function around this promises that the register may be read; nothing else is written.
-        unsafe { asm!("csrr {}, {}", out(reg) value, const $number, options(nostack, nomem, preserves_flags)) };
+        unsafe { asm!("csrr {}, {}", out(reg) value, const $number, options(nostack, preserves_flags)) };
         value
     }};
 }
@@ -71,7 +71,7 @@ pub(super) unsafe fn counter(permit: Permit) -> u64 {
 pub(super) fn time_stamp() -> u64 {
     let value: u64;
     // SAFETY: every program may read this register under Linux; nothing else is written.
-    unsafe { asm!("csrr {}, 0xc01", out(reg) value, options(nostack, nomem, preserves_flags)) };
+    unsafe { asm!("csrr {}, 0xc01", out(reg) value, options(nostack, preserves_flags)) };
     value
 }
 

@@ -22,7 +22,7 @@ pub(super) unsafe fn counter(permit: Permit) -> u64 {
     // SAFETY: the caller promises that the counter exists and may be read. It writes eax and edx only.
     unsafe {
         asm!("rdpmc", in("ecx") permit.number(), out("eax") low, out("edx") high,
-             options(nostack, nomem, preserves_flags));
+             options(nostack, preserves_flags));
     }
     u64::from(high) << 32 | u64::from(low)
 }
