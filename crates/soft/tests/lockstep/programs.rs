@@ -15,12 +15,13 @@ type Write = fn(&mut CodeAssembler, &mut Table) -> Made;
 
 /// Every program with its name.
 pub fn all() -> Vec<(&'static str, Program)> {
-    let writers: [(&str, Write); 8] = [
+    let writers: [(&str, Write); 9] = [
         ("calls", calls),
         ("returns", returns),
         ("jumps", jumps),
         ("strings", strings),
         ("flags", flags),
+        ("masks", masks),
         ("misaligned", misaligned),
         ("maps", maps),
         ("children", children),
@@ -220,6 +221,47 @@ fn strings(a: &mut CodeAssembler, _: &mut Table) -> Made {
         }
     }
     Ok(())
+}
+
+/// Elements that masks select, with and without somebody who reads the flags of before.
+fn masks(a: &mut CodeAssembler, _: &mut Table) -> Made {
+    let narrow = is_x86_feature_detected!("avx2");
+    let wide = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
+    for reads in [true, false] {
+        for mask in [0, 1, -1] {
+            a.mov(rsi, DATA + 0x80)?;
+            a.mov(eax, mask)?;
+            if narrow {
+                a.vpxor(ymm2, ymm2, ymm2)?;
+                a.vmovd(xmm3, eax)?;
+                carry(a, |a| a.vpgatherdd_3(ymm1, dword_ptr(rsi + ymm2 * 1), ymm3), reads)?;
+                a.vmovd(xmm3, eax)?;
+                carry(a, |a| a.vpmaskmovd(ymm1, ymm3, ymmword_ptr(rsi)), reads)?;
+                carry(a, |a| a.vpmaskmovd(ymmword_ptr(rsi), ymm3, ymm1), reads)?;
+            }
+            if wide {
+                a.vpxor(ymm2, ymm2, ymm2)?;
+                a.kmovd(k2, eax)?;
+                carry(a, |a| a.vmovdqu8(ymm18.k2(), ymmword_ptr(rsi)), reads)?;
+                carry(a, |a| a.vmovdqu32(xmmword_ptr(rsi).k2(), xmm18), reads)?;
+                carry(a, |a| a.vpgatherdd(ymm19.k2(), dword_ptr(rsi + ymm2 * 1)), reads)?;
+                a.kmovd(k2, eax)?;
+                carry(a, |a| a.vpscatterdd(dword_ptr(rsi + ymm2 * 1).k2(), ymm19), reads)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// An instruction between a carry and who reads it, or writes it anew.
+fn carry(a: &mut CodeAssembler, between: impl FnOnce(&mut CodeAssembler) -> Made, reads: bool) -> Made {
+    a.stc()?;
+    between(a)?;
+    match reads {
+        true => a.adc(r8, r9)?,
+        false => a.test(r8, r8)?,
+    }
+    a.setb(r10b)
 }
 
 /// Loops whose flags live over the places of counters.
