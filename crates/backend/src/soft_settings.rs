@@ -10,7 +10,7 @@ pub struct SoftwareSettings {
     pub random_layout: bool,
     /// Which processor commands are told that they have; `None`: the one that there is.
     pub cpu_baseline: Option<CpuBaseline>,
-    /// Keeps hints of what is executed in a folder of the user, and uses those that are there: the next run of the same code
-    /// starts faster. Counts do not depend on them.
+    /// Keeps hints of what is executed, and translations, in folders of the user, and uses those that are there: later runs of the
+    /// same code start faster. Counts do not depend on them.
     pub hints: bool,
 }

@@ -162,7 +162,7 @@ pub struct StatArgs {
     /// Under the software PMU keep ASLR and AT_RANDOM as they are; counts then vary.
     #[arg(help_heading = COUNTING, long)]
     pub random_layout: bool,
-    /// Neither keep nor use hints of what the software PMU has executed: each run begins as the first one.
+    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
     /// Under the software PMU tell the command that it has this processor, the same on every machine.

@@ -255,7 +255,7 @@ impl Stat {
         self
     }
 
-    /// Keeps hints of what the software PMU executes in the user's folder for caches (root's: `/var/cache`), and uses those of
+    /// Keeps hints and translations of what the software PMU executes in the user's folder for caches (root's: `/var/cache`), and uses those of
     /// earlier runs: the same code starts faster then. Counts do not depend on them. Not done unless it is asked for.
     pub fn hints(mut self, hints: bool) -> Stat {
         self.hints = hints;

@@ -164,6 +164,25 @@ pub enum Leave {
 }
 
 impl Leave {
+    /// All of them, in the order of their numbers.
+    pub(crate) const ALL: [Leave; 15] = [
+        Leave::GsAccess,
+        Leave::SegmentRegister,
+        Leave::SegmentBase,
+        Leave::FarTransfer,
+        Leave::InterruptReturn,
+        Leave::SoftwareInterrupt,
+        Leave::Sysenter,
+        Leave::Transaction,
+        Leave::Enclave,
+        Leave::PadLock,
+        Leave::BranchOperandSize,
+        Leave::RepeatAddressSize,
+        Leave::Reach,
+        Leave::Undecodable,
+        Leave::Unreadable,
+    ];
+
     /// The reason, in words that follow "cannot follow".
     pub fn word(self) -> &'static str {
         match self {

@@ -24,6 +24,7 @@
 //! D. E. Knuth, F. R. Stevenson: Optimal measurement points for program frequency counts, BIT 13 (1973).
 //! T. Ball, J. R. Larus: Optimally profiling and tracing programs, ACM TOPLAS 16 (1994), section 3.
 
+mod packed;
 mod redundancy;
 mod sets;
 mod solve;

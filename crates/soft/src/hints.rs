@@ -13,10 +13,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::pack::sum;
 use crate::translate::PAGE;
 
 const MAGIC: [u8; 8] = *b"cyclhint";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Most pages of a file that hints are kept of: 512 MB of code.
 const MOST_PAGES: usize = 1 << 17;
@@ -181,14 +182,6 @@ fn shorts(rest: &mut &[u8], count: u16) -> Option<Vec<u16>> {
     Some(bytes.as_chunks().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect())
 }
 
-/// A sum that tells damage, eight bytes at a time.
-fn sum(bytes: &[u8]) -> u64 {
-    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let whole = words.iter().fold(0xcbf2_9ce4_8422_2325, |sum, word| mix(sum, u64::from_le_bytes(*word)));
-    rest.iter().fold(mix(whole, bytes.len() as u64), |sum, byte| mix(sum, u64::from(*byte)))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -251,7 +244,7 @@ mod tests {
         assert!(with_sum(body.to_vec()).is_some());
         assert_eq!(with_sum([body, &[0]].concat()), None, "too long");
         let mut newer = body.to_vec();
-        newer[8] = 2;
+        newer[8] = 3;
         assert_eq!(with_sum(newer), None);
         let mut disordered = body.to_vec();
         let last = disordered.len() - 8;

@@ -81,6 +81,7 @@ pub mod hints;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod host;
 mod memory;
+mod pack;
 mod simd;
 pub mod totals;
 pub mod translate;

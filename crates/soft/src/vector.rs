@@ -46,8 +46,15 @@ impl Default for Tally {
 }
 
 /// The counts of one execution that are not zero, in the order of [`Event::ALL`].
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Vector(Box<[(Event, u32)]>);
+
+/// Of counts that are not zero, in that order.
+impl FromIterator<(Event, u32)> for Vector {
+    fn from_iter<T: IntoIterator<Item = (Event, u32)>>(counts: T) -> Vector {
+        Vector(counts.into_iter().collect())
+    }
+}
 
 impl Vector {
     /// Event and count, for each count that is not zero.

@@ -5,44 +5,15 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
 use cyclometer_soft::hints::FileHints;
+use support::caches::{Folder, numbers};
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{Recipe, build, unique};
 use support::ready;
 use support::run::{Job, Run, Tracer, soft};
-
-/// A folder that goes with this.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(mode: u32) -> Folder {
-        let path = unique("hints");
-        fs::DirBuilder::new().create(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        Folder(path)
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        let mut files: Vec<PathBuf> =
-            fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().path()).collect();
-        files.sort();
-        files
-    }
-
-    /// The files, which are other ones when they were written again.
-    fn numbers(&self) -> Vec<u64> {
-        self.files().iter().map(|path| fs::metadata(path).unwrap().ino()).collect()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
 
 fn job(source: &str, flags: &[&str], args: &[&str]) -> Option<Job> {
     if !ready() {
@@ -81,7 +52,7 @@ fn check(source: &str, flags: &[&str], args: &[&str]) {
     let Some(job) = job(source, flags, args) else { return };
     let stepped = job.run(Tracer::Oracle);
     let folder = Folder::new(0o700);
-    let hinted = job.hinted(&folder.0);
+    let hinted = job.hinted(&folder.hints);
     for turn in ["first", "second"] {
         let run = hinted.run(soft());
         assert_same(&run, &stepped);
@@ -112,11 +83,11 @@ fn counts_of_the_c_library_do_not_depend_on_what_is_known() {
 fn what_is_known_is_written_once() {
     let Some(job) = job("language.c", &["-O2"], &[]) else { return };
     let folder = Folder::new(0o700);
-    let hinted = job.hinted(&folder.0);
+    let hinted = job.hinted(&folder.hints);
     hinted.run(soft());
-    let first = folder.numbers();
+    let first = numbers(&folder.files());
     hinted.run(soft());
-    assert_eq!(folder.numbers(), first, "the same run has nothing new");
+    assert_eq!(numbers(&folder.files()), first, "the same run has nothing new");
     for path in folder.files() {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         assert!(FileHints::read(&fs::read(path).unwrap()).unwrap().blocks() > 0);
@@ -127,7 +98,7 @@ fn what_is_known_is_written_once() {
 fn damaged_hints_are_replaced() {
     let Some(job) = job("language.c", &["-O2"], &[]) else { return };
     let folder = Folder::new(0o700);
-    let hinted = job.hinted(&folder.0);
+    let hinted = job.hinted(&folder.hints);
     let first = hinted.run(soft());
     let files = folder.files();
     let sound: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
@@ -144,7 +115,7 @@ fn a_folder_that_others_can_write_is_left_alone() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
     for mode in [0o777, 0o770, 0o702] {
         let folder = Folder::new(mode);
-        let run = job.clone().hinted(&folder.0).run(soft());
+        let run = job.clone().hinted(&folder.hints).run(soft());
         assert!(run.lost().is_empty());
         assert_eq!(folder.files(), [] as [PathBuf; 0], "{mode:o}");
     }
@@ -154,18 +125,18 @@ fn a_folder_that_others_can_write_is_left_alone() {
 fn no_link_is_followed_to_hints() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
     let (folder, link) = (Folder::new(0o700), unique("hints-link"));
-    symlink(&folder.0, &link).unwrap();
+    symlink(&folder.hints, &link).unwrap();
     let run = job.clone().hinted(&link).run(soft());
     assert!(run.lost().is_empty());
     assert_eq!(folder.files(), [] as [PathBuf; 0], "by a link to the folder");
     fs::remove_file(&link).unwrap();
     // A file that is a link is replaced, not written through.
-    job.clone().hinted(&folder.0).run(soft());
+    job.clone().hinted(&folder.hints).run(soft());
     let (file, elsewhere) = (folder.files().remove(0), unique("elsewhere"));
     fs::write(&elsewhere, "mine").unwrap();
     fs::remove_file(&file).unwrap();
     symlink(&elsewhere, &file).unwrap();
-    job.hinted(&folder.0).run(soft());
+    job.hinted(&folder.hints).run(soft());
     assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "mine");
     assert!(fs::symlink_metadata(&file).unwrap().is_file());
     fs::remove_file(elsewhere).unwrap();
@@ -175,7 +146,7 @@ fn no_link_is_followed_to_hints() {
 fn the_folder_is_made_where_there_is_none() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
     let folder = Folder::new(0o700);
-    let inner = folder.0.join("cyclometer/hints");
+    let inner = folder.hints.join("cyclometer/hints");
     job.hinted(&inner).run(soft());
     assert_eq!(fs::metadata(&inner).unwrap().mode() & 0o777, 0o700);
     assert!(fs::read_dir(&inner).unwrap().count() >= 2);

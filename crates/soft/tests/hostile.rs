@@ -204,6 +204,11 @@ fn shadow_stacks_are_left_where_there_are_any() {
 }
 
 #[test]
+fn a_program_whose_code_no_mapping_tells_is_left() {
+    check_left(&["readable code"], "READ_IMPLIES_EXEC");
+}
+
+#[test]
 fn a_program_that_hides_its_memory_is_left() {
     check_left(&["hidden"], "hides its memory");
 }

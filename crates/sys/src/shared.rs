@@ -253,6 +253,24 @@ pub fn set_len(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
     done(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })
 }
 
+/// Makes a range of a file zero, and gives back the memory that it took.
+///
+/// # Errors
+///
+/// The operating system's: `EOPNOTSUPP` where the file system cannot.
+///
+/// # Source
+///
+/// `fallocate(2)`, `FALLOC_FL_PUNCH_HOLE`.
+pub fn clear(fd: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    let number =
+        |number: u64| off_t::try_from(number).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let (offset, len) = (number(offset)?, number(len)?);
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: takes numbers.
+    done(unsafe { libc::fallocate(fd.as_raw_fd(), mode, offset, len) })
+}
+
 /// Fixes the length of a file made by [`memory_file`], for ever and for everybody.
 ///
 /// # Errors
@@ -315,6 +333,18 @@ mod tests {
                 assert_eq!(part, written);
             }
         }
+    }
+
+    #[test]
+    fn what_is_cleared_is_zero_for_everybody() {
+        let file = memory_file("cyclometer-test").unwrap();
+        set_len(file.as_fd(), LEN as u64).unwrap();
+        seal_size(file.as_fd()).unwrap();
+        let memory = SharedMemory::map(file.as_fd(), 0, LEN).unwrap();
+        memory.fill(0, LEN / 8, u64::MAX);
+        clear(file.as_fd(), 8, LEN as u64 - 16).unwrap();
+        assert_eq!((memory.load(0), memory.load(8)), (u64::MAX, 0));
+        assert_eq!((memory.load(LEN - 16), memory.load(LEN - 8)), (0, u64::MAX));
     }
 
     #[test]

@@ -17,6 +17,15 @@ impl Sets {
         Sets { above: vec![-1; count as usize] }
     }
 
+    /// For each point what stands for it, for [`Sets::with`].
+    pub(super) fn as_numbers(&self) -> &[i32] {
+        &self.above
+    }
+
+    pub(super) fn with(numbers: Vec<i32>) -> Sets {
+        Sets { above: numbers }
+    }
+
     pub(super) fn len(&self) -> usize {
         self.above.len()
     }

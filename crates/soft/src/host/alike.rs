@@ -3,11 +3,15 @@
 //! A program has hundred thousands of blocks, which count in some thousands of ways. What a block counts is decoded once for
 //! all processes that execute it, and executions of all that count alike are added up before they are multiplied.
 
+use std::rc::Rc;
+
 use iced_x86::{Decoder, DecoderOptions};
 
-use super::classes::{Classes, Counts};
+use super::classes::{Classes, Counts, kinds};
+use crate::Event;
 use crate::block::CodeBytes;
 use crate::hash::AddressMap;
+use crate::pack::{Packer, Unpacker};
 use crate::totals::{TotalError, Totals};
 use crate::vector::Vector;
 
@@ -16,17 +20,18 @@ use crate::vector::Vector;
 pub(crate) struct Alike {
     /// For each block the number of its way to count; [`UNKNOWN`].
     blocks: Vec<u32>,
-    ways: Vec<Way>,
-    numbers: AddressMap<Counts, u32>,
+    ways: Vec<Rc<Way>>,
+    numbers: AddressMap<Rc<Way>, u32>,
     classes: Classes,
 }
 
 const UNKNOWN: u32 = u32::MAX;
 
-/// What a block counts when it is executed once, and what else must be counted of it.
+/// What a block counts when it is executed once, and what else must be counted of it: a bit for each [`Kind`].
+#[derive(PartialEq, Eq, Hash, Debug)]
 struct Way {
     events: Vector,
-    all: Counts,
+    kinds: u8,
 }
 
 /// Executions, by ways to count.
@@ -53,12 +58,49 @@ impl Alike {
         while decoder.can_decode() {
             self.classes.add(&decoder.decode(), &mut counts);
         }
+        self.number_of(Way { events: counts.events.compact(), kinds: counts.kinds })
+    }
+
+    fn number_of(&mut self, way: Way) -> u32 {
         let next = self.ways.len() as u32;
         let ways = &mut self.ways;
-        *self.numbers.entry(counts).or_insert_with_key(|all| {
-            ways.push(Way { events: all.events.compact(), all: all.clone() });
+        *self.numbers.entry(Rc::new(way)).or_insert_with_key(|way| {
+            ways.push(way.clone());
             next
         })
+    }
+
+    /// Writes what blocks count.
+    pub(super) fn pack(&self, to: &mut Packer<'_>) {
+        to.count(self.ways.len());
+        for way in &self.ways {
+            to.u8(way.kinds);
+            to.count(way.events.iter().count());
+            for (event, count) in way.events.iter() {
+                to.u8(event as u8);
+                to.u32(count);
+            }
+        }
+        to.count(self.blocks.len());
+        self.blocks.iter().for_each(|way| to.u32(*way));
+    }
+
+    pub(super) fn unpack(from: &mut Unpacker<'_>) -> Option<Alike> {
+        let mut alike = Alike::default();
+        for number in 0..from.count()? {
+            let kinds = from.u8()?;
+            let event = |from: &mut Unpacker<'_>| {
+                let event = *Event::ALL.get(usize::from(from.u8()?))?;
+                Some((event, from.u32()?))
+            };
+            let events = from.list(event)?.into_iter().collect();
+            if alike.number_of(Way { events, kinds }) as usize != number {
+                return None;
+            }
+        }
+        alike.blocks = from.list(Unpacker::u32)?;
+        let known = |way: &u32| *way == UNKNOWN || (*way as usize) < alike.ways.len();
+        alike.blocks.iter().all(known).then_some(alike)
     }
 
     /// Adds what was executed to the totals.
@@ -69,7 +111,7 @@ impl Alike {
     pub(super) fn add(&self, times: &Times, totals: &mut Totals) -> Result<(), TotalError> {
         let executed = self.ways.iter().zip(&times.0).filter(|(_, times)| **times > 0);
         executed.into_iter().try_for_each(|(way, times)| {
-            totals.owe(way.all.kinds());
+            totals.owe(kinds(way.kinds));
             totals.add(&way.events, *times)
         })
     }
@@ -95,11 +137,28 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Event;
     use crate::block::{Block, BlockDecoder, CodeBytes, Limits};
 
     fn block(bytes: &[u8]) -> Block {
         BlockDecoder::new().decode(CodeBytes { address: 0x1000, bytes }, Limits::page(0x1000))
+    }
+
+    #[test]
+    fn what_is_known_of_blocks_is_read_as_it_was_written() {
+        let codes: [&[u8]; 4] = [&[0xc3], &[0x90, 0xc3], &[0xc3], &[0xf3, 0xa4]];
+        let code = |block: u32| CodeBytes { address: 0x1000, bytes: codes[block as usize] };
+        let mut alike = Alike::default();
+        let ways: Vec<u32> = (0..3).map(|block| alike.way(block, || code(block))).collect();
+        let mut bytes = Vec::new();
+        let mut packer = Packer::new(&mut bytes);
+        alike.pack(&mut packer);
+        packer.finish().unwrap();
+        let mut from = bytes.as_slice();
+        let mut again = Alike::unpack(&mut Unpacker::new(&mut from)).unwrap();
+        let known: Vec<u32> = (0..3).map(|block| again.way(block, || unreachable!("it is known"))).collect();
+        assert_eq!(known, ways);
+        assert_eq!(again.ways, alike.ways);
+        assert_eq!(again.way(3, || code(3)), 2, "what was not executed is still to be found out");
     }
 
     #[test]

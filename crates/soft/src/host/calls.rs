@@ -11,7 +11,7 @@ use super::process::Mode;
 use super::remote::number;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 37] = [
+pub(crate) const WATCHED: [u64; 38] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::ALARM,
@@ -31,6 +31,7 @@ pub(crate) const WATCHED: [u64; 37] = [
     number::TRUNCATE,
     number::CREAT,
     number::PTRACE,
+    number::PERSONALITY,
     number::MODIFY_LDT,
     number::PRCTL,
     number::ARCH_PRCTL,
@@ -181,6 +182,9 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::CLONE => clone(rdi),
         number::CLONE3 => clone(trace::peek(tid, rdi).unwrap_or(0)),
         number::PTRACE => Verdict::LeaveAll("uses ptrace"),
+        number::PERSONALITY if has_code_everywhere(rdi) => {
+            Verdict::Leave("makes executable what it maps to be read (READ_IMPLIES_EXEC)")
+        }
         number::MODIFY_LDT => Verdict::Leave("changes its segments"),
         number::PRCTL => prctl(tid, registers),
         number::ARCH_PRCTL => arch_prctl(registers),
@@ -189,6 +193,18 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         }
         _ => Verdict::Make,
     }
+}
+
+/// Whether a personality that is asked for makes code of mappings that do not say so.
+///
+/// # Source
+///
+/// `personality(2)`: all bits only ask; Linux `include/uapi/linux/personality.h`.
+fn has_code_everywhere(persona: u64) -> bool {
+    const ONLY_ASKS: u64 = 0xffff_ffff;
+    const READ_IMPLIES_EXEC: u64 = 0x040_0000;
+    let persona = persona & 0xffff_ffff;
+    persona != ONLY_ASKS && persona & READ_IMPLIES_EXEC != 0
 }
 
 /// Whether programs may have shadow stacks here: if not, the kernel refuses them whatever they ask.

@@ -6,6 +6,7 @@
 
 use super::maps::Mapping;
 use super::writers::File;
+use crate::pack::{Packer, Unpacker};
 
 /// Code that processes of a translation have mapped.
 #[derive(Default)]
@@ -45,6 +46,38 @@ impl Claims {
     /// Whether anything is claimed in a range.
     pub(crate) fn overlap(&self, start: u64, end: u64) -> bool {
         self.0.iter().any(|claim| claim.start < end && claim.end > start)
+    }
+
+    /// Whether any of a file is claimed.
+    pub(crate) fn has(&self, file: File) -> bool {
+        self.0.iter().any(|claim| claim.file == Some(file))
+    }
+
+    /// The names of the files that are claimed, one for each claim.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|claim| claim.file.is_some()).map(|claim| claim.name.as_str())
+    }
+
+    /// The same with the files.
+    pub(crate) fn files(&mut self) -> impl Iterator<Item = (&str, &mut File)> {
+        self.0.iter_mut().filter_map(|claim| Some((claim.name.as_str(), claim.file.as_mut()?)))
+    }
+
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+        to.count(self.0.len());
+        for claim in &self.0 {
+            [claim.start, claim.end, claim.origin].into_iter().for_each(|number| to.u64(number));
+            to.counted(claim.name.as_bytes());
+            File::pack(claim.file, to);
+        }
+    }
+
+    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Claims> {
+        let claim = |from: &mut Unpacker<'_>| {
+            let (start, end, origin) = (from.u64()?, from.u64()?, from.u64()?);
+            Some(Claim { start, end, origin, name: from.text()?, file: File::unpack(from)? })
+        };
+        Some(Claims(from.list(claim)?))
     }
 
     /// Claims a mapping that fits.

@@ -12,15 +12,12 @@ use crate::vector::Tally;
 pub(super) struct Counts {
     pub(super) events: Tally,
     /// A bit for each [`Kind`].
-    kinds: u8,
+    pub(super) kinds: u8,
 }
 
-impl Counts {
-    /// What must be counted at run time.
-    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
-        let kinds = self.kinds;
-        Kind::ALL.into_iter().filter(move |kind| kinds & (1 << *kind as u8) != 0)
-    }
+/// What must be counted at run time.
+pub(super) fn kinds(bits: u8) -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(move |kind| bits & (1 << *kind as u8) != 0)
 }
 
 /// What is known of instructions.

@@ -8,7 +8,7 @@ use cyclometer_sys::trace;
 use super::claims::{Claims, Fit, is_common};
 use super::maps::{Mapping, Maps};
 use super::space::Space;
-use crate::translate::PAGE;
+use crate::translate::{Looked, PAGE, Translation};
 
 /// Most bytes of a program that are compared at a time.
 const CHUNK: usize = 1 << 18;
@@ -35,6 +35,16 @@ pub(super) enum Admission {
 }
 
 impl Common {
+    /// What processes of an earlier run had, for programs of this one.
+    pub(super) fn of(claims: Claims) -> Common {
+        Common { claims, open: true, owner: None }
+    }
+
+    /// What is claimed.
+    pub(super) fn all(&self) -> &Claims {
+        &self.claims
+    }
+
     /// Whether programs may join.
     pub(super) fn is_open(&self) -> bool {
         self.open
@@ -79,13 +89,8 @@ impl Space {
 
     /// Whether a program that has just been started can join: all of its code is known.
     pub(super) fn suits(&self, tid: u32, maps: &Maps) -> bool {
-        let suits = |mapping: &Mapping| {
-            is_common(mapping)
-                && self.common.claims.fit(mapping) == Fit::Known
-                && self.is_as_read(tid, mapping.start, mapping.end)
-        };
         let can_join = self.common.open && self.has_slot() && !self.translation.is_full();
-        can_join && maps.code().filter(|code| self.is_foreign(code)).all(suits)
+        can_join && suits(&self.translation, &self.common.claims, tid, maps)
     }
 
     /// A process has mapped code in these ranges, and has not executed any of it. `maps` is what it has now.
@@ -104,7 +109,7 @@ impl Space {
         let other = |mapping: &&Mapping| {
             self.overlaps(mapping.start, mapping.end)
                 || self.common.claims.fit(mapping) == Fit::Other
-                || !self.is_as_read(tid, mapping.start, mapping.end)
+                || !is_as_read(&self.translation, tid, mapping.start, mapping.end)
         };
         if new.iter().any(other) {
             return Admission::Parts;
@@ -129,29 +134,43 @@ impl Space {
     }
 
     /// Whether a mapping is neither the translation's own nor the kernel's page that nobody reads.
-    ///
-    /// # Source
-    ///
-    /// Linux `arch/x86/entry/vsyscall/vsyscall_64.c`: the name of that page.
     fn is_foreign(&self, mapping: &Mapping) -> bool {
-        mapping.name != "[vsyscall]" && !self.is_region(mapping)
+        !is_kernels(mapping) && !self.is_region(mapping)
     }
+}
 
-    /// Whether every page of a range of a process that was looked at is as it was then.
-    fn is_as_read(&self, tid: u32, start: u64, end: u64) -> bool {
-        let pages = self.translation.looked_at(start, end);
-        let follows = |(page, _): &(u64, _), (next, _): &(u64, _)| page + PAGE == *next;
-        let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(CHUNK / PAGE as usize));
-        let mut bytes = Vec::new();
-        runs.into_iter().all(|run| {
-            bytes.resize(run.len() * PAGE as usize, 0);
-            let read = trace::read_memory(tid, run[0].0, &mut bytes).unwrap_or(0);
-            let same = |(now, (_, then)): (&[u8], &(u64, Option<&[u8; PAGE as usize]>))| {
-                then.is_some_and(|then| then == now)
-            };
-            read == bytes.len() && bytes.chunks(PAGE as usize).zip(run).all(same)
-        })
-    }
+/// Whether a mapping is the kernel's page that nobody reads.
+///
+/// # Source
+///
+/// Linux `arch/x86/entry/vsyscall/vsyscall_64.c`: its name.
+pub(super) fn is_kernels(mapping: &Mapping) -> bool {
+    mapping.name == "[vsyscall]"
+}
+
+/// Whether all the code of a program that has nothing of ours yet is claimed, and as it was read.
+pub(super) fn suits(translation: &Translation, claims: &Claims, tid: u32, maps: &Maps) -> bool {
+    let suits = |mapping: &Mapping| {
+        is_common(mapping)
+            && claims.fit(mapping) == Fit::Known
+            && is_as_read(translation, tid, mapping.start, mapping.end)
+    };
+    maps.code().filter(|code| !is_kernels(code)).all(suits)
+}
+
+/// Whether every page of a range of a process that was looked at is as it was then.
+fn is_as_read(translation: &Translation, tid: u32, start: u64, end: u64) -> bool {
+    let pages = translation.looked_at(start, end);
+    let follows = |(page, _): &(u64, _), (next, _): &(u64, _)| page + PAGE == *next;
+    let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(CHUNK / PAGE as usize));
+    let mut bytes = Vec::new();
+    runs.into_iter().all(|run| {
+        bytes.resize(run.len() * PAGE as usize, 0);
+        let read = trace::read_memory(tid, run[0].0, &mut bytes).unwrap_or(0);
+        let same =
+            |(now, (_, then)): (&[u8], &(u64, Option<Looked<'_>>))| then.is_some_and(|then| then.is(now));
+        read == bytes.len() && bytes.chunks(PAGE as usize).zip(run).all(same)
+    })
 }
 
 /// Whether a process has written nothing to a mapping, neither before it could be executed nor in between: then its pages are

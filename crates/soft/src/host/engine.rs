@@ -8,12 +8,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
 
+use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use super::Settings;
 use super::births::Birth;
 use super::code::Reader;
 use super::hints::Store;
+use super::kept::Shelf;
 use super::maps::{Known, Maps};
 use super::pace::HeldBack;
 use super::probe::Probe;
@@ -79,6 +81,8 @@ pub(crate) struct Engine {
     pub(super) pool: Pool,
     /// What earlier runs have executed.
     pub(super) hints: Option<Rc<RefCell<Store>>>,
+    /// What they have translated.
+    pub(super) shelf: Option<Shelf>,
 }
 
 /// Why a task cannot be followed any more.
@@ -132,6 +136,9 @@ pub(crate) fn follow(
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
     engine.hints = hints.and_then(Store::open).map(|store| Rc::new(RefCell::new(store)));
+    if let (Some(hints), Some(_)) = (hints, &engine.hints) {
+        engine.shelf = Shelf::open(&hints.with_file_name("translations"));
+    }
     // What came before the bell was there is looked at once.
     let mut heard = true;
     loop {
@@ -191,6 +198,7 @@ impl Engine {
             probe,
             pool: Pool::default(),
             hints: None,
+            shelf: None,
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
@@ -234,7 +242,10 @@ impl Engine {
         if handled.is_err() {
             let reason = Some("met an internal error of the translator".to_owned());
             let left = catch_unwind(AssertUnwindSafe(|| self.leave(tid, reason, 0)));
-            drop(left);
+            if left.is_err() {
+                // It cannot go on anywhere: better gone than stopped for ever.
+                let _ = trace::send_signal(super::threads::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
+            }
         }
     }
 

@@ -4,13 +4,11 @@
 //! ([`crate::hints`]). Nothing is said where it cannot be read or written: the translation is slower then.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::io::Read;
+use std::path::Path;
 
 use super::engine::Engine;
+use super::folder::{Folder, name_of};
 use super::maps::Mapping;
 use super::space::Space;
 use super::writers::File;
@@ -24,23 +22,9 @@ const MOST_FILES: usize = 1000;
 /// the one before.
 const NEW_PART: usize = 50;
 
-/// Do not follow a symbolic link.
-///
-/// # Source
-///
-/// Linux `include/uapi/asm-generic/fcntl.h`.
-const O_NOFOLLOW: i32 = 0o400_000;
-
-/// Do not wait for who writes to a pipe, and take no terminal.
-///
-/// # Source
-///
-/// As above.
-const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
-
 /// Hints of the files whose code is executed.
 pub(super) struct Store {
-    folder: PathBuf,
+    folder: Folder,
     files: Vec<Entry>,
     /// The numbers of files; `None` where none are kept.
     numbers: HashMap<File, Option<u32>>,
@@ -48,16 +32,15 @@ pub(super) struct Store {
 
 struct Entry {
     name: String,
-    hints: FileHints,
+    /// `None` as long as nobody has asked for them.
+    hints: Option<FileHints>,
 }
 
 impl Store {
     /// In a folder, which is made if there is none; `None` where it cannot be trusted.
     pub(super) fn open(folder: &Path) -> Option<Store> {
-        let _ = DirBuilder::new().recursive(true).mode(0o700).create(folder);
-        let is_safe = |metadata: fs::Metadata| metadata.is_dir() && is_ours(&metadata);
-        let safe = fs::symlink_metadata(folder).is_ok_and(is_safe);
-        safe.then(|| Store { folder: folder.to_owned(), files: Vec::new(), numbers: HashMap::new() })
+        let folder = Folder::open(folder)?;
+        Some(Store { folder, files: Vec::new(), numbers: HashMap::new() })
     }
 
     /// Where a page of a mapping is from, and what is known of it.
@@ -66,40 +49,41 @@ impl Store {
         let file = match self.numbers.get(&known) {
             Some(number) => *number,
             None => {
-                let number = self.add(tid, &mapping.name);
+                let path = format!("/proc/{tid}/root{}", mapping.name);
+                let number = name_of(Path::new(&path)).ok().map(|name| self.number_of(name));
                 self.numbers.insert(known, number);
                 number
             }
         }?;
         let number = u32::try_from((page - mapping.start + mapping.offset) / PAGE).ok()?;
-        Some(Origin { file, page: number, hints: self.files[file as usize].hints.page(number) })
+        Some(Origin { file, page: number, hints: self.hints(file).page(number) })
     }
 
-    fn add(&mut self, tid: u32, path: &str) -> Option<u32> {
-        let name = name_of(Path::new(&format!("/proc/{tid}/root{path}"))).ok()?;
-        let hints = self.read(&name).unwrap_or_default();
-        self.files.push(Entry { name, hints });
-        Some(self.files.len() as u32 - 1)
+    /// The number of a file by its name.
+    pub(super) fn number_of(&mut self, name: String) -> u32 {
+        let known = self.files.iter().position(|file| file.name == name);
+        let number = known.unwrap_or_else(|| {
+            self.files.push(Entry { name, hints: None });
+            self.files.len() - 1
+        });
+        number as u32
     }
 
-    fn read(&self, name: &str) -> Option<FileHints> {
-        let path = self.folder.join(name);
-        let file =
-            OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK_NOCTTY).open(path).ok()?;
-        let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && is_ours(metadata))?;
-        if metadata.len() > MOST_BYTES {
-            return None;
-        }
-        let mut bytes = Vec::with_capacity(metadata.len() as usize);
-        file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-        FileHints::read(&bytes)
+    /// The name of a file.
+    pub(super) fn name(&self, number: u32) -> &str {
+        &self.files[number as usize].name
+    }
+
+    fn hints(&mut self, file: u32) -> &mut FileHints {
+        let Entry { name, hints } = &mut self.files[file as usize];
+        hints.get_or_insert_with(|| read(&self.folder, name).unwrap_or_default())
     }
 
     /// Takes over what was executed of a translation.
     pub(super) fn learn(&mut self, space: &Space) {
         let heats = space.heats.borrow();
         for (origin, blocks) in space.translation.pages_of_files() {
-            let hints = &mut self.files[origin.file as usize].hints;
+            let hints = self.hints(origin.file);
             for block in blocks {
                 let Some(heat) = heats.of(*block) else { continue };
                 let address = space.translation.piece(*block).address;
@@ -111,38 +95,26 @@ impl Store {
 
     /// Writes what is new.
     pub(super) fn save(&mut self) {
-        let changed = |entry: &&Entry| entry.hints.fresh() * NEW_PART > entry.hints.blocks();
         let mut written = false;
-        for entry in self.files.iter().filter(changed) {
-            written |= self.replace(&entry.name, &entry.hints.write()).is_ok();
+        for Entry { name, hints } in &self.files {
+            let is_new = |hints: &&FileHints| hints.fresh() * NEW_PART > hints.blocks();
+            let Some(hints) = hints.as_ref().filter(is_new) else { continue };
+            written |= self.folder.replace(name, |file| file.write_all(&hints.write())).is_ok();
         }
         if written {
-            self.clear_out();
+            self.folder.clear_out(MOST_FILES, u64::MAX);
         }
     }
+}
 
-    /// Who reads meanwhile sees the old file or the new one.
-    fn replace(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        // Ids are the same in every container that may share the folder.
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let new = self.folder.join(format!("{name}.{}.{}", std::process::id(), now.as_nanos()));
-        let mut options = OpenOptions::new();
-        let mut file =
-            options.write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&new)?;
-        let replaced = file.write_all(bytes).and_then(|()| fs::rename(&new, self.folder.join(name)));
-        replaced.inspect_err(|_| drop(fs::remove_file(&new)))
+fn read(folder: &Folder, name: &str) -> Option<FileHints> {
+    let (file, len) = folder.read(name)?;
+    if len > MOST_BYTES {
+        return None;
     }
-
-    /// Removes the oldest files where there are too many.
-    fn clear_out(&self) {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
-        let dated = entries.filter_map(|entry| Some((entry.metadata().ok()?.mtime(), entry.path())));
-        let mut files: Vec<(i64, PathBuf)> = dated.collect();
-        files.sort_unstable();
-        let many = files.len().saturating_sub(MOST_FILES);
-        // One that somebody else has removed meanwhile is gone, too.
-        files.iter().take(many).for_each(|(_, path)| drop(fs::remove_file(path)));
-    }
+    let mut bytes = Vec::with_capacity(len as usize);
+    file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
+    FileHints::read(&bytes)
 }
 
 /// How hot the blocks of a translation were, by their numbers.
@@ -175,37 +147,15 @@ impl Engine {
     /// At the end: what was executed is remembered for the next run.
     pub(super) fn remember(&self) {
         let Some(store) = &self.hints else { return };
-        self.pool.spaces().for_each(|space| self.learn(&space.borrow()));
+        self.pool.spaces().for_each(|space| self.learn_new(&space.borrow()));
         store.borrow_mut().save();
+        self.pool.spaces().for_each(|space| self.keep(space));
     }
-}
 
-/// Whether it belongs to who we are, and nobody else may write to it.
-fn is_ours(metadata: &fs::Metadata) -> bool {
-    const OTHERS_WRITE: u32 = 0o022;
-    metadata.uid() == cyclometer_sys::host::effective_uid() && metadata.mode() & OTHERS_WRITE == 0
-}
-
-/// A name for what a file is now: by its length, when it was changed, and its first page, where programs and libraries have
-/// the number that their build has given them.
-fn name_of(path: &Path) -> io::Result<String> {
-    // What is no file is not even opened.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
+    /// Hints are made of what was executed of a translation, unless it was known when that was made.
+    pub(super) fn learn_new(&self, space: &Space) {
+        if space.kept.is_worth_learning(space) {
+            self.learn(space);
+        }
     }
-    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK_NOCTTY).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut first = Vec::new();
-    file.take(PAGE).read_to_end(&mut first)?;
-    let stamp = [metadata.len(), metadata.mtime().cast_unsigned(), metadata.mtime_nsec().cast_unsigned()];
-    let words = stamp.into_iter().flat_map(u64::to_le_bytes).chain(first);
-    let (mut one, mut other) = (0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f_u64);
-    for byte in words {
-        one = (one ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        other = (other.rotate_left(5) ^ u64::from(byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-    Ok(format!("{one:016x}{other:016x}"))
 }

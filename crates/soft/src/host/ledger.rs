@@ -8,7 +8,7 @@ use crate::addend::{Addend, Kind};
 use crate::block::{Block, BlockDecoder};
 use crate::flow::{ArcId, Point, Solution};
 use crate::hash::AddressMap;
-use crate::translate::{Phase, Place, Standing, counter, extra};
+use crate::translate::{Phase, Place, Standing};
 use crate::{Totals, Vector};
 
 /// Executions that no counter of the translated code has seen.
@@ -123,13 +123,8 @@ pub(crate) struct Tally {
 impl Tally {
     /// Reads the counters of a slot.
     pub(crate) fn read(space: &Space, slot: usize, ledger: &Ledger) -> Tally {
-        let counters = 0..space.translation.flow().counters().len();
-        let extras = 0..space.translation.extras();
-        Tally {
-            counters: counters.map(|index| space.load(slot, counter(index))).collect(),
-            extras: extras.map(|index| space.load(slot, extra(index))).collect(),
-            ledger: ledger.clone(),
-        }
+        let (counters, extras) = space.counts(slot);
+        Tally { counters, extras, ledger: ledger.clone() }
     }
 
     /// Adds those of another thread of the process in the same translation, which may have grown meanwhile.

@@ -6,7 +6,8 @@
 //!                    system call: by what it means to us     (calls, file, listing)
 //!                    birth, exec, end                        (births, exits, threads, process, ledger)
 //!                    translations of programs that come again (sharing, common, claims)
-//!                    what earlier runs have executed         (hints)
+//!                    what earlier runs have executed         (hints, folder)
+//!                    what earlier runs have translated       (kept, trust)
 //!                    a limit on its addresses                (limits)
 //!                    a request for counts                   (reading, protocol; of a thread for its own: own_counts)
 //! ```
@@ -25,7 +26,9 @@ mod common;
 mod engine;
 mod exits;
 mod file;
+mod folder;
 mod hints;
+mod kept;
 mod ledger;
 mod limits;
 mod listing;
@@ -45,6 +48,7 @@ mod signals;
 mod space;
 mod surface;
 mod threads;
+mod trust;
 mod warm;
 mod writers;
 
@@ -84,7 +88,8 @@ impl Settings {
 /// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells
 /// what comes over the socket. To be called in a process of its own: it waits for every child that there is.
 ///
-/// `hints` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::hints`]).
+/// `hints` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::hints`]);
+/// translations are kept beside it, in a folder `translations`.
 pub fn follow(pid: u32, socket: UnixStream, settings: Settings, hints: Option<&Path>) {
     engine::follow(pid, socket, settings, hints, None);
 }

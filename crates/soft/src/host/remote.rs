@@ -48,6 +48,7 @@ pub(crate) mod number {
     pub(crate) const CREAT: u64 = 85;
     pub(crate) const GETRLIMIT: u64 = 97;
     pub(crate) const PTRACE: u64 = 101;
+    pub(crate) const PERSONALITY: u64 = 135;
     pub(crate) const MODIFY_LDT: u64 = 154;
     pub(crate) const PRCTL: u64 = 157;
     pub(crate) const ARCH_PRCTL: u64 = 158;

@@ -14,6 +14,7 @@ use cyclometer_sys::trace;
 use super::engine::{Engine, Outcome, Trouble};
 use super::maps::{Mapping, Maps};
 use super::writers::File;
+use crate::pack::{Packer, Unpacker};
 
 /// The mark, behind an instruction's opcode that makes a harmless or an invalid instruction of it.
 ///
@@ -39,6 +40,26 @@ pub(super) struct Part {
     /// In bytes.
     offset: u64,
     len: u64,
+}
+
+impl Part {
+    /// The file.
+    pub(super) fn file(&self) -> File {
+        self.file
+    }
+
+    pub(super) fn pack(&self, to: &mut Packer<'_>) {
+        File::pack(Some(self.file), to);
+        [self.changed.0.cast_unsigned(), self.changed.1.cast_unsigned(), self.offset, self.len]
+            .into_iter()
+            .for_each(|number| to.u64(number));
+    }
+
+    pub(super) fn unpack(from: &mut Unpacker<'_>) -> Option<Part> {
+        let file = File::unpack(from)??;
+        let changed = (from.u64()?.cast_signed(), from.u64()?.cast_signed());
+        Some(Part { file, changed, offset: from.u64()?, len: from.u64()? })
+    }
 }
 
 /// What else of a process makes its restartable sequences a reason to leave, in words that follow "has".

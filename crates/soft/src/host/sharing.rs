@@ -93,21 +93,43 @@ impl Engine {
                 space
             }
             None => {
-                let process = self.task(tid)?.process;
-                let mut space = Space::new(tid, registers, maps, allowance, self.settings.translation)?;
-                if shares {
-                    space.open_for(process, maps);
-                }
+                let name = if shares { self.name_to_keep(tid, maps) } else { None };
+                let kept = name.as_deref();
+                let kept = kept.and_then(|name| self.take_up((tid, registers), maps, allowance, name));
+                let mut space = match kept {
+                    Some(space) => space,
+                    None => self.new_space(tid, registers, maps, allowance, shares)?,
+                };
+                space.kept.keep_as(name, tid);
                 let space = Rc::new(RefCell::new(space));
                 if space.borrow().common.is_open() {
-                    let left = self.pool.keep(space.clone());
-                    left.iter().for_each(|space| self.learn(&space.borrow()));
+                    for left in self.pool.keep(space.clone()) {
+                        self.learn_new(&left.borrow());
+                        self.keep(&left);
+                    }
                 }
                 space
             }
         };
+        space.borrow_mut().kept.begin();
         let slot = space.borrow_mut().take_slot().ok_or(Trouble::Gone)?;
         Ok(Seat { maps: known, ..Seat::new(space, slot) })
+    }
+
+    fn new_space(
+        &mut self,
+        tid: u32,
+        registers: &Registers,
+        maps: &Maps,
+        allowance: u64,
+        shares: bool,
+    ) -> Result<Space, Trouble> {
+        let process = self.task(tid)?.process;
+        let mut space = Space::new(tid, registers, maps, allowance, self.settings.translation)?;
+        if shares {
+            space.open_for(process, maps);
+        }
+        Ok(space)
     }
 
     /// Whether a new process can have a translation of its own where other programs have taken the places in its maker's.
@@ -211,11 +233,15 @@ impl Engine {
         let home = seat.space.clone();
         let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
         let admission = home.borrow_mut().admit(tid, process, maps, ranges);
-        Ok(match admission {
+        let stays = match admission {
             Admission::Stays => true,
             Admission::Parts => false,
             Admission::Alone => self.takes_over(tid, process, &home)?,
-        })
+        };
+        if !stays {
+            home.borrow_mut().kept.part();
+        }
+        Ok(stays)
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::FileExt;
 
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
@@ -12,14 +13,16 @@ use cyclometer_sys::trace::{self, Registers};
 use super::alike::Alike;
 use super::common::Common;
 use super::hints::Heats;
+use super::kept::Kept;
 use super::maps::{Mapping, Maps};
 use super::proc;
 use super::remote::{GADGET, Remote, number};
 use super::writers;
 use crate::flow::{ArcId, Point};
+use crate::pack::{Packer, Unpacker};
 use crate::translate::{
-    FEW_SLOTS, FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE, TABLE_ENTRIES,
-    Translation, Write,
+    COUNTERS, FEW_SLOTS, FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE,
+    TABLE_ENTRIES, Translation, Write,
 };
 
 const READ: u64 = 1;
@@ -36,6 +39,9 @@ const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
 /// them, and hardly ever more of them.
 const ROOM_FOR_REGIONS: u64 = 4;
 
+/// How much of the code is copied at once, in bytes.
+const COPIED_AT_ONCE: usize = 1 << 18;
+
 /// How far below the stack pointer of a program that has executed nothing yet a text is put that a system call needs.
 const BELOW: u64 = 512;
 
@@ -49,6 +55,8 @@ pub(crate) struct Space {
     pub(super) alike: RefCell<Alike>,
     /// How often they were executed, roughly.
     pub(super) heats: RefCell<Heats>,
+    /// What becomes of it for later runs.
+    pub(super) kept: Kept,
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
@@ -185,14 +193,62 @@ impl Space {
         near: u64,
         settings: Settings,
     ) -> io::Result<Space> {
-        let (slots, shared) = Shared::largest(remote, name, maps, allowance)?;
+        let (slots, shared) = Shared::largest(remote, name, (maps, allowance), None)?;
+        let translation = Translation::new(shared.table_at, settings);
+        let (mut space, theirs) = Space::with(translation, slots, shared);
+        let added = space.add_first_regions(remote, theirs, (name, near), maps);
+        remote.close(theirs)?;
+        added.inspect_err(|_| drop(space.unmap(remote)))?;
+        space.prepare_table();
+        Ok(space)
+    }
+
+    /// Maps the memory of a translation that is as an earlier run has left it, at the addresses that it had then, into a program
+    /// that has just been started: stopped at its first instruction. All that is missing is its code: [`Space::unpack_code`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Space::enter_program`].
+    pub(super) fn again(
+        (tid, registers): (u32, &Registers),
+        maps: &Maps,
+        allowance: u64,
+        translation: Translation,
+    ) -> io::Result<Space> {
+        let name = auxiliary(tid, AT_PLATFORM)?;
+        at_first_instruction(tid, registers.rip, |remote| {
+            let table_at = Some(translation.table());
+            let (slots, shared) = Shared::largest(remote, name, (maps, allowance), table_at)?;
+            let places: Vec<u64> = translation.taken().map(|(at, _)| at).collect();
+            let (mut space, theirs) = Space::with(translation, slots, shared);
+            let mapped = places.into_iter().try_for_each(|at| {
+                if !maps.is_free(at, REGION) || space.overlaps(at, at + REGION) {
+                    return Err(io::ErrorKind::AlreadyExists.into());
+                }
+                space.map_region(remote, (name, Some(theirs)), at)
+            });
+            remote.close(theirs)?;
+            mapped.inspect_err(|_| drop(space.unmap(remote)))?;
+            space.prepare_table();
+            Ok(space)
+        })
+    }
+
+    /// Takes its memory away from a program that has just been started.
+    pub(super) fn withdraw(&self, tid: u32, registers: &Registers) -> io::Result<()> {
+        at_first_instruction(tid, registers.rip, |remote| self.unmap(remote))
+    }
+
+    /// Without regions; and the program's descriptor of its file.
+    fn with(translation: Translation, slots: usize, shared: Shared) -> (Space, u64) {
         let Shared { table_at, table, area_at, area, memory } = shared;
         let Memory { file: memory, theirs } = memory;
-        let mut space = Space {
-            translation: Translation::new(table_at, settings),
+        let space = Space {
+            translation,
             common: Common::default(),
             alike: RefCell::default(),
             heats: RefCell::default(),
+            kept: Kept::default(),
             table_at,
             table,
             area_at,
@@ -205,17 +261,57 @@ impl Space {
             prepared: vec![false; slots],
             observed: HashMap::new(),
         };
-        let added = space.add_first_regions(remote, theirs, (name, near), maps);
-        remote.close(theirs)?;
-        added.inspect_err(|_| drop(space.unmap(remote)))?;
-        space.prepare_table();
-        Ok(space)
+        (space, theirs)
     }
 
     fn prepare_table(&mut self) {
         self.table.fill(0, TABLE_ENTRIES, self.translation.first_table_entry());
+        for (entry, head) in self.translation.table_entries() {
+            self.table.store(8 * entry as usize, head);
+        }
         super::calls::WATCHED.into_iter().for_each(|number| self.watch(number, true));
         self.apply();
+    }
+
+    /// Writes the code of all regions.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub(super) fn pack_code(&self, to: &mut Packer<'_>) -> io::Result<()> {
+        let mut room = vec![0; COPIED_AT_ONCE];
+        for (file, places) in self.taken() {
+            for (at, len) in places {
+                file.read_exact_at(&mut room[..len], at)?;
+                to.bytes(&room[..len]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads it. `None` where it is damaged, or cannot be put where it belongs.
+    pub(super) fn unpack_code(&self, from: &mut Unpacker<'_>) -> Option<()> {
+        let mut room = vec![0; COPIED_AT_ONCE];
+        for (file, places) in self.taken() {
+            for (at, len) in places {
+                from.fill(&mut room[..len])?;
+                // Not where we have it mapped: what we never look at takes no memory of ours.
+                file.write_all_at(&room[..len], at).ok()?;
+            }
+        }
+        Some(())
+    }
+
+    /// For each region its file, and where the parts of its code are there.
+    fn taken(&self) -> impl Iterator<Item = (&File, impl Iterator<Item = (u64, usize)>)> {
+        self.regions.iter().zip(self.translation.taken()).map(|(region, (_, used))| {
+            let (file, start) = match &region.part {
+                Part::Within(offset) => (&self.memory, *offset),
+                Part::Own(file) => (file, 0),
+            };
+            let part = move |at: usize| (start + at as u64, (used as usize - at).min(COPIED_AT_ONCE));
+            (file, (0..used as usize).step_by(COPIED_AT_ONCE).map(part))
+        })
     }
 
     /// Whether a system call is looked at before it is made.
@@ -265,6 +361,13 @@ impl Space {
             maps.is_free(*at, REGION) && !self.overlaps(*at, end) && !self.common.claims(*at, end)
         };
         let at = places_near(near).find(is_free).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.map_region(remote, (name, file), at)?;
+        self.translation.add_region(at, if self.regions.len() == 1 { GADGET_ROOM } else { 0 });
+        Ok(())
+    }
+
+    /// Maps the memory of the next region, which is to be at an address where nothing is.
+    fn map_region(&mut self, remote: Remote, (name, file): (u64, Option<u64>), at: u64) -> io::Result<()> {
         let number = self.regions.len() as u64;
         let (mapped, part) = match file.filter(|_| number < ROOM_FOR_REGIONS) {
             Some(file) => {
@@ -290,7 +393,6 @@ impl Space {
         if first {
             self.gadget = at;
         }
-        self.translation.add_region(at, if first { GADGET_ROOM } else { 0 });
         Ok(())
     }
 
@@ -381,12 +483,36 @@ impl Space {
 
     /// Gives a slot back, and makes its counters zero.
     pub(crate) fn give_slot(&mut self, slot: usize) {
-        let counters = self.translation.flow().counters().len();
-        self.area.fill(slot * SLOT as usize + crate::translate::COUNTERS as usize, counters, 0);
-        for extra in 0..self.translation.extras() {
-            self.store(slot, crate::translate::extra(extra), 0);
+        let (start, len) = (SLOT * slot as u64 + u64::from(COUNTERS), SLOT - u64::from(COUNTERS));
+        if shared::clear(self.memory.as_fd(), TABLE + start, len).is_err() {
+            self.area.fill(start as usize, len as usize / 8, 0);
         }
         self.free.push(slot);
+    }
+
+    /// What a slot has counted: the counters of the flow graph, and the others.
+    pub(crate) fn counts(&self, slot: usize) -> (Vec<u64>, Vec<u64>) {
+        let (counters, extras) =
+            (self.translation.flow().counters().len(), self.translation.extras() as usize);
+        let mut last = self.words(slot, SLOT - 8 * extras as u64, extras);
+        last.reverse();
+        (self.words(slot, COUNTERS.into(), counters), last)
+    }
+
+    /// Words of a slot. Not read where we have them mapped: what was never written takes no memory by that.
+    fn words(&self, slot: usize, offset: u64, count: usize) -> Vec<u64> {
+        let start = SLOT * slot as u64 + offset;
+        let mut words = Vec::with_capacity(count);
+        let mut room = vec![0; COPIED_AT_ONCE.min(8 * count)];
+        while words.len() < count {
+            let behind = start + 8 * words.len() as u64;
+            let bytes = &mut room[..COPIED_AT_ONCE.min(8 * (count - words.len()))];
+            if self.memory.read_exact_at(bytes, TABLE + behind).is_err() {
+                self.area.read(behind as usize, bytes);
+            }
+            words.extend(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+        }
+        words
     }
 
     /// The base of %gs for a slot.
@@ -407,10 +533,6 @@ impl Space {
     pub(crate) fn load(&self, slot: usize, offset: u32) -> u64 {
         self.area.load(slot * SLOT as usize + offset as usize)
     }
-
-    pub(crate) fn store(&self, slot: usize, offset: u32, value: u64) {
-        self.area.store(slot * SLOT as usize + offset as usize, value);
-    }
 }
 
 /// The table and the slots, as we and a program see them.
@@ -424,10 +546,16 @@ struct Shared {
 
 impl Shared {
     /// With as many slots as there can be: there may be a limit on addresses, or on the length of files.
-    fn largest(remote: Remote, name: u64, maps: &Maps, allowance: u64) -> io::Result<(usize, Shared)> {
+    /// `table_at` is where the table is to be, if it was somewhere before.
+    fn largest(
+        remote: Remote,
+        name: u64,
+        (maps, allowance): (&Maps, u64),
+        table_at: Option<u64>,
+    ) -> io::Result<(usize, Shared)> {
         let mut made = Err(too_narrow());
         for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| takes(*slots) <= allowance) {
-            made = Shared::map(remote, name, maps, slots).map(|shared| (slots, shared));
+            made = Shared::map(remote, name, (maps, table_at), slots).map(|shared| (slots, shared));
             if made.is_ok() {
                 break;
             }
@@ -436,9 +564,15 @@ impl Shared {
     }
 
     /// Nothing stays mapped in the program where it fails; else the file stays open there.
-    fn map(remote: Remote, name: u64, maps: &Maps, slots: usize) -> io::Result<Shared> {
+    fn map(
+        remote: Remote,
+        name: u64,
+        (maps, table_at): (&Maps, Option<u64>),
+        slots: usize,
+    ) -> io::Result<Shared> {
         let len = SLOT * slots as u64;
-        let table_at = low_addresses().find(|at| maps.is_free(*at, TABLE));
+        let suits = |at: &u64| table_at.is_none_or(|before| *at == before) && maps.is_free(*at, TABLE);
+        let table_at = low_addresses().find(suits);
         let area_at = AREAS.into_iter().find(|at| maps.is_free(*at, len));
         let (Some(table_at), Some(area_at)) = (table_at, area_at) else {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -584,7 +718,8 @@ fn write_at_once(memory: &SharedMemory, offset: usize, bytes: &[u8]) {
         return memory.write(offset, bytes);
     }
     let word = offset & !7;
-    let mut value = memory.load(word).to_le_bytes();
+    // As if it were written: of what is only read the kernel provides the pages around, too.
+    let mut value = memory.fetch_add(word, 0).to_le_bytes();
     value[offset % 8..offset % 8 + bytes.len()].copy_from_slice(bytes);
     memory.store(word, u64::from_le_bytes(value));
 }

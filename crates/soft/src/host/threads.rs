@@ -127,6 +127,7 @@ impl Engine {
         }
         for seat in &parked {
             seat.space.borrow_mut().give_slot(seat.slot);
+            self.distrust(tid, &mut seat.space.borrow_mut());
             if !self.pool.holds(&seat.space) {
                 self.learn(&seat.space.borrow());
             }

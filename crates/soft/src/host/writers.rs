@@ -17,6 +17,7 @@ use super::engine::{Engine, Trouble};
 use super::file::opened;
 use super::process::Mode;
 use super::remote::number;
+use crate::pack::{Packer, Unpacker};
 
 /// A file, by its device and number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -45,6 +46,19 @@ impl File {
                 found => return Some(File::of(&found.ok()?)),
             }
         }
+    }
+
+    /// A file that there may be.
+    pub(crate) fn pack(file: Option<File>, to: &mut Packer<'_>) {
+        let (major, minor) = file.map_or((0, 0), |file| file.device);
+        to.u32(major);
+        to.u32(minor);
+        to.u64(file.map_or(0, |file| file.inode));
+    }
+
+    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Option<File>> {
+        let (device, inode) = ((from.u32()?, from.u32()?), from.u64()?);
+        Some((inode != 0).then_some(File { device, inode }))
     }
 
     /// By what the system tells of it.

@@ -106,6 +106,15 @@ impl Batch {
         self.drafts.binary_search_by_key(&address, |draft| draft.address).ok()
     }
 
+    /// Whether the block before one of them goes on to it: by falling through, or because its call comes back there.
+    pub(crate) fn is_fallen_into(&self, position: usize) -> bool {
+        let Some(before) = position.checked_sub(1).map(|before| self.drafts[before].terminator) else {
+            return false;
+        };
+        let address = Some(self.drafts[position].address);
+        return_to(before) == address || successors(before).contains(&address)
+    }
+
     /// What the next batch can use again.
     pub(crate) fn into_scratch(self) -> Scratch {
         Scratch { shapes: self.shapes, drafts: self.drafts, ..self.scratch }

@@ -343,15 +343,14 @@ impl Emitter {
         }
     }
 
-    /// The thunk of a direct call; the jump that ends it wants to know where to.
-    pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64, went: At) -> Hole {
+    /// The thunk of a direct call, up to where it goes on to what is called.
+    pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64, went: At) {
         let pushed = at.with(Bits::PUSHED);
         self.store(pushed, 0, area::RAX);
         self.put(pushed.with(Bits::RAX), &[0x0f, 0xb7, 0xc4]);
         self.put32(pushed.with(Bits::RAX), &[0x65, 0x8f, 0x80], area::SHADOW);
         self.push_address(at.with(Bits::RAX), return_to);
         self.load(went.with(Bits::RAX), 0, area::RAX);
-        self.put_hole(went, &[0xe9])
     }
 
     /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`; `outside` counts it.

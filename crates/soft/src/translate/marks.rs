@@ -107,6 +107,16 @@ impl Marks {
         (marks, room)
     }
 
+    /// Marks to which nothing is added any more, for [`Marks::read`].
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Those of code that starts at an offset.
+    pub(crate) fn read(start: u32, bytes: Vec<u8>) -> Marks {
+        Marks { start, last: before(start), bytes }
+    }
+
     /// Every mark, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Mark> {
         let mut bytes = self.bytes.iter().copied();

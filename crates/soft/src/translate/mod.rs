@@ -15,13 +15,16 @@
 //! - A call pushes the program's return address. So that returns are predicted, the copy is a real call, whose
 //!   own return address is kept aside, in the *shadow*, by the stack pointer's lower 16 bits; a return pushes it
 //!   again, and the return site checks that it is the right one. So the shadow may be wrong, and mends itself.
-//! - Indirect branches go through a table by the lower 16 bits of the target, to stubs that check the rest.
+//!   What a call does between is in a *thunk*, which is right before what it calls for the call that is likely to come most often.
+//! - Indirect branches go through a table by the lower 16 bits of the target, to stubs that check the rest: right before the
+//!   block where earlier runs have come to it that way and nothing falls into it.
 //! - Nothing of the program's stack changes but what is below the stack pointer by up to 8 bytes, which it left.
 
 mod area;
 mod batch;
 mod emit;
 mod marks;
+mod packed;
 mod pages;
 mod place;
 mod region;
@@ -36,12 +39,14 @@ pub use area::{
     ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
     TABLE, TABLE_ENTRIES, counter, extra,
 };
-pub use pages::{Code, Origin, PAGE};
+pub(crate) use pages::Originals;
+pub use pages::{Code, Looked, Origin, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
 pub use rehearsal::rehearse;
 
 use std::num::NonZeroU32;
+use std::rc::Rc;
 
 use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
@@ -260,6 +265,8 @@ pub struct Translation {
     heads: AddressMap<u32, u64>,
     pages: Pages,
     regions: Vec<Region>,
+    /// Where an earlier run has left what is seldom asked for.
+    originals: Option<Rc<dyn Originals>>,
     pieces: Chunks<Piece>,
     /// The instructions of blocks that are on more than one page.
     straddling: AddressMap<u32, Box<[u8]>>,
@@ -291,6 +298,7 @@ impl Translation {
             heads: AddressMap::default(),
             pages: Pages::default(),
             regions: Vec::new(),
+            originals: None,
             pieces: Chunks::new(),
             straddling: AddressMap::default(),
             flow: Flow::new(settings.redundancy),
@@ -400,15 +408,15 @@ impl Translation {
         self.pages.touches(start, end)
     }
 
-    /// The pages of a range that were looked at, ascending, with their bytes, if code was taken from them.
-    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<&[u8; PAGE as usize]>)> {
+    /// The pages of a range that were looked at, ascending, with what they were, if code was taken from them.
+    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<Looked<'_>>)> {
         self.pages.looked_at(start, end)
     }
 
     /// Where the program is, by its instruction pointer in translated code.
     pub fn place(&self, pc: u64) -> Option<Place> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
-        self.resolve(&region.mark(pc)?)
+        self.resolve(&region.mark(pc, self.originals.as_deref())?)
     }
 
     /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of

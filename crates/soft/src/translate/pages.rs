@@ -1,9 +1,12 @@
 //! Copies of the program's code, page by page, and the blocks that start there.
 
+use std::cell::OnceCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::hash::AddressMap;
 use crate::hints::PageHints;
+use crate::pack::{self, Packer, Unpacker};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -30,9 +33,19 @@ pub struct Origin {
     pub hints: Option<Arc<PageHints>>,
 }
 
+/// Where an earlier run has left the pages that it looked at, and the marks of its code. `None` where they cannot be read.
+pub(crate) trait Originals {
+    /// The page with a number.
+    fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>>;
+
+    /// So many bytes of all marks, from one on.
+    fn marks(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
+}
+
 /// Pages that were looked at.
 #[derive(Default)]
 pub(crate) struct Pages {
+    originals: Option<Rc<dyn Originals>>,
     pages: Vec<Page>,
     index: AddressMap<u64, u32>,
     last: Option<(u64, u32)>,
@@ -41,7 +54,7 @@ pub(crate) struct Pages {
 /// One of them. Blocks are looked up by their addresses all the time, mostly near one another.
 struct Page {
     /// `None` where code must not be taken from it.
-    bytes: Option<Box<[u8; PAGE as usize]>>,
+    bytes: Option<Bytes>,
     origin: Option<Origin>,
     /// A bit for each byte at which a translated block starts.
     starts: [u64; WORDS],
@@ -49,6 +62,31 @@ struct Page {
     ranks: [u16; WORDS],
     /// The blocks in the order of their addresses.
     blocks: Vec<u32>,
+}
+
+/// Bytes of a page.
+enum Bytes {
+    Here(Box<[u8; PAGE as usize]>),
+    /// Those of [`Originals`] with a number, and their sums: few are ever asked for.
+    Left {
+        number: u32,
+        sums: [u64; 2],
+        bytes: OnceCell<Option<Box<[u8; PAGE as usize]>>>,
+    },
+}
+
+/// A page as it was when it was looked at.
+#[derive(Clone, Copy)]
+pub struct Looked<'a>(&'a Bytes);
+
+impl Looked<'_> {
+    /// Whether it was as these bytes are.
+    pub fn is(self, now: &[u8]) -> bool {
+        match self.0 {
+            Bytes::Here(bytes) => bytes[..] == *now,
+            Bytes::Left { sums, .. } => now.len() == PAGE as usize && pack::sums(now) == *sums,
+        }
+    }
 }
 
 const WORDS: usize = PAGE as usize / 64;
@@ -78,6 +116,70 @@ impl Page {
     }
 }
 
+impl Page {
+    /// Where its blocks start.
+    fn offsets(&self) -> impl Iterator<Item = u16> {
+        let is_start = |offset: &u16| {
+            let (word, bit) = Page::bit(u64::from(*offset));
+            self.starts[word] & bit != 0
+        };
+        (0..PAGE as u16).filter(is_start)
+    }
+
+    /// The bytes of a page that is none of an earlier run.
+    fn here(&self) -> Option<&[u8; PAGE as usize]> {
+        match self.bytes.as_ref()? {
+            Bytes::Here(bytes) => Some(bytes),
+            Bytes::Left { .. } => None,
+        }
+    }
+
+    /// `number` is that of its bytes.
+    fn pack(&self, number: u32, to: &mut Packer<'_>) {
+        to.u8(u8::from(self.here().is_some()));
+        if let Some(bytes) = self.here() {
+            to.u32(number);
+            pack::sums(bytes).into_iter().for_each(|sum| to.u64(sum));
+        }
+        to.u8(u8::from(self.origin.is_some()));
+        if let Some(origin) = &self.origin {
+            to.u32(origin.file);
+            to.u32(origin.page);
+        }
+        to.count(self.blocks.len());
+        self.blocks.iter().for_each(|block| to.u32(*block));
+    }
+
+    fn unpack(
+        from: &mut Unpacker<'_>,
+        files: &AddressMap<u32, u32>,
+        address_of: &dyn Fn(u32) -> Option<u64>,
+    ) -> Option<Page> {
+        let mut bytes = None;
+        if from.u8()? == 1 {
+            let (number, sums) = (from.u32()?, [from.u64()?, from.u64()?]);
+            bytes = Some(Bytes::Left { number, sums, bytes: OnceCell::new() });
+        }
+        let mut origin = None;
+        if from.u8()? == 1 {
+            let file = *files.get(&from.u32()?)?;
+            origin = Some(Origin { file, page: from.u32()?, hints: None });
+        }
+        let blocks = from.list(Unpacker::u32)?;
+        let mut starts = [0_u64; WORDS];
+        for block in &blocks {
+            let (word, bit) = Page::bit(address_of(*block)?);
+            starts[word] |= bit;
+        }
+        let (mut ranks, mut before) = ([0; WORDS], 0);
+        for (rank, word) in ranks.iter_mut().zip(starts) {
+            *rank = before;
+            before += word.count_ones() as u16;
+        }
+        (usize::from(before) == blocks.len()).then_some(Page { bytes, origin, starts, ranks, blocks })
+    }
+}
+
 /// The bytes from an address on: 15 at least, unless code ends before.
 pub(crate) struct Window {
     bytes: [u8; 15],
@@ -100,12 +202,13 @@ impl Pages {
         self.index.keys().any(|page| *page + PAGE > start && *page < end)
     }
 
-    /// The pages of a range that were looked at, ascending, with their bytes, if code was taken from them.
-    pub(crate) fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<&[u8; PAGE as usize]>)> {
+    /// The pages of a range that were looked at, ascending, with what they were, if code was taken from them.
+    pub(crate) fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<Looked<'_>>)> {
         let within = |page: &u64| *page + PAGE > start && *page < end;
         let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
         found.sort_unstable();
-        found.into_iter().map(|(page, index)| (*page, self.pages[*index as usize].bytes.as_deref())).collect()
+        let looked = |index: &u32| self.pages[*index as usize].bytes.as_ref().map(Looked);
+        found.into_iter().map(|(page, index)| (*page, looked(index))).collect()
     }
 
     /// The longest an instruction at `address` can be.
@@ -124,7 +227,17 @@ impl Pages {
     }
 
     fn bytes(&self, page: u32) -> &[u8] {
-        self.pages[page as usize].bytes.as_deref().map_or(&[], |bytes| bytes)
+        match &self.pages[page as usize].bytes {
+            Some(Bytes::Here(bytes)) => &bytes[..],
+            Some(Bytes::Left { number, sums, bytes }) => {
+                let read = || {
+                    let page = self.originals.as_ref()?.page(*number)?;
+                    (pack::sums(&page[..]) == *sums).then_some(page)
+                };
+                bytes.get_or_init(read).as_ref().map_or(&[], |bytes| &bytes[..])
+            }
+            None => &[],
+        }
     }
 
     /// The bytes of a page from an address on.
@@ -179,6 +292,51 @@ impl Pages {
         self.pages.iter().filter_map(|page| Some((page.origin.as_ref()?, page.blocks.as_slice())))
     }
 
+    /// How many blocks were known to be executed when their pages were looked at.
+    pub(crate) fn hinted(&self) -> usize {
+        let of_page = |page: &Page| {
+            let hints = page.origin.as_ref()?.hints.as_ref()?;
+            Some(page.offsets().filter(|offset| hints.heat_at(*offset).is_some()).count())
+        };
+        self.pages.iter().filter_map(of_page).sum()
+    }
+
+    /// The bytes of all that were not left by an earlier run, in the order of their numbers.
+    pub(crate) fn originals(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
+        self.pages.iter().filter_map(Page::here)
+    }
+
+    /// Writes all of them but their bytes, in no order.
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+        let mut numbers = Vec::with_capacity(self.pages.len());
+        let mut before = 0;
+        for page in &self.pages {
+            numbers.push(before);
+            before += u32::from(page.here().is_some());
+        }
+        to.count(self.index.len());
+        for (address, index) in &self.index {
+            to.u64(*address);
+            self.pages[*index as usize].pack(numbers[*index as usize], to);
+        }
+    }
+
+    /// Reads them. `originals` has their bytes, `files` the new numbers of their files by the old ones, `address_of` tells that of
+    /// a block.
+    pub(crate) fn unpack(
+        from: &mut Unpacker<'_>,
+        originals: Rc<dyn Originals>,
+        files: &AddressMap<u32, u32>,
+        address_of: &dyn Fn(u32) -> Option<u64>,
+    ) -> Option<Pages> {
+        let mut pages = Pages { originals: Some(originals), ..Pages::default() };
+        for index in 0..from.count()? {
+            pages.index.insert(from.u64()?, index as u32);
+            pages.pages.push(Page::unpack(from, files, address_of)?);
+        }
+        Some(pages)
+    }
+
     /// Whether the page that an address is on was looked at.
     pub(crate) fn is_known(&self, address: u64) -> bool {
         self.known(address).is_some()
@@ -204,7 +362,7 @@ impl Pages {
 
     fn read(&mut self, code: &mut dyn Code, page: u64) -> u32 {
         let (starts, ranks) = ([0; WORDS], [0; WORDS]);
-        let bytes = code.page(page);
+        let bytes = code.page(page).map(Bytes::Here);
         let origin = bytes.as_ref().and_then(|_| code.origin(page));
         self.pages.push(Page { bytes, origin, starts, ranks, blocks: Vec::new() });
         let index = self.pages.len() as u32 - 1;
@@ -242,7 +400,9 @@ mod tests {
         let found = pages.looked_at(0x1800, 0x4001);
         let (addresses, bytes): (Vec<u64>, Vec<_>) = found.into_iter().unzip();
         assert_eq!(addresses, [0x1000, 0x3000, 0x4000]);
-        assert_eq!(bytes, [Some(&[1; PAGE as usize]), None, Some(&[4; PAGE as usize])]);
+        let is = |number: usize, byte: u8| bytes[number].is_some_and(|page| page.is(&[byte; PAGE as usize]));
+        assert!(is(0, 1) && is(2, 4) && bytes[1].is_none());
+        assert!(!is(0, 4));
         assert!(pages.looked_at(0x5000, 0x9000).is_empty());
     }
 

@@ -1,7 +1,9 @@
 //! Memory of the program that holds translated code.
 
 use super::marks::Marks;
+use super::pages::Originals;
 use super::place::Mark;
+use crate::pack::{self, Packer, Unpacker};
 
 /// Bytes of a region.
 pub const REGION: u64 = 64 << 20;
@@ -20,13 +22,32 @@ pub(crate) const COUNTER_RESERVE: u32 = 10_000;
 pub(crate) struct Region {
     base: u64,
     used: u32,
-    /// The marks of each piece of code that was appended, ascending.
+    /// Where the marks are of the code that an earlier run has left, ascending. Few are ever asked for.
+    left: Vec<Left>,
+    /// The marks of each piece of code that was appended to that, ascending.
     marks: Vec<Marks>,
+}
+
+/// Marks of a piece of code that an earlier run has left.
+struct Left {
+    /// Where the code starts in the region.
+    start: u32,
+    /// Bytes of the marks, and where they begin.
+    len: u32,
+    begin: u64,
+    sum: u64,
+}
+
+impl Left {
+    fn read(&self, originals: &dyn Originals) -> Option<Marks> {
+        let bytes = originals.marks(self.begin, self.len)?;
+        (pack::sum(&bytes) == self.sum).then(|| Marks::read(self.start, bytes))
+    }
 }
 
 impl Region {
     pub(crate) fn new(base: u64, used: u32) -> Region {
-        Region { base, used, marks: Vec::new() }
+        Region { base, used, left: Vec::new(), marks: Vec::new() }
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -60,17 +81,54 @@ impl Region {
         self.marks.extend((!marks.is_empty()).then_some(marks));
     }
 
+    /// The marks of each piece of code.
+    pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
+        self.marks.iter().map(Marks::bytes)
+    }
+
+    /// Writes all but its marks, which begin somewhere; where they end.
+    pub(crate) fn pack(&self, mut begin: u64, to: &mut Packer<'_>) -> u64 {
+        to.u64(self.base);
+        to.u32(self.used);
+        to.u64(begin);
+        to.count(self.marks.len());
+        for marks in &self.marks {
+            let bytes = marks.bytes();
+            to.u32(marks.start());
+            to.u32(bytes.len() as u32);
+            to.u64(pack::sum(bytes));
+            begin += bytes.len() as u64;
+        }
+        begin
+    }
+
+    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Region> {
+        let (base, used, mut begin) = (from.u64()?, from.u32()?, from.u64()?);
+        let one = |from: &mut Unpacker<'_>| {
+            let (start, len, sum) = (from.u32()?, from.u32()?, from.u64()?);
+            let left = Left { start, len, begin, sum };
+            begin = begin.checked_add(len.into())?;
+            Some(left)
+        };
+        Some(Region { base, used, left: from.list(one)?, marks: Vec::new() })
+    }
+
     /// Every mark, by offset.
     #[cfg(test)]
     pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
         self.marks.iter().flat_map(Marks::iter)
     }
 
-    /// The mark of the instruction at an address.
-    pub(crate) fn mark(&self, address: u64) -> Option<Mark> {
+    /// The mark of the instruction at an address; `originals` has those of an earlier run.
+    pub(crate) fn mark(&self, address: u64, originals: Option<&dyn Originals>) -> Option<Mark> {
         let offset = (address - self.base) as u32;
+        let find =
+            |piece: &Marks| piece.iter().find(|mark| mark.at >= offset).filter(|mark| mark.at == offset);
         let behind = self.marks.partition_point(|piece| piece.start() <= offset);
-        let piece = self.marks.get(behind.checked_sub(1)?)?;
-        piece.iter().find(|mark| mark.at >= offset).filter(|mark| mark.at == offset)
+        if let Some(piece) = behind.checked_sub(1).and_then(|last| self.marks.get(last)) {
+            return find(piece);
+        }
+        let behind = self.left.partition_point(|piece| piece.start <= offset);
+        find(&self.left.get(behind.checked_sub(1)?)?.read(originals?)?)
     }
 }

@@ -17,6 +17,8 @@ pub(super) const MOST_LINKS: usize = 2000;
 struct Cold {
     /// Calls whose thunks come behind the blocks.
     thunks: Vec<Thunk>,
+    /// Thunks of direct calls that are right before what is called, by the calling blocks.
+    near: AddressMap<u32, u64>,
     /// Ways out of blocks that are taken by a jump.
     ways: Vec<Leap>,
     /// Return sites whose block is not translated.
@@ -29,7 +31,8 @@ impl Cold {
     /// Room for what so many blocks leave.
     fn with_room(blocks: usize) -> Cold {
         let (thunks, ways) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
-        Cold { thunks, ways, sites: Vec::with_capacity(8), bodies: Vec::with_capacity(8) }
+        let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
+        Cold { thunks, near: AddressMap::default(), ways, sites, bodies }
     }
 }
 
@@ -84,12 +87,21 @@ impl Translation {
         self.flow.close_epoch();
         let mut out = self.emitter(region);
         let mut cold = Cold::with_room(batch.drafts.len());
-        for (i, draft) in batch.drafts.iter().enumerate() {
-            self.emit(&batch, draft, first + i as u32, &mut out, &mut cold);
+        let mut entries = Vec::with_capacity(entrances.len());
+        let (near, apart) = self.beside(&batch, first, entrances);
+        let mut near = near.into_iter().peekable();
+        let callers = callers(&batch);
+        for (position, (id, draft)) in (first..).zip(&batch.drafts).enumerate() {
+            if near.next_if_eq(&id).is_some() {
+                entries.push(self.way_in(id, &mut out).0);
+            } else if let Some(caller) = callers[position] {
+                self.call_before(&batch, (first, caller), id, &mut out, &mut cold);
+            }
+            self.emit(&batch, draft, id, &mut out, &mut cold);
         }
         self.emit_cold(&mut out, cold, first);
         let jumps: Vec<Patch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
-        let entries: Vec<Write> = entrances.into_iter().map(|to| self.lead_in(to, &mut out).0).collect();
+        entries.extend(apart.into_iter().map(|to| self.lead_in(to, &mut out).0));
         self.publish(region, out);
         self.writes.extend(entries);
         jumps.into_iter().for_each(|jump| self.patch(jump));
@@ -113,6 +125,40 @@ impl Translation {
             }
         }
         found
+    }
+
+    /// Those of some new blocks, ascending, that the one before does not go on to: the way from the table can be right before
+    /// them. And the others.
+    fn beside(&self, batch: &Batch, first: u32, blocks: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
+        blocks.into_iter().partition(|id| !batch.is_fallen_into((id - first) as usize))
+    }
+
+    /// The thunk of a direct call, right before the block that is called, which is emitted next.
+    fn call_before(
+        &mut self,
+        batch: &Batch,
+        (first, caller): (u32, usize),
+        to: u32,
+        out: &mut Emitter,
+        cold: &mut Cold,
+    ) {
+        let (draft, from) = (&batch.drafts[caller], first + caller as u32);
+        let Terminator::Call { return_to, .. } = draft.terminator else { return };
+        let bits = self.block_counter(from).map_or(Bits::CLEAN, |_| Bits::COUNTED);
+        let at = At { subject: from, done: draft.len() as u16 - 1, bits };
+        let went = At { done: draft.len() as u16, ..at }.with(Bits::TAKEN);
+        // Either its call was emitted before, or it will be.
+        let waits = |thunk: &Thunk| thunk.direct && thunk.at.subject == from;
+        match cold.thunks.iter().position(waits) {
+            Some(thunk) => {
+                let hole = cold.thunks.swap_remove(thunk).hole;
+                out.fill(hole, out.here());
+            }
+            None => drop(cold.near.insert(from, out.here())),
+        }
+        out.direct_thunk(at, return_to, went);
+        let arc = self.pieces[from as usize].edges[Way::Taken as usize];
+        self.count_edge(arc, went, to, out);
     }
 
     /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
@@ -299,7 +345,10 @@ impl Translation {
             }
             call @ Terminator::Call { return_to, .. } => {
                 let hole = out.put_hole(at, &[0xe8]);
-                cold.thunks.push(Thunk { hole, at, went: taken, call, direct: true });
+                match cold.near.get(&id) {
+                    Some(thunk) => out.fill(hole, *thunk),
+                    None => cold.thunks.push(Thunk { hole, at, went: taken, call, direct: true }),
+                }
                 self.return_site(id, return_to, out, cold);
             }
             call @ Terminator::IndirectCall { return_to } => {
@@ -383,7 +432,8 @@ impl Translation {
             out.fill(thunk.hole, here);
             match thunk.call {
                 Terminator::Call { target, return_to } if thunk.direct => {
-                    let hole = out.direct_thunk(thunk.at, return_to, thunk.went);
+                    out.direct_thunk(thunk.at, return_to, thunk.went);
+                    let hole = out.put_hole(thunk.went, &[0xe9]);
                     cold.ways.push(Leap { hole, at: thunk.went, way: Way::Taken, target });
                 }
                 other => {
@@ -569,17 +619,23 @@ impl Translation {
     /// Emits the way from the table to a block that was emitted. What is to be written to the table when that is published, and
     /// where the stub has checked the address.
     fn lead_in(&mut self, to: u32, out: &mut Emitter) -> (Write, u64) {
+        let (entry, hit, at) = self.way_in(to, out);
+        self.jump_to(to, at, out, &mut Vec::new());
+        (entry, hit)
+    }
+
+    /// The same up to the block, which is emitted next or jumped to, with what is true there.
+    fn way_in(&mut self, to: u32, out: &mut Emitter) -> (Write, u64, At) {
         let target = self.pieces[to as usize].address;
         let stub = self.stubs.len() as u32;
         self.stubs.push(target);
         let start = out.here();
         let (chain, hit, at) = out.stub(stub, target, self.counter_in(to));
-        self.jump_to(to, at, out, &mut Vec::new());
         let entry = (target & 0xffff) as u32;
         out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));
         self.entrances.insert(target, hit);
         let address = self.table + 8 * u64::from(entry);
-        (Write { address, bytes: Bytes::of(&start.to_le_bytes()) }, hit)
+        (Write { address, bytes: Bytes::of(&start.to_le_bytes()) }, hit, at)
     }
 
     /// How many of a block's first instructions have a counter of units.
@@ -587,6 +643,20 @@ impl Translation {
         let shapes = self.shapes(&self.pieces[block as usize]).take(usize::from(instructions));
         shapes.filter(|shape| shape.units.is_some()).count() as u32
     }
+}
+
+/// For each block of a batch the one that calls it most, as far as it is known before it is emitted, if nothing falls into it.
+fn callers(batch: &Batch) -> Vec<Option<usize>> {
+    let mut callers: Vec<Option<usize>> = vec![None; batch.drafts.len()];
+    for (position, draft) in batch.drafts.iter().enumerate() {
+        let (Terminator::Call { .. }, Some(to)) = (draft.terminator, draft.inside[1]) else { continue };
+        let to = to as usize;
+        let more = callers[to].is_none_or(|known| batch.drafts[known].depth < draft.depth);
+        if more && !batch.is_fallen_into(to) {
+            callers[to] = Some(position);
+        }
+    }
+    callers
 }
 
 /// Executions to be expected at a depth of loops, times the cost of a counter.

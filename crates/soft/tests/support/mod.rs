@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub mod caches;
 pub mod compare;
 pub mod oracle;
 pub mod programs;

@@ -18,6 +18,10 @@ use super::{oracle, programs};
 /// No run takes longer, unless it is stepped.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
+/// Where hints and translations are kept, in a folder of each, if this variable is set; else where a test says. All tests three
+/// times with it are tests of programs that go on in what earlier runs have translated.
+pub const HINTS: &str = "CYCLOMETER_TEST_HINTS";
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -38,7 +42,7 @@ impl Job {
             args,
             stdin: "/dev/null".into(),
             plain: true,
-            hints: None,
+            hints: std::env::var_os(HINTS).map(PathBuf::from),
         }
     }
 

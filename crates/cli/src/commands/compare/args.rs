@@ -42,7 +42,7 @@ pub struct CompareArgs {
     #[arg(help_heading = COUNTING, long, value_name = "K", default_value_t = cyclometer::compare::COUNTED,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub counted: u32,
-    /// Neither keep nor use hints of what the software PMU has executed: each run begins as the first one.
+    /// Neither keep nor use hints and translations of what the software PMU has executed: each run begins as the first one.
     #[arg(help_heading = COUNTING, long)]
     pub no_hints: bool,
     /// Under the software PMU tell the commands that they have this processor, the same on every machine.

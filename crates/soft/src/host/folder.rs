@@ -1,0 +1,181 @@
+//! A folder of our own for what the next run can use. Nothing is said where it cannot be read or written: that run is slower.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::translate::PAGE;
+
+/// Do not follow a symbolic link.
+///
+/// # Source
+///
+/// Linux `include/uapi/asm-generic/fcntl.h`.
+const O_NOFOLLOW: i32 = 0o400_000;
+
+/// Do not wait for who writes to a pipe, and take no terminal.
+///
+/// # Source
+///
+/// As above.
+const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
+
+/// How many bytes are written at once.
+const AT_ONCE: usize = 1 << 18;
+
+/// A folder that only we write to.
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// It is made if there is none; `None` where it cannot be trusted.
+    pub(super) fn open(path: &Path) -> Option<Folder> {
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let is_safe = |metadata: fs::Metadata| metadata.is_dir() && is_ours(&metadata);
+        let safe = fs::symlink_metadata(path).is_ok_and(is_safe);
+        safe.then(|| Folder(path.to_owned()))
+    }
+
+    /// A file to be read, if it is ours; and how long it is, in bytes.
+    pub(super) fn read(&self, name: &str) -> Option<(File, u64)> {
+        let path = self.0.join(name);
+        let file =
+            OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK_NOCTTY).open(path).ok()?;
+        let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && is_ours(metadata))?;
+        Some((file, metadata.len()))
+    }
+
+    /// Who reads meanwhile sees the old file or the new one.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, or what `write` says: the old file stays.
+    pub(super) fn replace(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        // Ids are the same in every container that may share the folder.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let new = self.0.join(format!("{name}.{}.{}", std::process::id(), now.as_nanos()));
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&new)?;
+        let mut file = BufWriter::with_capacity(AT_ONCE, file);
+        let written = write(&mut file).and_then(|()| file.flush());
+        let replaced = written.and_then(|()| fs::rename(&new, self.0.join(name)));
+        replaced.inspect_err(|_| drop(fs::remove_file(&new)))
+    }
+
+    /// Says when a file was used last; nothing where there is none.
+    pub(super) fn date(&self, name: &str, time: SystemTime) {
+        let file = OpenOptions::new().write(true).custom_flags(O_NOFOLLOW).open(self.0.join(name));
+        let _ = file.and_then(|file| file.set_modified(time));
+    }
+
+    /// Removes a file. One that somebody else has removed meanwhile is gone, too.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = fs::remove_file(self.0.join(name));
+    }
+
+    /// Removes the oldest files where there are too many, or too many bytes of them.
+    pub(super) fn clear_out(&self, most_files: usize, most_bytes: u64) {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let dated = entries.filter_map(|entry| {
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((metadata.mtime(), metadata.mtime_nsec(), entry.path(), metadata.len()))
+        });
+        let mut files: Vec<_> = dated.collect();
+        files.sort_unstable();
+        let mut bytes = 0_u64;
+        for (number, (_, _, path, len)) in files.into_iter().rev().enumerate() {
+            bytes = bytes.saturating_add(len);
+            if number >= most_files || bytes > most_bytes {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Whether it belongs to who we are, and nobody else may write to it.
+fn is_ours(metadata: &fs::Metadata) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    metadata.uid() == cyclometer_sys::host::effective_uid() && metadata.mode() & OTHERS_WRITE == 0
+}
+
+/// A name for what a file is now: by its length, when it was changed, and its first page, where programs and libraries have
+/// the number that their build has given them.
+pub(super) fn name_of(path: &Path) -> io::Result<String> {
+    // What is no file is not even opened.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut first = Vec::new();
+    file.take(PAGE).read_to_end(&mut first)?;
+    let stamp = [metadata.len(), metadata.mtime().cast_unsigned(), metadata.mtime_nsec().cast_unsigned()];
+    let words: Vec<u8> = stamp.into_iter().flat_map(u64::to_le_bytes).chain(first).collect();
+    Ok(name_for(&words))
+}
+
+/// A name for some bytes.
+pub(super) fn name_for(bytes: &[u8]) -> String {
+    let (mut one, mut other) = (0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f_u64);
+    for byte in bytes {
+        one = (one ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        other = (other.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    format!("{one:016x}{other:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_oldest_files_go_where_they_are_too_many_or_too_long() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("folder");
+        let folder = Folder::open(&path).unwrap();
+        for (age, name) in ["new", "middle", "old"].into_iter().enumerate() {
+            folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
+            let file = File::options().write(true).open(path.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age as u64)).unwrap();
+        }
+        fs::create_dir(path.join("a folder")).unwrap();
+        folder.clear_out(3, 300);
+        assert_eq!(names(&path), ["a folder", "middle", "new", "old"]);
+        folder.clear_out(2, 300);
+        assert_eq!(names(&path), ["a folder", "middle", "new"]);
+        folder.clear_out(2, 199);
+        assert_eq!(names(&path), ["a folder", "new"]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_leaves_the_old_file_and_no_other() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("folder");
+        let folder = Folder::open(&path).unwrap();
+        folder.replace("name", |file| file.write_all(b"old")).unwrap();
+        let failed =
+            folder.replace("name", |file| file.write_all(b"new").and(Err(io::ErrorKind::Other.into())));
+        assert!(failed.is_err());
+        assert_eq!(names(&path), ["name"]);
+        let (mut file, len) = folder.read("name").unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), len), ("old", 3));
+    }
+}

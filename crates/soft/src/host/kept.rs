@@ -1,0 +1,303 @@
+//! Translations that are kept in files, for programs of later runs that begin with the same code.
+//!
+//! ```text
+//! a program begins ──> a file by the name of its code, which is ours and undamaged, of this version
+//!                  ──> every page that was translated is what it is now: its memory is mapped where it was, and filled
+//!                  ──> what it maps later is compared like that of any program that joins another (sharing)
+//! all have ended    ─> a new translation is written, if hints have told before what was worth to be in it
+//! ```
+//!
+//! The first run of a program leaves hints, the second a translation that is made of them, the third uses that. Where a run needed
+//! much more, the file goes: the next run begins with better hints. Where programs could not stay, it goes once nobody else has used
+//! it for a while.
+//!
+//! Nothing is counted differently: who goes on in a translation of an earlier run is like who joins one of this run.
+
+mod left;
+
+use std::cell::RefCell;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use cyclometer_sys::trace::Registers;
+
+use super::alike::Alike;
+use super::claims::Claims;
+use super::common::{Common, is_kernels, suits};
+use super::engine::Engine;
+use super::folder::{Folder, name_for, name_of};
+use super::maps::{Mapping, Maps};
+use super::restartable::Part;
+use super::space::{Space, auxiliary};
+use super::trust::Rights;
+use super::writers::File;
+use crate::pack::{Packer, Unpacker};
+use crate::translate::{Originals, PAGE, Translation};
+use left::Left;
+
+/// What is written is of use to the code that has written it only.
+const VERSION: &str = env!("CYCLOMETER_SOFT_CODE");
+
+/// Most files that are kept; beyond that those go that were not used for longest.
+const MOST_FILES: usize = 1000;
+
+/// Most bytes of all files.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Most bytes of a file, and what a block takes of them at least, but for the code that it was made of.
+const MOST_OF_ONE: u64 = MOST_BYTES / 4;
+const OF_A_BLOCK: u64 = 100;
+
+/// Of four blocks so many must have been known by hints for a translation to be worth keeping.
+const HINTED_OF_FOUR: usize = 3;
+
+/// A file that needed one more for so many of its blocks is given up.
+const GROWN_PART: u32 = 20;
+
+/// What was not used for so long makes room for what begins with the same code and goes on with another.
+const OLD: Duration = Duration::from_secs(3600);
+
+/// What was written and never used is as if it had been used so long ago: what was used sooner stays longer.
+const UNUSED: Duration = Duration::from_secs(24 * 3600);
+
+/// Translations of earlier runs.
+pub(super) struct Shelf {
+    folder: Folder,
+    rights: Rights,
+}
+
+impl Shelf {
+    /// In a folder, which is made if there is none; `None` where it cannot be trusted.
+    pub(super) fn open(folder: &Path) -> Option<Shelf> {
+        Some(Shelf { folder: Folder::open(folder)?, rights: Rights::of(std::process::id())? })
+    }
+}
+
+/// What becomes of a translation for later runs.
+#[derive(Default)]
+pub(super) struct Kept {
+    /// The name of its file; `None` where it is not to be kept.
+    name: Option<String>,
+    /// Where the program begins, behind its loader.
+    entry: Option<u64>,
+    /// How many blocks it had when it was read from there.
+    read: Option<u32>,
+    /// How many programs began in it.
+    began: u32,
+    /// How many processes could not stay.
+    parted: u32,
+}
+
+impl Kept {
+    /// A program that was just started is kept under a name when nobody executes it any more.
+    pub(super) fn keep_as(&mut self, name: Option<String>, tid: u32) {
+        const AT_ENTRY: u64 = 9;
+        self.entry = name.as_ref().and_then(|_| auxiliary(tid, AT_ENTRY).ok());
+        self.name = name;
+    }
+
+    /// A program begins in it.
+    pub(super) fn begin(&mut self) {
+        self.began += 1;
+    }
+
+    /// A process could not stay in it.
+    pub(super) fn part(&mut self) {
+        self.parted += 1;
+    }
+
+    /// Whether there is anything to be learned of it that was not known when it was made.
+    pub(super) fn is_worth_learning(&self, space: &Space) -> bool {
+        self.read.is_none_or(|read| has_grown(read, space.translation.blocks()))
+    }
+}
+
+fn has_grown(read: u32, blocks: u32) -> bool {
+    (blocks - read) * GROWN_PART > read
+}
+
+/// Why a file is not used.
+enum Miss {
+    /// It is damaged, of another version, or what it was made of has changed: nobody can use it.
+    Useless,
+    /// It does not suit this program.
+    Other,
+    /// The program has no place for it.
+    NoPlace,
+}
+
+impl Engine {
+    /// The name under which the translation of a program is kept that has just been started; `None` for one whose translation
+    /// is not.
+    pub(super) fn name_to_keep(&self, tid: u32, maps: &Maps) -> Option<String> {
+        let shelf = self.shelf.as_ref()?;
+        if Rights::of(tid).as_ref() != Some(&shelf.rights) {
+            return None;
+        }
+        let mut text = format!("{VERSION} {:?}", self.settings.translation);
+        for Mapping { start, end, offset, name, file, .. } in maps.code().filter(|code| !is_kernels(code)) {
+            let stamp = if file.is_some() { name_of(Path::new(name)).ok()? } else { String::new() };
+            text += &format!("\n{start:x} {end:x} {offset:x} {stamp} {name}");
+        }
+        Some(name_for(text.as_bytes()))
+    }
+
+    /// The translation that is kept under a name, mapped into a program that has just been started, if that suits.
+    pub(super) fn take_up(
+        &mut self,
+        program: (u32, &Registers),
+        maps: &Maps,
+        allowance: u64,
+        name: &str,
+    ) -> Option<Space> {
+        let (mut file, _) = self.shelf.as_ref()?.folder.read(name)?;
+        let taken = self.unpack(&mut file, program, maps, allowance);
+        let folder = &self.shelf.as_ref()?.folder;
+        match taken {
+            Ok(space) => return Some(space),
+            Err(Miss::Other) if !is_old(&file) => {}
+            Err(Miss::Useless | Miss::Other) => folder.remove(name),
+            Err(Miss::NoPlace) => {}
+        }
+        None
+    }
+
+    fn unpack(
+        &mut self,
+        file: &mut fs::File,
+        program: (u32, &Registers),
+        maps: &Maps,
+        allowance: u64,
+    ) -> Result<Space, Miss> {
+        let left = Rc::new(Left::open(file).ok_or(Miss::Useless)?);
+        let from = &mut Unpacker::new(file);
+        let (translation, claims) = self.unpack_all_but_code(from, left).ok_or(Miss::Useless)?;
+        if translation.is_full() || !suits(&translation, &claims, program.0, maps) {
+            return Err(Miss::Other);
+        }
+        let space = Space::again(program, maps, allowance, translation);
+        let mut space = space.map_err(|_| Miss::NoPlace)?;
+        let Some(alike) = space.unpack_code(from).and_then(|()| Alike::unpack(from)) else {
+            let _ = space.withdraw(program.0, program.1);
+            return Err(Miss::Useless);
+        };
+        *space.alike.borrow_mut() = alike;
+        space.common = Common::of(claims);
+        space.kept.read = Some(space.translation.blocks());
+        Ok(space)
+    }
+
+    fn unpack_all_but_code(
+        &mut self,
+        from: &mut Unpacker<'_>,
+        originals: Rc<dyn Originals>,
+    ) -> Option<(Translation, Claims)> {
+        if from.text()? != VERSION {
+            return None;
+        }
+        let mut claims = Claims::unpack(from)?;
+        let stamps = from.list(|from| Some((from.text()?, File::unpack(from)?)))?;
+        for ((path, file), (stamp, then)) in claims.files().zip(stamps) {
+            // What has become another file since would be found out when it is mapped, and all of this be in vain.
+            if name_of(Path::new(path)).ok()? != stamp {
+                return None;
+            }
+            // The same file may have other numbers by now: of a file system that was mounted again, in another container.
+            let now = File::at(path)?;
+            if then != Some(now) {
+                *file = now;
+            }
+        }
+        let unmarked = from.list(Part::unpack)?;
+        let names = from.list(|from| Some((from.u32()?, from.text()?)))?;
+        let store = &mut self.hints.as_ref()?.borrow_mut();
+        let files = names.into_iter().map(|(then, name)| (then, store.number_of(name))).collect();
+        let translation = Translation::unpack(from, self.settings.translation, originals, &files)?;
+        self.unmarked.extend(unmarked);
+        Some((translation, claims))
+    }
+
+    /// A translation is given up, or all of them are: it is written for later runs if it is of use to them, or the file that it is
+    /// from removed if not.
+    pub(super) fn keep(&self, space: &Rc<RefCell<Space>>) {
+        // Who still executes it may do anything to it.
+        let idle = Rc::strong_count(space) == 1;
+        let space = &space.borrow();
+        let (Some(shelf), Some(name)) = (&self.shelf, &space.kept.name) else { return };
+        let kept = &space.kept;
+        let parted = 2 * kept.parted > kept.began;
+        match (kept.read, shelf.folder.read(name)) {
+            (Some(read), _) if has_grown(read, space.translation.blocks()) => shelf.folder.remove(name),
+            (Some(_), Some((file, _))) if parted && is_old(&file) => shelf.folder.remove(name),
+            (Some(_), Some(_)) if parted => {}
+            (Some(_), _) => shelf.folder.date(name, SystemTime::now()),
+            // What does not suit this program suits others.
+            (None, Some(_)) => {}
+            (None, None) => {
+                if idle && !parted && is_worth_keeping(space) && self.write(shelf, name, space).is_ok() {
+                    shelf.folder.date(name, SystemTime::now() - UNUSED);
+                }
+                shelf.folder.clear_out(MOST_FILES, MOST_BYTES);
+            }
+        }
+    }
+
+    fn write(&self, shelf: &Shelf, name: &str, space: &Space) -> io::Result<()> {
+        let stamp = |path: &str| Ok((name_of(Path::new(path))?, File::at(path)));
+        let stamps: Vec<_> = space.common.all().names().map(stamp).collect::<io::Result<_>>()?;
+        shelf.folder.replace(name, |file| {
+            Left::write(&space.translation, file)?;
+            let mut to = Packer::new(file);
+            to.counted(VERSION.as_bytes());
+            let claims = space.common.all();
+            claims.pack(&mut to);
+            to.count(stamps.len());
+            for (stamp, file) in stamps {
+                to.counted(stamp.as_bytes());
+                File::pack(file, &mut to);
+            }
+            let unmarked: Vec<&Part> = self.unmarked.iter().filter(|part| claims.has(part.file())).collect();
+            to.count(unmarked.len());
+            unmarked.into_iter().for_each(|part| part.pack(&mut to));
+            let (files, store) = (space.translation.files(), self.hints.as_ref());
+            let store = store.ok_or(io::ErrorKind::NotFound)?.borrow();
+            to.count(files.len());
+            for number in files {
+                to.u32(number);
+                to.counted(store.name(number).as_bytes());
+            }
+            space.translation.pack(&mut to);
+            space.pack_code(&mut to)?;
+            space.alike.borrow().pack(&mut to);
+            to.finish()
+        })
+    }
+
+    /// A process has ended, or left a translation: whoever may do less than we could have written to it.
+    pub(super) fn distrust(&self, tid: u32, space: &mut Space) {
+        let Some(shelf) = self.shelf.as_ref().filter(|_| space.kept.name.is_some()) else { return };
+        if Rights::of(tid).as_ref() != Some(&shelf.rights) {
+            space.kept.name = None;
+        }
+    }
+}
+
+/// Whether a new translation is of use: hints have told before what was worth to be in it, of the program itself as well, and it
+/// takes no more than its share of all that is kept.
+fn is_worth_keeping(space: &Space) -> bool {
+    let (translation, blocks) = (&space.translation, space.translation.blocks() as usize);
+    let hinted = 4 * translation.hinted() >= HINTED_OF_FOUR * blocks;
+    let begins = space.kept.entry.is_some_and(|entry| translation.is_hinted(entry));
+    let code: u64 = translation.taken().map(|(_, used)| u64::from(used)).sum();
+    let bytes = translation.originals().count() as u64 * PAGE + code + blocks as u64 * OF_A_BLOCK;
+    hinted && begins && bytes <= MOST_OF_ONE && space.common.is_open() && translation.is_settled()
+}
+
+/// Whether a file was not used for long; one of the future was.
+fn is_old(file: &fs::File) -> bool {
+    let time = file.metadata().and_then(|metadata| metadata.modified());
+    time.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > OLD))
+}

@@ -1,0 +1,110 @@
+//! The first part of a kept translation's file.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileExt;
+
+use crate::pack;
+use crate::translate::{Originals, PAGE, Translation};
+
+const MAGIC: [u8; 8] = *b"cycltran";
+
+/// What is read of a file only where it is asked for.
+///
+/// ```text
+/// a page: "cycltran", number of pages, bytes of all marks, a sum over both, a sum over these (64 bits each)
+/// the pages; the marks; what is packed
+/// ```
+pub(super) struct Left {
+    file: fs::File,
+    /// Where the marks begin.
+    marks: u64,
+}
+
+/// A sum over any number of bytes.
+#[derive(Default)]
+struct Sum {
+    row: Vec<u8>,
+    rows: Vec<u8>,
+}
+
+impl Sum {
+    const ROW: usize = 1 << 16;
+
+    fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let (now, later) = bytes.split_at(bytes.len().min(Sum::ROW - self.row.len()));
+            self.row.extend_from_slice(now);
+            bytes = later;
+            if self.row.len() == Sum::ROW {
+                self.close();
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.rows.extend(pack::sum(&self.row).to_le_bytes());
+        self.row.clear();
+    }
+
+    fn finish(mut self) -> u64 {
+        self.close();
+        pack::sum(&self.rows)
+    }
+}
+
+impl Left {
+    /// The file is left where what is packed begins. `None` where anything before that is damaged.
+    pub(super) fn open(file: &mut fs::File) -> Option<Left> {
+        let mut head = [0; PAGE as usize];
+        file.read_exact(&mut head).ok()?;
+        let (words, _) = head.as_chunks::<8>();
+        let word = |number: usize| u64::from_le_bytes(words[number]);
+        if words[0] != MAGIC || word(4) != pack::sum(words[..4].as_flattened()) {
+            return None;
+        }
+        let marks = word(1).checked_add(1)?.checked_mul(PAGE)?;
+        let packed = marks.checked_add(word(2))?;
+        let mut sum = Sum::default();
+        let mut room = vec![0; Sum::ROW];
+        let mut rest = packed - PAGE;
+        while rest > 0 {
+            let part = &mut room[..rest.min(Sum::ROW as u64) as usize];
+            file.read_exact(part).ok()?;
+            sum.add(part);
+            rest -= part.len() as u64;
+        }
+        (sum.finish() == word(3)).then_some(())?;
+        Some(Left { file: file.try_clone().ok()?, marks })
+    }
+
+    pub(super) fn write(translation: &Translation, to: &mut dyn Write) -> io::Result<()> {
+        let pages = translation.originals().count() as u64;
+        let marks: u64 = translation.all_marks().map(|marks| marks.len() as u64).sum();
+        let mut sum = Sum::default();
+        translation.originals().for_each(|page| sum.add(page));
+        translation.all_marks().for_each(|marks| sum.add(marks));
+        let words = [u64::from_le_bytes(MAGIC), pages, marks, sum.finish()].map(u64::to_le_bytes);
+        let words = words.as_flattened();
+        let mut head = words.to_vec();
+        head.extend(pack::sum(words).to_le_bytes());
+        head.resize(PAGE as usize, 0);
+        to.write_all(&head)?;
+        translation.originals().try_for_each(|page| to.write_all(page))?;
+        translation.all_marks().try_for_each(|marks| to.write_all(marks))
+    }
+}
+
+impl Originals for Left {
+    fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>> {
+        let mut bytes = Box::new([0; PAGE as usize]);
+        self.file.read_exact_at(&mut bytes[..], (u64::from(number) + 1) * PAGE).ok()?;
+        Some(bytes)
+    }
+
+    fn marks(&self, begin: u64, len: u32) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len as usize];
+        self.file.read_exact_at(&mut bytes, self.marks.checked_add(begin)?).ok()?;
+        Some(bytes)
+    }
+}

@@ -1,0 +1,88 @@
+//! Whether a process may do what we may: what it leaves is used again for others that may.
+//!
+//! A process can write the translated code that it executes, if it sets out to. So what a process has executed that may do less
+//! than we do (another user, fewer capabilities, a filter of system calls, another view of the file system) is not kept for
+//! processes of later runs.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::proc;
+
+/// What a process may do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Rights {
+    /// Lines of its status.
+    status: Vec<String>,
+    /// Its namespaces, and its root, by device and number.
+    places: Vec<(u64, u64)>,
+    /// What a security module calls it, if there is one.
+    label: Option<Vec<u8>>,
+}
+
+impl Rights {
+    /// Those of a process; `None` where they are not known.
+    ///
+    /// # Source
+    ///
+    /// `proc(5)`, `/proc/pid/status` and `/proc/pid/attr/current`; `namespaces(7)`, comparing by device and number.
+    pub(super) fn of(pid: u32) -> Option<Rights> {
+        const LINES: [&str; 8] =
+            ["Uid:", "Gid:", "Groups:", "CapPrm:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
+        let folder = format!("/proc/{pid}");
+        let text = proc::text(format!("{folder}/status")).ok()?;
+        let matters = |line: &&str| LINES.iter().any(|start| line.starts_with(start));
+        let place = |name: &str| {
+            let metadata = fs::metadata(Path::new(&folder).join(name)).ok()?;
+            Some((metadata.dev(), metadata.ino()))
+        };
+        Some(Rights {
+            status: text.lines().filter(matters).map(str::to_owned).collect(),
+            places: vec![
+                place("ns/user")?,
+                place("ns/mnt")?,
+                place("ns/pid")?,
+                place("ns/net")?,
+                place("root")?,
+            ],
+            label: proc::bytes(format!("{folder}/attr/current")).ok(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// Of a command that waits for the end of its input.
+    fn rights_of(command: &mut Command) -> Option<Rights> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        let rights = Rights::of(child.id());
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        rights
+    }
+
+    const WAITS: &str = "echo ready; read line; true";
+
+    #[test]
+    fn a_child_may_do_what_its_maker_may() {
+        let own = Rights::of(std::process::id());
+        assert!(own.is_some());
+        assert_eq!(rights_of(Command::new("sh").args(["-c", WAITS])), own);
+        assert_eq!(Rights::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn who_has_given_up_rights_has_others() {
+        let own = Rights::of(std::process::id());
+        let confined = rights_of(Command::new("setpriv").args(["--no-new-privs", "sh", "-c", WAITS]));
+        assert!(confined.is_some());
+        assert_ne!(confined, own);
+    }
+}

@@ -1,0 +1,305 @@
+//! Numbers and bytes in a file, in chunks with a sum each that tells damage.
+//!
+//! ```text
+//! chunk: number of bytes (32 bits), sum over them (64 bits), the bytes
+//! ```
+//!
+//! All numbers are little-endian. None is in two chunks; other bytes may be.
+
+use std::io::{self, Read, Write};
+
+/// Most bytes of a chunk.
+const CHUNK: usize = 1 << 18;
+
+/// For how many elements there is room before the first one comes: a number that is wrong takes no memory for what does not come.
+pub(crate) const MOST_AT_ONCE: usize = 1 << 20;
+
+/// Bytes before each chunk.
+const HEAD: usize = 12;
+
+/// A sum that tells damage.
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
+    sums(bytes)[0]
+}
+
+/// Two sums that tell a difference, four times eight bytes at a time.
+pub(crate) fn sums(bytes: &[u8]) -> [u64; 2] {
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+    let mut lanes = [1, 2, 3, 4].map(|lane: u64| 0xcbf2_9ce4_8422_2325 ^ lane);
+    let (rows, rest) = bytes.as_chunks::<32>();
+    for row in rows {
+        for (lane, word) in lanes.iter_mut().zip(row.as_chunks().0) {
+            *lane = mix(*lane, u64::from_le_bytes(*word));
+        }
+    }
+    let whole = |start: u64| lanes.into_iter().fold(mix(start, bytes.len() as u64), mix);
+    [0, 1].map(|start| rest.iter().fold(whole(start), |sum, byte| mix(sum, u64::from(*byte))))
+}
+
+/// Writes numbers and bytes.
+pub(crate) struct Packer<'a> {
+    to: &'a mut dyn Write,
+    chunk: Vec<u8>,
+    written: io::Result<()>,
+}
+
+impl Packer<'_> {
+    pub(crate) fn new(to: &mut dyn Write) -> Packer<'_> {
+        Packer { to, chunk: Vec::with_capacity(CHUNK), written: Ok(()) }
+    }
+
+    fn put<const N: usize>(&mut self, number: [u8; N]) {
+        if self.chunk.len() + N > CHUNK {
+            self.flush();
+        }
+        self.chunk.extend_from_slice(&number);
+    }
+
+    fn flush(&mut self) {
+        let mut head = [0; HEAD];
+        head[..4].copy_from_slice(&(self.chunk.len() as u32).to_le_bytes());
+        head[4..].copy_from_slice(&sum(&self.chunk).to_le_bytes());
+        if self.written.is_ok() {
+            self.written = self.to.write_all(&head).and_then(|()| self.to.write_all(&self.chunk));
+        }
+        self.chunk.clear();
+    }
+
+    pub(crate) fn u8(&mut self, number: u8) {
+        self.put([number]);
+    }
+
+    pub(crate) fn u16(&mut self, number: u16) {
+        self.put(number.to_le_bytes());
+    }
+
+    pub(crate) fn u32(&mut self, number: u32) {
+        self.put(number.to_le_bytes());
+    }
+
+    pub(crate) fn u64(&mut self, number: u64) {
+        self.put(number.to_le_bytes());
+    }
+
+    /// How many of something follow.
+    pub(crate) fn count(&mut self, number: usize) {
+        self.u64(number as u64);
+    }
+
+    /// Bytes, whose number is known elsewhere.
+    pub(crate) fn bytes(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.chunk.len() == CHUNK {
+                self.flush();
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(CHUNK - self.chunk.len()));
+            self.chunk.extend_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// Bytes with their number.
+    pub(crate) fn counted(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.bytes(bytes);
+    }
+
+    /// Writes what is left.
+    ///
+    /// # Errors
+    ///
+    /// That of the first write that failed.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.flush();
+        self.written
+    }
+}
+
+/// Reads what a [`Packer`] has written, in the same order. `None` where that is damaged, or ends.
+pub(crate) struct Unpacker<'a> {
+    from: &'a mut dyn Read,
+    chunk: Vec<u8>,
+    at: usize,
+}
+
+impl Unpacker<'_> {
+    pub(crate) fn new(from: &mut dyn Read) -> Unpacker<'_> {
+        Unpacker { from, chunk: Vec::with_capacity(CHUNK), at: 0 }
+    }
+
+    fn refill(&mut self) -> Option<()> {
+        let mut head = [0; HEAD];
+        self.from.read_exact(&mut head).ok()?;
+        let (len, expected) = head.split_first_chunk::<4>()?;
+        let len = u32::from_le_bytes(*len) as usize;
+        if len > CHUNK {
+            return None;
+        }
+        self.chunk.resize(len, 0);
+        self.at = 0;
+        self.from.read_exact(&mut self.chunk).ok()?;
+        (sum(&self.chunk).to_le_bytes() == *expected).then_some(())
+    }
+
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        if self.at == self.chunk.len() {
+            self.refill()?;
+        }
+        let (number, _) = self.chunk.get(self.at..)?.split_first_chunk()?;
+        self.at += N;
+        Some(*number)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        Some(u8::from_le_bytes(self.take()?))
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take()?))
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take()?))
+    }
+
+    /// How many of something follow. Nothing has four billion of anything.
+    pub(crate) fn count(&mut self) -> Option<usize> {
+        Some(u32::try_from(self.u64()?).ok()? as usize)
+    }
+
+    /// As many bytes as there is room for.
+    pub(crate) fn fill(&mut self, mut room: &mut [u8]) -> Option<()> {
+        while !room.is_empty() {
+            if self.at == self.chunk.len() {
+                self.refill()?;
+            }
+            let there = self.chunk.get(self.at..).filter(|there| !there.is_empty())?;
+            let now = there.len().min(room.len());
+            let (filled, later) = room.split_at_mut(now);
+            filled.copy_from_slice(&there[..now]);
+            self.at += now;
+            room = later;
+        }
+        Some(())
+    }
+
+    /// Bytes with their number.
+    pub(crate) fn counted(&mut self) -> Option<Vec<u8>> {
+        let count = self.count()?;
+        let mut bytes = Vec::with_capacity(count.min(CHUNK));
+        while bytes.len() < count {
+            let start = bytes.len();
+            bytes.resize(count.min(start + CHUNK), 0);
+            self.fill(&mut bytes[start..])?;
+        }
+        Some(bytes)
+    }
+
+    /// A text with its number of bytes.
+    pub(crate) fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.counted()?).ok()
+    }
+
+    /// So many of something, each read by `one`.
+    pub(crate) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.count()?;
+        let mut list = Vec::with_capacity(count.min(MOST_AT_ONCE));
+        for _ in 0..count {
+            list.push(one(self)?);
+        }
+        Some(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, PartialEq, Eq, Debug)]
+    enum Item {
+        Small(u8),
+        Short(u16),
+        Word(u32),
+        Long(u64),
+        Bytes(Vec<u8>),
+    }
+
+    fn items() -> impl Strategy<Value = Vec<Item>> {
+        let item = prop_oneof![
+            any::<u8>().prop_map(Item::Small),
+            any::<u16>().prop_map(Item::Short),
+            any::<u32>().prop_map(Item::Word),
+            any::<u64>().prop_map(Item::Long),
+            (any::<u8>(), 0..3 * CHUNK / 2).prop_map(|(byte, len)| Item::Bytes(vec![byte; len])),
+        ];
+        prop::collection::vec(item, 0..20)
+    }
+
+    fn written(items: &[Item]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut packer = Packer::new(&mut bytes);
+        for item in items {
+            match item {
+                Item::Small(number) => packer.u8(*number),
+                Item::Short(number) => packer.u16(*number),
+                Item::Word(number) => packer.u32(*number),
+                Item::Long(number) => packer.u64(*number),
+                Item::Bytes(bytes) => packer.counted(bytes),
+            }
+        }
+        packer.finish().unwrap();
+        bytes
+    }
+
+    fn read(mut bytes: &[u8], like: &[Item]) -> Option<Vec<Item>> {
+        let mut unpacker = Unpacker::new(&mut bytes);
+        let one = |item: &Item| {
+            Some(match item {
+                Item::Small(_) => Item::Small(unpacker.u8()?),
+                Item::Short(_) => Item::Short(unpacker.u16()?),
+                Item::Word(_) => Item::Word(unpacker.u32()?),
+                Item::Long(_) => Item::Long(unpacker.u64()?),
+                Item::Bytes(_) => Item::Bytes(unpacker.counted()?),
+            })
+        };
+        like.iter().map(one).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn what_is_written_is_read(items in items()) {
+            prop_assert_eq!(read(&written(&items), &items), Some(items));
+        }
+
+        #[test]
+        fn damage_is_noticed(items in items(), position in any::<prop::sample::Index>(), bit in 0u8..8) {
+            let mut bytes = written(&items);
+            prop_assume!(!items.is_empty());
+            let position = position.index(bytes.len());
+            bytes[position] ^= 1 << bit;
+            prop_assert_eq!(read(&bytes, &items), None);
+        }
+
+        #[test]
+        fn the_end_is_noticed(items in items(), position in any::<prop::sample::Index>()) {
+            let bytes = written(&items);
+            prop_assume!(!items.is_empty());
+            prop_assert_eq!(read(&bytes[..position.index(bytes.len())], &items), None);
+        }
+    }
+
+    #[test]
+    fn a_count_of_what_does_not_come_takes_no_memory() {
+        let bytes = written(&[Item::Long(u64::from(u32::MAX))]);
+        let mut from = bytes.as_slice();
+        assert_eq!(Unpacker::new(&mut from).list(Unpacker::u64), None);
+    }
+}

@@ -1,0 +1,270 @@
+//! A translation in a file, to go on with it in a later run, all but its code.
+//!
+//! It is taken up again with its memory at the same addresses, where the program's code is what it was. Stops that were linked
+//! are left out, as nobody is at one; and which stops wait for a block, as they are linked when the program comes by.
+
+use std::num::NonZeroU32;
+use std::rc::Rc;
+
+use super::pages::{Originals, Pages};
+use super::region::Region;
+use super::waiting::Waiting;
+use super::{End, PAGE, Piece, Question, Settings, Translation, Trap, Way, batch, emit};
+use crate::block::Leave;
+use crate::chunks::Chunks;
+use crate::flow::{ArcId, BlockId, Flow};
+use crate::hash::AddressMap;
+use crate::pack::{MOST_AT_ONCE, Packer, Unpacker};
+
+const ENDS: [End; 5] = [End::Next, End::Conditional, End::Branch, End::Return, End::Other];
+
+const WAYS: [Way; 2] = [Way::Next, Way::Taken];
+
+const QUESTIONS: [Question; 2] = [Question::Features, Question::State];
+
+impl Translation {
+    /// The pages that it was made of, in the order of their numbers.
+    pub(crate) fn originals(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
+        self.pages.originals()
+    }
+
+    /// The marks of its code, one after the other.
+    pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
+        self.regions.iter().flat_map(Region::all_marks)
+    }
+
+    /// Writes the rest of it, as long as nothing is to be written to the program's memory.
+    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+        to.u64(self.table);
+        to.u64(self.missed);
+        to.u64(self.shadow_missed);
+        to.u32(self.extras);
+        self.flow.pack(to);
+        to.count(self.pieces.len());
+        self.pieces.iter().for_each(|piece| piece.pack(to));
+        self.pages.pack(to);
+        to.count(self.straddling.len());
+        for (block, bytes) in &self.straddling {
+            to.u32(*block);
+            to.counted(bytes);
+        }
+        to.count(self.regions.len());
+        self.regions.iter().fold(0, |begin, region| region.pack(begin, to));
+        let kept = || self.traps.iter().filter(|(_, trap)| !matches!(trap, Trap::Linked(_)));
+        to.count(kept().count());
+        for (stop, trap) in kept() {
+            to.u64(*stop);
+            trap.pack(to);
+        }
+        to.count(self.stubs.len());
+        self.stubs.iter().for_each(|stub| to.u64(*stub));
+        to.count(self.entrances.len());
+        for (address, hit) in &self.entrances {
+            to.u64(*address);
+            to.u64(*hit);
+        }
+        to.count(self.heads.len());
+        for (entry, head) in &self.heads {
+            to.u32(*entry);
+            to.u64(*head);
+        }
+    }
+
+    /// Reads one. `originals` has the pages that it was made of, `files` the numbers of the files that they are from, by those that
+    /// these had when it was written.
+    pub(crate) fn unpack(
+        from: &mut Unpacker<'_>,
+        settings: Settings,
+        originals: Rc<dyn Originals>,
+        files: &AddressMap<u32, u32>,
+    ) -> Option<Translation> {
+        let (table, missed, shadow_missed, extras) = (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
+        let flow = Flow::unpack(from, settings.redundancy)?;
+        let mut pieces = Chunks::new();
+        for number in 0..from.count()? {
+            pieces.push(Piece::unpack(from, BlockId(number as u32))?);
+        }
+        let address = |block: u32| pieces.get(block as usize).map(|piece: &Piece| piece.address);
+        let pages = Pages::unpack(from, originals.clone(), files, &address)?;
+        let straddling = map(from, |from| Some((from.u32()?, from.counted()?.into())))?;
+        let regions = from.list(Region::unpack)?;
+        let traps = map(from, |from| Some((from.u64()?, Trap::unpack(from)?)))?;
+        let stubs = from.list(Unpacker::u64)?;
+        let entrances = map(from, |from| Some((from.u64()?, from.u64()?)))?;
+        let heads = map(from, |from| Some((from.u32()?, from.u64()?)))?;
+        Some(Translation {
+            table,
+            heads,
+            pages,
+            regions,
+            pieces,
+            straddling,
+            flow,
+            asks: settings.asks,
+            traps,
+            waiting: Waiting::default(),
+            originals: Some(originals),
+            stubs,
+            entrances,
+            missed,
+            shadow_missed,
+            extras,
+            writes: Vec::new(),
+            scratch: batch::Scratch::default(),
+            room: emit::Room::default(),
+        })
+    }
+
+    /// Whether nothing is to be decided or written any more.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.writes.is_empty() && self.flow.is_closed()
+    }
+
+    /// Where its table is.
+    pub(crate) fn table(&self) -> u64 {
+        self.table
+    }
+
+    /// Every entry of the table that leads somewhere, and where.
+    pub(crate) fn table_entries(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.heads.iter().map(|(entry, head)| (*entry, *head))
+    }
+
+    /// Where its regions are, and how many bytes of each are taken.
+    pub(crate) fn taken(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.regions.iter().map(|region| (region.base(), region.used()))
+    }
+
+    /// How many of its blocks were known to be executed before they were translated.
+    pub(crate) fn hinted(&self) -> usize {
+        self.pages.hinted()
+    }
+
+    /// Whether the block at an address was.
+    pub(crate) fn is_hinted(&self, address: u64) -> bool {
+        self.pages.heat(address).is_some()
+    }
+
+    /// The numbers of the files that its pages are from, ascending.
+    pub(crate) fn files(&self) -> Vec<u32> {
+        let mut files: Vec<u32> = self.pages_of_files().map(|(origin, _)| origin.file).collect();
+        files.sort_unstable();
+        files.dedup();
+        files
+    }
+}
+
+fn map<K: Eq + std::hash::Hash, V>(
+    from: &mut Unpacker<'_>,
+    mut one: impl FnMut(&mut Unpacker<'_>) -> Option<(K, V)>,
+) -> Option<AddressMap<K, V>> {
+    let count = from.count()?;
+    let mut map = AddressMap::with_capacity_and_hasher(count.min(MOST_AT_ONCE), Default::default());
+    for _ in 0..count {
+        let (key, value) = one(from)?;
+        map.insert(key, value);
+    }
+    Some(map)
+}
+
+impl Piece {
+    fn pack(&self, to: &mut Packer<'_>) {
+        to.u64(self.address);
+        to.u64(self.body);
+        to.u16(self.len);
+        to.u16(self.instructions);
+        to.u8(self.live_in);
+        to.u8(self.end as u8);
+        to.u32(self.distance);
+        self.edges.into_iter().chain([self.from_outside]).for_each(|arc| ArcId::pack(arc, to));
+        to.u32(self.units.map_or(0, NonZeroU32::get));
+    }
+
+    /// Blocks of the program are those of the graph.
+    fn unpack(from: &mut Unpacker<'_>, block: BlockId) -> Option<Piece> {
+        Some(Piece {
+            address: from.u64()?,
+            body: from.u64()?,
+            len: from.u16()?,
+            instructions: from.u16()?,
+            live_in: from.u8()?,
+            end: one_of(&ENDS, from)?,
+            distance: from.u32()?,
+            block,
+            edges: [ArcId::unpack(from)?, ArcId::unpack(from)?],
+            from_outside: ArcId::unpack(from)?,
+            units: NonZeroU32::new(from.u32()?),
+        })
+    }
+}
+
+impl Trap {
+    fn pack(&self, to: &mut Packer<'_>) {
+        match self {
+            Trap::Link { from, way, target, jump } => {
+                to.u8(0);
+                to.u32(*from);
+                to.u8(*way as u8);
+                to.u64(*target);
+                to.u64(*jump);
+            }
+            Trap::Return { stub, target, jump } => {
+                to.u8(1);
+                to.u32(*stub);
+                to.u64(*target);
+                to.u64(*jump);
+            }
+            // Left out.
+            Trap::Linked(_) => to.u8(2),
+            Trap::Indirect => to.u8(3),
+            Trap::SystemCall => to.u8(4),
+            Trap::Ask(question) => {
+                to.u8(5);
+                to.u8(*question as u8);
+            }
+            Trap::Leave(reason) => {
+                to.u8(6);
+                to.u8(*reason as u8);
+            }
+            Trap::Breakpoint => to.u8(7),
+        }
+    }
+
+    fn unpack(from: &mut Unpacker<'_>) -> Option<Trap> {
+        Some(match from.u8()? {
+            0 => Trap::Link {
+                from: from.u32()?,
+                way: one_of(&WAYS, from)?,
+                target: from.u64()?,
+                jump: from.u64()?,
+            },
+            1 => Trap::Return { stub: from.u32()?, target: from.u64()?, jump: from.u64()? },
+            3 => Trap::Indirect,
+            4 => Trap::SystemCall,
+            5 => Trap::Ask(one_of(&QUESTIONS, from)?),
+            6 => Trap::Leave(one_of(&Leave::ALL, from)?),
+            7 => Trap::Breakpoint,
+            _ => return None,
+        })
+    }
+}
+
+/// What has the next number.
+fn one_of<T: Copy>(all: &[T], from: &mut Unpacker<'_>) -> Option<T> {
+    all.get(usize::from(from.u8()?)).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_has_the_number_of_its_place() {
+        let numbers = |words: &mut dyn Iterator<Item = u8>| words.collect::<Vec<_>>();
+        assert_eq!(numbers(&mut ENDS.iter().map(|end| *end as u8)), [0, 1, 2, 3, 4]);
+        assert_eq!(numbers(&mut WAYS.iter().map(|way| *way as u8)), [0, 1]);
+        assert_eq!(numbers(&mut QUESTIONS.iter().map(|question| *question as u8)), [0, 1]);
+        let leaves = numbers(&mut Leave::ALL.iter().map(|reason| *reason as u8));
+        assert_eq!(leaves, (0..Leave::ALL.len() as u8).collect::<Vec<_>>());
+    }
+}

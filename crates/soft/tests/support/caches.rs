@@ -1,0 +1,58 @@
+//! Folders for what later runs can use.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use super::programs::unique;
+
+/// A folder that goes with this, and those of hints and of translations in it.
+pub struct Folder {
+    outer: PathBuf,
+    pub hints: PathBuf,
+    pub translations: PathBuf,
+}
+
+impl Folder {
+    /// With one for hints that has a mode. That for translations is made by who uses it.
+    pub fn new(mode: u32) -> Folder {
+        let outer = unique("caches");
+        let (hints, translations) = (outer.join("hints"), outer.join("translations"));
+        fs::create_dir_all(&hints).unwrap();
+        fs::set_permissions(&hints, fs::Permissions::from_mode(mode)).unwrap();
+        Folder { outer, hints, translations }
+    }
+
+    /// The files of hints.
+    pub fn files(&self) -> Vec<PathBuf> {
+        files(&self.hints)
+    }
+
+    /// The files of translations; none where there is no folder.
+    pub fn kept(&self) -> Vec<PathBuf> {
+        if self.translations.exists() { files(&self.translations) } else { Vec::new() }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.outer);
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// What files have that were written again are other ones: a number of a file that is gone may come again, but not the time when
+/// it was made.
+pub fn numbers(files: &[PathBuf]) -> Vec<(u64, Option<SystemTime>)> {
+    let number = |path: &PathBuf| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.ino(), metadata.created().ok())
+    };
+    files.iter().map(number).collect()
+}
