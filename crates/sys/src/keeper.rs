@@ -106,7 +106,10 @@ pub fn enlarge_memory() {
 /// Waits until the keeper says its id.
 fn introduced(mut socket: UnixStream) -> io::Result<Keeper> {
     let mut pid = [0; 4];
-    socket.read_exact(&mut pid)?;
+    socket.read_exact(&mut pid).map_err(|e| match e.kind() {
+        io::ErrorKind::UnexpectedEof => io::Error::new(e.kind(), "it ended, or was killed, before it began"),
+        _ => e,
+    })?;
     Ok(Keeper { socket, pid: u32::from_ne_bytes(pid) })
 }
 
