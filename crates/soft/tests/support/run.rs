@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 use cyclometer_soft::host::{Settings, follow, protocol};
@@ -120,9 +121,23 @@ pub struct Running {
     deadline: Instant,
 }
 
+/// Who runs something beside others, and who wants to be alone.
+static MACHINE: RwLock<()> = RwLock::new(());
+
+/// No other test of this program is in [`Job::run`] meanwhile.
+pub fn alone() -> RwLockWriteGuard<'static, ()> {
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Job {
     /// Runs it to its end.
     pub fn run(&self, tracer: Tracer) -> Run {
+        let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
+        self.run_now(tracer)
+    }
+
+    /// The same for who is [`alone`].
+    pub fn run_now(&self, tracer: Tracer) -> Run {
         self.start(tracer).finish()
     }
 
