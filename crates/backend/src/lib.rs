@@ -63,7 +63,7 @@ pub use perf::{thread_events, thread_refusal};
 #[cfg(unix)]
 pub use soft::{Software, baseline_lacks, event_number, software};
 #[cfg(unix)]
-pub use soft_settings::SoftwareSettings;
+pub use soft_settings::{SoftwareSettings, WantedEvents};
 pub use sources::{region_sources, sources};
 pub use sysreg::{Denied, Port, SysregAccess, SysregBus};
 pub use thread_events::ThreadEvent;

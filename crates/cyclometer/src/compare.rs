@@ -223,7 +223,7 @@ impl Compare {
             hooks: hooks.clone(),
         };
         let arms = self.arms.iter().map(arm).collect();
-        let software = software(stat.software_settings());
+        let software = software(stat.software_settings(&plan));
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let mut sources = stat.sources()?;
         sources.extend(software.as_ref().map(Software::source));

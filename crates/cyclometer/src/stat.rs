@@ -3,14 +3,16 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use cyclometer_backend::{Attached, Launcher, Software, SoftwareSettings, msr, software, sources, sysreg};
+use cyclometer_backend::{
+    Attached, Launcher, Software, SoftwareSettings, WantedEvents, msr, software, sources, sysreg,
+};
 use cyclometer_catalog::{DEFAULT_EVENTS, resolve_list, resolve_list_in};
 use cyclometer_core::exec::CommandSpec;
 use cyclometer_core::ladder::{CauseKind, Works};
 use cyclometer_core::plan::Multiplex;
 use cyclometer_core::{
-    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Plan,
-    Recovery, Report, Result, Rung, Source, Target,
+    Child, Counted, CpuBaseline, CpuSet, Error, ErrorKind, Event, Intent, Launch, LaunchKind, Machine, Part,
+    Plan, Recovery, Report, Result, Rung, Source, Target,
 };
 use cyclometer_session::{Job, Means, Observer, Settings};
 use cyclometer_stats::{MetricRequest, partners};
@@ -292,10 +294,15 @@ impl Stat {
         &self.settings
     }
 
-    /// How the software PMU runs commands.
-    pub(crate) fn software_settings(&self) -> SoftwareSettings {
+    /// How the software PMU runs commands for a plan: it counts what an event of the plan may need of it.
+    pub(crate) fn software_settings(&self, plan: &Plan) -> SoftwareSettings {
         let Stat { random_layout, cpu_baseline, hints, .. } = *self;
-        SoftwareSettings { random_layout, cpu_baseline, hints }
+        let parts = plan.lines.iter().flat_map(|line| &line.event.candidates).flat_map(|way| &way.parts);
+        let wanted = WantedEvents::only(parts.filter_map(|part| match part {
+            Part::Soft(name) => Some(name.as_str()),
+            _ => None,
+        }));
+        SoftwareSettings { random_layout, cpu_baseline, hints, wanted }
     }
 
     /// What is wrong with the CPU baseline for a plan.
@@ -355,7 +362,7 @@ impl Stat {
             return self.simulate(simulated, plan, launcher, observer);
         }
         let job = self.job(self.watched(launcher)?);
-        let software = software(self.software_settings());
+        let software = software(self.software_settings(&plan));
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let mut sources = self.sources()?;
         sources.extend(software.as_ref().map(Software::source));
@@ -386,7 +393,7 @@ impl Stat {
         }
         let plan = self.plan()?;
         self.check_baseline(&plan)?;
-        let (boards, software) = (Boards::default(), software(self.software_settings()));
+        let (boards, software) = (Boards::default(), software(self.software_settings(&plan)));
         let translated = software.as_ref().map(|software| software.launcher(launcher));
         let native = MarkedLaunch { inner: launcher, boards: boards.clone() };
         let marked = |inner| MarkedLaunch { inner, boards: boards.clone() };

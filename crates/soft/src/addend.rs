@@ -79,6 +79,58 @@ pub enum Kind {
     Coverage,
 }
 
+/// A set of kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    /// Those that translated code has counters for beside those of executions; directions follow from executions, and nobody counts
+    /// the others at run time.
+    pub const OF_UNITS: Kinds = Kinds(1 << Kind::Iterations as u8 | 1 << Kind::Elements as u8);
+
+    /// Those that must be counted for some events.
+    ///
+    /// ```
+    /// use cyclometer_soft::addend::{Kind, Kinds};
+    /// use cyclometer_soft::Event;
+    ///
+    /// let kinds = Kinds::needed_for([Event::Instructions, Event::Loads]);
+    /// assert!(kinds.contains(Kind::Iterations) && !kinds.contains(Kind::Elements));
+    /// ```
+    pub fn needed_for(events: impl IntoIterator<Item = Event>) -> Kinds {
+        let mut kinds = Kinds::default();
+        for event in events {
+            Kind::ALL
+                .into_iter()
+                .filter(|kind| kind.feeds().contains(&event))
+                .for_each(|kind| kinds.insert(kind));
+        }
+        kinds
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, kind: Kind) {
+        self.0 |= 1 << kind as u8;
+    }
+
+    /// Whether one is among them.
+    pub fn contains(self, kind: Kind) -> bool {
+        self.0 & (1 << kind as u8) != 0
+    }
+
+    /// Those that others have too.
+    #[must_use]
+    pub fn among(self, others: Kinds) -> Kinds {
+        Kinds(self.0 & others.0)
+    }
+
+    /// Those of both.
+    #[must_use]
+    pub fn with(self, others: Kinds) -> Kinds {
+        Kinds(self.0 | others.0)
+    }
+}
+
 impl Kind {
     /// Every kind.
     pub const ALL: [Kind; 5] =

@@ -5,10 +5,10 @@
 //!
 //! ```text
 //! file: "cyclhint", version, number of pages, the pages, a sum over all that
-//! page: its number in the file, numbers of its blocks and entrances, the blocks (offset << 4 | heat), the entrances (offset)
+//! page: its number in the file, numbers of its blocks and entrances, the blocks (offset, four heats), the entrances (offset)
 //! ```
 //!
-//! All numbers are little-endian: 32 bits, of blocks and entrances 16, the sum 64.
+//! All numbers are little-endian: 32 bits, of blocks and entrances 16, heats 8, the sum 64.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::pack::sum;
 use crate::translate::PAGE;
 
 const MAGIC: [u8; 8] = *b"cyclhint";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Most pages of a file that hints are kept of: 512 MB of code.
 const MOST_PAGES: usize = 1 << 17;
@@ -25,33 +25,77 @@ const MOST_PAGES: usize = 1 << 17;
 /// Most bytes of a file of hints.
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// The greatest heat.
-const HOTTEST: u32 = 15;
+/// How often something was executed in a run, to an eighth: a number with a mantissa of three bits. What comes some
+/// 2^32 times or more often has the greatest heat.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub struct Heat(u8);
+
+impl Heat {
+    /// The greatest one.
+    pub const HOTTEST: Heat = Heat(u8::MAX);
+
+    /// Of what was executed so often.
+    pub fn of(times: u64) -> Heat {
+        let Some(log) = times.checked_ilog2() else { return Heat(0) };
+        let eighths = ((u128::from(times) << 3) >> log) as u32 - 8;
+        Heat(u8::try_from(8 * log + eighths + 1).unwrap_or(u8::MAX))
+    }
+
+    /// The least number of executions that has it.
+    pub fn times(self) -> u64 {
+        let Some(place) = self.0.checked_sub(1) else { return 0 };
+        let (log, eighths) = (place / 8, place % 8);
+        (u64::from(8 + eighths) << log).div_ceil(8)
+    }
+}
+
+/// How hot a block is, and how one came to it and left it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Heats {
+    /// The block.
+    pub block: Heat,
+    /// Ways from it to the next one, and to where its branch leads.
+    pub ways: [Heat; 2],
+    /// Its entry by returns and by indirect branches.
+    pub entry: Heat,
+}
+
+impl Heats {
+    /// The hotter of two in each.
+    #[must_use]
+    pub fn or_hotter(self, other: Heats) -> Heats {
+        let [next, taken] = [0, 1].map(|way| self.ways[way].max(other.ways[way]));
+        Heats { block: self.block.max(other.block), ways: [next, taken], entry: self.entry.max(other.entry) }
+    }
+
+    fn bytes(self) -> [u8; 4] {
+        [self.block.0, self.ways[0].0, self.ways[1].0, self.entry.0]
+    }
+
+    fn of_bytes([block, next, taken, entry]: [u8; 4]) -> Heats {
+        Heats { block: Heat(block), ways: [Heat(next), Heat(taken)], entry: Heat(entry) }
+    }
+}
 
 /// What is known of a page of code.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PageHints {
-    /// Blocks that were executed: offset and heat, ascending.
-    blocks: Vec<u16>,
+    /// Blocks that were executed: offset and heats, ascending.
+    blocks: Vec<(u16, Heats)>,
     /// Offsets of those that indirect branches have led to, ascending.
     entrances: Vec<u16>,
 }
 
-/// How often something was executed in a run: the logarithm to the base 4, 15 at most.
-pub fn heat(times: u64) -> u8 {
-    (times.max(1).ilog2() / 2).min(HOTTEST) as u8
-}
-
 impl PageHints {
     /// How hot the block is that starts at an offset, if one was executed there.
-    pub fn heat_at(&self, offset: u16) -> Option<u8> {
+    pub fn heats_at(&self, offset: u16) -> Option<Heats> {
         let found = self.position(offset).ok()?;
-        Some((self.blocks[found] & 15) as u8)
+        Some(self.blocks[found].1)
     }
 
     /// Offsets of the blocks, ascending.
     pub fn blocks(&self) -> impl Iterator<Item = u16> {
-        self.blocks.iter().map(|block| block >> 4)
+        self.blocks.iter().map(|(offset, _)| *offset)
     }
 
     /// Whether an indirect branch has led to an offset.
@@ -60,17 +104,16 @@ impl PageHints {
     }
 
     fn position(&self, offset: u16) -> Result<usize, usize> {
-        self.blocks.binary_search_by_key(&offset, |block| block >> 4)
+        self.blocks.binary_search_by_key(&offset, |(offset, _)| *offset)
     }
 
     /// Adds a block that was executed. Whether that, or that it is an entrance, was not known.
-    fn learn(&mut self, offset: u16, heat: u8, entrance: bool) -> bool {
-        let packed = offset << 4 | u16::from(heat);
+    fn learn(&mut self, offset: u16, heats: Heats, entrance: bool) -> bool {
         let mut new = false;
         match self.position(offset) {
-            Ok(known) => self.blocks[known] = self.blocks[known].max(packed),
+            Ok(known) => self.blocks[known].1 = self.blocks[known].1.or_hotter(heats),
             Err(place) => {
-                self.blocks.insert(place, packed);
+                self.blocks.insert(place, (offset, heats));
                 new = true;
             }
         }
@@ -97,10 +140,10 @@ impl FileHints {
     }
 
     /// Adds a block of a page that was executed; `offset` is less than a page.
-    pub fn learn(&mut self, page: u32, offset: u16, heat: u8, entrance: bool) {
+    pub fn learn(&mut self, page: u32, offset: u16, heats: Heats, entrance: bool) {
         if self.pages.len() < MOST_PAGES || self.pages.contains_key(&page) {
             let page = Arc::make_mut(self.pages.entry(page).or_default());
-            let new = page.learn(offset % PAGE as u16, heat.min(HOTTEST as u8), entrance);
+            let new = page.learn(offset % PAGE as u16, heats, entrance);
             self.fresh += usize::from(new);
         }
     }
@@ -124,8 +167,11 @@ impl FileHints {
             bytes.extend(number.to_le_bytes());
             bytes.extend((page.blocks.len() as u16).to_le_bytes());
             bytes.extend((page.entrances.len() as u16).to_le_bytes());
-            let words = page.blocks.iter().chain(&page.entrances);
-            words.for_each(|word| bytes.extend(word.to_le_bytes()));
+            for (offset, heats) in &page.blocks {
+                bytes.extend(offset.to_le_bytes());
+                bytes.extend(heats.bytes());
+            }
+            page.entrances.iter().for_each(|offset| bytes.extend(offset.to_le_bytes()));
         }
         let sum = sum(&bytes);
         bytes.extend(sum.to_le_bytes());
@@ -155,12 +201,15 @@ impl FileHints {
 impl PageHints {
     fn read(rest: &mut &[u8]) -> Option<PageHints> {
         let (blocks, entrances) = (short(rest)?, short(rest)?);
-        let blocks = shorts(rest, blocks)?;
-        let entrances = shorts(rest, entrances)?;
-        let ascends =
-            |list: &[u16], shift: u32| list.windows(2).all(|pair| pair[0] >> shift < pair[1] >> shift);
-        let within = entrances.last().is_none_or(|last| u64::from(*last) < PAGE);
-        (ascends(&blocks, 4) && ascends(&entrances, 0) && within).then_some(PageHints { blocks, entrances })
+        let block =
+            |[low, high, heats @ ..]: [u8; 6]| (u16::from_le_bytes([low, high]), Heats::of_bytes(heats));
+        let blocks: Vec<(u16, Heats)> = list(rest, blocks)?.map(block).collect();
+        let entrances: Vec<u16> = list(rest, entrances)?.map(u16::from_le_bytes).collect();
+        let ascend =
+            blocks.is_sorted_by(|one, next| one.0 < next.0) && entrances.is_sorted_by(|one, next| one < next);
+        let last = blocks.last().map(|(offset, _)| *offset).max(entrances.last().copied());
+        let within = last.is_none_or(|last| u64::from(last) < PAGE);
+        (ascend && within).then_some(PageHints { blocks, entrances })
     }
 }
 
@@ -176,10 +225,10 @@ fn short(rest: &mut &[u8]) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes))
 }
 
-fn shorts(rest: &mut &[u8], count: u16) -> Option<Vec<u16>> {
-    let (bytes, behind) = rest.split_at_checked(2 * usize::from(count))?;
+fn list<const BYTES: usize>(rest: &mut &[u8], count: u16) -> Option<impl Iterator<Item = [u8; BYTES]>> {
+    let (bytes, behind) = rest.split_at_checked(BYTES * usize::from(count))?;
     *rest = behind;
-    Some(bytes.as_chunks().0.iter().map(|pair| u16::from_le_bytes(*pair)).collect())
+    Some(bytes.as_chunks().0.iter().copied())
 }
 
 #[cfg(test)]
@@ -190,23 +239,32 @@ mod tests {
 
     fn some_hints() -> FileHints {
         let mut hints = FileHints::default();
-        for (page, offset, heat, entrance) in [(7, 0, 3, true), (7, 4095, 15, false), (0, 16, 0, true)] {
-            hints.learn(page, offset, heat, entrance);
+        for (page, offset, times, entrance) in [(7, 0, 3, true), (7, 4095, 15, false), (0, 16, 1, true)] {
+            hints.learn(page, offset, heats(times), entrance);
         }
         hints
     }
 
+    fn heats(times: u64) -> Heats {
+        let [block, next, taken, entry] = [times, times / 2, times - times / 2, 1].map(Heat::of);
+        Heats { block, ways: [next, taken], entry }
+    }
+
     #[test]
-    fn heat_is_a_logarithm_with_a_limit() {
-        let heats: Vec<u8> = [0, 1, 3, 4, 15, 16, 1 << 29, 1 << 30, u64::MAX].map(heat).to_vec();
-        assert_eq!(heats, [0, 0, 0, 1, 1, 2, 14, 15, 15]);
+    fn heat_is_right_to_an_eighth_and_has_a_limit() {
+        let exact = [0, 1, 2, 3, 4, 5, 15, 16, 18, 1 << 20, 14 << 28];
+        assert_eq!(exact.map(|times| Heat::of(times).times()), exact);
+        assert_eq!((Heat::of(17).times(), Heat::of(31).times()), (16, 30));
+        let most = Heat::HOTTEST.times();
+        assert_eq!([15 << 28, 1 << 33, u64::MAX].map(|times| Heat::of(times).times()), [most; 3]);
     }
 
     #[test]
     fn what_was_learned_is_known() {
         let hints = some_hints();
         let page = hints.page(7).unwrap();
-        assert_eq!((page.heat_at(0), page.heat_at(4095), page.heat_at(1)), (Some(3), Some(15), None));
+        let known = [0, 4095, 1].map(|offset| page.heats_at(offset));
+        assert_eq!(known, [Some(heats(3)), Some(heats(15)), None]);
         assert_eq!((page.is_entrance(0), page.is_entrance(4095)), (true, false));
         assert_eq!(page.blocks().collect::<Vec<_>>(), [0, 4095]);
         assert_eq!((hints.page(1), hints.blocks()), (None, 3));
@@ -216,12 +274,16 @@ mod tests {
     fn only_what_is_new_is_fresh() {
         let mut hints = FileHints::read(&some_hints().write()).unwrap();
         assert_eq!(hints.fresh(), 0);
-        hints.learn(7, 0, 9, true);
-        assert_eq!((hints.fresh(), hints.page(7).unwrap().heat_at(0)), (0, Some(9)), "hotter, but known");
-        hints.learn(7, 0, 1, true);
-        assert_eq!(hints.page(7).unwrap().heat_at(0), Some(9), "the hottest run counts");
-        hints.learn(7, 4095, 0, true);
-        hints.learn(8, 1, 0, false);
+        hints.learn(7, 0, heats(9), true);
+        assert_eq!(
+            (hints.fresh(), hints.page(7).unwrap().heats_at(0)),
+            (0, Some(heats(9))),
+            "hotter, but known"
+        );
+        hints.learn(7, 0, heats(1), true);
+        assert_eq!(hints.page(7).unwrap().heats_at(0), Some(heats(9)), "the hottest run counts");
+        hints.learn(7, 4095, heats(0), true);
+        hints.learn(8, 1, heats(0), false);
         assert_eq!(hints.fresh(), 2);
     }
 
@@ -244,21 +306,26 @@ mod tests {
         assert!(with_sum(body.to_vec()).is_some());
         assert_eq!(with_sum([body, &[0]].concat()), None, "too long");
         let mut newer = body.to_vec();
-        newer[8] = 3;
+        newer[8] += 1;
         assert_eq!(with_sum(newer), None);
         let mut disordered = body.to_vec();
-        let last = disordered.len() - 8;
-        disordered[last..last + 2].copy_from_slice(&u16::MAX.to_le_bytes());
+        // Of two blocks and an entrance, which are the last: the first block.
+        let first = disordered.len() - 14;
+        disordered[first..first + 2].copy_from_slice(&4095u16.to_le_bytes());
         assert_eq!(with_sum(disordered), None, "blocks ascend");
+        let mut beyond = body.to_vec();
+        let second = beyond.len() - 8;
+        beyond[second..second + 2].copy_from_slice(&4096u16.to_le_bytes());
+        assert_eq!(with_sum(beyond), None, "blocks are on the page");
     }
 
     proptest! {
         #[test]
         fn hints_are_read_as_they_were_written(
-            learned in prop::collection::vec((0u32..9, 0u16..4096, 0u8..16, any::<bool>()), 0..200),
+            learned in prop::collection::vec((0u32..9, 0u16..4096, any::<u64>(), any::<bool>()), 0..200),
         ) {
             let mut hints = FileHints::default();
-            learned.iter().for_each(|(page, offset, heat, entrance)| hints.learn(*page, *offset, *heat, *entrance));
+            learned.iter().for_each(|(page, offset, times, entrance)| hints.learn(*page, *offset, heats(*times), *entrance));
             let read = FileHints::read(&hints.write()).unwrap();
             prop_assert_eq!(&read.pages, &hints.pages);
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::addend::{Addend, Kind, NOT_TAKEN, TAKEN};
+use crate::addend::{Addend, Kind, Kinds, NOT_TAKEN, TAKEN};
 use crate::block::Block;
 use crate::event::{COUNT, Event};
 use crate::vector::Vector;
@@ -47,20 +47,6 @@ pub struct Totals {
     sums: [u64; COUNT],
     owed: Kinds,
     settled: Kinds,
-}
-
-/// A set of kinds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Kinds(u8);
-
-impl Kinds {
-    fn insert(&mut self, kind: Kind) {
-        self.0 |= 1 << kind as u8;
-    }
-
-    fn contains(self, kind: Kind) -> bool {
-        self.0 & (1 << kind as u8) != 0
-    }
 }
 
 impl Default for Totals {
@@ -166,7 +152,7 @@ impl Totals {
                 settled.insert(kind);
             }
         }
-        self.owed.0 |= other.owed.0;
+        self.owed = self.owed.with(other.owed);
         self.settled = settled;
         Ok(())
     }

@@ -6,9 +6,11 @@ mod support;
 
 use std::fs;
 
+use cyclometer_soft::Event;
+use cyclometer_soft::addend::Kind;
 use support::compare::{assert_same_counts, assert_same_end, check_exact, check_exact_once};
 use support::programs::{BARE, Recipe, build, can_link_statically, folder, unique};
-use support::run::{Job, Tracer, soft};
+use support::run::{Job, Tracer, settings, soft};
 use support::{installed, ready, skip};
 
 /// Builds a program and compares its counts.
@@ -92,6 +94,46 @@ fn a_rust_program_with_a_panic_counts_as_stepped() {
 #[test]
 fn repeated_string_instructions_count_as_stepped() {
     check("strings.S", BARE, &[]);
+}
+
+/// Runs a program with and without everything counted. The events of the program that are not known where only one is wanted; all
+/// others are the same.
+fn unknown_with_only(wanted: Event, source: &str) -> Option<Vec<Event>> {
+    let job = Job::new(build(&Recipe { source, flags: BARE })?, &[]);
+    let all = job.run(soft());
+    let some = job.run(Tracer::Soft(settings().counting([wanted])));
+    assert_same_end(&some, &all);
+    let (all, some) = (&all.counts[0], &some.counts[0]);
+    let is_unknown = |event: &Event| {
+        let (count, expected) = (some.count(*event), all.count(*event));
+        assert!(expected.is_ok(), "{event}: {expected:?}");
+        let reason = count.as_ref().err().cloned().unwrap_or_default();
+        assert!(
+            count == expected || reason.contains("were not counted"),
+            "{event}: {count:?}, not {expected:?}"
+        );
+        count.is_err()
+    };
+    Some(Event::ALL.iter().copied().filter(is_unknown).collect())
+}
+
+#[test]
+fn what_no_wanted_event_needs_is_not_counted_and_the_others_are_the_same() {
+    if !ready() {
+        return;
+    }
+    let Some(unknown) = unknown_with_only(Event::Instructions, "strings.S") else { return };
+    let of_iterations: Vec<Event> =
+        Event::ALL.iter().copied().filter(|event| Kind::Iterations.feeds().contains(event)).collect();
+    assert_eq!(unknown, of_iterations);
+    assert_eq!(unknown_with_only(Event::RepIterations, "strings.S"), Some(vec![]));
+    if !is_x86_feature_detected!("avx2") {
+        return skip("the processor has no AVX2");
+    }
+    // In one block some units are counted, others not.
+    let bytes = Some(vec![Event::BytesLoaded, Event::BytesStored]);
+    assert_eq!(unknown_with_only(Event::Loads, "units.S"), bytes);
+    assert_eq!(unknown_with_only(Event::BytesStored, "units.S"), Some(vec![]));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use cyclometer_soft::hints::FileHints;
+use cyclometer_soft::hints::{FileHints, Heat, Heats};
 use support::caches::{Folder, numbers};
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{Recipe, build, unique};
@@ -27,7 +27,8 @@ fn exaggerate(path: &Path) {
     let known = FileHints::read(&fs::read(path).unwrap()).unwrap();
     let mut hints = FileHints::default();
     for page in (0..1 << 16).filter(|page| known.page(*page).is_some()).take(20) {
-        (0..4096).for_each(|offset| hints.learn(page, offset, 15, true));
+        let hottest = Heats { block: Heat::HOTTEST, ways: [Heat::HOTTEST; 2], entry: Heat::HOTTEST };
+        (0..4096).for_each(|offset| hints.learn(page, offset, hottest, true));
     }
     assert!(hints.blocks() > 0);
     fs::write(path, hints.write()).unwrap();
@@ -37,7 +38,9 @@ fn exaggerate(path: &Path) {
 fn understate(path: &Path) {
     let known = FileHints::read(&fs::read(path).unwrap()).unwrap();
     let mut hints = FileHints::default();
-    (0..1 << 16).filter(|page| known.page(*page).is_some()).for_each(|page| hints.learn(page, 0, 0, false));
+    (0..1 << 16)
+        .filter(|page| known.page(*page).is_some())
+        .for_each(|page| hints.learn(page, 0, Heats::default(), false));
     fs::write(path, hints.write()).unwrap();
 }
 

@@ -35,7 +35,8 @@ impl Launch for SoftwareLauncher<'_> {
         let native = self.native.child(command, Some(Traced { fixed_layout }))?;
         let cpu_baseline = self.settings.cpu_baseline;
         let settings = host::Settings { fixed_layout, ..host::Settings::default() }
-            .with_baseline(cpu_baseline.and_then(baseline));
+            .with_baseline(cpu_baseline.and_then(baseline))
+            .counting(self.settings.events());
         let hints = if self.settings.hints { hints::folder() } else { None };
         let link = traced(native.pid(), settings, hints.as_deref()).map_err(|problem| {
             let problem = if has_ended(native.pid()) { Problem::Ended } else { problem };

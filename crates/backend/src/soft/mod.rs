@@ -95,6 +95,13 @@ pub fn event_number(name: &str) -> Option<u64> {
     Event::from_name(name).map(|event| event.index() as u64)
 }
 
+impl SoftwareSettings {
+    fn events(&self) -> impl Iterator<Item = Event> {
+        let wanted = self.wanted;
+        Event::ALL.iter().copied().filter(move |event| wanted.contains(event.index() as u64))
+    }
+}
+
 /// The event that a slot asks for.
 fn line(slot: &Slot) -> std::result::Result<(SlotId, Event), Refusal> {
     let event = match slot.parts.as_slice() {

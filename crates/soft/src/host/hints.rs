@@ -12,7 +12,7 @@ use super::folder::{Folder, name_of};
 use super::maps::Mapping;
 use super::space::Space;
 use super::writers::File;
-use crate::hints::{FileHints, MOST_BYTES};
+use crate::hints::{FileHints, Heats, MOST_BYTES};
 use crate::translate::{Origin, PAGE};
 
 /// Most files that are kept; beyond that the oldest go.
@@ -81,14 +81,14 @@ impl Store {
 
     /// Takes over what was executed of a translation.
     pub(super) fn learn(&mut self, space: &Space) {
-        let heats = space.heats.borrow();
+        let map = space.heats.borrow();
         for (origin, blocks) in space.translation.pages_of_files() {
             let hints = self.hints(origin.file);
             for block in blocks {
-                let Some(heat) = heats.of(*block) else { continue };
+                let Some(heats) = map.of(*block) else { continue };
                 let address = space.translation.piece(*block).address;
                 let entrance = space.translation.is_entrance(address);
-                hints.learn(origin.page, (address % PAGE) as u16, heat, entrance);
+                hints.learn(origin.page, (address % PAGE) as u16, heats, entrance);
             }
         }
     }
@@ -117,22 +117,22 @@ fn read(folder: &Folder, name: &str) -> Option<FileHints> {
     FileHints::read(&bytes)
 }
 
-/// How hot the blocks of a translation were, by their numbers.
+/// How hot the blocks of a translation were, by their numbers; those that were not executed are cold throughout.
 #[derive(Default)]
-pub(crate) struct Heats(Vec<u8>);
+pub(crate) struct HeatMap(Vec<Heats>);
 
-impl Heats {
-    /// A process has executed a block so often.
-    pub(crate) fn note(&mut self, block: u32, times: u64) {
+impl HeatMap {
+    /// A process has executed a block.
+    pub(crate) fn note(&mut self, block: u32, heats: Heats) {
         let index = block as usize;
         if self.0.len() <= index {
-            self.0.resize(index + 1, 0);
+            self.0.resize(index + 1, Heats::default());
         }
-        self.0[index] = self.0[index].max(crate::hints::heat(times) + 1);
+        self.0[index] = self.0[index].or_hotter(heats);
     }
 
-    fn of(&self, block: u32) -> Option<u8> {
-        self.0.get(block as usize)?.checked_sub(1)
+    fn of(&self, block: u32) -> Option<Heats> {
+        self.0.get(block as usize).copied().filter(|heats| *heats != Heats::default())
     }
 }
 

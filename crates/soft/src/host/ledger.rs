@@ -8,7 +8,8 @@ use crate::addend::{Addend, Kind};
 use crate::block::{Block, BlockDecoder};
 use crate::flow::{ArcId, Point, Solution};
 use crate::hash::AddressMap;
-use crate::translate::{Phase, Place, Standing};
+use crate::hints::{Heat, Heats};
+use crate::translate::{Phase, Piece, Place, Standing};
 use crate::{Totals, Vector};
 
 /// Executions that no counter of the translated code has seen.
@@ -155,11 +156,23 @@ impl Tally {
         sum.parts().map_err(|e| e.to_string())?;
         let mut executed = sum.executed;
         executed.totals.settle(Kind::Direction);
-        executed.totals.settle(Kind::Iterations);
-        if !self.ledger.unsure {
+        if space.translation.counts(Kind::Iterations) {
+            executed.totals.settle(Kind::Iterations);
+        }
+        if space.translation.counts(Kind::Elements) && !self.ledger.unsure {
             executed.totals.settle(Kind::Elements);
         }
         Ok(executed)
+    }
+}
+
+/// How often a block was executed, and how one came to it and left it.
+fn heats_of(piece: &Piece, solution: &Solution) -> Heats {
+    let heat = |edge: Option<ArcId>| Heat::of(edge.map_or(0, |arc| solution.arc(arc)));
+    Heats {
+        block: Heat::of(solution.block(piece.block)),
+        ways: piece.edges.map(heat),
+        entry: heat(piece.from_outside),
     }
 }
 
@@ -197,7 +210,7 @@ impl Sum<'_> {
     fn blocks(&mut self, solution: &Solution) -> Outcome {
         let mut times_of = Times::default();
         let alike = &mut self.space.alike.borrow_mut();
-        let heats = &mut self.space.heats.borrow_mut();
+        let map = &mut self.space.heats.borrow_mut();
         for id in 0..self.space.translation.blocks() {
             let piece = self.space.translation.piece(id);
             let times = solution.block(piece.block);
@@ -205,7 +218,7 @@ impl Sum<'_> {
                 continue;
             }
             if times > 0 {
-                heats.note(id, times);
+                map.note(id, heats_of(piece, solution));
             }
             if let (None, false) = (piece.units(), self.cuts.contains_key(&id)) {
                 let way = alike.way(id, || self.space.translation.code(id));
@@ -248,7 +261,9 @@ impl Sum<'_> {
     }
 
     fn units(&mut self, block: &Block, first: u32) -> Outcome {
-        let counted = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
+        let translation = &self.space.translation;
+        let has_units = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
+        let counted = |addend: &Addend| has_units(addend) && translation.counts(addend.kind());
         let addends = block.addends.iter().filter(|(_, addend)| counted(addend));
         for ((_, addend), index) in addends.zip(first..) {
             let undone = self.tally.ledger.undone.get(&index).copied().unwrap_or(0);

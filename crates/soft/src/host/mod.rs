@@ -55,8 +55,9 @@ mod writers;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::Baseline;
+use crate::addend::Kinds;
 use crate::translate;
+use crate::{Baseline, Event};
 
 pub use engine::FIXED_BYTES;
 pub use file::refuses;
@@ -82,6 +83,14 @@ impl Settings {
     pub fn with_baseline(self, baseline: Option<Baseline>) -> Settings {
         let translation = translate::Settings { asks: baseline.is_some(), ..self.translation };
         Settings { baseline, translation, ..self }
+    }
+
+    /// With no units counted but those that some events need.
+    #[must_use]
+    pub fn counting(self, events: impl IntoIterator<Item = Event>) -> Settings {
+        let counted = Kinds::needed_for(events).among(Kinds::OF_UNITS);
+        let translation = translate::Settings { counted, ..self.translation };
+        Settings { translation, ..self }
     }
 }
 

@@ -12,7 +12,7 @@ use cyclometer_sys::trace::{self, Registers};
 
 use super::alike::Alike;
 use super::common::Common;
-use super::hints::Heats;
+use super::hints::HeatMap;
 use super::kept::Kept;
 use super::maps::{Mapping, Maps};
 use super::proc;
@@ -53,8 +53,8 @@ pub(crate) struct Space {
     pub(super) common: Common,
     /// What its blocks count.
     pub(super) alike: RefCell<Alike>,
-    /// How often they were executed, roughly.
-    pub(super) heats: RefCell<Heats>,
+    /// How often they were executed, and each way to and from them gone, roughly.
+    pub(super) heats: RefCell<HeatMap>,
     /// What becomes of it for later runs.
     pub(super) kept: Kept,
     table_at: u64,

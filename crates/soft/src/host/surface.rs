@@ -23,8 +23,8 @@ pub(super) fn repair(space: &Space, slot: usize, place: &Place, registers: &mut 
     if repair.rcx {
         registers.rcx = space.load(slot, translate::RCX);
     }
-    if repair.rsi {
-        registers.rsi = space.load(slot, translate::RSI);
+    if repair.r11 {
+        registers.r11 = space.load(slot, translate::R11);
     }
     if repair.pushed {
         registers.rsp = registers.rsp.wrapping_add(8);

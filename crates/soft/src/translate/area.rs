@@ -17,8 +17,8 @@ pub const FEW_SLOTS: usize = 64;
 pub const RAX: u32 = 0;
 /// The same for rcx.
 pub const RCX: u32 = 8;
-/// The same for rsi.
-pub const RSI: u32 = 16;
+/// The same for r11.
+pub const R11: u32 = 16;
 
 /// Offset in a slot: 32 bytes that the host uses.
 pub const ASIDE: u32 = 64;

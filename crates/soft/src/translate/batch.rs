@@ -10,6 +10,7 @@ use super::pages::{Code, Pages};
 use super::shape::{OSZAP, STATUS, Shape, Traits};
 use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
 use crate::hash::AddressMap;
+use crate::hints::Heat;
 
 /// Most instructions of a batch: more are translated in vain, fewer mean more stops.
 const MAX_BATCH: usize = 400;
@@ -43,8 +44,8 @@ pub(crate) struct Draft {
     pub(crate) live_in: u8,
     /// Status flags that matter when it is left.
     pub(crate) live_out: u8,
-    /// How deep in loops, as far as jumps backward show.
-    pub(crate) depth: u32,
+    /// How often it will be executed, in hundredths, as far as can be told: by earlier runs, or by jumps backward.
+    pub(crate) expected: u64,
     /// The blocks of the batch where it goes on, as [`successors`] has them.
     pub(crate) inside: [Option<u32>; 2],
     /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
@@ -177,7 +178,7 @@ impl Batch {
         }
     }
 
-    /// A jump backward makes a loop of what is between.
+    /// A jump backward makes a loop of what is between. Loops multiply by 8 each.
     fn find_loops(&mut self) {
         let mut change = vec![0i32; self.drafts.len() + 1];
         for (i, draft) in self.drafts.iter().enumerate() {
@@ -189,14 +190,15 @@ impl Batch {
         let mut depth = 0;
         for (draft, change) in self.drafts.iter_mut().zip(change) {
             depth += change;
-            draft.depth = depth.clamp(0, 6).unsigned_abs();
+            draft.expected = 100 * 8u64.pow(depth.clamp(0, 6).unsigned_abs());
         }
     }
 
     /// What earlier runs have executed is known better than by guess.
     fn take_hints(&mut self, pages: &Pages) {
         for draft in &mut self.drafts {
-            draft.depth = pages.heat(draft.address).map_or(draft.depth, depth_of_heat);
+            let heat = pages.heats(draft.address).map(|heats| heats.block);
+            draft.expected = expected(heat, draft.expected);
         }
     }
 
@@ -219,9 +221,14 @@ impl Batch {
     }
 }
 
-/// Loops multiply by 8 each, heat by 4.
-pub(crate) fn depth_of_heat(heat: u8) -> u32 {
-    u32::from(heat) * 2 / 3
+/// Executions to be expected, in hundredths, of what earlier runs have executed so often, if anything is known of that. What they
+/// have never come to is less than one execution, the more the greater the guess.
+pub(crate) fn expected(heat: Option<Heat>, guess: u64) -> u64 {
+    match heat.map(Heat::times) {
+        None => guess,
+        Some(0) => u64::from(guess.checked_ilog2().unwrap_or(0)) + 1,
+        Some(times) => 100 * times,
+    }
 }
 
 /// The addresses where a block goes on that are in its last instruction: where it falls through or on, where it jumps.
@@ -337,15 +344,15 @@ impl Search<'_> {
 
     /// How likely a way is, in percent, by what earlier runs have executed; `guess` where they have not come here.
     fn share(&mut self, from: u64, to: u64, guess: u32) -> u32 {
-        if self.pages.heat(from).is_none() {
+        if !self.pages.was_executed(from) {
             return guess;
         }
         // A page far away is not looked at to find out: with hints that are wrong it may have no code yet.
         if to.abs_diff(from) > NEIGHBOURHOOD && !self.pages.is_known(to) {
             return guess;
         }
-        let known = self.pages.find(self.code, to).and_then(|_| self.pages.heat(to));
-        if known.is_some() { 100 } else { NEVER_GONE }
+        let gone = self.pages.find(self.code, to).is_some() && self.pages.was_executed(to);
+        if gone { 100 } else { NEVER_GONE }
     }
 
     /// Decodes from an address to the end of its block; `None` where that was known.
@@ -452,7 +459,7 @@ impl Found {
             terminator,
             live_in: 0,
             live_out: 0,
-            depth: 0,
+            expected: 0,
             inside: [None; 2],
             quiet: None,
         };

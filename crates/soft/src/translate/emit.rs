@@ -149,14 +149,16 @@ impl Emitter {
         self.base + u64::from(hole.0)
     }
 
-    /// `mov gs:[offset], reg` for rax, rcx (1), rsi (6).
+    /// `mov gs:[offset], reg` for rax, rcx (1), r11.
     fn store(&mut self, at: At, register: u8, offset: u32) {
-        self.put32(at, &[0x65, 0x48, 0x89, 0x04 | register << 3, 0x25], offset);
+        let (rex, register) = (0x48 | register >> 3 << 2, register & 7);
+        self.put32(at, &[0x65, rex, 0x89, 0x04 | register << 3, 0x25], offset);
     }
 
     /// `mov reg, gs:[offset]`.
     fn load(&mut self, at: At, register: u8, offset: u32) {
-        self.put32(at, &[0x65, 0x48, 0x8b, 0x04 | register << 3, 0x25], offset);
+        let (rex, register) = (0x48 | register >> 3 << 2, register & 7);
+        self.put32(at, &[0x65, rex, 0x8b, 0x04 | register << 3, 0x25], offset);
     }
 
     /// Adds one to a counter; `after` is the state once that is done.
@@ -168,22 +170,22 @@ impl Emitter {
         self.change(at, offset, &[&[0x48, 0x8d, 0x40, 0x01]], after);
     }
 
-    /// Adds one to a counter by way of rsi, which is in the slot: without a detour where flags must be kept.
-    fn count_by_rsi(&mut self, at: At, offset: u32, quiet: bool) {
+    /// Adds one to a counter by way of r11, which is in the slot: without a detour where flags must be kept.
+    fn count_by_r11(&mut self, at: At, offset: u32, quiet: bool) {
         if quiet {
             return self.count(at, offset, true, at.bits);
         }
-        let at = at.with(Bits::RSI);
-        self.load(at, 6, offset);
-        self.put(at, &[0x48, 0x8d, 0x76, 0x01]);
-        self.store(at, 6, offset);
+        let at = at.with(Bits::R11);
+        self.load(at, 11, offset);
+        self.put(at, &[0x4d, 0x8d, 0x5b, 0x01]);
+        self.store(at, 11, offset);
     }
 
-    /// Counts the way to the outside, with rcx and rsi in the slot; what is true then of the instruction and behind it.
+    /// Counts the way to the outside, with rcx and r11 in the slot; what is true then of the instruction and behind it.
     fn count_outside(&mut self, at: At, went: At, outside: Option<u32>) -> (At, At) {
         let Some(offset) = outside else { return (at, went) };
-        self.count_by_rsi(at.with(Bits::RCX), offset, false);
-        let at = at.with(Bits::OUTSIDE).with(Bits::RSI);
+        self.count_by_r11(at.with(Bits::RCX), offset, false);
+        let at = at.with(Bits::OUTSIDE).with(Bits::R11);
         (at, went.with(Bits::OUTSIDE))
     }
 
@@ -288,8 +290,8 @@ impl Emitter {
 
     /// Jumps through the table of indirect targets, by rcx.
     fn dispatch(&mut self, at: At, table: u64) {
-        self.put(at, &[0x0f, 0xb7, 0xf1]);
-        self.put32(at, &[0xff, 0x24, 0xf5], table as u32);
+        self.put(at, &[0x44, 0x0f, 0xb7, 0xd9]);
+        self.put32(at, &[0x42, 0xff, 0x24, 0xdd], table as u32);
     }
 
     /// An indirect jump; `outside` counts it.
@@ -302,10 +304,10 @@ impl Emitter {
         outside: Option<u32>,
     ) {
         self.store(at, 1, area::RCX);
-        self.store(at, 6, area::RSI);
+        self.store(at, 11, area::R11);
         self.load_target(at, shape);
         let (_, went) = self.count_outside(at, went, outside);
-        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI), table);
+        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::R11), table);
     }
 
     /// The first part of an indirect call, up to the call of its thunk; `outside` counts it. What is true in the thunk
@@ -318,7 +320,7 @@ impl Emitter {
         outside: Option<u32>,
     ) -> (Hole, At, At) {
         self.store(at, 1, area::RCX);
-        self.store(at, 6, area::RSI);
+        self.store(at, 11, area::R11);
         self.load_target(at, shape);
         let (at, went) = self.count_outside(at, went, outside);
         (self.put_hole(at.with(Bits::RCX), &[0xe8]), at, went)
@@ -326,12 +328,11 @@ impl Emitter {
 
     /// The thunk of an indirect call: moves the address that the call pushed to the shadow, and pushes the program's.
     pub(crate) fn indirect_thunk(&mut self, at: At, return_to: u64, table: u64, went: At) {
-        let busy = at.with(Bits::RCX).with(Bits::RSI);
+        let busy = at.with(Bits::RCX).with(Bits::R11);
         let pushed = busy.with(Bits::PUSHED);
-        self.put(pushed, &[0x0f, 0xb7, 0xf4]);
-        self.put32(pushed, &[0x65, 0x8f, 0x86], area::SHADOW);
+        self.pop_to_shadow(pushed);
         self.push_address(busy, return_to);
-        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI), table);
+        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::R11), table);
     }
 
     /// Pushes an address of the program's.
@@ -346,26 +347,31 @@ impl Emitter {
     /// The thunk of a direct call, up to where it goes on to what is called.
     pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64, went: At) {
         let pushed = at.with(Bits::PUSHED);
-        self.store(pushed, 0, area::RAX);
-        self.put(pushed.with(Bits::RAX), &[0x0f, 0xb7, 0xc4]);
-        self.put32(pushed.with(Bits::RAX), &[0x65, 0x8f, 0x80], area::SHADOW);
-        self.push_address(at.with(Bits::RAX), return_to);
-        self.load(went.with(Bits::RAX), 0, area::RAX);
+        self.store(pushed, 11, area::R11);
+        self.pop_to_shadow(pushed.with(Bits::R11));
+        self.push_address(at.with(Bits::R11), return_to);
+        self.load(went.with(Bits::R11), 11, area::R11);
+    }
+
+    /// `movzx r11d, sp`, `pop gs:[r11 + shadow]`.
+    fn pop_to_shadow(&mut self, at: At) {
+        self.put(at, &[0x44, 0x0f, 0xb7, 0xdc]);
+        self.put32(at, &[0x65, 0x41, 0x8f, 0x83], area::SHADOW);
     }
 
     /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`; `outside` counts it.
     pub(crate) fn ret(&mut self, at: At, drops: u16, went: At, outside: Option<u32>) {
         self.store(at, 1, area::RCX);
-        self.store(at, 6, area::RSI);
+        self.store(at, 11, area::R11);
         let (at, went) = self.count_outside(at, went, outside);
-        let busy = at.with(Bits::RCX).with(Bits::RSI);
-        self.put(busy, &[0x0f, 0xb7, 0xf4]);
+        let busy = at.with(Bits::RCX).with(Bits::R11);
+        self.put(busy, &[0x44, 0x0f, 0xb7, 0xdc]);
         self.put(busy, &[0x59]);
-        let went = went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::RSI);
+        let went = went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::R11);
         if drops > 0 {
             self.put32(busy.with(Bits::POPPED), &[0x48, 0x8d, 0xa4, 0x24], u32::from(drops));
         }
-        self.put32(went, &[0x65, 0xff, 0xb6], area::SHADOW);
+        self.put32(went, &[0x65, 0x41, 0xff, 0xb3], area::SHADOW);
         self.put(went.with(Bits::PUSHED), &[0xc3]);
     }
 
@@ -376,7 +382,7 @@ impl Emitter {
         let at = |bits: Bits| At {
             subject,
             done: 0,
-            bits: bits.with(Bits::RCX).with(Bits::RSI).with(Bits::IN_STUB),
+            bits: bits.with(Bits::RCX).with(Bits::R11).with(Bits::IN_STUB),
         };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
         let low = is_low(address);
@@ -388,22 +394,22 @@ impl Emitter {
         let hit = self.here();
         let mut arrived = Emitter::in_stub(subject);
         if let Some((offset, quiet)) = edge {
-            self.count_by_rsi(at(Bits::TO_STUB), offset, quiet);
+            self.count_by_r11(at(Bits::TO_STUB), offset, quiet);
             arrived = arrived.with(Bits::ARRIVED);
         }
-        self.load(arrived.with(Bits::RCX).with(Bits::RSI), 1, area::RCX);
-        self.load(arrived.with(Bits::RSI), 6, area::RSI);
+        self.load(arrived.with(Bits::RCX).with(Bits::R11), 1, area::RCX);
+        self.load(arrived.with(Bits::R11), 11, area::R11);
         (hole, hit, arrived)
     }
 
-    /// Adds a low address to rcx, or its negative, or any value by way of rsi, which is in the slot.
+    /// Adds a low address to rcx, or its negative, or any value by way of r11, which is in the slot.
     fn add_to_rcx(&mut self, at: At, value: u64, low: bool) {
         if low {
             return self.put32(at, &[0x48, 0x8d, 0x89], value as u32);
         }
-        self.put(at, &[0x48, 0xbe]);
+        self.put(at, &[0x49, 0xbb]);
         self.bytes.extend(value.to_le_bytes());
-        self.put(at, &[0x48, 0x8d, 0x0c, 0x31]);
+        self.put(at, &[0x4a, 0x8d, 0x0c, 0x19]);
     }
 
     /// The value of a hole goes to the literals.
@@ -444,7 +450,7 @@ impl Emitter {
 
     /// Outside of every block, on the way to rcx.
     fn lost() -> At {
-        let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::RSI).with(Bits::OUTSIDE);
+        let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::R11).with(Bits::OUTSIDE);
         At { subject: u32::MAX, done: 0, bits }
     }
 }

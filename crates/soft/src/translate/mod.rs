@@ -36,7 +36,7 @@ mod waiting;
 mod weave;
 
 pub use area::{
-    ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, RAX, RCX, RSI, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
+    ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, R11, RAX, RCX, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
     TABLE, TABLE_ENTRIES, counter, extra,
 };
 pub(crate) use pages::Originals;
@@ -48,6 +48,7 @@ pub use rehearsal::rehearse;
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
+use crate::addend::{Kind, Kinds};
 use crate::baseline::Question;
 use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
 use crate::chunks::Chunks;
@@ -158,7 +159,7 @@ pub(crate) struct Piece {
     /// The edges to where it falls through, and where its branch goes.
     pub(crate) edges: [Option<ArcId>; 2],
     /// The edge from the outside to it.
-    from_outside: Option<ArcId>,
+    pub(crate) from_outside: Option<ArcId>,
     /// One more than the number of the first of its counters of units; there is one for each of its repeated or masked
     /// instructions.
     units: Option<NonZeroU32>,
@@ -246,11 +247,14 @@ pub struct Settings {
     pub redundancy: Redundancy,
     /// Whether programs stop where they ask for the processor ([`Stop::Ask`]); else they ask the one that there is.
     pub asks: bool,
+    /// What is counted beside executions, of [`Kinds::OF_UNITS`]. The events that the others of these feed are not known where such
+    /// an instruction was executed ([`Totals::total`](crate::Totals::total)).
+    pub counted: Kinds,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { redundancy: Redundancy::OneIn(100), asks: false }
+        Settings { redundancy: Redundancy::OneIn(100), asks: false, counted: Kinds::OF_UNITS }
     }
 }
 
@@ -272,6 +276,7 @@ pub struct Translation {
     straddling: AddressMap<u32, Box<[u8]>>,
     flow: Flow,
     asks: bool,
+    counted: Kinds,
     traps: AddressMap<u64, Trap>,
     /// Stops that wait for a block, by its address.
     waiting: Waiting,
@@ -303,6 +308,7 @@ impl Translation {
             straddling: AddressMap::default(),
             flow: Flow::new(settings.redundancy),
             asks: settings.asks,
+            counted: settings.counted,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
             waiting: Waiting::with_room(ROOM),
             stubs: Vec::new(),
@@ -460,6 +466,11 @@ impl Translation {
         CodeBytes { address: piece.address, bytes }
     }
 
+    /// Whether units of a kind are counted.
+    pub(crate) fn counts(&self, kind: Kind) -> bool {
+        self.counted.contains(kind)
+    }
+
     pub(crate) fn piece(&self, block: u32) -> &Piece {
         &self.pieces[block as usize]
     }
@@ -493,7 +504,7 @@ impl Translation {
 
     /// Translates what earlier runs have executed on the page of a block that they have executed, too.
     fn translate_page(&mut self, code: &mut dyn Code, address: u64) {
-        let Some(hints) = self.pages.hints(address).filter(|_| self.pages.heat(address).is_some()) else {
+        let Some(hints) = self.pages.hints(address).filter(|_| self.pages.was_executed(address)) else {
             return;
         };
         let hints = hints.clone();
@@ -548,7 +559,7 @@ impl Translation {
         let repair = Repair {
             rax: bits.has(Bits::RAX),
             rcx: bits.has(Bits::RCX),
-            rsi: bits.has(Bits::RSI),
+            r11: bits.has(Bits::R11),
             pushed: bits.has(Bits::PUSHED),
             popped: bits.has(Bits::POPPED),
             rcx_is_next: bits.has(Bits::RCX_IS_NEXT),

@@ -101,6 +101,7 @@ impl Translation {
             straddling,
             flow,
             asks: settings.asks,
+            counted: settings.counted,
             traps,
             waiting: Waiting::default(),
             originals: Some(originals),
@@ -142,7 +143,7 @@ impl Translation {
 
     /// Whether the block at an address was.
     pub(crate) fn is_hinted(&self, address: u64) -> bool {
-        self.pages.heat(address).is_some()
+        self.pages.was_executed(address)
     }
 
     /// The numbers of the files that its pages are from, ascending.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::hash::AddressMap;
-use crate::hints::PageHints;
+use crate::hints::{Heats, PageHints};
 use crate::pack::{self, Packer, Unpacker};
 
 /// Bytes of a page.
@@ -282,9 +282,15 @@ impl Pages {
         page.origin.as_ref()?.hints.as_ref()
     }
 
-    /// How hot the block at an address was in earlier runs, if they have executed one there.
-    pub(crate) fn heat(&self, address: u64) -> Option<u8> {
-        self.hints(address)?.heat_at((address % PAGE) as u16)
+    /// How hot the block at an address was in earlier runs, cold if they have executed none there; `None` where nothing is known
+    /// of its page.
+    pub(crate) fn heats(&self, address: u64) -> Option<Heats> {
+        Some(self.hints(address)?.heats_at((address % PAGE) as u16).unwrap_or_default())
+    }
+
+    /// Whether earlier runs have executed a block at an address.
+    pub(crate) fn was_executed(&self, address: u64) -> bool {
+        self.hints(address).is_some_and(|hints| hints.heats_at((address % PAGE) as u16).is_some())
     }
 
     /// Every page that is a file's, with its blocks, in no order.
@@ -296,7 +302,7 @@ impl Pages {
     pub(crate) fn hinted(&self) -> usize {
         let of_page = |page: &Page| {
             let hints = page.origin.as_ref()?.hints.as_ref()?;
-            Some(page.offsets().filter(|offset| hints.heat_at(*offset).is_some()).count())
+            Some(page.offsets().filter(|offset| hints.heats_at(*offset).is_some()).count())
         };
         self.pages.iter().filter_map(of_page).sum()
     }

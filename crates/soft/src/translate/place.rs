@@ -26,8 +26,8 @@ impl Bits {
     pub(crate) const RAX: Bits = Bits(1);
     /// rcx is in the slot.
     pub(crate) const RCX: Bits = Bits(2);
-    /// rsi is in the slot.
-    pub(crate) const RSI: Bits = Bits(4);
+    /// r11 is in the slot.
+    pub(crate) const R11: Bits = Bits(4);
     /// Eight bytes too many are on the stack.
     pub(crate) const PUSHED: Bits = Bits(8);
     /// The block's counter was increased; without a counter never set.
@@ -104,8 +104,8 @@ pub struct Repair {
     pub rax: bool,
     /// Take rcx from the slot.
     pub rcx: bool,
-    /// Take rsi from the slot.
-    pub rsi: bool,
+    /// Take r11 from the slot.
+    pub r11: bool,
     /// Add 8 to rsp.
     pub pushed: bool,
     /// Subtract 8 from rsp.

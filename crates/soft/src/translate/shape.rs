@@ -3,7 +3,7 @@
 use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
 use iced_x86::{DecoderError, Mnemonic as M, OpKind, Register, RflagsBits};
 
-use crate::addend::{Addend, Elements, Mask};
+use crate::addend::{Addend, Elements, Kind, Mask};
 use crate::baseline::Question;
 use crate::block::{Leave, Terminator, ending, near_branch};
 use crate::classify;
@@ -52,6 +52,15 @@ pub(crate) enum Units {
         /// Whether the mask must be looked at before the instruction.
         mask_is_lost: bool,
     },
+}
+
+impl Units {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Units::Iterations { .. } => Kind::Iterations,
+            Units::Elements { .. } => Kind::Elements,
+        }
+    }
 }
 
 /// Where an indirect branch goes.

@@ -9,7 +9,8 @@ use super::pages::Pages;
 use super::place::Bits;
 use super::shape::{STATUS, Shape};
 use super::*;
-use crate::hints::FileHints;
+use crate::Event;
+use crate::hints::{FileHints, Heat, Heats};
 
 const AT: u64 = 0x40_0000;
 const REGION_AT: u64 = 0x3000_0000;
@@ -95,23 +96,29 @@ fn iterations_are_counted_by_what_rcx_holds() {
 fn a_call_pushes_the_programs_return_address_and_keeps_its_own() {
     emits(
         |out| out.direct_thunk(clean(), AT + 5, clean()),
-        &["mov [gs:0],rax", "movzx eax,sp", "pop qword [gs:rax+10000h]", "push 400005h", "mov rax,[gs:0]"],
+        &[
+            "mov [gs:10h],r11",
+            "movzx r11d,sp",
+            "pop qword [gs:r11+10000h]",
+            "push 400005h",
+            "mov r11,[gs:10h]",
+        ],
     );
     emits(
         |out| out.indirect_thunk(clean(), FAR_AT, TABLE_AT, clean()),
         &[
-            "movzx esi,sp",
-            "pop qword [gs:rsi+10000h]",
+            "movzx r11d,sp",
+            "pop qword [gs:r11+10000h]",
             "push qword [rel 30000020h]",
-            "movzx esi,cx",
-            "jmp qword [rsi*8+7F000000h]",
+            "movzx r11d,cx",
+            "jmp qword [r11*8+7F000000h]",
         ],
     );
 }
 
 #[test]
 fn a_stub_subtracts_its_address_and_adds_it_again() {
-    let restored = ["mov rcx,[gs:8]", "mov rsi,[gs:10h]"];
+    let restored = ["mov rcx,[gs:8]", "mov r11,[gs:10h]"];
     let near = [
         "lea rcx,[rcx-400000h]",
         "jrcxz 0000000030000016h",
@@ -120,11 +127,11 @@ fn a_stub_subtracts_its_address_and_adds_it_again() {
     ];
     emits(|out| _ = out.stub(0, AT, None), &[&near[..], &restored].concat());
     let far = [
-        "mov rsi,0FFFF800003000000h",
-        "lea rcx,[rcx+rsi]",
+        "mov r11,0FFFF800003000000h",
+        "lea rcx,[rcx+r11]",
         "jrcxz 0000000030000024h",
-        "mov rsi,7FFFFD000000h",
-        "lea rcx,[rcx+rsi]",
+        "mov r11,7FFFFD000000h",
+        "lea rcx,[rcx+r11]",
         "jmp qword [rel 30000024h]",
     ];
     emits(|out| _ = out.stub(0, FAR_AT, None), &[&far[..], &restored].concat());
@@ -132,25 +139,25 @@ fn a_stub_subtracts_its_address_and_adds_it_again() {
 
 #[test]
 fn a_return_drops_the_programs_address_and_goes_by_its_own() {
-    let usual = ["mov [gs:8],rcx", "mov [gs:10h],rsi", "movzx esi,sp", "pop rcx"];
-    let last = ["push qword [gs:rsi+10000h]", "ret"];
+    let usual = ["mov [gs:8],rcx", "mov [gs:10h],r11", "movzx r11d,sp", "pop rcx"];
+    let last = ["push qword [gs:r11+10000h]", "ret"];
     emits(|out| out.ret(clean(), 0, clean(), None), &[&usual[..], &last].concat());
     emits(|out| out.ret(clean(), 24, clean(), None), &[&usual[..], &["lea rsp,[rsp+18h]"], &last].concat());
 }
 
 #[test]
 fn an_indirect_branch_is_counted_by_a_register_that_is_kept_anyway() {
-    let count = ["mov rsi,[gs:21000h]", "lea rsi,[rsi+1]", "mov [gs:21000h],rsi"];
-    let kept = ["mov [gs:8],rcx", "mov [gs:10h],rsi"];
-    let rest = ["movzx esi,sp", "pop rcx", "push qword [gs:rsi+10000h]", "ret"];
+    let count = ["mov r11,[gs:21000h]", "lea r11,[r11+1]", "mov [gs:21000h],r11"];
+    let kept = ["mov [gs:8],rcx", "mov [gs:10h],r11"];
+    let rest = ["movzx r11d,sp", "pop rcx", "push qword [gs:r11+10000h]", "ret"];
     let outside = Some(0x21000);
     emits(|out| out.ret(clean(), 0, clean(), outside), &[&kept[..], &count, &rest].concat());
-    // rsi may be what it goes by.
-    let jump = shape(&[0xff, 0xe6]);
-    let rest = ["movzx esi,cx", "jmp qword [rsi*8+7F000000h]"];
+    // r11 may be what it goes by.
+    let jump = shape(&[0x41, 0xff, 0xe3]);
+    let rest = ["movzx r11d,cx", "jmp qword [r11*8+7F000000h]"];
     emits(
         |out| out.indirect_jump(clean(), &jump, TABLE_AT, clean(), outside),
-        &[&kept[..], &["mov rcx,rsi"], &count, &rest].concat(),
+        &[&kept[..], &["mov rcx,r11"], &count, &rest].concat(),
     );
 }
 
@@ -188,7 +195,7 @@ fn short_branches_reach_far() {
 
 /// Every way to name memory.
 fn operands() -> Vec<AsmMemoryOperand> {
-    let bases = [rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8, r12, r13, r15];
+    let bases = [rax, rcx, rdx, rbx, rsp, rbp, r11, rdi, r8, r12, r13, r15];
     let displacements = [0, 8, -8, 0x1234, -0x1234_5678];
     let mut all = vec![qword_ptr(0x60_0000), qword_ptr(-8)];
     for base in bases {
@@ -329,7 +336,7 @@ fn a_loop_is_deeper_and_its_flags_live_around_it() {
     let mut program = Program(vec![0xf8, 0x48, 0x11, 0xc0, 0xff, 0xc9, 0x75, 0xf9, 0xc3]);
     let found = batch(&mut program, AT);
     let head = &found.drafts[found.at(AT + 1).unwrap()];
-    assert_eq!((head.depth, head.live_in), (1, 32));
+    assert_eq!((head.expected, head.live_in), (800, 32));
     // Only the carry lives from adc to dec, which keeps it.
     assert_eq!(head.quiet, Some(0));
 }
@@ -484,7 +491,8 @@ impl Hinted {
     fn new(program: Program, blocks: &[(u64, bool)]) -> Hinted {
         let mut hints = FileHints::default();
         for (address, entrance) in blocks {
-            hints.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, 3, *entrance);
+            let heats = Heats { block: Heat::of(64), ..Heats::default() };
+            hints.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, heats, *entrance);
         }
         Hinted { program, hints }
     }
@@ -499,6 +507,42 @@ impl Code for Hinted {
         let page = ((address - AT) / PAGE) as u32;
         Some(Origin { file: 0, page, hints: self.hints.page(page) })
     }
+}
+
+/// Which ways of its first block's branch a program's translation counts, by hints of how often each was gone. Where they lead to
+/// is equally hot.
+fn counted_ways(ways: [u64; 2]) -> [bool; 2] {
+    // jz over a nop, to where both meet.
+    let mut code = Hinted::new(Program(vec![0x85, 0xc0, 0x74, 0x03, 0x90, 0xeb, 0x01, 0x90, 0xc3]), &[]);
+    for (offset, ways) in [(0, ways), (4, [0, 1000]), (7, [1000, 0]), (8, [0, 1000])] {
+        let heats = Heats { block: Heat::of(1000), ways: ways.map(Heat::of), entry: Heat::default() };
+        code.hints.learn(0, offset, heats, false);
+    }
+    let translation = entered(&mut code);
+    let first = translation.piece(translation.block_at(AT).unwrap());
+    first.edges.map(|edge| translation.flow().counter_of(edge.unwrap()).is_some())
+}
+
+#[test]
+fn counters_are_where_earlier_runs_have_gone_less_often() {
+    assert_eq!(counted_ways([1000, 2]), [false, true]);
+    assert_eq!(counted_ways([2, 1000]), [true, false]);
+    assert_eq!(counted_ways([500, 500]), [true, false], "a jump less");
+}
+
+#[test]
+fn units_that_nobody_wants_are_not_counted() {
+    // rep movsb; a load under a mask; ret.
+    let code = vec![0xf3, 0xa4, 0x62, 0xf1, 0x7f, 0x29, 0x6f, 0x06, 0xc3];
+    let units = |counted| {
+        let mut translation = Translation::new(TABLE_AT, Settings { counted, ..Settings::default() });
+        translation.add_region(REGION_AT, 16);
+        translation.enter(&mut Program(code.clone()), AT).unwrap();
+        translation.extras()
+    };
+    assert_eq!(units(Kinds::OF_UNITS), 2);
+    assert_eq!(units(Kinds::needed_for([Event::Loads])), 1);
+    assert_eq!(units(Kinds::needed_for([Event::Instructions, Event::TakenBranches])), 0);
 }
 
 /// A branch, an indirect jump, and functions that nothing leads to; their addresses.
@@ -552,7 +596,7 @@ fn what_a_call_does_between_is_right_before_what_it_calls() {
         translation.enter(&mut program, AT).unwrap();
         let called = translation.enter(&mut program, AT + 10).unwrap();
         let last = before(&translation.take_writes(), called);
-        assert!(last == "mov rax,[gs:0]" || last.starts_with("inc qword"), "{last}");
+        assert!(last == "mov r11,[gs:10h]" || last.starts_with("inc qword"), "{last}");
     }
 }
 
@@ -563,7 +607,7 @@ fn the_way_from_the_table_is_right_before_a_block_that_nothing_falls_into() {
     let mut translation = entered(&mut hinted);
     let body = translation.enter(&mut hinted, one).unwrap();
     let last = before(&translation.take_writes(), body);
-    assert_eq!(last, "mov rsi,[gs:10h]");
+    assert_eq!(last, "mov r11,[gs:10h]");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Puts counters into copies of blocks, and blocks together.
 
+use super::batch::expected;
 use super::shape::Units;
 use super::*;
 use crate::flow::Point;
@@ -8,6 +9,11 @@ use crate::flow::Point;
 const LOUD: u64 = 5;
 /// The same for one where they do not matter.
 const QUIET: u64 = 2;
+/// What a counter costs beside that is not on the way, as that of a branch that is taken: it is elsewhere, and there is a jump back.
+const ASIDE: u64 = 2;
+
+/// One execution, in hundredths.
+const ONCE: u64 = 100;
 
 /// Most stops that are linked when a batch has the block that they wait for: what a batch takes of a region and of the
 /// counters has a limit. The others are linked when the program comes by.
@@ -118,10 +124,7 @@ impl Translation {
         let found: Vec<u32> = (first..self.pieces.len() as u32).filter(is_entrance).collect();
         for id in &found {
             if self.pieces[*id as usize].from_outside.is_none() {
-                self.open_to_outside(
-                    *id,
-                    self.pages.heat(self.pieces[*id as usize].address).map_or(0, batch::depth_of_heat),
-                );
+                self.open_to_outside(*id, ONCE);
             }
         }
         found
@@ -175,7 +178,7 @@ impl Translation {
     }
 
     fn adopt(&mut self, batch: &Batch, draft: &batch::Draft) {
-        let weight = weight(draft.depth, draft.quiet.is_some());
+        let weight = draft.expected * if draft.quiet.is_some() { QUIET } else { LOUD };
         let shapes = batch.shapes(draft);
         let behind = shapes.last().map_or(draft.address, Shape::next);
         let len = behind.wrapping_sub(draft.address) as u16;
@@ -205,7 +208,7 @@ impl Translation {
     fn connect(&mut self, batch: &Batch, position: usize, first: u32) {
         let (draft, id) = (&batch.drafts[position], first + position as u32);
         let exit = Point::Exit(self.pieces[id as usize].block);
-        let base = weight(draft.depth, true);
+        let heats = self.pages.heats(draft.address);
         let targets = successors(draft.terminator);
         for (i, target) in targets.into_iter().enumerate() {
             let inside = draft.inside[i].map(|inside| first + inside);
@@ -217,39 +220,43 @@ impl Translation {
                 }
                 _ => 105,
             };
-            let weight =
-                (base * share / 100).min(self.most(self.pieces[to as usize].address)) * self.cost(to) / QUIET;
+            let guess = draft.expected * share / 100;
+            let executions = expected(heats.map(|heats| heats.ways[i]), guess).min(self.most(to));
+            let aside =
+                matches!(draft.terminator, Terminator::Conditional { .. }) && i == Way::Taken as usize;
+            let weight = executions * self.cost_of_way(to, aside);
             let entry = Point::Entry(self.pieces[to as usize].block);
             self.pieces[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
         }
         if leaves_indirectly(draft.terminator) {
-            let arc = self.flow.edge(exit, Point::Outside, base * LOUD / QUIET);
+            let arc = self.flow.edge(exit, Point::Outside, draft.expected * LOUD);
             self.pieces[id as usize].edges[1] = Some(arc);
         }
         let site = return_to(draft.terminator).and_then(|site| self.block_at(site));
         if let Some(site) = site.filter(|site| self.pieces[*site as usize].from_outside.is_none()) {
-            let near = batch.at(self.pieces[site as usize].address).map(|i| batch.drafts[i].depth);
-            self.open_to_outside(site, near.unwrap_or(0));
+            let near = batch.at(self.pieces[site as usize].address).map(|i| batch.drafts[i].expected);
+            self.open_to_outside(site, near.unwrap_or(ONCE));
         }
     }
 
-    /// Most executions to be expected of the block at an address, as [`weight`]: by what earlier runs have executed of its page.
-    fn most(&self, address: u64) -> u64 {
-        let Some(hints) = self.pages.hints(address) else { return u64::MAX };
-        let heat = hints.heat_at((address % PAGE) as u16);
-        weight(heat.map_or(0, |heat| batch::depth_of_heat(heat) + 1), true)
+    /// Most executions to be expected of a block, in hundredths: by what earlier runs have executed of its page.
+    fn most(&self, id: u32) -> u64 {
+        let heats = self.pages.heats(self.pieces[id as usize].address);
+        expected(heats.map(|heats| heats.block), u64::MAX)
     }
 
-    /// Adds the edge from the outside to a block.
-    fn open_to_outside(&mut self, id: u32, depth: u32) {
-        let weight = weight(depth, true) * self.cost(id) / QUIET;
+    /// Adds the edge from the outside to a block. `guess` is how often that is gone, in hundredths, where earlier runs tell nothing.
+    fn open_to_outside(&mut self, id: u32, guess: u64) {
+        let heats = self.pages.heats(self.pieces[id as usize].address);
+        let weight = expected(heats.map(|heats| heats.entry), guess) * self.cost_of_way(id, false);
         let entry = Point::Entry(self.pieces[id as usize].block);
         self.pieces[id as usize].from_outside = Some(self.flow.edge(Point::Outside, entry, weight));
     }
 
-    /// What a counter costs before a block.
-    fn cost(&self, id: u32) -> u64 {
-        if self.is_quiet(id) { QUIET } else { LOUD }
+    /// What a counter costs on a way to a block, where it is on the way, or aside with a jump back.
+    fn cost_of_way(&self, to: u32, aside: bool) -> u64 {
+        let cost = if self.is_quiet(to) { QUIET } else { LOUD };
+        if aside { cost + ASIDE } else { cost }
     }
 
     fn is_quiet(&self, id: u32) -> bool {
@@ -291,7 +298,7 @@ impl Translation {
             // Nobody is found here: who is at the stop is not taken for one who has gone on.
             return out.skip(ANSWERED as usize);
         }
-        let Some(units) = shape.units else { return out.copy(at, shape) };
+        let Some(units) = self.units(shape) else { return out.copy(at, shape) };
         let index = self.extras;
         self.extras += 1;
         self.pieces[at.subject as usize].units.get_or_insert(NonZeroU32::MIN.saturating_add(index));
@@ -529,7 +536,10 @@ impl Translation {
                 let piece = self.pieces[from as usize];
                 let ends = (Point::Exit(piece.block), Point::Entry(self.pieces[to as usize].block));
                 let known = piece.edges[way as usize];
-                let arc = known.unwrap_or_else(|| self.flow.edge(ends.0, ends.1, self.cost(to)));
+                let heats = self.pages.heats(piece.address);
+                let executions = expected(heats.map(|heats| heats.ways[way as usize]), ONCE);
+                let weight = executions * self.cost_of_way(to, true);
+                let arc = known.unwrap_or_else(|| self.flow.edge(ends.0, ends.1, weight));
                 self.pieces[from as usize].edges[way as usize] = Some(arc);
                 let counted = self.block_counter(from).map_or(Bits::CLEAN, |_| Bits::COUNTED);
                 let bits = counted.with(if way == Way::Next { Bits::NEXT } else { Bits::TAKEN });
@@ -538,7 +548,7 @@ impl Translation {
             }
             Trap::Return { stub, jump, .. } => {
                 if self.pieces[to as usize].from_outside.is_none() {
-                    self.open_to_outside(to, 0);
+                    self.open_to_outside(to, ONCE);
                 }
                 let arc = self.pieces[to as usize].from_outside?;
                 Some(Link { stop, jump, to, arc, at: Emitter::in_stub(stub) })
@@ -563,7 +573,7 @@ impl Translation {
     /// Adds the edge from the outside to a block, unless it is there.
     fn open_way_in(&mut self, to: u32) {
         if self.pieces[to as usize].from_outside.is_none() {
-            self.open_to_outside(to, 0);
+            self.open_to_outside(to, ONCE);
             self.flow.close_epoch();
         }
     }
@@ -594,7 +604,7 @@ impl Translation {
         }
     }
 
-    /// Where an indirect branch to an address goes on, with rcx and rsi in the slot.
+    /// Where an indirect branch to an address goes on, with rcx and r11 in the slot.
     ///
     /// # Errors
     ///
@@ -641,7 +651,12 @@ impl Translation {
     /// How many of a block's first instructions have a counter of units.
     pub(super) fn with_units(&self, block: u32, instructions: u16) -> u32 {
         let shapes = self.shapes(&self.pieces[block as usize]).take(usize::from(instructions));
-        shapes.filter(|shape| shape.units.is_some()).count() as u32
+        shapes.filter(|shape| self.units(shape).is_some()).count() as u32
+    }
+
+    /// What is to be counted of an instruction beside its executions.
+    fn units(&self, shape: &Shape) -> Option<Units> {
+        shape.units.filter(|units| self.counts(units.kind()))
     }
 }
 
@@ -651,17 +666,12 @@ fn callers(batch: &Batch) -> Vec<Option<usize>> {
     for (position, draft) in batch.drafts.iter().enumerate() {
         let (Terminator::Call { .. }, Some(to)) = (draft.terminator, draft.inside[1]) else { continue };
         let to = to as usize;
-        let more = callers[to].is_none_or(|known| batch.drafts[known].depth < draft.depth);
+        let more = callers[to].is_none_or(|known| batch.drafts[known].expected < draft.expected);
         if more && !batch.is_fallen_into(to) {
             callers[to] = Some(position);
         }
     }
     callers
-}
-
-/// Executions to be expected at a depth of loops, times the cost of a counter.
-fn weight(depth: u32, quiet: bool) -> u64 {
-    100 * 8u64.pow(depth) * if quiet { QUIET } else { LOUD }
 }
 
 fn leaves_indirectly(terminator: Terminator) -> bool {
