@@ -38,10 +38,6 @@ pub(super) fn counted(export: &str) -> Result<Counted> {
         match (metric["count"].as_str(), metric["mean"].as_u64(), metric["reason"].as_str()) {
             (Some("exact"), Some(value), _) => drop(counts.insert((*event).to_owned(), value)),
             (Some("lost"), None, Some(reason)) => return Ok(Counted::Lost(plain(reason))),
-            // Who was killed before it began has nothing to lose.
-            (Some("not_counted"), None, Some(reason)) if reason.contains("its keeper process") => {
-                return Ok(Counted::Lost(plain(reason)));
-            }
             _ => anyhow::bail!("{event} is neither exact nor lost with a reason: {metric}"),
         }
     }

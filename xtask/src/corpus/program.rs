@@ -59,8 +59,7 @@ pub(crate) enum Use {
     Small,
     /// Under random signals.
     Torture,
-    /// Under random signals but SIGINT: the program catches that and goes on with something else, or leaves a child that it has
-    /// just started, natively too.
+    /// Under random signals but SIGINT: the program catches that and goes on with something else, natively too.
     TortureWithoutInterrupts,
 }
 

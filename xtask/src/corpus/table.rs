@@ -165,7 +165,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "pipes to 50 children, and 50 killed by a signal",
             "PYTHONHASHSEED=0 exec python3 \"$SHARED/children.py\" $((N / 2))",
         )
-        .also(&[TortureWithoutInterrupts]),
+        .also(&[Torture]),
     Program::new("ruby", &[needed("ruby", "ruby")])
         .version("ruby --version")
         .load("words counted, sorted, joined", "exec ruby \"$SHARED/load.rb\" $((N / 10)) \"$SHARED/text\""),
