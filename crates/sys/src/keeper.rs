@@ -249,6 +249,14 @@ mod tests {
     }
 
     #[test]
+    fn a_keeper_that_ends_before_it_begins_is_told_as_that() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let error = introduced(ours).err().unwrap();
+        assert_eq!(error.to_string(), "it ended, or was killed, before it began");
+    }
+
+    #[test]
     fn the_way_without_close_range_closes_the_same() {
         let keep = std::fs::File::open("/dev/null").unwrap();
         let said = said(|mut socket| {
