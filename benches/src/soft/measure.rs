@@ -102,13 +102,17 @@ fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result
     })
 }
 
-/// What the tracer of a child of `maker` used until `over`; `None` when there was no such child.
+/// What the tracer of a child of `maker` used until `over`; `None` when there was no such child. Of several tracers it is the
+/// last one: the first may only have tried whether tracing is allowed.
 fn watch(maker: u32, over: &AtomicBool) -> Option<Keeper> {
     let mut keeper = None;
     let mut last = None;
     while !over.load(Ordering::Relaxed) {
         keeper = keeper.or_else(|| tracer_of_child(maker));
-        last = keeper.and_then(used).or(last);
+        match keeper.and_then(used) {
+            Some(so_far) => last = Some(so_far),
+            None => keeper = None,
+        }
         thread::sleep(LOOK_EVERY);
     }
     last

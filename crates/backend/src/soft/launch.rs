@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{CommandSpec, Layout, Waited};
 use cyclometer_core::{Child, CpuBaseline, Error, ErrorKind, Launch, Result};
@@ -14,7 +14,7 @@ use cyclometer_soft::{Baseline, host};
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{PidFd, Traced, poll_readable};
 
-use super::link::Link;
+use super::link::{Link, Silence};
 use super::{Links, file, hints};
 use crate::launch::{Launcher, Native, shown};
 use crate::soft_settings::SoftwareSettings;
@@ -38,10 +38,10 @@ impl Launch for SoftwareLauncher<'_> {
             .with_baseline(cpu_baseline.and_then(baseline))
             .counting(self.settings.events());
         let hints = if self.settings.hints { hints::folder() } else { None };
-        let link = traced(native.pid(), settings, hints.as_deref()).map_err(|problem| {
-            let problem = if has_ended(native.pid()) { Problem::Ended } else { problem };
-            problem.about(&command.program)
-        })?;
+        let pid = native.pid();
+        let make = || traced(pid, settings, hints.as_deref());
+        let link = kept(make, |within| ends(pid, within));
+        let link = link.map_err(|problem| problem.about(&command.program))?;
         let link = Rc::new(RefCell::new(link));
         let mut links = self.links.borrow_mut();
         links.retain(|_, link| link.strong_count() > 0);
@@ -96,12 +96,32 @@ pub fn baseline_lacks(wanted: CpuBaseline) -> Option<&'static str> {
     baseline(wanted)?.lacking(&cpuinfo)
 }
 
+/// How long a process may take to end with the keeper that traces it.
+const END_WITH_KEEPER: Duration = Duration::from_secs(1);
+
+/// What `make` makes for a process that waits at its gate; made once more where a keeper was killed before it traced the process.
+fn kept<T>(
+    mut make: impl FnMut() -> std::result::Result<T, Problem>,
+    has_ended: impl Fn(Duration) -> bool,
+) -> std::result::Result<T, Problem> {
+    let mut made = make();
+    let mut patience = Duration::ZERO;
+    if made.as_ref().is_err_and(Problem::is_early_death) && !has_ended(patience) {
+        // One that traced it already takes it along, but not at once: then this one is refused.
+        (made, patience) = (make(), END_WITH_KEEPER);
+    }
+    made.map_err(|problem| if has_ended(patience) { Problem::Ended } else { problem })
+}
+
 /// A keeper that traces the process, which waits at its gate.
 fn traced(pid: u32, settings: host::Settings, hints: Option<&Path>) -> std::result::Result<Link, Problem> {
     let keeper: Keeper =
         keeper::fork(|socket| host::follow(pid, socket, settings, hints)).map_err(Problem::NoKeeper)?;
     let mut link = Link::new(keeper);
-    let line = link.first_line().map_err(|silence| Problem::NoWord(silence.to_string()))?;
+    let line = link.first_line().map_err(|silence| match silence {
+        Silence::Ended => Problem::Died,
+        other => Problem::NoWord(other.to_string()),
+    })?;
     match line.split_once(' ') {
         None if line == "ready" => Ok(link),
         Some(("refused", number)) => Err(Problem::Refused(number.parse().unwrap_or(0))),
@@ -109,9 +129,10 @@ fn traced(pid: u32, settings: host::Settings, hints: Option<&Path>) -> std::resu
     }
 }
 
-/// Whether a child that waits at its gate has ended there. The kernel refuses to trace what has ended as if it were forbidden.
-fn has_ended(pid: u32) -> bool {
-    let end = PidFd::process(pid).and_then(|end| poll_readable(&[end.as_fd()], Some(Instant::now())));
+/// Whether a child that waits at its gate ends there within a time. The kernel refuses to trace what has ended as if it were forbidden.
+fn ends(pid: u32, within: Duration) -> bool {
+    let until = Some(Instant::now() + within);
+    let end = PidFd::process(pid).and_then(|end| poll_readable(&[end.as_fd()], until));
     end.is_ok_and(|readable| readable.is_some())
 }
 
@@ -120,6 +141,8 @@ fn has_ended(pid: u32) -> bool {
 enum Problem {
     NoKeeper(io::Error),
     NoWord(String),
+    /// Before it said a word.
+    Died,
     /// A signal ended it before it began.
     Ended,
     /// By the kernel, with this error number.
@@ -127,6 +150,15 @@ enum Problem {
 }
 
 impl Problem {
+    /// Whether the keeper was killed, as far as can be told, before it traced anything.
+    fn is_early_death(&self) -> bool {
+        match self {
+            Problem::NoKeeper(e) => e.kind() == io::ErrorKind::UnexpectedEof,
+            Problem::Died => true,
+            _ => false,
+        }
+    }
+
     fn about(self, program: &OsStr) -> Error {
         match self {
             Problem::NoKeeper(e) => {
@@ -134,6 +166,7 @@ impl Problem {
                 Error::new(ErrorKind::Os, not_run(program, &reason)).with_source(e)
             }
             Problem::NoWord(reason) => Error::new(ErrorKind::Os, not_run(program, &reason)),
+            Problem::Died => Error::new(ErrorKind::Os, not_run(program, &Silence::Ended.to_string())),
             Problem::Ended => {
                 Error::new(ErrorKind::Os, not_run(program, "a signal ended it before it began"))
             }
@@ -178,15 +211,56 @@ mod tests {
         check(Problem::Ended, ErrorKind::Os, "a signal ended it before it began");
     }
 
+    fn killed() -> Problem {
+        Problem::NoKeeper(io::ErrorKind::UnexpectedEof.into())
+    }
+
+    /// Outcomes of one attempt after the other, the number of attempts, and what becomes of them.
+    #[track_caller]
+    fn check_kept(outcomes: Vec<std::result::Result<(), Problem>>, ended: bool, attempts: usize, words: &str) {
+        let mut made = 0;
+        let mut outcomes = outcomes.into_iter();
+        let made_one = || {
+            made += 1;
+            outcomes.next().expect("no more attempts")
+        };
+        let kept = kept(made_one, |_| ended);
+        let said = kept.map_or_else(|problem| problem.about("foo".as_ref()).to_string(), |()| String::new());
+        assert_eq!(made, attempts);
+        assert!(said.ends_with(words) && said.is_empty() == words.is_empty(), "{said}");
+    }
+
+    #[test]
+    fn a_keeper_that_is_killed_early_is_replaced_once() {
+        check_kept(vec![Ok(())], false, 1, "");
+        check_kept(vec![Err(killed()), Ok(())], false, 2, "");
+        check_kept(vec![Err(Problem::Died), Ok(())], false, 2, "");
+        check_kept(vec![Err(killed()), Err(Problem::Died)], false, 2, "the keeper process died");
+    }
+
+    #[test]
+    fn no_other_keeper_is_made_for_what_another_one_would_not_change() {
+        check_kept(vec![Err(Problem::Refused(1))], false, 1, "Operation not permitted (os error 1)");
+        check_kept(vec![Err(Problem::NoWord("silence".to_owned()))], false, 1, "silence");
+        let none = Problem::NoKeeper(io::Error::from_raw_os_error(11));
+        check_kept(vec![Err(none)], false, 1, "Resource temporarily unavailable (os error 11)");
+        check_kept(vec![Err(Problem::Died)], true, 1, "a signal ended it before it began");
+    }
+
+    #[test]
+    fn a_process_that_its_keeper_took_along_has_ended() {
+        let ended = |within: Duration| !within.is_zero();
+        let mut outcomes = [Problem::Died, Problem::Refused(1)].into_iter();
+        let kept: std::result::Result<(), Problem> = kept(|| Err(outcomes.next().unwrap()), ended);
+        assert!(matches!(kept, Err(Problem::Ended)), "{kept:?}");
+    }
+
     #[test]
     fn a_child_has_ended_when_it_is_not_reaped_yet() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        assert!(!has_ended(child.id()));
+        assert!(!ends(child.id(), Duration::ZERO));
         child.kill().unwrap();
-        let late = Instant::now() + std::time::Duration::from_secs(20);
-        while !has_ended(child.id()) {
-            assert!(Instant::now() < late, "it was killed");
-        }
+        assert!(ends(child.id(), Duration::from_secs(20)), "it was killed");
         child.wait().unwrap();
     }
 }
