@@ -25,7 +25,7 @@ use super::sharing::Pool;
 use super::space::Space;
 use super::threads::Part;
 use crate::block::Leave;
-use crate::translate::{Need, Stop};
+use crate::translate::{self, Need, Stop};
 
 pub(super) const SIGTRAP: i32 = 5;
 
@@ -129,7 +129,7 @@ pub(crate) fn follow(
         return;
     }
     // Until the command begins there is nothing else to do.
-    crate::translate::rehearse();
+    translate::rehearse();
     // Each translation keeps files open. Where no more are allowed, that is told where one is missing.
     let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
@@ -375,6 +375,7 @@ impl Engine {
             body.and_then(|body| {
                 space.apply();
                 (registers.rip, registers.gs_base) = (body, space.base_of(seat.slot));
+                space.store(seat.slot, translate::R11, registers.r11);
                 // Who was killed meanwhile stays where it is.
                 trace::set_registers(tid, &registers)?;
                 let block = space.translation.block_at(address);

@@ -533,6 +533,10 @@ impl Space {
     pub(crate) fn load(&self, slot: usize, offset: u32) -> u64 {
         self.area.load(slot * SLOT as usize + offset as usize)
     }
+
+    pub(crate) fn store(&self, slot: usize, offset: u32, value: u64) {
+        self.area.store(slot * SLOT as usize + offset as usize, value);
+    }
 }
 
 /// The table and the slots, as we and a program see them.

@@ -1,7 +1,8 @@
 //! Bytes of translated code, with a mark for each instruction.
 //!
 //! What the translator adds touches neither flags nor the program's stack, but for a counter where flags do not matter,
-//! and a call's return address, which is replaced before the program sees it.
+//! and a call's return address, which is replaced before the program sees it. r11 is the translator's: of all registers that a
+//! call need not keep compilers take it last, so the program's is in the slot, and the few instructions that have it get it from there.
 //!
 //! # Source
 //!
@@ -161,57 +162,38 @@ impl Emitter {
         self.put32(at, &[0x65, rex, 0x8b, 0x04 | register << 3, 0x25], offset);
     }
 
-    /// Adds one to a counter; `after` is the state once that is done.
-    pub(crate) fn count(&mut self, at: At, offset: u32, quiet: bool, after: Bits) {
+    /// Adds one to a counter: at once where flags do not matter.
+    pub(crate) fn count(&mut self, at: At, offset: u32, quiet: bool) {
         if quiet {
-            self.put32(at, &[0x65, 0x48, 0xff, 0x04, 0x25], offset);
-            return;
+            return self.put32(at, &[0x65, 0x48, 0xff, 0x04, 0x25], offset);
         }
-        self.change(at, offset, &[&[0x48, 0x8d, 0x40, 0x01]], after);
+        self.change(at, offset, &[&[0x4d, 0x8d, 0x5b, 0x01]]);
     }
 
-    /// Adds one to a counter by way of r11, which is in the slot: without a detour where flags must be kept.
-    fn count_by_r11(&mut self, at: At, offset: u32, quiet: bool) {
-        if quiet {
-            return self.count(at, offset, true, at.bits);
-        }
-        let at = at.with(Bits::R11);
-        self.load(at, 11, offset);
-        self.put(at, &[0x4d, 0x8d, 0x5b, 0x01]);
-        self.store(at, 11, offset);
-    }
-
-    /// Counts the way to the outside, with rcx and r11 in the slot; what is true then of the instruction and behind it.
+    /// Counts the way to the outside, with rcx in the slot; what is true then of the instruction and behind it.
     fn count_outside(&mut self, at: At, went: At, outside: Option<u32>) -> (At, At) {
         let Some(offset) = outside else { return (at, went) };
-        self.count_by_r11(at.with(Bits::RCX), offset, false);
-        let at = at.with(Bits::OUTSIDE).with(Bits::R11);
-        (at, went.with(Bits::OUTSIDE))
+        self.count(at.with(Bits::RCX), offset, false);
+        (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE))
     }
 
-    /// Changes a counter by instructions on rax.
-    fn change(&mut self, at: At, offset: u32, steps: &[&[u8]], after: Bits) {
-        let busy = at.with(Bits::RAX);
-        self.store(at, 0, area::RAX);
-        self.load(busy, 0, offset);
-        for step in steps {
-            self.put(busy, step);
-        }
-        self.store(busy, 0, offset);
-        let done = At { bits: after.with(Bits::RAX), ..at };
-        self.load(done, 0, area::RAX);
+    /// Changes a counter by instructions on r11.
+    fn change(&mut self, at: At, offset: u32, steps: &[&[u8]]) {
+        self.load(at, 11, offset);
+        steps.iter().for_each(|step| self.put(at, step));
+        self.store(at, 11, offset);
     }
 
     /// Adds rcx to a counter.
     pub(crate) fn add_rcx(&mut self, at: At, offset: u32) {
-        self.change(at, offset, &[&[0x48, 0x8d, 0x04, 0x08]], at.bits.with(Bits::ITERATIONS));
+        self.change(at, offset, &[&[0x4d, 0x8d, 0x1c, 0x0b]]);
     }
 
     /// Subtracts rcx from a counter that it was added to.
     pub(crate) fn subtract_rcx(&mut self, at: At, offset: u32) {
-        let not: &[u8] = &[0x48, 0xf7, 0xd0];
+        let not: &[u8] = &[0x49, 0xf7, 0xd3];
         let before = at.with(Bits::ITERATIONS).with(Bits::DONE);
-        self.change(before, offset, &[not, &[0x48, 0x8d, 0x04, 0x08], not], at.bits);
+        self.change(before, offset, &[not, &[0x4d, 0x8d, 0x1c, 0x0b], not]);
     }
 
     /// Adds the number of elements that a mask selects to a counter; `states` before and after that is done. The flags are
@@ -244,8 +226,20 @@ impl Emitter {
         self.load(after.with(Bits::RAX), 0, area::RAX);
     }
 
-    /// Copies an instruction of the program.
+    /// Copies an instruction of the program. r11 is ours: the program's is in the slot, and comes from there and goes there again
+    /// where the instruction has it.
     pub(crate) fn copy(&mut self, at: At, shape: &Shape) {
+        if shape.r11.reads {
+            self.load(at, 11, area::R11);
+        }
+        self.copy_alone(at, shape);
+        if shape.r11.writes {
+            let after = At { done: at.done + 1, ..at };
+            self.store(after.with(Bits::OWN_R11), 11, area::R11);
+        }
+    }
+
+    fn copy_alone(&mut self, at: At, shape: &Shape) {
         let position = self.bytes.len();
         self.put(at, &shape.bytes);
         self.bytes.truncate(position + usize::from(shape.len));
@@ -281,6 +275,9 @@ impl Emitter {
     fn load_target(&mut self, at: At, shape: &Shape) {
         match shape.target {
             Some(Operand::Register(number)) => {
+                if shape.r11.reads {
+                    self.load(at, 11, area::R11);
+                }
                 let rex = 0x48 | (number >> 3);
                 self.put(at, &[rex, 0x8b, 0xc8 | (number & 7)]);
             }
@@ -304,10 +301,9 @@ impl Emitter {
         outside: Option<u32>,
     ) {
         self.store(at, 1, area::RCX);
-        self.store(at, 11, area::R11);
         self.load_target(at, shape);
         let (_, went) = self.count_outside(at, went, outside);
-        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::R11), table);
+        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX), table);
     }
 
     /// The first part of an indirect call, up to the call of its thunk; `outside` counts it. What is true in the thunk
@@ -320,7 +316,6 @@ impl Emitter {
         outside: Option<u32>,
     ) -> (Hole, At, At) {
         self.store(at, 1, area::RCX);
-        self.store(at, 11, area::R11);
         self.load_target(at, shape);
         let (at, went) = self.count_outside(at, went, outside);
         (self.put_hole(at.with(Bits::RCX), &[0xe8]), at, went)
@@ -328,11 +323,9 @@ impl Emitter {
 
     /// The thunk of an indirect call: moves the address that the call pushed to the shadow, and pushes the program's.
     pub(crate) fn indirect_thunk(&mut self, at: At, return_to: u64, table: u64, went: At) {
-        let busy = at.with(Bits::RCX).with(Bits::R11);
-        let pushed = busy.with(Bits::PUSHED);
-        self.pop_to_shadow(pushed);
-        self.push_address(busy, return_to);
-        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::R11), table);
+        let busy = at.with(Bits::RCX);
+        self.direct_thunk(busy, return_to);
+        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX), table);
     }
 
     /// Pushes an address of the program's.
@@ -345,29 +338,21 @@ impl Emitter {
     }
 
     /// The thunk of a direct call, up to where it goes on to what is called.
-    pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64, went: At) {
+    pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64) {
         let pushed = at.with(Bits::PUSHED);
-        self.store(pushed, 11, area::R11);
-        self.pop_to_shadow(pushed.with(Bits::R11));
-        self.push_address(at.with(Bits::R11), return_to);
-        self.load(went.with(Bits::R11), 11, area::R11);
-    }
-
-    /// `movzx r11d, sp`, `pop gs:[r11 + shadow]`.
-    fn pop_to_shadow(&mut self, at: At) {
-        self.put(at, &[0x44, 0x0f, 0xb7, 0xdc]);
-        self.put32(at, &[0x65, 0x41, 0x8f, 0x83], area::SHADOW);
+        self.put(pushed, &[0x44, 0x0f, 0xb7, 0xdc]);
+        self.put32(pushed, &[0x65, 0x41, 0x8f, 0x83], area::SHADOW);
+        self.push_address(at, return_to);
     }
 
     /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`; `outside` counts it.
     pub(crate) fn ret(&mut self, at: At, drops: u16, went: At, outside: Option<u32>) {
         self.store(at, 1, area::RCX);
-        self.store(at, 11, area::R11);
         let (at, went) = self.count_outside(at, went, outside);
-        let busy = at.with(Bits::RCX).with(Bits::R11);
+        let busy = at.with(Bits::RCX);
         self.put(busy, &[0x44, 0x0f, 0xb7, 0xdc]);
         self.put(busy, &[0x59]);
-        let went = went.with(Bits::TO_RCX).with(Bits::RCX).with(Bits::R11);
+        let went = went.with(Bits::TO_RCX).with(Bits::RCX);
         if drops > 0 {
             self.put32(busy.with(Bits::POPPED), &[0x48, 0x8d, 0xa4, 0x24], u32::from(drops));
         }
@@ -382,7 +367,7 @@ impl Emitter {
         let at = |bits: Bits| At {
             subject,
             done: 0,
-            bits: bits.with(Bits::RCX).with(Bits::R11).with(Bits::IN_STUB),
+            bits: bits.with(Bits::RCX).with(Bits::IN_STUB),
         };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
         let low = is_low(address);
@@ -394,15 +379,14 @@ impl Emitter {
         let hit = self.here();
         let mut arrived = Emitter::in_stub(subject);
         if let Some((offset, quiet)) = edge {
-            self.count_by_r11(at(Bits::TO_STUB), offset, quiet);
+            self.count(at(Bits::TO_STUB), offset, quiet);
             arrived = arrived.with(Bits::ARRIVED);
         }
-        self.load(arrived.with(Bits::RCX).with(Bits::R11), 1, area::RCX);
-        self.load(arrived.with(Bits::R11), 11, area::R11);
+        self.load(arrived.with(Bits::RCX), 1, area::RCX);
         (hole, hit, arrived)
     }
 
-    /// Adds a low address to rcx, or its negative, or any value by way of r11, which is in the slot.
+    /// Adds a low address to rcx, or its negative, or any value by way of r11.
     fn add_to_rcx(&mut self, at: At, value: u64, low: bool) {
         if low {
             return self.put32(at, &[0x48, 0x8d, 0x89], value as u32);
@@ -417,7 +401,7 @@ impl Emitter {
         self.literals.push(((hole.0 - self.start) as usize, value));
     }
 
-    /// A system call: stops before those that the filter names. Gives the address of the stop.
+    /// A system call, which leaves the flags in r11: stops before those that the filter names. Gives the address of the stop.
     pub(crate) fn system_call(&mut self, at: At, next: u64, went: At, filter: u64) -> u64 {
         let busy = at.with(Bits::RCX);
         self.store(at, 1, area::RCX);
@@ -427,7 +411,9 @@ impl Emitter {
         let stop = self.here();
         self.put(busy, &[0xcc]);
         self.put(busy, &[0x0f, 0x05]);
+        let went = went.with(Bits::OWN_R11);
         self.put_to(went.with(Bits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
+        self.store(went, 11, area::R11);
         stop
     }
 
@@ -450,7 +436,7 @@ impl Emitter {
 
     /// Outside of every block, on the way to rcx.
     fn lost() -> At {
-        let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::R11).with(Bits::OUTSIDE);
+        let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::OUTSIDE);
         At { subject: u32::MAX, done: 0, bits }
     }
 }

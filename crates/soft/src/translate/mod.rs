@@ -382,7 +382,8 @@ impl Translation {
         }
     }
 
-    /// Where the program goes on in translated code to execute what is at an address of its own, with all its registers.
+    /// Where the program goes on in translated code to execute what is at an address of its own, with all its registers, and its r11
+    /// in the slot.
     ///
     /// # Errors
     ///
@@ -559,7 +560,7 @@ impl Translation {
         let repair = Repair {
             rax: bits.has(Bits::RAX),
             rcx: bits.has(Bits::RCX),
-            r11: bits.has(Bits::R11),
+            r11: !bits.has(Bits::OWN_R11),
             pushed: bits.has(Bits::PUSHED),
             popped: bits.has(Bits::POPPED),
             rcx_is_next: bits.has(Bits::RCX_IS_NEXT),

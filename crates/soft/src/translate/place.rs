@@ -20,14 +20,14 @@ pub(crate) struct Mark {
 pub(crate) struct Bits(pub(crate) u32);
 
 impl Bits {
-    /// The program's registers and stack are as they should be.
+    /// The program's registers, but for r11, and its stack are as they should be.
     pub(crate) const CLEAN: Bits = Bits(0);
     /// rax is in the slot.
     pub(crate) const RAX: Bits = Bits(1);
     /// rcx is in the slot.
     pub(crate) const RCX: Bits = Bits(2);
-    /// r11 is in the slot.
-    pub(crate) const R11: Bits = Bits(4);
+    /// r11 is the program's, and is still to go to the slot, where it is everywhere else.
+    pub(crate) const OWN_R11: Bits = Bits(4);
     /// Eight bytes too many are on the stack.
     pub(crate) const PUSHED: Bits = Bits(8);
     /// The block's counter was increased; without a counter never set.

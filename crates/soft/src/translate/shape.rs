@@ -1,7 +1,7 @@
 //! One instruction as the translator sees it: how to copy it, how it ends a block, what it does to flags.
 
 use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
-use iced_x86::{DecoderError, Mnemonic as M, OpKind, Register, RflagsBits};
+use iced_x86::{DecoderError, Mnemonic as M, OpAccess, OpKind, Register, RflagsBits};
 
 use crate::addend::{Addend, Elements, Kind, Mask};
 use crate::baseline::Question;
@@ -35,6 +35,17 @@ pub(crate) struct Shape {
     pub(crate) asks: Option<Question>,
     /// Its operand, if it is an indirect jump or call.
     pub(crate) target: Option<Operand>,
+    /// What it does with r11, but for a system call, which leaves the flags there.
+    pub(crate) r11: Uses,
+}
+
+/// What an instruction does with a register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Uses {
+    /// Whether its value matters, or a part of it stays.
+    pub(crate) reads: bool,
+    /// Whether it may have another one afterwards.
+    pub(crate) writes: bool,
 }
 
 /// What is counted of an instruction when it is executed.
@@ -150,6 +161,7 @@ impl Shape {
             asks: None,
             target: None,
             ends: None,
+            r11: uses_of_r11(instruction),
         }
     }
 
@@ -259,6 +271,37 @@ fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<Operand
         }),
         _ => None,
     }
+}
+
+/// Most instructions do not name it.
+#[inline]
+fn uses_of_r11(instruction: &Instruction) -> Uses {
+    let named = [
+        instruction.op0_register(),
+        instruction.op1_register(),
+        instruction.op2_register(),
+        instruction.op3_register(),
+        instruction.memory_base(),
+        instruction.memory_index(),
+    ];
+    if named.into_iter().any(is_r11) { look_at_r11(instruction) } else { Uses::default() }
+}
+
+fn is_r11(register: Register) -> bool {
+    matches!(register, Register::R11 | Register::R11D | Register::R11W | Register::R11L)
+}
+
+#[cold]
+fn look_at_r11(instruction: &Instruction) -> Uses {
+    let mut factory = InstructionInfoFactory::new();
+    let used = factory.info(instruction).used_registers().iter().filter(|used| is_r11(used.register()));
+    used.fold(Uses::default(), |uses, used| match used.access() {
+        OpAccess::None | OpAccess::NoMemAccess => uses,
+        OpAccess::Read | OpAccess::CondRead => Uses { reads: true, ..uses },
+        // What writes 32 bits makes the others zero.
+        OpAccess::Write if used.register().size() >= 4 => Uses { writes: true, ..uses },
+        _ => Uses { reads: true, writes: true },
+    })
 }
 
 /// What counts iterations in rcx. With a 32-bit count in ecx the upper half would be counted too.
@@ -379,6 +422,42 @@ mod tests {
         });
         outcome.unwrap();
         assert!(known.get() > 20_000, "{}", known.get());
+    }
+
+    #[test]
+    fn what_has_r11_names_it_but_for_a_system_call() {
+        let mut factory = InstructionInfoFactory::new();
+        let mut having = 0;
+        let mut check = |bytes: &[u8]| {
+            let instruction = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode();
+            let used = factory.info(&instruction).used_registers();
+            let has = used.iter().any(|used| is_r11(used.register()) && used.access() != OpAccess::None);
+            // Beside the system call only what no program may execute.
+            let by_itself = matches!(instruction.mnemonic(), M::Syscall | M::Skinit);
+            let uses = uses_of_r11(&instruction);
+            assert!(by_itself || (uses != Uses::default()) == has, "{bytes:x?}: {uses:?}");
+            having += u32::from(has);
+        };
+        // REX.B and REX.RXB, VEX of two and of three bytes, EVEX.
+        let starts: [&[u8]; 9] = [
+            &[],
+            &[0x41],
+            &[0x4f],
+            &[0x66, 0x47],
+            &[0x4f, 0x0f],
+            &[0xc5, 0x28],
+            &[0xc4, 0x02, 0xa0],
+            &[0xc4, 0x02, 0x23],
+            &[0x62, 0x12, 0x25, 0x08],
+        ];
+        for start in starts {
+            for opcode in (0..0x100u16).map(|opcode| opcode as u8) {
+                for modrm in (0..0x100u16).map(|modrm| modrm as u8) {
+                    check(&[start, &[opcode, modrm, 0x1b, 1, 2, 3, 4, 5, 6, 7, 8]].concat());
+                }
+            }
+        }
+        assert!(having > 10_000, "{having}");
     }
 
     #[test]

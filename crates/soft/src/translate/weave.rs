@@ -5,8 +5,8 @@ use super::shape::Units;
 use super::*;
 use crate::flow::Point;
 
-/// How much dearer a counter is where flags must be kept: five instructions on memory instead of one.
-const LOUD: u64 = 5;
+/// What a counter costs where flags must be kept: three instructions instead of one.
+const LOUD: u64 = 3;
 /// The same for one where they do not matter.
 const QUIET: u64 = 2;
 /// What a counter costs beside that is not on the way, as that of a branch that is taken: it is elsewhere, and there is a jump back.
@@ -159,7 +159,7 @@ impl Translation {
             }
             None => drop(cold.near.insert(from, out.here())),
         }
-        out.direct_thunk(at, return_to, went);
+        out.direct_thunk(at, return_to);
         let arc = self.pieces[from as usize].edges[Way::Taken as usize];
         self.count_edge(arc, went, to, out);
     }
@@ -281,7 +281,7 @@ impl Translation {
         for (step, shape) in batch.shapes(draft).iter().enumerate() {
             at.done = step as u16;
             if let Some(offset) = counter.filter(|_| step == quiet.unwrap_or(0)) {
-                out.count(at, offset, quiet.is_some(), at.bits.with(Bits::COUNTED));
+                out.count(at, offset, quiet.is_some());
                 at = at.with(Bits::COUNTED);
             }
             if step < copies {
@@ -405,7 +405,7 @@ impl Translation {
     /// Counts an edge to a block if it has a counter; the state after it.
     fn count_edge(&self, arc: Option<ArcId>, at: At, to: u32, out: &mut Emitter) -> At {
         let Some(offset) = self.counter(arc) else { return at };
-        out.count(at, offset, self.is_quiet(to), at.bits.with(Bits::ARRIVED));
+        out.count(at, offset, self.is_quiet(to));
         at.with(Bits::ARRIVED)
     }
 
@@ -439,7 +439,7 @@ impl Translation {
             out.fill(thunk.hole, here);
             match thunk.call {
                 Terminator::Call { target, return_to } if thunk.direct => {
-                    out.direct_thunk(thunk.at, return_to, thunk.went);
+                    out.direct_thunk(thunk.at, return_to);
                     let hole = out.put_hole(thunk.went, &[0xe9]);
                     cold.ways.push(Leap { hole, at: thunk.went, way: Way::Taken, target });
                 }
@@ -604,7 +604,7 @@ impl Translation {
         }
     }
 
-    /// Where an indirect branch to an address goes on, with rcx and r11 in the slot.
+    /// Where an indirect branch to an address goes on, with rcx in the slot.
     ///
     /// # Errors
     ///
