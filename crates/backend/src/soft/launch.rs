@@ -217,7 +217,12 @@ mod tests {
 
     /// Outcomes of one attempt after the other, the number of attempts, and what becomes of them.
     #[track_caller]
-    fn check_kept(outcomes: Vec<std::result::Result<(), Problem>>, ended: bool, attempts: usize, words: &str) {
+    fn check_kept(
+        outcomes: Vec<std::result::Result<(), Problem>>,
+        ended: bool,
+        attempts: usize,
+        words: &str,
+    ) {
         let mut made = 0;
         let mut outcomes = outcomes.into_iter();
         let made_one = || {

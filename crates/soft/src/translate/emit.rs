@@ -364,11 +364,7 @@ impl Emitter {
     /// the next stub, whose address the hole's eight bytes hold. `edge` is the counter of the way in, and whether flags do
     /// not matter there. Gives the hole, where the registers are restored, and what is true behind that.
     pub(crate) fn stub(&mut self, subject: u32, address: u64, edge: Option<(u32, bool)>) -> (Hole, u64, At) {
-        let at = |bits: Bits| At {
-            subject,
-            done: 0,
-            bits: bits.with(Bits::RCX).with(Bits::IN_STUB),
-        };
+        let at = |bits: Bits| At { subject, done: 0, bits: bits.with(Bits::RCX).with(Bits::IN_STUB) };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
         let low = is_low(address);
         self.add_to_rcx(to_rcx, address.wrapping_neg(), low);

@@ -433,7 +433,7 @@ mod tests {
             let used = factory.info(&instruction).used_registers();
             let has = used.iter().any(|used| is_r11(used.register()) && used.access() != OpAccess::None);
             // Beside the system call only what no program may execute.
-            let by_itself = matches!(instruction.mnemonic(), M::Syscall | M::Skinit);
+            let by_itself = matches!(instruction.mnemonic(), M::Syscall | M::Sysret | M::Sysretq | M::Skinit);
             let uses = uses_of_r11(&instruction);
             assert!(by_itself || (uses != Uses::default()) == has, "{bytes:x?}: {uses:?}");
             having += u32::from(has);

@@ -105,13 +105,7 @@ fn r11_is_in_the_slot_but_right_behind_what_changes_it() {
 fn iterations_are_counted_by_what_rcx_holds() {
     emits(
         |out| out.subtract_rcx(clean(), 0x30000),
-        &[
-            "mov r11,[gs:30000h]",
-            "not r11",
-            "lea r11,[r11+rcx]",
-            "not r11",
-            "mov [gs:30000h],r11",
-        ],
+        &["mov r11,[gs:30000h]", "not r11", "lea r11,[r11+rcx]", "not r11", "mov [gs:30000h],r11"],
     );
 }
 
