@@ -14,6 +14,9 @@ use cyclometer_sys::process::{Ended, Reap, Status, reap};
 /// How often the keeper is looked at. What it uses after the last look, at most so long before the end, is missing.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
+/// The name of a keeper's process.
+const KEEPER: &str = "cyclometer-keep";
+
 /// What a run cost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
@@ -102,27 +105,25 @@ fn judge(command: &[String], ended: Ended, took: Duration, log: &Path) -> Result
     })
 }
 
-/// What the tracer of a child of `maker` used until `over`; `None` when there was no such child. Of several tracers it is the
-/// last one: the first may only have tried whether tracing is allowed.
+/// What the keeper of a child of `maker` used until `over`; `None` when there was no such child.
 fn watch(maker: u32, over: &AtomicBool) -> Option<Keeper> {
     let mut keeper = None;
     let mut last = None;
     while !over.load(Ordering::Relaxed) {
-        keeper = keeper.or_else(|| tracer_of_child(maker));
-        match keeper.and_then(used) {
-            Some(so_far) => last = Some(so_far),
-            None => keeper = None,
-        }
+        keeper = keeper.or_else(|| keeper_of_child(maker));
+        last = keeper.and_then(used).or(last);
         thread::sleep(LOOK_EVERY);
     }
     last
 }
 
-fn tracer_of_child(maker: u32) -> Option<u32> {
+/// The process that traces a child and has a keeper's name: another one may have tried before whether tracing is allowed.
+fn keeper_of_child(maker: u32) -> Option<u32> {
+    let is_keeper = |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == KEEPER);
     let children = read(&format!("/proc/{maker}/task/{maker}/children"))?;
     children.split_whitespace().find_map(|child| {
         let status = read(&format!("/proc/{child}/status"))?;
-        field(&status, "TracerPid").and_then(|pid| u32::try_from(pid).ok()).filter(|pid| *pid != 0)
+        field(&status, "TracerPid").and_then(|pid| u32::try_from(pid).ok()).filter(is_keeper)
     })
 }
 

@@ -107,7 +107,7 @@ fn kept<T>(
     let mut made = make();
     let mut patience = Duration::ZERO;
     if made.as_ref().is_err_and(Problem::is_early_death) && !has_ended(patience) {
-        // One that traced it already takes it along, but not at once: then this one is refused.
+        // One that traced it already takes it along, but not at once: then this one may be refused.
         (made, patience) = (make(), END_WITH_KEEPER);
     }
     made.map_err(|problem| if has_ended(patience) { Problem::Ended } else { problem })
@@ -141,7 +141,7 @@ fn ends(pid: u32, within: Duration) -> bool {
 enum Problem {
     NoKeeper(io::Error),
     NoWord(String),
-    /// Before it said a word.
+    /// The keeper ended before it said a word.
     Died,
     /// A signal ended it before it began.
     Ended,

@@ -17,7 +17,7 @@ pub const FEW_SLOTS: usize = 64;
 pub const RAX: u32 = 0;
 /// The same for rcx.
 pub const RCX: u32 = 8;
-/// The same for r11.
+/// Where r11 is, which the translator has for itself.
 pub const R11: u32 = 16;
 
 /// Offset in a slot: 32 bytes that the host uses.

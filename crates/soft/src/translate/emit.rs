@@ -13,7 +13,7 @@ use iced_x86::Register;
 use super::area;
 use super::marks::Marks;
 use super::place::{Bits, Mark};
-use super::shape::{Operand, Shape};
+use super::shape::{Operand, Shape, Use};
 use crate::addend::{Elements, Mask};
 
 /// Code in the making.
@@ -229,11 +229,11 @@ impl Emitter {
     /// Copies an instruction of the program. r11 is ours: the program's is in the slot, and comes from there and goes there again
     /// where the instruction has it.
     pub(crate) fn copy(&mut self, at: At, shape: &Shape) {
-        if shape.r11.reads {
+        if shape.r11 != Use::None {
             self.load(at, 11, area::R11);
         }
         self.copy_alone(at, shape);
-        if shape.r11.writes {
+        if shape.r11 == Use::Changes {
             let after = At { done: at.done + 1, ..at };
             self.store(after.with(Bits::OWN_R11), 11, area::R11);
         }
@@ -275,7 +275,7 @@ impl Emitter {
     fn load_target(&mut self, at: At, shape: &Shape) {
         match shape.target {
             Some(Operand::Register(number)) => {
-                if shape.r11.reads {
+                if shape.r11 != Use::None {
                     self.load(at, 11, area::R11);
                 }
                 let rex = 0x48 | (number >> 3);
@@ -362,7 +362,7 @@ impl Emitter {
 
     /// Where indirect branches and returns to an address come in, with the address in rcx: if it is another one, on to
     /// the next stub, whose address the hole's eight bytes hold. `edge` is the counter of the way in, and whether flags do
-    /// not matter there. Gives the hole, where the registers are restored, and what is true behind that.
+    /// not matter there. Gives the hole, where rcx is restored, and what is true behind that.
     pub(crate) fn stub(&mut self, subject: u32, address: u64, edge: Option<(u32, bool)>) -> (Hole, u64, At) {
         let at = |bits: Bits| At { subject, done: 0, bits: bits.with(Bits::RCX).with(Bits::IN_STUB) };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));

@@ -36,16 +36,19 @@ pub(crate) struct Shape {
     /// Its operand, if it is an indirect jump or call.
     pub(crate) target: Option<Operand>,
     /// What it does with r11, but for a system call, which leaves the flags there.
-    pub(crate) r11: Uses,
+    pub(crate) r11: Use,
 }
 
 /// What an instruction does with a register.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Uses {
-    /// Whether its value matters, or a part of it stays.
-    pub(crate) reads: bool,
-    /// Whether it may have another one afterwards.
-    pub(crate) writes: bool,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// Nothing.
+    None,
+    /// It needs its value.
+    Reads,
+    /// It may give it another one. The old one is needed, too: what is said to write may do so on some processors only, or
+    /// in part (`rdsspq`, `tzcnt`, `sldt`).
+    Changes,
 }
 
 /// What is counted of an instruction when it is executed.
@@ -161,7 +164,7 @@ impl Shape {
             asks: None,
             target: None,
             ends: None,
-            r11: uses_of_r11(instruction),
+            r11: use_of_r11(instruction),
         }
     }
 
@@ -273,9 +276,9 @@ fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<Operand
     }
 }
 
-/// Most instructions do not name it.
+/// What an instruction does with r11. Only those that name it are looked at.
 #[inline]
-fn uses_of_r11(instruction: &Instruction) -> Uses {
+fn use_of_r11(instruction: &Instruction) -> Use {
     let named = [
         instruction.op0_register(),
         instruction.op1_register(),
@@ -284,7 +287,7 @@ fn uses_of_r11(instruction: &Instruction) -> Uses {
         instruction.memory_base(),
         instruction.memory_index(),
     ];
-    if named.into_iter().any(is_r11) { look_at_r11(instruction) } else { Uses::default() }
+    if named.into_iter().any(is_r11) { look_at_r11(instruction) } else { Use::None }
 }
 
 fn is_r11(register: Register) -> bool {
@@ -292,15 +295,14 @@ fn is_r11(register: Register) -> bool {
 }
 
 #[cold]
-fn look_at_r11(instruction: &Instruction) -> Uses {
+fn look_at_r11(instruction: &Instruction) -> Use {
     let mut factory = InstructionInfoFactory::new();
     let used = factory.info(instruction).used_registers().iter().filter(|used| is_r11(used.register()));
-    used.fold(Uses::default(), |uses, used| match used.access() {
-        OpAccess::None | OpAccess::NoMemAccess => uses,
-        OpAccess::Read | OpAccess::CondRead => Uses { reads: true, ..uses },
-        // What writes 32 bits makes the others zero.
-        OpAccess::Write if used.register().size() >= 4 => Uses { writes: true, ..uses },
-        _ => Uses { reads: true, writes: true },
+    used.fold(Use::None, |so_far, used| match used.access() {
+        OpAccess::None | OpAccess::NoMemAccess => so_far,
+        OpAccess::Read | OpAccess::CondRead if so_far == Use::None => Use::Reads,
+        OpAccess::Read | OpAccess::CondRead => so_far,
+        _ => Use::Changes,
     })
 }
 
@@ -434,8 +436,8 @@ mod tests {
             let has = used.iter().any(|used| is_r11(used.register()) && used.access() != OpAccess::None);
             // Beside the system call only what no program may execute.
             let by_itself = matches!(instruction.mnemonic(), M::Syscall | M::Sysret | M::Sysretq | M::Skinit);
-            let uses = uses_of_r11(&instruction);
-            assert!(by_itself || (uses != Uses::default()) == has, "{bytes:x?}: {uses:?}");
+            let found = use_of_r11(&instruction);
+            assert!(by_itself || (found != Use::None) == has, "{bytes:x?}: {found:?}");
             having += u32::from(has);
         };
         // REX.B and REX.RXB, VEX of two and of three bytes, EVEX.

@@ -75,15 +75,17 @@ fn what_has_r11_gets_the_programs_and_puts_it_back() {
     copied(&[0x48, 0x89, 0xc8], &["mov rax,rcx"]);
     copied(&[0x4c, 0x89, 0xd8], &[load, "mov rax,r11"]);
     copied(&[0x43, 0x8b, 0x04, 0x1a], &[load, "mov eax,[r10+r11]"]);
-    copied(&[0x45, 0x31, 0xdb], &["xor r11d,r11d", store]);
-    copied(&[0x41, 0x89, 0xc3], &["mov r11d,eax", store]);
-    // The rest of it stays.
+    copied(&[0x45, 0x31, 0xdb], &[load, "xor r11d,r11d", store]);
+    copied(&[0x41, 0x89, 0xc3], &[load, "mov r11d,eax", store]);
+    // All of it may stay, or a part.
+    copied(&[0xf3, 0x49, 0x0f, 0x1e, 0xcb], &[load, "rdsspq r11", store]);
+    copied(&[0xf3, 0x4c, 0x0f, 0xbc, 0xd8], &[load, "tzcnt r11,rax", store]);
     copied(&[0x41, 0x88, 0xc3], &[load, "mov r11b,al", store]);
     copied(&[0x66, 0x41, 0x89, 0xc3], &[load, "mov r11w,ax", store]);
     copied(&[0x4c, 0x0f, 0x44, 0xd8], &[load, "cmove r11,rax", store]);
     copied(&[0x4c, 0x87, 0xd8], &[load, "xchg r11,rax", store]);
     copied(&[0x4d, 0x8b, 0x1b], &[load, "mov r11,[r11]", store]);
-    copied(&[0x41, 0x5b], &["pop r11", store]);
+    copied(&[0x41, 0x5b], &[load, "pop r11", store]);
 }
 
 #[test]

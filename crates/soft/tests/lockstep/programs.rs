@@ -15,12 +15,13 @@ type Write = fn(&mut CodeAssembler, &mut Table) -> Made;
 
 /// Every program with its name.
 pub fn all() -> Vec<(&'static str, Program)> {
-    let writers: [(&str, Write); 9] = [
+    let writers: [(&str, Write); 10] = [
         ("calls", calls),
         ("returns", returns),
         ("jumps", jumps),
         ("strings", strings),
         ("flags", flags),
+        ("r11", r11_everywhere),
         ("masks", masks),
         ("misaligned", misaligned),
         ("maps", maps),
@@ -302,6 +303,50 @@ fn flags(a: &mut CodeAssembler, _: &mut Table) -> Made {
     a.set_label(&mut last)?;
     a.inc(r14)?;
     a.loop_(last)
+}
+
+/// The register that translated code has for itself, in every role, between counters that must keep flags.
+fn r11_everywhere(a: &mut CodeAssembler, table: &mut Table) -> Made {
+    let [mut main, mut function, mut again, mut less, mut target] = [(); 5].map(|()| a.create_label());
+    a.jmp(main)?;
+    a.set_label(&mut function)?;
+    a.add(r8, r11)?;
+    a.lea(r11, r11 + 3)?;
+    a.ret()?;
+    a.set_label(&mut main)?;
+    a.mov(ecx, 6)?;
+    a.set_label(&mut again)?;
+    a.mov(r11, qword_ptr(DATA))?;
+    a.call(r11)?;
+    a.mov(r11, DATA)?;
+    a.call(qword_ptr(r11))?;
+    a.mov(r11d, 1)?;
+    a.call(qword_ptr(r11 * 8 + DATA as i32 - 8))?;
+    a.mov(r11b, cl)?;
+    a.mov(r11w, cx)?;
+    a.cmp(ecx, 3)?;
+    a.lea(r11, r11 + 1)?;
+    a.cmove(r11, r8)?;
+    a.jb(less)?;
+    a.setnp(r11b)?;
+    a.xadd(r9, r11)?;
+    a.set_label(&mut less)?;
+    a.adc(r11, rcx)?;
+    a.bsf(r11, r15)?;
+    a.rdsspq(r11)?;
+    a.tzcnt(r11d, r8d)?;
+    a.xchg(rax, r11)?;
+    a.push(r11)?;
+    a.pop(r11)?;
+    a.shl(r11, cl)?;
+    a.mov(qword_ptr(DATA + 16), r11)?;
+    a.mov(r11, qword_ptr(DATA + 8))?;
+    a.jmp(r11)?;
+    a.set_label(&mut target)?;
+    table.extend([function, target]);
+    a.dec(ecx)?;
+    a.jne(again)?;
+    a.xor(r11d, r11d)
 }
 
 fn misaligned(a: &mut CodeAssembler, _: &mut Table) -> Made {
