@@ -400,13 +400,15 @@ impl Emitter {
     /// A system call, which leaves the flags in r11: stops before those that the filter names. Gives the address of the stop.
     pub(crate) fn system_call(&mut self, at: At, next: u64, went: At, filter: u64) -> u64 {
         let busy = at.with(Bits::RCX);
+        // Where the kernel makes a call again it is back at its instruction, with the flags there.
+        self.load(at, 11, area::R11);
         self.store(at, 1, area::RCX);
         self.put(busy, &[0x0f, 0xb7, 0xc8]);
         self.put32(busy, &[0x0f, 0xb6, 0x89], filter as u32);
         self.put(busy, &[0xe3, 1]);
         let stop = self.here();
         self.put(busy, &[0xcc]);
-        self.put(busy, &[0x0f, 0x05]);
+        self.put(busy.with(Bits::OWN_R11), &[0x0f, 0x05]);
         let went = went.with(Bits::OWN_R11);
         self.put_to(went.with(Bits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
         self.store(went, 11, area::R11);

@@ -100,7 +100,7 @@ fn r11_is_in_the_slot_but_right_behind_what_changes_it() {
     };
     let all = decoded(address, &bytes);
     let behind: Vec<_> = all.iter().filter(|i| own(i)).map(text).collect();
-    assert_eq!(behind, ["mov [gs:10h],r11", "lea rcx,[rel 400002h]", "mov [gs:10h],r11"]);
+    assert_eq!(behind, ["mov [gs:10h],r11", "syscall", "lea rcx,[rel 400002h]", "mov [gs:10h],r11"]);
 }
 
 #[test]
@@ -179,10 +179,11 @@ fn a_system_call_stops_by_the_filter_and_leaves_its_own_address() {
     emits(
         |out| _ = out.system_call(clean(), AT + 2, clean(), TABLE_AT + FILTER),
         &[
+            "mov r11,[gs:10h]",
             "mov [gs:8],rcx",
             "movzx ecx,ax",
             "movzx ecx,byte [rcx+7F080000h]",
-            "jrcxz 0000000030000016h",
+            "jrcxz 000000003000001Fh",
             "int3",
             "syscall",
             "lea rcx,[rel 400002h]",
