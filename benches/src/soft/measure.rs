@@ -9,13 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use cyclometer_sys::keeper;
 use cyclometer_sys::process::{Ended, Reap, Status, reap};
 
 /// How often the keeper is looked at. What it uses after the last look, at most so long before the end, is missing.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
-
-/// The name of a keeper's process.
-const KEEPER: &str = "cyclometer-keep";
 
 /// What a run cost.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +117,8 @@ fn watch(maker: u32, over: &AtomicBool) -> Option<Keeper> {
 
 /// The process that traces a child and has a keeper's name: another one may have tried before whether tracing is allowed.
 fn keeper_of_child(maker: u32) -> Option<u32> {
-    let is_keeper = |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == KEEPER);
+    let is_keeper =
+        |pid: &u32| read(&format!("/proc/{pid}/comm")).is_some_and(|name| name.trim() == keeper::NAME);
     let children = read(&format!("/proc/{maker}/task/{maker}/children"))?;
     children.split_whitespace().find_map(|child| {
         let status = read(&format!("/proc/{child}/status"))?;

@@ -18,6 +18,7 @@
 //!
 //! `fork(2)`, `signal-safety(7)`; glibc `posix/fork.c` (`__malloc_fork_lock_parent`); musl `src/process/fork.c`.
 
+use std::ffi::CStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -27,6 +28,14 @@ use libc::{c_int, c_long};
 
 use crate::mask::{Masked, clear_mask};
 use crate::process::{self, Reap, Status};
+
+/// The name of a keeper's process, as long as one can be: 15 bytes.
+pub const NAME: &str = match COMM.to_str() {
+    Ok(name) => name,
+    Err(_) => unreachable!(),
+};
+
+const COMM: &CStr = c"cyclometer-keep";
 
 /// Our end of a keeper. Dropping it closes the socket, which is how the keeper learns that its maker has gone; it
 /// is nobody's child of ours, and neither killed nor waited for.
@@ -54,7 +63,7 @@ impl Keeper {
 /// it). It ignores the signals of terminals, of jobs and those to users (`SIGINT`, `SIGQUIT`, `SIGTERM`, `SIGHUP`,
 /// `SIGTSTP`, `SIGTTIN`, `SIGTTOU`, `SIGPIPE`, `SIGUSR1`, `SIGUSR2`), and `SIGXFSZ`, so that a file that may not be as
 /// long as it should is an error; it has the default for all others and blocks none. It has no descriptors but the socket, and `/dev/null` as 0, 1 and 2, so that nobody waits for its end of a
-/// pipe; its working directory is the root, so that it keeps no file system busy. It is called `cyclometer-keep`.
+/// pipe; its working directory is the root, so that it keeps no file system busy. It is called [`NAME`].
 ///
 /// What `work` may not use: see the [module](self). What it captures is copied by the fork, except descriptors:
 /// those are closed there.
@@ -137,7 +146,7 @@ fn settle(socket: UnixStream) -> io::Result<UnixStream> {
     // SAFETY: takes numbers; a new process can always lead a group of its own.
     unsafe { libc::setpgid(0, 0) };
     // SAFETY: reads a C string of 15 bytes.
-    unsafe { libc::prctl(libc::PR_SET_NAME, c"cyclometer-keep".as_ptr()) };
+    unsafe { libc::prctl(libc::PR_SET_NAME, COMM.as_ptr()) };
     take_default_signals();
     clear_mask();
     crate::memory::keep();

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use anyhow::{Context, Result};
+use cyclometer_sys::keeper;
 use cyclometer_sys::process::{Reap, reap};
 
 /// A process at one moment.
@@ -16,9 +17,6 @@ pub(super) struct Process {
     /// As in `/proc/PID/stat`: `R`, `S`, `T`, `Z`...
     pub(super) state: char,
 }
-
-/// What the tool calls the process that traces a command.
-const KEEPER: &str = "cyclometer-keep";
 
 impl Process {
     /// From the text of `/proc/PID/stat`.
@@ -42,7 +40,7 @@ impl Process {
 
     /// Whether it belongs to the tool, and not to the program that the tool runs.
     pub(super) fn is_keeper(&self) -> bool {
-        self.name == KEEPER
+        self.name == keeper::NAME
     }
 }
 

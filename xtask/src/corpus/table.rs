@@ -163,7 +163,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("python3 --version")
         .load(
             "pipes to 50 children, and 50 killed by a signal",
-            "PYTHONHASHSEED=0 exec python3 \"$SHARED/children.py\" $((N / 2))",
+            "trap '' INT; PYTHONHASHSEED=0 exec python3 \"$SHARED/children.py\" $((N / 2))",
         )
         .also(&[Torture]),
     Program::new("ruby", &[needed("ruby", "ruby")])

@@ -229,13 +229,18 @@ impl Emitter {
     /// Copies an instruction of the program. r11 is ours: the program's is in the slot, and comes from there and goes there again
     /// where the instruction has it.
     pub(crate) fn copy(&mut self, at: At, shape: &Shape) {
-        if shape.r11 != Use::None {
-            self.load(at, 11, area::R11);
-        }
+        self.bring_r11(at, shape);
         self.copy_alone(at, shape);
         if shape.r11 == Use::Changes {
             let after = At { done: at.done + 1, ..at };
             self.store(after.with(Bits::OWN_R11), 11, area::R11);
+        }
+    }
+
+    /// Gives an instruction that has r11 the program's.
+    fn bring_r11(&mut self, at: At, shape: &Shape) {
+        if shape.r11 != Use::None {
+            self.load(at, 11, area::R11);
         }
     }
 
@@ -275,9 +280,7 @@ impl Emitter {
     fn load_target(&mut self, at: At, shape: &Shape) {
         match shape.target {
             Some(Operand::Register(number)) => {
-                if shape.r11 != Use::None {
-                    self.load(at, 11, area::R11);
-                }
+                self.bring_r11(at, shape);
                 let rex = 0x48 | (number >> 3);
                 self.put(at, &[rex, 0x8b, 0xc8 | (number & 7)]);
             }
