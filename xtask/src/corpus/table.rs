@@ -152,7 +152,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("python3 --version")
         .load(
             "words counted, sorted, hashed",
-            "PYTHONHASHSEED=0 exec python3 \"$SHARED/load.py\" $((N / 5)) \"$SHARED/text\"",
+            "trap '' INT; PYTHONHASHSEED=0 exec python3 \"$SHARED/load.py\" $((N / 5)) \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
     Program::new("python, threads", &[needed("python3", "python3")])
