@@ -3,6 +3,8 @@
 //! What the translator adds touches neither flags nor the program's stack, but for a counter where flags do not matter,
 //! and a call's return address, which is replaced before the program sees it. r11 is the translator's: of all registers that a
 //! call need not keep compilers take it last, so the program's is in the slot, and the few instructions that have it get it from there.
+//! Within a block it stays in the register for the next of them, until the translator needs it or the block ends: what goes through
+//! memory keeps the next instruction waiting.
 //!
 //! # Source
 //!
@@ -25,6 +27,19 @@ pub(crate) struct Emitter {
     bytes: Vec<u8>,
     marks: Marks,
     literals: Vec<(usize, u64)>,
+    /// What is in r11 at what is emitted next.
+    r11: Held,
+}
+
+/// What is in r11.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    /// Anything: the program's is in the slot.
+    Ours,
+    /// The program's r11, as in the slot.
+    Clean,
+    /// The program's r11, which is to go to the slot.
+    Dirty,
 }
 
 /// What an emitter leaves for the next one: room that was asked for already.
@@ -56,7 +71,7 @@ impl At {
 impl Emitter {
     pub(crate) fn new(base: u64, start: u32, room: Room) -> Emitter {
         let Room { bytes, marks, literals } = room;
-        Emitter { base, start, bytes, marks: Marks::from(start, marks), literals }
+        Emitter { base, start, bytes, marks: Marks::from(start, marks), literals, r11: Held::Ours }
     }
 
     /// The address of what is emitted next.
@@ -66,6 +81,7 @@ impl Emitter {
 
     /// The code, its address and its marks, and what remains for the next one.
     pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Marks, Room) {
+        debug_assert_eq!(self.r11, Held::Ours);
         self.place_literals();
         self.align(16);
         let (marks, room) = self.marks.close();
@@ -98,7 +114,8 @@ impl Emitter {
     #[inline(never)]
     fn mark(&mut self, at: At) {
         let offset = self.start + self.bytes.len() as u32;
-        self.marks.push(Mark { at: offset, subject: at.subject, done: at.done, bits: at.bits });
+        let bits = if self.r11 == Held::Ours { at.bits } else { at.bits.with(Bits::OWN_R11) };
+        self.marks.push(Mark { at: offset, subject: at.subject, done: at.done, bits });
     }
 
     /// One instruction. Where its length is known a copy takes no call.
@@ -179,6 +196,7 @@ impl Emitter {
 
     /// Changes a counter by instructions on r11.
     fn change(&mut self, at: At, offset: u32, steps: &[&[u8]]) {
+        self.release_r11(at);
         self.load(at, 11, offset);
         steps.iter().for_each(|step| self.put(at, step));
         self.store(at, 11, offset);
@@ -226,22 +244,30 @@ impl Emitter {
         self.load(after.with(Bits::RAX), 0, area::RAX);
     }
 
-    /// Copies an instruction of the program. r11 is ours: the program's is in the slot, and comes from there and goes there again
-    /// where the instruction has it.
+    /// Copies an instruction of the program, with the program's r11 where it has that. [`Emitter::release_r11`] is to follow before
+    /// anything that needs r11 for itself.
     pub(crate) fn copy(&mut self, at: At, shape: &Shape) {
         self.bring_r11(at, shape);
         self.copy_alone(at, shape);
         if shape.r11 == Use::Changes {
-            let after = At { done: at.done + 1, ..at };
-            self.store(after.with(Bits::OWN_R11), 11, area::R11);
+            self.r11 = Held::Dirty;
         }
     }
 
     /// Gives an instruction that has r11 the program's.
     fn bring_r11(&mut self, at: At, shape: &Shape) {
-        if shape.r11 != Use::None {
+        if shape.r11 != Use::None && self.r11 == Held::Ours {
             self.load(at, 11, area::R11);
+            self.r11 = Held::Clean;
         }
+    }
+
+    /// Makes r11 ours again: the program's goes to the slot, unless it is there.
+    pub(crate) fn release_r11(&mut self, at: At) {
+        if self.r11 == Held::Dirty {
+            self.store(at, 11, area::R11);
+        }
+        self.r11 = Held::Ours;
     }
 
     fn copy_alone(&mut self, at: At, shape: &Shape) {
@@ -286,10 +312,12 @@ impl Emitter {
             }
             _ => self.copy(at, &as_load(shape)),
         }
+        self.release_r11(at);
     }
 
     /// Jumps through the table of indirect targets, by rcx.
     fn dispatch(&mut self, at: At, table: u64) {
+        debug_assert_eq!(self.r11, Held::Ours);
         self.put(at, &[0x44, 0x0f, 0xb7, 0xd9]);
         self.put32(at, &[0x42, 0xff, 0x24, 0xdd], table as u32);
     }
@@ -342,6 +370,7 @@ impl Emitter {
 
     /// The thunk of a direct call, up to where it goes on to what is called.
     pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64) {
+        debug_assert_eq!(self.r11, Held::Ours);
         let pushed = at.with(Bits::PUSHED);
         self.put(pushed, &[0x44, 0x0f, 0xb7, 0xdc]);
         self.put32(pushed, &[0x65, 0x41, 0x8f, 0x83], area::SHADOW);
@@ -352,6 +381,7 @@ impl Emitter {
     pub(crate) fn ret(&mut self, at: At, drops: u16, went: At, outside: Option<u32>) {
         self.store(at, 1, area::RCX);
         let (at, went) = self.count_outside(at, went, outside);
+        debug_assert_eq!(self.r11, Held::Ours);
         let busy = at.with(Bits::RCX);
         self.put(busy, &[0x44, 0x0f, 0xb7, 0xdc]);
         self.put(busy, &[0x59]);
@@ -367,6 +397,7 @@ impl Emitter {
     /// the next stub, whose address the hole's eight bytes hold. `edge` is the counter of the way in, and whether flags do
     /// not matter there. Gives the hole, where rcx is restored, and what is true behind that.
     pub(crate) fn stub(&mut self, subject: u32, address: u64, edge: Option<(u32, bool)>) -> (Hole, u64, At) {
+        debug_assert_eq!(self.r11, Held::Ours);
         let at = |bits: Bits| At { subject, done: 0, bits: bits.with(Bits::RCX).with(Bits::IN_STUB) };
         let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
         let low = is_low(address);

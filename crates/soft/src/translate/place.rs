@@ -26,7 +26,7 @@ impl Bits {
     pub(crate) const RAX: Bits = Bits(1);
     /// rcx is in the slot.
     pub(crate) const RCX: Bits = Bits(2);
-    /// r11 is the program's, and is still to go to the slot, where it is everywhere else.
+    /// r11 is the program's, and the slot has it or is still to get it. Everywhere else it is in the slot.
     pub(crate) const OWN_R11: Bits = Bits(4);
     /// Eight bytes too many are on the stack.
     pub(crate) const PUSHED: Bits = Bits(8);

@@ -288,6 +288,7 @@ impl Translation {
                 self.copy(shape, at, out);
             }
         }
+        out.release_r11(At { done: copies as u16, ..at });
         let went = At { done: draft.len() as u16, ..at };
         self.end(batch, draft, id, (at, went), out, cold);
     }
@@ -365,7 +366,10 @@ impl Translation {
             }
             Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went, outside),
             Terminator::Return { drops } => out.ret(at, drops, went, outside),
-            Terminator::Trap(crate::block::Trap::Undefined) => out.copy(at, last()),
+            Terminator::Trap(crate::block::Trap::Undefined) => {
+                out.copy(at, last());
+                out.release_r11(at);
+            }
             Terminator::Trap(crate::block::Trap::Breakpoint) => self.last_stop(next, Trap::Breakpoint, out),
             Terminator::Leave(reason) => self.last_stop(next, Trap::Leave(reason), out),
         }
