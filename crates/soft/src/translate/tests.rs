@@ -71,7 +71,13 @@ fn a_counter_is_one_instruction_where_flags_do_not_matter() {
 #[test]
 fn what_has_r11_gets_the_programs_and_puts_it_back() {
     let (load, store) = ("mov r11,[gs:10h]", "mov [gs:10h],r11");
-    let copied = |bytes: &[u8], expected: &[&str]| emits(|out| out.copy(clean(), &shape(bytes)), expected);
+    let copied = |bytes: &[u8], expected: &[&str]| {
+        let copy = |out: &mut Emitter| {
+            out.copy(clean(), &shape(bytes));
+            out.release_r11(clean());
+        };
+        emits(copy, expected);
+    };
     copied(&[0x48, 0x89, 0xc8], &["mov rax,rcx"]);
     copied(&[0x4c, 0x89, 0xd8], &[load, "mov rax,r11"]);
     copied(&[0x43, 0x8b, 0x04, 0x1a], &[load, "mov eax,[r10+r11]"]);
@@ -89,9 +95,55 @@ fn what_has_r11_gets_the_programs_and_puts_it_back() {
 }
 
 #[test]
-fn r11_is_in_the_slot_but_right_behind_what_changes_it() {
+fn r11_stays_the_programs_until_it_is_needed() {
+    let (reads, changes, neither) = ([0x4c, 0x89, 0xd8], [0x49, 0xff, 0xc3], [0x48, 0x89, 0xc8]);
+    let copies = |instructions: &[[u8; 3]], out: &mut Emitter| {
+        instructions.iter().for_each(|bytes| out.copy(clean(), &shape(bytes)));
+    };
+    let loud = |out: &mut Emitter| out.count(clean(), 0x21000, false);
+    emits(
+        |out| {
+            copies(&[reads, neither, changes, reads, changes], out);
+            loud(out);
+            copies(&[reads], out);
+            loud(out);
+        },
+        &[
+            "mov r11,[gs:10h]",
+            "mov rax,r11",
+            "mov rax,rcx",
+            "inc r11",
+            "mov rax,r11",
+            "inc r11",
+            "mov [gs:10h],r11",
+            "mov r11,[gs:21000h]",
+            "lea r11,[r11+1]",
+            "mov [gs:21000h],r11",
+            "mov r11,[gs:10h]",
+            "mov rax,r11",
+            "mov r11,[gs:21000h]",
+            "lea r11,[r11+1]",
+            "mov [gs:21000h],r11",
+        ],
+    );
+    // A counter that needs no register leaves it.
+    emits(
+        |out| {
+            copies(&[changes], out);
+            out.count(clean(), 0x21000, true);
+            copies(&[reads], out);
+            out.release_r11(clean());
+        },
+        &["mov r11,[gs:10h]", "inc r11", "inc qword [gs:21000h]", "mov rax,r11", "mov [gs:10h],r11"],
+    );
+}
+
+#[test]
+fn r11_is_in_the_slot_but_where_the_program_has_it() {
     let mut out = Emitter::new(REGION_AT, 0, Default::default());
     out.copy(clean(), &shape(&[0x49, 0xff, 0xc3]));
+    out.copy(clean(), &shape(&[0x48, 0x89, 0xc8]));
+    out.release_r11(clean());
     out.system_call(clean(), AT + 2, clean(), TABLE_AT + FILTER);
     let (address, bytes, marks, _) = out.finish();
     let own = |i: &Instruction| {
@@ -100,7 +152,9 @@ fn r11_is_in_the_slot_but_right_behind_what_changes_it() {
     };
     let all = decoded(address, &bytes);
     let behind: Vec<_> = all.iter().filter(|i| own(i)).map(text).collect();
-    assert_eq!(behind, ["mov [gs:10h],r11", "syscall", "lea rcx,[rel 400002h]", "mov [gs:10h],r11"]);
+    let system_call = ["syscall", "lea rcx,[rel 400002h]", "mov [gs:10h],r11"];
+    let block = ["inc r11", "mov rax,rcx", "mov [gs:10h],r11"];
+    assert_eq!(behind, [&block[..], &system_call].concat());
 }
 
 #[test]
