@@ -339,6 +339,14 @@ fn r11_everywhere(a: &mut CodeAssembler, table: &mut Table) -> Made {
     a.push(r11)?;
     a.pop(r11)?;
     a.shl(r11, cl)?;
+    // A counter of iterations between what has it.
+    a.mov(r10d, ecx)?;
+    a.mov(rdi, DATA + 64)?;
+    a.mov(ecx, 3)?;
+    a.lea(r11, r11 + 5)?;
+    a.rep().stosb()?;
+    a.add(r8, r11)?;
+    a.mov(ecx, r10d)?;
     a.mov(qword_ptr(DATA + 16), r11)?;
     a.mov(r11, qword_ptr(DATA + 8))?;
     a.jmp(r11)?;
