@@ -56,6 +56,7 @@ fn a_program_finds_the_processor_of_the_baseline() {
         let has_state = baseline >= Baseline::X86_64V3;
         assert_eq!(line(&run, "xcr0 "), has_state.then_some(&*xcr0));
         assert_eq!(line(&run, "state "), has_state.then(|| format!("{:x} 1 0", baseline.xcr0())).as_deref());
+        assert_eq!(line(&run, "r11 "), Some("9"));
         assert_eq!(line(&run, "hwcap "), Some("78bfbff 0"));
     }
 }

@@ -264,10 +264,16 @@ impl Emitter {
 
     /// Makes r11 ours again: the program's goes to the slot, unless it is there.
     pub(crate) fn release_r11(&mut self, at: At) {
+        self.settle_r11(at);
+        self.r11 = Held::Ours;
+    }
+
+    /// Puts the program's r11 in the slot, unless it is there, and leaves it where it is as well: an indirect branch may go by it.
+    pub(crate) fn settle_r11(&mut self, at: At) {
         if self.r11 == Held::Dirty {
             self.store(at, 11, area::R11);
+            self.r11 = Held::Clean;
         }
-        self.r11 = Held::Ours;
     }
 
     fn copy_alone(&mut self, at: At, shape: &Shape) {
@@ -312,7 +318,8 @@ impl Emitter {
             }
             _ => self.copy(at, &as_load(shape)),
         }
-        self.release_r11(at);
+        debug_assert_ne!(self.r11, Held::Dirty);
+        self.r11 = Held::Ours;
     }
 
     /// Jumps through the table of indirect targets, by rcx.
@@ -434,6 +441,7 @@ impl Emitter {
     /// A system call, which leaves the flags in r11: stops before those that the filter names. Gives the address of the stop.
     pub(crate) fn system_call(&mut self, at: At, next: u64, went: At, filter: u64) -> u64 {
         let busy = at.with(Bits::RCX);
+        debug_assert_eq!(self.r11, Held::Ours);
         // Where the kernel makes a call again it is back at its instruction, with the flags there.
         self.load(at, 11, area::R11);
         self.store(at, 1, area::RCX);

@@ -418,17 +418,20 @@ fn mixture() -> Program {
     a.mov(ecx, 5).unwrap();
     a.set_label(&mut head).unwrap();
     a.adc(rax, qword_ptr(AT + 0x2000)).unwrap();
+    a.inc(r11).unwrap();
     a.rep().movsb().unwrap();
     a.repne().scasb().unwrap();
     a.jb(end).unwrap();
     a.call(qword_ptr(rbx + rcx * 8)).unwrap();
-    a.call(rdx).unwrap();
+    a.inc(r11).unwrap();
+    a.call(r11).unwrap();
     a.loop_(head).unwrap();
-    a.cmp(rax, 3).unwrap();
+    a.inc(r11).unwrap();
     a.syscall().unwrap();
     a.jrcxz(end).unwrap();
     a.jmp(qword_ptr(rax * 8 + 0x60_0000)).unwrap();
     a.set_label(&mut end).unwrap();
+    a.inc(r11).unwrap();
     a.int3().unwrap();
     a.ud2().unwrap();
     a.set_label(&mut function).unwrap();
@@ -476,6 +479,37 @@ fn every_instruction_that_is_emitted_has_a_place() {
     assert_eq!(seen, marks, "marks that are at no instruction");
     let resolved = translation.regions[0].marks().filter(|mark| translation.resolve(mark).is_some());
     assert_eq!(resolved.count(), marks, "marks that lead nowhere");
+}
+
+#[test]
+fn what_changes_r11_is_done_where_it_goes_to_the_slot() {
+    let mut program = mixture();
+    let behind: Vec<u64> =
+        decoded(AT, &program.0).iter().filter(|i| text(i) == "inc r11").map(Instruction::next_ip).collect();
+    let (translation, writes) = translated(&mut program);
+    let mut stores = Vec::new();
+    for write in writes.iter().filter(|write| write.bytes.len() > 8) {
+        for store in decoded(write.address, &write.bytes).iter().filter(|i| text(i) == "mov [gs:10h],r11") {
+            let place = translation.place(store.ip()).unwrap();
+            assert!(!place.repair.r11, "{:x}", store.ip());
+            let Next::Known(address) = place.next else { panic!("{:x}", store.ip()) };
+            stores.push(address);
+        }
+    }
+    assert!(behind.iter().all(|address| stores.contains(address)), "{behind:x?} {stores:x?}");
+}
+
+#[test]
+fn an_indirect_call_takes_r11_where_the_program_has_it() {
+    let mut a = CodeAssembler::new(64).unwrap();
+    a.inc(r11).unwrap();
+    a.call(r11).unwrap();
+    let mut program = Program(a.assemble(AT).unwrap());
+    let writes = entered(&mut program).take_writes();
+    let all: Vec<String> =
+        writes.iter().flat_map(|write| decoded(write.address, &write.bytes)).map(|i| text(&i)).collect();
+    let start = all.iter().position(|text| text == "inc r11").unwrap();
+    assert_eq!(all[start + 1..start + 4], ["mov [gs:10h],r11", "mov [gs:8],rcx", "mov rcx,r11"]);
 }
 
 #[test]

@@ -288,7 +288,11 @@ impl Translation {
                 self.copy(shape, at, out);
             }
         }
-        out.release_r11(At { done: copies as u16, ..at });
+        let before_end = At { done: copies as u16, ..at };
+        match draft.terminator {
+            Terminator::IndirectJump | Terminator::IndirectCall { .. } => out.settle_r11(before_end),
+            _ => out.release_r11(before_end),
+        }
         let went = At { done: draft.len() as u16, ..at };
         self.end(batch, draft, id, (at, went), out, cold);
     }
