@@ -4,7 +4,8 @@ import signal
 import sys
 import threading
 
-# Who is interrupted ends. Else only the first thread would, and the others wait for work for ever.
+# Started with interrupts ignored, which python forgets and tells while it starts. Who is interrupted ends: else only the first
+# thread would, and the others wait for work for ever.
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 work, total, lock = queue.Queue(), 0, threading.Lock()
 

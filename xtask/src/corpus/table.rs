@@ -48,7 +48,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("bash --version")
         .load(
             "loops, strings, arithmetic; then subshells in pipes",
-            "bash \"$SHARED/load.sh\" $((N * 200)); exec bash -c 'for i in {1..60}; do (echo $i; echo x) | { read a; echo $a; }; done'",
+            "bash \"$SHARED/load.sh\" $((N * 200)); exec bash -c 'trap \"exit 130\" INT; for i in {1..60}; do (echo $i; echo x) | { read a && echo $a; }; done'",
         )
         .also(&[Small, Torture]),
     Program::new("busybox", &[needed("busybox", "busybox")])
@@ -157,7 +157,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         .also(&[Small, Torture]),
     Program::new("python, threads", &[needed("python3", "python3")])
         .version("python3 --version")
-        .load("four threads, a queue and a lock", "PYTHONHASHSEED=0 exec python3 \"$SHARED/threads.py\" $N")
+        .load("four threads, a queue and a lock", "trap '' INT; PYTHONHASHSEED=0 exec python3 \"$SHARED/threads.py\" $N")
         .also(&[Torture]),
     Program::new("python, subprocess", &[needed("python3", "python3")])
         .version("python3 --version")
