@@ -188,6 +188,17 @@ fn calls_of_the_kernels_own_page_are_left() {
 }
 
 #[test]
+fn restartable_sequences_with_a_mark_of_their_own_are_left() {
+    check_left(&["sequences"], "has restartable sequences with a mark of its own");
+}
+
+#[test]
+fn a_handler_that_goes_back_to_32_bit_code_is_left() {
+    // What becomes of that code is the kernel's business, which need not know 32-bit system calls.
+    check_left(&["narrow"], "goes on in 32-bit code");
+}
+
+#[test]
 fn a_program_that_answers_its_own_faults_is_left() {
     check_left(&["own faults"], "answers its own page faults");
 }

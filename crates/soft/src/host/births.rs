@@ -21,7 +21,7 @@ use super::warm::Bound;
 /// # Source
 ///
 /// Linux `arch/x86/include/asm/segment.h`, `__USER_CS`.
-const USER_CS: u64 = 0x33;
+pub(super) const USER_CS: u64 = 0x33;
 
 /// How many killed processes are remembered for their children.
 const MOST_ORPHANAGES: usize = 8;

@@ -9,9 +9,10 @@ use super::engine::{Engine, Trouble};
 use super::limits::{Asked, asked};
 use super::process::Mode;
 use super::remote::number;
+use super::restartable;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 38] = [
+pub(crate) const WATCHED: [u64; 39] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::ALARM,
@@ -47,6 +48,7 @@ pub(crate) const WATCHED: [u64; 38] = [
     number::EXECVEAT,
     number::USERFAULTFD,
     number::PKEY_MPROTECT,
+    number::RSEQ,
     number::CLONE3,
     number::OPENAT2,
     number::PROCESS_MADVISE,
@@ -186,6 +188,9 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
             Verdict::Leave("makes executable what it maps to be read (READ_IMPLIES_EXEC)")
         }
         number::MODIFY_LDT => Verdict::Leave("changes its segments"),
+        number::RSEQ if r10 as u32 != restartable::MARK => {
+            Verdict::Leave("has restartable sequences with a mark of its own (rseq)")
+        }
         number::PRCTL => prctl(tid, registers),
         number::ARCH_PRCTL => arch_prctl(registers),
         number::SECCOMP if rdi == SECCOMP_SET_MODE_FILTER || rdi == SECCOMP_SET_MODE_STRICT => {

@@ -12,7 +12,7 @@ use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use super::Settings;
-use super::births::Birth;
+use super::births::{Birth, USER_CS};
 use super::code::Reader;
 use super::hints::Store;
 use super::kept::Shelf;
@@ -351,6 +351,10 @@ impl Engine {
 
     /// Goes on in translated code; the registers are the program's.
     pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> Outcome {
+        if registers.cs != USER_CS {
+            // What a handler goes back to may be of the other kind.
+            return Err(Trouble::Unfollowed("goes on in 32-bit code".to_owned()));
+        }
         match self.enter_here(tid, registers) {
             Err(Trouble::Apart) => {
                 trace::set_registers(tid, &registers)?;

@@ -71,6 +71,7 @@ pub(crate) mod number {
     pub(crate) const COPY_FILE_RANGE: u64 = 326;
     pub(crate) const PREADV2: u64 = 327;
     pub(crate) const PKEY_MPROTECT: u64 = 329;
+    pub(crate) const RSEQ: u64 = 334;
     pub(crate) const CLONE3: u64 = 435;
     pub(crate) const CLOSE_RANGE: u64 = 436;
     pub(crate) const OPENAT2: u64 = 437;

@@ -3,7 +3,7 @@
 //! The kernel knows such code by its addresses, and of a copy it knows nothing: a copy would go on where it must not, on
 //! another CPU or behind another thread or a handler of a signal, and spoil the data that they share. So a process that has any
 //! is left when it gets a second thread or the first signal that it handles. It is known by the mark that stands before each
-//! place where the kernel may send a thread.
+//! place where the kernel may send a thread, which is the same in all programs but those that say so.
 
 use std::fs;
 use std::io;
@@ -15,6 +15,13 @@ use super::engine::{Engine, Outcome, Trouble};
 use super::maps::{Mapping, Maps};
 use super::writers::File;
 use crate::pack::{Packer, Unpacker};
+
+/// What stands before each place where the kernel may send a thread. Whoever registers with another one is left.
+///
+/// # Source
+///
+/// `rseq(2)`; Linux `tools/testing/selftests/rseq/rseq-x86.h`, glibc `sysdeps/unix/sysv/linux/x86/bits/rseq.h`: `RSEQ_SIG`.
+pub(super) const MARK: u32 = 0x5305_3053;
 
 /// The mark, behind an instruction's opcode that makes a harmless or an invalid instruction of it.
 ///
