@@ -215,6 +215,17 @@ fn handlers_of_signals_count_as_stepped() {
 }
 
 #[test]
+fn signals_that_are_read_count_as_stepped_and_say_what_they_do_natively() {
+    let Some(program) = ready().then(|| build(&Recipe { source: "signals.c", flags: &["-O2"] })).flatten()
+    else {
+        return;
+    };
+    let job = Job::new(program, &["waiting"]);
+    check_exact(&job);
+    assert_eq!(job.run(soft()).stdout, "200 0 1\n");
+}
+
+#[test]
 fn handlers_that_jump_away_count_as_stepped() {
     check("signals.c", &["-O2"], &["jump"]);
     check("signals.c", &["-O2"], &["rescued"]);
