@@ -9,7 +9,7 @@ use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::exits::is_traced_by_us;
 use super::limits::Believed;
 use super::maps::Maps;
-use super::process::{Mode, Process, Suspended, name_of};
+use super::process::{Mode, Process, Spot, Suspended, name_of};
 use super::remote::number;
 use super::restartable::THREADS;
 use super::space::{AT_RANDOM, Space, auxiliary};
@@ -278,11 +278,9 @@ impl Engine {
         let task = self.task(tid)?;
         let asked = task.executes.take();
         if let Mode::Translated(seat) = &mut task.mode {
-            let behind = asked.map(|pc| pc + 2);
-            let place = behind.and_then(|pc| seat.space.borrow().translation.place(pc));
-            match place {
-                Some(place) => seat.ledger.leave(&mut seat.space.borrow_mut(), &place, 0),
-                None => self.lose(tid, "executed a program by an unknown way"),
+            let behind = asked.map(|pc| Spot::of_call(pc + 2));
+            if !behind.is_some_and(|spot| seat.leave(spot)) {
+                self.lose(tid, "executed a program by an unknown way");
             }
         }
         self.end_listing(tid);

@@ -143,7 +143,9 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
     let Registers { rdi, rsi, rdx, r10, .. } = *registers;
     let range = |start: u64, len: u64| (start, start.saturating_add(len.max(1)));
     match registers.rax & 0xffff_ffff {
-        number if number & X32 != 0 => Verdict::Leave("makes system calls of another kind (x32)"),
+        number if number & X32 != 0 || ONLY_X32.contains(&number) => {
+            Verdict::Leave("makes system calls of another kind (x32)")
+        }
         number::MADVISE if DISCARDS.contains(&rdx) => Verdict::Discards(rdi, rdi.saturating_add(rsi.max(1))),
         // It tells of ranges elsewhere in memory.
         number::PROCESS_MADVISE if DISCARDS.contains(&r10) => {
@@ -331,6 +333,13 @@ const DISCARDS: [u64; 5] = [4, 8, 9, 24, 102];
 ///
 /// Linux `arch/x86/include/uapi/asm/unistd.h`, `__X32_SYSCALL_BIT`.
 const X32: u64 = 0x4000_0000;
+
+/// System calls of x32 that are none of others, without that bit.
+///
+/// # Source
+///
+/// Linux `arch/x86/entry/syscalls/syscall_64.tbl`, 512 to 547.
+pub(crate) const ONLY_X32: std::ops::RangeInclusive<u64> = 512..=547;
 
 const SIGTRAP: u64 = 5;
 const MAP_FIXED: u64 = 0x10;

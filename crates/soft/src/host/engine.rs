@@ -19,7 +19,7 @@ use super::kept::Shelf;
 use super::maps::{Known, Maps};
 use super::pace::HeldBack;
 use super::probe::Probe;
-use super::process::{Mode, Process, Seat, Task};
+use super::process::{Mode, Process, Seat, Spot, Task};
 use super::restartable;
 use super::sharing::Pool;
 use super::space::Space;
@@ -390,7 +390,7 @@ impl Engine {
         let task = self.task(tid)?;
         match body {
             Ok(()) => {
-                (task.mode, task.last) = (Mode::Translated(seat), Some((registers.rip, registers.rcx)));
+                (task.mode, task.last) = (Mode::Translated(seat), Some(Spot::new(registers.rip, &registers)));
                 task.pace.come_back(address);
                 self.go(tid)
             }

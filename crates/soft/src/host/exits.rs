@@ -5,7 +5,7 @@ use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, Outcome};
-use super::process::{Mode, Task};
+use super::process::{Mode, Spot, Task};
 use super::signals::status;
 
 impl Engine {
@@ -43,14 +43,15 @@ impl Engine {
         // Before it leaves: it would leave twice in what is answered.
         self.answer(tid)?;
         let registers = trace::registers(tid);
-        let pc = registers.ok().and_then(|registers| Some((self.pc(tid, &registers).ok()?, registers.rcx)));
+        let spot =
+            registers.ok().and_then(|registers| Some(Spot::new(self.pc(tid, &registers).ok()?, &registers)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let pc = pc.or(task.ends.map(|pc| (pc, 0)));
+        let spot = spot.or(task.ends.map(Spot::of_call));
         if let Mode::Translated(seat) = &mut task.mode {
             // Where we make a system call in its name it is not by itself.
-            let calling = pc.is_some_and(|(pc, _)| seat.space.borrow().is_calling(pc));
-            let at = if calling { task.last } else { pc };
+            let calling = spot.is_some_and(|spot| seat.space.borrow().is_calling(spot.pc));
+            let at = if calling { task.last } else { spot };
             unknown = !at.is_some_and(|at| seat.leave(at));
         }
         if unknown {
@@ -111,7 +112,7 @@ impl Engine {
         let at = match task.ends {
             // Killed before that, or behind it.
             Some(_) if executes => None,
-            Some(pc) if !killed => Some((pc, 0)),
+            Some(pc) if !killed => Some(Spot::of_call(pc)),
             _ => task.last.filter(|_| tells),
         };
         let known = match &mut task.mode {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::alike::Times;
+use super::process::Spot;
 use super::space::Space;
 use crate::addend::{Addend, Kind};
 use crate::block::{Block, BlockDecoder};
@@ -25,6 +26,8 @@ pub(crate) struct Ledger {
     undone: AddressMap<u32, u64>,
     /// Whether elements under a mask were counted that were not accessed, or the other way round.
     unsure: bool,
+    /// Whether a register that counted was not known, or had less than before.
+    broken: bool,
 }
 
 #[derive(Clone)]
@@ -48,10 +51,19 @@ impl Ledger {
         self.observe(space, Point::Outside, to);
     }
 
-    /// The process leaves from where it is; `rcx` is what the register holds.
-    pub(crate) fn leave(&mut self, space: &mut Space, place: &Place, rcx: u64) {
+    /// The process leaves from where it is, a spot of which that place is known. A counter in a register goes to its slot, where the
+    /// process puts it, too, should it only be read and go on.
+    pub(crate) fn leave(&mut self, space: &mut Space, slot: usize, place: &Place, spot: Spot) {
         if let Some(extra) = place.iterations {
-            *self.undone.entry(extra).or_default() += rcx;
+            *self.undone.entry(extra).or_default() += spot.rcx.unwrap_or(0);
+            self.broken |= spot.rcx.is_none();
+        }
+        if let Some(counter) = place.counter {
+            let before = space.load(slot, counter);
+            match spot.r11 {
+                Some(now) if now >= before => space.store(slot, counter, now),
+                _ => self.broken = true,
+            }
         }
         self.unsure |= place.unsure;
         let Standing::In { block, phase, done, way } = place.flow else { return };
@@ -109,6 +121,7 @@ impl Ledger {
         self.parts.extend(other.parts);
         self.ways.iter_mut().zip(other.ways).for_each(|(ways, more)| *ways += more);
         self.unsure |= other.unsure;
+        self.broken |= other.broken;
     }
 }
 
@@ -141,6 +154,9 @@ impl Tally {
     ///
     /// What does not agree, in words.
     pub(crate) fn settle(&self, space: &Space) -> Result<Executed, String> {
+        if self.ledger.broken {
+            return Err("a count in a register contradicts the one before".to_owned());
+        }
         let known = space.translation.flow().counters().iter().enumerate();
         let values: Vec<u64> = known
             .map(|(i, known)| {

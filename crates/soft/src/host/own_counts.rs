@@ -10,7 +10,7 @@ use cyclometer_sys::trace::{self, Registers};
 use super::calls::EFAULT;
 use super::engine::{Engine, Outcome};
 use super::ledger::{Ledger, Tally};
-use super::process::{Mode, Seat, Task};
+use super::process::{Mode, Seat, Spot, Task};
 use crate::{Event, Totals};
 
 /// What a word holds whose event cannot be told for a thread.
@@ -46,7 +46,7 @@ impl Engine {
         let pc = self.pc(tid, registers).ok()?;
         let task = self.tasks.get_mut(&tid)?;
         let Mode::Translated(seat) = &task.mode else { return None };
-        let current = left_at(seat, pc, registers.rcx)?;
+        let current = left_at(seat, Spot::new(pc, registers))?;
         let Ok(carried) = task.carried.get_or_insert_with(|| Ok(Totals::new())) else { return None };
         let mut totals = carried.clone();
         totals.merge(&current).ok()?;
@@ -67,11 +67,11 @@ impl Task {
 }
 
 /// What was counted at a seat, were it left at this place of the translation.
-fn left_at(seat: &Seat, pc: u64, rcx: u64) -> Option<Totals> {
+fn left_at(seat: &Seat, spot: Spot) -> Option<Totals> {
     let mut ledger = seat.ledger.clone();
     // It will ask again soon.
-    let place = seat.space.borrow().translation.place(pc)?;
-    ledger.leave(&mut seat.space.borrow_mut(), &place, rcx);
+    let place = seat.space.borrow().translation.place(spot.pc)?;
+    ledger.leave(&mut seat.space.borrow_mut(), seat.slot, &place, spot);
     settled(seat, &ledger).ok()
 }
 

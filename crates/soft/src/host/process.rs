@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 
+use cyclometer_sys::trace::Registers;
+
 use super::ledger::{Executed, Ledger};
 use super::limits::Believed;
 use super::listing::Listing;
@@ -52,12 +54,34 @@ impl Seat {
         Seat { space, slot, ledger: Ledger::default(), maps: Known::default() }
     }
 
-    /// Its thread leaves from a place in translated code, with its rcx. False where nothing is known of that place.
-    pub(crate) fn leave(&mut self, (pc, rcx): (u64, u64)) -> bool {
+    /// Its thread leaves from a spot in translated code. False where nothing is known of that.
+    pub(crate) fn leave(&mut self, spot: Spot) -> bool {
         let space = &mut self.space.borrow_mut();
-        let place = space.translation.place(pc);
-        place.iter().for_each(|place| self.ledger.leave(space, place, rcx));
+        let place = space.translation.place(spot.pc);
+        place.iter().for_each(|place| self.ledger.leave(space, self.slot, place, spot));
         place.is_some()
+    }
+}
+
+/// Where a thread is in translated code, and what it has in the registers that may count there.
+#[derive(Clone, Copy)]
+pub(crate) struct Spot {
+    pub(crate) pc: u64,
+    /// `None` where it is not known, as behind a system call: nothing counts in it there.
+    pub(crate) rcx: Option<u64>,
+    /// The same.
+    pub(crate) r11: Option<u64>,
+}
+
+impl Spot {
+    /// With registers as they are.
+    pub(crate) fn new(pc: u64, registers: &Registers) -> Spot {
+        Spot { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
+    }
+
+    /// In a system call, or right behind one.
+    pub(crate) fn of_call(pc: u64) -> Spot {
+        Spot { pc, rcx: None, r11: None }
     }
 }
 
@@ -69,8 +93,8 @@ pub(crate) struct Task {
     pub(crate) ended: bool,
     /// Where it is in translated code when it has ended itself, which it is about to do.
     pub(crate) ends: Option<u64>,
-    /// Where it is in translated code, and its rcx, if it has executed nothing since it was last looked at.
-    pub(crate) last: Option<(u64, u64)>,
+    /// Where it is in translated code, if it has executed nothing since it was last looked at.
+    pub(crate) last: Option<Spot>,
     /// It is about to end its process.
     pub(crate) ends_all: bool,
     /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.

@@ -8,7 +8,7 @@ use cyclometer_sys::trace;
 
 use super::engine::{Engine, Outcome};
 use super::ledger::Tally;
-use super::process::{Mode, Process, Suspended, Task};
+use super::process::{Mode, Process, Spot, Suspended, Task};
 use super::protocol;
 use super::threads::{Part, Parts};
 use crate::Totals;
@@ -51,7 +51,9 @@ impl Engine {
                 (Mode::Waiting, _) => {}
                 // It does not execute translated code now.
                 (Mode::Native(_), _) => self.record(tid, None),
-                (Mode::Translated(_), Some(Suspended { pc, .. })) => self.record(tid, Some((pc, 0))),
+                (Mode::Translated(_), Some(Suspended { pc, .. })) => {
+                    self.record(tid, Some(Spot::of_call(pc)))
+                }
                 (Mode::Translated(_), None) => self.ask_one(tid),
             }
         }
@@ -61,7 +63,7 @@ impl Engine {
     fn ask_one(&mut self, tid: u32) {
         // Behind `execve`, what is not told yet, it is in a program that is not translated.
         if let Some(asleep) = Asleep::look(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
-            self.record(tid, Some((asleep.pc, 0)));
+            self.record(tid, Some(Spot::of_call(asleep.pc)));
             if Asleep::look(tid) == Some(asleep) {
                 return;
             }
@@ -81,21 +83,21 @@ impl Engine {
         if self.asked.remove(&tid) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.record(tid, Some((pc, registers.rcx)));
+            self.record(tid, Some(Spot::new(pc, &registers)));
         }
         Ok(())
     }
 
-    /// Reads the counts of a task that does not run; `at` is where it is in translated code, and its rcx.
-    pub(super) fn record(&mut self, tid: u32, at: Option<(u64, u64)>) {
+    /// Reads the counts of a task that does not run; `at` is where it is in translated code.
+    pub(super) fn record(&mut self, tid: u32, at: Option<Spot>) {
         let Some(task) = self.tasks.get(&tid) else { return };
         let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return };
         let mut ledger = seat.ledger.clone();
         let at = at.filter(|_| matches!(task.mode, Mode::Translated(_)));
-        let place = at.map(|(pc, rcx)| (seat.space.borrow().translation.place(pc), rcx));
+        let place = at.map(|spot| (seat.space.borrow().translation.place(spot.pc), spot));
         let unknown = matches!(place, Some((None, _)));
-        if let Some((Some(place), rcx)) = place {
-            ledger.leave(&mut seat.space.borrow_mut(), &place, rcx);
+        if let Some((Some(place), spot)) = place {
+            ledger.leave(&mut seat.space.borrow_mut(), seat.slot, &place, spot);
         }
         let tally = Tally::read(&seat.space.borrow(), seat.slot, &ledger);
         let part = Part { space: seat.space.clone(), tally };
@@ -125,7 +127,7 @@ impl Engine {
         self.answered.clear();
         let suspended: Vec<(u32, u64)> =
             self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.suspended?.pc))).collect();
-        suspended.into_iter().for_each(|(tid, pc)| self.record(tid, Some((pc, 0))));
+        suspended.into_iter().for_each(|(tid, pc)| self.record(tid, Some(Spot::of_call(pc))));
         let _ = socket.set_nonblocking(false);
         let _ = socket.write_all(self.snapshot(protocol::LAST).as_bytes());
         let _ = socket.set_nonblocking(true);

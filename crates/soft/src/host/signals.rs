@@ -9,7 +9,7 @@ use cyclometer_sys::trace::{self, Registers};
 use super::engine::{Engine, Trouble};
 use super::pace::Arrival;
 use super::proc;
-use super::process::{Mode, Task};
+use super::process::{Mode, Spot, Task};
 use super::remote::{Remote, number};
 use super::restartable::HANDLERS;
 use super::space::Space;
@@ -72,7 +72,7 @@ impl Engine {
                             task.pace.go_on();
                         }
                         task.stopped_at = Some(at);
-                        (task.last, task.executes) = (Some((at, registers.rcx)), None);
+                        (task.last, task.executes) = (Some(Spot::new(at, &registers)), None);
                         // What the program's own breakpoint does to its handler is as it should be.
                         if stop != Stop::Breakpoint {
                             self.mend_trap(tid)?;
@@ -82,7 +82,7 @@ impl Engine {
                     (None, Some(registers)) => {
                         trace::set_registers(tid, &registers)?;
                         task.stopped_at = Some(registers.rip - 1);
-                        task.last = Some((registers.rip - 1, registers.rcx));
+                        task.last = Some(Spot::new(registers.rip - 1, &registers));
                         self.own_stop(tid, Stop::Indirect, registers)
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
@@ -133,7 +133,7 @@ impl Engine {
         if task.last.is_none() && matches!(task.mode, Mode::Translated(_)) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.task(tid)?.last = Some((pc, registers.rcx));
+            self.task(tid)?.last = Some(Spot::new(pc, &registers));
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 
 use super::alike::Alike;
+use super::calls::{ONLY_X32, WATCHED};
 use super::common::Common;
 use super::hints::HeatMap;
 use super::kept::Kept;
@@ -269,7 +270,8 @@ impl Space {
         for (entry, head) in self.translation.table_entries() {
             self.table.store(8 * entry as usize, head);
         }
-        super::calls::WATCHED.into_iter().for_each(|number| self.watch(number, true));
+        let watched = WATCHED.into_iter().chain(ONLY_X32);
+        watched.for_each(|number| self.watch(number, true));
         self.apply();
     }
 

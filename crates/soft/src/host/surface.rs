@@ -3,7 +3,7 @@
 use cyclometer_sys::trace::{self, Registers};
 
 use super::engine::{Engine, Trouble};
-use super::process::Mode;
+use super::process::{Mode, Spot};
 use super::space::Space;
 use crate::translate::{self, Next, Place};
 
@@ -59,7 +59,7 @@ impl Engine {
         let mut space = seat.space.borrow_mut();
         let place = space.translation.place(pc);
         if let Some(place) = &place {
-            seat.ledger.leave(&mut space, place, registers.rcx);
+            seat.ledger.leave(&mut space, seat.slot, place, Spot::new(pc, &registers));
             repair(&space, seat.slot, place, &mut registers);
         }
         drop(space);

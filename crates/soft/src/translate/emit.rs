@@ -187,6 +187,39 @@ impl Emitter {
         self.change(at, offset, &[&[0x4d, 0x8d, 0x5b, 0x01]]);
     }
 
+    /// From here on r11 has a counter, until [`Emitter::end_counting`].
+    pub(crate) fn begin_counting(&mut self, at: At, offset: u32) {
+        debug_assert_eq!(self.r11, Held::Ours);
+        self.load(at, 11, offset);
+    }
+
+    /// Adds one to the counter in r11.
+    pub(crate) fn count_in_register(&mut self, at: At, quiet: bool) {
+        debug_assert!(at.bits.has(Bits::COUNTING) && self.r11 == Held::Ours);
+        self.put(at, register_count(quiet));
+    }
+
+    /// Puts the counter in r11 back.
+    pub(crate) fn end_counting(&mut self, at: At, offset: u32) {
+        debug_assert!(at.bits.has(Bits::COUNTING) && self.r11 == Held::Ours);
+        self.store(at, 11, offset);
+    }
+
+    /// Makes so many bytes that follow the next `behind` ones lie in one line of the cache, if they fit: a loop of a few instructions takes
+    /// a cycle more each time round where it does not.
+    pub(crate) fn keep_together(&mut self, at: At, behind: usize, len: usize) {
+        let start = self.start as usize + self.bytes.len() + behind;
+        if len > LINE || start % LINE + len <= LINE {
+            return;
+        }
+        let mut missing = LINE - start % LINE;
+        while missing > 0 {
+            let nop = NOPS[missing.min(NOPS.len()) - 1];
+            self.put(at, nop);
+            missing -= nop.len();
+        }
+    }
+
     /// Counts the way to the outside, with rcx in the slot; what is true then of the instruction and behind it.
     fn count_outside(&mut self, at: At, went: At, outside: Option<u32>) -> (At, At) {
         let Some(offset) = outside else { return (at, went) };
@@ -288,20 +321,17 @@ impl Emitter {
         }
     }
 
-    /// A conditional branch with a far reach.
+    /// A conditional branch with a far reach, of [`len_of_conditional`] bytes.
     pub(crate) fn conditional(&mut self, at: At, taken: At, shape: &Shape) -> Hole {
         let code = shape.code();
-        let opcode = code.iter().position(|byte| matches!(byte, 0x70..=0x7f | 0x0f | 0xe0..=0xe3));
-        let opcode = opcode.unwrap_or(0);
-        match code[opcode] {
-            0x0f => self.put_hole(at, &[0x0f, code[opcode + 1]]),
-            short @ 0x70..=0x7f => self.put_hole(at, &[0x0f, 0x80 | (short & 0xf)]),
+        match condition(code) {
+            Some(condition) => self.put_hole(at, &[0x0f, 0x80 | condition]),
             // jrcxz and loops reach 127 bytes only: over a jump, which is over the way on.
-            _ => {
+            None => {
                 let mut near = code[..code.len() - 1].to_vec();
                 near.push(2);
                 self.put(at, &near);
-                let next = At { bits: Bits(taken.bits.0 & !Bits::TAKEN.0).with(Bits::NEXT), ..taken };
+                let next = At { bits: taken.bits.without(Bits::TAKEN).with(Bits::NEXT), ..taken };
                 self.put(next, &[0xeb, 5]);
                 self.put_hole(taken, &[0xe9])
             }
@@ -479,6 +509,49 @@ impl Emitter {
         let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::OUTSIDE);
         At { subject: u32::MAX, done: 0, bits }
     }
+}
+
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
+/// Bytes of [`Emitter::begin_counting`].
+pub(crate) const BEGIN_COUNTING: usize = 9;
+
+/// Instructions of one to nine bytes that do nothing.
+///
+/// # Source
+///
+/// Intel SDM volume 2, `NOP`: recommended multi-byte sequences.
+const NOPS: [&[u8]; 9] = [
+    &[0x90],
+    &[0x66, 0x90],
+    &[0x0f, 0x1f, 0x00],
+    &[0x0f, 0x1f, 0x40, 0x00],
+    &[0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x66, 0x0f, 0x1f, 0x44, 0x00, 0x00],
+    &[0x0f, 0x1f, 0x80, 0, 0, 0, 0],
+    &[0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0],
+    &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0],
+];
+
+/// The instruction of [`Emitter::count_in_register`]: `inc r11`, or `lea r11, [r11 + 1]`, which keeps flags.
+pub(crate) fn register_count(quiet: bool) -> &'static [u8] {
+    if quiet { &[0x49, 0xff, 0xc3] } else { &[0x4d, 0x8d, 0x5b, 0x01] }
+}
+
+/// The condition of a branch that tests flags; `None` of those that test rcx.
+fn condition(code: &[u8]) -> Option<u8> {
+    let opcode = code.iter().position(|byte| matches!(byte, 0x70..=0x7f | 0x0f | 0xe0..=0xe3));
+    match code[opcode.unwrap_or(0)..] {
+        [0x0f, far, ..] => Some(far & 0xf),
+        [short @ 0x70..=0x7f, ..] => Some(short & 0xf),
+        _ => None,
+    }
+}
+
+/// Bytes of a conditional branch where it is copied.
+pub(crate) fn len_of_conditional(shape: &Shape) -> usize {
+    if condition(shape.code()).is_some() { 6 } else { shape.code().len() + 2 + 5 }
 }
 
 /// Whether an address, and its negative, is a 32-bit value with a sign: what an instruction has room for.

@@ -193,7 +193,7 @@ mod tests {
         #[test]
         fn marks_are_read_as_they_were_written(
             start in 0u32..1 << 26,
-            steps in prop::collection::vec((0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 19), 0..50),
+            steps in prop::collection::vec((0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 20), 0..50),
         ) {
             let mut marks = Marks::from(start, Vec::new());
             let mut written = Vec::new();

@@ -567,13 +567,13 @@ impl Translation {
             flags: bits.has(Bits::FLAGS),
         };
         let stub = |subject: u32| self.stubs.get(subject as usize).copied();
-        let elsewhere =
-            |next| Some(Place { next, repair, flow: Standing::Outside, iterations: None, unsure: false });
+        let at =
+            |next, flow| Some(Place { next, repair, flow, iterations: None, unsure: false, counter: None });
+        let elsewhere = |next| at(next, Standing::Outside);
         if bits.has(Bits::TO_STUB) {
             let address = stub(mark.subject)?;
             let arrived = bits.has(Bits::ARRIVED).then(|| self.block_at(address)).flatten();
-            let flow = arrived.map_or(Standing::Outside, Standing::start_of);
-            return Some(Place { next: Next::Known(address), repair, flow, iterations: None, unsure: false });
+            return at(Next::Known(address), arrived.map_or(Standing::Outside, Standing::start_of));
         }
         if bits.has(Bits::TO_STUB_AND_RCX) {
             return elsewhere(Next::Rcx(stub(mark.subject)?));
@@ -609,7 +609,8 @@ impl Translation {
             flow = Standing::start_of(block);
         }
         let iterations = bits.has(Bits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
-        Some(Place { next, repair, flow, iterations, unsure: bits.has(Bits::UNSURE) })
+        let counter = bits.has(Bits::COUNTING).then(|| self.block_counter(mark.subject)).flatten();
+        Some(Place { next, repair, flow, iterations, unsure: bits.has(Bits::UNSURE), counter })
     }
 
     /// The address of an instruction of a block.

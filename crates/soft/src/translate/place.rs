@@ -59,13 +59,19 @@ impl Bits {
 
     /// The status flags are in ah, as `lahf` leaves them, and the overflow in al.
     pub(crate) const FLAGS: Bits = Bits(0x1_0000);
-    /// The repeated instruction that [`Bits::ITERATIONS`] speaks of is the one before.
-    pub(crate) const DONE: Bits = Bits(0x4_0000);
     /// Elements under a mask were counted of an instruction that is not done, or the other way round.
     pub(crate) const UNSURE: Bits = Bits(0x2_0000);
+    /// The repeated instruction that [`Bits::ITERATIONS`] speaks of is the one before.
+    pub(crate) const DONE: Bits = Bits(0x4_0000);
+    /// r11 has the block's counter, and memory an older value of it.
+    pub(crate) const COUNTING: Bits = Bits(0x8_0000);
 
     pub(crate) const fn with(self, other: Bits) -> Bits {
         Bits(self.0 | other.0)
+    }
+
+    pub(crate) const fn without(self, other: Bits) -> Bits {
+        Bits(self.0 & !other.0)
     }
 
     pub(crate) fn has(self, other: Bits) -> bool {
@@ -86,6 +92,8 @@ pub struct Place {
     pub iterations: Option<u32>,
     /// Whether the count of elements under masks is wrong if the program leaves from here.
     pub unsure: bool,
+    /// The counter, by its offset in the slot, whose value is in r11: what the slot has is older.
+    pub counter: Option<u32>,
 }
 
 /// The address of the program's next instruction.

@@ -1,7 +1,8 @@
 //! Puts counters into copies of blocks, and blocks together.
 
 use super::batch::expected;
-use super::shape::Units;
+use super::emit::{BEGIN_COUNTING, len_of_conditional, register_count};
+use super::shape::{Units, Use};
 use super::*;
 use crate::flow::Point;
 
@@ -267,12 +268,16 @@ impl Translation {
         self.flow.counter_of(arc?).map(area::counter)
     }
 
-    fn block_counter(&self, id: u32) -> Option<u32> {
+    /// The counter of a block, by its offset in the slot, if it has one.
+    pub(super) fn block_counter(&self, id: u32) -> Option<u32> {
         self.counter(Some(self.flow.arc_of(self.pieces[id as usize].block)))
     }
 
     fn emit(&mut self, batch: &Batch, draft: &batch::Draft, id: u32, out: &mut Emitter, cold: &mut Cold) {
         self.pieces[id as usize].body = out.here();
+        if let Some(counter) = self.plain_loop(batch, draft, id) {
+            return self.emit_loop(batch, draft, (id, counter), out, cold);
+        }
         let counter = self.block_counter(id);
         let quiet = draft.quiet;
         let ends_itself = !matches!(draft.terminator, Terminator::FallThrough { .. } | Terminator::Leave(_));
@@ -295,6 +300,58 @@ impl Translation {
         }
         let went = At { done: draft.len() as u16, ..at };
         self.end(batch, draft, id, (at, went), out, cold);
+    }
+
+    /// The counter of a block that goes back to its own start, if that is all that is counted there and nothing in it needs r11 or stops.
+    fn plain_loop(&self, batch: &Batch, draft: &batch::Draft, id: u32) -> Option<u32> {
+        let Terminator::Conditional { taken, .. } = draft.terminator else { return None };
+        let back = self.pieces[id as usize].edges[Way::Taken as usize];
+        if taken != draft.address || self.counter(back).is_some() {
+            return None;
+        }
+        let stops = |shape: &Shape| self.asks && shape.asks.is_some();
+        let plain = |shape: &Shape| shape.r11 == Use::None && self.units(shape).is_none() && !stops(shape);
+        self.block_counter(id).filter(|_| batch.shapes(draft).iter().all(plain))
+    }
+
+    /// Such a block, with its counter in r11 while it goes round: in memory each round waits for the one before.
+    fn emit_loop(
+        &mut self,
+        batch: &Batch,
+        draft: &batch::Draft,
+        (id, counter): (u32, u32),
+        out: &mut Emitter,
+        cold: &mut Cold,
+    ) {
+        let Terminator::Conditional { not_taken, .. } = draft.terminator else { return };
+        let (shapes, quiet) = (batch.shapes(draft), draft.quiet);
+        let Some((branch, copied)) = shapes.split_last() else { return };
+        let outside = At { subject: id, done: 0, bits: Bits::CLEAN };
+        let count = register_count(quiet.is_some()).len();
+        let round =
+            count + copied.iter().map(|shape| shape.code().len()).sum::<usize>() + len_of_conditional(branch);
+        out.keep_together(outside, BEGIN_COUNTING, round);
+        out.begin_counting(outside, counter);
+        let start = out.here();
+        let mut at = outside.with(Bits::COUNTING);
+        for (step, shape) in shapes.iter().enumerate() {
+            at.done = step as u16;
+            if step == quiet.unwrap_or(0) {
+                out.count_in_register(at, quiet.is_some());
+                at = at.with(Bits::COUNTED);
+            }
+            if step < copied.len() {
+                out.copy(at, shape);
+            }
+        }
+        let went = At { done: draft.len() as u16, ..at };
+        let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
+        let hole = out.conditional(at, taken, branch);
+        out.fill(hole, start);
+        debug_assert_eq!(out.here(), start + round as u64);
+        out.end_counting(next, counter);
+        let next = At { bits: next.bits.without(Bits::COUNTING), ..next };
+        self.go(id, next, Way::Next, not_taken, out, cold);
     }
 
     fn copy(&mut self, shape: &Shape, at: At, out: &mut Emitter) {
