@@ -186,6 +186,28 @@ fn threads_count_as_stepped() {
 }
 
 #[test]
+fn threads_by_the_newer_system_call_count_as_stepped() {
+    check("crew.c", BARE, &["work", "4", "newer"]);
+    check("crew.c", BARE, &["execute", "3", "newer"]);
+}
+
+#[test]
+fn loops_of_one_block_count_as_stepped() {
+    check("loops.c", &["-O2"], &["kinds", "50"]);
+    check("loops.c", &["-O2"], &["rounds", "1000"]);
+}
+
+#[test]
+fn faults_in_the_middle_of_a_loop_count_as_stepped() {
+    check("loops.c", &["-O2"], &["faults"]);
+}
+
+#[test]
+fn who_goes_on_by_a_frame_that_no_signal_has_made_counts_as_stepped() {
+    check("loops.c", &["-O2"], &["made by hand"]);
+}
+
+#[test]
 fn threads_that_others_end_count_as_stepped() {
     check("crew.c", BARE, &["wait", "3"]);
     check("crew.c", BARE, &["execute", "3"]);

@@ -555,6 +555,76 @@ fn check_same_instructions(counts: &[Counted], others: &[Counted]) {
     assert_eq!(of(counts), of(others));
 }
 
+/// So many rounds of a loop of two instructions.
+fn rounds(number: &str) -> Option<Job> {
+    program("loops.c").map(|program| Job::new(program, &["rounds", number]))
+}
+
+/// Instructions of a run that are none of its loop's, as its handler tells where in the loop it was interrupted and how many rounds were
+/// left; `None` where that was not in the loop.
+#[track_caller]
+fn outside_of_loop(run: &Run, rounds: u64) -> Option<u64> {
+    assert_eq!(run.status, Status::Code(7), "{run:?}");
+    let value = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let (at, left) = run.stdout.trim_end().split_at(16);
+    let executed = match value(at) {
+        0 => 2 * (rounds - value(left)),
+        3 => 2 * (rounds - value(left)) - 1,
+        _ => return None,
+    };
+    Some(run.counts[0].count(Event::Instructions).unwrap() - executed)
+}
+
+#[test]
+fn a_tight_loop_that_is_interrupted_counts_to_the_last_instruction() {
+    const ROUNDS: u64 = 1 << 40;
+    let Some(program) = program("loops.c") else { return };
+    let job = Job::new(program, &["interrupted", &ROUNDS.to_string()]);
+    let stepped = outside_of_loop(&job.run(Tracer::Oracle), ROUNDS).expect("steps are in the loop by then");
+    let all: Vec<u64> = (0..6).filter_map(|_| outside_of_loop(&job.run(soft()), ROUNDS)).collect();
+    assert!(all.len() > 2, "{} of 6 runs were interrupted in the loop", all.len());
+    assert!(all.iter().all(|one| *one == stepped), "{all:?}, not {stepped}");
+}
+
+#[test]
+fn a_tight_loop_that_is_read_and_stopped_counts_the_same() {
+    let Some(job) = rounds("3000000000") else { return };
+    let undisturbed = job.run(soft());
+    let running = job.start(soft());
+    running.until_it_says("waiting");
+    let mut last = 0;
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(20));
+        let count = running.counts()[0].count(Event::Instructions).unwrap();
+        assert!(count > last + 100_000, "{count} behind {last}");
+        last = count;
+        running.signal(SIGSTOP);
+        until("it does not stop", || state(running.pid()) == Some('T'));
+        running.signal(SIGCONT);
+    }
+    assert!(!running.output().contains("done"), "too fast to be a test");
+    let run = running.finish();
+    assert_same_end(&run, &undisturbed);
+    assert_same_counts(&run.counts, &undisturbed.counts);
+}
+
+#[test]
+fn a_tight_loop_that_is_ended_is_counted_to_there() {
+    for signal in [SIGTERM, SIGKILL] {
+        let Some(job) = rounds("100000000000000") else { return };
+        let running = job.start(soft());
+        running.until_it_says("waiting");
+        std::thread::sleep(Duration::from_millis(20));
+        let before = running.counts()[0].count(Event::Instructions).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        running.signal(signal);
+        let run = running.finish();
+        assert_eq!(run.status, Status::Signal(signal));
+        let count = run.counts[0].count(Event::Instructions).unwrap();
+        assert!(count > before + 100_000, "{count} behind {before}");
+    }
+}
+
 #[test]
 fn a_program_goes_on_by_itself_when_nobody_wants_its_counts_any_more() {
     let Some(job) = waiting("300000000") else { return };
@@ -694,6 +764,37 @@ fn a_program_that_could_not_install_a_filter_executes_and_is_counted() {
 /// `proc(5)`, `/proc/pid/status`: `Seccomp`.
 fn in_a_filter() -> bool {
     !fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:\t0")
+}
+
+/// Like [`check_left`] of what few programs do.
+#[track_caller]
+fn check_rare_left(args: &[&str], words: &str) {
+    let Some(program) = program("rare.c") else { return };
+    assert_lost(&alike(&Job::new(program, args)).counts[0], words);
+}
+
+#[test]
+fn rare_ways_to_change_memory_are_left_or_counted() {
+    check_rare_left(&["remaps", "shared code"], "executes memory that it shares");
+    check_rare_left(&["remaps", "over"], "maps shared memory over other memory");
+    check_rare_left(&["remaps", "process"], "discards the memory of a process (process_madvise)");
+    check_rare_left(&["segments"], "changes its segments");
+    if let Some(program) = program("rare.c") {
+        check_counted(&alike(&Job::new(program, &["remaps", "pages"])));
+    }
+}
+
+#[test]
+fn children_that_could_not_be_followed_are_left() {
+    check_rare_left(&["child", "shares"], "started a process that shares its memory");
+    check_rare_left(&["child", "untraced"], "started a process that cannot be traced");
+}
+
+#[test]
+fn what_would_not_be_seen_is_left() {
+    check_rare_left(&["steps itself"], "steps itself");
+    check_rare_left(&["narrow addresses", "marked"], "system calls of another kind (x32)");
+    check_rare_left(&["narrow addresses", "only"], "system calls of another kind (x32)");
 }
 
 #[test]
