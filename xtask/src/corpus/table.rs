@@ -57,7 +57,8 @@ pub(super) const PROGRAMS: &[Program] = &[
             "its shell, gzip, sort and awk",
             "busybox sh \"$SHARED/load.sh\" $((N * 200)); busybox gzip -c \"$SHARED/text\" | busybox sha256sum
              busybox awk '{ n[$1]++ } END { for (w in n) print w, n[w] }' \"$SHARED/text\" | busybox sort | busybox md5sum",
-        ),
+        )
+        .also(&[Torture]),
     Program::new("grep", &[needed("grep", "grep")])
         .version("grep --version")
         .load(
@@ -66,10 +67,13 @@ pub(super) const PROGRAMS: &[Program] = &[
              printf 'abca\\nxyzz\\nggg\\n' >words; exec grep -n -o -F -f words \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
-    Program::new("grep -P", &[needed("grep", "grep")]).version("grep --version").load(
-        "a Perl expression over 4 MB; PCRE compiles it at run time",
-        "exec grep -o -P '\\b\\w*(\\w)\\1\\w*\\b' \"$SHARED/text\"",
-    ),
+    Program::new("grep -P", &[needed("grep", "grep")])
+        .version("grep --version")
+        .load(
+            "a Perl expression over 4 MB; PCRE compiles it at run time",
+            "exec grep -o -P '\\b\\w*(\\w)\\1\\w*\\b' \"$SHARED/text\"",
+        )
+        .also(&[Torture]),
     Program::new("sed", &[needed("sed", "sed")])
         .version("sed --version")
         .load(
@@ -85,14 +89,18 @@ pub(super) const PROGRAMS: &[Program] = &[
              \"$SHARED/text\"",
         )
         .also(&[Small, Torture]),
-    Program::new("gawk", &[needed("gawk", "gawk")]).version("gawk --version").load(
-        "words counted over 4 MB",
-        "exec gawk '{ for (i = 1; i <= NF; i++) n[substr($i, 1, 3)] += length($i) } END { for (w in n) print w, n[w] }' \
-         \"$SHARED/text\"",
-    ),
+    Program::new("gawk", &[needed("gawk", "gawk")])
+        .version("gawk --version")
+        .load(
+            "words counted over 4 MB",
+            "exec gawk '{ for (i = 1; i <= NF; i++) n[substr($i, 1, 3)] += length($i) } END { for (w in n) print w, n[w] }' \
+             \"$SHARED/text\"",
+        )
+        .also(&[Torture]),
     Program::new("bc", &[needed("bc", "bc")])
         .version("bc --version")
-        .load("π to 600 digits", "echo \"scale=$((N * 6)); 4*a(1)\" | bc -l"),
+        .load("π to 600 digits", "echo \"scale=$((N * 6)); 4*a(1)\" | bc -l")
+        .also(&[Torture]),
     // Compression, cryptography, sound.
     Program::new("gzip", &[needed("gzip", "gzip")])
         .version("gzip --version")
@@ -101,10 +109,13 @@ pub(super) const PROGRAMS: &[Program] = &[
             "gzip -9 -n -c \"$SHARED/text\" >text.gz; exec gzip -dc text.gz >back",
         )
         .also(&[Small, Torture]),
-    Program::new("bzip2", &[needed("bzip2", "bzip2")]).version("bzip2 --help 2>&1 </dev/null").load(
-        "4 MB and back",
-        "bzip2 -c \"$SHARED/text\" >text.bz2; exec bzip2 -dc text.bz2 >back",
-    ),
+    Program::new("bzip2", &[needed("bzip2", "bzip2")])
+        .version("bzip2 --help 2>&1 </dev/null")
+        .load(
+            "4 MB and back",
+            "bzip2 -c \"$SHARED/text\" >text.bz2; exec bzip2 -dc text.bz2 >back",
+        )
+        .also(&[Torture]),
     Program::new("xz", &[needed("xz", "xz-utils")])
         .version("xz --version")
         .load(
@@ -112,18 +123,24 @@ pub(super) const PROGRAMS: &[Program] = &[
             "head -c 1000000 \"$SHARED/text\" >text; xz -6 -c text >text.xz; exec xz -dc text.xz >back",
         )
         .also(&[Torture]),
-    Program::new("zstd", &[needed("zstd", "zstd")]).version("zstd --version").load(
-        "4 MB and back, with its threads",
-        "zstd -q -15 \"$SHARED/text\" -o text.zst; exec zstd -q -dc text.zst >back",
-    ),
+    Program::new("zstd", &[needed("zstd", "zstd")])
+        .version("zstd --version")
+        .load(
+            "4 MB and back, with its threads",
+            "zstd -q -15 \"$SHARED/text\" -o text.zst; exec zstd -q -dc text.zst >back",
+        )
+        .also(&[Torture]),
     Program::new("zstd, one thread", &[needed("zstd", "zstd")]).version("zstd --version").load(
         "4 MB and back",
         "zstd -q --single-thread --no-asyncio -15 -c <\"$SHARED/text\" >text.zst; exec zstd -q --single-thread --no-asyncio -dc <text.zst >back",
     ),
-    Program::new("brotli", &[needed("brotli", "brotli")]).version("brotli --version").load(
-        "1 MB and back",
-        "head -c 1000000 \"$SHARED/text\" >text; brotli -q 9 -c text >text.br; exec brotli -dc text.br >back",
-    ),
+    Program::new("brotli", &[needed("brotli", "brotli")])
+        .version("brotli --version")
+        .load(
+            "1 MB and back",
+            "head -c 1000000 \"$SHARED/text\" >text; brotli -q 9 -c text >text.br; exec brotli -dc text.br >back",
+        )
+        .also(&[Torture]),
     Program::new("openssl", &[needed("openssl", "openssl")])
         .version("openssl version")
         .load(
@@ -135,11 +152,14 @@ pub(super) const PROGRAMS: &[Program] = &[
              openssl prime -hex FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F14374FE1356D6D51C245E485B576625E7EC6F44C42E9A63A3620FFFFFFFFFFFFFFFF",
         )
         .also(&[Torture]),
-    Program::new("flac", &[needed("flac", "flac")]).version("flac --version").load(
-        "sound of 20 s encoded and decoded",
-        "flac --totally-silent -8 --force-raw-format --endian=little --channels=1 --bps=16 --sample-rate=44100 --sign=signed \
-         -o sound.flac \"$SHARED/text\"; flac --totally-silent -d -c --force-raw-format --endian=little --sign=signed sound.flac >back",
-    ),
+    Program::new("flac", &[needed("flac", "flac")])
+        .version("flac --version")
+        .load(
+            "sound of 20 s encoded and decoded",
+            "flac --totally-silent -8 --force-raw-format --endian=little --channels=1 --bps=16 --sample-rate=44100 --sign=signed \
+             -o sound.flac \"$SHARED/text\"; flac --totally-silent -d -c --force-raw-format --endian=little --sign=signed sound.flac >back",
+        )
+        .also(&[Torture]),
     // Interpreters.
     Program::new("perl", &[needed("perl", "perl")])
         .version("perl -e 'print $^V'")
@@ -168,34 +188,45 @@ pub(super) const PROGRAMS: &[Program] = &[
         .also(&[Torture]),
     Program::new("ruby", &[needed("ruby", "ruby")])
         .version("ruby --version")
-        .load("words counted, sorted, joined", "exec ruby \"$SHARED/load.rb\" $((N / 10)) \"$SHARED/text\""),
+        .load("words counted, sorted, joined", "exec ruby \"$SHARED/load.rb\" $((N / 10)) \"$SHARED/text\"")
+        .also(&[Torture]),
     Program::new("lua", &[needed("lua5.4", "lua5.4")])
         .version("lua5.4 -v")
-        .load("words counted, sorted", "exec lua5.4 \"$SHARED/load.lua\" $((N / 4)) \"$SHARED/text\""),
+        .load("words counted, sorted", "exec lua5.4 \"$SHARED/load.lua\" $((N / 4)) \"$SHARED/text\"")
+        .also(&[Torture]),
     Program::new("tcl", &[needed("tclsh", "tcl")])
         .version("echo 'puts $tcl_patchLevel' | tclsh")
-        .load("words counted, sorted", "exec tclsh \"$SHARED/load.tcl\" $((N / 4)) \"$SHARED/text\""),
+        .load("words counted, sorted", "exec tclsh \"$SHARED/load.tcl\" $((N / 4)) \"$SHARED/text\"")
+        .also(&[Torture]),
     Program::new("ocaml", &[needed("ocaml", "ocaml-nox")])
         .version("ocaml -version")
-        .load("a sieve and a tree, as byte code", "exec ocaml \"$SHARED/load.ml\" $((N / 2))"),
-    Program::new("jq", &[needed("jq", "jq")]).version("jq --version").load(
-        "groups 5000 objects",
-        "seq 1 $((N * 50)) | jq -c '{n: ., k: (. * 7919 % 101)}' | jq -s -S 'group_by(.k) | map({k: .[0].k, s: (map(.n) | add)})'",
-    ),
+        .load("a sieve and a tree, as byte code", "exec ocaml \"$SHARED/load.ml\" $((N / 2))")
+        .also(&[Torture]),
+    Program::new("jq", &[needed("jq", "jq")])
+        .version("jq --version")
+        .load(
+            "groups 5000 objects",
+            "seq 1 $((N * 50)) | jq -c '{n: ., k: (. * 7919 % 101)}' | jq -s -S 'group_by(.k) | map({k: .[0].k, s: (map(.n) | add)})'",
+        )
+        .also(&[Torture]),
     Program::new("m4", &[needed("m4", "m4")])
         .version("m4 --version")
-        .load("3000 expansions, each inside the other", "for i in 1 2 3 4 5; do m4 -L 10000 \"$SHARED/load.m4\"; done"),
+        .load("3000 expansions, each inside the other", "for i in 1 2 3 4 5; do m4 -L 10000 \"$SHARED/load.m4\"; done")
+        .also(&[Torture]),
     Program::new("node", &[needed("node", "nodejs")])
         .version("node --version")
-        .load("maps, sorting, strings; V8's compilers", "exec node \"$SHARED/load.js\" $((N / 2))"),
+        .load("maps, sorting, strings; V8's compilers", "exec node \"$SHARED/load.js\" $((N / 2))")
+        .also(&[Torture]),
     Program::new("java -Xint", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
-        .load("strings, maps, floating point; interpreted", "exec java -Xint Load $((N / 20))"),
+        .load("strings, maps, floating point; interpreted", "exec java -Xint Load $((N / 20))")
+        .also(&[Torture]),
     Program::new("java", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
-        .load("strings, maps, floating point; compiled at run time", "exec java Load $N"),
+        .load("strings, maps, floating point; compiled at run time", "exec java Load $N")
+        .also(&[Torture]),
     // Compilers.
     Program::new("gcc", &[needed("gcc", "gcc")])
         .version("gcc --version")
@@ -207,15 +238,18 @@ pub(super) const PROGRAMS: &[Program] = &[
         .load(
             "-O1 with regular expressions of the standard library; the program runs",
             "g++ -O1 -o load \"$SHARED/load.cpp\"; exec ./load $((N * 2))",
-        ),
+        )
+        .also(&[Torture]),
     Program::new("tcc", &[needed("tcc", "tcc")])
         .version("tcc -v")
         .prepare("awk -v functions=$((N * 30)) -v name=part -f \"$SHARED/source.awk\" >part.c")
-        .load("3000 functions", "exec tcc -c -o part.o part.c"),
+        .load("3000 functions", "exec tcc -c -o part.o part.c")
+        .also(&[Torture]),
     Program::new("nasm", &[needed("nasm", "nasm")])
         .version("nasm --version")
         .prepare("awk -v n=$((N * 300)) 'BEGIN { for (i = 0; i < n; i++) print \"l\" i \": mov eax,\", i, \"\\n jne l\" int(i / 2), \"\\n imul rax, [rbx+\" i \"], 3\" }' >load.asm")
-        .load("90000 lines", "exec nasm -f elf64 -o load.o load.asm"),
+        .load("90000 lines", "exec nasm -f elf64 -o load.o load.asm")
+        .also(&[Torture]),
     Program::new("binutils", &[needed("objdump", "binutils"), needed("gcc", "gcc")])
         .version("objdump --version")
         .prepare("awk -v functions=$N -v name=part -f \"$SHARED/source.awk\" >part.c; gcc -g -O1 -c -o part.o part.c; rm part.c")
@@ -223,7 +257,8 @@ pub(super) const PROGRAMS: &[Program] = &[
             "as, objdump, nm, objcopy, ar, strip",
             "objdump -d -r part.o | md5sum; nm -S part.o | sort | md5sum; objcopy --compress-debug-sections part.o other.o
              ar rD all.a part.o other.o 2>/dev/null; strip -g -o small.o part.o; readelf -a part.o | md5sum",
-        ),
+        )
+        .also(&[Torture]),
     Program::new("make -j2", &[needed("make", "make"), needed("gcc", "gcc")])
         .version("make --version")
         .prepare(
@@ -236,10 +271,11 @@ pub(super) const PROGRAMS: &[Program] = &[
              cp \"$SHARED/Makefile.load\" Makefile",
         )
         .load("13 files compiled, two at a time, and linked; the program runs", "exec make -j2 --output-sync=none -s")
-        .also(&[]),
+        .also(&[Torture]),
     Program::new("rustc", &[needed("rustc", "rustc")])
         .version("rustc --version")
-        .load("a small program with -O", "exec rustc --edition 2021 -O -o load \"$SHARED/load.rs\""),
+        .load("a small program with -O", "exec rustc --edition 2021 -O -o load \"$SHARED/load.rs\"")
+        .also(&[Torture]),
     Program::new("cargo build", &[needed("cargo", "cargo"), needed("rustc", "rustc")])
         .version("cargo --version")
         .prepare("cp -R \"$SHARED/crate/.\" .")
@@ -247,15 +283,18 @@ pub(super) const PROGRAMS: &[Program] = &[
             "a small crate; the program runs",
             "mkdir aside; CARGO_TARGET_DIR=aside/target cargo build -q --offline; exec aside/target/debug/small",
         )
-        .compared("what the built program prints; cargo's folder holds times"),
+        .compared("what the built program prints; cargo's folder holds times")
+        .also(&[Torture]),
     Program::new("a Rust program", &[needed("rustc", "rustc")])
         .version("rustc --version")
         .prepare("rustc --edition 2021 -O -o load \"$SHARED/load.rs\"")
-        .load("hash maps, trees, strings, floating point", "exec ./load $((N * 3))"),
+        .load("hash maps, trees, strings, floating point", "exec ./load $((N * 3))")
+        .also(&[Torture]),
     Program::new("a Go program", &[needed("go", "golang-go")])
         .version("go version")
         .prepare("GOCACHE=\"$TMPDIR/go\" go build -o load \"$SHARED/load.go\"; rm -rf \"$TMPDIR/go\"")
-        .load("goroutines, channels, maps", "exec ./load $((N * 2))"),
+        .load("goroutines, channels, maps", "exec ./load $((N * 2))")
+        .also(&[Torture]),
     Program::new("go build", &[needed("go", "golang-go")])
         .version("go version")
         .prepare("GOCACHE=$PWD/cache go build -o load \"$SHARED/load.go\"; rm load; cp \"$SHARED/load.go\" .; echo '// changed' >>load.go")
@@ -276,7 +315,8 @@ pub(super) const PROGRAMS: &[Program] = &[
              git checkout -q -b side HEAD~5; echo side >side; git add side; git commit -q -m side; git checkout -q main; git merge -q -m both side
              git log --stat --format='%H %s'; git repack -q -a -d; git fsck --full --no-progress; git diff HEAD~4 | md5sum",
         )
-        .compared("what git prints, the ids of commits among it; the index holds times and inode numbers"),
+        .compared("what git prints, the ids of commits among it; the index holds times and inode numbers")
+        .also(&[Torture]),
     Program::new("sqlite", &[needed("sqlite3", "sqlite3")])
         .version("sqlite3 --version")
         .load("30000 rows inserted, indexed, joined, vacuumed", "exec sqlite3 load.db \".read $SHARED/load.sql\"")
@@ -312,7 +352,8 @@ pub(super) const PROGRAMS: &[Program] = &[
              until curl -s -o /dev/null http://127.0.0.1:$PORT/file; do sleep 0.05; done
              i=0; while [ $i -lt 20 ]; do curl -s http://127.0.0.1:$PORT/file | md5sum; i=$((i + 1)); done
              curl -s -Z --no-progress-meter -o 'got#1' \"http://127.0.0.1:$PORT/file?[1-20]\"; md5sum got*; rm got*; { kill $server; wait $server; } 2>/dev/null || true",
-        ),
+        )
+        .also(&[Torture]),
     Program::new("nginx", &[needed("nginx", "nginx-light"), needed("ab", "apache2-utils"), needed("curl", "curl")])
         .version("nginx -v 2>&1")
         .prepare(
@@ -327,7 +368,8 @@ pub(super) const PROGRAMS: &[Program] = &[
              ab -q -n $((N * 50)) -c 8 http://127.0.0.1:$PORT/page >aside/ab
              grep -E '^(Complete|Failed|Document)' aside/ab; curl -s http://127.0.0.1:$PORT/page; kill $server; wait $server",
         )
-        .compared("how many requests were made and failed, and a page; not the times, nor the sums that ab makes while the last requests are still under way"),
+        .compared("how many requests were made and failed, and a page; not the times, nor the sums that ab makes while the last requests are still under way")
+        .also(&[Torture]),
     Program::new("redis", &[needed("redis-server", "redis-server"), needed("redis-benchmark", "redis-tools")])
         .version("redis-server --version")
         .load(
@@ -338,7 +380,8 @@ pub(super) const PROGRAMS: &[Program] = &[
              redis-cli -s aside/socket dbsize; redis-cli -s aside/socket debug digest; redis-cli -s aside/socket llen mylist
              kill $server; wait $server",
         )
-        .compared("the digest of the data base after it; not the times"),
+        .compared("the digest of the data base after it; not the times")
+        .also(&[Torture]),
     Program::new("postgres", &[needed("initdb", "postgresql"), needed("pgbench", "postgresql-contrib")])
         .version("postgres --version")
         .load(
