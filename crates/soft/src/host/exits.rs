@@ -8,10 +8,15 @@ use super::engine::{Engine, Outcome};
 use super::process::{Mode, Spot, Task};
 use super::signals::status;
 
+const KILLED_BEFORE: &str = "the process was killed before its counts were read";
+
 impl Engine {
     /// The program goes on by itself from now on: this thread of it as soon as all others do.
     pub(super) fn leave(&mut self, tid: u32, reason: Option<String>, signal: i32) {
         let at = self.surface(tid).map(|registers| registers.map(|registers| registers.rip));
+        if at.is_err() {
+            self.lose(tid, KILLED_BEFORE);
+        }
         if let Some(reason) = reason {
             let place = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
             self.lose(tid, &format!("left translation{place}: the program {reason}"));
@@ -40,6 +45,8 @@ impl Engine {
     pub(super) fn exiting(&mut self, tid: u32) -> Outcome {
         self.pass_on_held(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
+        // It holds where we make a system call in its name only: it may have executed anything since.
+        let last = self.task(tid)?.last.take();
         // Before it leaves: it would leave twice in what is answered.
         self.answer(tid)?;
         let registers = trace::registers(tid);
@@ -51,7 +58,7 @@ impl Engine {
         if let Mode::Translated(seat) = &mut task.mode {
             // Where we make a system call in its name it is not by itself.
             let calling = spot.is_some_and(|spot| seat.space.borrow().is_calling(spot.pc));
-            let at = if calling { task.last } else { spot };
+            let at = if calling { last } else { spot };
             unknown = !at.is_some_and(|at| seat.leave(at));
         }
         if unknown {
@@ -121,7 +128,7 @@ impl Engine {
             Mode::Waiting => false,
         };
         if !known {
-            self.lose(tid, "the process was killed before its counts were read");
+            self.lose(tid, KILLED_BEFORE);
         }
         known
     }
@@ -205,9 +212,10 @@ impl Engine {
 ///
 /// # Source
 ///
-/// Linux `kernel/signal.c`, `ptrace_signal`: since 5.17.
+/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, who is dying is not killed again, which would end that stop
+/// before we see it, since 6.1 at the latest.
 pub(super) fn tells_of_ends() -> bool {
-    uname().is_some_and(|uname| version(&uname.release) >= Some((5, 17)))
+    uname().is_some_and(|uname| version(&uname.release) >= Some((6, 1)))
 }
 
 /// The first two numbers of a kernel's release.

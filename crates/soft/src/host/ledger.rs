@@ -51,8 +51,8 @@ impl Ledger {
         self.observe(space, Point::Outside, to);
     }
 
-    /// The process leaves from where it is, a spot of which that place is known. A counter in a register goes to its slot, where the
-    /// process puts it, too, should it only be read and go on.
+    /// The process leaves from a spot; `place` is what is known of that. A counter in a register goes to the slot, also where this is a
+    /// copy of the ledger for a reading: the process puts it there itself when it goes on.
     pub(crate) fn leave(&mut self, space: &mut Space, slot: usize, place: &Place, spot: Spot) {
         if let Some(extra) = place.iterations {
             *self.undone.entry(extra).or_default() += spot.rcx.unwrap_or(0);
@@ -155,7 +155,7 @@ impl Tally {
     /// What does not agree, in words.
     pub(crate) fn settle(&self, space: &Space) -> Result<Executed, String> {
         if self.ledger.broken {
-            return Err("a count in a register contradicts the one before".to_owned());
+            return Err("what a register has counted is less than before, or not known".to_owned());
         }
         let known = space.translation.flow().counters().iter().enumerate();
         let values: Vec<u64> = known

@@ -68,11 +68,7 @@ impl Task {
 
 /// What was counted at a seat, were it left at this place of the translation.
 fn left_at(seat: &Seat, spot: Spot) -> Option<Totals> {
-    let mut ledger = seat.ledger.clone();
-    // It will ask again soon.
-    let place = seat.space.borrow().translation.place(spot.pc)?;
-    ledger.leave(&mut seat.space.borrow_mut(), seat.slot, &place, spot);
-    settled(seat, &ledger).ok()
+    settled(seat, &seat.ledger_at(spot)?).ok()
 }
 
 fn settled(seat: &Seat, ledger: &Ledger) -> Result<Totals, String> {

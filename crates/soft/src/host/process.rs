@@ -54,6 +54,14 @@ impl Seat {
         Seat { space, slot, ledger: Ledger::default(), maps: Known::default() }
     }
 
+    /// What its ledger would be, were it left at a spot; `None` where nothing is known of that.
+    pub(crate) fn ledger_at(&self, spot: Spot) -> Option<Ledger> {
+        let place = self.space.borrow().translation.place(spot.pc)?;
+        let mut ledger = self.ledger.clone();
+        ledger.leave(&mut self.space.borrow_mut(), self.slot, &place, spot);
+        Some(ledger)
+    }
+
     /// Its thread leaves from a spot in translated code. False where nothing is known of that.
     pub(crate) fn leave(&mut self, spot: Spot) -> bool {
         let space = &mut self.space.borrow_mut();
@@ -69,7 +77,7 @@ pub(crate) struct Spot {
     pub(crate) pc: u64,
     /// `None` where it is not known, as behind a system call: nothing counts in it there.
     pub(crate) rcx: Option<u64>,
-    /// The same.
+    /// The same of the other one.
     pub(crate) r11: Option<u64>,
 }
 

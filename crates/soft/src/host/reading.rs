@@ -92,17 +92,12 @@ impl Engine {
     pub(super) fn record(&mut self, tid: u32, at: Option<Spot>) {
         let Some(task) = self.tasks.get(&tid) else { return };
         let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return };
-        let mut ledger = seat.ledger.clone();
-        let at = at.filter(|_| matches!(task.mode, Mode::Translated(_)));
-        let place = at.map(|spot| (seat.space.borrow().translation.place(spot.pc), spot));
-        let unknown = matches!(place, Some((None, _)));
-        if let Some((Some(place), spot)) = place {
-            ledger.leave(&mut seat.space.borrow_mut(), seat.slot, &place, spot);
-        }
-        let tally = Tally::read(&seat.space.borrow(), seat.slot, &ledger);
-        let part = Part { space: seat.space.clone(), tally };
-        let answer =
-            if unknown { Err("the process was read at an unknown place".to_owned()) } else { Ok(part) };
+        let ledger = match at.filter(|_| matches!(task.mode, Mode::Translated(_))) {
+            Some(spot) => seat.ledger_at(spot).ok_or("the process was read at an unknown place"),
+            None => Ok(seat.ledger.clone()),
+        };
+        let tally = ledger.map(|ledger| Tally::read(&seat.space.borrow(), seat.slot, &ledger));
+        let answer = tally.map(|tally| Part { space: seat.space.clone(), tally }).map_err(str::to_owned);
         self.answered.insert(tid, (task.process, answer));
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Emitter {
 /// What is in r11.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {
-    /// Anything: the program's is in the slot.
+    /// Anything, a counter for instance: the program's is in the slot.
     Ours,
     /// The program's r11, as in the slot.
     Clean,
@@ -190,7 +190,9 @@ impl Emitter {
     /// From here on r11 has a counter, until [`Emitter::end_counting`].
     pub(crate) fn begin_counting(&mut self, at: At, offset: u32) {
         debug_assert_eq!(self.r11, Held::Ours);
+        let start = self.bytes.len();
         self.load(at, 11, offset);
+        debug_assert_eq!(self.bytes.len(), start + BEGIN_COUNTING);
     }
 
     /// Adds one to the counter in r11.
@@ -542,6 +544,7 @@ pub(crate) fn register_count(quiet: bool) -> &'static [u8] {
 /// The condition of a branch that tests flags; `None` of those that test rcx.
 fn condition(code: &[u8]) -> Option<u8> {
     let opcode = code.iter().position(|byte| matches!(byte, 0x70..=0x7f | 0x0f | 0xe0..=0xe3));
+    debug_assert!(opcode.is_some(), "{code:x?} is no conditional branch");
     match code[opcode.unwrap_or(0)..] {
         [0x0f, far, ..] => Some(far & 0xf),
         [short @ 0x70..=0x7f, ..] => Some(short & 0xf),

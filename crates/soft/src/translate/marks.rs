@@ -33,6 +33,7 @@ impl Marks {
     /// Adds a mark behind all others.
     #[inline]
     pub(crate) fn push(&mut self, mark: Mark) {
+        debug_assert!(mark.bits.0 < 1 << 21, "three bytes of seven bits");
         let (distance, last) = (mark.at - self.last.at, self.last);
         let step = mark.done.wrapping_sub(last.done);
         if distance >= FAR || step > 1 || mark.subject != last.subject {

@@ -610,6 +610,7 @@ impl Translation {
         }
         let iterations = bits.has(Bits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
         let counter = bits.has(Bits::COUNTING).then(|| self.block_counter(mark.subject)).flatten();
+        debug_assert_eq!(counter.is_some(), bits.has(Bits::COUNTING));
         Some(Place { next, repair, flow, iterations, unsure: bits.has(Bits::UNSURE), counter })
     }
 

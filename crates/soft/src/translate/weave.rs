@@ -58,6 +58,12 @@ struct Leap {
     target: u64,
 }
 
+/// A block that goes back to its own start, with its counter's offset in the slot.
+struct Loop {
+    counter: u32,
+    not_taken: u64,
+}
+
 /// A stop that waits for a block, and the block.
 struct Link {
     stop: u64,
@@ -275,8 +281,8 @@ impl Translation {
 
     fn emit(&mut self, batch: &Batch, draft: &batch::Draft, id: u32, out: &mut Emitter, cold: &mut Cold) {
         self.pieces[id as usize].body = out.here();
-        if let Some(counter) = self.plain_loop(batch, draft, id) {
-            return self.emit_loop(batch, draft, (id, counter), out, cold);
+        if let Some(found) = self.plain_loop(batch, draft, id) {
+            return self.emit_loop(batch.shapes(draft), draft, (id, found), out, cold);
         }
         let counter = self.block_counter(id);
         let quiet = draft.quiet;
@@ -303,44 +309,44 @@ impl Translation {
     }
 
     /// The counter of a block that goes back to its own start, if that is all that is counted there and nothing in it needs r11 or stops.
-    fn plain_loop(&self, batch: &Batch, draft: &batch::Draft, id: u32) -> Option<u32> {
-        let Terminator::Conditional { taken, .. } = draft.terminator else { return None };
+    fn plain_loop(&self, batch: &Batch, draft: &batch::Draft, id: u32) -> Option<Loop> {
+        let Terminator::Conditional { taken, not_taken } = draft.terminator else { return None };
         let back = self.pieces[id as usize].edges[Way::Taken as usize];
-        if taken != draft.address || self.counter(back).is_some() {
+        if taken != draft.address || back.is_none() || self.counter(back).is_some() {
             return None;
         }
         let stops = |shape: &Shape| self.asks && shape.asks.is_some();
         let plain = |shape: &Shape| shape.r11 == Use::None && self.units(shape).is_none() && !stops(shape);
-        self.block_counter(id).filter(|_| batch.shapes(draft).iter().all(plain))
+        let counter = self.block_counter(id).filter(|_| batch.shapes(draft).iter().all(plain))?;
+        Some(Loop { counter, not_taken })
     }
 
     /// Such a block, with its counter in r11 while it goes round: in memory each round waits for the one before.
     fn emit_loop(
         &mut self,
-        batch: &Batch,
+        shapes: &[Shape],
         draft: &batch::Draft,
-        (id, counter): (u32, u32),
+        (id, Loop { counter, not_taken }): (u32, Loop),
         out: &mut Emitter,
         cold: &mut Cold,
     ) {
-        let Terminator::Conditional { not_taken, .. } = draft.terminator else { return };
-        let (shapes, quiet) = (batch.shapes(draft), draft.quiet);
-        let Some((branch, copied)) = shapes.split_last() else { return };
-        let outside = At { subject: id, done: 0, bits: Bits::CLEAN };
-        let count = register_count(quiet.is_some()).len();
-        let round =
-            count + copied.iter().map(|shape| shape.code().len()).sum::<usize>() + len_of_conditional(branch);
-        out.keep_together(outside, BEGIN_COUNTING, round);
-        out.begin_counting(outside, counter);
+        let quiet = draft.quiet;
+        let branch = &shapes[shapes.len() - 1];
+        let copies = shapes.len() - 1;
+        let copied: usize = shapes[..copies].iter().map(|shape| shape.code().len()).sum();
+        let round = register_count(quiet.is_some()).len() + copied + len_of_conditional(branch);
+        let before = At { subject: id, done: 0, bits: Bits::CLEAN };
+        out.keep_together(before, BEGIN_COUNTING, round);
+        out.begin_counting(before, counter);
         let start = out.here();
-        let mut at = outside.with(Bits::COUNTING);
+        let mut at = before.with(Bits::COUNTING);
         for (step, shape) in shapes.iter().enumerate() {
             at.done = step as u16;
             if step == quiet.unwrap_or(0) {
                 out.count_in_register(at, quiet.is_some());
                 at = at.with(Bits::COUNTED);
             }
-            if step < copied.len() {
+            if step < copies {
                 out.copy(at, shape);
             }
         }
