@@ -211,6 +211,7 @@ fn shadow_stacks_are_left_where_there_are_any() {
         assert_lost(&run.counts[0], "switches its shadow stack");
     } else {
         check_counted(&run);
+        skip("the processor or the kernel has no shadow stacks for programs: none was switched on");
     }
 }
 
