@@ -8,10 +8,12 @@
 mod plan;
 mod round;
 
+use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use cyclometer_sys::process::SIGINT;
 
 use super::place::Place;
 use super::program::{Program, Scale};
@@ -70,6 +72,12 @@ fn number(option: &str, value: Option<String>) -> Result<u64> {
 /// Runs rounds until the time is over; fails if any round did.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     let options = Options::parse(arguments)?;
+    let status = fs::read_to_string("/proc/self/status").context("/proc/self/status")?;
+    ensure!(
+        !ignores_interrupts(&status),
+        "SIGINT is ignored here, as in what a script starts with &, and whatever is started would ignore it, too: \
+         begin in the foreground, or in a shell with job control"
+    );
     let programs = options.programs()?;
     let tool = Tool::new(options.tool.clone(), Build::Release)?;
     if let Some(reason) = tool.refuses()? {
@@ -82,6 +90,13 @@ pub(crate) fn run(arguments: impl Iterator<Item = String>) -> Result<()> {
     ensure!(tally.faults() == 0, "{} rounds went wrong", tally.faults());
     ensure!(tally.rounds() > 0, "not one round was made");
     Ok(())
+}
+
+/// Whether a process ignores SIGINT, by its `/proc/PID/status`.
+fn ignores_interrupts(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
+    ignored & (1 << (SIGINT - 1)) != 0
 }
 
 fn torture(programs: &[&'static Program], tool: &Tool, seed: u64, until: Instant) -> Result<Tally> {
@@ -136,6 +151,13 @@ mod tests {
         let options = parsed(&["--minutes", "2", "--seed", "7", "bash"]).unwrap();
         assert_eq!((options.time, options.seed), (Duration::from_secs(120), Some(7)));
         assert_eq!(options.programs().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn who_ignores_interrupts_is_known_by_its_status() {
+        let status = |ignored: &str| format!("Name:\txtask\nSigBlk:\t0000000000000002\nSigIgn:\t{ignored}\n");
+        assert!(!ignores_interrupts(&status("0000000000001000")));
+        assert!(ignores_interrupts(&status("0000000000001006")));
     }
 
     #[test]
