@@ -59,7 +59,8 @@ pub(crate) enum Use {
     Small,
     /// Under random signals.
     Torture,
-    /// Under random signals but SIGINT: the program catches that and goes on with something else, natively too.
+    /// Under random signals but SIGINT: natively, too, the program catches that and goes on with something else, or is a server that a
+    /// script has started with `&`, which ignores it, or says something else when it comes while it starts (Java).
     TortureWithoutInterrupts,
 }
 

@@ -221,12 +221,12 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; interpreted", "exec java -Xint Load $((N / 20))")
-        .also(&[Torture]),
+        .also(&[TortureWithoutInterrupts]),
     Program::new("java", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; compiled at run time", "exec java Load $N")
-        .also(&[Torture]),
+        .also(&[TortureWithoutInterrupts]),
     // Compilers.
     Program::new("gcc", &[needed("gcc", "gcc")])
         .version("gcc --version")
@@ -353,7 +353,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              i=0; while [ $i -lt 20 ]; do curl -s http://127.0.0.1:$PORT/file | md5sum; i=$((i + 1)); done
              curl -s -Z --no-progress-meter -o 'got#1' \"http://127.0.0.1:$PORT/file?[1-20]\"; md5sum got*; rm got*; { kill $server; wait $server; } 2>/dev/null || true",
         )
-        .also(&[Torture]),
+        .also(&[TortureWithoutInterrupts]),
     Program::new("nginx", &[needed("nginx", "nginx-light"), needed("ab", "apache2-utils"), needed("curl", "curl")])
         .version("nginx -v 2>&1")
         .prepare(
@@ -369,7 +369,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              grep -E '^(Complete|Failed|Document)' aside/ab; curl -s http://127.0.0.1:$PORT/page; kill $server; wait $server",
         )
         .compared("how many requests were made and failed, and a page; not the times, nor the sums that ab makes while the last requests are still under way")
-        .also(&[Torture]),
+        .also(&[TortureWithoutInterrupts]),
     Program::new("redis", &[needed("redis-server", "redis-server"), needed("redis-benchmark", "redis-tools")])
         .version("redis-server --version")
         .load(
@@ -381,7 +381,7 @@ pub(super) const PROGRAMS: &[Program] = &[
              kill $server; wait $server",
         )
         .compared("the digest of the data base after it; not the times")
-        .also(&[Torture]),
+        .also(&[TortureWithoutInterrupts]),
     Program::new("postgres", &[needed("initdb", "postgresql"), needed("pgbench", "postgresql-contrib")])
         .version("postgres --version")
         .load(
