@@ -7,6 +7,7 @@ use cyclometer_sys::trace::{self, Change};
 
 use super::engine::{Engine, FIXED_BYTES, Outcome, SIGTRAP, Trouble};
 use super::exits::is_traced_by_us;
+use super::hindsight::Age;
 use super::limits::Believed;
 use super::maps::Maps;
 use super::process::{Mode, Process, Spot, Suspended, name_of};
@@ -221,7 +222,7 @@ impl Engine {
         self.close_executed(tid)?;
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
-        task.trap_action = None;
+        (task.trap_action, task.age) = (None, Age::default());
         (task.summoned, task.halted) = (false, false);
         for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
             task.suspended = None;

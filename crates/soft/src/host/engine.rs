@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Instant;
 
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
@@ -83,6 +84,8 @@ pub(crate) struct Engine {
     pub(super) hints: Option<Rc<RefCell<Store>>>,
     /// What they have translated.
     pub(super) shelf: Option<Shelf>,
+    /// When it was last looked for programs that are to get another translation.
+    pub(super) looked_back: Instant,
 }
 
 /// Why a task cannot be followed any more.
@@ -135,10 +138,10 @@ pub(crate) fn follow(
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
     let mut engine = Engine::new(pid, settings, probe);
-    engine.hints = hints.and_then(Store::open).map(|store| Rc::new(RefCell::new(store)));
-    if let (Some(hints), Some(_)) = (hints, &engine.hints) {
-        engine.shelf = Shelf::open(&hints.with_file_name("translations"));
-    }
+    let (store, kept) = Store::open(hints);
+    engine.hints = Some(Rc::new(RefCell::new(store)));
+    engine.shelf =
+        hints.filter(|_| kept).and_then(|hints| Shelf::open(&hints.with_file_name("translations")));
     // What came before the bell was there is looked at once.
     let mut heard = true;
     loop {
@@ -147,6 +150,7 @@ pub(crate) fn follow(
         }
         engine.release_held();
         engine.send_held();
+        engine.look_back();
         engine.renew_ready();
         engine.depart_ready();
         if engine.is_done() {
@@ -161,7 +165,8 @@ pub(crate) fn follow(
             break;
         }
         engine.report_early(&mut socket);
-        let most = engine.soonest_held().or(engine.is_warm().then_some(super::warm::LOOK_EVERY));
+        let warm = engine.is_warm().then_some(super::warm::LOOK_EVERY);
+        let most = engine.soonest_held().or(warm).or_else(|| engine.soonest_look_back());
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         change.into_iter().for_each(|(tid, change)| engine.handle_safely(tid, change));
@@ -199,6 +204,7 @@ impl Engine {
             pool: Pool::default(),
             hints: None,
             shelf: None,
+            looked_back: Instant::now(),
         };
         engine.adopt(root, 0, Mode::Waiting, false);
         engine
@@ -329,6 +335,7 @@ impl Engine {
             Change::Interrupted | Change::Group(_) if summoned && !self.is_in_own_code(tid) => {
                 self.summoned_stop(tid, change)
             }
+            Change::Interrupted if self.begins_anew(tid)? => self.begin_anew(tid),
             Change::Interrupted => {
                 go_on_waiting(tid)?;
                 self.answer(tid)?;

@@ -24,7 +24,8 @@ const NEW_PART: usize = 50;
 
 /// Hints of the files whose code is executed.
 pub(super) struct Store {
-    folder: Folder,
+    /// `None` where nothing is kept.
+    folder: Option<Folder>,
     files: Vec<Entry>,
     /// The numbers of files; `None` where none are kept.
     numbers: HashMap<File, Option<u32>>,
@@ -37,10 +38,12 @@ struct Entry {
 }
 
 impl Store {
-    /// In a folder, which is made if there is none; `None` where it cannot be trusted.
-    pub(super) fn open(folder: &Path) -> Option<Store> {
-        let folder = Folder::open(folder)?;
-        Some(Store { folder, files: Vec::new(), numbers: HashMap::new() })
+    /// In a folder, which is made if there is none, and whether that can be trusted; where it cannot, or there is to be none, hints last as
+    /// long as this.
+    pub(super) fn open(folder: Option<&Path>) -> (Store, bool) {
+        let folder = folder.and_then(Folder::open);
+        let kept = folder.is_some();
+        (Store { folder, files: Vec::new(), numbers: HashMap::new() }, kept)
     }
 
     /// Where a page of a mapping is from, and what is known of it.
@@ -76,7 +79,8 @@ impl Store {
 
     fn hints(&mut self, file: u32) -> &mut FileHints {
         let Entry { name, hints } = &mut self.files[file as usize];
-        hints.get_or_insert_with(|| read(&self.folder, name).unwrap_or_default())
+        let read = || self.folder.as_ref().and_then(|folder| read(folder, name));
+        hints.get_or_insert_with(|| read().unwrap_or_default())
     }
 
     /// Takes over what was executed of a translation.
@@ -95,14 +99,15 @@ impl Store {
 
     /// Writes what is new.
     pub(super) fn save(&mut self) {
+        let Some(folder) = &self.folder else { return };
         let mut written = false;
         for Entry { name, hints } in &self.files {
             let is_new = |hints: &&FileHints| hints.fresh() * NEW_PART > hints.blocks();
             let Some(hints) = hints.as_ref().filter(is_new) else { continue };
-            written |= self.folder.replace(name, |file| file.write_all(&hints.write())).is_ok();
+            written |= folder.replace(name, |file| file.write_all(&hints.write())).is_ok();
         }
         if written {
-            self.folder.clear_out(MOST_FILES, u64::MAX);
+            folder.clear_out(MOST_FILES, u64::MAX);
         }
     }
 }

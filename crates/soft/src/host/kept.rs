@@ -109,6 +109,11 @@ impl Kept {
         self.parted += 1;
     }
 
+    /// How many blocks it had when it was read from a file; `None` where it was not.
+    pub(super) fn read(&self) -> Option<u32> {
+        self.read
+    }
+
     /// Whether there is anything to be learned of it that was not known when it was made.
     pub(super) fn is_worth_learning(&self, space: &Space) -> bool {
         self.read.is_none_or(|read| has_grown(read, space.translation.blocks()))

@@ -27,6 +27,7 @@ mod engine;
 mod exits;
 mod file;
 mod folder;
+mod hindsight;
 mod hints;
 mod kept;
 mod ledger;
@@ -61,6 +62,7 @@ use crate::{Baseline, Event};
 
 pub use engine::FIXED_BYTES;
 pub use file::refuses;
+pub use hindsight::Hindsight;
 #[doc(hidden)]
 pub use probe::{Order, Probe, View};
 
@@ -76,6 +78,8 @@ pub struct Settings {
     pub fixed_layout: bool,
     /// Whether each program is translated anew, whatever others before it have executed: for comparison.
     pub apart: bool,
+    /// Which programs get another translation for what they have executed themselves.
+    pub hindsight: Hindsight,
 }
 
 impl Settings {

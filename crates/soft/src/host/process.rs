@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::Registers;
 
+use super::hindsight::Age;
 use super::ledger::{Executed, Ledger};
 use super::limits::Believed;
 use super::listing::Listing;
@@ -136,6 +137,8 @@ pub(crate) struct Task {
     pub(crate) renewals: u32,
     /// Whether it is bound to a CPU.
     pub(crate) warmth: Warmth,
+    /// How long its program has run in its translation.
+    pub(crate) age: Age,
     /// What it counted in translations that were given up, or that this is not known; `None` where it never asked for its own
     /// counts.
     pub(crate) carried: Option<Result<Totals, String>>,
@@ -173,6 +176,7 @@ impl Task {
             trap_action: None,
             renewals: 0,
             warmth: Warmth::default(),
+            age: Age::default(),
             carried: None,
         }
     }

@@ -150,7 +150,7 @@ fn totals(process: &Process, answers: Vec<Result<Part, String>>) -> Result<Total
 
 /// A thread that sleeps in a system call.
 #[derive(PartialEq, Eq)]
-struct Asleep {
+pub(super) struct Asleep {
     /// Where it goes on.
     pc: u64,
     /// How long it has run so far, as the scheduler knows it.
@@ -163,10 +163,20 @@ impl Asleep {
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter; `/proc/pid/schedstat`.
-    fn look(tid: u32) -> Option<Asleep> {
+    pub(super) fn look(tid: u32) -> Option<Asleep> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
         Some(Asleep { pc: u64::from_str_radix(pc, 16).ok()?, ran })
     }
+}
+
+/// How long a task has run so far, in ns of CPU time; `None` where the kernel does not tell.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/schedstat`: the first number.
+pub(super) fn ran_ns(tid: u32) -> Option<u64> {
+    let ran = super::proc::text(format!("/proc/{tid}/schedstat")).ok()?;
+    ran.split(' ').next()?.parse().ok()
 }

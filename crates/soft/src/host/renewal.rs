@@ -30,6 +30,8 @@ pub(crate) struct Renewal {
     called: bool,
     /// It has a call to make before it goes on.
     pending: bool,
+    /// Nothing changes: the new translation is made of what was executed of the old one.
+    anew: bool,
 }
 
 impl Engine {
@@ -64,12 +66,20 @@ impl Engine {
         self.surface(tid)?;
         let task = self.task(tid)?;
         (task.returning, task.halted) = (block, true);
-        self.processes[process].renewal = Some(Renewal { by: tid, called: false, pending });
+        self.processes[process].renewal = Some(Renewal { by: tid, called: false, pending, anew: false });
         for other in self.companions(tid) {
             self.task(other)?.summoned = true;
             let _ = trace::interrupt(other);
         }
         Ok(())
+    }
+
+    /// A process with one thread, which we have interrupted, goes on in a translation that is made of what it has executed.
+    pub(super) fn begin_anew(&mut self, tid: u32) -> Outcome {
+        let process = self.task(tid)?.process;
+        self.processes[process].renewal =
+            Some(Renewal { by: tid, called: false, pending: false, anew: true });
+        self.summoned_stop(tid, Change::Interrupted)
     }
 
     /// A thread that was summoned has stopped for that, or with its whole process.
@@ -145,21 +155,34 @@ impl Engine {
         renewal.is_some_and(|renewal| renewal.by == tid && renewal.called)
     }
 
-    /// The call was made: all threads go on in a new translation.
+    /// The call was made, if there was one: all threads go on in a new translation.
     pub(super) fn complete_renewal(&mut self, tid: u32, registers: &Registers) -> Outcome {
         let task = self.task(tid)?;
         let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Err(Trouble::Gone) };
         let (old, process) = (seat.space.clone(), task.process);
         let settings = self.settings.translation;
         let allowance = self.allowance(tid);
-        let mut space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
+        let anew = self.processes[process].renewal.take().is_some_and(|renewal| renewal.anew);
+        let space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings);
+        if space.is_err() && anew {
+            // It is not needed.
+            self.task(tid)?.halted = false;
+            return self.go_on_from_own_code(tid);
+        }
+        let mut space = space?;
         self.move_listings(tid, &old, &mut space);
-        space.watch(number::EXIT_GROUP, true);
+        if !anew {
+            space.watch(number::EXIT_GROUP, true);
+        }
         let space = Rc::new(RefCell::new(space));
-        self.processes[process].renewal = None;
         let stays = self.members(process).filter(|(_, task)| task.departs.is_none());
         let members: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
         members.iter().for_each(|member| self.close(*member));
+        if anew {
+            self.learn(&old.borrow());
+            self.pool.give_up(&old);
+            self.task(tid)?.age.renew();
+        }
         for member in &members {
             let seated = self.reseat(*member, &space);
             self.conclude(*member, seated);

@@ -54,6 +54,11 @@ impl Pool {
         left
     }
 
+    /// Lets nobody join a translation any more.
+    pub(super) fn give_up(&mut self, space: &Rc<RefCell<Space>>) {
+        self.0.retain(|kept| !Rc::ptr_eq(kept, space));
+    }
+
     /// All of them.
     pub(super) fn spaces(&self) -> impl Iterator<Item = &Rc<RefCell<Space>>> {
         self.0.iter()

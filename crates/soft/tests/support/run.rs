@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use cyclometer_soft::host::{Settings, follow, protocol};
+use cyclometer_soft::host::{Hindsight, Settings, follow, protocol};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
@@ -23,6 +23,9 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Where hints and translations are kept, in a folder of each, if this variable is set; else where a test says. All tests three
 /// times with it are tests of programs that go on in what earlier runs have translated.
 pub const HINTS: &str = "CYCLOMETER_TEST_HINTS";
+
+/// If this variable is set, every program gets another translation again and again.
+pub const HINDSIGHT: &str = "CYCLOMETER_TEST_HINDSIGHT";
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -94,7 +97,8 @@ pub fn soft() -> Tracer {
 }
 
 pub fn settings() -> Settings {
-    Settings { fixed_layout: true, ..Settings::default() }
+    let always = std::env::var_os(HINDSIGHT).map(|_| Hindsight::Always);
+    Settings { fixed_layout: true, hindsight: always.unwrap_or_default(), ..Settings::default() }
 }
 
 /// How a run ended.

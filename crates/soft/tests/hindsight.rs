@@ -1,0 +1,93 @@
+//! Who gets another translation while it runs does and counts the same.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod support;
+
+use cyclometer_soft::host::{Hindsight, Settings};
+use support::caches::Folder;
+use support::compare::{assert_same_counts, assert_same_end};
+use support::programs::{Recipe, build};
+use support::ready;
+use support::run::{Job, Tracer, settings};
+
+fn job(args: &[&str]) -> Option<Job> {
+    let recipe = Recipe { source: "longer.c", flags: &["-O2"] };
+    let program = ready().then(|| build(&recipe)).flatten()?;
+    Some(Job::new(program, args))
+}
+
+fn with(hindsight: Hindsight) -> Tracer {
+    Tracer::Soft(Settings { hindsight, ..settings() })
+}
+
+/// What a program says of its memory at the end, that it runs in at the start.
+fn memory(job: &Job, hindsight: Hindsight) -> String {
+    let run = job.run(with(hindsight));
+    assert!(run.lost().is_empty(), "{:?}", run.lost());
+    run.stdout.trim().to_owned()
+}
+
+#[track_caller]
+fn check(args: &[&str]) {
+    let Some(job) = job(args) else { return };
+    let native = job.run(Tracer::Nobody);
+    let [again, once] = [Hindsight::Always, Hindsight::Never].map(|hindsight| job.run(with(hindsight)));
+    for run in [&again, &once] {
+        assert_same_end(run, &native);
+        assert!(run.lost().is_empty(), "{:?}", run.lost());
+    }
+    assert_same_counts(&again.counts, &once.counts);
+}
+
+#[test]
+fn who_runs_for_long_goes_on_in_another_translation() {
+    let Some(job) = job(&["memory"]) else { return };
+    assert_eq!(memory(&job, Hindsight::Never), "stayed");
+    assert_eq!(memory(&job, Hindsight::Always), "moved");
+    assert_eq!(memory(&job, Hindsight::Worthwhile), "moved");
+}
+
+#[test]
+fn who_runs_in_what_earlier_runs_have_left_stays() {
+    let Some(job) = job(&["memory"]) else { return };
+    let folder = Folder::new(0o700);
+    let job = job.hinted(&folder.hints);
+    let runs = ["without hints", "with hints", "in a kept translation"];
+    let memories = runs.map(|_| memory(&job, Hindsight::Worthwhile));
+    assert_eq!(memories, ["moved", "stayed", "stayed"]);
+    assert_eq!(folder.kept().len(), 1);
+}
+
+#[test]
+fn who_has_a_limit_on_addresses_stays() {
+    let (Some(prlimit), Some(_)) = (support::installed("prlimit"), job(&[])) else { return };
+    let program = build(&Recipe { source: "longer.c", flags: &["-O2"] }).unwrap();
+    let args = ["--as=8000000000", &program.to_string_lossy(), "memory"];
+    assert_eq!(memory(&Job::new(prlimit, &args), Hindsight::Worthwhile), "stayed");
+}
+
+#[test]
+fn work_counts_the_same_in_many_translations() {
+    check(&["work"]);
+}
+
+#[test]
+fn handlers_of_signals_count_the_same_in_many_translations() {
+    check(&["signals"]);
+}
+
+#[test]
+fn children_count_the_same_in_many_translations() {
+    check(&["children"]);
+}
+
+#[test]
+fn who_starts_programs_counts_the_same_in_many_translations() {
+    check(&["starts", "150"]);
+}
+
+#[test]
+fn who_waits_for_others_counts_the_same_in_many_translations() {
+    check(&["waits", "200"]);
+}
