@@ -91,3 +91,8 @@ fn who_starts_programs_counts_the_same_in_many_translations() {
 fn who_waits_for_others_counts_the_same_in_many_translations() {
     check(&["waits", "200"]);
 }
+
+#[test]
+fn who_is_in_system_calls_mostly_counts_the_same_in_many_translations() {
+    check(&["waits", "1", "4000"]);
+}

@@ -12,6 +12,8 @@
 
 use std::time::{Duration, Instant};
 
+use cyclometer_sys::trace;
+
 use super::engine::{Engine, Trouble};
 use super::process::Mode;
 use super::reading::{Asleep, ran_ns};
@@ -27,8 +29,8 @@ const RUN_SHORTLY: Duration = Duration::from_millis(3);
 /// The least that a program runs before it gets another translation, in CPU time.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// How long it runs before for each block, in CPU time: some three times of what translating it takes.
-const FOR_A_BLOCK: Duration = Duration::from_micros(4);
+/// How long it runs before for each block, in CPU time: some five times of what translating it takes.
+const FOR_A_BLOCK: Duration = Duration::from_micros(8);
 
 /// It does not get another one as long as in so much CPU time more than one block of so many is new: most of what it will execute may be
 /// still to come.
@@ -114,10 +116,13 @@ impl Engine {
             return;
         }
         self.looked_back = Instant::now();
+        let always = self.settings.hindsight == Hindsight::Always;
         let tasks: Vec<u32> = self.tasks.keys().copied().collect();
         for tid in tasks {
-            if self.can_begin_anew(tid) && self.is_worth_it(tid) && Asleep::look(tid).is_none() {
-                let asked = cyclometer_sys::trace::interrupt(tid).is_ok();
+            // Who waits would only be woken up.
+            let busy = || always || Asleep::look(tid).is_none();
+            if self.can_begin_anew(tid) && self.is_worth_it(tid) && busy() {
+                let asked = trace::interrupt(tid).is_ok();
                 self.tasks.entry(tid).and_modify(|task| task.age.asked = asked);
             }
         }
@@ -133,7 +138,12 @@ impl Engine {
         let may = self.probe.is_none() && !self.finishing && !self.is_held(tid) && self.has_turns(task.age);
         let counts = process.lost.is_none() && process.renewal.is_none();
         let lent = self.tasks.values().any(|other| other.is_suspended_by(tid));
-        calm && free && may && counts && !lent
+        // Who is told of its child, but not by that, has what that needs.
+        let bears = self
+            .born
+            .values()
+            .any(|birth| matches!(&task.mode, Mode::Translated(seat) if birth.uses(&seat.space)));
+        calm && free && may && counts && !lent && !bears
             && matches!(task.mode, Mode::Translated(_))
             && !self.has_companions(tid)
             // Below a limit there is no room for two translations at a time.
@@ -158,15 +168,22 @@ impl Engine {
         if task.age.is_calm(now, blocks) != Some(true) || ran < wait {
             return false;
         }
-        // Whatever comes of it, it is looked at again as long after now.
-        task.age.since_ns = Some(now);
-        is_little_known(&space)
+        // Where others have joined each of them would need one.
+        let worth = !space.common.is_joint() && is_little_known(&space);
+        if !worth {
+            task.age.since_ns = Some(now);
+        }
+        worth
     }
 
-    /// Whether a task that we have interrupted is to go on in another translation.
+    /// Whether a task that we have interrupted is to go on in another translation: not from a system call, which may have to be made again,
+    /// as what is called in its name meanwhile would be in the way.
     pub(super) fn begins_anew(&mut self, tid: u32) -> Result<bool, Trouble> {
         let asked = std::mem::take(&mut self.task(tid)?.age.asked);
-        Ok(asked && self.can_begin_anew(tid) && !self.is_about_to_stop(tid)?)
+        if !asked || !self.can_begin_anew(tid) || self.is_about_to_stop(tid)? {
+            return Ok(false);
+        }
+        Ok(trace::registers(tid)?.orig_rax.cast_signed() < 0)
     }
 }
 

@@ -79,7 +79,7 @@ impl Engine {
         let process = self.task(tid)?.process;
         self.processes[process].renewal =
             Some(Renewal { by: tid, called: false, pending: false, anew: true });
-        self.summoned_stop(tid, Change::Interrupted)
+        self.halt(tid)
     }
 
     /// A thread that was summoned has stopped for that, or with its whole process.
