@@ -44,6 +44,7 @@ pub(crate) fn main(names: &[String]) -> Result<()> {
     let tools = tools(&build_cyclometer()?);
     let workload = workload::make(names)?;
     ensure!(!workload.programs.is_empty(), "none of the programs is installed");
+    caches().iter().for_each(|text| println!("{text}"));
     heading(&tools);
     let [mut later, mut first] = ["later runs", "first runs"].map(Limits::of);
     for program in &workload.programs {
@@ -155,6 +156,23 @@ fn print_row(program: &Program, rows: &[Row]) {
     let load = load();
     let minute = load.split(' ').next().unwrap_or_default();
     println!("  {keeper:>9.2} {:>5.1} MB {:>+7.1} MB {minute:>6}", keeper_bytes / MB, grown / MB);
+}
+
+/// What earlier runs of the tool have left for later ones: it is used as well, and other loads may have left it.
+fn caches() -> Vec<String> {
+    let of_user = [("XDG_CACHE_HOME", ""), ("HOME", ".cache")];
+    let of_user = of_user.map(|(name, below)| std::env::var_os(name).map(|at| Path::new(&at).join(below)));
+    let folders = of_user.into_iter().flatten().chain([Path::new("/var/cache").to_owned()]);
+    let size = |folder: &Path| -> u64 {
+        let files = fs::read_dir(folder).into_iter().flatten().flatten();
+        files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+    };
+    let left = folders.map(|folder| folder.join("cyclometer")).filter_map(|folder| {
+        let bytes: u64 = ["hints", "translations"].iter().map(|name| size(&folder.join(name))).sum();
+        (bytes > 0)
+            .then(|| format!("left by runs before, in {}: {:.0} MB", folder.display(), bytes as f64 / MB))
+    });
+    left.collect()
 }
 
 /// What `true` takes under each.

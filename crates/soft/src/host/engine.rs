@@ -166,7 +166,7 @@ pub(crate) fn follow(
         }
         engine.report_early(&mut socket);
         let warm = engine.is_warm().then_some(super::warm::LOOK_EVERY);
-        let most = engine.soonest_held().or(warm).or_else(|| engine.soonest_look_back());
+        let most = engine.soonest_held().or(warm).or_else(|| engine.looks_back());
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         change.into_iter().for_each(|(tid, change)| engine.handle_safely(tid, change));

@@ -19,8 +19,12 @@ use super::process::Mode;
 use super::reading::{Asleep, ran_ns};
 use super::space::Space;
 
-/// How often it is looked whether a program has run for long enough.
+/// How often it is looked whether a program has run for long enough, and how often where that is not to be expected soon.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LOOK_SELDOM: Duration = Duration::from_millis(160);
+
+/// How often that is doubled at most for a program that does not run meanwhile.
+const MOST_IDLE: u32 = 7;
 
 /// The same where every program is to have another translation again and again, and how long it runs in each, in CPU time.
 const LOOK_OFTEN: Duration = Duration::from_millis(1);
@@ -40,8 +44,8 @@ const NEW_OF: u32 = 100;
 /// Of so many blocks one at least was not known to be executed, or the translation is as good as another would be.
 const UNKNOWN_OF: usize = 2;
 
-/// How often a program gets another translation; each time it has to run four times as long as the time before.
-const MOST: u32 = 4;
+/// How often it is looked at what is known of a program's blocks; each time it has to run four times as long as the time before.
+const MOST_TURNS: u32 = 4;
 
 /// Which programs get another translation for what they have executed themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,41 +64,65 @@ pub enum Hindsight {
 pub(crate) struct Age {
     /// How long it had run when that began, in CPU time; `None` until it is looked at for the first time.
     since_ns: Option<u64>,
-    /// How long it had run when it was last looked at how many blocks there are, and how many.
+    /// How long it had run, and how many blocks there were, when it was last looked whether these become more.
     seen: (u64, u32),
-    /// How often it has got another translation.
-    times: u32,
-    /// It was interrupted for another one.
+    /// How long it had run at the last look, and at how many looks in a row it had not run since the one before.
+    idle: (u64, u32),
+    /// How often it was old enough.
+    turns: u32,
+    /// When it is to be looked at; `None`: at once.
+    next: Option<Instant>,
+    /// It was interrupted for another translation.
     asked: bool,
 }
 
 impl Age {
     /// It goes on in another translation.
     pub(super) fn renew(&mut self) {
-        *self = Age { times: self.times + 1, ..Age::default() };
+        *self = Age { turns: self.turns + 1, ..Age::default() };
     }
-}
 
-impl Age {
-    /// Whether hardly any block is new since some time ago; `None` where that is too short a time.
-    fn is_calm(&mut self, now: u64, blocks: u32) -> Option<bool> {
-        let (then, known) = self.seen;
-        if u128::from(now.saturating_sub(then)) < CALM.as_nanos() {
-            return None;
+    /// Another translation would be no better.
+    fn stay(&mut self, ran_ns: u64) {
+        self.turns += 1;
+        self.since_ns = Some(ran_ns);
+    }
+
+    /// It is looked at a program that has run for so long; for how long it need not be looked at again, zero if it is old enough.
+    fn look(&mut self, ran_ns: u64, blocks: u32) -> Duration {
+        let ran = Duration::from_nanos(ran_ns - (*self.since_ns.get_or_insert(ran_ns)).min(ran_ns));
+        let (before, looks) = self.idle;
+        self.idle = (ran_ns, if before == ran_ns { (looks + 1).min(MOST_IDLE) } else { 0 });
+        let wait = LEAST.max(FOR_A_BLOCK * blocks) * 4u32.pow(self.turns.min(MOST_TURNS));
+        match wait.saturating_sub(ran) {
+            Duration::ZERO if self.is_calm(ran_ns, blocks) => Duration::ZERO,
+            Duration::ZERO => CALM,
+            left => left.max(LOOK_EVERY * (1 << self.idle.1)),
         }
-        self.seen = (now, blocks);
-        Some(blocks.saturating_sub(known) * NEW_OF <= blocks)
+    }
+
+    /// Whether hardly any block is new since some time ago.
+    fn is_calm(&mut self, ran_ns: u64, blocks: u32) -> bool {
+        let (then, known) = self.seen;
+        if u128::from(ran_ns.saturating_sub(then)) < CALM.as_nanos() {
+            return false;
+        }
+        self.seen = (ran_ns, blocks);
+        blocks.saturating_sub(known) * NEW_OF <= blocks
     }
 }
 
 impl Engine {
-    /// How soon it is to be looked at programs that could get another translation; `None` where there is none.
-    pub(super) fn soonest_look_back(&self) -> Option<Duration> {
+    /// How often it is to be looked at programs that could get another translation; `None` where there is none.
+    pub(super) fn looks_back(&self) -> Option<Duration> {
         let every = self.look_back_every()?;
-        let waits = |task: &super::process::Task| {
-            matches!(task.mode, Mode::Translated(_)) && self.has_turns(task.age)
-        };
-        self.tasks.values().any(waits).then_some(every)
+        let waiting = self
+            .tasks
+            .values()
+            .filter(|task| matches!(task.mode, Mode::Translated(_)) && self.has_turns(task.age));
+        let soonest = waiting.map(|task| task.age.next).min()?;
+        let left = soonest.map_or(Duration::ZERO, |next| next.saturating_duration_since(self.looked_back));
+        Some(if left < LOOK_SELDOM { every } else { LOOK_SELDOM })
     }
 
     fn look_back_every(&self) -> Option<Duration> {
@@ -106,7 +134,7 @@ impl Engine {
     }
 
     fn has_turns(&self, age: Age) -> bool {
-        age.times < MOST || self.settings.hindsight == Hindsight::Always
+        age.turns < MOST_TURNS || self.settings.hindsight == Hindsight::Always
     }
 
     /// Interrupts programs that are to get another translation.
@@ -115,16 +143,39 @@ impl Engine {
         if self.looked_back.elapsed() < every {
             return;
         }
-        self.looked_back = Instant::now();
-        let always = self.settings.hindsight == Hindsight::Always;
-        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
-        for tid in tasks {
-            // Who waits would only be woken up.
-            let busy = || always || Asleep::look(tid).is_none();
-            if self.can_begin_anew(tid) && self.is_worth_it(tid) && busy() {
-                let asked = trace::interrupt(tid).is_ok();
-                self.tasks.entry(tid).and_modify(|task| task.age.asked = asked);
+        let now = Instant::now();
+        self.looked_back = now;
+        let due = self.tasks.iter().filter(|(_, task)| task.age.next.is_none_or(|next| next <= now));
+        let due: Vec<u32> = due.map(|(tid, _)| *tid).collect();
+        for tid in due {
+            let left = if self.can_begin_anew(tid) { self.left(tid) } else { Some(LOOK_SELDOM) };
+            let asked = left.is_none() && trace::interrupt(tid).is_ok();
+            let next = now + left.unwrap_or(every);
+            self.tasks.entry(tid).and_modify(|task| (task.age.asked, task.age.next) = (asked, Some(next)));
+        }
+    }
+
+    /// For how long a program need not be looked at; `None` where it is to get another translation now.
+    fn left(&mut self, tid: u32) -> Option<Duration> {
+        let hindsight = self.settings.hindsight;
+        let task = self.tasks.get_mut(&tid)?;
+        let Mode::Translated(seat) = &task.mode else { return Some(LOOK_SELDOM) };
+        let Some(now) = ran_ns(tid) else { return Some(LOOK_SELDOM) };
+        let space = seat.space.borrow();
+        if hindsight == Hindsight::Always {
+            let since = *task.age.since_ns.get_or_insert(now);
+            // Who waits is interrupted as well.
+            return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(LOOK_OFTEN);
+        }
+        match task.age.look(now, space.translation.blocks()) {
+            // Where others have joined each of them would need one.
+            Duration::ZERO if space.common.is_joint() || !is_little_known(&space) => {
+                task.age.stay(now);
+                Some(LOOK_EVERY)
             }
+            // Who waits would only be woken up.
+            Duration::ZERO => Asleep::look(tid).map(|_| LOOK_EVERY),
+            left => Some(left),
         }
     }
 
@@ -132,48 +183,18 @@ impl Engine {
     /// anything for it.
     fn can_begin_anew(&self, tid: u32) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return false };
+        let Mode::Translated(seat) = &task.mode else { return false };
         let calm = !task.ended && task.departs.is_none() && task.dismissed.is_none() && !task.halted;
         let free = !task.filtered && task.suspended.is_none() && !task.summoned;
         let process = &self.processes[task.process];
-        let may = self.probe.is_none() && !self.finishing && !self.is_held(tid) && self.has_turns(task.age);
         let counts = process.lost.is_none() && process.renewal.is_none();
-        let lent = self.tasks.values().any(|other| other.is_suspended_by(tid));
-        // Who is told of its child, but not by that, has what that needs.
-        let bears = self
-            .born
-            .values()
-            .any(|birth| matches!(&task.mode, Mode::Translated(seat) if birth.uses(&seat.space)));
-        calm && free && may && counts && !lent && !bears
-            && matches!(task.mode, Mode::Translated(_))
-            && !self.has_companions(tid)
-            // Below a limit there is no room for two translations at a time.
-            && self.allowance(tid) == u64::MAX
-    }
-
-    /// Whether another translation of a program takes little of the time that it has run for, and will be a better one.
-    fn is_worth_it(&mut self, tid: u32) -> bool {
-        let always = self.settings.hindsight == Hindsight::Always;
-        let Some(task) = self.tasks.get_mut(&tid) else { return false };
-        let Mode::Translated(seat) = &task.mode else { return false };
-        let Some(now) = ran_ns(tid) else { return false };
-        let since = *task.age.since_ns.get_or_insert(now);
-        let space = seat.space.borrow();
-        let blocks = space.translation.blocks();
-        let ran = Duration::from_nanos(now.saturating_sub(since));
-        if always {
-            task.age.since_ns = Some(now).filter(|_| ran >= RUN_SHORTLY).or(Some(since));
-            return ran >= RUN_SHORTLY;
-        }
-        let wait = LEAST.max(FOR_A_BLOCK * blocks) * 4u32.pow(task.age.times.min(MOST));
-        if task.age.is_calm(now, blocks) != Some(true) || ran < wait {
-            return false;
-        }
-        // Where others have joined each of them would need one.
-        let worth = !space.common.is_joint() && is_little_known(&space);
-        if !worth {
-            task.age.since_ns = Some(now);
-        }
-        worth
+        let may = self.probe.is_none() && !self.finishing && !self.is_held(tid) && self.has_turns(task.age);
+        let lends = self.tasks.values().any(|other| other.is_suspended_by(tid));
+        // A child that has not stopped yet begins with what is in its maker's slot.
+        let bears = self.born.values().any(|birth| birth.uses(&seat.space));
+        let alone = !lends && !bears && !self.has_companions(tid);
+        // Below a limit there is no room for two translations at a time.
+        calm && free && counts && may && alone && self.allowance(tid) == u64::MAX
     }
 
     /// Whether a task that we have interrupted is to go on in another translation: not from a system call, which may have to be made again,
@@ -192,4 +213,62 @@ fn is_little_known(space: &Space) -> bool {
     let of_files: usize = space.translation.pages_of_files().map(|(_, blocks)| blocks.len()).sum();
     let known = space.kept.read().map_or_else(|| space.translation.hinted(), |read| read as usize);
     of_files.saturating_sub(known) * UNKNOWN_OF >= of_files.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// When a program of so many blocks is old enough, in ms, that has run for 1 s before and runs all the time: it is looked at
+    /// whenever it is to be.
+    fn turns(blocks: impl Fn(u64) -> u32, until_ms: u64) -> Vec<u64> {
+        let mut age = Age::default();
+        let (mut turns, mut ms) = (Vec::new(), 0);
+        while ms < until_ms {
+            match age.look(1000 * MS + ms * MS, blocks(ms)) {
+                Duration::ZERO => {
+                    turns.push(ms);
+                    age.stay(1000 * MS + ms * MS);
+                    ms += 20;
+                }
+                left => ms += left.as_millis() as u64,
+            }
+        }
+        turns
+    }
+
+    #[test]
+    fn who_runs_on_is_old_enough_after_four_times_as_long_each_time() {
+        assert_eq!(turns(|_| 100, 10_000)[..4], [150, 550, 2150, 8550]);
+    }
+
+    #[test]
+    fn large_programs_are_old_enough_later() {
+        assert_eq!(turns(|_| 50_000, 1000), [450]);
+    }
+
+    #[test]
+    fn who_comes_to_new_code_all_the_time_is_never_old_enough() {
+        // At 1000 ms less than a hundredth of its blocks is new in 50 ms.
+        assert_eq!(turns(|ms| 10 + ms as u32, 1000), []);
+        assert_eq!(turns(|ms| 10 + ms.min(300) as u32, 1000), [350, 750]);
+    }
+
+    #[test]
+    fn who_does_not_run_is_looked_at_ever_more_seldom() {
+        let mut age = Age::default();
+        let looks: Vec<u128> = (0..10).map(|_| age.look(MS, 1).as_millis()).collect();
+        assert_eq!(looks, [100, 100, 100, 160, 320, 640, 1280, 2560, 2560, 2560]);
+    }
+
+    #[test]
+    fn another_translation_counts_as_a_turn() {
+        let mut age = Age::default();
+        age.look(7 * MS, 1);
+        age.renew();
+        assert_eq!((age.turns, age.since_ns, age.asked), (1, None, false));
+        assert_eq!(age.look(9 * MS, 1), 4 * LEAST);
+    }
 }

@@ -9,6 +9,8 @@
 //! ```
 //!
 //! So nobody executes what was there before the change after it, and nothing is translated while it is made.
+//!
+//! A process with one thread goes the last part of that way where nothing changes, but a better translation is to be had ([`hindsight`](super::hindsight)).
 
 use std::cell::RefCell;
 use std::rc::Rc;
