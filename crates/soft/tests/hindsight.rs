@@ -43,9 +43,12 @@ fn check(args: &[&str]) {
 #[test]
 fn who_runs_for_long_goes_on_in_another_translation() {
     let Some(job) = job(&["memory"]) else { return };
-    assert_eq!(memory(&job, Hindsight::Never), "stayed");
-    assert_eq!(memory(&job, Hindsight::Always), "moved");
-    assert_eq!(memory(&job, Hindsight::Worthwhile), "moved");
+    let expected =
+        [(Hindsight::Never, "stayed"), (Hindsight::Always, "moved"), (Hindsight::Worthwhile, "moved")];
+    for (hindsight, said) in expected {
+        let folder = Folder::new(0o700);
+        assert_eq!(memory(&job.clone().hinted(&folder.hints), hindsight), said, "{hindsight:?}");
+    }
 }
 
 #[test]
@@ -65,6 +68,15 @@ fn who_has_a_limit_on_addresses_stays() {
     let program = build(&Recipe { source: "longer.c", flags: &["-O2"] }).unwrap();
     let args = ["--as=8000000000", &program.to_string_lossy(), "memory"];
     assert_eq!(memory(&Job::new(prlimit, &args), Hindsight::Worthwhile), "stayed");
+}
+
+#[test]
+fn no_call_gives_less_for_it() {
+    let Some(job) = job(&["reads"]) else { return };
+    for hindsight in [Hindsight::Worthwhile, Hindsight::Always] {
+        let run = job.run(with(hindsight));
+        assert_eq!((run.stdout.trim(), run.lost().len()), ("whole", 0), "{hindsight:?}: {:?}", run.status);
+    }
 }
 
 #[test]

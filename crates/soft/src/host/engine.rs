@@ -412,6 +412,7 @@ impl Engine {
     pub(super) fn own_stop(&mut self, tid: u32, stop: Stop, registers: Registers) -> Outcome {
         match stop {
             Stop::Link | Stop::Indirect => self.go_on(tid, stop, registers),
+            Stop::SystemCall if self.begins_anew_at_call(tid, registers.rax)? => self.begin_anew(tid),
             Stop::SystemCall => self.system_call(tid, registers),
             Stop::Ask(question) => self.ask_processor(tid, question, registers),
             Stop::Breakpoint => self.deliver(tid, SIGTRAP),

@@ -2,8 +2,9 @@
 //! executed itself.
 //!
 //! ```text
-//! it has run for as long as another translation is worth ──> it is interrupted
-//! it stops in translated code                            ──> it halts in its own code, as for a change of that
+//! it has run for as long as another translation is worth ──> it stops before its next system call
+//! it makes none                                          ──> it is interrupted
+//! it has stopped                                         ──> it halts in its own code, as for a change of that
 //! its counts are added up                                ──> hints, for the new translation, as from an earlier run
 //! ```
 //!
@@ -16,7 +17,9 @@ use cyclometer_sys::trace;
 
 use super::engine::{Engine, Trouble};
 use super::process::Mode;
-use super::reading::{Asleep, ran_ns};
+use super::reading::{kernel_ticks, ran_ns};
+use super::remote::number;
+use super::signals::{has_signal, status};
 use super::space::Space;
 
 /// How often it is looked whether a program has run for long enough, and how often where that is not to be expected soon.
@@ -47,6 +50,16 @@ const UNKNOWN_OF: usize = 2;
 /// How often it is looked at what is known of a program's blocks; each time it has to run four times as long as the time before.
 const MOST_TURNS: u32 = 4;
 
+/// How long a tick is in which the kernel tells how long a program has run there.
+///
+/// # Source
+///
+/// `proc(5)`, `sysconf(_SC_CLK_TCK)`: 100 a second on x86-64.
+const TICK: Duration = Duration::from_millis(10);
+
+/// `SIGILL`, `SIGTRAP`, `SIGBUS`, `SIGFPE`, `SIGSEGV`.
+const OF_FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
+
 /// Which programs get another translation for what they have executed themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Hindsight {
@@ -72,8 +85,17 @@ pub(crate) struct Age {
     turns: u32,
     /// When it is to be looked at; `None`: at once.
     next: Option<Instant>,
-    /// It was interrupted for another translation.
-    asked: bool,
+    /// It stops before its next system call, for another translation.
+    asked: Option<Asked>,
+    /// It was interrupted for that.
+    interrupted: bool,
+}
+
+/// How long a program had run when it was to stop before its next system call: in all in ns, and in the kernel in ticks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Asked {
+    ran_ns: u64,
+    kernel_ticks: u64,
 }
 
 impl Age {
@@ -96,7 +118,7 @@ impl Age {
         let wait = LEAST.max(FOR_A_BLOCK * blocks) * 4u32.pow(self.turns.min(MOST_TURNS));
         match wait.saturating_sub(ran) {
             Duration::ZERO if self.is_calm(ran_ns, blocks) => Duration::ZERO,
-            Duration::ZERO => CALM,
+            Duration::ZERO => CALM.max(LOOK_EVERY * (1 << self.idle.1)),
             left => left.max(LOOK_EVERY * (1 << self.idle.1)),
         }
     }
@@ -137,7 +159,7 @@ impl Engine {
         age.turns < MOST_TURNS || self.settings.hindsight == Hindsight::Always
     }
 
-    /// Interrupts programs that are to get another translation.
+    /// Looks at the programs that may be old enough.
     pub(super) fn look_back(&mut self) {
         let Some(every) = self.look_back_every() else { return };
         if self.looked_back.elapsed() < every {
@@ -148,10 +170,66 @@ impl Engine {
         let due = self.tasks.iter().filter(|(_, task)| task.age.next.is_none_or(|next| next <= now));
         let due: Vec<u32> = due.map(|(tid, _)| *tid).collect();
         for tid in due {
-            let left = if self.can_begin_anew(tid) { self.left(tid) } else { Some(LOOK_SELDOM) };
-            let asked = left.is_none() && trace::interrupt(tid).is_ok();
-            let next = now + left.unwrap_or(every);
-            self.tasks.entry(tid).and_modify(|task| (task.age.asked, task.age.next) = (asked, Some(next)));
+            let next = now + self.look_at(tid, every);
+            self.tasks.entry(tid).and_modify(|task| task.age.next = Some(next));
+        }
+    }
+
+    /// Looks at a program; for how long it need not be looked at again.
+    fn look_at(&mut self, tid: u32, every: Duration) -> Duration {
+        if !self.can_begin_anew(tid) {
+            self.withdraw(tid);
+            return LOOK_SELDOM;
+        }
+        let asked = self.tasks.get(&tid).and_then(|task| task.age.asked);
+        match asked {
+            Some(asked) => self.press(tid, asked),
+            None => match self.left(tid) {
+                Some(left) => return left,
+                None => self.stop_at_calls(tid),
+            },
+        }
+        every
+    }
+
+    /// Has a program stop before its next system call, whatever that is. Nobody joins it in its translation any more.
+    fn stop_at_calls(&mut self, tid: u32) {
+        let (Some(ran_ns), Some(kernel_ticks)) = (ran_ns(tid), kernel_ticks(tid)) else { return };
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        let Mode::Translated(seat) = &task.mode else { return };
+        let space = seat.space.clone();
+        task.age.asked = Some(Asked { ran_ns, kernel_ticks });
+        space.borrow_mut().watch_all();
+        self.pool.give_up(&space);
+        self.keep(&space);
+    }
+
+    /// Interrupts a program that makes no system call: one that it was in would be cut short by that, so it must not have been in one all
+    /// the time.
+    fn press(&mut self, tid: u32, asked: Asked) {
+        let always = self.settings.hindsight == Hindsight::Always;
+        let Some(ran) = ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))) else {
+            return;
+        };
+        if ran < if always { RUN_SHORTLY } else { CALM } {
+            return;
+        }
+        let ticks = kernel_ticks(tid).map_or(u64::MAX, |now| now.saturating_sub(asked.kernel_ticks));
+        if ticks.saturating_mul(2 * TICK.as_nanos() as u64) > CALM.as_nanos() as u64 {
+            return self.withdraw(tid);
+        }
+        let interrupted = trace::interrupt(tid).is_ok();
+        self.tasks.entry(tid).and_modify(|task| task.age.interrupted = interrupted);
+    }
+
+    /// A program that was to stop for another translation gets none for now.
+    pub(super) fn withdraw(&mut self, tid: u32) {
+        let Some(task) = self.tasks.get_mut(&tid) else { return };
+        if let Some(asked) = task.age.asked.take() {
+            task.age.stay(asked.ran_ns);
+            if let Mode::Translated(seat) | Mode::Native(seat) = &task.mode {
+                seat.space.borrow_mut().watch_usual();
+            }
         }
     }
 
@@ -164,7 +242,6 @@ impl Engine {
         let space = seat.space.borrow();
         if hindsight == Hindsight::Always {
             let since = *task.age.since_ns.get_or_insert(now);
-            // Who waits is interrupted as well.
             return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(LOOK_OFTEN);
         }
         match task.age.look(now, space.translation.blocks()) {
@@ -173,8 +250,7 @@ impl Engine {
                 task.age.stay(now);
                 Some(LOOK_EVERY)
             }
-            // Who waits would only be woken up.
-            Duration::ZERO => Asleep::look(tid).map(|_| LOOK_EVERY),
+            Duration::ZERO => None,
             left => Some(left),
         }
     }
@@ -189,22 +265,52 @@ impl Engine {
         let process = &self.processes[task.process];
         let counts = process.lost.is_none() && process.renewal.is_none();
         let may = self.probe.is_none() && !self.finishing && !self.is_held(tid) && self.has_turns(task.age);
+        if !calm || !free || !counts || !may || self.has_companions(tid) {
+            return false;
+        }
         let lends = self.tasks.values().any(|other| other.is_suspended_by(tid));
-        // A child that has not stopped yet begins with what is in its maker's slot.
-        let bears = self.born.values().any(|birth| birth.uses(&seat.space));
-        let alone = !lends && !bears && !self.has_companions(tid);
+        // A child that has not stopped yet begins with what is in its maker's slot, and one that has would need a translation as well.
+        let alone = !lends && !self.is_shared(tid, &seat.space);
         // Below a limit there is no room for two translations at a time.
-        calm && free && counts && may && alone && self.allowance(tid) == u64::MAX
+        alone && self.allowance(tid) == u64::MAX
     }
 
-    /// Whether a task that we have interrupted is to go on in another translation: not from a system call, which may have to be made again,
-    /// as what is called in its name meanwhile would be in the way.
+    /// Whether a task that we have interrupted is to go on in another translation.
     pub(super) fn begins_anew(&mut self, tid: u32) -> Result<bool, Trouble> {
-        let asked = std::mem::take(&mut self.task(tid)?.age.asked);
-        if !asked || !self.can_begin_anew(tid) || self.is_about_to_stop(tid)? {
+        let task = self.task(tid)?;
+        let interrupted = std::mem::take(&mut task.age.interrupted) && task.age.asked.is_some();
+        if !interrupted || self.is_about_to_stop(tid)? {
             return Ok(false);
         }
-        Ok(trace::registers(tid)?.orig_rax.cast_signed() < 0)
+        let fit = self.can_begin_anew(tid) && self.is_at_rest(tid)?;
+        if !fit {
+            self.withdraw(tid);
+        }
+        Ok(fit)
+    }
+
+    /// Whether nothing of what an interrupted task was doing would be lost: not in a system call, which may have to be made again; nor where
+    /// elements under a mask are counted; nor before a signal for what it has executed.
+    fn is_at_rest(&mut self, tid: u32) -> Result<bool, Trouble> {
+        let registers = trace::registers(tid)?;
+        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
+        let place = seat.space.borrow().translation.place(registers.rip);
+        let status = status(tid);
+        let faults = OF_FAULTS.iter().any(|signal| has_signal(&status, "SigPnd:", *signal));
+        Ok(registers.orig_rax.cast_signed() < 0 && place.is_some_and(|place| !place.unsure) && !faults)
+    }
+
+    /// Whether a task that has stopped before a system call is to go on in another translation.
+    pub(super) fn begins_anew_at_call(&mut self, tid: u32, number: u64) -> Result<bool, Trouble> {
+        if self.task(tid)?.age.asked.is_none() {
+            return Ok(false);
+        }
+        let ends = [number::EXECVE, number::EXECVEAT, number::EXIT, number::EXIT_GROUP].contains(&number);
+        let fit = !ends && self.can_begin_anew(tid);
+        if !fit {
+            self.withdraw(tid);
+        }
+        Ok(fit)
     }
 }
 
@@ -261,6 +367,8 @@ mod tests {
         let mut age = Age::default();
         let looks: Vec<u128> = (0..10).map(|_| age.look(MS, 1).as_millis()).collect();
         assert_eq!(looks, [100, 100, 100, 160, 320, 640, 1280, 2560, 2560, 2560]);
+        let looks: Vec<u128> = (0..9).map(|_| age.look(200 * MS, 1).as_millis()).collect();
+        assert_eq!(looks[1..], [50, 80, 160, 320, 640, 1280, 2560, 2560], "also where it is old enough");
     }
 
     #[test]
@@ -268,7 +376,7 @@ mod tests {
         let mut age = Age::default();
         age.look(7 * MS, 1);
         age.renew();
-        assert_eq!((age.turns, age.since_ns, age.asked), (1, None, false));
+        assert_eq!((age.turns, age.since_ns, age.asked), (1, None, None));
         assert_eq!(age.look(9 * MS, 1), 4 * LEAST);
     }
 }

@@ -365,6 +365,11 @@ pub(super) fn refusal(error: &io::Error) -> u64 {
     -i64::from(error.raw_os_error().unwrap_or(cyclometer_sys::process::errno::EACCES)) as u64
 }
 
+/// Calls that are looked at while a list is open.
+pub(super) fn of_listings() -> impl Iterator<Item = u64> {
+    [number::READ, number::CLOSE, number::LSEEK].into_iter().chain(OTHER_USES)
+}
+
 impl Space {
     /// Looks at what is done with descriptors while a process of ours has its list open.
     pub(crate) fn watch_listing(&mut self, opened: bool) {
@@ -374,9 +379,7 @@ impl Space {
     /// The same for so many.
     pub(super) fn watch_listings(&mut self, listings: u32) {
         self.listings = listings;
-        for number in [number::READ, number::CLOSE, number::LSEEK].into_iter().chain(OTHER_USES) {
-            self.watch(number, listings > 0);
-        }
+        of_listings().for_each(|number| self.watch(number, listings > 0));
     }
 }
 

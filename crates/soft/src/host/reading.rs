@@ -150,7 +150,7 @@ fn totals(process: &Process, answers: Vec<Result<Part, String>>) -> Result<Total
 
 /// A thread that sleeps in a system call.
 #[derive(PartialEq, Eq)]
-pub(super) struct Asleep {
+struct Asleep {
     /// Where it goes on.
     pc: u64,
     /// How long it has run so far, as the scheduler knows it.
@@ -163,7 +163,7 @@ impl Asleep {
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter; `/proc/pid/schedstat`.
-    pub(super) fn look(tid: u32) -> Option<Asleep> {
+    fn look(tid: u32) -> Option<Asleep> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
@@ -179,4 +179,15 @@ impl Asleep {
 pub(super) fn ran_ns(tid: u32) -> Option<u64> {
     let ran = super::proc::text(format!("/proc/{tid}/schedstat")).ok()?;
     ran.split(' ').next()?.parse().ok()
+}
+
+/// How long a task has run in the kernel so far, in hundredths of a second.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 15, the 13th behind the name.
+pub(super) fn kernel_ticks(tid: u32) -> Option<u64> {
+    let stat = super::proc::text(format!("/proc/{tid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(12)?.parse().ok()
 }

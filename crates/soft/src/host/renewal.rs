@@ -15,6 +15,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
 use super::engine::{Engine, MOST_RENEWALS, Outcome, Trouble, go_on_waiting};
@@ -23,10 +24,10 @@ use super::remote::number;
 use super::signals::restarts;
 use super::space::Space;
 
-/// A change of code that a process with several threads is about to make.
+/// A change of code that a process with several threads is about to make, or another translation that a process with one is to get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Renewal {
-    /// The thread that makes it.
+    /// The thread that makes it, or the only one.
     by: u32,
     /// All others have halted.
     called: bool,
@@ -76,12 +77,13 @@ impl Engine {
         Ok(())
     }
 
-    /// A process with one thread, which we have interrupted, goes on in a translation that is made of what it has executed.
+    /// A process with one thread, which has stopped for that, goes on in a translation that is made of what it has executed.
     pub(super) fn begin_anew(&mut self, tid: u32) -> Outcome {
+        self.halt(tid)?;
         let process = self.task(tid)?.process;
         self.processes[process].renewal =
             Some(Renewal { by: tid, called: false, pending: false, anew: true });
-        self.halt(tid)
+        Ok(())
     }
 
     /// A thread that was summoned has stopped for that, or with its whole process.
@@ -166,12 +168,15 @@ impl Engine {
         let allowance = self.allowance(tid);
         let anew = self.processes[process].renewal.take().is_some_and(|renewal| renewal.anew);
         let space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings);
-        if space.is_err() && anew {
+        let mut space = match space {
             // It is not needed.
-            self.task(tid)?.halted = false;
-            return self.go_on_from_own_code(tid);
-        }
-        let mut space = space?;
+            Err(error) if anew && error.raw_os_error() != Some(errno::ESRCH) => {
+                self.withdraw(tid);
+                self.task(tid)?.halted = false;
+                return self.go_on_from_own_code(tid);
+            }
+            space => space?,
+        };
         self.move_listings(tid, &old, &mut space);
         if !anew {
             space.watch(number::EXIT_GROUP, true);
@@ -181,8 +186,6 @@ impl Engine {
         let members: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
         members.iter().for_each(|member| self.close(*member));
         if anew {
-            self.learn(&old.borrow());
-            self.pool.give_up(&old);
             self.task(tid)?.age.renew();
         }
         for member in &members {

@@ -336,7 +336,7 @@ pub(super) fn status(tid: u32) -> String {
 }
 
 /// Whether a set of signals in the text of a status has a signal.
-fn has_signal(status: &str, field: &str, signal: i32) -> bool {
+pub(super) fn has_signal(status: &str, field: &str, signal: i32) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix(field));
     let mask = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
     mask >> (signal - 1).clamp(0, 63) & 1 == 1

@@ -15,6 +15,7 @@ use super::calls::{ONLY_X32, WATCHED};
 use super::common::Common;
 use super::hints::HeatMap;
 use super::kept::Kept;
+use super::listing::of_listings;
 use super::maps::{Mapping, Maps};
 use super::proc;
 use super::remote::{GADGET, Remote, number};
@@ -42,6 +43,9 @@ const ROOM_FOR_REGIONS: u64 = 4;
 
 /// How much of the code is copied at once, in bytes.
 const COPIED_AT_ONCE: usize = 1 << 18;
+
+/// Numbers of system calls that are told apart.
+const NUMBERS: usize = (TABLE - FILTER) as usize;
 
 /// How far below the stack pointer of a program that has executed nothing yet a text is put that a system call needs.
 const BELOW: u64 = 512;
@@ -319,6 +323,20 @@ impl Space {
     /// Whether a system call is looked at before it is made.
     pub(super) fn watch(&mut self, number: u64, watched: bool) {
         self.table.write((FILTER + number) as usize, &[u8::from(watched)]);
+    }
+
+    /// Every system call is looked at before it is made.
+    pub(super) fn watch_all(&mut self) {
+        self.table.write(FILTER as usize, &[1; NUMBERS]);
+    }
+
+    /// Those are again that change anything for us, and a few that may be. None of them goes unseen meanwhile.
+    pub(super) fn watch_usual(&mut self) {
+        let mut watched = [0; NUMBERS];
+        let usual = WATCHED.into_iter().chain(ONLY_X32).chain([number::EXIT_GROUP]);
+        let of_listings = of_listings().filter(|_| self.listings > 0);
+        usual.chain(of_listings).for_each(|number| watched[number as usize] = 1);
+        self.table.write(FILTER as usize, &watched);
     }
 
     /// Where a system call and a stop are in the program's memory.
