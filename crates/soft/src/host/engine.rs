@@ -80,7 +80,7 @@ pub(crate) struct Engine {
     pub(super) probe: Option<Box<dyn Probe>>,
     /// Translations that programs can join.
     pub(super) pool: Pool,
-    /// What earlier runs have executed.
+    /// What earlier runs have executed, and this one so far.
     pub(super) hints: Option<Rc<RefCell<Store>>>,
     /// What they have translated.
     pub(super) shelf: Option<Shelf>,

@@ -159,7 +159,7 @@ impl Engine {
         age.turns < MOST_TURNS || self.settings.hindsight == Hindsight::Always
     }
 
-    /// Looks at the programs that may be old enough.
+    /// Looks at the programs that may be old enough for another translation.
     pub(super) fn look_back(&mut self) {
         let Some(every) = self.look_back_every() else { return };
         if self.looked_back.elapsed() < every {

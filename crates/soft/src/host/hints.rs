@@ -1,4 +1,4 @@
-//! Hints of earlier runs, kept in a folder: a file for each file of code, named after what that is.
+//! Hints of earlier runs, kept in a folder: a file for each file of code, named after what that is; and of this run, from memory.
 //!
 //! The folder must belong to who we are, and nobody else may write to it. What is in it is checked, and decides on speed only
 //! ([`crate::hints`]). Nothing is said where it cannot be read or written: the translation is slower then.
