@@ -73,10 +73,9 @@ fn who_has_a_limit_on_addresses_stays() {
 #[test]
 fn no_call_gives_less_for_it() {
     let Some(job) = job(&["reads"]) else { return };
-    for hindsight in [Hindsight::Worthwhile, Hindsight::Always] {
-        let run = job.run(with(hindsight));
-        assert_eq!((run.stdout.trim(), run.lost().len()), ("whole", 0), "{hindsight:?}: {:?}", run.status);
-    }
+    // What happens all the time does not wait for as long as a call may take.
+    let run = job.run(with(Hindsight::Worthwhile));
+    assert_eq!((run.stdout.trim(), run.lost().len()), ("whole", 0), "{:?}", run.status);
 }
 
 #[test]
