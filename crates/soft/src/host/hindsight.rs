@@ -26,12 +26,12 @@ use super::space::Space;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_SELDOM: Duration = Duration::from_millis(160);
 
-/// How often that is doubled at most for a program that does not run meanwhile.
-const MOST_IDLE: u32 = 7;
-
-/// The same where every program is to have another translation again and again, and how long it runs in each, in CPU time.
+/// How often where every program is to have another translation again and again, and how long it runs in each, in CPU time.
 const LOOK_OFTEN: Duration = Duration::from_millis(1);
 const RUN_SHORTLY: Duration = Duration::from_millis(3);
+
+/// How often the time to the next look is doubled at most for a program that does not run meanwhile.
+const MOST_IDLE: u32 = 7;
 
 /// The least that a program runs before it gets another translation, in CPU time.
 const LEAST: Duration = Duration::from_millis(100);
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn who_comes_to_new_code_all_the_time_is_never_old_enough() {
-        // At 1000 ms less than a hundredth of its blocks is new in 50 ms.
+        // One block for each ms: at the end a twentieth of them is new in 50 ms.
         assert_eq!(turns(|ms| 10 + ms as u32, 1000), []);
         assert_eq!(turns(|ms| 10 + ms.min(300) as u32, 1000), [350, 750]);
     }
