@@ -21,6 +21,8 @@ pub(super) struct Program {
     pub(super) load: &'static str,
     /// What is not compared, and what is instead.
     pub(super) aside: Option<Aside>,
+    /// Words of the reason for which its counts are lost; `None`: they are not.
+    pub(super) loses: Option<&'static str>,
     /// As whom it runs.
     pub(super) user: User,
     /// Where else but in the whole corpus it runs.
@@ -95,7 +97,18 @@ impl Program {
     /// A row of a program that is in a package of its own name; the methods below change the rest.
     pub(super) const fn new(name: &'static str, needs: &'static [Needed]) -> Program {
         let (version, what, prepare, load) = ("", "", "", "");
-        Program { name, needs, version, what, prepare, load, aside: None, user: User::Own, also: &[] }
+        Program {
+            name,
+            needs,
+            version,
+            what,
+            prepare,
+            load,
+            aside: None,
+            loses: None,
+            user: User::Own,
+            also: &[],
+        }
     }
 
     pub(super) const fn version(self, version: &'static str) -> Program {
@@ -112,6 +125,10 @@ impl Program {
 
     pub(super) const fn compared(self, compared: &'static str) -> Program {
         Program { aside: Some(Aside { compared }), ..self }
+    }
+
+    pub(super) const fn loses(self, reason: &'static str) -> Program {
+        Program { loses: Some(reason), ..self }
     }
 
     pub(super) const fn not_as_root(self) -> Program {

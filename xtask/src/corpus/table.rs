@@ -73,6 +73,7 @@ pub(super) const PROGRAMS: &[Program] = &[
             "a Perl expression over 4 MB; PCRE compiles it at run time",
             "exec grep -o -P '\\b\\w*(\\w)\\1\\w*\\b' \"$SHARED/text\"",
         )
+        .loses("executes memory that it can write")
         .also(&[Torture]),
     Program::new("sed", &[needed("sed", "sed")])
         .version("sed --version")
@@ -216,16 +217,19 @@ pub(super) const PROGRAMS: &[Program] = &[
     Program::new("node", &[needed("node", "nodejs")])
         .version("node --version")
         .load("maps, sorting, strings; V8's compilers", "exec node \"$SHARED/load.js\" $((N / 2))")
+        .loses("executes memory that it can write")
         .also(&[Torture]),
     Program::new("java -Xint", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; interpreted", "exec java -Xint Load $((N / 20))")
+        .loses("executes memory that it can write")
         .also(&[TortureWithoutInterrupts]),
     Program::new("java", &[needed("java", "default-jre-headless"), needed("javac", "default-jdk-headless")])
         .version("java -version 2>&1")
         .prepare("javac -d . \"$SHARED/Load.java\"")
         .load("strings, maps, floating point; compiled at run time", "exec java Load $N")
+        .loses("executes memory that it can write")
         .also(&[TortureWithoutInterrupts]),
     // Compilers.
     Program::new("gcc", &[needed("gcc", "gcc")])
@@ -336,14 +340,16 @@ pub(super) const PROGRAMS: &[Program] = &[
             "mkdir aside; gdb -nx -batch -ex 'set startup-with-shell off' -ex 'break f if n == 0' -ex run -ex backtrace -ex finish \
              -ex 'p $rax' -ex continue load >aside/log 2>&1; sed 's/process [0-9]*/process/' aside/log",
         )
-        .compared("all that gdb says but process ids"),
+        .compared("all that gdb says but process ids")
+        .loses("uses ptrace"),
     Program::new("strace", &[needed("strace", "strace")])
         .version("strace --version")
         .load(
             "system calls of ls",
             "mkdir aside; strace -o aside/calls ls \"$SHARED\"; exec sed 's/(.*//' aside/calls",
         )
-        .compared("the names of all system calls that it shows, in order; not addresses and times"),
+        .compared("the names of all system calls that it shows, in order; not addresses and times")
+        .loses("uses ptrace"),
     Program::new("curl", &[needed("curl", "curl"), needed("busybox", "busybox")])
         .version("curl --version")
         .load(
