@@ -116,3 +116,33 @@ fn a_program_with_restartable_sequences_is_left_when_a_handler_is_called() {
     }
     check_counted("handled");
 }
+
+#[test]
+fn a_program_with_restartable_sequences_is_left_when_others_can_write_to_its_memory() {
+    if let Some(program) = program(&["-DRESTARTABLE"]) {
+        let job = Job::new(&program, &["shared"]);
+        check_job_left(&job, "has memory that others can write to and restartable sequences");
+        check_exact(&Job::new(program, &["shared to read"]));
+    }
+    check_counted("shared");
+}
+
+#[test]
+fn code_with_restartable_sequences_is_left_where_others_can_write_to_memory() {
+    let Some(program) = program(&[]) else { return };
+    for place in ["page", "file"] {
+        let job = |mark: &str| {
+            Job::new(&program, &[&format!("child {place}{mark}"), &std::env::temp_dir().to_string_lossy()])
+        };
+        let [plain, marked] = ["", " marked"].map(|mark| {
+            let run = job(mark).run(soft());
+            assert_same_end(&run, &job(mark).run(Tracer::Nobody));
+            assert_eq!(run.stdout, "3 0\n", "{place}{mark}");
+            run
+        });
+        assert!(plain.lost().is_empty(), "{place}: {:?}", plain.lost());
+        let reasons = marked.lost();
+        assert_eq!(reasons.len(), 1, "{place}: only the child has any: {reasons:?}");
+        assert!(reasons[0].contains("has memory that others can write to"), "{reasons:?}");
+    }
+}

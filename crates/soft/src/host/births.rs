@@ -36,6 +36,7 @@ pub(super) struct Birth {
     /// The translation, and the maker's slot; `None` when nothing is translated yet.
     home: Option<(Rc<RefCell<Space>>, usize)>,
     filtered: bool,
+    shares: bool,
     trap_action: Option<[u8; 32]>,
     /// The limits that its maker believes in, if not in the real ones.
     limits: Option<Believed>,
@@ -128,9 +129,9 @@ impl Engine {
             Mode::Translated(seat) | Mode::Native(seat) => Some((seat.space.clone(), seat.slot)),
         };
         let bound = self.bound_of_child(parent);
-        let Process { pid, limits, .. } = self.processes[maker.process];
+        let Process { pid, limits, shares, .. } = self.processes[maker.process];
         let (filtered, trap_action) = (maker.filtered, maker.trap_action);
-        Some(Birth { parent: pid, thread_of: None, home, filtered, trap_action, limits, bound })
+        Some(Birth { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, bound })
     }
 
     pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> Outcome {
@@ -155,7 +156,9 @@ impl Engine {
             Some(process) => self.adopt_thread(child, process, birth.filtered),
             None => {
                 self.adopt(child, birth.parent, Mode::Waiting, birth.filtered);
-                self.process(child).into_iter().for_each(|process| process.limits = birth.limits);
+                if let Some(process) = self.process(child) {
+                    (process.limits, process.shares) = (birth.limits, birth.shares);
+                }
             }
         }
         self.tasks.entry(child).and_modify(|task| task.trap_action = birth.trap_action);
@@ -228,7 +231,7 @@ impl Engine {
             task.suspended = None;
         }
         if let Some(process) = self.process(tid) {
-            (process.renewal, process.no_restarts) = (None, false);
+            (process.renewal, process.no_restarts, process.shares) = (None, false, false);
             process.name = name_of(tid);
         }
         if self.finishing {

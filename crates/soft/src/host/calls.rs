@@ -343,7 +343,7 @@ pub(crate) const ONLY_X32: std::ops::RangeInclusive<u64> = 512..=547;
 
 const SIGTRAP: u64 = 5;
 const MAP_FIXED: u64 = 0x10;
-const PROT_EXEC: u64 = 4;
+pub(super) const PROT_EXEC: u64 = 4;
 const MREMAP_FIXED: u64 = 2;
 const SHM_EXEC: u64 = 0o100_000;
 const SHM_REMAP: u64 = 0o40_000;
@@ -357,6 +357,7 @@ impl Engine {
         if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
             self.send_held_before_call(tid);
         }
+        self.check_sharing(tid, &registers)?;
         match look(tid, &registers) {
             Verdict::Make => self.go(tid),
             Verdict::Remaps(call) => self.remaps(tid, &call, registers),

@@ -125,9 +125,14 @@ impl Maps {
         }
     }
 
+    /// What is mapped in a range, or reaches into it.
+    pub(crate) fn among(&self, start: u64, end: u64) -> impl Iterator<Item = &Mapping> {
+        self.0.iter().filter(move |mapping| mapping.start < end && mapping.end > start)
+    }
+
     /// Whether anything in a range can be executed.
     pub(crate) fn executes(&self, start: u64, end: u64) -> bool {
-        self.0.iter().any(|mapping| mapping.executable && mapping.start < end && mapping.end > start)
+        self.among(start, end).any(|mapping| mapping.executable)
     }
 
     /// Whether nothing is mapped in a range.

@@ -31,6 +31,8 @@ pub(crate) struct Process {
     pub(crate) folded: Vec<Part>,
     /// None of its code has restartable sequences.
     pub(crate) no_restarts: bool,
+    /// It has memory that other processes may write to, too.
+    pub(crate) shares: bool,
     /// A change of its code for which its threads halt.
     pub(crate) renewal: Option<Renewal>,
     /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
@@ -214,7 +216,7 @@ impl Process {
         let name = name_of(pid);
         let (totals, code) = (Totals::new(), Ranges::default());
         let (parked, renewal, limits, lost) = (Vec::new(), None, None, None);
-        let (folded, no_restarts, unconfirmed) = (Vec::new(), false, false);
+        let (folded, no_restarts, shares, unconfirmed) = (Vec::new(), false, false, false);
         Process {
             pid,
             parent,
@@ -224,6 +226,7 @@ impl Process {
             parked,
             folded,
             no_restarts,
+            shares,
             renewal,
             unconfirmed,
             limits,

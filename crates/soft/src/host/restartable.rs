@@ -1,19 +1,22 @@
 //! Restartable sequences: code that the kernel sends back to its beginning when its thread loses the CPU in it.
 //!
 //! The kernel knows such code by its addresses, and of a copy it knows nothing: a copy would go on where it must not, on
-//! another CPU or behind another thread or a handler of a signal, and spoil the data that they share. So a process that has any
-//! is left when it gets a second thread or the first signal that it handles. It is known by the mark that stands before each
+//! another CPU or behind another thread, a handler of a signal or another process, and spoil the data that they share. So a process
+//! that has any is left when it gets a second thread, the first signal that it handles, or memory that others can write to, too. It is known by the mark that stands before each
 //! place where the kernel may send a thread, which is the same in all programs but those that say so.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
-use cyclometer_sys::trace;
+use cyclometer_sys::trace::{self, Registers};
 
+use super::calls::PROT_EXEC;
 use super::engine::{Engine, Outcome, Trouble};
 use super::maps::{Mapping, Maps};
-use super::writers::File;
+use super::remote::number;
+use super::writers::{File, is_for_writing};
 use crate::pack::{Packer, Unpacker};
 
 /// What stands before each place where the kernel may send a thread. Whoever registers with another one is left.
@@ -72,6 +75,7 @@ impl Part {
 /// What else of a process makes its restartable sequences a reason to leave, in words that follow "has".
 pub(super) const THREADS: &str = "threads";
 pub(super) const HANDLERS: &str = "handlers of signals";
+pub(super) const SHARED: &str = "memory that others can write to";
 
 impl Engine {
     /// Looks for restartable sequences in all code of a process, unless that was done. Parts of files that have none are
@@ -92,6 +96,87 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// A system call is about to be made: if it gives the process memory that others can write to, or code beside such memory,
+    /// restartable sequences are looked for.
+    pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> Outcome {
+        if shares(tid, registers) {
+            self.process(tid).into_iter().for_each(|process| process.shares = true);
+            return self.check_restartable(tid, SHARED);
+        }
+        match self.process(tid).is_some_and(|process| process.shares) {
+            true if brings_mark(tid, registers)? => Err(found(SHARED)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a system call gives a process memory that others can write to and that it can, now or by `mprotect` later.
+///
+/// # Source
+///
+/// `mmap(2)`, `shmat(2)`; Linux `include/uapi/linux/mman.h`, `include/uapi/asm-generic/mman-common.h`,
+/// `include/uapi/linux/shm.h`.
+fn shares(tid: u32, registers: &Registers) -> bool {
+    const PROT_WRITE: u64 = 2;
+    const MAP_SHARED: u64 = 1;
+    const MAP_SHARED_VALIDATE: u64 = 3;
+    const MAP_TYPE: u64 = 0xf;
+    const SHM_RDONLY: u64 = 0o10_000;
+    let Registers { rdx, r10, r8, .. } = *registers;
+    match registers.rax & 0xffff_ffff {
+        number::MMAP if [MAP_SHARED, MAP_SHARED_VALIDATE].contains(&(r10 & MAP_TYPE)) => {
+            rdx & PROT_WRITE != 0 || r10 & MAP_ANONYMOUS != 0 || is_for_writing(&descriptor(tid, r8))
+        }
+        number::SHMAT => rdx & SHM_RDONLY == 0,
+        _ => false,
+    }
+}
+
+/// Whether a system call makes code of what has a restartable sequence. What cannot be looked at may have one.
+fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, Trouble> {
+    let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
+    match registers.rax & 0xffff_ffff {
+        number::MMAP if rdx & PROT_EXEC != 0 && r10 & MAP_ANONYMOUS == 0 => {
+            let found = file_has_mark(&descriptor(tid, r8), r9, rsi);
+            Ok(found.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound))
+        }
+        number::MPROTECT | number::PKEY_MPROTECT if rdx & PROT_EXEC != 0 => {
+            let maps = Maps::read(tid)?;
+            let mut mappings = maps.among(rdi, rdi.saturating_add(rsi));
+            let read = |at, bytes: &mut [u8]| trace::read_memory(tid, at, bytes);
+            Ok(mappings.any(|mapping| has_mark(mapping.start, mapping.end, read)))
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Whether a part of a file, in bytes, has a restartable sequence. What is no file has none: it cannot be mapped, or is a device.
+///
+/// # Errors
+///
+/// The operating system's, as where the file may not be opened again.
+fn file_has_mark(path: &Path, offset: u64, len: u64) -> io::Result<bool> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Ok(false);
+    }
+    let file = fs::File::open(path)?;
+    let end = offset.saturating_add(len).min(metadata.len());
+    Ok(has_mark(offset, end, |at, bytes| file.read_at(bytes, at)))
+}
+
+/// The link of a descriptor of a process.
+fn descriptor(tid: u32, number: u64) -> PathBuf {
+    PathBuf::from(format!("/proc/{tid}/fd/{}", number as u32 as i32))
+}
+
+fn found(beside: &str) -> Trouble {
+    Trouble::Unfollowed(format!("has {beside} and restartable sequences"))
+}
+
+const MAP_ANONYMOUS: u64 = 0x20;
+
 /// What is mapped of a file that others may have mapped too; `None` also where its path does not tell when it was changed.
 fn part(tid: u32, mapping: &Mapping) -> Option<Part> {
     let file = mapping.file.filter(|_| !mapping.writable)?;
@@ -103,7 +188,7 @@ fn part(tid: u32, mapping: &Mapping) -> Option<Part> {
 /// Looks for restartable sequences in a range of addresses.
 pub(super) fn check(tid: u32, (start, end): (u64, u64), beside: &str) -> Outcome {
     if has_mark(start, end, |at, bytes| trace::read_memory(tid, at, bytes)) {
-        return Err(Trouble::Unfollowed(format!("has {beside} and restartable sequences")));
+        return Err(found(beside));
     }
     Ok(())
 }

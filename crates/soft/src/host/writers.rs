@@ -79,17 +79,20 @@ fn numbers(device: u64) -> (u32, u32) {
 }
 
 /// The files that a process has open for writing.
+pub(crate) fn open_for_writing(pid: u32) -> HashSet<File> {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
+    let links = descriptors.flatten().map(|descriptor| descriptor.path());
+    links.filter(|link| is_for_writing(link)).filter_map(File::at).collect()
+}
+
+/// Whether a descriptor is open for writing, by its link.
 ///
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/fd`: the owner's permission to write of a link itself.
-pub(crate) fn open_for_writing(pid: u32) -> HashSet<File> {
+pub(super) fn is_for_writing(link: &Path) -> bool {
     const OWNER_WRITES: u32 = 0o200;
-    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
-    let links = descriptors.flatten().map(|descriptor| descriptor.path());
-    let written = links
-        .filter(|link| fs::symlink_metadata(link).is_ok_and(|metadata| metadata.mode() & OWNER_WRITES != 0));
-    written.filter_map(File::at).collect()
+    fs::symlink_metadata(link).is_ok_and(|metadata| metadata.mode() & OWNER_WRITES != 0)
 }
 
 /// Whether a file is about to be opened so that its bytes can change.
