@@ -207,6 +207,21 @@ fn descendants_are_counted_with_the_command() {
 }
 
 #[test]
+fn what_goes_on_behind_the_command_is_told_to_be_missing() {
+    if !works() {
+        return;
+    }
+    let script = |text: &str| metric(&json(&["-e", EVENT, "--", "sh", "-c", text]), EVENT).clone();
+    assert_eq!(script("sleep 0.1 & wait")["count"], "exact");
+    let one = script("sleep 3 >/dev/null 2>&1 &");
+    assert_eq!((&one["count"], one["mean"].as_u64() > Some(0)), (&"partial".into(), true), "{one}");
+    let reason = "without what a process did that still ran when the command had ended";
+    assert!(one["reason"].as_str().is_some_and(|told| told.contains(reason)), "{one}");
+    let two = script("sleep 3 >/dev/null 2>&1 & sleep 3 >/dev/null 2>&1 &");
+    assert!(two["reason"].as_str().is_some_and(|told| told.contains("what 2 processes did")), "{two}");
+}
+
+#[test]
 fn a_program_that_starts_threads_is_counted() {
     if !works() {
         return;

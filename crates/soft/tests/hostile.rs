@@ -94,8 +94,24 @@ fn a_program_that_changes_its_code_between_calls_is_exact() {
 }
 
 #[test]
+fn a_program_that_changes_its_code_many_times_is_counted() {
+    hostile(&["toggle", "45"]).iter().for_each(check_counted);
+}
+
+#[test]
 fn a_program_that_changes_its_code_all_the_time_is_left() {
-    check_left(&["toggle", "200"], "keeps changing its code");
+    check_left(&["toggle", "3000"], "keeps changing its code");
+}
+
+#[test]
+fn a_program_that_locks_its_memory_locks_none_of_ours() {
+    check_left(&["locks"], "locks all of its memory (mlockall)");
+    check_left(&["locks beside"], "locks all of its memory (mlockall)");
+}
+
+#[test]
+fn a_core_file_has_none_of_our_memory() {
+    hostile(&["dumped"]).iter().for_each(check_counted);
 }
 
 #[test]

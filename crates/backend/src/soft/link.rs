@@ -40,7 +40,7 @@ pub(super) struct Link {
     /// A request has no answer yet. There is one at most.
     asked: bool,
     /// The last report, if it came when one was asked for.
-    last: Option<Vec<Counted>>,
+    last: Option<Report>,
 }
 
 /// Why there is no word.
@@ -105,7 +105,7 @@ impl Link {
     /// # Errors
     ///
     /// Why it is not known, in words.
-    pub(super) fn last_report(&mut self, status: Option<ExitStatus>) -> Result<Vec<Counted>, String> {
+    pub(super) fn last_report(&mut self, status: Option<ExitStatus>) -> Result<Report, String> {
         while self.last.is_none() {
             match self.report(PATIENCE) {
                 // An answer to what was asked before.
@@ -127,11 +127,11 @@ impl Link {
         loop {
             match self.inbox.report() {
                 Some(report) => {
-                    let Report { processes, last } = report.map_err(|_| Silence::Garbled)?;
-                    if last {
-                        self.last = Some(processes.clone());
+                    let report = report.map_err(|_| Silence::Garbled)?;
+                    if report.last {
+                        self.last = Some(report.clone());
                     }
-                    return Ok(processes);
+                    return Ok(report.processes);
                 }
                 None => self.hear(patience)?,
             }
@@ -215,7 +215,7 @@ mod tests {
         keeper.write_all(said.as_bytes()).unwrap();
         assert_eq!(loads(&link.ask().unwrap()), 1);
         drop(keeper);
-        assert_eq!(loads(&link.last_report(None).unwrap()), 3);
+        assert_eq!(loads(&link.last_report(None).unwrap().processes), 3);
         assert!(link.last_report(None).is_err(), "it is told once");
     }
 

@@ -24,23 +24,27 @@ pub(super) struct SoftwareCounting {
     sums: Vec<Sum>,
     /// Whether that is what there is in the end.
     settled: bool,
+    /// What the counts leave out, if anything.
+    partial: Option<String>,
 }
 
 impl SoftwareCounting {
     pub(super) fn new(lines: Vec<(SlotId, Event)>, link: Rc<RefCell<Link>>) -> SoftwareCounting {
-        SoftwareCounting { lines, link, started: None, exit: None, sums: Vec::new(), settled: false }
+        let (sums, settled, partial) = (Vec::new(), false, None);
+        SoftwareCounting { lines, link, started: None, exit: None, sums, settled, partial }
     }
 
     fn settle(&mut self, exit: &Exit) {
         let report = self.link.borrow_mut().last_report(exit.status);
         let sums = self.lines.iter().enumerate().map(|(i, (_, event))| {
-            let sum = sum(report.as_deref().map_err(Clone::clone)?, *event)?;
+            let sum = sum(&report.as_ref().map_err(Clone::clone)?.processes, *event)?;
             match self.sums.get(i) {
                 Some(Ok(before)) if *before > sum => Err(BACKWARDS.to_owned()),
                 _ => Ok(sum),
             }
         });
         self.sums = sums.collect();
+        self.partial = report.ok().and_then(|report| still_ran(report.running));
         self.settled = true;
     }
 
@@ -87,8 +91,12 @@ impl Counting for SoftwareCounting {
                 exit.wall_ns
             }
         };
-        out.cells
-            .extend(self.lines.iter().zip(&self.sums).map(|((slot, _), sum)| cell(*slot, sum, elapsed_ns)));
+        out.cells.extend(
+            self.lines.iter().zip(&self.sums).map(|((slot, _), sum)| Cell {
+                partial: self.partial.clone(),
+                ..cell(*slot, sum, elapsed_ns)
+            }),
+        );
         Ok(())
     }
 }
@@ -123,6 +131,15 @@ fn named(process: &Counted) -> String {
     match process.name.as_str() {
         "" => format!("process {}", process.pid),
         name => format!("{name} ({})", process.pid),
+    }
+}
+
+/// What is not counted where processes go on behind the last report.
+fn still_ran(processes: usize) -> Option<String> {
+    match processes {
+        0 => None,
+        1 => Some("without what a process did that still ran when the command had ended".to_owned()),
+        more => Some(format!("without what {more} processes did that still ran when the command had ended")),
     }
 }
 

@@ -12,7 +12,7 @@ use super::remote::number;
 use super::restartable;
 
 /// Every call that is looked at before it is made.
-pub(crate) const WATCHED: [u64; 39] = [
+pub(crate) const WATCHED: [u64; 40] = [
     number::OPEN,
     number::RT_SIGACTION,
     number::ALARM,
@@ -33,6 +33,7 @@ pub(crate) const WATCHED: [u64; 39] = [
     number::CREAT,
     number::PTRACE,
     number::PERSONALITY,
+    number::MLOCKALL,
     number::MODIFY_LDT,
     number::PRCTL,
     number::ARCH_PRCTL,
@@ -125,6 +126,8 @@ pub(crate) enum Verdict {
     },
     /// The program must go on without us; why, in words that follow "the program".
     Leave(&'static str),
+    /// The same, without our memory.
+    LeaveAlone(&'static str),
     /// It traces others or wants to be traced: every process must go on without us.
     LeaveAll(&'static str),
 }
@@ -189,6 +192,8 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
         number::PERSONALITY if has_code_everywhere(rdi) => {
             Verdict::Leave("makes executable what it maps to be read (READ_IMPLIES_EXEC)")
         }
+        // It would lock our memory, and count it.
+        number::MLOCKALL => Verdict::LeaveAlone("locks all of its memory (mlockall)"),
         number::MODIFY_LDT => Verdict::Leave("changes its segments"),
         number::RSEQ if r10 as u32 != restartable::MARK => {
             Verdict::Leave("has restartable sequences with a mark of its own (rseq)")
@@ -412,6 +417,10 @@ impl Engine {
             Verdict::Limits(asked) => self.limits(tid, registers, asked),
             Verdict::Traps(action) => self.traps(tid, action),
             Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
+            Verdict::LeaveAlone(reason) => {
+                self.clear_when_gone(tid)?;
+                Err(Trouble::Unfollowed(reason.to_owned()))
+            }
             Verdict::LeaveAll(reason) => {
                 self.leave_all(tid, reason);
                 Ok(())

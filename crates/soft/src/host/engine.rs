@@ -36,9 +36,6 @@ const MOVE_EVERY: u64 = 100;
 /// Of so many tasks each change is looked at by itself.
 const FEW: usize = 8;
 
-/// How often the code of a process may change before it is left to itself.
-pub(super) const MOST_RENEWALS: u32 = 40;
-
 /// What a program gets instead of 16 random bytes where its layout is fixed: any constant does.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
@@ -66,6 +63,8 @@ pub(crate) struct Engine {
     pub(super) answered: HashMap<u32, (usize, Result<Part, String>)>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
+    /// Processes that went on then.
+    pub(super) went_on: HashSet<usize>,
     /// The last report was sent.
     pub(super) reported: bool,
     /// Whether the kernel tells of every end.
@@ -195,6 +194,7 @@ impl Engine {
             answered: HashMap::new(),
             reading: false,
             finishing: false,
+            went_on: HashSet::new(),
             reported: false,
             tells_of_ends: super::exits::tells_of_ends(),
             stops: 0,
@@ -500,19 +500,19 @@ impl Engine {
         let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
         let settings = self.settings.translation;
         let task = self.task(tid)?;
-        task.renewals += 1;
+        let process = task.process;
         let shared = task.suspended.is_some() || self.tasks.values().any(|other| other.is_suspended_by(tid));
-        let task = self.task(tid)?;
+        let filtered = self.task(tid)?.filtered;
         let reason = match () {
-            () if task.filtered => "filters its system calls",
+            () if filtered => "filters its system calls",
             () if shared => "changes its code while its maker waits for it",
-            () if task.renewals > MOST_RENEWALS => "keeps changing its code",
+            () if !self.processes[process].changes.allow(Instant::now()) => "keeps changing its code",
             () => "",
         };
         if !reason.is_empty() {
             return Err(Trouble::Unfollowed(reason.to_owned()));
         }
-        let Mode::Native(seat) = &task.mode else { return Err(Trouble::Gone) };
+        let Mode::Native(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
         let old = seat.space.clone();
         let allowance = self.allowance(tid);
         let mut space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings)?;

@@ -35,6 +35,19 @@ impl Engine {
         self.depart(process);
     }
 
+    /// When its process goes on by itself, which is about to come, our memory is not there any more, but for a page; where the
+    /// memory is a maker's, too, who executes its translation, all of it stays.
+    pub(super) fn clear_when_gone(&mut self, tid: u32) -> Outcome {
+        let borrowed = self.tasks.values().any(|other| other.is_suspended_by(tid));
+        let task = self.task(tid)?;
+        if let (Mode::Translated(seat) | Mode::Native(seat), false) = (&task.mode, borrowed || task.filtered)
+        {
+            let (process, space) = (task.process, seat.space.clone());
+            self.processes[process].clears = Some((tid, space));
+        }
+        Ok(())
+    }
+
     pub(super) fn lose(&mut self, tid: u32, reason: &str) {
         if let Some(process) = self.process(tid) {
             process.lose(reason);

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::time::Instant;
 
 use cyclometer_sys::trace::Registers;
 
@@ -12,7 +13,7 @@ use super::limits::Believed;
 use super::listing::Listing;
 use super::maps::Known;
 use super::pace::Pace;
-use super::renewal::Renewal;
+use super::renewal::{Changes, Renewal};
 use super::space::Space;
 use super::threads::Part;
 use super::warm::Warmth;
@@ -35,6 +36,10 @@ pub(crate) struct Process {
     pub(crate) shares: bool,
     /// A change of its code for which its threads halt.
     pub(crate) renewal: Option<Renewal>,
+    /// The translation whose memory is to be gone when it goes on by itself, and the thread that unmaps it.
+    pub(super) clears: Option<(u32, Rc<RefCell<Space>>)>,
+    /// How often its translation may still be replaced.
+    pub(super) changes: Changes,
     /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
     pub(crate) unconfirmed: bool,
     /// The limits on its addresses that it believes in, where the kernel has others.
@@ -135,8 +140,6 @@ pub(crate) struct Task {
     pub(crate) listing: Option<Listing>,
     /// What it does about SIGTRAP, as it told the kernel, if that is not the default.
     pub(crate) trap_action: Option<[u8; 32]>,
-    /// How often its translation was replaced because its code had changed.
-    pub(crate) renewals: u32,
     /// Whether it is bound to a CPU.
     pub(crate) warmth: Warmth,
     /// How long its program has run in its translation.
@@ -176,7 +179,6 @@ impl Task {
             pace: Pace::default(),
             listing: None,
             trap_action: None,
-            renewals: 0,
             warmth: Warmth::default(),
             age: Age::default(),
             carried: None,
@@ -228,6 +230,8 @@ impl Process {
             no_restarts,
             shares,
             renewal,
+            clears: None,
+            changes: Changes::new(Instant::now()),
             unconfirmed,
             limits,
             lost,

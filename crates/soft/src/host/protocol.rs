@@ -5,6 +5,7 @@
 //! process PID PARENT NAME        then, for each request and at the end, for each process:
 //! lost REASON                    or, for each event:
 //! count EVENT NUMBER | missing EVENT REASON
+//! running NUMBER                 before the end of the last report, if any process goes on without us
 //! so far | end                   what was asked for, or the last report
 //! ```
 
@@ -75,6 +76,11 @@ pub(crate) fn process(pid: u32, parent: u32, name: &str, totals: &Result<Totals,
     text
 }
 
+/// The line for processes that go on when nothing is counted any more.
+pub(crate) fn running(processes: usize) -> String {
+    format!("running {processes}\n")
+}
+
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -101,6 +107,8 @@ pub struct Report {
     pub processes: Vec<Counted>,
     /// Whether it is the last one: nothing is counted any more.
     pub last: bool,
+    /// How many of them still ran behind it: what they execute from then on is in no count.
+    pub running: usize,
 }
 
 impl Report {
@@ -110,13 +118,16 @@ impl Report {
     ///
     /// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` for what is no report.
     pub fn read(from: &mut impl BufRead) -> io::Result<Report> {
-        let mut processes: Vec<Counted> = Vec::new();
+        let (mut processes, mut running) = (Vec::new(), 0);
         for _ in 0..MOST_LINES {
             let line = read_line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             if line == LAST || line == SO_FAR {
-                return Ok(Report { processes, last: line == LAST });
+                return Ok(Report { processes, last: line == LAST, running });
             }
-            add_line(&mut processes, &line).ok_or(io::ErrorKind::InvalidData)?;
+            match line.strip_prefix("running ").map(str::parse) {
+                Some(number) => running = number.map_err(|_| io::ErrorKind::InvalidData)?,
+                None => add_line(&mut processes, &line).ok_or(io::ErrorKind::InvalidData)?,
+            }
         }
         Err(io::ErrorKind::InvalidData.into())
     }
@@ -164,9 +175,10 @@ mod tests {
     fn what_is_written_can_be_read() {
         let mut text = process(7, 1, "a b\nc", &Ok(Totals::new()));
         text += &process(8, 7, "", &Err("started\ra thread".to_owned()));
+        text += &running(2);
         text += "end\n";
         let report = Report::read(&mut text.as_bytes()).unwrap();
-        assert!(report.last);
+        assert!(report.last && report.running == 2);
         let read = report.processes;
         assert_eq!((read[0].pid, read[0].parent, read[0].name.as_str()), (7, 1, "a b?c"));
         assert_eq!(read[0].count(Event::Instructions), Ok(0));
@@ -182,6 +194,7 @@ mod tests {
             "count loads 1\nend\n",
             "process 1 x\nend\n",
             "nonsense\nend\n",
+            "running x\nend\n",
             "process 1 2 x\ncount cycles 1\nend\n",
         ];
         for text in texts {

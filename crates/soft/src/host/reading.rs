@@ -1,6 +1,6 @@
 //! Requests for counts, and answers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 
@@ -103,6 +103,7 @@ impl Engine {
 
     /// The counts of every process, with what its threads have answered. That is used up.
     pub(super) fn snapshot(&mut self, end: &str) -> String {
+        let running = (end == protocol::LAST).then(|| self.running()).filter(|processes| *processes > 0);
         let mut answers: HashMap<usize, Vec<Result<Part, String>>> = HashMap::new();
         for (process, answer) in std::mem::take(&mut self.answered).into_values() {
             answers.entry(process).or_default().push(answer);
@@ -111,7 +112,14 @@ impl Engine {
             let totals = totals(process, answers.remove(&i).unwrap_or_default());
             protocol::process(process.pid, process.parent, &process.name, &totals)
         });
-        lines.chain([format!("{end}\n")]).collect()
+        let lines = lines.chain(running.map(protocol::running)).collect::<String>();
+        lines + end + "\n"
+    }
+
+    /// How many processes go on when nothing is counted any more: those that we let go for that, and those that we cannot yet.
+    fn running(&self) -> usize {
+        let waiting = self.tasks.values().filter(|task| !task.ended).map(|task| task.process);
+        waiting.chain(self.went_on.iter().copied()).collect::<HashSet<_>>().len()
     }
 
     /// Sends the last report.

@@ -49,6 +49,7 @@ pub(crate) mod number {
     pub(crate) const GETRLIMIT: u64 = 97;
     pub(crate) const PTRACE: u64 = 101;
     pub(crate) const PERSONALITY: u64 = 135;
+    pub(crate) const MLOCKALL: u64 = 151;
     pub(crate) const MODIFY_LDT: u64 = 154;
     pub(crate) const PRCTL: u64 = 157;
     pub(crate) const ARCH_PRCTL: u64 = 158;
@@ -176,18 +177,25 @@ impl Remote {
         }
     }
 
-    /// Maps a file of the program.
+    /// Maps a file of the program, so that no core file has it.
     ///
     /// # Errors
     ///
     /// As [`Remote::call`]; `EEXIST` where something is mapped already.
+    ///
+    /// # Source
+    ///
+    /// `mmap(2)`, `madvise(2)`; Linux `include/uapi/asm-generic/mman-common.h`.
     pub(crate) fn map(self, file: u64, at: u64, len: u64, offset: u64, protection: u64) -> io::Result<()> {
         const MAP_SHARED: u64 = 1;
         const MAP_NORESERVE: u64 = 0x4000;
         const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
+        const MADV_DONTDUMP: u64 = 16;
         let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
         let got = self.call(number::MMAP, [at, len, protection, flags, file, offset])?;
         if got == at {
+            // Without it a core file is only larger.
+            let _ = self.call(number::MADVISE, [at, len, MADV_DONTDUMP, 0, 0, 0]);
             return Ok(());
         }
         // Kernels before 4.17 take the address for a wish.

@@ -14,11 +14,12 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::engine::{Engine, MOST_RENEWALS, Outcome, Trouble, go_on_waiting};
+use super::engine::{Engine, Outcome, Trouble, go_on_waiting};
 use super::process::{Mode, Seat};
 use super::remote::number;
 use super::signals::restarts;
@@ -35,6 +36,38 @@ pub(crate) struct Renewal {
     pending: bool,
     /// Nothing changes: the new translation is made of what was executed of the old one.
     anew: bool,
+}
+
+/// How often the translation of a process may still be replaced because its code changes.
+///
+/// Each time it is made anew, which takes some milliseconds. Libraries that are unloaded change code now and then, a
+/// compiler at run time may do nothing else.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Changes {
+    left: u32,
+    /// When it last became more.
+    since: Instant,
+}
+
+/// So often at once.
+const AT_ONCE: u32 = 100;
+/// Once more in such a time.
+const ONE_MORE: Duration = Duration::from_millis(200);
+
+impl Changes {
+    pub(super) fn new(now: Instant) -> Changes {
+        Changes { left: AT_ONCE, since: now }
+    }
+
+    /// Whether it may be done now; that is one time less then.
+    pub(super) fn allow(&mut self, now: Instant) -> bool {
+        let more = (now.saturating_duration_since(self.since).as_nanos() / ONE_MORE.as_nanos()) as u32;
+        self.since += ONE_MORE * more;
+        self.left = self.left.saturating_add(more).min(AT_ONCE);
+        let allowed = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        allowed
+    }
 }
 
 impl Engine {
@@ -56,13 +89,12 @@ impl Engine {
         if self.task(tid)?.summoned {
             return self.halt(tid);
         }
-        self.note_for_all(tid, |task| task.renewals += 1)?;
         let task = self.task(tid)?;
-        let (filtered, renewals, process) = (task.filtered, task.renewals, task.process);
+        let (filtered, process) = (task.filtered, task.process);
         if filtered {
             return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
         }
-        if renewals > MOST_RENEWALS {
+        if !self.processes[process].changes.allow(Instant::now()) {
             return Err(Trouble::Unfollowed("keeps changing its code".to_owned()));
         }
         let block = if pending { self.block_of_call(tid)? } else { None };
@@ -241,5 +273,20 @@ mod tests {
         assert_eq!(call_again(-512_i64 as u64, 202), 202);
         assert_eq!(call_again(-514_i64 as u64, 0), 0);
         assert_eq!(call_again(-516_i64 as u64, 35), 219);
+    }
+
+    #[test]
+    fn what_changes_at_once_is_allowed_so_often_and_what_changes_slowly_for_ever() {
+        let start = Instant::now();
+        let mut at_once = Changes::new(start);
+        assert_eq!((0..1000).filter(|_| at_once.allow(start)).count() as u32, AT_ONCE);
+        assert!(!at_once.allow(start + ONE_MORE / 2), "half of the time for one more has passed");
+        assert!(at_once.allow(start + ONE_MORE));
+        assert!(!at_once.allow(start + ONE_MORE));
+        let mut slowly = Changes::new(start);
+        assert!((0..10_000).all(|i| slowly.allow(start + ONE_MORE * i)));
+        let later = start + ONE_MORE * 1_000_000;
+        let at_once = (0..1000).filter(|_| slowly.allow(later)).count() as u32;
+        assert_eq!(at_once, AT_ONCE, "a long rest does not allow more at once");
     }
 }

@@ -166,6 +166,17 @@ impl Space {
             .try_for_each(|(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop))
     }
 
+    /// Takes its memory away from a program that goes on by itself, but for the page by which that is done.
+    pub(super) fn clear(&self, tid: u32) -> io::Result<()> {
+        const PAGE: u64 = 0x1000;
+        let but_gadget =
+            |(start, len)| if start == self.gadget { (start + PAGE, len - PAGE) } else { (start, len) };
+        let unmap =
+            |remote: Remote, (start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop);
+        Remote::new(tid, self.gadget)
+            .series(|remote| self.places().map(but_gadget).try_for_each(|place| unmap(remote, place)))
+    }
+
     /// Maps the memory of a new translation instead of an old one that the program, which is in its own code now, used.
     ///
     /// # Errors

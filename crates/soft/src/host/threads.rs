@@ -22,7 +22,6 @@ impl Engine {
     /// A thread that a process has made.
     pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
         let mut task = Task::new(process, Mode::Waiting, filtered);
-        task.renewals = self.members(process).map(|(_, other)| other.renewals).max().unwrap_or(0);
         task.summoned = self.processes[process].renewal.is_some();
         self.tasks.insert(tid, task);
     }
@@ -153,6 +152,15 @@ impl Engine {
         }
         let leaving: Vec<(u32, i32)> =
             self.members(process).filter_map(|(tid, task)| Some((*tid, task.departs?))).collect();
+        if self.finishing && !leaving.is_empty() {
+            self.went_on.insert(process);
+        }
+        if let Some((tid, space)) = self.processes[process].clears.take()
+            && leaving.len() == self.members(process).count()
+        {
+            // Who was killed meanwhile has no memory.
+            let _ = space.borrow().clear(tid);
+        }
         for (tid, signal) in leaving {
             self.tasks.remove(&tid);
             let _ = trace::detach(tid, signal);
