@@ -10,7 +10,7 @@ use cyclometer_soft::Event;
 use cyclometer_soft::addend::Kind;
 use support::compare::{assert_same_counts, assert_same_end, check_exact, check_exact_once};
 use support::programs::{BARE, Recipe, build, can_link_statically, folder, unique};
-use support::run::{Job, Tracer, settings, soft};
+use support::run::{Job, Run, Tracer, settings, soft};
 use support::{installed, ready, skip};
 
 /// Builds a program and compares its counts.
@@ -353,5 +353,43 @@ fn a_build_of_several_processes_counts_the_same_each_time() {
         assert!(run.counts.len() >= 5, "{} processes", run.counts.len());
     }
     assert_same_counts(&runs[0].counts, &runs[1].counts);
+    fs::remove_dir_all(place).unwrap();
+}
+
+const COMPILE: &str = "all: one.s two.s three.s four.s\n\
+    %.s: %.c\n\
+    \tgcc -O2 -S -o $@ $<\n";
+
+#[test]
+fn compilers_that_run_at_a_time_count_the_same_each_time() {
+    let tools = ["make", "gcc"].map(installed);
+    if !ready() || tools.iter().any(Option::is_none) {
+        return;
+    }
+    let place = unique("compile");
+    fs::create_dir(&place).unwrap();
+    fs::write(place.join("Makefile"), COMPILE).unwrap();
+    for (times, name) in ["one", "two", "three", "four"].into_iter().enumerate() {
+        let loops = "for (int i = 0; i < n; i++) sum += x[i] * x[n - i];".repeat(4 * times + 1);
+        let code = format!("long {name}(const long *x, int n)\n{{ long sum = 0; {loops} return sum; }}\n");
+        fs::write(place.join(format!("{name}.c")), code).unwrap();
+    }
+    let folder = place.to_string_lossy();
+    let job = Job::new(tools[0].as_ref().unwrap(), &["-s", "-B", "-j2", "-C", &folder]);
+    let native = job.run(Tracer::Nobody);
+    // Which of them begins first differs, and what the others do depends on that and on names of temporary files.
+    let compilers = |run: &Run| {
+        let compilers = run.counts.iter().filter(|process| process.name == "cc1");
+        let mut counts: Vec<String> = compilers.map(|process| format!("{:?}", process.counts)).collect();
+        counts.sort();
+        counts
+    };
+    let runs = [job.run(soft()), job.run(soft())];
+    for run in &runs {
+        assert_same_end(run, &native);
+        assert!(run.lost().is_empty(), "{:?}", run.lost());
+        assert_eq!(compilers(run).len(), 4, "{:?}", run.counts);
+    }
+    assert_eq!(compilers(&runs[0]), compilers(&runs[1]));
     fs::remove_dir_all(place).unwrap();
 }

@@ -80,10 +80,18 @@ fn a_program_with_a_limit_on_addresses_is_counted() {
 
 #[test]
 fn more_threads_than_there_is_room_for_are_left() {
-    let run = alike(&["sum", "300"]);
-    run.iter().filter(|run| run.counts[0].counts.is_err()).for_each(|run| {
+    let crowd = |threads| alike(&["crowd", threads]);
+    crowd("300").iter().for_each(|run| assert_lost(&run.counts[0], "too many threads at a time"));
+    // Where some have ended when others begin, there may be room.
+    let apart = alike(&["sum", "300"]);
+    apart.iter().filter(|run| run.counts[0].counts.is_err()).for_each(|run| {
         assert_lost(&run.counts[0], "too many threads at a time");
     });
+}
+
+#[test]
+fn two_hundred_threads_at_a_time_are_counted() {
+    check(&["crowd", "200"], 200_000);
 }
 
 #[test]

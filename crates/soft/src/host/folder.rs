@@ -4,7 +4,7 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::translate::PAGE;
 
@@ -21,6 +21,9 @@ const O_NOFOLLOW: i32 = 0o400_000;
 ///
 /// As above.
 const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
+
+/// What was not finished for so long never will be.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// How many bytes are written at once.
 const AT_ONCE: usize = 1 << 18;
@@ -78,7 +81,8 @@ impl Folder {
         let _ = fs::remove_file(self.0.join(name));
     }
 
-    /// Removes the oldest files where there are too many, or too many bytes of them.
+    /// Removes the oldest files where there are too many, or too many bytes of them; and what was begun long ago by who was
+    /// killed since.
     pub(super) fn clear_out(&self, most_files: usize, most_bytes: u64) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let dated = entries.filter_map(|entry| {
@@ -87,6 +91,7 @@ impl Folder {
         });
         let mut files: Vec<_> = dated.collect();
         files.sort_unstable();
+        files.retain(|(_, _, path, _)| !is_abandoned(path) || fs::remove_file(path).is_err());
         let mut bytes = 0_u64;
         for (number, (_, _, path, len)) in files.into_iter().rev().enumerate() {
             bytes = bytes.saturating_add(len);
@@ -95,6 +100,12 @@ impl Folder {
             }
         }
     }
+}
+
+/// Whether a file was not finished and not touched for long: only these have an extension.
+fn is_abandoned(path: &Path) -> bool {
+    let time = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    path.extension().is_some() && time.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))
 }
 
 /// Whether it belongs to who we are, and nobody else may write to it.
@@ -161,6 +172,19 @@ mod tests {
         assert_eq!(names(&path), ["a folder", "middle", "new"]);
         folder.clear_out(2, 199);
         assert_eq!(names(&path), ["a folder", "new"]);
+    }
+
+    #[test]
+    fn what_was_begun_and_never_finished_goes_after_a_while() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("folder");
+        let folder = Folder::open(&path).unwrap();
+        for (name, hours) in [("name.12.34", 0), ("name.12.35", 2), ("name", 2)] {
+            folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
+            folder.date(name, SystemTime::now() - Duration::from_secs(hours * 3600));
+        }
+        folder.clear_out(3, 300);
+        assert_eq!(names(&path), ["name", "name.12.34"]);
     }
 
     #[test]

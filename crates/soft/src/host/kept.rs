@@ -60,8 +60,9 @@ const GROWN_PART: u32 = 20;
 /// What was not used for so long makes room for what begins with the same code and goes on with another.
 const OLD: Duration = Duration::from_secs(3600);
 
-/// What was written and never used is as if it had been used so long ago: what was used sooner stays longer.
-const UNUSED: Duration = Duration::from_secs(24 * 3600);
+/// What was written and never used is as if it had been used so long ago: what was used sooner stays longer. Where there is no
+/// room for more than what is used in such a time, nothing new is kept.
+const UNUSED: Duration = Duration::from_secs(2 * 3600);
 
 /// Translations of earlier runs.
 pub(super) struct Shelf {
