@@ -272,6 +272,30 @@ fn intervals_below_100_ms_are_refused_before_anything_runs() {
 }
 
 #[test]
+fn rows_of_a_program_that_is_translated_anew_add_up_to_its_count() {
+    if !works() {
+        return;
+    }
+    // It runs for long enough to be translated by what it has executed, and is read meanwhile.
+    let script = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done";
+    let arguments =
+        ["--no-hints", "--backend", "soft", "-I", "100", "-e", EVENT, "--json", "--output", "null"];
+    let out = run_with(&["stat"], &[&arguments[..], &["--", "sh", "-c", script]].concat());
+    let value: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let total = metric(&value["commands"][0], EVENT)["mean"].as_u64().unwrap();
+    let rows: Vec<u64> = stderr(&out).lines().filter_map(row).collect();
+    assert!(rows.len() > 3, "{out:?}");
+    assert_eq!(rows.iter().sum::<u64>(), total, "{out:?}");
+}
+
+/// The count of a row of `-I`.
+fn row(line: &str) -> Option<u64> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [_, count, event] = words[..] else { return None };
+    event.starts_with(EVENT).then(|| count.replace(',', "").parse().ok())?
+}
+
+#[test]
 fn strict_takes_its_counts_and_not_the_times_of_its_runs() {
     if !works() {
         return;

@@ -195,6 +195,10 @@ pub(super) const PROGRAMS: &[Program] = &[
         .version("lua5.4 -v")
         .load("words counted, sorted", "exec lua5.4 \"$SHARED/load.lua\" $((N / 4)) \"$SHARED/text\"")
         .also(&[Torture]),
+    Program::new("luajit", &[needed("luajit", "luajit")])
+        .version("luajit -v")
+        .load("words counted, sorted; compiled at run time", "exec luajit \"$SHARED/load.lua\" $((N * 2)) \"$SHARED/text\"")
+        .also(&[Torture]),
     Program::new("tcl", &[needed("tclsh", "tcl")])
         .version("echo 'puts $tcl_patchLevel' | tclsh")
         .load("words counted, sorted", "exec tclsh \"$SHARED/load.tcl\" $((N / 4)) \"$SHARED/text\"")
@@ -249,6 +253,12 @@ pub(super) const PROGRAMS: &[Program] = &[
         .prepare("awk -v functions=$((N * 30)) -v name=part -f \"$SHARED/source.awk\" >part.c")
         .load("3000 functions", "exec tcc -c -o part.o part.c")
         .also(&[Torture]),
+    Program::new("tcc -run", &[needed("tcc", "tcc")])
+        .version("tcc -v")
+        .prepare("awk -v functions=$((N * 10)) -v name=part -f \"$SHARED/source.awk\" >part.c; echo 'int main(void) { printf(\"%jd%c\", (intmax_t)part(\"words\"), 10); return 0; }' >>part.c")
+        .load("1000 functions, executed where they were compiled", "exec tcc -run part.c")
+        .loses("executes memory that it can write")
+        .also(&[Torture]),
     Program::new("nasm", &[needed("nasm", "nasm")])
         .version("nasm --version")
         .prepare("awk -v n=$((N * 300)) 'BEGIN { for (i = 0; i < n; i++) print \"l\" i \": mov eax,\", i, \"\\n jne l\" int(i / 2), \"\\n imul rax, [rbx+\" i \"], 3\" }' >load.asm")
@@ -289,6 +299,17 @@ pub(super) const PROGRAMS: &[Program] = &[
         )
         .compared("what the built program prints; cargo's folder holds times")
         .also(&[Torture]),
+    Program::new("code overwritten", &[needed("gcc", "gcc")])
+        .version("gcc --version")
+        .prepare(
+            "gcc -O2 -o load \"$SHARED/overwritten.c\" -ldl
+             for i in 2 3; do gcc -O2 -shared -fPIC -DLIBRARY=$i -o part$i.so \"$SHARED/overwritten.c\"; done",
+        )
+        .load(
+            "a C program that writes over a function 30 times, and loads 50 libraries, each where the one before it was",
+            "exec ./load $((N * 40000)) ./part2.so ./part3.so",
+        )
+        .also(&[Small, Torture]),
     Program::new("a Rust program", &[needed("rustc", "rustc")])
         .version("rustc --version")
         .prepare("rustc --edition 2021 -O -o load \"$SHARED/load.rs\"")
