@@ -126,6 +126,25 @@ fn a_baseline_needs_a_name_that_there_is_and_something_to_translate() {
 }
 
 #[test]
+fn a_baseline_is_for_a_command_and_for_what_the_processor_has() {
+    let pid = std::process::id().to_string();
+    let out = run(&["stat", "-e", EVENT, "--cpu-baseline", "x86-64", "-p", &pid]);
+    assert_eq!(out.status.code(), Some(125), "{}", text(&out));
+    assert!(
+        text(&out).contains("there is no command") && text(&out).contains("-- COMMAND"),
+        "{}",
+        text(&out)
+    );
+    let missing = |name: &&str| !baselines().contains(name);
+    let Some(name) = works().then(|| ["x86-64-v4", "x86-64-v3"].into_iter().find(missing)).flatten() else {
+        return;
+    };
+    let out = run(&["stat", "-e", EVENT, "--cpu-baseline", name, "--", "true"]);
+    let highest = format!("the highest that it has all of is {}", baselines().last().unwrap());
+    assert!(text(&out).contains(&highest), "{}", text(&out));
+}
+
+#[test]
 fn the_only_run_of_the_default_events_stays_native() {
     let command = json(&["--", "true"]);
     assert_eq!(launches(&command), ["native"]);

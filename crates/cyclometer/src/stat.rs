@@ -81,8 +81,13 @@ fn some_seed() -> u64 {
 }
 
 /// Whether commands can be told of a processor, which translated ones only can.
-fn check_baseline(baseline: CpuBaseline, plan: &Plan) -> Result<()> {
+fn check_baseline(baseline: CpuBaseline, plan: &Plan, has_command: bool) -> Result<()> {
     let name = baseline.word();
+    if !has_command {
+        let text = format!("the CPU baseline {name} is what a command is told of, and there is no command");
+        let hint = "give one: -- COMMAND; what runs already knows its processor".to_owned();
+        return Err(Error::new(ErrorKind::InvalidInput, text).with_recovery(Recovery::fix(hint)));
+    }
     if !plan.passes.iter().any(|pass| pass.launch == LaunchKind::Translated) {
         let text = format!(
             "the CPU baseline {name} is for runs that the software PMU translates, and there is none: name an event \
@@ -95,7 +100,12 @@ fn check_baseline(baseline: CpuBaseline, plan: &Plan) -> Result<()> {
         Some(feature) => {
             let text =
                 format!("this machine's processor is below the CPU baseline {name}: it lacks {feature}");
-            Err(Error::new(ErrorKind::EventUnsupported, text))
+            let has_all = |lower: &CpuBaseline| cyclometer_backend::baseline_lacks(*lower).is_none();
+            let hint = match CpuBaseline::ALL.into_iter().rfind(has_all) {
+                Some(highest) => format!("the highest that it has all of is {}", highest.word()),
+                None => "it has all features of none".to_owned(),
+            };
+            Err(Error::new(ErrorKind::EventUnsupported, text).with_recovery(Recovery::fix(hint)))
         }
     }
 }
@@ -307,7 +317,7 @@ impl Stat {
 
     /// What is wrong with the CPU baseline for a plan.
     pub(crate) fn check_baseline(&self, plan: &Plan) -> Result<()> {
-        self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, plan))
+        self.cpu_baseline.map_or(Ok(()), |baseline| check_baseline(baseline, plan, self.command.is_some()))
     }
 
     /// Which source would count which event, on which counter.

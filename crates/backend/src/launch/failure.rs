@@ -75,6 +75,8 @@ pub(super) fn executing(program: &OsStr, e: io::Error) -> Error {
 fn exists(program: &OsStr) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     match has_slash(program) {
+        // No folder has a file without a name.
+        _ if program.is_empty() => false,
         true => Path::new(program).exists(),
         false => std::env::split_paths(&path).any(|folder| folder.join(program).exists()),
     }
@@ -120,6 +122,7 @@ mod tests {
         let (absent, unfit) = (ErrorKind::CommandNotFound, ErrorKind::CommandNotExecutable);
         check("foo", errno::ENOENT, absent, "command 'foo' not found", "PATH");
         check("ls -l", errno::ENOENT, absent, "command 'ls -l' not found", "sh -c 'ls -l'");
+        check("", errno::ENOENT, absent, "command '' not found", "PATH");
         check("./foo", errno::ENOENT, absent, "command './foo' not found", "no such file");
         check("Cargo.toml", errno::ENOENT, absent, "command 'Cargo.toml' not found", "./Cargo.toml");
         check("/", errno::EACCES, unfit, "command '/' cannot be executed: it is a directory", "program");
