@@ -303,7 +303,7 @@ fn rows_of_a_program_that_is_translated_anew_add_up_to_its_count() {
     let value: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
     let total = metric(&value["commands"][0], EVENT)["mean"].as_u64().unwrap();
     let rows: Vec<u64> = stderr(&out).lines().filter_map(row).collect();
-    assert!(rows.len() > 3, "{out:?}");
+    assert!(rows.len() > 1, "{out:?}");
     assert_eq!(rows.iter().sum::<u64>(), total, "{out:?}");
 }
 

@@ -358,7 +358,7 @@ fn a_build_of_several_processes_counts_the_same_each_time() {
 
 const COMPILE: &str = "all: one.s two.s three.s four.s\n\
     %.s: %.c\n\
-    \tgcc -O2 -frandom-seed=1 -S -o $@ $<\n";
+    \tMAKEFLAGS= MFLAGS= gcc -O2 -frandom-seed=1 -S -o $@ $<\n";
 
 #[test]
 fn compilers_that_run_at_a_time_count_the_same_each_time() {

@@ -110,6 +110,33 @@ fn a_program_that_locks_its_memory_locks_none_of_ours() {
 }
 
 #[test]
+fn who_is_killed_when_it_is_let_go_ends() {
+    let recipe = Recipe { source: "parting.c", flags: &["-O2", "-pthread"] };
+    let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
+    for (way, signal, threads) in [
+        ("personality", "9", "3"),
+        ("personality", "9", "0"),
+        ("personality", "15", "2"),
+        ("locks", "9", "3"),
+    ] {
+        let run = alike(&Job::new(program.clone(), &["killed", way, signal, threads, "100"]));
+        assert_eq!(run.stdout, "0 of 100 ended otherwise\n", "{way} {signal} {threads}");
+    }
+}
+
+#[test]
+fn who_locks_its_memory_while_it_executes_a_program_does_that_no_harm() {
+    if !support::programs::can_link_statically() {
+        return skip("the C library is not there to be linked statically");
+    }
+    let build = |flags: &'static [&str]| build(&Recipe { source: "parting.c", flags });
+    let dynamic = ready().then(|| build(&["-O2", "-pthread"])).flatten();
+    let (Some(program), Some(other)) = (dynamic, build(&["-O2", "-static"])) else { return };
+    let run = alike(&Job::new(program, &["executes", &other.to_string_lossy(), "60"]));
+    assert_eq!(run.stdout, "0 of 60 wrong\n");
+}
+
+#[test]
 fn a_core_file_has_none_of_our_memory() {
     hostile(&["dumped"]).iter().for_each(check_counted);
 }

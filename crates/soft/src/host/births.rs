@@ -11,7 +11,7 @@ use super::hindsight::Age;
 use super::limits::Believed;
 use super::maps::Maps;
 use super::process::{Mode, Process, Spot, Suspended, name_of};
-use super::remote::number;
+use super::remote::{has_threads, number, run_to_trap};
 use super::restartable::THREADS;
 use super::space::{AT_RANDOM, Space, auxiliary};
 use super::threads::first_thread;
@@ -232,6 +232,8 @@ impl Engine {
         }
         if let Some(process) = self.process(tid) {
             (process.renewal, process.no_restarts, process.shares) = (None, false, false);
+            // What was to be unmapped is gone with the memory.
+            process.clears = None;
             process.name = name_of(tid);
         }
         if self.finishing {
@@ -322,5 +324,5 @@ fn parent_of(pid: u32) -> Option<u32> {
 
 /// Runs a process that is about to return from a system call to its first instruction.
 fn step_out(tid: u32) -> Outcome {
-    Ok(super::remote::run_to_trap(tid, trace::step)?)
+    Ok(run_to_trap(tid, has_threads(tid), trace::step)?)
 }

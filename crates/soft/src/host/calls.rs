@@ -193,7 +193,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
             Verdict::Leave("makes executable what it maps to be read (READ_IMPLIES_EXEC)")
         }
         // It would lock our memory, and count it.
-        number::MLOCKALL => Verdict::LeaveAlone("locks all of its memory (mlockall)"),
+        number::MLOCKALL if rdi != 0 => Verdict::LeaveAlone("locks all of its memory (mlockall)"),
         number::MODIFY_LDT => Verdict::Leave("changes its segments"),
         number::RSEQ if r10 as u32 != restartable::MARK => {
             Verdict::Leave("has restartable sequences with a mark of its own (rseq)")

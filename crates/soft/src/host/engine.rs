@@ -63,6 +63,8 @@ pub(crate) struct Engine {
     pub(super) answered: HashMap<u32, (usize, Result<Part, String>)>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
+    /// Tasks that were killed as they were let go: they stop once more before they are gone.
+    pub(super) parting: HashSet<u32>,
     /// Processes that went on then.
     pub(super) went_on: HashSet<usize>,
     /// The last report was sent.
@@ -194,6 +196,7 @@ impl Engine {
             answered: HashMap::new(),
             reading: false,
             finishing: false,
+            parting: HashSet::new(),
             went_on: HashSet::new(),
             reported: false,
             tells_of_ends: super::exits::tells_of_ends(),
@@ -244,7 +247,10 @@ impl Engine {
 
     /// An error of ours costs the counts of a process, not its life.
     fn handle_safely(&mut self, tid: u32, change: Change) {
+        let process = self.tasks.get(&tid).map(|task| task.process);
+        let begin = Instant::now();
         let handled = catch_unwind(AssertUnwindSafe(|| self.handle(tid, change)));
+        process.into_iter().for_each(|process| self.processes[process].work += begin.elapsed());
         if handled.is_err() {
             let reason = Some("met an internal error of the translator".to_owned());
             let left = catch_unwind(AssertUnwindSafe(|| self.leave(tid, reason, 0)));
@@ -256,6 +262,9 @@ impl Engine {
     }
 
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
+        if self.parting.contains(&tid) {
+            return self.see_off(tid, change);
+        }
         if change == Change::Exec {
             self.take_over(tid);
         }
@@ -506,7 +515,7 @@ impl Engine {
         let reason = match () {
             () if filtered => "filters its system calls",
             () if shared => "changes its code while its maker waits for it",
-            () if !self.processes[process].changes.allow(Instant::now()) => "keeps changing its code",
+            () if !self.processes[process].may_change() => "keeps changing its code",
             () => "",
         };
         if !reason.is_empty() {

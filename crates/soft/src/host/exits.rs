@@ -26,13 +26,29 @@ impl Engine {
         self.cool(tid);
         self.send_held_of(tid);
         self.asked.remove(&tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return drop(trace::detach(tid, signal)) };
+        let Some(task) = self.tasks.get_mut(&tid) else { return self.part_with(tid, signal) };
         (task.departs, task.dismissed) = (Some(signal), None);
         (task.summoned, task.halted) = (false, false);
         let process = task.process;
         self.processes[process].renewal = None;
         self.companions(tid).into_iter().for_each(|other| self.dismiss(other, None));
         self.depart(process);
+    }
+
+    /// Lets go of a task, which goes on with a signal, or with 0 for none.
+    pub(super) fn part_with(&mut self, tid: u32, signal: i32) {
+        // It is not in that stop any more where it was killed meanwhile.
+        if trace::detach(tid, signal).is_err() {
+            self.parting.insert(tid);
+        }
+    }
+
+    /// A task that was to be let go, and was killed meanwhile, is about to be gone, or is.
+    pub(super) fn see_off(&mut self, tid: u32, change: Change) {
+        let gone = matches!(change, Change::Exited(_) | Change::Killed(_));
+        if gone || trace::detach(tid, 0).is_ok() {
+            self.parting.remove(&tid);
+        }
     }
 
     /// When its process goes on by itself, which is about to come, our memory is not there any more, but for a page; where the

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::Registers;
 
@@ -38,8 +38,10 @@ pub(crate) struct Process {
     pub(crate) renewal: Option<Renewal>,
     /// The translation whose memory is to be gone when it goes on by itself, and the thread that unmaps it.
     pub(super) clears: Option<(u32, Rc<RefCell<Space>>)>,
-    /// How often its translation may still be replaced.
-    pub(super) changes: Changes,
+    /// How long we have worked for it.
+    pub(super) work: Duration,
+    /// What it has cost that its code changes.
+    changes: Changes,
     /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
     pub(crate) unconfirmed: bool,
     /// The limits on its addresses that it believes in, where the kernel has others.
@@ -231,11 +233,17 @@ impl Process {
             shares,
             renewal,
             clears: None,
+            work: Duration::ZERO,
             changes: Changes::new(Instant::now()),
             unconfirmed,
             limits,
             lost,
         }
+    }
+
+    /// Whether its translation may be replaced once more because its code changes.
+    pub(super) fn may_change(&mut self) -> bool {
+        self.changes.allow(Instant::now(), self.work)
     }
 
     /// Takes what was executed of a translation that is given up.

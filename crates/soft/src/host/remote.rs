@@ -79,7 +79,42 @@ pub(crate) mod number {
     pub(crate) const PROCESS_MADVISE: u64 = 440;
 }
 
-/// Lets a stopped task run to a trap that it is about to raise. A signal that comes before is sent again.
+/// Signals of faults, which come again where nothing is done about them: SIGILL, SIGBUS, SIGSEGV.
+const FAULTS: [i32; 3] = [4, 7, 11];
+/// So many may be sent by others.
+const MOST_FAULTS: u32 = 100;
+
+/// Whether a process has other threads than this one.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/task`: a folder for each thread, and a link to each folder.
+pub(super) fn has_threads(tid: u32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const OF_ONE: u64 = 3;
+    std::fs::metadata(format!("/proc/{tid}/task")).is_ok_and(|folder| folder.nlink() > OF_ONE)
+}
+
+/// The next change of a task. Of several threads the first one may be gone without a word before the others are, where it was
+/// killed; that is an error.
+fn wait_for(tid: u32, crowded: bool) -> io::Result<Change> {
+    const PAUSE: std::time::Duration = std::time::Duration::from_micros(20);
+    if !crowded {
+        return trace::wait_for(tid);
+    }
+    loop {
+        if let Some(change) = trace::poll(tid)? {
+            return Ok(change);
+        }
+        let stat = super::proc::text(format!("/proc/{tid}/stat"))?;
+        if stat.rsplit_once(") ").is_none_or(|(_, fields)| fields.starts_with(['Z', 'X'])) {
+            return Err(io::Error::from_raw_os_error(errno::ESRCH));
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// Lets a stopped task, whose process may have other threads, run to a trap that it is about to raise. A signal that comes before is sent again.
 ///
 /// SIGSTOP is not: were the process continued meanwhile, it would stop behind that. The process stops, as far as the kernel is
 /// concerned, and the task runs on all the same; when it goes on from the trap, it tells first whether that still holds.
@@ -91,17 +126,29 @@ pub(crate) mod number {
 /// # Source
 ///
 /// `ptrace(2)`, "Group-stop" and `PTRACE_INTERRUPT`; Linux `kernel/signal.c`, `do_jobctl_trap`.
-pub(super) fn run_to_trap(tid: u32, run: impl Fn(u32, i32) -> io::Result<()>) -> io::Result<()> {
+pub(super) fn run_to_trap(
+    tid: u32,
+    crowded: bool,
+    run: impl Fn(u32, i32) -> io::Result<()>,
+) -> io::Result<()> {
     let (mut given, mut stopped, mut pending) = (0, false, None);
+    let mut faults = 0;
     loop {
         run(tid, given)?;
         given = 0;
-        match trace::wait_for(tid)? {
+        match wait_for(tid, crowded)? {
             Change::Signal(SIGTRAP) => break,
             Change::Signal(SIGSTOP) => (given, stopped) = (SIGSTOP, true),
             // As it was after a call before.
             Change::Group(_) => stopped = true,
-            Change::Signal(signal) => pending = Some(signal),
+            Change::Signal(signal) => {
+                pending = Some(signal);
+                faults += u32::from(FAULTS.contains(&signal));
+                // There is nothing that could be executed.
+                if faults > MOST_FAULTS {
+                    return Err(io::Error::from(io::ErrorKind::InvalidInput));
+                }
+            }
             Change::Interrupted => {}
             _ => return Err(io::Error::from_raw_os_error(errno::ESRCH)),
         }
@@ -120,11 +167,13 @@ pub(crate) struct Remote {
     gadget: u64,
     /// The program's registers, in a series of calls.
     saved: Option<Registers>,
+    /// Its process has other threads.
+    crowded: bool,
 }
 
 impl Remote {
     pub(crate) fn new(tid: u32, gadget: u64) -> Remote {
-        Remote { tid, gadget, saved: None }
+        Remote { tid, gadget, saved: None, crowded: false }
     }
 
     /// Makes a system call; its result. Registers, signals and their mask are as before, in a series behind its last one.
@@ -161,7 +210,7 @@ impl Remote {
         let mask = trace::signal_mask(self.tid)?;
         // A trap that is blocked takes the program's handler for it away.
         trace::set_signal_mask(self.tid, !(1 << (SIGTRAP - 1)))?;
-        let result = work(Remote { saved: Some(saved), ..self });
+        let result = work(Remote { saved: Some(saved), crowded: has_threads(self.tid), ..self });
         trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved })?;
         trace::set_signal_mask(self.tid, mask)?;
         result
@@ -169,7 +218,7 @@ impl Remote {
 
     /// Runs until the stop behind the call.
     fn finish(self) -> io::Result<u64> {
-        run_to_trap(self.tid, trace::resume)?;
+        run_to_trap(self.tid, self.crowded, trace::resume)?;
         let registers = trace::registers(self.tid)?;
         match registers.rax.cast_signed() {
             error @ -4095..0 => Err(io::Error::from_raw_os_error(-error as i32)),

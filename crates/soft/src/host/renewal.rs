@@ -38,35 +38,36 @@ pub(crate) struct Renewal {
     anew: bool,
 }
 
-/// How often the translation of a process may still be replaced because its code changes.
+/// What it costs that the translation of a process is replaced because its code changes.
 ///
-/// Each time it is made anew, which takes some milliseconds. Libraries that are unloaded change code now and then, a
-/// compiler at run time may do nothing else.
+/// Each time what it executes is translated anew: some milliseconds for a small program, a second for a large one. Libraries that are
+/// unloaded change code now and then, a compiler at run time may do nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Changes {
-    left: u32,
-    /// When it last became more.
-    since: Instant,
+    begin: Instant,
+    /// How long we have worked for it since the first time.
+    cost: Duration,
+    /// How long we had worked for it by the last time.
+    before: Option<Duration>,
 }
 
-/// So often at once.
-const AT_ONCE: u32 = 100;
-/// Once more in such a time.
-const ONE_MORE: Duration = Duration::from_millis(200);
+/// What that may cost in the life of a process, and of the time that it has lived so many parts.
+const AT_ONCE: Duration = Duration::from_secs(5);
+const OF_ITS_TIME: u32 = 4;
+/// What each time costs that is not seen: the kernel's part, and what is mapped.
+const AT_LEAST: Duration = Duration::from_millis(1);
 
 impl Changes {
     pub(super) fn new(now: Instant) -> Changes {
-        Changes { left: AT_ONCE, since: now }
+        Changes { begin: now, cost: Duration::ZERO, before: None }
     }
 
-    /// Whether it may be done now; that is one time less then.
-    pub(super) fn allow(&mut self, now: Instant) -> bool {
-        let more = (now.saturating_duration_since(self.since).as_nanos() / ONE_MORE.as_nanos()) as u32;
-        self.since += ONE_MORE * more;
-        self.left = self.left.saturating_add(more).min(AT_ONCE);
-        let allowed = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        allowed
+    /// Whether it may be replaced once more. `work` is how long we have worked for the process.
+    pub(super) fn allow(&mut self, now: Instant, work: Duration) -> bool {
+        let since = self.before.map_or(Duration::ZERO, |before| work.saturating_sub(before));
+        self.before = Some(work);
+        self.cost += since.max(AT_LEAST);
+        self.cost <= AT_ONCE + now.saturating_duration_since(self.begin) / OF_ITS_TIME
     }
 }
 
@@ -94,7 +95,7 @@ impl Engine {
         if filtered {
             return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
         }
-        if !self.processes[process].changes.allow(Instant::now()) {
+        if !self.processes[process].may_change() {
             return Err(Trouble::Unfollowed("keeps changing its code".to_owned()));
         }
         let block = if pending { self.block_of_call(tid)? } else { None };
@@ -276,17 +277,19 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_at_once_is_allowed_so_often_and_what_changes_slowly_for_ever() {
+    fn what_changes_costs_no_more_than_its_share() {
         let start = Instant::now();
-        let mut at_once = Changes::new(start);
-        assert_eq!((0..1000).filter(|_| at_once.allow(start)).count() as u32, AT_ONCE);
-        assert!(!at_once.allow(start + ONE_MORE / 2), "half of the time for one more has passed");
-        assert!(at_once.allow(start + ONE_MORE));
-        assert!(!at_once.allow(start + ONE_MORE));
-        let mut slowly = Changes::new(start);
-        assert!((0..10_000).all(|i| slowly.allow(start + ONE_MORE * i)));
-        let later = start + ONE_MORE * 1_000_000;
-        let at_once = (0..1000).filter(|_| slowly.allow(later)).count() as u32;
-        assert_eq!(at_once, AT_ONCE, "a long rest does not allow more at once");
+        let times = |cost: Duration, own: Duration| {
+            let mut changes = Changes::new(start);
+            let each = cost + own;
+            // It was translated for the first time before.
+            (0..10_000).take_while(|i| changes.allow(start + each * *i, AT_ONCE + cost * *i)).count() as u32
+        };
+        let (rare, second) = (Duration::from_millis(100), Duration::from_secs(1));
+        assert_eq!(times(rare, 4 * rare), 10_000, "a fifth of its time is what it may cost");
+        assert_eq!(times(second, Duration::ZERO), 7, "6 s are as many as 5 and a quarter of 6");
+        assert!((50..100).contains(&times(rare, Duration::ZERO)));
+        let nothing = times(Duration::ZERO, Duration::ZERO);
+        assert_eq!(nothing, AT_ONCE.div_duration_f64(AT_LEAST) as u32, "it costs something in any case");
     }
 }

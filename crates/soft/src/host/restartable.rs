@@ -102,7 +102,15 @@ impl Engine {
     pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> Outcome {
         if shares(tid, registers) {
             self.process(tid).into_iter().for_each(|process| process.shares = true);
-            return self.check_restartable(tid, SHARED);
+            // Where the memory is a maker's, too, it will go on in it.
+            let makers = self.tasks.iter().filter(|(_, task)| task.is_suspended_by(tid));
+            let makers: Vec<(u32, usize)> = makers.map(|(maker, task)| (*maker, task.process)).collect();
+            makers.iter().for_each(|(_, process)| self.processes[*process].shares = true);
+            let checked = self.check_restartable(tid, SHARED);
+            if let Err(Trouble::Unfollowed(reason)) = &checked {
+                makers.iter().for_each(|(maker, _)| self.dismiss(*maker, Some(reason.clone())));
+            }
+            return checked;
         }
         match self.process(tid).is_some_and(|process| process.shares) {
             true if brings_mark(tid, registers)? => Err(found(SHARED)),
@@ -143,9 +151,12 @@ fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, Trouble> {
         }
         number::MPROTECT | number::PKEY_MPROTECT if rdx & PROT_EXEC != 0 => {
             let maps = Maps::read(tid)?;
-            let mut mappings = maps.among(rdi, rdi.saturating_add(rsi));
+            let (start, end) = (rdi, rdi.saturating_add(rsi));
+            let mut mappings = maps.among(start, end);
             let read = |at, bytes: &mut [u8]| trace::read_memory(tid, at, bytes);
-            Ok(mappings.any(|mapping| has_mark(mapping.start, mapping.end, read)))
+            // It may begin in what was code before, or end there.
+            let (start, end) = (start.saturating_sub(OVERLAP), end.saturating_add(OVERLAP));
+            Ok(mappings.any(|mapping| has_mark(mapping.start.max(start), mapping.end.min(end), read)))
         }
         _ => Ok(false),
     }
@@ -193,9 +204,11 @@ pub(super) fn check(tid: u32, (start, end): (u64, u64), beside: &str) -> Outcome
     Ok(())
 }
 
+/// Bytes of a mark but for the last one.
+const OVERLAP: u64 = MARKS[0].len() as u64 - 1;
+
 /// What cannot be read cannot be executed either, but for pages that only can be executed, which are not translated.
 fn has_mark(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>) -> bool {
-    let overlap = MARKS[0].len() as u64 - 1;
     let mut bytes = vec![0; CHUNK];
     let mut at = start;
     while at < end {
@@ -207,7 +220,7 @@ fn has_mark(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Re
         at = match got {
             0 => (at & !0xfff) + 0x1000,
             _ if at + got as u64 >= end => end,
-            _ => at + (got as u64).saturating_sub(overlap).max(1),
+            _ => at + (got as u64).saturating_sub(OVERLAP).max(1),
         };
     }
     false

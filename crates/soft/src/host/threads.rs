@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use cyclometer_sys::trace::{self, Change, Registers};
+use cyclometer_sys::trace::{Change, Registers};
 
 use super::births::message;
 use super::calls::Call;
@@ -163,7 +163,7 @@ impl Engine {
         }
         for (tid, signal) in leaving {
             self.tasks.remove(&tid);
-            let _ = trace::detach(tid, signal);
+            self.part_with(tid, signal);
         }
     }
 
