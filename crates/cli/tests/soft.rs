@@ -236,6 +236,8 @@ fn what_goes_on_behind_the_command_is_told_to_be_missing() {
     assert_eq!((&one["count"], one["mean"].as_u64() > Some(0)), (&"partial".into(), true), "{one}");
     let reason = "without what a process did that still ran when the command had ended";
     assert!(one["reason"].as_str().is_some_and(|told| told.contains(reason)), "{one}");
+    let out = run(&["stat", "-e", EVENT, "--", "sh", "-c", "sleep 3 >/dev/null 2>&1 &"]);
+    assert!(text(&out).contains("partial: ") && !text(&out).contains('≡'), "{}", text(&out));
     let two = script("sleep 3 >/dev/null 2>&1 & sleep 3 >/dev/null 2>&1 &");
     assert!(two["reason"].as_str().is_some_and(|told| told.contains("what 2 processes did")), "{two}");
 }

@@ -240,8 +240,7 @@ fn hardware_mend(causes: &[Cause]) -> Option<&str> {
 }
 
 fn legend(results: &Results<'_>) -> Option<String> {
-    let with_value = results.summary.lines.iter().filter(|line| line.statistics.mean.is_some());
-    let mut marked: Vec<Provenance> = with_value.filter_map(|line| line.provenance).collect();
+    let mut marked: Vec<Provenance> = results.summary.lines.iter().filter_map(super::table::marked).collect();
     marked.sort_unstable();
     marked.dedup();
     let meanings: Vec<String> = marked

@@ -187,7 +187,7 @@ fn line_row(line: &LineSummary, several: bool, kept: usize, verbose: bool) -> Ro
     Row {
         name: clean(&line.name),
         cells: line_cells(line, several),
-        mark: line.provenance.filter(|_| line.statistics.mean.is_some()).map_or("", Provenance::mark),
+        mark: marked(line).map_or("", Provenance::mark),
         note: join(notes),
         style: style(line.verdict),
     }
@@ -261,6 +261,16 @@ fn runs_for_derived(metric: &DerivedSummary, results: &Results<'_>) -> usize {
     results.runs_of(metric.values.first().and_then(|value| results.launch_of_pass(value.pass)))
 }
 
+/// Who counted a value, as far as its mark says so.
+pub fn marked(line: &LineSummary) -> Option<Provenance> {
+    line.provenance.filter(|who| line.statistics.mean.is_some() && holds(*who, line.verdict))
+}
+
+/// The mark of the software PMU says that a count is exact: not where something is missing.
+fn holds(provenance: Provenance, verdict: Verdict) -> bool {
+    (provenance, verdict) != (Provenance::Counted, Verdict::Partial)
+}
+
 /// Stands for the value of a metric that has none: its inputs may all have been counted.
 pub const NOT_COUNTABLE: &str = "not countable";
 
@@ -274,7 +284,10 @@ fn derived_row(metric: &DerivedSummary, several: bool, kept: usize) -> Row {
             false => Cells::Word(NOT_COUNTABLE.to_owned()),
         },
         mark: match has_value {
-            true => metric.provenances.iter().map(|who| who.mark()).max().unwrap_or_default(),
+            true => {
+                let marked = metric.provenances.iter().filter(|who| holds(**who, metric.verdict));
+                marked.map(|who| who.mark()).max().unwrap_or_default()
+            }
             false => "",
         },
         note: join(vec![
