@@ -200,14 +200,19 @@ impl Notes for Shared<HoldFirst> {
     }
 }
 
+/// So many of them must have been held for anything to be shown.
+const ENOUGH: u64 = 6;
+
 #[test]
 fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
     let Some(lab) = Lab::open() else { return };
     let program = programs::usurper();
     let command = Command { program: program.path(), args: &[] };
     let native = lab.native(command).ended("usurper");
-    let mut all_held = 0;
-    for _ in 0..60 {
+    let (mut all_held, mut runs) = (0, 0);
+    // How often it is held depends on what else the machine does.
+    while runs < 60 || all_held < ENOUGH && runs < 600 {
+        runs += 1;
         let run = lab.translated(command, Some(HoldFirst::default));
         assert_eq!(run.outcome, native);
         let (held, instructions) = numbers(&run);
@@ -220,5 +225,5 @@ fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
         let more = counted.checked_sub(instructions);
         assert!(more.is_some_and(|more| possible.contains(&more)), "{counted}: {}", run.notes);
     }
-    assert!(all_held > 5, "{all_held}");
+    assert!(all_held >= ENOUGH, "{all_held} of {runs}");
 }
