@@ -72,8 +72,8 @@ int main(int argc, char **argv)
     if (argc != 4)
         return 2;
     long calls = atol(argv[1]);
-    printf("%ld\n", overwritten(30, calls));
-    printf("%ld\n", reloaded(50, calls, argv + 2));
+    printf("%ld\n", overwritten(20, calls));
+    printf("%ld\n", reloaded(30, calls, argv + 2));
     return 0;
 }
 #endif

@@ -306,8 +306,8 @@ pub(super) const PROGRAMS: &[Program] = &[
              for i in 2 3; do gcc -O2 -shared -fPIC -DLIBRARY=$i -o part$i.so \"$SHARED/overwritten.c\"; done",
         )
         .load(
-            "a C program that writes over a function 30 times, and loads 50 libraries, each where the one before it was",
-            "exec ./load $((N * 40000)) ./part2.so ./part3.so",
+            "a C program that writes over a function 20 times, and loads 30 libraries, each where the one before it was",
+            "exec ./load $((N * 60000)) ./part2.so ./part3.so",
         )
         .also(&[Small, Torture]),
     Program::new("a Rust program", &[needed("rustc", "rustc")])

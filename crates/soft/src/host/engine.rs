@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
@@ -248,9 +248,12 @@ impl Engine {
     /// An error of ours costs the counts of a process, not its life.
     fn handle_safely(&mut self, tid: u32, change: Change) {
         let process = self.tasks.get(&tid).map(|task| task.process);
-        let begin = Instant::now();
+        let changing = process.filter(|process| self.processes[*process].has_changed());
+        let before = changing.and_then(|_| own_cpu_time());
         let handled = catch_unwind(AssertUnwindSafe(|| self.handle(tid, change)));
-        process.into_iter().for_each(|process| self.processes[process].work += begin.elapsed());
+        if let (Some(process), Some(before)) = (changing, before) {
+            self.processes[process].work += own_cpu_time().unwrap_or(before).saturating_sub(before);
+        }
         if handled.is_err() {
             let reason = Some("met an internal error of the translator".to_owned());
             let left = catch_unwind(AssertUnwindSafe(|| self.leave(tid, reason, 0)));
@@ -585,6 +588,12 @@ fn with_room<T>(
             Err(need) => space.answer(tid, need)?,
         }
     }
+}
+
+/// How long we have run, whatever else the machine does.
+fn own_cpu_time() -> Option<Duration> {
+    let usage = cyclometer_sys::process::thread_usage().ok()?;
+    Some(Duration::from_nanos(usage.user_ns + usage.system_ns))
 }
 
 /// The CPU that a process ran on last.

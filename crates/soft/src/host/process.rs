@@ -38,7 +38,7 @@ pub(crate) struct Process {
     pub(crate) renewal: Option<Renewal>,
     /// The translation whose memory is to be gone when it goes on by itself, and the thread that unmaps it.
     pub(super) clears: Option<(u32, Rc<RefCell<Space>>)>,
-    /// How long we have worked for it.
+    /// How long we have worked for it since its code changed for the first time, in time of our CPU.
     pub(super) work: Duration,
     /// What it has cost that its code changes.
     changes: Changes,
@@ -239,6 +239,11 @@ impl Process {
             limits,
             lost,
         }
+    }
+
+    /// Whether its code has changed.
+    pub(super) fn has_changed(&self) -> bool {
+        self.changes.before.is_some()
     }
 
     /// Whether its translation may be replaced once more because its code changes.

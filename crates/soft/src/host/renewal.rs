@@ -45,10 +45,10 @@ pub(crate) struct Renewal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Changes {
     begin: Instant,
-    /// How long we have worked for it since the first time.
+    /// How long we have worked for it since the first time, in time of our CPU.
     cost: Duration,
     /// How long we had worked for it by the last time.
-    before: Option<Duration>,
+    pub(super) before: Option<Duration>,
 }
 
 /// What that may cost in the life of a process, and of the time that it has lived so many parts.
