@@ -11,7 +11,7 @@ use cyclometer_core::{Candidate, CounterMask, CpuSet, Event, Machine, Modes, Pro
 use crate::among::select_in;
 use crate::host::{Tables, table_id};
 use crate::host_event::is_never_zero;
-use crate::select::{Selected, chip};
+use crate::select::{Selected, chip, may_know};
 use crate::table::Cpu;
 use crate::ways;
 
@@ -27,9 +27,11 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
         event.candidates.clear();
     }
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
-        let found = match candidate(rung, request, machine, tables) {
-            Err(_) if is_elsewhere => Err(format!("{} is no event of a PMU's registers", event.name)),
-            found => found,
+        let no_event = || format!("{} is no event of a PMU's registers", event.name);
+        let found = match is_elsewhere {
+            true if !may_be_of_a_core(request, machine, tables) => Err(no_event()),
+            true => candidate(rung, request, machine, tables).map_err(|_| no_event()),
+            false => candidate(rung, request, machine, tables),
         };
         match found {
             Ok(candidate) => event.candidates.push(candidate),
@@ -57,6 +59,13 @@ pub(crate) fn simulated(name: &str, machine: &Machine, tables: &Tables) -> Resul
 fn is_here(rung: Rung, machine: &Machine) -> bool {
     let state = machine.ladder.state(rung);
     state.is_some_and(|state| !matches!(state.works, Works::NotHere | Works::NotBuilt))
+}
+
+/// Whether a core type's tables have to be asked in earnest for an event that is counted elsewhere. Most are not theirs.
+fn may_be_of_a_core(request: &EventRequest, machine: &Machine, tables: &Tables) -> bool {
+    let Selector::Name(name) = &request.selector else { return true };
+    let knows = |core: &Core<'_>| tables.of(&core.id).iter().any(|cpu| may_know(cpu, name));
+    !request.attributes.is_empty() || cores(machine).iter().any(knows)
 }
 
 fn candidate(

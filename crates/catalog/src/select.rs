@@ -81,6 +81,11 @@ fn offcore_response(name: &str) -> Option<String> {
     is_one.then(|| format!("{event}:request={request}:response={response}"))
 }
 
+/// Whether a CPU may know a name at all. Where it does not, [`select`] says which names are near, and that takes its time.
+pub(crate) fn may_know(cpu: &Cpu<'_>, name: &str) -> bool {
+    entry(cpu, name).is_some() || generic(cpu, name).is_some() || portable::find(name).is_some()
+}
+
 fn by_name<'a>(cpu: Cpu<'a>, name: &str, attributes: &[Term], text: &str) -> Result<Vec<Selected<'a>>> {
     let latency =
         || attributes.iter().any(|term| term.name == "ldlat").then(|| entry(&cpu, &format!("{name}_GT_4")));

@@ -116,6 +116,11 @@ impl HardwareProbe {
 }
 
 /// Asks the kernel; off Linux every answer is "no such system call", without asking.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`: an event of a process or of a CPU needs `perf_event_paranoid` of 2, one of kernel mode 1, one
+/// of all processes 0, or `CAP_PERFMON`. `account_event` waits for all CPUs (5 to 20 ms) where no process has had an event for a second.
 pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> Probes {
     let x86 = machine.architecture == Architecture::X86_64;
     let sysreg = sysreg(facts, machine);
@@ -135,13 +140,17 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
     let task_clock = user_only(TYPE_SOFTWARE, TASK_CLOCK);
     let first_cpu = machine.online.iter().next().and_then(|cpu| i32::try_from(cpu).ok()).unwrap_or(0);
     let cpu_wide = PerfProbe { pid: -1, cpu: first_cpu, ..user_only(TYPE_SOFTWARE, CPU_CLOCK) };
+    let cpu_wide = facts.perf_probe(&cpu_wide);
     let hardware = hardware(facts, machine);
     let counts = hardware.iter().any(HardwareProbe::works);
     let asks = x86 && (effort == Effort::Everything || !counts);
+    // Who may count every process on a CPU may count one, in all modes. The first event of a process in a second is dear.
+    let implied = effort == Effort::WhatCounts && cpu_wide.is_ok();
+    let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
     Probes {
-        software: facts.perf_probe(&task_clock),
-        kernel_mode: facts.perf_probe(&PerfProbe { exclude_kernel: false, ..task_clock }),
-        cpu_wide: facts.perf_probe(&cpu_wide),
+        software: ask(task_clock),
+        kernel_mode: ask(PerfProbe { exclude_kernel: false, ..task_clock }),
+        cpu_wide,
         hardware,
         trace: asks.then(|| facts.trace_probe()),
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),

@@ -132,8 +132,6 @@ pub(crate) fn follow(
     if socket.write_all(b"ready\n").is_err() {
         return;
     }
-    // Until the command begins there is nothing else to do.
-    translate::rehearse();
     // Each translation keeps files open. Where no more are allowed, that is told where one is missing.
     let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };

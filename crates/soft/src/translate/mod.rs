@@ -28,7 +28,6 @@ mod packed;
 mod pages;
 mod place;
 mod region;
-mod rehearsal;
 mod shape;
 #[cfg(test)]
 mod tests;
@@ -43,7 +42,6 @@ pub(crate) use pages::Originals;
 pub use pages::{Code, Looked, Origin, PAGE};
 pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
-pub use rehearsal::rehearse;
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
