@@ -1,5 +1,6 @@
 //! The allocator's habits.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::c_int;
@@ -25,22 +26,24 @@ pub(crate) fn keep() {
     }
     ASKED.store(end(), Ordering::Relaxed);
     begin_large();
-    enlarge();
 }
 
-/// Has the next allocations be where a large page begins. What lies before is never touched, and takes no memory.
+/// Has the next allocations be in large pages, where one begins. What lies before is never touched, and takes no memory.
 fn begin_large() {
     const LARGE: usize = 2 << 20;
     // More than is left over: it comes from what the allocator is given for it.
     const MUCH: usize = 1 << 18;
     // SAFETY: memory that nobody uses.
-    let next = unsafe { libc::malloc(MUCH) };
+    let next = black_box(unsafe { libc::malloc(MUCH) });
+    // Before the first of them is touched, which is then a small one.
+    enlarge();
     // SAFETY: just allocated, or null.
     unsafe { libc::free(next) };
     let gap = (next as usize).next_multiple_of(LARGE) - next as usize;
-    if gap >= MUCH {
+    if gap > MUCH + 64 {
+        // What is not used is no reason for the compiler to leave it out.
         // SAFETY: as above; it is never freed.
-        unsafe { libc::malloc(gap) };
+        black_box(unsafe { libc::malloc(gap) });
     }
 }
 
