@@ -638,6 +638,23 @@ mod tests {
     }
 
     #[test]
+    fn every_name_that_is_found_may_be_known() {
+        for cpu in crate::cpus::cpus() {
+            let vendors: Vec<String> =
+                cpu.events().step_by(7).map(|entry| entry.name().to_lowercase()).collect();
+            let spelled = vendors.iter().map(|name| format!("x::{}", name.replace('.', ":")));
+            let kernels = HARDWARE.iter().flat_map(|hardware| hardware.names).map(|name| (*name).to_owned());
+            let portables = portable::names().map(str::to_owned);
+            let caches = ["L1-dcache-load-misses", "LLC-loads", "branch-loads"].map(str::to_owned);
+            for name in vendors.iter().cloned().chain(spelled).chain(kernels).chain(portables).chain(caches) {
+                let selected = by_name(cpu, &name, &[], &name);
+                assert!(may_know(&cpu, &name) || selected.is_err(), "{} {name}", cpu.id());
+            }
+            assert!(!may_know(&cpu, "wall_time"));
+        }
+    }
+
+    #[test]
     fn every_event_of_every_cpu_is_encoded_and_decoded_to_itself() {
         let mut without = Vec::new();
         for cpu in crate::cpus::cpus() {

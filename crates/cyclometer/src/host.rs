@@ -17,8 +17,8 @@ mod facts;
 
 /// Detects the machine that this runs on, for a measurement.
 ///
-/// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread, and
-/// whether a process may be traced only where no hardware counts.
+/// Never fails: what cannot be found out is missing from the result. Probes counters on the calling thread, as far as they do not follow
+/// from others, and whether a process may be traced only where no hardware counts.
 pub fn machine() -> Machine {
     detect_for_counting(facts::here().as_ref())
 }

@@ -53,6 +53,7 @@ pub fn detect(facts: &dyn FactSource) -> Machine {
 /// The same for a session that is about to count: what costs time is not asked where a better source works.
 ///
 /// Then the software PMU counts as working unless a setting forbids it: trying costs two processes.
+/// And where all processes may be counted on a CPU, one is not tried.
 pub fn detect_for_counting(facts: &dyn FactSource) -> Machine {
     detect_with(facts, Effort::WhatCounts)
 }

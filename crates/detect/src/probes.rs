@@ -39,7 +39,7 @@ pub(crate) mod errno {
     pub(crate) const EOPNOTSUPP: i32 = 95;
 }
 
-/// What the kernel said.
+/// What the kernel said, or what follows from that.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Probes {
     /// A software event, user mode only.
@@ -119,8 +119,9 @@ impl HardwareProbe {
 ///
 /// # Source
 ///
-/// Linux `kernel/events/core.c`: an event of a process or of a CPU needs `perf_event_paranoid` of 2, one of kernel mode 1, one
-/// of all processes 0, or `CAP_PERFMON`. `account_event` waits for all CPUs (5 to 20 ms) where no process has had an event for a second.
+/// Linux `kernel/events/core.c` and `include/linux/perf_event.h`: an event of all processes on a CPU needs a `perf_event_paranoid` of 0 or
+/// less, or `CAP_PERFMON`; one of kernel mode 1; one of a process's user mode nothing (2 in some distributions). `account_event` waits
+/// for all CPUs (5 to 20 ms) where no process has had an event for a second.
 pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> Probes {
     let x86 = machine.architecture == Architecture::X86_64;
     let sysreg = sysreg(facts, machine);
@@ -144,7 +145,8 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
     let hardware = hardware(facts, machine);
     let counts = hardware.iter().any(HardwareProbe::works);
     let asks = x86 && (effort == Effort::Everything || !counts);
-    // Who may count every process on a CPU may count one, in all modes. The first event of a process in a second is dear.
+    // Who may count every process on a CPU may count one, in all modes, unless a security module tells those apart: then opening the event
+    // says so. The first event of a process after a second without one is dear.
     let implied = effort == Effort::WhatCounts && cpu_wide.is_ok();
     let ask = |probe: PerfProbe| if implied { Ok(()) } else { facts.perf_probe(&probe) };
     Probes {

@@ -26,22 +26,26 @@ pub(crate) fn keep() {
     }
     ASKED.store(end(), Ordering::Relaxed);
     begin_large();
+    enlarge();
 }
 
 /// Has the next allocations be in large pages, where one begins. What lies before is never touched, and takes no memory.
 fn begin_large() {
     const LARGE: usize = 2 << 20;
-    // More than is left over: it comes from what the allocator is given for it.
+    // More than is left over as a rule: it comes from what the allocator is given for it.
     const MUCH: usize = 1 << 18;
+    // What the allocator writes behind an allocation, which would make the page there a small one.
+    const BEHIND: usize = 64;
+    // What is not used is no reason for the compiler to leave it out.
     // SAFETY: memory that nobody uses.
     let next = black_box(unsafe { libc::malloc(MUCH) });
-    // Before the first of them is touched, which is then a small one.
+    // Before what comes now is touched: where a small page is, no large one comes.
     enlarge();
     // SAFETY: just allocated, or null.
     unsafe { libc::free(next) };
-    let gap = (next as usize).next_multiple_of(LARGE) - next as usize;
-    if gap > MUCH + 64 {
-        // What is not used is no reason for the compiler to leave it out.
+    let touched = next as usize + MUCH + BEHIND;
+    let gap = touched.next_multiple_of(LARGE) - next as usize;
+    if !next.is_null() {
         // SAFETY: as above; it is never freed.
         black_box(unsafe { libc::malloc(gap) });
     }

@@ -3,7 +3,7 @@
 use crate::support::{self, recording};
 use cyclometer_core::ladder::{Cause, CauseKind, Rung, Works};
 use cyclometer_core::machine::Machine;
-use cyclometer_detect::{RecordedFacts, Recorder, detect, detect_for_counting};
+use cyclometer_detect::{FactSource, RecordedFacts, Recorder, detect, detect_for_counting};
 
 /// A recorded machine with some lines replaced; a replacement that finds nothing is a mistake.
 fn changed(name: &str, changes: &[(&str, &str)]) -> Machine {
@@ -239,23 +239,23 @@ fn tracing_is_not_tried_for_a_session_that_has_a_pmu() {
 
 #[test]
 fn a_session_that_may_count_every_process_is_not_tried_with_one() {
-    const OF_A_PROCESS: &str = "perf type=1 config=0x1 user=1 kernel=0 pid=0 cpu=-1";
     const OF_A_CPU: &str = "perf type=1 config=0x0 user=1 kernel=0 pid=-1 cpu=0 ok";
-    let asked = |text: &str| {
+    let recorded = |detect: fn(&dyn FactSource) -> Machine, text: &str| {
         let facts = RecordedFacts::parse(text).unwrap();
         let recorder = Recorder::new(&facts);
-        let machine = detect_for_counting(&recorder);
-        let ladder = |machine: Machine| {
-            let ladder = machine.ladder;
-            (ladder.perf_software, ladder.perf_kernel_mode, ladder.perf_cpu_wide)
-        };
-        assert_eq!(ladder(machine), ladder(detect(&facts)));
-        recorder.to_text("recorded: a test").contains(OF_A_PROCESS)
+        let ladder = detect(&recorder).ladder;
+        let of_a_process = |line: &&str| line.starts_with("perf type=1 ") && line.contains(" pid=0 ");
+        let asked = recorder.to_text("recorded: a test").lines().filter(of_a_process).count();
+        (asked, (ladder.perf_software, ladder.perf_kernel_mode, ladder.perf_cpu_wide))
     };
     let text = recording("vm-without-vpmu");
-    assert!(text.contains(OF_A_CPU) && text.contains(&format!("{OF_A_PROCESS} ok")));
-    assert!(!asked(&text), "one that may do more");
-    assert!(asked(&text.replace(OF_A_CPU, &OF_A_CPU.replace("ok", "13"))));
+    assert!(text.contains(OF_A_CPU));
+    let (asked, everything) = recorded(detect, &text);
+    assert_eq!(asked, 2, "user mode, and the kernel's: a diagnosis tries");
+    assert_eq!(recorded(detect_for_counting, &text), (0, everything));
+    let refused = text.replace(OF_A_CPU, &OF_A_CPU.replace("ok", "13"));
+    assert_eq!(recorded(detect_for_counting, &refused), recorded(detect, &refused));
+    assert_eq!(recorded(detect_for_counting, &refused).0, 2);
 }
 
 /// What is added to a recording of a machine whose registers can be written.

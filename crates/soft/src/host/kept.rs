@@ -282,9 +282,11 @@ impl Engine {
         })
     }
 
-    /// A process has ended, or left a translation: whoever may do less than we could have written to it.
+    /// A process has ended, or left a translation: whoever may do less than we could have written to it. What an earlier run has written
+    /// is not written again, so nobody needs to ask.
     pub(super) fn distrust(&self, tid: u32, space: &mut Space) {
-        let Some(shelf) = self.shelf.as_ref().filter(|_| space.kept.name.is_some()) else { return };
+        let may_be_written = space.kept.name.is_some() && space.kept.read.is_none();
+        let Some(shelf) = self.shelf.as_ref().filter(|_| may_be_written) else { return };
         if Rights::of(tid).as_ref() != Some(&shelf.rights) {
             space.kept.name = None;
         }
