@@ -900,6 +900,10 @@ fn limits_that_a_program_sets_on_its_addresses_are_its_own() {
     for what in ["lowered", "refused", "changed", "other"] {
         check_counted(&alike(&Job::new(&program, &[what])));
     }
+    // Each is born, limited by its maker, and stops for the first time, in this order or the other.
+    let hasty = alike(&Job::new(&program, &["hasty"]));
+    assert!(hasty.stdout.contains("limits: 100\n"), "{hasty:?}");
+    check_counted(&hasty);
     let inherited = alike(&Job::new(&program, &["inherited", &program.to_string_lossy()]));
     assert!(inherited.stdout.contains("child: 2000 2500"), "{inherited:?}");
     check_counted(&inherited);

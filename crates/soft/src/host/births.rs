@@ -39,7 +39,7 @@ pub(super) struct Birth {
     shares: bool,
     trap_action: Option<[u8; 32]>,
     /// The limits that its maker believes in, if not in the real ones.
-    limits: Option<Believed>,
+    pub(super) limits: Option<Believed>,
     /// Where the child is bound, if its maker was when it was born.
     bound: Option<Rc<Bound>>,
 }

@@ -66,6 +66,13 @@ pub(crate) struct Believed {
     real: Limits,
 }
 
+/// Whose limits are asked for: of a process, or of a child that has not stopped for the first time.
+#[derive(Clone, Copy)]
+enum Whose {
+    Process(usize),
+    Born(u32),
+}
+
 /// What the kernel is given instead of limits that a program asks for, where it has the real ones and believes in others.
 fn widened(asked: Limits, real: Limits, believed: Limits) -> Limits {
     let [soft, hard] = asked.map(|limit| limit.saturating_add(MOST_ADDRESSES));
@@ -85,14 +92,27 @@ impl Engine {
     pub(super) fn allowance(&self, tid: u32) -> u64 {
         let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
         let process = self.tasks.get(&tid).map(|task| task.process);
-        let spare = process.map_or(0, |process| real[0].saturating_sub(self.told(process, real)[0]));
+        let told = |process| self.told(Whose::Process(process), real)[0];
+        let spare = process.map_or(0, |process| real[0].saturating_sub(told(process)));
         spare.max(real[0] / 2)
     }
 
     /// The limits that a process believes in where the kernel has these for it.
-    fn told(&self, process: usize, real: Limits) -> Limits {
-        let believed = self.processes[process].limits.filter(|believed| believed.real == real);
-        believed.map_or(real, |believed| believed.told)
+    fn told(&self, whose: Whose, real: Limits) -> Limits {
+        let believed = match whose {
+            Whose::Process(process) => self.processes[process].limits,
+            Whose::Born(child) => self.born.get(&child).and_then(|birth| birth.limits),
+        };
+        believed.filter(|believed| believed.real == real).map_or(real, |believed| believed.told)
+    }
+
+    fn believe(&mut self, whose: Whose, limits: Believed) {
+        match whose {
+            Whose::Process(process) => self.processes[process].limits = Some(limits),
+            Whose::Born(child) => {
+                self.born.entry(child).and_modify(|birth| birth.limits = Some(limits));
+            }
+        }
     }
 
     /// A program asks for the limits on its addresses, or sets them.
@@ -100,14 +120,14 @@ impl Engine {
         let filtered = self.task(tid)?.filtered;
         // Where nothing can be called in its name, it has what it asks for, our addresses included.
         let target = self.target(tid, asked.of).filter(|_| !filtered);
-        let Some((process, real)) = target.and_then(|(of, process)| Some((process, real_limits(of)?))) else {
+        let Some((whose, real)) = target.and_then(|(of, whose)| Some((whose, real_limits(of)?))) else {
             return self.go(tid);
         };
-        let old = self.told(process, real);
+        let old = self.told(whose, real);
         if asked.new.is_none() && old == real {
             return self.go(tid);
         }
-        let answer = match self.set_limits(tid, process, asked, (real, old)) {
+        let answer = match self.set_limits(tid, whose, asked, (real, old)) {
             // Who was killed meanwhile is not there either.
             Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => return Err(Trouble::Gone),
             Err(e) if e.raw_os_error().is_some() => super::listing::refusal(&e),
@@ -120,20 +140,24 @@ impl Engine {
         self.answer_call(tid, registers, answer)
     }
 
-    /// A task of the process that a program names by an id, and the process; `None` where that is not followed.
-    fn target(&self, tid: u32, id: u32) -> Option<(u32, usize)> {
+    /// A task of the process that a program names by an id, and whose that is; `None` where it is not followed. A maker may know of its
+    /// child before that has stopped.
+    fn target(&self, tid: u32, id: u32) -> Option<(u32, Whose)> {
         let of = if id == 0 { tid } else { id };
-        let process = self.tasks.get(&of)?.process;
+        let whose = match self.tasks.get(&of) {
+            Some(task) => Whose::Process(task.process),
+            None => self.born.get(&of)?.thread_of.map_or(Whose::Born(of), Whose::Process),
+        };
         // In a list of processes of its own an id is another one's.
         let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
-        (id == 0 || list(&tid.to_string()) == list("self")).then_some((of, process))
+        (id == 0 || list(&tid.to_string()) == list("self")).then_some((of, whose))
     }
 
     /// Sets limits, if that is asked for, where a process has the real ones and believes in others.
     fn set_limits(
         &mut self,
         tid: u32,
-        process: usize,
+        whose: Whose,
         asked: Asked,
         (real, believed): (Limits, Limits),
     ) -> io::Result<()> {
@@ -149,7 +173,7 @@ impl Engine {
         let (remote, aside) = (Remote::new(tid, space.gadget()), space.aside(seat.slot));
         drop(space);
         remote.call(number::PRLIMIT64, [asked.of.into(), RLIMIT_AS.into(), aside, 0, 0, 0])?;
-        self.processes[process].limits = Some(Believed { told, real });
+        self.believe(whose, Believed { told, real });
         Ok(())
     }
 }
