@@ -27,10 +27,9 @@ pub(crate) fn add_to(mut event: Event, request: &EventRequest, machine: &Machine
         event.candidates.clear();
     }
     for rung in RUNGS.into_iter().filter(|rung| is_here(*rung, machine)) {
-        let no_event = || format!("{} is no event of a PMU's registers", event.name);
         let found = match is_elsewhere {
-            true if !may_be_of_a_core(request, machine, tables) => Err(no_event()),
-            true => candidate(rung, request, machine, tables).map_err(|_| no_event()),
+            true => candidate_beside(rung, request, machine, tables)
+                .ok_or_else(|| format!("{} is no event of a PMU's registers", event.name)),
             false => candidate(rung, request, machine, tables),
         };
         match found {
@@ -61,11 +60,21 @@ fn is_here(rung: Rung, machine: &Machine) -> bool {
     state.is_some_and(|state| !matches!(state.works, Works::NotHere | Works::NotBuilt))
 }
 
-/// Whether a core type's tables have to be asked in earnest for an event that is counted elsewhere. Most are not theirs.
-fn may_be_of_a_core(request: &EventRequest, machine: &Machine, tables: &Tables) -> bool {
-    let Selector::Name(name) = &request.selector else { return true };
-    let knows = |core: &Core<'_>| tables.of(&core.id).iter().any(|cpu| may_know(cpu, name));
-    !request.attributes.is_empty() || cores(machine).iter().any(knows)
+/// The way to count an event by registers that is counted elsewhere. Most are not theirs, and nobody asks which names are near.
+fn candidate_beside(
+    rung: Rung,
+    request: &EventRequest,
+    machine: &Machine,
+    tables: &Tables,
+) -> Option<Candidate> {
+    let may_be_known = match &request.selector {
+        Selector::Name(name) if request.attributes.is_empty() => {
+            let knows = |core: &Core<'_>| tables.of(&core.id).iter().any(|cpu| may_know(cpu, name));
+            cores(machine).iter().any(knows)
+        }
+        _ => true,
+    };
+    may_be_known.then(|| candidate(rung, request, machine, tables).ok()).flatten()
 }
 
 fn candidate(
