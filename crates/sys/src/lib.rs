@@ -48,6 +48,8 @@ pub mod ring;
 pub mod shared;
 #[cfg(unix)]
 pub mod signals;
+#[cfg(unix)]
+pub mod stream;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod trace;
 pub mod user_read;

@@ -1,4 +1,4 @@
-//! Commands as processes: a helper that starts them, waiting, accounting, limits.
+//! Commands as processes: a helper that starts them, pipes for their output, waiting, accounting, limits.
 //!
 //! The kernel carries the peak resident set of a process over `exec`: what a large program forks has
 //! its maker's peak, not its own. [`Launcher::start`] therefore forks a small *helper* while the program
@@ -11,6 +11,11 @@
 
 mod accounting;
 mod direct;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod drain;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[path = "drain_other.rs"]
+mod drain;
 #[cfg(target_os = "linux")]
 mod helper;
 #[cfg(not(target_os = "linux"))]
@@ -42,6 +47,7 @@ pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
 pub(crate) use image::leave;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use limits::open_files;
+pub use drain::Drain;
 pub use limits::raise_open_files;
 #[cfg(target_os = "linux")]
 pub use linux::address_limits;
