@@ -12,9 +12,10 @@ use cyclometer_sys::stream::bytes_waiting;
 /// What our standard input is, as far as it matters to a command that is run several times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StandardInput {
-    /// A terminal: nobody wants to type the same several times.
-    Terminal,
-    /// A device without a position, as `/dev/null` or `/dev/zero`: every run can read it as it is.
+    /// Nothing that a run could read: the null device, a pipe that has ended; or a terminal, as nobody wants to type the
+    /// same several times.
+    Nothing,
+    /// A device without a position, as `/dev/zero`: every run can read it as it is.
     Device,
     /// A file that can be read again.
     File {
@@ -25,8 +26,6 @@ pub enum StandardInput {
     Data,
     /// A pipe or socket in which nothing has arrived yet, and something still may.
     Silent,
-    /// A pipe or socket without data that nobody writes to any more, or nothing that can be read.
-    Ended,
 }
 
 impl StandardInput {
@@ -38,18 +37,16 @@ impl StandardInput {
 }
 
 fn look(fd: BorrowedFd<'_>, is_terminal: bool, patience: Duration) -> StandardInput {
-    let Ok(mut file) = fd.try_clone_to_owned().map(File::from) else { return StandardInput::Ended };
-    let Ok(kind) = file.metadata().map(|metadata| metadata.file_type()) else { return StandardInput::Ended };
-    if kind.is_file() || kind.is_block_device() {
-        return file.stream_position().map_or(StandardInput::Ended, |offset_bytes| StandardInput::File {
-            offset_bytes,
-        });
-    }
-    match kind.is_char_device() {
-        true if is_terminal => StandardInput::Terminal,
-        true => StandardInput::Device,
-        false if kind.is_fifo() || kind.is_socket() => arriving(fd, patience),
-        false => StandardInput::Ended,
+    let file = fd.try_clone_to_owned().map(File::from);
+    let Ok((mut file, metadata)) = file.and_then(|file| file.metadata().map(|metadata| (file, metadata))) else {
+        return StandardInput::Nothing;
+    };
+    let kind = metadata.file_type();
+    match file.stream_position() {
+        Ok(offset_bytes) if kind.is_file() || kind.is_block_device() => StandardInput::File { offset_bytes },
+        _ if kind.is_fifo() || kind.is_socket() => arriving(fd, patience),
+        _ if kind.is_char_device() && !is_terminal && !is_null(&metadata) => StandardInput::Device,
+        _ => StandardInput::Nothing,
     }
 }
 
@@ -58,7 +55,7 @@ fn arriving(fd: BorrowedFd<'_>, patience: Duration) -> StandardInput {
     match (readable, bytes_waiting(fd)) {
         (_, Ok(1..)) => StandardInput::Data,
         (Ok(None), _) => StandardInput::Silent,
-        _ => StandardInput::Ended,
+        _ => StandardInput::Nothing,
     }
 }
 
@@ -79,10 +76,14 @@ fn opened_again(ours: &File) -> Option<File> {
 
 /// Whether our standard output is the null device, which some programs look for.
 pub fn standard_output_is_null() -> bool {
-    let device = |metadata: &Metadata| metadata.file_type().is_char_device().then(|| metadata.rdev());
     let ours = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
-    let null = std::fs::metadata("/dev/null");
-    matches!((ours, null), (Ok(ours), Ok(null)) if device(&ours).is_some() && device(&ours) == device(&null))
+    ours.is_ok_and(|ours| is_null(&ours))
+}
+
+fn is_null(metadata: &Metadata) -> bool {
+    let device = |metadata: &Metadata| metadata.file_type().is_char_device().then(|| metadata.rdev());
+    let null = std::fs::metadata("/dev/null").ok();
+    null.and_then(|null| device(&null)).is_some_and(|null| device(metadata) == Some(null))
 }
 
 fn identity(file: &File) -> Option<(u64, u64)> {
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(seen(&reader), StandardInput::Data, "what is left counts");
         let (empty, writer) = io::pipe().unwrap();
         drop(writer);
-        assert_eq!(seen(&empty), StandardInput::Ended);
+        assert_eq!(seen(&empty), StandardInput::Nothing);
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         assert_eq!(seen(&ours), StandardInput::Silent);
         theirs.write_all(b"x").unwrap();
@@ -136,11 +137,11 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_read_as_they_are_and_folders_not_at_all() {
+    fn devices_are_read_as_they_are_and_the_null_device_terminals_and_folders_not_at_all() {
         let open = |path: &str| File::open(path).unwrap();
-        assert_eq!(seen(&open("/dev/null")), StandardInput::Device);
         assert_eq!(seen(&open("/dev/zero")), StandardInput::Device);
-        assert_eq!(look(open("/dev/null").as_fd(), true, AT_ONCE), StandardInput::Terminal);
-        assert_eq!(seen(&open("/")), StandardInput::Ended);
+        assert_eq!(seen(&open("/dev/null")), StandardInput::Nothing);
+        assert_eq!(look(open("/dev/zero").as_fd(), true, AT_ONCE), StandardInput::Nothing);
+        assert_eq!(seen(&open("/")), StandardInput::Nothing);
     }
 }

@@ -24,6 +24,7 @@ use baseline::Baseline;
 use outputs::Outputs;
 use words::Contestant;
 
+use super::streams::{self, Input};
 use crate::args::Cli;
 use crate::export::{Export, cannot_print};
 use crate::output::{self, Channel, clean};
@@ -55,17 +56,20 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     };
     let stat = measurement(args, &machine)?;
     let mut judge = Judge { outputs: args.check_output.then(Outputs::new).transpose()?, ..Judge::default() };
-    let plan = measured(args, &stat, &contestants, judge.outputs.as_ref())?;
+    let input = Input::of_several_runs(args.input.as_deref())?;
+    let plan = measured(args, &stat, &contestants, &input, judge.outputs.as_ref())?;
     gates::check(&args.fail_if, &plan.plan()?, &stat, baseline.as_ref())?;
     let executions = plan.executions()?;
     if let Some(baseline) = baseline.as_ref().filter(|_| executions.counted > 0) {
         baseline.check_processor(args.cpu_baseline)?;
     }
     announce(args, executions);
+    input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
     let launcher = launcher.with_signals(watch()?);
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
+    input.warning().into_iter().for_each(output::tell);
     let measured = Measured {
         contestants: &contestants,
         machine: &machine,
@@ -140,15 +144,12 @@ fn measured(
     args: &CompareArgs,
     stat: &Stat,
     contestants: &[Contestant],
+    input: &Input,
     outputs: Option<&Outputs>,
 ) -> Result<Compare> {
-    let stdin = args.input.clone().map_or(Stream::Null, Stream::File);
-    let (stdout, stderr) = match (outputs, args.output.as_deref()) {
-        (Some(outputs), _) => (Stream::File(outputs.file()), Stream::Null),
-        (None, None) => (Stream::Null, Stream::Null),
-        (None, Some(path)) if path.as_os_str() == "null" => (Stream::Null, Stream::Null),
-        (None, Some(path)) if path.as_os_str() == "inherit" => (Stream::Inherit, Stream::Inherit),
-        (None, Some(path)) => (Stream::File(path.to_owned()), Stream::Null),
+    let (stdout, stderr) = match outputs {
+        Some(outputs) => (Stream::File(outputs.file()), Stream::Discard),
+        None => streams::outputs(args.output.as_deref(), Stream::Discard),
     };
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
     let mut compare = Compare::new(stat.clone())
@@ -162,7 +163,8 @@ fn measured(
     }
     for Contestant { command, hooks, .. } in contestants {
         let mut command = command.clone();
-        (command.stdin, command.stdout, command.stderr) = (stdin.clone(), stdout.clone(), stderr.clone());
+        (command.stdin, command.stdout, command.stderr) =
+            (input.stream.clone(), stdout.clone(), stderr.clone());
         compare = compare.command_with(command, hooks.clone());
     }
     Ok(compare)
