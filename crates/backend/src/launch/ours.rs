@@ -38,7 +38,8 @@ impl StandardInput {
 
 fn look(fd: BorrowedFd<'_>, is_terminal: bool, patience: Duration) -> StandardInput {
     let file = fd.try_clone_to_owned().map(File::from);
-    let Ok((mut file, metadata)) = file.and_then(|file| file.metadata().map(|metadata| (file, metadata))) else {
+    let Ok((mut file, metadata)) = file.and_then(|file| file.metadata().map(|metadata| (file, metadata)))
+    else {
         return StandardInput::Nothing;
     };
     let kind = metadata.file_type();

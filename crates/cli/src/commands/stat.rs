@@ -9,7 +9,6 @@ use cyclometer::stats::{Summary, asked_scope, latest, summarise_with};
 use cyclometer::{
     CommandSpec, Counted, Error, ErrorKind, EventTables, Launcher, Machine, Moment, Multiplex, Observer,
     Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
-    standard_output_is_null,
 };
 
 use super::streams::{self, Input};
@@ -228,13 +227,11 @@ fn measurement(
     }
     if let Some((program, rest)) = args.command.split_first() {
         let (stdout, stderr) = outputs(args);
-        let is_null = stdout == Stream::Inherit && standard_output_is_null();
-        let stdout = if is_null { Stream::Null } else { stdout };
         let program = program.clone();
         stat = stat.command(CommandSpec {
             args: rest.to_vec(),
             stdin: input.stream.clone(),
-            stdout,
+            stdout: streams::as_seen(stdout),
             stderr,
             ..CommandSpec::new(program)
         });

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use cyclometer::{Result, StandardInput, Stream};
+use cyclometer::{Result, StandardInput, Stream, standard_output_is_null};
 
 use crate::failure::usage;
 
@@ -15,6 +15,14 @@ pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
         Some("null") => (Stream::Null, Stream::Null),
         Some("pipe") => (Stream::Pipe, usual),
         _ => (Stream::File(path.to_owned()), usual),
+    }
+}
+
+/// Standard output as the command sees it: who inherits the null device writes to that.
+pub fn as_seen(stdout: Stream) -> Stream {
+    match stdout {
+        Stream::Inherit if standard_output_is_null() => Stream::Null,
+        other => other,
     }
 }
 
@@ -55,8 +63,12 @@ impl Input {
             StandardInput::File { offset_bytes } => Input::certain(Stream::Replay { offset_bytes }),
             StandardInput::Silent => Input { stream: Stream::Null, is_unheard: true },
             StandardInput::Data => {
-                let hint = "give the data as a file, --input FILE; say --input null if the runs are to read nothing";
-                return Err(usage("standard input is a pipe with data, which several runs cannot share", hint));
+                let hint =
+                    "give the data as a file, --input FILE; say --input null if the runs are to read nothing";
+                return Err(usage(
+                    "standard input is a pipe with data, which several runs cannot share",
+                    hint,
+                ));
             }
         })
     }

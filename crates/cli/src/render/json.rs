@@ -5,10 +5,11 @@ use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::report::{Run, Step};
 use cyclometer::core::{Count, Plan, Report, Target};
 use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
-use cyclometer::{MarkedRun, MarkedThread};
+use cyclometer::{CommandSpec, MarkedRun, MarkedThread};
 use serde_json::{Map, Number, Value, json};
 
 use crate::output::clean_os;
+use crate::render::failures::Failures;
 use crate::render::regions::{CountedRegion, Regions, is_translated};
 use crate::render::{Results, machine, target};
 
@@ -40,11 +41,18 @@ pub fn command(results: &Results<'_>) -> Value {
         "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
         "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
         "failure": report.failure,
+        "failed_runs": Failures::of(report).count(),
+        "streams": report.command.as_ref().map(streams),
     });
     if let Some(regions) = results.regions {
         extend(&mut command, json!({ "regions": regions_json(regions), "region_notes": regions.notes() }));
     }
     command
+}
+
+fn streams(command: &CommandSpec) -> Value {
+    let CommandSpec { stdin, stdout, stderr, .. } = command;
+    json!({ "stdin": stdin.word(), "stdout": stdout.word(), "stderr": stderr.word() })
 }
 
 fn regions_json(regions: &Regions) -> Vec<Value> {

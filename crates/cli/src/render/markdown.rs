@@ -5,6 +5,7 @@ use cyclometer::core::event::Unit;
 use cyclometer::stats::{LineSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::failures::Failures;
 use crate::render::regions::Regions;
 use crate::render::table::NOT_COUNTABLE;
 use crate::render::{Results, target, units};
@@ -12,7 +13,9 @@ use crate::render::{Results, target, units};
 /// A heading and a table with a row for each metric.
 pub fn render(results: &Results<'_>) -> String {
     let runs = results.report.runs.len();
+    let failed = Failures::of(results.report).text().map(|text| format!("**{}**\n\n", escaped(&text)));
     let heading = format!("### {} · {runs} run{}\n\n", code(&target::subject(results)), plural(runs));
+    let heading = heading + &failed.unwrap_or_default();
     let regions = results.regions.map(Regions::all).unwrap_or_default().iter().map(|counted| {
         let (label, heading) = (code(&clean(&counted.region.label)), escaped(&counted.heading()));
         format!("\n#### Region {label}: {heading}\n\n") + &table(&counted.shown(results))

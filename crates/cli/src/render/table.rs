@@ -8,6 +8,7 @@ use cyclometer::core::{LaunchKind, Provenance, Verdict};
 use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, MeanInterval, PartSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::failures::Failures;
 use crate::render::footer::{self, is_folded};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};
@@ -97,7 +98,9 @@ fn heading(results: &Results<'_>, paint: Paint) -> String {
         n => format!("{n} runs"),
     };
     let runs = runs + &translated_runs(results);
-    format!("{} · {runs}\n", paint.paint(Style::Heading, &target::subject(results)))
+    let failed = failed_runs(results).map(|failed| format!(", {}", paint.paint(Style::Bad, &failed)));
+    let subject = paint.paint(Style::Heading, &target::subject(results));
+    format!("{subject} · {runs}{}\n", failed.unwrap_or_default())
 }
 
 /// How many of the runs were translated; empty when none was.
@@ -108,6 +111,17 @@ fn translated_runs(results: &Results<'_>) -> String {
         1 if runs.len() == 1 => ", translated".to_owned(),
         n if n == runs.len() => ", all translated".to_owned(),
         n => format!(", {n} of them translated"),
+    }
+}
+
+/// How many of the runs that count failed.
+fn failed_runs(results: &Results<'_>) -> Option<String> {
+    let runs = results.report.runs.len();
+    match Failures::of(results.report).count() {
+        0 => None,
+        1 if runs == 1 => Some("failed".to_owned()),
+        n if n == runs => Some("all failed".to_owned()),
+        n => Some(format!("{n} of them failed")),
     }
 }
 

@@ -79,11 +79,7 @@ struct Ready {
 /// Waits until something can be read.
 fn wait(maker: Option<&UnixStream>, pipes: &[File]) -> io::Result<Ready> {
     let fds = pipes.iter().map(File::as_fd).chain(maker.map(UnixStream::as_fd));
-    let slot = |fd: BorrowedFd<'_>| libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let slot = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut slots: Vec<libc::pollfd> = fds.map(slot).collect();
     loop {
         // SAFETY: reads and writes the slots, of which there are as many as it is told.

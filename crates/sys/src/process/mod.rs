@@ -43,11 +43,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
+pub use drain::Drain;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use image::leave;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use limits::open_files;
-pub use drain::Drain;
 pub use limits::raise_open_files;
 #[cfg(target_os = "linux")]
 pub use linux::address_limits;

@@ -117,6 +117,9 @@ pub struct CompareArgs {
     /// Fail also where the runs do not tell whether a condition holds.
     #[arg(help_heading = GATE, long, requires = "fail_if")]
     pub fail_inconclusive: bool,
+    /// Let conditions be decided also where runs failed, of a baseline or with -i; else they are not, and that is a failure.
+    #[arg(help_heading = GATE, long, requires = "fail_if")]
+    pub accept_failures: bool,
     /// Compare with the baseline of another machine.
     #[arg(help_heading = GATE, long, requires = "baseline")]
     pub any_machine: bool,

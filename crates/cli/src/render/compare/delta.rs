@@ -6,6 +6,7 @@ use cyclometer::stats::compare::{Basis, Change, Compared, DRIFT_TOLD, Design, Fi
 
 use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
+use crate::render::failures::Failures;
 use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
 use crate::render::{WIDTH, columns, units, wrap};
@@ -25,9 +26,12 @@ pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
 }
 
 fn heading(contest: &Contest<'_>, versus: &Versus, paint: Paint) -> String {
-    let line =
-        |letter: &str, name: &str| format!("{} {}\n", paint.paint(Style::Heading, letter), clean(name));
-    line("A", &contest.reference_name()) + &line("B", &contest.arms[versus.arm].name)
+    let line = |letter: &str, name: &str, failures: &Failures| {
+        let failed = failures.summary().map(|failed| format!(" · {}", paint.paint(Style::Bad, &failed)));
+        format!("{} {}{}\n", paint.paint(Style::Heading, letter), clean(name), failed.unwrap_or_default())
+    };
+    line("A", &contest.reference_name(), &contest.reference_failures())
+        + &line("B", &contest.arms[versus.arm].name, &Failures::of(contest.report(versus.arm)))
 }
 
 /// The columns behind the names.
@@ -271,11 +275,12 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
                 .to_owned(),
         );
     }
-    if let Reference::Baseline { notes, .. } = &contest.reference {
+    if let Reference::Baseline { notes, failures, .. } = &contest.reference {
         lines.push(
             "a baseline was measured at another time: intervals know nothing of what changed between then and now"
                 .to_owned(),
         );
+        lines.extend(failures.text().map(|text| format!("the baseline: {text}")));
         lines.extend(notes.iter().cloned());
     }
     lines.extend(drifts(contest));

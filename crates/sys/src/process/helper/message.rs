@@ -100,7 +100,10 @@ pub(in crate::process) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io
 }
 
 /// Receives a header with its descriptors; `None` at the end of the stream. Allocates nothing.
-pub(in crate::process) fn receive(socket: RawFd, bytes: &mut [u8; HEADER_BYTES]) -> io::Result<Option<[RawFd; MAX_FDS]>> {
+pub(in crate::process) fn receive(
+    socket: RawFd,
+    bytes: &mut [u8; HEADER_BYTES],
+) -> io::Result<Option<[RawFd; MAX_FDS]>> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = envelope(&mut part, &mut control, 64);
