@@ -125,7 +125,7 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, metrics, several_runs, turning};
+    use crate::render::testing::{failing_runs, golden, metrics, several_runs, turning};
 
     #[test]
     fn fields_are_quoted_by_the_rfc() {
@@ -143,6 +143,14 @@ mod tests {
     #[test]
     fn an_estimate_has_its_half_width() {
         golden("turns.csv", &turning(&[200]).show(render).replace("\r\n", "\n"));
+    }
+
+    #[test]
+    fn every_row_says_how_many_runs_failed() {
+        let text = failing_runs().show(render);
+        let rows: Vec<&str> = text.split_terminator("\r\n").collect();
+        assert!(rows[0].ends_with(",failed_runs"), "{text}");
+        assert!(rows.len() > 1 && rows[1..].iter().all(|row| row.ends_with(",3")), "{text}");
     }
 
     #[test]

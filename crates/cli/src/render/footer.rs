@@ -231,8 +231,8 @@ fn translation(results: &Results<'_>) -> Vec<String> {
 }
 
 /// Where the command read and wrote, as far as that was not where ours leads.
-fn streams(results: &Results<'_>) -> Option<String> {
-    let command = results.report.command.as_ref()?;
+fn streams(results: &Results<'_>) -> Vec<String> {
+    let Some(command) = &results.report.command else { return Vec::new() };
     let input = match command.stdin {
         Stream::Replay { .. } => Some("standard input: the same file in each run"),
         _ => None,
@@ -244,8 +244,7 @@ fn streams(results: &Results<'_>) -> Option<String> {
         Stream::File(_) => Some("standard output: a file"),
         _ => None,
     };
-    let all: Vec<&str> = input.into_iter().chain(output).collect();
-    (!all.is_empty()).then(|| all.join("; "))
+    input.into_iter().chain(output).map(str::to_owned).collect()
 }
 
 /// The command that brings hardware events; none where the hardware itself is missing.

@@ -305,8 +305,8 @@ fn extend(object: &mut Value, more: Value) {
 mod tests {
     use super::*;
     use crate::render::testing::{
-        Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, several_runs,
-        three_passes, translated_run, turning,
+        Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
+        several_runs, three_passes, translated_run, turning,
     };
 
     fn schema() -> jsonschema::Validator {
@@ -324,6 +324,7 @@ mod tests {
         let shows = [
             every_verdict(1),
             every_verdict(3),
+            failing_runs(),
             hybrid(),
             interrupted(),
             one_run(),

@@ -99,7 +99,7 @@ pub fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, metrics, several_runs, turning};
+    use crate::render::testing::{failing_runs, golden, metrics, several_runs, turning};
 
     #[test]
     fn nothing_in_a_text_ends_its_cell() {
@@ -116,6 +116,11 @@ mod tests {
     #[test]
     fn an_estimate_has_its_interval_in_a_column() {
         golden("turns.md", &turning(&[200]).show(render));
+    }
+
+    #[test]
+    fn runs_that_failed_are_told_below_the_heading() {
+        golden("failing.md", &failing_runs().show(render));
     }
 
     #[test]

@@ -515,13 +515,14 @@ fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer::Stream;
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
     use cyclometer::core::report::Step;
 
     use crate::render::testing::{
-        Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, remarks,
-        several_runs, three_passes, translated_run, turning, vm_with_soft,
+        Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
+        remarks, several_runs, three_passes, translated_run, turning, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -560,6 +561,41 @@ mod tests {
     #[test]
     fn several_runs_with_an_outlier_and_a_dropped_one() {
         check("several.txt", &several_runs(), false);
+    }
+
+    #[test]
+    fn runs_that_failed_and_streams_are_told() {
+        check("failing.txt", &failing_runs(), false);
+    }
+
+    #[test]
+    fn where_output_went_is_told_unless_it_is_where_ours_goes() {
+        let told = |stdout: Stream| {
+            let mut show = one_run();
+            show.report.command.as_mut().unwrap().stdout = stdout;
+            let text = show.show(|results| render(results, false, Paint::NONE));
+            text.lines().find_map(|line| line.trim().strip_prefix("standard output: ")).map(str::to_owned)
+        };
+        assert_eq!(told(Stream::Inherit), None);
+        assert_eq!(told(Stream::Discard).unwrap(), "discarded (not through /dev/null)");
+        assert_eq!(told(Stream::Pipe).unwrap(), "a pipe, read and discarded");
+        assert_eq!(told(Stream::File("f".into())).unwrap(), "a file");
+        assert!(told(Stream::Null).unwrap().starts_with("/dev/null, for which some programs"));
+    }
+
+    #[test]
+    fn the_only_run_is_told_to_have_failed_once() {
+        let mut show = one_run();
+        show.report.runs[0].exit = Some(cyclometer::ExitStatus::Code(3));
+        let told = |show: &Show| show.show(|results| render(results, false, Paint::NONE));
+        let text = told(&show);
+        assert!(
+            text.contains("· 1 run, failed\n") && text.contains("the run failed (exit status 3)"),
+            "{text}"
+        );
+        show.report.failure = Some("the command exited with status 3 in run 1".to_owned());
+        let text = told(&show);
+        assert!(!text.contains("the run failed") && text.contains("exited with status 3 in run 1"), "{text}");
     }
 
     #[test]

@@ -397,6 +397,26 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_failed_stand_beside_the_commands_and_those_of_a_baseline_below() {
+        shown(|machine, comparison| {
+            let mut comparison = comparison.clone();
+            for run in &mut comparison.reports[0].runs {
+                run.exit = Some(cyclometer::ExitStatus::Code(2));
+            }
+            let text = super::super::render(&contest(machine, &comparison), false, Paint::NONE);
+            assert!(text.contains("A gzip -6 -kc file · all 14 runs failed\n"), "{text}");
+            assert!(text.contains("B gzip -7 -kc file\n"), "{text}");
+            let mut contest = against_baseline(machine, &comparison);
+            if let Reference::Baseline { failures, .. } = &mut contest.reference {
+                *failures = Failures::among([None, Some("exit status 1".to_owned())]);
+            }
+            let text = super::super::render(&contest, false, Paint::NONE);
+            assert!(text.contains("(baseline base.json) · 1 of 2 runs failed\n"), "{text}");
+            assert!(text.contains("  the baseline: 1 of 2 runs failed (exit status 1)\n"), "{text}");
+        });
+    }
+
+    #[test]
     fn a_baseline_says_what_it_is() {
         shown(|machine, comparison| check("compare-baseline.txt", &against_baseline(machine, comparison)));
     }

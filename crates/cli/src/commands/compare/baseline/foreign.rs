@@ -315,6 +315,24 @@ mod tests {
     }
 
     #[test]
+    fn failures_of_hyperfines_runs_are_read_by_their_exit_codes() {
+        let failures = |text: &str| parse(text).unwrap().commands[0].failures.text();
+        let one = |codes: &str| {
+            failures(&format!(r#"{{"results": [{{"command": "a", "times": [1, 1, 1]{codes}}}]}}"#))
+        };
+        assert_eq!(one(""), None);
+        assert_eq!(one(r#", "exit_codes": [0, 0, 0]"#), None);
+        let told = one(r#", "exit_codes": [0, 2, null]"#).unwrap();
+        assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with a signal)");
+        let two = failures(
+            r#"{"schema_version": 2, "results": [{"command": "a", "measurements": [
+            {"time_wall_clock": {"value": 1}, "exit_code": 1}, {"time_wall_clock": {"value": 1}, "exit_code": 1},
+            {"time_wall_clock": {"value": 1}}]}]}"#,
+        );
+        assert_eq!(two.unwrap(), "2 of 3 runs failed (exit status 1)");
+    }
+
+    #[test]
     fn hyperfine_2_gives_every_measurement() {
         let text = r#"{"schema_version": 2, "metadata": {"platform": {"os": "linux", "architecture": "x86_64"}},
             "primary_metric": "time_wall_clock", "results": [{"command": "sleep 1", "name": "one", "measurements": [

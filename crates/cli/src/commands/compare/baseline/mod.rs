@@ -306,6 +306,27 @@ mod tests {
     }
 
     #[test]
+    fn output_that_led_to_another_place_is_told() {
+        let notes = |theirs: Option<&str>, ours: Stream| {
+            let mut baseline = Baseline {
+                file: "f".to_owned(),
+                command: "a".to_owned(),
+                series: Vec::new(),
+                failures: Failures::default(),
+                stdout: theirs.map(str::to_owned),
+                processors: Vec::new(),
+                notes: Vec::new(),
+            };
+            baseline.compare_output(&ours);
+            baseline.notes
+        };
+        assert_eq!(notes(Some("discard"), Stream::Discard), [""; 0]);
+        assert_eq!(notes(None, Stream::Discard), [""; 0], "unknown is no difference");
+        let told = notes(Some("null"), Stream::Discard).remove(0);
+        assert!(told.starts_with("standard output is 'discard' here and was 'null'"), "{told}");
+    }
+
+    #[test]
     fn another_machine_is_refused_unless_wanted() {
         let here = vm_with_soft();
         let same = machine::json(&here);

@@ -182,6 +182,23 @@ mod tests {
     }
 
     #[test]
+    fn runs_that_failed_and_where_output_went_are_read() {
+        let text = r#"{"schema_version": 1, "commands": [{"command": ["a"], "metrics": [], "derived": [],
+            "streams": {"stdin": "null", "stdout": "null", "stderr": "null"}, "runs": [
+            {"index": 0, "exit": 2, "signal": null, "dropped_because": null},
+            {"index": 1, "exit": null, "signal": 9, "dropped_because": null},
+            {"index": 2, "exit": 0, "signal": null, "dropped_because": null},
+            {"index": 3, "exit": 2, "signal": null, "dropped_because": "exited with status 2"}]}]}"#;
+        let contents = super::super::parse(text).unwrap();
+        let told = contents.commands[0].failures.text().unwrap();
+        assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with signal 9)");
+        assert_eq!(contents.commands[0].stdout.as_deref(), Some("null"));
+        // Files of before say nothing of streams.
+        let older = text.replace("streams", "other");
+        assert_eq!(super::super::parse(&older).unwrap().commands[0].stdout, None);
+    }
+
+    #[test]
     fn a_value_that_is_no_number_is_named() {
         let text = r#"{"schema_version": 1, "commands": [{"command": ["a"], "runs": [], "derived": [],
             "metrics": [{"name": "cycles:u", "values": [{"run": 0, "value": "NaN"}]}]}]}"#;
