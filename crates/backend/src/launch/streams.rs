@@ -165,3 +165,40 @@ fn failed(verb: &str, path: &Path, e: io::Error) -> Error {
     let name = super::failure::shown(path.as_os_str());
     Error::new(ErrorKind::Io, format!("cannot {verb} '{name}': {e}")).with_source(e)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn metadata(given: &Given<'_>) -> std::fs::Metadata {
+        File::from(given.as_fd().try_clone_to_owned().unwrap()).metadata().unwrap()
+    }
+
+    #[test]
+    fn what_is_discarded_goes_to_a_device_that_is_not_the_null_device() {
+        let sinks = Sinks::default();
+        let discarded = metadata(&sinks.discard().unwrap());
+        let null = sinks.null().unwrap().metadata().unwrap();
+        assert!(discarded.file_type().is_char_device());
+        assert_ne!(discarded.rdev(), null.rdev());
+    }
+
+    #[test]
+    fn without_such_a_device_it_goes_to_a_pipe() {
+        let sinks = Sinks { zero: OnceCell::from(None), ..Sinks::default() };
+        assert!(metadata(&sinks.discard().unwrap()).file_type().is_fifo());
+    }
+
+    #[test]
+    fn both_outputs_are_one_where_they_lead_to_the_same() {
+        let sinks = Sinks::default();
+        for stream in [Stream::Null, Stream::Discard, Stream::Pipe] {
+            let command =
+                CommandSpec { stdout: stream.clone(), stderr: stream, ..CommandSpec::new("nothing") };
+            let streams = Streams::open(&command, &sinks).unwrap();
+            let inode = |given: &Option<Given<'_>>| metadata(given.as_ref().unwrap()).ino();
+            assert_eq!(inode(&streams.stdout), inode(&streams.stderr), "{:?}", command.stdout);
+        }
+    }
+}

@@ -50,14 +50,14 @@ fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
     })
 }
 
-/// Runs that failed, by their exit codes: null is that of a run that a signal ended.
+/// Runs that failed, by their exit codes: 128 + n for signal n, null where none was known. A missing one says nothing.
 ///
 /// # Source
 ///
-/// hyperfine 2.0 `src/benchmark/mod.rs` and 1.20, the same: `status.code()`.
+/// hyperfine 1.20 `src/util/exit_code.rs`, `src/benchmark/benchmark_result.rs`.
 fn failures<'a>(codes: impl Iterator<Item = Option<&'a Value>>) -> Failures {
     let way = |code: Option<&Value>| match code? {
-        Value::Null => Some("a signal".to_owned()),
+        Value::Null => Some("an unknown status".to_owned()),
         code if code.as_i64() == Some(0) => None,
         code => Some(format!("exit status {code}")),
     };
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(one(""), None);
         assert_eq!(one(r#", "exit_codes": [0, 0, 0]"#), None);
         let told = one(r#", "exit_codes": [0, 2, null]"#).unwrap();
-        assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with a signal)");
+        assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with an unknown status)");
         let two = failures(
             r#"{"schema_version": 2, "results": [{"command": "a", "measurements": [
             {"time_wall_clock": {"value": 1}, "exit_code": 1}, {"time_wall_clock": {"value": 1}, "exit_code": 1},
