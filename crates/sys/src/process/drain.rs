@@ -81,14 +81,11 @@ fn wait(maker: Option<&UnixStream>, pipes: &[File]) -> io::Result<Ready> {
     let fds = pipes.iter().map(File::as_fd).chain(maker.map(UnixStream::as_fd));
     let slot = |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let mut slots: Vec<libc::pollfd> = fds.map(slot).collect();
-    loop {
-        // SAFETY: reads and writes the slots, of which there are as many as it is told.
-        match unsafe { libc::poll(slots.as_mut_ptr(), slots.len() as libc::nfds_t, -1) } {
-            -1 => match io::Error::last_os_error() {
-                e if e.kind() == io::ErrorKind::Interrupted => {}
-                e => return Err(e),
-            },
-            _ => break,
+    // SAFETY: reads and writes the slots, of which there are as many as it is told.
+    while unsafe { libc::poll(slots.as_mut_ptr(), slots.len() as libc::nfds_t, -1) } < 0 {
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::Interrupted {
+            return Err(e);
         }
     }
     let mut ready: Vec<bool> = slots.iter().map(|slot| slot.revents != 0).collect();
