@@ -11,9 +11,9 @@
 
 mod accounting;
 mod direct;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 mod drain;
-#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+#[cfg(not(target_os = "linux"))]
 #[path = "drain_other.rs"]
 mod drain;
 #[cfg(target_os = "linux")]
@@ -44,9 +44,9 @@ use std::path::Path;
 
 pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
 pub use drain::Drain;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 pub(crate) use image::leave;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 pub(crate) use limits::open_files;
 pub use limits::raise_open_files;
 #[cfg(target_os = "linux")]
@@ -56,7 +56,7 @@ pub(crate) use linux::allow_any_tracer;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::time_left;
 pub use linux::{PidFd, adopt_orphans, poll_readable};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 pub(crate) use origin::{all_signals, set as set_disposition};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use wait::to_pid;
