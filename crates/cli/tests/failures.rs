@@ -136,13 +136,13 @@ fn failures_in_baselines_are_read_and_used() {
 fn shell_syntax_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (words, named) in [
-        (&["touch ran < x", "touch ran"][..], "has '<'"),
-        (&["touch ran", "touch ran > x"], "has '>'"),
-        (&["touch ran 2>/dev/null", "touch ran"], "has '2>'"),
-        (&["touch ran | cat", "touch ran"], "has '|'"),
-        (&["touch ran && true", "touch ran"], "has '&&'"),
-        (&["touch ran; true", "touch ran"], "has ';'"),
-        (&["FOO=1 touch ran", "touch ran"], "'FOO=' before it"),
+        (&["touch ran < x", "touch ran"][..], "has an unquoted '<'"),
+        (&["touch ran", "touch ran > x"], "has an unquoted '>'"),
+        (&["touch ran 2>/dev/null", "touch ran"], "has an unquoted '2>'"),
+        (&["touch ran | cat", "touch ran"], "has an unquoted '|'"),
+        (&["touch ran && true", "touch ran"], "has an unquoted '&&'"),
+        (&["touch ran; true", "touch ran"], "has an unquoted ';'"),
+        (&["FOO=1 touch ran", "touch ran"], "begins with 'FOO='"),
         (&["--prepare", "touch ran > x", "true", "true"], "--prepare 'touch ran > x'"),
         (&["--setup", "touch ran; true", "true", "true"], "--setup 'touch ran; true'"),
         (&["--cleanup", "X=1 touch ran", "true", "true"], "--cleanup 'X=1 touch ran'"),

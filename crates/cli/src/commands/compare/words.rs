@@ -155,18 +155,24 @@ fn needs_a_shell(role: Role, text: &str, syntax: &Syntax) -> Error {
     let (what, by_shell) = match role {
         Role::Command => ("the command".to_owned(), "have a shell run the commands with -S".to_owned()),
         Role::Hook(name) => {
-            (format!("--{name}"), format!("have a shell run it, --{name} \"sh -c '…'\" or -S"))
+            (format!("--{name}"), format!("have a shell run it with --{name} \"sh -c '…'\" or -S"))
         }
     };
-    let (found, or_else) = match syntax {
-        Syntax::Operator(text) | Syntax::Expansion(text) => {
-            (format!("'{}'", clean(text)), format!("quote it if it is an argument: \\{}", clean(text)))
+    let (has, or_else) = match syntax {
+        Syntax::Operator(operator) if role == Role::Command && operator.starts_with('<') => (
+            format!("has an unquoted '{operator}'"),
+            format!("give standard input with --input FILE; or quote '{operator}' if it is an argument"),
+        ),
+        Syntax::Operator(found) | Syntax::Expansion(found) => (
+            format!("has an unquoted '{}'", clean(found)),
+            format!("quote '{}' if it is an argument", clean(found)),
+        ),
+        Syntax::Assignment(name) => (format!("begins with '{name}='"), format!("write env {name}=…")),
+        Syntax::LineEnd => {
+            ("has a line end between words".to_owned(), "write a backslash before it".to_owned())
         }
-        Syntax::Assignment(name) => (format!("'{name}=' before it"), format!("write env {name}=…")),
-        Syntax::LineEnd => ("a line end between words".to_owned(), "write a backslash before it".to_owned()),
     };
-    let message =
-        format!("{what} '{}' has {found}, which a shell would act on, and none reads it", clean(text));
+    let message = format!("{what} '{}' {has}, and no shell reads it", clean(text));
     usage(message, &format!("{by_shell}; or {or_else}"))
 }
 
@@ -229,7 +235,7 @@ mod tests {
         let error = commands(&["sort < x", "b"]).unwrap_err();
         assert_eq!(
             error.recovery().to_string(),
-            "have a shell run the commands with -S; or quote it if it is an argument: \\<"
+            "have a shell run the commands with -S; or give standard input with --input FILE; or quote '<' if it is an argument"
         );
     }
 
@@ -266,12 +272,12 @@ mod tests {
             (&["-L", "=1", "a {n}"], "a name has letters"),
             (&["-L", "n=1,2", "a", "b"], "no command has {n}"),
             (&["-L", "n=1,2", "--", "a", "{n}"], "-L n has no command"),
-            (&["a < x", "b"], "the command 'a < x' has '<'"),
-            (&["a", "FOO=1 b"], "'FOO=' before it"),
-            (&["--prepare", "a; b", "c", "d"], "--prepare 'a; b' has ';'"),
-            (&["--setup", "a > b", "c", "d"], "--setup 'a > b' has '>'"),
-            (&["--conclude", "a &", "c", "d"], "--conclude 'a &' has '&'"),
-            (&["--cleanup", "rm $X", "--", "c"], "--cleanup 'rm $X' has '$X'"),
+            (&["a < x", "b"], "the command 'a < x' has an unquoted '<'"),
+            (&["a", "FOO=1 b"], "'FOO=1 b' begins with 'FOO='"),
+            (&["--prepare", "a; b", "c", "d"], "--prepare 'a; b' has an unquoted ';'"),
+            (&["--setup", "a > b", "c", "d"], "--setup 'a > b' has an unquoted '>'"),
+            (&["--conclude", "a &", "c", "d"], "--conclude 'a &' has an unquoted '&'"),
+            (&["--cleanup", "rm $X", "--", "c"], "--cleanup 'rm $X' has an unquoted '$X'"),
         ] {
             let error = commands(words).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
