@@ -217,7 +217,7 @@ pub struct StatArgs {
     /// Go on when a run of the command fails, and exit with 0; the table counts the failures.
     #[arg(help_heading = COMMAND, short, long)]
     pub ignore_failure: bool,
-    /// Where the command's standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file (./pipe).
+    /// Where the command's standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file, as in ./pipe.
     #[arg(help_heading = COMMAND, long, value_name = "WHERE")]
     pub output: Option<PathBuf>,
     /// What each run reads from standard input: a file, or null.

@@ -81,7 +81,7 @@ pub struct CompareArgs {
     /// Compare what the commands write to standard output, byte by byte; fail if it differs.
     #[arg(help_heading = COMMANDS, long, conflicts_with = "output")]
     pub check_output: bool,
-    /// Where the commands' standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file (./pipe).
+    /// Where the commands' standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file, as in ./pipe.
     #[arg(help_heading = COMMANDS, long, value_name = "WHERE")]
     pub output: Option<PathBuf>,
     /// What each run reads from standard input: a file, or null.
