@@ -107,6 +107,7 @@ fn failures_in_baselines_are_read_and_used() {
     let at = |name: &str| folder.path().join(name);
     let saved = compare(folder.path(), &["-q", "-i", "--save-baseline", "own.json", "--", "false"]);
     assert_eq!(saved.status.code(), Some(0), "{saved:?}");
+    assert!(stderr(&saved).contains("warning: the baseline own.json: all 2 runs failed"), "{saved:?}");
     let stat = ["stat", "--backend", "os", "-e", "page-faults", "-i", "-q", "--export-json"];
     run_with(&stat, &[at("stat.json").to_str().unwrap(), "--", "false"]);
     let one = r#"{"results": [{"command": "x", "times": [1, 1, 1], "memory_usage_byte": [1, 1, 1], "exit_codes": [0, 1, 0]}]}"#;

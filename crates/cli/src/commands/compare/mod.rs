@@ -86,6 +86,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest)?;
     shown?;
+    failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
 }
 
@@ -349,6 +350,14 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
         _ => {}
     }
     lines
+}
+
+/// What is said of a baseline that has been saved with runs that failed.
+fn failing_baseline(args: &CompareArgs, contest: &Contest<'_>) -> Option<String> {
+    let path = args.save_baseline.as_ref()?;
+    let failed = contest.comparison.reports.iter().find_map(|report| Failures::of(report).text())?;
+    let path = output::clean_os(path.as_os_str());
+    Some(format!("cyclometer: warning: the baseline {path}: {failed}; --fail-if will not decide over them\n"))
 }
 
 fn warn_inconclusive(contest: &Contest<'_>, args: &CompareArgs) {
