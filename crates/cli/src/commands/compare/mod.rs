@@ -354,7 +354,8 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
 
 /// What is said of a baseline that has been saved with runs that failed.
 fn failing_baseline(args: &CompareArgs, contest: &Contest<'_>) -> Option<String> {
-    let path = args.save_baseline.as_ref()?;
+    let is_saved = matches!(contest.comparison.ended, None | Some(Ended::Budget));
+    let path = args.save_baseline.as_ref().filter(|_| is_saved)?;
     let failed = contest.comparison.reports.iter().find_map(|report| Failures::of(report).text())?;
     let path = output::clean_os(path.as_os_str());
     Some(format!("cyclometer: warning: the baseline {path}: {failed}; --fail-if will not decide over them\n"))
