@@ -214,13 +214,13 @@ pub struct StatArgs {
     /// Exit with 124 unless every value is exact.
     #[arg(help_heading = COUNTING, long)]
     pub strict: bool,
-    /// Go on when a run of the command fails, and exit with 0.
+    /// Go on when a run of the command fails, and exit with 0; the table counts the failures.
     #[arg(help_heading = COMMAND, short, long)]
     pub ignore_failure: bool,
-    /// Where the command's standard output goes: inherit, null, or a file.
+    /// Where the command's standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file, as in ./pipe.
     #[arg(help_heading = COMMAND, long, value_name = "WHERE")]
     pub output: Option<PathBuf>,
-    /// A file for the command's standard input.
+    /// What each run reads from standard input: a file, or null.
     #[arg(help_heading = COMMAND, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
     /// Print JSON on standard output instead of a table; short for --export-json -.
@@ -245,9 +245,10 @@ pub struct StatArgs {
 
 /// What `stat --help` says below the options.
 const STAT_NOTES: &str = "\
-With one run the command has our standard streams, and the table goes to standard error. With more runs it \
-reads nothing, its output is dropped, and the table goes to standard output. A failing run ends the session \
-unless -i is given. Where there is no PMU, events asked for by name are counted exactly by the software PMU: it \
+With one run the command has our standard streams, and the table goes to standard error. With more runs the \
+table goes to standard output. Each run then reads the file that is our standard input from the same place; a pipe \
+with data is refused. Output is discarded, but not through /dev/null: some programs, grep and tar among them, do less \
+work when they see that. A failing run ends the session unless -i is given. Where there is no PMU, events asked for by name are counted exactly by the software PMU: it \
 runs the command under translation, once of one or two runs, twice of more; the other runs are timed. With -p, -t, -a, -C or -G a command only sets how long is counted.
 
 Exit status: that of the command; 124 --strict violated; 125 cyclometer failed; 126 the command cannot be \

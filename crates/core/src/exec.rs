@@ -52,10 +52,34 @@ impl CommandSpec {
 pub enum Stream {
     /// To where ours leads.
     Inherit,
-    /// To nowhere.
+    /// To the null device.
     Null,
+    /// Of output: to a device that drops everything and that no program takes for the null device. Some programs do
+    /// less work when they see that one (`grep` stops at the first match). As input: empty.
+    Discard,
+    /// Of output: to a pipe of this run, which is read to its end and dropped. As input: empty.
+    Pipe,
     /// To a file: read from its start, or written anew at each run.
     File(PathBuf),
+    /// Of input: the file that is our standard input, read by each run from this offset. As output: where ours leads.
+    Replay {
+        /// Where each run begins, in bytes from the start of the file.
+        offset_bytes: u64,
+    },
+}
+
+impl Stream {
+    /// The word used in JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Stream::Inherit => "inherit",
+            Stream::Null => "null",
+            Stream::Discard => "discard",
+            Stream::Pipe => "pipe",
+            Stream::File(_) => "file",
+            Stream::Replay { .. } => "replay",
+        }
+    }
 }
 
 /// Makes children.

@@ -27,12 +27,12 @@ pub fn cpuid_on(cpu: u32, leaf: u32, subleaf: u32) -> Option<[u32; 4]> {
 }
 
 #[cfg(target_os = "linux")]
-pub(crate) mod pin {
+mod pin {
     /// Words of the CPU mask: room for 65536 CPUs, more than any kernel allows.
     const MASK_WORDS: usize = 1024;
 
     /// Binds the calling thread to one CPU; `false` when the kernel refuses.
-    pub(crate) fn bind_this_thread(cpu: u32) -> bool {
+    pub(super) fn bind_this_thread(cpu: u32) -> bool {
         let mut mask = [0u64; MASK_WORDS];
         let Some(word) = mask.get_mut(cpu as usize / 64) else { return false };
         *word = 1 << (cpu % 64);

@@ -26,6 +26,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use libc::{c_int, c_long};
 
+use crate::affinity::Affinity;
 use crate::mask::{Masked, clear_mask};
 use crate::process::{self, Reap, Status};
 
@@ -103,7 +104,7 @@ pub fn fork(work: impl FnOnce(UnixStream)) -> io::Result<Keeper> {
 ///
 /// `sched_setaffinity(2)`.
 pub fn run_on(cpu: u32) {
-    crate::cpuid::pin::bind_this_thread(cpu);
+    let _ = Affinity::only(cpu).give(0);
 }
 
 /// Has memory that was allocated since the last time be in large pages, where there are any. For a keeper, which may call it as

@@ -28,15 +28,15 @@ pub mod invoker;
 #[cfg(not(target_os = "linux"))]
 #[path = "invoker_other.rs"]
 pub mod invoker;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 pub mod keeper;
 #[cfg(target_os = "linux")]
 pub mod marks;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 mod mask;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod memory;
-#[cfg(all(target_os = "linux", target_arch = "x86_64", not(target_env = "gnu")))]
+#[cfg(all(target_os = "linux", not(target_env = "gnu")))]
 #[path = "memory_other.rs"]
 mod memory;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -50,6 +50,8 @@ pub mod ring;
 pub mod shared;
 #[cfg(unix)]
 pub mod signals;
+#[cfg(unix)]
+pub mod stream;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod trace;
 pub mod user_read;

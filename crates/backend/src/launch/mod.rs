@@ -3,6 +3,7 @@
 mod attached;
 mod failure;
 mod native;
+mod ours;
 #[cfg(target_os = "linux")]
 mod pinned;
 #[cfg(not(target_os = "linux"))]
@@ -22,8 +23,9 @@ pub use attached::Attached;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use failure::shown;
 pub(crate) use native::Native;
+pub use ours::{StandardInput, standard_output_is_null};
 pub use pinned::Pinned;
-use streams::{Null, Streams};
+use streams::{Sinks, Streams};
 
 /// Starts commands as they are.
 ///
@@ -35,7 +37,7 @@ use streams::{Null, Streams};
 pub struct Launcher {
     raw: process::Launcher,
     signals: Option<Signals>,
-    null: Null,
+    sinks: Sinks,
 }
 
 /// What comes to us, and who else gets it.
@@ -53,7 +55,7 @@ impl Launcher {
     /// `ErrorKind::Os` when no process can be made.
     pub fn start() -> Result<Launcher> {
         match process::Launcher::start() {
-            Ok(raw) => Ok(Launcher { raw, signals: None, null: Null::default() }),
+            Ok(raw) => Ok(Launcher { raw, signals: None, sinks: Sinks::default() }),
             Err(e) => {
                 Err(Error::new(ErrorKind::Os, format!("cannot start the helper process: {e}")).with_source(e))
             }
@@ -89,7 +91,7 @@ impl Launch for Launcher {
 impl Launcher {
     /// A child at its gate; `traced` says how it is prepared for a tracer, if there will be one.
     pub(crate) fn child(&self, command: &CommandSpec, traced: Option<Traced>) -> Result<Native> {
-        let streams = Streams::open(command, &self.null)?;
+        let streams = Streams::open(command, &self.sinks)?;
         let request = process::Request {
             program: &command.program,
             args: &command.args,

@@ -4,10 +4,14 @@ use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use cyclometer_core::exec::{CommandSpec, Stream};
-use cyclometer_core::{Error, ErrorKind, Result};
+use cyclometer_core::{Error, ErrorKind, Recovery, Result};
+use cyclometer_sys::process::Drain;
+
+use super::ours;
 
 /// What replaces the streams that are not inherited.
 #[derive(Debug)]
@@ -17,47 +21,100 @@ pub(super) struct Streams<'a> {
     stderr: Option<Given<'a>>,
 }
 
-/// A file of this run, or the null device that all runs share.
+/// A file of this run, or a device that all runs share.
 #[derive(Debug)]
 enum Given<'a> {
-    Null(&'a File),
+    Shared(&'a File),
     File(File),
+}
+
+impl Given<'_> {
+    fn try_clone(&self) -> io::Result<Self> {
+        Ok(match self {
+            Given::Shared(file) => Given::Shared(file),
+            Given::File(file) => Given::File(file.try_clone()?),
+        })
+    }
 }
 
 impl AsFd for Given<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Given::Null(file) => file.as_fd(),
+            Given::Shared(file) => file.as_fd(),
             Given::File(file) => file.as_fd(),
         }
     }
 }
 
-/// The null device, opened when it is first wanted.
+/// Where output goes that nobody wants; each is opened when it is first wanted.
 #[derive(Debug, Default)]
-pub(super) struct Null(OnceCell<File>);
+pub(super) struct Sinks {
+    null: OnceCell<File>,
+    /// `None`: there is no such device here.
+    zero: OnceCell<Option<File>>,
+    drain: OnceCell<Drain>,
+}
 
-impl Null {
-    fn open(&self) -> Result<&File> {
-        if let Some(file) = self.0.get() {
+/// The null device.
+const NULL: &str = "/dev/null";
+
+/// A device that drops everything as [`NULL`] does, at the same cost, and that no program looks for.
+///
+/// # Source
+///
+/// `zero(4)`: "Writes to either device are discarded".
+const ZERO: &str = "/dev/zero";
+
+impl Sinks {
+    fn null(&self) -> Result<&File> {
+        if let Some(file) = self.null.get() {
             return Ok(file);
         }
-        let path = Path::new("/dev/null");
+        let path = Path::new(NULL);
         let file = File::options().read(true).write(true).open(path).map_err(|e| failed("open", path, e))?;
-        Ok(self.0.get_or_init(|| file))
+        Ok(self.null.get_or_init(|| file))
+    }
+
+    /// The device that drops everything, or a pipe where it is not there.
+    fn discard(&self) -> Result<Given<'_>> {
+        match self.zero.get_or_init(zero) {
+            Some(zero) => Ok(Given::Shared(zero)),
+            None => self.pipe(),
+        }
+    }
+
+    /// A pipe of this run.
+    fn pipe(&self) -> Result<Given<'_>> {
+        let cannot = |e: io::Error| {
+            Error::new(ErrorKind::Os, format!("cannot make a pipe for the command's output: {e}"))
+                .with_source(e)
+                .with_recovery(Recovery::fix("drop the output with --output null"))
+        };
+        if self.drain.get().is_none() {
+            let drain = Drain::start().map_err(cannot)?;
+            self.drain.get_or_init(|| drain);
+        }
+        let pipe = self.drain.get().map_or_else(|| Err(io::ErrorKind::NotFound.into()), Drain::pipe);
+        Ok(Given::File(File::from(pipe.map_err(cannot)?)))
     }
 }
 
+/// The device, if it is one: a file of that name, as in a container without devices, would grow.
+fn zero() -> Option<File> {
+    let file = File::options().write(true).open(ZERO).ok()?;
+    file.metadata().is_ok_and(|metadata| metadata.file_type().is_char_device()).then_some(file)
+}
+
 impl<'a> Streams<'a> {
-    /// Opens what `command` asks for; a file that takes both outputs is opened once.
-    pub(super) fn open(command: &CommandSpec, null: &'a Null) -> Result<Streams<'a>> {
-        let stdin = open(&command.stdin, null, read, "read")?;
-        let stdout = open(&command.stdout, null, write, "write")?;
-        let stderr = match (&command.stdout, &command.stderr, &stdout) {
-            (Stream::File(out), Stream::File(err), Some(Given::File(file))) if out == err => {
-                Some(Given::File(file.try_clone().map_err(|e| failed("write", err, e))?))
+    /// Opens what `command` asks for; what takes both outputs is opened once.
+    pub(super) fn open(command: &CommandSpec, sinks: &'a Sinks) -> Result<Streams<'a>> {
+        let stdin = input(&command.stdin, sinks)?;
+        let stdout = output(&command.stdout, sinks)?;
+        let stderr = match &stdout {
+            Some(given) if command.stdout == command.stderr => {
+                Some(given.try_clone().map_err(|e| failed("write", Path::new("standard error"), e))?)
             }
-            _ => open(&command.stderr, null, write, "write")?,
+            _ => output(&command.stderr, sinks)?,
         };
         Ok(Streams { stdin, stdout, stderr })
     }
@@ -75,30 +132,73 @@ impl<'a> Streams<'a> {
     }
 }
 
-fn open<'a>(
-    stream: &Stream,
-    null: &'a Null,
-    how: fn(&Path) -> io::Result<File>,
-    verb: &str,
-) -> Result<Option<Given<'a>>> {
+fn input<'a>(stream: &Stream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
     match stream {
         Stream::Inherit => Ok(None),
-        Stream::Null => null.open().map(|file| Some(Given::Null(file))),
-        Stream::File(path) => {
-            how(path).map(|file| Some(Given::File(file))).map_err(|e| failed(verb, path, e))
+        Stream::Null | Stream::Discard | Stream::Pipe => Ok(Some(Given::Shared(sinks.null()?))),
+        Stream::File(path) => File::open(path).map(file).map_err(|e| failed("read", path, e)),
+        Stream::Replay { offset_bytes } => {
+            let failed = |e: io::Error| {
+                let text = format!("cannot read standard input from byte {offset_bytes} on: {e}");
+                Error::new(ErrorKind::Io, text).with_source(e)
+            };
+            ours::standard_input_from(*offset_bytes).map(file).map_err(failed)
         }
     }
 }
 
-fn read(path: &Path) -> io::Result<File> {
-    File::open(path)
+fn output<'a>(stream: &Stream, sinks: &'a Sinks) -> Result<Option<Given<'a>>> {
+    match stream {
+        Stream::Inherit | Stream::Replay { .. } => Ok(None),
+        Stream::Null => Ok(Some(Given::Shared(sinks.null()?))),
+        Stream::Discard => sinks.discard().map(Some),
+        Stream::Pipe => sinks.pipe().map(Some),
+        Stream::File(path) => File::create(path).map(file).map_err(|e| failed("write", path, e)),
+    }
 }
 
-fn write(path: &Path) -> io::Result<File> {
-    File::create(path)
+fn file<'a>(file: File) -> Option<Given<'a>> {
+    Some(Given::File(file))
 }
 
 fn failed(verb: &str, path: &Path, e: io::Error) -> Error {
     let name = super::failure::shown(path.as_os_str());
     Error::new(ErrorKind::Io, format!("cannot {verb} '{name}': {e}")).with_source(e)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    fn metadata(given: &Given<'_>) -> std::fs::Metadata {
+        File::from(given.as_fd().try_clone_to_owned().unwrap()).metadata().unwrap()
+    }
+
+    #[test]
+    fn what_is_discarded_goes_to_a_device_that_is_not_the_null_device() {
+        let sinks = Sinks::default();
+        let discarded = metadata(&sinks.discard().unwrap());
+        let null = sinks.null().unwrap().metadata().unwrap();
+        assert!(discarded.file_type().is_char_device());
+        assert_ne!(discarded.rdev(), null.rdev());
+    }
+
+    #[test]
+    fn without_such_a_device_it_goes_to_a_pipe() {
+        let sinks = Sinks { zero: OnceCell::from(None), ..Sinks::default() };
+        assert!(metadata(&sinks.discard().unwrap()).file_type().is_fifo());
+    }
+
+    #[test]
+    fn both_outputs_are_one_where_they_lead_to_the_same() {
+        let sinks = Sinks::default();
+        for stream in [Stream::Null, Stream::Discard, Stream::Pipe] {
+            let command =
+                CommandSpec { stdout: stream.clone(), stderr: stream, ..CommandSpec::new("nothing") };
+            let streams = Streams::open(&command, &sinks).unwrap();
+            let inode = |given: &Option<Given<'_>>| metadata(given.as_ref().unwrap()).ino();
+            assert_eq!(inode(&streams.stdout), inode(&streams.stderr), "{:?}", command.stdout);
+        }
+    }
 }

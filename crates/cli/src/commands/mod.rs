@@ -12,6 +12,7 @@ pub mod plan;
 pub mod registers;
 pub mod selftest;
 pub mod stat;
+mod streams;
 
 use std::fs::File;
 use std::io::Read;

@@ -11,6 +11,7 @@ use cyclometer::{
     Plan, Report, Result, Scope, SignalWatch, Simulated, Stat, Stream, machine, simulated,
 };
 
+use super::streams::{self, Input};
 use crate::args::{Cli, StatArgs, Trouble};
 use crate::export::{Export, cannot_print};
 use crate::output::{self, Channel};
@@ -35,7 +36,9 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let exports = Exports::open(args)?;
     let simulated = simulated(args)?;
     let machine = simulated.as_ref().map_or_else(machine, Simulated::machine);
-    let stat = measurement(args, &machine, simulated)?;
+    let input = input(args)?;
+    let stat = measurement(args, &machine, simulated, &input)?;
+    input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     let launcher = launcher.with_signals(watch()?);
     let (report, marked) = match args.markers {
         true => {
@@ -43,6 +46,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
         }
         false => (stat.run(&launcher, &mut Live::new(args))?, None),
     };
+    input.warning().into_iter().for_each(output::tell);
     let requests = stat.metric_requests();
     let summary = summarise_with(&report, scope(args, &report), &requests);
     let regions = marked.map(|marked| Regions::new(marked, &requests));
@@ -146,7 +150,7 @@ fn check_stdout(args: &StatArgs) -> Result<()> {
         let path = output::clean_os(path.as_os_str());
         return Err(failure::usage(format!("two exports go to {path}"), "give each a file of its own"));
     }
-    if to_stdout == 1 && !args.command.is_empty() && streams(args).stdout == Stream::Inherit {
+    if to_stdout == 1 && !args.command.is_empty() && outputs(args).0 == Stream::Inherit {
         return Err(failure::usage(
             "the command's output and the export would mix on standard output",
             "add --output null, or use --export-json FILE",
@@ -156,7 +160,7 @@ fn check_stdout(args: &StatArgs) -> Result<()> {
 }
 
 fn output_file(args: &StatArgs) -> Option<PathBuf> {
-    match streams(args).stdout {
+    match outputs(args).0 {
         Stream::File(path) => Some(path),
         _ => None,
     }
@@ -179,24 +183,19 @@ fn executions(args: &StatArgs) -> u32 {
     args.runs.saturating_add(args.warmup)
 }
 
-/// Where the command's streams lead.
-struct Streams {
-    stdin: Stream,
-    stdout: Stream,
-    stderr: Stream,
+/// Where the command's standard output and standard error lead.
+fn outputs(args: &StatArgs) -> (Stream, Stream) {
+    let usual = if executions(args) == 1 { Stream::Inherit } else { Stream::Discard };
+    streams::outputs(args.output.as_deref(), usual)
 }
 
-fn streams(args: &StatArgs) -> Streams {
-    let once = executions(args) == 1;
-    let usual = if once { Stream::Inherit } else { Stream::Null };
-    let stdin = args.input.clone().map_or(usual.clone(), Stream::File);
-    let (stdout, stderr) = match args.output.as_deref() {
-        None => (usual.clone(), usual),
-        Some(path) if path.as_os_str() == "inherit" => (Stream::Inherit, Stream::Inherit),
-        Some(path) if path.as_os_str() == "null" => (Stream::Null, Stream::Null),
-        Some(path) => (Stream::File(path.to_owned()), usual),
-    };
-    Streams { stdin, stdout, stderr }
+/// Where its standard input comes from.
+fn input(args: &StatArgs) -> Result<Input> {
+    let asked = args.input.as_deref();
+    match executions(args) == 1 || args.command.is_empty() {
+        true => Ok(Input::of_one_run(asked)),
+        false => Input::of_several_runs(asked),
+    }
 }
 
 /// Where the table goes: one run leaves standard output to the command.
@@ -204,11 +203,16 @@ fn table_channel(args: &StatArgs) -> Channel {
     if args.machine.is_some() {
         return Channel::Out;
     }
-    let beside_the_command = !args.command.is_empty() && streams(args).stdout == Stream::Inherit;
+    let beside_the_command = !args.command.is_empty() && outputs(args).0 == Stream::Inherit;
     if executions(args) == 1 || beside_the_command { Channel::Err } else { Channel::Out }
 }
 
-fn measurement(args: &StatArgs, machine: &Machine, simulated: Option<Simulated>) -> Result<Stat> {
+fn measurement(
+    args: &StatArgs,
+    machine: &Machine,
+    simulated: Option<Simulated>,
+    input: &Input,
+) -> Result<Stat> {
     let stat = match simulated {
         Some(simulated) => Stat::simulated(simulated).command(CommandSpec::new(workload(args))),
         None => Stat::new(machine.clone()),
@@ -222,12 +226,12 @@ fn measurement(args: &StatArgs, machine: &Machine, simulated: Option<Simulated>)
         stat = stat.metrics(list)?;
     }
     if let Some((program, rest)) = args.command.split_first() {
-        let Streams { stdin, stdout, stderr } = streams(args);
+        let (stdout, stderr) = outputs(args);
         let program = program.clone();
         stat = stat.command(CommandSpec {
             args: rest.to_vec(),
-            stdin,
-            stdout,
+            stdin: input.stream.clone(),
+            stdout: streams::as_seen(stdout),
             stderr,
             ..CommandSpec::new(program)
         });
@@ -292,7 +296,8 @@ struct Live {
 impl Live {
     fn new(args: &StatArgs) -> Live {
         let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
-        let inherits = streams(args).stderr == Stream::Inherit || streams(args).stdout == Stream::Inherit;
+        let (stdout, stderr) = outputs(args);
+        let inherits = stdout == Stream::Inherit || stderr == Stream::Inherit;
         let enabled = wanted && !inherits && Channel::Err.is_terminal();
         Live {
             progress: Progress::new(executions(args), enabled),

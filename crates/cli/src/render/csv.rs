@@ -3,12 +3,14 @@
 use cyclometer::stats::{DerivedSummary, LineSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::failures::Failures;
 use crate::render::{Results, target};
 
 /// The first row. `half_width` is that of the 95 % interval of the mean, where it is an estimate that has one;
-/// `median_low` and `median_high` are the ends of that of the median, where the runs are enough for one.
+/// `median_low` and `median_high` are the ends of that of the median, where the runs are enough for one; `failed_runs` is how many
+/// of the runs of the command failed and count all the same.
 pub const HEADER: &str = "command,metric,requested,unit,scope,modes,count,provenance,source,n,mean,stddev,\
-                          median,min,max,outliers,half_width,launch,reason,median_low,median_high";
+                          median,min,max,outliers,half_width,launch,reason,median_low,median_high,failed_runs";
 
 /// A header and a row for each metric, derived ones last. With regions there is a last column more: their names, empty for the
 /// whole of the command.
@@ -35,12 +37,17 @@ pub fn render(results: &Results<'_>) -> String {
 /// A row for each metric, derived ones last.
 fn body(results: &Results<'_>) -> impl Iterator<Item = String> {
     let command = target::subject(results);
-    let lines = results.summary.lines.iter().map(|line| line_row(&command, line));
-    let derived = results.summary.derived.iter().map(|metric| derived_row(&command, metric, results));
-    lines.chain(derived).collect::<Vec<_>>().into_iter()
+    let lines = results.summary.lines.iter().map(|line| line_fields(&command, line));
+    let derived = results.summary.derived.iter().map(|metric| derived_fields(&command, metric, results));
+    let failed = Failures::of(results.report).count().to_string();
+    let with_failed = |mut fields: Vec<String>| {
+        fields.push(failed.clone());
+        row(&fields)
+    };
+    lines.chain(derived).map(with_failed).collect::<Vec<_>>().into_iter()
 }
 
-fn line_row(command: &str, line: &LineSummary) -> String {
+fn line_fields(command: &str, line: &LineSummary) -> Vec<String> {
     let mut fields = vec![
         command.to_owned(),
         clean(&line.name),
@@ -58,10 +65,10 @@ fn line_row(command: &str, line: &LineSummary) -> String {
     fields.push(line.launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
     fields.push(clean(line.reason.as_deref().unwrap_or_default()));
     fields.extend(median_interval(&line.statistics));
-    row(&fields)
+    fields
 }
 
-fn derived_row(command: &str, metric: &DerivedSummary, results: &Results<'_>) -> String {
+fn derived_fields(command: &str, metric: &DerivedSummary, results: &Results<'_>) -> Vec<String> {
     let who: Vec<&str> = metric.provenances.iter().map(|who| who.word()).collect();
     let mut fields = vec![
         command.to_owned(),
@@ -81,7 +88,7 @@ fn derived_row(command: &str, metric: &DerivedSummary, results: &Results<'_>) ->
     fields.push(launch.map(|launch| launch.word().to_owned()).unwrap_or_default());
     fields.push(clean(metric.reason.as_deref().unwrap_or_default()));
     fields.extend(median_interval(&metric.statistics));
-    row(&fields)
+    fields
 }
 
 fn numbers(statistics: &Statistics) -> Vec<String> {
@@ -118,7 +125,7 @@ fn quoted(field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, metrics, several_runs, turning};
+    use crate::render::testing::{failing_runs, golden, metrics, several_runs, turning};
 
     #[test]
     fn fields_are_quoted_by_the_rfc() {
@@ -136,6 +143,14 @@ mod tests {
     #[test]
     fn an_estimate_has_its_half_width() {
         golden("turns.csv", &turning(&[200]).show(render).replace("\r\n", "\n"));
+    }
+
+    #[test]
+    fn every_row_says_how_many_runs_failed() {
+        let text = failing_runs().show(render);
+        let rows: Vec<&str> = text.split_terminator("\r\n").collect();
+        assert!(rows[0].ends_with(",failed_runs"), "{text}");
+        assert!(rows.len() > 1 && rows[1..].iter().all(|row| row.ends_with(",3")), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What stands below the table: how the session ended, what was not counted, footnotes.
 
+use cyclometer::Stream;
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::plan::{Multiplex, Outcome};
 use cyclometer::core::report::Step;
@@ -9,6 +10,7 @@ use cyclometer::stats::{DroppedRun, LineSummary, RunValue};
 
 use crate::output::clean;
 use crate::render::Results;
+use crate::render::failures::Failures;
 
 /// One text for each remark, not yet broken into lines.
 pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
@@ -22,6 +24,7 @@ pub fn lines(results: &Results<'_>, verbose: bool) -> Vec<String> {
     lines.extend(contradictions.filter(|_| !verbose).map(|text| clean(text)));
     lines.extend(legend(results));
     lines.extend(translation(results));
+    lines.extend(streams(results));
     lines.extend(footnotes(results, verbose));
     lines.extend(steps(results, verbose));
     lines
@@ -66,7 +69,10 @@ fn ending(results: &Results<'_>) -> Vec<String> {
         lines.push(format!("signal {signal} came: {what}"));
     }
     let early = if results.report.runs.len() > 1 { "ended early: " } else { "" };
-    lines.extend(results.report.failure.as_ref().map(|failure| format!("{early}{}", clean(failure))));
+    match &results.report.failure {
+        Some(failure) => lines.push(format!("{early}{}", clean(failure))),
+        None => lines.extend(Failures::of(results.report).text()),
+    }
     lines
 }
 
@@ -222,6 +228,23 @@ fn translation(results: &Results<'_>) -> Vec<String> {
         format!("cpu baseline: the translated runs were told of a processor with {} only", baseline.word())
     });
     times.into_iter().chain(random).map(str::to_owned).chain(baseline).collect()
+}
+
+/// Where the command read and wrote, as far as that was not where ours leads.
+fn streams(results: &Results<'_>) -> Vec<String> {
+    let Some(command) = &results.report.command else { return Vec::new() };
+    let input = match command.stdin {
+        Stream::Replay { .. } => Some("standard input: the same file in each run"),
+        _ => None,
+    };
+    let output = match command.stdout {
+        Stream::Null => Some("standard output: /dev/null, for which some programs do less work"),
+        Stream::Discard => Some("standard output: discarded (not through /dev/null)"),
+        Stream::Pipe => Some("standard output: a pipe, read and discarded"),
+        Stream::File(_) => Some("standard output: a file"),
+        _ => None,
+    };
+    input.into_iter().chain(output).map(str::to_owned).collect()
 }
 
 /// The command that brings hardware events; none where the hardware itself is missing.

@@ -5,10 +5,11 @@ use cyclometer::core::exec::ExitStatus;
 use cyclometer::core::report::{Run, Step};
 use cyclometer::core::{Count, Plan, Report, Target};
 use cyclometer::stats::{DerivedSummary, DerivedValue, LineSummary, PartSummary, RunValue, Statistics};
-use cyclometer::{MarkedRun, MarkedThread};
+use cyclometer::{CommandSpec, MarkedRun, MarkedThread};
 use serde_json::{Map, Number, Value, json};
 
 use crate::output::clean_os;
+use crate::render::failures::Failures;
 use crate::render::regions::{CountedRegion, Regions, is_translated};
 use crate::render::{Results, machine, target};
 
@@ -40,11 +41,18 @@ pub fn command(results: &Results<'_>) -> Value {
         "metrics": results.summary.lines.iter().map(metric).collect::<Vec<_>>(),
         "derived": results.summary.derived.iter().map(derived).collect::<Vec<_>>(),
         "failure": report.failure,
+        "failed_runs": Failures::of(report).count(),
+        "streams": report.command.as_ref().map(streams),
     });
     if let Some(regions) = results.regions {
         extend(&mut command, json!({ "regions": regions_json(regions), "region_notes": regions.notes() }));
     }
     command
+}
+
+fn streams(command: &CommandSpec) -> Value {
+    let CommandSpec { stdin, stdout, stderr, .. } = command;
+    json!({ "stdin": stdin.word(), "stdout": stdout.word(), "stderr": stderr.word() })
 }
 
 fn regions_json(regions: &Regions) -> Vec<Value> {
@@ -297,8 +305,8 @@ fn extend(object: &mut Value, more: Value) {
 mod tests {
     use super::*;
     use crate::render::testing::{
-        Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, several_runs,
-        three_passes, translated_run, turning,
+        Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
+        several_runs, three_passes, translated_run, turning,
     };
 
     fn schema() -> jsonschema::Validator {
@@ -316,6 +324,7 @@ mod tests {
         let shows = [
             every_verdict(1),
             every_verdict(3),
+            failing_runs(),
             hybrid(),
             interrupted(),
             one_run(),

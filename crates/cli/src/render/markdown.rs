@@ -5,6 +5,7 @@ use cyclometer::core::event::Unit;
 use cyclometer::stats::{LineSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::failures::Failures;
 use crate::render::regions::Regions;
 use crate::render::table::NOT_COUNTABLE;
 use crate::render::{Results, target, units};
@@ -12,7 +13,9 @@ use crate::render::{Results, target, units};
 /// A heading and a table with a row for each metric.
 pub fn render(results: &Results<'_>) -> String {
     let runs = results.report.runs.len();
+    let failed = Failures::of(results.report).text().map(|text| format!("**{}**\n\n", escaped(&text)));
     let heading = format!("### {} · {runs} run{}\n\n", code(&target::subject(results)), plural(runs));
+    let heading = heading + &failed.unwrap_or_default();
     let regions = results.regions.map(Regions::all).unwrap_or_default().iter().map(|counted| {
         let (label, heading) = (code(&clean(&counted.region.label)), escaped(&counted.heading()));
         format!("\n#### Region {label}: {heading}\n\n") + &table(&counted.shown(results))
@@ -96,7 +99,7 @@ pub fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::render::testing::{golden, metrics, several_runs, turning};
+    use crate::render::testing::{failing_runs, golden, metrics, several_runs, turning};
 
     #[test]
     fn nothing_in_a_text_ends_its_cell() {
@@ -113,6 +116,11 @@ mod tests {
     #[test]
     fn an_estimate_has_its_interval_in_a_column() {
         golden("turns.md", &turning(&[200]).show(render));
+    }
+
+    #[test]
+    fn runs_that_failed_are_told_below_the_heading() {
+        golden("failing.md", &failing_runs().show(render));
     }
 
     #[test]

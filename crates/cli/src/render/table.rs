@@ -8,6 +8,7 @@ use cyclometer::core::{LaunchKind, Provenance, Verdict};
 use cyclometer::stats::{DerivedSummary, Determinism, LineSummary, MeanInterval, PartSummary, Statistics};
 
 use crate::output::clean;
+use crate::render::failures::Failures;
 use crate::render::footer::{self, is_folded};
 use crate::render::paint::{Paint, Style};
 use crate::render::{Results, WIDTH, columns, target, units, wrap};
@@ -97,7 +98,9 @@ fn heading(results: &Results<'_>, paint: Paint) -> String {
         n => format!("{n} runs"),
     };
     let runs = runs + &translated_runs(results);
-    format!("{} · {runs}\n", paint.paint(Style::Heading, &target::subject(results)))
+    let failed = failed_runs(results).map(|failed| format!(", {}", paint.paint(Style::Bad, &failed)));
+    let subject = paint.paint(Style::Heading, &target::subject(results));
+    format!("{subject} · {runs}{}\n", failed.unwrap_or_default())
 }
 
 /// How many of the runs were translated; empty when none was.
@@ -108,6 +111,17 @@ fn translated_runs(results: &Results<'_>) -> String {
         1 if runs.len() == 1 => ", translated".to_owned(),
         n if n == runs.len() => ", all translated".to_owned(),
         n => format!(", {n} of them translated"),
+    }
+}
+
+/// How many of the runs that count failed.
+fn failed_runs(results: &Results<'_>) -> Option<String> {
+    let runs = results.report.runs.len();
+    match Failures::of(results.report).count() {
+        0 => None,
+        1 if runs == 1 => Some("failed".to_owned()),
+        n if n == runs => Some("all failed".to_owned()),
+        n => Some(format!("{n} of them failed")),
     }
 }
 
@@ -501,13 +515,14 @@ fn row_text(row: &Row, line: &str, name_columns: usize, paint: Paint) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cyclometer::Stream;
     use cyclometer::core::Modes;
     use cyclometer::core::exec::RefusalKind;
     use cyclometer::core::report::Step;
 
     use crate::render::testing::{
-        Show, counted_runs, every_verdict, golden, hybrid, interrupted, metrics, one_run, remarks,
-        several_runs, three_passes, translated_run, turning, vm_with_soft,
+        Show, counted_runs, every_verdict, failing_runs, golden, hybrid, interrupted, metrics, one_run,
+        remarks, several_runs, three_passes, translated_run, turning, vm_with_soft,
     };
 
     fn check(name: &str, show: &Show, verbose: bool) {
@@ -546,6 +561,41 @@ mod tests {
     #[test]
     fn several_runs_with_an_outlier_and_a_dropped_one() {
         check("several.txt", &several_runs(), false);
+    }
+
+    #[test]
+    fn runs_that_failed_and_streams_are_told() {
+        check("failing.txt", &failing_runs(), false);
+    }
+
+    #[test]
+    fn where_output_went_is_told_unless_it_is_where_ours_goes() {
+        let told = |stdout: Stream| {
+            let mut show = one_run();
+            show.report.command.as_mut().unwrap().stdout = stdout;
+            let text = show.show(|results| render(results, false, Paint::NONE));
+            text.lines().find_map(|line| line.trim().strip_prefix("standard output: ")).map(str::to_owned)
+        };
+        assert_eq!(told(Stream::Inherit), None);
+        assert_eq!(told(Stream::Discard).unwrap(), "discarded (not through /dev/null)");
+        assert_eq!(told(Stream::Pipe).unwrap(), "a pipe, read and discarded");
+        assert_eq!(told(Stream::File("f".into())).unwrap(), "a file");
+        assert!(told(Stream::Null).unwrap().starts_with("/dev/null, for which some programs"));
+    }
+
+    #[test]
+    fn the_only_run_is_told_to_have_failed_once() {
+        let mut show = one_run();
+        show.report.runs[0].exit = Some(cyclometer::ExitStatus::Code(3));
+        let told = |show: &Show| show.show(|results| render(results, false, Paint::NONE));
+        let text = told(&show);
+        assert!(
+            text.contains("· 1 run, failed\n") && text.contains("the run failed (exit status 3)"),
+            "{text}"
+        );
+        show.report.failure = Some("the command exited with status 3 in run 1".to_owned());
+        let text = told(&show);
+        assert!(!text.contains("the run failed") && text.contains("exited with status 3 in run 1"), "{text}");
     }
 
     #[test]

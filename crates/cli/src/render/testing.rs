@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use cyclometer::core::event::{Event, OsMetric, PerfClass, PerfEvent, Unit};
-use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, Reading};
+use cyclometer::core::exec::{Cell, CommandSpec, ExitStatus, Reading, Stream};
 use cyclometer::core::ladder::{Cause, CauseKind, RungState, Works};
 use cyclometer::core::machine::{
     Access, Architecture, Capabilities, CoreType, Cpu, CpuId, Machine, Os, PmuFacts, Vendor,
@@ -224,6 +224,22 @@ pub fn several_runs() -> Show {
     report.runs[9].exit = Some(ExitStatus::Code(1));
     report.failure = Some("the command exited with status 1 in run 10".into());
     Show { report, machine: machine_with_pmu() }
+}
+
+/// The same with `-i`, so that runs count that failed in two ways, of a command that read a file and wrote what was discarded.
+pub fn failing_runs() -> Show {
+    let mut show = several_runs();
+    let report = &mut show.report;
+    report.failure = None;
+    report.runs[9].dropped_because = None;
+    report.runs[3].exit = Some(ExitStatus::Signal(11));
+    report.runs[4].exit = Some(ExitStatus::Code(1));
+    if let Some(command) = &mut report.command {
+        command.stdin = Stream::Replay { offset_bytes: 0 };
+        command.stdout = Stream::Discard;
+        command.stderr = Stream::Discard;
+    }
+    show
 }
 
 /// Requested events with every verdict and every provenance.

@@ -5,7 +5,7 @@
 //! The end of the stream ends the helper.
 
 mod descriptors;
-mod message;
+pub(super) mod message;
 mod region;
 mod serve;
 

@@ -1,4 +1,4 @@
-//! Commands as processes: a helper that starts them, waiting, accounting, limits.
+//! Commands as processes: a helper that starts them, pipes for their output, waiting, accounting, limits.
 //!
 //! The kernel carries the peak resident set of a process over `exec`: what a large program forks has
 //! its maker's peak, not its own. [`Launcher::start`] therefore forks a small *helper* while the program
@@ -11,6 +11,11 @@
 
 mod accounting;
 mod direct;
+#[cfg(target_os = "linux")]
+mod drain;
+#[cfg(not(target_os = "linux"))]
+#[path = "drain_other.rs"]
+mod drain;
 #[cfg(target_os = "linux")]
 mod helper;
 #[cfg(not(target_os = "linux"))]
@@ -38,9 +43,10 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+pub use drain::Drain;
+#[cfg(target_os = "linux")]
 pub(crate) use image::leave;
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 pub(crate) use limits::open_files;
 pub use limits::{raise_open_files, with_stack};
 #[cfg(target_os = "linux")]
@@ -50,7 +56,7 @@ pub(crate) use linux::allow_any_tracer;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::time_left;
 pub use linux::{PidFd, adopt_orphans, check_process_list, poll_readable};
-#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[cfg(target_os = "linux")]
 pub(crate) use origin::{all_signals, set as set_disposition};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use wait::to_pid;

@@ -81,13 +81,13 @@ pub struct CompareArgs {
     /// Compare what the commands write to standard output, byte by byte; fail if it differs.
     #[arg(help_heading = COMMANDS, long, conflicts_with = "output")]
     pub check_output: bool,
-    /// Where the commands' standard output goes: inherit, null, or a file; null where nobody says.
+    /// Where the commands' standard output goes: inherit, null (/dev/null), pipe (read and discarded), or a file, as in ./pipe.
     #[arg(help_heading = COMMANDS, long, value_name = "WHERE")]
     pub output: Option<PathBuf>,
-    /// A file for the commands' standard input.
+    /// What each run reads from standard input: a file, or null.
     #[arg(help_heading = COMMANDS, long, value_name = "FILE")]
     pub input: Option<PathBuf>,
-    /// Go on when a run of a command fails.
+    /// Go on when a run of a command fails; tables and exports count the failures.
     #[arg(help_heading = COMMANDS, short, long)]
     pub ignore_failure: bool,
     /// Before the first execution of each command.
@@ -117,6 +117,9 @@ pub struct CompareArgs {
     /// Fail also where the runs do not tell whether a condition holds.
     #[arg(help_heading = GATE, long, requires = "fail_if")]
     pub fail_inconclusive: bool,
+    /// Decide conditions also where runs failed, of the baseline or with -i; without this they fail with 125.
+    #[arg(help_heading = GATE, long, requires = "fail_if")]
+    pub accept_failures: bool,
     /// Compare with the baseline of another machine.
     #[arg(help_heading = GATE, long, requires = "baseline")]
     pub any_machine: bool,
@@ -148,11 +151,15 @@ pub struct CompareArgs {
 const NOTES: &str = "\
 Runs of all commands alternate in random order, so that drift of the machine is the same for all. A metric has changed \
 only if that is certain at 5 % over all metrics together, and by more than the threshold. Counts of the software PMU that \
-repeat are compared exactly, and need no more than two runs of each command. Commands read nothing, and their output is \
-dropped, unless --input and --output say otherwise.
+repeat are compared exactly, and need no more than two runs of each command. Each run reads the file that is our \
+standard input from the same place; a pipe with data is refused. Output is discarded, but not through /dev/null: some \
+programs, grep and tar among them, do less work when they see that. --input and --output say otherwise.
+
+Commands and hooks are divided into words, and no shell reads them: an unquoted <, >, |, &, ; or $NAME, and NAME=value \
+before the program, are refused. -S has sh run them.
 
 Exit status: 0 all went well, whatever has changed; 1 a condition of --fail-if holds, or outputs differ with \
---check-output; 125 cyclometer or a command failed; 126 a command cannot be executed; 127 a command does not exist; 128 + n \
+--check-output; 125 cyclometer or a command failed, or a condition is about runs that failed; 126 a command cannot be executed; 127 a command does not exist; 128 + n \
 signal n.";
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -4,6 +4,7 @@ mod args;
 mod baseline;
 mod gates;
 mod outputs;
+mod syntax;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use cyclometer::compare::{Compare, Executions};
 use cyclometer::core::exec::Stream;
 use cyclometer::core::report::Run;
 use cyclometer::interleaved::{Comparison, Ended, Watcher};
-use cyclometer::stats::compare::{Design, Gate, Question, Ruling, Series, compare};
+use cyclometer::stats::compare::{Design, Gate, GateOutcome, Question, Ruling, Series, compare};
 use cyclometer::stats::summarise_with;
 use cyclometer::{
     Error, ErrorKind, EventTables, Launcher, Machine, Recovery, Result, SignalWatch, Stat, asked_scope,
@@ -24,6 +25,7 @@ use baseline::Baseline;
 use outputs::Outputs;
 use words::Contestant;
 
+use super::streams::{self, Input};
 use crate::args::Cli;
 use crate::export::{Export, cannot_print};
 use crate::output::{self, Channel, clean};
@@ -32,6 +34,7 @@ use crate::render::compare::plot::Format as PlotFormat;
 use crate::render::compare::{
     ArmShown, Contest, Reference, Versus, csv, delta, json, markdown, plot, render,
 };
+use crate::render::failures::Failures;
 use crate::render::hanging;
 use crate::{exit, failure};
 
@@ -49,23 +52,28 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     // Before anything runs: nobody wants to run it again because of a typo in a path.
     let exports = Exports::open(args)?;
     let machine = machine();
-    let baseline = match (&args.baseline, contestants.first()) {
+    let mut baseline = match (&args.baseline, contestants.first()) {
         (Some(path), Some(only)) => Some(baseline::read(path, args, &only.name, &machine)?),
         _ => None,
     };
     let stat = measurement(args, &machine)?;
     let mut judge = Judge { outputs: args.check_output.then(Outputs::new).transpose()?, ..Judge::default() };
-    let plan = measured(args, &stat, &contestants, judge.outputs.as_ref())?;
+    let input = Input::of_several_runs(args.input.as_deref())?;
+    let outputs = outputs_of(args, judge.outputs.as_ref());
+    baseline.iter_mut().for_each(|baseline| baseline.compare_output(&outputs.0));
+    let plan = measured(args, &stat, &contestants, &input, &outputs)?;
     gates::check(&args.fail_if, &plan.plan()?, &stat, baseline.as_ref())?;
     let executions = plan.executions()?;
     if let Some(baseline) = baseline.as_ref().filter(|_| executions.counted > 0) {
         baseline.check_processor(args.cpu_baseline)?;
     }
     announce(args, executions);
+    input.note().filter(|_| !args.quiet).into_iter().for_each(output::tell);
     judge.progress = Some(progress(args, executions));
     let launcher = launcher.with_signals(watch()?);
     let comparison = plan.run(&launcher, &mut judge)?;
     drop(judge.progress.take());
+    input.warning().into_iter().for_each(output::tell);
     let measured = Measured {
         contestants: &contestants,
         machine: &machine,
@@ -78,6 +86,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let shown = show(&contest, args, cli, &exports);
     exports.write(&contest)?;
     shown?;
+    failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
 }
 
@@ -135,21 +144,23 @@ fn measurement(args: &CompareArgs, machine: &Machine) -> Result<Stat> {
     Ok(args.seed.into_iter().fold(stat, Stat::seed))
 }
 
+/// Where the commands' standard output and standard error lead.
+fn outputs_of(args: &CompareArgs, checked: Option<&Outputs>) -> (Stream, Stream) {
+    let (stdout, stderr) = match checked {
+        Some(outputs) => (Stream::File(outputs.file()), Stream::Discard),
+        None => streams::outputs(args.output.as_deref(), Stream::Discard),
+    };
+    (streams::as_seen(stdout), stderr)
+}
+
 /// The comparison, ready to be run.
 fn measured(
     args: &CompareArgs,
     stat: &Stat,
     contestants: &[Contestant],
-    outputs: Option<&Outputs>,
+    input: &Input,
+    (stdout, stderr): &(Stream, Stream),
 ) -> Result<Compare> {
-    let stdin = args.input.clone().map_or(Stream::Null, Stream::File);
-    let (stdout, stderr) = match (outputs, args.output.as_deref()) {
-        (Some(outputs), _) => (Stream::File(outputs.file()), Stream::Null),
-        (None, None) => (Stream::Null, Stream::Null),
-        (None, Some(path)) if path.as_os_str() == "null" => (Stream::Null, Stream::Null),
-        (None, Some(path)) if path.as_os_str() == "inherit" => (Stream::Inherit, Stream::Inherit),
-        (None, Some(path)) => (Stream::File(path.to_owned()), Stream::Null),
-    };
     let usual = if args.duration.is_some() { PAIRS_OF_DURATION } else { cyclometer::compare::PAIRS };
     let mut compare = Compare::new(stat.clone())
         .pairs(args.pairs.unwrap_or(usual))
@@ -162,7 +173,8 @@ fn measured(
     }
     for Contestant { command, hooks, .. } in contestants {
         let mut command = command.clone();
-        (command.stdin, command.stdout, command.stderr) = (stdin.clone(), stdout.clone(), stderr.clone());
+        (command.stdin, command.stdout, command.stderr) =
+            (input.stream.clone(), stdout.clone(), stderr.clone());
         compare = compare.command_with(command, hooks.clone());
     }
     Ok(compare)
@@ -249,8 +261,8 @@ fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Bas
     let design = if baseline.is_some() { Design::Apart } else { Design::Paired };
     let reference = match baseline {
         None => Reference::First,
-        Some(Baseline { file, command, series, notes, .. }) => {
-            Reference::Baseline { file, command, series, notes }
+        Some(Baseline { file, command, series, failures, notes, .. }) => {
+            Reference::Baseline { file, command, series, failures, notes }
         }
     };
     let mut contest = Contest {
@@ -264,11 +276,11 @@ fn contest<'a>(args: &CompareArgs, measured: &Measured<'a>, baseline: Option<Bas
         output_difference: outputs.and_then(|outputs| outputs.difference().map(str::to_owned)),
         output_checked: args.check_output,
     };
-    contest.versus = versus(&contest, &args.fail_if);
+    contest.versus = versus(&contest, args);
     contest
 }
 
-fn versus(contest: &Contest<'_>, gates: &[Gate]) -> Vec<Versus> {
+fn versus(contest: &Contest<'_>, args: &CompareArgs) -> Vec<Versus> {
     let first = usize::from(contest.reference == Reference::First);
     if contest.comparison.reports.iter().any(|report| report.runs.is_empty()) {
         return Vec::new();
@@ -276,12 +288,23 @@ fn versus(contest: &Contest<'_>, gates: &[Gate]) -> Vec<Versus> {
     let others: Vec<&[Series]> = contest.arms[first..].iter().map(|arm| arm.series.as_slice()).collect();
     let a = contest.reference_series();
     let each = compare(a, &others, contest.question).into_iter().zip(&others).enumerate();
-    each.map(|(i, (metrics, b))| Versus {
-        arm: first + i,
-        metrics,
-        gates: gates.iter().map(|gate| gate.apply(a, b, contest.question)).collect(),
+    each.map(|(i, (metrics, b))| {
+        let of_failures = failing(contest, first + i).filter(|_| !args.accept_failures);
+        let outcome = |gate: &Gate| match (gate.apply(a, b, contest.question), &of_failures) {
+            (outcome, Some(why)) => GateOutcome { ruling: Ruling::Impossible(why.clone()), ..outcome },
+            (outcome, None) => outcome,
+        };
+        Versus { arm: first + i, metrics, gates: args.fail_if.iter().map(outcome).collect() }
     })
     .collect()
+}
+
+/// Why no gate can be decided: what failed did not do the work that is compared.
+fn failing(contest: &Contest<'_>, arm: usize) -> Option<String> {
+    let [a, b] = [contest.reference_failures(), Failures::of(contest.report(arm))];
+    let of = |side: &str, failures: Failures| failures.text().map(|text| format!("{side}: {text}"));
+    let both: Vec<String> = of("A", a).into_iter().chain(of("B", b)).collect();
+    (!both.is_empty()).then(|| format!("{}; --accept-failures has it decided all the same", both.join("; ")))
 }
 
 fn show(contest: &Contest<'_>, args: &CompareArgs, cli: &Cli, exports: &Exports) -> Result<()> {
@@ -327,6 +350,15 @@ fn unsaid(contest: &Contest<'_>) -> Vec<String> {
         _ => {}
     }
     lines
+}
+
+/// What is said of a baseline that has been saved with runs that failed.
+fn failing_baseline(args: &CompareArgs, contest: &Contest<'_>) -> Option<String> {
+    let is_saved = matches!(contest.comparison.ended, None | Some(Ended::Budget));
+    let path = args.save_baseline.as_ref().filter(|_| is_saved)?;
+    let failed = contest.comparison.reports.iter().find_map(|report| Failures::of(report).text())?;
+    let path = output::clean_os(path.as_os_str());
+    Some(format!("cyclometer: warning: the baseline {path}: {failed}; --fail-if will not decide over them\n"))
 }
 
 fn warn_inconclusive(contest: &Contest<'_>, args: &CompareArgs) {

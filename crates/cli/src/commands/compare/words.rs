@@ -7,6 +7,7 @@ use cyclometer::interleaved::Hooks;
 use cyclometer::{Error, Result};
 
 use super::args::CompareArgs;
+use super::syntax::{self, Syntax};
 use crate::failure::usage;
 use crate::output::{clean, shown_command};
 
@@ -55,7 +56,7 @@ pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
                 let message = format!("more than {MOST_COMMANDS} commands");
                 return Err(usage(message, "compare fewer at a time"));
             }
-            let command = parsed(text, &values, args.shell)?;
+            let command = parsed(Role::Command, text, &values, args.shell)?;
             let name = name(text, &values, &command, args.shell);
             all.push(Contestant { name, command, hooks: hooks(args, &values)? });
         }
@@ -126,16 +127,53 @@ fn replaced(text: &str, values: &[(String, String)]) -> String {
 
 /// A command of one word: split as a shell would, or given to one. Values stand for names after the splitting, so that
 /// blanks in them divide nothing.
-fn parsed(text: &str, values: &[(String, String)], by_shell: bool) -> Result<CommandSpec> {
+fn parsed(role: Role, text: &str, values: &[(String, String)], by_shell: bool) -> Result<CommandSpec> {
     if by_shell {
         return Ok(shell(&replaced(text, values)));
     }
     let words = shell_words::split(text).map_err(|error| unclosed(text, &error))?;
+    if let Some(syntax) = syntax::first(text) {
+        return Err(needs_a_shell(role, text, &syntax));
+    }
     let mut words = words.iter().map(|word| OsString::from(replaced(word, values)));
     let program = words.next().filter(|program| !program.is_empty());
     let program =
         program.ok_or_else(|| usage("a command is empty", "write at least the name of a program"))?;
     Ok(CommandSpec { args: words.collect(), ..CommandSpec::new(program) })
+}
+
+/// What a text is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Role {
+    /// It is measured.
+    Command,
+    /// It runs around that, by the option of this name.
+    Hook(&'static str),
+}
+
+fn needs_a_shell(role: Role, text: &str, syntax: &Syntax) -> Error {
+    let (what, by_shell) = match role {
+        Role::Command => ("the command".to_owned(), "have a shell run the commands with -S".to_owned()),
+        Role::Hook(name) => {
+            (format!("--{name}"), format!("have a shell run it with --{name} \"sh -c '…'\" or -S"))
+        }
+    };
+    let (has, or_else) = match syntax {
+        Syntax::Operator(operator) if role == Role::Command && operator.starts_with('<') => (
+            format!("has an unquoted '{operator}'"),
+            format!("give standard input with --input FILE; or quote '{operator}' if it is an argument"),
+        ),
+        Syntax::Operator(found) | Syntax::Expansion(found) => (
+            format!("has an unquoted '{}'", clean(found)),
+            format!("quote '{}' if it is an argument", clean(found)),
+        ),
+        Syntax::Assignment(name) => (format!("begins with '{name}='"), format!("write env {name}=…")),
+        Syntax::LineEnd => {
+            ("has a line end between words".to_owned(), "write a backslash before it".to_owned())
+        }
+    };
+    let message = format!("{what} '{}' {has}, and no shell reads it", clean(text));
+    usage(message, &format!("{by_shell}; or {or_else}"))
 }
 
 fn unclosed(text: &str, error: &shell_words::ParseError) -> Error {
@@ -149,16 +187,16 @@ fn shell(script: &str) -> CommandSpec {
 
 /// What is run around a command reads nothing, and says what it has to say to standard error.
 fn hooks(args: &CompareArgs, values: &[(String, String)]) -> Result<Hooks> {
-    let hook = |text: &Option<String>| -> Result<Option<CommandSpec>> {
+    let hook = |name: &'static str, text: &Option<String>| -> Result<Option<CommandSpec>> {
         let Some(text) = text else { return Ok(None) };
-        let command = parsed(text, values, args.shell)?;
+        let command = parsed(Role::Hook(name), text, values, args.shell)?;
         Ok(Some(CommandSpec { stdin: Stream::Null, stdout: Stream::Null, ..command }))
     };
     Ok(Hooks {
-        setup: hook(&args.setup)?,
-        prepare: hook(&args.prepare)?,
-        conclude: hook(&args.conclude)?,
-        cleanup: hook(&args.cleanup)?,
+        setup: hook("setup", &args.setup)?,
+        prepare: hook("prepare", &args.prepare)?,
+        conclude: hook("conclude", &args.conclude)?,
+        cleanup: hook("cleanup", &args.cleanup)?,
     })
 }
 
@@ -186,6 +224,19 @@ mod tests {
         assert_eq!(all, [vec!["grep", "-c", "two words", "a file"], vec!["x", "a b", ""]]);
         assert_eq!(commands(&["-S", "a | b", "c"]).unwrap(), [["sh", "-c", "a | b"], ["sh", "-c", "c"]]);
         assert_eq!(commands(&["--", "a", "b c", "-x"]).unwrap(), [["a", "b c", "-x"]]);
+    }
+
+    #[test]
+    fn shell_syntax_is_left_to_shells_to_quotes_and_to_words_that_a_shell_has_read() {
+        assert_eq!(commands(&["a '<' x", "b"]).unwrap()[0], ["a", "<", "x"]);
+        assert_eq!(commands(&["-S", "FOO=1 a < x", "b"]).unwrap()[0], ["sh", "-c", "FOO=1 a < x"]);
+        assert_eq!(commands(&["--", "a", "<", "x"]).unwrap(), [["a", "<", "x"]]);
+        assert_eq!(commands(&["-L", "n=<,a;b", "p {n}", "q"]).unwrap()[1], ["p", "a;b"]);
+        let error = commands(&["sort < x", "b"]).unwrap_err();
+        assert_eq!(
+            error.recovery().to_string(),
+            "have a shell run the commands with -S; or give standard input with --input FILE; or quote '<' if it is an argument"
+        );
     }
 
     #[test]
@@ -221,6 +272,12 @@ mod tests {
             (&["-L", "=1", "a {n}"], "a name has letters"),
             (&["-L", "n=1,2", "a", "b"], "no command has {n}"),
             (&["-L", "n=1,2", "--", "a", "{n}"], "-L n has no command"),
+            (&["a < x", "b"], "the command 'a < x' has an unquoted '<'"),
+            (&["a", "FOO=1 b"], "'FOO=1 b' begins with 'FOO='"),
+            (&["--prepare", "a; b", "c", "d"], "--prepare 'a; b' has an unquoted ';'"),
+            (&["--setup", "a > b", "c", "d"], "--setup 'a > b' has an unquoted '>'"),
+            (&["--conclude", "a &", "c", "d"], "--conclude 'a &' has an unquoted '&'"),
+            (&["--cleanup", "rm $X", "--", "c"], "--cleanup 'rm $X' has an unquoted '$X'"),
         ] {
             let error = commands(words).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");

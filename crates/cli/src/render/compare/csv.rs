@@ -5,28 +5,36 @@ use cyclometer::stats::compare::Compared;
 use super::Contest;
 use crate::output::clean;
 use crate::render::csv::row as csv_row;
+use crate::render::failures::Failures;
 
-const HEADER: &str =
-    "a,b,metric,unit,a_n,a_median,b_n,b_median,basis,is_relative,change,low,high,p,q,finding,reason\r\n";
+const HEADER: &str = "a,b,metric,unit,a_n,a_median,b_n,b_median,basis,is_relative,change,low,high,p,q,finding,reason,a_failed,b_failed\r\n";
 
 /// The rows; what has no value is empty.
 pub fn render(contest: &Contest<'_>) -> String {
     let mut out = HEADER.to_owned();
-    let a = contest.reference_name();
+    let a = Side { name: &contest.reference_name(), failures: contest.reference_failures() };
     for versus in &contest.versus {
+        let failures = Failures::of(contest.report(versus.arm));
+        let b = Side { name: &contest.arms[versus.arm].name, failures };
         for one in &versus.metrics {
-            out += &row(&a, &contest.arms[versus.arm].name, one);
+            out += &row(&a, &b, one);
         }
     }
     out
 }
 
-fn row(a: &str, b: &str, one: &Compared) -> String {
+/// One of two that are compared.
+struct Side<'a> {
+    name: &'a str,
+    failures: Failures,
+}
+
+fn row(a: &Side<'_>, b: &Side<'_>, one: &Compared) -> String {
     let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
     let interval = one.change.and_then(|change| change.interval);
     let cells = [
-        a.to_owned(),
-        b.to_owned(),
+        a.name.to_owned(),
+        b.name.to_owned(),
         one.name.clone(),
         one.unit.clone(),
         one.a.n.to_string(),
@@ -42,6 +50,8 @@ fn row(a: &str, b: &str, one: &Compared) -> String {
         number(one.q),
         one.finding.word().to_owned(),
         one.reason.clone().unwrap_or_default(),
+        a.failures.count().to_string(),
+        b.failures.count().to_string(),
     ];
     csv_row(&cells.map(|cell| clean(&cell))) + "\r\n"
 }

@@ -6,6 +6,7 @@ use cyclometer::stats::compare::{Basis, Change, Compared, DRIFT_TOLD, Design, Fi
 
 use super::{Contest, Reference, Versus, strip};
 use crate::output::clean;
+use crate::render::failures::Failures;
 use crate::render::paint::{Paint, Style};
 use crate::render::table::remark;
 use crate::render::{WIDTH, columns, units, wrap};
@@ -25,9 +26,12 @@ pub fn render(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
 }
 
 fn heading(contest: &Contest<'_>, versus: &Versus, paint: Paint) -> String {
-    let line =
-        |letter: &str, name: &str| format!("{} {}\n", paint.paint(Style::Heading, letter), clean(name));
-    line("A", &contest.reference_name()) + &line("B", &contest.arms[versus.arm].name)
+    let line = |letter: &str, name: &str, failures: &Failures| {
+        let failed = failures.summary().map(|failed| format!(" · {}", paint.paint(Style::Bad, &failed)));
+        format!("{} {}{}\n", paint.paint(Style::Heading, letter), clean(name), failed.unwrap_or_default())
+    };
+    line("A", &contest.reference_name(), &contest.reference_failures())
+        + &line("B", &contest.arms[versus.arm].name, &Failures::of(contest.report(versus.arm)))
 }
 
 /// The columns behind the names.
@@ -271,11 +275,12 @@ fn footer(contest: &Contest<'_>, verbose: bool, paint: Paint) -> String {
                 .to_owned(),
         );
     }
-    if let Reference::Baseline { notes, .. } = &contest.reference {
+    if let Reference::Baseline { notes, failures, .. } = &contest.reference {
         lines.push(
             "a baseline was measured at another time: intervals know nothing of what changed between then and now"
                 .to_owned(),
         );
+        lines.extend(failures.text().map(|text| format!("the baseline: {text}")));
         lines.extend(notes.iter().cloned());
     }
     lines.extend(drifts(contest));
@@ -389,6 +394,26 @@ mod tests {
     #[test]
     fn tables_and_differences_fit_80_columns() {
         shown(|machine, comparison| check("compare.txt", &contest(machine, comparison)));
+    }
+
+    #[test]
+    fn runs_that_failed_stand_beside_the_commands_and_those_of_a_baseline_below() {
+        shown(|machine, comparison| {
+            let mut comparison = comparison.clone();
+            for run in &mut comparison.reports[0].runs {
+                run.exit = Some(cyclometer::ExitStatus::Code(2));
+            }
+            let text = super::super::render(&contest(machine, &comparison), false, Paint::NONE);
+            assert!(text.contains("A gzip -6 -kc file · all 14 runs failed\n"), "{text}");
+            assert!(text.contains("B gzip -7 -kc file\n"), "{text}");
+            let mut contest = against_baseline(machine, &comparison);
+            if let Reference::Baseline { failures, .. } = &mut contest.reference {
+                *failures = Failures::among([None, Some("exit status 1".to_owned())]);
+            }
+            let text = super::super::render(&contest, false, Paint::NONE);
+            assert!(text.contains("(baseline base.json) · 1 of 2 runs failed\n"), "{text}");
+            assert!(text.contains("  the baseline: 1 of 2 runs failed (exit status 1)\n"), "{text}");
+        });
     }
 
     #[test]

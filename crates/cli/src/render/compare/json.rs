@@ -54,10 +54,13 @@ fn arm_json(contest: &Contest<'_>, arm: usize) -> Value {
 }
 
 fn reference(contest: &Contest<'_>) -> Value {
+    let failed = contest.reference_failures().count();
     match &contest.reference {
-        Reference::First => json!({ "kind": "command", "command": 0, "file": null, "notes": [] }),
+        Reference::First => {
+            json!({ "kind": "command", "command": 0, "file": null, "failed_runs": failed, "notes": [] })
+        }
         Reference::Baseline { file, command, notes, .. } => {
-            json!({ "kind": "baseline", "command": command, "file": file, "notes": notes })
+            json!({ "kind": "baseline", "command": command, "file": file, "failed_runs": failed, "notes": notes })
         }
     }
 }

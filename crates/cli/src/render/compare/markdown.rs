@@ -4,6 +4,7 @@ use cyclometer::interleaved::Ended;
 
 use super::Contest;
 use super::delta::{self, change_text, gate_reason, unit_of};
+use crate::render::failures::Failures;
 use crate::render::markdown::escaped;
 use crate::render::units;
 
@@ -12,7 +13,11 @@ pub fn render(contest: &Contest<'_>) -> String {
     let mut out = String::new();
     for versus in &contest.versus {
         let (a, b) = (contest.reference_name(), &contest.arms[versus.arm].name);
-        out += &format!("A: `{}`  \nB: `{}`\n\n", plain(&a), plain(b));
+        let failed = |failures: Failures| {
+            failures.text().map(|text| format!(" · **{}**", escaped(&text))).unwrap_or_default()
+        };
+        let (of_a, of_b) = (contest.reference_failures(), Failures::of(contest.report(versus.arm)));
+        out += &format!("A: `{}`{}  \nB: `{}`{}\n\n", plain(&a), failed(of_a), plain(b), failed(of_b));
         out += "| metric | A | B | change | 95 % interval | finding |\n|:--|--:|--:|--:|--:|:--|\n";
         for one in &versus.metrics {
             let unit = unit_of(&one.unit);

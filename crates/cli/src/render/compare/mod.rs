@@ -17,6 +17,7 @@ use cyclometer::stats::compare::{Compared, GateOutcome, Question, Series};
 
 use crate::output::clean;
 use crate::render::Results;
+use crate::render::failures::Failures;
 use crate::render::paint::Paint;
 use crate::render::table::{self, remark};
 
@@ -44,6 +45,8 @@ pub enum Reference {
         command: String,
         /// Its metrics over runs.
         series: Vec<Series>,
+        /// How many of its runs failed.
+        failures: Failures,
         /// What should be known of it: other kernels, formats that say little.
         notes: Vec<String>,
     },
@@ -97,6 +100,14 @@ impl Contest<'_> {
         match &self.reference {
             Reference::First => self.arms.first().map(|arm| arm.series.as_slice()).unwrap_or_default(),
             Reference::Baseline { series, .. } => series,
+        }
+    }
+
+    /// The runs of the reference that failed.
+    pub fn reference_failures(&self) -> Failures {
+        match &self.reference {
+            Reference::First => self.comparison.reports.first().map(Failures::of).unwrap_or_default(),
+            Reference::Baseline { failures, .. } => failures.clone(),
         }
     }
 

@@ -8,6 +8,7 @@ use cyclometer::stats::compare::{Design, Gate, Question, Series, compare};
 use cyclometer::stats::summarise;
 
 use super::{ArmShown, Contest, Reference, Versus};
+use crate::render::failures::Failures;
 use crate::render::testing::{compared_report, vm_with_soft};
 
 /// Two commands of twelve pairs and two counted runs each; the second takes 5 % longer and counts 12,345 instructions more.
@@ -45,6 +46,7 @@ pub fn against_baseline<'a>(machine: &'a Machine, comparison: &'a Comparison) ->
         file: "base.json".to_owned(),
         command: first.name,
         series: first.series,
+        failures: Failures::default(),
         notes: vec!["the kernel was 6.12.0 then and is 6.12.1 now".to_owned()],
     };
     judged(machine, comparison, vec![second], reference, Design::Apart)

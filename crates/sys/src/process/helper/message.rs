@@ -1,4 +1,4 @@
-//! The messages between us and the helper. The receiving side allocates nothing.
+//! The messages between us and the helper, or a drain. The receiving side allocates nothing.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -23,10 +23,10 @@ pub(super) struct Header {
 }
 
 /// Length of a header, in bytes.
-pub(super) const HEADER_BYTES: usize = 24;
+pub(in crate::process) const HEADER_BYTES: usize = 24;
 
 /// The gate and three streams.
-pub(super) const MAX_FDS: usize = 4;
+pub(in crate::process) const MAX_FDS: usize = 4;
 
 impl Header {
     /// The header and the strings of a request.
@@ -80,7 +80,7 @@ impl Header {
 struct Control([u8; 64]);
 
 /// Sends `bytes` with descriptors, at most [`MAX_FDS`], and tells how many bytes went; never raises `SIGPIPE`.
-pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<usize> {
+pub(in crate::process) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<usize> {
     let fds = fds.get(..MAX_FDS).unwrap_or(fds);
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
@@ -100,7 +100,10 @@ pub(super) fn send(socket: RawFd, bytes: &[u8], fds: &[RawFd]) -> io::Result<usi
 }
 
 /// Receives a header with its descriptors; `None` at the end of the stream. Allocates nothing.
-pub(super) fn receive(socket: RawFd, bytes: &mut [u8; HEADER_BYTES]) -> io::Result<Option<[RawFd; MAX_FDS]>> {
+pub(in crate::process) fn receive(
+    socket: RawFd,
+    bytes: &mut [u8; HEADER_BYTES],
+) -> io::Result<Option<[RawFd; MAX_FDS]>> {
     let mut control = Control([0; 64]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = envelope(&mut part, &mut control, 64);

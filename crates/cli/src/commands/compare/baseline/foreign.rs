@@ -3,7 +3,8 @@
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::{Map, Value};
 
-use super::{Contents, Problem, SAVE_ANEW, not_below_zero};
+use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero};
+use crate::render::failures::Failures;
 
 type Read<T> = std::result::Result<T, Problem>;
 
@@ -49,6 +50,20 @@ fn translated(theirs: &str, values: Vec<Option<f64>>) -> Option<Series> {
     })
 }
 
+/// Runs that failed, by their exit codes: 128 + n for signal n, null where none was known. A missing one says nothing.
+///
+/// # Source
+///
+/// hyperfine 1.20 `src/util/exit_code.rs`, `src/benchmark/benchmark_result.rs`.
+fn failures<'a>(codes: impl Iterator<Item = Option<&'a Value>>) -> Failures {
+    let way = |code: Option<&Value>| match code? {
+        Value::Null => Some("an unknown status".to_owned()),
+        code if code.as_i64() == Some(0) => None,
+        code => Some(format!("exit status {code}")),
+    };
+    Failures::among(codes.map(way))
+}
+
 /// hyperfine 2: every measurement of every run.
 ///
 /// # Source
@@ -74,7 +89,12 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
             .iter()
             .filter(|(name, _)| !is_mac || name.starts_with("time") || name.starts_with("memory"));
         let series = series.map(|(name, column)| Ok(translated(name, numbers(column, name)?)));
-        commands.push((text(result, "command")?, series.filter_map(Read::transpose).collect::<Read<_>>()?));
+        commands.push(Recorded {
+            command: text(result, "command")?,
+            series: series.filter_map(Read::transpose).collect::<Read<_>>()?,
+            failures: failures(runs.iter().map(|run| run.get("exit_code"))),
+            stdout: None,
+        });
     }
     let notes = vec!["the baseline is hyperfine's".to_owned()];
     Ok(Contents { commands, notes, ..Contents::default() })
@@ -123,7 +143,13 @@ fn hyperfine_1(results: &[Value]) -> Read<Contents> {
         if let Some(peaks @ Value::Array(_)) = result.get("memory_usage_byte") {
             series.extend(translated("memory_peak_resident", numbers(peaks, "memory_usage_byte")?));
         }
-        commands.push((text(result, "command")?, series));
+        let codes = result.get("exit_codes").and_then(Value::as_array).into_iter().flatten();
+        commands.push(Recorded {
+            command: text(result, "command")?,
+            series,
+            failures: failures(codes.map(Some)),
+            stdout: None,
+        });
     }
     let notes = vec!["the baseline is hyperfine's; of user and system time it has means alone".to_owned()];
     Ok(Contents { commands, notes, ..Contents::default() })
@@ -145,7 +171,7 @@ fn poop(results: &[Value]) -> Read<Contents> {
             };
             series.extend(translated(name, values));
         }
-        commands.push((text(result, "command")?, series));
+        commands.push(Recorded { command: text(result, "command")?, series, ..Recorded::default() });
     }
     let notes = vec!["the baseline is of poop's manner".to_owned()];
     Ok(Contents { commands, notes, ..Contents::default() })
@@ -174,7 +200,8 @@ fn perf(objects: &[Value]) -> Read<Contents> {
         "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
             .to_owned(),
     ];
-    Ok(Contents { commands: vec![("perf stat".to_owned(), series)], notes, ..Contents::default() })
+    let commands = vec![Recorded { command: "perf stat".to_owned(), series, ..Recorded::default() }];
+    Ok(Contents { commands, notes, ..Contents::default() })
 }
 
 fn perf_series(object: &Value, value: &Value) -> Read<Series> {
@@ -271,7 +298,7 @@ mod tests {
     use super::*;
 
     fn series<'a>(contents: &'a Contents, name: &str) -> &'a Series {
-        let (_, all) = &contents.commands[0];
+        let all = &contents.commands[0].series;
         all.iter().find(|series| series.name == name).unwrap_or_else(|| panic!("no {name} in {all:?}"))
     }
 
@@ -281,10 +308,28 @@ mod tests {
             "system": 0.5, "min": 0.9, "max": 1.1, "times": [0.9, 1.0, 1.1], "exit_codes": [0, 0, 0],
             "memory_usage_byte": [1024, 2048, 1024]}]}"#;
         let contents = parse(text).unwrap();
-        assert_eq!(contents.commands[0].0, "sleep 1");
+        assert_eq!(contents.commands[0].command, "sleep 1");
         assert_eq!(series(&contents, "wall_time").present(), [0.9e9, 1e9, 1.1e9]);
         assert_eq!(series(&contents, "user_time").present(), [0.25e9]);
         assert_eq!(series(&contents, "peak_rss").present(), [1024.0, 2048.0, 1024.0]);
+    }
+
+    #[test]
+    fn failures_of_hyperfines_runs_are_read_by_their_exit_codes() {
+        let failures = |text: &str| parse(text).unwrap().commands[0].failures.text();
+        let one = |codes: &str| {
+            failures(&format!(r#"{{"results": [{{"command": "a", "times": [1, 1, 1]{codes}}}]}}"#))
+        };
+        assert_eq!(one(""), None);
+        assert_eq!(one(r#", "exit_codes": [0, 0, 0]"#), None);
+        let told = one(r#", "exit_codes": [0, 2, null]"#).unwrap();
+        assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with an unknown status)");
+        let two = failures(
+            r#"{"schema_version": 2, "results": [{"command": "a", "measurements": [
+            {"time_wall_clock": {"value": 1}, "exit_code": 1}, {"time_wall_clock": {"value": 1}, "exit_code": 1},
+            {"time_wall_clock": {"value": 1}}]}]}"#,
+        );
+        assert_eq!(two.unwrap(), "2 of 3 runs failed (exit status 1)");
     }
 
     #[test]
@@ -300,7 +345,7 @@ mod tests {
         assert_eq!(series(&contents, "instructions:u").present(), [1000.0, 1001.0]);
         let mac = parse(&text.replace("linux", "macos")).unwrap();
         assert!(
-            mac.commands[0].1.iter().all(|series| !series.name.ends_with(":u")),
+            mac.commands[0].series.iter().all(|series| !series.name.ends_with(":u")),
             "they have the kernel's as well"
         );
     }

@@ -9,12 +9,13 @@ use std::path::Path;
 
 use cyclometer::core::CpuBaseline;
 use cyclometer::stats::compare::Series;
-use cyclometer::{Error, ErrorKind, Machine, Recovery, Result};
+use cyclometer::{Error, ErrorKind, Machine, Recovery, Result, Stream};
 use serde_json::Value;
 
 use super::args::CompareArgs;
 use crate::output::{clean, clean_os};
 use crate::render::compare::json::FINGERPRINT;
+use crate::render::failures::Failures;
 use crate::render::machine;
 
 /// Longest file that is read, in bytes.
@@ -29,6 +30,10 @@ pub struct Baseline {
     pub command: String,
     /// The metrics over runs.
     pub series: Vec<Series>,
+    /// How many of its runs failed, as far as the file tells.
+    pub failures: Failures,
+    /// Where its standard output led, if the file tells.
+    stdout: Option<String>,
     /// What the runs that the software PMU counted were told of the processor, each once; `None` of the one that there was.
     processors: Vec<Option<String>>,
     /// What should be known of it.
@@ -36,6 +41,16 @@ pub struct Baseline {
 }
 
 impl Baseline {
+    /// Notes that its output led where ours does not: programs can do other work then.
+    pub fn compare_output(&mut self, ours: &Stream) {
+        let Some(theirs) = self.stdout.as_deref().filter(|theirs| *theirs != ours.word()) else { return };
+        self.notes.push(format!(
+            "standard output is '{}' here and was '{}' for the baseline: a program may do other work for it",
+            ours.word(),
+            theirs
+        ));
+    }
+
     /// Whether its counted runs were told of the same processor as ours are to be: libraries take other code on another.
     ///
     /// # Errors
@@ -63,13 +78,25 @@ impl Baseline {
 /// What a file holds.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Contents {
-    /// Every command with its metrics.
-    commands: Vec<(String, Vec<Series>)>,
+    /// Every command.
+    commands: Vec<Recorded>,
     /// The machine, as far as the file tells.
     machine: Option<Value>,
     /// As [`Baseline::processors`].
     processors: Vec<Option<String>>,
     notes: Vec<String>,
+}
+
+/// A command as a file tells of it.
+#[derive(Clone, PartialEq, Debug, Default)]
+struct Recorded {
+    command: String,
+    /// Its metrics over runs.
+    series: Vec<Series>,
+    /// As [`Baseline::failures`].
+    failures: Failures,
+    /// As [`Baseline::stdout`].
+    stdout: Option<String>,
 }
 
 /// Reads a baseline for the command `wanted`, and compares machines.
@@ -84,8 +111,9 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     let contents = parse(&text).map_err(|problem| problem.about(&file))?;
     let mut notes = contents.notes;
     notes.extend(compare_machines(contents.machine.as_ref(), here, args.any_machine, &file)?);
-    let (command, series) = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
-    Ok(Baseline { file, command, series, processors: contents.processors, notes })
+    let chosen = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
+    let Recorded { command, series, failures, stdout } = chosen;
+    Ok(Baseline { file, command, series, failures, stdout, processors: contents.processors, notes })
 }
 
 fn text_of(path: &Path, file: &str) -> Result<String> {
@@ -220,13 +248,8 @@ fn shown(value: &Value) -> String {
 }
 
 /// The command that is meant: by name or number, the same as ours, or the only one.
-fn choose(
-    mut commands: Vec<(String, Vec<Series>)>,
-    named: Option<&str>,
-    wanted: &str,
-    file: &str,
-) -> Result<(String, Vec<Series>)> {
-    let place = |name: &str| commands.iter().position(|(command, _)| command == name);
+fn choose(mut commands: Vec<Recorded>, named: Option<&str>, wanted: &str, file: &str) -> Result<Recorded> {
+    let place = |name: &str| commands.iter().position(|recorded| recorded.command == name);
     let number = |name: &str| {
         name.parse::<usize>().ok().and_then(|n| n.checked_sub(1)).filter(|n| *n < commands.len())
     };
@@ -238,7 +261,8 @@ fn choose(
     if let Some(found) = found {
         return Ok(commands.swap_remove(found));
     }
-    let names: Vec<String> = commands.iter().map(|(command, _)| format!("'{}'", clean(command))).collect();
+    let names: Vec<String> =
+        commands.iter().map(|recorded| format!("'{}'", clean(&recorded.command))).collect();
     let problem = match (named, names.is_empty()) {
         (_, true) => "it has no command".to_owned(),
         (Some(name), _) => {
@@ -255,6 +279,10 @@ mod tests {
     use super::*;
     use crate::render::testing::vm_with_soft;
     use serde_json::json;
+
+    fn recorded(command: &str) -> Recorded {
+        Recorded { command: command.to_owned(), ..Recorded::default() }
+    }
 
     fn problem(text: &str) -> String {
         parse(text).unwrap_err().text
@@ -275,6 +303,27 @@ mod tests {
         ] {
             assert!(problem(text).contains(part), "{text}: {}", problem(text));
         }
+    }
+
+    #[test]
+    fn output_that_led_to_another_place_is_told() {
+        let notes = |theirs: Option<&str>, ours: Stream| {
+            let mut baseline = Baseline {
+                file: "f".to_owned(),
+                command: "a".to_owned(),
+                series: Vec::new(),
+                failures: Failures::default(),
+                stdout: theirs.map(str::to_owned),
+                processors: Vec::new(),
+                notes: Vec::new(),
+            };
+            baseline.compare_output(&ours);
+            baseline.notes
+        };
+        assert_eq!(notes(Some("discard"), Stream::Discard), [""; 0]);
+        assert_eq!(notes(None, Stream::Discard), [""; 0], "unknown is no difference");
+        let told = notes(Some("null"), Stream::Discard).remove(0);
+        assert!(told.starts_with("standard output is 'discard' here and was 'null'"), "{told}");
     }
 
     #[test]
@@ -299,14 +348,14 @@ mod tests {
 
     #[test]
     fn the_command_is_the_only_one_the_same_or_the_one_named() {
-        let commands = || ["a", "b c", "2x"].map(|name| (name.to_owned(), Vec::new())).to_vec();
-        let chosen = |named, wanted| choose(commands(), named, wanted, "f").map(|(command, _)| command);
+        let commands = || ["a", "b c", "2x"].map(recorded).to_vec();
+        let chosen = |named, wanted| choose(commands(), named, wanted, "f").map(|recorded| recorded.command);
         assert_eq!(chosen(None, "b c").unwrap(), "b c");
         assert_eq!(chosen(Some("a"), "b c").unwrap(), "a");
         assert_eq!(chosen(Some("3"), "").unwrap(), "2x");
         assert!(chosen(None, "z").unwrap_err().to_string().contains("'a', 'b c', '2x'"));
         assert!(chosen(Some("9"), "a").unwrap_err().to_string().contains("no command '9'"));
-        assert_eq!(choose(commands()[..1].to_vec(), None, "z", "f").unwrap().0, "a");
+        assert_eq!(choose(commands()[..1].to_vec(), None, "z", "f").unwrap().command, "a");
         assert!(choose(Vec::new(), None, "z", "f").unwrap_err().to_string().contains("it has no command"));
     }
 }

@@ -1,10 +1,12 @@
 //! Results that `compare --save-baseline`, `compare --export-json` or `stat --export-json` wrote.
 
+use cyclometer::core::exec::ExitStatus;
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::Value;
 
-use super::{Contents, Parsed, Problem, SAVE_ANEW, not_below_zero, number};
+use super::{Contents, Parsed, Problem, Recorded, SAVE_ANEW, not_below_zero, number};
 use crate::output::shown_command;
+use crate::render::failures::{self, Failures};
 use crate::render::{compare, json};
 
 type Read<T> = std::result::Result<T, Problem>;
@@ -62,17 +64,16 @@ fn check_version(whole: &Value, version: Option<&Value>) -> Read<()> {
     }
 }
 
-fn command(value: &Value) -> Read<(String, Vec<Series>)> {
+fn command(value: &Value) -> Read<Recorded> {
     let words = list(value, "command", "a command")?;
     let words: Vec<std::ffi::OsString> = words.iter().filter_map(Value::as_str).map(Into::into).collect();
     let name = value.get("name").and_then(Value::as_str).map(str::to_owned);
     let name = name.unwrap_or_else(|| shown_command(words.iter().map(AsRef::as_ref)));
     let runs = list(value, "runs", &name)?;
-    let dropped: Vec<u64> = runs
-        .iter()
-        .filter(|run| run.get("dropped_because").is_some_and(|reason| !reason.is_null()))
-        .filter_map(|run| run.get("index").and_then(Value::as_u64))
-        .collect();
+    let is_dropped = |run: &&Value| run.get("dropped_because").is_some_and(|reason| !reason.is_null());
+    let (left_out, kept): (Vec<&Value>, Vec<&Value>) = runs.iter().partition(is_dropped);
+    let dropped: Vec<u64> =
+        left_out.into_iter().filter_map(|run| run.get("index").and_then(Value::as_u64)).collect();
     let mut series = Vec::new();
     for metric in list(value, "metrics", &name)? {
         series.push(of_metric(metric, &dropped, not_below_zero)?);
@@ -81,7 +82,16 @@ fn command(value: &Value) -> Read<(String, Vec<Series>)> {
     for metric in list(value, "derived", &name)? {
         series.push(of_metric(metric, &dropped, number)?);
     }
-    Ok((name, series))
+    let stdout = value.pointer("/streams/stdout").and_then(Value::as_str).map(str::to_owned);
+    Ok(Recorded { command: name, series, failures: Failures::among(kept.into_iter().map(way)), stdout })
+}
+
+/// How a run failed, if it did.
+fn way(run: &Value) -> Option<String> {
+    let number =
+        |key: &str| run.get(key).and_then(Value::as_i64).and_then(|number| i32::try_from(number).ok());
+    let signal = number("signal").map(ExitStatus::Signal);
+    signal.or(number("exit").map(ExitStatus::Code)).and_then(failures::way)
 }
 
 fn of_metric(metric: &Value, dropped: &[u64], valid: fn(&Value, &str) -> Parsed) -> Read<Series> {
@@ -138,8 +148,11 @@ mod tests {
             let text = compare::json::render(&contest);
             let contents = super::super::parse(&text).unwrap();
             assert_eq!(contents.commands.len(), 2);
-            for ((name, series), arm) in contents.commands.iter().zip(&contest.arms) {
-                assert_eq!(name, &arm.name);
+            for (Recorded { command, series, failures, stdout }, arm) in
+                contents.commands.iter().zip(&contest.arms)
+            {
+                assert_eq!(command, &arm.name);
+                assert_eq!((failures.count(), stdout.as_deref()), (0, Some("inherit")));
                 let question = Question { design: Design::Apart, threshold: 0.005 };
                 for one in compare(&arm.series, &[series], question).remove(0) {
                     assert!(one.finding != Finding::Changed, "{one:?}");
@@ -166,6 +179,23 @@ mod tests {
         let whole = text.replace("failed", "budget").replace("\"x86-64-v2\"", "null");
         let contents = super::super::parse(&whole).unwrap();
         assert_eq!((contents.processors, contents.notes.len()), (vec![None], 0));
+    }
+
+    #[test]
+    fn runs_that_failed_and_where_output_went_are_read() {
+        let text = r#"{"schema_version": 1, "commands": [{"command": ["a"], "metrics": [], "derived": [],
+            "streams": {"stdin": "null", "stdout": "null", "stderr": "null"}, "runs": [
+            {"index": 0, "exit": 2, "signal": null, "dropped_because": null},
+            {"index": 1, "exit": null, "signal": 9, "dropped_because": null},
+            {"index": 2, "exit": 0, "signal": null, "dropped_because": null},
+            {"index": 3, "exit": 2, "signal": null, "dropped_because": "exited with status 2"}]}]}"#;
+        let contents = super::super::parse(text).unwrap();
+        let told = contents.commands[0].failures.text().unwrap();
+        assert_eq!(told, "2 of 3 runs failed (1 with exit status 2, 1 with signal 9)");
+        assert_eq!(contents.commands[0].stdout.as_deref(), Some("null"));
+        // Files of before say nothing of streams.
+        let older = text.replace("streams", "other");
+        assert_eq!(super::super::parse(&older).unwrap().commands[0].stdout, None);
     }
 
     #[test]

@@ -1,0 +1,148 @@
+//! What our own standard streams are, for commands that are given them more than once.
+
+use std::fs::{File, Metadata};
+use std::io::{self, IsTerminal, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::time::{Duration, Instant};
+
+use cyclometer_sys::process::poll_readable;
+use cyclometer_sys::stream::bytes_waiting;
+
+/// What our standard input is, as far as it matters to a command that is run several times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StandardInput {
+    /// Nothing that a run could read: the null device, a pipe that has ended; or a terminal, as nobody wants to type the
+    /// same several times.
+    Nothing,
+    /// A device without a position, as `/dev/zero`: every run can read it as it is.
+    Device,
+    /// A file that can be read again.
+    File {
+        /// Where it stands, in bytes from its start.
+        offset_bytes: u64,
+    },
+    /// A pipe or socket with data, which one run alone could read.
+    Data,
+    /// A pipe or socket in which nothing has arrived yet, and something still may.
+    Silent,
+}
+
+impl StandardInput {
+    /// Looks at it, and takes nothing out. In a pipe that is still empty something may arrive for so long.
+    pub fn look(patience: Duration) -> StandardInput {
+        let stdin = io::stdin();
+        look(stdin.as_fd(), stdin.is_terminal(), patience)
+    }
+}
+
+fn look(fd: BorrowedFd<'_>, is_terminal: bool, patience: Duration) -> StandardInput {
+    let file = fd.try_clone_to_owned().map(File::from);
+    let Ok((mut file, metadata)) = file.and_then(|file| file.metadata().map(|metadata| (file, metadata)))
+    else {
+        return StandardInput::Nothing;
+    };
+    let kind = metadata.file_type();
+    match file.stream_position() {
+        Ok(offset_bytes) if kind.is_file() || kind.is_block_device() => StandardInput::File { offset_bytes },
+        _ if kind.is_fifo() || kind.is_socket() => arriving(fd, patience),
+        _ if kind.is_char_device() && !is_terminal && !is_null(&metadata) => StandardInput::Device,
+        _ => StandardInput::Nothing,
+    }
+}
+
+fn arriving(fd: BorrowedFd<'_>, patience: Duration) -> StandardInput {
+    let readable = poll_readable(&[fd], Some(Instant::now() + patience));
+    match (readable, bytes_waiting(fd)) {
+        (_, Ok(1..)) => StandardInput::Data,
+        (Ok(None), _) => StandardInput::Silent,
+        _ => StandardInput::Nothing,
+    }
+}
+
+/// Our standard input, which is a file, once more from this offset: by a descriptor of its own where the system lets us
+/// open it again, so that no run moves the position of another.
+pub(super) fn standard_input_from(offset_bytes: u64) -> io::Result<File> {
+    let ours = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let mut own = opened_again(&ours).unwrap_or(ours);
+    own.seek(SeekFrom::Start(offset_bytes))?;
+    Ok(own)
+}
+
+fn opened_again(ours: &File) -> Option<File> {
+    let own = File::open("/proc/self/fd/0").ok()?;
+    // Somebody else's `/proc` would name another file.
+    (identity(&own)? == identity(ours)?).then_some(own)
+}
+
+/// Whether our standard output is the null device, which some programs look for.
+pub fn standard_output_is_null() -> bool {
+    let ours = io::stdout().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata());
+    ours.is_ok_and(|ours| is_null(&ours))
+}
+
+fn is_null(metadata: &Metadata) -> bool {
+    let device = |metadata: &Metadata| metadata.file_type().is_char_device().then(|| metadata.rdev());
+    let null = std::fs::metadata("/dev/null").ok();
+    null.and_then(|null| device(&null)).is_some_and(|null| device(metadata) == Some(null))
+}
+
+fn identity(file: &File) -> Option<(u64, u64)> {
+    file.metadata().ok().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    const AT_ONCE: Duration = Duration::ZERO;
+
+    fn seen(file: &impl AsFd) -> StandardInput {
+        look(file.as_fd(), false, AT_ONCE)
+    }
+
+    #[test]
+    fn a_file_is_read_from_where_it_stands() {
+        let mut file = File::open("/proc/self/exe").unwrap();
+        assert_eq!(seen(&file), StandardInput::File { offset_bytes: 0 });
+        file.seek(SeekFrom::Start(17)).unwrap();
+        assert_eq!(seen(&file), StandardInput::File { offset_bytes: 17 });
+        assert_eq!(file.stream_position().unwrap(), 17, "looking moves nothing");
+    }
+
+    #[test]
+    fn a_pipe_and_a_socket_are_told_by_what_they_hold() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        assert_eq!(seen(&reader), StandardInput::Silent);
+        writer.write_all(b"x").unwrap();
+        assert_eq!(seen(&reader), StandardInput::Data);
+        drop(writer);
+        assert_eq!(seen(&reader), StandardInput::Data, "what is left counts");
+        let (empty, writer) = io::pipe().unwrap();
+        drop(writer);
+        assert_eq!(seen(&empty), StandardInput::Nothing);
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        assert_eq!(seen(&ours), StandardInput::Silent);
+        theirs.write_all(b"x").unwrap();
+        assert_eq!(seen(&ours), StandardInput::Data);
+    }
+
+    #[test]
+    fn what_arrives_late_is_waited_for() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        let writes = std::thread::spawn(move || writer.write_all(b"x").map(|()| writer));
+        assert_eq!(look(reader.as_fd(), false, Duration::from_secs(20)), StandardInput::Data);
+        writes.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn devices_are_read_as_they_are_and_the_null_device_terminals_and_folders_not_at_all() {
+        let open = |path: &str| File::open(path).unwrap();
+        assert_eq!(seen(&open("/dev/zero")), StandardInput::Device);
+        assert_eq!(seen(&open("/dev/null")), StandardInput::Nothing);
+        assert_eq!(look(open("/dev/zero").as_fd(), true, AT_ONCE), StandardInput::Nothing);
+        assert_eq!(seen(&open("/")), StandardInput::Nothing);
+    }
+}

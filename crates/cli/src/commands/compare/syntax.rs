@@ -1,0 +1,249 @@
+//! Shell syntax in a text that no shell reads: there it would be an argument, and the command would do other work in
+//! silence.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+/// Something that a shell would act on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Syntax {
+    /// `<`, `2>`, `|`, `&&` and the like, as written.
+    Operator(String),
+    /// `$NAME`, `$(command)` and the like, with what comes first of it.
+    Expansion(String),
+    /// `NAME=value` before the program, with its name.
+    Assignment(String),
+    /// A line end between words: two commands.
+    LineEnd,
+}
+
+/// The first of it in a text. What is quoted is none, nor are patterns such as `*.c`: a shell leaves them as they are where
+/// no file fits.
+///
+/// # Source
+///
+/// POSIX.1-2024, Shell Command Language: 2.2 "Quoting", 2.3 "Token Recognition", 2.9.1 "Simple Commands".
+pub fn first(text: &str) -> Option<Syntax> {
+    Scanner { chars: text.chars().peekable(), word: None, has_program: false, line_ended: false }.first()
+}
+
+/// Reads words as `shell_words::split` does.
+struct Scanner<'a> {
+    chars: Peekable<Chars<'a>>,
+    /// The word that is being read, as far as nothing of it is quoted.
+    word: Option<Word>,
+    /// Whether a word has been read that is no assignment.
+    has_program: bool,
+    /// Whether a line ended behind the last word.
+    line_ended: bool,
+}
+
+#[derive(Default)]
+struct Word {
+    text: String,
+    is_quoted: bool,
+}
+
+impl Scanner<'_> {
+    fn first(&mut self) -> Option<Syntax> {
+        while let Some(c) = self.chars.next() {
+            let is_blank = matches!(c, ' ' | '\t' | '\n');
+            if is_blank {
+                self.end_word();
+                self.line_ended |= c == '\n' && self.has_program;
+            } else if c == '#' && self.word.is_none() {
+                self.skip_comment();
+            } else if !self.is_continuation(c)
+                && let Some(found) = self.in_word(c)
+            {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// What a character of a word is, if a shell would act on it.
+    fn in_word(&mut self, c: char) -> Option<Syntax> {
+        if self.word.is_none() && self.line_ended {
+            return Some(Syntax::LineEnd);
+        }
+        let word = self.word.get_or_insert_default();
+        match c {
+            '\'' | '"' | '\\' => {
+                word.is_quoted = true;
+                self.skip_quoted(c);
+            }
+            '<' | '>' | '|' | '&' | ';' => return Some(Syntax::Operator(self.operator(c))),
+            '`' => return Some(Syntax::Expansion("`".to_owned())),
+            '$' if self.chars.peek().is_some_and(|next| is_expanded(*next)) => {
+                return Some(Syntax::Expansion(self.expansion()));
+            }
+            '=' if !self.has_program && !word.is_quoted && is_name(&word.text) => {
+                return Some(Syntax::Assignment(word.text.clone()));
+            }
+            c => word.text.push(c),
+        }
+        None
+    }
+
+    fn end_word(&mut self) {
+        self.has_program |= self.word.take().is_some();
+    }
+
+    /// A backslash at the end of a line joins it with the next.
+    fn is_continuation(&mut self, c: char) -> bool {
+        c == '\\' && self.chars.next_if_eq(&'\n').is_some()
+    }
+
+    fn skip_comment(&mut self) {
+        while self.chars.next_if(|c| *c != '\n').is_some() {}
+    }
+
+    /// Behind the quote or the backslash that begins it.
+    fn skip_quoted(&mut self, quote: char) {
+        if quote == '\\' {
+            self.chars.next();
+            return;
+        }
+        while let Some(c) = self.chars.next() {
+            match c {
+                '\\' if quote == '"' => drop(self.chars.next()),
+                c if c == quote => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// An operator with the number of a descriptor before it.
+    fn operator(&mut self, first: char) -> String {
+        let before = self.word.take().filter(|word| !word.is_quoted).map(|word| word.text);
+        let is_number = |text: &String| text.chars().all(|c| c.is_ascii_digit());
+        let mut operator =
+            before.filter(|text| matches!(first, '<' | '>') && is_number(text)).unwrap_or_default();
+        operator.push(first);
+        while let Some(c) = self.chars.next_if(|c| matches!(c, '<' | '>' | '|' | '&' | ';')) {
+            operator.push(c);
+        }
+        operator
+    }
+
+    /// A dollar and the name behind it, or the first character.
+    fn expansion(&mut self) -> String {
+        let mut expansion = "$".to_owned();
+        while let Some(c) = self.chars.next_if(|c| c.is_ascii_alphanumeric() || *c == '_') {
+            expansion.push(c);
+        }
+        if expansion.len() == 1 {
+            expansion.extend(self.chars.next());
+        }
+        expansion
+    }
+}
+
+/// Whether a shell expands a dollar before this.
+fn is_expanded(next: char) -> bool {
+    next.is_ascii_alphanumeric() || "_{('\"@*#?!$-".contains(next)
+}
+
+fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    let begins = chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+    begins && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn operator(text: &str) -> Option<Syntax> {
+        Some(Syntax::Operator(text.to_owned()))
+    }
+
+    #[test]
+    fn operators_are_found_as_words_and_within() {
+        for (text, found) in [
+            ("a < x", "<"),
+            ("a <x", "<"),
+            ("a > x", ">"),
+            ("a >> x", ">>"),
+            ("a>x", ">"),
+            ("a 2> x", "2>"),
+            ("a 2>/dev/null", "2>"),
+            ("a b2>x", ">"),
+            ("a x 2>&1", "2>&"),
+            ("a &> x", "&>"),
+            ("a << END", "<<"),
+            ("a | b", "|"),
+            ("a|b", "|"),
+            ("a && b", "&&"),
+            ("a || b", "||"),
+            ("a; b", ";"),
+            ("a ;", ";"),
+            ("a &", "&"),
+            ("curl http://x/?a=1&b=2", "&"),
+        ] {
+            assert_eq!(first(text), operator(found), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_an_argument() {
+        for text in [
+            "a '<' x",
+            "a \"<\" x",
+            r"a \< x",
+            "a '|' \"&&\" ';' '$X' \"$X\" \"`b`\"",
+            r#"sh -c "a \" > b""#,
+            "sh -c 'a > b; c | d && e'",
+            r"find . -name x -exec y {} \;",
+            "awk '{print $1}' f",
+            "'FOO=1' a",
+            "FOO'='1 a",
+            r"a \'x\' y",
+        ] {
+            assert_eq!(first(text), None, "{text}");
+        }
+        assert_eq!(first("a 'x' > y"), operator(">"), "behind a quote");
+        assert_eq!(first(r"a \\> y"), operator(">"), "the backslash is quoted, not the operator");
+        assert_eq!(first("a '1'> y"), operator(">"), "a quoted number is no descriptor");
+    }
+
+    #[test]
+    fn what_no_shell_would_act_on_is_an_argument() {
+        for text in [
+            "a",
+            "grep foo$ f",
+            "grep $ f",
+            "xz -T{n} -kc f",
+            "ls *.c ~ [a-z]?",
+            "env FOO=1 a",
+            "a FOO=1 --x=y",
+            "./FOO=1",
+            "dd if=x of=y",
+            "=x",
+            "1=2 a",
+            "a # > b",
+            "a\n",
+            "\n a \n \n",
+            "a \\\n b",
+            "# first\na",
+        ] {
+            assert_eq!(first(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn assignments_expansions_and_line_ends_are_found() {
+        let assignment = |name: &str| Some(Syntax::Assignment(name.to_owned()));
+        assert_eq!(first("FOO=1 a"), assignment("FOO"));
+        assert_eq!(first(" _x1='a b' c"), assignment("_x1"));
+        let expansion = |text: &str| Some(Syntax::Expansion(text.to_owned()));
+        assert_eq!(first("a $HOME/x"), expansion("$HOME"));
+        assert_eq!(first("a x${n}"), expansion("${"));
+        assert_eq!(first("a $(b)"), expansion("$("));
+        assert_eq!(first("a `b`"), expansion("`"));
+        assert_eq!(first("a $?"), expansion("$?"));
+        assert_eq!(first("a\nb"), Some(Syntax::LineEnd));
+        assert_eq!(first("a # no\n  b"), Some(Syntax::LineEnd));
+    }
+}

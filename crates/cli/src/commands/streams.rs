@@ -1,0 +1,132 @@
+//! Where the standard streams of commands lead: what `--output` and `--input` say, and what our own standard input is.
+
+use std::path::Path;
+use std::time::Duration;
+
+use cyclometer::{Result, StandardInput, Stream, standard_output_is_null};
+
+use crate::failure::usage;
+
+/// Standard output and standard error; `usual`: where nothing is said.
+pub fn outputs(asked: Option<&Path>, usual: Stream) -> (Stream, Stream) {
+    let Some(path) = asked else { return (usual.clone(), usual) };
+    match path.to_str() {
+        Some("inherit") => (Stream::Inherit, Stream::Inherit),
+        Some("null") => (Stream::Null, Stream::Null),
+        Some("pipe") => (Stream::Pipe, usual),
+        _ => (Stream::File(path.to_owned()), usual),
+    }
+}
+
+/// Standard output as the command sees it: who inherits the null device writes to that.
+pub fn as_seen(stdout: Stream) -> Stream {
+    match stdout {
+        Stream::Inherit if standard_output_is_null() => Stream::Null,
+        other => other,
+    }
+}
+
+/// Standard input of a command.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Input {
+    /// Where it comes from.
+    pub stream: Stream,
+    /// Whether it is empty because nothing has arrived in ours yet.
+    is_unheard: bool,
+}
+
+/// How long something may take to arrive in a pipe: the program that writes to it is started at the same time as we are.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl Input {
+    /// Of a command that is run once: ours, unless something else is asked for.
+    pub fn of_one_run(asked: Option<&Path>) -> Input {
+        Input::certain(asked.map_or(Stream::Inherit, named))
+    }
+
+    /// Of a command that is run several times, each time with the same input.
+    ///
+    /// # Errors
+    ///
+    /// Usage: data in a pipe, of which each run would get another part.
+    pub fn of_several_runs(asked: Option<&Path>) -> Result<Input> {
+        match asked {
+            Some(path) => Ok(Input::certain(named(path))),
+            None => Input::replayed(StandardInput::look(PATIENCE)),
+        }
+    }
+
+    fn replayed(ours: StandardInput) -> Result<Input> {
+        Ok(match ours {
+            StandardInput::Nothing => Input::certain(Stream::Null),
+            StandardInput::Device => Input::certain(Stream::Inherit),
+            StandardInput::File { offset_bytes } => Input::certain(Stream::Replay { offset_bytes }),
+            StandardInput::Silent => Input { stream: Stream::Null, is_unheard: true },
+            StandardInput::Data => {
+                let hint =
+                    "give the data as a file, --input FILE; say --input null if the runs are to read nothing";
+                return Err(usage(
+                    "standard input is a pipe with data, which several runs cannot share",
+                    hint,
+                ));
+            }
+        })
+    }
+
+    fn certain(stream: Stream) -> Input {
+        Input { stream, is_unheard: false }
+    }
+
+    /// What should be known of it before anything runs.
+    pub fn note(&self) -> Option<&'static str> {
+        self.is_unheard.then_some(
+            "cyclometer: note: nothing arrives in standard input, a pipe: the runs read /dev/null, as with --input null\n",
+        )
+    }
+
+    /// What should be known of it when everything has run.
+    pub fn warning(&self) -> Option<&'static str> {
+        let has_come = || StandardInput::look(Duration::ZERO) == StandardInput::Data;
+        (self.is_unheard && has_come()).then_some(
+            "cyclometer: warning: data arrived in standard input too late: the runs read /dev/null; \
+             give the data as a file, --input FILE\n",
+        )
+    }
+}
+
+fn named(path: &Path) -> Stream {
+    match path.to_str() {
+        Some("null") => Stream::Null,
+        _ => Stream::File(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_words_are_no_files_unless_they_have_a_folder() {
+        let (stdout, stderr) = outputs(Some("pipe".as_ref()), Stream::Discard);
+        assert_eq!((stdout, stderr), (Stream::Pipe, Stream::Discard));
+        let (stdout, _) = outputs(Some("./pipe".as_ref()), Stream::Discard);
+        assert_eq!(stdout, Stream::File("./pipe".into()));
+        assert_eq!(outputs(Some("null".as_ref()), Stream::Inherit), (Stream::Null, Stream::Null));
+        assert_eq!(outputs(None, Stream::Inherit), (Stream::Inherit, Stream::Inherit));
+        assert_eq!(Input::of_one_run(Some("null".as_ref())).stream, Stream::Null);
+        assert_eq!(Input::of_one_run(Some("./null".as_ref())).stream, Stream::File("./null".into()));
+        assert_eq!(Input::of_one_run(None).stream, Stream::Inherit);
+    }
+
+    #[test]
+    fn several_runs_get_the_same_input_or_none() {
+        let stream = |ours| Input::replayed(ours).map(|input| (input.note().is_some(), input.stream));
+        let file = StandardInput::File { offset_bytes: 7 };
+        assert_eq!(stream(file).unwrap(), (false, Stream::Replay { offset_bytes: 7 }));
+        assert_eq!(stream(StandardInput::Device).unwrap(), (false, Stream::Inherit));
+        assert_eq!(stream(StandardInput::Nothing).unwrap(), (false, Stream::Null));
+        assert_eq!(stream(StandardInput::Silent).unwrap(), (true, Stream::Null));
+        let refused = stream(StandardInput::Data).unwrap_err();
+        assert!(refused.recovery().to_string().contains("--input FILE"), "{refused}");
+    }
+}
