@@ -169,7 +169,7 @@ pub enum Waited {
     Exited(Exit),
     /// The time came first.
     TimedOut,
-    /// We were sent a signal (SIGINT, SIGTERM, SIGHUP).
+    /// We were sent a signal (SIGINT, SIGQUIT, SIGTERM, SIGHUP).
     Interrupted(Signalled),
 }
 

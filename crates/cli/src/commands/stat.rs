@@ -12,7 +12,7 @@ use cyclometer::{
 };
 
 use crate::args::{Cli, StatArgs, Trouble};
-use crate::export::{Export, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::interval::Between;
@@ -127,7 +127,8 @@ fn check(args: &StatArgs) -> Result<()> {
 /// Results and the command's output must not mix.
 fn check_stdout(args: &StatArgs) -> Result<()> {
     let exports = [&args.export_json, &args.export_csv, &args.export_markdown];
-    let to_stdout = exports.iter().filter(|path| is_dash(path.as_deref())).count() + usize::from(args.json);
+    let to_stdout =
+        exports.into_iter().flatten().filter(|path| export::is_stdout(path)).count() + usize::from(args.json);
     if to_stdout > 1 {
         return Err(failure::usage("only one export can go to standard output", "give the others a file"));
     }
@@ -165,10 +166,6 @@ fn output_file(args: &StatArgs) -> Option<PathBuf> {
 /// Whether two names mean one file, as far as they exist.
 fn is_same_file(a: &Path, b: &Path) -> bool {
     a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
-}
-
-fn is_dash(path: Option<&Path>) -> bool {
-    path.is_some_and(|path| path.as_os_str() == "-")
 }
 
 fn is_attached(args: &StatArgs) -> bool {

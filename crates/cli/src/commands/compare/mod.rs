@@ -4,6 +4,7 @@ mod args;
 mod baseline;
 mod gates;
 mod outputs;
+mod saving;
 mod words;
 
 use std::path::{Path, PathBuf};
@@ -22,10 +23,11 @@ use cyclometer::{
 pub use args::CompareArgs;
 use baseline::Baseline;
 use outputs::Outputs;
+use saving::Saving;
 use words::Contestant;
 
 use crate::args::Cli;
-use crate::export::{Export, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
 use crate::render::compare::plot::Format as PlotFormat;
@@ -109,8 +111,11 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
         let path = output::clean_os(path.as_os_str());
         return Err(failure::usage(format!("two results go to {path}"), "give each a file of its own"));
     }
-    let to_stdout = paths.iter().any(|path| path.as_os_str() == "-");
-    if to_stdout && args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit") {
+    let to_stdout = paths.iter().filter(|path| export::is_stdout(path)).count();
+    if to_stdout > 1 {
+        return Err(failure::usage("only one result can go to standard output", "give the others a file"));
+    }
+    if to_stdout == 1 && args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit") {
         let hint = "leave --output inherit out, or export to a file";
         return Err(failure::usage("the commands' output and the export would mix on standard output", hint));
     }
@@ -366,8 +371,7 @@ type Format = fn(&Contest<'_>) -> String;
 /// The files that were asked for.
 struct Exports {
     all: Vec<(Export, Format)>,
-    /// Kept as it was where the measurement was not finished: half of one is no measure for others.
-    baseline: Option<Export>,
+    baseline: Option<Saving>,
 }
 
 impl Exports {
@@ -385,26 +389,21 @@ impl Exports {
                 all.push((Export::open(path)?, render));
             }
         }
-        Ok(Exports { all, baseline: args.save_baseline.as_deref().map(Export::open).transpose()? })
+        let baseline =
+            args.save_baseline.as_deref().map(|path| Saving::open(path, args.force)).transpose()?;
+        Ok(Exports { all, baseline })
     }
 
     fn any_on_stdout(&self) -> bool {
-        self.all.iter().map(|(export, _)| export).chain(&self.baseline).any(Export::is_stdout)
+        let baseline_on_stdout = self.baseline.as_ref().is_some_and(Saving::is_stdout);
+        baseline_on_stdout || self.all.iter().any(|(export, _)| export.is_stdout())
     }
 
     /// Writes every one, even when another fails; the first failure is given back.
     fn write(self, contest: &Contest<'_>) -> Result<()> {
         let mut written: Vec<Result<()>> =
             self.all.into_iter().map(|(export, render)| export.write(&render(contest))).collect();
-        match (self.baseline, &contest.comparison.ended) {
-            (Some(baseline), None | Some(Ended::Budget)) => {
-                written.push(baseline.write(&json::render(contest)));
-            }
-            (Some(_), Some(_)) => {
-                output::tell("cyclometer: warning: the baseline is not saved: not all was measured\n")
-            }
-            (None, _) => {}
-        }
+        written.extend(self.baseline.map(|baseline| baseline.save(contest)));
         written.into_iter().collect()
     }
 }

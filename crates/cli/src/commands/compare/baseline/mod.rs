@@ -3,6 +3,7 @@
 mod foreign;
 mod own;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::render::compare::json::FINGERPRINT;
 use crate::render::machine;
 
 /// Longest file that is read, in bytes.
-const MAX_BYTES: u64 = 64 << 20;
+pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Results of another time.
 #[derive(Clone, PartialEq, Debug)]
@@ -86,6 +87,13 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     notes.extend(compare_machines(contents.machine.as_ref(), here, args.any_machine, &file)?);
     let (command, series) = choose(contents.commands, args.baseline_command.as_deref(), wanted, &file)?;
     Ok(Baseline { file, command, series, processors: contents.processors, notes })
+}
+
+/// The metrics that results in a known format have values of, by name; none of a text in no such format.
+pub fn counted_metrics(text: &str) -> BTreeSet<String> {
+    let commands = parse(text).map(|contents| contents.commands).unwrap_or_default();
+    let series = commands.into_iter().flat_map(|(_, series)| series);
+    series.filter(|series| !series.present().is_empty()).map(|series| series.name).collect()
 }
 
 fn text_of(path: &Path, file: &str) -> Result<String> {
