@@ -290,7 +290,7 @@ impl Live {
     fn new(args: &StatArgs) -> Live {
         let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
         let inherits = streams(args).stderr == Stream::Inherit || streams(args).stdout == Stream::Inherit;
-        let enabled = wanted && !inherits && Channel::Err.is_terminal();
+        let enabled = wanted && !inherits && super::shows_progress();
         Live {
             progress: Progress::new(executions(args), enabled),
             executions: executions(args),

@@ -204,7 +204,7 @@ fn announce(args: &CompareArgs, executions: Executions) {
 
 fn progress(args: &CompareArgs, executions: Executions) -> Progress {
     let inherits = args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit");
-    let enabled = !args.quiet && !inherits && Channel::Err.is_terminal();
+    let enabled = !args.quiet && !inherits && super::shows_progress();
     Progress::new(u32::try_from(executions.total()).unwrap_or(u32::MAX), enabled)
 }
 
