@@ -256,6 +256,8 @@ pub enum Target {
         /// Whether new threads and children are counted too.
         inherit: bool,
     },
+    /// Several running processes, or several threads, counted together.
+    Several(Vec<Target>),
     /// A child that has not executed its command yet, with all its descendants: counting begins at exec.
     Child(u32),
     /// Everything on these CPUs.

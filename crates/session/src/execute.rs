@@ -112,7 +112,8 @@ impl Session<'_, '_> {
     /// A process that is not our child takes its accounting with it when it ends, so that a source can only give what it
     /// read last. Narrow counters wrap.
     fn keeps_values(&self, opened: &Opened) -> Option<Duration> {
-        let is_somebodys = matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_)));
+        let is_somebodys =
+            matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_) | Target::Several(_)));
         let pauses = opened.sources.iter().filter_map(|source| source.counting.longest_pause());
         pauses.map(|pause| pause / 2).chain(is_somebodys.then_some(KEEP_EVERY)).min()
     }

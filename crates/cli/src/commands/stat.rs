@@ -71,7 +71,7 @@ fn simulated(args: &StatArgs) -> Result<Option<Simulated>> {
         let hint = "leave the command out, and give --workload NAME";
         return Err(failure::usage("a simulated machine executes no command", hint));
     }
-    if args.pid.is_some() || args.tid.is_some() || args.cgroup.is_some() {
+    if !args.pid.is_empty() || !args.tid.is_empty() || !args.cgroup.is_empty() {
         let hint = "leave -p, -t and -G out";
         return Err(failure::usage("a simulated machine has no processes", hint));
     }
@@ -104,6 +104,7 @@ fn check(args: &StatArgs) -> Result<()> {
         let hint = "name a command behind --, or use -p, -t, -a, -C or -G";
         return Err(failure::usage("there is nothing to measure", hint));
     }
+    check_cgroups(&args.cgroup)?;
     if args.command.is_empty() && (args.runs > 1 || args.warmup > 0) {
         let hint = "name a command behind --, or leave -r and -w out";
         return Err(failure::usage("without a command there is nothing to repeat", hint));
@@ -122,6 +123,23 @@ fn check(args: &StatArgs) -> Result<()> {
         ));
     }
     check_stdout(args)
+}
+
+/// perf gives each event of a list the control group of the same place: a sum over groups would be another thing.
+///
+/// # Source
+///
+/// `perf-stat(1)`, options `-G` and `--for-each-cgroup`.
+fn check_cgroups(named: &[PathBuf]) -> Result<()> {
+    let is_list = |path: &PathBuf| path.as_os_str().as_encoded_bytes().contains(&b',') && !path.exists();
+    if named.len() < 2 && !named.iter().any(is_list) {
+        return Ok(());
+    }
+    let names: Vec<String> = named.iter().map(|path| output::clean_os(path.as_os_str())).collect();
+    Err(failure::usage(
+        format!("-G names several control groups: {}", names.join(", ")),
+        "count each by a `cyclometer stat` of its own, or name the group that they are in",
+    ))
 }
 
 /// Results and the command's output must not mix.
@@ -169,7 +187,8 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 }
 
 fn is_attached(args: &StatArgs) -> bool {
-    args.pid.is_some() || args.tid.is_some() || args.all_cpus || args.cpu.is_some() || args.cgroup.is_some()
+    let is_named = !args.pid.is_empty() || !args.tid.is_empty() || !args.cgroup.is_empty();
+    is_named || args.all_cpus || args.cpu.is_some()
 }
 
 fn executions(args: &StatArgs) -> u32 {
@@ -259,12 +278,11 @@ fn tables(args: &StatArgs, machine: &Machine) -> Result<EventTables> {
 
 fn aimed(stat: Stat, args: &StatArgs) -> Result<Stat> {
     Ok(match args {
-        StatArgs { pid: Some(pid), .. } => stat.process(*pid),
-        StatArgs { tid: Some(tid), .. } => stat.thread(*tid),
+        StatArgs { pid, .. } if !pid.is_empty() => stat.processes(pid),
+        StatArgs { tid, .. } if !tid.is_empty() => stat.threads(tid),
         StatArgs { all_cpus: true, .. } => stat.system(),
         StatArgs { cpu: Some(cpus), .. } => stat.cpus(cpus.clone())?,
-        StatArgs { cgroup: Some(path), .. } => stat.cgroup(path.clone()),
-        _ => stat,
+        StatArgs { cgroup, .. } => cgroup.iter().fold(stat, |stat, path| stat.cgroup(path.clone())),
     })
 }
 
@@ -279,6 +297,8 @@ struct Live {
     executions: u32,
     started: u32,
     rows: bool,
+    /// Says before the first run what kinds there will be.
+    announces: bool,
     header: bool,
     scope: Scope,
     /// The last row's reading, and the number of slices until then.
@@ -296,6 +316,7 @@ impl Live {
             executions: executions(args),
             started: 0,
             rows: args.interval.is_some() && !args.quiet,
+            announces: !args.quiet,
             header: true,
             scope: target_scope(args),
             before: Reading::default(),
@@ -306,15 +327,36 @@ impl Live {
 
 fn target_scope(args: &StatArgs) -> Scope {
     match args {
-        StatArgs { tid: Some(_), .. } => Scope::Thread,
+        StatArgs { tid, .. } if !tid.is_empty() => Scope::Thread,
         StatArgs { all_cpus: true, .. } => Scope::System,
         StatArgs { cpu: Some(_), .. } => Scope::Cpus,
-        StatArgs { cgroup: Some(_), .. } => Scope::Cgroup,
+        StatArgs { cgroup, .. } if !cgroup.is_empty() => Scope::Cgroup,
         _ => Scope::Tree,
     }
 }
 
+/// What is done with the command, where the runs are not all alike.
+fn announcement(plan: &Plan) -> Option<String> {
+    let native = plan.native_runs(plan.intent.runs);
+    let counted = plan.intent.runs - native;
+    let verb = |n: u32| if n == 1 { "is" } else { "are" };
+    (native > 0 && counted > 0).then(|| {
+        format!(
+            "cyclometer: {} runs: {counted} {} counted by the software PMU, {native} {} timed natively\n",
+            plan.intent.runs,
+            verb(counted),
+            verb(native)
+        )
+    })
+}
+
 impl Observer for Live {
+    fn planned(&mut self, plan: &Plan) {
+        if self.announces {
+            announcement(plan).iter().for_each(|text| output::tell(text));
+        }
+    }
+
     fn run_started(&mut self, index: u32, warmup: bool) {
         self.progress.advance(self.started);
         self.started += 1;
