@@ -2,6 +2,7 @@
 
 mod foreign;
 mod own;
+mod perf;
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -137,7 +138,7 @@ fn parse(text: &str) -> std::result::Result<Contents, Problem> {
     let whole = match serde_json::from_str::<Value>(text) {
         Ok(whole) => whole,
         // perf writes an object in each line, below comments.
-        Err(error) => return foreign::perf_lines(text).unwrap_or_else(|| Err(not_json(text, &error))),
+        Err(error) => return perf::lines(text).unwrap_or_else(|| Err(not_json(text, &error))),
     };
     let version = whole.get("schema_version");
     if whole.get("commands").is_some() {
