@@ -7,7 +7,8 @@ mod support;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use support::{run, stderr, stdout};
@@ -158,4 +159,31 @@ fn a_file_that_only_others_may_write_is_refused_before_the_command_runs() {
     assert!(stderr(&out).contains("cannot write link: Permission denied"), "{}", stderr(&out));
     assert_eq!(fs::read_to_string(folder.path().join("old.json")).unwrap(), "theirs");
     assert_eq!(names(folder.path()), ["link", "old.json"]);
+}
+
+#[test]
+fn waiting_for_the_reader_of_a_pipe_is_ended_by_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("mkfifo pipe && exec \"$0\" {STAT} pipe -- touch ran");
+    let mut child = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_cyclometer")])
+        .current_dir(folder.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let late = Instant::now() + Duration::from_secs(30);
+    while !folder.path().join("ran").exists() && Instant::now() < late {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = loop {
+        // SIGTERM is ignored nowhere, as other signals are in jobs of scripts.
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        match child.try_wait().unwrap() {
+            Some(ended) => break Some(ended),
+            None if Instant::now() > late => break None,
+            None => std::thread::sleep(Duration::from_millis(200)),
+        }
+    };
+    let _ = child.kill();
+    assert!(ended.is_some(), "it went on waiting");
 }

@@ -49,7 +49,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let results =
         Results { report: &report, summary: &summary, machine: &machine, regions: regions.as_ref() };
     let shown = show(&results, args, cli, &exports);
-    exports.write(&results)?;
+    exports.write(&results, || drop(launcher))?;
     shown?;
     Ok(exit_code(args, &report, &summary))
 }
@@ -418,11 +418,9 @@ impl Exports {
         self.all.iter().any(|(export, _)| export.is_stdout())
     }
 
-    /// Writes every one, even when another fails; the first failure is given back.
-    fn write(self, results: &Results<'_>) -> Result<()> {
-        let written: Vec<Result<()>> =
-            self.all.into_iter().map(|(export, render)| export.write(&render(results))).collect();
-        written.into_iter().collect()
+    /// As [`export::write_all`].
+    fn write(self, results: &Results<'_>, unwatch: impl FnOnce()) -> Result<()> {
+        export::write_all(self.all.into_iter().map(|(export, render)| (export, render(results))), unwatch)
     }
 }
 

@@ -61,6 +61,11 @@ impl Export {
         matches!(self.destination, Destination::Stdout)
     }
 
+    /// Whether writing may wait for a reader, however long that takes.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.destination, Destination::Pipe | Destination::Stream(_))
+    }
+
     /// What a regular file holds now; `None` where there is none, or it is no text, or longer than `most_bytes`.
     pub fn former_text(&self, most_bytes: u64) -> Option<String> {
         let Destination::File(path) = &self.destination else { return None };
@@ -123,6 +128,22 @@ impl Destination {
         }
         Ok(Destination::File(resolved))
     }
+}
+
+/// Writes every export, even when another fails; the first failure is given back.
+///
+/// `unwatch` lets signals end us again, which are only noted before: it is called when files are written, and before those
+/// that may wait for a reader.
+pub fn write_all<'a>(
+    all: impl IntoIterator<Item = (Export, String)>,
+    unwatch: impl FnOnce() + 'a,
+) -> Result<()> {
+    let (waiting, files): (Vec<_>, Vec<_>) = all.into_iter().partition(|(export, _)| export.may_wait());
+    let write = |(export, text): (Export, String)| export.write(&text);
+    let mut written: Vec<Result<()>> = files.into_iter().map(write).collect();
+    unwatch();
+    written.extend(waiting.into_iter().map(write));
+    written.into_iter().collect()
 }
 
 /// Whether a path means our standard output: `-`, or a name of the descriptor.

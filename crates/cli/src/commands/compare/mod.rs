@@ -78,7 +78,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     };
     let contest = contest(args, &measured, baseline);
     let shown = show(&contest, args, cli, &exports);
-    exports.write(&contest)?;
+    exports.write(&contest, || drop(launcher))?;
     shown?;
     Ok(exit_code(args, &contest))
 }
@@ -399,12 +399,11 @@ impl Exports {
         baseline_on_stdout || self.all.iter().any(|(export, _)| export.is_stdout())
     }
 
-    /// Writes every one, even when another fails; the first failure is given back.
-    fn write(self, contest: &Contest<'_>) -> Result<()> {
-        let mut written: Vec<Result<()>> =
-            self.all.into_iter().map(|(export, render)| export.write(&render(contest))).collect();
-        written.extend(self.baseline.map(|baseline| baseline.save(contest)));
-        written.into_iter().collect()
+    /// Writes every one, even when another fails; the first failure is given back. `unwatch` as of [`export::write_all`].
+    fn write(self, contest: &Contest<'_>, unwatch: impl FnOnce()) -> Result<()> {
+        let saved = self.baseline.map_or(Ok(()), |baseline| baseline.save(contest));
+        let all = self.all.into_iter().map(|(export, render)| (export, render(contest)));
+        export::write_all(all, unwatch).and(saved)
     }
 }
 

@@ -37,6 +37,10 @@ pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
         let text = "it is perf's table for people";
         return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
     }
+    if let Some(line) = text.lines().find(|line| is_of_csv(line)) {
+        let text = format!("it is perf's CSV: '{line}'");
+        return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
+    }
     let mut objects = Vec::new();
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         match json_of(line) {
@@ -48,6 +52,16 @@ pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
     }
     let is_perfs = objects.iter().any(|object| object.get("counter-value").is_some());
     is_perfs.then(|| read(&objects))
+}
+
+/// Whether a line is one of `perf stat -x`: value, unit, event, time, share.
+fn is_of_csv(line: &str) -> bool {
+    let is_value = |field: &str| field.starts_with('<') || field.replace(',', ".").parse::<f64>().is_ok();
+    let is_event = |field: &str| field.starts_with(|c: char| c.is_ascii_alphabetic()) && !field.contains('"');
+    [',', ';', '\t'].into_iter().any(|separator| {
+        let fields: Vec<&str> = line.split(separator).collect();
+        fields.len() >= 5 && is_value(fields[0]) && is_event(fields[2]) && is_value(fields[4])
+    })
 }
 
 /// A line as JSON; metrics that perf could not compute are written as `nan` and `inf`, and are not read here.
@@ -395,6 +409,11 @@ mod tests {
         let problem =
             parse(" Performance counter stats for 'true':\n\n  0,55 msec task-clock\n").unwrap_err();
         assert_eq!(problem.text, "it is perf's table for people");
+        for line in ["1.04,msec,task-clock,1042561,100.00,0.004,CPUs utilized", "12;;cycles:u;1000;100,00;;"]
+        {
+            let problem = parse(&format!("# started\n\n{line}\n")).unwrap_err();
+            assert_eq!(problem.text, format!("it is perf's CSV: '{line}'"));
+        }
         let cut = row("", "1", "cycles:u", "100.00") + "{\"counter-value\" : \"12";
         assert_eq!(parse(&cut).unwrap_err().text, "line 2 of perf's is no JSON");
         assert!(parse("a\n{\"x\": 1}").unwrap_err().text.starts_with("it is no JSON"));
