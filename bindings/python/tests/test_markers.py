@@ -58,7 +58,9 @@ def test_regions_report_to_the_memory_of_the_tool(tmp_path: Path) -> None:
         file.seek(512)
         file.write(struct.pack("=8Q", 1, 1, 2, 0, 0, 1 << 5 | 1 << 6, 0, 0))
         file.truncate(LABELS_AT + LABELS)
-    assert run(str(board)) == "True"
+    identity = board.stat()
+    assert run(str(board)) == "False", "another process's file could be at this path"
+    assert run(f"{board}#{identity.st_dev}:{identity.st_ino}") == "True"
     found: dict[str, tuple[int, int, int]] = {}
     with board.open("rb") as file:
         attached, taken = struct.unpack("=3Q", file.read(48)[24:])[::2]

@@ -7,11 +7,15 @@ use std::path::{Component, Path, PathBuf};
 
 use cyclometer_sys::filesystem;
 
+pub(crate) mod memory;
+
 /// Which of the kernel's hierarchies is meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Hierarchy {
     /// The one that the `perf_event` controller is in: its own of version 1, or else the unified one.
     PerfEvent,
+    /// The one that the `memory` controller is in, in the same way.
+    Memory,
     /// Version 2.
     Unified,
 }
@@ -60,9 +64,11 @@ fn groups(mounts: &[u8]) -> impl Iterator<Item = Mount<'_>> {
 /// The mount point of a hierarchy, from the text of `/proc/mounts`.
 fn mount_of(mounts: &[u8], hierarchy: Hierarchy) -> Option<PathBuf> {
     let unified = || groups(mounts).find(|mount| mount.kind == b"cgroup2");
-    let own = || groups(mounts).find(|mount| mount.kind == b"cgroup" && mount.has_option(b"perf_event"));
+    let of =
+        |controller| groups(mounts).find(|mount| mount.kind == b"cgroup" && mount.has_option(controller));
     let found = match hierarchy {
-        Hierarchy::PerfEvent => own().or_else(unified),
+        Hierarchy::PerfEvent => of(b"perf_event").or_else(unified),
+        Hierarchy::Memory => of(b"memory").or_else(unified),
         Hierarchy::Unified => unified(),
     };
     found.map(|mount| mount.folder())

@@ -231,7 +231,7 @@ fn when_the_keeper_is_killed_nothing_hangs_and_no_number_is_told() {
     signal(keeper, "KILL");
     let (status, reading) = started.end();
     assert_eq!(status, Some(ExitStatus::Signal(9)));
-    assert_eq!(lost(&reading), "the keeper process died, and the command with it");
+    assert_eq!(lost(&reading), "the tracer died, and the command with it");
 }
 
 fn signal(pid: u32, name: &str) {

@@ -24,6 +24,13 @@ fn main() -> ExitCode {
     // The helper that starts commands is forked before anything else: it must be small, because what a
     // command inherits from it counts as the command's peak memory.
     let launcher = std::env::args_os().any(|word| word == "stat" || word == "compare").then(Launcher::start);
+    cyclometer::with_stack(STACK, || run(launcher))
+}
+
+/// Bytes of stack that the deepest work has room in: a translation that is made of hot code. `ulimit -s` may allow less.
+const STACK: usize = 8 << 20;
+
+fn run(launcher: Option<cyclometer::Result<Launcher>>) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::of_arguments(&error).into(),

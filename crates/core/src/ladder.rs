@@ -143,6 +143,8 @@ pub enum CauseKind {
     NoUserAccess,
     /// The PMU cannot tell modes apart: its counts include the kernel.
     NoModeFilter,
+    /// `/proc` is missing, or shows the processes of another PID namespace.
+    NoProcessList,
     /// Other operating system or architecture.
     OtherSystem,
     /// Not in this version of the program.
@@ -165,6 +167,7 @@ impl CauseKind {
             CauseKind::NotInKernel => "not_in_kernel",
             CauseKind::NoUserAccess => "no_user_access",
             CauseKind::NoModeFilter => "no_mode_filter",
+            CauseKind::NoProcessList => "no_process_list",
             CauseKind::OtherSystem => "other_system",
             CauseKind::NotBuilt => "not_built",
         }

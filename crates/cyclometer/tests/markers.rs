@@ -569,15 +569,16 @@ fn another_version_is_told(tool: &Tool<'_>) {
     let board = Board::make().unwrap();
     assert_eq!(board.other_version(), None);
     // A library of another version finds the version of the board, and writes down its own.
-    let path = board.variable();
-    let (_, path) = path.split_once('=').unwrap();
+    let variable = board.variable();
+    let (_, place) = variable.split_once('=').unwrap();
+    let (path, _) = place.rsplit_once('#').unwrap();
     let mut file = std::fs::OpenOptions::new().read(true).write(true).open(path).unwrap();
     use std::io::{Seek as _, SeekFrom, Write as _};
     file.seek(SeekFrom::Start(8)).unwrap();
     file.write_all(&(VERSION + 1).to_ne_bytes()).unwrap();
     let status = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["program", "recursive"])
-        .env("CYCLOMETER_MARKERS", path)
+        .env("CYCLOMETER_MARKERS", place)
         .status();
     assert!(status.unwrap().success(), "the program goes on");
     assert_eq!((board.other_version(), board.attached(), board.rows().len()), (Some(VERSION), 0, 0));

@@ -29,6 +29,7 @@ mod intel;
 mod ladder;
 mod pmus;
 mod probes;
+mod process_list;
 mod recorded;
 mod recorder;
 mod riscv;

@@ -4,6 +4,7 @@ use cyclometer_core::machine::{Architecture, Machine, Os, Vendor};
 use cyclometer_core::pmu::KernelPmu;
 
 use crate::facts::{FactSource, PerfProbe};
+use crate::process_list::ProcessList;
 use crate::{Effort, text};
 
 /// `PERF_TYPE_HARDWARE`; its event 0 is `PERF_COUNT_HW_CPU_CYCLES`.
@@ -52,6 +53,8 @@ pub(crate) struct Probes {
     pub(crate) hardware: Vec<HardwareProbe>,
     /// Whether a process may be traced; `None` when nobody asked.
     pub(crate) trace: Option<Result<(), i32>>,
+    /// Whose processes `/proc` shows.
+    pub(crate) processes: ProcessList,
     /// What lets registers be written; `None` elsewhere than on Linux on x86-64.
     pub(crate) registers: Option<RegisterFacts>,
     /// The kernel is one of x86-64, though this program is not of that architecture.
@@ -133,6 +136,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
             cpu_wide: none,
             hardware: Vec::new(),
             trace: None,
+            processes: ProcessList::Own,
             registers: None,
             kernel_is_x86_64: x86,
             sysreg,
@@ -155,6 +159,7 @@ pub(crate) fn run(facts: &dyn FactSource, machine: &Machine, effort: Effort) -> 
         cpu_wide,
         hardware,
         trace: asks.then(|| facts.trace_probe()),
+        processes: ProcessList::ask(facts),
         registers: x86.then(|| RegisterFacts::ask(facts, first_cpu)),
         kernel_is_x86_64: x86 || is_x86_64(facts, machine),
         sysreg,

@@ -117,7 +117,7 @@ fn recordable(path: &str, content: &str) -> String {
 }
 
 /// The lines of `/proc/self/status` that are kept.
-const KEPT_STATUS: [&str; 2] = ["CapEff:", "Seccomp:"];
+const KEPT_STATUS: [&str; 3] = ["CapEff:", "NSpid:", "Seccomp:"];
 
 /// Length of the header of an ACPI table, in bytes; the table may follow, but is of no use.
 const ACPI_HEADER: usize = 36;

@@ -24,7 +24,6 @@
 //! system, or a [`Loss`]). Counts are those of outermost regions of the name; calls are all.
 
 use std::io;
-use std::path::Path;
 
 use crate::memory::{self, Memory, Own};
 
@@ -243,7 +242,7 @@ impl Board {
 
     /// What a program's environment must have, as `NAME=VALUE`. It is found as long as this lives.
     pub fn variable(&self) -> String {
-        format!("{VARIABLE}={}", self.own.path())
+        format!("{VARIABLE}={}", self.own.place())
     }
 
     /// Adds a counter, and hands back its number; `None` where there are too many. Programs that have attached do not
@@ -363,9 +362,10 @@ pub(crate) struct LabelAt {
 }
 
 impl Attached {
-    /// Attaches to the memory at a path; `None` where it is none, or one of another version, which it is told then.
-    pub(crate) fn open(path: &Path) -> Option<Attached> {
-        let memory = memory::open(path, LEN).or_else(|_| memory::open(path, WORD * 4)).ok()?;
+    /// Attaches to the memory at a place, as [`Board::variable`] names it; `None` where it is none, or one of another version,
+    /// which is written down there.
+    pub(crate) fn open(place: &str) -> Option<Attached> {
+        let memory = memory::open(place, LEN).or_else(|_| memory::open(place, WORD * 4)).ok()?;
         if memory.load(WORD * head::MAGIC) != MAGIC {
             return None;
         }
@@ -373,7 +373,7 @@ impl Attached {
             memory.store(WORD * head::OTHER_VERSION, VERSION);
             return None;
         }
-        let memory = memory::open(path, LEN).ok()?;
+        let memory = memory::open(place, LEN).ok()?;
         let counter = |number: usize| {
             let at = COUNTERS_AT + number * COUNTER_BYTES;
             Counts::of_words(std::array::from_fn(|i| memory.load(at + WORD * i)))

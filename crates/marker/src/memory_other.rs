@@ -1,7 +1,6 @@
 //! Where there is no memory to share with a tool.
 
 use std::io;
-use std::path::Path;
 
 /// There is none.
 #[derive(Debug)]
@@ -16,12 +15,12 @@ impl Own {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    pub(crate) fn path(&self) -> String {
+    pub(crate) fn place(&self) -> &str {
         match *self {}
     }
 }
 
-pub(crate) fn open(_path: &Path, _len: usize) -> io::Result<Memory> {
+pub(crate) fn open(_place: &str, _len: usize) -> io::Result<Memory> {
     Err(io::ErrorKind::Unsupported.into())
 }
 

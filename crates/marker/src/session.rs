@@ -1,6 +1,5 @@
 //! Whether a tool listens to this process, and what its threads share.
 
-use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
 
@@ -45,8 +44,8 @@ fn attach() -> Option<&'static Session> {
         return Some(session);
     }
     // Who decides the environment must not decide what a program with more rights writes to.
-    let path = std::env::var_os(VARIABLE).filter(|_| !meter::has_more_rights_than_its_user())?;
-    let board = Attached::open(Path::new(&path))?;
+    let place = std::env::var(VARIABLE).ok().filter(|_| !meter::has_more_rights_than_its_user())?;
+    let board = Attached::open(&place)?;
     keep(board)
 }
 
@@ -79,10 +78,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_another_process_has_open_in_place_of_the_board_is_left_alone() {
+        let board = crate::board::Board::make().unwrap();
+        let variable = board.variable();
+        let place = variable.split_once('=').unwrap().1;
+        let (path, identity) = place.rsplit_once('#').unwrap();
+        let stranger = crate::board::Board::make().unwrap();
+        let other = stranger.variable();
+        let other = other.split_once('=').unwrap().1.rsplit_once('#').unwrap().0;
+        for wrong in [&format!("{other}#{identity}"), path, &format!("{path}#"), &format!("{path}#0:0"), ""] {
+            assert!(Attached::open(wrong).is_none(), "{wrong}");
+        }
+        assert_eq!((board.attached(), stranger.attached()), (0, 0));
+        assert!(Attached::open(place).is_some());
+        assert_eq!(board.attached(), 1);
+    }
+
+    #[test]
     fn nobody_waits_for_a_session_that_a_lost_thread_was_making() {
         let made = crate::board::Board::make().unwrap();
         let variable = made.variable();
-        let open = || Attached::open(Path::new(variable.split_once('=').unwrap().1)).unwrap();
+        let open = || Attached::open(variable.split_once('=').unwrap().1).unwrap();
         let held = MAKING.lock().unwrap();
         assert!(keep(open()).is_none());
         assert_eq!(made.dropped(), 1);

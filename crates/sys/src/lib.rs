@@ -24,6 +24,8 @@ pub mod fork;
 mod fork_handler;
 pub mod host;
 #[cfg(target_os = "linux")]
+pub mod identity;
+#[cfg(target_os = "linux")]
 pub mod invoker;
 #[cfg(not(target_os = "linux"))]
 #[path = "invoker_other.rs"]

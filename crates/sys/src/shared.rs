@@ -238,19 +238,66 @@ pub fn memory_file(name: &str) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Makes a file `len` bytes long; what is added is zero and takes no memory yet.
+/// Makes a file `len` bytes long; what is added is zero and takes no memory yet. A lower limit on the size of files is raised
+/// for the call, as far as it may be: memory is no file that a user wants to limit.
 ///
 /// # Errors
 ///
-/// The operating system's: `EPERM` for a sealed file.
+/// `FileTooLarge`, with a text that names the limit, where that is too low and may not be raised; the operating system's: `EPERM`
+/// for a sealed file.
 ///
 /// # Source
 ///
-/// `ftruncate(2)`.
+/// `ftruncate(2)`; `setrlimit(2)`, `RLIMIT_FSIZE`.
 pub fn set_len(fd: BorrowedFd<'_>, len: u64) -> io::Result<()> {
-    let len = off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let size = off_t::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let _raised = FileSizeLimit::allow(len)?;
     // SAFETY: takes numbers.
-    done(unsafe { libc::ftruncate(fd.as_raw_fd(), len) })
+    done(unsafe { libc::ftruncate(fd.as_raw_fd(), size) })
+}
+
+/// A limit on the size of files that was raised, and is put back when this is dropped.
+struct FileSizeLimit(libc::rlimit);
+
+impl FileSizeLimit {
+    /// Lets this process make files of `len` bytes; `None` where it may already. Beyond the limit the kernel would not only refuse, but
+    /// send a signal that ends the process.
+    fn allow(len: u64) -> io::Result<Option<FileSizeLimit>> {
+        let before = FileSizeLimit::current()?;
+        if before.rlim_cur >= len {
+            return Ok(None);
+        }
+        let wanted = libc::rlimit { rlim_cur: len, rlim_max: before.rlim_max.max(len) };
+        FileSizeLimit::set(&wanted).map_err(|_| {
+            let (limit, len) = (before.rlim_max >> 10, len.div_ceil(1 << 20));
+            let text = format!(
+                "files are limited to {limit} KiB (RLIMIT_FSIZE), and {len} MiB of memory are needed: start it with a higher \
+                 `ulimit -f`"
+            );
+            io::Error::new(io::ErrorKind::FileTooLarge, text)
+        })?;
+        Ok(Some(FileSizeLimit(before)))
+    }
+
+    fn current() -> io::Result<libc::rlimit> {
+        let mut limit = std::mem::MaybeUninit::<libc::rlimit>::zeroed();
+        // SAFETY: writes one rlimit.
+        done(unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit.as_mut_ptr()) })?;
+        // SAFETY: the call succeeded and wrote the limit.
+        Ok(unsafe { limit.assume_init() })
+    }
+
+    fn set(limit: &libc::rlimit) -> io::Result<()> {
+        // SAFETY: reads one rlimit.
+        done(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, limit) })
+    }
+}
+
+impl Drop for FileSizeLimit {
+    fn drop(&mut self) {
+        // Lowering a limit is always allowed.
+        let _ = FileSizeLimit::set(&self.0);
+    }
 }
 
 /// Makes a range of a file zero, and gives back the memory that it took.

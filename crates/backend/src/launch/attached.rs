@@ -125,11 +125,12 @@ impl What {
             What::Thread(tid) => (tid, format!("/proc/{tid}/task/{tid}/stat")),
             What::System => return true,
         };
-        match fs::read(stat) {
-            Ok(stat) => !is_dead(&stat),
-            // Without /proc only signal 0 tells; EPERM means that it exists.
-            Err(_) => process::signal(id, 0).is_ok_and(|()| !fs::exists("/proc/self").unwrap_or(false)),
+        // Without a /proc of this PID namespace only signal 0 tells.
+        if process::check_process_list().is_err() {
+            let sent = process::signal(id, 0);
+            return sent.is_ok() || sent.is_err_and(|error| error.raw_os_error() == Some(errno::EPERM));
         }
+        fs::read(stat).is_ok_and(|stat| !is_dead(&stat))
     }
 
     fn missing(self) -> Error {

@@ -9,8 +9,9 @@ use crate::registers::journal::Process;
 ///
 /// # Errors
 ///
-/// `/proc` cannot be read.
+/// `/proc` cannot be read, or belongs to another PID namespace: a journal would name an unrelated process.
 pub(super) fn this() -> io::Result<Process> {
+    cyclometer_sys::process::check_process_list()?;
     let pid = std::process::id();
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let started = started(&stat).ok_or(io::ErrorKind::InvalidData)?;

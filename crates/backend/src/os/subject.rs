@@ -123,6 +123,11 @@ impl Subject {
             inherited: None,
             had_children: false,
         };
+        if let Target::Thread(_) | Target::Process { .. } = target {
+            let unrelated =
+                |error: std::io::Error| refusal(RefusalKind::TargetNotSupported, error.to_string());
+            process::check_process_list().map_err(unrelated)?;
+        }
         let mut subject = match target {
             Target::ThisThread => Subject::ThisThread,
             Target::Thread(tid) => Subject::Thread { tid: *tid, ticks },
@@ -274,6 +279,7 @@ fn with_switches(accounts: Accounts, switches: Option<(u64, u64)>) -> Accounts {
 
 impl Threads {
     fn take(&mut self) -> Option<Accounts> {
+        process::check_process_list().ok()?;
         let folder = PathBuf::from(format!("/proc/{}", self.pid));
         let stat = fs::read(folder.join("stat")).ok()?;
         let accounts = procfs::stat(&stat, self.ticks)?;

@@ -115,6 +115,11 @@ const ATTEMPTS: usize = 3;
 /// A thread that starts meanwhile is counted by inheritance, or missed, and nobody can tell: then all is closed
 /// and begun again, and at last said. Opening such a thread as well could count it twice.
 fn open_threads(units: &[Unit<'_>], pid: u32, inherit: bool) -> Result<Vec<Opened>, Refusal> {
+    let unrelated = |error: std::io::Error| {
+        let text = format!("the threads of process {pid} cannot be listed: {error}");
+        refusal::of_target(RefusalKind::TargetNotSupported, text)
+    };
+    process::check_process_list().map_err(unrelated)?;
     let mut attempts = 1;
     loop {
         let listed: BTreeSet<u32> = target::threads(pid).into_iter().collect();

@@ -125,7 +125,7 @@ fn traced(pid: u32, settings: host::Settings, hints: Option<&Path>) -> std::resu
     match line.split_once(' ') {
         None if line == "ready" => Ok(link),
         Some(("refused", number)) => Err(Problem::Refused(number.parse().unwrap_or(0))),
-        _ => Err(Problem::NoWord(format!("the keeper process said '{line}'"))),
+        _ => Err(Problem::NoWord(format!("the tracer said '{line}'"))),
     }
 }
 
@@ -162,7 +162,7 @@ impl Problem {
     fn about(self, program: &OsStr) -> Error {
         match self {
             Problem::NoKeeper(e) => {
-                let reason = format!("its keeper process cannot be made: {e}");
+                let reason = format!("its tracer cannot be started: {e}");
                 Error::new(ErrorKind::Os, not_run(program, &reason)).with_source(e)
             }
             Problem::NoWord(reason) => Error::new(ErrorKind::Os, not_run(program, &reason)),
@@ -240,7 +240,7 @@ mod tests {
         check_kept(vec![Ok(())], false, 1, "");
         check_kept(vec![Err(killed()), Ok(())], false, 2, "");
         check_kept(vec![Err(Problem::Died), Ok(())], false, 2, "");
-        check_kept(vec![Err(killed()), Err(Problem::Died)], false, 2, "the keeper process died");
+        check_kept(vec![Err(killed()), Err(Problem::Died)], false, 2, "the tracer died");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use cyclometer_soft::host::protocol::{self, Counted, Report};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
+use crate::cgroup::memory;
 
 /// How long a keeper may be silent when nothing but its word is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,9 +58,9 @@ pub(super) enum Silence {
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Silence::Quiet(time) => write!(f, "the keeper process said nothing for {} s", time.as_secs()),
-            Silence::Ended => f.write_str("the keeper process died"),
-            Silence::Garbled => f.write_str("the keeper process sent no report"),
+            Silence::Quiet(time) => write!(f, "the tracer did not respond within {} s", time.as_secs()),
+            Silence::Ended => f.write_str("the tracer died"),
+            Silence::Garbled => f.write_str("the tracer sent no report"),
         }
     }
 }
@@ -110,11 +111,11 @@ impl Link {
             match self.report(PATIENCE) {
                 // An answer to what was asked before.
                 Ok(_) => {}
-                Err(Silence::Ended) => return Err(died(status)),
+                Err(Silence::Ended) => return Err(died(status, memory::shortage())),
                 Err(silence) => return Err(silence.to_string()),
             }
         }
-        self.last.take().ok_or_else(|| died(status))
+        self.last.take().ok_or_else(|| died(status, None))
     }
 
     fn say(&mut self, word: u8) {
@@ -165,12 +166,14 @@ fn because(error: &io::Error, patience: Duration) -> Option<Silence> {
     }
 }
 
-/// The kernel kills what a keeper traces when it dies: translated code cannot go on alone.
-fn died(status: Option<ExitStatus>) -> String {
-    match status {
+/// The kernel kills what a tracer traces when it dies: translated code cannot go on alone.
+fn died(status: Option<ExitStatus>, shortage: Option<String>) -> String {
+    let what = match status {
         Some(ExitStatus::Signal(SIGKILL)) => format!("{}, and the command with it", Silence::Ended),
         _ => Silence::Ended.to_string(),
-    }
+    };
+    // A full group kills its largest process, which a tracer often is.
+    shortage.map_or(what.clone(), |shortage| format!("{what}: {shortage}"))
 }
 
 #[cfg(test)]
@@ -220,6 +223,13 @@ mod tests {
     }
 
     #[test]
+    fn a_tracer_that_died_for_lack_of_memory_says_so() {
+        let said = died(Some(ExitStatus::Signal(SIGKILL)), Some("memory ran out".to_owned()));
+        assert_eq!(said, "the tracer died, and the command with it: memory ran out");
+        assert_eq!(died(None, None), "the tracer died");
+    }
+
+    #[test]
     fn the_last_report_may_be_the_answer_to_a_question() {
         for (end, known) in [(protocol::SO_FAR, false), (protocol::LAST, true)] {
             let (mut link, mut keeper) = pair();
@@ -235,8 +245,8 @@ mod tests {
         let (mut link, keeper) = pair();
         drop(keeper);
         let killed = link.last_report(Some(ExitStatus::Signal(9))).unwrap_err();
-        assert_eq!(killed, "the keeper process died, and the command with it");
-        assert_eq!(link.last_report(Some(ExitStatus::Code(0))).unwrap_err(), "the keeper process died");
+        assert_eq!(killed, "the tracer died, and the command with it");
+        assert_eq!(link.last_report(Some(ExitStatus::Code(0))).unwrap_err(), "the tracer died");
         assert_eq!(link.first_line(), Err(Silence::Ended));
         let (mut link, mut keeper) = pair();
         keeper.write_all(b"process 7 1 a\ncount loads").unwrap();

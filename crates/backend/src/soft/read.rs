@@ -119,7 +119,7 @@ fn sum(report: &[Counted], event: Event) -> Sum {
         }
     }
     match losers.as_slice() {
-        [] if report.is_empty() => Err("the keeper process reported nothing".to_owned()),
+        [] if report.is_empty() => Err("the tracer reported nothing".to_owned()),
         [] => Ok(sum),
         [(process, reason), others @ ..] => {
             Err(format!("{}: {reason}{}", named(process), more(others.len())))

@@ -38,6 +38,9 @@ fn elsewhere(machine: &Machine, probes: &Probes) -> Option<(Works, Cause)> {
 }
 
 fn refusal(machine: &Machine, probes: &Probes) -> Option<Cause> {
+    if let Some(cause) = probes.processes.cause() {
+        return Some(cause);
+    }
     match probes.trace {
         Some(Ok(())) => None,
         Some(Err(errno)) => Some(yama(machine).unwrap_or_else(|| refused(errno, machine))),

@@ -1,7 +1,10 @@
 //! System calls on behalf of a stopped program.
 
+use std::fs::File;
 use std::io;
+use std::path::Path;
 
+use cyclometer_sys::identity::{self, FileIdentity};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
@@ -23,6 +26,7 @@ pub(crate) mod number {
     pub(crate) const READ: u64 = 0;
     pub(crate) const OPEN: u64 = 2;
     pub(crate) const CLOSE: u64 = 3;
+    pub(crate) const FSTAT: u64 = 5;
     pub(crate) const LSEEK: u64 = 8;
     pub(crate) const MMAP: u64 = 9;
     pub(crate) const MPROTECT: u64 = 10;
@@ -78,6 +82,13 @@ pub(crate) mod number {
     pub(crate) const OPENAT2: u64 = 437;
     pub(crate) const PROCESS_MADVISE: u64 = 440;
 }
+
+/// Bytes of a program's memory that are overwritten for a path or what tells of a file, and put back.
+///
+/// # Source
+///
+/// Linux `arch/x86/include/uapi/asm/stat.h`: a `struct stat` has 144 bytes.
+pub(crate) const LENT: usize = 144;
 
 /// Signals of faults, which come again where nothing is done about them: SIGILL, SIGBUS, SIGSEGV.
 const FAULTS: [i32; 3] = [4, 7, 11];
@@ -261,6 +272,91 @@ impl Remote {
         self.call(number::CLOSE, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
 
+    /// Opens, in the tracer too, the very file that the program has open at a descriptor.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::call`]; `NotFound` where only `/proc` could tell the file and names another one.
+    pub(crate) fn open_same(self, theirs: u64) -> io::Result<File> {
+        // Linux before 5.6 has no such call, some sandboxes forbid it, and it takes the first thread of a process only.
+        identity::descriptor_of(self.tid, theirs).or_else(|_| self.open_same_by_path(theirs))
+    }
+
+    fn open_same_by_path(self, theirs: u64) -> io::Result<File> {
+        let identity = self.in_own_page(|remote, page| remote.identity(theirs, page))?;
+        identity::open_same(Path::new(&format!("/proc/{}/fd/{theirs}", self.tid)), identity)
+    }
+
+    /// Which file the program has open at a descriptor, as the program itself sees it. Overwrites [`LENT`] bytes at an address.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::call`].
+    ///
+    /// # Source
+    ///
+    /// `fstat(2)`; Linux `arch/x86/include/uapi/asm/stat.h`: `st_dev`, then `st_ino`.
+    fn identity(self, descriptor: u64, at: u64) -> io::Result<FileIdentity> {
+        self.call(number::FSTAT, [descriptor, at, 0, 0, 0, 0])?;
+        let (device, inode) = (trace::peek(self.tid, at)?, trace::peek(self.tid, at + 8)?);
+        Ok(FileIdentity { device, inode })
+    }
+
+    /// Whether the program has this very file open at a descriptor. Overwrites [`LENT`] bytes at an address.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::call`]; `NotFound` where it is another one.
+    pub(crate) fn expect(self, descriptor: u64, identity: FileIdentity, at: u64) -> io::Result<()> {
+        match self.identity(descriptor, at)? == identity {
+            true => Ok(()),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Opens a path, which ends in zero, from an address where there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Remote::call`].
+    pub(crate) fn open_path(self, at: u64, path: &str, flags: u64) -> io::Result<u64> {
+        const AT_FDCWD: u64 = -100_i64 as u64;
+        if path.len() > LENT || trace::write_memory(self.tid, at, path.as_bytes())? != path.len() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.call(number::OPENAT, [AT_FDCWD, at, flags, 0, 0, 0])
+    }
+
+    /// Does something that overwrites [`LENT`] bytes of the program's memory, which are put back.
+    ///
+    /// # Errors
+    ///
+    /// The work's; `InvalidInput` where the program has no such memory.
+    pub(crate) fn borrow_memory<T>(
+        self,
+        at: u64,
+        work: impl FnOnce(Remote) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let mut before = [0; LENT];
+        if trace::read_memory(self.tid, at, &mut before)? != LENT {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let done = work(self);
+        trace::write_memory(self.tid, at, &before)?;
+        done
+    }
+
+    /// Does something with a page of the program's that is mapped for that alone.
+    fn in_own_page<T>(self, work: impl FnOnce(Remote, u64) -> io::Result<T>) -> io::Result<T> {
+        const PAGE: u64 = 0x1000;
+        const READ_WRITE: u64 = 3;
+        const MAP_PRIVATE_ANONYMOUS: u64 = 0x22;
+        let page = self.call(number::MMAP, [0, PAGE, READ_WRITE, MAP_PRIVATE_ANONYMOUS, u64::MAX, 0])?;
+        let done = work(self, page);
+        self.call(number::MUNMAP, [page, PAGE, 0, 0, 0, 0])?;
+        done
+    }
+
     /// Makes a file of memory that can be sealed, whose descriptor is the program's. `name` is the address of any short
     /// text.
     ///
@@ -346,6 +442,30 @@ mod tests {
             }
             assert_eq!(told(tid), Some(Change::Group(SIGSTOP)), "{before} calls before, {behind} behind");
         }
+    }
+
+    #[test]
+    fn a_file_of_a_program_is_opened_by_its_path_only_if_it_is_the_same() {
+        if trace::permitted().is_err() {
+            return;
+        }
+        let waiting = Waiting::start();
+        let tid = waiting.0.id();
+        let at = trace::registers(tid).unwrap().rip;
+        let code = trace::peek(tid, at).unwrap();
+        let [a, b, c] = GADGET;
+        trace::poke(tid, at, u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0])).unwrap();
+        let name = trace::registers(tid).unwrap().rsp;
+        let remote = Remote::new(tid, at);
+        let theirs = remote.memory_file(name).unwrap();
+        let file = remote.open_same_by_path(theirs).unwrap();
+        let other = remote.memory_file(name).unwrap();
+        let identity = FileIdentity::of(&file).unwrap();
+        remote.in_own_page(|remote, page| remote.expect(theirs, identity, page)).unwrap();
+        let refused = remote.in_own_page(|remote, page| remote.expect(other, identity, page)).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::NotFound);
+        assert!(remote.open_same_by_path(1000).is_err());
+        trace::poke(tid, at, code).unwrap();
     }
 
     /// What is told of a task that soon has something to tell.

@@ -2,11 +2,12 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::FileExt;
 
+use cyclometer_sys::identity::FileIdentity;
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 
@@ -670,35 +671,38 @@ impl Region {
     }
 }
 
-/// Lets a program open a file that we have open; the descriptor there. It is asked for by a path that is put to an address
+/// Lets a program open a file that the tracer has open; the descriptor there. The program's memory at an address holds paths
 /// meanwhile.
+///
+/// The path names the tracer by its process id. Where the program's `/proc` belongs to another PID namespace, that is a
+/// file of an unrelated process. So the program opens the path with `O_PATH`, which opens nothing yet, and opens the file
+/// itself only where both are the same one.
 ///
 /// # Errors
 ///
-/// The operating system's; `NotFound` where the program sees another file by that path: its list of processes is not ours.
+/// The operating system's; `NotFound` where the program sees another file by that path.
 ///
 /// # Source
 ///
-/// `proc(5)`, `/proc/pid/fd`; `open(2)`, Linux `include/uapi/asm-generic/fcntl.h`.
+/// `proc(5)`, `/proc/pid/fd`; `open(2)`, `O_PATH`; Linux `include/uapi/asm-generic/fcntl.h`.
 fn lend(remote: Remote, text: u64, file: &File) -> io::Result<u64> {
-    const AT_FDCWD: u64 = -100_i64 as u64;
     const O_RDWR: u64 = 2;
     const O_CLOEXEC: u64 = 0o2_000_000;
+    const O_PATH: u64 = 0o10_000_000;
+    let identity = FileIdentity::of(file)?;
     let path = format!("/proc/{}/fd/{}\0", std::process::id(), file.as_raw_fd());
-    let mut before = vec![0; path.len()];
-    let known = trace::read_memory(remote.tid, text, &mut before)? == before.len();
-    if !known || trace::write_memory(remote.tid, text, path.as_bytes())? != path.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let opened = remote.call(number::OPENAT, [AT_FDCWD, text, O_RDWR | O_CLOEXEC, 0, 0, 0]);
-    trace::write_memory(remote.tid, text, &before)?;
-    let theirs = opened?;
-    let seen = writers::File::at(format!("/proc/{}/fd/{theirs}", remote.tid));
-    if seen == Some(writers::File::of(&file.metadata()?)) {
-        return Ok(theirs);
-    }
-    remote.close(theirs)?;
-    Err(io::ErrorKind::NotFound.into())
+    remote.borrow_memory(text, |remote| {
+        let named = remote.open_path(text, &path, O_PATH | O_CLOEXEC)?;
+        let opened = remote.expect(named, identity, text).and_then(|()| {
+            let theirs = remote.open_path(text, &format!("/proc/self/fd/{named}\0"), O_RDWR | O_CLOEXEC)?;
+            match remote.expect(theirs, identity, text) {
+                Ok(()) => Ok(theirs),
+                Err(error) => remote.close(theirs).and(Err(error)),
+            }
+        });
+        remote.close(named)?;
+        opened
+    })
 }
 
 /// Makes system calls in the name of a program that has just been started: at its first instruction, which is put back.
@@ -725,8 +729,7 @@ struct Memory {
 impl Memory {
     fn make(remote: Remote, name: u64, len: u64) -> io::Result<Memory> {
         let theirs = remote.memory_file(name)?;
-        let path = format!("/proc/{}/fd/{theirs}", remote.tid);
-        let file = OpenOptions::new().read(true).write(true).open(path).and_then(|file| {
+        let file = remote.open_same(theirs).and_then(|file| {
             shared::set_len(file.as_fd(), len)?;
             // Who could shorten it would kill us.
             shared::seal_size(file.as_fd())?;

@@ -1,4 +1,4 @@
-//! The limit on open files.
+//! The limits on open files and on the stack.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -24,14 +24,77 @@ pub fn raise_open_files() -> io::Result<u64> {
     }
 }
 
+/// Does some work of a process's first thread with at least so many bytes of stack: there if its limit allows them, else in a
+/// thread with a stack of its own, for which this one waits.
+///
+/// Where there is no memory for such a thread, the work is done in this one.
+///
+/// # Source
+///
+/// `getrlimit(2)`, `RLIMIT_STACK`: the first thread's stack grows up to it.
+pub fn with_stack<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    let has_room = stack().is_ok_and(|limit| limit.rlim_cur >= bytes as u64);
+    if has_room { work() } else { in_thread(bytes, work) }
+}
+
+fn in_thread<T: Send>(bytes: usize, work: impl FnOnce() -> T + Send) -> T {
+    // Kept here, so that the work is not lost where no thread can be made.
+    let mut work = Some(work);
+    let run = || work.take().map(|work| work());
+    let done = std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(bytes).spawn_scoped(scope, run).ok()?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    });
+    match (done, work) {
+        (Some(done), _) => done,
+        (None, Some(work)) => work(),
+        (None, None) => unreachable!("work that was begun has ended or panicked"),
+    }
+}
+
 /// The limits on open files, soft and hard.
 pub(crate) fn open_files() -> io::Result<libc::rlimit> {
+    limit(libc::RLIMIT_NOFILE as libc::c_int)
+}
+
+/// The limits on the first thread's stack, in bytes.
+fn stack() -> io::Result<libc::rlimit> {
+    limit(libc::RLIMIT_STACK as libc::c_int)
+}
+
+/// The type of a resource's number is the C library's own.
+fn limit(resource: libc::c_int) -> io::Result<libc::rlimit> {
     let mut limit = MaybeUninit::<libc::rlimit>::zeroed();
     // SAFETY: writes one rlimit.
-    let done = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) };
+    let done = unsafe { libc::getrlimit(resource as _, limit.as_mut_ptr()) };
     if done != 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the call succeeded and wrote the limit.
     Ok(unsafe { limit.assume_init() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_has_the_stack_that_it_was_promised() {
+        /// Takes a page of stack for each level.
+        fn deep(levels: usize) -> usize {
+            let page = std::hint::black_box([1u8; 4096]);
+            if levels == 0 { 0 } else { usize::from(page[levels % 4096]) + deep(levels - 1) }
+        }
+        // A test's thread has 2 MiB.
+        const LARGE: usize = 256 << 20;
+        assert_eq!(in_thread(LARGE, || deep(10_000)), 10_000);
+        let caller = std::thread::current().id();
+        assert_eq!(with_stack(1, || std::thread::current().id()), caller);
+    }
+
+    #[test]
+    fn a_panic_comes_back_to_the_caller() {
+        let caught = std::panic::catch_unwind(|| in_thread(1 << 20, || panic!("on purpose")));
+        assert!(caught.is_err());
+    }
 }

@@ -197,10 +197,40 @@ pub fn address_limits(pid: u32) -> io::Result<[u64; 2]> {
     Ok([limit.rlim_cur, limit.rlim_max])
 }
 
+/// That `/proc/PID` is the process that this one knows by that id.
+///
+/// # Errors
+///
+/// `Unsupported` where `/proc` is not mounted or belongs to another PID namespace: its entries are unrelated processes.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/status`: `NSpid` (Linux 4.1) has the ids from the namespace of `/proc` to that of the process.
+pub fn check_process_list() -> io::Result<()> {
+    let refused = |text: &str| Err(io::Error::new(io::ErrorKind::Unsupported, text.to_owned()));
+    match std::fs::read_to_string("/proc/self/status") {
+        Ok(status) if shows_own_namespace(&status) => Ok(()),
+        Err(_) if !std::path::Path::new("/proc/meminfo").exists() => refused("/proc is not mounted"),
+        _ => refused("/proc belongs to another PID namespace, and its entries are unrelated processes"),
+    }
+}
+
+fn shows_own_namespace(status: &str) -> bool {
+    let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    ids.is_none_or(|ids| ids.split_ascii_whitespace().count() < 2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn one_id_means_that_the_namespaces_are_the_same() {
+        assert!(shows_own_namespace("Name:\tx\nNSpid:\t7\n"));
+        assert!(shows_own_namespace("Name:\tx\n"), "Linux before 4.1");
+        assert!(!shows_own_namespace("Name:\tx\nNSpid:\t1234\t7\n"));
+    }
 
     #[test]
     fn a_poll_ends_at_its_time() {

@@ -42,14 +42,14 @@ pub use accounting::{Usage, clock_ticks_per_second, thread_usage};
 pub(crate) use image::leave;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use limits::open_files;
-pub use limits::raise_open_files;
+pub use limits::{raise_open_files, with_stack};
 #[cfg(target_os = "linux")]
 pub use linux::address_limits;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use linux::allow_any_tracer;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::time_left;
-pub use linux::{PidFd, adopt_orphans, poll_readable};
+pub use linux::{PidFd, adopt_orphans, check_process_list, poll_readable};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub(crate) use origin::{all_signals, set as set_disposition};
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

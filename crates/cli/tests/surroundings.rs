@@ -1,0 +1,143 @@
+//! The tool where limits are low and `/proc` is not its own: counts or a reason, and nothing of others is touched.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use support::{run, skip, stderr, stdout};
+
+const TOOL: &str = env!("CARGO_BIN_EXE_cyclometer");
+
+/// Whether the software PMU works here, as `doctor` says.
+fn works() -> bool {
+    let machine: Value = serde_json::from_str(&stdout(&run(&["doctor", "--json"]))).unwrap();
+    let mut rungs = machine["ladder"].as_array().unwrap().iter();
+    let works = rungs.any(|rung| rung["rung"] == "soft" && rung["works"] == "yes");
+    if !works {
+        skip("the software PMU does not work here");
+    }
+    works
+}
+
+/// Runs a script of bash with the tool as `$TOOL`.
+fn script(text: &str) -> Output {
+    Command::new("bash").args(["-c", text]).env("TOOL", TOOL).stdin(Stdio::null()).output().unwrap()
+}
+
+/// What the software PMU counts of `true` behind some preparation, or the reason why it does not.
+fn counted(preparation: &str) -> Result<u64, String> {
+    let out = script(&format!("{preparation}; exec \"$TOOL\" stat --json --output null -e calls -- true"));
+    let report: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+    let calls = &report["commands"][0]["metrics"][0];
+    calls["mean"].as_u64().ok_or_else(|| calls["reason"].as_str().unwrap_or_default().to_owned())
+}
+
+/// A PID namespace with a `/proc` of its own, which ordinary users may make too; the script in it makes another one without.
+fn in_namespace(text: &str, folder: &Path) -> Option<Output> {
+    let unshare = |command: &[&str]| {
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]).args(command);
+        unshare.env("TOOL", TOOL).env("FOLDER", folder).stdin(Stdio::null()).output()
+    };
+    if !unshare(&["unshare", "--pid", "--fork", "true"]).is_ok_and(|out| out.status.success()) {
+        skip("PID namespaces cannot be made here");
+        return None;
+    }
+    Some(unshare(&["bash", "-c", text]).unwrap())
+}
+
+/// Processes with a file open at the descriptors that a program would have for its next ones.
+const STRANGERS: &str = r#"
+for i in $(seq 1 40); do
+    printf 'a line of 27 bytes, exactly' > "$FOLDER/$i"
+    ( for fd in 3 4 5 6 7 8 9; do eval "exec $fd<>$FOLDER/$i"; done; exec sleep 100 ) &
+done
+"#;
+
+#[test]
+fn in_another_pid_namespace_than_that_of_proc_nothing_is_counted_by_translation_and_no_file_of_others_changes()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let work = r#"unshare --pid --fork "$TOOL" stat --backend soft -e calls -- true"#;
+    let Some(out) = in_namespace(&format!("{STRANGERS}{work}"), folder.path()) else { return };
+    let said = stdout(&out) + &stderr(&out);
+    let shown = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("/proc belongs to another PID namespace"), "{said}");
+    let files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 40);
+    for file in files {
+        assert_eq!(fs::read(&file).unwrap(), b"a line of 27 bytes, exactly", "{}", file.display());
+    }
+}
+
+#[test]
+fn doctor_names_a_proc_of_another_namespace_and_one_that_is_missing() {
+    let folder = tempfile::tempdir().unwrap();
+    for (work, cause) in [
+        (r#"unshare --pid --fork "$TOOL" doctor --json"#, "/proc belongs to another PID namespace"),
+        (r#"mount -t tmpfs none /proc && "$TOOL" doctor --json"#, "/proc is not mounted"),
+    ] {
+        let Some(out) = in_namespace(work, folder.path()) else { return };
+        let machine: Value = serde_json::from_str(&stdout(&out)).unwrap_or_else(|e| panic!("{e}: {out:?}"));
+        let mut rungs = machine["ladder"].as_array().unwrap().iter();
+        let soft = rungs.find(|rung| rung["rung"] == "soft").unwrap();
+        if soft["works"] == "not_here" {
+            return skip("the software PMU is for x86-64 on Linux");
+        }
+        assert_eq!(soft["works"], "no");
+        assert_eq!(soft["causes"][0]["kind"], "no_process_list", "{soft}");
+        assert!(soft["causes"][0]["text"].as_str().unwrap().starts_with(cause), "{soft}");
+    }
+}
+
+#[test]
+fn a_running_process_is_not_looked_up_in_a_proc_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let work = r#"unshare --pid --fork bash -c 'sleep 100 & "$TOOL" stat -e user_time -p $!; kill $!'"#;
+    let Some(out) = in_namespace(work, folder.path()) else { return };
+    let said = stdout(&out) + &stderr(&out);
+    let shown = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("/proc belongs to another PID namespace"), "{said}");
+}
+
+#[test]
+fn a_low_limit_on_the_size_of_files_takes_no_counts_and_stays_the_programs() {
+    if !works() {
+        return;
+    }
+    let free = counted("true").unwrap();
+    assert_eq!(counted("ulimit -S -f 1000"), Ok(free));
+    let out = script("ulimit -S -f 1000; \"$TOOL\" stat -e calls -- bash -c 'ulimit -S -f'");
+    assert_eq!(stdout(&out).lines().next(), Some("1000"), "{out:?}");
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_that_may_not_be_raised_is_named() {
+    if !works() {
+        return;
+    }
+    let free = counted("true").unwrap();
+    match counted("ulimit -f 1000") {
+        // A privileged user may raise it.
+        Ok(count) => assert_eq!(count, free),
+        Err(reason) => assert!(reason.contains("RLIMIT_FSIZE"), "{reason}"),
+    }
+    let out = script("ulimit -f 1000; \"$TOOL\" stat -m -e calls -- true");
+    assert!(out.status.success() || stderr(&out).contains("RLIMIT_FSIZE"), "{out:?}");
+}
+
+#[test]
+fn a_small_stack_is_enough() {
+    let out = script("ulimit -s 128; \"$TOOL\" list instructions && \"$TOOL\" doctor");
+    assert!(out.status.success(), "{out:?}");
+    if works() {
+        let free = counted("true").unwrap();
+        assert_eq!(counted("ulimit -s 256"), Ok(free));
+    }
+}

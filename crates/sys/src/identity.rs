@@ -1,0 +1,185 @@
+//! Which file a descriptor or a path names, and opening that file alone.
+//!
+//! A path such as `/proc/PID/fd/N` names whatever that process has open, as the mounted `/proc` numbers processes. Where `/proc` belongs
+//! to another PID namespace, that is a file of an unrelated process. So a file of another process is opened by
+//! [`open_same`], which compares its [`FileIdentity`] before it opens anything, or by [`descriptor_of`], which needs no path.
+
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::str::FromStr;
+
+use libc::c_long;
+
+/// What tells a file that is open from all other files of this system: its file system and its number there.
+///
+/// Its text form is `DEVICE:INODE`, both in decimal.
+///
+/// # Source
+///
+/// `inode(7)`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct FileIdentity {
+    /// `st_dev`.
+    pub device: u64,
+    /// `st_ino`.
+    pub inode: u64,
+}
+
+impl FileIdentity {
+    /// The identity of an open file.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub fn of(file: &File) -> io::Result<FileIdentity> {
+        file.metadata().map(|metadata| FileIdentity::from(&metadata))
+    }
+}
+
+impl From<&Metadata> for FileIdentity {
+    fn from(metadata: &Metadata) -> FileIdentity {
+        FileIdentity { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+impl fmt::Display for FileIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.device, self.inode)
+    }
+}
+
+impl FromStr for FileIdentity {
+    type Err = io::Error;
+
+    fn from_str(text: &str) -> io::Result<FileIdentity> {
+        let parse = |number: &str| number.parse().map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+        let (device, inode) = text.split_once(':').ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(FileIdentity { device: parse(device)?, inode: parse(inode)? })
+    }
+}
+
+/// Opens the file at a path for reading and writing, if it is the one of this identity. Another file is not opened: a pipe's other
+/// end does not wake up, a device sees nothing, no time of it changes.
+///
+/// # Errors
+///
+/// `NotFound` where the path names another file; the operating system's.
+///
+/// # Source
+///
+/// `open(2)`, `O_PATH`; `proc(5)`, `/proc/pid/fd`.
+pub fn open_same(path: &Path, identity: FileIdentity) -> io::Result<File> {
+    let named = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path)?;
+    expect(&named, identity)?;
+    // `/proc/self` is this process in whatever namespace `/proc` belongs to, or nothing.
+    let again = format!("/proc/self/fd/{}", named.as_raw_fd());
+    let file = OpenOptions::new().read(true).write(true).open(again)?;
+    expect(&file, identity)?;
+    Ok(file)
+}
+
+fn expect(file: &File, identity: FileIdentity) -> io::Result<()> {
+    match FileIdentity::of(file)? == identity {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::NotFound, "the path names another file")),
+    }
+}
+
+/// The file that a process has open at a descriptor, without a path to it.
+///
+/// # Errors
+///
+/// The operating system's: `EBADF` where it has none, `EPERM` where it may not be traced, `ENOSYS` before Linux 5.6,
+/// `EINVAL` where `pid` is not the first thread of a process.
+///
+/// # Source
+///
+/// `pidfd_open(2)`, `pidfd_getfd(2)`.
+pub fn descriptor_of(pid: u32, descriptor: u64) -> io::Result<File> {
+    let number = RawFd::try_from(descriptor).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: takes numbers.
+    let process = owned(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+    // SAFETY: takes numbers; `process` is open until behind the call.
+    let file = owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })?;
+    Ok(File::from(file))
+}
+
+/// The descriptor that a call has made; both calls close it at exec.
+fn owned(answer: c_long) -> io::Result<OwnedFd> {
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made it for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(answer as RawFd) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+
+    fn identity(path: &Path) -> FileIdentity {
+        FileIdentity::from(&std::fs::metadata(path).unwrap())
+    }
+
+    #[test]
+    fn an_identity_is_read_as_it_is_written() {
+        let identity = FileIdentity { device: 1, inode: u64::MAX };
+        assert_eq!(identity.to_string().parse::<FileIdentity>().unwrap(), identity);
+        for text in ["", "1", "1:", ":1", "1:2:3", "-1:2", "1:18446744073709551616"] {
+            assert!(text.parse::<FileIdentity>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn only_the_file_that_was_meant_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (meant, other) = (folder.path().join("meant"), folder.path().join("other"));
+        std::fs::write(&meant, "a").unwrap();
+        std::fs::write(&other, "b").unwrap();
+        let identity = identity(&meant);
+        open_same(&meant, identity).unwrap().write_all(b"c").unwrap();
+        assert_eq!(std::fs::read(&meant).unwrap(), b"c");
+        assert_eq!(open_same(&other, identity).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // A link that was turned meanwhile.
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        assert_eq!(open_same(&link, identity).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_file_is_not_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let other = FileIdentity { device: 0, inode: 0 };
+        assert_eq!(open_same(&pipe, other).unwrap_err().kind(), io::ErrorKind::NotFound);
+        // Had a writer been there, a reader would see its end; without one there is nothing to read yet.
+        let flags = libc::O_NONBLOCK;
+        let mut reader = OpenOptions::new().read(true).custom_flags(flags).open(&pipe).unwrap();
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+        let writer = OpenOptions::new().write(true).custom_flags(flags).open(&pipe);
+        assert!(writer.is_ok());
+    }
+
+    #[test]
+    fn a_descriptor_of_a_process_is_that_very_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = File::create(&path).unwrap();
+        let pid = std::process::id();
+        match descriptor_of(pid, file.as_raw_fd() as u64) {
+            Ok(got) => assert_eq!(FileIdentity::of(&got).unwrap(), identity(&path)),
+            // A kernel or a sandbox without the call: what is tested then is that it says so.
+            Err(error) => {
+                assert!(matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)), "{error}")
+            }
+        }
+        assert!(descriptor_of(pid, u64::MAX).is_err());
+        assert!(descriptor_of(pid, 100_000).is_err());
+    }
+}
