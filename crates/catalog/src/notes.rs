@@ -36,7 +36,7 @@ pub(crate) const RAW: &str = "a raw code that the CPU lacks counts zero; the ker
 ///
 /// Linux `kernel/events/core.c`, `task_clock_event_read`, `cpu_clock_event_read`: no attribute is looked at.
 pub(crate) fn clock(name: &str, modes: Modes) -> String {
-    format!("{name} is of all modes together: ':{modes}' changes nothing, in perf neither")
+    format!("{name} counts all modes together: ':{modes}' changes nothing, as in perf")
 }
 
 /// The note for an event of the software PMU, if there is one.

@@ -114,7 +114,7 @@ fn a_process_substitution_reads_results() {
     let out = by_shell("bash", &script, folder.path());
     assert!(out.status.success(), "{}", stderr(&out));
     assert!(is_results(&fs::read_to_string(folder.path().join("done")).unwrap()));
-    // Who closes it early is not an error of ours.
+    // A reader that closes it early is not an error of ours.
     let out = by_shell("bash", &format!("\"$0\" {STAT} >(exec <&-) -- sleep 0.1"), folder.path());
     assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
 }

@@ -86,7 +86,7 @@ pub struct Modifiers {
 pub enum ModifierError {
     /// It is no modifier.
     Unknown(char),
-    /// It is there twice, or a fourth time where it is `p`.
+    /// It is repeated, or a fourth `p`.
     Repeated(char),
 }
 
@@ -95,7 +95,7 @@ impl Modifiers {
     ///
     /// # Errors
     ///
-    /// The first letter that is no modifier, that is there twice, or a fourth `p`.
+    /// The first letter that is no modifier, one that is repeated, or a fourth `p`.
     ///
     /// # Source
     ///

@@ -413,7 +413,7 @@ fn modifiers(letters: &str, text: &str) -> Result<Modifiers> {
 }
 
 fn repeated(what: &str, text: &str) -> Error {
-    invalid(format!("'{what}' is there twice in '{}'", shown(text)), "write it once")
+    invalid(format!("'{what}' is repeated in '{}'", shown(text)), "write it once")
 }
 
 /// Reads a decimal number, or a hexadecimal one behind `0x`.
@@ -585,9 +585,9 @@ mod tests {
             ("cpu/event=q/", "the term 'event=q' of 'cpu/event=q/' has no number"),
             ("cycles@x", "'cycles@x' pins an event to 'x', which is no counter"),
             ("a b", "'a b' is no event name"),
-            ("cycles:uu", "'u' is there twice in 'cycles:uu'"),
+            ("cycles:uu", "'u' is repeated in 'cycles:uu'"),
             ("cpu/cycles/pppp", "'cpu/cycles/pppp' has more than three p"),
-            ("skl::X:Y:c=1:c=2", "'cmask' is there twice in 'skl::X:Y:c=1:c=2'"),
+            ("skl::X:Y:c=1:c=2", "'cmask' is repeated in 'skl::X:Y:c=1:c=2'"),
             ("cpu/event=1,name=/", "name= of 'cpu/event=1,name=/' gives no name"),
             (
                 "cpu/event=1,period=often/",

@@ -189,7 +189,7 @@ fn mistakes_are_named_with_a_remedy() {
             "'sched:sched_switch' looks like a tracepoint or breakpoint",
             "these are not counted",
         ),
-        ("foo::cycles", "no PMU is named 'foo' (in foo::cycles)", "leave it away: cycles"),
+        ("foo::cycles", "no PMU is named 'foo' (in foo::cycles)", "leave it out: cycles"),
         (
             "wall_time:u",
             "wall_time does not tell modes apart, so ':u' means nothing",
@@ -242,7 +242,7 @@ fn clocks_take_modes_as_perf_prints_them_and_say_that_they_change_nothing() {
     for name in ["task-clock:u", "cpu-clock:k", "software/task-clock/u"] {
         let event = find(name, &vm_without_pmu());
         assert_eq!((event.modifiers.modes, event.candidates[0].modes), (None, None), "{name}");
-        assert!(event.notes[0].contains("of all modes together"), "{:?}", event.notes);
+        assert!(event.notes[0].contains("counts all modes together"), "{:?}", event.notes);
     }
     assert!(find("task-clock", &skylake()).notes.is_empty());
 }

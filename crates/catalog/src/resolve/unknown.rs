@@ -59,7 +59,7 @@ fn unknown_event(name: &str, host: &Host<'_>) -> Error {
     if let Some((prefix, event)) = name.split_once("::").filter(|(prefix, _)| !pmu_names::is_known(prefix)) {
         let (prefix, event) = (suggest::shown(prefix), suggest::shown(event));
         return Error::new(ErrorKind::UnknownEvent, format!("no PMU is named '{prefix}' (in {shown})"))
-            .with_recovery(Recovery::fix(format!("leave it away: {event}")));
+            .with_recovery(Recovery::fix(format!("leave it out: {event}")));
     }
     let is_vendors = name.contains("::") || name.contains(|c: char| c.is_ascii_uppercase());
     if name.contains(':') && !is_vendors {

@@ -131,14 +131,16 @@ fn check(args: &StatArgs) -> Result<()> {
 ///
 /// `perf-stat(1)`, options `-G` and `--for-each-cgroup`.
 fn check_cgroups(named: &[PathBuf]) -> Result<()> {
-    let is_list = |path: &PathBuf| path.as_os_str().as_encoded_bytes().contains(&b',') && !path.exists();
+    // A comma may also be part of a name.
+    let exists = |path: &PathBuf| path.exists() || Path::new("/sys/fs/cgroup").join(path).exists();
+    let is_list = |path: &PathBuf| path.as_os_str().as_encoded_bytes().contains(&b',') && !exists(path);
     if named.len() < 2 && !named.iter().any(is_list) {
         return Ok(());
     }
     let names: Vec<String> = named.iter().map(|path| output::clean_os(path.as_os_str())).collect();
     Err(failure::usage(
         format!("-G names several control groups: {}", names.join(", ")),
-        "count each by a `cyclometer stat` of its own, or name the group that they are in",
+        "run `cyclometer stat -G` once for each, or name the group that contains them",
     ))
 }
 
@@ -335,7 +337,7 @@ fn target_scope(args: &StatArgs) -> Scope {
     }
 }
 
-/// What is done with the command, where the runs are not all alike.
+/// How many runs of each kind a session will make, where there are both kinds.
 fn announcement(plan: &Plan) -> Option<String> {
     let native = plan.native_runs(plan.intent.runs);
     let counted = plan.intent.runs - native;

@@ -61,7 +61,7 @@ impl Saving {
             clean(why(series))
         );
         Error::new(ErrorKind::InvalidInput, message).with_recovery(Recovery::fix(format!(
-            "mend the cause, or replace {file} all the same with --force"
+            "fix the cause, or replace {file} all the same with --force"
         )))
     }
 

@@ -112,7 +112,7 @@ pub(super) fn read(objects: &[Value]) -> Read<Contents> {
     let series = match sums.is_empty() {
         false => sums.into_iter().map(Row::series).collect(),
         true => {
-            notes.push("its intervals were added up".to_owned());
+            notes.push("the intervals of perf were added up".to_owned());
             added_up(intervals).into_iter().map(Row::series).collect()
         }
     };
@@ -344,7 +344,7 @@ mod tests {
         assert_eq!(values, [vec![30.0], vec![32.0], vec![5.0]]);
         assert_eq!(all[0].reason.as_deref(), Some("scaled: observed 75 % of the time"));
         assert_eq!(all[2].reason.as_deref(), Some("perf did not count it in 1 of 2 intervals"));
-        assert!(contents.notes.contains(&"its intervals were added up".to_owned()));
+        assert!(contents.notes.contains(&"the intervals of perf were added up".to_owned()));
         let with_summary = text + &row("", "77", "cycles:u", "100.00");
         let contents = parse(&with_summary).unwrap();
         assert_eq!(contents.commands[0].1.len(), 1);
