@@ -128,6 +128,47 @@ fn a_process_that_vanishes_before_the_first_read_is_lost_and_not_zero() {
 }
 
 #[test]
+fn several_processes_are_accounted_together_and_one_that_ends_keeps_its_last_values() {
+    let launcher = Launcher::start().unwrap();
+    let mut busy = launcher.prepare(&command("sh", &["-c", "while :; do :; done"])).unwrap();
+    let mut idle = launcher.prepare(&command("sleep", &["60"])).unwrap();
+    busy.release().unwrap();
+    idle.release().unwrap();
+    let target = |child: &dyn cyclometer_core::Child| Target::Process { pid: child.pid(), inherit: true };
+    let both = Target::Several(vec![target(busy.as_ref()), target(idle.as_ref())]);
+    let metrics = [OsMetric::WallTime, OsMetric::CpuTime, OsMetric::ContextSwitches];
+    let mut counting = open(&metrics, &both).unwrap();
+    counting.start().unwrap();
+    let reading = until(counting.as_mut(), |reading| value(reading, 1) >= 20_000_000);
+    let cpu = value(&reading, 1);
+    busy.signal(9);
+    ended(busy.as_mut());
+    let after = read(counting.as_mut());
+    assert!(value(&after, 1) >= cpu && value(&after, 0) > 0, "{after:?}");
+    let said = after.cells[1].partial.clone().unwrap_or_default();
+    assert!(said.contains("one was read ") && said.ends_with(" ms before it ended"), "{said}");
+    idle.signal(9);
+    ended(idle.as_mut());
+    counting.stop().unwrap();
+    assert!(value(&read(counting.as_mut()), 1) >= cpu);
+    let refusal = open(&[OsMetric::PeakRss], &both).err().unwrap();
+    assert!(refusal.text.starts_with("there is no process"), "{}", refusal.text);
+}
+
+#[test]
+fn the_peak_of_several_is_no_sum_of_theirs() {
+    let launcher = Launcher::start().unwrap();
+    let mut child = launcher.prepare(&command("sleep", &["60"])).unwrap();
+    child.release().unwrap();
+    let own = Target::Process { pid: std::process::id(), inherit: true };
+    let both = Target::Several(vec![own, Target::Process { pid: child.pid(), inherit: true }]);
+    let refusal = open(&[OsMetric::PeakRss], &both).err().unwrap();
+    assert!(refusal.text.contains(" and process "), "{}", refusal.text);
+    child.signal(9);
+    ended(child.as_mut());
+}
+
+#[test]
 fn this_thread_and_a_named_one_are_accounted() {
     let link = fs::read_link("/proc/thread-self").unwrap();
     let tid: u32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();

@@ -7,6 +7,7 @@ use cyclometer_core::syntax::Term;
 use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, EventCode, Modes, Provenance, Result};
 
 use crate::host::Core;
+use crate::pmu_names::check_prefix;
 use crate::portable::{self, Answer, Portable};
 use crate::select::{self, chip};
 use crate::table::{Cpu, Entry};
@@ -285,7 +286,8 @@ pub(crate) fn has_portable(portable: &Portable, core: &Core<'_>) -> bool {
     })
 }
 
-/// The CPUs of the catalogue that have an event, by id.
+/// The CPUs of the catalogue that have an event, by id; of a name with a PMU before `::` those that have this PMU.
 pub(crate) fn elsewhere(name: &str) -> Vec<&'static str> {
-    cpus::cpus().filter(|cpu| select::entry(cpu, name).is_some()).map(|cpu| cpu.id()).collect()
+    let has = |cpu: &Cpu<'_>| select::entry(cpu, name).is_some() && check_prefix(cpu, name).is_ok();
+    cpus::cpus().filter(has).map(|cpu| cpu.id()).collect()
 }

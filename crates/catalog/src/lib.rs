@@ -15,6 +15,7 @@ mod generic;
 pub mod glossary;
 mod host;
 mod host_event;
+mod libpfm;
 mod listing;
 pub mod metric;
 mod notes;

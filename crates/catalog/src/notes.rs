@@ -1,8 +1,8 @@
 //! What a reader of a generic event's value should know on this machine.
 
-use cyclometer_core::Machine;
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::machine::Vendor;
+use cyclometer_core::{Machine, Modes};
 
 /// The note for generic event `config`, if there is one for this vendor.
 ///
@@ -29,6 +29,15 @@ pub(crate) fn generic(config: u64, machine: &Machine) -> Option<String> {
 ///
 /// `perf_event_open(2)`, `PERF_TYPE_RAW`; Linux `drivers/perf/arm_pmuv3.c` checks no raw number against PMCEID.
 pub(crate) const RAW: &str = "a raw code that the CPU lacks counts zero; the kernel does not check it";
+
+/// The note for a clock of the kernel's that was asked for in some modes only.
+///
+/// # Source
+///
+/// Linux `kernel/events/core.c`, `task_clock_event_read`, `cpu_clock_event_read`: no attribute is looked at.
+pub(crate) fn clock(name: &str, modes: Modes) -> String {
+    format!("{name} counts all modes together: ':{modes}' changes nothing, as in perf")
+}
 
 /// The note for an event of the software PMU, if there is one.
 pub(crate) fn soft(name: &str) -> Option<&'static str> {

@@ -7,8 +7,8 @@
 use cyclometer_core::pmu::Family;
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 
-use crate::suggest;
 use crate::table::Cpu;
+use crate::{cpus, suggest};
 
 /// libpfm4's names of core PMUs, and the CPU that each is.
 const LIBPFM: &[(&str, &str)] = &[
@@ -72,6 +72,12 @@ pub(crate) fn check_prefix(cpu: &Cpu<'_>, name: &str) -> Result<()> {
         false if Family::ALL.iter().any(|family| family.word() == prefix) => Err(other(cpu, &prefix)),
         false => check_pmu(cpu, &prefix),
     }
+}
+
+/// Whether what stands before the two colons of a name is the PMU of some CPU of the catalogue.
+pub(crate) fn is_known(prefix: &str) -> bool {
+    let named = format!("{prefix}::");
+    cpus::cpus().any(|cpu| check_prefix(&cpu, &named).is_ok())
 }
 
 /// Refuses a device of the kernel that is not the CPU's core PMU.

@@ -18,7 +18,7 @@ use crate::generic::{
 use crate::host::{Core, Tables, cores};
 use crate::host_event::{self, HostEvent, Wanted};
 use crate::soft::{self, SoftEvent};
-use crate::{has_core_pmu, notes, perf_type, portable, registers, select, suggest};
+use crate::{has_core_pmu, libpfm, notes, perf_type, portable, registers, select, suggest};
 
 /// What is counted when nothing is asked for.
 pub const DEFAULT_EVENTS: &str = "wall_time,user_time,system_time,peak_rss,page-faults,context-switches,\
@@ -104,7 +104,7 @@ fn event(request: &EventRequest, unit: Unit, candidates: Vec<Candidate>) -> Even
         modifiers: request.modifiers,
         group: request.group,
         pin: request.pin,
-        ..Event::new(&request.text, unit, candidates)
+        ..Event::new(request.label.as_deref().unwrap_or(&request.text), unit, candidates)
     }
 }
 
@@ -114,6 +114,9 @@ fn unsupported(request: &EventRequest, reason: String) -> Event {
 
 fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
     let machine = host.machine;
+    if let Some(generic) = libpfm::generic(name)? {
+        return by_name(&generic, request, host);
+    }
     if let Some(hardware) = HARDWARE.iter().find(|hardware| named(hardware.names, name))
         && !is_portable_alone(name, hardware, host)
     {
@@ -513,7 +516,7 @@ fn software_event(software: &Software, request: &EventRequest) -> Event {
     let modes = request.modifiers.modes.filter(|_| !software.clock);
     let perf = Candidate { modes, ..device_candidate(vec![part], PerfClass::Software, 1.0) };
     // The operating system accounts for all modes together.
-    let os = software.os.filter(|_| request.modifiers.modes.is_none());
+    let os = software.os.filter(|_| request.modifiers.modes.is_none() || software.clock);
     let candidates = std::iter::once(perf)
         .chain(os.map(|metric| Candidate::accounting(metric, accounting_source(metric))))
         .collect();
@@ -521,7 +524,15 @@ fn software_event(software: &Software, request: &EventRequest) -> Event {
         Some(modes) if software.kernel_only && !modes.kernel => {
             unsupported(request, format!("{} happens in the kernel: it has no user-mode count", request.text))
         }
-        _ => event(request, software.unit(), candidates),
+        _ => {
+            let mut found = event(request, software.unit(), candidates);
+            if software.clock {
+                found
+                    .notes
+                    .extend(found.modifiers.modes.take().map(|modes| notes::clock(software.names[0], modes)));
+            }
+            found
+        }
     }
 }
 
@@ -534,7 +545,7 @@ fn accounting_event(accounting: &Accounting, request: &EventRequest) -> Event {
 
 fn check_modes(request: &EventRequest, found: &Event) -> Result<()> {
     let modeless = !found.candidates.is_empty() && found.candidates.iter().all(|c| c.modes.is_none());
-    match request.modifiers.modes {
+    match found.modifiers.modes {
         Some(modes) if modeless => Err(Error::new(
             ErrorKind::InvalidInput,
             format!("{} does not tell modes apart, so ':{modes}' means nothing", request.text),

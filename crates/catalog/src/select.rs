@@ -9,8 +9,8 @@ use cyclometer_core::{CounterId, CounterMask, Error, ErrorKind, EventCode, Recov
 use crate::generic::{CacheEvent, HARDWARE, named};
 use crate::pmu_names::{check_pmu, check_prefix};
 use crate::portable::{self, Answer};
-use crate::suggest;
 use crate::table::{Cpu, Entry, Generic};
+use crate::{libpfm, suggest};
 
 /// An event as it was asked for, on one CPU.
 #[derive(Clone, Debug)]
@@ -50,7 +50,8 @@ pub fn select<'a>(cpu: Cpu<'a>, request: &EventRequest) -> Result<Vec<Selected<'
     match &request.selector {
         Selector::Name(name) => {
             check_prefix(&cpu, name)?;
-            by_name(cpu, name, &request.attributes, &request.text)
+            let generic = libpfm::generic(name)?;
+            by_name(cpu, generic.as_deref().unwrap_or(name), &request.attributes, &request.text)
         }
         Selector::Raw(config) => {
             by_words(cpu, ConfigWords { config: *config, ..ConfigWords::default() }, request)

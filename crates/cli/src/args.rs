@@ -67,7 +67,7 @@ pub enum Command {
 /// When to use colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ColorWhen {
-    /// On a terminal, unless NO_COLOR is set.
+    /// On a terminal, unless NO_COLOR is set or TERM is dumb.
     Auto,
     /// Always.
     Always,
@@ -181,12 +181,14 @@ pub struct StatArgs {
     /// Print counts every MS milliseconds; 10 and more are sensible (100 and more with the software PMU).
     #[arg(help_heading = COUNTING, short = 'I', long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]
     pub interval: Option<u64>,
-    /// Count a running process and what it starts from now on.
-    #[arg(help_heading = TARGET, short, long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub pid: Option<u32>,
-    /// Count a running thread.
-    #[arg(help_heading = TARGET, short, long, value_parser = clap::value_parser!(u32).range(1..))]
-    pub tid: Option<u32>,
+    /// Count running processes and what they start from now on, together, as in `12,15`.
+    #[arg(help_heading = TARGET, short, long, value_name = "PID", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Vec<u32>,
+    /// Count running threads, together, as in `12,15`.
+    #[arg(help_heading = TARGET, short, long, value_name = "TID", value_delimiter = ',',
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub tid: Vec<u32>,
     /// Count everything on all CPUs.
     #[arg(help_heading = TARGET, short, long)]
     pub all_cpus: bool,
@@ -194,8 +196,8 @@ pub struct StatArgs {
     #[arg(help_heading = TARGET, short = 'C', long, value_name = "CPUS", value_parser = cpu_list)]
     pub cpu: Option<CpuSet>,
     /// Count the processes of a control group, a folder below the cgroup mount.
-    #[arg(help_heading = TARGET, short = 'G', long)]
-    pub cgroup: Option<PathBuf>,
+    #[arg(help_heading = TARGET, short = 'G', long, action = clap::ArgAction::Append)]
+    pub cgroup: Vec<PathBuf>,
     /// Where counts come from.
     #[arg(help_heading = COUNTING, long, value_name = "SOURCE", default_value = "auto")]
     pub backend: Backend,

@@ -91,7 +91,7 @@ mod tests {
             text(&error, false),
             "cyclometer: error: there is nothing to measure\nhelp: name a command\n"
         );
-        assert!(text(&error, true).ends_with("caused by: the cause[2J\n"));
+        assert!(text(&error, true).ends_with("caused by: the cause\\x1b[2J\n"));
     }
 
     #[test]

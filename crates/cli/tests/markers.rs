@@ -105,7 +105,7 @@ fn each_region_has_a_table_below_that_of_the_command() {
     let (whole, regions) = said.split_once("region solve, \"twice\" · 3 calls · 1 thread · ").unwrap();
     assert!(whole.contains("wall_time") && whole.contains("page-faults"), "{said}");
     assert!(regions.contains("page-faults"), "{said}");
-    assert!(regions.contains("region open · 1 call"), "control bytes are not printed: {said}");
+    assert!(regions.contains(r"region open\x1b · 1 call"), "control bytes are escaped: {said}");
     assert!(regions.contains("begun and not ended once"), "{said}");
     assert!(
         regions.contains("not counted in regions, as the system accounts it for processes: wall_time"),

@@ -327,16 +327,40 @@ fn intervals_are_told_while_the_command_runs() {
     assert!(rows.windows(2).all(|pair| pair[0] < pair[1]), "{rows:?}");
 }
 
+/// Whether a signal was ignored before we began, which what we start inherits.
+#[cfg(unix)]
+fn is_ignored(signal: i32) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let set = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & (1 << (signal - 1)) != 0)
+}
+
 #[test]
 #[cfg(unix)]
 fn an_interrupted_session_prints_what_it_has() {
     use std::os::unix::process::CommandExt;
     // A terminal sends SIGINT to the whole group; SIGTERM comes to us alone.
-    for (signal, number, whole_group) in [("-INT", 2, true), ("-TERM", 15, false)] {
+    let everything = [
+        ("-INT", 2, true),
+        ("-QUIT", 3, true),
+        ("-QUIT", 3, false),
+        ("-TERM", 15, false),
+        ("-HUP", 1, false),
+    ];
+    // Where a core is written.
+    let folder = tempfile::tempdir().unwrap();
+    for (signal, number, whole_group) in everything {
+        // As `nohup` and shells leave it to jobs in the background: then nobody hears of it, as it should be.
+        if is_ignored(number) {
+            support::skip(&format!("SIG{} is ignored here", &signal[1..]));
+            continue;
+        }
         let begun = std::time::Instant::now();
         let child = cyclometer()
             .args(["stat", "--backend", "os", "--", "sleep", "20"])
             .process_group(0)
+            .current_dir(folder.path())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -360,6 +384,54 @@ fn a_running_process_is_counted_until_it_ends() {
     sleeper.wait().unwrap();
     assert_eq!(out.status.code(), Some(0), "{out:?}");
     assert!(stderr(&out).contains(&format!("process {} · 1 run", sleeper.id())), "{}", stderr(&out));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn several_processes_are_counted_until_all_have_ended() {
+    let sleep = |seconds: &str| std::process::Command::new("sleep").arg(seconds).spawn().unwrap();
+    let (mut long, mut short) = (sleep("0.8"), sleep("0.2"));
+    let (first, last) = (long.id().min(short.id()), long.id().max(short.id()));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.json");
+    let out = cyclometer()
+        .args(["stat", "--backend", "os", "-e", "wall_time,peak_rss", "--export-json"])
+        .arg(&file)
+        .args(["-p", &format!("{last},{first}"), "-p", &first.to_string()])
+        .output()
+        .unwrap();
+    assert!(long.try_wait().unwrap().is_some(), "it did not wait for the last one");
+    short.wait().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    assert!(stderr(&out).contains(&format!("processes {first}, {last} · 1 run")), "{}", stderr(&out));
+    assert!(stderr(&out).contains("does not account peak_rss for process"), "{}", stderr(&out));
+    let json: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    support::schema("stat-1.json").validate(&json).unwrap();
+    let target = &json["commands"][0]["target"];
+    assert_eq!((&target["kind"], &target["ids"]), (&"processes".into(), &serde_json::json!([first, last])));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_target_of_several_that_is_missing_or_means_nothing_is_named() {
+    let own = std::process::id();
+    let missing = format!("{own},2147483632");
+    for (words, part) in [
+        (&["-p", missing.as_str()][..], "there is no process 2147483632"),
+        (&["-t", missing.as_str()], "there is no thread 2147483632"),
+        (&["-p", "1,"], "for '--pid <PID>'"),
+        (&["-p", "1;2"], "invalid value '1;2' for '--pid <PID>'"),
+        (&["-G", "a", "-G", "b"], "-G names several control groups: a, b"),
+        (&["-G", "a,b"], "-G names several control groups: a,b"),
+    ] {
+        let out = run_with(&["stat", "--backend", "os"], words);
+        assert_eq!(out.status.code(), Some(125), "{words:?}");
+        assert!(
+            stderr(&out).contains(part) && stderr(&out).contains("help: "),
+            "{words:?}: {}",
+            stderr(&out)
+        );
+    }
 }
 
 #[test]

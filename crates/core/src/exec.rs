@@ -193,7 +193,7 @@ pub enum Waited {
     Exited(Exit),
     /// The time came first.
     TimedOut,
-    /// We were sent a signal (SIGINT, SIGTERM, SIGHUP).
+    /// We were sent a signal (SIGINT, SIGQUIT, SIGTERM, SIGHUP).
     Interrupted(Signalled),
 }
 
@@ -280,6 +280,8 @@ pub enum Target {
         /// Whether new threads and children are counted too.
         inherit: bool,
     },
+    /// Several running processes, or several threads, counted together.
+    Several(Vec<Target>),
     /// A child that has not executed its command yet, with all its descendants: counting begins at exec.
     Child(u32),
     /// Everything on these CPUs.

@@ -26,6 +26,15 @@ impl Modes {
     pub const ALL: Modes = Modes { user: true, kernel: true, hypervisor: true };
     pub(crate) const NONE: Modes = Modes { user: false, kernel: false, hypervisor: false };
 
+    /// Both what this and what `other` covers.
+    pub fn with(self, other: Modes) -> Modes {
+        Modes {
+            user: self.user || other.user,
+            kernel: self.kernel || other.kernel,
+            hypervisor: self.hypervisor || other.hypervisor,
+        }
+    }
+
     /// Whether everything in `other` is covered by `self`.
     pub fn covers(self, other: Modes) -> bool {
         (self.user || !other.user) && (self.kernel || !other.kernel) && (self.hypervisor || !other.hypervisor)
@@ -72,21 +81,38 @@ pub struct Modifiers {
     pub bpf: bool,
 }
 
+/// What is wrong with a letter behind a colon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ModifierError {
+    /// It is no modifier.
+    Unknown(char),
+    /// It is repeated, or a fourth `p`.
+    Repeated(char),
+}
+
 impl Modifiers {
-    /// Reads the letters behind the colon.
+    /// Reads the letters behind the colon. Letters add up: `uk` counts in both modes, `GH` in guests and the host.
     ///
     /// # Errors
     ///
-    /// The first letter that is no modifier, or a fourth `p`.
-    pub fn parse(letters: &str) -> std::result::Result<Modifiers, char> {
+    /// The first letter that is no modifier, one that is repeated, or a fourth `p`.
+    ///
+    /// # Source
+    ///
+    /// Linux `tools/perf/util/parse-events.l`, `modifiers`; `parse-events.c`, `check_modifier` of older ones.
+    pub fn parse(letters: &str) -> std::result::Result<Modifiers, ModifierError> {
         let mut m = Modifiers::default();
-        for letter in letters.chars() {
+        for (at, letter) in letters.char_indices() {
             m.add(letter)?;
+            let most = if letter == 'p' { 3 } else { 1 };
+            if letters[..at].matches(letter).count() >= most {
+                return Err(ModifierError::Repeated(letter));
+            }
         }
-        Ok(m)
+        Ok(m.settled())
     }
 
-    fn add(&mut self, letter: char) -> std::result::Result<(), char> {
+    fn add(&mut self, letter: char) -> std::result::Result<(), ModifierError> {
         match letter {
             'u' => self.modes.get_or_insert(Modes::NONE).user = true,
             'k' => self.modes.get_or_insert(Modes::NONE).kernel = true,
@@ -94,21 +120,28 @@ impl Modifiers {
             'G' => self.guest_only = true,
             'H' => self.host_only = true,
             'I' => self.exclude_idle = true,
-            'p' if self.precise < 3 => self.precise += 1,
+            'p' => self.precise = (self.precise + 1).min(3),
             'P' => self.precise = 3,
             'D' => self.pinned = true,
             'e' => self.exclusive = true,
             'S' => self.sample_read = true,
             'W' => self.weak = true,
             'b' => self.bpf = true,
-            other => return Err(other),
+            other => return Err(ModifierError::Unknown(other)),
         }
         Ok(())
     }
 
-    /// These modifiers, with whatever `outer` (those of a group) adds.
-    pub fn or(mut self, outer: Modifiers) -> Modifiers {
-        self.modes = self.modes.or(outer.modes);
+    /// These modifiers and others, as of the group around an event: modes add up, as in perf.
+    ///
+    /// # Source
+    ///
+    /// Linux `tools/perf/util/parse-events.c`, `parse_events__modifier_list`; its test of `{faults:k,…}:u`.
+    pub fn with(mut self, outer: Modifiers) -> Modifiers {
+        self.modes = match (self.modes, outer.modes) {
+            (Some(own), Some(outer)) => Some(own.with(outer)),
+            (own, outer) => own.or(outer),
+        };
         self.guest_only |= outer.guest_only;
         self.host_only |= outer.host_only;
         self.exclude_idle |= outer.exclude_idle;
@@ -118,7 +151,15 @@ impl Modifiers {
         self.sample_read |= outer.sample_read;
         self.weak |= outer.weak;
         self.bpf |= outer.bpf;
-        self
+        self.settled()
+    }
+
+    /// Guests and the host together are what is counted without either letter.
+    fn settled(self) -> Modifiers {
+        match (self.guest_only, self.host_only) {
+            (true, true) => Modifiers { guest_only: false, host_only: false, ..self },
+            _ => self,
+        }
     }
 }
 
@@ -131,8 +172,19 @@ mod tests {
         let m = Modifiers::parse("ukppD").unwrap();
         assert_eq!(m.modes, Some(Modes::USER_KERNEL));
         assert_eq!((m.precise, m.pinned), (2, true));
-        assert_eq!(Modifiers::parse("uz"), Err('z'));
-        assert_eq!(Modifiers::parse("pppp"), Err('p'));
+        assert_eq!(Modifiers::parse("uz"), Err(ModifierError::Unknown('z')));
+        assert_eq!(Modifiers::parse("pppp"), Err(ModifierError::Repeated('p')));
+    }
+
+    #[test]
+    fn letters_add_up_and_none_is_there_twice() {
+        assert_eq!(Modifiers::parse("ku").unwrap().modes, Some(Modes::USER_KERNEL));
+        let both = Modifiers::parse("GH").unwrap();
+        assert_eq!(both, Modifiers::default(), "guests and the host are all that there is");
+        assert_eq!(Modifiers::parse("Ppp").unwrap().precise, 3);
+        for (letters, twice) in [("uu", 'u'), ("uku", 'u'), ("GHG", 'G'), ("DD", 'D'), ("PP", 'P')] {
+            assert_eq!(Modifiers::parse(letters), Err(ModifierError::Repeated(twice)), "{letters}");
+        }
     }
 
     #[test]
@@ -143,10 +195,12 @@ mod tests {
     }
 
     #[test]
-    fn a_group_gives_its_modes_to_members_without_any() {
-        let group = Modifiers::parse("k").unwrap();
+    fn a_group_adds_its_modes_to_those_of_its_members() {
+        let group = Modifiers::parse("kH").unwrap();
         let own = Modifiers::parse("u").unwrap();
-        assert_eq!(own.or(group).modes, Some(Modes::USER));
-        assert_eq!(Modifiers::default().or(group).modes, Some(Modes::KERNEL));
+        assert_eq!(own.with(group).modes, Some(Modes::USER_KERNEL));
+        assert_eq!(Modifiers::default().with(group).modes, Some(Modes::KERNEL));
+        let guest = Modifiers::parse("G").unwrap().with(group);
+        assert!(!guest.guest_only && !guest.host_only);
     }
 }

@@ -5,7 +5,7 @@
 //! item   = "{" event { "," event } "}" [ ":" modifiers ]  |  event
 //! event  = ( name | "r" hex | pmu "/" [ term { "," term } ] "/" ) [ ":" ] [ modifiers ] [ "@" counter ]
 //! name   = [ pmu "::" ] event { ":" ( unit-mask | attribute [ "=" number ] ) }
-//! term   = name [ "=" ( number | name ) ]
+//! term   = name [ "=" ( number | name | "'" text "'" ) ]
 //! ```
 //!
 //! Behind `pmu::` stands libpfm4's grammar: there `e`, `i`, `t`, `c=N` are edge, inversion, any thread and counter mask.
@@ -15,7 +15,7 @@
 //! `perf-list(1)`; `perf-stat(1)`, option `-e`; `libpfm(3)`, "EVENT STRINGS"; `libpfm_intel_skl(3)`, "MODIFIERS".
 
 use crate::error::{Error, ErrorKind, Recovery, Result};
-use crate::modes::{Modes, Modifiers};
+use crate::modes::{Modes, ModifierError, Modifiers};
 
 /// Longest event list that is read, in bytes.
 pub const MAX_LIST_BYTES: usize = 64 * 1024;
@@ -25,6 +25,8 @@ pub const MAX_LIST_BYTES: usize = 64 * 1024;
 pub struct EventRequest {
     /// The event's name as typed, without modifiers and pin.
     pub text: String,
+    /// What it is to be called instead: the term `name=`.
+    pub label: Option<String>,
     /// How it was named.
     pub selector: Selector,
     /// What its name is refined by: `inv`, `cmask=2`, `ldlat=32`.
@@ -42,6 +44,7 @@ impl EventRequest {
     pub fn named(name: &str) -> EventRequest {
         EventRequest {
             text: name.to_owned(),
+            label: None,
             selector: Selector::Name(name.to_owned()),
             attributes: Vec::new(),
             modifiers: Modifiers::default(),
@@ -130,7 +133,7 @@ fn parse_group(rest: &str, item: &str, number: u32) -> Result<Vec<EventRequest>>
             ));
         }
         let mut event = parse_event(part.trim())?;
-        event.modifiers = event.modifiers.or(outer);
+        event.modifiers = event.modifiers.with(outer);
         event.group = Some(number);
         members.push(event);
     }
@@ -144,20 +147,23 @@ fn parse_group(rest: &str, item: &str, number: u32) -> Result<Vec<EventRequest>>
 /// `ErrorKind::InvalidInput`, naming what is wrong.
 pub fn parse_event(text: &str) -> Result<EventRequest> {
     let (body, pin) = split_pin(text)?;
-    let Named { selector, name, attributes, modifiers } = match body.find('/') {
+    let Named { selector, name, label, attributes, modifiers } = match body.find('/') {
         Some(slash) => parse_pmu(body, slash)?,
         None => parse_plain(body)?,
     };
-    if name.is_empty() || !name.chars().all(|c| !c.is_control() && !c.is_whitespace()) {
+    // Between quotes may be blanks.
+    let is_shown = |c: char| !c.is_control() && (!c.is_whitespace() || name.contains('\''));
+    if name.is_empty() || !name.chars().all(is_shown) {
         return Err(invalid(format!("'{}' is no event name", shown(text)), "`cyclometer list` shows names"));
     }
-    Ok(EventRequest { text: name, selector, attributes, modifiers, group: None, pin })
+    Ok(EventRequest { text: name, label, selector, attributes, modifiers, group: None, pin })
 }
 
 /// An event without its pin.
 struct Named {
     selector: Selector,
     name: String,
+    label: Option<String>,
     attributes: Vec<Term>,
     modifiers: Modifiers,
 }
@@ -165,6 +171,8 @@ struct Named {
 fn split_pin(text: &str) -> Result<(&str, Option<u8>)> {
     match text.rsplit_once('@') {
         None => Ok((text, None)),
+        // Between slashes is a name that has it.
+        Some((_, behind)) if behind.contains('/') => Ok((text, None)),
         Some((body, counter)) => match counter.parse::<u8>() {
             Ok(counter) if counter < 64 => Ok((body, Some(counter))),
             _ => Err(invalid(
@@ -181,18 +189,96 @@ fn parse_pmu(body: &str, slash: usize) -> Result<Named> {
     })?;
     let letters = &body[close + 1..];
     let letters = letters.strip_prefix(':').unwrap_or(letters);
-    let terms: Result<Vec<Term>> = body[slash + 1..close]
-        .split(',')
-        .map(str::trim)
-        .filter(|term| !term.is_empty())
-        .map(|term| parse_term(term, body))
-        .collect();
+    let Terms { of_pmu, label } = Terms::parse(&body[slash + 1..close], body)?;
     Ok(Named {
-        selector: Selector::Pmu { pmu: body[..slash].to_owned(), terms: terms? },
+        selector: Selector::Pmu { pmu: body[..slash].to_owned(), terms: of_pmu },
         name: body[..=close].to_owned(),
+        label,
         attributes: Vec::new(),
         modifiers: modifiers(letters, body)?,
     })
+}
+
+/// The terms between slashes.
+#[derive(Default)]
+struct Terms {
+    /// Those that say what is counted.
+    of_pmu: Vec<Term>,
+    /// The value of `name=`.
+    label: Option<String>,
+}
+
+impl Terms {
+    fn parse(text: &str, body: &str) -> Result<Terms> {
+        let mut terms = Terms::default();
+        for term in split_terms(text).into_iter().map(str::trim).filter(|term| !term.is_empty()) {
+            terms.add(term, body)?;
+        }
+        Ok(terms)
+    }
+
+    /// # Source
+    ///
+    /// `perf-record(1)`, option `-e`, on `name`, `period`, `percore` and terms of sampling; Linux
+    /// `tools/perf/util/parse-events.c`, `config_term_avail`: what `perf stat` refuses.
+    fn add(&mut self, term: &str, body: &str) -> Result<()> {
+        let (name, value) = term.split_once('=').map_or((term, None), |(name, value)| (name, Some(value)));
+        match (name, value) {
+            ("name", Some(value)) => self.label = Some(label(value, body)?),
+            // Of a metric of perf's: nothing that is counted.
+            ("metric-id", Some(_)) => {}
+            // Of samples, and of rows for each core: neither changes a sum.
+            ("period", Some(_)) => drop(parse_term(term, body)?),
+            ("percore", None) => {}
+            (name, _) if OF_SAMPLING.contains(&name) => {
+                return Err(invalid(
+                    format!("the term '{name}' of '{}' is for samples, and a count has none", shown(body)),
+                    "leave it out",
+                ));
+            }
+            _ => self.of_pmu.push(parse_term(term, body)?),
+        }
+        Ok(())
+    }
+}
+
+/// Terms of perf's that say how samples are taken.
+const OF_SAMPLING: [&str; 14] = [
+    "freq",
+    "time",
+    "branch_type",
+    "call-graph",
+    "stack-size",
+    "max-stack",
+    "nr",
+    "overwrite",
+    "no-overwrite",
+    "driver-config",
+    "aux-output",
+    "aux-action",
+    "aux-sample-size",
+    "ratio-to-prev",
+];
+
+/// A name that the user gives, in single quotes where it has signs of the grammar.
+fn label(value: &str, body: &str) -> Result<String> {
+    let quoted = value.strip_prefix('\'').and_then(|value| value.strip_suffix('\''));
+    let label = quoted.unwrap_or(value);
+    if label.is_empty() || label.contains(|c: char| c.is_control() || c == '\'') {
+        let message = format!("name= of '{}' gives no name", shown(body));
+        return Err(invalid(message, "write name=ANY, or name='ANY:NAME' where it has signs in it"));
+    }
+    Ok(label.to_owned())
+}
+
+/// Splits at commas that are not between single quotes.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut is_quoted = false;
+    text.split(|c| {
+        is_quoted ^= c == '\'';
+        c == ',' && !is_quoted
+    })
+    .collect()
 }
 
 fn parse_term(term: &str, body: &str) -> Result<Term> {
@@ -224,6 +310,7 @@ fn parse_plain(body: &str) -> Result<Named> {
     let mut named = Named {
         selector: Selector::Raw(0),
         name: format!("{prefix}{}", pieces[0]),
+        label: None,
         attributes: Vec::new(),
         modifiers: Modifiers::default(),
     };
@@ -256,11 +343,14 @@ fn refine(named: &mut Named, piece: &str, place: Place<'_>) -> Result<()> {
     }
     if let Some(attribute) = attribute(piece, place.libpfm) {
         let term = parse_term(&attribute, place.body)?;
+        if named.attributes.iter().any(|other| other.name == term.name) {
+            return Err(repeated(&term.name, place.body));
+        }
         named.attributes.push(term);
         return Ok(());
     }
     match Modifiers::parse(piece) {
-        Ok(more) if !piece.is_empty() => named.modifiers = more.or(named.modifiers),
+        Ok(more) if !piece.is_empty() => named.modifiers = more.with(named.modifiers),
         // No modifier has an underscore, a digit or a capital but for a few: this belongs to the name.
         _ if piece.contains(|c: char| c == '_' || c.is_ascii_digit() || c.is_ascii_uppercase())
             || !place.last =>
@@ -310,12 +400,20 @@ fn raw_code(name: &str) -> Option<Selector> {
 }
 
 fn modifiers(letters: &str, text: &str) -> Result<Modifiers> {
-    Modifiers::parse(letters).map_err(|letter| {
-        invalid(
+    Modifiers::parse(letters).map_err(|error| match error {
+        ModifierError::Unknown(letter) => invalid(
             format!("'{}' in '{}' is no modifier", letter.escape_default(), shown(text)),
             "modifiers are u k h (modes), G H (guest, host), I, p (up to three), P S D W e b",
-        )
+        ),
+        ModifierError::Repeated('p') => {
+            invalid(format!("'{}' has more than three p", shown(text)), "write three of them at most")
+        }
+        ModifierError::Repeated(letter) => repeated(&letter.to_string(), text),
     })
+}
+
+fn repeated(what: &str, text: &str) -> Error {
+    invalid(format!("'{what}' is repeated in '{}'", shown(text)), "write it once")
 }
 
 /// Reads a decimal number, or a hexadecimal one behind `0x`.
@@ -330,8 +428,11 @@ pub fn parse_number(text: &str) -> Option<u64> {
 /// Splits at commas that are inside neither braces nor slashes.
 fn split_outside(list: &str) -> Result<Vec<&str>> {
     let (mut parts, mut start, mut depth, mut in_terms) = (Vec::new(), 0usize, 0u32, false);
+    let mut is_quoted = false;
     for (i, c) in list.char_indices() {
+        is_quoted ^= in_terms && c == '\'';
         match c {
+            _ if is_quoted => {}
             '/' => in_terms = !in_terms,
             '{' if !in_terms => depth += 1,
             '}' if !in_terms => {
@@ -431,7 +532,36 @@ mod tests {
         let groups: Vec<_> = events.iter().map(|event| event.group).collect();
         assert_eq!(groups, [Some(0), Some(0), None, Some(1), Some(1)]);
         assert_eq!(events[0].modifiers.modes, Some(Modes::USER));
-        assert_eq!(events[1].modifiers.modes, Some(Modes::KERNEL));
+        assert_eq!(events[1].modifiers.modes, Some(Modes::USER_KERNEL));
+    }
+
+    #[test]
+    fn modes_add_up_wherever_they_stand() {
+        for text in ["cycles:uk", "cycles:u:k", "cpu/cycles/ku", "{cycles:u}:k", "perf::cycles:k:u=1"] {
+            assert_eq!(one(text).modifiers.modes, Some(Modes::USER_KERNEL), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_term_gives_a_name_and_those_of_samples_are_not_counted() {
+        let terms = |text: &str| match one(text).selector {
+            Selector::Pmu { terms, .. } => terms.into_iter().map(|term| term.name).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        for (text, label) in [
+            ("cpu/event=0xc0,name=retired/u", Some("retired")),
+            ("cpu/name='INST:cmask=0x1,a/b @ 1',event=0xc0/", Some("INST:cmask=0x1,a/b @ 1")),
+            ("cpu/event=0xc0,metric-id=cpu!3cycles!3,period=1000,percore/", None),
+        ] {
+            assert_eq!(
+                (one(text).label.as_deref(), terms(text)),
+                (label, vec!["event".to_owned()]),
+                "{text}"
+            );
+        }
+        assert_eq!(one("cpu/event=1,name='a'/@3").pin, Some(3));
+        let two = parse_events("cpu/name='a,b',event=1/,cycles").unwrap();
+        assert_eq!(two.len(), 2);
     }
 
     #[test]
@@ -455,6 +585,18 @@ mod tests {
             ("cpu/event=q/", "the term 'event=q' of 'cpu/event=q/' has no number"),
             ("cycles@x", "'cycles@x' pins an event to 'x', which is no counter"),
             ("a b", "'a b' is no event name"),
+            ("cycles:uu", "'u' is repeated in 'cycles:uu'"),
+            ("cpu/cycles/pppp", "'cpu/cycles/pppp' has more than three p"),
+            ("skl::X:Y:c=1:c=2", "'cmask' is repeated in 'skl::X:Y:c=1:c=2'"),
+            ("cpu/event=1,name=/", "name= of 'cpu/event=1,name=/' gives no name"),
+            (
+                "cpu/event=1,period=often/",
+                "the term 'period=often' of 'cpu/event=1,period=often/' has no number",
+            ),
+            (
+                "cpu/event=1,call-graph=dwarf/",
+                "the term 'call-graph' of 'cpu/event=1,call-graph=dwarf/' is for samples, and a count has none",
+            ),
         ];
         for (list, message) in cases {
             let error = parse_events(list).unwrap_err();

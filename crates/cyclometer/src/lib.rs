@@ -105,9 +105,10 @@ pub use cyclometer_session::{Moment, Observer, Quiet};
 pub use cyclometer_sim as sim;
 pub use cyclometer_stats as stats;
 pub use cyclometer_stats::asked_scope;
+pub use cyclometer_sys::descriptor::inherited_for_writing as inherited_output;
 pub use cyclometer_sys::invoker::with_rights as with_invoker_rights;
 pub use cyclometer_sys::process::with_stack;
-pub use cyclometer_sys::signals::Watch as SignalWatch;
+pub use cyclometer_sys::signals::{FileSizeSignalIgnored, Watch as SignalWatch};
 pub use host::{
     count_vendor_events, diagnosed_machine, left_registers, list_events, list_events_in, list_vendor_events,
     machine, record_machine, replay_machine, restore_registers,

@@ -1,5 +1,6 @@
 //! Counting a command, a process, CPUs or a control group: what `cyclometer stat` does.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
@@ -110,6 +111,20 @@ fn check_baseline(baseline: CpuBaseline, plan: &Plan, has_command: bool) -> Resu
     }
 }
 
+/// Processes or threads, to be waited for until all have ended.
+fn attached_to(targets: &[Target]) -> Result<Attached> {
+    let pids = targets.iter().filter_map(|target| match target {
+        Target::Process { pid, .. } => Some(*pid),
+        _ => None,
+    });
+    let tids = targets.iter().filter_map(|target| match target {
+        Target::Thread(tid) => Some(*tid),
+        _ => None,
+    });
+    let (pids, tids): (Vec<u32>, Vec<u32>) = (pids.collect(), tids.collect());
+    if tids.is_empty() { Attached::processes(&pids) } else { Attached::threads(&tids) }
+}
+
 impl Stat {
     /// A measurement on `machine`, which must be the one that this runs on.
     pub fn new(machine: Machine) -> Stat {
@@ -152,6 +167,27 @@ impl Stat {
     /// Counts one running thread.
     pub fn thread(mut self, tid: u32) -> Stat {
         self.target = Some(Target::Thread(tid));
+        self
+    }
+
+    /// Counts several running processes together, with all their threads and what they start from now on.
+    pub fn processes(self, pids: &[u32]) -> Stat {
+        self.several(pids, |pid| Target::Process { pid, inherit: true })
+    }
+
+    /// Counts several running threads together.
+    pub fn threads(self, tids: &[u32]) -> Stat {
+        self.several(tids, Target::Thread)
+    }
+
+    /// One id is a target of its own; one that is named twice is counted once.
+    fn several(mut self, ids: &[u32], target: fn(u32) -> Target) -> Stat {
+        let ids: BTreeSet<u32> = ids.iter().copied().collect();
+        let mut targets: Vec<Target> = ids.into_iter().map(target).collect();
+        self.target = match targets.len() {
+            0 | 1 => targets.pop(),
+            _ => Some(Target::Several(targets)),
+        };
         self
     }
 
@@ -468,6 +504,7 @@ impl Stat {
             (Some(_), _) | (None, None) => None,
             (None, Some(Target::Process { pid, .. })) => watch(Attached::process(*pid)?),
             (None, Some(Target::Thread(tid))) => watch(Attached::thread(*tid)?),
+            (None, Some(Target::Several(targets))) => watch(attached_to(targets)?),
             (None, Some(_)) => watch(Attached::system()),
         })
     }

@@ -14,6 +14,9 @@ use crate::{Executed, Execution, Moment, Session, nothing};
 /// What the terminal sends on Ctrl-C.
 const SIGINT: i32 = 2;
 
+/// What the terminal sends on Ctrl-\.
+const SIGQUIT: i32 = 3;
+
 impl Session<'_, '_> {
     pub(crate) fn execute(&mut self, execution: Execution) -> Result<Executed> {
         let Ready { mut child, mut opened, launch } = self.ready(execution)?;
@@ -96,10 +99,10 @@ impl Session<'_, '_> {
         self.observer.interval(&Moment { elapsed_ns, pass, reading, slices }, &self.report.plan);
     }
 
-    /// Ctrl-C may end the command before we hear of it ourselves; then the session ends as well.
+    /// Ctrl-C or Ctrl-\ may end the command before we hear of it ourselves; then the session ends as well.
     fn killed_by_terminal(&self, exit: &Exit) -> Option<i32> {
         match exit.status {
-            Some(ExitStatus::Signal(SIGINT)) if self.settings.runs > 1 => Some(SIGINT),
+            Some(ExitStatus::Signal(signal @ (SIGINT | SIGQUIT))) if self.settings.runs > 1 => Some(signal),
             _ => None,
         }
     }
@@ -109,7 +112,8 @@ impl Session<'_, '_> {
     /// A process that is not our child takes its accounting with it when it ends, so that a source can only give what it
     /// read last. Narrow counters wrap.
     fn keeps_values(&self, opened: &Opened) -> Option<Duration> {
-        let is_somebodys = matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_)));
+        let is_somebodys =
+            matches!(self.job.target, Some(Target::Process { .. } | Target::Thread(_) | Target::Several(_)));
         let pauses = opened.sources.iter().filter_map(|source| source.counting.longest_pause());
         pauses.map(|pause| pause / 2).chain(is_somebodys.then_some(KEEP_EVERY)).min()
     }

@@ -26,8 +26,8 @@ use std::time::{Duration, SystemTime};
 use cyclometer_core::exec::{CommandSpec, ExitStatus};
 use cyclometer_core::report::{Run, Step};
 use cyclometer_core::{
-    Child, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Random, Recovery, Report, Result, Source,
-    Target,
+    Child, Counted, Error, ErrorKind, Launch, LaunchKind, Machine, Plan, Random, Recovery, Report, Result,
+    Source, Target,
 };
 
 pub use observe::{Moment, Observer, Quiet};
@@ -210,12 +210,34 @@ impl Session<'_, '_> {
         if warmup && stops {
             run.dropped_because = Some("a warm-up".to_owned());
         }
+        if !warmup && !stops {
+            self.stop_translating_in_vain(&run);
+        }
         if !warmup || stops {
             self.observer.run_finished(&run, &self.report.plan);
             self.report.runs.push(run);
             self.report.plan.intent.begun = true;
         }
         !stops
+    }
+
+    /// A program that leaves translation once does so again: where a translated run has lost all that it was to count, the
+    /// others that would be translated are timed natively, unless their number was asked for.
+    fn stop_translating_in_vain(&mut self, run: &Run) {
+        let plan = &self.report.plan;
+        let made = run.index + 1;
+        let has_others = plan.passes.iter().any(|pass| pass.launch == LaunchKind::Native);
+        let is_chosen = plan.intent.counted != Counted::Auto;
+        if is_chosen || !has_others || plan.intent.translated_runs() <= made {
+            return;
+        }
+        let reason = run.reading.cells.first().and_then(|cell| cell.lost.clone());
+        let is_lost = run.reading.cells.iter().all(|cell| cell.lost.is_some());
+        if let (Some(reason), true, LaunchKind::Translated) = (reason, is_lost, plan.launch_of(run.index)) {
+            self.report.plan.intent.counted = Counted::Runs(made);
+            let done = "timed the other runs natively, as they would have been translated in vain".to_owned();
+            self.note(Step { event: None, refused: reason, done });
+        }
     }
 
     /// Of several runs, the one that failed or was cut short would spoil the statistics.

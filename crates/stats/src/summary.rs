@@ -226,7 +226,11 @@ pub struct PartSummary {
 
 /// The scope that a report's target asks for; a command is counted with all its descendants.
 pub fn asked_scope(report: &Report) -> Scope {
-    match &report.target {
+    let target = match &report.target {
+        Some(Target::Several(targets)) => targets.first(),
+        target => target.as_ref(),
+    };
+    match target {
         Some(Target::ThisThread | Target::Thread(_)) => Scope::Thread,
         Some(Target::Process { inherit: false, .. }) => Scope::Process,
         Some(Target::Cpus(_)) => Scope::Cpus,

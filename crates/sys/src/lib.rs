@@ -11,6 +11,8 @@ pub mod apple;
 pub mod apple_pmu_device;
 #[cfg(target_arch = "x86_64")]
 pub mod cpuid;
+#[cfg(unix)]
+pub mod descriptor;
 #[cfg(target_os = "linux")]
 pub mod filesystem;
 #[cfg(all(unix, not(target_os = "linux")))]

@@ -14,7 +14,7 @@ use libc::__errno_location as errno_location;
 use libc::__error as errno_location;
 
 /// The signals that a [`Watch`] catches.
-const WATCHED: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
+const WATCHED: [c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
 
 /// Where the handler writes; -1 without a watch.
 static PIPE: AtomicI32 = AtomicI32::new(-1);
@@ -22,7 +22,7 @@ static PIPE: AtomicI32 = AtomicI32::new(-1);
 /// How many handlers are running.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
-/// Catches SIGINT, SIGTERM and SIGHUP as long as it lives.
+/// Catches SIGINT, SIGQUIT, SIGTERM and SIGHUP as long as it lives.
 ///
 /// A signal that was ignored stays ignored (`nohup`, background jobs). There can be one watch at a time.
 #[derive(Debug)]
@@ -90,6 +90,41 @@ impl Drop for Watch {
             std::thread::yield_now();
         }
         drop(self.writer.take());
+    }
+}
+
+/// Ignores SIGXFSZ as long as it lives: a write beyond the limit of a file's size then fails with `EFBIG`, and does not
+/// end the process.
+///
+/// Programs that are started meanwhile inherit that.
+///
+/// # Source
+///
+/// `setrlimit(2)`, `RLIMIT_FSIZE`; `signal(7)`.
+#[derive(Debug)]
+pub struct FileSizeSignalIgnored {
+    former: libc::sighandler_t,
+}
+
+impl FileSizeSignalIgnored {
+    /// Begins to ignore it.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's.
+    pub fn new() -> io::Result<FileSizeSignalIgnored> {
+        // SAFETY: sets a disposition that runs no code of ours.
+        match unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) } {
+            libc::SIG_ERR => Err(io::Error::last_os_error()),
+            former => Ok(FileSizeSignalIgnored { former }),
+        }
+    }
+}
+
+impl Drop for FileSizeSignalIgnored {
+    fn drop(&mut self) {
+        // SAFETY: a disposition that was in force before.
+        unsafe { libc::signal(libc::SIGXFSZ, self.former) };
     }
 }
 

@@ -20,6 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub struct Attached {
     what: What,
     vigil: Vigil,
+    /// What is waited for when that has ended.
+    others: Vec<Attached>,
     since: Instant,
     ended: Option<Exit>,
 }
@@ -50,15 +52,45 @@ impl Attached {
         Attached::to(What::Thread(tid), PidFd::thread(tid))
     }
 
+    /// Several processes: waits end when all have ended.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::NoSuchTarget` for the first that there is not, and where none is named.
+    pub fn processes(pids: &[u32]) -> Result<Attached> {
+        Attached::to_all(pids, Attached::process)
+    }
+
+    /// Several threads: waits end when all have ended.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::NoSuchTarget` for the first that there is not, and where none is named.
+    pub fn threads(tids: &[u32]) -> Result<Attached> {
+        Attached::to_all(tids, Attached::thread)
+    }
+
+    fn to_all(ids: &[u32], attach: fn(u32) -> Result<Attached>) -> Result<Attached> {
+        let mut others: Vec<Attached> = ids.iter().map(|id| attach(*id)).collect::<Result<_>>()?;
+        let first = others
+            .pop()
+            .ok_or_else(|| Error::new(ErrorKind::NoSuchTarget, "no process and no thread is named"))?;
+        Ok(Attached { others, ..first })
+    }
+
     /// The whole system, which never ends: waits end at their time, or by a signal.
     pub fn system() -> Attached {
         let vigil = Vigil { end: None, signals: None, look_every: None };
-        Attached { what: What::System, vigil, since: Instant::now(), ended: None }
+        Attached { what: What::System, vigil, others: Vec::new(), since: Instant::now(), ended: None }
     }
 
     /// The same, whose waits end when a signal comes.
     pub fn with_signals(mut self, watch: impl Into<Arc<Watch>>) -> Attached {
-        self.vigil.signals = Some(watch.into());
+        let watch = watch.into();
+        for other in &mut self.others {
+            other.vigil.signals = Some(watch.clone());
+        }
+        self.vigil.signals = Some(watch);
         self
     }
 
@@ -68,7 +100,14 @@ impl Attached {
             return Err(what.missing());
         }
         let vigil = Vigil { end: end.ok(), signals: None, look_every: Some(LOOK_EVERY) };
-        Ok(Attached { what, vigil, since: Instant::now(), ended: None })
+        Ok(Attached { what, vigil, others: Vec::new(), since: Instant::now(), ended: None })
+    }
+
+    /// Goes on to another one that may still run.
+    fn turn_to_another(&mut self) -> bool {
+        let Some(Attached { what, vigil, .. }) = self.others.pop() else { return false };
+        (self.what, self.vigil) = (what, vigil);
+        true
     }
 
     fn exited(&mut self) -> Waited {
@@ -135,9 +174,9 @@ impl Child for Attached {
                 Error::new(ErrorKind::Os, format!("cannot wait for {:?}: {e}", self.what)).with_source(e)
             })?;
             match news {
-                News::Ended => return Ok(self.exited()),
-                News::Look if !self.what.exists() => return Ok(self.exited()),
-                News::Look => {}
+                News::Look if self.what.exists() => {}
+                News::Ended | News::Look if self.turn_to_another() => {}
+                News::Ended | News::Look => return Ok(self.exited()),
                 News::Time => return Ok(Waited::TimedOut),
                 // What we only watch gets no signal from us.
                 News::Signal(signal) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Exit, ExitStatus, Layout, Signalled, Waited};
 use cyclometer_core::{Child, Error, ErrorKind, Result};
-use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL, Status, Witness};
+use cyclometer_sys::process::{self, Ended, Pending, PidFd, Reap, SIGINT, SIGKILL, SIGQUIT, Status, Witness};
 
 use super::vigil::{News, Vigil};
 use super::{Signals, failure};
@@ -55,10 +55,10 @@ impl Native {
     }
 
     /// Whether a signal that has just come to us has come to the command too: it went to our whole group, and
-    /// the command has not left that. Where nobody can tell, a SIGINT is taken to come from a terminal.
+    /// the command has not left that. Where that cannot be found out, a terminal is taken to have sent SIGINT or SIGQUIT.
     fn has_got(&self, signal: i32) -> bool {
         let in_our_group = process::group_of(self.pid()).is_ok_and(|group| group == process::own_group());
-        in_our_group && self.witness.saw(signal).unwrap_or(signal == SIGINT)
+        in_our_group && self.witness.saw(signal).unwrap_or(matches!(signal, SIGINT | SIGQUIT))
     }
 
     /// What came to us before the command began may have come before it existed, so that only we have got it. At its gate

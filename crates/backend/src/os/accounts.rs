@@ -24,6 +24,12 @@ impl Accounts {
         }
     }
 
+    /// Both together; what one lacks is missing in the sum, and peaks have none.
+    pub(super) fn plus(self, other: Accounts) -> Accounts {
+        let sum = |a: Option<u64>, b: Option<u64>| Some(a?.saturating_add(b?));
+        Accounts { peak_rss_bytes: None, ..self.zip(other, sum) }
+    }
+
     /// These, and where one is missing that of `other`.
     pub(super) fn or(self, other: Option<Accounts>) -> Accounts {
         self.zip(other.unwrap_or_default(), Option::or)

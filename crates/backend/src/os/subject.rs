@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use cyclometer_core::event::OsMetric;
 use cyclometer_core::exec::RefusalKind;
@@ -32,6 +33,7 @@ pub(super) enum Subject {
     Cgroup {
         folder: PathBuf,
     },
+    Several(Several),
     /// It exists, and its accounts are in files of another form.
     CgroupVersion1,
     /// This thread, on a system that accounts for processes only.
@@ -52,6 +54,61 @@ pub(super) struct Threads {
     inherited: Option<[u64; 4]>,
     /// It has, or had, children since.
     had_children: bool,
+}
+
+/// Processes or threads, of which some may end before others.
+#[derive(Debug)]
+pub(super) struct Several {
+    members: Vec<Member>,
+    /// The longest time from the last look at one that has ended to the first in vain.
+    missed: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Member {
+    subject: Subject,
+    /// What it had when it was last there.
+    last: Option<(Accounts, Instant)>,
+}
+
+impl Several {
+    fn of(targets: &[Target]) -> Result<Several, Refusal> {
+        let member = |target| Ok(Member { subject: Subject::of(target)?, last: None });
+        Ok(Several { members: targets.iter().map(member).collect::<Result<_, _>>()?, missed: None })
+    }
+
+    /// The sum over all; of those that have ended what they had last. `None` when none is left.
+    fn take(&mut self) -> Option<Accounts> {
+        let now = Instant::now();
+        let mut is_any_left = false;
+        for member in &mut self.members {
+            match (member.subject.take(), member.last) {
+                (Some(accounts), _) => {
+                    member.last = Some((accounts, now));
+                    is_any_left = true;
+                }
+                (None, last) => {
+                    let missed = last.map(|(_, when)| now.saturating_duration_since(when));
+                    self.missed = self.missed.or(missed);
+                }
+            }
+        }
+        let mut each = self.members.iter().map(|member| member.last.map(|(accounts, _)| accounts));
+        let first = each.next()??;
+        let sum = each.try_fold(first, |sum, accounts| Some(sum.plus(accounts?)));
+        sum.filter(|_| is_any_left)
+    }
+
+    fn first(&self) -> Option<&Subject> {
+        self.members.first().map(|member| &member.subject)
+    }
+}
+
+impl fmt::Display for Several {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = self.members.iter().map(|member| member.subject.to_string()).collect();
+        f.write_str(&names.join(" and "))
+    }
 }
 
 impl Subject {
@@ -78,6 +135,7 @@ impl Subject {
             Target::Child(pid) => Subject::Child(threads(pid, true)),
             Target::Cpus(cpus) => Subject::Cpus { cpus: cpus.clone(), ticks },
             Target::Cgroup { path, .. } => cgroup(path)?,
+            Target::Several(targets) => Subject::Several(Several::of(targets)?),
             _ => return Err(refusal(RefusalKind::TargetNotSupported, "this target has no accounts".into())),
         };
         // A child's accounts come with its end.
@@ -95,6 +153,11 @@ impl Subject {
         use OsMetric::{CpuTime, PeakRss, SystemTime, UserTime, WallTime};
         match self {
             Subject::Process(_) | Subject::Child(_) => true,
+            // The peaks of two are of two moments.
+            Subject::Several(_) if metric == PeakRss => false,
+            Subject::Several(several) => {
+                several.members.iter().all(|member| member.subject.accounts_for(metric))
+            }
             Subject::ThisThread | Subject::Thread { .. } => metric != PeakRss,
             Subject::Cpus { .. } => matches!(metric, WallTime | UserTime | SystemTime | CpuTime),
             Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => metric == WallTime,
@@ -132,6 +195,7 @@ impl Subject {
             Subject::ThisThread => process::thread_usage().ok().map(|used| usage::shared(used).into()),
             Subject::Thread { tid, ticks } => thread_accounts(*tid, *ticks),
             Subject::Process(threads) | Subject::Child(threads) => threads.take(),
+            Subject::Several(several) => several.take(),
             Subject::Cpus { cpus, ticks } => procfs::cpu_times(&fs::read("/proc/stat").ok()?, cpus, *ticks),
             Subject::Cgroup { folder } => cgroup_accounts(folder),
             Subject::CgroupVersion1 | Subject::ThreadWithoutAccounts => Some(Accounts::default()),
@@ -143,6 +207,7 @@ impl Subject {
         match self {
             Subject::Thread { ticks, .. } | Subject::Cpus { ticks, .. } => Some(*ticks),
             Subject::Process(threads) | Subject::Child(threads) => Some(threads.ticks),
+            Subject::Several(several) => several.first()?.ticks(),
             Subject::ThisThread
             | Subject::ThreadWithoutAccounts
             | Subject::Cgroup { .. }
@@ -156,7 +221,18 @@ impl Subject {
             Subject::Process(threads) | Subject::Child(threads) => {
                 threads.with_children && threads.had_children
             }
+            Subject::Several(several) => {
+                several.members.iter().any(|member| member.subject.leaves_children_out())
+            }
             _ => false,
+        }
+    }
+
+    /// How long before its end one of several was last looked at, where one has ended.
+    pub(super) fn missed_one(&self) -> Option<Duration> {
+        match self {
+            Subject::Several(several) => several.missed,
+            _ => None,
         }
     }
 
@@ -243,6 +319,7 @@ impl fmt::Display for Subject {
             Subject::Thread { tid, .. } => write!(f, "thread {tid}"),
             Subject::Process(threads) => write!(f, "process {}", threads.pid),
             Subject::Child(_) => f.write_str("the command"),
+            Subject::Several(several) => several.fmt(f),
             Subject::Cpus { cpus, .. } => write!(f, "CPU {cpus}"),
             Subject::CgroupVersion1 => f.write_str("control groups of version 1"),
             Subject::Cgroup { folder } => {

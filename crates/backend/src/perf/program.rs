@@ -98,8 +98,8 @@ fn open_units(
             opened.extend(open_unit(unit, &place)?);
         }
     }
-    if let Target::Process { pid, inherit } = target {
-        opened.extend(open_threads(units, *pid, *inherit)?);
+    for (pid, inherit) in target::processes(target) {
+        opened.extend(open_threads(units, pid, inherit)?);
     }
     match slots.iter().find(|slot| opened.iter().all(|o| o.slot != slot.id)) {
         Some(slot) => Err(nowhere(slot)),

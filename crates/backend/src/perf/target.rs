@@ -148,6 +148,10 @@ pub(super) fn places(target: &Target) -> Result<Vec<Place>, Refusal> {
         Target::Cpus(cpus) => on_cpus(&Who::Everyone, online(cpus)?),
         Target::Cgroup { path, cpus } => on_cpus(&Who::Cgroup(Rc::new(open_cgroup(path)?)), online(cpus)?),
         Target::Process { .. } => Vec::new(),
+        Target::Several(targets) => {
+            let each: Result<Vec<Vec<Place>>, Refusal> = targets.iter().map(places).collect();
+            each?.concat()
+        }
         _ => {
             let text = "perf cannot count this kind of target".to_owned();
             return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
@@ -211,6 +215,15 @@ fn open_cgroup(path: &Path) -> Result<Group, Refusal> {
             let (kind, _) = refusal::meaning(&e, "", &name);
             Err(refusal::of_target(kind, format!("cannot open the control group '{name}': {e}")))
         }
+    }
+}
+
+/// The processes of a target that run already, and whether what they start is counted too.
+pub(super) fn processes(target: &Target) -> Vec<(u32, bool)> {
+    match target {
+        Target::Process { pid, inherit } => vec![(*pid, *inherit)],
+        Target::Several(targets) => targets.iter().flat_map(processes).collect(),
+        _ => Vec::new(),
     }
 }
 

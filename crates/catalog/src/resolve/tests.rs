@@ -189,11 +189,7 @@ fn mistakes_are_named_with_a_remedy() {
             "'sched:sched_switch' looks like a tracepoint or breakpoint",
             "these are not counted",
         ),
-        (
-            "task-clock:u",
-            "task-clock does not tell modes apart, so ':u' means nothing",
-            "write task-clock without modifiers",
-        ),
+        ("foo::cycles", "no PMU is named 'foo' (in foo::cycles)", "leave it out: cycles"),
         (
             "wall_time:u",
             "wall_time does not tell modes apart, so ':u' means nothing",
@@ -213,4 +209,47 @@ fn constraints_come_from_the_inventory() {
     assert_eq!(instructions.constraint, CounterMask::from_bits(0xf, 0b001));
     let Part::Perf(branches) = &find("branches", &skylake()).candidates[0].parts[0] else { panic!() };
     assert_eq!(branches.constraint, CounterMask::from_bits(0xf, 0));
+}
+
+#[test]
+fn generic_events_are_known_by_the_names_of_libpfm() {
+    let machine = skylake();
+    for (libpfm, perf) in [
+        ("perf::CYCLES:k", "cycles:k"),
+        ("PERF_COUNT_HW_CACHE_L1D:READ:MISS", "L1-dcache-load-misses"),
+        ("perf::page-faults", "page-faults"),
+    ] {
+        let (theirs, ours) = (find(libpfm, &machine), find(perf, &machine));
+        assert_eq!(theirs.candidates, ours.candidates, "{libpfm}");
+        assert_eq!(theirs.name, libpfm.strip_suffix(":k").unwrap_or(libpfm));
+    }
+}
+
+#[test]
+fn an_event_of_another_pmu_is_said_to_be_that_pmus_alone() {
+    for (name, reason) in [
+        ("skx::INST_RETIRED:ANY_P", "cpu has no event skx::INST_RETIRED:ANY_P; skylakex has it"),
+        ("arm_n1::INST_RETIRED", "cpu has no event arm_n1::INST_RETIRED; neoverse-n1 has it"),
+    ] {
+        let event = find(name, &skylake());
+        assert!(event.candidates.is_empty());
+        assert!(event.unsupported.starts_with(reason), "{}", event.unsupported);
+    }
+}
+
+#[test]
+fn clocks_take_modes_as_perf_prints_them_and_say_that_they_change_nothing() {
+    for name in ["task-clock:u", "cpu-clock:k", "software/task-clock/u"] {
+        let event = find(name, &vm_without_pmu());
+        assert_eq!((event.modifiers.modes, event.candidates[0].modes), (None, None), "{name}");
+        assert!(event.notes[0].contains("counts all modes together"), "{:?}", event.notes);
+    }
+    assert!(find("task-clock", &skylake()).notes.is_empty());
+}
+
+#[test]
+fn an_event_has_the_name_that_its_term_gives() {
+    let named = find("cpu/event=0xc0,umask=1,name=retired,period=1000,percore/", &skylake());
+    let plain = find("cpu/event=0xc0,umask=1/", &skylake());
+    assert_eq!((named.name.as_str(), &named.candidates), ("retired", &plain.candidates));
 }

@@ -6,7 +6,7 @@ use cyclometer_core::{Error, ErrorKind, Event, Recovery, Result};
 use super::{Host, cache_event, refuse_terms, unsupported};
 use crate::generic::{PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC};
 use crate::host::{Core, Tables};
-use crate::{host_event, listing, portable, select, suggest};
+use crate::{host_event, listing, pmu_names, portable, select, suggest};
 
 /// Portable names where no table knows the machine's cores, and names that are not known at all.
 pub(super) fn without_table(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event> {
@@ -55,6 +55,11 @@ fn unknown_event(name: &str, host: &Host<'_>) -> Error {
     let shown = suggest::shown(name);
     if let Some(error) = host.cores.iter().find_map(|core| needs_unit_mask(name, core)) {
         return error;
+    }
+    if let Some((prefix, event)) = name.split_once("::").filter(|(prefix, _)| !pmu_names::is_known(prefix)) {
+        let (prefix, event) = (suggest::shown(prefix), suggest::shown(event));
+        return Error::new(ErrorKind::UnknownEvent, format!("no PMU is named '{prefix}' (in {shown})"))
+            .with_recovery(Recovery::fix(format!("leave it out: {event}")));
     }
     let is_vendors = name.contains("::") || name.contains(|c: char| c.is_ascii_uppercase());
     if name.contains(':') && !is_vendors {

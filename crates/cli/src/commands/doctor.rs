@@ -5,7 +5,7 @@ use std::path::Path;
 use cyclometer::{LeftRegisters, Machine, Result, left_registers, record_machine, restore_registers};
 
 use crate::args::{Cli, DoctorArgs};
-use crate::export::Export;
+use crate::export::{self, Export};
 use crate::output::Channel;
 use crate::render::{doctor, json};
 
@@ -23,7 +23,7 @@ pub fn run(args: &DoctorArgs, cli: &Cli) -> Result<u8> {
         None => super::machine_of(args.machine.as_deref())?,
         Some(path) => record(path)?,
     };
-    if args.record.as_deref().is_some_and(|path| path.as_os_str() == "-") {
+    if args.record.as_deref().is_some_and(export::is_stdout) {
         return Ok(crate::exit::OK);
     }
     let left = match &args.machine {

@@ -27,7 +27,7 @@ use cyclometer::{
 use crate::args::Cli;
 use crate::export::cannot_print;
 use crate::output::{self, Channel, clean_os};
-use crate::render::paint::Paint;
+use crate::render::paint::{Paint, ShownBy, is_dumb};
 
 /// Longest recording that is read, in bytes: a machine's facts take far less.
 const MAX_RECORDING_BYTES: u64 = 16 * 1024 * 1024;
@@ -146,5 +146,11 @@ fn print(text: &str) -> Result<u8> {
 }
 
 fn paint(cli: &Cli, channel: Channel) -> Paint {
-    Paint::new(cli.color, channel, std::env::var_os("NO_COLOR").as_deref())
+    let (no_color, term) = (std::env::var_os("NO_COLOR"), std::env::var_os("TERM"));
+    Paint::new(cli.color, ShownBy::of(channel, no_color.as_deref(), term.as_deref()))
+}
+
+/// Whether standard error is a terminal on which a bar can be drawn over and over.
+fn shows_progress() -> bool {
+    Channel::Err.is_terminal() && !is_dumb(std::env::var_os("TERM").as_deref())
 }

@@ -13,7 +13,7 @@ use cyclometer::{
 
 use super::streams::{self, Input};
 use crate::args::{Cli, StatArgs, Trouble};
-use crate::export::{Export, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel};
 use crate::progress::Progress;
 use crate::render::interval::Between;
@@ -53,7 +53,7 @@ pub fn run(args: &StatArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     let results =
         Results { report: &report, summary: &summary, machine: &machine, regions: regions.as_ref() };
     let shown = show(&results, args, cli, &exports);
-    exports.write(&results)?;
+    exports.write(&results, || drop(launcher))?;
     shown?;
     Ok(exit_code(args, &report, &summary))
 }
@@ -75,7 +75,7 @@ fn simulated(args: &StatArgs) -> Result<Option<Simulated>> {
         let hint = "leave the command out, and give --workload NAME";
         return Err(failure::usage("a simulated machine executes no command", hint));
     }
-    if args.pid.is_some() || args.tid.is_some() || args.cgroup.is_some() {
+    if !args.pid.is_empty() || !args.tid.is_empty() || !args.cgroup.is_empty() {
         let hint = "leave -p, -t and -G out";
         return Err(failure::usage("a simulated machine has no processes", hint));
     }
@@ -108,6 +108,7 @@ fn check(args: &StatArgs) -> Result<()> {
         let hint = "name a command behind --, or use -p, -t, -a, -C or -G";
         return Err(failure::usage("there is nothing to measure", hint));
     }
+    check_cgroups(&args.cgroup)?;
     if args.command.is_empty() && (args.runs > 1 || args.warmup > 0) {
         let hint = "name a command behind --, or leave -r and -w out";
         return Err(failure::usage("without a command there is nothing to repeat", hint));
@@ -128,10 +129,30 @@ fn check(args: &StatArgs) -> Result<()> {
     check_stdout(args)
 }
 
+/// perf gives each event of a list the control group of the same place: a sum over groups would be another thing.
+///
+/// # Source
+///
+/// `perf-stat(1)`, options `-G` and `--for-each-cgroup`.
+fn check_cgroups(named: &[PathBuf]) -> Result<()> {
+    // A comma may also be part of a name.
+    let exists = |path: &PathBuf| path.exists() || Path::new("/sys/fs/cgroup").join(path).exists();
+    let is_list = |path: &PathBuf| path.as_os_str().as_encoded_bytes().contains(&b',') && !exists(path);
+    if named.len() < 2 && !named.iter().any(is_list) {
+        return Ok(());
+    }
+    let names: Vec<String> = named.iter().map(|path| output::clean_os(path.as_os_str())).collect();
+    Err(failure::usage(
+        format!("-G names several control groups: {}", names.join(", ")),
+        "run `cyclometer stat -G` once for each, or name the group that contains them",
+    ))
+}
+
 /// Results and the command's output must not mix.
 fn check_stdout(args: &StatArgs) -> Result<()> {
     let exports = [&args.export_json, &args.export_csv, &args.export_markdown];
-    let to_stdout = exports.iter().filter(|path| is_dash(path.as_deref())).count() + usize::from(args.json);
+    let to_stdout =
+        exports.into_iter().flatten().filter(|path| export::is_stdout(path)).count() + usize::from(args.json);
     if to_stdout > 1 {
         return Err(failure::usage("only one export can go to standard output", "give the others a file"));
     }
@@ -171,12 +192,9 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     a == b || a.canonicalize().is_ok_and(|a| b.canonicalize().is_ok_and(|b| a == b))
 }
 
-fn is_dash(path: Option<&Path>) -> bool {
-    path.is_some_and(|path| path.as_os_str() == "-")
-}
-
 fn is_attached(args: &StatArgs) -> bool {
-    args.pid.is_some() || args.tid.is_some() || args.all_cpus || args.cpu.is_some() || args.cgroup.is_some()
+    let is_named = !args.pid.is_empty() || !args.tid.is_empty() || !args.cgroup.is_empty();
+    is_named || args.all_cpus || args.cpu.is_some()
 }
 
 fn executions(args: &StatArgs) -> u32 {
@@ -266,12 +284,11 @@ fn tables(args: &StatArgs, machine: &Machine) -> Result<EventTables> {
 
 fn aimed(stat: Stat, args: &StatArgs) -> Result<Stat> {
     Ok(match args {
-        StatArgs { pid: Some(pid), .. } => stat.process(*pid),
-        StatArgs { tid: Some(tid), .. } => stat.thread(*tid),
+        StatArgs { pid, .. } if !pid.is_empty() => stat.processes(pid),
+        StatArgs { tid, .. } if !tid.is_empty() => stat.threads(tid),
         StatArgs { all_cpus: true, .. } => stat.system(),
         StatArgs { cpu: Some(cpus), .. } => stat.cpus(cpus.clone())?,
-        StatArgs { cgroup: Some(path), .. } => stat.cgroup(path.clone()),
-        _ => stat,
+        StatArgs { cgroup, .. } => cgroup.iter().fold(stat, |stat, path| stat.cgroup(path.clone())),
     })
 }
 
@@ -286,6 +303,8 @@ struct Live {
     executions: u32,
     started: u32,
     rows: bool,
+    /// Says before the first run what kinds there will be.
+    announces: bool,
     header: bool,
     scope: Scope,
     /// The last row's reading, and the number of slices until then.
@@ -298,12 +317,13 @@ impl Live {
         let wanted = executions(args) > 1 && args.interval.is_none() && !args.quiet;
         let (stdout, stderr) = outputs(args);
         let inherits = stdout == Stream::Inherit || stderr == Stream::Inherit;
-        let enabled = wanted && !inherits && Channel::Err.is_terminal();
+        let enabled = wanted && !inherits && super::shows_progress();
         Live {
             progress: Progress::new(executions(args), enabled),
             executions: executions(args),
             started: 0,
             rows: args.interval.is_some() && !args.quiet,
+            announces: !args.quiet,
             header: true,
             scope: target_scope(args),
             before: Reading::default(),
@@ -314,15 +334,36 @@ impl Live {
 
 fn target_scope(args: &StatArgs) -> Scope {
     match args {
-        StatArgs { tid: Some(_), .. } => Scope::Thread,
+        StatArgs { tid, .. } if !tid.is_empty() => Scope::Thread,
         StatArgs { all_cpus: true, .. } => Scope::System,
         StatArgs { cpu: Some(_), .. } => Scope::Cpus,
-        StatArgs { cgroup: Some(_), .. } => Scope::Cgroup,
+        StatArgs { cgroup, .. } if !cgroup.is_empty() => Scope::Cgroup,
         _ => Scope::Tree,
     }
 }
 
+/// How many runs of each kind a session will make, where there are both kinds.
+fn announcement(plan: &Plan) -> Option<String> {
+    let native = plan.native_runs(plan.intent.runs);
+    let counted = plan.intent.runs - native;
+    let verb = |n: u32| if n == 1 { "is" } else { "are" };
+    (native > 0 && counted > 0).then(|| {
+        format!(
+            "cyclometer: {} runs: {counted} {} counted by the software PMU, {native} {} timed natively\n",
+            plan.intent.runs,
+            verb(counted),
+            verb(native)
+        )
+    })
+}
+
 impl Observer for Live {
+    fn planned(&mut self, plan: &Plan) {
+        if self.announces {
+            announcement(plan).iter().for_each(|text| output::tell(text));
+        }
+    }
+
     fn run_started(&mut self, index: u32, warmup: bool) {
         self.progress.advance(self.started);
         self.started += 1;
@@ -384,11 +425,9 @@ impl Exports {
         self.all.iter().any(|(export, _)| export.is_stdout())
     }
 
-    /// Writes every one, even when another fails; the first failure is given back.
-    fn write(self, results: &Results<'_>) -> Result<()> {
-        let written: Vec<Result<()>> =
-            self.all.into_iter().map(|(export, render)| export.write(&render(results))).collect();
-        written.into_iter().collect()
+    /// As [`export::write_all`].
+    fn write(self, results: &Results<'_>, unwatch: impl FnOnce()) -> Result<()> {
+        export::write_all(self.all.into_iter().map(|(export, render)| (export, render(results))), unwatch)
     }
 }
 

@@ -119,9 +119,18 @@ fn target_json(target: Option<&Target>) -> Value {
         Some(Target::Cgroup { path, cpus }) => {
             ("cgroup", None, Some(cpus.to_string()), Some(clean_os(path.as_os_str())))
         }
+        Some(Target::Several(targets)) => return several_json(targets),
         Some(_) => ("other", None, None, None),
     };
     json!({ "kind": kind, "id": id, "cpus": cpus, "path": path })
+}
+
+/// Processes or threads that are counted together.
+fn several_json(targets: &[Target]) -> Value {
+    let each: Vec<Value> = targets.iter().map(|target| target_json(Some(target))).collect();
+    let ids: Vec<&Value> = each.iter().map(|target| &target["id"]).collect();
+    let kind = if each.iter().any(|target| target["kind"] == "thread") { "threads" } else { "processes" };
+    json!({ "kind": kind, "id": null, "ids": ids, "cpus": null, "path": null })
 }
 
 /// How events shared counters; null where all of them fit at once.

@@ -28,22 +28,46 @@ pub enum Style {
     Dim,
 }
 
+/// What shows a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ShownBy {
+    /// A file or a pipe, a terminal without colour, or a user who wants none.
+    Plain,
+    /// A terminal with colour.
+    ColourTerminal,
+}
+
+impl ShownBy {
+    /// What shows a stream of ours; `no_color` and `term` are the variables of those names.
+    ///
+    /// # Source
+    ///
+    /// <https://no-color.org>: set and not empty means no colour. ncurses' entry `dumb` of `terminfo(5)` has no colour.
+    pub fn of(channel: Channel, no_color: Option<&OsStr>, term: Option<&OsStr>) -> ShownBy {
+        let is_forbidden = no_color.is_some_and(|value| !value.is_empty());
+        match channel.is_terminal() && !is_forbidden && !is_dumb(term) {
+            true => ShownBy::ColourTerminal,
+            false => ShownBy::Plain,
+        }
+    }
+}
+
+/// Whether a value of `TERM` is of a terminal that can print and no more.
+pub fn is_dumb(term: Option<&OsStr>) -> bool {
+    term.is_some_and(|term| term == "dumb")
+}
+
 impl Paint {
     /// No colour at all.
     #[cfg(test)]
     pub const NONE: Paint = Paint { on: false };
 
-    /// As asked for on a stream; `no_color` is the variable of that name.
-    ///
-    /// # Source
-    ///
-    /// <https://no-color.org>: set and not empty means no colour.
-    pub fn new(when: ColorWhen, channel: Channel, no_color: Option<&OsStr>) -> Paint {
-        let forbidden = no_color.is_some_and(|value| !value.is_empty());
+    /// As asked for, on what shows the stream.
+    pub fn new(when: ColorWhen, shown_by: ShownBy) -> Paint {
         let on = match when {
             ColorWhen::Always => true,
             ColorWhen::Never => false,
-            ColorWhen::Auto => channel.is_terminal() && !forbidden,
+            ColorWhen::Auto => shown_by == ShownBy::ColourTerminal,
         };
         Paint { on }
     }
@@ -69,11 +93,21 @@ mod tests {
 
     #[test]
     fn colour_is_off_where_it_is_not_wanted() {
-        let never = Paint::new(ColorWhen::Never, Channel::Out, None);
-        assert_eq!(never.paint(Style::Bad, "no"), "no");
-        let forbidden = Paint::new(ColorWhen::Auto, Channel::Out, Some(OsStr::new("1")));
-        assert_eq!(forbidden.paint(Style::Bad, "no"), "no");
-        let always = Paint::new(ColorWhen::Always, Channel::Out, Some(OsStr::new("1")));
-        assert_eq!(always.paint(Style::Bad, "no"), "\x1b[31mno\x1b[0m");
+        for (when, shown_by, expected) in [
+            (ColorWhen::Never, ShownBy::ColourTerminal, "no"),
+            (ColorWhen::Auto, ShownBy::Plain, "no"),
+            (ColorWhen::Auto, ShownBy::ColourTerminal, "\x1b[31mno\x1b[0m"),
+            (ColorWhen::Always, ShownBy::Plain, "\x1b[31mno\x1b[0m"),
+        ] {
+            assert_eq!(Paint::new(when, shown_by).paint(Style::Bad, "no"), expected, "{when:?} {shown_by:?}");
+        }
+    }
+
+    #[test]
+    fn a_terminal_that_can_only_print_is_known_by_its_name() {
+        assert!(is_dumb(Some(OsStr::new("dumb"))));
+        for term in [None, Some(""), Some("xterm"), Some("dumber")] {
+            assert!(!is_dumb(term.map(OsStr::new)), "{term:?}");
+        }
     }
 }

@@ -760,8 +760,8 @@ mod tests {
     #[test]
     fn colour_does_not_change_the_text() {
         use crate::args::ColorWhen;
-        use crate::output::Channel;
-        let paint = Paint::new(ColorWhen::Always, Channel::Out, None);
+        use crate::render::paint::ShownBy;
+        let paint = Paint::new(ColorWhen::Always, ShownBy::Plain);
         let painted = every_verdict(3).show(|results| render(results, false, paint));
         let plain = every_verdict(3).show(|results| render(results, false, Paint::NONE));
         let mut stripped = painted.clone();

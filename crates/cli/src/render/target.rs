@@ -59,11 +59,29 @@ fn target_text(target: Option<&Target>) -> Option<String> {
         Target::ThisThread => "this thread".to_owned(),
         Target::Thread(tid) => format!("thread {tid}"),
         Target::Process { pid, .. } => format!("process {pid}"),
+        Target::Several(targets) => several_text(targets),
         Target::Cpus(cpus) if cpus.len() == 1 => format!("cpu {cpus}"),
         Target::Cpus(cpus) => format!("cpus {cpus}"),
         Target::Cgroup { path, .. } => format!("cgroup {}", clean_os(path.as_os_str())),
         _ => return None,
     })
+}
+
+/// `processes 12, 15`.
+fn several_text(targets: &[Target]) -> String {
+    let mut ids = Vec::new();
+    let mut what = "processes";
+    for target in targets {
+        match target {
+            Target::Process { pid, .. } => ids.push(pid.to_string()),
+            Target::Thread(tid) => {
+                what = "threads";
+                ids.push(tid.to_string());
+            }
+            _ => {}
+        }
+    }
+    format!("{what} {}", ids.join(", "))
 }
 
 #[cfg(test)]

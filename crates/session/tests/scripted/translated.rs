@@ -187,3 +187,29 @@ fn a_failing_translated_run_ends_the_session_as_any_other() {
     assert_eq!(played.count("release"), 1);
     assert_eq!(played.report().runs[0].dropped_because.as_deref(), Some("exited with status 3"));
 }
+
+#[test]
+fn a_program_that_leaves_translation_is_not_translated_again_and_the_other_runs_are_timed() {
+    for (n, counted_runs, wanted) in [
+        (3, Counted::Auto, vec![Translated, Native, Native]),
+        (5, Counted::Auto, vec![Translated, Native, Native, Native, Native]),
+        (2, Counted::Auto, vec![Translated, Native]),
+        (3, Counted::Runs(2), vec![Translated, Translated, Native]),
+        (3, Counted::All, vec![Translated; 3]),
+    ] {
+        let settings = runs(n);
+        let played = play(counted(Play {
+            settings,
+            counted: counted_runs,
+            soft_fate: Fate::Leave,
+            ..Play::default()
+        }));
+        assert_eq!(launches(&played), wanted, "{counted_runs:?} of {n}");
+        assert_eq!(played.count("release"), n as usize);
+        for run in played.report().runs.iter().filter(|run| run.launch == Native) {
+            assert_eq!(values(run), [(1, 100)], "run {} of {n}", run.index);
+        }
+        let steps = usize::from(counted_runs == Counted::Auto && n > 2);
+        assert_eq!(played.heard.steps.len(), steps, "{:?}", played.heard.steps);
+    }
+}

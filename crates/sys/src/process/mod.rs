@@ -86,6 +86,9 @@ pub const SIGCONT: i32 = libc::SIGCONT;
 /// What terminals send to the group in their foreground when someone presses Ctrl-C.
 pub const SIGINT: i32 = libc::SIGINT;
 
+/// What they send when someone presses Ctrl-\.
+pub const SIGQUIT: i32 = libc::SIGQUIT;
+
 /// What to start, byte for byte.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {

@@ -22,7 +22,7 @@ pub(super) fn rings(
     on: &Target,
     how: Sampling,
 ) -> Result<Vec<Sampled>, Refusal> {
-    if matches!(on, Target::Process { .. }) {
+    if !target::processes(on).is_empty() {
         let text = "a process that runs already is sampled by its threads, each for itself".to_owned();
         return Err(refusal::of_target(RefusalKind::TargetNotSupported, text));
     }

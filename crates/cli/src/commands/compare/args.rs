@@ -105,6 +105,9 @@ pub struct CompareArgs {
     /// Write the results to a file that a later --baseline reads.
     #[arg(help_heading = GATE, long, value_name = "FILE")]
     pub save_baseline: Option<PathBuf>,
+    /// Replace the file of --save-baseline also where it has counts that are missing now.
+    #[arg(help_heading = GATE, long, requires = "save_baseline")]
+    pub force: bool,
     /// Compare the one command with these results: ours, JSON of hyperfine, of `perf stat -j`, or of poop's manner.
     #[arg(help_heading = GATE, long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,

@@ -4,6 +4,7 @@ mod args;
 mod baseline;
 mod gates;
 mod outputs;
+mod saving;
 mod syntax;
 mod words;
 
@@ -23,11 +24,12 @@ use cyclometer::{
 pub use args::CompareArgs;
 use baseline::Baseline;
 use outputs::Outputs;
+use saving::Saving;
 use words::Contestant;
 
 use super::streams::{self, Input};
 use crate::args::Cli;
-use crate::export::{Export, cannot_print};
+use crate::export::{self, Export, cannot_print};
 use crate::output::{self, Channel, clean};
 use crate::progress::Progress;
 use crate::render::compare::plot::Format as PlotFormat;
@@ -84,7 +86,7 @@ pub fn run(args: &CompareArgs, cli: &Cli, launcher: Launcher) -> Result<u8> {
     };
     let contest = contest(args, &measured, baseline);
     let shown = show(&contest, args, cli, &exports);
-    exports.write(&contest)?;
+    exports.write(&contest, || drop(launcher))?;
     shown?;
     failing_baseline(args, &contest).into_iter().for_each(|text| output::tell(&text));
     Ok(exit_code(args, &contest))
@@ -118,8 +120,11 @@ fn check(args: &CompareArgs, commands: usize) -> Result<()> {
         let path = output::clean_os(path.as_os_str());
         return Err(failure::usage(format!("two results go to {path}"), "give each a file of its own"));
     }
-    let to_stdout = paths.iter().any(|path| path.as_os_str() == "-");
-    if to_stdout && args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit") {
+    let to_stdout = paths.iter().filter(|path| export::is_stdout(path)).count();
+    if to_stdout > 1 {
+        return Err(failure::usage("only one result can go to standard output", "give the others a file"));
+    }
+    if to_stdout == 1 && args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit") {
         let hint = "leave --output inherit out, or export to a file";
         return Err(failure::usage("the commands' output and the export would mix on standard output", hint));
     }
@@ -211,7 +216,7 @@ fn announce(args: &CompareArgs, executions: Executions) {
 
 fn progress(args: &CompareArgs, executions: Executions) -> Progress {
     let inherits = args.output.as_deref().is_some_and(|path| path.as_os_str() == "inherit");
-    let enabled = !args.quiet && !inherits && Channel::Err.is_terminal();
+    let enabled = !args.quiet && !inherits && super::shows_progress();
     Progress::new(u32::try_from(executions.total()).unwrap_or(u32::MAX), enabled)
 }
 
@@ -398,8 +403,7 @@ type Format = fn(&Contest<'_>) -> String;
 /// The files that were asked for.
 struct Exports {
     all: Vec<(Export, Format)>,
-    /// Kept as it was where the measurement was not finished: half of one is no measure for others.
-    baseline: Option<Export>,
+    baseline: Option<Saving>,
 }
 
 impl Exports {
@@ -417,27 +421,21 @@ impl Exports {
                 all.push((Export::open(path)?, render));
             }
         }
-        Ok(Exports { all, baseline: args.save_baseline.as_deref().map(Export::open).transpose()? })
+        let baseline =
+            args.save_baseline.as_deref().map(|path| Saving::open(path, args.force)).transpose()?;
+        Ok(Exports { all, baseline })
     }
 
     fn any_on_stdout(&self) -> bool {
-        self.all.iter().map(|(export, _)| export).chain(&self.baseline).any(Export::is_stdout)
+        let baseline_on_stdout = self.baseline.as_ref().is_some_and(Saving::is_stdout);
+        baseline_on_stdout || self.all.iter().any(|(export, _)| export.is_stdout())
     }
 
-    /// Writes every one, even when another fails; the first failure is given back.
-    fn write(self, contest: &Contest<'_>) -> Result<()> {
-        let mut written: Vec<Result<()>> =
-            self.all.into_iter().map(|(export, render)| export.write(&render(contest))).collect();
-        match (self.baseline, &contest.comparison.ended) {
-            (Some(baseline), None | Some(Ended::Budget)) => {
-                written.push(baseline.write(&json::render(contest)));
-            }
-            (Some(_), Some(_)) => {
-                output::tell("cyclometer: warning: the baseline is not saved: not all was measured\n")
-            }
-            (None, _) => {}
-        }
-        written.into_iter().collect()
+    /// Writes every one, even when another fails; the first failure is given back. `unwatch` as of [`export::write_all`].
+    fn write(self, contest: &Contest<'_>, unwatch: impl FnOnce()) -> Result<()> {
+        let saved = self.baseline.map_or(Ok(()), |baseline| baseline.save(contest));
+        let all = self.all.into_iter().map(|(export, render)| (export, render(contest)));
+        export::write_all(all, unwatch).and(saved)
     }
 }
 

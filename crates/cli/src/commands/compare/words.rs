@@ -64,9 +64,9 @@ pub fn contestants(args: &CompareArgs) -> Result<Vec<Contestant>> {
     Ok(all)
 }
 
-/// A command as it was written; with values in it as its words are, so that it can be typed in.
+/// A command as it was written; with values or control characters in it as its words are, so that it can be typed in.
 fn name(text: &str, values: &[(String, String)], command: &CommandSpec, by_shell: bool) -> String {
-    if by_shell || values.is_empty() {
+    if by_shell || (values.is_empty() && clean(text) == text) {
         return clean(&replaced(text, values));
     }
     shown_command([&command.program].into_iter().chain(&command.args).map(OsString::as_os_str))
@@ -260,6 +260,8 @@ mod tests {
         assert_eq!(names(&["-L", "n=a b,c", "echo {n}"]), ["echo 'a b'", "echo c"]);
         assert_eq!(names(&["-S", "-L", "n=1,2", "echo {n} | cat"]), ["echo 1 | cat", "echo 2 | cat"]);
         assert_eq!(names(&["grep \"a b\" f", "true"]), ["grep \"a b\" f", "true"]);
+        assert_eq!(names(&["printf 'a\nb'", "x"]), [r"printf $'a\nb'", "x"]);
+        assert_eq!(names(&["-S", "a\nb", "x"]), [r"a\nb", "x"]);
     }
 
     #[test]

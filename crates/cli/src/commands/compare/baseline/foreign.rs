@@ -1,9 +1,9 @@
-//! Results of other programs: hyperfine 1 and 2, `perf stat -j`, and files in poop's manner.
+//! Results of other programs: hyperfine 1 and 2, and files in poop's manner.
 
 use cyclometer::stats::compare::{RunOf, Series};
 use serde_json::{Map, Value};
 
-use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero};
+use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero, perf};
 use crate::render::failures::Failures;
 
 type Read<T> = std::result::Result<T, Problem>;
@@ -103,7 +103,7 @@ pub(super) fn hyperfine_2(whole: &Value) -> Read<Contents> {
 /// Formats whose files do not say what they are: hyperfine 1, poop's manner, one object of perf.
 pub(super) fn without_version(whole: &Value) -> Read<Contents> {
     if whole.get("counter-value").is_some() {
-        return perf(std::slice::from_ref(whole));
+        return perf::read(std::slice::from_ref(whole));
     }
     let all = match whole {
         Value::Array(all) => all,
@@ -177,102 +177,6 @@ fn poop(results: &[Value]) -> Read<Contents> {
     Ok(Contents { commands, notes, ..Contents::default() })
 }
 
-/// An object in each line, as `perf stat -j` writes them; `None` where the lines are something else.
-pub(super) fn perf_lines(text: &str) -> Option<Read<Contents>> {
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let objects: Option<Vec<Value>> = lines.map(|line| serde_json::from_str(line).ok()).collect();
-    let objects =
-        objects.filter(|objects| objects.iter().any(|object| object.get("counter-value").is_some()))?;
-    Some(perf(&objects))
-}
-
-/// # Source
-///
-/// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and what follows it: values are texts, of several
-/// runs the mean.
-fn perf(objects: &[Value]) -> Read<Contents> {
-    let mut series = Vec::new();
-    for object in objects {
-        let Some(value) = object.get("counter-value") else { continue };
-        series.push(perf_series(object, value)?);
-    }
-    let notes = vec![
-        "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
-            .to_owned(),
-    ];
-    let commands = vec![Recorded { command: "perf stat".to_owned(), series, ..Recorded::default() }];
-    Ok(Contents { commands, notes, ..Contents::default() })
-}
-
-fn perf_series(object: &Value, value: &Value) -> Read<Series> {
-    let event = text(object, "event")?;
-    let read = match value {
-        Value::String(text) => text.trim().parse::<f64>().ok(),
-        other => not_below_zero(other, &event)?,
-    };
-    let no_number =
-        value.as_str().filter(|text| read.is_none_or(|read| !read.is_finite()) && !text.starts_with('<'));
-    if let Some(text) = no_number {
-        return Err(Problem::new(format!("{event} is '{text}', which is no number"), SAVE_ANEW));
-    }
-    let share = object.get("pcnt-running").and_then(Value::as_f64).filter(|share| *share < 99.995);
-    let reason = match (read, share) {
-        (None, _) => Some(format!("perf says {value}")),
-        (_, Some(share)) => Some(format!("scaled: observed {share:.0} % of the time")),
-        _ => None,
-    };
-    let unit = object.get("unit").and_then(Value::as_str).unwrap_or_default();
-    let (name, unit, scale) = match (event.as_str(), unit) {
-        ("duration_time", _) => ("wall_time", "ns", 1.0),
-        ("user_time", _) => ("user_time", "ns", 1.0),
-        ("system_time", _) => ("system_time", "ns", 1.0),
-        (event, "msec") => (event, "ns", 1e6),
-        (event, unit) => (event, unit, 1.0),
-    };
-    Ok(Series {
-        name: name.to_owned(),
-        event: name.split(':').next().unwrap_or(name).to_owned(),
-        unit: unit.to_owned(),
-        provenance: perf_provenance(name).map(str::to_owned),
-        launch: Some("native".to_owned()),
-        reason,
-        values: vec![RunOf { run: 0, value: read.map(|read| read * scale) }],
-        ..Series::default()
-    })
-}
-
-/// Events that the kernel counts itself, by perf's names.
-///
-/// # Source
-///
-/// `perf-list(1)`, software events and tool events.
-const OF_THE_KERNEL: [&str; 14] = [
-    "wall_time",
-    "user_time",
-    "system_time",
-    "task-clock",
-    "cpu-clock",
-    "page-faults",
-    "faults",
-    "minor-faults",
-    "major-faults",
-    "context-switches",
-    "cs",
-    "cpu-migrations",
-    "migrations",
-    "alignment-faults",
-];
-
-/// Who counted what perf calls so; of `msr/tsc/` and the like it cannot be told.
-fn perf_provenance(name: &str) -> Option<&'static str> {
-    let stem = name.split(':').next().unwrap_or(name);
-    match name.contains('/') {
-        true => None,
-        false if OF_THE_KERNEL.contains(&stem) => Some("kernel"),
-        false => Some("hardware"),
-    }
-}
-
 fn results(whole: &Value) -> Read<&Vec<Value>> {
     array(whole, "results")
 }
@@ -282,7 +186,7 @@ fn array<'a>(value: &'a Value, key: &str) -> Read<&'a Vec<Value>> {
     found.ok_or_else(|| Problem::new(format!("there is no list '{key}'"), SAVE_ANEW))
 }
 
-fn text(value: &Value, key: &str) -> Read<String> {
+pub(super) fn text(value: &Value, key: &str) -> Read<String> {
     let found = value.get(key).and_then(Value::as_str).map(str::to_owned);
     found.ok_or_else(|| Problem::new(format!("there is no text '{key}'"), SAVE_ANEW))
 }
@@ -348,29 +252,6 @@ mod tests {
             mac.commands[0].series.iter().all(|series| !series.name.ends_with(":u")),
             "they have the kernel's as well"
         );
-    }
-
-    #[test]
-    fn perf_gives_one_number_and_what_it_did_not_count() {
-        let text = "# started on Sun\n\n\
-            {\"counter-value\" : \"1234.000000\", \"unit\" : \"\", \"event\" : \"instructions:u\", \"event-runtime\" : 5, \"pcnt-running\" : 100.00}\n\
-            {\"counter-value\" : \"<not supported>\", \"unit\" : \"\", \"event\" : \"cycles:u\", \"pcnt-running\" : 100.00}\n\
-            {\"counter-value\" : \"0.500000\", \"unit\" : \"msec\", \"event\" : \"task-clock\", \"pcnt-running\" : 100.00}\n\
-            {\"counter-value\" : \"900.000000\", \"unit\" : \"\", \"event\" : \"branches:u\", \"pcnt-running\" : 41.00}\n\
-            {\"metric-value\" : \"1.2\"}\n";
-        let contents = parse(text).unwrap();
-        assert_eq!(series(&contents, "instructions:u").present(), [1234.0]);
-        assert_eq!(series(&contents, "cycles:u").present(), [0.0; 0]);
-        assert_eq!(series(&contents, "task-clock").present(), [5e5]);
-        assert_eq!(
-            series(&contents, "branches:u").reason.as_deref(),
-            Some("scaled: observed 41 % of the time")
-        );
-        let of = |name| series(&contents, name).provenance.as_deref();
-        assert_eq!((of("branches:u"), of("task-clock")), (Some("hardware"), Some("kernel")));
-        assert_eq!(perf_provenance("msr/tsc/"), None);
-        let bad = parse("{\"counter-value\" : \"nan\", \"unit\" : \"\", \"event\" : \"cycles:u\"}");
-        assert_eq!(bad.unwrap_err().text, "cycles:u is 'nan', which is no number");
     }
 
     #[test]

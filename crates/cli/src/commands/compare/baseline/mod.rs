@@ -2,7 +2,9 @@
 
 mod foreign;
 mod own;
+mod perf;
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +21,7 @@ use crate::render::failures::Failures;
 use crate::render::machine;
 
 /// Longest file that is read, in bytes.
-const MAX_BYTES: u64 = 64 << 20;
+pub const MAX_BYTES: u64 = 64 << 20;
 
 /// Results of another time.
 #[derive(Clone, PartialEq, Debug)]
@@ -116,6 +118,13 @@ pub fn read(path: &Path, args: &CompareArgs, wanted: &str, here: &Machine) -> Re
     Ok(Baseline { file, command, series, failures, stdout, processors: contents.processors, notes })
 }
 
+/// The metrics that results in a known format have values of, by name; none of a text in no such format.
+pub fn counted_metrics(text: &str) -> BTreeSet<String> {
+    let commands = parse(text).map(|contents| contents.commands).unwrap_or_default();
+    let series = commands.into_iter().flat_map(|recorded| recorded.series);
+    series.filter(|series| !series.present().is_empty()).map(|series| series.name).collect()
+}
+
 fn text_of(path: &Path, file: &str) -> Result<String> {
     let failed = |error: std::io::Error| {
         Error::new(ErrorKind::Io, format!("cannot read the baseline {file}: {error}"))
@@ -157,7 +166,7 @@ fn parse(text: &str) -> std::result::Result<Contents, Problem> {
     let whole = match serde_json::from_str::<Value>(text) {
         Ok(whole) => whole,
         // perf writes an object in each line, below comments.
-        Err(error) => return foreign::perf_lines(text).unwrap_or_else(|| Err(not_json(text, &error))),
+        Err(error) => return perf::lines(text).unwrap_or_else(|| Err(not_json(text, &error))),
     };
     let version = whole.get("schema_version");
     if whole.get("commands").is_some() {

@@ -1,0 +1,422 @@
+//! Results of `perf stat -j`: an object for each event, and with some options for each interval or part of the machine.
+
+use std::collections::BTreeMap;
+
+use cyclometer::stats::compare::{RunOf, Series};
+use serde_json::Value;
+
+use super::foreign::text;
+use super::{Contents, Problem, Recorded, SAVE_ANEW, not_below_zero};
+
+type Read<T> = std::result::Result<T, Problem>;
+
+/// What to do about a file that does not count a whole command.
+const MEASURE_THE_COMMAND: &str = "measure the command as a whole: perf stat -j -o FILE -- COMMAND";
+
+/// What perf names a row by that is of a part, with the option that makes it write such rows.
+///
+/// # Source
+///
+/// Linux `tools/perf/util/stat-display.c`, `print_aggr_id_json`, `print_cgroup`; the options of `perf-stat(1)`.
+const PARTS: [(&str, &str); 9] = [
+    ("cpu", "-A"),
+    ("core", "--per-core"),
+    ("cluster", "--per-cluster"),
+    ("cache", "--per-cache"),
+    ("die", "--per-die"),
+    ("socket", "--per-socket"),
+    ("node", "--per-node"),
+    ("thread", "--per-thread"),
+    ("cgroup", "--for-each-cgroup"),
+];
+
+/// Reads an object in each line; `None` where the lines are something else.
+pub(super) fn lines(text: &str) -> Option<Read<Contents>> {
+    const VALUE: &str = "\"counter-value\"";
+    if text.contains("Performance counter stats for") {
+        let text = "it is perf's table for people";
+        return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
+    }
+    if let Some(line) = text.lines().find(|line| is_of_csv(line)) {
+        let text = format!("it is perf's CSV: '{line}'");
+        return Some(Err(Problem::new(text, "have perf write JSON: perf stat -j -o FILE -- COMMAND")));
+    }
+    let mut objects = Vec::new();
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        match json_of(line) {
+            _ if line.is_empty() || line.starts_with('#') => {}
+            Ok(object) => objects.push(object),
+            Err(_) if line.contains(VALUE) => return Some(Err(not_readable(number, line))),
+            Err(_) => return None,
+        }
+    }
+    let is_perfs = objects.iter().any(|object| object.get("counter-value").is_some());
+    is_perfs.then(|| read(&objects))
+}
+
+/// Whether a line is one of `perf stat -x`: value, unit, event, time, share.
+fn is_of_csv(line: &str) -> bool {
+    let is_value = |field: &str| field.starts_with('<') || field.replace(',', ".").parse::<f64>().is_ok();
+    let is_event = |field: &str| field.starts_with(|c: char| c.is_ascii_alphabetic()) && !field.contains('"');
+    [',', ';', '\t'].into_iter().any(|separator| {
+        let fields: Vec<&str> = line.split(separator).collect();
+        fields.len() >= 5 && is_value(fields[0]) && is_event(fields[2]) && is_value(fields[4])
+    })
+}
+
+/// A line as JSON; metrics that perf could not compute are written as `nan` and `inf`, and are not read here.
+fn json_of(line: &str) -> serde_json::Result<Value> {
+    const NO_NUMBERS: [&str; 4] = [": nan", ": -nan", ": inf", ": -inf"];
+    let known = NO_NUMBERS.iter().fold(line.to_owned(), |line, word| line.replace(word, ": null"));
+    serde_json::from_str(&known)
+}
+
+fn not_readable(number: usize, line: &str) -> Problem {
+    match foreign_number(line) {
+        Some(found) => of_another_locale(&format!("line {number}"), &found),
+        None => Problem::new(format!("line {number} of perf's is no JSON"), MEASURE_THE_COMMAND),
+    }
+}
+
+fn of_another_locale(place: &str, number: &str) -> Problem {
+    let text = format!("{place} has the number {number}: perf wrote it in another locale");
+    Problem::new(text, "have perf write it anew with LC_ALL=C: LC_ALL=C perf stat -j -o FILE -- COMMAND")
+}
+
+/// A number with a decimal sign that is no point, if there is one: `100,00`.
+fn foreign_number(text: &str) -> Option<String> {
+    let is_sign = |c: char| matches!(c, ',' | '٫');
+    let is_part = |c: char| c.is_ascii_digit() || is_sign(c);
+    let mut words = text.split(|c| !is_part(c)).map(|word| word.trim_matches(is_sign));
+    let found = words.find(|word| {
+        let mut halves = word.split(is_sign);
+        let is_number = |half: Option<&str>| half.is_some_and(|half| !half.is_empty());
+        is_number(halves.next()) && is_number(halves.next())
+    });
+    found.map(str::to_owned)
+}
+
+/// # Source
+///
+/// Linux `tools/perf/util/stat-display.c`, `print_counter_value_json` and what follows it: values are texts, of several
+/// runs the mean.
+pub(super) fn read(objects: &[Value]) -> Read<Contents> {
+    let rows = objects.iter().filter(|object| object.get("counter-value").is_some());
+    let rows = rows.map(Row::read).collect::<Read<Vec<Row>>>()?;
+    let mut notes = vec![
+        "the baseline is perf's: one number for all runs, so that nothing is known of their spread"
+            .to_owned(),
+    ];
+    // With --summary the sums follow the intervals.
+    let (intervals, sums): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|row| row.interval.is_some());
+    let series = match sums.is_empty() {
+        false => sums.into_iter().map(Row::series).collect(),
+        true => {
+            notes.push("the intervals of perf were added up".to_owned());
+            added_up(intervals).into_iter().map(Row::series).collect()
+        }
+    };
+    let commands = vec![Recorded { command: "perf stat".to_owned(), series, ..Recorded::default() }];
+    Ok(Contents { commands, notes, ..Contents::default() })
+}
+
+/// A row of perf's.
+#[derive(Clone, PartialEq, Debug)]
+struct Row {
+    /// The end of the interval that it is of, as it is written.
+    interval: Option<String>,
+    event: String,
+    unit: String,
+    value: Option<f64>,
+    /// The share of the time that it was on a counter, in percent.
+    share: f64,
+    /// How long that was, in ns.
+    runtime: f64,
+    /// Why there is no value, or not all of it.
+    reason: Option<String>,
+}
+
+impl Row {
+    fn read(object: &Value) -> Read<Row> {
+        if let Some((part, option)) = PARTS.iter().find(|(part, _)| object.get(part).is_some()) {
+            let text = format!("it has a row for each {part}, as perf writes them with {option}");
+            return Err(Problem::new(text, MEASURE_THE_COMMAND));
+        }
+        let number = |key: &str| object.get(key).and_then(Value::as_f64);
+        let value = object.get("counter-value").unwrap_or(&Value::Null);
+        let event = text(object, "event")?;
+        let read = value_of(value, &event)?;
+        Ok(Row {
+            interval: object.get("interval").map(Value::to_string),
+            event,
+            unit: object.get("unit").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            value: read,
+            share: number("pcnt-running").unwrap_or(100.0),
+            runtime: number("event-runtime").unwrap_or(0.0),
+            reason: read.is_none().then(|| format!("perf says {value}")),
+        })
+    }
+
+    fn series(self) -> Series {
+        let Row { event, unit, value, share, reason, .. } = self;
+        let scaled = || (share < 99.995).then(|| format!("scaled: observed {share:.0} % of the time"));
+        let (name, unit, scale) = match (event.as_str(), unit.as_str()) {
+            ("duration_time", _) => ("wall_time", "ns", 1.0),
+            ("user_time", _) => ("user_time", "ns", 1.0),
+            ("system_time", _) => ("system_time", "ns", 1.0),
+            (event, "msec") => (without_modes(event), "ns", 1e6),
+            (event, unit) => (event, unit, 1.0),
+        };
+        Series {
+            name: name.to_owned(),
+            event: name.split(':').next().unwrap_or(name).to_owned(),
+            unit: unit.to_owned(),
+            provenance: provenance(name).map(str::to_owned),
+            launch: Some("native".to_owned()),
+            reason: reason.or_else(scaled),
+            values: vec![RunOf { run: 0, value: value.map(|value| value * scale) }],
+            ..Series::default()
+        }
+    }
+
+    /// This and the same event in the next interval.
+    fn with(&mut self, next: Row) {
+        let both = self.runtime + next.runtime;
+        if both > 0.0 {
+            self.share = (self.share * self.runtime + next.share * next.runtime) / both;
+        }
+        self.runtime = both;
+        self.value = match (self.value, next.value) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+/// The clocks of the kernel, whose modes change nothing: perf adds `:u` to their names for ordinary users.
+fn without_modes(event: &str) -> &str {
+    match event.split_once(':') {
+        Some((clock @ ("task-clock" | "cpu-clock"), _)) => clock,
+        _ => event,
+    }
+}
+
+fn value_of(value: &Value, event: &str) -> Read<Option<f64>> {
+    let Value::String(text) = value else { return not_below_zero(value, event) };
+    // `<not counted>`, `<not supported>`.
+    if text.starts_with('<') {
+        return Ok(None);
+    }
+    match text.trim().parse::<f64>().ok().filter(|number| number.is_finite()) {
+        Some(number) => Ok(Some(number)),
+        None if foreign_number(text).is_some() => Err(of_another_locale(event, text)),
+        None => Err(Problem::new(format!("{event} is '{text}', which is no number"), SAVE_ANEW)),
+    }
+}
+
+/// Rows of intervals as rows of the whole, in the order in which events come first.
+fn added_up(rows: Vec<Row>) -> Vec<Row> {
+    let mut sums: Vec<Sum> = Vec::new();
+    let mut seen: BTreeMap<(Option<String>, String), usize> = BTreeMap::new();
+    for row in rows {
+        // An event that was named twice has two rows in each interval, which are not to be added to each other.
+        let seen_in_interval = seen.entry((row.interval.clone(), row.event.clone())).or_default();
+        let number = std::mem::replace(seen_in_interval, *seen_in_interval + 1);
+        let is_missing = usize::from(row.value.is_none());
+        match sums.iter_mut().find(|sum| sum.row.event == row.event && sum.number == number) {
+            Some(sum) => {
+                sum.intervals += 1;
+                sum.missing += is_missing;
+                sum.row.with(row);
+            }
+            None => sums.push(Sum { number, intervals: 1, missing: is_missing, row }),
+        }
+    }
+    sums.into_iter().map(Sum::row).collect()
+}
+
+/// An event over intervals.
+struct Sum {
+    /// Which of those of one name it is.
+    number: usize,
+    intervals: usize,
+    /// In how many it was not counted.
+    missing: usize,
+    row: Row,
+}
+
+impl Sum {
+    fn row(self) -> Row {
+        let Sum { intervals, missing, mut row, .. } = self;
+        if row.value.is_some() {
+            let gaps = format!("perf did not count it in {missing} of {intervals} intervals");
+            row.reason = (missing > 0).then_some(gaps);
+        }
+        row
+    }
+}
+
+/// Events that the kernel counts itself, by perf's names.
+///
+/// # Source
+///
+/// `perf-list(1)`, software events and tool events.
+const OF_THE_KERNEL: [&str; 14] = [
+    "wall_time",
+    "user_time",
+    "system_time",
+    "task-clock",
+    "cpu-clock",
+    "page-faults",
+    "faults",
+    "minor-faults",
+    "major-faults",
+    "context-switches",
+    "cs",
+    "cpu-migrations",
+    "migrations",
+    "alignment-faults",
+];
+
+/// Who counted what perf calls so; of `msr/tsc/` and the like it cannot be told.
+fn provenance(name: &str) -> Option<&'static str> {
+    let stem = name.split(':').next().unwrap_or(name);
+    match name.contains('/') {
+        true => None,
+        false if OF_THE_KERNEL.contains(&stem) => Some("kernel"),
+        false => Some("hardware"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    fn series<'a>(contents: &'a Contents, name: &str) -> &'a Series {
+        let all = &contents.commands[0].series;
+        all.iter().find(|series| series.name == name).unwrap_or_else(|| panic!("no {name} in {all:?}"))
+    }
+
+    /// A row as perf writes it, with more in front.
+    fn row(front: &str, value: &str, event: &str, share: &str) -> String {
+        format!(
+            "{{{front}\"counter-value\" : \"{value}\", \"unit\" : \"\", \"event\" : \"{event}\", \
+             \"event-runtime\" : 1000, \"pcnt-running\" : {share}, \"metric-value\" : 0.5}}\n"
+        )
+    }
+
+    #[test]
+    fn perf_gives_one_number_and_what_it_did_not_count() {
+        let text = "# started on Sun\n\n\
+            {\"counter-value\" : \"1234.000000\", \"unit\" : \"\", \"event\" : \"instructions:u\", \"event-runtime\" : 5, \"pcnt-running\" : 100.00}\n\
+            {\"counter-value\" : \"<not supported>\", \"unit\" : \"\", \"event\" : \"cycles:u\", \"pcnt-running\" : 100.00}\n\
+            {\"counter-value\" : \"0.500000\", \"unit\" : \"msec\", \"event\" : \"task-clock:u\", \"pcnt-running\" : 100.00}\n\
+            {\"counter-value\" : \"900.000000\", \"unit\" : \"\", \"event\" : \"branches:u\", \"pcnt-running\" : 41.00}\n\
+            {\"metric-value\" : \"1.2\"}\n";
+        let contents = parse(text).unwrap();
+        assert_eq!(series(&contents, "instructions:u").present(), [1234.0]);
+        assert_eq!(series(&contents, "cycles:u").present(), [0.0; 0]);
+        assert_eq!(series(&contents, "task-clock").present(), [5e5]);
+        assert_eq!(
+            series(&contents, "branches:u").reason.as_deref(),
+            Some("scaled: observed 41 % of the time")
+        );
+        let of = |name| series(&contents, name).provenance.as_deref();
+        assert_eq!((of("branches:u"), of("task-clock")), (Some("hardware"), Some("kernel")));
+        assert_eq!(provenance("msr/tsc/"), None);
+        let bad = parse("{\"counter-value\" : \"nan\", \"unit\" : \"\", \"event\" : \"cycles:u\"}");
+        assert_eq!(bad.unwrap_err().text, "cycles:u is 'nan', which is no number");
+    }
+
+    #[test]
+    fn intervals_are_added_up() {
+        let at = |end: &str| format!("\"interval\" : {end}, ");
+        let mut text = row(&at("0.1"), "10", "cycles:u", "100.00");
+        // The same event named twice, as two groups may have it.
+        text += &row(&at("0.1"), "11", "cycles:u", "100.00");
+        text += &row(&at("0.1"), "5", "page-faults", "100.00");
+        text += &row(&at("0.2"), "20", "cycles:u", "50.00");
+        text += &row(&at("0.2"), "21", "cycles:u", "50.00");
+        text += &row(&at("0.2"), "<not counted>", "page-faults", "100.00");
+        let contents = parse(&text).unwrap();
+        let all = &contents.commands[0].series;
+        let values: Vec<Vec<f64>> = all.iter().map(Series::present).collect();
+        assert_eq!(values, [vec![30.0], vec![32.0], vec![5.0]]);
+        assert_eq!(all[0].reason.as_deref(), Some("scaled: observed 75 % of the time"));
+        assert_eq!(all[2].reason.as_deref(), Some("perf did not count it in 1 of 2 intervals"));
+        assert!(contents.notes.contains(&"the intervals of perf were added up".to_owned()));
+        let with_summary = text + &row("", "77", "cycles:u", "100.00");
+        let contents = parse(&with_summary).unwrap();
+        assert_eq!(contents.commands[0].series.len(), 1);
+        assert_eq!(series(&contents, "cycles:u").present(), [77.0]);
+    }
+
+    #[test]
+    fn an_event_that_no_interval_has_is_not_counted() {
+        let text: String = ["0.1", "0.2"]
+            .map(|end| row(&format!("\"interval\" : {end}, "), "<not supported>", "cycles:u", "100.00"))
+            .concat();
+        let contents = parse(&text).unwrap();
+        assert_eq!(series(&contents, "cycles:u").present(), [0.0; 0]);
+        assert_eq!(series(&contents, "cycles:u").reason.as_deref(), Some("perf says \"<not supported>\""));
+    }
+
+    #[test]
+    fn rows_of_parts_are_refused_with_the_option_that_made_them() {
+        for (front, part, option) in [
+            ("\"cpu\" : \"0\", ", "cpu", "-A"),
+            ("\"socket\" : \"S0\", \"aggregate-number\" : 2, ", "socket", "--per-socket"),
+            ("\"interval\" : 0.1, \"core\" : \"S0-D0-C0\", \"aggregate-number\" : 1, ", "core", "--per-core"),
+            ("\"die\" : \"S0-D0\", \"counters\" : 4, ", "die", "--per-die"),
+            ("\"node\" : \"N0\", ", "node", "--per-node"),
+            ("\"thread\" : \"gzip-13390\", ", "thread", "--per-thread"),
+            ("\"cgroup\" : \"/\", ", "cgroup", "--for-each-cgroup"),
+        ] {
+            let problem = parse(&row(front, "1", "cycles:u", "100.00").repeat(2)).unwrap_err();
+            assert_eq!(
+                problem.text,
+                format!("it has a row for each {part}, as perf writes them with {option}")
+            );
+            assert_eq!(problem.help, MEASURE_THE_COMMAND);
+            let single = parse(row(front, "1", "cycles:u", "100.00").trim()).unwrap_err();
+            assert_eq!(single.text, problem.text, "one row is a whole JSON text");
+        }
+    }
+
+    #[test]
+    fn numbers_of_another_locale_are_named_as_that() {
+        for (text, place, number) in [
+            (row("", "1234,000000", "cycles:u", "100,00"), "line 1", "1234,000000"),
+            (format!("# started\n{}", row("", "12", "cycles:u", "100,00")), "line 2", "100,00"),
+            (row("", "12", "cycles:u", "100,00"), "line 1", "100,00"),
+            (row("", "0,5", "task-clock", "100.00").repeat(2), "task-clock", "0,5"),
+        ] {
+            let problem = parse(&text).unwrap_err();
+            let expected = format!("{place} has the number {number}: perf wrote it in another locale");
+            assert_eq!(problem.text, expected, "{text}");
+            assert!(problem.help.contains("LC_ALL=C perf stat -j"));
+        }
+    }
+
+    #[test]
+    fn metrics_that_perf_could_not_compute_change_nothing() {
+        let text = row("", "12", "cycles:u", "100.00").replace("0.5", "nan");
+        assert_eq!(series(&parse(&text).unwrap(), "cycles:u").present(), [12.0]);
+    }
+
+    #[test]
+    fn what_else_perf_writes_is_named() {
+        let problem =
+            parse(" Performance counter stats for 'true':\n\n  0,55 msec task-clock\n").unwrap_err();
+        assert_eq!(problem.text, "it is perf's table for people");
+        for line in ["1.04,msec,task-clock,1042561,100.00,0.004,CPUs utilized", "12;;cycles:u;1000;100,00;;"]
+        {
+            let problem = parse(&format!("# started\n\n{line}\n")).unwrap_err();
+            assert_eq!(problem.text, format!("it is perf's CSV: '{line}'"));
+        }
+        let cut = row("", "1", "cycles:u", "100.00") + "{\"counter-value\" : \"12";
+        assert_eq!(parse(&cut).unwrap_err().text, "line 2 of perf's is no JSON");
+        assert!(parse("a\n{\"x\": 1}").unwrap_err().text.starts_with("it is no JSON"));
+    }
+}

@@ -1,0 +1,354 @@
+//! Files that results are written to: tried before the command runs, written when it has run.
+//!
+//! A regular file is replaced as a whole: a full disk or an end halfway leaves what was there. Devices, pipes and descriptors
+//! that we were started with take the text as it is.
+
+mod replacement;
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use cyclometer::core::{Error, ErrorKind, Recovery, Result};
+use cyclometer::{inherited_output, with_invoker_rights};
+
+use crate::output::{self, Channel, clean_os};
+
+/// The most links that are followed, as the kernel does (`path_resolution(7)`).
+const MOST_LINKS: usize = 40;
+
+/// Descriptor number of standard output.
+const STDOUT: i32 = 1;
+
+/// A destination of results that has proved writable.
+#[derive(Debug)]
+pub struct Export {
+    /// As it was named.
+    path: PathBuf,
+    destination: Destination,
+}
+
+#[derive(Debug)]
+enum Destination {
+    /// Our standard output.
+    Stdout,
+    /// A device, or a copy of a descriptor that we were started with.
+    Stream(File),
+    /// A named pipe: opening it waits for a reader, so that is left for later.
+    Pipe,
+    /// A regular file, or one to be made, by its path without links.
+    File(PathBuf),
+}
+
+impl Export {
+    /// Finds out where a path leads, without changing what is there; `-` is standard output.
+    ///
+    /// Symbolic links are followed: their target is replaced, not they. Under sudo all this is done with the rights of
+    /// the invoker, so that a path leads nowhere that the invoker could not write by other means.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Io` when it cannot be written.
+    pub fn open(path: &Path) -> Result<Export> {
+        let found = with_invoker_rights(|| Destination::find(path)).and_then(|found| found);
+        let destination = found.map_err(|error| cannot_write(path, error))?;
+        Ok(Export { path: path.to_owned(), destination })
+    }
+
+    /// Whether it is standard output.
+    pub fn is_stdout(&self) -> bool {
+        matches!(self.destination, Destination::Stdout)
+    }
+
+    /// Whether writing may wait for a reader, however long that takes.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.destination, Destination::Pipe | Destination::Stream(_))
+    }
+
+    /// What a regular file holds now; `None` where there is none, or it is no text, or longer than `most_bytes`.
+    pub fn former_text(&self, most_bytes: u64) -> Option<String> {
+        let Destination::File(path) = &self.destination else { return None };
+        let file = with_invoker_rights(|| File::open(path)).ok()?.ok()?;
+        let is_short = file.metadata().is_ok_and(|file| file.len() <= most_bytes);
+        let mut text = String::new();
+        is_short.then(|| file.take(most_bytes).read_to_string(&mut text))?.ok()?;
+        Some(text)
+    }
+
+    /// Replaces the contents of a file, or adds to a stream.
+    ///
+    /// # Errors
+    ///
+    /// `ErrorKind::Io`, naming the file; a regular file is then as it was.
+    pub fn write(self, text: &str) -> Result<()> {
+        let Export { path, destination } = self;
+        match destination {
+            Destination::Stdout => output::put(Channel::Out, text).map_err(|error| cannot_print(&error)),
+            Destination::Stream(stream) => {
+                stream_to(stream, text).map_err(|error| cannot_write(&path, error))
+            }
+            Destination::Pipe => {
+                let pipe = with_invoker_rights(|| OpenOptions::new().write(true).open(&path));
+                let written = pipe.and_then(|pipe| pipe).and_then(|pipe| stream_to(pipe, text));
+                written.map_err(|error| cannot_write(&path, error))
+            }
+            Destination::File(file) => {
+                let replaced = with_invoker_rights(|| replacement::replace(&file, text.as_bytes()));
+                replaced.and_then(|replaced| replaced).map_err(|error| cannot_replace(&path, error))
+            }
+        }
+    }
+}
+
+impl Destination {
+    fn find(path: &Path) -> io::Result<Destination> {
+        match descriptor_behind(path) {
+            Some(STDOUT) => Ok(Destination::Stdout),
+            Some(number) => Ok(Destination::Stream(inherited_output(number)?.into())),
+            None if is_pipe(path) => Ok(Destination::Pipe),
+            None => Destination::opened(path),
+        }
+    }
+
+    /// What opening a path for writing leads to. The kernel decides whether we may follow the links on the way.
+    fn opened(path: &Path) -> io::Result<Destination> {
+        let (file, is_new) = open_file(path)?;
+        let opened = file.metadata()?;
+        if !opened.is_file() {
+            return Ok(Destination::Stream(file));
+        }
+        let resolved = fs::canonicalize(path)?;
+        if identity(&fs::symlink_metadata(&resolved)?) != identity(&opened) {
+            return Err(io::Error::other("the path led to another file a moment later"));
+        }
+        if is_new {
+            // It was made to see that it can be. Nothing is measured yet, so nothing is left.
+            fs::remove_file(&resolved)?;
+        }
+        Ok(Destination::File(resolved))
+    }
+}
+
+/// Writes every export, even when another fails; the first failure is given back.
+///
+/// `unwatch` lets signals end us again, which are only noted before: it is called when files are written, and before those
+/// that may wait for a reader.
+pub fn write_all<'a>(
+    all: impl IntoIterator<Item = (Export, String)>,
+    unwatch: impl FnOnce() + 'a,
+) -> Result<()> {
+    let (waiting, files): (Vec<_>, Vec<_>) = all.into_iter().partition(|(export, _)| export.may_wait());
+    let write = |(export, text): (Export, String)| export.write(&text);
+    let mut written: Vec<Result<()>> = files.into_iter().map(write).collect();
+    unwatch();
+    written.extend(waiting.into_iter().map(write));
+    written.into_iter().collect()
+}
+
+/// Whether a path means our standard output: `-`, or a name of the descriptor.
+pub fn is_stdout(path: &Path) -> bool {
+    descriptor_behind(path) == Some(STDOUT)
+}
+
+/// The descriptor of ours that a path names, itself or through links.
+///
+/// Opening such a name anew would begin a regular file from its start, and fails for sockets, so that the descriptor itself
+/// is taken.
+fn descriptor_behind(path: &Path) -> Option<i32> {
+    let mut path = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        if let Some(number) = descriptor_named(&path) {
+            return Some(number);
+        }
+        let target = fs::read_link(&path).ok()?;
+        path = path.parent().unwrap_or(Path::new("")).join(target);
+    }
+    None
+}
+
+fn descriptor_named(path: &Path) -> Option<i32> {
+    let (folder, name) = (path.parent()?, path.file_name()?.to_str()?);
+    // Paths are equal whatever slashes they repeat.
+    let is_in = |other: &str| folder == Path::new(other);
+    match name {
+        "-" if is_in("") => Some(STDOUT),
+        "stdout" if is_in("/dev") => Some(STDOUT),
+        "stderr" if is_in("/dev") => Some(2),
+        number if is_in("/dev/fd") || is_in("/proc/self/fd") => number.parse().ok(),
+        _ => None,
+    }
+}
+
+fn is_pipe(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo())
+}
+
+/// Opens for writing what a path leads to, and tells whether that was made for it. Nothing in it is changed.
+fn open_file(path: &Path) -> io::Result<(File, bool)> {
+    // First without following a link, as there is no doubt then who has made the file.
+    match OpenOptions::new().write(true).create_new(true).open(path) {
+        Ok(file) => return Ok((file, true)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    match OpenOptions::new().write(true).open(path) {
+        // A link whose target is to be made.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+            let is_empty = file.metadata()?.len() == 0;
+            Ok((file, is_empty))
+        }
+        opened => Ok((opened?, false)),
+    }
+}
+
+fn identity(file: &Metadata) -> (u64, u64) {
+    (file.dev(), file.ino())
+}
+
+/// Writes to a stream; a reader that has gone away is not an error.
+fn stream_to(mut stream: File, text: &str) -> io::Result<()> {
+    match stream.write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// The error of results that standard output did not take.
+pub fn cannot_print(error: &io::Error) -> Error {
+    Error::new(ErrorKind::Io, format!("cannot write to standard output: {error}"))
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Error {
+    let path = clean_os(path.as_os_str());
+    Error::new(ErrorKind::Io, format!("cannot write {path}: {error}")).with_source(error)
+}
+
+fn cannot_replace(path: &Path, error: io::Error) -> Error {
+    let name = clean_os(path.as_os_str());
+    let has_no_room = matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    );
+    let failed = cannot_write(path, error);
+    match has_no_room {
+        true => failed.with_recovery(Recovery::fix(format!(
+            "{name} was left as it was; make room there, or export to another file system"
+        ))),
+        false => failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn an_export_that_is_not_written_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new.json");
+        drop(Export::open(&path).unwrap());
+        assert!(!path.exists());
+        fs::write(&path, "old").unwrap();
+        drop(Export::open(&path).unwrap());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn an_export_replaces_all_that_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        for (before, text) in [("something longer", "short"), ("", "longer than nothing")] {
+            fs::write(&path, before).unwrap();
+            Export::open(&path).unwrap().write(text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "a temporary file is left");
+    }
+
+    #[test]
+    fn the_target_of_a_link_is_replaced_and_the_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (target, link) = (folder.path().join("target"), folder.path().join("link"));
+        let far = folder.path().join("link to the link");
+        symlink("target", &link).unwrap();
+        symlink(&link, &far).unwrap();
+        for (path, text) in [(&link, "made through a dangling link"), (&far, "replaced"), (&link, "again")] {
+            drop(Export::open(path).unwrap());
+            Export::open(path).unwrap().write(text).unwrap();
+            assert_eq!(fs::read_to_string(&target).unwrap(), text);
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert!(fs::symlink_metadata(&far).unwrap().is_symlink());
+        }
+    }
+
+    #[test]
+    fn a_dangling_link_whose_export_is_not_written_still_dangles() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("link");
+        symlink("target", &link).unwrap();
+        drop(Export::open(&link).unwrap());
+        assert!(!folder.path().join("target").exists() && link.is_symlink());
+    }
+
+    #[test]
+    fn links_that_lead_to_each_other_are_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+        symlink(&a, &b).unwrap();
+        symlink(&b, &a).unwrap();
+        let error = Export::open(&a).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("cannot write {}: ", a.display())), "{error}");
+    }
+
+    #[test]
+    fn names_of_descriptors_are_known_and_those_of_files_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let link = folder.path().join("log");
+        symlink("/dev/stdout", &link).unwrap();
+        for (path, expected) in [
+            ("-", Some(1)),
+            ("/dev/stdout", Some(1)),
+            ("/dev/stderr", Some(2)),
+            ("/dev//fd/63", Some(63)),
+            ("/proc/self/fd/1", Some(1)),
+            (link.to_str().unwrap(), Some(1)),
+            ("./-", None),
+            ("/dev/null", None),
+            ("/dev/fd/x", None),
+            ("stdout", None),
+        ] {
+            assert_eq!(descriptor_behind(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_device_takes_what_is_written_and_a_full_one_is_an_error() {
+        Export::open(Path::new("/dev/null")).unwrap().write("text").unwrap();
+        if !Path::new("/dev/full").exists() {
+            return;
+        }
+        let error = Export::open(Path::new("/dev/full")).unwrap().write("text").unwrap_err();
+        assert!(error.to_string().starts_with("cannot write /dev/full: "), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_named_before_anything_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        let through_a_file = file.join("x.json");
+        let slash = folder.path().join("new.json/");
+        for path in
+            [folder.path().to_owned(), folder.path().join("no/such/folder.json"), through_a_file, slash]
+        {
+            let error = Export::open(&path).unwrap_err();
+            assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+        }
+        let not_open = Export::open(Path::new("/dev/fd/987")).unwrap_err();
+        assert_eq!(not_open.to_string(), "cannot write /dev/fd/987: descriptor 987 is not open");
+    }
+}

@@ -1,0 +1,189 @@
+//! Files that results are written to: what is there before, and what is left when writing fails.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use support::{run, stderr, stdout};
+
+/// Runs words by a shell, in which `$0` is the program.
+fn by_shell(shell: &str, script: &str, folder: &Path) -> Output {
+    let mut command = Command::new(shell);
+    command.args(["-c", script, env!("CARGO_BIN_EXE_cyclometer")]);
+    command.current_dir(folder).env("NO_COLOR", "1").output().unwrap()
+}
+
+fn is_results(text: &str) -> bool {
+    serde_json::from_str::<Value>(text).is_ok_and(|value| value["schema_version"].is_u64())
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<String> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+const STAT: &str = "stat -q --backend os --export-json";
+
+#[test]
+fn a_file_for_which_there_is_no_room_is_left_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    for (file, result) in [
+        ("old.json", "stat -q --backend os --export-json old.json -- true"),
+        ("base.json", "compare -q --backend os -p 1 -w 0 --save-baseline base.json 'true'"),
+        ("facts", "doctor --record facts"),
+    ] {
+        fs::write(folder.path().join(file), "as it was").unwrap();
+        // One block, of 512 or 1024 bytes: no result is that short.
+        let out = by_shell("sh", &format!("ulimit -f 1; exec \"$0\" {result}"), folder.path());
+        assert_eq!(out.status.code(), Some(125), "{result}: {}", stderr(&out));
+        let said = stderr(&out);
+        assert!(said.contains(&format!("cannot write {file}: ")), "{said}");
+        assert!(said.contains(&format!("help: {file} was left as it was")), "{said}");
+        assert_eq!(fs::read_to_string(folder.path().join(file)).unwrap(), "as it was");
+    }
+    assert_eq!(names(folder.path()), ["base.json", "facts", "old.json"], "a temporary file is left");
+}
+
+#[test]
+fn a_file_that_has_two_names_and_no_room_is_left_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = "as it was, ".repeat(500);
+    fs::write(folder.path().join("old.json"), &old).unwrap();
+    fs::hard_link(folder.path().join("old.json"), folder.path().join("other")).unwrap();
+    let out = by_shell("sh", &format!("ulimit -f 1; exec \"$0\" {STAT} old.json -- true"), folder.path());
+    assert_eq!(out.status.code(), Some(125), "{}", stderr(&out));
+    assert_eq!(fs::read_to_string(folder.path().join("other")).unwrap(), old);
+}
+
+#[test]
+fn a_device_without_room_is_named() {
+    if !Path::new("/dev/full").exists() {
+        return support::skip("there is no /dev/full");
+    }
+    for option in ["--export-json", "--export-csv", "--export-markdown"] {
+        let out = run(&["stat", "--backend", "os", option, "/dev/full", "--", "true"]);
+        assert_eq!(out.status.code(), Some(125), "{option}");
+        assert!(stderr(&out).contains("cannot write /dev/full: "), "{}", stderr(&out));
+        assert!(stderr(&out).contains("wall_time"), "the table is missing: {}", stderr(&out));
+    }
+}
+
+#[test]
+fn standard_output_has_the_names_that_the_system_gives_it() {
+    for name in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        let out = run(&["stat", "-r", "2", "--backend", "os", "--export-json", name, "--", "true"]);
+        assert!(is_results(&stdout(&out)), "{name}: {}", stdout(&out));
+    }
+    let mixed = run(&["stat", "--backend", "os", "--export-json", "/dev/stdout", "--", "true"]);
+    assert!(stderr(&mixed).contains("would mix on standard output"), "{}", stderr(&mixed));
+    let twice = run(&["compare", "--export-json", "-", "--export-csv", "/dev/fd/1", "true", "true"]);
+    assert!(stderr(&twice).contains("only one result can go to standard output"), "{}", stderr(&twice));
+}
+
+#[test]
+fn a_descriptor_takes_results_where_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("exec 3>log; echo first >&3; \"$0\" {STAT} /dev/fd/3 -- true && echo last >&3");
+    let out = by_shell("sh", &script, folder.path());
+    assert!(out.status.success(), "{}", stderr(&out));
+    let log = fs::read_to_string(folder.path().join("log")).unwrap();
+    let results = log.strip_prefix("first\n").and_then(|log| log.strip_suffix("last\n")).unwrap();
+    assert!(is_results(results), "{log}");
+    let out = by_shell("sh", &format!("exec 3<log; \"$0\" {STAT} /dev/fd/3 -- touch ran"), folder.path());
+    assert!(stderr(&out).contains("descriptor 3 is open for reading only"), "{}", stderr(&out));
+    assert_eq!(names(folder.path()), ["log"], "the command was run");
+}
+
+#[test]
+fn a_process_substitution_reads_results() {
+    if !Command::new("bash").arg("--version").output().is_ok_and(|out| out.status.success()) {
+        return support::skip("there is no bash");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        format!("\"$0\" {STAT} >(cat > got; mv got done) -- true; while [ ! -e done ]; do sleep 0.05; done");
+    let out = by_shell("bash", &script, folder.path());
+    assert!(out.status.success(), "{}", stderr(&out));
+    assert!(is_results(&fs::read_to_string(folder.path().join("done")).unwrap()));
+    // A reader that closes it early is not an error of ours.
+    let out = by_shell("bash", &format!("\"$0\" {STAT} >(exec <&-) -- sleep 0.1"), folder.path());
+    assert_eq!((out.status.code(), stderr(&out).as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_named_pipe_and_a_link_to_it_take_results() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!(
+        "mkfifo pipe && ln -s pipe link || exit 1; for name in pipe link; do \
+         cat pipe > got-$name & \"$0\" {STAT} $name -- true || exit 1; wait; done"
+    );
+    let out = by_shell("sh", &script, folder.path());
+    assert!(out.status.success(), "{}", stderr(&out));
+    for name in ["got-pipe", "got-link"] {
+        assert!(is_results(&fs::read_to_string(folder.path().join(name)).unwrap()), "{name}");
+    }
+}
+
+#[test]
+fn the_target_of_a_link_is_replaced_and_the_link_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("there")).unwrap();
+    symlink("there/results.json", folder.path().join("latest")).unwrap();
+    for _ in 0..2 {
+        let out = by_shell("sh", &format!("\"$0\" {STAT} latest -- true"), folder.path());
+        assert!(out.status.success(), "{}", stderr(&out));
+        assert!(folder.path().join("latest").is_symlink());
+        assert!(is_results(&fs::read_to_string(folder.path().join("there/results.json")).unwrap()));
+    }
+    assert_eq!(names(&folder.path().join("there")), ["results.json"]);
+}
+
+#[test]
+fn a_file_that_only_others_may_write_is_refused_before_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("old.json"), "theirs").unwrap();
+    symlink("old.json", folder.path().join("link")).unwrap();
+    // Root may write all: under sudo it has the invoker's rights, and else there is nothing that could be refused.
+    let script = format!("chmod 444 old.json; SUDO_UID=65534 SUDO_GID=65534 \"$0\" {STAT} link -- touch ran");
+    let out = by_shell("sh", &script, folder.path());
+    assert_eq!(out.status.code(), Some(125));
+    assert!(stderr(&out).contains("cannot write link: Permission denied"), "{}", stderr(&out));
+    assert_eq!(fs::read_to_string(folder.path().join("old.json")).unwrap(), "theirs");
+    assert_eq!(names(folder.path()), ["link", "old.json"]);
+}
+
+#[test]
+fn waiting_for_the_reader_of_a_pipe_is_ended_by_a_signal() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = format!("mkfifo pipe && exec \"$0\" {STAT} pipe -- touch ran");
+    let mut child = Command::new("sh")
+        .args(["-c", &script, env!("CARGO_BIN_EXE_cyclometer")])
+        .current_dir(folder.path())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let late = Instant::now() + Duration::from_secs(30);
+    while !folder.path().join("ran").exists() && Instant::now() < late {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let ended = loop {
+        // SIGTERM is ignored nowhere, as other signals are in jobs of scripts.
+        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+        match child.try_wait().unwrap() {
+            Some(ended) => break Some(ended),
+            None if Instant::now() > late => break None,
+            None => std::thread::sleep(Duration::from_millis(200)),
+        }
+    };
+    let _ = child.kill();
+    assert!(ended.is_some(), "it went on waiting");
+}
