@@ -39,12 +39,12 @@ const USAGE: &str = "usage: cargo xtask COMMAND
   catalog --from DIR [FAMILY...]
             makes the tables of the catalogue from the vendors' files
   events-page [--check]
-            writes the tables of docs/events.md from the catalogue, or checks that they are up to date
+            writes the tables of docs/reference/events.md from the catalogue, or checks that they are up to date
   registers-page [--check]
-            the same for docs/registers.md from the layouts of arch
+            the same for docs/reference/registers.md from the layouts of arch
   corpus [--small | --write [--note TEXT]] [--install] [--tool FILE] [NAME...]
             real programs under the software PMU, compared with themselves; --small is the part that `ci` runs, --write
-            renews docs/compatibility.md, --install installs the Debian packages of programs that are missing
+            renews docs/reference/compatibility.md, --install installs the Debian packages of programs that are missing
   torture --minutes N [--seed S] [--tool FILE] [NAME...]
             the corpus' short loads under random signals to the tool, its keeper and the programs
   cross-check --jevents TREE

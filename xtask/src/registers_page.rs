@@ -1,4 +1,4 @@
-//! `cargo xtask registers-page [--check]`: the tables of docs/registers.md, from the layouts of `arch`.
+//! `cargo xtask registers-page [--check]`: the tables of docs/reference/registers.md, from the layouts of `arch`.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,8 @@ use cyclometer_core::pmu::Family;
 use crate::page::{Page, title};
 
 /// The page of registers.
-pub(crate) const PAGE: Page = Page { path: "docs/registers.md", command: "registers-page", generated };
+pub(crate) const PAGE: Page =
+    Page { path: "docs/reference/registers.md", command: "registers-page", generated };
 
 fn generated() -> String {
     let mut out = String::new();

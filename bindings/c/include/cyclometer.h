@@ -1,6 +1,6 @@
 /* cyclometer: counts what a CPU did, and says how far each number can be trusted.
  *
- * Made by cbindgen from bindings/c/src; do not edit. docs/sdk-c.md explains it.
+ * Made by cbindgen from bindings/c/src; do not edit. docs/guides/sdk-c.md explains it.
  *
  * Results. Every function that returns `int` returns a `cyclometer_status_t`: negative for an error (nothing was
  * written to any output then), 0 for success. Two positive ones are for values that are there and not exact, one says that

@@ -326,7 +326,13 @@ fn words(line: &str) -> Vec<String> {
 #[test]
 fn what_the_documents_show_is_what_is_printed() {
     let mut seen = 0;
-    for name in ["README.md", "docs/commands.md", "docs/catalogue.md", "docs/plan.md", "docs/simulated.md"] {
+    for name in [
+        "README.md",
+        "docs/reference/commands.md",
+        "docs/guides/catalogue.md",
+        "docs/guides/plan.md",
+        "docs/guides/simulated.md",
+    ] {
         let text = document(name);
         for block in text.split("```text\n").skip(1).filter_map(|block| block.split("```").next()) {
             for shown in block.split("$ cyclometer ").skip(1) {

@@ -488,7 +488,7 @@ fn bad_input_is_named_and_ends_with_125() {
 
 #[test]
 fn every_option_that_the_page_names_exists() {
-    let page = text(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compare.md")));
+    let page = text(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/compare.md")));
     let help = stdout(&run(&["compare", "--help"])) + &stdout(&run(&["stat", "--help"]));
     let options = page.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-')).filter(|word| {
         let name = word.strip_prefix("--").unwrap_or_default();

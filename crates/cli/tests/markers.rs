@@ -59,7 +59,7 @@ fn shape(text: &str) -> Vec<String> {
 
 #[test]
 fn the_page_shows_what_the_tool_prints() {
-    let page = include_str!("../../../docs/markers.md");
+    let page = include_str!("../../../docs/guides/markers.md");
     let texts: Vec<&str> =
         page.split("```text\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     let soft = ["-e", "instructions,branches,wall_time", "--backend", "auto"];
@@ -73,7 +73,7 @@ fn the_page_shows_what_the_tool_prints() {
         let said = stdout(&out) + &stderr(&out);
         let told = shape(&said);
         if text.contains('≡') && !said.contains('≡') {
-            support::skip("docs/markers.md: the software PMU does not count here");
+            support::skip("docs/guides/markers.md: the software PMU does not count here");
             continue;
         }
         assert_eq!(told, shape(text), "{said}");

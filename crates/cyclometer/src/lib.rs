@@ -37,7 +37,7 @@
 //!
 //! Every value is a [`Count`]: a number with what it is worth, or the reason why there is none. Nothing here panics where
 //! there is no PMU, and nothing gives a zero for what was not counted. Threads, forks, costs, configuration:
-//! the project's page `docs/sdk.md`.
+//! the project's page `docs/guides/sdk.md`.
 //!
 //! A program that is run:
 //!
@@ -130,10 +130,10 @@ struct Readme;
 
 /// The same with the page about marked regions.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/markers.md")]
+#[doc = include_str!("../../../docs/guides/markers.md")]
 struct MarkersPage;
 
 /// The same with the page about regions.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/sdk.md")]
+#[doc = include_str!("../../../docs/guides/sdk.md")]
 struct SdkPage;

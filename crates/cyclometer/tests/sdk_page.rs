@@ -1,15 +1,15 @@
-//! docs/sdk.md says what the code does.
+//! docs/guides/sdk.md says what the code does.
 #![allow(clippy::unwrap_used, reason = "a test ends where something fails")]
 
 use cyclometer::config::CONFIG_KEYS;
 
-const PAGE: &str = include_str!("../../../docs/sdk.md");
+const PAGE: &str = include_str!("../../../docs/guides/sdk.md");
 
 #[test]
 fn the_page_has_every_key_with_what_it_takes_and_does() {
     for key in CONFIG_KEYS {
         let row = format!("| `{}` | {} | {} |", key.path, key.takes, key.effect);
-        assert!(PAGE.contains(&row), "docs/sdk.md lacks the row\n{row}");
+        assert!(PAGE.contains(&row), "docs/guides/sdk.md lacks the row\n{row}");
     }
     assert_eq!(PAGE.lines().filter(|line| line.starts_with("| `")).count(), CONFIG_KEYS.len());
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask events-page [--check]`: the tables of docs/events.md, from the catalogue's data.
+//! `cargo xtask events-page [--check]`: the tables of docs/reference/events.md, from the catalogue's data.
 //!
 //! The prose of the page is written by hand; what lies between the two marks is generated. With `--check` nothing is
 //! written, and a page that is not up to date is an error.
@@ -13,7 +13,7 @@ use cyclometer_core::pmu::Family;
 use crate::page::{Page, title};
 
 /// The page of events.
-pub(crate) const PAGE: Page = Page { path: "docs/events.md", command: "events-page", generated };
+pub(crate) const PAGE: Page = Page { path: "docs/reference/events.md", command: "events-page", generated };
 
 /// Groups of more CPUs than this are not listed when they are the rest of a family.
 const LONGEST_LIST: usize = 8;

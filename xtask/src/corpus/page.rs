@@ -1,4 +1,4 @@
-//! The table of docs/compatibility.md.
+//! The table of docs/reference/compatibility.md.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::counts::{Verdict, verdict};
 use super::row::{Outcome, Ran, Row};
 
 /// The page, from the root of the workspace.
-pub(super) const PAGE: &str = "docs/compatibility.md";
+pub(super) const PAGE: &str = "docs/reference/compatibility.md";
 const BEGIN: &str = "<!-- generated: cargo xtask corpus --write -->";
 const END: &str = "<!-- end of what is generated -->";
 

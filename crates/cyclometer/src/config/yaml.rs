@@ -19,7 +19,7 @@ pub(super) fn read(text: &str) -> Result<Config> {
     let mut reader = Reader { events: Parser::new_from_str(text).peekable() };
     reader.document().map_err(|Wrong { message, at }| {
         let at = at.map(|span| format!("line {}, column {}: ", span.start.line(), span.start.col() + 1));
-        invalid(format!("{}{message}", at.unwrap_or_default()), "the keys are in docs/sdk.md")
+        invalid(format!("{}{message}", at.unwrap_or_default()), "the keys are in docs/guides/sdk.md")
     })
 }
 

@@ -3,7 +3,7 @@
 //! A counter is set N events below its overflow. The interrupt that the overflow raises is the end of a window; what all
 //! counters have counted in it is a [`Row`]. Nothing here does I/O or knows the time: interrupts and switches are told by
 //! the caller, registers are behind [`Registers`], so that the same code runs on silicon and on simulated chips.
-//! `docs/overflow-windows.md` has the protocol and what a row says.
+//! `docs/internals/overflow-windows.md` has the protocol and what a row says.
 
 mod cpu;
 mod row;
