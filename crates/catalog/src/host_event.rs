@@ -70,7 +70,7 @@ pub(crate) fn find(wanted: &Wanted<'_>, cores: &[Core<'_>], modes: Modes) -> Res
     let (mut counted, mut missing, mut unknown) = (Vec::new(), Vec::new(), 0);
     for core in cores {
         match on_core(wanted, core) {
-            Ok(found) => counted.push(found),
+            Ok(found) => counted.extend(found),
             Err(Why::Cannot(reason)) => missing.push(format!("{}: {reason}", place(core))),
             Err(Why::Unknown) => {
                 unknown += 1;
@@ -101,11 +101,13 @@ fn assembled(counted: Vec<OnCore<'_>>, missing: Vec<String>, modes: Modes) -> Ho
             notes.push(note.clone());
         }
     }
-    let pmus: Vec<&str> = counted.iter().map(|on_core| on_core.part.pmu.as_str()).collect();
+    let mut pmus: Vec<&str> = counted.iter().map(|on_core| on_core.part.pmu.as_str()).collect();
+    pmus.dedup();
     let only = (!missing.is_empty()).then(|| pmus.join(" and "));
     let (resolution, never_zero) = (resolution(&counted), counted.iter().all(|on_core| on_core.never_zero));
+    let names = counted.iter().map(|on_core| on_core.name.to_owned()).collect();
     let parts = counted.into_iter().map(|on_core| on_core.part).collect();
-    let candidate = Candidate::perf(parts, Provenance::Hardware, Some(modes));
+    let candidate = Candidate::perf(parts, Provenance::Hardware, Some(modes)).with_summands(names);
     HostEvent { candidate: Some(Candidate { resolution, only, never_zero, ..candidate }), missing, notes }
 }
 
@@ -120,9 +122,10 @@ fn resolution(counted: &[OnCore<'_>]) -> String {
     named.collect::<Vec<_>>().join(" + ")
 }
 
-fn on_core<'a>(wanted: &Wanted<'_>, core: &Core<'a>) -> Outcome<OnCore<'a>> {
+/// The event on a core PMU; of a portable one that is a sum, the summands.
+fn on_core<'a>(wanted: &Wanted<'_>, core: &Core<'a>) -> Outcome<Vec<OnCore<'a>>> {
     if let Some((cpu, entry)) = entry(core, wanted.name) {
-        return encoded(core, cpu, entry, wanted);
+        return encoded(core, cpu, entry, wanted).map(|found| vec![found]);
     }
     match (portable::find(wanted.name), core.tables.first()) {
         (Some(portable), Some(cpu)) => portable_on(portable, core, cpu, wanted),
@@ -140,26 +143,31 @@ fn portable_on<'a>(
     core: &Core<'a>,
     cpu: &Cpu<'a>,
     wanted: &Wanted<'_>,
-) -> Outcome<OnCore<'a>> {
+) -> Outcome<Vec<OnCore<'a>>> {
     let has = |name: &str| entry(core, name).is_some();
     match portable.among(cpu.family(), cpu.id(), has) {
-        Answer::Event { names, note } => match names.as_slice() {
-            [name] => {
+        Answer::Event { names, note } => {
+            let one = |name: &&'static str| {
                 let (cpu, entry) = entry(core, name).ok_or(Why::Unknown)?;
-                let mut found = encoded(core, cpu, entry, wanted)?;
+                let mut found =
+                    encoded(core, cpu, entry, wanted).map_err(|why| of_summand(why, name, &names))?;
                 found.notes.extend(note.map(str::to_owned));
                 Ok(found)
-            }
-            several => Err(Why::Cannot(format!(
-                "{} is a sum of events here; ask for {} and add them up",
-                portable.name(),
-                several.join(" and ")
-            ))),
-        },
+            };
+            names.iter().map(one).collect()
+        }
         Answer::None { reason, nearest } if nearest.is_empty() => Err(Why::Cannot(reason.to_owned())),
         Answer::None { reason, nearest } => {
             Err(Why::Cannot(format!("{reason}; nearest: {}", nearest.join(", "))))
         }
+    }
+}
+
+/// Why a sum is not counted, by the summand that is not.
+fn of_summand(why: Why, name: &str, names: &[&str]) -> Why {
+    match why {
+        Why::Cannot(reason) if names.len() > 1 => Why::Cannot(format!("{name}, a summand: {reason}")),
+        other => other,
     }
 }
 

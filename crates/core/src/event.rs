@@ -236,12 +236,21 @@ pub struct Candidate {
     /// Whether it cannot be zero, as cycles and instructions of a process that ran, or energy: then a zero
     /// means that the counter did not count, whatever the kernel says.
     pub never_zero: bool,
-    /// One part for each core PMU; a single one elsewhere.
+    /// One part for each core PMU, of a sum one for each summand there; a single one elsewhere.
     pub parts: Vec<Part>,
+    /// The vendor's name of each part, where parts of one core PMU are added up; empty elsewhere.
+    pub summands: Vec<String>,
 }
 
 impl Candidate {
-    /// Counting by perf: one part for each core PMU, raw counts as they are.
+    /// The candidate with the vendor's names of its parts; they are kept where parts of one core PMU are added up.
+    pub fn with_summands(self, names: Vec<String>) -> Candidate {
+        let pmus: Vec<&str> = self.parts.iter().filter_map(Part::core).map(|part| part.pmu).collect();
+        let is_sum = pmus.iter().enumerate().any(|(i, pmu)| pmus[..i].contains(pmu));
+        Candidate { summands: if is_sum { names } else { Vec::new() }, ..self }
+    }
+
+    /// Counting by perf: the parts of [`Candidate::parts`], raw counts as they are.
     pub fn perf(events: Vec<PerfEvent>, provenance: Provenance, modes: Option<Modes>) -> Candidate {
         let resolution: Vec<String> = events.iter().map(PerfEvent::to_string).collect();
         Candidate {
@@ -253,6 +262,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: events.into_iter().map(Part::Perf).collect(),
         }
     }
@@ -268,11 +278,12 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: vec![Part::Os(metric)],
         }
     }
 
-    /// Counting by registers that we program ourselves: one part for each core type.
+    /// Counting by registers that we program ourselves: one part for each core type, of a sum one for each summand there.
     pub fn registers(
         rung: Rung,
         events: Vec<RegisterEvent>,
@@ -293,6 +304,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: events.into_iter().map(Part::Registers).collect(),
         }
     }
@@ -309,6 +321,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: vec![Part::Soft(event)],
         }
     }

@@ -3,6 +3,7 @@
 
 use cyclometer::catalogue::cpus;
 use cyclometer::catalogue::encode::encode_all;
+use cyclometer::catalogue::portable;
 use cyclometer::core::event::{Part, PerfEvent};
 use cyclometer::core::{CounterMask, Event};
 use cyclometer::{
@@ -191,15 +192,42 @@ fn portable_names_are_the_vendors_events_of_the_machine() {
 }
 
 #[test]
-fn a_portable_sum_names_the_events_to_ask_for() {
-    let sum = all_machines()
-        .flat_map(|on| {
-            ["fp_operations", "llc_misses", "page_walks", "vector_instructions"].map(|name| (on, name))
-        })
-        .map(|(on, name)| event(on, name))
-        .find(|event| event.unsupported.contains("add them up"));
-    let sum = sum.expect("no portable event is a sum on any recorded machine");
-    assert!(sum.candidates.is_empty(), "{sum:?}");
+fn a_portable_event_that_is_a_sum_is_counted_by_all_its_summands() {
+    let loads = event("zen4", "l1d_cache_loads");
+    let [way] = loads.candidates.as_slice() else { panic!("{loads:?}") };
+    assert_eq!(way.summands, ["ls_dispatch.ld_dispatch", "ls_dispatch.ld_st_dispatch"]);
+    assert_eq!(
+        way.resolution,
+        "cpu/config=0x129/ (ls_dispatch.ld_dispatch) + cpu/config=0x429/ (ls_dispatch.ld_st_dispatch)"
+    );
+    let codes: Vec<u64> = parts(&loads).iter().map(|part| part.words.config).collect();
+    assert_eq!(codes, [0x129, 0x429]);
+    let hybrid = event("alder-lake", "fp_instructions");
+    let pmus: Vec<String> = parts(&hybrid).into_iter().map(|part| part.pmu).collect();
+    assert_eq!(
+        pmus,
+        ["cpu_core", "cpu_core", "cpu_atom"],
+        "a sum on one core type, a single event on the other"
+    );
+}
+
+#[test]
+fn every_sum_of_every_recorded_machine_has_a_part_for_each_summand_and_fits() {
+    let mut sums = 0;
+    for on in all_machines() {
+        for name in portable::names() {
+            let event = event(on, name);
+            for way in event.candidates.iter().filter(|way| !way.summands.is_empty()) {
+                assert_eq!(way.parts.len(), way.summands.len(), "{on} {name}");
+                let plan = Stat::new(machine(on)).events(name).and_then(|stat| stat.plan()).unwrap();
+                assert_eq!(plan.passes.len(), 1, "{on} {name}: {:?}", plan.sharing);
+                assert!(!plan.takes_turns(), "{on} {name}");
+                sums += 1;
+            }
+            assert!(!event.unsupported.contains("add them up"), "{on} {name}: {}", event.unsupported);
+        }
+    }
+    assert!(sums > 20, "{sums}");
 }
 
 fn all_machines() -> impl Iterator<Item = &'static str> {

@@ -67,6 +67,13 @@ pub(crate) fn core_event(name: &str) -> Event {
     event(name, vec![perf(name, PerfClass::Core, CounterMask::first(4, 0), Some(Modes::USER))])
 }
 
+/// A hardware event that is the sum of these.
+pub(crate) fn sum_event(name: &str, summands: &[&str]) -> Event {
+    let parts = summands.iter().map(|name| core_event(name).candidates.remove(0).parts.remove(0)).collect();
+    let candidate = Candidate { parts, ..core_event(name).candidates.remove(0) };
+    event(name, vec![candidate.with_summands(summands.iter().map(|name| (*name).to_owned()).collect())])
+}
+
 /// A hardware event whose counters nobody knows.
 pub(crate) fn unknown_event(name: &str) -> Event {
     event(name, vec![perf(name, PerfClass::Core, CounterMask::EMPTY, Some(Modes::USER))])
