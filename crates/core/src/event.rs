@@ -5,6 +5,7 @@ use std::fmt;
 use crate::count::{Provenance, Scope};
 use crate::counter::{CounterId, CounterMask};
 use crate::cpuset::CpuSet;
+use crate::energy::EnergyZone;
 use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
 use crate::pmu::ConfigWords;
@@ -339,6 +340,8 @@ pub enum Part {
     Os(OsMetric),
     /// For a driver that programs registers itself.
     Registers(RegisterEvent),
+    /// For the operating system's counters of energy: one zone.
+    Energy(EnergyZone),
 }
 
 impl Part {

@@ -25,6 +25,7 @@ pub(crate) fn machine() -> Machine {
         }],
         online: CpuSet::parse("0-3").unwrap(),
         smt_active: None,
+        energy: Vec::new(),
         hypervisor: None,
         container: None,
         pmus: Vec::new(),
