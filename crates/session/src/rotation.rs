@@ -250,19 +250,22 @@ impl Shown {
     }
 }
 
+/// A slot on a CPU, of a thread.
+type Place = (SlotId, Option<u32>, Option<u32>);
+
 impl Last {
     /// What the slots of these cells counted since, which is the last from now on.
     fn counts<'a>(&mut self, cells: impl Iterator<Item = &'a Cell>) -> Vec<SliceCount> {
-        let mut of_pmus: BTreeMap<(SlotId, Option<u32>, Option<u32>, &str), Shown> = BTreeMap::new();
+        let mut of_pmus: BTreeMap<(Place, &str), Shown> = BTreeMap::new();
         for cell in cells {
             if let Some(counted) = self.renew(cell) {
-                let place = (cell.slot, cell.at.cpu, cell.at.tid, cell.at.pmu.as_str());
+                let place = ((cell.slot, cell.at.cpu, cell.at.tid), cell.at.pmu.as_str());
                 of_pmus.entry(place).and_modify(|sum| *sum = sum.with_summand(counted)).or_insert(counted);
             }
         }
-        let mut instances: BTreeMap<(SlotId, Option<u32>, Option<u32>), Shown> = BTreeMap::new();
-        for ((slot, cpu, tid, _), counted) in of_pmus {
-            let instance = instances.entry((slot, cpu, tid)).or_default();
+        let mut instances: BTreeMap<Place, Shown> = BTreeMap::new();
+        for ((place, _), counted) in of_pmus {
+            let instance = instances.entry(place).or_default();
             *instance = instance.with_part(counted);
         }
         let mut counts: Vec<SliceCount> = Vec::new();
