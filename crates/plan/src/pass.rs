@@ -353,8 +353,9 @@ mod tests {
         unknown_event, with_modes,
     };
     use cyclometer_core::CounterMask;
-    use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
-    use cyclometer_core::{Event, Modes};
+    use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part, RegisterCode, Unit};
+    use cyclometer_core::ladder::{RungState, Works};
+    use cyclometer_core::{Candidate, Event, EventCode, Modes, Provenance};
     use proptest::prelude::*;
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
@@ -738,6 +739,43 @@ mod tests {
         let grouped = vec![in_group(sum_event("s", &summands), 0)];
         let error = planned(grouped, with_runs(1)).unwrap_err().to_string();
         assert!(error.starts_with("the group {s} does not fit on the PMU: v, w, x, y and z can"), "{error}");
+    }
+
+    #[test]
+    fn summands_get_counters_of_their_own_in_registers_or_the_sum_is_not_counted() {
+        let mut machine = machine();
+        machine.ladder.rungs.push(RungState { rung: Rung::Sim, works: Works::Yes, causes: Vec::new() });
+        let sum = |summands: u16| {
+            let code = |select| EventCode { select, ..EventCode::default() };
+            let part = |select| RegisterEvent {
+                pmu: "cpu".to_owned(),
+                cpus: [0].into_iter().collect(),
+                codes: vec![RegisterCode { code: code(select), counters: CounterMask::first(4, 0) }],
+                wide: false,
+                seats: Vec::new(),
+            };
+            let parts = (0..summands).map(part).collect();
+            let way = Candidate::registers(Rung::Sim, parts, Provenance::Simulated, Modes::USER);
+            let names = (0..summands).map(|n| format!("E{n}")).collect();
+            Event::new("s", Unit::Count, vec![way.with_summands(names)])
+        };
+        let plan = crate::plan(vec![sum(3)], &machine, with_runs(1)).unwrap();
+        let mut seats: Vec<(CounterId, u16)> = Vec::new();
+        for part in &plan.passes[0].slots[0].parts {
+            let Part::Registers(event) = part else { panic!() };
+            seats.extend(event.seats.iter().map(|seat| (seat.counter, seat.code.select)));
+        }
+        let counters: std::collections::BTreeSet<CounterId> = seats.iter().map(|seat| seat.0).collect();
+        let codes: Vec<u16> = seats.iter().map(|seat| seat.1).collect();
+        assert_eq!((counters.len(), codes), (3, vec![0, 1, 2]), "{seats:?}");
+        let plan = crate::plan(vec![sum(5)], &machine, with_runs(1)).unwrap();
+        let Outcome::NotCounted(count) = &plan.lines[0].outcome else { panic!("{:?}", plan.lines[0]) };
+        let reason = count.reason().unwrap();
+        assert!(
+            reason.starts_with("it is the sum of E0 and E1 and E2 and E3 and E4, which do not fit"),
+            "{reason}"
+        );
+        assert!(plan.passes.iter().all(|pass| pass.slots.is_empty()), "{:?}", plan.passes);
     }
 
     #[test]
