@@ -230,6 +230,22 @@ fn every_sum_of_every_recorded_machine_has_a_part_for_each_summand_and_fits() {
     assert!(sums > 20, "{sums}");
 }
 
+#[test]
+fn all_portable_events_of_a_machine_are_planned_at_once_with_every_sum_whole() {
+    for on in all_machines() {
+        let names: Vec<&str> = portable::names().collect();
+        let plan =
+            Stat::new(machine(on)).runs(1).events(&names.join(",")).and_then(|stat| stat.plan()).unwrap();
+        assert!(plan.takes_turns(), "{on}");
+        for slot in plan.passes.iter().flat_map(|pass| &pass.slots) {
+            let way = plan.lines[slot.id.0].candidate().unwrap();
+            assert_eq!(slot.parts.len(), way.parts.len(), "{on} {}", slot.name);
+        }
+        assert!(plan.sharing.sets.len() >= plan.sharing.lower_bound, "{on}");
+        assert!(plan.sharing.sets.len() <= 2 * plan.sharing.lower_bound, "{on}: {:?}", plan.sharing);
+    }
+}
+
 fn all_machines() -> impl Iterator<Item = &'static str> {
     ["skylake", "alder-lake", "lunar-lake", "zen2", "zen4", "neoverse-n1", "m1-asahi", "big-little"]
         .into_iter()
