@@ -251,6 +251,12 @@ impl Candidate {
         Candidate { summands: if is_sum { names } else { Vec::new() }, ..self }
     }
 
+    /// How many counters of a core PMU it takes at once: one, of a sum one for each summand; 0 where none counts it.
+    pub fn counters(&self) -> usize {
+        let pmus = || self.parts.iter().filter_map(Part::core).map(|part| part.pmu);
+        pmus().map(|pmu| pmus().filter(|other| *other == pmu).count()).max().unwrap_or(0)
+    }
+
     /// Counting by perf: the parts of [`Candidate::parts`], raw counts as they are.
     pub fn perf(events: Vec<PerfEvent>, provenance: Provenance, modes: Option<Modes>) -> Candidate {
         let resolution: Vec<String> = events.iter().map(PerfEvent::to_string).collect();

@@ -49,10 +49,8 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
 fn tell_too_large(plan: &mut Plan, slot: SlotId, reason: &str) {
     let line = &mut plan.lines[slot.0];
     let Some(candidate) = line.candidate() else { return };
-    let sum = format!(
-        "it is the sum of {}, which do not fit on the counters at once",
-        candidate.summands.join(" and ")
-    );
+    let summands: Vec<&str> = candidate.summands.iter().map(String::as_str).collect();
+    let sum = format!("it is the sum of {}, which do not fit on the counters at once", listed(&summands));
     let is_ours = candidate.parts.iter().any(|part| matches!(part, Part::Registers(_)));
     if is_ours || plan.intent.multiplex == Multiplex::Never {
         let reason = format!("{sum} ({reason}); count them one by one");
@@ -722,7 +720,7 @@ mod tests {
         let summands = ["v", "w", "x", "y", "z"];
         let alone = planned(vec![sum_event("s", &summands)], with_runs(1)).unwrap();
         assert_eq!((alone.passes[0].slots.len(), alone.takes_turns()), (1, false));
-        let note = "it is the sum of v and w and x and y and z, which do not fit on the counters at once: v, w, x, y and z can \
+        let note = "it is the sum of v, w, x, y and z, which do not fit on the counters at once: v, w, x, y and z can \
                     each only use counters 0-3 of cpu";
         assert_eq!(alone.lines[0].event.notes, [note]);
         let mut events = many(2);
@@ -771,10 +769,7 @@ mod tests {
         let plan = crate::plan(vec![sum(5)], &machine, with_runs(1)).unwrap();
         let Outcome::NotCounted(count) = &plan.lines[0].outcome else { panic!("{:?}", plan.lines[0]) };
         let reason = count.reason().unwrap();
-        assert!(
-            reason.starts_with("it is the sum of E0 and E1 and E2 and E3 and E4, which do not fit"),
-            "{reason}"
-        );
+        assert!(reason.starts_with("it is the sum of E0, E1, E2, E3 and E4, which do not fit"), "{reason}");
         assert!(plan.passes.iter().all(|pass| pass.slots.is_empty()), "{:?}", plan.passes);
     }
 
