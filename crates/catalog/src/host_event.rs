@@ -2,7 +2,7 @@
 
 use cyclometer_arch::{Coded, EncodeError, perf_words, perf_words_by_format, takes_two_counters};
 use cyclometer_core::event::{ExtraRegister, PerfClass, PerfEvent};
-use cyclometer_core::pmu::ConfigWords;
+use cyclometer_core::pmu::{ConfigWords, Family};
 use cyclometer_core::syntax::Term;
 use cyclometer_core::{Candidate, CounterMask, Error, ErrorKind, EventCode, Modes, Provenance, Result};
 
@@ -152,6 +152,7 @@ fn portable_on<'a>(
                 let mut found =
                     encoded(core, cpu, entry, wanted).map_err(|why| of_summand(why, name, &names))?;
                 found.notes.extend(note.map(str::to_owned));
+                found.notes.extend(uncertain(cpu, &names, found.part.constraint));
                 Ok(found)
             };
             names.iter().map(one).collect()
@@ -161,6 +162,21 @@ fn portable_on<'a>(
             Err(Why::Cannot(format!("{reason}; nearest: {}", nearest.join(", "))))
         }
     }
+}
+
+/// What a reader should know of a sum where nobody knows how many counters there are: RISC-V's driver then claims that events
+/// ran which had none.
+///
+/// # Source
+///
+/// Linux 6.12 and 7.2 in the emulated machines of `tests/guests`: with more events than counters all claim the whole time, and some
+/// read 0.
+fn uncertain(cpu: Cpu<'_>, names: &[&str], constraint: CounterMask) -> Option<String> {
+    let is_unknown = cpu.family() == Family::RiscV && constraint.is_empty() && names.len() > 1;
+    is_unknown.then(|| {
+        let summands = names.len();
+        format!("a sum of {summands} events: it is too small where the CPU has fewer than {summands} counters for them, which only the firmware knows")
+    })
 }
 
 /// Why a sum is not counted, by the summand that is not.

@@ -231,6 +231,17 @@ fn every_sum_of_every_recorded_machine_has_a_part_for_each_summand_and_fits() {
 }
 
 #[test]
+fn a_sum_on_counters_that_nobody_knows_says_what_may_be_wrong_with_it() {
+    let sum = event("visionfive2", "fp_instructions");
+    assert_eq!(sum.candidates[0].summands.len(), 5);
+    let told = "a sum of 5 events: it is too small where the CPU has fewer than 5 counters for them, which only the firmware knows";
+    assert!(sum.notes.iter().any(|note| note == told), "{:?}", sum.notes);
+    assert_eq!(sum.notes.iter().filter(|note| *note == told).count(), 1);
+    let known = event("zen4", "l1d_cache_loads");
+    assert!(known.notes.iter().all(|note| !note.contains("too small")), "{:?}", known.notes);
+}
+
+#[test]
 fn all_portable_events_of_a_machine_are_planned_at_once_with_every_sum_whole() {
     for on in all_machines() {
         let names: Vec<&str> = portable::names().collect();
