@@ -133,6 +133,44 @@ typedef enum {
 } cyclometer_status_t;
 
 /**
+ * Events that most CPUs have, by number, for `configure_counter`. The numbers never change.
+ */
+typedef enum {
+  /**
+   * `cpu_cycles`.
+   */
+  CYCLOMETER_EVENT_CPU_CYCLES = 0,
+  /**
+   * `instructions`.
+   */
+  CYCLOMETER_EVENT_INSTRUCTIONS = 1,
+  /**
+   * `l1d_cache_loads`.
+   */
+  CYCLOMETER_EVENT_L1D_CACHE_LOADS = 2,
+  /**
+   * `l1d_cache_misses`.
+   */
+  CYCLOMETER_EVENT_L1D_CACHE_MISSES = 3,
+  /**
+   * `l2_cache_loads`.
+   */
+  CYCLOMETER_EVENT_L2_CACHE_LOADS = 4,
+  /**
+   * `l2_cache_misses`.
+   */
+  CYCLOMETER_EVENT_L2_CACHE_MISSES = 5,
+  /**
+   * `branch_instructions`.
+   */
+  CYCLOMETER_EVENT_BRANCH_INSTRUCTIONS = 6,
+  /**
+   * `branch_misses`.
+   */
+  CYCLOMETER_EVENT_BRANCH_MISSES = 7,
+} cyclometer_event_t;
+
+/**
  * What a monitor counts of.
  */
 typedef enum {
@@ -289,40 +327,6 @@ typedef struct cyclometer_samples_t cyclometer_samples_t;
 typedef struct cyclometer_t cyclometer_t;
 
 /**
- * One count. Where nothing was counted, `value` and `half_width` are NaN and the other numbers `UINT64_MAX`: never zero.
- */
-typedef struct {
-  /**
-   * A `cyclometer_count_state_t`.
-   */
-  int32_t state;
-  /**
-   * A `cyclometer_provenance_t`.
-   */
-  int32_t provenance;
-  /**
-   * The best number there is, in the event's unit: less what measuring added, where that is known.
-   */
-  double value;
-  /**
-   * How far the truth may be from `value`; 0 where it is exact, NaN where nobody can tell.
-   */
-  double half_width;
-  /**
-   * What was counted, in raw counts; the estimate where it is scaled.
-   */
-  uint64_t raw;
-  /**
-   * How long the event was wanted, in ns; `UINT64_MAX` where it was counted all that time.
-   */
-  uint64_t time_enabled_ns;
-  /**
-   * How long it was on a counter, in ns; `UINT64_MAX` where it was all the time.
-   */
-  uint64_t time_running_ns;
-} cyclometer_count_t;
-
-/**
  * What the CPU has, and what may be used of it.
  */
 typedef struct {
@@ -357,6 +361,89 @@ typedef struct {
 } cyclometer_capabilities_t;
 
 /**
+ * The unified interface: the operations on the numbered counters of a monitor. Later versions may have more members behind these,
+ * never other ones; `size` says how many there are.
+ */
+typedef struct {
+  /**
+   * Bytes of the structure that this library has.
+   */
+  size_t size;
+  /**
+   * Opens a monitor: `cyclometer_open`.
+   */
+  int (*init)(cyclometer_t **monitor);
+  /**
+   * Lets a counter count a `cyclometer_event_t`; `cyclometer_configure` takes every other event by name.
+   */
+  int (*configure_counter)(cyclometer_t *monitor, unsigned int counter, int event);
+  /**
+   * Lets a counter count: `cyclometer_enable`.
+   */
+  int (*enable_counter)(cyclometer_t *monitor, unsigned int counter);
+  /**
+   * Stops a counter: `cyclometer_disable`.
+   */
+  int (*disable_counter)(cyclometer_t *monitor, unsigned int counter);
+  /**
+   * Reads a counter: `cyclometer_read`.
+   */
+  int (*read_counter)(cyclometer_t *monitor, unsigned int counter, uint64_t *value);
+  /**
+   * Reads the counters 0 to `count - 1`, in raw counts. `UINT64_MAX` stands where nothing was counted, never zero: then this
+   * returns `CYCLOMETER_PARTIAL`, and `read_counter` says why. Otherwise it returns the worst status of all, and success
+   * where no counter is configured.
+   */
+  int (*read_all_counters)(cyclometer_t *monitor, uint64_t *values, unsigned int count);
+  /**
+   * Forgets what a counter has counted: `cyclometer_reset`.
+   */
+  int (*reset_counter)(cyclometer_t *monitor, unsigned int counter);
+  /**
+   * Says what the machine has: `cyclometer_capabilities`. `size` is `sizeof(cyclometer_capabilities_t)`.
+   */
+  int (*get_capabilities)(cyclometer_t *monitor, cyclometer_capabilities_t *capabilities, size_t size);
+  /**
+   * Frees the monitor and sets the pointer to null: `cyclometer_close`.
+   */
+  int (*cleanup)(cyclometer_t **monitor);
+} cyclometer_api_t;
+
+/**
+ * One count. Where nothing was counted, `value` and `half_width` are NaN and the other numbers `UINT64_MAX`: never zero.
+ */
+typedef struct {
+  /**
+   * A `cyclometer_count_state_t`.
+   */
+  int32_t state;
+  /**
+   * A `cyclometer_provenance_t`.
+   */
+  int32_t provenance;
+  /**
+   * The best number there is, in the event's unit: less what measuring added, where that is known.
+   */
+  double value;
+  /**
+   * How far the truth may be from `value`; 0 where it is exact, NaN where nobody can tell.
+   */
+  double half_width;
+  /**
+   * What was counted, in raw counts; the estimate where it is scaled.
+   */
+  uint64_t raw;
+  /**
+   * How long the event was wanted, in ns; `UINT64_MAX` where it was counted all that time.
+   */
+  uint64_t time_enabled_ns;
+  /**
+   * How long it was on a counter, in ns; `UINT64_MAX` where it was all the time.
+   */
+  uint64_t time_running_ns;
+} cyclometer_count_t;
+
+/**
  * One read of all counters. It only grows in later versions.
  */
 typedef struct {
@@ -386,6 +473,11 @@ typedef struct {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+/**
+ * The unified interface as a structure of functions; never null, never freed.
+ */
+const cyclometer_api_t *cyclometer_api(void);
 
 /**
  * Lets counter number `counter` (0 to 63) count an event, in every spelling of `cyclometer stat -e`, until it is configured

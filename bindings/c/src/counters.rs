@@ -9,7 +9,7 @@ use crate::monitor::{Slot, State, cyclometer_t, with_monitor};
 use crate::pointers::{invalid, put, put_sized, text, writable};
 
 /// How many counters a monitor has; which of the hardware's they are is the operating system's choice.
-const COUNTERS: u32 = 64;
+pub(crate) const COUNTERS: u32 = 64;
 
 impl State {
     fn slot(&mut self, counter: u32) -> Result<&mut Slot> {
@@ -50,7 +50,7 @@ impl State {
     }
 
     /// What a counter has counted while it was enabled.
-    fn read(&mut self, counter: u32) -> Result<cyclometer::Value> {
+    pub(crate) fn read(&mut self, counter: u32) -> Result<cyclometer::Value> {
         let measured = match &self.slot(counter)?.open {
             Some(open) => Some(open.so_far()?),
             None => self.built().and_then(|monitor| monitor.total(&label(counter))),
@@ -91,6 +91,12 @@ fn check_number(counter: u32) -> Result<()> {
     }
 }
 
+pub(crate) fn configure_counter(monitor: &cyclometer_t, counter: u32, event: &str) -> Result<c_int> {
+    check_number(counter)?;
+    monitor.state().configure(counter, event)?;
+    Ok(0)
+}
+
 fn already(counter: u32, what: &str, hint: &str) -> Error {
     invalid(format!("counter {counter} is {what} already"), hint)
 }
@@ -110,11 +116,9 @@ pub unsafe extern "C" fn cyclometer_configure(
     event: *const c_char,
 ) -> c_int {
     let body = |monitor: &cyclometer_t| {
-        check_number(counter)?;
         // SAFETY: the caller promises a text.
         let event = unsafe { text(event, "the event") }?;
-        monitor.state().configure(counter, event)?;
-        Ok(0)
+        configure_counter(monitor, counter, event)
     };
     // SAFETY: the caller's promise is that of `with_monitor`.
     unsafe { with_monitor(monitor, body) }

@@ -11,6 +11,7 @@
 #![allow(non_camel_case_types, reason = "the names of the header")]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions, above and in the header")]
 
+mod api;
 mod counters;
 mod counts;
 mod info;
@@ -21,6 +22,7 @@ mod regions;
 mod samples;
 mod status;
 
+pub use api::{cyclometer_api, cyclometer_api_t, cyclometer_event_t};
 pub use counters::{
     cyclometer_configure, cyclometer_disable, cyclometer_enable, cyclometer_read, cyclometer_read_all,
     cyclometer_reset,

@@ -57,6 +57,28 @@ fn operations_and_mistakes_with_the_static_library() {
 }
 
 #[test]
+fn the_unified_interface_is_a_structure_of_the_same_operations() {
+    let Some(installed) = installed() else { return };
+    for (name, linked) in [("unified", Linked::Shared), ("unified-static", Linked::Static)] {
+        let program = installed.compile("tests/unified.c", name, linked);
+        assert_eq!(run(installed.shared(&program)), "done\n");
+    }
+}
+
+#[test]
+fn the_example_of_the_unified_interface_counts_or_says_why_not() {
+    let Some(installed) = installed() else { return };
+    let program = installed.compile("examples/unified.c", "unified-example", Linked::Shared);
+    let said = run(installed.shared(&program));
+    assert_eq!(said.lines().count(), 4, "{said}");
+    for line in said.lines() {
+        let (event, value) = line.split_once(": ").unwrap();
+        assert!(value.starts_with("not counted (") || value.parse::<u64>().is_ok(), "{event}: {value}");
+    }
+    tell_not_counted("C, the unified interface", &said);
+}
+
+#[test]
 fn the_example_counts_or_says_why_not() {
     let Some(installed) = installed() else { return };
     let program = installed.compile("examples/region.c", "region", Linked::Shared);

@@ -61,6 +61,37 @@ def test_loads_are_counted_along_with_misses_unless_refused() -> None:
     assert alone.events == ["l1d_cache_misses"]
 
 
+def test_hit_rates_are_what_misses_leave() -> None:
+    records = (
+        counted("l1d_cache_misses", 5),
+        counted("l1d_cache_loads", 100, verdict="scaled", reason="observed 50 % of the time"),
+        counted("l2_cache_misses", 1),
+        counted("l2_cache_accesses", 4),
+    )
+    both = PerfMonitor(make_engine=scripted(*records)).configure(["l1d_cache_misses", "l2_cache_misses"])
+    with both.measure("a"):
+        pass
+    metrics = both.get_metrics()
+    assert (metrics.l1d_miss_rate, metrics.l1d_hit_rate) == (0.05, 0.95)
+    assert (metrics.l2_miss_rate, metrics.l2_hit_rate) == (0.25, 0.75)
+    assert isinstance(metrics.l1d_hit_rate, Value) and metrics.l1d_hit_rate.verdict == "scaled"
+    assert metrics.l2_hit_rate.is_exact and metrics.l2_hit_rate.provenance == "hardware"
+    assert isinstance(metrics.llc_hit_rate, NotCounted)
+    assert metrics.llc_hit_rate.reason == "llc_misses is not among the events that were configured"
+
+
+def test_a_hit_rate_without_accesses_is_not_counted() -> None:
+    records = counted("l1d_cache_misses", 0), counted("l1d_cache_loads", 0)
+    idle = PerfMonitor(make_engine=scripted(*records)).configure(["l1d_cache_misses"])
+    with idle.measure("a"):
+        pass
+    assert isinstance(idle.get_metrics().l1d_hit_rate, NotCounted)
+    refused = PerfMonitor(make_engine=scripted(not_counted("l1d_cache_misses", "no PMU"), records[1]))
+    with refused.configure(["l1d_cache_misses"]).measure("a"):
+        pass
+    assert refused.get_metrics().l1d_hit_rate.reason == "no PMU"
+
+
 def test_regions_add_up_by_label_and_the_last_label_is_told() -> None:
     counter = monitor(FAULTS)
     for label in ("a", "b", "a"):

@@ -78,3 +78,12 @@ def test_records_without_a_number_have_their_verdict() -> None:
     value = of_record(not_counted("cycles", "why"))
     assert isinstance(value, NotCounted) and (value.verdict, value.reason) == ("not supported", "why")
     assert value.to_dict()["value"] is None
+
+
+def test_a_plain_number_less_or_by_a_value_keeps_what_the_value_is() -> None:
+    misses = of_record(counted("misses", 0.25, verdict="partial", reason="cpu_core only"))
+    for found, number, name in ((1 - misses, 0.75, "1 - misses:u"), (1 / misses, 4.0, "1 / misses:u")):
+        assert isinstance(found, Value) and found == number and found.name == name
+        assert (found.verdict, found.reason, found.provenance) == ("partial", "cpu_core only", "hardware")
+    nothing = of_record(counted("misses", 0))
+    assert isinstance(1 / nothing, NotCounted) and "is 0" in (1 / nothing).reason

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use common::{command, ended, os_slot, read, skip, slot, until, value};
 use cyclometer_backend::{Launcher, OsSource};
+use cyclometer_core::energy::{EnergyDomain, EnergyZone};
 use cyclometer_core::event::{OsMetric, PerfClass};
 use cyclometer_core::exec::{Exit, Reading, RefusalKind, Waited};
-use cyclometer_core::{Counting, CpuSet, Launch, Refusal, Slot, SlotId, Source, Target};
+use cyclometer_core::{Counting, CpuSet, Launch, Part, Refusal, Rung, Slot, SlotId, Source, Target};
 
 const EVERY: [OsMetric; 11] = [
     OsMetric::WallTime,
@@ -299,4 +300,34 @@ fn a_control_group_of_version_1_is_refused_slot_by_slot_and_a_folder_is_no_group
         open(&[OsMetric::WallTime, OsMetric::CpuTime], &Target::Cgroup { path, cpus }).err().unwrap();
     assert_eq!((refusal.slot, refusal.kind), (Some(SlotId(1)), RefusalKind::TargetNotSupported));
     assert!(refusal.text.contains("version 1"), "{refusal:?}");
+}
+
+#[test]
+fn energy_is_read_for_regions_and_values_grow_from_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("energy_uj");
+    fs::write(&file, "900\n").unwrap();
+    let zone = EnergyZone {
+        domain: EnergyDomain::Package,
+        folder: folder.path().display().to_string(),
+        max_energy_range_uj: 1_000_000_000_000,
+    };
+    let energy = Slot::new(SlotId(1), "energy-pkg", Rung::Os, vec![Part::Energy(zone.clone())]);
+    let slots = [os_slot(0, OsMetric::WallTime), energy];
+    let mut counting = OsSource::new().open(&slots, &Target::ThisThread).unwrap();
+    assert_eq!(counting.longest_pause(), Some(zone.longest_pause()));
+    counting.start().unwrap();
+    let places: Vec<SlotId> = counting.counters().iter().map(|counter| counter.slot).collect();
+    assert_eq!(places, [SlotId(0), SlotId(1)]);
+    let mut rows = Vec::new();
+    for shown in [1_000, 1_500] {
+        fs::write(&file, shown.to_string()).unwrap();
+        counting.sample(&mut rows).unwrap();
+        assert_eq!(counting.value(1).unwrap(), Some(shown - 900));
+    }
+    assert_eq!((rows[1].value, rows[3].value, rows[3].is_lost), (100, 600, false));
+    counting.stop().unwrap();
+    fs::write(&file, "9000").unwrap();
+    let after = value(&read(counting.as_mut()), 1);
+    assert_eq!(after, 600, "what is used after the end is not counted");
 }

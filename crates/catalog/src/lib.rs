@@ -11,6 +11,7 @@ pub mod cpus;
 pub mod decode;
 mod device;
 pub mod encode;
+mod energy;
 mod generic;
 pub mod glossary;
 mod host;

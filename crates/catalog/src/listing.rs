@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, Unit};
 use cyclometer_core::{CounterMask, Machine, Modes, Rung};
 
 use crate::device;
+use crate::energy;
 use crate::generic::{
     ACCOUNTING, CACHES, CacheEvent, HARDWARE, PORTABLE_CACHE, PORTABLE_WITHOUT_GENERIC, SOFTWARE,
     accounting_source,
@@ -89,6 +91,7 @@ pub fn list(machine: &Machine, tables: &Tables) -> Vec<Listing> {
     let cores = cores(machine, tables);
     let known = cores.iter().any(|core| !core.tables.is_empty());
     let mut all = accounting();
+    all.extend(energy_zones(machine));
     all.extend(software(machine));
     all.extend(hardware(machine));
     all.extend(counted(machine));
@@ -234,6 +237,26 @@ fn accounting() -> Vec<Listing> {
         }
     };
     ACCOUNTING.iter().map(entry).collect()
+}
+
+/// Energy that no PMU counts and the kernel's power capping does.
+fn energy_zones(machine: &Machine) -> Vec<Listing> {
+    let by_pmu = |domain: EnergyDomain| {
+        machine.pmu(energy::PMU).is_some_and(|pmu| pmu.events.contains_key(domain.event()))
+    };
+    let entry = |domain: EnergyDomain| {
+        let candidate = energy::candidate(domain, machine)?;
+        Some(Listing {
+            name: domain.event().to_owned(),
+            aliases: vec![format!("{}/{}/", energy::PMU, domain.event())],
+            rung: Rung::Os,
+            unit: energy::unit(),
+            resolution: candidate.resolution,
+            description: domain.about().to_owned(),
+            ..blank(Kind::Os)
+        })
+    };
+    EnergyDomain::ALL.into_iter().filter(|domain| !by_pmu(*domain)).filter_map(entry).collect()
 }
 
 fn software(machine: &Machine) -> Vec<Listing> {

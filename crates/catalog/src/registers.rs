@@ -86,8 +86,8 @@ fn candidate(
     let modes = modes(request)?;
     let (mut found, mut missing) = (Vec::new(), Vec::new());
     for core in cores(machine) {
-        match core.event(request, &tables.of(&core.id)) {
-            Ok(event) => found.push(event),
+        match core.events(request, &tables.of(&core.id)) {
+            Ok(events) => found.extend(events),
             Err(reason) => missing.push(reason),
         }
     }
@@ -100,7 +100,7 @@ fn candidate(
     let events = found.into_iter().map(|found| found.event).collect();
     let candidate = Candidate::registers(rung, events, provenance, modes);
     let resolution = format!("{} ({})", candidate.resolution, names.join(" + "));
-    Ok(Candidate { resolution, never_zero, ..candidate })
+    Ok(Candidate { resolution, never_zero, ..candidate.with_summands(names) })
 }
 
 /// What the filters of all PMUs can tell apart.
@@ -157,17 +157,31 @@ impl<'a> Core<'a> {
         }
     }
 
-    /// The event by its codes that count here.
-    fn event(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Found, String> {
+    /// The event by its codes that count here; of a portable one that is a sum, the summands.
+    fn events(&self, request: &EventRequest, tables: &[Cpu<'_>]) -> Result<Vec<Found>, String> {
         let Some(cpu) = tables.first() else { return Err(format!("there is no table of {}", self.id)) };
-        let mut selected = select_in(tables, request).map_err(|error| error.to_string())?;
-        let (Some(one), true) = (selected.pop(), selected.is_empty()) else {
-            let text = format!("{} is a sum of events of {}; ask for each of them", request.text, self.id);
+        let selected = select_in(tables, request).map_err(|error| error.to_string())?;
+        if let (true, Some(pin)) = (selected.len() > 1, request.pin) {
+            let text = format!(
+                "{} is a sum of {} events, which counter {pin} cannot all count",
+                request.text,
+                selected.len()
+            );
             return Err(text);
-        };
+        }
         if let Selector::Raw(config) = request.selector {
             check_raw(cpu, config, request)?;
         }
+        selected.into_iter().map(|one| self.one(one, request, cpu, tables)).collect()
+    }
+
+    fn one(
+        &self,
+        one: Selected<'_>,
+        request: &EventRequest,
+        cpu: &Cpu<'_>,
+        tables: &[Cpu<'_>],
+    ) -> Result<Found, String> {
         let codes =
             ways::codes(tables, &one).into_iter().filter_map(|coded| self.usable(cpu, coded, request));
         let codes: Vec<RegisterCode> = codes.collect();

@@ -3,6 +3,7 @@
 mod unknown;
 
 use cyclometer_core::counter::CounterMask;
+use cyclometer_core::energy::EnergyDomain;
 use cyclometer_core::event::{PerfClass, PerfEvent, Unit};
 use cyclometer_core::machine::{CpuId, Vendor};
 use cyclometer_core::pmu::KernelPmu;
@@ -12,6 +13,7 @@ use cyclometer_core::{
 };
 
 use crate::device::{self, DeviceEvent};
+use crate::energy;
 use crate::generic::{
     ACCOUNTING, Accounting, CacheEvent, HARDWARE, Hardware, SOFTWARE, Software, accounting_source, named,
 };
@@ -131,7 +133,12 @@ fn by_name(name: &str, request: &EventRequest, host: &Host<'_>) -> Result<Event>
         let found = on_devices(request, machine, &devices, |pmu, known| {
             device::encode_refined(pmu, known, &request.attributes, &request.text)
         });
-        return found.map(|found| only_on(found, &devices, machine));
+        let domain = energy::named(name).filter(|_| devices.iter().all(|(pmu, _)| pmu.name == energy::PMU));
+        return found.map(|found| or_by_zones(only_on(found, &devices, machine), domain, machine));
+    }
+    if let Some(domain) = energy::named(name) {
+        refuse_terms(request, "an event that no core PMU counts")?;
+        return Ok(by_zones(domain, request, machine));
     }
     if let Some(cache) = CacheEvent::parse(name) {
         refuse_terms(request, "a generic event of the kernel")?;
@@ -394,6 +401,12 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
         return by_software_pmu(terms, request);
     }
     let pmus = device::devices(machine, name);
+    let domain = energy::of_terms(name, terms);
+    if let Some(domain) =
+        domain.filter(|domain| !pmus.iter().any(|pmu| pmu.events.contains_key(domain.event())))
+    {
+        return Ok(by_zones(domain, request, machine));
+    }
     if pmus.is_empty() {
         return no_device(name, request, machine);
     }
@@ -413,7 +426,22 @@ fn by_device(name: &str, terms: &[Term], request: &EventRequest, host: &Host<'_>
     }
     let targets = having(&pmus, name, terms);
     let found = on_devices(request, machine, &targets, |pmu, _| device::encode(pmu, terms, &request.text))?;
-    Ok(if targets.len() < pmus.len() { only_on(found, &targets, machine) } else { found })
+    let found = if targets.len() < pmus.len() { only_on(found, &targets, machine) } else { found };
+    Ok(or_by_zones(found, domain, machine))
+}
+
+/// An event of the PMU for energy with the zones of the kernel's power capping below it, where there are some.
+fn or_by_zones(mut found: Event, domain: Option<EnergyDomain>, machine: &Machine) -> Event {
+    found.candidates.extend(domain.and_then(|domain| energy::candidate(domain, machine)));
+    found
+}
+
+/// Energy on a machine whose PMUs do not count it.
+fn by_zones(domain: EnergyDomain, request: &EventRequest, machine: &Machine) -> Event {
+    match energy::candidate(domain, machine) {
+        Some(candidate) => event(request, energy::unit(), vec![candidate]),
+        None => Event { unit: energy::unit(), ..unsupported(request, energy::missing(domain)) },
+    }
 }
 
 /// The PMUs that name the events among these terms; all where none does.

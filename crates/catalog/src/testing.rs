@@ -19,6 +19,7 @@ fn machine(vendor: Vendor, pmus: Vec<KernelPmu>, counters: CounterMask) -> Machi
         core_types,
         online: CpuSet::parse("0-7").unwrap(),
         smt_active: None,
+        energy: Vec::new(),
         hypervisor: None,
         container: None,
         pmus,

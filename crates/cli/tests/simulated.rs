@@ -53,6 +53,55 @@ fn every_chip_counts_its_workload_and_says_that_it_is_simulated() {
     }
 }
 
+/// On this chip `memory_instructions` is `LD_SPEC` + `ST_SPEC`.
+const SUM: &str = "memory_instructions:u";
+
+#[test]
+fn a_portable_event_that_is_a_sum_is_the_sum_of_its_summands() {
+    let schema = schema("stat-1.json");
+    for events in ["LD_SPEC,ST_SPEC,memory_instructions", "{memory_instructions,ST_SPEC,LD_SPEC}"] {
+        let report = json("neoverse-n1", &["--workload", "phases", "-e", events]);
+        let errors: Vec<String> = schema.iter_errors(&report).map(|error| error.to_string()).collect();
+        assert_eq!(errors, [""; 0]);
+        let value = |name: &str| metric(&report, name)["mean"].as_u64().unwrap();
+        assert_eq!(value(SUM), value("LD_SPEC:u") + value("ST_SPEC:u"));
+        let sum = metric(&report, SUM);
+        assert_eq!((sum["count"].as_str(), sum["provenance"].as_str()), (Some("exact"), Some("simulated")));
+        let parts = sum["parts"].as_array().unwrap();
+        let parts: Vec<_> = parts
+            .iter()
+            .map(|part| (part["event"].as_str().unwrap(), part["mean"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(parts, [("LD_SPEC", value("LD_SPEC:u")), ("ST_SPEC", value("ST_SPEC:u"))]);
+    }
+}
+
+#[test]
+fn a_sum_that_takes_turns_is_scaled_as_a_whole() {
+    let others = "BR_RETIRED,BR_MIS_PRED,L1D_CACHE,L1D_CACHE_REFILL,INST_RETIRED";
+    let words = ["--workload", "loop", "--multiplex", "-e", &format!("memory_instructions,{others}")];
+    let report = json("neoverse-n1", &words);
+    let sum = metric(&report, SUM);
+    assert_eq!(sum["count"], "scaled", "{sum}");
+    let alone = json("neoverse-n1", &["--workload", "loop", "-e", "memory_instructions"]);
+    let (estimate, truth) = (sum["mean"].as_f64().unwrap(), metric(&alone, SUM)["mean"].as_f64().unwrap());
+    assert!((estimate / truth - 1.0).abs() < 0.05, "{estimate} is not {truth}");
+    for part in sum["parts"].as_array().unwrap() {
+        assert_eq!(part["count"], "partial", "{part}");
+    }
+}
+
+#[test]
+fn the_summands_of_a_sum_are_shown_where_more_is_asked_for() {
+    let table =
+        |words: &[&str]| stdout(&stat("neoverse-n1", &[&["-e", "memory_instructions"], words].concat()));
+    let (short, long) = (table(&[]), table(&["-v"]));
+    assert!(!short.contains("LD_SPEC"), "{short}");
+    for summand in ["    LD_SPEC ", "    ST_SPEC ", "(LD_SPEC + ST_SPEC)"] {
+        assert!(long.contains(summand), "{long}");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_numbers_and_another_gives_others() {
     let values = |seed: &str| {

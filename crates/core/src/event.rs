@@ -5,6 +5,7 @@ use std::fmt;
 use crate::count::{Provenance, Scope};
 use crate::counter::{CounterId, CounterMask};
 use crate::cpuset::CpuSet;
+use crate::energy::EnergyZone;
 use crate::ladder::Rung;
 use crate::modes::{Modes, Modifiers};
 use crate::pmu::ConfigWords;
@@ -236,12 +237,27 @@ pub struct Candidate {
     /// Whether it cannot be zero, as cycles and instructions of a process that ran, or energy: then a zero
     /// means that the counter did not count, whatever the kernel says.
     pub never_zero: bool,
-    /// One part for each core PMU; a single one elsewhere.
+    /// One part for each core PMU, of a sum one for each summand there; a single one elsewhere.
     pub parts: Vec<Part>,
+    /// The vendor's name of each part, where parts of one core PMU are added up; empty elsewhere.
+    pub summands: Vec<String>,
 }
 
 impl Candidate {
-    /// Counting by perf: one part for each core PMU, raw counts as they are.
+    /// The candidate with the vendor's names of its parts; they are kept where parts of one core PMU are added up.
+    pub fn with_summands(self, names: Vec<String>) -> Candidate {
+        let pmus: Vec<&str> = self.parts.iter().filter_map(Part::core).map(|part| part.pmu).collect();
+        let is_sum = pmus.iter().enumerate().any(|(i, pmu)| pmus[..i].contains(pmu));
+        Candidate { summands: if is_sum { names } else { Vec::new() }, ..self }
+    }
+
+    /// How many counters of a core PMU it takes at once: one, of a sum one for each summand; 0 where none counts it.
+    pub fn counters(&self) -> usize {
+        let pmus = || self.parts.iter().filter_map(Part::core).map(|part| part.pmu);
+        pmus().map(|pmu| pmus().filter(|other| *other == pmu).count()).max().unwrap_or(0)
+    }
+
+    /// Counting by perf: the parts of [`Candidate::parts`], raw counts as they are.
     pub fn perf(events: Vec<PerfEvent>, provenance: Provenance, modes: Option<Modes>) -> Candidate {
         let resolution: Vec<String> = events.iter().map(PerfEvent::to_string).collect();
         Candidate {
@@ -253,6 +269,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: events.into_iter().map(Part::Perf).collect(),
         }
     }
@@ -268,11 +285,12 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: vec![Part::Os(metric)],
         }
     }
 
-    /// Counting by registers that we program ourselves: one part for each core type.
+    /// Counting by registers that we program ourselves: one part for each core type, of a sum one for each summand there.
     pub fn registers(
         rung: Rung,
         events: Vec<RegisterEvent>,
@@ -293,6 +311,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: events.into_iter().map(Part::Registers).collect(),
         }
     }
@@ -309,6 +328,7 @@ impl Candidate {
             widest: None,
             only: None,
             never_zero: false,
+            summands: Vec::new(),
             parts: vec![Part::Soft(event)],
         }
     }
@@ -326,6 +346,8 @@ pub enum Part {
     Os(OsMetric),
     /// For a driver that programs registers itself.
     Registers(RegisterEvent),
+    /// For the operating system's counters of energy: one zone.
+    Energy(EnergyZone),
 }
 
 impl Part {

@@ -15,6 +15,7 @@
 pub mod count;
 pub mod counter;
 pub mod cpuset;
+pub mod energy;
 pub mod error;
 pub mod event;
 pub mod exec;

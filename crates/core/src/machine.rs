@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::counter::CounterMask;
 use crate::cpuset::CpuSet;
+use crate::energy::EnergyZone;
 use crate::ladder::Ladder;
 use crate::pmu::KernelPmu;
 
@@ -31,6 +32,8 @@ pub struct Machine {
     pub container: Option<String>,
     /// The PMU devices of the kernel.
     pub pmus: Vec<KernelPmu>,
+    /// The counters of energy of the kernel's power capping.
+    pub energy: Vec<EnergyZone>,
     /// What we may do.
     pub access: Access,
     /// The summary that the C and Python interfaces export.

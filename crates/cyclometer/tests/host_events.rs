@@ -3,6 +3,7 @@
 
 use cyclometer::catalogue::cpus;
 use cyclometer::catalogue::encode::encode_all;
+use cyclometer::catalogue::portable;
 use cyclometer::core::event::{Part, PerfEvent};
 use cyclometer::core::{CounterMask, Event};
 use cyclometer::{
@@ -191,15 +192,69 @@ fn portable_names_are_the_vendors_events_of_the_machine() {
 }
 
 #[test]
-fn a_portable_sum_names_the_events_to_ask_for() {
-    let sum = all_machines()
-        .flat_map(|on| {
-            ["fp_operations", "llc_misses", "page_walks", "vector_instructions"].map(|name| (on, name))
-        })
-        .map(|(on, name)| event(on, name))
-        .find(|event| event.unsupported.contains("add them up"));
-    let sum = sum.expect("no portable event is a sum on any recorded machine");
-    assert!(sum.candidates.is_empty(), "{sum:?}");
+fn a_portable_event_that_is_a_sum_is_counted_by_all_its_summands() {
+    let loads = event("zen4", "l1d_cache_loads");
+    let way = &loads.candidates[0];
+    assert_eq!(way.summands, ["ls_dispatch.ld_dispatch", "ls_dispatch.ld_st_dispatch"]);
+    assert_eq!(
+        way.resolution,
+        "cpu/config=0x129/ (ls_dispatch.ld_dispatch) + cpu/config=0x429/ (ls_dispatch.ld_st_dispatch)"
+    );
+    let codes: Vec<u64> = parts(&loads).iter().map(|part| part.words.config).collect();
+    assert_eq!(codes, [0x129, 0x429]);
+    let hybrid = event("alder-lake", "unaligned_accesses");
+    let pmus: Vec<String> = parts(&hybrid).into_iter().map(|part| part.pmu).collect();
+    assert_eq!(
+        pmus,
+        ["cpu_atom", "cpu_core", "cpu_core"],
+        "a sum on one core type, a single event on the other"
+    );
+}
+
+#[test]
+fn every_sum_of_every_recorded_machine_has_a_part_for_each_summand_and_fits() {
+    let mut sums = 0;
+    for on in all_machines() {
+        for name in portable::names() {
+            let event = event(on, name);
+            for way in event.candidates.iter().take(1).filter(|way| !way.summands.is_empty()) {
+                assert_eq!(way.parts.len(), way.summands.len(), "{on} {name}");
+                let plan = Stat::new(machine(on)).events(name).and_then(|stat| stat.plan()).unwrap();
+                assert_eq!(plan.passes.len(), 1, "{on} {name}: {:?}", plan.sharing);
+                assert!(!plan.takes_turns(), "{on} {name}");
+                sums += 1;
+            }
+            assert!(!event.unsupported.contains("add them up"), "{on} {name}: {}", event.unsupported);
+        }
+    }
+    assert!(sums > 20, "{sums}");
+}
+
+#[test]
+fn a_sum_on_counters_that_nobody_knows_says_what_may_be_wrong_with_it() {
+    let sum = event("visionfive2", "fp_instructions");
+    assert_eq!(sum.candidates[0].summands.len(), 5);
+    let told = "a sum of 5 events: it is too small where the CPU has fewer than 5 counters for them, which only the firmware knows";
+    assert!(sum.notes.iter().any(|note| note == told), "{:?}", sum.notes);
+    assert_eq!(sum.notes.iter().filter(|note| *note == told).count(), 1);
+    let known = event("zen4", "l1d_cache_loads");
+    assert!(known.notes.iter().all(|note| !note.contains("too small")), "{:?}", known.notes);
+}
+
+#[test]
+fn all_portable_events_of_a_machine_are_planned_at_once_with_every_sum_whole() {
+    for on in all_machines() {
+        let names: Vec<&str> = portable::names().collect();
+        let plan =
+            Stat::new(machine(on)).runs(1).events(&names.join(",")).and_then(|stat| stat.plan()).unwrap();
+        assert!(plan.takes_turns(), "{on}");
+        for slot in plan.passes.iter().flat_map(|pass| &pass.slots) {
+            let way = plan.lines[slot.id.0].candidate().unwrap();
+            assert_eq!(slot.parts.len(), way.parts.len(), "{on} {}", slot.name);
+        }
+        assert!(plan.sharing.sets.len() >= plan.sharing.lower_bound, "{on}");
+        assert!(plan.sharing.sets.len() <= 2 * plan.sharing.lower_bound, "{on}: {:?}", plan.sharing);
+    }
 }
 
 fn all_machines() -> impl Iterator<Item = &'static str> {

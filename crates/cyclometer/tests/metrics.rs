@@ -111,6 +111,38 @@ fn known_counts_give_known_metrics() {
 }
 
 #[test]
+fn hit_rates_stand_beside_miss_rates_also_over_events_that_are_sums() {
+    // On Zen 4 `l1d_cache_loads` is the sum of two events, and the L3 is outside of the core.
+    for (on, last_level) in [("skylake", Some(0.25)), ("neoverse-n1", Some(0.25)), ("zen4", None)] {
+        let count = |name: &str| match name {
+            "l1d_cache_misses" => 50,
+            "l1d_cache_loads" => 1_000,
+            "l2_cache_misses" => 10,
+            "l2_cache_accesses" => 40,
+            "llc_misses" => 3,
+            "llc_loads" => 4,
+            _ => 0,
+        };
+        let metrics = counted(&stat(on, "", "l1d_hit_rate,l1d_miss_rate,l2_hit_rate,llc_hit_rate"), count);
+        let expected = [Some(0.95), Some(0.05), Some(0.75), last_level];
+        let found: Vec<Option<f64>> = metrics.iter().map(|metric| metric.statistics.mean).collect();
+        assert_eq!(found, expected, "{on}: {metrics:?}");
+    }
+}
+
+#[test]
+fn a_hit_rate_without_accesses_is_not_countable() {
+    let metrics = counted(&stat("skylake", "", "l1d_hit_rate,llc_hit_rate"), |_| 0);
+    assert!(
+        metrics.iter().all(|metric| metric.statistics.mean.is_none() && metric.reason.is_some()),
+        "{metrics:?}"
+    );
+    let missing = counted(&stat("zen4", "", "llc_hit_rate"), |_| 1);
+    let reason = missing[0].reason.clone().unwrap();
+    assert!(reason.starts_with("llc_misses is missing"), "{reason}");
+}
+
+#[test]
 fn energy_divides_only_with_counts_of_the_whole_system() {
     let stat = stat("sapphire-rapids", "", "instructions_per_joule,ghz");
     // One joule is 2^32 steps of the counter.

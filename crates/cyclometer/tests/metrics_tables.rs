@@ -62,6 +62,21 @@ fn every_event_in_a_cpus_formulas_is_in_its_table() {
 }
 
 #[test]
+fn every_miss_rate_of_a_cache_has_its_hit_rate_over_the_same_events() {
+    let portable: Vec<Metric<'static>> = metric::metrics(None).collect();
+    let of_caches = portable.iter().filter(|metric| metric.groups.contains(&"Caches"));
+    let misses: Vec<&Metric<'_>> = of_caches.filter(|metric| metric.name.ends_with("_miss_rate")).collect();
+    assert_eq!(misses.len(), 5);
+    for miss in misses {
+        let name = miss.name.replace("_miss_rate", "_hit_rate");
+        let hit = portable.iter().find(|metric| metric.name == name);
+        let hit = hit.unwrap_or_else(|| panic!("there is no {name}"));
+        assert_eq!(hit.formula, format!("1 - {}", miss.formula));
+        assert_eq!(hit.groups, miss.groups);
+    }
+}
+
+#[test]
 fn portable_metrics_are_over_portable_events() {
     let portable: Vec<Metric<'static>> = metric::metrics(None).collect();
     let soft: Vec<SoftEvent> = soft_events().collect();

@@ -69,3 +69,17 @@ fn rehearsed_counters_count_what_they_are_told() {
     let total = monitor.total("x").unwrap();
     assert_eq!(total.values[1].count, Count::Exact(55), "{total}");
 }
+
+#[test]
+fn an_event_that_is_a_sum_counts_in_regions_with_all_its_summands() {
+    let counter = Arc::new(Rehearsal::new());
+    let monitor = cyclometer_monitor::Monitor::open(rehearsed::setup_of_sum(3, &counter)).unwrap();
+    for n in 1..=4 {
+        let region = monitor.region("x");
+        counter.count(n, 7);
+        let own = region.stop();
+        assert_eq!((own.values.len(), &own.values[0].count), (1, &Count::Exact(3 * n)), "{own}");
+    }
+    let total = monitor.total("x").unwrap();
+    assert_eq!(total.values[0].count, Count::Exact(30), "{total}");
+}

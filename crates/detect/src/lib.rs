@@ -22,6 +22,7 @@ mod arm;
 mod capabilities;
 mod container;
 mod cores;
+mod energy;
 mod facts;
 mod host;
 mod hypervisor;
@@ -86,6 +87,7 @@ fn detect_with(facts: &dyn FactSource, effort: Effort) -> Machine {
         hypervisor,
         container: container::detect(facts),
         pmus,
+        energy: energy::detect(facts),
         access,
         capabilities: capabilities::unknown(),
         ladder: ladder::empty(),

@@ -128,7 +128,7 @@ impl ThreadState {
             .flatten()
             .map(|counter| Counter {
                 is_peak: is_peak(counter.slot),
-                longest_ns: longest_window.filter(|_| is_short_lived(plan, counter.slot)).map(nanos),
+                longest_ns: longest(plan, counter.slot, longest_window).map(nanos),
                 counter,
             })
             .collect();
@@ -297,9 +297,20 @@ impl ThreadState {
 /// Why a region of before a fork has no counts after it.
 const FORKED: &str = "the process forked within the region: the counters stayed with the parent";
 
-/// Why a region has no counts of registers that the kernel writes to as well.
+/// Why a region has no counts of registers that the kernel writes to as well, or of energy.
 const TOO_LONG: &str =
-    "the region lasted longer than registers keep their contents here (max_monitor_duration_us)";
+    "the region lasted longer than its counters keep what they count (registers: max_monitor_duration_us)";
+
+/// How long a region may be of which a counter tells: registers that the kernel writes to keep their contents for so long, and
+/// counters of energy begin anew.
+fn longest(plan: &Plan, slot: cyclometer_core::SlotId, window: Option<Duration>) -> Option<Duration> {
+    let parts = plan.lines.get(slot.0).and_then(|line| line.candidate()).map(|way| way.parts.as_slice());
+    let pauses = parts.unwrap_or_default().iter().filter_map(|part| match part {
+        Part::Energy(zone) => Some(zone.longest_pause()),
+        _ => None,
+    });
+    pauses.min().or(window.filter(|_| is_short_lived(plan, slot)))
+}
 
 /// Whether an event is counted by registers that the kernel writes to as well.
 fn is_short_lived(plan: &Plan, slot: cyclometer_core::SlotId) -> bool {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use cyclometer_core::event::{RegisterEvent, RegisterSeat};
 use cyclometer_core::plan::{Multiplex, Outcome, PlanLine};
 use cyclometer_core::{
-    Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery, Result,
-    Rung, Slot, SlotId,
+    Count, Counted, CounterId, Error, ErrorKind, Intent, LaunchKind, Machine, Part, Pass, Plan, Recovery,
+    Result, Rung, Slot, SlotId,
 };
 
 use crate::sharing::{Cores, Shared, SlotSeat, is_core};
@@ -37,8 +37,30 @@ pub fn assemble(lines: Vec<PlanLine>, machine: &Machine, intent: Intent) -> Resu
         0 => Shared::default(),
         _ => Cores::new(&slots, &lines, machine).share(&intent, runs as usize, rotates)?,
     };
-    let plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
+    let mut plan = Plan { lines, passes: Vec::new(), sharing: shared.sharing, intent };
+    for (slot, reason) in &shared.too_large {
+        tell_too_large(&mut plan, *slot, reason);
+    }
     arrange(plan, &shared.seats)
+}
+
+/// What becomes of a sum whose summands do not fit on the counters at once: the kernel can share the counters among them, which
+/// its count tells. Where we choose counters ourselves, or nothing may be shared, it is not counted.
+fn tell_too_large(plan: &mut Plan, slot: SlotId, reason: &str) {
+    let line = &mut plan.lines[slot.0];
+    let Some(candidate) = line.candidate() else { return };
+    let summands: Vec<&str> = candidate.summands.iter().map(String::as_str).collect();
+    let sum = format!("it is the sum of {}, which do not fit on the counters at once", listed(&summands));
+    let is_ours = candidate.parts.iter().any(|part| matches!(part, Part::Registers(_)));
+    if is_ours || plan.intent.multiplex == Multiplex::Never {
+        let reason = format!("{sum} ({reason}); count them one by one");
+        line.outcome = Outcome::NotCounted(Count::NotCounted { reason });
+        plan.sharing.sets.iter_mut().for_each(|set| set.retain(|held| *held != slot));
+        plan.sharing.sets.retain(|set| !set.is_empty());
+        plan.sharing.lower_bound = plan.sharing.lower_bound.min(plan.sharing.sets.len());
+    } else if !line.event.notes.iter().any(|note| note.starts_with(&sum)) {
+        line.event.notes.push(format!("{sum}: {reason}"));
+    }
 }
 
 /// Makes the passes of a plan by its sets.
@@ -116,9 +138,9 @@ fn of_sets(native: &[Slot], sets: &[Vec<SlotId>], seats: &[Vec<SlotSeat>]) -> Ve
 /// Whether an event whose counter we choose ourselves has the same one in all sets: only so it can count on when they change.
 fn stays(slot: &Slot, seats: &[Vec<SlotSeat>]) -> bool {
     let ours = slot.parts.iter().any(|part| matches!(part, Part::Registers(_)));
-    let own = |set: &Vec<SlotSeat>| -> Vec<(String, CounterId, usize)> {
+    let own = |set: &Vec<SlotSeat>| -> Vec<(usize, CounterId, usize)> {
         let of_slot = set.iter().filter(|seat| seat.slot == slot.opened_as());
-        let mut own: Vec<_> = of_slot.map(|seat| (seat.pmu.clone(), seat.counter, seat.way)).collect();
+        let mut own: Vec<_> = of_slot.map(|seat| (seat.part, seat.counter, seat.way)).collect();
         own.sort();
         own
     };
@@ -143,16 +165,16 @@ fn seated_in_turns(slot: &Slot, turn: Option<u32>, seats: &[Vec<SlotSeat>]) -> S
 fn placed(slot: &Slot, seats: &[(Option<u32>, &SlotSeat)]) -> Slot {
     let own = |(_, seat): &&(Option<u32>, &SlotSeat)| seat.slot == slot.opened_as();
     let seats: Vec<&(Option<u32>, &SlotSeat)> = seats.iter().filter(own).collect();
-    let on = |event: &RegisterEvent| {
-        let of_pmu = seats.iter().filter(|(_, seat)| seat.pmu == event.pmu);
+    let on = |part: usize, event: &RegisterEvent| {
+        let of_pmu = seats.iter().filter(|(_, seat)| seat.part == part && seat.pmu == event.pmu);
         let seat = |(turn, seat): &&(Option<u32>, &SlotSeat)| {
             let way = event.codes.get(seat.way)?;
             Some(RegisterSeat { turn: *turn, counter: seat.counter, code: way.code })
         };
         of_pmu.filter_map(seat).collect()
     };
-    let parts = slot.parts.iter().map(|part| match part {
-        Part::Registers(event) => Part::Registers(RegisterEvent { seats: on(event), ..event.clone() }),
+    let parts = slot.parts.iter().enumerate().map(|(i, part)| match part {
+        Part::Registers(event) => Part::Registers(RegisterEvent { seats: on(i, event), ..event.clone() }),
         other => other.clone(),
     });
     let counter = seats.first().map(|(_, seat)| seat.counter);
@@ -325,12 +347,13 @@ mod tests {
     use crate::place;
     use crate::route;
     use crate::testing::{
-        core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event,
+        core_event, fixed_event, in_group, machine, machine_with_soft, soft_event, software_event, sum_event,
         unknown_event, with_modes,
     };
     use cyclometer_core::CounterMask;
-    use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part};
-    use cyclometer_core::{Count, Event, Modes};
+    use cyclometer_core::event::{ExtraRegister, ExtraRegisterKind, Part, RegisterCode, Unit};
+    use cyclometer_core::ladder::{RungState, Works};
+    use cyclometer_core::{Candidate, Event, EventCode, Modes, Provenance};
     use proptest::prelude::*;
 
     fn assembled(events: Vec<Event>, machine: &Machine) -> Result<Plan> {
@@ -664,6 +687,90 @@ mod tests {
         assert_eq!(plan.passes.len(), 2, "kernel mode is another event");
         let turns = turns(&planned(events, with_runs(1)).unwrap());
         assert_eq!((turns[4], turns[5]), (turns[1], turns[1]));
+    }
+
+    #[test]
+    fn a_sum_takes_a_counter_for_each_summand_and_is_whole_in_one_pass() {
+        let sum = |name| sum_event(name, &["x", "y", "z"]);
+        let mut events = many(1);
+        events.push(sum("s"));
+        let plan = planned(events.clone(), with_runs(1)).unwrap();
+        assert_eq!((plan.sharing.sets.len(), plan.takes_turns()), (1, false), "four counters for four");
+        events.extend(many(2).split_off(1));
+        for runs in [1, 2] {
+            let plan = planned(events.clone(), with_runs(runs)).unwrap();
+            assert_eq!((plan.sharing.sets.len(), plan.takes_turns()), (2, runs == 1), "five are too many");
+            let holding: Vec<&Slot> =
+                plan.passes.iter().flat_map(|pass| &pass.slots).filter(|slot| slot.id == SlotId(1)).collect();
+            assert!(holding.iter().all(|slot| slot.parts.len() == 3), "{holding:?}");
+            assert!(!plan.sharing.because.is_empty(), "{:?}", plan.sharing);
+        }
+        let twins = planned(vec![sum("s"), sum("t")], with_runs(1)).unwrap();
+        assert_eq!(
+            twins.passes[0].slots[1].twin_of,
+            Some(SlotId(0)),
+            "a sum that is named twice counts once"
+        );
+        let grouped = vec![in_group(sum("s"), 0), in_group(core_event("e"), 0)];
+        assert_eq!(planned(grouped, with_runs(1)).unwrap().sharing.sets, [[SlotId(0), SlotId(1)]]);
+    }
+
+    #[test]
+    fn a_sum_of_more_events_than_counters_is_alone_and_says_why() {
+        let summands = ["v", "w", "x", "y", "z"];
+        let alone = planned(vec![sum_event("s", &summands)], with_runs(1)).unwrap();
+        assert_eq!((alone.passes[0].slots.len(), alone.takes_turns()), (1, false));
+        let note = "it is the sum of v, w, x, y and z, which do not fit on the counters at once: v, w, x, y and z can \
+                    each only use counters 0-3 of cpu";
+        assert_eq!(alone.lines[0].event.notes, [note]);
+        let mut events = many(2);
+        events.push(sum_event("s", &summands));
+        let plan = planned(events.clone(), with_runs(2)).unwrap();
+        let mut passes = names(&plan);
+        passes.sort();
+        assert_eq!((passes, plan.sharing.lower_bound), (vec![vec!["e0", "e1"], vec!["s"]], 2));
+        let strict = Intent { multiplex: Multiplex::Never, ..with_runs(2) };
+        let plan = planned(events, strict).unwrap();
+        assert_eq!((plan.passes.len(), plan.lines[2].candidate()), (1, None));
+        let Outcome::NotCounted(count) = &plan.lines[2].outcome else { panic!() };
+        assert!(count.reason().unwrap().ends_with("count them one by one"), "{count:?}");
+        let grouped = vec![in_group(sum_event("s", &summands), 0)];
+        let error = planned(grouped, with_runs(1)).unwrap_err().to_string();
+        assert!(error.starts_with("the group {s} does not fit on the PMU: v, w, x, y and z can"), "{error}");
+    }
+
+    #[test]
+    fn summands_get_counters_of_their_own_in_registers_or_the_sum_is_not_counted() {
+        let mut machine = machine();
+        machine.ladder.rungs.push(RungState { rung: Rung::Sim, works: Works::Yes, causes: Vec::new() });
+        let sum = |summands: u16| {
+            let code = |select| EventCode { select, ..EventCode::default() };
+            let part = |select| RegisterEvent {
+                pmu: "cpu".to_owned(),
+                cpus: [0].into_iter().collect(),
+                codes: vec![RegisterCode { code: code(select), counters: CounterMask::first(4, 0) }],
+                wide: false,
+                seats: Vec::new(),
+            };
+            let parts = (0..summands).map(part).collect();
+            let way = Candidate::registers(Rung::Sim, parts, Provenance::Simulated, Modes::USER);
+            let names = (0..summands).map(|n| format!("E{n}")).collect();
+            Event::new("s", Unit::Count, vec![way.with_summands(names)])
+        };
+        let plan = crate::plan(vec![sum(3)], &machine, with_runs(1)).unwrap();
+        let mut seats: Vec<(CounterId, u16)> = Vec::new();
+        for part in &plan.passes[0].slots[0].parts {
+            let Part::Registers(event) = part else { panic!() };
+            seats.extend(event.seats.iter().map(|seat| (seat.counter, seat.code.select)));
+        }
+        let counters: std::collections::BTreeSet<CounterId> = seats.iter().map(|seat| seat.0).collect();
+        let codes: Vec<u16> = seats.iter().map(|seat| seat.1).collect();
+        assert_eq!((counters.len(), codes), (3, vec![0, 1, 2]), "{seats:?}");
+        let plan = crate::plan(vec![sum(5)], &machine, with_runs(1)).unwrap();
+        let Outcome::NotCounted(count) = &plan.lines[0].outcome else { panic!("{:?}", plan.lines[0]) };
+        let reason = count.reason().unwrap();
+        assert!(reason.starts_with("it is the sum of E0, E1, E2, E3 and E4, which do not fit"), "{reason}");
+        assert!(plan.passes.iter().all(|pass| pass.slots.is_empty()), "{:?}", plan.passes);
     }
 
     #[test]

@@ -27,7 +27,8 @@ fn of_some_cores(mut event: Event, machine: &Machine) -> Event {
 
 /// The core PMUs of these parts, where they are not all that the machine has; `None` where something else counts.
 fn some_cores(parts: &[Part], machine: &Machine) -> Option<String> {
-    let counting: Vec<&str> = parts.iter().map(|part| Some(part.core()?.pmu)).collect::<Option<_>>()?;
+    let mut counting: Vec<&str> = parts.iter().map(|part| Some(part.core()?.pmu)).collect::<Option<_>>()?;
+    counting.dedup();
     let ours = parts.iter().any(|part| matches!(part, Part::Registers(_)));
     let known: Vec<&str> = match ours {
         true => machine.core_types.iter().map(CoreType::pmu_name).collect(),

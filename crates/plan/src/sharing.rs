@@ -12,17 +12,39 @@ use cyclometer_core::{
     CounterId, CounterMask, Error, ErrorKind, Intent, Machine, Recovery, Result, Slot, SlotId,
 };
 
-use crate::passes::{Conflict, Demand, Need, Packing, Problem, Refused, Seat, Way, pack};
+use crate::passes::{Conflict, Demand, Need, Packing, Problem, Refused, Seat, Way, conflict, pack};
 use crate::words::Names;
 
 /// The slots of core PMUs, and what there is for them.
 pub(crate) struct Cores<'a> {
-    /// Without twins.
-    slots: Vec<&'a Slot>,
+    /// Without twins; each is a demand on the counters.
+    slots: Vec<Summand<'a>>,
     all: &'a [Slot],
     lines: &'a [PlanLine],
     /// The core PMUs whose counters are known, each with the counters that are free now.
     inventories: Vec<(String, CounterMask)>,
+}
+
+/// A slot of core PMUs; of an event that is a sum, one of its summands.
+#[derive(Clone, Copy, Debug)]
+struct Summand<'a> {
+    slot: &'a Slot,
+    /// Its number among the slot's parts on each PMU; 0 for an event that is no sum.
+    number: usize,
+}
+
+impl<'a> Summand<'a> {
+    fn of(slot: &'a Slot) -> impl Iterator<Item = Summand<'a>> {
+        let pmus = || slot.parts.iter().filter_map(Part::core).map(|part| part.pmu);
+        let most = pmus().map(|pmu| pmus().filter(|other| *other == pmu).count()).max().unwrap_or(0);
+        (0..most).map(move |number| Summand { slot, number })
+    }
+
+    /// Its part on a PMU, with the index among all parts of the slot.
+    fn on_pmu(self, pmu: &str) -> Option<(usize, CorePart<'a>)> {
+        let cores = self.slot.parts.iter().enumerate().filter_map(|(i, part)| Some((i, part.core()?)));
+        cores.filter(|(_, part)| part.pmu == pmu).nth(self.number)
+    }
 }
 
 /// The sets that were found, and what follows for the slots.
@@ -31,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) sharing: Sharing,
     /// For each set the counters of its events, as far as they are known.
     pub(crate) seats: Vec<Vec<SlotSeat>>,
+    /// Sums whose summands do not fit on the counters at once, each with the reason. Each is alone in a set.
+    pub(crate) too_large: Vec<(SlotId, String)>,
 }
 
 /// Where an event of a set counts on one core PMU.
@@ -39,6 +63,8 @@ pub(crate) struct SlotSeat {
     pub(crate) slot: SlotId,
     /// The PMU's name.
     pub(crate) pmu: String,
+    /// The index of the slot's part.
+    pub(crate) part: usize,
     pub(crate) counter: CounterId,
     /// The index of the way in which it is counted there, as [`CorePart::ways`] has them.
     pub(crate) way: usize,
@@ -66,8 +92,13 @@ pub(crate) fn is_core(slot: &Slot) -> bool {
 
 impl<'a> Cores<'a> {
     pub(crate) fn new(slots: &'a [Slot], lines: &'a [PlanLine], machine: &Machine) -> Cores<'a> {
-        let opened = slots.iter().filter(|slot| is_core(slot) && slot.twin_of.is_none()).collect();
-        Cores { slots: opened, all: slots, lines, inventories: inventories(machine) }
+        let opened = slots.iter().filter(|slot| is_core(slot) && slot.twin_of.is_none());
+        Cores {
+            slots: opened.flat_map(Summand::of).collect(),
+            all: slots,
+            lines,
+            inventories: inventories(machine),
+        }
     }
 
     /// The fewest sets; when events are to take turns and it costs no turn, with cycles and instructions in each, as
@@ -81,40 +112,44 @@ impl<'a> Cores<'a> {
             return Ok(Shared::default());
         }
         let groups = self.groups();
-        let problem = self.problem(&groups, intent);
-        let packing = pack(&problem);
+        let mut problem = self.problem(&groups, intent);
         let names = self.names();
+        let too_large = self.take_too_large(&mut problem, &names);
+        let packing = pack(&problem);
         let divided = self.refused(&packing, &groups, &problem, &names)?;
         let turning = rotates || packing.passes.len() > runs;
         let always = turning.then(|| self.with_always(&problem, &packing)).flatten();
         let found = always.unwrap_or_else(|| Sets::of(&packing));
-        let sets = self.whole(found.sets, &problem, &groups, &divided.groups);
+        let mut sets = self.whole(found.sets, &problem, &groups, &divided.groups);
+        let alone: Vec<SlotId> = too_large.iter().map(|(slot, _)| *slot).collect();
+        set_apart(&mut sets, &alone);
         let seats = found.seats.iter().map(|seats| self.by_slot(seats)).collect();
         let sharing = Sharing {
             sets,
-            lower_bound: packing.lower_bound.max(1),
+            lower_bound: (packing.lower_bound + alone.len()).max(1),
             because: names.certificate(&packing.certificate),
             divided: divided.sets,
             ungrouped: divided.groups,
             ..Sharing::default()
         };
-        Ok(Shared { sharing, seats })
+        Ok(Shared { sharing, seats, too_large })
     }
 
     fn by_slot(&self, seats: &[Seat]) -> Vec<SlotSeat> {
-        let of_slot = |seat: &Seat| SlotSeat {
-            slot: self.slots[seat.demand].id,
-            pmu: self.inventories[seat.pmu].0.clone(),
-            counter: seat.counter,
-            way: self.way_of_part(seat),
-        };
-        seats.iter().map(of_slot).collect()
+        seats.iter().filter_map(|seat| self.of_slot(seat)).collect()
+    }
+
+    fn of_slot(&self, seat: &Seat) -> Option<SlotSeat> {
+        let (pmu, summand) = (&self.inventories[seat.pmu].0, self.slots[seat.demand]);
+        let (part, _) = summand.on_pmu(pmu)?;
+        let (slot, counter) = (summand.slot.id, seat.counter);
+        Some(SlotSeat { slot, pmu: pmu.clone(), part, counter, way: self.way_of_part(seat) })
     }
 
     /// The way of a seat among all ways of the event there, also those that nothing free has.
     fn way_of_part(&self, seat: &Seat) -> usize {
         let (pmu, free) = &self.inventories[seat.pmu];
-        let Some(part) = on_pmu(self.slots[seat.demand], pmu) else { return 0 };
+        let Some((_, part)) = self.slots[seat.demand].on_pmu(pmu) else { return 0 };
         let mut usable = (0..part.ways.len()).filter(|way| fits(part.ways[*way].0, *free, part.wide));
         usable.nth(seat.way).unwrap_or(0)
     }
@@ -122,15 +157,49 @@ impl<'a> Cores<'a> {
     fn names(&self) -> Names<'_> {
         Names {
             pmus: self.inventories.iter().map(|(pmu, _)| pmu.as_str()).collect(),
-            events: self.slots.iter().map(|slot| slot.name.as_str()).collect(),
+            events: self.slots.iter().map(|summand| self.name(*summand)).collect(),
         }
+    }
+
+    /// The event's name; of a summand the vendor's, as the sum has several.
+    fn name(&self, summand: Summand<'a>) -> &'a str {
+        let candidate = self.lines.get(summand.slot.id.0).and_then(|line| line.candidate());
+        let part = self.inventories.iter().find_map(|(pmu, _)| summand.on_pmu(pmu)).map(|(part, _)| part);
+        let own = candidate.zip(part).and_then(|(candidate, part)| candidate.summands.get(part));
+        own.map_or(summand.slot.name.as_str(), String::as_str)
+    }
+
+    /// The summands of each sum, by index.
+    fn sums(&self) -> Vec<Vec<usize>> {
+        let mut sums: BTreeMap<SlotId, Vec<usize>> = BTreeMap::new();
+        for (i, summand) in self.slots.iter().enumerate() {
+            sums.entry(summand.slot.id).or_default().push(i);
+        }
+        sums.into_values().filter(|sum| sum.len() > 1).collect()
+    }
+
+    /// Takes sums out of a problem whose summands cannot be counted at the same time, with the reasons. Those in groups
+    /// stay: a group that does not fit is an error of its own.
+    fn take_too_large(&self, problem: &mut Problem, names: &Names<'_>) -> Vec<(SlotId, String)> {
+        let mut found = Vec::new();
+        for sum in self.sums() {
+            let slot = self.slots[sum[0]].slot;
+            let conflict = conflict(problem, &sum).filter(|_| slot.group.is_none());
+            if let Some(conflict) = conflict {
+                found.push((slot.id, names.conflict(&conflict)));
+                sum.iter().for_each(|i| problem.demands[*i] = Demand::default());
+                problem.together.iter_mut().for_each(|set| set.retain(|i| !sum.contains(i)));
+                problem.partners.iter_mut().for_each(|set| set.retain(|i| !sum.contains(i)));
+            }
+        }
+        found
     }
 
     /// The members of each group, by index.
     fn groups(&self) -> BTreeMap<u32, Vec<usize>> {
         let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
-        for (i, slot) in self.slots.iter().enumerate() {
-            if let Some(group) = slot.group {
+        for (i, summand) in self.slots.iter().enumerate() {
+            if let Some(group) = summand.slot.group {
                 groups.entry(group).or_default().push(i);
             }
         }
@@ -141,27 +210,32 @@ impl<'a> Cores<'a> {
         let indices = |set: &Vec<usize>| -> Vec<usize> {
             let wanted = self.all.iter().filter(|slot| set.contains(&slot.id.0));
             let opened: Vec<SlotId> = wanted.map(Slot::opened_as).collect();
-            (0..self.slots.len()).filter(|i| opened.contains(&self.slots[*i].id)).collect()
+            (0..self.slots.len()).filter(|i| opened.contains(&self.slots[*i].slot.id)).collect()
         };
         Problem {
             pmus: self.inventories.iter().map(|(_, free)| *free).collect(),
-            demands: self.slots.iter().map(|slot| self.demand(slot)).collect(),
-            together: groups.values().cloned().chain(intent.together.iter().map(indices)).collect(),
+            demands: self.slots.iter().map(|summand| self.demand(*summand)).collect(),
+            together: groups
+                .values()
+                .cloned()
+                .chain(intent.together.iter().map(indices))
+                .chain(self.sums())
+                .collect(),
             partners: intent.partners.iter().map(indices).filter(|set| set.len() > 1).collect(),
             repeats: true,
         }
     }
 
     /// What a slot needs. An event that nothing can count of what is free needs nothing here: the kernel may know better.
-    fn demand(&self, slot: &Slot) -> Demand {
+    fn demand(&self, summand: Summand<'_>) -> Demand {
         let needs: Vec<Need> = self
             .inventories
             .iter()
             .enumerate()
-            .filter_map(|(pmu, (name, free))| Some(need(pmu, &on_pmu(slot, name)?, *free)))
+            .filter_map(|(pmu, (name, free))| Some(need(pmu, &summand.on_pmu(name)?.1, *free)))
             .filter(|need| !need.ways.is_empty())
             .collect();
-        let alone = slot.exclusive && slot.group.is_none() && !needs.is_empty();
+        let alone = summand.slot.exclusive && summand.slot.group.is_none() && !needs.is_empty();
         Demand { needs, alone }
     }
 
@@ -187,11 +261,12 @@ impl<'a> Cores<'a> {
     }
 
     fn is_weak(&self, i: usize) -> bool {
-        self.lines.get(self.slots[i].id.0).is_some_and(|line| line.event.modifiers.weak)
+        self.lines.get(self.slots[i].slot.id.0).is_some_and(|line| line.event.modifiers.weak)
     }
 
     fn too_large(&self, members: &[usize], conflict: &Conflict, names: &Names<'_>) -> Error {
-        let members: Vec<&str> = members.iter().map(|i| self.slots[*i].name.as_str()).collect();
+        let mut members: Vec<&str> = members.iter().map(|i| self.slots[*i].slot.name.as_str()).collect();
+        members.dedup();
         too_large(&members, &names.conflict(conflict))
     }
 
@@ -201,7 +276,7 @@ impl<'a> Cores<'a> {
             return None;
         }
         let is_steady = |i: &usize| {
-            let slot = self.slots[*i];
+            let slot = self.slots[*i].slot;
             let candidate = self.lines.get(slot.id.0).and_then(|line| line.candidate());
             candidate.is_some_and(|candidate| candidate.never_zero) && slot.group.is_none() && !slot.exclusive
         };
@@ -222,12 +297,14 @@ impl<'a> Cores<'a> {
         let has_needs = |i: &usize| !problem.demands[*i].needs.is_empty();
         let is_alone = |set: &[usize]| set.iter().any(|i| problem.demands[*i].alone);
         let easy: Vec<usize> = (0..self.slots.len()).filter(|i| !has_needs(i)).collect();
+        let sums = self.sums();
         if !easy.is_empty() && sets.iter().all(|set| is_alone(set)) {
             sets.push(Vec::new());
         }
         for set in sets.iter_mut().filter(|set| !is_alone(set)) {
             set.extend(&easy);
-            for (_, members) in groups.iter().filter(|(group, _)| !ungrouped.contains(group)) {
+            let kept = groups.iter().filter(|(group, _)| !ungrouped.contains(group));
+            for members in kept.map(|(_, members)| members).chain(&sums) {
                 if !members.iter().filter(|i| has_needs(i)).all(|i| set.contains(i)) {
                     set.retain(|i| !members.contains(i));
                 }
@@ -235,8 +312,24 @@ impl<'a> Cores<'a> {
             set.sort_unstable();
             set.dedup();
         }
-        sets.iter().map(|set| set.iter().map(|i| self.slots[*i].id).collect()).collect()
+        let slots = |set: &Vec<usize>| {
+            let mut slots: Vec<SlotId> = set.iter().map(|i| self.slots[*i].slot.id).collect();
+            slots.dedup();
+            slots
+        };
+        sets.iter().map(slots).collect()
     }
+}
+
+/// Gives each of these slots a set of its own: what it needs is more than there is, and the kernel shares the counters
+/// among its summands alone.
+fn set_apart(sets: &mut Vec<Vec<SlotId>>, alone: &[SlotId]) {
+    if alone.is_empty() {
+        return;
+    }
+    sets.iter_mut().for_each(|set| set.retain(|slot| !alone.contains(slot)));
+    sets.retain(|set| !set.is_empty());
+    sets.extend(alone.iter().map(|slot| vec![*slot]));
 }
 
 impl Sets {
@@ -304,10 +397,6 @@ pub(crate) fn is_without_counter(part: &CorePart<'_>, machine: &Machine) -> bool
 fn has_pair(usable: CounterMask, free: CounterMask) -> bool {
     const EVEN: u64 = 0x5555_5555_5555_5555;
     usable.general_bits() & EVEN & free.general_bits() >> 1 != 0
-}
-
-fn on_pmu<'s>(slot: &'s Slot, pmu: &str) -> Option<CorePart<'s>> {
-    slot.parts.iter().filter_map(Part::core).find(|part| part.pmu == pmu)
 }
 
 /// The core PMUs whose counters are known, each with the counters that are free now.

@@ -25,6 +25,7 @@ pub(crate) fn machine() -> Machine {
         }],
         online: CpuSet::parse("0-3").unwrap(),
         smt_active: None,
+        energy: Vec::new(),
         hypervisor: None,
         container: None,
         pmus: Vec::new(),
@@ -65,6 +66,13 @@ fn code(name: &str) -> u64 {
 /// A hardware event that may use any general counter.
 pub(crate) fn core_event(name: &str) -> Event {
     event(name, vec![perf(name, PerfClass::Core, CounterMask::first(4, 0), Some(Modes::USER))])
+}
+
+/// A hardware event that is the sum of these.
+pub(crate) fn sum_event(name: &str, summands: &[&str]) -> Event {
+    let parts = summands.iter().map(|name| core_event(name).candidates.remove(0).parts.remove(0)).collect();
+    let candidate = Candidate { parts, ..core_event(name).candidates.remove(0) };
+    event(name, vec![candidate.with_summands(summands.iter().map(|name| (*name).to_owned()).collect())])
 }
 
 /// A hardware event whose counters nobody knows.

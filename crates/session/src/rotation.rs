@@ -231,7 +231,16 @@ impl Shown {
         })
     }
 
-    /// With another part of the same thread or CPU: wanted at the same time, counting at others.
+    /// With another summand on the same PMU, of which there is a sum for no longer than both counted.
+    fn with_summand(self, other: Shown) -> Shown {
+        Shown {
+            raw: self.raw.saturating_add(other.raw),
+            time_enabled_ns: self.time_enabled_ns.max(other.time_enabled_ns),
+            time_running_ns: self.time_running_ns.min(other.time_running_ns),
+        }
+    }
+
+    /// With the part on another PMU of the same thread or CPU: wanted at the same time, counting at others.
     fn with_part(self, other: Shown) -> Shown {
         Shown {
             raw: self.raw.saturating_add(other.raw),
@@ -241,15 +250,23 @@ impl Shown {
     }
 }
 
+/// A slot on a CPU, of a thread.
+type Place = (SlotId, Option<u32>, Option<u32>);
+
 impl Last {
     /// What the slots of these cells counted since, which is the last from now on.
     fn counts<'a>(&mut self, cells: impl Iterator<Item = &'a Cell>) -> Vec<SliceCount> {
-        let mut instances: BTreeMap<(SlotId, Option<u32>, Option<u32>), Shown> = BTreeMap::new();
+        let mut of_pmus: BTreeMap<(Place, &str), Shown> = BTreeMap::new();
         for cell in cells {
             if let Some(counted) = self.renew(cell) {
-                let instance = instances.entry((cell.slot, cell.at.cpu, cell.at.tid)).or_default();
-                *instance = instance.with_part(counted);
+                let place = ((cell.slot, cell.at.cpu, cell.at.tid), cell.at.pmu.as_str());
+                of_pmus.entry(place).and_modify(|sum| *sum = sum.with_summand(counted)).or_insert(counted);
             }
+        }
+        let mut instances: BTreeMap<Place, Shown> = BTreeMap::new();
+        for ((place, _), counted) in of_pmus {
+            let instance = instances.entry(place).or_default();
+            *instance = instance.with_part(counted);
         }
         let mut counts: Vec<SliceCount> = Vec::new();
         for ((slot, ..), counted) in instances {
@@ -410,6 +427,19 @@ mod tests {
     fn cell(slot: usize, part: usize, tid: Option<u32>, raw: u64, times: (u64, u64)) -> Cell {
         let at = At { part, pmu: format!("pmu{part}"), cpu: None, tid };
         Cell { at, ..Cell::new(SlotId(slot), raw, times.0, times.1) }
+    }
+
+    #[test]
+    fn the_summands_of_a_sum_add_up_while_both_were_on_a_counter() {
+        let on_pmu = |part, raw, times| {
+            let mut cell = cell(0, part, None, raw, times);
+            cell.at.pmu = "cpu".to_owned();
+            cell
+        };
+        let mut last = Last::default();
+        let counts = last.counts([on_pmu(0, 70, (100, 100)), on_pmu(1, 30, (100, 60))].iter());
+        let expected = SliceCount { slot: SlotId(0), raw: 100, time_enabled_ns: 100, time_running_ns: 60 };
+        assert_eq!(counts, [expected]);
     }
 
     #[test]

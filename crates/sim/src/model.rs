@@ -94,6 +94,7 @@ impl Model {
             core_types: vec![core],
             online: cpus,
             smt_active: None,
+            energy: Vec::new(),
             hypervisor: None,
             container: None,
             pmus: Vec::new(),

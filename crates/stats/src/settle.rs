@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cyclometer_core::count::CONFIDENCE;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::{Count, Interval, Rung, Scope, SlotId};
+use cyclometer_core::{Candidate, Count, Interval, Rung, Scope, SlotId};
 
 /// Shortfall of running against enabled time that is not multiplexing, in ns: what the kernel needs
 /// between the two clock readings.
@@ -27,7 +27,8 @@ const SHARED: &str = "another user held the counter for a part of every slice";
 ///
 /// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is
 /// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its
-/// own enabled / running. Instances that were lost or never reached a counter make the count partial,
+/// own enabled / running. Cells that are on one PMU, too, are the summands of a sum: each is scaled by its own times, and
+/// without one of them there is no sum. Instances that were lost or never reached a counter make the count partial,
 /// as does a source whose scope is wider than `asked`. A zero of an event that cannot be zero is not a count:
 /// some drivers claim that an event ran which never had a counter (RISC-V with more events than counters).
 ///
@@ -97,7 +98,7 @@ fn settle_by(
     };
     let timed = candidate.rung != Rung::Os;
     let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
-    let instances = instances(&cells, timed);
+    let instances = instances(&cells, candidate, timed);
     let count = blur(combine(&instances), &cells);
     let is_zero = candidate.never_zero && count.value() == Some(0);
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
@@ -224,6 +225,8 @@ pub struct PartCount {
     pub part: usize,
     /// The PMU's name (`cpu_core`).
     pub pmu: String,
+    /// The vendor's event, where several of a PMU are added up.
+    pub summand: Option<String>,
     /// What it counted while the target ran on its cores.
     pub count: Count,
     /// Time on a counter of this PMU, in ns.
@@ -232,7 +235,7 @@ pub struct PartCount {
     pub time_enabled_ns: u64,
 }
 
-/// The share of each core PMU in a hybrid count; empty where an event has a single part.
+/// The share of each core PMU in a hybrid count, and of each summand in a sum; empty where an event has a single part.
 ///
 /// A part is exact when the whole is: then it is all that happened on those cores.
 pub fn by_part(line: &PlanLine, reading: &Reading, slot: SlotId, asked: Scope) -> Vec<PartCount> {
@@ -247,15 +250,18 @@ pub(crate) fn parts_of(
     slot: SlotId,
     whole_is_exact: bool,
 ) -> Vec<PartCount> {
-    let hybrid = line.candidate().is_some_and(|candidate| candidate.parts.len() > 1);
-    if !hybrid {
+    let Some(candidate) = line.candidate().filter(|candidate| candidate.parts.len() > 1) else {
         return Vec::new();
-    }
+    };
     let mut parts: BTreeMap<(usize, &str), Vec<&Cell>> = BTreeMap::new();
     for cell in reading.cells.iter().filter(|cell| cell.slot == slot) {
         parts.entry((cell.at.part, &cell.at.pmu)).or_default().push(cell);
     }
-    parts.into_iter().map(|((part, pmu), cells)| part_count(part, pmu, &cells, whole_is_exact)).collect()
+    let of_part = |((part, pmu), cells): ((usize, &str), Vec<&Cell>)| PartCount {
+        summand: candidate.summands.get(part).cloned(),
+        ..part_count(part, pmu, &cells, whole_is_exact)
+    };
+    parts.into_iter().map(of_part).collect()
 }
 
 fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> PartCount {
@@ -270,7 +276,7 @@ fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> 
         None if time_running_ns == 0 => not_counted("never ran on a counter of these cores"),
         None => Count::Partial { raw, part: format!("while on a counter of {pmu}, not scaled") },
     };
-    PartCount { part, pmu: pmu.to_owned(), count, time_running_ns, time_enabled_ns }
+    PartCount { part, pmu: pmu.to_owned(), summand: None, count, time_running_ns, time_enabled_ns }
 }
 
 /// The cells of one CPU and thread: one for each part.
@@ -278,11 +284,15 @@ struct Instance {
     cpu: Option<u32>,
     tid: Option<u32>,
     raw: u128,
+    /// The raw value, or what it would have been, had the event been on a counter all the time.
+    estimate: u128,
     enabled_ns: u64,
     running_ns: u64,
     state: State,
 }
 
+/// Ordered from best to worst.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     /// Never enabled: the target did not run.
     Idle,
@@ -290,31 +300,36 @@ enum State {
     Whole,
     /// On a counter for a part of the time.
     Shared,
-    /// Enabled, and never on a counter.
-    Unobserved,
+    /// Enabled, and never on a counter; of a sum, the summand.
+    Unobserved(Option<String>),
     /// The source says that the value is not to be used.
     Lost(String),
 }
 
 impl Instance {
-    fn estimate(&self) -> u128 {
-        match self.state {
-            State::Shared => u128::from(scaled(self.raw, self.enabled_ns, self.running_ns)),
-            _ => self.raw,
+    /// The sum with another summand of the same place: as good as the worse of both, and there while both were.
+    fn with(self, other: Instance) -> Instance {
+        Instance {
+            raw: self.raw.saturating_add(other.raw),
+            estimate: self.estimate.saturating_add(other.estimate),
+            enabled_ns: self.enabled_ns.max(other.enabled_ns),
+            running_ns: self.running_ns.min(other.running_ns),
+            state: self.state.max(other.state),
+            ..self
         }
     }
 
-    fn missing(&self) -> Option<&str> {
+    fn missing(&self) -> Option<String> {
         match &self.state {
-            State::Lost(reason) => Some(reason),
-            State::Unobserved => Some("never reached a counter"),
+            State::Lost(reason) => Some(reason.clone()),
+            State::Unobserved(summand) => Some(never_counted(summand.as_deref())),
             _ => None,
         }
     }
 
     /// Whether it was wanted for longer than it was on a counter.
     fn was_off_counters(&self) -> bool {
-        matches!(self.state, State::Shared | State::Unobserved)
+        matches!(self.state, State::Shared | State::Unobserved(_))
     }
 
     fn name(&self) -> String {
@@ -341,30 +356,93 @@ fn blur(count: Count, cells: &[&Cell]) -> Count {
     }
 }
 
-fn instances(cells: &[&Cell], timed: bool) -> Vec<Instance> {
+fn never_counted(summand: Option<&str>) -> String {
+    format!("{}never reached a counter", summand.map(|name| format!("{name} ")).unwrap_or_default())
+}
+
+fn instances(cells: &[&Cell], candidate: &Candidate, timed: bool) -> Vec<Instance> {
     let mut grouped: BTreeMap<(Option<u32>, Option<u32>), Vec<&Cell>> = BTreeMap::new();
     for cell in cells.iter().copied() {
         grouped.entry((cell.at.cpu, cell.at.tid)).or_default().push(cell);
     }
-    grouped.into_iter().map(|((cpu, tid), cells)| instance(cpu, tid, &cells, timed)).collect()
+    grouped.into_iter().map(|((cpu, tid), cells)| sum(cpu, tid, &cells, candidate, timed)).collect()
 }
 
-fn instance(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], timed: bool) -> Instance {
-    let raw = cells.iter().map(|cell| u128::from(cell.raw)).sum();
-    let enabled_ns = cells.iter().map(|cell| cell.time_enabled_ns).max().unwrap_or(0);
-    let running_ns = total(cells.iter().map(|cell| cell.time_running_ns));
-    let slack_ns = SLACK_NS.max(enabled_ns / SLACK_DIVISOR);
-    let lost = cells.iter().find_map(|cell| cell.lost.clone());
+/// The cells of one place by PMU, in the order of the parts.
+type OfPmus<'a> = BTreeMap<&'a str, Vec<&'a Cell>>;
+
+/// One place: the sum of the summands there; an event that is no sum has one.
+fn sum(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], candidate: &Candidate, timed: bool) -> Instance {
+    let mut of_pmus: OfPmus<'_> = BTreeMap::new();
+    for cell in cells {
+        of_pmus.entry(&cell.at.pmu).or_default().push(cell);
+    }
+    of_pmus.values_mut().for_each(|cells| cells.sort_by_key(|cell| cell.at.part));
+    let summands = of_pmus.values().map(Vec::len).max().unwrap_or(0);
+    let one = |number| summand(cpu, tid, &parts_of_summand(&of_pmus, number), candidate, timed);
+    let whole = (1..summands).fold(one(0), |sum, number| sum.with(one(number)));
+    match lacking(&of_pmus, candidate) {
+        Some(name) => {
+            Instance { state: State::Lost(format!("the source gave no value for {name}")), ..whole }
+        }
+        None => whole,
+    }
+}
+
+/// For each PMU the cell of its summand of that number, with what it adds. A PMU with fewer summands has nothing more to
+/// add, and its time is still time on a counter.
+fn parts_of_summand<'a>(of_pmus: &OfPmus<'a>, number: usize) -> Vec<(&'a Cell, u64)> {
+    let part = |cells: &Vec<&'a Cell>| match cells.get(number) {
+        Some(cell) => Some((*cell, cell.raw)),
+        None => cells.last().map(|cell| (*cell, 0)),
+    };
+    of_pmus.values().filter_map(part).collect()
+}
+
+/// A summand for which a PMU has no cell, though it has some of the others.
+fn lacking<'a>(of_pmus: &OfPmus<'_>, candidate: &'a Candidate) -> Option<&'a str> {
+    let mut named = candidate.parts.iter().zip(&candidate.summands).enumerate();
+    named.find_map(|(i, (part, name))| {
+        let cells = of_pmus.get(part.core()?.pmu)?;
+        cells.iter().all(|cell| cell.at.part != i).then_some(name.as_str())
+    })
+}
+
+fn summand(
+    cpu: Option<u32>,
+    tid: Option<u32>,
+    parts: &[(&Cell, u64)],
+    candidate: &Candidate,
+    timed: bool,
+) -> Instance {
+    let raw = parts.iter().map(|(_, raw)| u128::from(*raw)).sum();
+    let enabled_ns = parts.iter().map(|(cell, _)| cell.time_enabled_ns).max().unwrap_or(0);
+    let running_ns = total(parts.iter().map(|(cell, _)| cell.time_running_ns));
+    let name = |cell: &Cell| candidate.summands.get(cell.at.part).cloned();
+    let lost = parts.iter().find_map(|(cell, _)| {
+        let reason = cell.lost.clone()?;
+        Some(name(cell).map(|name| format!("{name}: {reason}")).unwrap_or(reason))
+    });
     let state = match lost {
         Some(reason) => State::Lost(reason),
         None if !timed => State::Whole,
         None if enabled_ns == 0 && raw == 0 => State::Idle,
         None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
-        None if running_ns == 0 => State::Unobserved,
-        None if running_ns.saturating_add(slack_ns) >= enabled_ns => State::Whole,
+        None if running_ns == 0 => State::Unobserved(parts.first().and_then(|(cell, _)| name(cell))),
+        None if is_whole(running_ns, enabled_ns) => State::Whole,
         None => State::Shared,
     };
-    Instance { cpu, tid, raw, enabled_ns, running_ns, state }
+    let estimate = match state {
+        State::Shared => u128::from(scaled(raw, enabled_ns, running_ns)),
+        _ => raw,
+    };
+    Instance { cpu, tid, raw, estimate, enabled_ns, running_ns, state }
+}
+
+/// Whether what was on a counter so long was so all the time that it was wanted.
+fn is_whole(running_ns: u64, enabled_ns: u64) -> bool {
+    let slack_ns = SLACK_NS.max(enabled_ns / SLACK_DIVISOR);
+    running_ns > 0 && running_ns.saturating_add(slack_ns) >= enabled_ns
 }
 
 fn combine(instances: &[Instance], span: Span) -> Count {
@@ -385,7 +463,7 @@ fn combine(instances: &[Instance], span: Span) -> Count {
     if observed.is_empty() {
         return nothing_observed(&missing);
     }
-    let estimate = clamp(observed.iter().map(|i| i.estimate()).sum());
+    let estimate = clamp(observed.iter().map(|i| i.estimate).sum());
     if !missing.is_empty() {
         return Count::Partial { raw: estimate, part: without(&missing) };
     }
@@ -406,9 +484,13 @@ fn nothing_observed(missing: &[&Instance]) -> Count {
         State::Lost(reason) => Some(reason.clone()),
         _ => None,
     });
+    let summand = missing.iter().find_map(|instance| match &instance.state {
+        State::Unobserved(summand) => summand.as_deref(),
+        _ => None,
+    });
     match lost {
         Some(reason) => Count::Lost { reason },
-        None => not_counted("never reached a counter: others held all that it can use"),
+        None => not_counted(&format!("{}: others held all that it can use", never_counted(summand))),
     }
 }
 
@@ -452,7 +534,7 @@ fn clamp(value: u128) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{cell, hardware, os_line};
+    use crate::testing::{cell, hardware, os_line, sum};
     use cyclometer_core::Verdict;
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::exec::At;
@@ -716,6 +798,82 @@ mod tests {
                 partial: None,
             },
         )
+    }
+
+    /// The cell of a part of a sum: `raw` in `running` of 10 ms.
+    fn summand(part: usize, pmu: &str, raw: u64, running_ns: u64) -> Cell {
+        let at = At { part, pmu: pmu.to_owned(), ..At::default() };
+        Cell { at, ..cell(SLOT, raw, 10_000_000, running_ns) }
+    }
+
+    const ALL: u64 = 10_000_000;
+
+    #[test]
+    fn a_sum_is_exact_where_its_summands_are_and_scaled_where_one_is() {
+        let line = sum("loads", 2, 0);
+        let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
+        let core = |part, raw, running| summand(part, "cpu_core", raw, running);
+        assert_eq!(of(vec![core(0, 70, ALL), core(1, 30, ALL)]), Count::Exact(100));
+        let scaled = of(vec![core(0, 70, ALL), core(1, 30, ALL / 2)]);
+        let Count::Scaled { raw, estimate, time_enabled_ns, time_running_ns, .. } = scaled else {
+            panic!("{scaled:?}")
+        };
+        assert_eq!((raw, estimate), (100, 130), "only the summand that shared its counter is scaled");
+        assert_eq!((time_enabled_ns, time_running_ns), (ALL, ALL / 2));
+    }
+
+    #[test]
+    fn without_a_summand_there_is_no_sum_and_the_reason_names_it() {
+        let line = sum("loads", 3, 0);
+        let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
+        let core = |part, raw, running| summand(part, "cpu_core", raw, running);
+        let whole = || vec![core(0, 70, ALL), core(1, 30, ALL)];
+        let never = of([whole(), vec![core(2, 0, 0)]].concat());
+        let reason = "C never reached a counter: others held all that it can use".to_owned();
+        assert_eq!(never, Count::NotCounted { reason });
+        let gone = Cell { lost: Some("gone".to_owned()), ..core(2, 5, ALL) };
+        assert_eq!(of([whole(), vec![gone]].concat()), Count::Lost { reason: "C: gone".to_owned() });
+        let lacking = "the source gave no value for C".to_owned();
+        assert_eq!(of(whole()), Count::Lost { reason: lacking });
+    }
+
+    #[test]
+    fn a_sum_on_one_core_type_and_a_single_event_on_the_other_are_one_count() {
+        let line = sum("loads", 2, 1);
+        let of = |cells: Vec<Cell>| settle(&line, &Reading { cells }, SLOT, Scope::Tree);
+        let (core, atom) = (ALL / 10 * 7, ALL / 10 * 3);
+        let cells = vec![
+            summand(0, "cpu_core", 70, core),
+            summand(1, "cpu_core", 7, core),
+            summand(2, "cpu_atom", 30, atom),
+        ];
+        assert_eq!(of(cells.clone()), Count::Exact(107));
+        let parts = by_part(&line, &Reading { cells }, SLOT, Scope::Tree);
+        let parts: Vec<_> =
+            parts.iter().map(|p| (p.pmu.as_str(), p.summand.as_deref(), p.count.value())).collect();
+        assert_eq!(
+            parts,
+            [
+                ("cpu_core", Some("A"), Some(70)),
+                ("cpu_core", Some("B"), Some(7)),
+                ("cpu_atom", Some("C"), Some(30))
+            ]
+        );
+    }
+
+    #[test]
+    fn the_threads_of_a_sum_add_up_and_one_without_a_summand_is_left_out_by_name() {
+        let line = sum("loads", 2, 0);
+        let of_thread = |tid, part, raw, running| {
+            let mut cell = summand(part, "cpu_core", raw, running);
+            cell.at.tid = Some(tid);
+            cell
+        };
+        let mut cells = vec![of_thread(1, 0, 10, ALL), of_thread(1, 1, 5, ALL)];
+        cells.extend([of_thread(2, 0, 100, ALL), of_thread(2, 1, 0, 0)]);
+        let part = "without thread 2 (B never reached a counter)".to_owned();
+        let count = settle(&line, &Reading { cells }, SLOT, Scope::Tree);
+        assert_eq!(count, Count::Partial { raw: 15, part });
     }
 
     proptest! {

@@ -209,11 +209,13 @@ pub struct RunValue {
     pub turn: Option<u32>,
 }
 
-/// One core PMU of a hybrid, over all runs.
+/// One core PMU of a hybrid, or one summand of a sum, over all runs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartSummary {
     /// The PMU's name.
     pub pmu: String,
+    /// The vendor's event, where several of a PMU are added up.
+    pub summand: Option<String>,
     /// Share of the enabled time that was spent on it, 0 to 1, over all runs.
     pub share: f64,
     /// The worst state of all values.
@@ -401,6 +403,7 @@ fn part_summary(part: usize, pmu: &str, per_run: &[Vec<PartCount>], scale: f64) 
     let worst = counts.iter().map(|count| &count.count).max_by_key(|count| count.verdict());
     PartSummary {
         pmu: pmu.to_owned(),
+        summand: counts.iter().find_map(|count| count.summand.clone()),
         share: sum(|count| count.time_running_ns) / sum(|count| count.time_enabled_ns).max(1.0),
         verdict: worst.map_or(Verdict::NotCounted, |count| count.verdict()),
         reason: worst.and_then(|count| count.reason()),

@@ -23,6 +23,15 @@ pub fn hardware(name: &str, parts: usize) -> PlanLine {
     line(name, Unit::Count, Candidate::perf(parts, Provenance::Hardware, Some(Modes::USER)))
 }
 
+/// An event that is the sum of so many vendor's events (`A`, `B`, …) on the first PMU, and of so many on the second.
+pub fn sum(name: &str, first: usize, second: usize) -> PlanLine {
+    let pmus = std::iter::repeat_n("cpu_core", first).chain(std::iter::repeat_n("cpu_atom", second));
+    let events = pmus.clone().map(|pmu| PerfEvent::new(pmu, 4, 0, PerfClass::Core)).collect();
+    let names = ('A'..).map(String::from).take(first + second).collect();
+    let candidate = Candidate::perf(events, Provenance::Hardware, Some(Modes::USER));
+    line(name, Unit::Count, candidate.with_summands(names))
+}
+
 /// An event of the software PMU.
 pub fn soft(name: &str) -> PlanLine {
     line(name, Unit::Count, Candidate::soft(name, Modes::USER))

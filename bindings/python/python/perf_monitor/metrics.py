@@ -18,7 +18,9 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "l1d_accesses": ("l1d_cache_loads", "L1-dcache-loads"),
     "l1i_misses": ("l1i_cache_misses",),
     "l2_misses": ("l2_cache_misses",),
-    "l2_accesses": ("l2_cache_loads",),
+    "l1i_accesses": ("l1i_cache_accesses",),
+    "l2_accesses": ("l2_cache_accesses", "l2_cache_loads"),
+    "llc_misses": ("llc_misses", "LLC-load-misses"),
     "llc_accesses": ("llc_loads", "LLC-loads"),
     "cycles": ("cpu_cycles", "cpu-cycles", "cycles"),
     "cpu_cycles": ("cpu_cycles", "cpu-cycles", "cycles"),
@@ -30,7 +32,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
 #: Events that are counted along, because the short names of an event come in pairs: a miss rate needs both.
 COMPANIONS: dict[str, str] = {
     "l1d_cache_misses": "l1d_cache_loads",
-    "l2_cache_misses": "l2_cache_loads",
+    "l1i_cache_misses": "l1i_cache_accesses",
+    "l2_cache_misses": "l2_cache_accesses",
     "llc_misses": "llc_loads",
 }
 
@@ -96,6 +99,54 @@ class Metrics(Mapping[str, Counted]):
         """Instructions per cycle."""
         quotient: Counted = self.instructions / self.cycles
         return quotient
+
+    @property
+    def l1d_miss_rate(self) -> Counted:
+        """Misses of the level-1 data cache for each load."""
+        return self._miss_rate("l1d")
+
+    @property
+    def l1d_hit_rate(self) -> Counted:
+        """Part of the loads that found their line in the level-1 data cache."""
+        return self._hit_rate("l1d")
+
+    @property
+    def l1i_miss_rate(self) -> Counted:
+        """Part of the fetches that missed the level-1 instruction cache."""
+        return self._miss_rate("l1i")
+
+    @property
+    def l1i_hit_rate(self) -> Counted:
+        """Part of the fetches that found their line in the level-1 instruction cache."""
+        return self._hit_rate("l1i")
+
+    @property
+    def l2_miss_rate(self) -> Counted:
+        """Part of the accesses of the level-2 cache that missed."""
+        return self._miss_rate("l2")
+
+    @property
+    def l2_hit_rate(self) -> Counted:
+        """Part of the accesses of the level-2 cache that found their line there."""
+        return self._hit_rate("l2")
+
+    @property
+    def llc_miss_rate(self) -> Counted:
+        """Part of the reads of the last-level cache that missed."""
+        return self._miss_rate("llc")
+
+    @property
+    def llc_hit_rate(self) -> Counted:
+        """Part of the reads of the last-level cache that found their line there."""
+        return self._hit_rate("llc")
+
+    def _miss_rate(self, cache: str) -> Counted:
+        quotient: Counted = getattr(self, f"{cache}_misses") / getattr(self, f"{cache}_accesses")
+        return quotient
+
+    def _hit_rate(self, cache: str) -> Counted:
+        rest: Counted = 1 - self._miss_rate(cache)
+        return rest
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON: `None` where nothing was counted, with the reason beside it."""

@@ -96,6 +96,16 @@ class Value(float):
 
     __radd__, __rmul__ = __add__, __mul__
 
+    def __rsub__(self, other: Any) -> Any:
+        return self._plain(other) - self if isinstance(other, (int, float)) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return self._plain(other) / self if isinstance(other, (int, float)) else NotImplemented
+
+    def _plain(self, number: float) -> Value:
+        """A number that was not counted by anybody, to calculate with."""
+        return Value(number, name=f"{number}", scope=self.scope)
+
     def __str__(self) -> str:
         number = float(self)
         text = f"{int(number)}" if number.is_integer() else f"{number:.6g}"

@@ -1,6 +1,7 @@
 //! Clocks and accounting of the operating system: always there.
 
 mod accounts;
+mod energy;
 mod procfs;
 mod subject;
 
@@ -11,14 +12,15 @@ use cyclometer_core::exec::{At, Cell, CounterAt, Exit, Raw, ReadWay, Reading, Re
 use cyclometer_core::{Counting, Part, Refusal, Result, Rung, Slot, SlotId, Source, Target};
 
 use accounts::Accounts;
+use energy::Meter;
 use subject::Subject;
 
-/// Reads what the system accounts for: times, faults, switches, peak resident set.
+/// Reads what the system accounts for: times, faults, switches, peak resident set, energy.
 ///
 /// # Source
 ///
 /// `getrusage(2)`; `proc_pid_stat(5)`, `proc_pid_status(5)`, `proc_stat(5)`; Linux
-/// `Documentation/admin-guide/cgroup-v2.rst`.
+/// `Documentation/admin-guide/cgroup-v2.rst`, `Documentation/ABI/testing/sysfs-class-powercap`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsSource;
 
@@ -36,11 +38,18 @@ impl Source for OsSource {
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
         let subject = Subject::of(on)?;
-        let lines =
-            slots.iter().map(|slot| lines(slot, &subject)).collect::<std::result::Result<Vec<_>, _>>()?;
-        let lines = lines.concat();
+        let (mut lines, mut meters) = (Vec::new(), Vec::new());
+        for slot in slots {
+            for (part, what) in slot.parts.iter().enumerate() {
+                match what {
+                    Part::Energy(zone) => meters.push(Meter::open(slot, part, zone)?),
+                    what => lines.push(line(slot, part, what, &subject)?),
+                }
+            }
+        }
         Ok(Box::new(OsCounting {
             lines,
+            meters,
             subject,
             base: None,
             last: None,
@@ -52,20 +61,18 @@ impl Source for OsSource {
     }
 }
 
-fn lines(slot: &Slot, subject: &Subject) -> std::result::Result<Vec<Line>, Refusal> {
+fn line(slot: &Slot, part: usize, what: &Part, subject: &Subject) -> std::result::Result<Line, Refusal> {
     let refuse = |kind, text| Err(Refusal { slot: Some(slot.id), kind, text });
-    let mut lines = Vec::new();
-    for (part, what) in slot.parts.iter().enumerate() {
-        let Part::Os(metric) = what else {
-            let text = format!("{} is no event of the operating system's accounting", slot.name);
-            return refuse(RefusalKind::Invalid, text);
-        };
-        if !subject.accounts_for(*metric) {
-            return refuse(RefusalKind::TargetNotSupported, subject.without(&slot.name));
+    match what {
+        Part::Os(metric) if subject.accounts_for(*metric) => {
+            Ok(Line { slot: slot.id, part, metric: *metric })
         }
-        lines.push(Line { slot: slot.id, part, metric: *metric });
+        Part::Os(_) => refuse(RefusalKind::TargetNotSupported, subject.without(&slot.name)),
+        _ => {
+            let text = format!("{} is no event of the operating system's accounting", slot.name);
+            refuse(RefusalKind::Invalid, text)
+        }
     }
-    Ok(lines)
 }
 
 /// One value that is asked for.
@@ -86,6 +93,8 @@ struct Taken {
 
 struct OsCounting {
     lines: Vec<Line>,
+    /// The counters of energy, behind the lines.
+    meters: Vec<Meter>,
     subject: Subject,
     base: Option<Accounts>,
     last: Option<Taken>,
@@ -102,6 +111,7 @@ const TICKS_SHOW_BELOW_NS: u64 = 1_000_000_000;
 impl OsCounting {
     /// Reads once more; what cannot be read any more keeps its last value.
     fn refresh(&mut self) {
+        self.meters.iter_mut().for_each(Meter::refresh);
         let (Some(started), Some(base)) = (self.started, self.base) else { return };
         let Some(now) = self.subject.take() else {
             let last = self.last.map(|last| last.elapsed);
@@ -194,6 +204,7 @@ impl Counting for OsCounting {
     fn start(&mut self) -> Result<()> {
         (self.last, self.stopped, self.exit, self.missed) = (None, false, None, None);
         self.base = self.subject.base();
+        self.meters.iter_mut().for_each(Meter::start);
         self.started = Some(Instant::now());
         Ok(())
     }
@@ -208,8 +219,10 @@ impl Counting for OsCounting {
 
     fn exited(&mut self, exit: &Exit) {
         // Only a child's usage is what was counted; any other end sets how long.
-        if !matches!(self.subject, Subject::Child(_)) {
-            self.refresh();
+        match self.subject {
+            Subject::Child(_) if !self.stopped => self.meters.iter_mut().for_each(Meter::refresh),
+            Subject::Child(_) => {}
+            _ => self.refresh(),
         }
         self.exit = Some(exit.clone());
     }
@@ -219,7 +232,13 @@ impl Counting for OsCounting {
             self.refresh();
         }
         out.cells.extend(self.lines.iter().filter_map(|line| self.cell(*line)));
+        let over_ns = self.wall_ns().unwrap_or(0);
+        out.cells.extend(self.meters.iter().map(|meter| meter.cell(over_ns)));
         Ok(())
+    }
+
+    fn longest_pause(&self) -> Option<Duration> {
+        self.meters.iter().map(Meter::longest_pause).min()
     }
 
     fn counters(&mut self) -> Vec<CounterAt> {
@@ -229,18 +248,24 @@ impl Counting for OsCounting {
             let at = At { part: line.part, tid: self.subject.tid(), ..At::default() };
             CounterAt { slot: line.slot, at, way: ReadWay::Kernel(String::new()), partial }
         };
-        self.lines.iter().map(counter).collect()
+        let mut counters: Vec<CounterAt> = self.lines.iter().map(counter).collect();
+        counters.extend(self.meters.iter().map(Meter::counter));
+        counters
     }
 
     fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
         self.refresh();
         out.extend(self.lines.iter().map(|line| self.raw(line.metric)));
+        let over_ns = self.wall_ns().unwrap_or(0);
+        out.extend(self.meters.iter().map(|meter| meter.raw(over_ns)));
         Ok(())
     }
 
     fn value(&mut self, counter: usize) -> Result<Option<u64>> {
         self.refresh();
-        let raw = self.lines.get(counter).map_or(Raw::LOST, |line| self.raw(line.metric));
+        let meter = || self.meters.get(counter.checked_sub(self.lines.len())?).map(|meter| meter.raw(1));
+        let line = self.lines.get(counter).map(|line| self.raw(line.metric));
+        let raw = line.or_else(meter).unwrap_or(Raw::LOST);
         Ok((!raw.is_lost).then_some(raw.value))
     }
 }

@@ -124,13 +124,15 @@ fn is_software(member: &Member<'_>) -> bool {
     member.event.class == PerfClass::Software
 }
 
-/// By name: generic, cache and raw events of one PMU have different types.
+/// By name: generic, cache and raw events of one PMU have different types. The summands of a sum are on one PMU.
 fn pmus_of<'a>(list: &[Member<'a>]) -> Vec<&'a str> {
-    list.iter().map(|member| member.event.pmu.as_str()).collect()
+    let mut pmus: Vec<&str> = list.iter().map(|member| member.event.pmu.as_str()).collect();
+    pmus.dedup();
+    pmus
 }
 
 fn names(list: &[Member<'_>]) -> String {
-    list.iter().map(|member| member.event.pmu.as_str()).collect::<Vec<_>>().join(" and ")
+    pmus_of(list).join(" and ")
 }
 
 fn two_pmus(first: &[Member<'_>], other: &[Member<'_>]) -> Refusal {
@@ -215,6 +217,22 @@ mod tests {
         let slots = [slot(0, Some(0), both()), slot(1, Some(0), both()), slot(2, Some(0), soft)];
         let expected =
             [vec!["e0@cpu_core", "e1@cpu_core"], vec!["e0@cpu_atom", "e1@cpu_atom"], vec!["e2@software"]];
+        assert_eq!(shape(&slots), expected);
+    }
+
+    #[test]
+    fn the_summands_of_a_sum_are_in_the_group_of_their_pmu() {
+        let sum = || vec![event("cpu", 4, CORE), event("cpu", 4, CORE)];
+        assert_eq!(shape(&[slot(0, None, sum())]), [["e0@cpu"], ["e0@cpu"]]);
+        let slots = [slot(0, Some(0), sum()), slot(1, Some(0), vec![event("cpu", 4, CORE)])];
+        assert_eq!(shape(&slots), [["e0@cpu", "e0@cpu", "e1@cpu"]]);
+        let hybrid = ["cpu_core", "cpu_core", "cpu_atom"].map(|pmu| event(pmu, 4, CORE)).to_vec();
+        let slots = [
+            slot(0, Some(0), hybrid),
+            slot(1, Some(0), vec![event("cpu_core", 4, CORE), event("cpu_atom", 4, CORE)]),
+        ];
+        let expected =
+            [vec!["e0@cpu_core", "e0@cpu_core", "e1@cpu_core"], vec!["e0@cpu_atom", "e1@cpu_atom"]];
         assert_eq!(shape(&slots), expected);
     }
 

@@ -12,10 +12,13 @@ use crate::thread_events::ThreadEvent;
 /// The events of a slot that count a thread: one for each core PMU; none where it is no event of perf, or one that counts whole systems.
 pub fn thread_events(slot: &Slot) -> Vec<ThreadEvent> {
     let parts = slot.parts.iter().enumerate();
+    // On a core of another type the page of an event names no counter.
+    let pmus = |part: &Part| part.core().map(|core| core.pmu.to_owned());
+    let on_one_pmu = slot.parts.iter().all(|part| pmus(part) == slot.parts.first().and_then(pmus));
     parts
         .filter_map(|(part, event)| match event {
             Part::Perf(event) if event.class != PerfClass::SystemDevice => {
-                let alone = slot.parts.len() == 1 && event.class == PerfClass::Core;
+                let alone = on_one_pmu && event.class == PerfClass::Core;
                 let config1 = event.words.config1 | if alone { user_read_bits(&event.pmu) } else { 0 };
                 Some(ThreadEvent {
                     part,
@@ -59,6 +62,16 @@ mod tests {
         let found = thread_events(&slot(0, None, parts));
         assert_eq!(found.iter().map(|event| event.part).collect::<Vec<_>>(), [0, 1]);
         assert!(found.iter().all(|event| !event.user_reads));
+    }
+
+    #[test]
+    fn the_summands_of_a_sum_are_read_as_any_events_of_one_pmu() {
+        let parts = vec![event("cpu", 4, PerfClass::Core), event("cpu", 4, PerfClass::Core)];
+        let found = thread_events(&slot(0, None, parts));
+        assert_eq!(
+            found.iter().map(|event| (event.part, event.user_reads)).collect::<Vec<_>>(),
+            [(0, true), (1, true)]
+        );
     }
 
     #[test]

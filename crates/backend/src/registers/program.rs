@@ -45,8 +45,8 @@ impl Recipe {
         core: &CorePmu,
         options: ProgramOptions,
     ) -> Result<Option<Recipe>, Refusal> {
-        let on_core = |slot| Some((slot, part_on(slot, core)?));
-        let members: Vec<(&Slot, (usize, &RegisterEvent))> = slots.iter().filter_map(on_core).collect();
+        let on_core = |slot| parts_on(slot, core).map(move |part| (slot, part));
+        let members: Vec<(&Slot, (usize, &RegisterEvent))> = slots.iter().flat_map(on_core).collect();
         if members.is_empty() {
             return Ok(None);
         }
@@ -102,8 +102,9 @@ pub(super) fn options(core: &CorePmu, cpu: u32, bus: &mut dyn Bus) -> ProgramOpt
     ProgramOptions { full_width_writes: value >> 13 & 1 == 1, ..ProgramOptions::default() }
 }
 
-fn part_on<'s>(slot: &'s Slot, core: &CorePmu) -> Option<(usize, &'s RegisterEvent)> {
-    slot.parts.iter().enumerate().find_map(|(i, part)| match part {
+/// The parts of a slot on a core PMU: one, of a sum its summands.
+fn parts_on<'s>(slot: &'s Slot, core: &'s CorePmu) -> impl Iterator<Item = (usize, &'s RegisterEvent)> {
+    slot.parts.iter().enumerate().filter_map(|(i, part)| match part {
         Part::Registers(event) if event.pmu == core.name => Some((i, event)),
         _ => None,
     })

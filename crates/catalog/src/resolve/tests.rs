@@ -131,6 +131,41 @@ fn energy_is_scaled_and_wider_than_a_process() {
 }
 
 #[test]
+fn energy_falls_back_to_the_kernels_power_capping() {
+    use cyclometer_core::energy::{EnergyDomain, EnergyZone};
+    let zone = |domain, number| EnergyZone {
+        domain,
+        folder: format!("/sys/class/powercap/intel-rapl:{number}"),
+        max_energy_range_uj: 1 << 38,
+    };
+    let with_zones = |mut machine: Machine| {
+        machine.energy =
+            vec![zone(EnergyDomain::Package, 0), zone(EnergyDomain::Package, 1), zone(EnergyDomain::Ram, 2)];
+        machine
+    };
+    let both = find("power/energy-pkg/", &with_zones(skylake()));
+    let rungs: Vec<Rung> = both.candidates.iter().map(|way| way.rung).collect();
+    assert_eq!(rungs, [Rung::Perf, Rung::Os]);
+    assert_eq!(find("energy-pkg", &with_zones(skylake())).candidates, both.candidates);
+    for name in ["power/energy-ram/", "energy-ram", "ENERGY-RAM"] {
+        for machine in [with_zones(skylake()), with_zones(vm_without_pmu())] {
+            let event = find(name, &machine);
+            let [way] = event.candidates.as_slice() else { panic!("{name}: {event:?}") };
+            assert_eq!(
+                (way.rung, way.widest, way.modes, &event.unit),
+                (Rung::Os, Some(Scope::Package), None, &Unit::Joules)
+            );
+            assert_eq!(way.resolution, "/sys/class/powercap/intel-rapl:2/energy_uj");
+        }
+    }
+    let packages = &find("energy-pkg", &with_zones(vm_without_pmu())).candidates[0];
+    assert_eq!((packages.parts.len(), packages.scale), (2, 1e-6));
+    let nothing = find("energy-psys", &vm_without_pmu());
+    assert!(nothing.candidates.is_empty());
+    assert!(nothing.unsupported.ends_with("nor a zone of /sys/class/powercap"), "{}", nothing.unsupported);
+}
+
+#[test]
 fn software_events_fall_back_to_accounting() {
     let event = find("context-switches", &vm_without_pmu());
     let rungs: Vec<_> = event.candidates.iter().map(|c| (c.rung, c.provenance)).collect();

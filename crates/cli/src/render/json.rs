@@ -227,6 +227,9 @@ fn part(part: &PartSummary) -> Value {
         "reason": part.reason,
     });
     extend(&mut out, statistics(&part.statistics));
+    if let Some(summand) = &part.summand {
+        extend(&mut out, json!({ "event": summand }));
+    }
     out
 }
 

@@ -161,7 +161,7 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     let mut rows = Vec::new();
     for line in results.summary.lines.iter().filter(|line| !is_folded(line)) {
         rows.push(line_row(line, several, results.runs_for(line.slot), verbose));
-        rows.extend(parts_that_ran(line).map(|part| part_row(part, &line.unit, several)));
+        rows.extend(parts_that_ran(line, verbose).map(|part| part_row(part, line, several)));
     }
     let shown = |metric: &&DerivedSummary| metric.asked || metric.statistics.mean.is_some();
     let derived = results.summary.derived.iter().filter(shown);
@@ -170,11 +170,12 @@ fn rows(results: &Results<'_>, several: bool, verbose: bool) -> Vec<Row> {
     rows
 }
 
-/// The core types of a hybrid between which the time was divided; none when all was spent on one.
-fn parts_that_ran(line: &LineSummary) -> impl Iterator<Item = &PartSummary> {
+/// The core types of a hybrid between which the time was divided, none when all was spent on one; the summands of a sum.
+fn parts_that_ran(line: &LineSummary, verbose: bool) -> impl Iterator<Item = &PartSummary> {
     let ran = |part: &&PartSummary| part.share > 0.0;
     let divided = line.parts.iter().filter(ran).count() > 1;
-    line.parts.iter().filter(ran).filter(move |_| divided)
+    let is_shown = move |part: &&PartSummary| divided && (verbose || part.summand.is_none());
+    line.parts.iter().filter(ran).filter(is_shown)
 }
 
 /// A long note that repeats the one above is replaced by a reference to it.
@@ -258,13 +259,20 @@ fn interval_note(
     }
 }
 
-fn part_row(part: &PartSummary, unit: &Unit, several: bool) -> Row {
+fn part_row(part: &PartSummary, line: &LineSummary, several: bool) -> Row {
+    let is_hybrid = line.parts.iter().any(|other| other.pmu != part.pmu);
+    let name = match &part.summand {
+        None => part.pmu.clone(),
+        Some(event) if is_hybrid => format!("{}/{event}/", part.pmu),
+        Some(event) => event.clone(),
+    };
+    let share = (is_hybrid || part.verdict != Verdict::Exact).then(|| units::percent(part.share));
     Row {
-        name: format!("  {}", clean(&part.pmu)),
-        cells: cells(&part.statistics, unit, part.verdict, several),
+        name: format!("  {}", clean(&name)),
+        cells: cells(&part.statistics, &line.unit, part.verdict, several),
         mark: "",
         note: join(vec![
-            format!("{} of the time", units::percent(part.share)),
+            share.map(|share| format!("{share} of the time")).unwrap_or_default(),
             verdict_note(part.verdict, part.reason.as_deref(), part.statistics.mean.is_some()),
         ]),
         style: style(part.verdict),

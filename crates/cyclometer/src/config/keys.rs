@@ -1,5 +1,7 @@
 //! The keys: their types, ranges and effects.
 
+use cyclometer_backend::Serialisation;
+
 use super::Config;
 
 /// One key of the configuration.
@@ -29,6 +31,11 @@ pub const CONFIG_KEYS: &[ConfigKey] = &[
         path: "max_counters",
         takes: "an integer from 1 to 1024",
         effect: "a monitor with more events that need a hardware counter is not built",
+    },
+    ConfigKey {
+        path: "serialisation",
+        takes: "none, light, memory or full, or x86's instruction for it: lfence, mfence or cpuid",
+        effect: "so reads in user space are kept apart from the instructions around them",
     },
     ConfigKey {
         path: "apple_silicon.kernel_patch_required",
@@ -94,6 +101,13 @@ impl Given {
         }
     }
 
+    fn word(&self) -> Option<&str> {
+        match self {
+            Given::Word { text, .. } => Some(text),
+            _ => None,
+        }
+    }
+
     fn boolean(&self) -> Option<bool> {
         match self {
             Given::Word { text, quoted: false } => text.parse().ok(),
@@ -126,6 +140,7 @@ pub(super) fn set(config: &mut Config, path: &str, given: &Given) -> Result<(), 
         }
         "buffer_size" => put(&mut config.buffer_size, given.integer(1..=MOST_SAMPLES)),
         "max_counters" => put(&mut config.max_counters, given.integer(1..=1024)),
+        "serialisation" => put(&mut config.serialisation, given.word().and_then(Serialisation::named)),
         "apple_silicon.kernel_patch_required" => put(&mut apple.kernel_patch_required, given.boolean()),
         "apple_silicon.max_monitor_duration_us" => {
             put(&mut apple.max_monitor_duration_us, given.integer(1..=1_000_000))

@@ -10,6 +10,7 @@ mod yaml;
 
 use std::path::Path;
 
+use cyclometer_backend::Serialisation;
 use cyclometer_core::{Error, ErrorKind, Recovery, Result};
 use cyclometer_monitor::LadderStep;
 
@@ -25,6 +26,8 @@ pub struct Config {
     pub buffer_size: Option<u32>,
     /// How many events may need a hardware counter: 1 to 1024.
     pub max_counters: Option<u32>,
+    /// How reads in user space are kept apart from the instructions around them.
+    pub serialisation: Option<Serialisation>,
     /// What holds on Apple's CPUs only.
     pub apple_silicon: AppleConfig,
     /// What holds on x86 only.
@@ -116,6 +119,7 @@ impl Config {
             sampling_interval_ms: self.sampling_interval_ms.or(other.sampling_interval_ms),
             buffer_size: self.buffer_size.or(other.buffer_size),
             max_counters: self.max_counters.or(other.max_counters),
+            serialisation: self.serialisation.or(other.serialisation),
             apple_silicon: AppleConfig {
                 kernel_patch_required: apple
                     .kernel_patch_required

@@ -203,6 +203,23 @@ performance_monitoring:
     }
 
     #[test]
+    fn a_serialisation_is_named_by_its_word_or_by_the_instruction() {
+        use cyclometer_backend::Serialisation::{Full, Light, Memory, None};
+        for (word, expected) in [
+            ("none", None),
+            ("light", Light),
+            ("lfence", Light),
+            ("mfence", Memory),
+            ("memory", Memory),
+            ("cpuid", Full),
+            ("\"full\"", Full),
+        ] {
+            let config = read(&format!("performance_monitoring:\n  serialisation: {word}\n")).unwrap();
+            assert_eq!(config.serialisation, Some(expected), "{word}");
+        }
+    }
+
+    #[test]
     fn nothing_is_a_configuration_too() {
         for text in
             ["", "# nothing\n", "---\n", "performance_monitoring:\n", "performance_monitoring: {}\n", "~"]
@@ -227,7 +244,7 @@ performance_monitoring:
             (
                 below("bufer_size: 3"),
                 "line 2, column 3: there is no key 'bufer_size'; there are sampling_interval_ms, buffer_size, \
-                 max_counters, apple_silicon, x86",
+                 max_counters, serialisation, apple_silicon, x86",
             ),
             (
                 below("x86: {root: true}"),
@@ -249,6 +266,12 @@ performance_monitoring:
                 below("max_counters: -1"),
                 "line 2, column 17: max_counters takes an integer from 1 to 1024, and not -1",
             ),
+            (
+                below("serialisation: fence"),
+                "line 2, column 18: serialisation takes none, light, memory or full, or x86's instruction for it: lfence, \
+                 mfence or cpuid, and not fence",
+            ),
+            (below("serialisation: [cpuid]"), "mfence or cpuid, and not a list"),
             (
                 below("max_counters: 1.5"),
                 "line 2, column 17: max_counters takes an integer from 1 to 1024, and not 1.5",

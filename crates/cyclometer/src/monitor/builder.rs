@@ -40,7 +40,7 @@ pub struct MonitorBuilder {
     modes: Option<Modes>,
     backend: Option<Rung>,
     tables: EventTables,
-    serialisation: Serialisation,
+    serialisation: Option<Serialisation>,
     user_reads: bool,
     calibrate: bool,
     sampling: Rate,
@@ -69,7 +69,7 @@ impl MonitorBuilder {
             modes: None,
             backend: None,
             tables: EventTables::embedded(),
-            serialisation: Serialisation::None,
+            serialisation: None,
             user_reads: true,
             calibrate: true,
             sampling: Rate::AsConfigured,
@@ -122,10 +122,11 @@ impl MonitorBuilder {
         self
     }
 
-    /// How reads in user space are kept apart from the instructions around them; not at all where nothing is said.
+    /// How reads in user space are kept apart from the instructions around them; where nothing is said as the configuration has
+    /// it, or not at all.
     #[must_use]
     pub fn serialisation(mut self, how: Serialisation) -> MonitorBuilder {
-        self.serialisation = how;
+        self.serialisation = Some(how);
         self
     }
 
@@ -210,10 +211,14 @@ impl MonitorBuilder {
         Ok(Monitor { engine: cyclometer_monitor::Monitor::open(setup)?, builder: self.clone() })
     }
 
+    fn serialised(&self) -> Serialisation {
+        self.serialisation.or(self.config.serialisation).unwrap_or_default()
+    }
+
     fn sources(&self, machine: &Machine, backend: Option<Rung>) -> SourceMaker {
         let checks_setting = self.config.x86.pce_flag_check.unwrap_or(true);
         let how = match self.user_reads {
-            true => user_reads(machine, self.serialisation, checks_setting),
+            true => user_reads(machine, self.serialised(), checks_setting),
             false => Err("it was not asked for".to_owned()),
         };
         let registers = backend.filter(|rung| matches!(rung, Rung::Msr | Rung::Sysreg));
@@ -323,6 +328,16 @@ mod tests {
 
     fn labels(builder: &MonitorBuilder, machine: &Machine) -> Vec<String> {
         builder.resolved(machine).unwrap().iter().map(|event| event.name.clone()).collect()
+    }
+
+    #[test]
+    fn the_builder_says_how_reads_are_serialised_before_the_configuration_does() {
+        let config = Config { serialisation: Some(Serialisation::Memory), ..Config::default() };
+        let builder = MonitorBuilder::new();
+        assert_eq!(builder.serialised(), Serialisation::None);
+        assert_eq!(builder.clone().config(config.clone()).serialised(), Serialisation::Memory);
+        let said = builder.serialisation(Serialisation::None).config(config);
+        assert_eq!(said.serialised(), Serialisation::None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use cyclometer_core::machine::{Architecture, Vendor};
 use cyclometer_core::plan::PlanLine;
-use cyclometer_core::{Error, ErrorKind, Machine, Part, Plan, Recovery, Result};
+use cyclometer_core::{Candidate, Error, ErrorKind, Machine, Plan, Recovery, Result};
 use cyclometer_monitor::LadderStep;
 
 use crate::Config;
@@ -109,10 +109,8 @@ pub(super) fn registers(config: &Config, machine: &Machine) -> Result<Option<Lad
 
 /// Refuses more events than the configuration lets have a hardware counter.
 pub(super) fn limit_counters(config: &Config, plan: &Plan) -> Result<()> {
-    let needs_counter = |line: &&PlanLine| {
-        line.candidate().is_some_and(|way| way.parts.iter().any(|part: &Part| part.core().is_some()))
-    };
-    let wanted = plan.lines.iter().filter(needs_counter).count();
+    // A sum needs one for each of its summands.
+    let wanted: usize = plan.lines.iter().filter_map(PlanLine::candidate).map(Candidate::counters).sum();
     match config.max_counters {
         Some(most) if wanted > most as usize => Err(Error::new(
             ErrorKind::HardwareLimit,
@@ -218,6 +216,11 @@ mod tests {
         assert_eq!(error.to_string(), "3 events need a hardware counter, and max_counters is 2");
         assert!(limit_counters(&two, &plan("cycles,instructions,page-faults,wall_time")).is_ok());
         assert!(limit_counters(&Config::default(), &plan("cycles,instructions,branches")).is_ok());
+        // The sum of two events.
+        let machine = recorded("zen4");
+        let events = cyclometer_catalog::resolve_list("l1d_cache_loads,cycles", &machine, true).unwrap();
+        let sum = cyclometer_plan::plan(events, &machine, Intent::default()).unwrap();
+        assert!(limit_counters(&two, &sum).unwrap_err().to_string().starts_with("3 events need"));
     }
 
     #[test]

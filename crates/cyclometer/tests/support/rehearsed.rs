@@ -10,7 +10,7 @@ use cyclometer::{Modes, Provenance, Result, Rung, Scope, Unit};
 use cyclometer_monitor::{Monitor, Setup};
 use cyclometer_sys::user_read::rehearsal::Rehearsal;
 
-/// Opens a rehearsal for every slot.
+/// Opens a rehearsal for every part of every slot.
 struct RehearsedSource(Arc<Rehearsal>, Rung);
 
 struct RehearsedCounting {
@@ -42,17 +42,20 @@ impl Counting for RehearsedCounting {
     }
 
     fn counters(&mut self) -> Vec<CounterAt> {
-        let counter = |slot: &Slot| CounterAt {
-            slot: slot.id,
-            at: At { pmu: "cpu".to_owned(), ..At::default() },
-            way: ReadWay::UserSpace,
-            partial: None,
-        };
-        self.slots.iter().map(counter).collect()
+        let mut counters = Vec::new();
+        for slot in &self.slots {
+            counters.extend((0..slot.parts.len()).map(|part| CounterAt {
+                slot: slot.id,
+                at: At { part, pmu: "cpu".to_owned(), ..At::default() },
+                way: ReadWay::UserSpace,
+                partial: None,
+            }));
+        }
+        counters
     }
 
     fn sample(&mut self, out: &mut Vec<Raw>) -> Result<()> {
-        for _ in &self.slots {
+        for _ in self.slots.iter().flat_map(|slot| &slot.parts) {
             let values = self.counter.read().expect("it is always on its counter");
             out.push(Raw {
                 value: values.value,
@@ -70,19 +73,32 @@ pub fn monitor(events: usize, counter: &Arc<Rehearsal>) -> Monitor {
     Monitor::open(setup(events, counter, Rung::Perf)).expect("nothing is refused")
 }
 
+/// An event that is the sum of what these codes count.
+fn event(name: &str, codes: &[u64]) -> Event {
+    let parts = codes.iter().map(|code| PerfEvent::new("cpu", 4, *code, PerfClass::Core)).collect();
+    let way = Candidate::perf(parts, Provenance::Hardware, Some(Modes::USER));
+    let names = codes.iter().map(|code| format!("EVENT_{code}")).collect();
+    Event::new(name, Unit::Count, vec![way.with_summands(names)])
+}
+
 /// What such a monitor is opened from, with a source of this rung.
 pub fn setup(events: usize, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
+    setup_of((0..events).map(|i| event(&format!("e{i}"), &[i as u64])).collect(), counter, rung)
+}
+
+/// What a monitor of one event is opened from that is the sum of so many others.
+#[allow(dead_code, reason = "each test file uses its own part")]
+pub fn setup_of_sum(summands: u64, counter: &Arc<Rehearsal>) -> Setup {
+    let codes: Vec<u64> = (0..summands).collect();
+    setup_of(vec![event("sum", &codes)], counter, Rung::Perf)
+}
+
+fn setup_of(events: Vec<Event>, counter: &Arc<Rehearsal>, rung: Rung) -> Setup {
     // A recorded one: to probe this one would be counted, too.
     let recording = include_str!("../../../../fixtures/machines/skylake.txt");
     let machine = cyclometer::replay_machine(recording).expect("it is a recording");
-    let event = |i: usize| {
-        let part = PerfEvent::new("cpu", 4, i as u64, PerfClass::Core);
-        let way = Candidate::perf(vec![part], Provenance::Hardware, Some(Modes::USER));
-        Event::new(format!("e{i}"), Unit::Count, vec![way])
-    };
     let intent = Intent { of_command: false, ..Intent::default() };
-    let mut plan =
-        cyclometer_plan::plan((0..events).map(event).collect(), &machine, intent).expect("it fits");
+    let mut plan = cyclometer_plan::plan(events, &machine, intent).expect("it fits");
     plan.lines.iter_mut().flat_map(|line| &mut line.event.candidates).for_each(|way| way.rung = rung);
     plan.passes.iter_mut().flat_map(|pass| &mut pass.slots).for_each(|slot| slot.rung = rung);
     let counter = Arc::clone(counter);

@@ -52,6 +52,9 @@ pub fn describe(machine: &Machine) -> String {
     line("container", or_none(&machine.container));
     machine.core_types.iter().for_each(|core| line("core type", core_type(core)));
     machine.pmus.iter().for_each(|pmu| line("pmu", kernel_pmu(pmu)));
+    for zone in &machine.energy {
+        line("energy", format!("{} {} to {} uJ", zone.domain.event(), zone.folder, zone.max_energy_range_uj));
+    }
     line("access", format!("{:?}", machine.access));
     line("capabilities", format!("{:?}", machine.capabilities));
     for state in &machine.ladder.rungs {

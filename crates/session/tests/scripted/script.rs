@@ -292,6 +292,7 @@ pub fn machine() -> Machine {
         core_types: Vec::new(),
         online: CpuSet::parse("0-1").unwrap(),
         smt_active: None,
+        energy: Vec::new(),
         hypervisor: None,
         container: None,
         pmus: Vec::new(),

@@ -37,27 +37,54 @@ pub use page::{Counters, Page, PageValues, Permit, read_together};
 /// How a read is kept from overlapping with what is executed before and after it.
 ///
 /// CPUs execute out of order: without serialisation, instructions around a read may be counted on its other side; that is a
-/// few dozen instructions.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+/// few dozen instructions. Ordered by what they cost, the cheapest first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[non_exhaustive]
 pub enum Serialisation {
-    /// Not at all: the cheapest.
+    /// Not at all.
     #[default]
     None,
     /// Waits until what came before has been executed: `lfence` on x86, `isb` on Arm, `fence` on RISC-V.
+    #[doc(alias = "lfence")]
     Light,
-    /// Waits until what came before has been executed and its stores are done: `cpuid` on x86, which costs microseconds in
-    /// a virtual machine, `dsb` and `isb` on Arm, `fence` and `fence.i` on RISC-V.
+    /// Also waits until loads and stores of before are done: `mfence` and `lfence` on x86, where `mfence` alone orders memory and
+    /// lets a read of a counter pass; `dsb` and `isb` on Arm, `fence` on RISC-V.
+    #[doc(alias = "mfence")]
+    Memory,
+    /// Also empties the pipeline: `cpuid` on x86, which costs microseconds in a virtual machine; `dsb` and `isb` on Arm, `fence` and
+    /// `fence.i` on RISC-V.
+    #[doc(alias = "cpuid")]
     Full,
 }
 
 impl Serialisation {
+    /// Every choice, the cheapest first.
+    pub const ALL: [Serialisation; 4] =
+        [Serialisation::None, Serialisation::Light, Serialisation::Memory, Serialisation::Full];
+
     /// The word used in configuration files.
     pub fn word(self) -> &'static str {
         match self {
             Serialisation::None => "none",
             Serialisation::Light => "light",
+            Serialisation::Memory => "memory",
             Serialisation::Full => "full",
         }
+    }
+
+    /// x86's instruction for it, which names it in configuration files as well, on every architecture.
+    pub fn instruction(self) -> Option<&'static str> {
+        match self {
+            Serialisation::None => None,
+            Serialisation::Light => Some("lfence"),
+            Serialisation::Memory => Some("mfence"),
+            Serialisation::Full => Some("cpuid"),
+        }
+    }
+
+    /// The choice of a word or of x86's instruction.
+    pub fn named(name: &str) -> Option<Serialisation> {
+        Self::ALL.into_iter().find(|how| how.word() == name || how.instruction() == Some(name))
     }
 }
 
@@ -66,12 +93,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_serialisation_can_be_executed_here_and_has_a_word() {
-        for (how, word) in
-            [(Serialisation::None, "none"), (Serialisation::Light, "light"), (Serialisation::Full, "full")]
-        {
+    fn every_serialisation_can_be_executed_here_and_is_found_by_its_word_and_its_instruction() {
+        for how in Serialisation::ALL {
             serialise(how);
-            assert_eq!(how.word(), word);
+            assert_eq!(Serialisation::named(how.word()), Some(how));
+            assert!(how.instruction().is_none_or(|name| Serialisation::named(name) == Some(how)));
         }
+        assert_eq!(Serialisation::named("mfence"), Some(Serialisation::Memory));
+        assert_eq!(Serialisation::named("CPUID"), None);
+        assert!(Serialisation::ALL.is_sorted(), "the cheapest comes first");
     }
 }

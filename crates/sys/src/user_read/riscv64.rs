@@ -84,8 +84,10 @@ pub(super) fn time_stamp() -> u64 {
 pub fn serialise(how: Serialisation) {
     match how {
         Serialisation::None => {}
-        // SAFETY: a barrier; changes nothing.
-        Serialisation::Light => unsafe { asm!("fence", options(nostack, preserves_flags)) },
+        // SAFETY: a barrier of loads and stores; changes nothing. There is none of other instructions alone.
+        Serialisation::Light | Serialisation::Memory => unsafe {
+            asm!("fence", options(nostack, preserves_flags))
+        },
         // SAFETY: two barriers; they change nothing.
         Serialisation::Full => unsafe { asm!("fence", "fence.i", options(nostack, preserves_flags)) },
     }

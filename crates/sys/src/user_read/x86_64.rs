@@ -1,7 +1,7 @@
-//! x86: `rdpmc`, `rdtsc`, `lfence`, `cpuid`.
+//! x86: `rdpmc`, `rdtsc`, `lfence`, `mfence`, `cpuid`.
 
 use std::arch::asm;
-use std::arch::x86_64::{__cpuid, _mm_lfence, _rdtsc};
+use std::arch::x86_64::_rdtsc;
 
 use super::{Permit, Serialisation};
 
@@ -43,16 +43,76 @@ pub(super) fn time_stamp() -> u64 {
 ///
 /// # Source
 ///
-/// Intel SDM volume 3A, section "Serializing instructions"; `lfence` lets no later instruction begin before all earlier ones
-/// have been executed.
+/// Intel SDM volume 2B, RDTSC: `mfence` and `lfence` before it, for a read after which everything before is visible; volume 3A,
+/// section "Serializing instructions". AMD APM volume 3, MFENCE, LFENCE.
 #[inline]
 pub fn serialise(how: Serialisation) {
     match how {
         Serialisation::None => {}
-        // SAFETY: part of every 64-bit x86; changes nothing.
-        Serialisation::Light => unsafe { _mm_lfence() },
-        Serialisation::Full => {
-            std::hint::black_box(__cpuid(0));
+        Serialisation::Light => light(),
+        Serialisation::Memory => memory(),
+        Serialisation::Full => full(),
+    }
+}
+
+/// Lets no later instruction begin before all earlier ones have been executed. Their stores may still be on their way.
+#[inline]
+fn light() {
+    // SAFETY: part of every 64-bit x86; changes nothing.
+    unsafe { asm!("lfence", options(nostack, preserves_flags)) };
+}
+
+/// Lets no later instruction begin before all earlier loads and stores are done, and then as [`light`]: `mfence` alone keeps
+/// loads and stores apart, and other instructions may pass it.
+#[inline]
+fn memory() {
+    // SAFETY: part of every 64-bit x86; changes nothing.
+    unsafe { asm!("mfence", "lfence", options(nostack, preserves_flags)) };
+}
+
+/// Lets no later instruction be fetched before all earlier ones have been executed and their stores are done. It leaves a
+/// virtual machine.
+#[inline]
+fn full() {
+    // SAFETY: part of every 64-bit x86; leaf 0 exists everywhere. It changes eax, ebx, ecx and edx; rbx, which the compiler keeps for
+    // itself, is put back.
+    unsafe {
+        asm!("mov r8, rbx", "cpuid", "mov rbx, r8", out("r8") _, inout("eax") 0 => _, out("ecx") _, out("edx") _,
+             options(nostack, preserves_flags));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INSTRUCTIONS: [(&str, &[u8]); 3] =
+        [("lfence", &[0x0f, 0xae, 0xe8]), ("mfence", &[0x0f, 0xae, 0xf0]), ("cpuid", &[0x0f, 0xa2])];
+    const RETURN: u8 = 0xc3;
+
+    /// The instructions of [`INSTRUCTIONS`] in a function up to its end.
+    fn emitted(function: fn()) -> Vec<&'static str> {
+        // SAFETY: the code of this program can be read, and behind this function is more of it than 64 bytes.
+        let code = unsafe { std::slice::from_raw_parts(function as *const u8, 64) };
+        let end = code.iter().position(|byte| *byte == RETURN).expect("the function is short");
+        let at = |at: usize| INSTRUCTIONS.iter().find(|(_, bytes)| code[at..].starts_with(bytes));
+        (0..end).filter_map(|i| Some(at(i)?.0)).collect()
+    }
+
+    #[test]
+    fn each_choice_emits_its_instructions() {
+        assert_eq!(emitted(light), ["lfence"]);
+        assert_eq!(emitted(memory), ["mfence", "lfence"]);
+        assert_eq!(emitted(full), ["cpuid"]);
+    }
+
+    #[test]
+    fn a_full_serialisation_leaves_what_the_compiler_keeps_as_it_was() {
+        let mut sum = 0_u64;
+        for (i, how) in (0..).zip(Serialisation::ALL.into_iter().cycle().take(64)) {
+            serialise(how);
+            sum += i;
         }
+        assert_eq!(sum, (0..64).sum());
     }
 }

@@ -71,7 +71,19 @@ fn units<'a>(slot: &'a Slot, members: &'a [Slot]) -> Result<Vec<Unit<'a>>, Refus
 }
 
 fn events(slot: &Slot) -> Result<Vec<Member<'_>>, Refusal> {
-    slot.parts.iter().enumerate().map(|(part, what)| event(slot, part, what)).collect()
+    let events: Vec<Member<'_>> = slot
+        .parts
+        .iter()
+        .enumerate()
+        .map(|(part, what)| event(slot, part, what))
+        .collect::<Result<_, _>>()?;
+    let pmu = |i: usize| events[i].event.pmu.as_str();
+    if (1..events.len()).any(|i| (0..i).any(|other| pmu(other) == pmu(i))) {
+        let text =
+            format!("{} is a sum of events here, and a sample is of single ones: name them", slot.name);
+        return Err(refusal::of_slot(slot.id, RefusalKind::Invalid, text));
+    }
+    Ok(events)
 }
 
 fn event<'a>(slot: &'a Slot, part: usize, what: &'a Part) -> Result<Member<'a>, Refusal> {
@@ -216,6 +228,17 @@ mod tests {
         assert_eq!((attr.sample_period, attr.wakeup_events, attr.clockid), (1, 3, CLOCK_MONOTONIC));
         assert_eq!(attr.sample_type, format.sample_type());
         assert_eq!(attributes(&units[0], &units[0].members[1], &place, false).sample_period, 0);
+    }
+
+    #[test]
+    fn a_sum_of_events_has_no_period_and_is_no_member() {
+        let sum = slot(0, None, vec![event("cpu", 4, PerfClass::Core), event("cpu", 4, PerfClass::Core)]);
+        let single = slot(1, None, vec![event("cpu", 4, PerfClass::Core)]);
+        for refused in [units(&sum, &[]), units(&single, std::slice::from_ref(&sum))] {
+            let refused = refused.unwrap_err();
+            assert_eq!((refused.slot, refused.kind), (Some(sum.id), RefusalKind::Invalid));
+            assert!(refused.text.starts_with("e0 is a sum of events here"), "{}", refused.text);
+        }
     }
 
     #[test]

@@ -1,0 +1,136 @@
+//! Energy by the kernel's power capping, with a folder of ours in the place of sysfs.
+#![allow(clippy::unwrap_used, reason = "a test may")]
+
+use std::path::{Path, PathBuf};
+
+use cyclometer::core::energy::{EnergyDomain, EnergyZone};
+use cyclometer::core::pmu::KernelPmu;
+use cyclometer::stats::{LineSummary, summarise_with};
+use cyclometer::{CommandSpec, Launcher, Machine, Quiet, Rung, Scope, Stat, Stream, Verdict};
+
+/// The counters begin at 0 again behind this value: so high that no pause of this test is too long.
+const RANGE_UJ: u64 = 1_000_000_000_000;
+
+/// This machine with the zones of a folder, and without a PMU for energy.
+struct Zones {
+    folder: tempfile::TempDir,
+    machine: Machine,
+}
+
+impl Zones {
+    /// A zone of each domain, whose counters show one joule.
+    fn new(domains: &[EnergyDomain]) -> Zones {
+        let folder = tempfile::tempdir().unwrap();
+        let mut machine = cyclometer::machine();
+        machine.pmus.retain(|pmu| pmu.name != "power");
+        let zone = |(i, domain): (usize, &EnergyDomain)| {
+            let zone = folder.path().join(format!("intel-rapl:{i}"));
+            std::fs::create_dir(&zone).unwrap();
+            std::fs::write(zone.join("energy_uj"), "1000000\n").unwrap();
+            EnergyZone { domain: *domain, folder: zone.display().to_string(), max_energy_range_uj: RANGE_UJ }
+        };
+        machine.energy = domains.iter().enumerate().map(zone).collect();
+        Zones { folder, machine }
+    }
+
+    fn counter(&self, i: usize) -> PathBuf {
+        self.folder.path().join(format!("intel-rapl:{i}/energy_uj"))
+    }
+
+    /// What a shell script that changes the counters is told to have used.
+    fn count(&self, events: &str, script: &str) -> Vec<LineSummary> {
+        let mut command = CommandSpec::new("sh");
+        command.args = ["-c", script].map(Into::into).to_vec();
+        (command.stdin, command.stdout) = (Stream::Null, Stream::Null);
+        let stat = Stat::new(self.machine.clone()).command(command).events(events).unwrap();
+        let report = stat.run(&Launcher::start().unwrap(), &mut Quiet).unwrap();
+        summarise_with(&report, Scope::Tree, &stat.metric_requests()).lines
+    }
+}
+
+/// A script that lets a counter show so much, after a moment in which something may be used.
+fn set(counter: &Path, uj: u64) -> String {
+    format!("echo {uj} > '{}'; sleep 0.02;", counter.display())
+}
+
+#[test]
+fn a_commands_energy_is_that_of_the_whole_package_in_joules() {
+    let zones = Zones::new(&[EnergyDomain::Package, EnergyDomain::Cores]);
+    let lines = zones.count(
+        "power/energy-pkg/,energy-cores",
+        &(set(&zones.counter(0), 3_500_000) + &set(&zones.counter(1), 1_250_000)),
+    );
+    let values: Vec<_> = lines.iter().map(|line| (line.statistics.mean, line.verdict)).collect();
+    assert_eq!(values, [(Some(2.5), Verdict::Partial), (Some(0.25), Verdict::Partial)]);
+    for line in &lines {
+        assert_eq!((line.reason.as_deref(), line.scope), (Some("whole package"), Scope::Package));
+        assert_eq!((line.unit.symbol(), line.rung, line.modes), ("J", Some(Rung::Os), None));
+    }
+}
+
+#[test]
+fn packages_add_up_and_a_counter_that_began_anew_is_put_together() {
+    let zones = Zones::new(&[EnergyDomain::Package, EnergyDomain::Ram, EnergyDomain::Package]);
+    std::fs::write(zones.counter(2), (RANGE_UJ - 400_000).to_string()).unwrap();
+    let lines =
+        zones.count("energy-pkg", &(set(&zones.counter(0), 2_000_000) + &set(&zones.counter(2), 600_000)));
+    assert_eq!(lines[0].statistics.mean, Some(2.0), "{:?}", lines[0]);
+    let parts: Vec<_> = lines[0].parts.iter().map(|part| (part.pmu.as_str(), part.statistics.mean)).collect();
+    assert_eq!(parts, [("intel-rapl:0", Some(1.0)), ("intel-rapl:2", Some(1.0))]);
+}
+
+#[test]
+fn energy_of_zero_is_no_count() {
+    let zones = Zones::new(&[EnergyDomain::Package]);
+    let lines = zones.count("energy-pkg", "sleep 0.05");
+    assert_eq!((lines[0].statistics.mean, lines[0].verdict), (None, Verdict::NotCounted));
+    assert!(lines[0].reason.as_deref().unwrap().contains("reads zero"), "{:?}", lines[0].reason);
+}
+
+#[test]
+fn a_counter_that_is_gone_or_holds_no_number_is_told_and_is_never_zero() {
+    let zones = Zones::new(&[EnergyDomain::Package, EnergyDomain::Platform]);
+    std::fs::write(zones.counter(1), "nonsense").unwrap();
+    let gone = format!("rm '{}'", zones.counter(0).display());
+    let lines = zones.count("energy-pkg,energy-psys", &gone);
+    let reasons: Vec<&str> = lines.iter().map(|line| line.reason.as_deref().unwrap()).collect();
+    assert_eq!((lines[0].verdict, lines[1].verdict), (Verdict::Lost, Verdict::NotSupported));
+    assert!(reasons[0].contains("cannot be read any more"), "{reasons:?}");
+    assert!(reasons[1].ends_with("intel-rapl:1/energy_uj cannot be read: it holds no number"), "{reasons:?}");
+}
+
+#[test]
+fn the_pmu_comes_first_and_the_zones_stand_below_it() {
+    let mut zones = Zones::new(&[EnergyDomain::Package]);
+    let mut pmu = KernelPmu { name: "power".to_owned(), pmu_type: 9, ..KernelPmu::default() };
+    pmu.cpumask = Some([0].into_iter().collect());
+    let terms = cyclometer::core::pmu::PmuEvent {
+        terms: "event=0x02".to_owned(),
+        scale: Some(0.5),
+        unit: Some("Joules".to_owned()),
+    };
+    pmu.events.insert("energy-pkg".to_owned(), terms);
+    pmu.formats.insert("event".to_owned(), cyclometer::core::pmu::FormatField::parse("config:0-7").unwrap());
+    zones.machine.pmus.push(pmu);
+    for name in ["energy-pkg", "power/energy-pkg/"] {
+        zones.machine.ladder.perf_cpu_wide = Ok(());
+        let rung = |machine: &Machine| {
+            let plan = Stat::new(machine.clone())
+                .command(CommandSpec::new("true"))
+                .events(name)
+                .unwrap()
+                .plan()
+                .unwrap();
+            let line = plan.lines.into_iter().next().unwrap();
+            (line.candidate().unwrap().rung, line.skipped)
+        };
+        assert_eq!(rung(&zones.machine), (Rung::Perf, Vec::new()), "{name}");
+        zones.machine.ladder.perf_cpu_wide = Err("kernel.perf_event_paranoid is 3".to_owned());
+        let (below, skipped) = rung(&zones.machine);
+        assert_eq!(
+            (below, skipped[0].reason.as_str()),
+            (Rung::Os, "kernel.perf_event_paranoid is 3"),
+            "{name}"
+        );
+    }
+}
