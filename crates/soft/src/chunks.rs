@@ -10,14 +10,14 @@ const PIECE: usize = 1024;
 
 /// Elements in pieces of [`PIECE`].
 #[derive(Clone, Debug)]
-pub(crate) struct Chunks<T> {
+pub(crate) struct ChunkedVec<T> {
     pieces: Vec<Vec<T>>,
     len: usize,
 }
 
-impl<T> Chunks<T> {
-    pub(crate) const fn new() -> Chunks<T> {
-        Chunks { pieces: Vec::new(), len: 0 }
+impl<T> ChunkedVec<T> {
+    pub(crate) const fn new() -> ChunkedVec<T> {
+        ChunkedVec { pieces: Vec::new(), len: 0 }
     }
 
     #[inline]
@@ -47,7 +47,7 @@ impl<T> Chunks<T> {
     }
 }
 
-impl<T> Index<usize> for Chunks<T> {
+impl<T> Index<usize> for ChunkedVec<T> {
     type Output = T;
 
     #[inline]
@@ -56,7 +56,7 @@ impl<T> Index<usize> for Chunks<T> {
     }
 }
 
-impl<T> IndexMut<usize> for Chunks<T> {
+impl<T> IndexMut<usize> for ChunkedVec<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
         &mut self.pieces[index / PIECE][index % PIECE]
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn elements_keep_their_order_and_place() {
-        let mut chunks = Chunks::new();
+        let mut chunks = ChunkedVec::new();
         (0..3 * PIECE).for_each(|i| chunks.push(i));
         let first: *const usize = &raw const chunks[0];
         chunks.push(7);

@@ -51,7 +51,7 @@ impl Heat {
 
 /// How hot a block is, and how one came to it and left it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Heats {
+pub struct BlockHeat {
     /// The block.
     pub block: Heat,
     /// Ways from it to the next one, and to where its branch leads.
@@ -60,35 +60,39 @@ pub struct Heats {
     pub entry: Heat,
 }
 
-impl Heats {
+impl BlockHeat {
     /// The hotter of two in each.
     #[must_use]
-    pub fn or_hotter(self, other: Heats) -> Heats {
+    pub fn or_hotter(self, other: BlockHeat) -> BlockHeat {
         let [next, taken] = [0, 1].map(|way| self.ways[way].max(other.ways[way]));
-        Heats { block: self.block.max(other.block), ways: [next, taken], entry: self.entry.max(other.entry) }
+        BlockHeat {
+            block: self.block.max(other.block),
+            ways: [next, taken],
+            entry: self.entry.max(other.entry),
+        }
     }
 
     fn bytes(self) -> [u8; 4] {
         [self.block.0, self.ways[0].0, self.ways[1].0, self.entry.0]
     }
 
-    fn of_bytes([block, next, taken, entry]: [u8; 4]) -> Heats {
-        Heats { block: Heat(block), ways: [Heat(next), Heat(taken)], entry: Heat(entry) }
+    fn of_bytes([block, next, taken, entry]: [u8; 4]) -> BlockHeat {
+        BlockHeat { block: Heat(block), ways: [Heat(next), Heat(taken)], entry: Heat(entry) }
     }
 }
 
 /// What is known of a page of code.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct PageHints {
+pub struct PageProfile {
     /// Blocks that were executed: offset and heats, ascending.
-    blocks: Vec<(u16, Heats)>,
+    blocks: Vec<(u16, BlockHeat)>,
     /// Offsets of those that indirect branches have led to, ascending.
     entrances: Vec<u16>,
 }
 
-impl PageHints {
+impl PageProfile {
     /// How hot the block is that starts at an offset, if one was executed there.
-    pub fn heats_at(&self, offset: u16) -> Option<Heats> {
+    pub fn heats_at(&self, offset: u16) -> Option<BlockHeat> {
         let found = self.position(offset).ok()?;
         Some(self.blocks[found].1)
     }
@@ -108,7 +112,7 @@ impl PageHints {
     }
 
     /// Adds a block that was executed. Whether that, or that it is an entrance, was not known.
-    fn learn(&mut self, offset: u16, heats: Heats, entrance: bool) -> bool {
+    fn learn(&mut self, offset: u16, heats: BlockHeat, entrance: bool) -> bool {
         let mut new = false;
         match self.position(offset) {
             Ok(known) => self.blocks[known].1 = self.blocks[known].1.or_hotter(heats),
@@ -127,20 +131,20 @@ impl PageHints {
 
 /// What is known of a file of code, by its pages.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct FileHints {
-    pages: BTreeMap<u32, Arc<PageHints>>,
+pub struct FileProfile {
+    pages: BTreeMap<u32, Arc<PageProfile>>,
     /// Blocks and entrances that were not known when it was read.
     fresh: usize,
 }
 
-impl FileHints {
+impl FileProfile {
     /// What is known of a page, by its number in the file.
-    pub fn page(&self, number: u32) -> Option<Arc<PageHints>> {
+    pub fn page(&self, number: u32) -> Option<Arc<PageProfile>> {
         self.pages.get(&number).cloned()
     }
 
     /// Adds a block of a page that was executed; `offset` is less than a page.
-    pub fn learn(&mut self, page: u32, offset: u16, heats: Heats, entrance: bool) {
+    pub fn learn(&mut self, page: u32, offset: u16, heats: BlockHeat, entrance: bool) {
         if self.pages.len() < MOST_PAGES || self.pages.contains_key(&page) {
             let page = Arc::make_mut(self.pages.entry(page).or_default());
             let new = page.learn(offset % PAGE as u16, heats, entrance);
@@ -158,7 +162,7 @@ impl FileHints {
         self.pages.values().map(|page| page.blocks.len()).sum()
     }
 
-    /// As bytes, for [`FileHints::read`].
+    /// As bytes, for [`FileProfile::read`].
     pub fn write(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -178,8 +182,8 @@ impl FileHints {
         bytes
     }
 
-    /// Reads what [`FileHints::write`] has given; `None` where that is something else, damaged or of another version.
-    pub fn read(bytes: &[u8]) -> Option<FileHints> {
+    /// Reads what [`FileProfile::write`] has given; `None` where that is something else, damaged or of another version.
+    pub fn read(bytes: &[u8]) -> Option<FileProfile> {
         let (body, end) = bytes.split_last_chunk::<8>()?;
         if u64::from_le_bytes(*end) != sum(body) {
             return None;
@@ -192,24 +196,24 @@ impl FileHints {
         let mut pages = BTreeMap::new();
         for _ in 0..count {
             let number = word(&mut rest)?;
-            pages.insert(number, Arc::new(PageHints::read(&mut rest)?));
+            pages.insert(number, Arc::new(PageProfile::read(&mut rest)?));
         }
-        rest.is_empty().then_some(FileHints { pages, fresh: 0 })
+        rest.is_empty().then_some(FileProfile { pages, fresh: 0 })
     }
 }
 
-impl PageHints {
-    fn read(rest: &mut &[u8]) -> Option<PageHints> {
+impl PageProfile {
+    fn read(rest: &mut &[u8]) -> Option<PageProfile> {
         let (blocks, entrances) = (short(rest)?, short(rest)?);
         let block =
-            |[low, high, heats @ ..]: [u8; 6]| (u16::from_le_bytes([low, high]), Heats::of_bytes(heats));
-        let blocks: Vec<(u16, Heats)> = list(rest, blocks)?.map(block).collect();
+            |[low, high, heats @ ..]: [u8; 6]| (u16::from_le_bytes([low, high]), BlockHeat::of_bytes(heats));
+        let blocks: Vec<(u16, BlockHeat)> = list(rest, blocks)?.map(block).collect();
         let entrances: Vec<u16> = list(rest, entrances)?.map(u16::from_le_bytes).collect();
         let ascend =
             blocks.is_sorted_by(|one, next| one.0 < next.0) && entrances.is_sorted_by(|one, next| one < next);
         let last = blocks.last().map(|(offset, _)| *offset).max(entrances.last().copied());
         let within = last.is_none_or(|last| u64::from(last) < PAGE);
-        (ascend && within).then_some(PageHints { blocks, entrances })
+        (ascend && within).then_some(PageProfile { blocks, entrances })
     }
 }
 
@@ -237,17 +241,17 @@ mod tests {
 
     use super::*;
 
-    fn some_hints() -> FileHints {
-        let mut hints = FileHints::default();
+    fn some_hints() -> FileProfile {
+        let mut hints = FileProfile::default();
         for (page, offset, times, entrance) in [(7, 0, 3, true), (7, 4095, 15, false), (0, 16, 1, true)] {
             hints.learn(page, offset, heats(times), entrance);
         }
         hints
     }
 
-    fn heats(times: u64) -> Heats {
+    fn heats(times: u64) -> BlockHeat {
         let [block, next, taken, entry] = [times, times / 2, times - times / 2, 1].map(Heat::of);
-        Heats { block, ways: [next, taken], entry }
+        BlockHeat { block, ways: [next, taken], entry }
     }
 
     #[test]
@@ -272,7 +276,7 @@ mod tests {
 
     #[test]
     fn only_what_is_new_is_fresh() {
-        let mut hints = FileHints::read(&some_hints().write()).unwrap();
+        let mut hints = FileProfile::read(&some_hints().write()).unwrap();
         assert_eq!(hints.fresh(), 0);
         hints.learn(7, 0, heats(9), true);
         assert_eq!(
@@ -290,17 +294,17 @@ mod tests {
     #[test]
     fn damage_and_other_versions_are_noticed() {
         let written = some_hints().write();
-        assert!(FileHints::read(&written).is_some());
+        assert!(FileProfile::read(&written).is_some());
         for position in 0..written.len() {
             let mut damaged = written.clone();
             damaged[position] ^= 4;
-            assert_eq!(FileHints::read(&damaged), None, "byte {position}");
-            assert_eq!(FileHints::read(&written[..position]), None, "{position} bytes");
+            assert_eq!(FileProfile::read(&damaged), None, "byte {position}");
+            assert_eq!(FileProfile::read(&written[..position]), None, "{position} bytes");
         }
         let with_sum = |mut body: Vec<u8>| {
             let sum = sum(&body);
             body.extend(sum.to_le_bytes());
-            FileHints::read(&body)
+            FileProfile::read(&body)
         };
         let body = &written[..written.len() - 8];
         assert!(with_sum(body.to_vec()).is_some());
@@ -324,9 +328,9 @@ mod tests {
         fn hints_are_read_as_they_were_written(
             learned in prop::collection::vec((0u32..9, 0u16..4096, any::<u64>(), any::<bool>()), 0..200),
         ) {
-            let mut hints = FileHints::default();
+            let mut hints = FileProfile::default();
             learned.iter().for_each(|(page, offset, times, entrance)| hints.learn(*page, *offset, heats(*times), *entrance));
-            let read = FileHints::read(&hints.write()).unwrap();
+            let read = FileProfile::read(&hints.write()).unwrap();
             prop_assert_eq!(&read.pages, &hints.pages);
         }
 
@@ -334,7 +338,7 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(0u8.., 0..100)) {
             let whole = [MAGIC.as_slice(), &bytes].concat();
             let body = [whole.as_slice(), &sum(&whole).to_le_bytes()].concat();
-            let _ = FileHints::read(&body);
+            let _ = FileProfile::read(&body);
         }
     }
 }

@@ -88,11 +88,11 @@ pub mod translate;
 mod vector;
 
 pub use addend::Addend;
-pub use baseline::Baseline;
-pub use classify::{Class, classify};
-pub use event::Event;
-pub use totals::Totals;
-pub use vector::{Tally, Vector};
+pub use baseline::ProcessorBaseline;
+pub use classify::{InstructionCounts, classify};
+pub use event::ExecutionEvent;
+pub use totals::EventTotals;
+pub use vector::{EventTally, EventVector};
 
-/// The decoder whose types [`classify`] and [`addend::Mask`] use.
+/// The decoder whose types [`classify`] and [`addend::ElementMask`] use.
 pub use iced_x86;

@@ -2,9 +2,9 @@
 
 use iced_x86::{Instruction, InstructionInfo, MemorySize, Mnemonic as M, OpAccess, OpKind, Register};
 
-use crate::addend::{Addend, Elements, Iteration, Mask};
-use crate::event::Event;
-use crate::vector::Tally;
+use crate::addend::{Addend, ElementMask, MaskedElements, StringIteration};
+use crate::event::ExecutionEvent;
+use crate::vector::EventTally;
 
 /// Bytes that an instruction of the xsave family counts: the legacy region (512) and the header (64).
 ///
@@ -15,20 +15,29 @@ use crate::vector::Tally;
 pub(crate) const XSAVE_BYTES: u32 = 512 + 64;
 
 /// Adds the accesses of an instruction; hands back what depends on registers.
-pub(crate) fn tally(instruction: &Instruction, info: &InstructionInfo, into: &mut Tally) -> Option<Addend> {
+pub(crate) fn tally(
+    instruction: &Instruction,
+    info: &InstructionInfo,
+    into: &mut EventTally,
+) -> Option<Addend> {
     if accesses_nothing(instruction.mnemonic()) {
         return None;
     }
     let once = accesses(instruction, info);
     if is_repeated(instruction) {
-        return Some(Addend::Iterations(Iteration::of(&once)));
+        return Some(Addend::Iterations(StringIteration::of(&once)));
     }
     let addend = partial(instruction, &once);
     let open = match &addend {
-        Some(Addend::Elements(Elements { event, .. }) | Addend::Bytes { event }) => Some(*event),
+        Some(Addend::Elements(MaskedElements { event, .. }) | Addend::Bytes { event }) => Some(*event),
         _ => None,
     };
-    for event in [Event::Loads, Event::Stores, Event::BytesLoaded, Event::BytesStored] {
+    for event in [
+        ExecutionEvent::Loads,
+        ExecutionEvent::Stores,
+        ExecutionEvent::BytesLoaded,
+        ExecutionEvent::BytesStored,
+    ] {
         if open != Some(event) {
             into.add(event, once.of(event));
         }
@@ -48,20 +57,20 @@ pub(crate) fn is_repeated(instruction: &Instruction) -> bool {
 }
 
 /// The accesses as the decoder's tables list them, repeat prefixes left out.
-fn accesses(instruction: &Instruction, info: &InstructionInfo) -> Tally {
-    let mut tally = Tally::new();
+fn accesses(instruction: &Instruction, info: &InstructionInfo) -> EventTally {
+    let mut tally = EventTally::new();
     for used in info.used_memory() {
         // Under a repeat prefix the tables give no size, as it depends on rcx.
         let repeated = is_repeated(instruction);
         let size = if repeated { instruction.memory_size() } else { used.memory_size() };
         let (reads, writes) = directions(used.access(), size);
         if reads {
-            tally.add(Event::Loads, 1);
-            tally.add(Event::BytesLoaded, bytes(size));
+            tally.add(ExecutionEvent::Loads, 1);
+            tally.add(ExecutionEvent::BytesLoaded, bytes(size));
         }
         if writes {
-            tally.add(Event::Stores, 1);
-            tally.add(Event::BytesStored, bytes(size));
+            tally.add(ExecutionEvent::Stores, 1);
+            tally.add(ExecutionEvent::BytesStored, bytes(size));
         }
     }
     tally
@@ -91,32 +100,32 @@ fn bytes(size: MemorySize) -> u32 {
 }
 
 /// The bytes that are known at run time only.
-fn partial(instruction: &Instruction, once: &Tally) -> Option<Addend> {
-    let stores = once.of(Event::Stores) > 0;
-    if !stores && once.of(Event::Loads) == 0 {
+fn partial(instruction: &Instruction, once: &EventTally) -> Option<Addend> {
+    let stores = once.of(ExecutionEvent::Stores) > 0;
+    if !stores && once.of(ExecutionEvent::Loads) == 0 {
         return None;
     }
-    let event = if stores { Event::BytesStored } else { Event::BytesLoaded };
+    let event = if stores { ExecutionEvent::BytesStored } else { ExecutionEvent::BytesLoaded };
     if instruction.memory_size() == MemorySize::Tile {
         return Some(Addend::Bytes { event });
     }
     let mask = mask(instruction, stores)?;
     let (lanes, element_bytes) = lanes(instruction);
-    Some(Addend::Elements(Elements { event, mask, lanes, element_bytes }))
+    Some(Addend::Elements(MaskedElements { event, mask, lanes, element_bytes }))
 }
 
 /// The mask that selects elements of the memory operand, where there is one.
-fn mask(instruction: &Instruction, stores: bool) -> Option<Mask> {
+fn mask(instruction: &Instruction, stores: bool) -> Option<ElementMask> {
     match instruction.mnemonic() {
-        M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu => Some(Mask::Signs(instruction.op2_register())),
+        M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu => Some(ElementMask::Signs(instruction.op2_register())),
         M::Vmaskmovps | M::Vmaskmovpd | M::Vpmaskmovd | M::Vpmaskmovq => {
-            Some(Mask::Signs(instruction.op1_register()))
+            Some(ElementMask::Signs(instruction.op1_register()))
         }
         _ if instruction.has_op_mask() => {
             let selects = stores || instruction.is_vsib() || is_masked_load(instruction.mnemonic());
-            selects.then(|| Mask::Opmask(instruction.op_mask()))
+            selects.then(|| ElementMask::Opmask(instruction.op_mask()))
         }
-        _ if instruction.is_vsib() => Some(Mask::Signs(instruction.op2_register())),
+        _ if instruction.is_vsib() => Some(ElementMask::Signs(instruction.op2_register())),
         _ => None,
     }
 }

@@ -37,15 +37,15 @@ pub(crate) fn sums(bytes: &[u8]) -> [u64; 2] {
 }
 
 /// Writes numbers and bytes.
-pub(crate) struct Packer<'a> {
+pub(crate) struct ChunkWriter<'a> {
     to: &'a mut dyn Write,
     chunk: Vec<u8>,
     written: io::Result<()>,
 }
 
-impl Packer<'_> {
-    pub(crate) fn new(to: &mut dyn Write) -> Packer<'_> {
-        Packer { to, chunk: Vec::with_capacity(CHUNK), written: Ok(()) }
+impl ChunkWriter<'_> {
+    pub(crate) fn new(to: &mut dyn Write) -> ChunkWriter<'_> {
+        ChunkWriter { to, chunk: Vec::with_capacity(CHUNK), written: Ok(()) }
     }
 
     fn put<const N: usize>(&mut self, number: [u8; N]) {
@@ -115,16 +115,16 @@ impl Packer<'_> {
     }
 }
 
-/// Reads what a [`Packer`] has written, in the same order. `None` where that is damaged, or ends.
-pub(crate) struct Unpacker<'a> {
+/// Reads what a [`ChunkWriter`] has written, in the same order. `None` where that is damaged, or ends.
+pub(crate) struct ChunkReader<'a> {
     from: &'a mut dyn Read,
     chunk: Vec<u8>,
     at: usize,
 }
 
-impl Unpacker<'_> {
-    pub(crate) fn new(from: &mut dyn Read) -> Unpacker<'_> {
-        Unpacker { from, chunk: Vec::with_capacity(CHUNK), at: 0 }
+impl ChunkReader<'_> {
+    pub(crate) fn new(from: &mut dyn Read) -> ChunkReader<'_> {
+        ChunkReader { from, chunk: Vec::with_capacity(CHUNK), at: 0 }
     }
 
     fn refill(&mut self) -> Option<()> {
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, PartialEq, Eq, Debug)]
-    enum Item {
+    enum PackedItem {
         Small(u8),
         Short(u16),
         Word(u32),
@@ -230,42 +230,42 @@ mod tests {
         Bytes(Vec<u8>),
     }
 
-    fn items() -> impl Strategy<Value = Vec<Item>> {
+    fn items() -> impl Strategy<Value = Vec<PackedItem>> {
         let item = prop_oneof![
-            any::<u8>().prop_map(Item::Small),
-            any::<u16>().prop_map(Item::Short),
-            any::<u32>().prop_map(Item::Word),
-            any::<u64>().prop_map(Item::Long),
-            (any::<u8>(), 0..3 * CHUNK / 2).prop_map(|(byte, len)| Item::Bytes(vec![byte; len])),
+            any::<u8>().prop_map(PackedItem::Small),
+            any::<u16>().prop_map(PackedItem::Short),
+            any::<u32>().prop_map(PackedItem::Word),
+            any::<u64>().prop_map(PackedItem::Long),
+            (any::<u8>(), 0..3 * CHUNK / 2).prop_map(|(byte, len)| PackedItem::Bytes(vec![byte; len])),
         ];
         prop::collection::vec(item, 0..20)
     }
 
-    fn written(items: &[Item]) -> Vec<u8> {
+    fn written(items: &[PackedItem]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut packer = Packer::new(&mut bytes);
+        let mut packer = ChunkWriter::new(&mut bytes);
         for item in items {
             match item {
-                Item::Small(number) => packer.u8(*number),
-                Item::Short(number) => packer.u16(*number),
-                Item::Word(number) => packer.u32(*number),
-                Item::Long(number) => packer.u64(*number),
-                Item::Bytes(bytes) => packer.counted(bytes),
+                PackedItem::Small(number) => packer.u8(*number),
+                PackedItem::Short(number) => packer.u16(*number),
+                PackedItem::Word(number) => packer.u32(*number),
+                PackedItem::Long(number) => packer.u64(*number),
+                PackedItem::Bytes(bytes) => packer.counted(bytes),
             }
         }
         packer.finish().unwrap();
         bytes
     }
 
-    fn read(mut bytes: &[u8], like: &[Item]) -> Option<Vec<Item>> {
-        let mut unpacker = Unpacker::new(&mut bytes);
-        let one = |item: &Item| {
+    fn read(mut bytes: &[u8], like: &[PackedItem]) -> Option<Vec<PackedItem>> {
+        let mut unpacker = ChunkReader::new(&mut bytes);
+        let one = |item: &PackedItem| {
             Some(match item {
-                Item::Small(_) => Item::Small(unpacker.u8()?),
-                Item::Short(_) => Item::Short(unpacker.u16()?),
-                Item::Word(_) => Item::Word(unpacker.u32()?),
-                Item::Long(_) => Item::Long(unpacker.u64()?),
-                Item::Bytes(_) => Item::Bytes(unpacker.counted()?),
+                PackedItem::Small(_) => PackedItem::Small(unpacker.u8()?),
+                PackedItem::Short(_) => PackedItem::Short(unpacker.u16()?),
+                PackedItem::Word(_) => PackedItem::Word(unpacker.u32()?),
+                PackedItem::Long(_) => PackedItem::Long(unpacker.u64()?),
+                PackedItem::Bytes(_) => PackedItem::Bytes(unpacker.counted()?),
             })
         };
         like.iter().map(one).collect()
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn a_count_of_what_does_not_come_takes_no_memory() {
-        let bytes = written(&[Item::Long(u64::from(u32::MAX))]);
+        let bytes = written(&[PackedItem::Long(u64::from(u32::MAX))]);
         let mut from = bytes.as_slice();
-        assert_eq!(Unpacker::new(&mut from).list(Unpacker::u64), None);
+        assert_eq!(ChunkReader::new(&mut from).list(ChunkReader::u64), None);
     }
 }

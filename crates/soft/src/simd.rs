@@ -2,8 +2,8 @@
 
 use iced_x86::{Instruction, Mnemonic as M, OpKind, Register};
 
-use crate::event::Event;
-use crate::vector::Tally;
+use crate::event::ExecutionEvent;
+use crate::vector::EventTally;
 
 /// The class of an instruction with a vector operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,14 +21,14 @@ pub(crate) enum Width {
 }
 
 /// Adds the event of the width.
-pub(crate) fn tally(instruction: &Instruction, into: &mut Tally) {
+pub(crate) fn tally(instruction: &Instruction, into: &mut EventTally) {
     let event = match width(instruction) {
         None => return,
-        Some(Width::Scalar) => Event::SimdScalar,
-        Some(Width::Bits64) => Event::Simd64,
-        Some(Width::Bits128) => Event::Simd128,
-        Some(Width::Bits256) => Event::Simd256,
-        Some(Width::Bits512) => Event::Simd512,
+        Some(Width::Scalar) => ExecutionEvent::SimdScalar,
+        Some(Width::Bits64) => ExecutionEvent::Simd64,
+        Some(Width::Bits128) => ExecutionEvent::Simd128,
+        Some(Width::Bits256) => ExecutionEvent::Simd256,
+        Some(Width::Bits512) => ExecutionEvent::Simd512,
     };
     into.add(event, 1);
 }

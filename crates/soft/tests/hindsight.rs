@@ -4,25 +4,25 @@
 
 mod support;
 
-use cyclometer_soft::host::{Hindsight, Settings};
-use support::caches::Folder;
+use cyclometer_soft::host::{Retranslation, TracerSettings};
+use support::caches::TestCacheFolder;
 use support::compare::{assert_same_counts, assert_same_end};
-use support::programs::{Recipe, build};
+use support::programs::{BuildRecipe, build};
 use support::ready;
-use support::run::{Job, Tracer, settings};
+use support::run::{TestJob, TraceMethod, settings};
 
-fn job(args: &[&str]) -> Option<Job> {
-    let recipe = Recipe { source: "longer.c", flags: &["-O2"] };
+fn job(args: &[&str]) -> Option<TestJob> {
+    let recipe = BuildRecipe { source: "longer.c", flags: &["-O2"] };
     let program = ready().then(|| build(&recipe)).flatten()?;
-    Some(Job::new(program, args))
+    Some(TestJob::new(program, args))
 }
 
-fn with(hindsight: Hindsight) -> Tracer {
-    Tracer::Soft(Settings { hindsight, ..settings() })
+fn with(hindsight: Retranslation) -> TraceMethod {
+    TraceMethod::Soft(TracerSettings { hindsight, ..settings() })
 }
 
 /// What a program says of its memory at the end, that it runs in at the start.
-fn memory(job: &Job, hindsight: Hindsight) -> String {
+fn memory(job: &TestJob, hindsight: Retranslation) -> String {
     let run = job.run(with(hindsight));
     assert!(run.lost().is_empty(), "{:?}", run.lost());
     run.stdout.trim().to_owned()
@@ -31,8 +31,9 @@ fn memory(job: &Job, hindsight: Hindsight) -> String {
 #[track_caller]
 fn check(args: &[&str]) {
     let Some(job) = job(args) else { return };
-    let native = job.run(Tracer::Nobody);
-    let [again, once] = [Hindsight::Always, Hindsight::Never].map(|hindsight| job.run(with(hindsight)));
+    let native = job.run(TraceMethod::Nobody);
+    let [again, once] =
+        [Retranslation::Always, Retranslation::Never].map(|hindsight| job.run(with(hindsight)));
     for run in [&again, &once] {
         assert_same_end(run, &native);
         assert!(run.lost().is_empty(), "{:?}", run.lost());
@@ -43,10 +44,13 @@ fn check(args: &[&str]) {
 #[test]
 fn who_runs_for_long_goes_on_in_another_translation() {
     let Some(job) = job(&["memory"]) else { return };
-    let expected =
-        [(Hindsight::Never, "stayed"), (Hindsight::Always, "moved"), (Hindsight::Worthwhile, "moved")];
+    let expected = [
+        (Retranslation::Never, "stayed"),
+        (Retranslation::Always, "moved"),
+        (Retranslation::WhenWorthwhile, "moved"),
+    ];
     for (hindsight, said) in expected {
-        let folder = Folder::new(0o700);
+        let folder = TestCacheFolder::new(0o700);
         assert_eq!(memory(&job.clone().hinted(&folder.hints), hindsight), said, "{hindsight:?}");
     }
 }
@@ -54,10 +58,10 @@ fn who_runs_for_long_goes_on_in_another_translation() {
 #[test]
 fn who_runs_in_what_earlier_runs_have_left_stays() {
     let Some(job) = job(&["memory"]) else { return };
-    let folder = Folder::new(0o700);
+    let folder = TestCacheFolder::new(0o700);
     let job = job.hinted(&folder.hints);
     let runs = ["without hints", "with hints", "in a kept translation"];
-    let memories = runs.map(|_| memory(&job, Hindsight::Worthwhile));
+    let memories = runs.map(|_| memory(&job, Retranslation::WhenWorthwhile));
     assert_eq!(memories, ["moved", "stayed", "stayed"]);
     assert_eq!(folder.kept().len(), 1);
 }
@@ -65,16 +69,16 @@ fn who_runs_in_what_earlier_runs_have_left_stays() {
 #[test]
 fn who_has_a_limit_on_addresses_stays() {
     let (Some(prlimit), Some(_)) = (support::installed("prlimit"), job(&[])) else { return };
-    let program = build(&Recipe { source: "longer.c", flags: &["-O2"] }).unwrap();
+    let program = build(&BuildRecipe { source: "longer.c", flags: &["-O2"] }).unwrap();
     let args = ["--as=8000000000", &program.to_string_lossy(), "memory"];
-    assert_eq!(memory(&Job::new(prlimit, &args), Hindsight::Worthwhile), "stayed");
+    assert_eq!(memory(&TestJob::new(prlimit, &args), Retranslation::WhenWorthwhile), "stayed");
 }
 
 #[test]
 fn no_call_gives_less_for_it() {
     let Some(job) = job(&["reads"]) else { return };
     // What happens all the time does not wait for as long as a call may take.
-    let run = job.run(with(Hindsight::Worthwhile));
+    let run = job.run(with(Retranslation::WhenWorthwhile));
     assert_eq!((run.stdout.trim(), run.lost().len()), ("whole", 0), "{:?}", run.status);
 }
 

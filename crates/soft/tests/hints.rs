@@ -8,26 +8,26 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use cyclometer_soft::hints::{FileHints, Heat, Heats};
-use support::caches::{Folder, numbers};
+use cyclometer_soft::hints::{BlockHeat, FileProfile, Heat};
+use support::caches::{TestCacheFolder, numbers};
 use support::compare::{assert_same_counts, assert_same_end};
-use support::programs::{Recipe, build, unique};
+use support::programs::{BuildRecipe, build, unique};
 use support::ready;
-use support::run::{Job, Run, Tracer, soft};
+use support::run::{TestJob, TestRun, TraceMethod, soft};
 
-fn job(source: &str, flags: &[&str], args: &[&str]) -> Option<Job> {
+fn job(source: &str, flags: &[&str], args: &[&str]) -> Option<TestJob> {
     if !ready() {
         return None;
     }
-    Some(Job::new(build(&Recipe { source, flags })?, args))
+    Some(TestJob::new(build(&BuildRecipe { source, flags })?, args))
 }
 
 /// Every byte of some pages that are known becomes a block, an entrance, and hot.
 fn exaggerate(path: &Path) {
-    let known = FileHints::read(&fs::read(path).unwrap()).unwrap();
-    let mut hints = FileHints::default();
+    let known = FileProfile::read(&fs::read(path).unwrap()).unwrap();
+    let mut hints = FileProfile::default();
     for page in (0..1 << 16).filter(|page| known.page(*page).is_some()).take(20) {
-        let hottest = Heats { block: Heat::HOTTEST, ways: [Heat::HOTTEST; 2], entry: Heat::HOTTEST };
+        let hottest = BlockHeat { block: Heat::HOTTEST, ways: [Heat::HOTTEST; 2], entry: Heat::HOTTEST };
         (0..4096).for_each(|offset| hints.learn(page, offset, hottest, true));
     }
     assert!(hints.blocks() > 0);
@@ -36,16 +36,16 @@ fn exaggerate(path: &Path) {
 
 /// Each page is said to have been executed at its first byte only.
 fn understate(path: &Path) {
-    let known = FileHints::read(&fs::read(path).unwrap()).unwrap();
-    let mut hints = FileHints::default();
+    let known = FileProfile::read(&fs::read(path).unwrap()).unwrap();
+    let mut hints = FileProfile::default();
     (0..1 << 16)
         .filter(|page| known.page(*page).is_some())
-        .for_each(|page| hints.learn(page, 0, Heats::default(), false));
+        .for_each(|page| hints.learn(page, 0, BlockHeat::default(), false));
     fs::write(path, hints.write()).unwrap();
 }
 
 #[track_caller]
-fn assert_same(run: &Run, expected: &Run) {
+fn assert_same(run: &TestRun, expected: &TestRun) {
     assert_same_end(run, expected);
     assert_same_counts(&run.counts, &expected.counts);
 }
@@ -53,8 +53,8 @@ fn assert_same(run: &Run, expected: &Run) {
 #[track_caller]
 fn check(source: &str, flags: &[&str], args: &[&str]) {
     let Some(job) = job(source, flags, args) else { return };
-    let stepped = job.run(Tracer::Oracle);
-    let folder = Folder::new(0o700);
+    let stepped = job.run(TraceMethod::Oracle);
+    let folder = TestCacheFolder::new(0o700);
     let hinted = job.hinted(&folder.hints);
     for turn in ["first", "second"] {
         let run = hinted.run(soft());
@@ -85,7 +85,7 @@ fn counts_of_the_c_library_do_not_depend_on_what_is_known() {
 #[test]
 fn what_is_known_is_written_once() {
     let Some(job) = job("language.c", &["-O2"], &[]) else { return };
-    let folder = Folder::new(0o700);
+    let folder = TestCacheFolder::new(0o700);
     let hinted = job.hinted(&folder.hints);
     hinted.run(soft());
     let first = numbers(&folder.files());
@@ -93,14 +93,14 @@ fn what_is_known_is_written_once() {
     assert_eq!(numbers(&folder.files()), first, "the same run has nothing new");
     for path in folder.files() {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
-        assert!(FileHints::read(&fs::read(path).unwrap()).unwrap().blocks() > 0);
+        assert!(FileProfile::read(&fs::read(path).unwrap()).unwrap().blocks() > 0);
     }
 }
 
 #[test]
 fn damaged_hints_are_replaced() {
     let Some(job) = job("language.c", &["-O2"], &[]) else { return };
-    let folder = Folder::new(0o700);
+    let folder = TestCacheFolder::new(0o700);
     let hinted = job.hinted(&folder.hints);
     let first = hinted.run(soft());
     let files = folder.files();
@@ -109,7 +109,7 @@ fn damaged_hints_are_replaced() {
     fs::write(&files[1], &sound[1][..sound[1].len() / 2]).unwrap();
     assert_same(&hinted.run(soft()), &first);
     for path in folder.files() {
-        assert!(FileHints::read(&fs::read(&path).unwrap()).is_some(), "{}", path.display());
+        assert!(FileProfile::read(&fs::read(&path).unwrap()).is_some(), "{}", path.display());
     }
 }
 
@@ -117,7 +117,7 @@ fn damaged_hints_are_replaced() {
 fn a_folder_that_others_can_write_is_left_alone() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
     for mode in [0o777, 0o770, 0o702] {
-        let folder = Folder::new(mode);
+        let folder = TestCacheFolder::new(mode);
         let run = job.clone().hinted(&folder.hints).run(soft());
         assert!(run.lost().is_empty());
         assert_eq!(folder.files(), [] as [PathBuf; 0], "{mode:o}");
@@ -127,7 +127,7 @@ fn a_folder_that_others_can_write_is_left_alone() {
 #[test]
 fn no_link_is_followed_to_hints() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
-    let (folder, link) = (Folder::new(0o700), unique("hints-link"));
+    let (folder, link) = (TestCacheFolder::new(0o700), unique("hints-link"));
     symlink(&folder.hints, &link).unwrap();
     let run = job.clone().hinted(&link).run(soft());
     assert!(run.lost().is_empty());
@@ -148,7 +148,7 @@ fn no_link_is_followed_to_hints() {
 #[test]
 fn the_folder_is_made_where_there_is_none() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
-    let folder = Folder::new(0o700);
+    let folder = TestCacheFolder::new(0o700);
     let inner = folder.hints.join("cyclometer/hints");
     job.hinted(&inner).run(soft());
     assert_eq!(fs::metadata(&inner).unwrap().mode() & 0o777, 0o700);

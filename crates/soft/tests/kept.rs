@@ -9,32 +9,32 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use support::caches::{Folder, numbers};
+use support::caches::{TestCacheFolder, numbers};
 use support::compare::{assert_same_counts, assert_same_end};
-use support::programs::{BARE, Recipe, build, unique};
-use support::run::{Job, Run, Tracer, soft};
+use support::programs::{BARE, BuildRecipe, build, unique};
+use support::run::{TestJob, TestRun, TraceMethod, soft};
 use support::{installed, ready};
 
 /// A job whose hints and translations are kept in a folder of its own.
-struct Kept {
-    folder: Folder,
-    job: Job,
+struct CacheTest {
+    folder: TestCacheFolder,
+    job: TestJob,
 }
 
-impl Kept {
-    fn new(job: &Job) -> Kept {
-        let folder = Folder::new(0o700);
+impl CacheTest {
+    fn new(job: &TestJob) -> CacheTest {
+        let folder = TestCacheFolder::new(0o700);
         let job = job.clone().hinted(&folder.hints);
-        Kept { folder, job }
+        CacheTest { folder, job }
     }
 
-    fn of(source: &str, flags: &[&str], args: &[&str]) -> Option<Kept> {
-        let built = ready().then(|| build(&Recipe { source, flags })).flatten()?;
-        Some(Kept::new(&Job::new(built, args)))
+    fn of(source: &str, flags: &[&str], args: &[&str]) -> Option<CacheTest> {
+        let built = ready().then(|| build(&BuildRecipe { source, flags })).flatten()?;
+        Some(CacheTest::new(&TestJob::new(built, args)))
     }
 
     /// Runs it until there is a translation: the first run leaves hints, the second that.
-    fn prepared(self) -> Kept {
+    fn prepared(self) -> CacheTest {
         self.run();
         assert_eq!(self.folder.kept(), [] as [PathBuf; 0], "made without hints");
         self.run();
@@ -42,12 +42,12 @@ impl Kept {
         self
     }
 
-    fn run(&self) -> Run {
+    fn run(&self) -> TestRun {
         self.job.run(soft())
     }
 
     /// Runs it, and tells how many translations were used.
-    fn run_again(&self) -> (Run, usize) {
+    fn run_again(&self) -> (TestRun, usize) {
         let files = self.folder.kept();
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1000);
         for path in &files {
@@ -65,7 +65,7 @@ impl Kept {
 }
 
 #[track_caller]
-fn assert_same(run: &Run, expected: &Run) {
+fn assert_same(run: &TestRun, expected: &TestRun) {
     assert_same_end(run, expected);
     assert_same_counts(&run.counts, &expected.counts);
 }
@@ -73,10 +73,10 @@ fn assert_same(run: &Run, expected: &Run) {
 /// Every run of a program counts what it counts without anything that is kept.
 #[track_caller]
 fn check(source: &str, flags: &[&str], args: &[&str]) {
-    let Some(built) = ready().then(|| build(&Recipe { source, flags })).flatten() else { return };
-    let job = Job::new(built, args);
+    let Some(built) = ready().then(|| build(&BuildRecipe { source, flags })).flatten() else { return };
+    let job = TestJob::new(built, args);
     let expected = job.run(soft());
-    let kept = Kept::new(&job);
+    let kept = CacheTest::new(&job);
     for _ in 0..2 {
         assert_same(&kept.run(), &expected);
     }
@@ -117,8 +117,8 @@ fn where_a_program_is_interrupted_is_known_of_a_kept_translation() {
 
 #[test]
 fn a_kept_translation_counts_as_stepped() {
-    let Some(kept) = Kept::of("language.c", &["-O2"], &[]) else { return };
-    let stepped = kept.job.run(Tracer::Oracle);
+    let Some(kept) = CacheTest::of("language.c", &["-O2"], &[]) else { return };
+    let stepped = kept.job.run(TraceMethod::Oracle);
     let kept = kept.prepared();
     let (run, used) = kept.run_again();
     assert!(used > 0);
@@ -128,25 +128,28 @@ fn a_kept_translation_counts_as_stepped() {
 #[test]
 fn every_program_of_a_command_has_its_own() {
     let Some(program) = ready().then(|| build(&AGAIN)).flatten() else { return };
-    let job = Job::new(&program, &["work 0", "work 1", "/bin/true", "work 2"]);
+    let job = TestJob::new(&program, &["work 0", "work 1", "/bin/true", "work 2"]);
     let expected = job.run(soft());
-    let kept = Kept::new(&job).prepared();
+    let kept = CacheTest::new(&job).prepared();
     let (run, used) = kept.run_again();
     assert!(used >= 2, "{used}");
     assert_same(&run, &expected);
 }
 
-const AGAIN: Recipe<'_> = Recipe { source: "again.c", flags: &["-O2", "-pthread", "-ldl"] };
+const AGAIN: BuildRecipe<'_> = BuildRecipe { source: "again.c", flags: &["-O2", "-pthread", "-ldl"] };
 
 fn library(value: u32) -> Option<PathBuf> {
-    build(&Recipe { source: "again.c", flags: &["-O2", "-shared", "-fPIC", &format!("-DVALUE={value}")] })
+    build(&BuildRecipe {
+        source: "again.c",
+        flags: &["-O2", "-shared", "-fPIC", &format!("-DVALUE={value}")],
+    })
 }
 
 /// So many programs after another that load a library, and one before them that does not.
-fn job_that_loads(library: &Path, times: usize) -> Option<Job> {
+fn job_that_loads(library: &Path, times: usize) -> Option<TestJob> {
     let program = build(&AGAIN)?;
     let load = format!("load {}", library.display());
-    Some(Job::new(program, &vec![load.as_str(); times]))
+    Some(TestJob::new(program, &vec![load.as_str(); times]))
 }
 
 #[test]
@@ -155,7 +158,7 @@ fn a_library_that_was_replaced_between_runs_is_executed() {
     let target = unique("library");
     fs::copy(&one, &target).unwrap();
     let Some(job) = job_that_loads(&target, 1).filter(|_| ready()) else { return };
-    let kept = Kept::new(&job).prepared();
+    let kept = CacheTest::new(&job).prepared();
     assert_eq!(kept.run().stdout, "1\n");
     // As its length and its first page are, so that only its time and what it does tell.
     fs::copy(&two, &target).unwrap();
@@ -176,7 +179,7 @@ fn a_library_that_looks_as_before_is_executed_as_it_is() {
     fs::copy(&one, &target).unwrap();
     let time = fs::metadata(&target).unwrap().modified().unwrap();
     let Some(job) = job_that_loads(&target, 1).filter(|_| ready()) else { return };
-    let kept = Kept::new(&job).prepared();
+    let kept = CacheTest::new(&job).prepared();
     let (mut old, new) = (fs::read(&one).unwrap(), fs::read(&two).unwrap());
     assert_eq!(old.len(), new.len());
     // The number of the build is on its first page.
@@ -198,8 +201,8 @@ fn who_cannot_stay_in_a_kept_translation_counts_as_without_it_and_gives_it_up() 
         return;
     }
     let expected = second.run(soft());
-    let kept = Kept::new(&first).prepared();
-    let other = Kept { job: second.hinted(&kept.folder.hints), folder: Folder::new(0o700) };
+    let kept = CacheTest::new(&first).prepared();
+    let other = CacheTest { job: second.hinted(&kept.folder.hints), folder: TestCacheFolder::new(0o700) };
     let before = kept.folder.kept();
     let run = other.run();
     assert_same(&run, &expected);
@@ -211,9 +214,9 @@ fn who_cannot_stay_in_a_kept_translation_counts_as_without_it_and_gives_it_up() 
 #[test]
 fn a_program_that_makes_code_is_counted_each_time() {
     let Some(program) = ready().then(|| build(&AGAIN)).flatten() else { return };
-    let job = Job::new(program, &["make", "work 1", "make"]);
+    let job = TestJob::new(program, &["make", "work 1", "make"]);
     let expected = job.run(soft());
-    let kept = Kept::new(&job);
+    let kept = CacheTest::new(&job);
     for _ in 0..4 {
         assert_same(&kept.run(), &expected);
     }
@@ -222,10 +225,10 @@ fn a_program_that_makes_code_is_counted_each_time() {
 #[test]
 fn a_run_that_needs_much_more_begins_a_better_translation() {
     let Some(program) = ready().then(|| build(&AGAIN)).flatten() else { return };
-    let little = Kept::new(&Job::new(&program, &["work 0"])).prepared();
+    let little = CacheTest::new(&TestJob::new(&program, &["work 0"])).prepared();
     let more = ["work 0", "work 1", "work 2", "work 3", "work 4"];
-    let expected = Job::new(&program, &more).run(soft());
-    let job = Job::new(&program, &more).hinted(&little.folder.hints);
+    let expected = TestJob::new(&program, &more).run(soft());
+    let job = TestJob::new(&program, &more).hinted(&little.folder.hints);
     let before = numbers(&little.folder.kept());
     assert_same(&job.run(soft()), &expected);
     assert!(numbers(&little.folder.kept()).len() < before.len());
@@ -238,9 +241,9 @@ fn a_run_that_needs_much_more_begins_a_better_translation() {
 
 #[test]
 fn a_damaged_file_is_replaced_before_it_is_used() {
-    let Some(kept) = Kept::of("signals.c", &["-O2"], &["nested"]) else { return };
+    let Some(kept) = CacheTest::of("signals.c", &["-O2"], &["nested"]) else { return };
     let expected = kept.run();
-    let kept = Kept::new(&kept.job).prepared();
+    let kept = CacheTest::new(&kept.job).prepared();
     let [path] = kept.folder.kept().try_into().unwrap();
     let sound = fs::read(&path).unwrap();
     let check = |damaged: Vec<u8>, what: &str| {
@@ -269,12 +272,12 @@ fn a_damaged_file_is_replaced_before_it_is_used() {
 #[test]
 fn a_program_that_is_executed_once_leaves_no_translation() {
     let Some(program) = ready().then(|| build(&AGAIN)).flatten() else { return };
-    let kept = Kept::new(&Job::new(&program, &["work 1"])).prepared();
+    let kept = CacheTest::new(&TestJob::new(&program, &["work 1"])).prepared();
     let before = kept.folder.kept();
     // Its loader and library are known, and it is not.
     let copy = unique("copy");
     fs::copy(&program, &copy).unwrap();
-    let job = Job::new(&copy, &["work 1"]).hinted(&kept.folder.hints);
+    let job = TestJob::new(&copy, &["work 1"]).hinted(&kept.folder.hints);
     job.run(soft());
     assert_eq!(kept.folder.kept(), before);
     job.run(soft());
@@ -289,7 +292,7 @@ fn what_others_use_stays_where_a_program_cannot_stay_in_it() {
     if !ready() {
         return;
     }
-    let kept = Kept::new(&first).prepared();
+    let kept = CacheTest::new(&first).prepared();
     let expected = second.run(soft());
     let second = second.hinted(&kept.folder.hints);
     // It was used just now.
@@ -310,7 +313,7 @@ fn a_file_whose_number_has_changed_is_known_by_what_it_is() {
     fs::copy(&one, &target).unwrap();
     let time = fs::metadata(&target).unwrap().modified().unwrap();
     let Some(job) = job_that_loads(&target, 1) else { return };
-    let kept = Kept::new(&job).prepared();
+    let kept = CacheTest::new(&job).prepared();
     let files = numbers(&kept.folder.kept());
     fs::copy(&one, &other).unwrap();
     File::options().write(true).open(&other).unwrap().set_modified(time).unwrap();
@@ -327,9 +330,9 @@ fn a_file_whose_number_has_changed_is_known_by_what_it_is() {
 
 #[test]
 fn what_others_can_write_is_left_alone() {
-    let Some(kept) = Kept::of("exit.c", &["-O2"], &[]) else { return };
+    let Some(kept) = CacheTest::of("exit.c", &["-O2"], &[]) else { return };
     for mode in [0o777, 0o770, 0o702] {
-        let kept = Kept::new(&kept.job);
+        let kept = CacheTest::new(&kept.job);
         fs::create_dir(&kept.folder.translations).unwrap();
         fs::set_permissions(&kept.folder.translations, fs::Permissions::from_mode(mode)).unwrap();
         for _ in 0..3 {
@@ -365,9 +368,9 @@ fn what_was_executed_with_fewer_rights_is_not_kept() {
         return;
     };
     let program = program.to_string_lossy().into_owned();
-    let job = Job::new(&program, &["work 0"]);
-    let confined = Job::new(setpriv, &["--no-new-privs", &program, "work 0"]);
-    let folder = Folder::new(0o700);
+    let job = TestJob::new(&program, &["work 0"]);
+    let confined = TestJob::new(setpriv, &["--no-new-privs", &program, "work 0"]);
+    let folder = TestCacheFolder::new(0o700);
     let [job, confined] = [job, confined].map(|job| job.hinted(&folder.hints));
     for _ in 0..3 {
         assert!(confined.run(soft()).lost().is_empty());

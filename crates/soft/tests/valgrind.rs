@@ -15,9 +15,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use cyclometer_soft::Event;
-use support::programs::{BARE, Recipe, build, unique};
-use support::run::{Job, soft};
+use cyclometer_soft::ExecutionEvent;
+use support::programs::{BARE, BuildRecipe, build, unique};
+use support::run::{TestJob, soft};
 use support::{installed, ready};
 
 /// What cachegrind counts: instructions, loads, stores, conditional branches, indirect jumps.
@@ -44,15 +44,15 @@ fn counts(source: &str) -> Option<[[u64; 5]; 2]> {
         return None;
     }
     let valgrind = installed("valgrind")?;
-    let program = build(&Recipe { source, flags: BARE })?;
-    let run = Job::new(&program, &[]).direct().run(soft());
+    let program = build(&BuildRecipe { source, flags: BARE })?;
+    let run = TestJob::new(&program, &[]).direct().run(soft());
     let count = |event| run.counts[0].count(event).unwrap();
     let counted = [
-        count(Event::Instructions) + count(Event::RepIterations),
-        count(Event::Loads),
-        count(Event::Stores),
-        count(Event::ConditionalBranches),
-        count(Event::IndirectBranches),
+        count(ExecutionEvent::Instructions) + count(ExecutionEvent::RepIterations),
+        count(ExecutionEvent::Loads),
+        count(ExecutionEvent::Stores),
+        count(ExecutionEvent::ConditionalBranches),
+        count(ExecutionEvent::IndirectBranches),
     ];
     Some([counted, by_cachegrind(&valgrind, &program)])
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{ArcId, BlockId, Flow, Point};
+use super::{ArcId, BlockId, FlowGraph, FlowPoint};
 
 /// Why counters do not give counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +21,7 @@ pub enum FlowError {
     /// no arc. The fault may be at any point that is connected with this one by arcs without a counter.
     Inconsistent {
         /// Where the contradiction came up.
-        at: Point,
+        at: FlowPoint,
         /// Executions that come to it.
         inflow: i128,
         /// Executions that leave it.
@@ -30,9 +30,9 @@ pub enum FlowError {
     /// An arc would have been executed less than never, or more often than 64 bits can say.
     Impossible {
         /// Where the arc starts.
-        from: Point,
+        from: FlowPoint,
         /// Where it ends.
-        to: Point,
+        to: FlowPoint,
         /// Its count.
         count: i128,
     },
@@ -85,7 +85,7 @@ impl Solution {
 }
 
 /// Leaves of the forest of unknown arcs are solved one after the other; then every point must balance.
-pub(super) fn solve(flow: &Flow, counters: &[u64]) -> Result<Solution, FlowError> {
+pub(super) fn solve(flow: &FlowGraph, counters: &[u64]) -> Result<Solution, FlowError> {
     if counters.len() != flow.counters.len() {
         return Err(FlowError::WrongNumber { counters: flow.counters.len(), values: counters.len() });
     }
@@ -95,9 +95,9 @@ pub(super) fn solve(flow: &Flow, counters: &[u64]) -> Result<Solution, FlowError
     // What an unknown arc or a balance comes to in the end has each counter once at most, added or taken away.
     let all: u128 = counters.iter().map(|count| u128::from(*count)).sum();
     if i64::try_from(all).is_ok() {
-        Work::<i64>::new(flow, counters).solution()
+        FlowSolver::<i64>::new(flow, counters).solution()
     } else {
-        Work::<i128>::new(flow, counters).solution()
+        FlowSolver::<i128>::new(flow, counters).solution()
     }
 }
 
@@ -147,15 +147,15 @@ impl Amount for i128 {
     }
 }
 
-struct Work<'a, N> {
-    flow: &'a Flow,
+struct FlowSolver<'a, N> {
+    flow: &'a FlowGraph,
     counts: Vec<u64>,
-    points: Vec<Balance<N>>,
+    points: Vec<PointBalance<N>>,
 }
 
 /// What is known of a point.
 #[derive(Clone, Copy, Default)]
-struct Balance<N> {
+struct PointBalance<N> {
     /// What comes to it less what goes away, as far as it is known.
     left: N,
     /// Unknown arcs.
@@ -164,10 +164,10 @@ struct Balance<N> {
     which: u32,
 }
 
-impl<'a, N: Amount> Work<'a, N> {
-    fn new(flow: &'a Flow, counters: &[u64]) -> Work<'a, N> {
-        let points = vec![Balance::default(); flow.forest.len()];
-        let mut work = Work { flow, counts: vec![0; flow.arcs.len()], points };
+impl<'a, N: Amount> FlowSolver<'a, N> {
+    fn new(flow: &'a FlowGraph, counters: &[u64]) -> FlowSolver<'a, N> {
+        let points = vec![PointBalance::default(); flow.forest.len()];
+        let mut work = FlowSolver { flow, counts: vec![0; flow.arcs.len()], points };
         for (i, arc) in flow.arcs.iter().enumerate() {
             match arc.counter() {
                 Some(counter) => work.know(i, counters[counter as usize]),
@@ -201,7 +201,7 @@ impl<'a, N: Amount> Work<'a, N> {
 
     /// Solves the arc of a leaf; then that of the point behind it, if that has become a leaf.
     fn peel(&mut self, mut leaf: u32) -> Result<(), FlowError> {
-        while let Balance { left, unknown: 1, which } = self.points[leaf as usize] {
+        while let PointBalance { left, unknown: 1, which } = self.points[leaf as usize] {
             let arc = which as usize;
             let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
             let count = if from == leaf { left.wide() } else { -left.wide() };
@@ -214,8 +214,8 @@ impl<'a, N: Amount> Work<'a, N> {
 
     fn possible(&self, from: u32, to: u32, count: i128) -> Result<u64, FlowError> {
         u64::try_from(count).map_err(|_| FlowError::Impossible {
-            from: Point::of_node(from),
-            to: Point::of_node(to),
+            from: FlowPoint::of_node(from),
+            to: FlowPoint::of_node(to),
             count,
         })
     }
@@ -231,6 +231,6 @@ impl<'a, N: Amount> Work<'a, N> {
         let arcs = || self.flow.arcs.iter().zip(&self.counts);
         let inflow = arcs().filter(|(arc, _)| arc.to == node).map(|(_, count)| i128::from(*count)).sum();
         let outflow = arcs().filter(|(arc, _)| arc.from == node).map(|(_, count)| i128::from(*count)).sum();
-        FlowError::Inconsistent { at: Point::of_node(node), inflow, outflow }
+        FlowError::Inconsistent { at: FlowPoint::of_node(node), inflow, outflow }
     }
 }

@@ -7,38 +7,38 @@ use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions};
 
-use super::classes::{Classes, Counts, kinds};
-use crate::Event;
+use super::classes::{InstructionCountCache, SummedCounts, kinds};
+use crate::ExecutionEvent;
 use crate::block::CodeBytes;
 use crate::hash::AddressMap;
-use crate::pack::{Packer, Unpacker};
-use crate::totals::{TotalError, Totals};
-use crate::vector::Vector;
+use crate::pack::{ChunkReader, ChunkWriter};
+use crate::totals::{EventTotals, TotalError};
+use crate::vector::EventVector;
 
 /// What each block of a translation counts.
 #[derive(Default)]
-pub(crate) struct Alike {
+pub(crate) struct EquivalentBlocks {
     /// For each block the number of its way to count; [`UNKNOWN`].
     blocks: Vec<u32>,
-    ways: Vec<Rc<Way>>,
-    numbers: AddressMap<Rc<Way>, u32>,
-    classes: Classes,
+    ways: Vec<Rc<BlockClass>>,
+    numbers: AddressMap<Rc<BlockClass>, u32>,
+    classes: InstructionCountCache,
 }
 
 const UNKNOWN: u32 = u32::MAX;
 
-/// What a block counts when it is executed once, and what else must be counted of it: a bit for each [`Kind`].
+/// What a block counts when it is executed once, and what else must be counted of it: a bit for each [`AddendKind`].
 #[derive(PartialEq, Eq, Hash, Debug)]
-struct Way {
-    events: Vector,
+struct BlockClass {
+    events: EventVector,
     kinds: u8,
 }
 
 /// Executions, by ways to count.
 #[derive(Default)]
-pub(super) struct Times(Vec<u64>);
+pub(super) struct ClassExecutions(Vec<u64>);
 
-impl Alike {
+impl EquivalentBlocks {
     /// The way in which a block counts, which is found out by its instructions if it is not known. All of them can be
     /// followed.
     pub(super) fn way<'a>(&mut self, block: u32, code: impl FnOnce() -> CodeBytes<'a>) -> u32 {
@@ -54,14 +54,14 @@ impl Alike {
 
     fn number(&mut self, code: CodeBytes<'_>) -> u32 {
         let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
-        let mut counts = Counts::default();
+        let mut counts = SummedCounts::default();
         while decoder.can_decode() {
             self.classes.add(&decoder.decode(), &mut counts);
         }
-        self.number_of(Way { events: counts.events.compact(), kinds: counts.kinds })
+        self.number_of(BlockClass { events: counts.events.compact(), kinds: counts.kinds })
     }
 
-    fn number_of(&mut self, way: Way) -> u32 {
+    fn number_of(&mut self, way: BlockClass) -> u32 {
         let next = self.ways.len() as u32;
         let ways = &mut self.ways;
         *self.numbers.entry(Rc::new(way)).or_insert_with_key(|way| {
@@ -71,7 +71,7 @@ impl Alike {
     }
 
     /// Writes what blocks count.
-    pub(super) fn pack(&self, to: &mut Packer<'_>) {
+    pub(super) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.count(self.ways.len());
         for way in &self.ways {
             to.u8(way.kinds);
@@ -85,20 +85,20 @@ impl Alike {
         self.blocks.iter().for_each(|way| to.u32(*way));
     }
 
-    pub(super) fn unpack(from: &mut Unpacker<'_>) -> Option<Alike> {
-        let mut alike = Alike::default();
+    pub(super) fn unpack(from: &mut ChunkReader<'_>) -> Option<EquivalentBlocks> {
+        let mut alike = EquivalentBlocks::default();
         for number in 0..from.count()? {
             let kinds = from.u8()?;
-            let event = |from: &mut Unpacker<'_>| {
-                let event = *Event::ALL.get(usize::from(from.u8()?))?;
+            let event = |from: &mut ChunkReader<'_>| {
+                let event = *ExecutionEvent::ALL.get(usize::from(from.u8()?))?;
                 Some((event, from.u32()?))
             };
             let events = from.list(event)?.into_iter().collect();
-            if alike.number_of(Way { events, kinds }) as usize != number {
+            if alike.number_of(BlockClass { events, kinds }) as usize != number {
                 return None;
             }
         }
-        alike.blocks = from.list(Unpacker::u32)?;
+        alike.blocks = from.list(ChunkReader::u32)?;
         let known = |way: &u32| *way == UNKNOWN || (*way as usize) < alike.ways.len();
         alike.blocks.iter().all(known).then_some(alike)
     }
@@ -108,7 +108,7 @@ impl Alike {
     /// # Errors
     ///
     /// Where a sum does not fit.
-    pub(super) fn add(&self, times: &Times, totals: &mut Totals) -> Result<(), TotalError> {
+    pub(super) fn add(&self, times: &ClassExecutions, totals: &mut EventTotals) -> Result<(), TotalError> {
         let executed = self.ways.iter().zip(&times.0).filter(|(_, times)| **times > 0);
         executed.into_iter().try_for_each(|(way, times)| {
             totals.owe(kinds(way.kinds));
@@ -117,7 +117,7 @@ impl Alike {
     }
 }
 
-impl Times {
+impl ClassExecutions {
     /// Notes executions of a block that counts in a way.
     ///
     /// # Errors
@@ -129,7 +129,7 @@ impl Times {
             self.0.resize(index + 1, 0);
         }
         let sum = self.0[index].checked_add(times);
-        self.0[index] = sum.ok_or(TotalError::Overflow(crate::Event::Instructions))?;
+        self.0[index] = sum.ok_or(TotalError::Overflow(crate::ExecutionEvent::Instructions))?;
         Ok(())
     }
 }
@@ -137,24 +137,24 @@ impl Times {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{Block, BlockDecoder, CodeBytes, Limits};
+    use crate::block::{Block, BlockDecoder, BlockLimits, CodeBytes};
 
     fn block(bytes: &[u8]) -> Block {
-        BlockDecoder::new().decode(CodeBytes { address: 0x1000, bytes }, Limits::page(0x1000))
+        BlockDecoder::new().decode(CodeBytes { address: 0x1000, bytes }, BlockLimits::page(0x1000))
     }
 
     #[test]
     fn what_is_known_of_blocks_is_read_as_it_was_written() {
         let codes: [&[u8]; 4] = [&[0xc3], &[0x90, 0xc3], &[0xc3], &[0xf3, 0xa4]];
         let code = |block: u32| CodeBytes { address: 0x1000, bytes: codes[block as usize] };
-        let mut alike = Alike::default();
+        let mut alike = EquivalentBlocks::default();
         let ways: Vec<u32> = (0..3).map(|block| alike.way(block, || code(block))).collect();
         let mut bytes = Vec::new();
-        let mut packer = Packer::new(&mut bytes);
+        let mut packer = ChunkWriter::new(&mut bytes);
         alike.pack(&mut packer);
         packer.finish().unwrap();
         let mut from = bytes.as_slice();
-        let mut again = Alike::unpack(&mut Unpacker::new(&mut from)).unwrap();
+        let mut again = EquivalentBlocks::unpack(&mut ChunkReader::new(&mut from)).unwrap();
         let known: Vec<u32> = (0..3).map(|block| again.way(block, || unreachable!("it is known"))).collect();
         assert_eq!(known, ways);
         assert_eq!(again.ways, alike.ways);
@@ -165,18 +165,19 @@ mod tests {
     fn what_is_added_up_by_ways_is_what_each_block_counts() {
         let codes: [&[u8]; 4] =
             [&[0x48, 0x8b, 0x07, 0xc3], &[0x48, 0x8b, 0x06, 0xc3], &[0x90, 0x74, 0x00], &[0xf3, 0xa4, 0xc3]];
-        let (mut alike, mut times, mut one_by_one) = (Alike::default(), Times::default(), Totals::new());
+        let (mut alike, mut times, mut one_by_one) =
+            (EquivalentBlocks::default(), ClassExecutions::default(), EventTotals::new());
         for (id, code) in (0..).zip(codes) {
             let way = alike.way(id, || CodeBytes { address: 0x1000, bytes: code });
             assert_eq!(alike.way(id, || unreachable!("it is known")), way);
             times.note(way, 10 + u64::from(id)).unwrap();
             one_by_one.add_block(&block(code), 10 + u64::from(id)).unwrap();
         }
-        let mut totals = Totals::new();
+        let mut totals = EventTotals::new();
         alike.add(&times, &mut totals).unwrap();
         assert_eq!(totals, one_by_one);
         assert_eq!(alike.ways.len(), 3, "a register more or less makes no difference");
-        assert!(totals.total(Event::RepIterations).is_err(), "iterations are owed");
+        assert!(totals.total(ExecutionEvent::RepIterations).is_err(), "iterations are owed");
         assert!(times.note(0, u64::MAX).is_err());
     }
 }

@@ -5,8 +5,8 @@ use std::io;
 use cyclometer_sys::cpuid::cpuid;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Outcome, Trouble};
-use crate::baseline::{HWCAP, Question};
+use super::engine::{TraceError, TraceResult, Tracer};
+use crate::baseline::{CpuQuery, HWCAP};
 use crate::translate::ANSWERED;
 
 /// Entries of what the kernel tells a program at its start: features of the processor.
@@ -17,25 +17,30 @@ use crate::translate::ANSWERED;
 const AT_HWCAP: u64 = 16;
 const AT_HWCAP2: u64 = 26;
 
-impl Engine {
+impl Tracer {
     /// A program is before an instruction that asks for the processor: it goes on behind it with the baseline's answer.
-    pub(super) fn ask_processor(&mut self, tid: u32, question: Question, registers: Registers) -> Outcome {
-        let Some(baseline) = self.settings.baseline else { return Err(Trouble::Gone) };
+    pub(super) fn ask_processor(
+        &mut self,
+        tid: u32,
+        question: CpuQuery,
+        registers: Registers,
+    ) -> TraceResult {
+        let Some(baseline) = self.settings.baseline else { return Err(TraceError::Gone) };
         let (leaf, subleaf) = (registers.rax as u32, registers.rcx as u32);
         let rip = registers.rip.wrapping_add(ANSWERED);
         let answered = match question {
-            Question::Features => {
+            CpuQuery::Features => {
                 let [rax, rbx, rcx, rdx] = baseline.cpuid(leaf, subleaf, cpuid).map(u64::from);
                 Registers { rax, rbx, rcx, rdx, rip, ..registers }
             }
             // Register 1 tells which of that state is in use: it may be all of it.
-            Question::State if subleaf < 2 => {
+            CpuQuery::ExtendedState if subleaf < 2 => {
                 let xcr0 = baseline.xcr0();
                 Registers { rax: xcr0 & 0xffff_ffff, rdx: xcr0 >> 32, rip, ..registers }
             }
-            Question::State => {
+            CpuQuery::ExtendedState => {
                 let reason = format!("asks for extended control register {subleaf}");
-                return Err(Trouble::Unfollowed(reason));
+                return Err(TraceError::Detach(reason));
             }
         };
         trace::set_registers(tid, &answered)?;
@@ -44,7 +49,7 @@ impl Engine {
     }
 
     /// Makes what the kernel told a new program of the processor that of the baseline. `stack` is its stack pointer.
-    pub(super) fn tell_features(&mut self, tid: u32, stack: u64) -> Outcome {
+    pub(super) fn tell_features(&mut self, tid: u32, stack: u64) -> TraceResult {
         if self.settings.baseline.is_none() {
             return Ok(());
         }

@@ -5,9 +5,9 @@ use std::io;
 use cyclometer_sys::marks;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
-use super::limits::{Asked, asked};
-use super::process::Mode;
+use super::engine::{TraceError, Tracer};
+use super::limits::{LimitCall, asked};
+use super::process::TaskMode;
 use super::remote::number;
 use super::restartable;
 
@@ -69,13 +69,13 @@ const ENDS_SIGNALS: [u64; 8] = [
 
 /// What to do about a system call that is about to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum SyscallAction {
     /// It is made, and the translation goes on.
     Make,
     /// It is made, and mappings in these ranges are other ones then.
-    Remaps(Call),
+    ChangeMappings(MappingCall),
     /// It is made, and what was written to this range is there no more.
-    Discards(u64, u64),
+    DiscardMemory(u64, u64),
     /// A new program may be executed.
     Execute {
         /// The descriptor that the path is relative to; `None` for the working directory.
@@ -86,13 +86,13 @@ pub(crate) enum Verdict {
     /// It ends a thread, or the process.
     End,
     /// It returns from a signal's handler.
-    Return,
+    ReturnFromHandler,
     /// It installs a filter of system calls: nothing must be called in the program's name any more.
-    Filter,
+    InstallFilter,
     /// It opens a file, whose path is at this address.
     Open(u64),
     /// It changes the bytes of a file, or opens one by an unusual way: its path is at this address.
-    Writes(u64),
+    OpenForWriting(u64),
     /// It reads from a descriptor.
     Read,
     /// It closes a descriptor.
@@ -100,16 +100,16 @@ pub(crate) enum Verdict {
     /// It changes the offset into a file.
     Seek,
     /// It does something else with a descriptor.
-    Use,
+    UseDescriptor,
     /// It asks for the CPUs that may be used, or says which.
-    Cpus {
+    CpuMask {
         /// By itself alone.
         own: bool,
     },
     /// It asks for the limits on addresses, or sets them.
-    Limits(Asked),
+    AddressLimits(LimitCall),
     /// It says what becomes of SIGTRAP: at this address.
-    Traps(u64),
+    TrapHandler(u64),
     /// It is not made, and returns 0 after this word was written to this address.
     Answer {
         /// Where.
@@ -118,23 +118,23 @@ pub(crate) enum Verdict {
         value: u64,
     },
     /// It is not made: a thread asks us for its own counts, in words at this address.
-    Counts {
+    OwnCounts {
         /// Where.
         address: u64,
         /// How many words.
         words: u64,
     },
     /// The program must go on without us; why, in words that follow "the program".
-    Leave(&'static str),
+    Detach(&'static str),
     /// The same, without our memory.
-    LeaveAlone(&'static str),
+    DetachUnmapped(&'static str),
     /// It traces others or wants to be traced: every process must go on without us.
-    LeaveAll(&'static str),
+    DetachAll(&'static str),
 }
 
 /// A system call that changes mappings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Call {
+pub(crate) struct MappingCall {
     /// The ranges that it names.
     pub(super) ranges: Vec<(u64, u64)>,
     /// Whether there may be new code, which processes that share the translation need not have.
@@ -142,19 +142,21 @@ pub(crate) struct Call {
 }
 
 /// Looks at a system call: number and arguments are in the registers.
-pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
+pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
     let Registers { rdi, rsi, rdx, r10, .. } = *registers;
     let range = |start: u64, len: u64| (start, start.saturating_add(len.max(1)));
     match registers.rax & 0xffff_ffff {
         number if number & X32 != 0 || ONLY_X32.contains(&number) => {
-            Verdict::Leave("makes system calls of another kind (x32)")
+            SyscallAction::Detach("makes system calls of another kind (x32)")
         }
-        number::MADVISE if DISCARDS.contains(&rdx) => Verdict::Discards(rdi, rdi.saturating_add(rsi.max(1))),
+        number::MADVISE if DISCARDS.contains(&rdx) => {
+            SyscallAction::DiscardMemory(rdi, rdi.saturating_add(rsi.max(1)))
+        }
         // It tells of ranges elsewhere in memory.
         number::PROCESS_MADVISE if DISCARDS.contains(&r10) => {
-            Verdict::Leave("discards the memory of a process (process_madvise)")
+            SyscallAction::Detach("discards the memory of a process (process_madvise)")
         }
-        number::USERFAULTFD => Verdict::Leave("answers its own page faults (userfaultfd)"),
+        number::USERFAULTFD => SyscallAction::Detach("answers its own page faults (userfaultfd)"),
         number::MMAP if r10 & MAP_FIXED != 0 => remaps(vec![range(rdi, rsi)], rdx),
         number::MMAP if rdx & PROT_EXEC != 0 => remaps(vec![], rdx),
         number::MPROTECT | number::PKEY_MPROTECT => remaps(vec![range(rdi, rsi)], rdx),
@@ -165,45 +167,47 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> Verdict {
             remaps(vec![range(rdi, rsi), range(registers.r8, rdx)], PROT_EXEC)
         }
         number::MREMAP => remaps(vec![range(rdi, rsi)], 0),
-        number::SHMAT if rdx & SHM_EXEC != 0 => Verdict::Leave("executes memory that it shares"),
-        number::SHMAT if rdx & SHM_REMAP != 0 => Verdict::Leave("maps shared memory over other memory"),
-        number::OPEN => Verdict::Open(rdi),
-        number::OPENAT => Verdict::Open(rsi),
-        number::CREAT | number::TRUNCATE => Verdict::Writes(rdi),
-        number::OPENAT2 => Verdict::Writes(rsi),
-        number::READ => Verdict::Read,
-        number::CLOSE => Verdict::Close,
-        number::LSEEK => Verdict::Seek,
-        number if super::listing::OTHER_USES.contains(&number) => Verdict::Use,
-        number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => Verdict::Traps(rsi),
+        number::SHMAT if rdx & SHM_EXEC != 0 => SyscallAction::Detach("executes memory that it shares"),
+        number::SHMAT if rdx & SHM_REMAP != 0 => {
+            SyscallAction::Detach("maps shared memory over other memory")
+        }
+        number::OPEN => SyscallAction::Open(rdi),
+        number::OPENAT => SyscallAction::Open(rsi),
+        number::CREAT | number::TRUNCATE => SyscallAction::OpenForWriting(rdi),
+        number::OPENAT2 => SyscallAction::OpenForWriting(rsi),
+        number::READ => SyscallAction::Read,
+        number::CLOSE => SyscallAction::Close,
+        number::LSEEK => SyscallAction::Seek,
+        number if super::listing::OTHER_USES.contains(&number) => SyscallAction::UseDescriptor,
+        number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => SyscallAction::TrapHandler(rsi),
         number::SCHED_SETAFFINITY | number::SCHED_GETAFFINITY => {
-            Verdict::Cpus { own: [0, tid].contains(&(rdi as u32)) }
+            SyscallAction::CpuMask { own: [0, tid].contains(&(rdi as u32)) }
         }
         number @ (number::GETRLIMIT | number::SETRLIMIT | number::PRLIMIT64) => {
-            asked(number, [rdi, rsi, rdx, r10]).map_or(Verdict::Make, Verdict::Limits)
+            asked(number, [rdi, rsi, rdx, r10]).map_or(SyscallAction::Make, SyscallAction::AddressLimits)
         }
-        number::RT_SIGRETURN => Verdict::Return,
-        number::EXIT | number::EXIT_GROUP => Verdict::End,
-        number::EXECVE => Verdict::Execute { folder: None, path: rdi },
-        number::EXECVEAT => Verdict::Execute { folder: Some(rdi as u32 as i32), path: rsi },
+        number::RT_SIGRETURN => SyscallAction::ReturnFromHandler,
+        number::EXIT | number::EXIT_GROUP => SyscallAction::End,
+        number::EXECVE => SyscallAction::Execute { folder: None, path: rdi },
+        number::EXECVEAT => SyscallAction::Execute { folder: Some(rdi as u32 as i32), path: rsi },
         number::CLONE => clone(rdi),
         number::CLONE3 => clone(trace::peek(tid, rdi).unwrap_or(0)),
-        number::PTRACE => Verdict::LeaveAll("uses ptrace"),
+        number::PTRACE => SyscallAction::DetachAll("uses ptrace"),
         number::PERSONALITY if has_code_everywhere(rdi) => {
-            Verdict::Leave("makes executable what it maps to be read (READ_IMPLIES_EXEC)")
+            SyscallAction::Detach("makes executable what it maps to be read (READ_IMPLIES_EXEC)")
         }
         // It would lock our memory, and count it.
-        number::MLOCKALL if rdi != 0 => Verdict::LeaveAlone("locks all of its memory (mlockall)"),
-        number::MODIFY_LDT => Verdict::Leave("changes its segments"),
+        number::MLOCKALL if rdi != 0 => SyscallAction::DetachUnmapped("locks all of its memory (mlockall)"),
+        number::MODIFY_LDT => SyscallAction::Detach("changes its segments"),
         number::RSEQ if r10 as u32 != restartable::MARK => {
-            Verdict::Leave("has restartable sequences with a mark of its own (rseq)")
+            SyscallAction::Detach("has restartable sequences with a mark of its own (rseq)")
         }
         number::PRCTL => prctl(tid, registers),
         number::ARCH_PRCTL => arch_prctl(registers),
         number::SECCOMP if rdi == SECCOMP_SET_MODE_FILTER || rdi == SECCOMP_SET_MODE_STRICT => {
             filter(tid, rdi == SECCOMP_SET_MODE_FILTER, rdx)
         }
-        _ => Verdict::Make,
+        _ => SyscallAction::Make,
     }
 }
 
@@ -229,8 +233,8 @@ fn has_shadow_stacks() -> bool {
     text.is_empty() || text.split_ascii_whitespace().any(|word| word == "user_shstk")
 }
 
-fn remaps(ranges: Vec<(u64, u64)>, protection: u64) -> Verdict {
-    Verdict::Remaps(Call { ranges, code: protection & PROT_EXEC != 0 })
+fn remaps(ranges: Vec<(u64, u64)>, protection: u64) -> SyscallAction {
+    SyscallAction::ChangeMappings(MappingCall { ranges, code: protection & PROT_EXEC != 0 })
 }
 
 /// Where a system call has mapped something, if it has.
@@ -247,45 +251,45 @@ pub(super) fn remapped(registers: &Registers, result: &io::Result<u64>) -> Optio
 /// # Source
 ///
 /// `clone(2)`: what shares memory is a thread of the process, or suspends its maker, or is not followed.
-fn clone(flags: u64) -> Verdict {
+fn clone(flags: u64) -> SyscallAction {
     const CLONE_VM: u64 = 0x100;
     const CLONE_VFORK: u64 = 0x4000;
     const CLONE_THREAD: u64 = 0x1_0000;
     const CLONE_UNTRACED: u64 = 0x80_0000;
     if flags & CLONE_UNTRACED != 0 {
-        Verdict::Leave("started a process that cannot be traced")
+        SyscallAction::Detach("started a process that cannot be traced")
     } else if flags & CLONE_VM != 0 && flags & (CLONE_VFORK | CLONE_THREAD) == 0 {
-        Verdict::Leave("started a process that shares its memory")
+        SyscallAction::Detach("started a process that shares its memory")
     } else {
-        Verdict::Make
+        SyscallAction::Make
     }
 }
 
 /// # Source
 ///
 /// `prctl(2)`.
-fn prctl(tid: u32, registers: &Registers) -> Verdict {
+fn prctl(tid: u32, registers: &Registers) -> SyscallAction {
     const ASK_COUNTS: u64 = marks::ASK_COUNTS as u64;
     const PR_SET_DUMPABLE: u64 = 4;
     const PR_SET_SECCOMP: u64 = 22;
     const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
     match (registers.rdi, registers.rsi) {
-        (ASK_COUNTS, address) => Verdict::Counts { address, words: registers.rdx },
-        (PR_SET_DUMPABLE, 0) => Verdict::Leave("hides its memory (PR_SET_DUMPABLE)"),
+        (ASK_COUNTS, address) => SyscallAction::OwnCounts { address, words: registers.rdx },
+        (PR_SET_DUMPABLE, 0) => SyscallAction::Detach("hides its memory (PR_SET_DUMPABLE)"),
         (PR_SET_SECCOMP, mode) => filter(tid, mode == SECCOMP_MODE_FILTER, registers.rdx),
-        (PR_SET_SYSCALL_USER_DISPATCH, on) if on != 0 => Verdict::Leave(
+        (PR_SET_SYSCALL_USER_DISPATCH, on) if on != 0 => SyscallAction::Detach(
             "answers its own system calls, by where they are made (PR_SET_SYSCALL_USER_DISPATCH)",
         ),
-        _ => Verdict::Make,
+        _ => SyscallAction::Make,
     }
 }
 
 /// A filter of system calls is about to be installed. One that looks at where calls are made would see our copies.
-fn filter(tid: u32, has_program: bool, program: u64) -> Verdict {
+fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
     if has_program && looks_at_places(tid, program) {
-        return Verdict::Leave("filters its system calls by where they are made");
+        return SyscallAction::Detach("filters its system calls by where they are made");
     }
-    Verdict::Filter
+    SyscallAction::InstallFilter
 }
 
 /// Whether a filter that a process is about to install looks at the instruction pointer.
@@ -309,18 +313,18 @@ fn looks_at_places(tid: u32, program: u64) -> bool {
 /// # Source
 ///
 /// `arch_prctl(2)`; `arch/x86/include/uapi/asm/prctl.h`.
-fn arch_prctl(registers: &Registers) -> Verdict {
+fn arch_prctl(registers: &Registers) -> SyscallAction {
     const ARCH_SET_GS: u64 = 0x1001;
     const ARCH_GET_GS: u64 = 0x1004;
     const ARCH_SHSTK: std::ops::RangeInclusive<u64> = 0x5001..=0x5005;
     match registers.rdi {
-        ARCH_SET_GS => Verdict::Leave("sets the base of %gs"),
+        ARCH_SET_GS => SyscallAction::Detach("sets the base of %gs"),
         // Only who has set it has another one, and who does has left.
-        ARCH_GET_GS => Verdict::Answer { address: registers.rsi, value: 0 },
+        ARCH_GET_GS => SyscallAction::Answer { address: registers.rsi, value: 0 },
         code if ARCH_SHSTK.contains(&code) && has_shadow_stacks() => {
-            Verdict::Leave("switches its shadow stack on or off")
+            SyscallAction::Detach("switches its shadow stack on or off")
         }
-        _ => Verdict::Make,
+        _ => SyscallAction::Make,
     }
 }
 
@@ -356,26 +360,26 @@ const SECCOMP_SET_MODE_STRICT: u64 = 0;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
 const SECCOMP_MODE_FILTER: u64 = 2;
 
-impl Engine {
+impl Tracer {
     /// A watched system call is about to be made.
-    pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), Trouble> {
+    pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), TraceError> {
         if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
             self.send_held_before_call(tid);
         }
         self.check_sharing(tid, &registers)?;
         match look(tid, &registers) {
-            Verdict::Make => self.go(tid),
-            Verdict::Remaps(call) => self.remaps(tid, &call, registers),
-            Verdict::Discards(start, end) => self.discards(tid, (start, end), registers),
-            Verdict::Execute { folder, path } => {
+            SyscallAction::Make => self.go(tid),
+            SyscallAction::ChangeMappings(call) => self.remaps(tid, &call, registers),
+            SyscallAction::DiscardMemory(start, end) => self.discards(tid, (start, end), registers),
+            SyscallAction::Execute { folder, path } => {
                 if let Some(reason) = super::file::unfollowable(tid, folder, path) {
-                    return Err(Trouble::Unfollowed(reason));
+                    return Err(TraceError::Detach(reason));
                 }
                 self.task(tid)?.executes = Some(registers.rip);
                 self.go(tid)
             }
-            Verdict::Return => self.return_from_handler(tid),
-            Verdict::End => {
+            SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
+            SyscallAction::End => {
                 let task = self.task(tid)?;
                 if task.summoned {
                     return self.halt(tid);
@@ -384,44 +388,46 @@ impl Engine {
                 task.ends_all = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
                 self.go(tid)
             }
-            Verdict::Filter if !self.is_by_itself(tid)? => self.renew_here(tid),
-            Verdict::Filter => {
+            SyscallAction::InstallFilter if !self.is_by_itself(tid)? => self.renew_here(tid),
+            SyscallAction::InstallFilter => {
                 // It can be for all threads.
                 self.note_for_all(tid, |task| task.filtered = true)?;
                 self.go(tid)
             }
-            Verdict::Answer { address, value } => {
+            SyscallAction::Answer { address, value } => {
                 let written = trace::write_memory(tid, address, &value.to_le_bytes());
                 self.answer_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
             }
-            Verdict::Counts { address, words } => self.tell_own_counts(tid, registers, (address, words)),
-            Verdict::Open(path) => self.opens(tid, path, registers),
-            Verdict::Writes(path) => {
+            SyscallAction::OwnCounts { address, words } => {
+                self.tell_own_counts(tid, registers, (address, words))
+            }
+            SyscallAction::Open(path) => self.opens(tid, path, registers),
+            SyscallAction::OpenForWriting(path) => {
                 if self.opens_to_write(tid, path, &registers)? {
                     Ok(())
                 } else {
                     self.go(tid)
                 }
             }
-            Verdict::Read => self.reads(tid, registers),
-            Verdict::Close => self.closes(tid, registers),
-            Verdict::Seek => self.seeks(tid, registers),
-            Verdict::Use => self.uses(tid, &registers),
-            Verdict::Cpus { own } => {
+            SyscallAction::Read => self.reads(tid, registers),
+            SyscallAction::Close => self.closes(tid, registers),
+            SyscallAction::Seek => self.seeks(tid, registers),
+            SyscallAction::UseDescriptor => self.uses(tid, &registers),
+            SyscallAction::CpuMask { own } => {
                 if !own {
                     self.cool_all();
                 }
                 self.cool(tid);
                 self.go(tid)
             }
-            Verdict::Limits(asked) => self.limits(tid, registers, asked),
-            Verdict::Traps(action) => self.traps(tid, action),
-            Verdict::Leave(reason) => Err(Trouble::Unfollowed(reason.to_owned())),
-            Verdict::LeaveAlone(reason) => {
+            SyscallAction::AddressLimits(asked) => self.limits(tid, registers, asked),
+            SyscallAction::TrapHandler(action) => self.traps(tid, action),
+            SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
+            SyscallAction::DetachUnmapped(reason) => {
                 self.clear_when_gone(tid)?;
-                Err(Trouble::Unfollowed(reason.to_owned()))
+                Err(TraceError::Detach(reason.to_owned()))
             }
-            Verdict::LeaveAll(reason) => {
+            SyscallAction::DetachAll(reason) => {
                 self.leave_all(tid, reason);
                 Ok(())
             }
@@ -429,23 +435,23 @@ impl Engine {
     }
 
     /// What was written to a range is dropped: mappings stay as they are.
-    fn discards(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> Result<(), Trouble> {
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+    fn discards(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> Result<(), TraceError> {
+        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let changes = seat.space.borrow().translation.touches(range.0, range.1);
         if !changes {
             return self.go(tid);
         }
-        self.remaps(tid, &Call { ranges: vec![range], code: false }, registers)
+        self.remaps(tid, &MappingCall { ranges: vec![range], code: false }, registers)
     }
 
     /// Mappings change: what was translated from there is wrong then.
-    fn remaps(&mut self, tid: u32, call: &Call, registers: Registers) -> Result<(), Trouble> {
+    fn remaps(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> Result<(), TraceError> {
         let among = self.has_companions(tid);
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let home = seat.space.clone();
         let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
         if call.ranges.iter().any(ours) {
-            return Err(Trouble::Unfollowed("maps memory where the translated code is".to_owned()));
+            return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
         }
         let changes = self.changes_code(tid, call)?;
         if among {

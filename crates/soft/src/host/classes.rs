@@ -2,35 +2,35 @@
 
 use iced_x86::{Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic as M, OpKind};
 
-use crate::addend::Kind;
+use crate::addend::AddendKind;
 use crate::classify::classify;
-use crate::event::Event;
-use crate::vector::Tally;
+use crate::event::ExecutionEvent;
+use crate::vector::EventTally;
 
 /// Counts of instructions, added up, with what else must be counted of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) events: Tally,
-    /// A bit for each [`Kind`].
+pub(super) struct SummedCounts {
+    pub(super) events: EventTally,
+    /// A bit for each [`AddendKind`].
     pub(super) kinds: u8,
 }
 
 /// What must be counted at run time.
-pub(super) fn kinds(bits: u8) -> impl Iterator<Item = Kind> {
-    Kind::ALL.into_iter().filter(move |kind| bits & (1 << *kind as u8) != 0)
+pub(super) fn kinds(bits: u8) -> impl Iterator<Item = AddendKind> {
+    AddendKind::ALL.into_iter().filter(move |kind| bits & (1 << *kind as u8) != 0)
 }
 
 /// What is known of instructions.
 #[derive(Default)]
-pub(super) struct Classes {
+pub(super) struct InstructionCountCache {
     /// For each [`Code`], without and with an operand in memory, the position of its class; [`UNKNOWN`], [`VARIES`].
     known: Vec<u16>,
-    classes: Vec<Class>,
+    classes: Vec<CachedCounts>,
 }
 
 /// What one instruction counts.
-struct Class {
-    events: Vec<(Event, u32)>,
+struct CachedCounts {
+    events: Vec<(ExecutionEvent, u32)>,
     kinds: u8,
 }
 
@@ -39,9 +39,9 @@ const UNKNOWN: u16 = u16::MAX;
 /// What such an instruction counts is not in its code alone.
 const VARIES: u16 = u16::MAX - 1;
 
-impl Classes {
+impl InstructionCountCache {
     /// Adds what an instruction counts.
-    pub(super) fn add(&mut self, instruction: &Instruction, to: &mut Counts) {
+    pub(super) fn add(&mut self, instruction: &Instruction, to: &mut SummedCounts) {
         let Some(class) = self.position(instruction) else { return look(instruction).add(to) };
         self.classes[usize::from(class)].add(to);
     }
@@ -70,16 +70,16 @@ impl Classes {
 }
 
 /// What an instruction counts.
-fn look(instruction: &Instruction) -> Class {
+fn look(instruction: &Instruction) -> CachedCounts {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
     let class = classify(instruction, info);
     let kinds = class.addend.map_or(0, |addend| 1 << addend.kind() as u8);
-    Class { events: class.events.compact().iter().collect(), kinds }
+    CachedCounts { events: class.events.compact().iter().collect(), kinds }
 }
 
-impl Class {
-    fn add(&self, to: &mut Counts) {
+impl CachedCounts {
+    fn add(&self, to: &mut SummedCounts) {
         self.events.iter().for_each(|(event, count)| to.events.add(*event, *count));
         to.kinds |= self.kinds;
     }
@@ -118,7 +118,7 @@ mod tests {
     fn what_is_remembered_is_what_each_instruction_counts() {
         let config =
             ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() };
-        let classes = std::cell::RefCell::new(Classes::default());
+        let classes = std::cell::RefCell::new(InstructionCountCache::default());
         let remembered = std::cell::Cell::new(0);
         let outcome = TestRunner::new(config).run(&encodings(), |bytes| {
             let instruction = Decoder::with_ip(64, &bytes, 0x1000, DecoderOptions::NONE).decode();
@@ -127,7 +127,7 @@ mod tests {
             }
             let mut classes = classes.borrow_mut();
             let (before, mut counts, mut expected) =
-                (classes.classes.len(), Counts::default(), Counts::default());
+                (classes.classes.len(), SummedCounts::default(), SummedCounts::default());
             classes.add(&instruction, &mut counts);
             look(&instruction).add(&mut expected);
             prop_assert_eq!(counts, expected, "{:?} {:x?}", instruction.code(), bytes);

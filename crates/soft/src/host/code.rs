@@ -4,21 +4,25 @@ use std::cell::RefCell;
 
 use cyclometer_sys::trace;
 
-use super::hints::Store;
-use super::maps::{Known, NoCode};
-use crate::translate::{Code, Origin, PAGE};
+use super::hints::ProfileStore;
+use super::maps::{MapsCache, NoCode};
+use crate::translate::{CodeSource, FilePage, PAGE};
 
 /// Reads the code of a stopped process.
-pub(crate) struct Reader<'a> {
+pub(crate) struct CodeReader<'a> {
     tid: u32,
-    known: &'a mut Known,
-    hints: Option<&'a RefCell<Store>>,
+    known: &'a mut MapsCache,
+    hints: Option<&'a RefCell<ProfileStore>>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> CodeReader<'a> {
     /// `known` is what is known of its mappings.
-    pub(crate) fn new(tid: u32, known: &'a mut Known, hints: Option<&'a RefCell<Store>>) -> Reader<'a> {
-        Reader { tid, known, hints }
+    pub(crate) fn new(
+        tid: u32,
+        known: &'a mut MapsCache,
+        hints: Option<&'a RefCell<ProfileStore>>,
+    ) -> CodeReader<'a> {
+        CodeReader { tid, known, hints }
     }
 
     /// Why code is not taken from an address; `None` where it is, or cannot be read for another reason.
@@ -38,7 +42,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Code for Reader<'_> {
+impl CodeSource for CodeReader<'_> {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
         self.code_at(address)?.ok()?;
         let mut bytes = Box::new([0; PAGE as usize]);
@@ -46,7 +50,7 @@ impl Code for Reader<'_> {
         (count == PAGE as usize).then_some(bytes)
     }
 
-    fn origin(&mut self, address: u64) -> Option<Origin> {
+    fn origin(&mut self, address: u64) -> Option<FilePage> {
         let hints = self.hints?;
         let mapping = self.known.look(self.tid)?.at(address)?;
         hints.borrow_mut().origin(self.tid, mapping, address)

@@ -5,18 +5,18 @@ use std::os::unix::fs::FileExt;
 
 use cyclometer_sys::trace;
 
-use super::claims::{Claims, Fit, is_common};
-use super::maps::{Mapping, Maps};
-use super::space::Space;
-use crate::translate::{Looked, PAGE, Translation};
+use super::claims::{ClaimFit, CodeClaims, is_common};
+use super::maps::{MemoryMapping, MemoryMaps};
+use super::space::CodeCacheMapping;
+use crate::translate::{PAGE, PageContent, Translation};
 
 /// Most bytes of a program that are compared at a time.
 const CHUNK: usize = 1 << 18;
 
 /// What is known of the processes that execute a translation.
 #[derive(Default)]
-pub(super) struct Common {
-    claims: Claims,
+pub(super) struct SharedCode {
+    claims: CodeClaims,
     /// Whether programs may join that begin with the same code. All code of those that execute it is claimed then.
     open: bool,
     /// The only process that has added code, while nobody has joined: nothing is claimed that it does not have.
@@ -29,19 +29,19 @@ pub(super) enum Admission {
     /// It goes on in the translation.
     Stays,
     /// It has something else than the translation knows.
-    Parts,
+    Diverges,
     /// It has code that no other process can have.
-    Alone,
+    Exclusive,
 }
 
-impl Common {
+impl SharedCode {
     /// What processes of an earlier run had, for programs of this one.
-    pub(super) fn of(claims: Claims) -> Common {
-        Common { claims, open: true, owner: None }
+    pub(super) fn of(claims: CodeClaims) -> SharedCode {
+        SharedCode { claims, open: true, owner: None }
     }
 
     /// What is claimed.
-    pub(super) fn all(&self) -> &Claims {
+    pub(super) fn all(&self) -> &CodeClaims {
         &self.claims
     }
 
@@ -76,11 +76,11 @@ impl Common {
     }
 }
 
-impl Space {
+impl CodeCacheMapping {
     /// Lets other programs join the process that it was made for, unless that has code which no other can have.
-    pub(super) fn open_for(&mut self, process: usize, maps: &Maps) {
-        let own = |mapping: &&Mapping| self.is_foreign(mapping);
-        let code: Vec<&Mapping> = maps.code().filter(own).collect();
+    pub(super) fn open_for(&mut self, process: usize, maps: &MemoryMaps) {
+        let own = |mapping: &&MemoryMapping| self.is_foreign(mapping);
+        let code: Vec<&MemoryMapping> = maps.code().filter(own).collect();
         if code.iter().all(|mapping| is_common(mapping)) {
             code.into_iter().for_each(|mapping| self.common.claims.add(mapping));
             (self.common.open, self.common.owner) = (true, Some(process));
@@ -88,7 +88,7 @@ impl Space {
     }
 
     /// Whether a program that has just been started can join: all of its code is known.
-    pub(super) fn suits(&self, tid: u32, maps: &Maps) -> bool {
+    pub(super) fn suits(&self, tid: u32, maps: &MemoryMaps) -> bool {
         let can_join = self.common.open && self.has_slot() && !self.translation.is_full();
         can_join && suits(&self.translation, &self.common.claims, tid, maps)
     }
@@ -98,27 +98,27 @@ impl Space {
         &mut self,
         tid: u32,
         process: usize,
-        maps: &Maps,
+        maps: &MemoryMaps,
         ranges: &[(u64, u64)],
     ) -> Admission {
-        let new = |mapping: &&Mapping| {
+        let new = |mapping: &&MemoryMapping| {
             let within = |(start, end): &(u64, u64)| mapping.start < *end && mapping.end > *start;
             self.is_foreign(mapping) && ranges.iter().any(within)
         };
-        let new: Vec<&Mapping> = maps.code().filter(new).collect();
-        let other = |mapping: &&Mapping| {
+        let new: Vec<&MemoryMapping> = maps.code().filter(new).collect();
+        let other = |mapping: &&MemoryMapping| {
             self.overlaps(mapping.start, mapping.end)
-                || self.common.claims.fit(mapping) == Fit::Other
+                || self.common.claims.fit(mapping) == ClaimFit::Other
                 || !is_as_read(&self.translation, tid, mapping.start, mapping.end)
         };
         if new.iter().any(other) {
-            return Admission::Parts;
+            return Admission::Diverges;
         }
         if !new.iter().all(|mapping| is_common(mapping) && is_as_in_file(tid, mapping)) {
-            return Admission::Alone;
+            return Admission::Exclusive;
         }
         for mapping in new {
-            if self.common.claims.fit(mapping) == Fit::New {
+            if self.common.claims.fit(mapping) == ClaimFit::New {
                 self.common.claims.add(mapping);
                 self.common.owner = self.common.owner.filter(|owner| *owner == process);
             }
@@ -127,14 +127,14 @@ impl Space {
     }
 
     /// Whether code was taken from a page that a process cannot execute.
-    pub(super) fn exceeds(&self, maps: &Maps) -> bool {
+    pub(super) fn exceeds(&self, maps: &MemoryMaps) -> bool {
         let pages = self.translation.looked_at(0, u64::MAX);
         let read = pages.iter().filter(|(_, bytes)| bytes.is_some());
         read.into_iter().any(|(page, _)| !maps.executes(*page, page + PAGE))
     }
 
     /// Whether a mapping is neither the translation's own nor the kernel's page that nobody reads.
-    fn is_foreign(&self, mapping: &Mapping) -> bool {
+    fn is_foreign(&self, mapping: &MemoryMapping) -> bool {
         !is_kernels(mapping) && !self.is_region(mapping)
     }
 }
@@ -144,15 +144,15 @@ impl Space {
 /// # Source
 ///
 /// Linux `arch/x86/entry/vsyscall/vsyscall_64.c`: its name.
-pub(super) fn is_kernels(mapping: &Mapping) -> bool {
+pub(super) fn is_kernels(mapping: &MemoryMapping) -> bool {
     mapping.name == "[vsyscall]"
 }
 
 /// Whether all the code of a program that has nothing of ours yet is claimed, and as it was read.
-pub(super) fn suits(translation: &Translation, claims: &Claims, tid: u32, maps: &Maps) -> bool {
-    let suits = |mapping: &Mapping| {
+pub(super) fn suits(translation: &Translation, claims: &CodeClaims, tid: u32, maps: &MemoryMaps) -> bool {
+    let suits = |mapping: &MemoryMapping| {
         is_common(mapping)
-            && claims.fit(mapping) == Fit::Known
+            && claims.fit(mapping) == ClaimFit::Known
             && is_as_read(translation, tid, mapping.start, mapping.end)
     };
     maps.code().filter(|code| !is_kernels(code)).all(suits)
@@ -167,8 +167,9 @@ fn is_as_read(translation: &Translation, tid: u32, start: u64, end: u64) -> bool
     runs.into_iter().all(|run| {
         bytes.resize(run.len() * PAGE as usize, 0);
         let read = trace::read_memory(tid, run[0].0, &mut bytes).unwrap_or(0);
-        let same =
-            |(now, (_, then)): (&[u8], &(u64, Option<Looked<'_>>))| then.is_some_and(|then| then.is(now));
+        let same = |(now, (_, then)): (&[u8], &(u64, Option<PageContent<'_>>))| {
+            then.is_some_and(|then| then.is(now))
+        };
         read == bytes.len() && bytes.chunks(PAGE as usize).zip(run).all(same)
     })
 }
@@ -180,7 +181,7 @@ fn is_as_read(translation: &Translation, tid: u32, start: u64, end: u64) -> bool
 ///
 /// Linux `Documentation/admin-guide/mm/pagemap.rst`: a word for each page, whose bits 63 and 62 tell that it is present or
 /// swapped out, and bit 61 that it is a file's.
-fn is_as_in_file(tid: u32, mapping: &Mapping) -> bool {
+fn is_as_in_file(tid: u32, mapping: &MemoryMapping) -> bool {
     const THERE: u64 = 0b11 << 62;
     const OF_FILE: u64 = 1 << 61;
     let pages = (mapping.end - mapping.start) / PAGE;

@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
-use super::Settings;
-use super::births::{Birth, USER_CS};
-use super::code::Reader;
-use super::hints::Store;
-use super::kept::Shelf;
-use super::maps::{Known, Maps};
-use super::pace::HeldBack;
-use super::probe::Probe;
-use super::process::{Mode, Process, Seat, Spot, Task};
+use super::TracerSettings;
+use super::births::{ForkEvent, USER_CS};
+use super::code::CodeReader;
+use super::hints::ProfileStore;
+use super::kept::TranslationCache;
+use super::maps::{MapsCache, MemoryMaps};
+use super::pace::DelayedSignal;
+use super::probe::InstructionProbe;
+use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, TranslationContext};
 use super::restartable;
-use super::sharing::Pool;
-use super::space::Space;
-use super::threads::Part;
-use crate::block::Leave;
-use crate::translate::{self, Need, Stop};
+use super::sharing::SharedTranslations;
+use super::space::CodeCacheMapping;
+use super::threads::TranslationCounts;
+use crate::block::DetachReason;
+use crate::translate::{self, StopReason, TranslationNeed};
 
 pub(super) const SIGTRAP: i32 = 5;
 
@@ -40,27 +40,27 @@ const FEW: usize = 8;
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
 /// Follows processes.
-pub(crate) struct Engine {
-    pub(super) settings: Settings,
-    pub(super) tasks: HashMap<u32, Task>,
-    pub(super) processes: Vec<Process>,
+pub(crate) struct Tracer {
+    pub(super) settings: TracerSettings,
+    pub(super) tasks: HashMap<u32, TracedTask>,
+    pub(super) processes: Vec<TracedProcess>,
     /// Children that we heard of before they stopped for the first time.
-    pub(super) born: HashMap<u32, Birth>,
+    pub(super) born: HashMap<u32, ForkEvent>,
     /// Children that stopped before we heard of them, and their parents.
     pub(super) early: HashMap<u32, u32>,
     /// What killed processes would have made: nobody tells of a child whose maker was killed while it made it.
-    pub(super) orphanages: Vec<Birth>,
+    pub(super) orphanages: Vec<ForkEvent>,
     pub(super) root: u32,
     /// Stopped until every other process has gone on without us.
     pub(super) held: Vec<(u32, String)>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
-    pub(super) held_back: Vec<HeldBack>,
+    pub(super) held_back: Vec<DelayedSignal>,
     /// Tasks that have not answered a request for counts.
     pub(super) asked: HashSet<u32>,
     /// What tasks have counted that did: with the indices of their processes.
-    pub(super) answered: HashMap<u32, (usize, Result<Part, String>)>,
+    pub(super) answered: HashMap<u32, (usize, Result<TranslationCounts, String>)>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
     /// Tasks that were killed as they were let go: they stop once more before they are gone.
@@ -76,39 +76,39 @@ pub(crate) struct Engine {
     /// The CPU that we have bound ourselves to.
     pub(super) own_cpu: Option<u32>,
     /// Parts of files that have no restartable sequences.
-    pub(super) unmarked: HashSet<restartable::Part>,
+    pub(super) unmarked: HashSet<restartable::FilePart>,
     /// Who looks at every instruction, in tests.
-    pub(super) probe: Option<Box<dyn Probe>>,
+    pub(super) probe: Option<Box<dyn InstructionProbe>>,
     /// Translations that programs can join.
-    pub(super) pool: Pool,
+    pub(super) pool: SharedTranslations,
     /// What earlier runs have executed, and this one so far.
-    pub(super) hints: Option<Rc<RefCell<Store>>>,
+    pub(super) hints: Option<Rc<RefCell<ProfileStore>>>,
     /// What they have translated.
-    pub(super) shelf: Option<Shelf>,
+    pub(super) shelf: Option<TranslationCache>,
     /// When it was last looked for programs that are to get another translation.
     pub(super) looked_back: Instant,
 }
 
 /// Why a task cannot be followed any more.
-pub(super) enum Trouble {
+pub(super) enum TraceError {
     /// It has ended, or is about to.
     Gone,
     /// It must go on without us; why.
-    Unfollowed(String),
+    Detach(String),
     /// It needs a translation of its own.
-    Apart,
+    OwnTranslation,
 }
 
-impl From<io::Error> for Trouble {
-    fn from(error: io::Error) -> Trouble {
+impl From<io::Error> for TraceError {
+    fn from(error: io::Error) -> TraceError {
         match error.raw_os_error() {
-            Some(cyclometer_sys::process::errno::ESRCH) => Trouble::Gone,
-            _ => Trouble::Unfollowed(format!("could not be translated: {error}")),
+            Some(cyclometer_sys::process::errno::ESRCH) => TraceError::Gone,
+            _ => TraceError::Detach(format!("could not be translated: {error}")),
         }
     }
 }
 
-pub(super) type Outcome = Result<(), Trouble>;
+pub(super) type TraceResult = Result<(), TraceError>;
 
 /// Traces a process that has not executed its command yet, says so, and follows it until it ends, with all that it
 /// starts; then reports. See [`protocol`](super::protocol).
@@ -117,9 +117,9 @@ pub(super) type Outcome = Result<(), Trouble>;
 pub(crate) fn follow(
     pid: u32,
     mut socket: UnixStream,
-    settings: Settings,
+    settings: TracerSettings,
     hints: Option<&Path>,
-    probe: Option<Box<dyn Probe>>,
+    probe: Option<Box<dyn InstructionProbe>>,
 ) {
     let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
     // Should this process be killed, so are those that it follows: their translated code is full of stops that nobody would
@@ -136,11 +136,12 @@ pub(crate) fn follow(
     let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
-    let mut engine = Engine::new(pid, settings, probe);
-    let (store, kept) = Store::open(hints);
+    let mut engine = Tracer::new(pid, settings, probe);
+    let (store, kept) = ProfileStore::open(hints);
     engine.hints = Some(Rc::new(RefCell::new(store)));
-    engine.shelf =
-        hints.filter(|_| kept).and_then(|hints| Shelf::open(&hints.with_file_name("translations")));
+    engine.shelf = hints
+        .filter(|_| kept)
+        .and_then(|hints| TranslationCache::open(&hints.with_file_name("translations")));
     // What came before the bell was there is looked at once.
     let mut heard = true;
     loop {
@@ -177,9 +178,9 @@ pub(crate) fn follow(
     std::mem::forget(engine);
 }
 
-impl Engine {
-    fn new(root: u32, settings: Settings, probe: Option<Box<dyn Probe>>) -> Engine {
-        let mut engine = Engine {
+impl Tracer {
+    fn new(root: u32, settings: TracerSettings, probe: Option<Box<dyn InstructionProbe>>) -> Tracer {
+        let mut engine = Tracer {
             settings,
             tasks: HashMap::new(),
             processes: Vec::new(),
@@ -202,34 +203,34 @@ impl Engine {
             own_cpu: None,
             unmarked: HashSet::new(),
             probe,
-            pool: Pool::default(),
+            pool: SharedTranslations::default(),
             hints: None,
             shelf: None,
             looked_back: Instant::now(),
         };
-        engine.adopt(root, 0, Mode::Waiting, false);
+        engine.adopt(root, 0, TaskMode::Untranslated, false);
         engine
     }
 
     /// Whether nobody is followed any more. A child that we heard of and that has not stopped yet would die with us.
     fn is_done(&self) -> bool {
         // The first thread of a process that goes on without us may have ended long before the others.
-        let over = |task: &Task| self.finishing && task.ended;
+        let over = |task: &TracedTask| self.finishing && task.ended;
         self.tasks.values().all(over) && self.early.is_empty() && self.born.is_empty()
     }
 
-    pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: Mode, filtered: bool) {
-        self.processes.push(Process::new(tid, parent));
-        let task = Task::new(self.processes.len() - 1, mode, filtered);
+    pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: TaskMode, filtered: bool) {
+        self.processes.push(TracedProcess::new(tid, parent));
+        let task = TracedTask::new(self.processes.len() - 1, mode, filtered);
         self.tasks.insert(tid, task);
     }
 
-    pub(super) fn task(&mut self, tid: u32) -> Result<&mut Task, Trouble> {
-        self.tasks.get_mut(&tid).ok_or(Trouble::Gone)
+    pub(super) fn task(&mut self, tid: u32) -> Result<&mut TracedTask, TraceError> {
+        self.tasks.get_mut(&tid).ok_or(TraceError::Gone)
     }
 
     /// What a task's process is called by.
-    pub(super) fn process(&mut self, tid: u32) -> Option<&mut Process> {
+    pub(super) fn process(&mut self, tid: u32) -> Option<&mut TracedProcess> {
         let index = self.tasks.get(&tid)?.process;
         self.processes.get_mut(index)
     }
@@ -297,12 +298,14 @@ impl Engine {
     }
 
     /// What becomes of a task that could not be followed.
-    pub(super) fn conclude(&mut self, tid: u32, outcome: Outcome) {
+    pub(super) fn conclude(&mut self, tid: u32, outcome: TraceResult) {
         match outcome {
             Ok(()) => {}
-            Err(Trouble::Gone) => self.let_go(tid),
-            Err(Trouble::Unfollowed(reason)) => self.leave(tid, Some(reason), 0),
-            Err(Trouble::Apart) => self.leave(tid, Some("could not be translated apart".to_owned()), 0),
+            Err(TraceError::Gone) => self.let_go(tid),
+            Err(TraceError::Detach(reason)) => self.leave(tid, Some(reason), 0),
+            Err(TraceError::OwnTranslation) => {
+                self.leave(tid, Some("could not be translated apart".to_owned()), 0)
+            }
         }
     }
 
@@ -321,7 +324,7 @@ impl Engine {
         std::mem::take(&mut task.ends_all)
     }
 
-    fn stopped(&mut self, tid: u32, change: Change) -> Outcome {
+    fn stopped(&mut self, tid: u32, change: Change) -> TraceResult {
         let task = self.task(tid)?;
         let (dismissed, summoned) = (task.dismissed.is_some(), task.summoned);
         match change {
@@ -363,17 +366,17 @@ impl Engine {
 
     /// Whether a task is on the way into a handler, or back from one.
     fn is_in_own_code(&self, tid: u32) -> bool {
-        matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(Mode::Native(_)))
+        matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(TaskMode::Native(_)))
     }
 
     /// Goes on in translated code; the registers are the program's.
-    pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> Outcome {
+    pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> TraceResult {
         if registers.cs != USER_CS {
             // What a handler goes back to may be of the other kind.
-            return Err(Trouble::Unfollowed("goes on in 32-bit code".to_owned()));
+            return Err(TraceError::Detach("goes on in 32-bit code".to_owned()));
         }
         match self.enter_here(tid, registers) {
-            Err(Trouble::Apart) => {
+            Err(TraceError::OwnTranslation) => {
                 trace::set_registers(tid, &registers)?;
                 self.renew_here(tid)
             }
@@ -382,16 +385,16 @@ impl Engine {
     }
 
     /// The same with the translation that there is.
-    fn enter_here(&mut self, tid: u32, mut registers: Registers) -> Outcome {
+    fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
         let (room, hints) = (self.room(tid)?, self.hints.clone());
         let task = self.task(tid)?;
-        let Mode::Native(mut seat) = std::mem::replace(&mut task.mode, Mode::Waiting) else {
-            return Err(Trouble::Gone);
+        let TaskMode::Native(mut seat) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
+            return Err(TraceError::Gone);
         };
         let address = registers.rip;
         let body = {
             let space = &mut seat.space.borrow_mut();
-            let mut reader = Reader::new(tid, &mut seat.maps, hints.as_deref());
+            let mut reader = CodeReader::new(tid, &mut seat.maps, hints.as_deref());
             let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
             body.and_then(|body| {
                 space.apply();
@@ -407,27 +410,28 @@ impl Engine {
         let task = self.task(tid)?;
         match body {
             Ok(()) => {
-                (task.mode, task.last) = (Mode::Translated(seat), Some(Spot::new(registers.rip, &registers)));
+                (task.mode, task.last) =
+                    (TaskMode::Translated(seat), Some(TranslatedPc::new(registers.rip, &registers)));
                 task.pace.come_back(address);
                 self.go(tid)
             }
             Err(trouble) => {
-                task.mode = Mode::Native(seat);
+                task.mode = TaskMode::Native(seat);
                 Err(trouble)
             }
         }
     }
 
     /// What becomes of a stop that the translator put there.
-    pub(super) fn own_stop(&mut self, tid: u32, stop: Stop, registers: Registers) -> Outcome {
+    pub(super) fn own_stop(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
         match stop {
-            Stop::Link | Stop::Indirect => self.go_on(tid, stop, registers),
-            Stop::SystemCall if self.begins_anew_at_call(tid, registers.rax)? => self.begin_anew(tid),
-            Stop::SystemCall => self.system_call(tid, registers),
-            Stop::Ask(question) => self.ask_processor(tid, question, registers),
-            Stop::Breakpoint => self.deliver(tid, SIGTRAP),
-            Stop::Leave(Leave::Unreadable) => self.unreadable(tid),
-            Stop::Leave(reason) => {
+            StopReason::DirectLink | StopReason::IndirectBranch => self.go_on(tid, stop, registers),
+            StopReason::SystemCall if self.begins_anew_at_call(tid, registers.rax)? => self.begin_anew(tid),
+            StopReason::SystemCall => self.system_call(tid, registers),
+            StopReason::CpuQuery(question) => self.ask_processor(tid, question, registers),
+            StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
+            StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
+            StopReason::Detach(reason) => {
                 self.leave(tid, Some(format!("has {}", reason.word())), 0);
                 Ok(())
             }
@@ -435,28 +439,28 @@ impl Engine {
     }
 
     /// Translates what comes next, and goes on there.
-    fn go_on(&mut self, tid: u32, stop: Stop, registers: Registers) -> Outcome {
-        if stop == Stop::Indirect && is_vsyscall(registers.rcx) {
-            return Err(Trouble::Unfollowed("calls the kernel's vsyscall page".to_owned()));
+    fn go_on(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
+        if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
+            return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
         }
         self.stay_near(tid);
         let (room, hints) = (self.room(tid)?, self.hints.clone());
         let task = self.task(tid)?;
-        let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
+        let TaskMode::Translated(seat) = &mut task.mode else { return Err(TraceError::Gone) };
         let space = seat.space.clone();
         let mut space = space.borrow_mut();
-        let mut reader = Reader::new(tid, &mut seat.maps, hints.as_deref());
+        let mut reader = CodeReader::new(tid, &mut seat.maps, hints.as_deref());
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
         let to = with_room(&mut space, tid, room, |space| match stop {
-            Stop::Link => space.translation.link(&mut reader, at),
+            StopReason::DirectLink => space.translation.link(&mut reader, at),
             _ => space.translation.indirect(&mut reader, target).map(Some),
         });
         space.apply();
         drop(space);
-        if let Err(Trouble::Apart) = to {
+        if let Err(TraceError::OwnTranslation) = to {
             return self.renew_here(tid);
         }
-        trace::set_instruction_pointer(tid, to?.ok_or(Trouble::Gone)?)?;
+        trace::set_instruction_pointer(tid, to?.ok_or(TraceError::Gone)?)?;
         self.go(tid)
     }
 
@@ -470,7 +474,7 @@ impl Engine {
     }
 
     /// Whether another process than a task's executes a translation, or one that was just born will.
-    pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+    pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let born = self.born.values().any(|birth| birth.thread_of.is_none() && birth.uses(space));
         born || self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
@@ -478,15 +482,15 @@ impl Engine {
 
     /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
     /// and who borrows their memory.
-    pub(super) fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<Space>>) -> bool {
+    pub(super) fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let borrows = |child: &u32| {
-            let lends = |task: &Task| Some(task.process) == own && task.is_suspended_by(*child);
+            let lends = |task: &TracedTask| Some(task.process) == own && task.is_suspended_by(*child);
             self.tasks.values().any(lends)
         };
-        let lends = |task: &Task| task.is_suspended_by(tid);
+        let lends = |task: &TracedTask| task.is_suspended_by(tid);
         let lender = self.tasks.values().find(|task| lends(task)).map(|task| task.process);
-        let shares = |(other, task): (&u32, &Task)| {
+        let shares = |(other, task): (&u32, &TracedTask)| {
             Some(task.process) == own || Some(task.process) == lender || borrows(other)
         };
         self.tasks.iter().any(|(other, task)| task.uses(space) && !shares((other, task)))
@@ -494,20 +498,22 @@ impl Engine {
     }
 
     /// Whether the translation that a task executes may be given more memory.
-    fn room(&mut self, tid: u32) -> Result<Room, Trouble> {
+    fn room(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
         let task = self.task(tid)?;
-        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Ok(Room::Free) };
+        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else {
+            return Ok(MappingPermission::Allowed);
+        };
         let (filtered, home) = (task.filtered, seat.space.clone());
         Ok(match () {
-            () if filtered => Room::Filtered,
-            () if self.is_mapped_elsewhere(tid, &home) => Room::Elsewhere,
-            () => Room::Free,
+            () if filtered => MappingPermission::Filtered,
+            () if self.is_mapped_elsewhere(tid, &home) => MappingPermission::Elsewhere,
+            () => MappingPermission::Allowed,
         })
     }
 
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
-    pub(super) fn renew(&mut self, tid: u32) -> Result<Registers, Trouble> {
-        let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
+    pub(super) fn renew(&mut self, tid: u32) -> Result<Registers, TraceError> {
+        let registers = self.surface(tid)?.ok_or(TraceError::Gone)?;
         let settings = self.settings.translation;
         let task = self.task(tid)?;
         let process = task.process;
@@ -520,30 +526,30 @@ impl Engine {
             () => "",
         };
         if !reason.is_empty() {
-            return Err(Trouble::Unfollowed(reason.to_owned()));
+            return Err(TraceError::Detach(reason.to_owned()));
         }
-        let Mode::Native(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+        let TaskMode::Native(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let old = seat.space.clone();
         let allowance = self.allowance(tid);
-        let mut space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
+        let mut space = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
         self.move_listings(tid, &old, &mut space);
         self.close(tid);
-        let slot = space.take_slot().ok_or(Trouble::Gone)?;
-        let seat = Seat::new(Rc::new(RefCell::new(space)), slot);
-        self.task(tid)?.mode = Mode::Native(seat);
+        let slot = space.take_slot().ok_or(TraceError::Gone)?;
+        let seat = TranslationContext::new(Rc::new(RefCell::new(space)), slot);
+        self.task(tid)?.mode = TaskMode::Native(seat);
         Ok(registers)
     }
 
     /// Nothing executable is where the program went, or something that may change.
-    fn unreadable(&mut self, tid: u32) -> Outcome {
-        let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
-        match Reader::new(tid, &mut Known::default(), None).why_not(registers.rip) {
+    fn unreadable(&mut self, tid: u32) -> TraceResult {
+        let registers = self.surface(tid)?.ok_or(TraceError::Gone)?;
+        match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
             // It faults there by itself, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
-            Some(reason) => Err(Trouble::Unfollowed(reason.word().to_owned())),
+            Some(reason) => Err(TraceError::Detach(reason.word().to_owned())),
             // We may have been unable to look, which has another reason.
-            None if Maps::read(tid)?.is_empty() => Err(Trouble::Gone),
-            None => Err(Trouble::Unfollowed("has code that cannot be read".to_owned())),
+            None if MemoryMaps::read(tid)?.is_empty() => Err(TraceError::Gone),
+            None => Err(TraceError::Detach("has code that cannot be read".to_owned())),
         }
     }
 }
@@ -559,9 +565,9 @@ fn is_vsyscall(address: u64) -> bool {
 
 /// Whether memory can be mapped for a translation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Room {
+enum MappingPermission {
     /// It can.
-    Free,
+    Allowed,
     /// No system call can be made in the program's name.
     Filtered,
     /// It would be missing in another memory in which the same translation is executed.
@@ -570,19 +576,21 @@ enum Room {
 
 /// Lets the translation do something, with more memory when it needs that.
 fn with_room<T>(
-    space: &mut Space,
+    space: &mut CodeCacheMapping,
     tid: u32,
-    room: Room,
-    mut work: impl FnMut(&mut Space) -> Result<T, Need>,
-) -> Result<T, Trouble> {
+    room: MappingPermission,
+    mut work: impl FnMut(&mut CodeCacheMapping) -> Result<T, TranslationNeed>,
+) -> Result<T, TraceError> {
     loop {
         match work(space) {
             Ok(done) => return Ok(done),
-            Err(_) if room == Room::Filtered => {
-                return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
+            Err(_) if room == MappingPermission::Filtered => {
+                return Err(TraceError::Detach("filters its system calls".to_owned()));
             }
-            Err(Need::Region(_)) if room == Room::Elsewhere => return Err(Trouble::Apart),
-            Err(Need::Room) => return Err(Trouble::Apart),
+            Err(TranslationNeed::Region(_)) if room == MappingPermission::Elsewhere => {
+                return Err(TraceError::OwnTranslation);
+            }
+            Err(TranslationNeed::NewTranslation) => return Err(TraceError::OwnTranslation),
             Err(need) => space.answer(tid, need)?,
         }
     }
@@ -612,7 +620,7 @@ pub(super) fn cpu_of(pid: u32) -> Option<u32> {
 ///
 /// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux `include/linux/errno.h`,
 /// `ERESTARTNOHAND`.
-pub(super) fn go_on_waiting(tid: u32) -> Outcome {
+pub(super) fn go_on_waiting(tid: u32) -> TraceResult {
     const ERESTARTNOHAND: i64 = 514;
     const EINTR: i64 = 4;
     /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait, io_getevents,

@@ -4,13 +4,13 @@ use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
-use super::engine::{Engine, Outcome};
-use super::process::{Mode, Spot, Task};
+use super::engine::{TraceResult, Tracer};
+use super::process::{TaskMode, TracedTask, TranslatedPc};
 use super::signals::status;
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
 
-impl Engine {
+impl Tracer {
     /// The program goes on by itself from now on: this thread of it as soon as all others do.
     pub(super) fn leave(&mut self, tid: u32, reason: Option<String>, signal: i32) {
         let at = self.surface(tid).map(|registers| registers.map(|registers| registers.rip));
@@ -53,10 +53,11 @@ impl Engine {
 
     /// When its process goes on by itself, which is about to come, our memory is not there any more, but for a page; where the
     /// memory is a maker's, too, who executes its translation, all of it stays.
-    pub(super) fn clear_when_gone(&mut self, tid: u32) -> Outcome {
+    pub(super) fn clear_when_gone(&mut self, tid: u32) -> TraceResult {
         let borrowed = self.tasks.values().any(|other| other.is_suspended_by(tid));
         let task = self.task(tid)?;
-        if let (Mode::Translated(seat) | Mode::Native(seat), false) = (&task.mode, borrowed || task.filtered)
+        if let (TaskMode::Translated(seat) | TaskMode::Native(seat), false) =
+            (&task.mode, borrowed || task.filtered)
         {
             let (process, space) = (task.process, seat.space.clone());
             self.processes[process].clears = Some((tid, space));
@@ -71,7 +72,7 @@ impl Engine {
     }
 
     /// It is about to end; its memory and registers are still there.
-    pub(super) fn exiting(&mut self, tid: u32) -> Outcome {
+    pub(super) fn exiting(&mut self, tid: u32) -> TraceResult {
         self.pass_on_held(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It holds where we make a system call in its name only: it may have executed anything since.
@@ -79,12 +80,13 @@ impl Engine {
         // Before it leaves: it would leave twice in what is answered.
         self.answer(tid)?;
         let registers = trace::registers(tid);
-        let spot =
-            registers.ok().and_then(|registers| Some(Spot::new(self.pc(tid, &registers).ok()?, &registers)));
+        let spot = registers
+            .ok()
+            .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let spot = spot.or(task.ends.map(Spot::of_call));
-        if let Mode::Translated(seat) = &mut task.mode {
+        let spot = spot.or(task.ends.map(TranslatedPc::of_call));
+        if let TaskMode::Translated(seat) = &mut task.mode {
             // Where we make a system call in its name it is not by itself.
             let calling = spot.is_some_and(|spot| seat.space.borrow().is_calling(spot.pc));
             let at = if calling { last } else { spot };
@@ -110,7 +112,7 @@ impl Engine {
         self.pass_on_held(tid);
         self.born.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
-        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+        if self.tasks.get(&tid).is_some_and(TracedTask::is_seated) {
             self.adopt_early(tid);
             let certain = self.end_unseen(tid, how == Some(Change::Killed(SIGKILL)));
             let executes = self.companions(tid).iter().any(|other| self.is_executing(*other));
@@ -148,13 +150,13 @@ impl Engine {
         let at = match task.ends {
             // Killed before that, or behind it.
             Some(_) if executes => None,
-            Some(pc) if !killed => Some(Spot::of_call(pc)),
+            Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
             _ => task.last.filter(|_| tells),
         };
         let known = match &mut task.mode {
-            Mode::Translated(seat) => at.is_some_and(|at| seat.leave(at)),
-            Mode::Native(_) => task.returning.is_none(),
-            Mode::Waiting => false,
+            TaskMode::Translated(seat) => at.is_some_and(|at| seat.leave(at)),
+            TaskMode::Native(_) => task.returning.is_none(),
+            TaskMode::Untranslated => false,
         };
         if !known {
             self.lose(tid, KILLED_BEFORE);
@@ -189,7 +191,7 @@ impl Engine {
 
     /// A task goes on from a stop that was not understood: to its end, most likely. Nothing is known of it from here on.
     fn let_run(&mut self, tid: u32) {
-        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+        if self.tasks.get(&tid).is_some_and(TracedTask::is_seated) {
             self.lose(tid, "the process was killed while it was translated");
         }
         let _ = trace::resume(tid, 0);
@@ -223,7 +225,7 @@ impl Engine {
 
     pub(super) fn release_held(&mut self) {
         // Who waits for a child that is held cannot stop before that goes on.
-        let waits = |task: &Task| task.suspended.is_some() || task.ended;
+        let waits = |task: &TracedTask| task.suspended.is_some() || task.ended;
         let others = self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_held(**tid)).count();
         if others == 0 {
             for (tid, reason) in std::mem::take(&mut self.held) {

@@ -29,15 +29,15 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 const AT_ONCE: usize = 1 << 18;
 
 /// A folder that only we write to.
-pub(super) struct Folder(PathBuf);
+pub(super) struct CacheFolder(PathBuf);
 
-impl Folder {
+impl CacheFolder {
     /// It is made if there is none; `None` where it cannot be trusted.
-    pub(super) fn open(path: &Path) -> Option<Folder> {
+    pub(super) fn open(path: &Path) -> Option<CacheFolder> {
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
         let is_safe = |metadata: fs::Metadata| metadata.is_dir() && is_ours(&metadata);
         let safe = fs::symlink_metadata(path).is_ok_and(is_safe);
-        safe.then(|| Folder(path.to_owned()))
+        safe.then(|| CacheFolder(path.to_owned()))
     }
 
     /// A file to be read, if it is ours; and how long it is, in bytes.
@@ -159,7 +159,7 @@ mod tests {
     fn the_oldest_files_go_where_they_are_too_many_or_too_long() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("folder");
-        let folder = Folder::open(&path).unwrap();
+        let folder = CacheFolder::open(&path).unwrap();
         for (age, name) in ["new", "middle", "old"].into_iter().enumerate() {
             folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
             let file = File::options().write(true).open(path.join(name)).unwrap();
@@ -178,7 +178,7 @@ mod tests {
     fn what_was_begun_and_never_finished_goes_after_a_while() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("folder");
-        let folder = Folder::open(&path).unwrap();
+        let folder = CacheFolder::open(&path).unwrap();
         for (name, hours) in [("name.12.34", 0), ("name.12.35", 2), ("name", 2)] {
             folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
             folder.date(name, SystemTime::now() - Duration::from_secs(hours * 3600));
@@ -191,7 +191,7 @@ mod tests {
     fn what_cannot_be_written_leaves_the_old_file_and_no_other() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("folder");
-        let folder = Folder::open(&path).unwrap();
+        let folder = CacheFolder::open(&path).unwrap();
         folder.replace("name", |file| file.write_all(b"old")).unwrap();
         let failed =
             folder.replace("name", |file| file.write_all(b"new").and(Err(io::ErrorKind::Other.into())));

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace;
 
-use super::engine::{Engine, Trouble};
-use super::process::Mode;
+use super::engine::{TraceError, Tracer};
+use super::process::TaskMode;
 use super::reading::{kernel_ticks, ran_ns};
 use super::remote::number;
 use super::signals::{has_signal, status};
-use super::space::Space;
+use super::space::CodeCacheMapping;
 
 /// How often it is looked whether a program has run for long enough, and how often where that is not to be expected soon.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -62,10 +62,10 @@ const OF_FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
 
 /// Which programs get another translation for what they have executed themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Hindsight {
+pub enum Retranslation {
     /// Those for which it takes little of the time that they have run for.
     #[default]
-    Worthwhile,
+    WhenWorthwhile,
     /// None.
     Never,
     /// All, again and again: for tests.
@@ -74,7 +74,7 @@ pub enum Hindsight {
 
 /// How long a program has run in a translation.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Age {
+pub(crate) struct TranslationAge {
     /// How long it had run when that began, in CPU time; `None` until it is looked at for the first time.
     since_ns: Option<u64>,
     /// How long it had run, and how many blocks there were, when it was last looked whether these become more.
@@ -86,22 +86,22 @@ pub(crate) struct Age {
     /// When it is to be looked at; `None`: at once.
     next: Option<Instant>,
     /// It stops before its next system call, for another translation.
-    asked: Option<Asked>,
+    asked: Option<RetranslationRequest>,
     /// It was interrupted for that.
     interrupted: bool,
 }
 
 /// How long a program had run when it was to stop before its next system call: in all in ns, and in the kernel in ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Asked {
+struct RetranslationRequest {
     ran_ns: u64,
     kernel_ticks: u64,
 }
 
-impl Age {
+impl TranslationAge {
     /// It goes on in another translation.
     pub(super) fn renew(&mut self) {
-        *self = Age { turns: self.turns + 1, ..Age::default() };
+        *self = TranslationAge { turns: self.turns + 1, ..TranslationAge::default() };
     }
 
     /// Another translation would be no better.
@@ -134,14 +134,14 @@ impl Age {
     }
 }
 
-impl Engine {
+impl Tracer {
     /// How often it is to be looked at programs that could get another translation; `None` where there is none.
     pub(super) fn looks_back(&self) -> Option<Duration> {
         let every = self.look_back_every()?;
         let waiting = self
             .tasks
             .values()
-            .filter(|task| matches!(task.mode, Mode::Translated(_)) && self.has_turns(task.age));
+            .filter(|task| matches!(task.mode, TaskMode::Translated(_)) && self.has_turns(task.age));
         let soonest = waiting.map(|task| task.age.next).min()?;
         let left = soonest.map_or(Duration::ZERO, |next| next.saturating_duration_since(self.looked_back));
         Some(if left < LOOK_SELDOM { every } else { LOOK_SELDOM })
@@ -149,14 +149,14 @@ impl Engine {
 
     fn look_back_every(&self) -> Option<Duration> {
         match self.settings.hindsight {
-            Hindsight::Worthwhile => Some(LOOK_EVERY),
-            Hindsight::Always => Some(LOOK_OFTEN),
-            Hindsight::Never => None,
+            Retranslation::WhenWorthwhile => Some(LOOK_EVERY),
+            Retranslation::Always => Some(LOOK_OFTEN),
+            Retranslation::Never => None,
         }
     }
 
-    fn has_turns(&self, age: Age) -> bool {
-        age.turns < MOST_TURNS || self.settings.hindsight == Hindsight::Always
+    fn has_turns(&self, age: TranslationAge) -> bool {
+        age.turns < MOST_TURNS || self.settings.hindsight == Retranslation::Always
     }
 
     /// Looks at the programs that may be old enough for another translation.
@@ -196,9 +196,9 @@ impl Engine {
     fn stop_at_calls(&mut self, tid: u32) {
         let (Some(ran_ns), Some(kernel_ticks)) = (ran_ns(tid), kernel_ticks(tid)) else { return };
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let Mode::Translated(seat) = &task.mode else { return };
+        let TaskMode::Translated(seat) = &task.mode else { return };
         let space = seat.space.clone();
-        task.age.asked = Some(Asked { ran_ns, kernel_ticks });
+        task.age.asked = Some(RetranslationRequest { ran_ns, kernel_ticks });
         space.borrow_mut().watch_all();
         self.pool.give_up(&space);
         self.keep(&space);
@@ -206,8 +206,8 @@ impl Engine {
 
     /// Interrupts a program that makes no system call: one that it was in would be cut short by that, so it must not have been in one all
     /// the time.
-    fn press(&mut self, tid: u32, asked: Asked) {
-        let always = self.settings.hindsight == Hindsight::Always;
+    fn press(&mut self, tid: u32, asked: RetranslationRequest) {
+        let always = self.settings.hindsight == Retranslation::Always;
         let Some(ran) = ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))) else {
             return;
         };
@@ -227,7 +227,7 @@ impl Engine {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         if let Some(asked) = task.age.asked.take() {
             task.age.stay(asked.ran_ns);
-            if let Mode::Translated(seat) | Mode::Native(seat) = &task.mode {
+            if let TaskMode::Translated(seat) | TaskMode::Native(seat) = &task.mode {
                 seat.space.borrow_mut().watch_usual();
             }
         }
@@ -237,10 +237,10 @@ impl Engine {
     fn left(&mut self, tid: u32) -> Option<Duration> {
         let hindsight = self.settings.hindsight;
         let task = self.tasks.get_mut(&tid)?;
-        let Mode::Translated(seat) = &task.mode else { return Some(LOOK_SELDOM) };
+        let TaskMode::Translated(seat) = &task.mode else { return Some(LOOK_SELDOM) };
         let Some(now) = ran_ns(tid) else { return Some(LOOK_SELDOM) };
         let space = seat.space.borrow();
-        if hindsight == Hindsight::Always {
+        if hindsight == Retranslation::Always {
             let since = *task.age.since_ns.get_or_insert(now);
             return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(LOOK_OFTEN);
         }
@@ -259,7 +259,7 @@ impl Engine {
     /// anything for it.
     fn can_begin_anew(&self, tid: u32) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return false };
-        let Mode::Translated(seat) = &task.mode else { return false };
+        let TaskMode::Translated(seat) = &task.mode else { return false };
         let calm = !task.ended && task.departs.is_none() && task.dismissed.is_none() && !task.halted;
         let free = !task.filtered && task.suspended.is_none() && !task.summoned;
         let process = &self.processes[task.process];
@@ -276,7 +276,7 @@ impl Engine {
     }
 
     /// Whether a task that we have interrupted is to go on in another translation.
-    pub(super) fn begins_anew(&mut self, tid: u32) -> Result<bool, Trouble> {
+    pub(super) fn begins_anew(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let interrupted = std::mem::take(&mut task.age.interrupted) && task.age.asked.is_some();
         if !interrupted || self.is_about_to_stop(tid)? {
@@ -291,9 +291,9 @@ impl Engine {
 
     /// Whether nothing of what an interrupted task was doing would be lost: not in a system call, which may have to be made again; nor where
     /// elements under a mask are counted; nor before a signal for what it has executed.
-    fn is_at_rest(&mut self, tid: u32) -> Result<bool, Trouble> {
+    fn is_at_rest(&mut self, tid: u32) -> Result<bool, TraceError> {
         let registers = trace::registers(tid)?;
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
+        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
         let place = seat.space.borrow().translation.place(registers.rip);
         let status = status(tid);
         let faults = OF_FAULTS.iter().any(|signal| has_signal(&status, "SigPnd:", *signal));
@@ -301,7 +301,7 @@ impl Engine {
     }
 
     /// Whether a task that has stopped before a system call is to go on in another translation.
-    pub(super) fn begins_anew_at_call(&mut self, tid: u32, number: u64) -> Result<bool, Trouble> {
+    pub(super) fn begins_anew_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
         if self.task(tid)?.age.asked.is_none() {
             return Ok(false);
         }
@@ -315,7 +315,7 @@ impl Engine {
 }
 
 /// Whether too many blocks of files were translated that nobody had known to be executed.
-fn is_little_known(space: &Space) -> bool {
+fn is_little_known(space: &CodeCacheMapping) -> bool {
     let of_files: usize = space.translation.pages_of_files().map(|(_, blocks)| blocks.len()).sum();
     let known = space.kept.read().map_or_else(|| space.translation.hinted(), |read| read as usize);
     of_files.saturating_sub(known) * UNKNOWN_OF >= of_files.max(1)
@@ -330,7 +330,7 @@ mod tests {
     /// When a program of so many blocks is old enough, in ms, that has run for 1 s before and runs all the time: it is looked at
     /// whenever it is to be.
     fn turns(blocks: impl Fn(u64) -> u32, until_ms: u64) -> Vec<u64> {
-        let mut age = Age::default();
+        let mut age = TranslationAge::default();
         let (mut turns, mut ms) = (Vec::new(), 0);
         while ms < until_ms {
             match age.look(1000 * MS + ms * MS, blocks(ms)) {
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn who_does_not_run_is_looked_at_ever_more_seldom() {
-        let mut age = Age::default();
+        let mut age = TranslationAge::default();
         let looks: Vec<u128> = (0..10).map(|_| age.look(MS, 1).as_millis()).collect();
         assert_eq!(looks, [100, 100, 100, 160, 320, 640, 1280, 2560, 2560, 2560]);
         let looks: Vec<u128> = (0..9).map(|_| age.look(200 * MS, 1).as_millis()).collect();
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn another_translation_counts_as_a_turn() {
-        let mut age = Age::default();
+        let mut age = TranslationAge::default();
         age.look(7 * MS, 1);
         age.renew();
         assert_eq!((age.turns, age.since_ns, age.asked), (1, None, None));

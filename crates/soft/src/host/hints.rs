@@ -7,13 +7,13 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-use super::engine::Engine;
-use super::folder::{Folder, name_of};
-use super::maps::Mapping;
-use super::space::Space;
-use super::writers::File;
-use crate::hints::{FileHints, Heats, MOST_BYTES};
-use crate::translate::{Origin, PAGE};
+use super::engine::Tracer;
+use super::folder::{CacheFolder, name_of};
+use super::maps::MemoryMapping;
+use super::space::CodeCacheMapping;
+use super::writers::FileId;
+use crate::hints::{BlockHeat, FileProfile, MOST_BYTES};
+use crate::translate::{FilePage, PAGE};
 
 /// Most files that are kept; beyond that the oldest go.
 const MOST_FILES: usize = 1000;
@@ -23,31 +23,31 @@ const MOST_FILES: usize = 1000;
 const NEW_PART: usize = 50;
 
 /// Hints of the files whose code is executed.
-pub(super) struct Store {
+pub(super) struct ProfileStore {
     /// `None` where nothing is kept.
-    folder: Option<Folder>,
-    files: Vec<Entry>,
+    folder: Option<CacheFolder>,
+    files: Vec<ProfileFile>,
     /// The numbers of files; `None` where none are kept.
-    numbers: HashMap<File, Option<u32>>,
+    numbers: HashMap<FileId, Option<u32>>,
 }
 
-struct Entry {
+struct ProfileFile {
     name: String,
     /// `None` as long as nobody has asked for them.
-    hints: Option<FileHints>,
+    hints: Option<FileProfile>,
 }
 
-impl Store {
+impl ProfileStore {
     /// In a folder, which is made if there is none, and whether that can be trusted; where it cannot, or there is to be none, hints last as
     /// long as this.
-    pub(super) fn open(folder: Option<&Path>) -> (Store, bool) {
-        let folder = folder.and_then(Folder::open);
+    pub(super) fn open(folder: Option<&Path>) -> (ProfileStore, bool) {
+        let folder = folder.and_then(CacheFolder::open);
         let kept = folder.is_some();
-        (Store { folder, files: Vec::new(), numbers: HashMap::new() }, kept)
+        (ProfileStore { folder, files: Vec::new(), numbers: HashMap::new() }, kept)
     }
 
     /// Where a page of a mapping is from, and what is known of it.
-    pub(super) fn origin(&mut self, tid: u32, mapping: &Mapping, page: u64) -> Option<Origin> {
+    pub(super) fn origin(&mut self, tid: u32, mapping: &MemoryMapping, page: u64) -> Option<FilePage> {
         let known = mapping.file?;
         let file = match self.numbers.get(&known) {
             Some(number) => *number,
@@ -59,14 +59,14 @@ impl Store {
             }
         }?;
         let number = u32::try_from((page - mapping.start + mapping.offset) / PAGE).ok()?;
-        Some(Origin { file, page: number, hints: self.hints(file).page(number) })
+        Some(FilePage { file, page: number, hints: self.hints(file).page(number) })
     }
 
     /// The number of a file by its name.
     pub(super) fn number_of(&mut self, name: String) -> u32 {
         let known = self.files.iter().position(|file| file.name == name);
         let number = known.unwrap_or_else(|| {
-            self.files.push(Entry { name, hints: None });
+            self.files.push(ProfileFile { name, hints: None });
             self.files.len() - 1
         });
         number as u32
@@ -77,14 +77,14 @@ impl Store {
         &self.files[number as usize].name
     }
 
-    fn hints(&mut self, file: u32) -> &mut FileHints {
-        let Entry { name, hints } = &mut self.files[file as usize];
+    fn hints(&mut self, file: u32) -> &mut FileProfile {
+        let ProfileFile { name, hints } = &mut self.files[file as usize];
         let read = || self.folder.as_ref().and_then(|folder| read(folder, name));
         hints.get_or_insert_with(|| read().unwrap_or_default())
     }
 
     /// Takes over what was executed of a translation.
-    pub(super) fn learn(&mut self, space: &Space) {
+    pub(super) fn learn(&mut self, space: &CodeCacheMapping) {
         let map = space.heats.borrow();
         for (origin, blocks) in space.translation.pages_of_files() {
             let hints = self.hints(origin.file);
@@ -101,8 +101,8 @@ impl Store {
     pub(super) fn save(&mut self) {
         let Some(folder) = &self.folder else { return };
         let mut written = false;
-        for Entry { name, hints } in &self.files {
-            let is_new = |hints: &&FileHints| hints.fresh() * NEW_PART > hints.blocks();
+        for ProfileFile { name, hints } in &self.files {
+            let is_new = |hints: &&FileProfile| hints.fresh() * NEW_PART > hints.blocks();
             let Some(hints) = hints.as_ref().filter(is_new) else { continue };
             written |= folder.replace(name, |file| file.write_all(&hints.write())).is_ok();
         }
@@ -112,38 +112,38 @@ impl Store {
     }
 }
 
-fn read(folder: &Folder, name: &str) -> Option<FileHints> {
+fn read(folder: &CacheFolder, name: &str) -> Option<FileProfile> {
     let (file, len) = folder.read(name)?;
     if len > MOST_BYTES {
         return None;
     }
     let mut bytes = Vec::with_capacity(len as usize);
     file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-    FileHints::read(&bytes)
+    FileProfile::read(&bytes)
 }
 
 /// How hot the blocks of a translation were, by their numbers; those that were not executed are cold throughout.
 #[derive(Default)]
-pub(crate) struct HeatMap(Vec<Heats>);
+pub(crate) struct HeatMap(Vec<BlockHeat>);
 
 impl HeatMap {
     /// A process has executed a block.
-    pub(crate) fn note(&mut self, block: u32, heats: Heats) {
+    pub(crate) fn note(&mut self, block: u32, heats: BlockHeat) {
         let index = block as usize;
         if self.0.len() <= index {
-            self.0.resize(index + 1, Heats::default());
+            self.0.resize(index + 1, BlockHeat::default());
         }
         self.0[index] = self.0[index].or_hotter(heats);
     }
 
-    fn of(&self, block: u32) -> Option<Heats> {
-        self.0.get(block as usize).copied().filter(|heats| *heats != Heats::default())
+    fn of(&self, block: u32) -> Option<BlockHeat> {
+        self.0.get(block as usize).copied().filter(|heats| *heats != BlockHeat::default())
     }
 }
 
-impl Engine {
+impl Tracer {
     /// Hints are made of what was executed of a translation that is given up.
-    pub(super) fn learn(&self, space: &Space) {
+    pub(super) fn learn(&self, space: &CodeCacheMapping) {
         if let Some(store) = &self.hints {
             store.borrow_mut().learn(space);
         }
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// Hints are made of what was executed of a translation, unless it was known when that was made.
-    pub(super) fn learn_new(&self, space: &Space) {
+    pub(super) fn learn_new(&self, space: &CodeCacheMapping) {
         if space.kept.is_worth_learning(space) {
             self.learn(space);
         }

@@ -24,19 +24,19 @@ use std::time::{Duration, SystemTime};
 
 use cyclometer_sys::trace::Registers;
 
-use super::alike::Alike;
-use super::claims::Claims;
-use super::common::{Common, is_kernels, suits};
-use super::engine::Engine;
-use super::folder::{Folder, name_for, name_of};
-use super::maps::{Mapping, Maps};
-use super::restartable::Part;
-use super::space::{Space, auxiliary};
-use super::trust::Rights;
-use super::writers::File;
-use crate::pack::{Packer, Unpacker};
-use crate::translate::{Originals, PAGE, Translation};
-use left::Left;
+use super::alike::EquivalentBlocks;
+use super::claims::CodeClaims;
+use super::common::{SharedCode, is_kernels, suits};
+use super::engine::Tracer;
+use super::folder::{CacheFolder, name_for, name_of};
+use super::maps::{MemoryMapping, MemoryMaps};
+use super::restartable::FilePart;
+use super::space::{CodeCacheMapping, auxiliary};
+use super::trust::ProcessRights;
+use super::writers::FileId;
+use crate::pack::{ChunkReader, ChunkWriter};
+use crate::translate::{PAGE, StoredPages, Translation};
+use left::CacheFile;
 
 /// What is written is of use to the code that has written it only.
 const VERSION: &str = env!("CYCLOMETER_SOFT_CODE");
@@ -65,21 +65,24 @@ const OLD: Duration = Duration::from_secs(3600);
 const UNUSED: Duration = Duration::from_secs(2 * 3600);
 
 /// Translations of earlier runs.
-pub(super) struct Shelf {
-    folder: Folder,
-    rights: Rights,
+pub(super) struct TranslationCache {
+    folder: CacheFolder,
+    rights: ProcessRights,
 }
 
-impl Shelf {
+impl TranslationCache {
     /// In a folder, which is made if there is none; `None` where it cannot be trusted.
-    pub(super) fn open(folder: &Path) -> Option<Shelf> {
-        Some(Shelf { folder: Folder::open(folder)?, rights: Rights::of(std::process::id())? })
+    pub(super) fn open(folder: &Path) -> Option<TranslationCache> {
+        Some(TranslationCache {
+            folder: CacheFolder::open(folder)?,
+            rights: ProcessRights::of(std::process::id())?,
+        })
     }
 }
 
 /// What becomes of a translation for later runs.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct CacheRecord {
     /// The name of its file; `None` where it is not to be kept.
     name: Option<String>,
     /// Where the program begins, behind its loader.
@@ -92,7 +95,7 @@ pub(super) struct Kept {
     parted: u32,
 }
 
-impl Kept {
+impl CacheRecord {
     /// A program that was just started is kept under a name when nobody executes it any more.
     pub(super) fn keep_as(&mut self, name: Option<String>, tid: u32) {
         const AT_ENTRY: u64 = 9;
@@ -116,7 +119,7 @@ impl Kept {
     }
 
     /// Whether there is anything to be learned of it that was not known when it was made.
-    pub(super) fn is_worth_learning(&self, space: &Space) -> bool {
+    pub(super) fn is_worth_learning(&self, space: &CodeCacheMapping) -> bool {
         self.read.is_none_or(|read| has_grown(read, space.translation.blocks()))
     }
 }
@@ -126,25 +129,27 @@ fn has_grown(read: u32, blocks: u32) -> bool {
 }
 
 /// Why a file is not used.
-enum Miss {
+enum CacheMiss {
     /// It is damaged, of another version, or what it was made of has changed: nobody can use it.
     Useless,
     /// It does not suit this program.
     Other,
     /// The program has no place for it.
-    NoPlace,
+    NoRoom,
 }
 
-impl Engine {
+impl Tracer {
     /// The name under which the translation of a program is kept that has just been started; `None` for one whose translation
     /// is not.
-    pub(super) fn name_to_keep(&self, tid: u32, maps: &Maps) -> Option<String> {
+    pub(super) fn name_to_keep(&self, tid: u32, maps: &MemoryMaps) -> Option<String> {
         let shelf = self.shelf.as_ref()?;
-        if Rights::of(tid).as_ref() != Some(&shelf.rights) {
+        if ProcessRights::of(tid).as_ref() != Some(&shelf.rights) {
             return None;
         }
         let mut text = format!("{VERSION} {:?}", self.settings.translation);
-        for Mapping { start, end, offset, name, file, .. } in maps.code().filter(|code| !is_kernels(code)) {
+        for MemoryMapping { start, end, offset, name, file, .. } in
+            maps.code().filter(|code| !is_kernels(code))
+        {
             let stamp = if file.is_some() { name_of(Path::new(name)).ok()? } else { String::new() };
             text += &format!("\n{start:x} {end:x} {offset:x} {stamp} {name}");
         }
@@ -155,18 +160,18 @@ impl Engine {
     pub(super) fn take_up(
         &mut self,
         program: (u32, &Registers),
-        maps: &Maps,
+        maps: &MemoryMaps,
         allowance: u64,
         name: &str,
-    ) -> Option<Space> {
+    ) -> Option<CodeCacheMapping> {
         let (mut file, _) = self.shelf.as_ref()?.folder.read(name)?;
         let taken = self.unpack(&mut file, program, maps, allowance);
         let folder = &self.shelf.as_ref()?.folder;
         match taken {
             Ok(space) => return Some(space),
-            Err(Miss::Other) if !is_old(&file) => {}
-            Err(Miss::Useless | Miss::Other) => folder.remove(name),
-            Err(Miss::NoPlace) => {}
+            Err(CacheMiss::Other) if !is_old(&file) => {}
+            Err(CacheMiss::Useless | CacheMiss::Other) => folder.remove(name),
+            Err(CacheMiss::NoRoom) => {}
         }
         None
     }
@@ -175,49 +180,49 @@ impl Engine {
         &mut self,
         file: &mut fs::File,
         program: (u32, &Registers),
-        maps: &Maps,
+        maps: &MemoryMaps,
         allowance: u64,
-    ) -> Result<Space, Miss> {
-        let left = Rc::new(Left::open(file).ok_or(Miss::Useless)?);
-        let from = &mut Unpacker::new(file);
-        let (translation, claims) = self.unpack_all_but_code(from, left).ok_or(Miss::Useless)?;
+    ) -> Result<CodeCacheMapping, CacheMiss> {
+        let left = Rc::new(CacheFile::open(file).ok_or(CacheMiss::Useless)?);
+        let from = &mut ChunkReader::new(file);
+        let (translation, claims) = self.unpack_all_but_code(from, left).ok_or(CacheMiss::Useless)?;
         if translation.is_full() || !suits(&translation, &claims, program.0, maps) {
-            return Err(Miss::Other);
+            return Err(CacheMiss::Other);
         }
-        let space = Space::again(program, maps, allowance, translation);
-        let mut space = space.map_err(|_| Miss::NoPlace)?;
-        let Some(alike) = space.unpack_code(from).and_then(|()| Alike::unpack(from)) else {
+        let space = CodeCacheMapping::again(program, maps, allowance, translation);
+        let mut space = space.map_err(|_| CacheMiss::NoRoom)?;
+        let Some(alike) = space.unpack_code(from).and_then(|()| EquivalentBlocks::unpack(from)) else {
             let _ = space.withdraw(program.0, program.1);
-            return Err(Miss::Useless);
+            return Err(CacheMiss::Useless);
         };
         *space.alike.borrow_mut() = alike;
-        space.common = Common::of(claims);
+        space.common = SharedCode::of(claims);
         space.kept.read = Some(space.translation.blocks());
         Ok(space)
     }
 
     fn unpack_all_but_code(
         &mut self,
-        from: &mut Unpacker<'_>,
-        originals: Rc<dyn Originals>,
-    ) -> Option<(Translation, Claims)> {
+        from: &mut ChunkReader<'_>,
+        originals: Rc<dyn StoredPages>,
+    ) -> Option<(Translation, CodeClaims)> {
         if from.text()? != VERSION {
             return None;
         }
-        let mut claims = Claims::unpack(from)?;
-        let stamps = from.list(|from| Some((from.text()?, File::unpack(from)?)))?;
+        let mut claims = CodeClaims::unpack(from)?;
+        let stamps = from.list(|from| Some((from.text()?, FileId::unpack(from)?)))?;
         for ((path, file), (stamp, then)) in claims.files().zip(stamps) {
             // What has become another file since would be found out when it is mapped, and all of this be in vain.
             if name_of(Path::new(path)).ok()? != stamp {
                 return None;
             }
             // The same file may have other numbers by now: of a file system that was mounted again, in another container.
-            let now = File::at(path)?;
+            let now = FileId::at(path)?;
             if then != Some(now) {
                 *file = now;
             }
         }
-        let unmarked = from.list(Part::unpack)?;
+        let unmarked = from.list(FilePart::unpack)?;
         let names = from.list(|from| Some((from.u32()?, from.text()?)))?;
         let store = &mut self.hints.as_ref()?.borrow_mut();
         let files = names.into_iter().map(|(then, name)| (then, store.number_of(name))).collect();
@@ -228,7 +233,7 @@ impl Engine {
 
     /// A translation is given up, or all of them are: it is written for later runs if it is of use to them, or the file that it is
     /// from removed if not.
-    pub(super) fn keep(&self, space: &Rc<RefCell<Space>>) {
+    pub(super) fn keep(&self, space: &Rc<RefCell<CodeCacheMapping>>) {
         // Who still executes it may do anything to it.
         let idle = Rc::strong_count(space) == 1;
         let space = &space.borrow();
@@ -251,21 +256,22 @@ impl Engine {
         }
     }
 
-    fn write(&self, shelf: &Shelf, name: &str, space: &Space) -> io::Result<()> {
-        let stamp = |path: &str| Ok((name_of(Path::new(path))?, File::at(path)));
+    fn write(&self, shelf: &TranslationCache, name: &str, space: &CodeCacheMapping) -> io::Result<()> {
+        let stamp = |path: &str| Ok((name_of(Path::new(path))?, FileId::at(path)));
         let stamps: Vec<_> = space.common.all().names().map(stamp).collect::<io::Result<_>>()?;
         shelf.folder.replace(name, |file| {
-            Left::write(&space.translation, file)?;
-            let mut to = Packer::new(file);
+            CacheFile::write(&space.translation, file)?;
+            let mut to = ChunkWriter::new(file);
             to.counted(VERSION.as_bytes());
             let claims = space.common.all();
             claims.pack(&mut to);
             to.count(stamps.len());
             for (stamp, file) in stamps {
                 to.counted(stamp.as_bytes());
-                File::pack(file, &mut to);
+                FileId::pack(file, &mut to);
             }
-            let unmarked: Vec<&Part> = self.unmarked.iter().filter(|part| claims.has(part.file())).collect();
+            let unmarked: Vec<&FilePart> =
+                self.unmarked.iter().filter(|part| claims.has(part.file())).collect();
             to.count(unmarked.len());
             unmarked.into_iter().for_each(|part| part.pack(&mut to));
             let (files, store) = (space.translation.files(), self.hints.as_ref());
@@ -284,10 +290,10 @@ impl Engine {
 
     /// A process has ended, or left a translation: whoever may do less than we could have written to it. What an earlier run has written
     /// is not written again, so nobody needs to ask.
-    pub(super) fn distrust(&self, tid: u32, space: &mut Space) {
+    pub(super) fn distrust(&self, tid: u32, space: &mut CodeCacheMapping) {
         let may_be_written = space.kept.name.is_some() && space.kept.read.is_none();
         let Some(shelf) = self.shelf.as_ref().filter(|_| may_be_written) else { return };
-        if Rights::of(tid).as_ref() != Some(&shelf.rights) {
+        if ProcessRights::of(tid).as_ref() != Some(&shelf.rights) {
             space.kept.name = None;
         }
     }
@@ -295,7 +301,7 @@ impl Engine {
 
 /// Whether a new translation is of use: hints have told before what was worth to be in it, of the program itself as well, and it
 /// takes no more than its share of all that is kept.
-fn is_worth_keeping(space: &Space) -> bool {
+fn is_worth_keeping(space: &CodeCacheMapping) -> bool {
     let (translation, blocks) = (&space.translation, space.translation.blocks() as usize);
     let hinted = 4 * translation.hinted() >= HINTED_OF_FOUR * blocks;
     let begins = space.kept.entry.is_some_and(|entry| translation.is_hinted(entry));

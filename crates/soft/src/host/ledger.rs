@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use super::alike::Times;
-use super::process::Spot;
-use super::space::Space;
-use crate::addend::{Addend, Kind};
+use super::alike::ClassExecutions;
+use super::process::TranslatedPc;
+use super::space::CodeCacheMapping;
+use crate::addend::{Addend, AddendKind};
 use crate::block::{Block, BlockDecoder};
-use crate::flow::{ArcId, Point, Solution};
+use crate::flow::{ArcId, FlowPoint, Solution};
 use crate::hash::AddressMap;
-use crate::hints::{Heat, Heats};
-use crate::translate::{Phase, Piece, Place, Standing};
-use crate::{Totals, Vector};
+use crate::hints::{BlockHeat, Heat};
+use crate::translate::{CountPhase, FlowState, ProgramPoint, TranslatedBlock};
+use crate::{EventTotals, EventVector};
 
 /// Executions that no counter of the translated code has seen.
 #[derive(Clone, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ThreadLedger {
     /// Executions of edges to and from the outside.
     observed: AddressMap<u32, u64>,
     /// Parts of blocks, that were executed beside what was counted, or counted and not executed.
-    parts: Vec<Part>,
+    parts: Vec<PartialBlock>,
     /// Conditional branches that were taken, and that were not, without a way to go.
     ways: [u64; 2],
     /// Iterations that were counted and not done.
@@ -31,29 +31,35 @@ pub(crate) struct Ledger {
 }
 
 #[derive(Clone)]
-struct Part {
+struct PartialBlock {
     block: u32,
     steps: Range<u16>,
     executed: bool,
 }
 
 /// What a process, or a thread of it, executed of a translation.
-pub(crate) struct Executed {
-    pub(crate) totals: Totals,
+pub(crate) struct ExecutedCode {
+    pub(crate) totals: EventTotals,
     /// Addresses of the code.
     pub(crate) code: Vec<Range<u64>>,
 }
 
-impl Ledger {
+impl ThreadLedger {
     /// The process enters a block at its start.
-    pub(crate) fn enter(&mut self, space: &mut Space, block: u32) {
-        let to = Point::Entry(space.translation.piece(block).block);
-        self.observe(space, Point::Outside, to);
+    pub(crate) fn enter(&mut self, space: &mut CodeCacheMapping, block: u32) {
+        let to = FlowPoint::Entry(space.translation.piece(block).block);
+        self.observe(space, FlowPoint::Outside, to);
     }
 
     /// The process leaves from a spot; `place` is what is known of that. A counter in a register goes to the slot, also where this is a
     /// copy of the ledger for a reading: the process puts it there itself when it goes on.
-    pub(crate) fn leave(&mut self, space: &mut Space, slot: usize, place: &Place, spot: Spot) {
+    pub(crate) fn leave(
+        &mut self,
+        space: &mut CodeCacheMapping,
+        slot: usize,
+        place: &ProgramPoint,
+        spot: TranslatedPc,
+    ) {
         if let Some(extra) = place.iterations {
             *self.undone.entry(extra).or_default() += spot.rcx.unwrap_or(0);
             self.broken |= spot.rcx.is_none();
@@ -66,18 +72,19 @@ impl Ledger {
             }
         }
         self.unsure |= place.unsure;
-        let Standing::In { block, phase, done, way } = place.flow else { return };
+        let FlowState::In { block, phase, done, way } = place.flow else { return };
         let piece = space.translation.piece(block);
-        let (entry, exit) = (Point::Entry(piece.block), Point::Exit(piece.block));
+        let (entry, exit) = (FlowPoint::Entry(piece.block), FlowPoint::Exit(piece.block));
         let all = space.translation.instructions(block);
         match phase {
-            Phase::Entered => self.observe(space, entry, Point::Outside),
-            Phase::Counted => self.observe(space, exit, Point::Outside),
-            Phase::Left => {}
+            CountPhase::Entered => self.observe(space, entry, FlowPoint::Outside),
+            CountPhase::Counted => self.observe(space, exit, FlowPoint::Outside),
+            CountPhase::LeftToOutside => {}
         }
-        let (steps, executed) = if phase == Phase::Entered { (0..done, true) } else { (done..all, false) };
+        let (steps, executed) =
+            if phase == CountPhase::Entered { (0..done, true) } else { (done..all, false) };
         if !steps.is_empty() {
-            self.parts.push(Part { block, steps, executed });
+            self.parts.push(PartialBlock { block, steps, executed });
         }
         if let (Some(way), true) = (way, space.translation.is_conditional(block)) {
             self.ways[way as usize] += 1;
@@ -85,18 +92,18 @@ impl Ledger {
     }
 
     /// The last instruction of a block was executed once more than the block was.
-    pub(crate) fn repeat_last(&mut self, space: &Space, block: u32) {
+    pub(crate) fn repeat_last(&mut self, space: &CodeCacheMapping, block: u32) {
         let all = space.translation.instructions(block);
-        self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: true });
+        self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: true });
     }
 
     /// The last instruction of a block that was left behind it was not executed, and is going to be.
-    pub(crate) fn take_last_back(&mut self, space: &Space, block: u32) {
+    pub(crate) fn take_last_back(&mut self, space: &CodeCacheMapping, block: u32) {
         let all = space.translation.instructions(block);
-        self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: false });
+        self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: false });
     }
 
-    fn observe(&mut self, space: &mut Space, from: Point, to: Point) {
+    fn observe(&mut self, space: &mut CodeCacheMapping, from: FlowPoint, to: FlowPoint) {
         let arc = space.observed(from, to);
         *self.observed.entry(arc.index() as u32).or_default() += 1;
     }
@@ -112,7 +119,7 @@ impl Ledger {
     }
 
     /// Adds what another thread of the process did in the same translation.
-    fn merge(&mut self, other: Ledger) {
+    fn merge(&mut self, other: ThreadLedger) {
         other.observed.into_iter().for_each(|(arc, times)| *self.observed.entry(arc).or_default() += times);
         other.undone.into_iter().for_each(|(extra, times)| {
             let undone = self.undone.entry(extra).or_default();
@@ -128,21 +135,21 @@ impl Ledger {
 /// What a thread's counters hold, with its ledger; or those of several threads, added up. An equation that holds for each
 /// of them holds for the sum.
 #[derive(Clone)]
-pub(crate) struct Tally {
+pub(crate) struct CounterSnapshot {
     counters: Vec<u64>,
     extras: Vec<u64>,
-    ledger: Ledger,
+    ledger: ThreadLedger,
 }
 
-impl Tally {
+impl CounterSnapshot {
     /// Reads the counters of a slot.
-    pub(crate) fn read(space: &Space, slot: usize, ledger: &Ledger) -> Tally {
+    pub(crate) fn read(space: &CodeCacheMapping, slot: usize, ledger: &ThreadLedger) -> CounterSnapshot {
         let (counters, extras) = space.counts(slot);
-        Tally { counters, extras, ledger: ledger.clone() }
+        CounterSnapshot { counters, extras, ledger: ledger.clone() }
     }
 
     /// Adds those of another thread of the process in the same translation, which may have grown meanwhile.
-    pub(crate) fn merge(&mut self, other: Tally) {
+    pub(crate) fn merge(&mut self, other: CounterSnapshot) {
         add_each(&mut self.counters, &other.counters);
         add_each(&mut self.extras, &other.extras);
         self.ledger.merge(other.ledger);
@@ -153,7 +160,7 @@ impl Tally {
     /// # Errors
     ///
     /// What does not agree, in words.
-    pub(crate) fn settle(&self, space: &Space) -> Result<Executed, String> {
+    pub(crate) fn settle(&self, space: &CodeCacheMapping) -> Result<ExecutedCode, String> {
         if self.ledger.broken {
             return Err("what a register has counted is less than before, or not known".to_owned());
         }
@@ -167,25 +174,25 @@ impl Tally {
         let solution = space.translation.flow().solve(&values).map_err(|e| e.to_string())?;
         let cuts = self.ledger.cuts();
         let decoder = BlockDecoder::new();
-        let mut sum = Sum { space, tally: self, cuts, decoder, executed: Executed::new() };
+        let mut sum = ExecutionSum { space, tally: self, cuts, decoder, executed: ExecutedCode::new() };
         sum.blocks(&solution).map_err(|e| e.to_string())?;
         sum.parts().map_err(|e| e.to_string())?;
         let mut executed = sum.executed;
-        executed.totals.settle(Kind::Direction);
-        if space.translation.counts(Kind::Iterations) {
-            executed.totals.settle(Kind::Iterations);
+        executed.totals.settle(AddendKind::Direction);
+        if space.translation.counts(AddendKind::Iterations) {
+            executed.totals.settle(AddendKind::Iterations);
         }
-        if space.translation.counts(Kind::Elements) && !self.ledger.unsure {
-            executed.totals.settle(Kind::Elements);
+        if space.translation.counts(AddendKind::Elements) && !self.ledger.unsure {
+            executed.totals.settle(AddendKind::Elements);
         }
         Ok(executed)
     }
 }
 
 /// How often a block was executed, and how one came to it and left it.
-fn heats_of(piece: &Piece, solution: &Solution) -> Heats {
+fn heats_of(piece: &TranslatedBlock, solution: &Solution) -> BlockHeat {
     let heat = |edge: Option<ArcId>| Heat::of(edge.map_or(0, |arc| solution.arc(arc)));
-    Heats {
+    BlockHeat {
         block: Heat::of(solution.block(piece.block)),
         ways: piece.edges.map(heat),
         entry: heat(piece.from_outside),
@@ -198,9 +205,9 @@ fn add_each(sums: &mut Vec<u64>, values: &[u64]) {
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
 }
 
-impl Executed {
-    fn new() -> Executed {
-        Executed { totals: Totals::new(), code: Vec::new() }
+impl ExecutedCode {
+    fn new() -> ExecutedCode {
+        ExecutedCode { totals: EventTotals::new(), code: Vec::new() }
     }
 
     /// Notes code that was executed. Blocks that were translated together mostly follow one another.
@@ -212,19 +219,19 @@ impl Executed {
     }
 }
 
-type Outcome = Result<(), crate::totals::TotalError>;
+type SumResult = Result<(), crate::totals::TotalError>;
 
-struct Sum<'a> {
-    space: &'a Space,
-    tally: &'a Tally,
+struct ExecutionSum<'a> {
+    space: &'a CodeCacheMapping,
+    tally: &'a CounterSnapshot,
     cuts: AddressMap<u32, Vec<u16>>,
     decoder: BlockDecoder,
-    executed: Executed,
+    executed: ExecutedCode,
 }
 
-impl Sum<'_> {
-    fn blocks(&mut self, solution: &Solution) -> Outcome {
-        let mut times_of = Times::default();
+impl ExecutionSum<'_> {
+    fn blocks(&mut self, solution: &Solution) -> SumResult {
+        let mut times_of = ClassExecutions::default();
         let alike = &mut self.space.alike.borrow_mut();
         let map = &mut self.space.heats.borrow_mut();
         for id in 0..self.space.translation.blocks() {
@@ -252,7 +259,7 @@ impl Sum<'_> {
     }
 
     /// A block that was not executed to its end each time, or of which more is counted than its executions.
-    fn unusual(&mut self, id: u32, times: u64) -> Outcome {
+    fn unusual(&mut self, id: u32, times: u64) -> SumResult {
         let block = self.whole(id);
         self.executed.totals.add_block(&block, times)?;
         if times > 0 {
@@ -276,7 +283,7 @@ impl Sum<'_> {
         block.address..end.map_or(block.end(), |end| block.address + u64::from(*end))
     }
 
-    fn units(&mut self, block: &Block, first: u32) -> Outcome {
+    fn units(&mut self, block: &Block, first: u32) -> SumResult {
         let translation = &self.space.translation;
         let has_units = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
         let counted = |addend: &Addend| has_units(addend) && translation.counts(addend.kind());
@@ -290,7 +297,7 @@ impl Sum<'_> {
         Ok(())
     }
 
-    fn parts(&mut self) -> Outcome {
+    fn parts(&mut self) -> SumResult {
         // What was executed first, so that nothing is taken from what is not there yet.
         for executed in [true, false] {
             for part in self.tally.ledger.parts.iter().filter(|part| part.executed == executed) {
@@ -301,10 +308,10 @@ impl Sum<'_> {
         self.executed.totals.add_directions(taken, not_taken)
     }
 
-    fn part(&mut self, part: &Part) -> Outcome {
+    fn part(&mut self, part: &PartialBlock) -> SumResult {
         let (upto, before) =
             (self.first(part.block, part.steps.end), self.first(part.block, part.steps.start));
-        let before: Option<&Vector> = before.as_ref().map(|block| &block.events);
+        let before: Option<&EventVector> = before.as_ref().map(|block| &block.events);
         let Some(upto) = upto else { return Ok(()) };
         if part.executed {
             self.executed.reach(upto.address..upto.end());

@@ -11,13 +11,13 @@ use cyclometer_sys::process::{address_limits, errno};
 use cyclometer_sys::trace::{self, Change, Registers};
 
 use super::calls::EFAULT;
-use super::engine::{Engine, Outcome, Trouble};
-use super::process::Mode;
-use super::remote::{Remote, number};
+use super::engine::{TraceError, TraceResult, Tracer};
+use super::process::TaskMode;
+use super::remote::{RemoteSyscalls, number};
 use super::space::MOST_ADDRESSES;
 
 /// A soft limit and a hard one, in bytes; [`UNLIMITED`].
-pub(super) type Limits = [u64; 2];
+pub(super) type AddressLimits = [u64; 2];
 
 /// # Source
 ///
@@ -26,7 +26,7 @@ const UNLIMITED: u64 = u64::MAX;
 
 /// A system call that asks for the limits on addresses, or sets them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct LimitCall {
     /// Of this process; 0 for its own.
     of: u32,
     /// Where the new ones are.
@@ -47,7 +47,7 @@ const RLIMIT_AS: u32 = 9;
 /// # Source
 ///
 /// `getrlimit(2)`.
-pub(super) fn asked(number: u64, arguments: [u64; 4]) -> Option<Asked> {
+pub(super) fn asked(number: u64, arguments: [u64; 4]) -> Option<LimitCall> {
     let [first, second, third, fourth] = arguments;
     let some = |address: u64| (address != 0).then_some(address);
     let (of, resource, new, old) = match number {
@@ -56,25 +56,25 @@ pub(super) fn asked(number: u64, arguments: [u64; 4]) -> Option<Asked> {
         number::PRLIMIT64 => (first as u32, second, some(third), some(fourth)),
         _ => return None,
     };
-    (resource as u32 == RLIMIT_AS).then_some(Asked { of, new, old })
+    (resource as u32 == RLIMIT_AS).then_some(LimitCall { of, new, old })
 }
 
 /// Limits that a process believes in, and those that the kernel has for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Believed {
-    told: Limits,
-    real: Limits,
+pub(crate) struct ReportedLimits {
+    told: AddressLimits,
+    real: AddressLimits,
 }
 
 /// Whose limits are asked for: of a process, or of a child that has not stopped for the first time.
 #[derive(Clone, Copy)]
-enum Whose {
+enum LimitOwner {
     Process(usize),
-    Born(u32),
+    EarlyChild(u32),
 }
 
 /// What the kernel is given instead of limits that a program asks for, where it has the real ones and believes in others.
-fn widened(asked: Limits, real: Limits, believed: Limits) -> Limits {
+fn widened(asked: AddressLimits, real: AddressLimits, believed: AddressLimits) -> AddressLimits {
     let [soft, hard] = asked.map(|limit| limit.saturating_add(MOST_ADDRESSES));
     match asked {
         // The kernel refuses that.
@@ -86,37 +86,37 @@ fn widened(asked: Limits, real: Limits, believed: Limits) -> Limits {
     }
 }
 
-impl Engine {
+impl Tracer {
     /// How many addresses a translation may take of a program's: all that it does not know of, or half of those that there are.
     /// Natively it might need as many.
     pub(super) fn allowance(&self, tid: u32) -> u64 {
         let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
         let process = self.tasks.get(&tid).map(|task| task.process);
-        let told = |process| self.told(Whose::Process(process), real)[0];
+        let told = |process| self.told(LimitOwner::Process(process), real)[0];
         let spare = process.map_or(0, |process| real[0].saturating_sub(told(process)));
         spare.max(real[0] / 2)
     }
 
     /// The limits that a process believes in where the kernel has these for it.
-    fn told(&self, whose: Whose, real: Limits) -> Limits {
+    fn told(&self, whose: LimitOwner, real: AddressLimits) -> AddressLimits {
         let believed = match whose {
-            Whose::Process(process) => self.processes[process].limits,
-            Whose::Born(child) => self.born.get(&child).and_then(|birth| birth.limits),
+            LimitOwner::Process(process) => self.processes[process].limits,
+            LimitOwner::EarlyChild(child) => self.born.get(&child).and_then(|birth| birth.limits),
         };
         believed.filter(|believed| believed.real == real).map_or(real, |believed| believed.told)
     }
 
-    fn believe(&mut self, whose: Whose, limits: Believed) {
+    fn believe(&mut self, whose: LimitOwner, limits: ReportedLimits) {
         match whose {
-            Whose::Process(process) => self.processes[process].limits = Some(limits),
-            Whose::Born(child) => {
+            LimitOwner::Process(process) => self.processes[process].limits = Some(limits),
+            LimitOwner::EarlyChild(child) => {
                 self.born.entry(child).and_modify(|birth| birth.limits = Some(limits));
             }
         }
     }
 
     /// A program asks for the limits on its addresses, or sets them.
-    pub(super) fn limits(&mut self, tid: u32, registers: Registers, asked: Asked) -> Outcome {
+    pub(super) fn limits(&mut self, tid: u32, registers: Registers, asked: LimitCall) -> TraceResult {
         let filtered = self.task(tid)?.filtered;
         // Where nothing can be called in its name, it has what it asks for, our addresses included.
         let target = self.target(tid, asked.of).filter(|_| !filtered);
@@ -129,7 +129,9 @@ impl Engine {
         }
         let answer = match self.set_limits(tid, whose, asked, (real, old)) {
             // Who was killed meanwhile is not there either.
-            Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => return Err(Trouble::Gone),
+            Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => {
+                return Err(TraceError::Gone);
+            }
             Err(e) if e.raw_os_error().is_some() => super::listing::refusal(&e),
             Err(_) => -EFAULT as u64,
             Ok(()) if asked.old.is_some_and(|address| write_limits(tid, address, old).is_err()) => {
@@ -142,11 +144,11 @@ impl Engine {
 
     /// A task of the process that a program names by an id, and whose that is; `None` where it is not followed. A maker may know of its
     /// child before that has stopped.
-    fn target(&self, tid: u32, id: u32) -> Option<(u32, Whose)> {
+    fn target(&self, tid: u32, id: u32) -> Option<(u32, LimitOwner)> {
         let of = if id == 0 { tid } else { id };
         let whose = match self.tasks.get(&of) {
-            Some(task) => Whose::Process(task.process),
-            None => self.born.get(&of)?.thread_of.map_or(Whose::Born(of), Whose::Process),
+            Some(task) => LimitOwner::Process(task.process),
+            None => self.born.get(&of)?.thread_of.map_or(LimitOwner::EarlyChild(of), LimitOwner::Process),
         };
         // In a list of processes of its own an id is another one's.
         let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
@@ -157,23 +159,25 @@ impl Engine {
     fn set_limits(
         &mut self,
         tid: u32,
-        whose: Whose,
-        asked: Asked,
-        (real, believed): (Limits, Limits),
+        whose: LimitOwner,
+        asked: LimitCall,
+        (real, believed): (AddressLimits, AddressLimits),
     ) -> io::Result<()> {
         let Some(address) = asked.new else { return Ok(()) };
         let told = read_limits(tid, address)?;
         let real = widened(told, real, believed);
-        let Some(Mode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else { return Ok(()) };
+        let Some(TaskMode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+            return Ok(());
+        };
         let space = seat.space.borrow();
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&real[0].to_ne_bytes());
         bytes[8..16].copy_from_slice(&real[1].to_ne_bytes());
         space.put_aside(seat.slot, &bytes);
-        let (remote, aside) = (Remote::new(tid, space.gadget()), space.aside(seat.slot));
+        let (remote, aside) = (RemoteSyscalls::new(tid, space.gadget()), space.aside(seat.slot));
         drop(space);
         remote.call(number::PRLIMIT64, [asked.of.into(), RLIMIT_AS.into(), aside, 0, 0, 0])?;
-        self.believe(whose, Believed { told, real });
+        self.believe(whose, ReportedLimits { told, real });
         Ok(())
     }
 }
@@ -184,7 +188,7 @@ fn is_alive(tid: u32) -> bool {
 }
 
 /// The limits that the kernel has for a task's process.
-fn real_limits(tid: u32) -> Option<Limits> {
+fn real_limits(tid: u32) -> Option<AddressLimits> {
     // Who may trace may not always ask for that.
     let text = || super::proc::text(format!("/proc/{tid}/limits")).ok();
     address_limits(tid).ok().or_else(|| listed(&text()?))
@@ -195,7 +199,7 @@ fn real_limits(tid: u32) -> Option<Limits> {
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/limits`.
-fn listed(text: &str) -> Option<Limits> {
+fn listed(text: &str) -> Option<AddressLimits> {
     let line = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let mut limits = line.split_ascii_whitespace().map(|word| match word {
         "unlimited" => Some(UNLIMITED),
@@ -207,7 +211,7 @@ fn listed(text: &str) -> Option<Limits> {
 /// # Source
 ///
 /// `prlimit(2)`, `struct rlimit`: the soft limit and the hard one.
-fn read_limits(tid: u32, address: u64) -> io::Result<Limits> {
+fn read_limits(tid: u32, address: u64) -> io::Result<AddressLimits> {
     let mut bytes = [0; 16];
     let read = trace::read_memory(tid, address, &mut bytes).unwrap_or(0);
     let words = bytes.as_chunks::<8>().0;
@@ -215,7 +219,7 @@ fn read_limits(tid: u32, address: u64) -> io::Result<Limits> {
     (read == bytes.len()).then(whole).ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-fn write_limits(tid: u32, address: u64, limits: Limits) -> io::Result<()> {
+fn write_limits(tid: u32, address: u64, limits: AddressLimits) -> io::Result<()> {
     let bytes: Vec<u8> = limits.into_iter().flat_map(u64::to_ne_bytes).collect();
     match trace::write_memory(tid, address, &bytes) {
         Ok(written) if written == bytes.len() => Ok(()),
@@ -227,7 +231,7 @@ fn write_limits(tid: u32, address: u64, limits: Limits) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const FREE: Limits = [UNLIMITED; 2];
+    const FREE: AddressLimits = [UNLIMITED; 2];
 
     #[test]
     fn limits_are_higher_by_a_translation_for_the_kernel() {
@@ -270,9 +274,9 @@ mod tests {
     #[test]
     fn calls_about_other_limits_are_none_of_these() {
         let call = |number, first, second| asked(number, [first, second, 3, 4]);
-        assert_eq!(call(number::SETRLIMIT, 9, 7), Some(Asked { of: 0, new: Some(7), old: None }));
-        assert_eq!(call(number::GETRLIMIT, 9, 7), Some(Asked { of: 0, new: None, old: Some(7) }));
-        assert_eq!(call(number::PRLIMIT64, 5, 9), Some(Asked { of: 5, new: Some(3), old: Some(4) }));
+        assert_eq!(call(number::SETRLIMIT, 9, 7), Some(LimitCall { of: 0, new: Some(7), old: None }));
+        assert_eq!(call(number::GETRLIMIT, 9, 7), Some(LimitCall { of: 0, new: None, old: Some(7) }));
+        assert_eq!(call(number::PRLIMIT64, 5, 9), Some(LimitCall { of: 5, new: Some(3), old: Some(4) }));
         assert_eq!(call(number::PRLIMIT64, 5, 7), None);
         assert_eq!(call(number::GETRLIMIT, 3, 7), None);
         assert_eq!(call(number::PRCTL, 9, 7), None);

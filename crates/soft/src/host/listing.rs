@@ -17,10 +17,10 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Outcome, Trouble};
-use super::process::Mode;
-use super::remote::{Remote, number};
-use super::space::Space;
+use super::engine::{TraceError, TraceResult, Tracer};
+use super::process::TaskMode;
+use super::remote::{RemoteSyscalls, number};
+use super::space::CodeCacheMapping;
 
 /// The kernel's buffer for such files, in bytes.
 ///
@@ -56,7 +56,7 @@ pub(super) const OTHER_USES: [u64; 12] = [
 ];
 
 /// A list that a process reads.
-pub(crate) struct Listing {
+pub(crate) struct MapsListing {
     descriptor: u64,
     /// Device and number of the file.
     file: (u64, u64),
@@ -68,9 +68,9 @@ pub(crate) struct Listing {
     given: usize,
 }
 
-impl Listing {
-    fn new(descriptor: u64, file: (u64, u64)) -> Listing {
-        Listing { descriptor, file, next: 0, rest: Vec::new(), given: 0 }
+impl MapsListing {
+    fn new(descriptor: u64, file: (u64, u64)) -> MapsListing {
+        MapsListing { descriptor, file, next: 0, rest: Vec::new(), given: 0 }
     }
 
     /// Whether a system call's argument is the descriptor. The kernel looks at 32 bits of it.
@@ -191,9 +191,9 @@ fn names_listing(tid: u32, address: u64) -> bool {
     [b"/proc/self/maps", b"/proc/thread-self/maps".as_slice(), own.as_bytes()].contains(&path)
 }
 
-impl Engine {
+impl Tracer {
     /// A file is about to be opened, whose path is at this address.
-    pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> Outcome {
+    pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> TraceResult {
         let in_proc = names_proc(tid, path);
         if in_proc || (self.is_bound(tid) && names_status(tid, path)) {
             self.cool(tid);
@@ -209,11 +209,11 @@ impl Engine {
         }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
         let space = self.space_of(tid)?;
-        let remote = Remote::new(tid, space.borrow().gadget());
+        let remote = RemoteSyscalls::new(tid, space.borrow().gadget());
         match remote.call(rax, [rdi, rsi, rdx, r10, r8, r9]) {
             Ok(descriptor) => {
                 if let Some(file) = file_of(tid, descriptor) {
-                    self.task(tid)?.listing = Some(Listing::new(descriptor, file));
+                    self.task(tid)?.listing = Some(MapsListing::new(descriptor, file));
                     space.borrow_mut().watch_listing(true);
                 }
                 self.answer_call(tid, registers, descriptor)
@@ -223,7 +223,7 @@ impl Engine {
     }
 
     /// Whether a list is open already. One whose descriptor got lost is forgotten.
-    fn reads_another(&mut self, tid: u32) -> Result<bool, Trouble> {
+    fn reads_another(&mut self, tid: u32) -> Result<bool, TraceError> {
         let Some(listing) = &self.task(tid)?.listing else { return Ok(false) };
         let open = listing.is_untouched(tid);
         if !open {
@@ -232,15 +232,15 @@ impl Engine {
         Ok(open)
     }
 
-    fn space_of(&mut self, tid: u32) -> Result<Rc<RefCell<Space>>, Trouble> {
+    fn space_of(&mut self, tid: u32) -> Result<Rc<RefCell<CodeCacheMapping>>, TraceError> {
         match &self.task(tid)?.mode {
-            Mode::Translated(seat) => Ok(seat.space.clone()),
-            _ => Err(Trouble::Gone),
+            TaskMode::Translated(seat) => Ok(seat.space.clone()),
+            _ => Err(TraceError::Gone),
         }
     }
 
     /// A descriptor is about to be read.
-    pub(super) fn reads(&mut self, tid: u32, registers: Registers) -> Outcome {
+    pub(super) fn reads(&mut self, tid: u32, registers: Registers) -> TraceResult {
         let space = self.space_of(tid)?;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
         let Some(listing) = listing else { return self.go(tid) };
@@ -267,20 +267,20 @@ impl Engine {
     /// # Source
     ///
     /// `lseek(2)`: 0 is `SEEK_SET`.
-    pub(super) fn seeks(&mut self, tid: u32, registers: Registers) -> Outcome {
+    pub(super) fn seeks(&mut self, tid: u32, registers: Registers) -> TraceResult {
         const SEEK_SET: u64 = 0;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
         let Some(listing) = listing else { return self.go(tid) };
         if (registers.rsi, registers.rdx & 0xffff_ffff) != (0, SEEK_SET) {
             self.hand_over(tid)?;
         } else {
-            *listing = Listing::new(listing.descriptor, listing.file);
+            *listing = MapsListing::new(listing.descriptor, listing.file);
         }
         self.go(tid)
     }
 
     /// One of [`OTHER_USES`] is about to be called.
-    pub(super) fn uses(&mut self, tid: u32, registers: &Registers) -> Outcome {
+    pub(super) fn uses(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         let Registers { rax, rdi, rsi, .. } = *registers;
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi])) {
             self.hand_over(tid)?;
@@ -289,7 +289,7 @@ impl Engine {
     }
 
     /// From here on the list is the kernel's, which begins where ours ends.
-    fn hand_over(&mut self, tid: u32) -> Outcome {
+    fn hand_over(&mut self, tid: u32) -> TraceResult {
         let space = self.space_of(tid)?;
         let task = self.task(tid)?;
         if let Some(listing) =
@@ -299,13 +299,13 @@ impl Engine {
             let space = space.borrow();
             let ours = |start, end| space.overlaps(start, end);
             let offset = listing.kernel_offset(&String::from_utf8_lossy(&text), ours) as u64;
-            let remote = Remote::new(tid, space.gadget());
+            let remote = RemoteSyscalls::new(tid, space.gadget());
             remote.call(number::LSEEK, [listing.descriptor, offset, 0, 0, 0, 0])?;
         }
         self.forget_listing(tid)
     }
 
-    fn forget_listing(&mut self, tid: u32) -> Outcome {
+    fn forget_listing(&mut self, tid: u32) -> TraceResult {
         self.task(tid)?.listing = None;
         self.space_of(tid)?.borrow_mut().watch_listing(false);
         Ok(())
@@ -314,13 +314,20 @@ impl Engine {
     /// A process gives up its translation: what is looked at for its lists alone is not any more.
     pub(super) fn end_listing(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if let (Some(_), Mode::Translated(seat) | Mode::Native(seat)) = (task.listing.take(), &task.mode) {
+        if let (Some(_), TaskMode::Translated(seat) | TaskMode::Native(seat)) =
+            (task.listing.take(), &task.mode)
+        {
             seat.space.borrow_mut().watch_listing(false);
         }
     }
 
     /// The lists of a task's process are read in another translation from now on.
-    pub(super) fn move_listings(&self, tid: u32, from: &Rc<RefCell<Space>>, to: &mut Space) {
+    pub(super) fn move_listings(
+        &self,
+        tid: u32,
+        from: &Rc<RefCell<CodeCacheMapping>>,
+        to: &mut CodeCacheMapping,
+    ) {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
         let lists = self.members(process).filter(|(_, task)| task.listing.is_some()).count() as u32;
         let mut from = from.borrow_mut();
@@ -330,7 +337,7 @@ impl Engine {
     }
 
     /// A descriptor is about to be closed.
-    pub(super) fn closes(&mut self, tid: u32, registers: Registers) -> Outcome {
+    pub(super) fn closes(&mut self, tid: u32, registers: Registers) -> TraceResult {
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
             self.forget_listing(tid)?;
         }
@@ -338,7 +345,7 @@ impl Engine {
     }
 
     /// Goes on behind a system call that is not made, with its result.
-    pub(super) fn answer_call(&mut self, tid: u32, registers: Registers, rax: u64) -> Outcome {
+    pub(super) fn answer_call(&mut self, tid: u32, registers: Registers, rax: u64) -> TraceResult {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
         self.task(tid)?.last = None;
@@ -351,7 +358,7 @@ impl Engine {
         tid: u32,
         registers: Registers,
         result: io::Result<u64>,
-    ) -> Outcome {
+    ) -> TraceResult {
         let rax = result.unwrap_or_else(|error| refusal(&error));
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
@@ -370,7 +377,7 @@ pub(super) fn of_listings() -> impl Iterator<Item = u64> {
     [number::READ, number::CLOSE, number::LSEEK].into_iter().chain(OTHER_USES)
 }
 
-impl Space {
+impl CodeCacheMapping {
     /// Looks at what is done with descriptors while a process of ours has its list open.
     pub(crate) fn watch_listing(&mut self, opened: bool) {
         self.watch_listings(if opened { self.listings + 1 } else { self.listings.saturating_sub(1) });
@@ -394,7 +401,7 @@ mod tests {
     }
 
     fn read_all(size: usize, ours: &dyn Fn(u64, u64) -> bool) -> (Vec<usize>, String) {
-        let (mut listing, mut sizes, mut all) = (Listing::new(3, (1, 2)), Vec::new(), Vec::new());
+        let (mut listing, mut sizes, mut all) = (MapsListing::new(3, (1, 2)), Vec::new(), Vec::new());
         loop {
             let bytes = listing.read(size, &text(), ours);
             if bytes.is_empty() {
@@ -425,7 +432,7 @@ mod tests {
     #[test]
     fn the_kernels_list_goes_on_where_ours_ends() {
         let (text, ours) = (text(), |start: u64, _| start == 0 || start == 0x4000);
-        let mut listing = Listing::new(3, (1, 2));
+        let mut listing = MapsListing::new(3, (1, 2));
         assert_eq!(listing.kernel_offset(&text, ours), text.find("00002000").unwrap());
         let mut got = listing.read(100, &text, ours);
         for size in [1, 30, 5000] {
@@ -440,7 +447,7 @@ mod tests {
 
     #[test]
     fn calls_that_use_the_descriptor_are_known_by_their_arguments() {
-        let listing = Listing::new(7, (1, 2));
+        let listing = MapsListing::new(7, (1, 2));
         let check = |call, first, second, expected| {
             assert_eq!(listing.is_used_by(call, [first, second]), expected, "{call} {first} {second}");
         };

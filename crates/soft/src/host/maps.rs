@@ -4,18 +4,18 @@ use std::collections::HashSet;
 use std::io;
 
 use super::proc;
-use super::writers::{self, File};
+use super::writers::{self, FileId};
 
 /// A mapping of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct MemoryMapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) executable: bool,
     pub(crate) writable: bool,
     pub(crate) shared: bool,
     /// The file behind it, and where in the file it begins, in bytes.
-    pub(crate) file: Option<File>,
+    pub(crate) file: Option<FileId>,
     pub(crate) offset: u64,
     /// What the kernel calls it, if it can be executed: a path, or a word in brackets.
     pub(crate) name: String,
@@ -25,7 +25,7 @@ pub(crate) struct Mapping {
 
 /// The mappings of a process, ascending.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Maps(Vec<Mapping>);
+pub(crate) struct MemoryMaps(Vec<MemoryMapping>);
 
 /// Why code is not taken from somewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ impl NoCode {
     }
 }
 
-impl Maps {
+impl MemoryMaps {
     /// Reads them.
     ///
     /// # Errors
@@ -62,18 +62,18 @@ impl Maps {
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/maps`.
-    pub(crate) fn read(pid: u32) -> io::Result<Maps> {
+    pub(crate) fn read(pid: u32) -> io::Result<MemoryMaps> {
         let text = proc::bytes(format!("/proc/{pid}/maps"))?;
-        Ok(Maps::parse(&String::from_utf8_lossy(&text)))
+        Ok(MemoryMaps::parse(&String::from_utf8_lossy(&text)))
     }
 
     #[cfg(test)]
-    pub(crate) fn of(text: &str) -> Maps {
-        Maps::parse(text)
+    pub(crate) fn of(text: &str) -> MemoryMaps {
+        MemoryMaps::parse(text)
     }
 
-    fn parse(text: &str) -> Maps {
-        Maps(text.lines().filter_map(Mapping::parse).collect())
+    fn parse(text: &str) -> MemoryMaps {
+        MemoryMaps(text.lines().filter_map(MemoryMapping::parse).collect())
     }
 
     /// Whether code can be taken from a page.
@@ -92,7 +92,7 @@ impl Maps {
     }
 
     /// The mapping that an address is in.
-    pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
+    pub(crate) fn at(&self, address: u64) -> Option<&MemoryMapping> {
         self.0.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))
     }
 
@@ -102,19 +102,19 @@ impl Maps {
     }
 
     /// What can be executed.
-    pub(crate) fn code(&self) -> impl Iterator<Item = &Mapping> {
+    pub(crate) fn code(&self) -> impl Iterator<Item = &MemoryMapping> {
         self.0.iter().filter(|mapping| mapping.executable)
     }
 
     /// Finds the files of code that can be written, but for those that are known not to be; which join them.
-    fn look_for_writers(&mut self, pid: u32, steady: &mut HashSet<File>) {
+    fn look_for_writers(&mut self, pid: u32, steady: &mut HashSet<FileId>) {
         let files = self.code().filter(|mapping| !mapping.shared).filter_map(|mapping| mapping.file);
-        let unknown: HashSet<File> = files.filter(|file| !steady.contains(file)).collect();
+        let unknown: HashSet<FileId> = files.filter(|file| !steady.contains(file)).collect();
         if unknown.is_empty() {
             return;
         }
         let mapped = self.0.iter().filter(|mapping| mapping.shared && mapping.writable);
-        let mut written: HashSet<File> = mapped.filter_map(|mapping| mapping.file).collect();
+        let mut written: HashSet<FileId> = mapped.filter_map(|mapping| mapping.file).collect();
         written.extend(writers::open_for_writing(pid));
         for mapping in &mut self.0 {
             let names = mapping.files(pid);
@@ -126,7 +126,7 @@ impl Maps {
     }
 
     /// What is mapped in a range, or reaches into it.
-    pub(crate) fn among(&self, start: u64, end: u64) -> impl Iterator<Item = &Mapping> {
+    pub(crate) fn among(&self, start: u64, end: u64) -> impl Iterator<Item = &MemoryMapping> {
         self.0.iter().filter(move |mapping| mapping.start < end && mapping.end > start)
     }
 
@@ -143,17 +143,17 @@ impl Maps {
 
 /// What is known of the mappings of a process.
 #[derive(Default)]
-pub(crate) struct Known {
-    maps: Option<Maps>,
+pub(crate) struct MapsCache {
+    maps: Option<MemoryMaps>,
     /// Files of code that nobody of the process has open for writing: how they are opened from now on is seen.
-    steady: HashSet<File>,
+    steady: HashSet<FileId>,
 }
 
-impl Known {
+impl MapsCache {
     /// The mappings, read if they are not known.
-    pub(crate) fn look(&mut self, pid: u32) -> Option<&Maps> {
+    pub(crate) fn look(&mut self, pid: u32) -> Option<&MemoryMaps> {
         if self.maps.is_none() {
-            let mut maps = Maps::read(pid).ok()?;
+            let mut maps = MemoryMaps::read(pid).ok()?;
             maps.look_for_writers(pid, &mut self.steady);
             self.maps = Some(maps);
         }
@@ -161,12 +161,12 @@ impl Known {
     }
 
     /// The mappings, if they are known.
-    pub(crate) fn last(&self) -> Option<&Maps> {
+    pub(crate) fn last(&self) -> Option<&MemoryMaps> {
         self.maps.as_ref()
     }
 
     /// Whether code of a file was executed.
-    pub(crate) fn executes(&self, file: File) -> bool {
+    pub(crate) fn executes(&self, file: FileId) -> bool {
         self.steady.contains(&file)
     }
 
@@ -176,26 +176,26 @@ impl Known {
     }
 }
 
-impl Mapping {
+impl MemoryMapping {
     /// The file of code as the list of mappings names it and as its path does: some file systems tell of two devices, as those
     /// that lie over others.
-    fn files(&self, pid: u32) -> Vec<File> {
+    fn files(&self, pid: u32) -> Vec<FileId> {
         let file = self.file.filter(|_| self.executable && !self.shared);
-        let path = || File::at(format!("/proc/{pid}/root{}", self.name));
+        let path = || FileId::at(format!("/proc/{pid}/root{}", self.name));
         file.into_iter().flat_map(|file| path().into_iter().chain([file])).collect()
     }
 
-    fn parse(line: &str) -> Option<Mapping> {
+    fn parse(line: &str) -> Option<MemoryMapping> {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
         let access = fields.next()?.as_bytes();
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let offset = hex(fields.next()?)?;
-        let file = File::parse(fields.next()?, fields.next()?);
+        let file = FileId::parse(fields.next()?, fields.next()?);
         let executable = access.get(2) == Some(&b'x');
         let name =
             fields.next().filter(|_| executable).map_or_else(String::new, |name| name.trim().to_owned());
-        Some(Mapping {
+        Some(MemoryMapping {
             start: hex(start)?,
             end: hex(end)?,
             writable: access.get(1) == Some(&b'w'),
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn code_is_taken_from_private_pages_that_cannot_be_written() {
-        let maps = Maps::parse(TEXT);
+        let maps = MemoryMaps::parse(TEXT);
         assert_eq!(maps.code_at(0x40_0000), Ok(()));
         assert_eq!(maps.code_at(0x50_1000), Err(NoCode::Writable));
         assert_eq!(maps.code_at(0x7f00_0000_0000), Err(NoCode::Shared));
@@ -235,7 +235,7 @@ mod tests {
         let twice = "00400000-00401000 r-xp 00000000 00:01 9 /memfd:jit\n\
             00500000-00501000 rw-s 00000000 00:01 9 /memfd:jit\n\
             00600000-00601000 r-xp 00000000 00:02 9 /other\n";
-        let (mut maps, mut steady) = (Maps::parse(twice), HashSet::new());
+        let (mut maps, mut steady) = (MemoryMaps::parse(twice), HashSet::new());
         maps.look_for_writers(u32::MAX, &mut steady);
         assert_eq!(maps.code_at(0x40_0000), Err(NoCode::Written));
         assert_eq!(maps.code_at(0x60_0000), Ok(()));
@@ -250,9 +250,9 @@ mod tests {
         let written = fs::File::create(&path).unwrap();
         let line = format!("00400000-00401000 r-xp 00000000 ff:ff 5 {}", path.display());
         let look = || {
-            let (mut maps, mut steady) = (Maps::parse(&line), HashSet::new());
+            let (mut maps, mut steady) = (MemoryMaps::parse(&line), HashSet::new());
             maps.look_for_writers(std::process::id(), &mut steady);
-            (maps.code_at(0x40_0000), steady.contains(&File::at(&path).unwrap()))
+            (maps.code_at(0x40_0000), steady.contains(&FileId::at(&path).unwrap()))
         };
         assert_eq!(look(), (Err(NoCode::Written), false));
         drop(written);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn what_is_free_has_no_mapping_in_it() {
-        let maps = Maps::parse(TEXT);
+        let maps = MemoryMaps::parse(TEXT);
         assert!(maps.is_free(0x40_1000, 0xff000));
         assert!(!maps.is_free(0x40_1000, 0xff001));
         assert!(!maps.is_free(0x40_0fff, 1));

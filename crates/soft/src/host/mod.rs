@@ -56,45 +56,45 @@ mod writers;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::addend::Kinds;
+use crate::addend::AddendKinds;
 use crate::translate;
-use crate::{Baseline, Event};
+use crate::{ExecutionEvent, ProcessorBaseline};
 
 pub use engine::FIXED_BYTES;
 pub use file::refuses;
-pub use hindsight::Hindsight;
+pub use hindsight::Retranslation;
 #[doc(hidden)]
-pub use probe::{Order, Probe, View};
+pub use probe::{InstructionProbe, ProbeOrder, ProbeView};
 
 /// How programs are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Settings {
+pub struct TracerSettings {
     /// How code is translated.
-    pub translation: translate::Settings,
-    /// Which processor programs are told that they have; `None`: the one that there is. [`translate::Settings::asks`] must
+    pub translation: translate::TranslationSettings,
+    /// Which processor programs are told that they have; `None`: the one that there is. [`translate::TranslationSettings::asks`] must
     /// be set with it.
-    pub baseline: Option<Baseline>,
+    pub baseline: Option<ProcessorBaseline>,
     /// Whether programs get the same 16 bytes each time instead of random ones.
     pub fixed_layout: bool,
     /// Whether each program is translated anew, whatever others before it have executed: for comparison.
     pub apart: bool,
     /// Which programs get another translation for what they have executed themselves.
-    pub hindsight: Hindsight,
+    pub hindsight: Retranslation,
 }
 
-impl Settings {
+impl TracerSettings {
     /// With a processor that is the same on every machine.
-    pub fn with_baseline(self, baseline: Option<Baseline>) -> Settings {
-        let translation = translate::Settings { asks: baseline.is_some(), ..self.translation };
-        Settings { baseline, translation, ..self }
+    pub fn with_baseline(self, baseline: Option<ProcessorBaseline>) -> TracerSettings {
+        let translation = translate::TranslationSettings { asks: baseline.is_some(), ..self.translation };
+        TracerSettings { baseline, translation, ..self }
     }
 
     /// With no units counted but those that some events need.
     #[must_use]
-    pub fn counting(self, events: impl IntoIterator<Item = Event>) -> Settings {
-        let counted = Kinds::needed_for(events).among(Kinds::OF_UNITS);
-        let translation = translate::Settings { counted, ..self.translation };
-        Settings { translation, ..self }
+    pub fn counting(self, events: impl IntoIterator<Item = ExecutionEvent>) -> TracerSettings {
+        let counted = AddendKinds::needed_for(events).among(AddendKinds::OF_UNITS);
+        let translation = translate::TranslationSettings { counted, ..self.translation };
+        TracerSettings { translation, ..self }
     }
 }
 
@@ -103,12 +103,17 @@ impl Settings {
 ///
 /// `hints` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::hints`]);
 /// translations are kept beside it, in a folder `translations`.
-pub fn follow(pid: u32, socket: UnixStream, settings: Settings, hints: Option<&Path>) {
+pub fn follow(pid: u32, socket: UnixStream, settings: TracerSettings, hints: Option<&Path>) {
     engine::follow(pid, socket, settings, hints, None);
 }
 
 /// The same with somebody who looks at every instruction of translated code: for tests, and slow.
 #[doc(hidden)]
-pub fn follow_probed(pid: u32, socket: UnixStream, settings: Settings, probe: Box<dyn Probe>) {
+pub fn follow_probed(
+    pid: u32,
+    socket: UnixStream,
+    settings: TracerSettings,
+    probe: Box<dyn InstructionProbe>,
+) {
     engine::follow(pid, socket, settings, None, Some(probe));
 }

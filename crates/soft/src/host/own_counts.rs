@@ -8,10 +8,10 @@ use cyclometer_sys::marks::MOST_WORDS;
 use cyclometer_sys::trace::{self, Registers};
 
 use super::calls::EFAULT;
-use super::engine::{Engine, Outcome};
-use super::ledger::{Ledger, Tally};
-use super::process::{Mode, Seat, Spot, Task};
-use crate::{Event, Totals};
+use super::engine::{TraceResult, Tracer};
+use super::ledger::{CounterSnapshot, ThreadLedger};
+use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
+use crate::{EventTotals, ExecutionEvent};
 
 /// What a word holds whose event cannot be told for a thread.
 const NONE: u64 = u64::MAX;
@@ -22,14 +22,14 @@ const ENODATA: i64 = 61;
 /// Bytes of a word.
 const WORD: usize = 8;
 
-impl Engine {
+impl Tracer {
     /// Answers a thread that asks for counts of the events whose numbers are in the words at an address.
     pub(super) fn tell_own_counts(
         &mut self,
         tid: u32,
         registers: Registers,
         (address, words): (u64, u64),
-    ) -> Outcome {
+    ) -> TraceResult {
         let answer = match usize::try_from(words) {
             Ok(0) => 0,
             Ok(words @ ..=MOST_WORDS) => {
@@ -42,21 +42,21 @@ impl Engine {
     }
 
     /// What a thread has counted up to the system call that it is about to make; `None` where it is not known.
-    fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<Totals> {
+    fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<EventTotals> {
         let pc = self.pc(tid, registers).ok()?;
         let task = self.tasks.get_mut(&tid)?;
-        let Mode::Translated(seat) = &task.mode else { return None };
-        let current = left_at(seat, Spot::new(pc, registers))?;
-        let Ok(carried) = task.carried.get_or_insert_with(|| Ok(Totals::new())) else { return None };
+        let TaskMode::Translated(seat) = &task.mode else { return None };
+        let current = left_at(seat, TranslatedPc::new(pc, registers))?;
+        let Ok(carried) = task.carried.get_or_insert_with(|| Ok(EventTotals::new())) else { return None };
         let mut totals = carried.clone();
         totals.merge(&current).ok()?;
         Some(totals)
     }
 }
 
-impl Task {
+impl TracedTask {
     /// Keeps what a thread that asks for its counts has counted in a place that it leaves.
-    pub(super) fn carry(&mut self, seat: &Seat) {
+    pub(super) fn carry(&mut self, seat: &TranslationContext) {
         let Some(Ok(carried)) = &mut self.carried else { return };
         let added =
             settled(seat, &seat.ledger).and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
@@ -67,23 +67,24 @@ impl Task {
 }
 
 /// What was counted at a seat, were it left at this place of the translation.
-fn left_at(seat: &Seat, spot: Spot) -> Option<Totals> {
+fn left_at(seat: &TranslationContext, spot: TranslatedPc) -> Option<EventTotals> {
     settled(seat, &seat.ledger_at(spot)?).ok()
 }
 
-fn settled(seat: &Seat, ledger: &Ledger) -> Result<Totals, String> {
+fn settled(seat: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTotals, String> {
     let space = seat.space.borrow();
-    Tally::read(&space, seat.slot, ledger).settle(&space).map(|executed| executed.totals)
+    CounterSnapshot::read(&space, seat.slot, ledger).settle(&space).map(|executed| executed.totals)
 }
 
 /// Replaces the numbers of events in a thread's memory by their counts; what the system call returns.
-fn fill_in(tid: u32, address: u64, words: usize, totals: &Totals) -> i64 {
+fn fill_in(tid: u32, address: u64, words: usize, totals: &EventTotals) -> i64 {
     let mut bytes = vec![0; words * WORD];
     if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {
         return -EFAULT;
     }
     for word in bytes.as_chunks_mut::<WORD>().0 {
-        let event = usize::try_from(u64::from_ne_bytes(*word)).ok().and_then(|event| Event::ALL.get(event));
+        let event =
+            usize::try_from(u64::from_ne_bytes(*word)).ok().and_then(|event| ExecutionEvent::ALL.get(event));
         let count = event.and_then(|event| totals.total(*event).ok()).unwrap_or(NONE);
         *word = count.to_ne_bytes();
     }

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::{self, SignalInfo};
 
-use super::engine::{Engine, Trouble};
-use super::process::Mode;
-use crate::translate::Next;
+use super::engine::{TraceError, Tracer};
+use super::process::TaskMode;
+use crate::translate::NextAddress;
 
 /// How often in a row a signal may find a thread where it was.
 const PATIENCE: u32 = 1;
@@ -52,7 +52,7 @@ const FIRST_OF_QUEUED: i32 = 32;
 
 /// What a task does between two signals.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Pace {
+pub(crate) struct SignalThrottle {
     /// The instruction of the program to which it has come from a handler, or with which that begins, as far as it has not gone on.
     back: Option<u64>,
     /// How often in a row a signal found it there.
@@ -60,7 +60,7 @@ pub(crate) struct Pace {
 }
 
 /// A signal that is held back.
-pub(super) struct HeldBack {
+pub(super) struct DelayedSignal {
     tid: u32,
     info: SignalInfo,
     /// When it is sent again; `None`: it was.
@@ -69,7 +69,7 @@ pub(super) struct HeldBack {
     passed: bool,
 }
 
-impl Pace {
+impl SignalThrottle {
     /// It goes on at an address of the program, from its own code to translated.
     pub(super) fn come_back(&mut self, at: u64) {
         self.back = Some(at);
@@ -96,7 +96,7 @@ impl Pace {
 
 /// What a signal is that has stopped a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Arrival {
+pub(super) enum SignalArrival {
     /// It was sent to the program.
     New,
     /// One that was held back, or one that has come before that was sent again.
@@ -106,35 +106,35 @@ pub(super) enum Arrival {
     },
 }
 
-impl Engine {
+impl Tracer {
     /// What a signal is that has stopped a task. If it was held back, what the program is told of it is what was sent.
-    pub(super) fn take_up_held(&mut self, tid: u32, signal: i32) -> Result<Arrival, Trouble> {
-        let is_it = |held: &HeldBack| held.tid == tid && held.info.number() == signal;
-        let Some(place) = self.held_back.iter().position(is_it) else { return Ok(Arrival::New) };
+    pub(super) fn take_up_held(&mut self, tid: u32, signal: i32) -> Result<SignalArrival, TraceError> {
+        let is_it = |held: &DelayedSignal| held.tid == tid && held.info.number() == signal;
+        let Some(place) = self.held_back.iter().position(is_it) else { return Ok(SignalArrival::New) };
         let now = trace::signal_info(tid)?;
         // Who is in another list of processes does not see us.
         let ours = now.code() == SI_TKILL
             && now.sender().is_some_and(|sender| [0, std::process::id()].contains(&sender));
-        let HeldBack { info, until, passed, .. } = &self.held_back[place];
+        let DelayedSignal { info, until, passed, .. } = &self.held_back[place];
         match until {
             // Of two of the same one is left.
             Some(_) if now.is_like(info) => {
                 self.held_back.swap_remove(place);
-                Ok(Arrival::Again { ours: false })
+                Ok(SignalArrival::Again { ours: false })
             }
-            Some(_) => Ok(Arrival::New),
+            Some(_) => Ok(SignalArrival::New),
             None if ours => {
                 trace::set_signal_info(tid, info)?;
                 self.held_back.swap_remove(place);
-                Ok(Arrival::Again { ours })
+                Ok(SignalArrival::Again { ours })
             }
             None if *passed => {
                 self.held_back.swap_remove(place);
-                Ok(Arrival::New)
+                Ok(SignalArrival::New)
             }
             None => {
                 self.held_back[place].passed = true;
-                Ok(Arrival::Again { ours })
+                Ok(SignalArrival::Again { ours })
             }
         }
     }
@@ -145,25 +145,27 @@ impl Engine {
         tid: u32,
         signal: i32,
         pc: u64,
-        arrival: Arrival,
-    ) -> Result<bool, Trouble> {
+        arrival: SignalArrival,
+    ) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         // A stop before a system call is none on the way: it is where the call is.
         let next = match &task.mode {
-            Mode::Translated(seat) if task.pace.back.is_some() => seat.space.borrow().translation.place(pc),
+            TaskMode::Translated(seat) if task.pace.back.is_some() => {
+                seat.space.borrow().translation.place(pc)
+            }
             _ => None,
         };
-        let at = next.and_then(|place| if let Next::Known(at) = place.next { Some(at) } else { None });
-        let Some(wait) = task.pace.interrupted(at, arrival != Arrival::New) else { return Ok(false) };
+        let at = next.and_then(|place| if let NextAddress::Known(at) = place.next { Some(at) } else { None });
+        let Some(wait) = task.pace.interrupted(at, arrival != SignalArrival::New) else { return Ok(false) };
         let fit = (1..FIRST_OF_QUEUED).contains(&signal) && !WITH_EFFECTS.contains(&signal);
-        if !fit || task.dismissed.is_some() || arrival == (Arrival::Again { ours: false }) {
+        if !fit || task.dismissed.is_some() || arrival == (SignalArrival::Again { ours: false }) {
             return Ok(false);
         }
         let info = trace::signal_info(tid)?;
         let waits = self.comes_at_any_time(tid, &info) && self.send_to(tid, ASKS).is_ok();
         if waits {
             let until = Some(Instant::now() + wait);
-            self.held_back.push(HeldBack { tid, info, until, passed: false });
+            self.held_back.push(DelayedSignal { tid, info, until, passed: false });
         }
         Ok(waits)
     }
@@ -210,7 +212,7 @@ impl Engine {
         self.held_back.retain(|held| held.tid != tid);
     }
 
-    fn send_those(&mut self, which: impl Fn(&HeldBack) -> bool) {
+    fn send_those(&mut self, which: impl Fn(&DelayedSignal) -> bool) {
         for place in 0..self.held_back.len() {
             let held = &self.held_back[place];
             if held.until.is_some() && which(held) {
@@ -241,8 +243,8 @@ impl Engine {
         }
     }
 
-    fn send_to(&self, tid: u32, signal: i32) -> Result<(), Trouble> {
-        let task = self.tasks.get(&tid).ok_or(Trouble::Gone)?;
+    fn send_to(&self, tid: u32, signal: i32) -> Result<(), TraceError> {
+        let task = self.tasks.get(&tid).ok_or(TraceError::Gone)?;
         Ok(trace::send_signal(self.processes[task.process].pid, tid, signal)?)
     }
 }
@@ -254,7 +256,7 @@ mod tests {
     /// What is held back of signals that find a task at these places, one after the other, each time after it has come back to 7
     /// from a handler.
     fn waits(places: &[(u64, bool)]) -> Vec<u128> {
-        let mut pace = Pace::default();
+        let mut pace = SignalThrottle::default();
         let mut wait = |(at, again): &(u64, bool)| {
             pace.come_back(7);
             pace.interrupted(Some(*at), *again).map_or(0, |wait| wait.as_micros())
@@ -283,7 +285,7 @@ mod tests {
 
     #[test]
     fn a_stop_of_another_kind_is_on_the_way() {
-        let mut pace = Pace::default();
+        let mut pace = SignalThrottle::default();
         for _ in 0..5 {
             pace.come_back(7);
             pace.go_on();

@@ -2,8 +2,8 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
-use super::process::Mode;
+use super::engine::{TraceError, Tracer};
+use super::process::TaskMode;
 use super::surface::repair;
 
 /// The flag that steps: after `popf` the kernel takes it for the program's own.
@@ -14,14 +14,14 @@ use super::surface::repair;
 const TRAP: u64 = 0x100;
 
 /// Sees a program in translated code at each of its instructions, and may take it out of there.
-pub trait Probe {
+pub trait InstructionProbe {
     /// A process is about to execute an instruction of translated code.
-    fn look(&mut self, view: &View) -> Order;
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder;
 }
 
 /// A process at an instruction of translated code.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub struct ProbeView {
     /// The process, which is stopped.
     pub tid: u32,
     /// Where it is in translated code.
@@ -32,42 +32,42 @@ pub struct View {
 
 /// What becomes of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum ProbeOrder {
     /// It executes the instruction.
     GoOn,
     /// It leaves translation here, for good.
-    Leave,
+    Detach,
     /// It leaves translation here, and enters it again where it is.
     Reenter,
 }
 
-impl Engine {
+impl Tracer {
     /// Lets a process in translated code go on, one instruction if a probe looks.
-    pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+    pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         self.note_place(tid)?;
         match self.tasks.get(&tid).map(|task| &task.mode) {
-            Some(Mode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
+            Some(TaskMode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
             // On the way into a handler or back: it must not get further than that in its own code.
-            Some(Mode::Native(_)) => Ok(trace::step(tid, signal)?),
+            Some(TaskMode::Native(_)) => Ok(trace::step(tid, signal)?),
             _ => Ok(trace::resume(tid, signal)?),
         }
     }
 
     /// Lets a task go on to a stop that it has reached and that was not told yet.
-    pub(super) fn run_on(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn run_on(&mut self, tid: u32) -> Result<(), TraceError> {
         self.note_place(tid)?;
         Ok(trace::resume(tid, 0)?)
     }
 
     /// Leaves a task in the stop of its process.
-    pub(super) fn listen(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn listen(&mut self, tid: u32) -> Result<(), TraceError> {
         self.note_place(tid)?;
         // Another stop than that, for which there is nothing to hear, is that of its end.
-        trace::listen(tid).map_err(|_| Trouble::Gone)
+        trace::listen(tid).map_err(|_| TraceError::Gone)
     }
 
     /// The same where its registers are settled, so that a probe can look at them first.
-    pub(super) fn go(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn go(&mut self, tid: u32) -> Result<(), TraceError> {
         // A request may have stopped it while something else of it was waited for.
         if let Some(reason) = self.task(tid)?.dismissed.take() {
             self.leave(tid, reason, 0);
@@ -78,19 +78,19 @@ impl Engine {
         }
         self.answer(tid)?;
         match self.order(tid)? {
-            Order::GoOn => self.resume(tid, 0),
-            Order::Leave => Err(Trouble::Unfollowed("was told to".to_owned())),
-            Order::Reenter => {
-                let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
+            ProbeOrder::GoOn => self.resume(tid, 0),
+            ProbeOrder::Detach => Err(TraceError::Detach("was told to".to_owned())),
+            ProbeOrder::Reenter => {
+                let registers = self.surface(tid)?.ok_or(TraceError::Gone)?;
                 self.enter(tid, registers)
             }
         }
     }
 
-    fn order(&mut self, tid: u32) -> Result<Order, Trouble> {
-        let Some(probe) = &mut self.probe else { return Ok(Order::GoOn) };
-        let Some(Mode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
-            return Ok(Order::GoOn);
+    fn order(&mut self, tid: u32) -> Result<ProbeOrder, TraceError> {
+        let Some(probe) = &mut self.probe else { return Ok(ProbeOrder::GoOn) };
+        let Some(TaskMode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+            return Ok(ProbeOrder::GoOn);
         };
         let mut program = trace::registers(tid)?;
         if program.eflags & TRAP != 0 {
@@ -101,7 +101,7 @@ impl Engine {
         if let Some(place) = space.translation.place(pc) {
             repair(&space, seat.slot, &place, &mut program);
         }
-        Ok(probe.look(&View { tid, pc, program }))
+        Ok(probe.look(&ProbeView { tid, pc, program }))
     }
 
     /// Whether a signal is only the end of a probe's step.

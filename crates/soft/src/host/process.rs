@@ -7,65 +7,65 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::Registers;
 
-use super::hindsight::Age;
-use super::ledger::{Executed, Ledger};
-use super::limits::Believed;
-use super::listing::Listing;
-use super::maps::Known;
-use super::pace::Pace;
-use super::renewal::{Changes, Renewal};
-use super::space::Space;
-use super::threads::Part;
-use super::warm::Warmth;
-use crate::Totals;
+use super::hindsight::TranslationAge;
+use super::ledger::{ExecutedCode, ThreadLedger};
+use super::limits::ReportedLimits;
+use super::listing::MapsListing;
+use super::maps::MapsCache;
+use super::pace::SignalThrottle;
+use super::renewal::{CacheFlush, CodeChangeCost};
+use super::space::CodeCacheMapping;
+use super::threads::TranslationCounts;
+use super::warm::CpuAffinity;
+use crate::EventTotals;
 
 /// A process, from its birth to its end, whatever it executes.
-pub(crate) struct Process {
+pub(crate) struct TracedProcess {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
     pub(crate) name: String,
-    totals: Totals,
-    code: Ranges,
+    totals: EventTotals,
+    code: AddressRanges,
     /// Places of threads that have ended, with what they counted there.
-    pub(crate) parked: Vec<Seat>,
+    pub(crate) parked: Vec<TranslationContext>,
     /// What was counted in places that are given back.
-    pub(crate) folded: Vec<Part>,
+    pub(crate) folded: Vec<TranslationCounts>,
     /// None of its code has restartable sequences.
     pub(crate) no_restarts: bool,
     /// It has memory that other processes may write to, too.
     pub(crate) shares: bool,
     /// A change of its code for which its threads halt.
-    pub(crate) renewal: Option<Renewal>,
+    pub(crate) renewal: Option<CacheFlush>,
     /// The translation whose memory is to be gone when it goes on by itself, and the thread that unmaps it.
-    pub(super) clears: Option<(u32, Rc<RefCell<Space>>)>,
+    pub(super) clears: Option<(u32, Rc<RefCell<CodeCacheMapping>>)>,
     /// How long we have worked for it since its code changed for the first time, in time of our CPU.
     pub(super) work: Duration,
     /// What it has cost that its code changes.
-    changes: Changes,
+    changes: CodeChangeCost,
     /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
     pub(crate) unconfirmed: bool,
     /// The limits on its addresses that it believes in, where the kernel has others.
-    pub(super) limits: Option<Believed>,
+    pub(super) limits: Option<ReportedLimits>,
     /// Why there are no counts.
     pub(crate) lost: Option<String>,
 }
 
 /// Where a thread is translated.
-pub(crate) struct Seat {
-    pub(crate) space: Rc<RefCell<Space>>,
+pub(crate) struct TranslationContext {
+    pub(crate) space: Rc<RefCell<CodeCacheMapping>>,
     pub(crate) slot: usize,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: ThreadLedger,
     /// What is known of the process's mappings.
-    pub(crate) maps: Known,
+    pub(crate) maps: MapsCache,
 }
 
-impl Seat {
-    pub(crate) fn new(space: Rc<RefCell<Space>>, slot: usize) -> Seat {
-        Seat { space, slot, ledger: Ledger::default(), maps: Known::default() }
+impl TranslationContext {
+    pub(crate) fn new(space: Rc<RefCell<CodeCacheMapping>>, slot: usize) -> TranslationContext {
+        TranslationContext { space, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
     }
 
     /// What its ledger would be, were it left at a spot; `None` where nothing is known of that.
-    pub(crate) fn ledger_at(&self, spot: Spot) -> Option<Ledger> {
+    pub(crate) fn ledger_at(&self, spot: TranslatedPc) -> Option<ThreadLedger> {
         let place = self.space.borrow().translation.place(spot.pc)?;
         let mut ledger = self.ledger.clone();
         ledger.leave(&mut self.space.borrow_mut(), self.slot, &place, spot);
@@ -73,7 +73,7 @@ impl Seat {
     }
 
     /// Its thread leaves from a spot in translated code. False where nothing is known of that.
-    pub(crate) fn leave(&mut self, spot: Spot) -> bool {
+    pub(crate) fn leave(&mut self, spot: TranslatedPc) -> bool {
         let space = &mut self.space.borrow_mut();
         let place = space.translation.place(spot.pc);
         place.iter().for_each(|place| self.ledger.leave(space, self.slot, place, spot));
@@ -83,7 +83,7 @@ impl Seat {
 
 /// Where a thread is in translated code, and what it has in the registers that may count there.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct TranslatedPc {
     pub(crate) pc: u64,
     /// `None` where it is not known, as behind a system call: nothing counts in it there.
     pub(crate) rcx: Option<u64>,
@@ -91,20 +91,20 @@ pub(crate) struct Spot {
     pub(crate) r11: Option<u64>,
 }
 
-impl Spot {
+impl TranslatedPc {
     /// With registers as they are.
-    pub(crate) fn new(pc: u64, registers: &Registers) -> Spot {
-        Spot { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
+    pub(crate) fn new(pc: u64, registers: &Registers) -> TranslatedPc {
+        TranslatedPc { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
     }
 
     /// In a system call, or right behind one.
-    pub(crate) fn of_call(pc: u64) -> Spot {
-        Spot { pc, rcx: None, r11: None }
+    pub(crate) fn of_call(pc: u64) -> TranslatedPc {
+        TranslatedPc { pc, rcx: None, r11: None }
     }
 }
 
 /// A thread that is traced.
-pub(crate) struct Task {
+pub(crate) struct TracedTask {
     /// Index of its process.
     pub(crate) process: usize,
     /// It executes nothing any more. The first thread of a process is there as long as any other.
@@ -112,7 +112,7 @@ pub(crate) struct Task {
     /// Where it is in translated code when it has ended itself, which it is about to do.
     pub(crate) ends: Option<u64>,
     /// Where it is in translated code, if it has executed nothing since it was last looked at.
-    pub(crate) last: Option<Spot>,
+    pub(crate) last: Option<TranslatedPc>,
     /// It is about to end its process.
     pub(crate) ends_all: bool,
     /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.
@@ -123,13 +123,13 @@ pub(crate) struct Task {
     pub(crate) halted: bool,
     /// It has stopped with its process, and that was noted.
     pub(crate) paused: bool,
-    pub(crate) mode: Mode,
+    pub(crate) mode: TaskMode,
     /// A filter of system calls is in force: none can be made in its name.
     pub(crate) filtered: bool,
     /// Where it asked for a new program: behind the stop before the system call.
     pub(crate) executes: Option<u64>,
     /// The child that it waits for, as both use one memory.
-    pub(crate) suspended: Option<Suspended>,
+    pub(crate) suspended: Option<VforkWait>,
     /// It is to go on without us at its next stop; why, if counts are lost by that.
     pub(crate) dismissed: Option<Option<String>>,
     /// The stop of the translator at which it is, if it is at one.
@@ -137,31 +137,31 @@ pub(crate) struct Task {
     /// The block of the system call by which it returns from a handler.
     pub(crate) returning: Option<u32>,
     /// Whether it gets on between its signals.
-    pub(crate) pace: Pace,
+    pub(crate) pace: SignalThrottle,
     /// The list of its mappings that it reads.
-    pub(crate) listing: Option<Listing>,
+    pub(crate) listing: Option<MapsListing>,
     /// What it does about SIGTRAP, as it told the kernel, if that is not the default.
     pub(crate) trap_action: Option<[u8; 32]>,
     /// Whether it is bound to a CPU.
-    pub(crate) warmth: Warmth,
+    pub(crate) warmth: CpuAffinity,
     /// How long its program has run in its translation.
-    pub(crate) age: Age,
+    pub(crate) age: TranslationAge,
     /// What it counted in translations that were given up, or that this is not known; `None` where it never asked for its own
     /// counts.
-    pub(crate) carried: Option<Result<Totals, String>>,
+    pub(crate) carried: Option<Result<EventTotals, String>>,
 }
 
 /// A task that waits for a child in its system call: it cannot be stopped.
 #[derive(Clone, Copy)]
-pub(crate) struct Suspended {
+pub(crate) struct VforkWait {
     pub(crate) by: u32,
     /// Where it is in translated code.
     pub(crate) pc: u64,
 }
 
-impl Task {
-    pub(crate) fn new(process: usize, mode: Mode, filtered: bool) -> Task {
-        Task {
+impl TracedTask {
+    pub(crate) fn new(process: usize, mode: TaskMode, filtered: bool) -> TracedTask {
+        TracedTask {
             process,
             ended: false,
             ends: None,
@@ -178,26 +178,26 @@ impl Task {
             dismissed: None,
             stopped_at: None,
             returning: None,
-            pace: Pace::default(),
+            pace: SignalThrottle::default(),
             listing: None,
             trap_action: None,
-            warmth: Warmth::default(),
-            age: Age::default(),
+            warmth: CpuAffinity::default(),
+            age: TranslationAge::default(),
             carried: None,
         }
     }
 
     /// Whether it executes a translation.
-    pub(crate) fn uses(&self, space: &Rc<RefCell<Space>>) -> bool {
+    pub(crate) fn uses(&self, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         match &self.mode {
-            Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
-            Mode::Waiting => false,
+            TaskMode::Translated(seat) | TaskMode::Native(seat) => Rc::ptr_eq(&seat.space, space),
+            TaskMode::Untranslated => false,
         }
     }
 
     /// Whether it has a place in a translation.
     pub(crate) fn is_seated(&self) -> bool {
-        !matches!(self.mode, Mode::Waiting)
+        !matches!(self.mode, TaskMode::Untranslated)
     }
 
     pub(crate) fn is_suspended_by(&self, child: u32) -> bool {
@@ -206,22 +206,22 @@ impl Task {
 }
 
 /// What the processor executes for a task.
-pub(crate) enum Mode {
+pub(crate) enum TaskMode {
     /// Its own code, and nothing is counted: it has not executed the command yet.
-    Waiting,
+    Untranslated,
     /// Translated code.
-    Translated(Seat),
+    Translated(TranslationContext),
     /// Its own code, on the way into a signal's handler: its registers are the program's.
-    Native(Seat),
+    Native(TranslationContext),
 }
 
-impl Process {
-    pub(crate) fn new(pid: u32, parent: u32) -> Process {
+impl TracedProcess {
+    pub(crate) fn new(pid: u32, parent: u32) -> TracedProcess {
         let name = name_of(pid);
-        let (totals, code) = (Totals::new(), Ranges::default());
+        let (totals, code) = (EventTotals::new(), AddressRanges::default());
         let (parked, renewal, limits, lost) = (Vec::new(), None, None, None);
         let (folded, no_restarts, shares, unconfirmed) = (Vec::new(), false, false, false);
-        Process {
+        TracedProcess {
             pid,
             parent,
             name,
@@ -234,7 +234,7 @@ impl Process {
             renewal,
             clears: None,
             work: Duration::ZERO,
-            changes: Changes::new(Instant::now()),
+            changes: CodeChangeCost::new(Instant::now()),
             unconfirmed,
             limits,
             lost,
@@ -252,7 +252,7 @@ impl Process {
     }
 
     /// Takes what was executed of a translation that is given up.
-    pub(crate) fn add(&mut self, executed: Executed) {
+    pub(crate) fn add(&mut self, executed: ExecutedCode) {
         self.code.add(executed.code);
         if let Err(reason) = self.totals.merge(&executed.totals) {
             self.lose(reason.to_string());
@@ -265,7 +265,7 @@ impl Process {
     }
 
     /// Its counts, with those of translations in use.
-    pub(crate) fn totals(&self, current: Vec<Executed>) -> Result<Totals, String> {
+    pub(crate) fn totals(&self, current: Vec<ExecutedCode>) -> Result<EventTotals, String> {
         if let Some(reason) = &self.lost {
             return Err(reason.clone());
         }
@@ -288,9 +288,9 @@ pub(crate) fn name_of(pid: u32) -> String {
 
 /// Addresses, as ranges that do not touch, ascending.
 #[derive(Clone, Default)]
-struct Ranges(Vec<(u64, u64)>);
+struct AddressRanges(Vec<(u64, u64)>);
 
-impl Ranges {
+impl AddressRanges {
     fn add(&mut self, ranges: Vec<Range<u64>>) {
         let all = &mut self.0;
         all.extend(
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_or_overlap_become_one() {
-        let mut ranges = Ranges::default();
+        let mut ranges = AddressRanges::default();
         ranges.add(vec![0..4, 8..12, 4..6]);
         ranges.add(vec![10..20, 30..30, 5..7]);
         assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(0, 7), (8, 20)]);

@@ -6,14 +6,14 @@ use std::os::unix::net::UnixStream;
 
 use cyclometer_sys::trace;
 
-use super::engine::{Engine, Outcome};
-use super::ledger::Tally;
-use super::process::{Mode, Process, Spot, Suspended, Task};
+use super::engine::{TraceResult, Tracer};
+use super::ledger::CounterSnapshot;
+use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWait};
 use super::protocol;
-use super::threads::{Part, Parts};
-use crate::Totals;
+use super::threads::{ThreadCounts, TranslationCounts};
+use crate::EventTotals;
 
-impl Engine {
+impl Tracer {
     /// Looks at what the other end of the socket wants.
     pub(super) fn requests(&mut self, socket: &mut UnixStream) {
         let mut byte = [0];
@@ -48,13 +48,13 @@ impl Engine {
         for tid in tasks {
             let Some(task) = self.tasks.get(&tid) else { continue };
             match (&task.mode, task.suspended) {
-                (Mode::Waiting, _) => {}
+                (TaskMode::Untranslated, _) => {}
                 // It does not execute translated code now.
-                (Mode::Native(_), _) => self.record(tid, None),
-                (Mode::Translated(_), Some(Suspended { pc, .. })) => {
-                    self.record(tid, Some(Spot::of_call(pc)))
+                (TaskMode::Native(_), _) => self.record(tid, None),
+                (TaskMode::Translated(_), Some(VforkWait { pc, .. })) => {
+                    self.record(tid, Some(TranslatedPc::of_call(pc)))
                 }
-                (Mode::Translated(_), None) => self.ask_one(tid),
+                (TaskMode::Translated(_), None) => self.ask_one(tid),
             }
         }
     }
@@ -62,9 +62,9 @@ impl Engine {
     /// Who sleeps in a system call is not stopped: that would end the call, or begin its timeout anew.
     fn ask_one(&mut self, tid: u32) {
         // Behind `execve`, what is not told yet, it is in a program that is not translated.
-        if let Some(asleep) = Asleep::look(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
-            self.record(tid, Some(Spot::of_call(asleep.pc)));
-            if Asleep::look(tid) == Some(asleep) {
+        if let Some(asleep) = SleepingThread::look(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
+            self.record(tid, Some(TranslatedPc::of_call(asleep.pc)));
+            if SleepingThread::look(tid) == Some(asleep) {
                 return;
             }
         }
@@ -74,37 +74,40 @@ impl Engine {
     }
 
     fn is_translated(&self, tid: u32, pc: u64) -> bool {
-        let Some(Mode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else { return false };
+        let Some(TaskMode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+            return false;
+        };
         seat.space.borrow().translation.place(pc).is_some()
     }
 
     /// Reads the counts of a stopped process, if they were asked for.
-    pub(super) fn answer(&mut self, tid: u32) -> Outcome {
+    pub(super) fn answer(&mut self, tid: u32) -> TraceResult {
         if self.asked.remove(&tid) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.record(tid, Some(Spot::new(pc, &registers)));
+            self.record(tid, Some(TranslatedPc::new(pc, &registers)));
         }
         Ok(())
     }
 
     /// Reads the counts of a task that does not run; `at` is where it is in translated code.
-    pub(super) fn record(&mut self, tid: u32, at: Option<Spot>) {
+    pub(super) fn record(&mut self, tid: u32, at: Option<TranslatedPc>) {
         let Some(task) = self.tasks.get(&tid) else { return };
-        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return };
-        let ledger = match at.filter(|_| matches!(task.mode, Mode::Translated(_))) {
+        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else { return };
+        let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
             Some(spot) => seat.ledger_at(spot).ok_or("the process was read at an unknown place"),
             None => Ok(seat.ledger.clone()),
         };
-        let tally = ledger.map(|ledger| Tally::read(&seat.space.borrow(), seat.slot, &ledger));
-        let answer = tally.map(|tally| Part { space: seat.space.clone(), tally }).map_err(str::to_owned);
+        let tally = ledger.map(|ledger| CounterSnapshot::read(&seat.space.borrow(), seat.slot, &ledger));
+        let answer =
+            tally.map(|tally| TranslationCounts { space: seat.space.clone(), tally }).map_err(str::to_owned);
         self.answered.insert(tid, (task.process, answer));
     }
 
     /// The counts of every process, with what its threads have answered. That is used up.
     pub(super) fn snapshot(&mut self, end: &str) -> String {
         let running = (end == protocol::LAST).then(|| self.running()).filter(|processes| *processes > 0);
-        let mut answers: HashMap<usize, Vec<Result<Part, String>>> = HashMap::new();
+        let mut answers: HashMap<usize, Vec<Result<TranslationCounts, String>>> = HashMap::new();
         for (process, answer) in std::mem::take(&mut self.answered).into_values() {
             answers.entry(process).or_default().push(answer);
         }
@@ -130,7 +133,7 @@ impl Engine {
         self.answered.clear();
         let suspended: Vec<(u32, u64)> =
             self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.suspended?.pc))).collect();
-        suspended.into_iter().for_each(|(tid, pc)| self.record(tid, Some(Spot::of_call(pc))));
+        suspended.into_iter().for_each(|(tid, pc)| self.record(tid, Some(TranslatedPc::of_call(pc))));
         let _ = socket.set_nonblocking(false);
         let _ = socket.write_all(self.snapshot(protocol::LAST).as_bytes());
         let _ = socket.set_nonblocking(true);
@@ -138,7 +141,7 @@ impl Engine {
 
     /// Who waits for a child of its own cannot be let go yet: nobody has to wait for that.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
-        let waits = |task: &Task| task.suspended.is_some() || task.ended;
+        let waits = |task: &TracedTask| task.suspended.is_some() || task.ended;
         if self.finishing && self.early.is_empty() && self.tasks.values().all(waits) {
             self.report(socket);
         }
@@ -146,36 +149,39 @@ impl Engine {
 }
 
 /// The counts of a process, of which each thread has answered or has ended.
-fn totals(process: &Process, answers: Vec<Result<Part, String>>) -> Result<Totals, String> {
+fn totals(
+    process: &TracedProcess,
+    answers: Vec<Result<TranslationCounts, String>>,
+) -> Result<EventTotals, String> {
     if process.lost.is_some() {
         return process.totals(Vec::new());
     }
-    let parked = process.parked.iter().map(|seat| Ok(Part::of(seat)));
+    let parked = process.parked.iter().map(|seat| Ok(TranslationCounts::of(seat)));
     let folded = process.folded.iter().cloned().map(Ok);
-    let parts = folded.chain(parked).chain(answers).collect::<Result<Parts, String>>()?;
+    let parts = folded.chain(parked).chain(answers).collect::<Result<ThreadCounts, String>>()?;
     process.totals(parts.settle()?)
 }
 
 /// A thread that sleeps in a system call.
 #[derive(PartialEq, Eq)]
-struct Asleep {
+struct SleepingThread {
     /// Where it goes on.
     pc: u64,
     /// How long it has run so far, as the scheduler knows it.
     ran: String,
 }
 
-impl Asleep {
+impl SleepingThread {
     /// `None` where it runs, or waits for something else.
     ///
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter; `/proc/pid/schedstat`.
-    fn look(tid: u32) -> Option<Asleep> {
+    fn look(tid: u32) -> Option<SleepingThread> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
-        Some(Asleep { pc: u64::from_str_radix(pc, 16).ok()?, ran })
+        Some(SleepingThread { pc: u64::from_str_radix(pc, 16).ok()?, ran })
     }
 }
 

@@ -173,7 +173,7 @@ pub(super) fn run_to_trap(
 
 /// A stopped program and where in its memory the [`GADGET`] is.
 #[derive(Clone, Copy)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteSyscalls {
     pub(crate) tid: u32,
     gadget: u64,
     /// The program's registers, in a series of calls.
@@ -182,9 +182,9 @@ pub(crate) struct Remote {
     crowded: bool,
 }
 
-impl Remote {
-    pub(crate) fn new(tid: u32, gadget: u64) -> Remote {
-        Remote { tid, gadget, saved: None, crowded: false }
+impl RemoteSyscalls {
+    pub(crate) fn new(tid: u32, gadget: u64) -> RemoteSyscalls {
+        RemoteSyscalls { tid, gadget, saved: None, crowded: false }
     }
 
     /// Makes a system call; its result. Registers, signals and their mask are as before, in a series behind its last one.
@@ -216,12 +216,12 @@ impl Remote {
     /// # Errors
     ///
     /// The work's, or the operating system's when the program is gone.
-    pub(crate) fn series<T>(self, work: impl FnOnce(Remote) -> io::Result<T>) -> io::Result<T> {
+    pub(crate) fn series<T>(self, work: impl FnOnce(RemoteSyscalls) -> io::Result<T>) -> io::Result<T> {
         let saved = trace::registers(self.tid)?;
         let mask = trace::signal_mask(self.tid)?;
         // A trap that is blocked takes the program's handler for it away.
         trace::set_signal_mask(self.tid, !(1 << (SIGTRAP - 1)))?;
-        let result = work(Remote { saved: Some(saved), crowded: has_threads(self.tid), ..self });
+        let result = work(RemoteSyscalls { saved: Some(saved), crowded: has_threads(self.tid), ..self });
         trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved })?;
         trace::set_signal_mask(self.tid, mask)?;
         result
@@ -241,7 +241,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As [`Remote::call`]; `EEXIST` where something is mapped already.
+    /// As [`RemoteSyscalls::call`]; `EEXIST` where something is mapped already.
     ///
     /// # Source
     ///
@@ -267,7 +267,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As [`Remote::call`].
+    /// As [`RemoteSyscalls::call`].
     pub(crate) fn close(self, descriptor: u64) -> io::Result<()> {
         self.call(number::CLOSE, [descriptor, 0, 0, 0, 0, 0]).map(drop)
     }
@@ -276,7 +276,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As [`Remote::call`]; `NotFound` where only `/proc` could tell the file and names another one.
+    /// As [`RemoteSyscalls::call`]; `NotFound` where only `/proc` could tell the file and names another one.
     pub(crate) fn open_same(self, theirs: u64) -> io::Result<File> {
         // Linux before 5.6 has no such call, some sandboxes forbid it, and it takes the first thread of a process only.
         identity::descriptor_of(self.tid, theirs).or_else(|_| self.open_same_by_path(theirs))
@@ -291,7 +291,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As [`Remote::call`].
+    /// As [`RemoteSyscalls::call`].
     ///
     /// # Source
     ///
@@ -306,7 +306,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As [`Remote::call`]; `NotFound` where it is another one.
+    /// As [`RemoteSyscalls::call`]; `NotFound` where it is another one.
     pub(crate) fn expect(self, descriptor: u64, identity: FileIdentity, at: u64) -> io::Result<()> {
         match self.identity(descriptor, at)? == identity {
             true => Ok(()),
@@ -318,7 +318,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As [`Remote::call`].
+    /// As [`RemoteSyscalls::call`].
     pub(crate) fn open_path(self, at: u64, path: &str, flags: u64) -> io::Result<u64> {
         const AT_FDCWD: u64 = -100_i64 as u64;
         if path.len() > LENT || trace::write_memory(self.tid, at, path.as_bytes())? != path.len() {
@@ -335,7 +335,7 @@ impl Remote {
     pub(crate) fn borrow_memory<T>(
         self,
         at: u64,
-        work: impl FnOnce(Remote) -> io::Result<T>,
+        work: impl FnOnce(RemoteSyscalls) -> io::Result<T>,
     ) -> io::Result<T> {
         let mut before = [0; LENT];
         if trace::read_memory(self.tid, at, &mut before)? != LENT {
@@ -347,7 +347,7 @@ impl Remote {
     }
 
     /// Does something with a page of the program's that is mapped for that alone.
-    fn in_own_page<T>(self, work: impl FnOnce(Remote, u64) -> io::Result<T>) -> io::Result<T> {
+    fn in_own_page<T>(self, work: impl FnOnce(RemoteSyscalls, u64) -> io::Result<T>) -> io::Result<T> {
         const PAGE: u64 = 0x1000;
         const READ_WRITE: u64 = 3;
         const MAP_PRIVATE_ANONYMOUS: u64 = 0x22;
@@ -362,7 +362,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// As [`Remote::call`].
+    /// As [`RemoteSyscalls::call`].
     ///
     /// # Source
     ///
@@ -391,11 +391,11 @@ mod tests {
     const GETPID: u64 = 39;
 
     /// A program that waits, stopped by its tracer; killed when it is dropped.
-    struct Waiting(Child);
+    struct StoppedProgram(Child);
 
-    impl Waiting {
-        fn start() -> Waiting {
-            let waiting = Waiting(Command::new("sleep").arg("100").spawn().unwrap());
+    impl StoppedProgram {
+        fn start() -> StoppedProgram {
+            let waiting = StoppedProgram(Command::new("sleep").arg("100").spawn().unwrap());
             let tid = waiting.0.id();
             trace::seize(tid, trace::Options::EXIT_KILL).unwrap();
             trace::interrupt(tid).unwrap();
@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    impl Drop for Waiting {
+    impl Drop for StoppedProgram {
         fn drop(&mut self) {
             let _ = self.0.kill();
             let _ = self.0.wait();
@@ -417,22 +417,22 @@ mod tests {
             return;
         }
         for (before, behind) in [(0, 1), (1, 0), (1, 1), (2, 5)] {
-            let waiting = Waiting::start();
+            let waiting = StoppedProgram::start();
             let tid = waiting.0.id();
             let at = trace::registers(tid).unwrap().rip;
             let code = trace::peek(tid, at).unwrap();
             let [a, b, c] = GADGET;
             trace::poke(tid, at, u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0])).unwrap();
-            let calls = |remote: Remote, count| {
+            let calls = |remote: RemoteSyscalls, count| {
                 (0..count).for_each(|_| assert_eq!(remote.call(GETPID, [0; 6]).unwrap(), tid.into()));
             };
-            let series = |remote: Remote| {
+            let series = |remote: RemoteSyscalls| {
                 calls(remote, before);
                 trace::send_signal(tid, tid, SIGSTOP)?;
                 calls(remote, behind);
                 Ok(())
             };
-            Remote::new(tid, at).series(series).unwrap();
+            RemoteSyscalls::new(tid, at).series(series).unwrap();
             trace::poke(tid, at, code).unwrap();
             trace::resume(tid, 0).unwrap();
             // Where no call was made behind the signal, it is still to come.
@@ -449,14 +449,14 @@ mod tests {
         if trace::permitted().is_err() {
             return;
         }
-        let waiting = Waiting::start();
+        let waiting = StoppedProgram::start();
         let tid = waiting.0.id();
         let at = trace::registers(tid).unwrap().rip;
         let code = trace::peek(tid, at).unwrap();
         let [a, b, c] = GADGET;
         trace::poke(tid, at, u64::from_le_bytes([a, b, c, 0, 0, 0, 0, 0])).unwrap();
         let name = trace::registers(tid).unwrap().rsp;
-        let remote = Remote::new(tid, at);
+        let remote = RemoteSyscalls::new(tid, at);
         let theirs = remote.memory_file(name).unwrap();
         let file = remote.open_same_by_path(theirs).unwrap();
         let other = remote.memory_file(name).unwrap();

@@ -19,15 +19,15 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::engine::{Engine, Outcome, Trouble, go_on_waiting};
-use super::process::{Mode, Seat};
+use super::engine::{TraceError, TraceResult, Tracer, go_on_waiting};
+use super::process::{TaskMode, TranslationContext};
 use super::remote::number;
 use super::signals::restarts;
-use super::space::Space;
+use super::space::CodeCacheMapping;
 
 /// A change of code that a process with several threads is about to make, or another translation that a process with one is to get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Renewal {
+pub(crate) struct CacheFlush {
     /// The thread that makes it, or the only one.
     by: u32,
     /// All others have halted.
@@ -43,7 +43,7 @@ pub(crate) struct Renewal {
 /// Each time what it executes is translated anew: some milliseconds for a small program, a second for a large one. Libraries that are
 /// unloaded change code now and then, a compiler at run time may do nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Changes {
+pub(crate) struct CodeChangeCost {
     begin: Instant,
     /// How long we have worked for it since the first time, in time of our CPU.
     cost: Duration,
@@ -57,9 +57,9 @@ const OF_ITS_TIME: u32 = 4;
 /// What each time costs that is not seen: the kernel's part, and what is mapped.
 const AT_LEAST: Duration = Duration::from_millis(1);
 
-impl Changes {
-    pub(super) fn new(now: Instant) -> Changes {
-        Changes { begin: now, cost: Duration::ZERO, before: None }
+impl CodeChangeCost {
+    pub(super) fn new(now: Instant) -> CodeChangeCost {
+        CodeChangeCost { begin: now, cost: Duration::ZERO, before: None }
     }
 
     /// Whether it may be replaced once more. `work` is how long we have worked for the process.
@@ -71,14 +71,14 @@ impl Changes {
     }
 }
 
-impl Engine {
+impl Tracer {
     /// A thread is about to make a call that changes code: it waits until all others have halted.
-    pub(super) fn renew_among(&mut self, tid: u32) -> Outcome {
+    pub(super) fn renew_among(&mut self, tid: u32) -> TraceResult {
         self.summon(tid, true)
     }
 
     /// A process goes on in a translation of its own, from where it is.
-    pub(super) fn renew_here(&mut self, tid: u32) -> Outcome {
+    pub(super) fn renew_here(&mut self, tid: u32) -> TraceResult {
         if self.has_companions(tid) {
             return self.summon(tid, false);
         }
@@ -86,23 +86,23 @@ impl Engine {
         self.enter(tid, registers)
     }
 
-    fn summon(&mut self, tid: u32, pending: bool) -> Outcome {
+    fn summon(&mut self, tid: u32, pending: bool) -> TraceResult {
         if self.task(tid)?.summoned {
             return self.halt(tid);
         }
         let task = self.task(tid)?;
         let (filtered, process) = (task.filtered, task.process);
         if filtered {
-            return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
+            return Err(TraceError::Detach("filters its system calls".to_owned()));
         }
         if !self.processes[process].may_change() {
-            return Err(Trouble::Unfollowed("keeps changing its code".to_owned()));
+            return Err(TraceError::Detach("keeps changing its code".to_owned()));
         }
         let block = if pending { self.block_of_call(tid)? } else { None };
         self.surface(tid)?;
         let task = self.task(tid)?;
         (task.returning, task.halted) = (block, true);
-        self.processes[process].renewal = Some(Renewal { by: tid, called: false, pending, anew: false });
+        self.processes[process].renewal = Some(CacheFlush { by: tid, called: false, pending, anew: false });
         for other in self.companions(tid) {
             self.task(other)?.summoned = true;
             let _ = trace::interrupt(other);
@@ -111,16 +111,16 @@ impl Engine {
     }
 
     /// A process with one thread, which has stopped for that, goes on in a translation that is made of what it has executed.
-    pub(super) fn begin_anew(&mut self, tid: u32) -> Outcome {
+    pub(super) fn begin_anew(&mut self, tid: u32) -> TraceResult {
         self.halt(tid)?;
         let process = self.task(tid)?.process;
         self.processes[process].renewal =
-            Some(Renewal { by: tid, called: false, pending: false, anew: true });
+            Some(CacheFlush { by: tid, called: false, pending: false, anew: true });
         Ok(())
     }
 
     /// A thread that was summoned has stopped for that, or with its whole process.
-    pub(super) fn summoned_stop(&mut self, tid: u32, change: Change) -> Outcome {
+    pub(super) fn summoned_stop(&mut self, tid: u32, change: Change) -> TraceResult {
         let by_us = change == Change::Interrupted;
         if self.is_about_to_stop(tid)? {
             return if by_us { self.run_on(tid) } else { self.listen(tid) };
@@ -134,7 +134,7 @@ impl Engine {
         let again = (by_us || self.task(tid)?.paused) && restarts(&trace::registers(tid)?);
         let block = if again { self.block_at(tid, before.rip)? } else { None };
         self.halt(tid)?;
-        if let (Some(block), Mode::Native(seat)) = (block, &mut self.task(tid)?.mode) {
+        if let (Some(block), TaskMode::Native(seat)) = (block, &mut self.task(tid)?.mode) {
             let space = seat.space.clone();
             seat.ledger.take_last_back(&space.borrow(), block);
         }
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// A thread that was summoned waits, in its own code, for the change.
-    pub(super) fn halt(&mut self, tid: u32) -> Outcome {
+    pub(super) fn halt(&mut self, tid: u32) -> TraceResult {
         self.answer(tid)?;
         self.surface(tid)?;
         let task = self.task(tid)?;
@@ -157,7 +157,7 @@ impl Engine {
         processes.sort_unstable();
         processes.dedup();
         for process in processes {
-            let Some(renewal @ Renewal { by, called: false, .. }) = self.processes[process].renewal else {
+            let Some(renewal @ CacheFlush { by, called: false, .. }) = self.processes[process].renewal else {
                 continue;
             };
             let outcome = self.call_if_ready(process, renewal);
@@ -165,13 +165,13 @@ impl Engine {
         }
     }
 
-    fn call_if_ready(&mut self, process: usize, renewal: Renewal) -> Outcome {
-        let Renewal { by, pending, .. } = renewal;
+    fn call_if_ready(&mut self, process: usize, renewal: CacheFlush) -> TraceResult {
+        let CacheFlush { by, pending, .. } = renewal;
         // Who waits for a child shares the memory with it, and cannot halt.
         let lends = self.members(process).any(|(_, task)| task.suspended.is_some());
         let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.is_suspended_by(*tid));
         if lends || self.members(process).any(borrows) {
-            return Err(Trouble::Unfollowed("changes its code while its maker waits for it".to_owned()));
+            return Err(TraceError::Detach("changes its code while its maker waits for it".to_owned()));
         }
         if self.awaits_thread(process) || !self.members(process).all(|(_, task)| task.halted) {
             return Ok(());
@@ -180,7 +180,7 @@ impl Engine {
             let registers = trace::registers(by)?;
             return self.complete_renewal(by, &registers);
         }
-        self.processes[process].renewal = Some(Renewal { called: true, ..renewal });
+        self.processes[process].renewal = Some(CacheFlush { called: true, ..renewal });
         self.task(by)?.halted = false;
         Ok(trace::step(by, 0)?)
     }
@@ -193,14 +193,16 @@ impl Engine {
     }
 
     /// The call was made, if there was one: all threads go on in a new translation.
-    pub(super) fn complete_renewal(&mut self, tid: u32, registers: &Registers) -> Outcome {
+    pub(super) fn complete_renewal(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         let task = self.task(tid)?;
-        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Err(Trouble::Gone) };
+        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else {
+            return Err(TraceError::Gone);
+        };
         let (old, process) = (seat.space.clone(), task.process);
         let settings = self.settings.translation;
         let allowance = self.allowance(tid);
         let anew = self.processes[process].renewal.take().is_some_and(|renewal| renewal.anew);
-        let space = Space::after(&old.borrow(), tid, registers.rip, allowance, settings);
+        let space = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
         let mut space = match space {
             // It is not needed.
             Err(error) if anew && error.raw_os_error() != Some(errno::ESRCH) => {
@@ -232,16 +234,16 @@ impl Engine {
         Ok(())
     }
 
-    fn reseat(&mut self, tid: u32, space: &Rc<RefCell<Space>>) -> Outcome {
+    fn reseat(&mut self, tid: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> TraceResult {
         let slot = space.borrow_mut().take_slot();
-        let slot = slot.ok_or_else(|| Trouble::Unfollowed("has too many threads at a time".to_owned()))?;
+        let slot = slot.ok_or_else(|| TraceError::Detach("has too many threads at a time".to_owned()))?;
         let task = self.task(tid)?;
         task.halted = false;
-        task.mode = Mode::Native(Seat::new(space.clone(), slot));
+        task.mode = TaskMode::Native(TranslationContext::new(space.clone(), slot));
         Ok(())
     }
 
-    fn go_on_from_own_code(&mut self, tid: u32) -> Outcome {
+    fn go_on_from_own_code(&mut self, tid: u32) -> TraceResult {
         let mut registers = trace::registers(tid)?;
         if restarts(&registers) {
             registers.rax = call_again(registers.rax, registers.orig_rax);
@@ -280,7 +282,7 @@ mod tests {
     fn what_changes_costs_no_more_than_its_share() {
         let start = Instant::now();
         let times = |cost: Duration, own: Duration| {
-            let mut changes = Changes::new(start);
+            let mut changes = CodeChangeCost::new(start);
             let each = cost + own;
             // It was translated for the first time before.
             (0..10_000).take_while(|i| changes.allow(start + each * *i, AT_ONCE + cost * *i)).count() as u32

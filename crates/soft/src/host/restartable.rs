@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 use cyclometer_sys::trace::{self, Registers};
 
 use super::calls::PROT_EXEC;
-use super::engine::{Engine, Outcome, Trouble};
-use super::maps::{Mapping, Maps};
+use super::engine::{TraceError, TraceResult, Tracer};
+use super::maps::{MemoryMapping, MemoryMaps};
 use super::remote::number;
-use super::writers::{File, is_for_writing};
-use crate::pack::{Packer, Unpacker};
+use super::writers::{FileId, is_for_writing};
+use crate::pack::{ChunkReader, ChunkWriter};
 
 /// What stands before each place where the kernel may send a thread. Whoever registers with another one is left.
 ///
@@ -43,8 +43,8 @@ const STRETCH: usize = 256;
 
 /// A part of a file, as it is mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Part {
-    file: File,
+pub(super) struct FilePart {
+    file: FileId,
     /// When the file was changed last, in seconds and nanoseconds: another one may have got its number.
     changed: (i64, i64),
     /// In bytes.
@@ -52,23 +52,23 @@ pub(super) struct Part {
     len: u64,
 }
 
-impl Part {
+impl FilePart {
     /// The file.
-    pub(super) fn file(&self) -> File {
+    pub(super) fn file(&self) -> FileId {
         self.file
     }
 
-    pub(super) fn pack(&self, to: &mut Packer<'_>) {
-        File::pack(Some(self.file), to);
+    pub(super) fn pack(&self, to: &mut ChunkWriter<'_>) {
+        FileId::pack(Some(self.file), to);
         [self.changed.0.cast_unsigned(), self.changed.1.cast_unsigned(), self.offset, self.len]
             .into_iter()
             .for_each(|number| to.u64(number));
     }
 
-    pub(super) fn unpack(from: &mut Unpacker<'_>) -> Option<Part> {
-        let file = File::unpack(from)??;
+    pub(super) fn unpack(from: &mut ChunkReader<'_>) -> Option<FilePart> {
+        let file = FileId::unpack(from)??;
         let changed = (from.u64()?.cast_signed(), from.u64()?.cast_signed());
-        Some(Part { file, changed, offset: from.u64()?, len: from.u64()? })
+        Some(FilePart { file, changed, offset: from.u64()?, len: from.u64()? })
     }
 }
 
@@ -77,13 +77,13 @@ pub(super) const THREADS: &str = "threads";
 pub(super) const HANDLERS: &str = "handlers of signals";
 pub(super) const SHARED: &str = "memory that others can write to";
 
-impl Engine {
+impl Tracer {
     /// Looks for restartable sequences in all code of a process, unless that was done. Parts of files that have none are
     /// remembered, whoever executes them.
-    pub(super) fn check_restartable(&mut self, tid: u32, beside: &str) -> Outcome {
+    pub(super) fn check_restartable(&mut self, tid: u32, beside: &str) -> TraceResult {
         let Some(process) = self.process(tid).filter(|process| !process.no_restarts) else { return Ok(()) };
         process.no_restarts = true;
-        let maps = Maps::read(tid)?;
+        let maps = MemoryMaps::read(tid)?;
         // What is shared is not translated, but for the translation itself, whose memory is better not looked at.
         for mapping in maps.code().filter(|mapping| !mapping.shared) {
             let part = part(tid, mapping);
@@ -96,10 +96,10 @@ impl Engine {
     }
 }
 
-impl Engine {
+impl Tracer {
     /// A system call is about to be made: if it gives the process memory that others can write to, or code beside such memory,
     /// restartable sequences are looked for.
-    pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> Outcome {
+    pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         if shares(tid, registers) {
             self.process(tid).into_iter().for_each(|process| process.shares = true);
             // Where the memory is a maker's, too, it will go on in it.
@@ -107,7 +107,7 @@ impl Engine {
             let makers: Vec<(u32, usize)> = makers.map(|(maker, task)| (*maker, task.process)).collect();
             makers.iter().for_each(|(_, process)| self.processes[*process].shares = true);
             let checked = self.check_restartable(tid, SHARED);
-            if let Err(Trouble::Unfollowed(reason)) = &checked {
+            if let Err(TraceError::Detach(reason)) = &checked {
                 makers.iter().for_each(|(maker, _)| self.dismiss(*maker, Some(reason.clone())));
             }
             return checked;
@@ -142,7 +142,7 @@ fn shares(tid: u32, registers: &Registers) -> bool {
 }
 
 /// Whether a system call makes code of what has a restartable sequence. What cannot be looked at may have one.
-fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, Trouble> {
+fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, TraceError> {
     let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
     match registers.rax & 0xffff_ffff {
         number::MMAP if rdx & PROT_EXEC != 0 && r10 & MAP_ANONYMOUS == 0 => {
@@ -150,7 +150,7 @@ fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, Trouble> {
             Ok(found.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound))
         }
         number::MPROTECT | number::PKEY_MPROTECT if rdx & PROT_EXEC != 0 => {
-            let maps = Maps::read(tid)?;
+            let maps = MemoryMaps::read(tid)?;
             let (start, end) = (rdi, rdi.saturating_add(rsi));
             let mut mappings = maps.among(start, end);
             let read = |at, bytes: &mut [u8]| trace::read_memory(tid, at, bytes);
@@ -182,22 +182,22 @@ fn descriptor(tid: u32, number: u64) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}/fd/{}", number as u32 as i32))
 }
 
-fn found(beside: &str) -> Trouble {
-    Trouble::Unfollowed(format!("has {beside} and restartable sequences"))
+fn found(beside: &str) -> TraceError {
+    TraceError::Detach(format!("has {beside} and restartable sequences"))
 }
 
 const MAP_ANONYMOUS: u64 = 0x20;
 
 /// What is mapped of a file that others may have mapped too; `None` also where its path does not tell when it was changed.
-fn part(tid: u32, mapping: &Mapping) -> Option<Part> {
+fn part(tid: u32, mapping: &MemoryMapping) -> Option<FilePart> {
     let file = mapping.file.filter(|_| !mapping.writable)?;
     let metadata = fs::metadata(format!("/proc/{tid}/root{}", mapping.name)).ok()?;
     let changed = (metadata.ctime(), metadata.ctime_nsec());
-    Some(Part { file, changed, offset: mapping.offset, len: mapping.end - mapping.start })
+    Some(FilePart { file, changed, offset: mapping.offset, len: mapping.end - mapping.start })
 }
 
 /// Looks for restartable sequences in a range of addresses.
-pub(super) fn check(tid: u32, (start, end): (u64, u64), beside: &str) -> Outcome {
+pub(super) fn check(tid: u32, (start, end): (u64, u64), beside: &str) -> TraceResult {
     if has_mark(start, end, |at, bytes| trace::read_memory(tid, at, bytes)) {
         return Err(found(beside));
     }

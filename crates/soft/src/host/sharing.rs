@@ -14,14 +14,14 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::calls::{Call, remapped};
+use super::calls::{MappingCall, remapped};
 use super::common::Admission;
-use super::engine::{Engine, Outcome, Trouble};
-use super::maps::{Known, Maps};
+use super::engine::{TraceError, TraceResult, Tracer};
+use super::maps::{MapsCache, MemoryMaps};
 use super::proc;
-use super::process::{Mode, Seat};
-use super::remote::Remote;
-use super::space::Space;
+use super::process::{TaskMode, TranslationContext};
+use super::remote::RemoteSyscalls;
+use super::space::CodeCacheMapping;
 
 /// Most translations that are kept.
 const MOST_SPACES: usize = 24;
@@ -31,11 +31,11 @@ const MOST_BLOCKS: u32 = 400_000;
 
 /// Translations that programs can join, from the one that was used least recently to the one that was last.
 #[derive(Default)]
-pub(super) struct Pool(Vec<Rc<RefCell<Space>>>);
+pub(super) struct SharedTranslations(Vec<Rc<RefCell<CodeCacheMapping>>>);
 
-impl Pool {
+impl SharedTranslations {
     /// One that suits a program, which is the last one used from now on.
-    fn find(&mut self, tid: u32, maps: &Maps) -> Option<Rc<RefCell<Space>>> {
+    fn find(&mut self, tid: u32, maps: &MemoryMaps) -> Option<Rc<RefCell<CodeCacheMapping>>> {
         let found = self.0.iter().rposition(|space| space.borrow().suits(tid, maps))?;
         let space = self.0.remove(found);
         self.0.push(space.clone());
@@ -43,7 +43,7 @@ impl Pool {
     }
 
     /// Keeps a new one, and gives up what is too much: nobody joins that any more. Those that are given up.
-    fn keep(&mut self, space: Rc<RefCell<Space>>) -> Vec<Rc<RefCell<Space>>> {
+    fn keep(&mut self, space: Rc<RefCell<CodeCacheMapping>>) -> Vec<Rc<RefCell<CodeCacheMapping>>> {
         self.0.push(space);
         self.0.retain(|space| space.borrow().common.is_open());
         let mut left = Vec::new();
@@ -55,17 +55,17 @@ impl Pool {
     }
 
     /// Lets nobody join a translation any more.
-    pub(super) fn give_up(&mut self, space: &Rc<RefCell<Space>>) {
+    pub(super) fn give_up(&mut self, space: &Rc<RefCell<CodeCacheMapping>>) {
         self.0.retain(|kept| !Rc::ptr_eq(kept, space));
     }
 
     /// All of them.
-    pub(super) fn spaces(&self) -> impl Iterator<Item = &Rc<RefCell<Space>>> {
+    pub(super) fn spaces(&self) -> impl Iterator<Item = &Rc<RefCell<CodeCacheMapping>>> {
         self.0.iter()
     }
 
     /// Whether a translation is one of them.
-    pub(super) fn holds(&self, space: &Rc<RefCell<Space>>) -> bool {
+    pub(super) fn holds(&self, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         self.0.iter().any(|kept| Rc::ptr_eq(kept, space))
     }
 
@@ -76,19 +76,23 @@ impl Pool {
 }
 
 /// Whether nobody executes a translation.
-fn is_idle(space: &Rc<RefCell<Space>>) -> bool {
+fn is_idle(space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
     Rc::strong_count(space) == 1
 }
 
-impl Engine {
+impl Tracer {
     /// A place for a program that is before its first instruction.
-    pub(super) fn seat_program(&mut self, tid: u32, registers: &Registers) -> Result<Seat, Trouble> {
-        let mut known = Known::default();
-        let maps = known.look(tid).ok_or(Trouble::Gone)?;
+    pub(super) fn seat_program(
+        &mut self,
+        tid: u32,
+        registers: &Registers,
+    ) -> Result<TranslationContext, TraceError> {
+        let mut known = MapsCache::default();
+        let maps = known.look(tid).ok_or(TraceError::Gone)?;
         let shares = !self.settings.apart && has_fixed_layout(tid);
         let left = if shares { self.pool.find(tid, maps) } else { None };
         let allowance = self.allowance(tid);
-        let enters = |space: &Rc<RefCell<Space>>| {
+        let enters = |space: &Rc<RefCell<CodeCacheMapping>>| {
             space.borrow().enter_program(tid, registers, maps, allowance).is_ok()
         };
         let joined = left.filter(enters);
@@ -117,20 +121,20 @@ impl Engine {
             }
         };
         space.borrow_mut().kept.begin();
-        let slot = space.borrow_mut().take_slot().ok_or(Trouble::Gone)?;
-        Ok(Seat { maps: known, ..Seat::new(space, slot) })
+        let slot = space.borrow_mut().take_slot().ok_or(TraceError::Gone)?;
+        Ok(TranslationContext { maps: known, ..TranslationContext::new(space, slot) })
     }
 
     fn new_space(
         &mut self,
         tid: u32,
         registers: &Registers,
-        maps: &Maps,
+        maps: &MemoryMaps,
         allowance: u64,
         shares: bool,
-    ) -> Result<Space, Trouble> {
+    ) -> Result<CodeCacheMapping, TraceError> {
         let process = self.task(tid)?.process;
-        let mut space = Space::new(tid, registers, maps, allowance, self.settings.translation)?;
+        let mut space = CodeCacheMapping::new(tid, registers, maps, allowance, self.settings.translation)?;
         if shares {
             space.open_for(process, maps);
         }
@@ -138,26 +142,35 @@ impl Engine {
     }
 
     /// Whether a new process can have a translation of its own where other programs have taken the places in its maker's.
-    pub(super) fn can_part(&self, child: u32, space: &Rc<RefCell<Space>>) -> bool {
+    pub(super) fn can_part(&self, child: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let Some(task) = self.tasks.get(&child) else { return false };
         let lent = self.tasks.values().any(|maker| maker.is_suspended_by(child));
         space.borrow().common.is_joint() && !lent && !task.filtered && self.companions(child).is_empty()
     }
 
     /// A place in a translation of its own for a new process, which is in its own code.
-    pub(super) fn seat_apart(&self, child: u32, old: &Rc<RefCell<Space>>) -> Result<Seat, Trouble> {
+    pub(super) fn seat_apart(
+        &self,
+        child: u32,
+        old: &Rc<RefCell<CodeCacheMapping>>,
+    ) -> Result<TranslationContext, TraceError> {
         let near = trace::registers(child)?.rip;
-        let mut space =
-            Space::after(&old.borrow(), child, near, self.allowance(child), self.settings.translation)?;
-        let slot = space.take_slot().ok_or(Trouble::Gone)?;
-        Ok(Seat::new(Rc::new(RefCell::new(space)), slot))
+        let mut space = CodeCacheMapping::after(
+            &old.borrow(),
+            child,
+            near,
+            self.allowance(child),
+            self.settings.translation,
+        )?;
+        let slot = space.take_slot().ok_or(TraceError::Gone)?;
+        Ok(TranslationContext::new(Rc::new(RefCell::new(space)), slot))
     }
 
     /// Whether a call changes code that a process can execute, or could. What it cannot execute of a translation that others
     /// may join is theirs.
-    pub(super) fn changes_code(&mut self, tid: u32, call: &Call) -> Result<bool, Trouble> {
-        let (Mode::Translated(seat) | Mode::Native(seat)) = &mut self.task(tid)?.mode else {
-            return Err(Trouble::Gone);
+    pub(super) fn changes_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
+        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &mut self.task(tid)?.mode else {
+            return Err(TraceError::Gone);
         };
         let space = seat.space.borrow();
         let touches = |(start, end): &(u64, u64)| space.translation.touches(*start, *end);
@@ -165,51 +178,56 @@ impl Engine {
         if !space.common.is_open() || touched.peek().is_none() {
             return Ok(touched.peek().is_some());
         }
-        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
         Ok(touched.any(|(start, end)| maps.executes(start, end)))
     }
 
     /// A process without other threads maps code in a translation that others may join: that is looked at before any of it is
     /// executed.
-    pub(super) fn maps_code(&mut self, tid: u32, call: &Call, registers: Registers) -> Outcome {
+    pub(super) fn maps_code(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> TraceResult {
         let fresh = self.call_for(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
         if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) }
     }
 
     /// Whether a call maps something executable, or what it maps differently is.
-    pub(super) fn concerns_code(&mut self, tid: u32, call: &Call) -> Result<bool, Trouble> {
-        let Mode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(Trouble::Gone) };
+    pub(super) fn concerns_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
+        let TaskMode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
         if call.code {
             return Ok(true);
         }
-        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
         Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
     }
 
     /// Whether a task's translation knows code that the task cannot execute: another process had it there, which may have ended
     /// since.
-    pub(super) fn is_stale(&mut self, tid: u32) -> Result<bool, Trouble> {
-        let (Mode::Translated(seat) | Mode::Native(seat)) = &mut self.task(tid)?.mode else {
-            return Err(Trouble::Gone);
+    pub(super) fn is_stale(&mut self, tid: u32) -> Result<bool, TraceError> {
+        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &mut self.task(tid)?.mode else {
+            return Err(TraceError::Gone);
         };
-        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
         Ok(seat.space.borrow().exceeds(maps))
     }
 
     /// Whether a process executes a translation that nobody joins; from now on it does, if it is the only one that does. In the
     /// name of one that filters its calls nothing can be done any more.
-    pub(super) fn is_by_itself(&mut self, tid: u32) -> Result<bool, Trouble> {
+    pub(super) fn is_by_itself(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let process = task.process;
-        let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
+        let TaskMode::Translated(seat) = &task.mode else { return Err(TraceError::Gone) };
         let home = seat.space.clone();
         if home.borrow().common.is_open() { self.takes_over(tid, process, &home) } else { Ok(true) }
     }
 
     /// Lets nobody else join a translation, if a process is the only one that executes it and that has, and has all of its code
     /// still: nothing is claimed from then on.
-    fn takes_over(&mut self, tid: u32, process: usize, home: &Rc<RefCell<Space>>) -> Result<bool, Trouble> {
+    fn takes_over(
+        &mut self,
+        tid: u32,
+        process: usize,
+        home: &Rc<RefCell<CodeCacheMapping>>,
+    ) -> Result<bool, TraceError> {
         let alone = home.borrow().common.is_all_of(process) && !self.is_mapped_elsewhere(tid, home);
         let takes = alone && !self.is_stale(tid)?;
         if takes {
@@ -219,11 +237,15 @@ impl Engine {
     }
 
     /// Makes a system call that maps something in a program's name; what it has mapped.
-    pub(super) fn call_for(&mut self, tid: u32, registers: Registers) -> Result<Option<(u64, u64)>, Trouble> {
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Err(Trouble::Gone) };
+    pub(super) fn call_for(
+        &mut self,
+        tid: u32,
+        registers: Registers,
+    ) -> Result<Option<(u64, u64)>, TraceError> {
+        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let gadget = seat.space.borrow().gadget();
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
-        let result = Remote::new(tid, gadget).call(rax, [rdi, rsi, rdx, r10, r8, r9]);
+        let result = RemoteSyscalls::new(tid, gadget).call(rax, [rdi, rsi, rdx, r10, r8, r9]);
         self.forget_maps(tid);
         let fresh = remapped(&registers, &result);
         self.step_over_call(tid, registers, result)?;
@@ -231,17 +253,17 @@ impl Engine {
     }
 
     /// Whether a process that has mapped code in these ranges stays where it is translated.
-    pub(super) fn is_admitted(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<bool, Trouble> {
+    pub(super) fn is_admitted(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let process = task.process;
-        let Mode::Translated(seat) = &mut task.mode else { return Err(Trouble::Gone) };
+        let TaskMode::Translated(seat) = &mut task.mode else { return Err(TraceError::Gone) };
         let home = seat.space.clone();
-        let maps = seat.maps.look(tid).ok_or(Trouble::Gone)?;
+        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
         let admission = home.borrow_mut().admit(tid, process, maps, ranges);
         let stays = match admission {
             Admission::Stays => true,
-            Admission::Parts => false,
-            Admission::Alone => self.takes_over(tid, process, &home)?,
+            Admission::Diverges => false,
+            Admission::Exclusive => self.takes_over(tid, process, &home)?,
         };
         if !stays {
             home.borrow_mut().kept.part();

@@ -6,14 +6,14 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
-use super::pace::Arrival;
+use super::engine::{TraceError, Tracer};
+use super::pace::SignalArrival;
 use super::proc;
-use super::process::{Mode, Spot, Task};
-use super::remote::{Remote, number};
+use super::process::{TaskMode, TracedTask, TranslatedPc};
+use super::remote::{RemoteSyscalls, number};
 use super::restartable::HANDLERS;
-use super::space::Space;
-use crate::translate::{Standing, Stop};
+use super::space::CodeCacheMapping;
+use crate::translate::{FlowState, StopReason};
 
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
@@ -30,7 +30,7 @@ const TRAP_TRACE: i32 = 2;
 
 /// What a process does about a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Disposition {
+enum SignalDisposition {
     /// Nothing: without a tracer it would not even be woken up.
     Ignores,
     /// It stops until it is continued.
@@ -39,25 +39,25 @@ enum Disposition {
     Acts,
 }
 
-impl Engine {
-    pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+impl Tracer {
+    pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
         let arrival = self.take_up_held(tid, signal)?;
-        if arrival == (Arrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
+        if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
             // Its handler was taken away meanwhile: it would have come before that.
             super::engine::go_on_waiting(tid)?;
             return self.resume(tid, 0);
         }
         let task = self.task(tid)?;
         match &task.mode {
-            Mode::Waiting => Ok(trace::resume(tid, signal)?),
-            Mode::Native(_) => self.signal_in_own_code(tid, signal, registers),
-            Mode::Translated(_) if stepped => {
+            TaskMode::Untranslated => Ok(trace::resume(tid, signal)?),
+            TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
+            TaskMode::Translated(_) if stepped => {
                 task.pace.go_on();
                 self.go(tid)
             }
-            Mode::Translated(seat) => {
+            TaskMode::Translated(seat) => {
                 let space = seat.space.borrow();
                 let at = registers.rip.wrapping_sub(1);
                 let stop = space.translation.stop_at(at).filter(|_| signal == SIGTRAP);
@@ -65,16 +65,16 @@ impl Engine {
                 drop(space);
                 match (stop, strayed) {
                     (Some(stop), _)
-                        if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
+                        if stop != StopReason::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
                         // Before a call nothing of it is done.
-                        if stop != Stop::SystemCall {
+                        if stop != StopReason::SystemCall {
                             task.pace.go_on();
                         }
                         task.stopped_at = Some(at);
-                        (task.last, task.executes) = (Some(Spot::new(at, &registers)), None);
+                        (task.last, task.executes) = (Some(TranslatedPc::new(at, &registers)), None);
                         // What the program's own breakpoint does to its handler is as it should be.
-                        if stop != Stop::Breakpoint {
+                        if stop != StopReason::Breakpoint {
                             self.mend_trap(tid)?;
                         }
                         self.own_stop(tid, stop, registers)
@@ -82,8 +82,8 @@ impl Engine {
                     (None, Some(registers)) => {
                         trace::set_registers(tid, &registers)?;
                         task.stopped_at = Some(registers.rip - 1);
-                        task.last = Some(Spot::new(registers.rip - 1, &registers));
-                        self.own_stop(tid, Stop::Indirect, registers)
+                        task.last = Some(TranslatedPc::new(registers.rip - 1, &registers));
+                        self.own_stop(tid, StopReason::IndirectBranch, registers)
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
                         self.leave(tid, Some("steps itself".to_owned()), signal);
@@ -102,8 +102,8 @@ impl Engine {
     /// # Source
     ///
     /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous ones.
-    pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, Trouble> {
-        if let Mode::Native(_) = self.task(tid)?.mode {
+    pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
+        if let TaskMode::Native(_) = self.task(tid)?.mode {
             // What a step has raised would kill it, were it let go before.
             return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
         }
@@ -111,15 +111,15 @@ impl Engine {
         self.is_behind_untold_stop(tid, &registers)
     }
 
-    fn is_behind_untold_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, Trouble> {
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
+    fn is_behind_untold_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
+        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
         let stops = seat.space.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
     }
 
     /// Where a stopped process is in translated code: at a stop that it has reached, which is reported behind its
     /// instruction, else where its instruction pointer is.
-    pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, Trouble> {
+    pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, TraceError> {
         let before = registers.rip.wrapping_sub(1);
         let task = self.task(tid)?;
         let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
@@ -128,25 +128,25 @@ impl Engine {
     }
 
     /// Notes where a stopped task is in translated code, unless that is known.
-    pub(super) fn note_place(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn note_place(&mut self, tid: u32) -> Result<(), TraceError> {
         let task = self.task(tid)?;
-        if task.last.is_none() && matches!(task.mode, Mode::Translated(_)) {
+        if task.last.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.task(tid)?.last = Some(Spot::new(pc, &registers));
+            self.task(tid)?.last = Some(TranslatedPc::new(pc, &registers));
         }
         Ok(())
     }
 
     /// On the way into a handler, or back from one.
-    fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), Trouble> {
+    fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), TraceError> {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
         let returning = self.task(tid)?.returning.take();
         if !stepped {
             return Ok(trace::step(tid, signal)?);
         }
         self.mend_trap(tid)?;
-        if let (Some(block), Mode::Native(seat)) = (returning, &mut self.task(tid)?.mode) {
+        if let (Some(block), TaskMode::Native(seat)) = (returning, &mut self.task(tid)?.mode) {
             let space = seat.space.clone();
             seat.ledger.repeat_last(&space.borrow(), block);
         }
@@ -158,7 +158,7 @@ impl Engine {
     }
 
     /// The program says what becomes of SIGTRAP.
-    pub(super) fn traps(&mut self, tid: u32, action: u64) -> Result<(), Trouble> {
+    pub(super) fn traps(&mut self, tid: u32, action: u64) -> Result<(), TraceError> {
         const SIG_DFL: u64 = 0;
         const SIG_IGN: u64 = 1;
         let mut bytes = [0; 32];
@@ -166,7 +166,7 @@ impl Engine {
         let handler = bytes.first_chunk().map_or(SIG_DFL, |word| u64::from_le_bytes(*word));
         if read && handler == SIG_IGN {
             // Every stop of ours would undo that.
-            return Err(Trouble::Unfollowed("ignores SIGTRAP".to_owned()));
+            return Err(TraceError::Detach("ignores SIGTRAP".to_owned()));
         }
         if read {
             let action = (handler != SIG_DFL).then_some(bytes);
@@ -181,42 +181,42 @@ impl Engine {
     /// # Source
     ///
     /// Linux `kernel/signal.c`, `force_sig_info_to_task`.
-    fn mend_trap(&mut self, tid: u32) -> Result<(), Trouble> {
+    fn mend_trap(&mut self, tid: u32) -> Result<(), TraceError> {
         let task = self.task(tid)?;
         let Some(action) = task.trap_action.filter(|_| !task.filtered) else { return Ok(()) };
-        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Ok(()) };
+        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else { return Ok(()) };
         if has_signal(&status(tid), "SigCgt:", SIGTRAP) {
             return Ok(());
         }
         let space = seat.space.borrow();
         space.put_aside(seat.slot, &action);
         let address = space.aside(seat.slot);
-        let remote = Remote::new(tid, space.gadget());
+        let remote = RemoteSyscalls::new(tid, space.gadget());
         remote.call(number::RT_SIGACTION, [SIGTRAP as u64, address, 0, 8, 0, 0])?;
         let blocked = trace::signal_mask(tid)? | 1 << (SIGTRAP - 1);
         Ok(trace::set_signal_mask(tid, blocked)?)
     }
 
     /// Lets a program in translated code have a signal.
-    pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+    pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         match disposition(tid, signal) {
             // The tracer alone is why a system call is made again.
-            Disposition::Ignores => {
+            SignalDisposition::Ignores => {
                 super::engine::go_on_waiting(tid)?;
                 return self.resume(tid, signal);
             }
-            Disposition::Stops => {
+            SignalDisposition::Stops => {
                 self.count_restart(tid)?;
                 return self.resume(tid, signal);
             }
-            Disposition::Acts => {}
+            SignalDisposition::Acts => {}
         }
         // Without a handler it ends the process.
         let ends = !has_signal(&status(tid), "SigCgt:", signal);
         self.task(tid)?.ends_all = ends;
         let mut info = trace::signal_info(tid)?;
-        let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {
-            Mode::Translated(seat) => Ok::<bool, Trouble>(seat.space.borrow().holds(info.address())),
+        let inside = |engine: &mut Tracer| match &engine.task(tid)?.mode {
+            TaskMode::Translated(seat) => Ok::<bool, TraceError>(seat.space.borrow().holds(info.address())),
             _ => Ok(false),
         };
         let of_instruction = info.code() > 0 && inside(self)?;
@@ -225,7 +225,7 @@ impl Engine {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
         }
-        if !ends && let Err(Trouble::Unfollowed(reason)) = self.check_restartable(tid, HANDLERS) {
+        if !ends && let Err(TraceError::Detach(reason)) = self.check_restartable(tid, HANDLERS) {
             self.leave(tid, Some(reason), signal);
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl Engine {
     }
 
     /// A system call that a stop interrupts is made again: its instruction executes twice.
-    pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), TraceError> {
         if std::mem::replace(&mut self.task(tid)?.paused, true) {
             return Ok(());
         }
@@ -241,10 +241,10 @@ impl Engine {
         if !restarts(&registers) {
             return Ok(());
         }
-        if let Mode::Translated(seat) = &mut self.task(tid)?.mode {
+        if let TaskMode::Translated(seat) = &mut self.task(tid)?.mode {
             let space = seat.space.clone();
             let place = space.borrow().translation.place(registers.rip);
-            if let Some(Standing::In { block, .. }) = place.map(|place| place.flow) {
+            if let Some(FlowState::In { block, .. }) = place.map(|place| place.flow) {
                 seat.ledger.repeat_last(&space.borrow(), block);
             }
         }
@@ -252,23 +252,23 @@ impl Engine {
     }
 
     /// The block of the system call before which a task has stopped.
-    pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, Trouble> {
+    pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, TraceError> {
         let stop = self.task(tid)?.stopped_at;
         stop.map_or(Ok(None), |stop| self.block_at(tid, stop))
     }
 
     /// The block in which a task is, by its instruction pointer in translated code.
-    pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, Trouble> {
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(None) };
+    pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, TraceError> {
+        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Ok(None) };
         let place = seat.space.borrow().translation.place(pc);
         match place.map(|place| place.flow) {
-            Some(Standing::In { block, .. }) => Ok(Some(block)),
+            Some(FlowState::In { block, .. }) => Ok(Some(block)),
             _ => Ok(None),
         }
     }
 
     /// The system call that a handler ends with.
-    pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), TraceError> {
         let block = self.block_of_call(tid)?;
         self.surface(tid)?;
         self.task(tid)?.returning = block;
@@ -276,11 +276,11 @@ impl Engine {
     }
 }
 
-impl Task {
+impl TracedTask {
     /// Whether an instruction pointer is behind a stop of the translator, where no instruction is: the task was killed
     /// there before we heard of the stop.
     fn is_behind_stop(&self, rip: u64) -> bool {
-        let Mode::Translated(seat) = &self.mode else { return false };
+        let TaskMode::Translated(seat) = &self.mode else { return false };
         let translation = &seat.space.borrow().translation;
         translation.place(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
     }
@@ -303,7 +303,7 @@ pub(super) fn restarts(registers: &Registers) -> bool {
 /// # Source
 ///
 /// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault behind it.
-fn strayed(tid: u32, space: &Space, registers: Registers) -> Option<Registers> {
+fn strayed(tid: u32, space: &CodeCacheMapping, registers: Registers) -> Option<Registers> {
     let pushed = space.translation.is_returning(registers.rip);
     let faulted = pushed.filter(|_| trace::signal_info(tid).is_ok_and(|info| info.code() > 0));
     let rsp = registers.rsp.wrapping_add(if faulted == Some(true) { 8 } else { 0 });
@@ -314,19 +314,19 @@ fn strayed(tid: u32, space: &Space, registers: Registers) -> Option<Registers> {
 /// # Source
 ///
 /// `signal(7)`; `proc(5)`, `/proc/pid/status`: `SigIgn`, `SigCgt`.
-fn disposition(tid: u32, signal: i32) -> Disposition {
+fn disposition(tid: u32, signal: i32) -> SignalDisposition {
     const IGNORED: [i32; 4] = [17, 18, 23, 28];
     const STOP: [i32; 4] = [19, 20, 21, 22];
     let status = status(tid);
     let has = |field: &str| has_signal(&status, field, signal);
     if has("SigCgt:") {
-        Disposition::Acts
+        SignalDisposition::Acts
     } else if has("SigIgn:") || IGNORED.contains(&signal) {
-        Disposition::Ignores
+        SignalDisposition::Ignores
     } else if STOP.contains(&signal) {
-        Disposition::Stops
+        SignalDisposition::Stops
     } else {
-        Disposition::Acts
+        SignalDisposition::Acts
     }
 }
 

@@ -11,28 +11,28 @@ use cyclometer_sys::identity::FileIdentity;
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 
-use super::alike::Alike;
+use super::alike::EquivalentBlocks;
 use super::calls::{ONLY_X32, WATCHED};
-use super::common::Common;
+use super::common::SharedCode;
 use super::hints::HeatMap;
-use super::kept::Kept;
+use super::kept::CacheRecord;
 use super::listing::of_listings;
-use super::maps::{Mapping, Maps};
+use super::maps::{MemoryMapping, MemoryMaps};
 use super::proc;
-use super::remote::{GADGET, Remote, number};
+use super::remote::{GADGET, RemoteSyscalls, number};
 use super::writers;
-use crate::flow::{ArcId, Point};
-use crate::pack::{Packer, Unpacker};
+use crate::flow::{ArcId, FlowPoint};
+use crate::pack::{ChunkReader, ChunkWriter};
 use crate::translate::{
-    COUNTERS, FEW_SLOTS, FILTER, Need, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, Settings, TABLE,
-    TABLE_ENTRIES, Translation, Write,
+    COUNTERS, CodeWrite, FEW_SLOTS, FILTER, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, TABLE,
+    TABLE_ENTRIES, Translation, TranslationNeed, TranslationSettings,
 };
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
 const EXECUTE: u64 = 4;
 
-/// Where the gadget of [`Remote`] is in the first region, and the bytes that are kept for it.
+/// Where the gadget of [`RemoteSyscalls`] is in the first region, and the bytes that are kept for it.
 const GADGET_ROOM: u32 = 16;
 
 /// Where the slots are, if nothing else is there.
@@ -53,48 +53,48 @@ const BELOW: u64 = 512;
 
 /// A translation and its memory. Processes that were forked from one another share it, and those that execute the same
 /// program.
-pub(crate) struct Space {
+pub(crate) struct CodeCacheMapping {
     pub(crate) translation: Translation,
     /// What is known of the processes that execute it.
-    pub(super) common: Common,
+    pub(super) common: SharedCode,
     /// What its blocks count.
-    pub(super) alike: RefCell<Alike>,
+    pub(super) alike: RefCell<EquivalentBlocks>,
     /// How often they were executed, and each way to and from them gone, roughly.
     pub(super) heats: RefCell<HeatMap>,
     /// What becomes of it for later runs.
-    pub(super) kept: Kept,
+    pub(super) kept: CacheRecord,
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
     area: SharedMemory,
     /// The file of the table and the slots, and of the first regions.
     memory: File,
-    regions: Vec<Region>,
+    regions: Vec<MappedRegion>,
     gadget: u64,
     /// How many processes read the list of their mappings.
     pub(super) listings: u32,
     free: Vec<usize>,
     /// Slots whose shadow has no entry any more that leads nowhere.
     prepared: Vec<bool>,
-    observed: HashMap<(Point, Point), ArcId>,
+    observed: HashMap<(FlowPoint, FlowPoint), ArcId>,
 }
 
 /// Memory for translated code.
-struct Region {
+struct MappedRegion {
     at: u64,
     mapped: SharedMemory,
-    part: Part,
+    part: RegionMemory,
 }
 
 /// The memory of a region.
-enum Part {
+enum RegionMemory {
     /// From here on in the file of the table and the slots.
     Within(u64),
     /// A file of its own.
     Own(File),
 }
 
-impl Space {
+impl CodeCacheMapping {
     /// Maps the memory of a translation into a program that has just been started: stopped at its first instruction.
     ///
     /// # Errors
@@ -103,14 +103,14 @@ impl Space {
     pub(crate) fn new(
         tid: u32,
         registers: &Registers,
-        maps: &Maps,
+        maps: &MemoryMaps,
         allowance: u64,
-        settings: Settings,
-    ) -> io::Result<Space> {
+        settings: TranslationSettings,
+    ) -> io::Result<CodeCacheMapping> {
         let name = auxiliary(tid, AT_PLATFORM)?;
         let entry = registers.rip;
         at_first_instruction(tid, entry, |remote| {
-            Space::map(remote, name, (maps, allowance), entry, settings)
+            CodeCacheMapping::map(remote, name, (maps, allowance), entry, settings)
         })
     }
 
@@ -124,7 +124,7 @@ impl Space {
         &self,
         tid: u32,
         registers: &Registers,
-        maps: &Maps,
+        maps: &MemoryMaps,
         allowance: u64,
     ) -> io::Result<()> {
         if !self.places().all(|(start, len)| maps.is_free(start, len)) {
@@ -140,7 +140,7 @@ impl Space {
         })
     }
 
-    fn map_all(&self, remote: Remote, text: u64) -> io::Result<()> {
+    fn map_all(&self, remote: RemoteSyscalls, text: u64) -> io::Result<()> {
         let shared = lend(remote, text, &self.memory)?;
         let mapped = map_shared(remote, shared, self.table_at, self.area_at, self.area.len() as u64);
         let mapped =
@@ -156,13 +156,13 @@ impl Space {
     }
 
     /// Unmaps the table and the slots.
-    fn unmap_shared(&self, remote: Remote) -> io::Result<()> {
+    fn unmap_shared(&self, remote: RemoteSyscalls) -> io::Result<()> {
         let places = [(self.table_at, TABLE), (self.area_at, self.area.len() as u64)];
         let unmap = |(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop);
         places.into_iter().try_for_each(unmap)
     }
 
-    fn unmap(&self, remote: Remote) -> io::Result<()> {
+    fn unmap(&self, remote: RemoteSyscalls) -> io::Result<()> {
         self.places()
             .try_for_each(|(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop))
     }
@@ -172,9 +172,10 @@ impl Space {
         const PAGE: u64 = 0x1000;
         let but_gadget =
             |(start, len)| if start == self.gadget { (start + PAGE, len - PAGE) } else { (start, len) };
-        let unmap =
-            |remote: Remote, (start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop);
-        Remote::new(tid, self.gadget)
+        let unmap = |remote: RemoteSyscalls, (start, len)| {
+            remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop)
+        };
+        RemoteSyscalls::new(tid, self.gadget)
             .series(|remote| self.places().map(but_gadget).try_for_each(|place| unmap(remote, place)))
     }
 
@@ -182,37 +183,37 @@ impl Space {
     ///
     /// # Errors
     ///
-    /// As [`Space::new`].
+    /// As [`CodeCacheMapping::new`].
     pub(crate) fn after(
-        old: &Space,
+        old: &CodeCacheMapping,
         tid: u32,
         near: u64,
         allowance: u64,
-        settings: Settings,
-    ) -> io::Result<Space> {
-        let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, Maps::read(tid)?);
-        let map = |remote: Remote| {
+        settings: TranslationSettings,
+    ) -> io::Result<CodeCacheMapping> {
+        let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, MemoryMaps::read(tid)?);
+        let map = |remote: RemoteSyscalls| {
             // Below a limit there is no room for both; what it has counted we see where we have it mapped.
             if allowance != u64::MAX {
                 old.unmap_shared(remote)?;
             }
-            Space::map(remote, name, (&maps, allowance), near, settings)
+            CodeCacheMapping::map(remote, name, (&maps, allowance), near, settings)
         };
-        let space = Remote::new(tid, old.gadget).series(map)?;
-        old.unmap(Remote::new(tid, space.gadget))?;
+        let space = RemoteSyscalls::new(tid, old.gadget).series(map)?;
+        old.unmap(RemoteSyscalls::new(tid, space.gadget))?;
         Ok(space)
     }
 
     fn map(
-        remote: Remote,
+        remote: RemoteSyscalls,
         name: u64,
-        (maps, allowance): (&Maps, u64),
+        (maps, allowance): (&MemoryMaps, u64),
         near: u64,
-        settings: Settings,
-    ) -> io::Result<Space> {
-        let (slots, shared) = Shared::largest(remote, name, (maps, allowance), None)?;
+        settings: TranslationSettings,
+    ) -> io::Result<CodeCacheMapping> {
+        let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), None)?;
         let translation = Translation::new(shared.table_at, settings);
-        let (mut space, theirs) = Space::with(translation, slots, shared);
+        let (mut space, theirs) = CodeCacheMapping::with(translation, slots, shared);
         let added = space.add_first_regions(remote, theirs, (name, near), maps);
         remote.close(theirs)?;
         added.inspect_err(|_| drop(space.unmap(remote)))?;
@@ -221,23 +222,23 @@ impl Space {
     }
 
     /// Maps the memory of a translation that is as an earlier run has left it, at the addresses that it had then, into a program
-    /// that has just been started: stopped at its first instruction. All that is missing is its code: [`Space::unpack_code`].
+    /// that has just been started: stopped at its first instruction. All that is missing is its code: [`CodeCacheMapping::unpack_code`].
     ///
     /// # Errors
     ///
-    /// As [`Space::enter_program`].
+    /// As [`CodeCacheMapping::enter_program`].
     pub(super) fn again(
         (tid, registers): (u32, &Registers),
-        maps: &Maps,
+        maps: &MemoryMaps,
         allowance: u64,
         translation: Translation,
-    ) -> io::Result<Space> {
+    ) -> io::Result<CodeCacheMapping> {
         let name = auxiliary(tid, AT_PLATFORM)?;
         at_first_instruction(tid, registers.rip, |remote| {
             let table_at = Some(translation.table());
-            let (slots, shared) = Shared::largest(remote, name, (maps, allowance), table_at)?;
+            let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), table_at)?;
             let places: Vec<u64> = translation.taken().map(|(at, _)| at).collect();
-            let (mut space, theirs) = Space::with(translation, slots, shared);
+            let (mut space, theirs) = CodeCacheMapping::with(translation, slots, shared);
             let mapped = places.into_iter().try_for_each(|at| {
                 if !maps.is_free(at, REGION) || space.overlaps(at, at + REGION) {
                     return Err(io::ErrorKind::AlreadyExists.into());
@@ -257,15 +258,15 @@ impl Space {
     }
 
     /// Without regions; and the program's descriptor of its file.
-    fn with(translation: Translation, slots: usize, shared: Shared) -> (Space, u64) {
-        let Shared { table_at, table, area_at, area, memory } = shared;
-        let Memory { file: memory, theirs } = memory;
-        let space = Space {
+    fn with(translation: Translation, slots: usize, shared: TableMapping) -> (CodeCacheMapping, u64) {
+        let TableMapping { table_at, table, area_at, area, memory } = shared;
+        let MemoryFile { file: memory, theirs } = memory;
+        let space = CodeCacheMapping {
             translation,
-            common: Common::default(),
+            common: SharedCode::default(),
             alike: RefCell::default(),
             heats: RefCell::default(),
-            kept: Kept::default(),
+            kept: CacheRecord::default(),
             table_at,
             table,
             area_at,
@@ -296,7 +297,7 @@ impl Space {
     /// # Errors
     ///
     /// The operating system's.
-    pub(super) fn pack_code(&self, to: &mut Packer<'_>) -> io::Result<()> {
+    pub(super) fn pack_code(&self, to: &mut ChunkWriter<'_>) -> io::Result<()> {
         let mut room = vec![0; COPIED_AT_ONCE];
         for (file, places) in self.taken() {
             for (at, len) in places {
@@ -308,7 +309,7 @@ impl Space {
     }
 
     /// Reads it. `None` where it is damaged, or cannot be put where it belongs.
-    pub(super) fn unpack_code(&self, from: &mut Unpacker<'_>) -> Option<()> {
+    pub(super) fn unpack_code(&self, from: &mut ChunkReader<'_>) -> Option<()> {
         let mut room = vec![0; COPIED_AT_ONCE];
         for (file, places) in self.taken() {
             for (at, len) in places {
@@ -324,8 +325,8 @@ impl Space {
     fn taken(&self) -> impl Iterator<Item = (&File, impl Iterator<Item = (u64, usize)>)> {
         self.regions.iter().zip(self.translation.taken()).map(|(region, (_, used))| {
             let (file, start) = match &region.part {
-                Part::Within(offset) => (&self.memory, *offset),
-                Part::Own(file) => (file, 0),
+                RegionMemory::Within(offset) => (&self.memory, *offset),
+                RegionMemory::Own(file) => (file, 0),
             };
             let part = move |at: usize| (start + at as u64, (used as usize - at).min(COPIED_AT_ONCE));
             (file, (0..used as usize).step_by(COPIED_AT_ONCE).map(part))
@@ -365,10 +366,10 @@ impl Space {
     /// translation. Where the latter fails, it may not be needed. `file` is the program's descriptor of our file.
     fn add_first_regions(
         &mut self,
-        remote: Remote,
+        remote: RemoteSyscalls,
         file: u64,
         (name, near): (u64, u64),
-        maps: &Maps,
+        maps: &MemoryMaps,
     ) -> io::Result<()> {
         self.add_region(remote, (name, Some(file)), near, maps)?;
         for code in maps.code().filter(|code| code.file.is_some()) {
@@ -382,10 +383,10 @@ impl Space {
     /// Maps memory for code near an address: a part of our file, as long as the program has that open, or a new one.
     fn add_region(
         &mut self,
-        remote: Remote,
+        remote: RemoteSyscalls,
         (name, file): (u64, Option<u64>),
         near: u64,
-        maps: &Maps,
+        maps: &MemoryMaps,
     ) -> io::Result<()> {
         // Others may have code where this one has nothing.
         let is_free = |at: &u64| {
@@ -399,21 +400,26 @@ impl Space {
     }
 
     /// Maps the memory of the next region, which is to be at an address where nothing is.
-    fn map_region(&mut self, remote: Remote, (name, file): (u64, Option<u64>), at: u64) -> io::Result<()> {
+    fn map_region(
+        &mut self,
+        remote: RemoteSyscalls,
+        (name, file): (u64, Option<u64>),
+        at: u64,
+    ) -> io::Result<()> {
         let number = self.regions.len() as u64;
         let (mapped, part) = match file.filter(|_| number < ROOM_FOR_REGIONS) {
             Some(file) => {
                 let offset = TABLE + self.area.len() as u64 + number * REGION;
                 remote.map(file, at, REGION, offset, READ | EXECUTE)?;
                 let mapped = SharedMemory::map(self.memory.as_fd(), offset, REGION as usize);
-                (mapped, Part::Within(offset))
+                (mapped, RegionMemory::Within(offset))
             }
             None => {
-                let memory = Memory::make(remote, name, REGION)?;
+                let memory = MemoryFile::make(remote, name, REGION)?;
                 let there = memory.map(remote, at, REGION, 0, READ | EXECUTE);
                 let file = memory.close(remote)?;
                 there?;
-                (SharedMemory::map(file.as_fd(), 0, REGION as usize), Part::Own(file))
+                (SharedMemory::map(file.as_fd(), 0, REGION as usize), RegionMemory::Own(file))
             }
         };
         let mapped = mapped.inspect_err(|_| drop(remote.call(number::MUNMAP, [at, REGION, 0, 0, 0, 0])))?;
@@ -421,7 +427,7 @@ impl Space {
         if first {
             mapped.write(0, &GADGET);
         }
-        self.regions.push(Region { at, mapped, part });
+        self.regions.push(MappedRegion { at, mapped, part });
         if first {
             self.gadget = at;
         }
@@ -433,18 +439,23 @@ impl Space {
     /// # Errors
     ///
     /// The operating system's; `StorageFull` when only a new translation helps.
-    pub(crate) fn answer(&mut self, tid: u32, need: Need) -> io::Result<()> {
+    pub(crate) fn answer(&mut self, tid: u32, need: TranslationNeed) -> io::Result<()> {
         match need {
-            Need::Region(near) => {
+            TranslationNeed::Region(near) => {
                 let name = auxiliary(tid, AT_PLATFORM)?;
-                self.add_region(Remote::new(tid, self.gadget), (name, None), near, &Maps::read(tid)?)
+                self.add_region(
+                    RemoteSyscalls::new(tid, self.gadget),
+                    (name, None),
+                    near,
+                    &MemoryMaps::read(tid)?,
+                )
             }
-            Need::Room => Err(io::ErrorKind::StorageFull.into()),
+            TranslationNeed::NewTranslation => Err(io::ErrorKind::StorageFull.into()),
         }
     }
 
     /// The edge to or from the outside that we count ourselves.
-    pub(crate) fn observed(&mut self, from: Point, to: Point) -> ArcId {
+    pub(crate) fn observed(&mut self, from: FlowPoint, to: FlowPoint) -> ArcId {
         let translation = &mut self.translation;
         *self.observed.entry((from, to)).or_insert_with(|| translation.observed(from, to))
     }
@@ -452,7 +463,7 @@ impl Space {
     /// Makes the writes that the translation asks for.
     pub(crate) fn apply(&mut self) {
         let writes = self.translation.take_writes();
-        for Write { address, bytes } in &writes {
+        for CodeWrite { address, bytes } in &writes {
             let address = *address;
             let in_table = (self.table_at..self.table_at + TABLE).contains(&address);
             let (memory, offset) = match self.region(address) {
@@ -465,7 +476,7 @@ impl Space {
         self.translation.give_back(writes);
     }
 
-    fn region(&self, address: u64) -> Option<&Region> {
+    fn region(&self, address: u64) -> Option<&MappedRegion> {
         self.regions.iter().find(|region| (region.at..region.at + REGION).contains(&address))
     }
 
@@ -480,18 +491,18 @@ impl Space {
     }
 
     /// Whether a process has all regions mapped: not one that was forked while another thread was given more.
-    pub(super) fn is_whole_in(&self, maps: &Maps) -> bool {
-        let is_at = |region: &Region, code: &Mapping| {
+    pub(super) fn is_whole_in(&self, maps: &MemoryMaps) -> bool {
+        let is_at = |region: &MappedRegion, code: &MemoryMapping| {
             code.shared && code.start <= region.at && code.end >= region.at + REGION
         };
         self.regions.iter().all(|region| maps.code().any(|code| is_at(region, code)))
     }
 
     /// Whether a mapping is one of the regions.
-    pub(super) fn is_region(&self, mapping: &Mapping) -> bool {
-        let own = |region: &Region| {
-            let file = if let Part::Own(file) = &region.part { file } else { &self.memory };
-            file.metadata().ok().map(|data| writers::File::of(&data))
+    pub(super) fn is_region(&self, mapping: &MemoryMapping) -> bool {
+        let own = |region: &MappedRegion| {
+            let file = if let RegionMemory::Own(file) = &region.part { file } else { &self.memory };
+            file.metadata().ok().map(|data| writers::FileId::of(&data))
         };
         let regions = self.regions.iter().filter(|region| region.at == mapping.start);
         mapping.file.is_some() && regions.into_iter().any(|region| own(region) == mapping.file)
@@ -572,26 +583,26 @@ impl Space {
 }
 
 /// The table and the slots, as we and a program see them.
-struct Shared {
+struct TableMapping {
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
     area: SharedMemory,
-    memory: Memory,
+    memory: MemoryFile,
 }
 
-impl Shared {
+impl TableMapping {
     /// With as many slots as there can be: there may be a limit on addresses, or on the length of files.
     /// `table_at` is where the table is to be, if it was somewhere before.
     fn largest(
-        remote: Remote,
+        remote: RemoteSyscalls,
         name: u64,
-        (maps, allowance): (&Maps, u64),
+        (maps, allowance): (&MemoryMaps, u64),
         table_at: Option<u64>,
-    ) -> io::Result<(usize, Shared)> {
+    ) -> io::Result<(usize, TableMapping)> {
         let mut made = Err(too_narrow());
         for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| takes(*slots) <= allowance) {
-            made = Shared::map(remote, name, (maps, table_at), slots).map(|shared| (slots, shared));
+            made = TableMapping::map(remote, name, (maps, table_at), slots).map(|shared| (slots, shared));
             if made.is_ok() {
                 break;
             }
@@ -601,11 +612,11 @@ impl Shared {
 
     /// Nothing stays mapped in the program where it fails; else the file stays open there.
     fn map(
-        remote: Remote,
+        remote: RemoteSyscalls,
         name: u64,
-        (maps, table_at): (&Maps, Option<u64>),
+        (maps, table_at): (&MemoryMaps, Option<u64>),
         slots: usize,
-    ) -> io::Result<Shared> {
+    ) -> io::Result<TableMapping> {
         let len = SLOT * slots as u64;
         let suits = |at: &u64| table_at.is_none_or(|before| *at == before) && maps.is_free(*at, TABLE);
         let table_at = low_addresses().find(suits);
@@ -613,7 +624,7 @@ impl Shared {
         let (Some(table_at), Some(area_at)) = (table_at, area_at) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        let memory = Memory::make(remote, name, TABLE + len + ROOM_FOR_REGIONS * REGION)?;
+        let memory = MemoryFile::make(remote, name, TABLE + len + ROOM_FOR_REGIONS * REGION)?;
         let made = map_shared(remote, memory.theirs, table_at, area_at, len).and_then(|()| {
             let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize);
             let area = SharedMemory::map(memory.file.as_fd(), TABLE, len as usize);
@@ -624,7 +635,7 @@ impl Shared {
             })
         });
         match made {
-            Ok((table, area)) => Ok(Shared { table_at, table, area_at, area, memory }),
+            Ok((table, area)) => Ok(TableMapping { table_at, table, area_at, area, memory }),
             Err(error) => {
                 memory.close(remote)?;
                 Err(error)
@@ -651,19 +662,21 @@ fn too_narrow() -> io::Error {
 }
 
 /// Maps the table and the slots into a program; both or nothing.
-fn map_shared(remote: Remote, file: u64, table_at: u64, area_at: u64, len: u64) -> io::Result<()> {
+fn map_shared(remote: RemoteSyscalls, file: u64, table_at: u64, area_at: u64, len: u64) -> io::Result<()> {
     remote.map(file, table_at, TABLE, 0, READ)?;
     remote.map(file, area_at, len, TABLE, READ | WRITE).inspect_err(|_| {
         let _ = remote.call(number::MUNMAP, [table_at, TABLE, 0, 0, 0, 0]);
     })
 }
 
-impl Region {
+impl MappedRegion {
     /// Maps it into a program, whose descriptor of the space's file is `shared`; there is room for a short text at an address.
-    fn map(&self, remote: Remote, shared: u64, text: u64) -> io::Result<()> {
+    fn map(&self, remote: RemoteSyscalls, shared: u64, text: u64) -> io::Result<()> {
         let file = match &self.part {
-            Part::Within(offset) => return remote.map(shared, self.at, REGION, *offset, READ | EXECUTE),
-            Part::Own(file) => lend(remote, text, file)?,
+            RegionMemory::Within(offset) => {
+                return remote.map(shared, self.at, REGION, *offset, READ | EXECUTE);
+            }
+            RegionMemory::Own(file) => lend(remote, text, file)?,
         };
         let mapped = remote.map(file, self.at, REGION, 0, READ | EXECUTE);
         remote.close(file)?;
@@ -685,7 +698,7 @@ impl Region {
 /// # Source
 ///
 /// `proc(5)`, `/proc/pid/fd`; `open(2)`, `O_PATH`; Linux `include/uapi/asm-generic/fcntl.h`.
-fn lend(remote: Remote, text: u64, file: &File) -> io::Result<u64> {
+fn lend(remote: RemoteSyscalls, text: u64, file: &File) -> io::Result<u64> {
     const O_RDWR: u64 = 2;
     const O_CLOEXEC: u64 = 0o2_000_000;
     const O_PATH: u64 = 0o10_000_000;
@@ -709,25 +722,25 @@ fn lend(remote: Remote, text: u64, file: &File) -> io::Result<u64> {
 fn at_first_instruction<T>(
     tid: u32,
     entry: u64,
-    work: impl FnOnce(Remote) -> io::Result<T>,
+    work: impl FnOnce(RemoteSyscalls) -> io::Result<T>,
 ) -> io::Result<T> {
     let saved = trace::peek(tid, entry)?;
     let mut patched = saved.to_le_bytes();
     patched[..GADGET.len()].copy_from_slice(&GADGET);
     trace::poke(tid, entry, u64::from_le_bytes(patched))?;
-    let done = Remote::new(tid, entry).series(work);
+    let done = RemoteSyscalls::new(tid, entry).series(work);
     trace::poke(tid, entry, saved)?;
     done
 }
 
 /// A file of memory that we and a program have open.
-struct Memory {
+struct MemoryFile {
     file: File,
     theirs: u64,
 }
 
-impl Memory {
-    fn make(remote: Remote, name: u64, len: u64) -> io::Result<Memory> {
+impl MemoryFile {
+    fn make(remote: RemoteSyscalls, name: u64, len: u64) -> io::Result<MemoryFile> {
         let theirs = remote.memory_file(name)?;
         let file = remote.open_same(theirs).and_then(|file| {
             shared::set_len(file.as_fd(), len)?;
@@ -736,15 +749,15 @@ impl Memory {
             Ok(file)
         });
         let close = |_: &io::Error| drop(remote.close(theirs));
-        Ok(Memory { file: file.inspect_err(close)?, theirs })
+        Ok(MemoryFile { file: file.inspect_err(close)?, theirs })
     }
 
-    fn map(&self, remote: Remote, at: u64, len: u64, offset: u64, protection: u64) -> io::Result<()> {
+    fn map(&self, remote: RemoteSyscalls, at: u64, len: u64, offset: u64, protection: u64) -> io::Result<()> {
         remote.map(self.theirs, at, len, offset, protection)
     }
 
     /// Closes it in the program.
-    fn close(self, remote: Remote) -> io::Result<File> {
+    fn close(self, remote: RemoteSyscalls) -> io::Result<File> {
         remote.close(self.theirs).map(|()| self.file)
     }
 }

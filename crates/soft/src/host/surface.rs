@@ -2,16 +2,16 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
-use super::process::{Mode, Spot};
-use super::space::Space;
-use crate::translate::{self, Next, Place};
+use super::engine::{TraceError, Tracer};
+use super::process::{TaskMode, TranslatedPc};
+use super::space::CodeCacheMapping;
+use crate::translate::{self, NextAddress, ProgramPoint};
 
 /// Makes the program's registers of those in translated code.
-pub(super) fn repair(space: &Space, slot: usize, place: &Place, registers: &mut Registers) {
+pub(super) fn repair(space: &CodeCacheMapping, slot: usize, place: &ProgramPoint, registers: &mut Registers) {
     let next = match place.next {
-        Next::Known(address) => address,
-        Next::Rcx(beyond) => registers.rcx.wrapping_add(beyond),
+        NextAddress::Known(address) => address,
+        NextAddress::Rcx(beyond) => registers.rcx.wrapping_add(beyond),
     };
     let repair = place.repair;
     if repair.flags {
@@ -38,37 +38,37 @@ pub(super) fn repair(space: &Space, slot: usize, place: &Place, registers: &mut 
     registers.rip = next;
 }
 
-impl Engine {
+impl Tracer {
     /// Takes a stopped process out of translated code, at the instruction where it is; its registers then. `None` when
     /// it is not seated at all.
-    pub(super) fn surface(&mut self, tid: u32) -> Result<Option<Registers>, Trouble> {
-        if matches!(self.task(tid)?.mode, Mode::Waiting) {
+    pub(super) fn surface(&mut self, tid: u32) -> Result<Option<Registers>, TraceError> {
+        if matches!(self.task(tid)?.mode, TaskMode::Untranslated) {
             return Ok(None);
         }
         let mut registers = trace::registers(tid)?;
         let pc = self.pc(tid, &registers)?;
         let task = self.task(tid)?;
-        let mut seat = match std::mem::replace(&mut task.mode, Mode::Waiting) {
-            Mode::Waiting => return Ok(None),
-            Mode::Native(seat) => {
-                task.mode = Mode::Native(seat);
+        let mut seat = match std::mem::replace(&mut task.mode, TaskMode::Untranslated) {
+            TaskMode::Untranslated => return Ok(None),
+            TaskMode::Native(seat) => {
+                task.mode = TaskMode::Native(seat);
                 return Ok(Some(registers));
             }
-            Mode::Translated(seat) => seat,
+            TaskMode::Translated(seat) => seat,
         };
         let mut space = seat.space.borrow_mut();
         let place = space.translation.place(pc);
         if let Some(place) = &place {
-            seat.ledger.leave(&mut space, seat.slot, place, Spot::new(pc, &registers));
+            seat.ledger.leave(&mut space, seat.slot, place, TranslatedPc::new(pc, &registers));
             repair(&space, seat.slot, place, &mut registers);
         }
         drop(space);
-        task.mode = Mode::Native(seat);
+        task.mode = TaskMode::Native(seat);
         if place.is_none() {
             let process = task.process;
             self.processes[process]
                 .lose(format!("internal error: nothing is known of {pc:#x} in translated code"));
-            return Err(Trouble::Gone);
+            return Err(TraceError::Gone);
         }
         registers.gs_base = 0;
         trace::set_registers(tid, &registers)?;

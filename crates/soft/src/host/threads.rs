@@ -11,17 +11,17 @@ use std::rc::Rc;
 use cyclometer_sys::trace::{Change, Registers};
 
 use super::births::message;
-use super::calls::Call;
-use super::engine::{Engine, Outcome, Trouble};
-use super::ledger::{Executed, Tally};
-use super::process::{Mode, Seat, Task};
+use super::calls::MappingCall;
+use super::engine::{TraceError, TraceResult, Tracer};
+use super::ledger::{CounterSnapshot, ExecutedCode};
+use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::restartable;
-use super::space::Space;
+use super::space::CodeCacheMapping;
 
-impl Engine {
+impl Tracer {
     /// A thread that a process has made.
     pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
-        let mut task = Task::new(process, Mode::Waiting, filtered);
+        let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
         task.summoned = self.processes[process].renewal.is_some();
         self.tasks.insert(tid, task);
     }
@@ -33,7 +33,7 @@ impl Engine {
         others.map(|(other, _)| *other).collect()
     }
 
-    pub(super) fn members(&self, process: usize) -> impl Iterator<Item = (&u32, &Task)> {
+    pub(super) fn members(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
         self.tasks.iter().filter(move |(_, task)| task.process == process && !task.ended)
     }
 
@@ -52,7 +52,7 @@ impl Engine {
     pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
         let of_thread = || self.born.get(&tid).and_then(|birth| birth.thread_of);
         let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
-        let ends = |(other, task): (&u32, &Task)| task.ends_all && *other != tid;
+        let ends = |(other, task): (&u32, &TracedTask)| task.ends_all && *other != tid;
         process.is_some_and(|process| self.members(process).any(ends))
     }
 
@@ -64,7 +64,11 @@ impl Engine {
     }
 
     /// A place for a task in a translation: for a thread one that another has left, if there is any.
-    pub(super) fn seat_for(&mut self, tid: u32, space: &Rc<RefCell<Space>>) -> Result<Seat, Trouble> {
+    pub(super) fn seat_for(
+        &mut self,
+        tid: u32,
+        space: &Rc<RefCell<CodeCacheMapping>>,
+    ) -> Result<TranslationContext, TraceError> {
         let parked = self.process(tid).map(|process| &mut process.parked);
         let left = parked.and_then(|parked| {
             let found = parked.iter().position(|seat| Rc::ptr_eq(&seat.space, space))?;
@@ -79,19 +83,19 @@ impl Engine {
             slot = space.borrow_mut().take_slot();
         }
         let what = if self.companions(tid).is_empty() { "processes" } else { "threads" };
-        let slot = slot.ok_or_else(|| Trouble::Unfollowed(format!("has too many {what} at a time")))?;
-        Ok(Seat::new(space.clone(), slot))
+        let slot = slot.ok_or_else(|| TraceError::Detach(format!("has too many {what} at a time")))?;
+        Ok(TranslationContext::new(space.clone(), slot))
     }
 
     /// Gives slots back that threads have left and no other has taken, with what they counted kept aside.
-    fn fold_parked(&mut self, space: &Rc<RefCell<Space>>) {
+    fn fold_parked(&mut self, space: &Rc<RefCell<CodeCacheMapping>>) {
         for process in &mut self.processes {
             let (here, elsewhere) = std::mem::take(&mut process.parked)
                 .into_iter()
                 .partition(|seat| Rc::ptr_eq(&seat.space, space));
-            let here: Vec<Seat> = here;
+            let here: Vec<TranslationContext> = here;
             process.parked = elsewhere;
-            process.folded.extend(here.iter().map(Part::of));
+            process.folded.extend(here.iter().map(TranslationCounts::of));
             here.iter().for_each(|seat| space.borrow_mut().give_slot(seat.slot));
         }
     }
@@ -100,7 +104,8 @@ impl Engine {
     /// it, and the slots are given back.
     pub(super) fn close(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let (Mode::Translated(seat) | Mode::Native(seat)) = std::mem::replace(&mut task.mode, Mode::Waiting)
+        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) =
+            std::mem::replace(&mut task.mode, TaskMode::Untranslated)
         else {
             return;
         };
@@ -119,7 +124,12 @@ impl Engine {
             process.lose("the process was killed while it executed a program");
         }
         if process.lost.is_none() {
-            match folded.into_iter().chain(parked.iter().map(Part::of)).collect::<Parts>().settle() {
+            match folded
+                .into_iter()
+                .chain(parked.iter().map(TranslationCounts::of))
+                .collect::<ThreadCounts>()
+                .settle()
+            {
                 Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
                 Err(reason) => process.lose(reason),
             }
@@ -144,7 +154,7 @@ impl Engine {
 
     /// The same for one process. Who waits for a child of its own executes nothing meanwhile, and leaves later.
     pub(super) fn depart(&mut self, process: usize) {
-        let is_still = |(tid, task): (&u32, &Task)| {
+        let is_still = |(tid, task): (&u32, &TracedTask)| {
             task.departs.is_some() || task.suspended.is_some() || self.is_held(*tid)
         };
         if self.awaits_thread(process) || !self.members(process).all(is_still) {
@@ -179,7 +189,7 @@ impl Engine {
         if former == tid {
             return;
         }
-        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+        if self.tasks.get(&tid).is_some_and(TracedTask::is_seated) {
             self.end_unseen(tid, true);
             self.close(tid);
         }
@@ -193,13 +203,13 @@ impl Engine {
     pub(super) fn remaps_among(
         &mut self,
         tid: u32,
-        call: &Call,
+        call: &MappingCall,
         changes: bool,
         registers: Registers,
-    ) -> Outcome {
+    ) -> TraceResult {
         let task = self.task(tid)?;
         let filtered = task.filtered;
-        let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
+        let TaskMode::Translated(seat) = &task.mode else { return Err(TraceError::Gone) };
         let home = seat.space.clone();
         let known = seat.maps.last();
         let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
@@ -212,7 +222,7 @@ impl Engine {
             return self.go(tid);
         }
         if filtered {
-            return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
+            return Err(TraceError::Detach("filters its system calls".to_owned()));
         }
         let fresh = self.call_for(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
@@ -223,7 +233,7 @@ impl Engine {
             return if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) };
         }
         if fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end)) {
-            return Err(Trouble::Unfollowed("changes its code while other threads run".to_owned()));
+            return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
         }
         self.go(tid)
     }
@@ -231,16 +241,16 @@ impl Engine {
     /// What was known of the mappings of a task's process, and of who lends it its memory, is not true any more.
     pub(super) fn forget_maps(&mut self, tid: u32) {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let same = |task: &&mut Task| task.process == process || task.is_suspended_by(tid);
+        let same = |task: &&mut TracedTask| task.process == process || task.is_suspended_by(tid);
         for task in self.tasks.values_mut().filter(same) {
-            if let Mode::Translated(seat) | Mode::Native(seat) = &mut task.mode {
+            if let TaskMode::Translated(seat) | TaskMode::Native(seat) = &mut task.mode {
                 seat.maps.forget();
             }
         }
     }
 
     /// Something that the kernel keeps for a whole process: it is noted for each of its threads.
-    pub(super) fn note_for_all(&mut self, tid: u32, note: impl Fn(&mut Task)) -> Outcome {
+    pub(super) fn note_for_all(&mut self, tid: u32, note: impl Fn(&mut TracedTask)) -> TraceResult {
         let process = self.task(tid)?.process;
         self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
         Ok(())
@@ -249,26 +259,26 @@ impl Engine {
 
 /// What was counted in one translation.
 #[derive(Clone)]
-pub(crate) struct Part {
-    pub(super) space: Rc<RefCell<Space>>,
-    pub(super) tally: Tally,
+pub(crate) struct TranslationCounts {
+    pub(super) space: Rc<RefCell<CodeCacheMapping>>,
+    pub(super) tally: CounterSnapshot,
 }
 
-impl Part {
+impl TranslationCounts {
     /// What a task that does not run has counted, if it is outside of every block.
-    pub(super) fn of(seat: &Seat) -> Part {
-        let tally = Tally::read(&seat.space.borrow(), seat.slot, &seat.ledger);
-        Part { space: seat.space.clone(), tally }
+    pub(super) fn of(seat: &TranslationContext) -> TranslationCounts {
+        let tally = CounterSnapshot::read(&seat.space.borrow(), seat.slot, &seat.ledger);
+        TranslationCounts { space: seat.space.clone(), tally }
     }
 }
 
 /// What the threads of a process have counted, those of one translation together.
 #[derive(Default)]
-pub(super) struct Parts(Vec<Part>);
+pub(super) struct ThreadCounts(Vec<TranslationCounts>);
 
-impl FromIterator<Part> for Parts {
-    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Parts {
-        let mut sums = Parts::default();
+impl FromIterator<TranslationCounts> for ThreadCounts {
+    fn from_iter<T: IntoIterator<Item = TranslationCounts>>(parts: T) -> ThreadCounts {
+        let mut sums = ThreadCounts::default();
         for part in parts {
             match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.space, &part.space)) {
                 Some(sum) => sum.tally.merge(part.tally),
@@ -279,13 +289,13 @@ impl FromIterator<Part> for Parts {
     }
 }
 
-impl Parts {
+impl ThreadCounts {
     /// What was executed.
     ///
     /// # Errors
     ///
     /// What does not agree, in words.
-    pub(super) fn settle(&self) -> Result<Vec<Executed>, String> {
+    pub(super) fn settle(&self) -> Result<Vec<ExecutedCode>, String> {
         self.0.iter().map(|part| part.tally.settle(&part.space.borrow())).collect()
     }
 }

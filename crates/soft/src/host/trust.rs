@@ -12,7 +12,7 @@ use super::proc;
 
 /// What a process may do.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Rights {
+pub(super) struct ProcessRights {
     /// Lines of its status.
     status: Vec<String>,
     /// Its namespaces, and its root, by device and number.
@@ -21,13 +21,13 @@ pub(super) struct Rights {
     label: Option<Vec<u8>>,
 }
 
-impl Rights {
+impl ProcessRights {
     /// Those of a process; `None` where they are not known.
     ///
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/status` and `/proc/pid/attr/current`; `namespaces(7)`, comparing by device and number.
-    pub(super) fn of(pid: u32) -> Option<Rights> {
+    pub(super) fn of(pid: u32) -> Option<ProcessRights> {
         const LINES: [&str; 8] =
             ["Uid:", "Gid:", "Groups:", "CapPrm:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];
         let folder = format!("/proc/{pid}");
@@ -37,7 +37,7 @@ impl Rights {
             let metadata = fs::metadata(Path::new(&folder).join(name)).ok()?;
             Some((metadata.dev(), metadata.ino()))
         };
-        Some(Rights {
+        Some(ProcessRights {
             status: text.lines().filter(matters).map(str::to_owned).collect(),
             places: vec![
                 place("ns/user")?,
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     /// Of a command that waits for the end of its input.
-    fn rights_of(command: &mut Command) -> Option<Rights> {
+    fn rights_of(command: &mut Command) -> Option<ProcessRights> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = [0; 6];
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
-        let rights = Rights::of(child.id());
+        let rights = ProcessRights::of(child.id());
         drop(child.stdin.take());
         child.wait().unwrap();
         rights
@@ -72,15 +72,15 @@ mod tests {
 
     #[test]
     fn a_child_may_do_what_its_maker_may() {
-        let own = Rights::of(std::process::id());
+        let own = ProcessRights::of(std::process::id());
         assert!(own.is_some());
         assert_eq!(rights_of(Command::new("sh").args(["-c", WAITS])), own);
-        assert_eq!(Rights::of(u32::MAX), None);
+        assert_eq!(ProcessRights::of(u32::MAX), None);
     }
 
     #[test]
     fn who_has_given_up_rights_has_others() {
-        let own = Rights::of(std::process::id());
+        let own = ProcessRights::of(std::process::id());
         let confined = rights_of(Command::new("setpriv").args(["--no-new-privs", "sh", "-c", WAITS]));
         assert!(confined.is_some());
         assert_ne!(confined, own);

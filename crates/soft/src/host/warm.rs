@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::trace::Change;
 
-use super::engine::Engine;
+use super::engine::Tracer;
 
 /// How often it is looked whether a program still stops often.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -27,12 +27,12 @@ const FEW: u64 = 20;
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The CPU that a task is bound to, and those that it may use.
-pub(super) struct Bound {
+pub(super) struct CpuBinding {
     cpu: u32,
     home: Affinity,
 }
 
-impl Bound {
+impl CpuBinding {
     /// Whether a thread may use that CPU only.
     fn holds(&self, tid: u32) -> bool {
         Affinity::of(tid).is_ok_and(|now| now == Affinity::only(self.cpu))
@@ -48,23 +48,23 @@ impl Bound {
 
 /// What we do about the CPUs of a task.
 #[derive(Default)]
-pub(crate) struct Warmth {
+pub(crate) struct CpuAffinity {
     /// Since when it is bound, if it is.
-    warm: Option<Warm>,
+    warm: Option<BindingTime>,
     /// Where it is bound, or was after its last stop.
-    bound: Option<Rc<Bound>>,
+    bound: Option<Rc<CpuBinding>>,
     /// How long it was bound before.
     spent: Duration,
 }
 
 /// Since when a task is bound.
-struct Warm {
+struct BindingTime {
     started: Instant,
     looked: Instant,
     stops: u64,
 }
 
-impl Warmth {
+impl CpuAffinity {
     /// Binds a task, if it was not bound for too long yet; one that is bound is looked at from now on.
     fn bind(&mut self, tid: u32, beside: Option<u32>, stops: u64) {
         let now = Instant::now();
@@ -72,7 +72,7 @@ impl Warmth {
             (warm.looked, warm.stops) = (now, stops);
         } else if self.spent < LONGEST {
             self.bound = bind(tid, beside).map(Rc::new);
-            self.warm = self.bound.is_some().then_some(Warm { started: now, looked: now, stops });
+            self.warm = self.bound.is_some().then_some(BindingTime { started: now, looked: now, stops });
         }
     }
 
@@ -101,7 +101,7 @@ impl Warmth {
     }
 }
 
-impl Engine {
+impl Tracer {
     /// A program is about to begin.
     pub(super) fn warm_up(&mut self, tid: u32) {
         if has_open_proc(tid) {
@@ -136,10 +136,10 @@ impl Engine {
     }
 
     /// Where a child may have been bound by its birth.
-    pub(super) fn bound_of_child(&self, maker: u32) -> Option<Rc<Bound>> {
+    pub(super) fn bound_of_child(&self, maker: u32) -> Option<Rc<CpuBinding>> {
         let warmth = &self.tasks.get(&maker)?.warmth;
         // Who is there though we do not hold it was pinned by another process, and its child with it.
-        let pinned = |bound: &Rc<Bound>| warmth.warm.is_none() && bound.holds(maker);
+        let pinned = |bound: &Rc<CpuBinding>| warmth.warm.is_none() && bound.holds(maker);
         warmth.bound.clone().filter(|bound| !pinned(bound))
     }
 
@@ -171,11 +171,11 @@ impl Engine {
 }
 
 /// Binds a task to one CPU, if it may use several: one if it may use that, else the one that it is on.
-fn bind(tid: u32, beside: Option<u32>) -> Option<Bound> {
+fn bind(tid: u32, beside: Option<u32>) -> Option<CpuBinding> {
     let home = Affinity::of(tid).ok().filter(|home| home.len() > 1)?;
     let cpu = beside.filter(|cpu| home.contains(*cpu)).or_else(|| super::engine::cpu_of(tid))?;
     Affinity::only(cpu).give(tid).ok()?;
-    Some(Bound { cpu, home })
+    Some(CpuBinding { cpu, home })
 }
 
 /// Whether a program begins with a file of `/proc` open, by which it could see its CPUs without a call that we look at.

@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions};
 
-use super::pages::{Code, Pages};
-use super::shape::{OSZAP, STATUS, Shape, Traits};
-use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
+use super::pages::{CodePages, CodeSource};
+use super::shape::{DecodedInstruction, OSZAP, OpcodeTraits, STATUS};
+use crate::block::{DetachReason, MAX_INSTRUCTIONS, Terminator};
 use crate::hash::AddressMap;
 use crate::hints::Heat;
 
@@ -35,9 +35,9 @@ const FAR: u64 = 1 << 16;
 const MAX_LENGTH: usize = 15;
 
 /// A block that is to be translated.
-pub(crate) struct Draft {
+pub(crate) struct PendingBlock {
     pub(crate) address: u64,
-    /// Its instructions: where they are in [`Batch::shapes`].
+    /// Its instructions: where they are in [`BlockBatch::shapes`].
     pub(crate) steps: Range<usize>,
     pub(crate) terminator: Terminator,
     /// Status flags that matter when it is entered.
@@ -52,7 +52,7 @@ pub(crate) struct Draft {
     pub(crate) quiet: Option<usize>,
 }
 
-impl Draft {
+impl PendingBlock {
     /// The number of its instructions.
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
@@ -60,39 +60,39 @@ impl Draft {
 }
 
 /// Blocks that are translated together, by address.
-pub(crate) struct Batch {
-    pub(crate) shapes: Vec<Shape>,
+pub(crate) struct BlockBatch {
+    pub(crate) shapes: Vec<DecodedInstruction>,
     /// Ascending by address.
-    pub(crate) drafts: Vec<Draft>,
-    scratch: Scratch,
+    pub(crate) drafts: Vec<PendingBlock>,
+    scratch: BatchScratch,
 }
 
 /// Room that every batch uses again.
 #[derive(Default)]
-pub(crate) struct Scratch {
-    shapes: Vec<Shape>,
-    drafts: Vec<Draft>,
-    seen: Seen,
+pub(crate) struct BatchScratch {
+    shapes: Vec<DecodedInstruction>,
+    drafts: Vec<PendingBlock>,
+    seen: SeenAddresses,
     leaders: Vec<u64>,
-    traits: Traits,
+    traits: OpcodeTraits,
 }
 
-impl Batch {
+impl BlockBatch {
     /// Finds blocks from `entry` on, which is none of the translated ones.
     ///
     /// `known` gives the flags that matter at the start of a block that was translated before; `bounds` is the region
     /// that the copies go to; `scratch` is what the batch before gives back.
     pub(crate) fn find(
-        pages: &mut Pages,
-        code: &mut dyn Code,
+        pages: &mut CodePages,
+        code: &mut dyn CodeSource,
         entry: u64,
         bounds: (u64, u64),
         known: &dyn Fn(u32) -> u8,
-        scratch: Scratch,
-    ) -> Batch {
-        let mut search = Search { pages, code, bounds, found: Found::with_room(scratch) };
+        scratch: BatchScratch,
+    ) -> BlockBatch {
+        let mut search = BlockSearch { pages, code, bounds, found: DecodedCode::with_room(scratch) };
         search.run(entry);
-        let Search { pages, found, .. } = search;
+        let BlockSearch { pages, found, .. } = search;
         let mut batch = found.blocks(pages);
         batch.find_successors();
         batch.find_live_flags(&|address| Some(known(pages.block(address)?)));
@@ -117,12 +117,12 @@ impl Batch {
     }
 
     /// What the next batch can use again.
-    pub(crate) fn into_scratch(self) -> Scratch {
-        Scratch { shapes: self.shapes, drafts: self.drafts, ..self.scratch }
+    pub(crate) fn into_scratch(self) -> BatchScratch {
+        BatchScratch { shapes: self.shapes, drafts: self.drafts, ..self.scratch }
     }
 
     /// The instructions of a block.
-    pub(crate) fn shapes(&self, draft: &Draft) -> &[Shape] {
+    pub(crate) fn shapes(&self, draft: &PendingBlock) -> &[DecodedInstruction] {
         &self.shapes[draft.steps.clone()]
     }
 
@@ -156,14 +156,14 @@ impl Batch {
     }
 
     /// Flags that a block reads before it kills them, and those that it kills.
-    fn effect(&self, draft: &Draft) -> (u8, u8) {
+    fn effect(&self, draft: &PendingBlock) -> (u8, u8) {
         self.shapes(draft)
             .iter()
             .fold((0, 0), |(reads, kills), shape| (reads | (shape.reads & !kills), kills | shape.kills))
     }
 
     /// Flags that matter where a block goes to outside of the batch: all of them, unless it is known better.
-    fn live_elsewhere(&self, draft: &Draft, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
+    fn live_elsewhere(&self, draft: &PendingBlock, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
         match draft.terminator {
             Terminator::FallThrough { .. }
             | Terminator::Conditional { .. }
@@ -195,7 +195,7 @@ impl Batch {
     }
 
     /// What earlier runs have executed is known better than by guess.
-    fn take_hints(&mut self, pages: &Pages) {
+    fn take_hints(&mut self, pages: &CodePages) {
         for draft in &mut self.drafts {
             let heat = pages.heats(draft.address).map(|heats| heats.block);
             draft.expected = expected(heat, draft.expected);
@@ -208,7 +208,7 @@ impl Batch {
         }
     }
 
-    fn quiet_step(&self, draft: &Draft) -> Option<usize> {
+    fn quiet_step(&self, draft: &PendingBlock) -> Option<usize> {
         let mut live = draft.live_out;
         let mut quiet = None;
         for (step, shape) in self.shapes(draft).iter().enumerate().rev() {
@@ -256,49 +256,49 @@ fn ways_on(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
     [return_to(end).or(next).map(|to| (to, onward)), target.map(|to| (to, branch))]
 }
 
-struct Search<'a> {
-    pages: &'a mut Pages,
-    code: &'a mut dyn Code,
+struct BlockSearch<'a> {
+    pages: &'a mut CodePages,
+    code: &'a mut dyn CodeSource,
     bounds: (u64, u64),
-    found: Found,
+    found: DecodedCode,
 }
 
 /// What a search has decoded.
-struct Found {
-    shapes: Vec<Shape>,
-    drafts: Vec<Draft>,
+struct DecodedCode {
+    shapes: Vec<DecodedInstruction>,
+    drafts: Vec<PendingBlock>,
     /// The positions of instructions in `shapes`.
-    seen: Seen,
+    seen: SeenAddresses,
     leaders: Vec<u64>,
-    traits: Traits,
-    refused: AddressMap<u64, Leave>,
+    traits: OpcodeTraits,
+    refused: AddressMap<u64, DetachReason>,
 }
 
 /// Addresses of a batch's instructions, with a number for each. Emptied at once.
 #[derive(Default)]
-struct Seen {
+struct SeenAddresses {
     /// Address, batch and number; an address's place is the first free one from its hash on.
     places: Vec<(u64, u32, u32)>,
     batch: u32,
 }
 
-impl Seen {
+impl SeenAddresses {
     /// More than twice as many as there are instructions: a free place is never far.
     const PLACES: usize = (2 * MAX_BATCH).next_power_of_two();
 
     fn clear(&mut self) {
         self.batch += 1;
-        self.places.resize(Seen::PLACES, (0, 0, 0));
+        self.places.resize(SeenAddresses::PLACES, (0, 0, 0));
     }
 
     /// Its place, or the free one where it would be.
     fn place(&self, address: u64) -> usize {
-        let mut place = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % Seen::PLACES;
+        let mut place = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SeenAddresses::PLACES;
         while let (known, batch, _) = self.places[place]
             && batch == self.batch
             && known != address
         {
-            place = (place + 1) % Seen::PLACES;
+            place = (place + 1) % SeenAddresses::PLACES;
         }
         place
     }
@@ -320,14 +320,14 @@ impl Seen {
 }
 
 /// How far a run of instructions was decoded.
-enum Scanned {
+enum ScanEnd {
     /// To its end, or to what is known.
     End(Option<Terminator>),
     /// To here.
     Edge(u64),
 }
 
-impl Search<'_> {
+impl BlockSearch<'_> {
     /// The likeliest first, so that a budget is spent on what is executed.
     fn run(&mut self, entry: u64) {
         self.found.leaders.push(entry);
@@ -360,45 +360,45 @@ impl Search<'_> {
         let mut at = start;
         loop {
             at = match self.scan_page(at) {
-                Scanned::End(end) => return end,
-                Scanned::Edge(edge) => edge,
+                ScanEnd::End(end) => return end,
+                ScanEnd::Edge(edge) => edge,
             };
             // What may lie on two pages is decoded from a copy.
             let window = self.pages.window(self.code, at);
             let mut decoder = Decoder::with_ip(64, window.bytes(), at, DecoderOptions::NONE);
             let starts_block = |at| self.pages.starts_block(at);
             match self.found.take(&mut decoder, window.bytes(), starts_block, self.bounds) {
-                Scanned::End(end) => return end,
-                Scanned::Edge(next) => at = next,
+                ScanEnd::End(end) => return end,
+                ScanEnd::Edge(next) => at = next,
             }
         }
     }
 
     /// The same up to where an instruction may reach over its page's end.
-    fn scan_page(&mut self, start: u64) -> Scanned {
-        let Some(page) = self.pages.find(self.code, start) else { return Scanned::Edge(start) };
+    fn scan_page(&mut self, start: u64) -> ScanEnd {
+        let Some(page) = self.pages.find(self.code, start) else { return ScanEnd::Edge(start) };
         let rest = self.pages.rest(page, start);
         let mut decoder = Decoder::with_ip(64, rest, start, DecoderOptions::NONE);
         while decoder.position() + MAX_LENGTH <= rest.len() {
             let window = &rest[decoder.position()..];
             let starts_block = |at| self.pages.starts_block_on(page, at);
-            if let end @ Scanned::End(_) = self.found.take(&mut decoder, window, starts_block, self.bounds) {
+            if let end @ ScanEnd::End(_) = self.found.take(&mut decoder, window, starts_block, self.bounds) {
                 return end;
             }
         }
-        Scanned::Edge(decoder.ip())
+        ScanEnd::Edge(decoder.ip())
     }
 }
 
-impl Found {
-    fn with_room(scratch: Scratch) -> Found {
-        let Scratch { mut shapes, mut drafts, mut seen, mut leaders, traits } = scratch;
+impl DecodedCode {
+    fn with_room(scratch: BatchScratch) -> DecodedCode {
+        let BatchScratch { mut shapes, mut drafts, mut seen, mut leaders, traits } = scratch;
         shapes.clear();
         shapes.reserve(MAX_BATCH);
         drafts.clear();
         seen.clear();
         leaders.clear();
-        Found { shapes, drafts, seen, leaders, traits, refused: AddressMap::default() }
+        DecodedCode { shapes, drafts, seen, leaders, traits, refused: AddressMap::default() }
     }
 
     /// Takes the next instruction of a run of bytes, if it is new; `window` starts with its first byte.
@@ -408,35 +408,35 @@ impl Found {
         window: &[u8],
         starts_block: impl FnOnce(u64) -> bool,
         (start, end): (u64, u64),
-    ) -> Scanned {
+    ) -> ScanEnd {
         let at = decoder.ip();
         let place = self.seen.place(at);
         if self.seen.at(place).is_some() {
             self.leaders.push(at);
-            return Scanned::End(None);
+            return ScanEnd::End(None);
         }
         if self.shapes.len() >= MAX_BATCH || starts_block(at) {
-            return Scanned::End(None);
+            return ScanEnd::End(None);
         }
-        match Shape::next_of(decoder, window, &mut self.traits) {
+        match DecodedInstruction::next_of(decoder, window, &mut self.traits) {
             Ok(shape) if shape.reaches_from(start, end) => {
                 self.seen.insert(place, at, self.shapes.len());
                 let (next, ends) = (shape.next(), shape.ends);
                 self.shapes.push(shape);
-                if ends.is_some() { Scanned::End(ends) } else { Scanned::Edge(next) }
+                if ends.is_some() { ScanEnd::End(ends) } else { ScanEnd::Edge(next) }
             }
-            Ok(_) => self.refuse(at, Leave::Reach),
+            Ok(_) => self.refuse(at, DetachReason::Reach),
             Err(reason) => self.refuse(at, reason),
         }
     }
 
-    fn refuse(&mut self, at: u64, reason: Leave) -> Scanned {
+    fn refuse(&mut self, at: u64, reason: DetachReason) -> ScanEnd {
         self.refused.insert(at, reason);
-        Scanned::End(None)
+        ScanEnd::End(None)
     }
 
     /// Cuts what was decoded at every place that something jumps to.
-    fn blocks(mut self, pages: &Pages) -> Batch {
+    fn blocks(mut self, pages: &CodePages) -> BlockBatch {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.sort_unstable();
         leaders.dedup();
@@ -447,13 +447,14 @@ impl Found {
         }
         let mut drafts = std::mem::take(&mut self.drafts);
         drafts.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
-        let scratch = Scratch { seen: self.seen, leaders, traits: self.traits, ..Scratch::default() };
-        Batch { shapes: self.shapes, drafts, scratch }
+        let scratch =
+            BatchScratch { seen: self.seen, leaders, traits: self.traits, ..BatchScratch::default() };
+        BlockBatch { shapes: self.shapes, drafts, scratch }
     }
 
     /// The block at an address, if there is one and it is new.
-    fn block(&self, address: u64, pages: &Pages) -> Option<Draft> {
-        let draft = |steps, terminator| Draft {
+    fn block(&self, address: u64, pages: &CodePages) -> Option<PendingBlock> {
+        let draft = |steps, terminator| PendingBlock {
             address,
             steps,
             terminator,
@@ -468,7 +469,7 @@ impl Found {
         }
         let Some(first) = self.seen.get(address) else {
             let refused = self.refused.get(&address)?;
-            return Some(draft(0..0, Terminator::Leave(*refused)));
+            return Some(draft(0..0, Terminator::Detach(*refused)));
         };
         let mut last = first;
         let terminator = loop {
@@ -483,7 +484,7 @@ impl Found {
                 next_shape.address == next && !next_shape.leads && last - first < MAX_INSTRUCTIONS
             });
             if !follows {
-                let refused = self.refused.get(&next).map(|reason| Terminator::Leave(*reason));
+                let refused = self.refused.get(&next).map(|reason| Terminator::Detach(*reason));
                 break refused.unwrap_or(Terminator::FallThrough { next });
             }
         };

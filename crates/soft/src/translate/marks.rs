@@ -9,7 +9,7 @@
 //!       bit 7      another byte says whether there is another subject (1) and other bits (2), as numbers
 //! ```
 
-use super::place::{Bits, Mark};
+use super::place::{PcBits, PcEntry};
 
 const FAR: u32 = 31;
 const ANOTHER: u8 = 2;
@@ -18,21 +18,21 @@ const SUBJECT: u8 = 1;
 const BITS: u8 = 2;
 
 /// Marks of code from an offset on, ascending.
-pub(crate) struct Marks {
+pub(crate) struct PcMap {
     start: u32,
-    last: Mark,
+    last: PcEntry,
     bytes: Vec<u8>,
 }
 
-impl Marks {
+impl PcMap {
     /// None yet, of code that starts at an offset in its region; `room` holds nothing.
-    pub(crate) fn from(start: u32, room: Vec<u8>) -> Marks {
-        Marks { start, last: before(start), bytes: room }
+    pub(crate) fn from(start: u32, room: Vec<u8>) -> PcMap {
+        PcMap { start, last: before(start), bytes: room }
     }
 
     /// Adds a mark behind all others.
     #[inline]
-    pub(crate) fn push(&mut self, mark: Mark) {
+    pub(crate) fn push(&mut self, mark: PcEntry) {
         debug_assert!(mark.bits.0 < 1 << 21, "three bytes of seven bits");
         let (distance, last) = (mark.at - self.last.at, self.last);
         let step = mark.done.wrapping_sub(last.done);
@@ -58,7 +58,7 @@ impl Marks {
     }
 
     /// A mark that differs in more than its bits.
-    fn push_another(&mut self, mark: Mark) {
+    fn push_another(&mut self, mark: PcEntry) {
         let (distance, last) = (mark.at - self.last.at, self.last);
         let done = match mark.done.wrapping_sub(last.done) {
             step @ 0..=1 => step as u8,
@@ -67,7 +67,7 @@ impl Marks {
         let subject = if mark.subject != last.subject { SUBJECT } else { 0 };
         let bits = if mark.bits != last.bits { BITS } else { 0 };
         let more = if subject | bits != 0 { MORE } else { 0 };
-        let mut text = Text::default();
+        let mut text = EncodedEntry::default();
         text.byte(distance.min(FAR) as u8 | done << 5 | more);
         if distance >= FAR {
             text.number(distance);
@@ -101,25 +101,25 @@ impl Marks {
     }
 
     /// Nothing is added any more: they take what they need, and the room is free again.
-    pub(crate) fn close(self) -> (Marks, Vec<u8>) {
+    pub(crate) fn close(self) -> (PcMap, Vec<u8>) {
         let mut room = self.bytes;
-        let marks = Marks { bytes: room.as_slice().to_vec(), ..self };
+        let marks = PcMap { bytes: room.as_slice().to_vec(), ..self };
         room.clear();
         (marks, room)
     }
 
-    /// Marks to which nothing is added any more, for [`Marks::read`].
+    /// Marks to which nothing is added any more, for [`PcMap::read`].
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
     /// Those of code that starts at an offset.
-    pub(crate) fn read(start: u32, bytes: Vec<u8>) -> Marks {
-        Marks { start, last: before(start), bytes }
+    pub(crate) fn read(start: u32, bytes: Vec<u8>) -> PcMap {
+        PcMap { start, last: before(start), bytes }
     }
 
     /// Every mark, in order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Mark> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = PcEntry> {
         let mut bytes = self.bytes.iter().copied();
         let mut last = before(self.start);
         std::iter::from_fn(move || {
@@ -131,12 +131,12 @@ impl Marks {
 
 /// A mark in the making: two bytes, and four numbers of up to five.
 #[derive(Default)]
-struct Text {
+struct EncodedEntry {
     bytes: [u8; 24],
     len: usize,
 }
 
-impl Text {
+impl EncodedEntry {
     fn byte(&mut self, byte: u8) {
         self.bytes[self.len] = byte;
         self.len += 1;
@@ -153,12 +153,12 @@ impl Text {
 }
 
 /// What the first mark differs from.
-fn before(start: u32) -> Mark {
-    Mark { at: start, subject: 0, done: 0, bits: Bits::CLEAN }
+fn before(start: u32) -> PcEntry {
+    PcEntry { at: start, subject: 0, done: 0, bits: PcBits::CLEAN }
 }
 
 /// The mark behind another one.
-fn next(bytes: &mut impl Iterator<Item = u8>, last: Mark) -> Option<Mark> {
+fn next(bytes: &mut impl Iterator<Item = u8>, last: PcEntry) -> Option<PcEntry> {
     let head = bytes.next()?;
     let near = u32::from(head) & FAR;
     let distance = if near == FAR { number(bytes)? } else { near };
@@ -168,8 +168,8 @@ fn next(bytes: &mut impl Iterator<Item = u8>, last: Mark) -> Option<Mark> {
     };
     let more = if head & MORE != 0 { bytes.next()? } else { 0 };
     let subject = if more & SUBJECT != 0 { number(bytes)? } else { last.subject };
-    let bits = if more & BITS != 0 { Bits(number(bytes)?) } else { last.bits };
-    Some(Mark { at: last.at + distance, subject, done, bits })
+    let bits = if more & BITS != 0 { PcBits(number(bytes)?) } else { last.bits };
+    Some(PcEntry { at: last.at + distance, subject, done, bits })
 }
 
 fn number(bytes: &mut impl Iterator<Item = u8>) -> Option<u32> {
@@ -196,12 +196,12 @@ mod tests {
             start in 0u32..1 << 26,
             steps in prop::collection::vec((0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 20), 0..50),
         ) {
-            let mut marks = Marks::from(start, Vec::new());
+            let mut marks = PcMap::from(start, Vec::new());
             let mut written = Vec::new();
             let mut at = start;
             for (distance, subject, done, bits) in steps {
                 at += distance;
-                written.push(Mark { at, subject, done, bits: Bits(bits) });
+                written.push(PcEntry { at, subject, done, bits: PcBits(bits) });
             }
             written.iter().for_each(|mark| marks.push(*mark));
             prop_assert_eq!(marks.is_empty(), written.is_empty());
@@ -213,8 +213,8 @@ mod tests {
 
     #[test]
     fn what_differs_little_takes_one_byte() {
-        let mut marks = Marks::from(0, Vec::new());
-        let mark = |at, done| Mark { at, subject: 0, done, bits: Bits::CLEAN };
+        let mut marks = PcMap::from(0, Vec::new());
+        let mark = |at, done| PcEntry { at, subject: 0, done, bits: PcBits::CLEAN };
         [mark(0, 0), mark(5, 1), mark(12, 2), mark(12, 2)].into_iter().for_each(|mark| marks.push(mark));
         assert_eq!(marks.bytes.len(), 4);
     }

@@ -38,43 +38,43 @@ pub use area::{
     ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, R11, RAX, RCX, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
     TABLE, TABLE_ENTRIES, counter, extra,
 };
-pub(crate) use pages::Originals;
-pub use pages::{Code, Looked, Origin, PAGE};
-pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
+pub(crate) use pages::StoredPages;
+pub use pages::{CodeSource, FilePage, PAGE, PageContent};
+pub use place::{BlockExit, CountPhase, FlowState, NextAddress, ProgramPoint, RegisterRepair, flags_in};
 pub use region::REGION;
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use crate::addend::{Kind, Kinds};
-use crate::baseline::Question;
-use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
-use crate::chunks::Chunks;
-use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
+use crate::addend::{AddendKind, AddendKinds};
+use crate::baseline::CpuQuery;
+use crate::block::{Block, BlockDecoder, BlockLimits, CodeBytes, DetachReason, Terminator};
+use crate::chunks::ChunkedVec;
+use crate::flow::{ArcId, BlockId, FlowGraph, FlowPoint, Redundancy};
 use crate::hash::AddressMap;
 
-use batch::{Batch, return_to, successors};
-use emit::{At, Emitter, Hole};
-use pages::Pages;
-use place::{Bits, Mark};
-use region::Region;
-use shape::Shape;
-use waiting::Waiting;
+use batch::{BlockBatch, return_to, successors};
+use emit::{CodeEmitter, EmitState, JumpField};
+use pages::CodePages;
+use place::{PcBits, PcEntry};
+use region::CodeRegion;
+use shape::DecodedInstruction;
+use waiting::PendingLinks;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
 /// Writes of 8 bytes at most within an aligned word are to be made at once: another process may execute there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Write {
+pub struct CodeWrite {
     /// Where.
     pub address: u64,
     /// What.
-    pub bytes: Bytes,
+    pub bytes: WriteBytes,
 }
 
-/// The bytes of a [`Write`]. Most are a word or less, and need no memory of their own.
+/// The bytes of a [`CodeWrite`]. Most are a word or less, and need no memory of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Bytes {
+pub enum WriteBytes {
     /// The first `len` of these: 8 at most.
     Few {
         /// They and zeros.
@@ -86,62 +86,62 @@ pub enum Bytes {
     Many(Vec<u8>),
 }
 
-impl Bytes {
+impl WriteBytes {
     /// 8 bytes at most are kept where they are.
-    fn of(bytes: &[u8]) -> Bytes {
+    fn of(bytes: &[u8]) -> WriteBytes {
         let mut few = [0; 8];
         match few.get_mut(..bytes.len()) {
             Some(place) => place.copy_from_slice(bytes),
-            None => return Bytes::Many(bytes.to_vec()),
+            None => return WriteBytes::Many(bytes.to_vec()),
         }
-        Bytes::Few { bytes: few, len: bytes.len() as u8 }
+        WriteBytes::Few { bytes: few, len: bytes.len() as u8 }
     }
 }
 
-impl std::ops::Deref for Bytes {
+impl std::ops::Deref for WriteBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Bytes::Few { bytes, len } => &bytes[..usize::from(*len)],
-            Bytes::Many(bytes) => bytes,
+            WriteBytes::Few { bytes, len } => &bytes[..usize::from(*len)],
+            WriteBytes::Many(bytes) => bytes,
         }
     }
 }
 
 /// What a translation cannot do by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Need {
+pub enum TranslationNeed {
     /// Memory for code near this address: [`Translation::add_region`], then the same again.
     Region(u64),
     /// A new start: the translation is full.
-    Room,
+    NewTranslation,
 }
 
 /// Why the program stopped at an instruction that the translator put there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
+pub enum StopReason {
     /// A way that was never gone before: [`Translation::link`].
-    Link,
+    DirectLink,
     /// An indirect branch to an address without a stub, which is in rcx: [`Translation::indirect`].
-    Indirect,
+    IndirectBranch,
     /// Before a system call that the filter names. The instruction after the stop makes it.
     SystemCall,
     /// Before an instruction that asks for the processor: [`ANSWERED`] bytes behind the stop the program goes on, with the
     /// answer in its registers.
-    Ask(Question),
+    CpuQuery(CpuQuery),
     /// Before an instruction that cannot be followed.
-    Leave(Leave),
+    Detach(DetachReason),
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,
 }
 
-/// How far behind a [`Stop::Ask`] a program goes on, in bytes from where it is when it has stopped.
+/// How far behind a [`StopReason::CpuQuery`] a program goes on, in bytes from where it is when it has stopped.
 pub const ANSWERED: u64 = 1;
 
 /// A block that was translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct TranslatedBlock {
     /// Its address in the program.
     pub(crate) address: u64,
     /// Where its copy starts.
@@ -150,7 +150,7 @@ pub(crate) struct Piece {
     len: u16,
     instructions: u16,
     live_in: u8,
-    end: End,
+    end: BlockEnd,
     /// Where its branch goes, as far from its end as a branch can tell.
     distance: u32,
     pub(crate) block: BlockId,
@@ -165,7 +165,7 @@ pub(crate) struct Piece {
 
 /// How a block ends, as far as that matters once it was emitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+enum BlockEnd {
     /// It goes on behind its end.
     Next,
     /// There or elsewhere.
@@ -177,20 +177,20 @@ enum End {
     Other,
 }
 
-impl End {
+impl BlockEnd {
     /// With the address where the block's branch goes.
-    fn of(terminator: Terminator) -> (End, Option<u64>) {
+    fn of(terminator: Terminator) -> (BlockEnd, Option<u64>) {
         match terminator {
-            Terminator::FallThrough { .. } | Terminator::SystemCall { .. } => (End::Next, None),
-            Terminator::Conditional { taken, .. } => (End::Conditional, Some(taken)),
-            Terminator::Jump { target } | Terminator::Call { target, .. } => (End::Branch, Some(target)),
-            Terminator::Return { .. } => (End::Return, None),
-            _ => (End::Other, None),
+            Terminator::FallThrough { .. } | Terminator::SystemCall { .. } => (BlockEnd::Next, None),
+            Terminator::Conditional { taken, .. } => (BlockEnd::Conditional, Some(taken)),
+            Terminator::Jump { target } | Terminator::Call { target, .. } => (BlockEnd::Branch, Some(target)),
+            Terminator::Return { .. } => (BlockEnd::Return, None),
+            _ => (BlockEnd::Other, None),
         }
     }
 }
 
-impl Piece {
+impl TranslatedBlock {
     /// The address behind it.
     pub(crate) fn end(&self) -> u64 {
         self.address.wrapping_add(u64::from(self.len))
@@ -200,10 +200,10 @@ impl Piece {
     fn successors(&self) -> [Option<u64>; 2] {
         let target = self.end().wrapping_add_signed(self.distance.cast_signed().into());
         match self.end {
-            End::Next => [Some(self.end()), None],
-            End::Conditional => [Some(self.end()), Some(target)],
-            End::Branch => [None, Some(target)],
-            End::Return | End::Other => [None, None],
+            BlockEnd::Next => [Some(self.end()), None],
+            BlockEnd::Conditional => [Some(self.end()), Some(target)],
+            BlockEnd::Branch => [None, Some(target)],
+            BlockEnd::Return | BlockEnd::Other => [None, None],
         }
     }
 
@@ -215,44 +215,48 @@ impl Piece {
 
 /// A stop with what is needed to go on.
 #[derive(Clone, Copy, Debug)]
-enum Trap {
+enum ExitStub {
     /// A way out of a block that was never gone; the distance at `jump` leads here.
-    Link {
+    DirectLink {
         from: u32,
-        way: Way,
+        way: BlockExit,
         target: u64,
         jump: u64,
     },
     /// A return site whose block is not translated.
-    Return {
+    ReturnSite {
         stub: u32,
         target: u64,
         jump: u64,
     },
     /// A link that was made: where it leads.
     Linked(u64),
-    Indirect,
+    IndirectBranch,
     SystemCall,
-    Ask(Question),
-    Leave(Leave),
+    CpuQuery(CpuQuery),
+    Detach(DetachReason),
     Breakpoint,
 }
 
 /// How the program's code is translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
+pub struct TranslationSettings {
     /// Which counters are there as a check only.
     pub redundancy: Redundancy,
-    /// Whether programs stop where they ask for the processor ([`Stop::Ask`]); else they ask the one that there is.
+    /// Whether programs stop where they ask for the processor ([`StopReason::CpuQuery`]); else they ask the one that there is.
     pub asks: bool,
-    /// What is counted beside executions, of [`Kinds::OF_UNITS`]. The events that the others of these feed are not known where such
-    /// an instruction was executed ([`Totals::total`](crate::Totals::total)).
-    pub counted: Kinds,
+    /// What is counted beside executions, of [`AddendKinds::OF_UNITS`]. The events that the others of these feed are not known where such
+    /// an instruction was executed ([`EventTotals::total`](crate::Totals::total)).
+    pub counted: AddendKinds,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { redundancy: Redundancy::OneIn(100), asks: false, counted: Kinds::OF_UNITS }
+impl Default for TranslationSettings {
+    fn default() -> TranslationSettings {
+        TranslationSettings {
+            redundancy: Redundancy::OneIn(100),
+            asks: false,
+            counted: AddendKinds::OF_UNITS,
+        }
     }
 }
 
@@ -265,19 +269,19 @@ pub struct Translation {
     table: u64,
     /// The first stub of each entry of the table that has one.
     heads: AddressMap<u32, u64>,
-    pages: Pages,
-    regions: Vec<Region>,
+    pages: CodePages,
+    regions: Vec<CodeRegion>,
     /// Where an earlier run has left what is seldom asked for.
-    originals: Option<Rc<dyn Originals>>,
-    pieces: Chunks<Piece>,
+    originals: Option<Rc<dyn StoredPages>>,
+    pieces: ChunkedVec<TranslatedBlock>,
     /// The instructions of blocks that are on more than one page.
     straddling: AddressMap<u32, Box<[u8]>>,
-    flow: Flow,
+    flow: FlowGraph,
     asks: bool,
-    counted: Kinds,
-    traps: AddressMap<u64, Trap>,
+    counted: AddendKinds,
+    traps: AddressMap<u64, ExitStub>,
     /// Stops that wait for a block, by its address.
-    waiting: Waiting,
+    waiting: PendingLinks,
     /// Addresses that stubs check for.
     stubs: Vec<u64>,
     /// For each address that the table leads to, where its stub has checked it, and registers are to be restored.
@@ -285,51 +289,51 @@ pub struct Translation {
     missed: u64,
     shadow_missed: u64,
     extras: u32,
-    writes: Vec<Write>,
+    writes: Vec<CodeWrite>,
     /// What every batch uses again.
-    scratch: batch::Scratch,
-    room: emit::Room,
+    scratch: batch::BatchScratch,
+    room: emit::EmitterBuffers,
 }
 
 impl Translation {
     /// Nothing translated yet.
     ///
     /// `table` is where [`TABLE`] bytes are in the program's memory, below 2 GB.
-    pub fn new(table: u64, settings: Settings) -> Translation {
+    pub fn new(table: u64, settings: TranslationSettings) -> Translation {
         Translation {
             table,
             heads: AddressMap::default(),
-            pages: Pages::default(),
+            pages: CodePages::default(),
             regions: Vec::new(),
             originals: None,
-            pieces: Chunks::new(),
+            pieces: ChunkedVec::new(),
             straddling: AddressMap::default(),
-            flow: Flow::new(settings.redundancy),
+            flow: FlowGraph::new(settings.redundancy),
             asks: settings.asks,
             counted: settings.counted,
             traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
-            waiting: Waiting::with_room(ROOM),
+            waiting: PendingLinks::with_room(ROOM),
             stubs: Vec::new(),
             entrances: AddressMap::default(),
             missed: 0,
             shadow_missed: 0,
             extras: 0,
             writes: Vec::new(),
-            scratch: batch::Scratch::default(),
-            room: emit::Room::default(),
+            scratch: batch::BatchScratch::default(),
+            room: emit::EmitterBuffers::default(),
         }
     }
 
     /// Gives it [`REGION`] bytes of the program's memory, executable there, of which the first `used` are taken.
     pub fn add_region(&mut self, base: u64, used: u32) {
-        self.regions.push(Region::new(base, used));
+        self.regions.push(CodeRegion::new(base, used));
         if self.missed == 0 {
-            let mut out = Emitter::new(base, used, std::mem::take(&mut self.room));
+            let mut out = CodeEmitter::new(base, used, std::mem::take(&mut self.room));
             self.missed = out.bare_stop();
             out.align(16);
             self.shadow_missed = out.here();
             out.bare_dispatch(self.table);
-            self.traps.insert(self.missed, Trap::Indirect);
+            self.traps.insert(self.missed, ExitStub::IndirectBranch);
             self.publish(self.regions.len() - 1, out);
         }
     }
@@ -361,15 +365,15 @@ impl Translation {
     }
 
     /// What is to be written before the program goes on, in this order.
-    pub fn take_writes(&mut self) -> Vec<Write> {
+    pub fn take_writes(&mut self) -> Vec<CodeWrite> {
         std::mem::take(&mut self.writes)
     }
 
     /// Takes back what [`Translation::take_writes`] has given, for the next ones to use its memory.
-    pub fn give_back(&mut self, mut writes: Vec<Write>) {
+    pub fn give_back(&mut self, mut writes: Vec<CodeWrite>) {
         let largest = writes.drain(..).filter_map(|write| match write.bytes {
-            Bytes::Many(bytes) => Some(bytes),
-            Bytes::Few { .. } => None,
+            WriteBytes::Many(bytes) => Some(bytes),
+            WriteBytes::Few { .. } => None,
         });
         if let Some(mut bytes) = largest.max_by_key(Vec::capacity) {
             bytes.clear();
@@ -385,8 +389,8 @@ impl Translation {
     ///
     /// # Errors
     ///
-    /// [`Need`].
-    pub fn enter(&mut self, code: &mut dyn Code, address: u64) -> Result<u64, Need> {
+    /// [`TranslationNeed`].
+    pub fn enter(&mut self, code: &mut dyn CodeSource, address: u64) -> Result<u64, TranslationNeed> {
         let piece = self.ensure(code, address)?;
         Ok(self.pieces[piece as usize].body)
     }
@@ -397,14 +401,16 @@ impl Translation {
     }
 
     /// Why the program stopped, by the address of the stopping instruction.
-    pub fn stop_at(&self, address: u64) -> Option<Stop> {
+    pub fn stop_at(&self, address: u64) -> Option<StopReason> {
         Some(match self.traps.get(&address)? {
-            Trap::Link { .. } | Trap::Return { .. } | Trap::Linked(_) => Stop::Link,
-            Trap::Indirect => Stop::Indirect,
-            Trap::SystemCall => Stop::SystemCall,
-            Trap::Ask(question) => Stop::Ask(*question),
-            Trap::Leave(reason) => Stop::Leave(*reason),
-            Trap::Breakpoint => Stop::Breakpoint,
+            ExitStub::DirectLink { .. } | ExitStub::ReturnSite { .. } | ExitStub::Linked(_) => {
+                StopReason::DirectLink
+            }
+            ExitStub::IndirectBranch => StopReason::IndirectBranch,
+            ExitStub::SystemCall => StopReason::SystemCall,
+            ExitStub::CpuQuery(question) => StopReason::CpuQuery(*question),
+            ExitStub::Detach(reason) => StopReason::Detach(*reason),
+            ExitStub::Breakpoint => StopReason::Breakpoint,
         })
     }
 
@@ -414,27 +420,27 @@ impl Translation {
     }
 
     /// The pages of a range that were looked at, ascending, with what they were, if code was taken from them.
-    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<Looked<'_>>)> {
+    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
         self.pages.looked_at(start, end)
     }
 
     /// Where the program is, by its instruction pointer in translated code.
-    pub fn place(&self, pc: u64) -> Option<Place> {
+    pub fn place(&self, pc: u64) -> Option<ProgramPoint> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
         self.resolve(&region.mark(pc, self.originals.as_deref())?)
     }
 
     /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
-    /// [`Repair::pushed`] is whether the shadow's address is on the stack already.
+    /// [`RegisterRepair::pushed`] is whether the shadow's address is on the stack already.
     pub fn is_returning(&self, pc: u64) -> Option<bool> {
-        let place = self.place(pc).filter(|place| place.next == Next::Rcx(0))?;
-        let Standing::In { block, .. } = place.flow else { return None };
-        let returns = self.pieces[block as usize].end == End::Return;
+        let place = self.place(pc).filter(|place| place.next == NextAddress::Rcx(0))?;
+        let FlowState::In { block, .. } = place.flow else { return None };
+        let returns = self.pieces[block as usize].end == BlockEnd::Return;
         returns.then_some(place.repair.pushed)
     }
 
     /// The graph of everything that was translated; its counters are in the slots, from [`COUNTERS`] on.
-    pub fn flow(&self) -> &Flow {
+    pub fn flow(&self) -> &FlowGraph {
         &self.flow
     }
 
@@ -450,7 +456,7 @@ impl Translation {
 
     /// Decodes a block, or its first instructions, for counting.
     pub(crate) fn decode(&self, decoder: &mut BlockDecoder, block: u32, instructions: u16) -> Block {
-        let limits = Limits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
+        let limits = BlockLimits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
         decoder.decode(self.code(block), limits)
     }
 
@@ -466,11 +472,11 @@ impl Translation {
     }
 
     /// Whether units of a kind are counted.
-    pub(crate) fn counts(&self, kind: Kind) -> bool {
+    pub(crate) fn counts(&self, kind: AddendKind) -> bool {
         self.counted.contains(kind)
     }
 
-    pub(crate) fn piece(&self, block: u32) -> &Piece {
+    pub(crate) fn piece(&self, block: u32) -> &TranslatedBlock {
         &self.pieces[block as usize]
     }
 
@@ -481,28 +487,28 @@ impl Translation {
 
     /// Whether a block ends with a conditional branch.
     pub(crate) fn is_conditional(&self, block: u32) -> bool {
-        self.pieces[block as usize].end == End::Conditional
+        self.pieces[block as usize].end == BlockEnd::Conditional
     }
 
     /// An edge that the host counts: from outside to a block, or from a block to the outside.
-    pub(crate) fn observed(&mut self, from: Point, to: Point) -> ArcId {
+    pub(crate) fn observed(&mut self, from: FlowPoint, to: FlowPoint) -> ArcId {
         let arc = self.flow.observed(from, to);
         self.flow.close_epoch();
         arc
     }
 
-    fn ensure(&mut self, code: &mut dyn Code, address: u64) -> Result<u32, Need> {
+    fn ensure(&mut self, code: &mut dyn CodeSource, address: u64) -> Result<u32, TranslationNeed> {
         if let Some(piece) = self.block_at(address) {
             return Ok(piece);
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
         self.translate_page(code, address);
-        self.block_at(address).ok_or(Need::Room)
+        self.block_at(address).ok_or(TranslationNeed::NewTranslation)
     }
 
     /// Translates what earlier runs have executed on the page of a block that they have executed, too.
-    fn translate_page(&mut self, code: &mut dyn Code, address: u64) {
+    fn translate_page(&mut self, code: &mut dyn CodeSource, address: u64) {
         let Some(hints) = self.pages.hints(address).filter(|_| self.pages.was_executed(address)) else {
             return;
         };
@@ -521,7 +527,7 @@ impl Translation {
     }
 
     /// Every page of a file, with its blocks.
-    pub(crate) fn pages_of_files(&self) -> impl Iterator<Item = (&Origin, &[u32])> {
+    pub(crate) fn pages_of_files(&self) -> impl Iterator<Item = (&FilePage, &[u32])> {
         self.pages.of_files()
     }
 
@@ -530,90 +536,99 @@ impl Translation {
         self.entrances.contains_key(&address)
     }
 
-    fn region_near(&self, address: u64) -> Result<usize, Need> {
+    fn region_near(&self, address: u64) -> Result<usize, TranslationNeed> {
         if self.is_full() {
-            return Err(Need::Room);
+            return Err(TranslationNeed::NewTranslation);
         }
-        self.region_with_room(address).ok_or(Need::Region(address))
+        self.region_with_room(address).ok_or(TranslationNeed::Region(address))
     }
 
     fn region_with_room(&self, address: u64) -> Option<usize> {
         self.regions.iter().rposition(|region| region.is_near(address) && region.has_room())
     }
 
-    fn publish(&mut self, region: usize, out: Emitter) {
+    fn publish(&mut self, region: usize, out: CodeEmitter) {
         let (address, bytes, marks, room) = out.finish();
         self.room = room;
         self.regions[region].append(bytes.len() as u32, marks);
-        self.writes.push(Write { address, bytes: Bytes::Many(bytes) });
+        self.writes.push(CodeWrite { address, bytes: WriteBytes::Many(bytes) });
     }
 
-    fn emitter(&mut self, region: usize) -> Emitter {
+    fn emitter(&mut self, region: usize) -> CodeEmitter {
         let room = std::mem::take(&mut self.room);
-        Emitter::new(self.regions[region].base(), self.regions[region].used(), room)
+        CodeEmitter::new(self.regions[region].base(), self.regions[region].used(), room)
     }
 
-    fn resolve(&self, mark: &Mark) -> Option<Place> {
+    fn resolve(&self, mark: &PcEntry) -> Option<ProgramPoint> {
         let bits = mark.bits;
-        let repair = Repair {
-            rax: bits.has(Bits::RAX),
-            rcx: bits.has(Bits::RCX),
-            r11: !bits.has(Bits::OWN_R11),
-            pushed: bits.has(Bits::PUSHED),
-            popped: bits.has(Bits::POPPED),
-            rcx_is_next: bits.has(Bits::RCX_IS_NEXT),
-            flags: bits.has(Bits::FLAGS),
+        let repair = RegisterRepair {
+            rax: bits.has(PcBits::RAX),
+            rcx: bits.has(PcBits::RCX),
+            r11: !bits.has(PcBits::OWN_R11),
+            pushed: bits.has(PcBits::PUSHED),
+            popped: bits.has(PcBits::POPPED),
+            rcx_is_next: bits.has(PcBits::RCX_IS_NEXT),
+            flags: bits.has(PcBits::FLAGS),
         };
         let stub = |subject: u32| self.stubs.get(subject as usize).copied();
-        let at =
-            |next, flow| Some(Place { next, repair, flow, iterations: None, unsure: false, counter: None });
-        let elsewhere = |next| at(next, Standing::Outside);
-        if bits.has(Bits::TO_STUB) {
+        let at = |next, flow| {
+            Some(ProgramPoint { next, repair, flow, iterations: None, unsure: false, counter: None })
+        };
+        let elsewhere = |next| at(next, FlowState::Outside);
+        if bits.has(PcBits::TO_STUB) {
             let address = stub(mark.subject)?;
-            let arrived = bits.has(Bits::ARRIVED).then(|| self.block_at(address)).flatten();
-            return at(Next::Known(address), arrived.map_or(Standing::Outside, Standing::start_of));
+            let arrived = bits.has(PcBits::ARRIVED).then(|| self.block_at(address)).flatten();
+            return at(NextAddress::Known(address), arrived.map_or(FlowState::Outside, FlowState::start_of));
         }
-        if bits.has(Bits::TO_STUB_AND_RCX) {
-            return elsewhere(Next::Rcx(stub(mark.subject)?));
+        if bits.has(PcBits::TO_STUB_AND_RCX) {
+            return elsewhere(NextAddress::Rcx(stub(mark.subject)?));
         }
         match self.pieces.get(mark.subject as usize) {
-            _ if bits.has(Bits::IN_STUB) => elsewhere(Next::Rcx(0)),
-            None => elsewhere(Next::Rcx(0)),
+            _ if bits.has(PcBits::IN_STUB) => elsewhere(NextAddress::Rcx(0)),
+            None => elsewhere(NextAddress::Rcx(0)),
             Some(piece) => self.resolve_in(mark, piece, repair),
         }
     }
 
-    fn resolve_in(&self, mark: &Mark, piece: &Piece, repair: Repair) -> Option<Place> {
+    fn resolve_in(
+        &self,
+        mark: &PcEntry,
+        piece: &TranslatedBlock,
+        repair: RegisterRepair,
+    ) -> Option<ProgramPoint> {
         let bits = mark.bits;
-        let way =
-            if bits.has(Bits::NEXT) { Some(Way::Next) } else { bits.has(Bits::TAKEN).then_some(Way::Taken) };
+        let way = if bits.has(PcBits::NEXT) {
+            Some(BlockExit::Next)
+        } else {
+            bits.has(PcBits::TAKEN).then_some(BlockExit::Taken)
+        };
         let [next, taken] = piece.successors();
         let next = match way {
-            _ if bits.has(Bits::TO_RCX) => Next::Rcx(0),
-            Some(Way::Next) => Next::Known(next.unwrap_or(piece.address + u64::from(piece.len))),
-            Some(Way::Taken) => Next::Known(taken?),
-            None => Next::Known(self.instruction(piece, mark.done)?),
+            _ if bits.has(PcBits::TO_RCX) => NextAddress::Rcx(0),
+            Some(BlockExit::Next) => NextAddress::Known(next.unwrap_or(piece.address + u64::from(piece.len))),
+            Some(BlockExit::Taken) => NextAddress::Known(taken?),
+            None => NextAddress::Known(self.instruction(piece, mark.done)?),
         };
-        let phase = if bits.has(Bits::OUTSIDE) {
-            Phase::Left
-        } else if bits.has(Bits::COUNTED) {
-            Phase::Counted
+        let phase = if bits.has(PcBits::OUTSIDE) {
+            CountPhase::LeftToOutside
+        } else if bits.has(PcBits::COUNTED) {
+            CountPhase::Counted
         } else {
-            Phase::Entered
+            CountPhase::Entered
         };
-        let mut flow = Standing::In { block: mark.subject, phase, done: mark.done, way };
-        if let (true, Next::Known(address)) = (bits.has(Bits::ARRIVED), next) {
+        let mut flow = FlowState::In { block: mark.subject, phase, done: mark.done, way };
+        if let (true, NextAddress::Known(address)) = (bits.has(PcBits::ARRIVED), next) {
             let block = self.block_at(address)?;
-            flow = Standing::start_of(block);
+            flow = FlowState::start_of(block);
         }
-        let iterations = bits.has(Bits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
-        let counter = bits.has(Bits::COUNTING).then(|| self.block_counter(mark.subject)).flatten();
-        debug_assert_eq!(counter.is_some(), bits.has(Bits::COUNTING));
-        Some(Place { next, repair, flow, iterations, unsure: bits.has(Bits::UNSURE), counter })
+        let iterations = bits.has(PcBits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
+        let counter = bits.has(PcBits::COUNTING).then(|| self.block_counter(mark.subject)).flatten();
+        debug_assert_eq!(counter.is_some(), bits.has(PcBits::COUNTING));
+        Some(ProgramPoint { next, repair, flow, iterations, unsure: bits.has(PcBits::UNSURE), counter })
     }
 
     /// The address of an instruction of a block.
-    fn instruction(&self, piece: &Piece, step: u16) -> Option<u64> {
+    fn instruction(&self, piece: &TranslatedBlock, step: u16) -> Option<u64> {
         if step == piece.instructions {
             return Some(piece.address + u64::from(piece.len));
         }
@@ -621,11 +636,11 @@ impl Translation {
     }
 
     /// The instructions of a block, decoded again.
-    fn shapes(&self, piece: &Piece) -> impl Iterator<Item = Shape> {
+    fn shapes(&self, piece: &TranslatedBlock) -> impl Iterator<Item = DecodedInstruction> {
         let mut bytes = self.code(piece.block.0).bytes;
         let mut address = piece.address;
         std::iter::from_fn(move || {
-            let shape = Shape::decode(bytes, address).ok()?;
+            let shape = DecodedInstruction::decode(bytes, address).ok()?;
             bytes = &bytes[usize::from(shape.len)..];
             address = shape.next();
             Some(shape)
@@ -633,11 +648,11 @@ impl Translation {
     }
 
     /// The counter of iterations that a mark of a repeated instruction speaks of.
-    fn iterations_at(&self, mark: &Mark) -> Option<u32> {
+    fn iterations_at(&self, mark: &PcEntry) -> Option<u32> {
         let first = self.pieces[mark.subject as usize].units()?;
         let before = self.with_units(mark.subject, mark.done);
         // Before a comparison's correction the instruction is done already.
-        let own = if !mark.bits.has(Bits::DONE) { before } else { before.checked_sub(1)? };
+        let own = if !mark.bits.has(PcBits::DONE) { before } else { before.checked_sub(1)? };
         Some(first + own)
     }
 }

@@ -6,21 +6,25 @@
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use super::pages::{Originals, Pages};
-use super::region::Region;
-use super::waiting::Waiting;
-use super::{End, PAGE, Piece, Question, Settings, Translation, Trap, Way, batch, emit};
-use crate::block::Leave;
-use crate::chunks::Chunks;
-use crate::flow::{ArcId, BlockId, Flow};
+use super::pages::{CodePages, StoredPages};
+use super::region::CodeRegion;
+use super::waiting::PendingLinks;
+use super::{
+    BlockEnd, BlockExit, CpuQuery, ExitStub, PAGE, TranslatedBlock, Translation, TranslationSettings, batch,
+    emit,
+};
+use crate::block::DetachReason;
+use crate::chunks::ChunkedVec;
+use crate::flow::{ArcId, BlockId, FlowGraph};
 use crate::hash::AddressMap;
-use crate::pack::{MOST_AT_ONCE, Packer, Unpacker};
+use crate::pack::{ChunkReader, ChunkWriter, MOST_AT_ONCE};
 
-const ENDS: [End; 5] = [End::Next, End::Conditional, End::Branch, End::Return, End::Other];
+const ENDS: [BlockEnd; 5] =
+    [BlockEnd::Next, BlockEnd::Conditional, BlockEnd::Branch, BlockEnd::Return, BlockEnd::Other];
 
-const WAYS: [Way; 2] = [Way::Next, Way::Taken];
+const WAYS: [BlockExit; 2] = [BlockExit::Next, BlockExit::Taken];
 
-const QUESTIONS: [Question; 2] = [Question::Features, Question::State];
+const QUESTIONS: [CpuQuery; 2] = [CpuQuery::Features, CpuQuery::ExtendedState];
 
 impl Translation {
     /// The pages that it was made of, in the order of their numbers.
@@ -30,11 +34,11 @@ impl Translation {
 
     /// The marks of its code, one after the other.
     pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
-        self.regions.iter().flat_map(Region::all_marks)
+        self.regions.iter().flat_map(CodeRegion::all_marks)
     }
 
     /// Writes the rest of it, as long as nothing is to be written to the program's memory.
-    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+    pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.u64(self.table);
         to.u64(self.missed);
         to.u64(self.shadow_missed);
@@ -50,7 +54,7 @@ impl Translation {
         }
         to.count(self.regions.len());
         self.regions.iter().fold(0, |begin, region| region.pack(begin, to));
-        let kept = || self.traps.iter().filter(|(_, trap)| !matches!(trap, Trap::Linked(_)));
+        let kept = || self.traps.iter().filter(|(_, trap)| !matches!(trap, ExitStub::Linked(_)));
         to.count(kept().count());
         for (stop, trap) in kept() {
             to.u64(*stop);
@@ -73,23 +77,23 @@ impl Translation {
     /// Reads one. `originals` has the pages that it was made of, `files` the numbers of the files that they are from, by those that
     /// these had when it was written.
     pub(crate) fn unpack(
-        from: &mut Unpacker<'_>,
-        settings: Settings,
-        originals: Rc<dyn Originals>,
+        from: &mut ChunkReader<'_>,
+        settings: TranslationSettings,
+        originals: Rc<dyn StoredPages>,
         files: &AddressMap<u32, u32>,
     ) -> Option<Translation> {
         let (table, missed, shadow_missed, extras) = (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
-        let flow = Flow::unpack(from, settings.redundancy)?;
-        let mut pieces = Chunks::new();
+        let flow = FlowGraph::unpack(from, settings.redundancy)?;
+        let mut pieces = ChunkedVec::new();
         for number in 0..from.count()? {
-            pieces.push(Piece::unpack(from, BlockId(number as u32))?);
+            pieces.push(TranslatedBlock::unpack(from, BlockId(number as u32))?);
         }
-        let address = |block: u32| pieces.get(block as usize).map(|piece: &Piece| piece.address);
-        let pages = Pages::unpack(from, originals.clone(), files, &address)?;
+        let address = |block: u32| pieces.get(block as usize).map(|piece: &TranslatedBlock| piece.address);
+        let pages = CodePages::unpack(from, originals.clone(), files, &address)?;
         let straddling = map(from, |from| Some((from.u32()?, from.counted()?.into())))?;
-        let regions = from.list(Region::unpack)?;
-        let traps = map(from, |from| Some((from.u64()?, Trap::unpack(from)?)))?;
-        let stubs = from.list(Unpacker::u64)?;
+        let regions = from.list(CodeRegion::unpack)?;
+        let traps = map(from, |from| Some((from.u64()?, ExitStub::unpack(from)?)))?;
+        let stubs = from.list(ChunkReader::u64)?;
         let entrances = map(from, |from| Some((from.u64()?, from.u64()?)))?;
         let heads = map(from, |from| Some((from.u32()?, from.u64()?)))?;
         Some(Translation {
@@ -103,7 +107,7 @@ impl Translation {
             asks: settings.asks,
             counted: settings.counted,
             traps,
-            waiting: Waiting::default(),
+            waiting: PendingLinks::default(),
             originals: Some(originals),
             stubs,
             entrances,
@@ -111,8 +115,8 @@ impl Translation {
             shadow_missed,
             extras,
             writes: Vec::new(),
-            scratch: batch::Scratch::default(),
-            room: emit::Room::default(),
+            scratch: batch::BatchScratch::default(),
+            room: emit::EmitterBuffers::default(),
         })
     }
 
@@ -156,8 +160,8 @@ impl Translation {
 }
 
 fn map<K: Eq + std::hash::Hash, V>(
-    from: &mut Unpacker<'_>,
-    mut one: impl FnMut(&mut Unpacker<'_>) -> Option<(K, V)>,
+    from: &mut ChunkReader<'_>,
+    mut one: impl FnMut(&mut ChunkReader<'_>) -> Option<(K, V)>,
 ) -> Option<AddressMap<K, V>> {
     let count = from.count()?;
     let mut map = AddressMap::with_capacity_and_hasher(count.min(MOST_AT_ONCE), Default::default());
@@ -168,8 +172,8 @@ fn map<K: Eq + std::hash::Hash, V>(
     Some(map)
 }
 
-impl Piece {
-    fn pack(&self, to: &mut Packer<'_>) {
+impl TranslatedBlock {
+    fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.u64(self.address);
         to.u64(self.body);
         to.u16(self.len);
@@ -182,8 +186,8 @@ impl Piece {
     }
 
     /// Blocks of the program are those of the graph.
-    fn unpack(from: &mut Unpacker<'_>, block: BlockId) -> Option<Piece> {
-        Some(Piece {
+    fn unpack(from: &mut ChunkReader<'_>, block: BlockId) -> Option<TranslatedBlock> {
+        Some(TranslatedBlock {
             address: from.u64()?,
             body: from.u64()?,
             len: from.u16()?,
@@ -199,59 +203,59 @@ impl Piece {
     }
 }
 
-impl Trap {
-    fn pack(&self, to: &mut Packer<'_>) {
+impl ExitStub {
+    fn pack(&self, to: &mut ChunkWriter<'_>) {
         match self {
-            Trap::Link { from, way, target, jump } => {
+            ExitStub::DirectLink { from, way, target, jump } => {
                 to.u8(0);
                 to.u32(*from);
                 to.u8(*way as u8);
                 to.u64(*target);
                 to.u64(*jump);
             }
-            Trap::Return { stub, target, jump } => {
+            ExitStub::ReturnSite { stub, target, jump } => {
                 to.u8(1);
                 to.u32(*stub);
                 to.u64(*target);
                 to.u64(*jump);
             }
             // Left out.
-            Trap::Linked(_) => to.u8(2),
-            Trap::Indirect => to.u8(3),
-            Trap::SystemCall => to.u8(4),
-            Trap::Ask(question) => {
+            ExitStub::Linked(_) => to.u8(2),
+            ExitStub::IndirectBranch => to.u8(3),
+            ExitStub::SystemCall => to.u8(4),
+            ExitStub::CpuQuery(question) => {
                 to.u8(5);
                 to.u8(*question as u8);
             }
-            Trap::Leave(reason) => {
+            ExitStub::Detach(reason) => {
                 to.u8(6);
                 to.u8(*reason as u8);
             }
-            Trap::Breakpoint => to.u8(7),
+            ExitStub::Breakpoint => to.u8(7),
         }
     }
 
-    fn unpack(from: &mut Unpacker<'_>) -> Option<Trap> {
+    fn unpack(from: &mut ChunkReader<'_>) -> Option<ExitStub> {
         Some(match from.u8()? {
-            0 => Trap::Link {
+            0 => ExitStub::DirectLink {
                 from: from.u32()?,
                 way: one_of(&WAYS, from)?,
                 target: from.u64()?,
                 jump: from.u64()?,
             },
-            1 => Trap::Return { stub: from.u32()?, target: from.u64()?, jump: from.u64()? },
-            3 => Trap::Indirect,
-            4 => Trap::SystemCall,
-            5 => Trap::Ask(one_of(&QUESTIONS, from)?),
-            6 => Trap::Leave(one_of(&Leave::ALL, from)?),
-            7 => Trap::Breakpoint,
+            1 => ExitStub::ReturnSite { stub: from.u32()?, target: from.u64()?, jump: from.u64()? },
+            3 => ExitStub::IndirectBranch,
+            4 => ExitStub::SystemCall,
+            5 => ExitStub::CpuQuery(one_of(&QUESTIONS, from)?),
+            6 => ExitStub::Detach(one_of(&DetachReason::ALL, from)?),
+            7 => ExitStub::Breakpoint,
             _ => return None,
         })
     }
 }
 
 /// What has the next number.
-fn one_of<T: Copy>(all: &[T], from: &mut Unpacker<'_>) -> Option<T> {
+fn one_of<T: Copy>(all: &[T], from: &mut ChunkReader<'_>) -> Option<T> {
     all.get(usize::from(from.u8()?)).copied()
 }
 
@@ -265,7 +269,7 @@ mod tests {
         assert_eq!(numbers(&mut ENDS.iter().map(|end| *end as u8)), [0, 1, 2, 3, 4]);
         assert_eq!(numbers(&mut WAYS.iter().map(|way| *way as u8)), [0, 1]);
         assert_eq!(numbers(&mut QUESTIONS.iter().map(|question| *question as u8)), [0, 1]);
-        let leaves = numbers(&mut Leave::ALL.iter().map(|reason| *reason as u8));
-        assert_eq!(leaves, (0..Leave::ALL.len() as u8).collect::<Vec<_>>());
+        let leaves = numbers(&mut DetachReason::ALL.iter().map(|reason| *reason as u8));
+        assert_eq!(leaves, (0..DetachReason::ALL.len() as u8).collect::<Vec<_>>());
     }
 }

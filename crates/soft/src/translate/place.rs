@@ -5,89 +5,89 @@
 
 /// What is true before an instruction of translated code is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Mark {
+pub(crate) struct PcEntry {
     /// Offset in the region.
     pub(crate) at: u32,
     /// The block, or the number of the stub's address.
     pub(crate) subject: u32,
     /// How many instructions of the block were executed.
     pub(crate) done: u16,
-    pub(crate) bits: Bits,
+    pub(crate) bits: PcBits,
 }
 
 /// The rest of a mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bits(pub(crate) u32);
+pub(crate) struct PcBits(pub(crate) u32);
 
-impl Bits {
+impl PcBits {
     /// The program's registers, but for r11, and its stack are as they should be.
-    pub(crate) const CLEAN: Bits = Bits(0);
+    pub(crate) const CLEAN: PcBits = PcBits(0);
     /// rax is in the slot.
-    pub(crate) const RAX: Bits = Bits(1);
+    pub(crate) const RAX: PcBits = PcBits(1);
     /// rcx is in the slot.
-    pub(crate) const RCX: Bits = Bits(2);
+    pub(crate) const RCX: PcBits = PcBits(2);
     /// r11 is the program's, and the slot has it or is still to get it. Everywhere else it is in the slot.
-    pub(crate) const OWN_R11: Bits = Bits(4);
+    pub(crate) const OWN_R11: PcBits = PcBits(4);
     /// Eight bytes too many are on the stack.
-    pub(crate) const PUSHED: Bits = Bits(8);
+    pub(crate) const PUSHED: PcBits = PcBits(8);
     /// The block's counter was increased; without a counter never set.
-    pub(crate) const COUNTED: Bits = Bits(0x10);
+    pub(crate) const COUNTED: PcBits = PcBits(0x10);
     /// The flow has left the block: an edge to the outside was counted.
-    pub(crate) const OUTSIDE: Bits = Bits(0x20);
+    pub(crate) const OUTSIDE: PcBits = PcBits(0x20);
     /// The flow has reached the block that the branch goes to: the edge was counted.
-    pub(crate) const ARRIVED: Bits = Bits(0x40);
+    pub(crate) const ARRIVED: PcBits = PcBits(0x40);
     /// On the way to where the block falls through.
-    pub(crate) const NEXT: Bits = Bits(0x80);
+    pub(crate) const NEXT: PcBits = PcBits(0x80);
     /// On the way to where the block's branch goes.
-    pub(crate) const TAKEN: Bits = Bits(0x100);
+    pub(crate) const TAKEN: PcBits = PcBits(0x100);
     /// On the way to what rcx says.
-    pub(crate) const TO_RCX: Bits = Bits(0x200);
+    pub(crate) const TO_RCX: PcBits = PcBits(0x200);
     /// The subject is a stub, and rcx says how far beyond its address the way goes.
-    pub(crate) const TO_STUB_AND_RCX: Bits = Bits(0x400);
+    pub(crate) const TO_STUB_AND_RCX: PcBits = PcBits(0x400);
     /// The subject is a stub, and the way goes to its address.
-    pub(crate) const TO_STUB: Bits = Bits(0x800);
+    pub(crate) const TO_STUB: PcBits = PcBits(0x800);
     /// The count of iterations holds those that rcx has left.
-    pub(crate) const ITERATIONS: Bits = Bits(0x1000);
+    pub(crate) const ITERATIONS: PcBits = PcBits(0x1000);
     /// rcx is to hold where the block goes on: a system call leaves it there.
-    pub(crate) const RCX_IS_NEXT: Bits = Bits(0x2000);
+    pub(crate) const RCX_IS_NEXT: PcBits = PcBits(0x2000);
 
     /// Eight bytes that belong there were taken from the stack.
-    pub(crate) const POPPED: Bits = Bits(0x4000);
+    pub(crate) const POPPED: PcBits = PcBits(0x4000);
 
     /// The subject is a stub.
-    pub(crate) const IN_STUB: Bits = Bits(0x8000);
+    pub(crate) const IN_STUB: PcBits = PcBits(0x8000);
 
     /// The status flags are in ah, as `lahf` leaves them, and the overflow in al.
-    pub(crate) const FLAGS: Bits = Bits(0x1_0000);
+    pub(crate) const FLAGS: PcBits = PcBits(0x1_0000);
     /// Elements under a mask were counted of an instruction that is not done, or the other way round.
-    pub(crate) const UNSURE: Bits = Bits(0x2_0000);
-    /// The repeated instruction that [`Bits::ITERATIONS`] speaks of is the one before.
-    pub(crate) const DONE: Bits = Bits(0x4_0000);
+    pub(crate) const UNSURE: PcBits = PcBits(0x2_0000);
+    /// The repeated instruction that [`PcBits::ITERATIONS`] speaks of is the one before.
+    pub(crate) const DONE: PcBits = PcBits(0x4_0000);
     /// r11 has the block's counter, and memory an older value of it.
-    pub(crate) const COUNTING: Bits = Bits(0x8_0000);
+    pub(crate) const COUNTING: PcBits = PcBits(0x8_0000);
 
-    pub(crate) const fn with(self, other: Bits) -> Bits {
-        Bits(self.0 | other.0)
+    pub(crate) const fn with(self, other: PcBits) -> PcBits {
+        PcBits(self.0 | other.0)
     }
 
-    pub(crate) const fn without(self, other: Bits) -> Bits {
-        Bits(self.0 & !other.0)
+    pub(crate) const fn without(self, other: PcBits) -> PcBits {
+        PcBits(self.0 & !other.0)
     }
 
-    pub(crate) fn has(self, other: Bits) -> bool {
+    pub(crate) fn has(self, other: PcBits) -> bool {
         self.0 & other.0 != 0
     }
 }
 
 /// Where the program is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct ProgramPoint {
     /// The address of its next instruction.
-    pub next: Next,
+    pub next: NextAddress,
     /// Registers that are not the program's now.
-    pub repair: Repair,
+    pub repair: RegisterRepair,
     /// Where the flow of executions stands.
-    pub flow: Standing,
+    pub flow: FlowState,
     /// The counter that was given the iterations that rcx has left.
     pub iterations: Option<u32>,
     /// Whether the count of elements under masks is wrong if the program leaves from here.
@@ -98,7 +98,7 @@ pub struct Place {
 
 /// The address of the program's next instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum NextAddress {
     /// This.
     Known(u64),
     /// The value of rcx, before it is repaired, and this.
@@ -107,7 +107,7 @@ pub enum Next {
 
 /// What to do to get the program's registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Repair {
+pub struct RegisterRepair {
     /// Take rax from the slot.
     pub rax: bool,
     /// Take rcx from the slot.
@@ -140,7 +140,7 @@ pub fn flags_in(ax: u64, flags: u64) -> u64 {
 
 /// Where the flow of executions stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum FlowState {
     /// Outside of every block.
     Outside,
     /// In a block, or behind its last instruction.
@@ -148,34 +148,34 @@ pub enum Standing {
         /// The block.
         block: u32,
         /// What was counted of it.
-        phase: Phase,
+        phase: CountPhase,
         /// How many of its instructions were executed.
         done: u16,
         /// How the block was left, if it was.
-        way: Option<Way>,
+        way: Option<BlockExit>,
     },
 }
 
-impl Standing {
-    pub(crate) fn start_of(block: u32) -> Standing {
-        Standing::In { block, phase: Phase::Entered, done: 0, way: None }
+impl FlowState {
+    pub(crate) fn start_of(block: u32) -> FlowState {
+        FlowState::In { block, phase: CountPhase::Entered, done: 0, way: None }
     }
 }
 
 /// What the counters know of an execution of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Phase {
+pub enum CountPhase {
     /// Nothing yet.
     Entered,
     /// The block was counted.
     Counted,
     /// The way to the outside was counted.
-    Left,
+    LeftToOutside,
 }
 
 /// How a block is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum BlockExit {
     /// It falls through.
     Next,
     /// Its branch is taken.

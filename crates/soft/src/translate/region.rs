@@ -1,9 +1,9 @@
 //! Memory of the program that holds translated code.
 
-use super::marks::Marks;
-use super::pages::Originals;
-use super::place::Mark;
-use crate::pack::{self, Packer, Unpacker};
+use super::marks::PcMap;
+use super::pages::StoredPages;
+use super::place::PcEntry;
+use crate::pack::{self, ChunkReader, ChunkWriter};
 
 /// Bytes of a region.
 pub const REGION: u64 = 64 << 20;
@@ -19,17 +19,17 @@ const RESERVE: u32 = 1 << 20;
 pub(crate) const COUNTER_RESERVE: u32 = 10_000;
 
 /// A region and the marks of its code.
-pub(crate) struct Region {
+pub(crate) struct CodeRegion {
     base: u64,
     used: u32,
     /// Where the marks are of the code that an earlier run has left, ascending. Few are ever asked for.
-    left: Vec<Left>,
+    left: Vec<StoredPcMap>,
     /// The marks of each piece of code that was appended to that, ascending.
-    marks: Vec<Marks>,
+    marks: Vec<PcMap>,
 }
 
 /// Marks of a piece of code that an earlier run has left.
-struct Left {
+struct StoredPcMap {
     /// Where the code starts in the region.
     start: u32,
     /// Bytes of the marks, and where they begin.
@@ -38,16 +38,16 @@ struct Left {
     sum: u64,
 }
 
-impl Left {
-    fn read(&self, originals: &dyn Originals) -> Option<Marks> {
+impl StoredPcMap {
+    fn read(&self, originals: &dyn StoredPages) -> Option<PcMap> {
         let bytes = originals.marks(self.begin, self.len)?;
-        (pack::sum(&bytes) == self.sum).then(|| Marks::read(self.start, bytes))
+        (pack::sum(&bytes) == self.sum).then(|| PcMap::read(self.start, bytes))
     }
 }
 
-impl Region {
-    pub(crate) fn new(base: u64, used: u32) -> Region {
-        Region { base, used, left: Vec::new(), marks: Vec::new() }
+impl CodeRegion {
+    pub(crate) fn new(base: u64, used: u32) -> CodeRegion {
+        CodeRegion { base, used, left: Vec::new(), marks: Vec::new() }
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -76,18 +76,18 @@ impl Region {
         u64::from(self.used) < REGION / 2
     }
 
-    pub(crate) fn append(&mut self, bytes: u32, marks: Marks) {
+    pub(crate) fn append(&mut self, bytes: u32, marks: PcMap) {
         self.used += bytes;
         self.marks.extend((!marks.is_empty()).then_some(marks));
     }
 
     /// The marks of each piece of code.
     pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
-        self.marks.iter().map(Marks::bytes)
+        self.marks.iter().map(PcMap::bytes)
     }
 
     /// Writes all but its marks, which begin somewhere; where they end.
-    pub(crate) fn pack(&self, mut begin: u64, to: &mut Packer<'_>) -> u64 {
+    pub(crate) fn pack(&self, mut begin: u64, to: &mut ChunkWriter<'_>) -> u64 {
         to.u64(self.base);
         to.u32(self.used);
         to.u64(begin);
@@ -102,28 +102,28 @@ impl Region {
         begin
     }
 
-    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Region> {
+    pub(crate) fn unpack(from: &mut ChunkReader<'_>) -> Option<CodeRegion> {
         let (base, used, mut begin) = (from.u64()?, from.u32()?, from.u64()?);
-        let one = |from: &mut Unpacker<'_>| {
+        let one = |from: &mut ChunkReader<'_>| {
             let (start, len, sum) = (from.u32()?, from.u32()?, from.u64()?);
-            let left = Left { start, len, begin, sum };
+            let left = StoredPcMap { start, len, begin, sum };
             begin = begin.checked_add(len.into())?;
             Some(left)
         };
-        Some(Region { base, used, left: from.list(one)?, marks: Vec::new() })
+        Some(CodeRegion { base, used, left: from.list(one)?, marks: Vec::new() })
     }
 
     /// Every mark, by offset.
     #[cfg(test)]
-    pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
-        self.marks.iter().flat_map(Marks::iter)
+    pub(crate) fn marks(&self) -> impl Iterator<Item = PcEntry> {
+        self.marks.iter().flat_map(PcMap::iter)
     }
 
     /// The mark of the instruction at an address; `originals` has those of an earlier run.
-    pub(crate) fn mark(&self, address: u64, originals: Option<&dyn Originals>) -> Option<Mark> {
+    pub(crate) fn mark(&self, address: u64, originals: Option<&dyn StoredPages>) -> Option<PcEntry> {
         let offset = (address - self.base) as u32;
         let find =
-            |piece: &Marks| piece.iter().find(|mark| mark.at >= offset).filter(|mark| mark.at == offset);
+            |piece: &PcMap| piece.iter().find(|mark| mark.at >= offset).filter(|mark| mark.at == offset);
         let behind = self.marks.partition_point(|piece| piece.start() <= offset);
         if let Some(piece) = behind.checked_sub(1).and_then(|last| self.marks.get(last)) {
             return find(piece);

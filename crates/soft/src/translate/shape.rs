@@ -3,9 +3,9 @@
 use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
 use iced_x86::{DecoderError, Mnemonic as M, OpAccess, OpKind, Register, RflagsBits};
 
-use crate::addend::{Addend, Elements, Kind, Mask};
-use crate::baseline::Question;
-use crate::block::{Leave, Terminator, ending, near_branch};
+use crate::addend::{Addend, AddendKind, ElementMask, MaskedElements};
+use crate::baseline::CpuQuery;
+use crate::block::{DetachReason, Terminator, ending, near_branch};
 use crate::classify;
 
 /// Every status flag but the carry: what `inc` changes.
@@ -16,7 +16,7 @@ pub(crate) const STATUS: u8 = OSZAP | CARRY;
 
 /// An instruction that was decoded.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct DecodedInstruction {
     pub(crate) address: u64,
     pub(crate) bytes: [u8; 15],
     pub(crate) len: u8,
@@ -27,21 +27,21 @@ pub(crate) struct Shape {
     /// Status flags that it gives a value that does not depend on the one before.
     pub(crate) kills: u8,
     /// What must be counted of it beside its executions.
-    pub(crate) units: Option<Units>,
+    pub(crate) units: Option<RunTimeUnits>,
     pub(crate) ends: Option<Terminator>,
     /// Whether something jumps to it: a block starts here.
     pub(crate) leads: bool,
     /// What it asks the processor for.
-    pub(crate) asks: Option<Question>,
+    pub(crate) asks: Option<CpuQuery>,
     /// Its operand, if it is an indirect jump or call.
-    pub(crate) target: Option<Operand>,
+    pub(crate) target: Option<BranchOperand>,
     /// What it does with r11, but for a system call, which leaves the flags there.
-    pub(crate) r11: Use,
+    pub(crate) r11: RegisterUse,
 }
 
 /// What an instruction does with a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
+pub(crate) enum RegisterUse {
     /// Nothing.
     None,
     /// It needs its value.
@@ -53,7 +53,7 @@ pub(crate) enum Use {
 
 /// What is counted of an instruction when it is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Units {
+pub(crate) enum RunTimeUnits {
     /// Iterations of a string instruction with a repeat prefix, by rcx.
     Iterations {
         /// Whether a comparison may end them before rcx is zero.
@@ -62,31 +62,31 @@ pub(crate) enum Units {
     /// Elements under a mask.
     Elements {
         /// Of which memory operand.
-        of: Elements,
+        of: MaskedElements,
         /// Whether the mask must be looked at before the instruction.
         mask_is_lost: bool,
     },
 }
 
-impl Units {
-    pub(crate) fn kind(self) -> Kind {
+impl RunTimeUnits {
+    pub(crate) fn kind(self) -> AddendKind {
         match self {
-            Units::Iterations { .. } => Kind::Iterations,
-            Units::Elements { .. } => Kind::Elements,
+            RunTimeUnits::Iterations { .. } => AddendKind::Iterations,
+            RunTimeUnits::Elements { .. } => AddendKind::Elements,
         }
     }
 }
 
 /// Where an indirect branch goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Operand {
+pub(crate) enum BranchOperand {
     /// A general register, by its number.
     Register(u8),
     /// Memory: `mov rcx, [..]` can be made of the branch's own bytes.
     Memory,
 }
 
-impl Shape {
+impl DecodedInstruction {
     /// The instruction's bytes.
     pub(crate) fn code(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
@@ -102,9 +102,9 @@ impl Shape {
     /// # Errors
     ///
     /// Why it cannot be followed.
-    pub(crate) fn decode(window: &[u8], address: u64) -> Result<Shape, Leave> {
+    pub(crate) fn decode(window: &[u8], address: u64) -> Result<DecodedInstruction, DetachReason> {
         let mut decoder = Decoder::with_ip(64, window, address, DecoderOptions::NONE);
-        Shape::look(&decoder.decode(), &decoder, window)
+        DecodedInstruction::look(&decoder.decode(), &decoder, window)
     }
 
     /// Decodes the next instruction of a run of bytes; `window` starts with its first byte.
@@ -116,26 +116,40 @@ impl Shape {
     pub(crate) fn next_of(
         decoder: &mut Decoder<'_>,
         window: &[u8],
-        traits: &mut Traits,
-    ) -> Result<Shape, Leave> {
+        traits: &mut OpcodeTraits,
+    ) -> Result<DecodedInstruction, DetachReason> {
         let mut instruction = Instruction::default();
         decoder.decode_out(&mut instruction);
         let Some(known) = traits.of(&instruction, window) else {
-            return Shape::look(&instruction, decoder, window);
+            return DecodedInstruction::look(&instruction, decoder, window);
         };
-        let plain = Shape::plain(&instruction, decoder, window, known.flags);
-        Ok(if known.branches { Shape { ends: near_branch(&instruction), ..plain } } else { plain })
+        let plain = DecodedInstruction::plain(&instruction, decoder, window, known.flags);
+        Ok(if known.branches {
+            DecodedInstruction { ends: near_branch(&instruction), ..plain }
+        } else {
+            plain
+        })
     }
 
     /// Looks at everything that an instruction may be.
-    fn look(instruction: &Instruction, decoder: &Decoder<'_>, window: &[u8]) -> Result<Shape, Leave> {
+    fn look(
+        instruction: &Instruction,
+        decoder: &Decoder<'_>,
+        window: &[u8],
+    ) -> Result<DecodedInstruction, DetachReason> {
         let ends = ending(instruction, decoder.last_error(), window)?;
         let units = repeats(instruction)?.or_else(|| elements(instruction));
         if instruction.memory_base() == Register::EIP {
-            return Err(Leave::Reach);
+            return Err(DetachReason::Reach);
         }
-        let plain = Shape::plain(instruction, decoder, window, flags(instruction));
-        Ok(Shape { units, asks: asks(instruction), target: target(instruction, ends), ends, ..plain })
+        let plain = DecodedInstruction::plain(instruction, decoder, window, flags(instruction));
+        Ok(DecodedInstruction {
+            units,
+            asks: asks(instruction),
+            target: target(instruction, ends),
+            ends,
+            ..plain
+        })
     }
 
     /// An instruction that only reads and kills flags.
@@ -145,14 +159,14 @@ impl Shape {
         decoder: &Decoder<'_>,
         window: &[u8],
         (reads, kills): (u8, u8),
-    ) -> Shape {
+    ) -> DecodedInstruction {
         let len = instruction.len();
         let mut bytes = [0; 15];
         match window.first_chunk() {
             Some(whole) => bytes = *whole,
             None => bytes[..len].copy_from_slice(&window[..len]),
         }
-        Shape {
+        DecodedInstruction {
             address: instruction.ip(),
             bytes,
             len: len as u8,
@@ -182,59 +196,59 @@ impl Shape {
 /// What is known of instructions by their codes: most are the same to the translator but for their bytes, and the flags that
 /// each reads and kills.
 #[derive(Default)]
-pub(crate) struct Traits(Vec<Trait>);
+pub(crate) struct OpcodeTraits(Vec<OpcodeTrait>);
 
 #[derive(Clone, Copy)]
-enum Trait {
+enum OpcodeTrait {
     Unknown,
     /// Its instructions are to be looked at one by one.
     Special,
-    Usual(Usual),
+    Usual(PlainOpcode),
 }
 
 /// What is to be known of an instruction that is like all others of its code.
 #[derive(Clone, Copy)]
-struct Usual {
+struct PlainOpcode {
     /// The status flags that it reads, and kills.
     flags: (u8, u8),
     /// Whether it is a branch with its target in it.
     branches: bool,
 }
 
-impl Traits {
+impl OpcodeTraits {
     /// What is true of an instruction, if its code tells it; `window` starts with its first byte.
     #[inline]
-    fn of(&mut self, instruction: &Instruction, window: &[u8]) -> Option<Usual> {
+    fn of(&mut self, instruction: &Instruction, window: &[u8]) -> Option<PlainOpcode> {
         if self.0.is_empty() {
-            self.0 = vec![Trait::Unknown; Code::values().len()];
+            self.0 = vec![OpcodeTrait::Unknown; Code::values().len()];
         }
         if is_qualified(instruction) {
             return None;
         }
         let known = &mut self.0[instruction.code() as usize];
-        if let Trait::Unknown = known {
-            *known = Trait::look(instruction);
+        if let OpcodeTrait::Unknown = known {
+            *known = OpcodeTrait::look(instruction);
         }
         match *known {
             // A prefix may make another branch of it.
-            Trait::Usual(usual) if !usual.branches || has_no_prefix(window) => Some(usual),
+            OpcodeTrait::Usual(usual) if !usual.branches || has_no_prefix(window) => Some(usual),
             _ => None,
         }
     }
 }
 
-impl Trait {
+impl OpcodeTrait {
     /// What is true of all instructions of a code that nothing qualifies.
-    fn look(instruction: &Instruction) -> Trait {
+    fn look(instruction: &Instruction) -> OpcodeTrait {
         let branches = near_branch(instruction).is_some();
         let ends = !branches && !matches!(ending(instruction, DecoderError::None, &[]), Ok(None));
         let counted = instruction.is_string_instruction() || elements(instruction).is_some();
         // What a shift does to flags depends on its count.
         let special = ends || counted || asks(instruction).is_some() || is_shift(instruction.mnemonic());
         if special {
-            return Trait::Special;
+            return OpcodeTrait::Special;
         }
-        Trait::Usual(Usual { flags: flags(instruction), branches })
+        OpcodeTrait::Usual(PlainOpcode { flags: flags(instruction), branches })
     }
 }
 
@@ -252,10 +266,10 @@ fn has_no_prefix(window: &[u8]) -> bool {
     matches!(window.first(), Some(0x0f | 0x70..=0x7f | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb))
 }
 
-fn asks(instruction: &Instruction) -> Option<Question> {
+fn asks(instruction: &Instruction) -> Option<CpuQuery> {
     match instruction.mnemonic() {
-        M::Cpuid => Some(Question::Features),
-        M::Xgetbv => Some(Question::State),
+        M::Cpuid => Some(CpuQuery::Features),
+        M::Xgetbv => Some(CpuQuery::ExtendedState),
         _ => None,
     }
 }
@@ -266,11 +280,11 @@ fn relative(instruction: &Instruction, decoder: &Decoder<'_>) -> Option<(u8, u64
     memory.then(|| (offset(), instruction.ip_rel_memory_address()))
 }
 
-fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<Operand> {
+fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<BranchOperand> {
     match ends? {
         Terminator::IndirectJump | Terminator::IndirectCall { .. } => Some(match instruction.op0_kind() {
-            OpKind::Memory => Operand::Memory,
-            _ => Operand::Register(instruction.op0_register().number() as u8),
+            OpKind::Memory => BranchOperand::Memory,
+            _ => BranchOperand::Register(instruction.op0_register().number() as u8),
         }),
         _ => None,
     }
@@ -278,7 +292,7 @@ fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<Operand
 
 /// What an instruction does with r11. Only those that name it are looked at.
 #[inline]
-fn use_of_r11(instruction: &Instruction) -> Use {
+fn use_of_r11(instruction: &Instruction) -> RegisterUse {
     let named = [
         instruction.op0_register(),
         instruction.op1_register(),
@@ -287,7 +301,7 @@ fn use_of_r11(instruction: &Instruction) -> Use {
         instruction.memory_base(),
         instruction.memory_index(),
     ];
-    if named.into_iter().any(is_r11) { look_at_r11(instruction) } else { Use::None }
+    if named.into_iter().any(is_r11) { look_at_r11(instruction) } else { RegisterUse::None }
 }
 
 fn is_r11(register: Register) -> bool {
@@ -295,19 +309,19 @@ fn is_r11(register: Register) -> bool {
 }
 
 #[cold]
-fn look_at_r11(instruction: &Instruction) -> Use {
+fn look_at_r11(instruction: &Instruction) -> RegisterUse {
     let mut factory = InstructionInfoFactory::new();
     let used = factory.info(instruction).used_registers().iter().filter(|used| is_r11(used.register()));
-    used.fold(Use::None, |so_far, used| match used.access() {
+    used.fold(RegisterUse::None, |so_far, used| match used.access() {
         OpAccess::None | OpAccess::NoMemAccess => so_far,
-        OpAccess::Read | OpAccess::CondRead if so_far == Use::None => Use::Reads,
+        OpAccess::Read | OpAccess::CondRead if so_far == RegisterUse::None => RegisterUse::Reads,
         OpAccess::Read | OpAccess::CondRead => so_far,
-        _ => Use::Changes,
+        _ => RegisterUse::Changes,
     })
 }
 
 /// What counts iterations in rcx. With a 32-bit count in ecx the upper half would be counted too.
-fn repeats(instruction: &Instruction) -> Result<Option<Units>, Leave> {
+fn repeats(instruction: &Instruction) -> Result<Option<RunTimeUnits>, DetachReason> {
     let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     if !instruction.is_string_instruction() || !repeated {
         return Ok(None);
@@ -317,18 +331,18 @@ fn repeats(instruction: &Instruction) -> Result<Option<Units>, Leave> {
         matches!(kind, OpKind::MemoryESEDI | OpKind::MemorySegEDI | OpKind::MemorySegESI)
     });
     if narrow {
-        return Err(Leave::RepeatAddressSize);
+        return Err(DetachReason::RepeatAddressSize);
     }
     #[rustfmt::skip]
     let compares = matches!(
         instruction.mnemonic(),
         M::Cmpsb | M::Cmpsw | M::Cmpsd | M::Cmpsq | M::Scasb | M::Scasw | M::Scasd | M::Scasq
     );
-    Ok(Some(Units::Iterations { conditional: compares }))
+    Ok(Some(RunTimeUnits::Iterations { conditional: compares }))
 }
 
 /// What can be under a mask is decoded again, for its accesses.
-fn elements(instruction: &Instruction) -> Option<Units> {
+fn elements(instruction: &Instruction) -> Option<RunTimeUnits> {
     let by_sign = matches!(instruction.encoding(), EncodingKind::VEX) && has_sign_mask(instruction);
     let moves = matches!(instruction.mnemonic(), M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu);
     if !instruction.has_op_mask() && !by_sign && !moves {
@@ -337,11 +351,11 @@ fn elements(instruction: &Instruction) -> Option<Units> {
     let mut factory = InstructionInfoFactory::new();
     match classify(instruction, factory.info(instruction)).addend {
         Some(Addend::Elements(of)) => {
-            let (Mask::Opmask(mask) | Mask::Signs(mask)) = of.mask;
+            let (ElementMask::Opmask(mask) | ElementMask::Signs(mask)) = of.mask;
             let written = instruction.op_count() > 0
                 && instruction.op0_kind() == OpKind::Register
                 && instruction.op0_register().full_register() == mask.full_register();
-            Some(Units::Elements { of, mask_is_lost: instruction.is_vsib() || written })
+            Some(RunTimeUnits::Elements { of, mask_is_lost: instruction.is_vsib() || written })
         }
         _ => None,
     }
@@ -405,10 +419,10 @@ mod tests {
 
     /// Compares what is known by codes with a look at an instruction; whether it was known.
     #[track_caller]
-    fn check(traits: &mut Traits, bytes: &[u8]) -> bool {
+    fn check(traits: &mut OpcodeTraits, bytes: &[u8]) -> bool {
         let mut decoder = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE);
-        let fast = Shape::next_of(&mut decoder, bytes, traits);
-        assert_eq!(fast, Shape::decode(bytes, 0x1000), "{bytes:x?}");
+        let fast = DecodedInstruction::next_of(&mut decoder, bytes, traits);
+        assert_eq!(fast, DecodedInstruction::decode(bytes, 0x1000), "{bytes:x?}");
         let instruction = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode();
         traits.of(&instruction, bytes).is_some()
     }
@@ -417,7 +431,7 @@ mod tests {
     fn what_is_known_by_codes_is_what_a_look_shows() {
         let config =
             ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() };
-        let (traits, known) = (std::cell::RefCell::new(Traits::default()), std::cell::Cell::new(0));
+        let (traits, known) = (std::cell::RefCell::new(OpcodeTraits::default()), std::cell::Cell::new(0));
         let outcome = TestRunner::new(config).run(&encodings(), |bytes| {
             known.set(known.get() + u32::from(check(&mut traits.borrow_mut(), &bytes)));
             Ok(())
@@ -437,7 +451,7 @@ mod tests {
             // Beside the system call only what no program may execute.
             let by_itself = matches!(instruction.mnemonic(), M::Syscall | M::Sysret | M::Sysretq | M::Skinit);
             let found = use_of_r11(&instruction);
-            assert!(by_itself || (found != Use::None) == has, "{bytes:x?}: {found:?}");
+            assert!(by_itself || (found != RegisterUse::None) == has, "{bytes:x?}: {found:?}");
             having += u32::from(has);
         };
         // REX.B and REX.RXB, VEX of two and of three bytes, EVEX.
@@ -464,7 +478,7 @@ mod tests {
 
     #[test]
     fn what_is_known_by_codes_holds_for_all_operands() {
-        let mut traits = Traits::default();
+        let mut traits = OpcodeTraits::default();
         for opcode in (0..0x100u16).map(|opcode| opcode as u8) {
             for modrm in (0..0x100u16).map(|modrm| modrm as u8) {
                 check(&mut traits, &[opcode, modrm, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);

@@ -3,23 +3,23 @@
 use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind, Register};
 
-use super::batch::Batch;
-use super::emit::{At, Emitter, as_load, len_of_conditional};
-use super::pages::Pages;
-use super::place::Bits;
-use super::shape::{STATUS, Shape};
+use super::batch::BlockBatch;
+use super::emit::{CodeEmitter, EmitState, as_load, len_of_conditional};
+use super::pages::CodePages;
+use super::place::PcBits;
+use super::shape::{DecodedInstruction, STATUS};
 use super::*;
-use crate::Event;
-use crate::hints::{FileHints, Heat, Heats};
+use crate::ExecutionEvent;
+use crate::hints::{BlockHeat, FileProfile, Heat};
 
 const AT: u64 = 0x40_0000;
 const REGION_AT: u64 = 0x3000_0000;
 const TABLE_AT: u64 = 0x7f00_0000;
 
 /// Code at [`AT`], and nothing executable elsewhere.
-struct Program(Vec<u8>);
+struct TestProgram(Vec<u8>);
 
-impl Code for Program {
+impl CodeSource for TestProgram {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
         let bytes = self.0.get(usize::try_from(address.checked_sub(AT)?).ok()?..)?;
         let mut page = Box::new([0xcc; PAGE as usize]);
@@ -42,18 +42,18 @@ fn text(instruction: &Instruction) -> String {
 /// Where libraries are: no instruction has room for it.
 const FAR_AT: u64 = 0x7fff_fd00_0000;
 
-fn shape(bytes: &[u8]) -> Shape {
-    Shape::decode(bytes, AT).unwrap()
+fn shape(bytes: &[u8]) -> DecodedInstruction {
+    DecodedInstruction::decode(bytes, AT).unwrap()
 }
 
-fn clean() -> At {
-    At { subject: 0, done: 0, bits: Bits::CLEAN }
+fn clean() -> EmitState {
+    EmitState { subject: 0, done: 0, bits: PcBits::CLEAN }
 }
 
 /// The instructions that are emitted, up to the first stop behind them.
 #[track_caller]
-fn emits(emit: impl FnOnce(&mut Emitter), expected: &[&str]) {
-    let mut out = Emitter::new(REGION_AT, 0, Default::default());
+fn emits(emit: impl FnOnce(&mut CodeEmitter), expected: &[&str]) {
+    let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
     emit(&mut out);
     let (address, bytes, marks, _) = out.finish();
     let all = decoded(address, &bytes);
@@ -72,7 +72,7 @@ fn a_counter_is_one_instruction_where_flags_do_not_matter() {
 fn what_has_r11_gets_the_programs_and_puts_it_back() {
     let (load, store) = ("mov r11,[gs:10h]", "mov [gs:10h],r11");
     let copied = |bytes: &[u8], expected: &[&str]| {
-        let copy = |out: &mut Emitter| {
+        let copy = |out: &mut CodeEmitter| {
             out.copy(clean(), &shape(bytes));
             out.release_r11(clean());
         };
@@ -97,10 +97,10 @@ fn what_has_r11_gets_the_programs_and_puts_it_back() {
 #[test]
 fn r11_stays_the_programs_until_it_is_needed() {
     let (reads, changes, neither) = ([0x4c, 0x89, 0xd8], [0x49, 0xff, 0xc3], [0x48, 0x89, 0xc8]);
-    let copies = |instructions: &[[u8; 3]], out: &mut Emitter| {
+    let copies = |instructions: &[[u8; 3]], out: &mut CodeEmitter| {
         instructions.iter().for_each(|bytes| out.copy(clean(), &shape(bytes)));
     };
-    let loud = |out: &mut Emitter| out.count(clean(), 0x21000, false);
+    let loud = |out: &mut CodeEmitter| out.count(clean(), 0x21000, false);
     emits(
         |out| {
             copies(&[reads, neither, changes, reads, changes], out);
@@ -140,7 +140,7 @@ fn r11_stays_the_programs_until_it_is_needed() {
 
 #[test]
 fn r11_is_in_the_slot_but_where_the_program_has_it() {
-    let mut out = Emitter::new(REGION_AT, 0, Default::default());
+    let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
     out.copy(clean(), &shape(&[0x49, 0xff, 0xc3]));
     out.copy(clean(), &shape(&[0x48, 0x89, 0xc8]));
     out.release_r11(clean());
@@ -148,7 +148,7 @@ fn r11_is_in_the_slot_but_where_the_program_has_it() {
     let (address, bytes, marks, _) = out.finish();
     let own = |i: &Instruction| {
         let at = (i.ip() - REGION_AT) as u32;
-        marks.iter().any(|mark| mark.at == at && mark.bits.has(Bits::OWN_R11))
+        marks.iter().any(|mark| mark.at == at && mark.bits.has(PcBits::OWN_R11))
     };
     let all = decoded(address, &bytes);
     let behind: Vec<_> = all.iter().filter(|i| own(i)).map(text).collect();
@@ -250,7 +250,7 @@ fn a_system_call_stops_by_the_filter_and_leaves_its_own_address() {
 fn short_branches_reach_far() {
     let branch = |bytes: &[u8], expected: &[&str]| {
         let shape = shape(bytes);
-        emits(|out| _ = out.conditional(clean(), clean().with(Bits::TAKEN), &shape), expected);
+        emits(|out| _ = out.conditional(clean(), clean().with(PcBits::TAKEN), &shape), expected);
     };
     branch(&[0x74, 0x10], &["je near 0000000030000006h"]);
     branch(&[0x2e, 0x7f, 0x10], &["jg near 0000000030000006h"]);
@@ -382,15 +382,15 @@ fn a_flag_is_dead_only_when_a_new_value_is_sure() {
     check(&[0xe1, 0], ZF, 0); // loope
 }
 
-fn batch(program: &mut Program, entry: u64) -> Batch {
+fn batch(program: &mut TestProgram, entry: u64) -> BlockBatch {
     let bounds = (REGION_AT, REGION_AT + REGION);
-    Batch::find(&mut Pages::default(), program, entry, bounds, &|_| 0, Default::default())
+    BlockBatch::find(&mut CodePages::default(), program, entry, bounds, &|_| 0, Default::default())
 }
 
 #[test]
 fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
     // je into the middle of what follows it: mov eax, ...; or nop; nop; nop; ret.
-    let mut program = Program(vec![0x74, 1, 0xb8, 0x90, 0x90, 0x90, 0xc3, 0xc3]);
+    let mut program = TestProgram(vec![0x74, 1, 0xb8, 0x90, 0x90, 0x90, 0xc3, 0xc3]);
     let found = batch(&mut program, AT);
     let starts: Vec<(u64, usize)> = found.drafts.iter().map(|draft| (draft.address, draft.len())).collect();
     assert_eq!(starts, [(AT, 1), (AT + 2, 2), (AT + 3, 4)]);
@@ -402,7 +402,7 @@ fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
 #[test]
 fn a_loop_is_deeper_and_its_flags_live_around_it() {
     // clc; head: adc rax, rax; dec ecx; jne head; ret
-    let mut program = Program(vec![0xf8, 0x48, 0x11, 0xc0, 0xff, 0xc9, 0x75, 0xf9, 0xc3]);
+    let mut program = TestProgram(vec![0xf8, 0x48, 0x11, 0xc0, 0xff, 0xc9, 0x75, 0xf9, 0xc3]);
     let found = batch(&mut program, AT);
     let head = &found.drafts[found.at(AT + 1).unwrap()];
     assert_eq!((head.expected, head.live_in), (800, 32));
@@ -411,7 +411,7 @@ fn a_loop_is_deeper_and_its_flags_live_around_it() {
 }
 
 /// A bit of everything: calls, tables, loops, strings, system calls, faults.
-fn mixture() -> Program {
+fn mixture() -> TestProgram {
     let mut a = CodeAssembler::new(64).unwrap();
     let (mut head, mut function, mut end) = (a.create_label(), a.create_label(), a.create_label());
     a.call(function).unwrap();
@@ -438,12 +438,12 @@ fn mixture() -> Program {
     a.add(qword_ptr(rsp), 0).unwrap();
     a.ret_1(8).unwrap();
     a.mov(gs, eax).unwrap();
-    Program(a.assemble(AT).unwrap())
+    TestProgram(a.assemble(AT).unwrap())
 }
 
 /// All writes of code that a translation makes until everything is linked.
-fn translated(program: &mut Program) -> (Translation, Vec<Write>) {
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+fn translated(program: &mut TestProgram) -> (Translation, Vec<CodeWrite>) {
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     translation.enter(program, AT).unwrap();
     let mut writes = translation.take_writes();
@@ -468,7 +468,7 @@ fn every_instruction_that_is_emitted_has_a_place() {
         for instruction in decoded(write.address, &write.bytes) {
             let Some(place) = translation.place(instruction.ip()) else { continue };
             seen += 1;
-            if let Next::Known(address) = place.next {
+            if let NextAddress::Known(address) = place.next {
                 let known = starts.contains(&address) || address == AT + program.0.len() as u64;
                 assert!(known, "{} leads to {address:#x}", text(&instruction));
             }
@@ -492,7 +492,7 @@ fn what_changes_r11_is_done_where_it_goes_to_the_slot() {
         for store in decoded(write.address, &write.bytes).iter().filter(|i| text(i) == "mov [gs:10h],r11") {
             let place = translation.place(store.ip()).unwrap();
             assert!(!place.repair.r11, "{:x}", store.ip());
-            let Next::Known(address) = place.next else { panic!("{:x}", store.ip()) };
+            let NextAddress::Known(address) = place.next else { panic!("{:x}", store.ip()) };
             stores.push(address);
         }
     }
@@ -504,7 +504,7 @@ fn an_indirect_call_takes_r11_where_the_program_has_it() {
     let mut a = CodeAssembler::new(64).unwrap();
     a.inc(r11).unwrap();
     a.call(r11).unwrap();
-    let mut program = Program(a.assemble(AT).unwrap());
+    let mut program = TestProgram(a.assemble(AT).unwrap());
     let writes = entered(&mut program).take_writes();
     let all: Vec<String> =
         writes.iter().flat_map(|write| decoded(write.address, &write.bytes)).map(|i| text(&i)).collect();
@@ -516,7 +516,7 @@ fn an_indirect_call_takes_r11_where_the_program_has_it() {
 fn looping(
     round: impl FnOnce(&mut CodeAssembler),
     end: impl FnOnce(&mut CodeAssembler, CodeLabel),
-) -> Program {
+) -> TestProgram {
     let mut a = CodeAssembler::new(64).unwrap();
     let mut head = a.create_label();
     a.mov(ecx, 5).unwrap();
@@ -524,7 +524,7 @@ fn looping(
     round(&mut a);
     end(&mut a, head);
     a.ret().unwrap();
-    Program(a.assemble(AT).unwrap())
+    TestProgram(a.assemble(AT).unwrap())
 }
 
 fn while_not_zero(a: &mut CodeAssembler, head: CodeLabel) {
@@ -534,8 +534,8 @@ fn while_not_zero(a: &mut CodeAssembler, head: CodeLabel) {
 
 /// The instructions of the block behind the first, and of each whether r11 has the counter, whether the block is counted, and how many
 /// of its instructions are done.
-fn round(mut program: Program) -> Vec<(String, (bool, bool, u16))> {
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+fn round(mut program: TestProgram) -> Vec<(String, (bool, bool, u16))> {
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     translation.enter(&mut program, AT).unwrap();
     let writes = translation.take_writes();
@@ -543,11 +543,11 @@ fn round(mut program: Program) -> Vec<(String, (bool, bool, u16))> {
     let code = writes.iter().max_by_key(|write| write.bytes.len()).unwrap();
     let known = decoded(code.address, &code.bytes).into_iter().filter_map(|instruction| {
         let place = translation.place(instruction.ip())?;
-        let Standing::In { block, phase, done, .. } = place.flow else { return None };
+        let FlowState::In { block, phase, done, .. } = place.flow else { return None };
         let counts = place.counter.is_some();
         assert!(!counts || (place.counter == translation.block_counter(own) && place.repair.r11));
         (block == own && instruction.mnemonic() != Mnemonic::Nop)
-            .then(|| (text(&instruction), (counts, phase == Phase::Counted, done)))
+            .then(|| (text(&instruction), (counts, phase == CountPhase::Counted, done)))
     });
     known.collect()
 }
@@ -591,7 +591,7 @@ fn a_short_loop_lies_in_one_line() {
     const LINE: u64 = 64;
     for before in 0..LINE as usize {
         for len in [1, 20, 64] {
-            let mut out = Emitter::new(REGION_AT, 0, Default::default());
+            let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
             out.skip(before);
             out.keep_together(clean(), 9, len);
             let padding = decoded(REGION_AT, &out.finish().1[before..]);
@@ -604,7 +604,7 @@ fn a_short_loop_lies_in_one_line() {
         }
     }
     let start = |before: usize, len: usize| {
-        let mut out = Emitter::new(REGION_AT, 0, Default::default());
+        let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
         out.skip(before);
         out.keep_together(clean(), 9, len);
         out.here() + 9 - REGION_AT
@@ -625,8 +625,8 @@ fn a_conditional_branch_is_as_long_as_is_said() {
         &[0x67, 0xe3, 2],
     ];
     for branch in branches {
-        let mut out = Emitter::new(REGION_AT, 0, Default::default());
-        out.conditional(clean(), clean().with(Bits::TAKEN), &shape(branch));
+        let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
+        out.conditional(clean(), clean().with(PcBits::TAKEN), &shape(branch));
         assert_eq!(out.here() - REGION_AT, len_of_conditional(&shape(branch)) as u64, "{branch:x?}");
     }
 }
@@ -647,7 +647,7 @@ fn the_same_code_gives_the_same_bytes() {
     let writes = |()| translated(&mut mixture()).1.into_iter().filter(|write| write.bytes.len() > 8).count();
     assert_eq!(writes(()), writes(()));
     let first = |()| {
-        let mut translation = Translation::new(TABLE_AT, Settings::default());
+        let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
         translation.add_region(REGION_AT, 16);
         translation.enter(&mut mixture(), AT).unwrap();
         translation.take_writes()
@@ -656,7 +656,7 @@ fn the_same_code_gives_the_same_bytes() {
 }
 
 /// Many jumps to a block behind them, each too far from it for one batch, and for it to be likely.
-fn crowd(jumps: usize) -> Program {
+fn crowd(jumps: usize) -> TestProgram {
     let mut a = CodeAssembler::new(64).unwrap();
     let mut end = a.create_label();
     (0..jumps).for_each(|_| a.je(end).unwrap());
@@ -665,14 +665,14 @@ fn crowd(jumps: usize) -> Program {
     a.set_label(&mut end).unwrap();
     a.nop().unwrap();
     a.ret().unwrap();
-    Program(a.assemble(AT).unwrap())
+    TestProgram(a.assemble(AT).unwrap())
 }
 
 #[test]
 fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
     let jumps = weave::MOST_LINKS + 500;
     let mut program = crowd(jumps);
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     let all = decoded(AT, &program.0);
     let (first, end) = (all[0].ip(), all[0].near_branch64());
@@ -685,7 +685,7 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
     }
     let to = translation.enter(&mut program, end).unwrap();
     let open = |translation: &Translation| {
-        let is_open = |trap: &Trap| matches!(trap, Trap::Link { target, .. } if *target == end);
+        let is_open = |trap: &ExitStub| matches!(trap, ExitStub::DirectLink { target, .. } if *target == end);
         let traps = translation.traps.iter().filter(|(_, trap)| is_open(trap));
         traps.map(|(at, _)| *at).collect::<Vec<u64>>()
     };
@@ -705,29 +705,29 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
 
 /// The same, of which something is known.
 struct Hinted {
-    program: Program,
-    hints: FileHints,
+    program: TestProgram,
+    hints: FileProfile,
 }
 
 impl Hinted {
-    fn new(program: Program, blocks: &[(u64, bool)]) -> Hinted {
-        let mut hints = FileHints::default();
+    fn new(program: TestProgram, blocks: &[(u64, bool)]) -> Hinted {
+        let mut hints = FileProfile::default();
         for (address, entrance) in blocks {
-            let heats = Heats { block: Heat::of(64), ..Heats::default() };
+            let heats = BlockHeat { block: Heat::of(64), ..BlockHeat::default() };
             hints.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, heats, *entrance);
         }
         Hinted { program, hints }
     }
 }
 
-impl Code for Hinted {
+impl CodeSource for Hinted {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
         self.program.page(address)
     }
 
-    fn origin(&mut self, address: u64) -> Option<Origin> {
+    fn origin(&mut self, address: u64) -> Option<FilePage> {
         let page = ((address - AT) / PAGE) as u32;
-        Some(Origin { file: 0, page, hints: self.hints.page(page) })
+        Some(FilePage { file: 0, page, hints: self.hints.page(page) })
     }
 }
 
@@ -735,9 +735,9 @@ impl Code for Hinted {
 /// is equally hot.
 fn counted_ways(ways: [u64; 2]) -> [bool; 2] {
     // jz over a nop, to where both meet.
-    let mut code = Hinted::new(Program(vec![0x85, 0xc0, 0x74, 0x03, 0x90, 0xeb, 0x01, 0x90, 0xc3]), &[]);
+    let mut code = Hinted::new(TestProgram(vec![0x85, 0xc0, 0x74, 0x03, 0x90, 0xeb, 0x01, 0x90, 0xc3]), &[]);
     for (offset, ways) in [(0, ways), (4, [0, 1000]), (7, [1000, 0]), (8, [0, 1000])] {
-        let heats = Heats { block: Heat::of(1000), ways: ways.map(Heat::of), entry: Heat::default() };
+        let heats = BlockHeat { block: Heat::of(1000), ways: ways.map(Heat::of), entry: Heat::default() };
         code.hints.learn(0, offset, heats, false);
     }
     let translation = entered(&mut code);
@@ -757,18 +757,22 @@ fn units_that_nobody_wants_are_not_counted() {
     // rep movsb; a load under a mask; ret.
     let code = vec![0xf3, 0xa4, 0x62, 0xf1, 0x7f, 0x29, 0x6f, 0x06, 0xc3];
     let units = |counted| {
-        let mut translation = Translation::new(TABLE_AT, Settings { counted, ..Settings::default() });
+        let mut translation =
+            Translation::new(TABLE_AT, TranslationSettings { counted, ..TranslationSettings::default() });
         translation.add_region(REGION_AT, 16);
-        translation.enter(&mut Program(code.clone()), AT).unwrap();
+        translation.enter(&mut TestProgram(code.clone()), AT).unwrap();
         translation.extras()
     };
-    assert_eq!(units(Kinds::OF_UNITS), 2);
-    assert_eq!(units(Kinds::needed_for([Event::Loads])), 1);
-    assert_eq!(units(Kinds::needed_for([Event::Instructions, Event::TakenBranches])), 0);
+    assert_eq!(units(AddendKinds::OF_UNITS), 2);
+    assert_eq!(units(AddendKinds::needed_for([ExecutionEvent::Loads])), 1);
+    assert_eq!(
+        units(AddendKinds::needed_for([ExecutionEvent::Instructions, ExecutionEvent::TakenBranches])),
+        0
+    );
 }
 
 /// A branch, an indirect jump, and functions that nothing leads to; their addresses.
-fn scattered() -> (Program, [u64; 4]) {
+fn scattered() -> (TestProgram, [u64; 4]) {
     let mut a = CodeAssembler::new(64).unwrap();
     let (mut seldom, mut one, mut other) = (a.create_label(), a.create_label(), a.create_label());
     a.test(eax, eax).unwrap();
@@ -785,20 +789,20 @@ fn scattered() -> (Program, [u64; 4]) {
     let made = a.assemble_options(AT, iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS).unwrap();
     let label = |label| made.label_ip(label).unwrap();
     let addresses = [AT, label(&seldom), label(&one), label(&other)];
-    (Program(made.inner.code_buffer), addresses)
+    (TestProgram(made.inner.code_buffer), addresses)
 }
 
-fn entered(code: &mut dyn Code) -> Translation {
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+fn entered(code: &mut dyn CodeSource) -> Translation {
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     translation.enter(code, AT).unwrap();
     translation
 }
 
 /// The last instruction before an address in what was written.
-fn before(writes: &[Write], address: u64) -> String {
+fn before(writes: &[CodeWrite], address: u64) -> String {
     let inside =
-        |write: &&Write| write.address < address && write.address + write.bytes.len() as u64 > address;
+        |write: &&CodeWrite| write.address < address && write.address + write.bytes.len() as u64 > address;
     let write = writes.iter().find(inside).unwrap();
     let code = decoded(write.address, &write.bytes[..(address - write.address) as usize]);
     code.last().map_or_else(String::new, text)
@@ -812,8 +816,8 @@ fn what_a_call_does_between_is_right_before_what_it_calls() {
         [&[0xeb, 0x0e][..], &[0xcc; 8], &[0x90, 0xc3], &[0xcc; 4], &[0xe8, 0xf5, 0xff, 0xff, 0xff, 0xc3]]
             .concat();
     for code in [forward, back] {
-        let mut program = Program(code);
-        let mut translation = Translation::new(TABLE_AT, Settings::default());
+        let mut program = TestProgram(code);
+        let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
         translation.add_region(REGION_AT, 16);
         translation.enter(&mut program, AT).unwrap();
         let called = translation.enter(&mut program, AT + 10).unwrap();
@@ -845,23 +849,23 @@ fn what_earlier_runs_have_executed_of_a_page_is_translated_with_it() {
     );
     assert!(translation.is_entrance(one));
     // The table leads there already: no write is needed, and the way is the one that was told.
-    let table = |write: &Write| (TABLE_AT..TABLE_AT + TABLE).contains(&write.address);
+    let table = |write: &CodeWrite| (TABLE_AT..TABLE_AT + TABLE).contains(&write.address);
     let writes = translation.take_writes();
     assert_eq!(writes.iter().filter(|write| table(write)).count(), 1);
     let first = translation.indirect(&mut hinted, one).unwrap();
     assert_eq!(translation.take_writes(), []);
     let place = translation.place(first).unwrap();
-    assert_eq!(place.next, Next::Known(one));
+    assert_eq!(place.next, NextAddress::Known(one));
 }
 
 #[test]
 fn where_earlier_runs_have_not_been_guesses_hold() {
     let (program, [start, seldom, one, _]) = scattered();
-    let known = |code: &mut dyn Code| {
+    let known = |code: &mut dyn CodeSource| {
         let translation = entered(code);
         [start, seldom, one].map(|address| translation.block_at(address).is_some())
     };
-    let mut elsewhere = Hinted::new(Program(program.0.clone()), &[(one, false)]);
+    let mut elsewhere = Hinted::new(TestProgram(program.0.clone()), &[(one, false)]);
     assert_eq!(known(&mut elsewhere), [true, true, false], "this page, but not this block");
     let mut program = program;
     assert_eq!(known(&mut program), [true, true, false]);

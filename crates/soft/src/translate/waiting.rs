@@ -4,15 +4,15 @@ use crate::hash::AddressMap;
 
 /// Addresses of stops by that of the block that they wait for.
 #[derive(Default)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingLinks {
     /// The stop that came last for each block.
     last: AddressMap<u64, u32>,
-    stops: Vec<Stop>,
+    stops: Vec<LinkStop>,
     /// Places of stops that were taken.
-    free: Chain,
+    free: LinkChain,
 }
 
-struct Stop {
+struct LinkStop {
     address: u64,
     /// The one that came before for the same block.
     before: Option<u32>,
@@ -20,12 +20,12 @@ struct Stop {
 
 /// Stops that wait for the same block, the last one first.
 #[derive(Default)]
-pub(crate) struct Chain(Option<u32>);
+pub(crate) struct LinkChain(Option<u32>);
 
-impl Waiting {
-    pub(crate) fn with_room(room: usize) -> Waiting {
+impl PendingLinks {
+    pub(crate) fn with_room(room: usize) -> PendingLinks {
         let last = AddressMap::with_capacity_and_hasher(room, Default::default());
-        Waiting { last, stops: Vec::with_capacity(room), free: Chain(None) }
+        PendingLinks { last, stops: Vec::with_capacity(room), free: LinkChain(None) }
     }
 
     /// A stop waits for the block at an address.
@@ -37,7 +37,7 @@ impl Waiting {
             }
             None => self.stops.len() as u32,
         };
-        let stop = Stop { address, before: self.last.insert(block, number) };
+        let stop = LinkStop { address, before: self.last.insert(block, number) };
         match self.stops.get_mut(number as usize) {
             Some(place) => *place = stop,
             None => self.stops.push(stop),
@@ -45,12 +45,12 @@ impl Waiting {
     }
 
     /// Those that wait for a block do so no more.
-    pub(crate) fn take(&mut self, block: u64) -> Chain {
-        Chain(self.last.remove(&block))
+    pub(crate) fn take(&mut self, block: u64) -> LinkChain {
+        LinkChain(self.last.remove(&block))
     }
 
     /// The next one of those that were taken.
-    pub(crate) fn next(&mut self, chain: &mut Chain) -> Option<u64> {
+    pub(crate) fn next(&mut self, chain: &mut LinkChain) -> Option<u64> {
         let number = chain.0?;
         let stop = &mut self.stops[number as usize];
         (chain.0, stop.before) = (stop.before, self.free.0);
@@ -63,14 +63,14 @@ impl Waiting {
 mod tests {
     use super::*;
 
-    fn taken(waiting: &mut Waiting, block: u64) -> Vec<u64> {
+    fn taken(waiting: &mut PendingLinks, block: u64) -> Vec<u64> {
         let mut chain = waiting.take(block);
         std::iter::from_fn(|| waiting.next(&mut chain)).collect()
     }
 
     #[test]
     fn each_block_gets_the_stops_that_wait_for_it_once() {
-        let mut waiting = Waiting::with_room(2);
+        let mut waiting = PendingLinks::with_room(2);
         for (block, stop) in [(1, 10), (2, 20), (1, 11), (3, 30), (1, 12)] {
             waiting.add(block, stop);
         }

@@ -2,9 +2,9 @@
 
 use super::batch::expected;
 use super::emit::{BEGIN_COUNTING, len_of_conditional, register_count};
-use super::shape::{Units, Use};
+use super::shape::{RegisterUse, RunTimeUnits};
 use super::*;
-use crate::flow::Point;
+use crate::flow::FlowPoint;
 
 /// What a counter costs where flags must be kept: three instructions instead of one.
 const LOUD: u64 = 3;
@@ -21,60 +21,60 @@ const ONCE: u64 = 100;
 pub(super) const MOST_LINKS: usize = 2000;
 
 /// What remains to be emitted when all blocks of a batch are.
-struct Cold {
+struct DeferredCode {
     /// Calls whose thunks come behind the blocks.
-    thunks: Vec<Thunk>,
+    thunks: Vec<CallThunk>,
     /// Thunks of direct calls that are right before what is called, by the calling blocks.
     near: AddressMap<u32, u64>,
     /// Ways out of blocks that are taken by a jump.
-    ways: Vec<Leap>,
+    ways: Vec<BranchExit>,
     /// Return sites whose block is not translated.
-    sites: Vec<(Hole, u32)>,
+    sites: Vec<(JumpField, u32)>,
     /// Jumps to blocks of the batch that were not emitted yet.
-    bodies: Vec<(Hole, u32)>,
+    bodies: Vec<(JumpField, u32)>,
 }
 
-impl Cold {
+impl DeferredCode {
     /// Room for what so many blocks leave.
-    fn with_room(blocks: usize) -> Cold {
+    fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, ways) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        Cold { thunks, near: AddressMap::default(), ways, sites, bodies }
+        DeferredCode { thunks, near: AddressMap::default(), ways, sites, bodies }
     }
 }
 
-struct Thunk {
-    hole: Hole,
-    at: At,
-    went: At,
+struct CallThunk {
+    hole: JumpField,
+    at: EmitState,
+    went: EmitState,
     call: Terminator,
     direct: bool,
 }
 
-struct Leap {
-    hole: Hole,
-    at: At,
-    way: Way,
+struct BranchExit {
+    hole: JumpField,
+    at: EmitState,
+    way: BlockExit,
     target: u64,
 }
 
 /// A block that goes back to its own start, with its counter's offset in the slot.
-struct Loop {
+struct CountedLoop {
     counter: u32,
     not_taken: u64,
 }
 
 /// A stop that waits for a block, and the block.
-struct Link {
+struct LinkRequest {
     stop: u64,
     jump: u64,
     to: u32,
     arc: ArcId,
-    at: At,
+    at: EmitState,
 }
 
 /// A jump that replaces a stop.
-struct Patch {
+struct LinkPatch {
     stop: u64,
     jump: u64,
     destination: u64,
@@ -82,12 +82,12 @@ struct Patch {
 
 impl Translation {
     /// Translates what can be reached from `entry`, which was not translated before.
-    pub(super) fn translate(&mut self, code: &mut dyn Code, entry: u64, region: usize) {
+    pub(super) fn translate(&mut self, code: &mut dyn CodeSource, entry: u64, region: usize) {
         let bounds = (self.regions[region].base(), self.regions[region].base() + REGION);
         let pieces = &self.pieces;
         let known = |block: u32| pieces[block as usize].live_in;
         let scratch = std::mem::take(&mut self.scratch);
-        let batch = Batch::find(&mut self.pages, code, entry, bounds, &known, scratch);
+        let batch = BlockBatch::find(&mut self.pages, code, entry, bounds, &known, scratch);
         let first = self.pieces.len() as u32;
         for draft in &batch.drafts {
             self.adopt(&batch, draft);
@@ -99,7 +99,7 @@ impl Translation {
         let awaited = self.awaited(first);
         self.flow.close_epoch();
         let mut out = self.emitter(region);
-        let mut cold = Cold::with_room(batch.drafts.len());
+        let mut cold = DeferredCode::with_room(batch.drafts.len());
         let mut entries = Vec::with_capacity(entrances.len());
         let (near, apart) = self.beside(&batch, first, entrances);
         let mut near = near.into_iter().peekable();
@@ -113,7 +113,7 @@ impl Translation {
             self.emit(&batch, draft, id, &mut out, &mut cold);
         }
         self.emit_cold(&mut out, cold, first);
-        let jumps: Vec<Patch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
+        let jumps: Vec<LinkPatch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
         entries.extend(apart.into_iter().map(|to| self.lead_in(to, &mut out).0));
         self.publish(region, out);
         self.writes.extend(entries);
@@ -139,26 +139,26 @@ impl Translation {
 
     /// Those of some new blocks, ascending, that the one before does not go on to: the way from the table can be right before
     /// them. And the others.
-    fn beside(&self, batch: &Batch, first: u32, blocks: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
+    fn beside(&self, batch: &BlockBatch, first: u32, blocks: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
         blocks.into_iter().partition(|id| !batch.is_fallen_into((id - first) as usize))
     }
 
     /// The thunk of a direct call, right before the block that is called, which is emitted next.
     fn call_before(
         &mut self,
-        batch: &Batch,
+        batch: &BlockBatch,
         (first, caller): (u32, usize),
         to: u32,
-        out: &mut Emitter,
-        cold: &mut Cold,
+        out: &mut CodeEmitter,
+        cold: &mut DeferredCode,
     ) {
         let (draft, from) = (&batch.drafts[caller], first + caller as u32);
         let Terminator::Call { return_to, .. } = draft.terminator else { return };
-        let bits = self.block_counter(from).map_or(Bits::CLEAN, |_| Bits::COUNTED);
-        let at = At { subject: from, done: draft.len() as u16 - 1, bits };
-        let went = At { done: draft.len() as u16, ..at }.with(Bits::TAKEN);
+        let bits = self.block_counter(from).map_or(PcBits::CLEAN, |_| PcBits::COUNTED);
+        let at = EmitState { subject: from, done: draft.len() as u16 - 1, bits };
+        let went = EmitState { done: draft.len() as u16, ..at }.with(PcBits::TAKEN);
         // Either its call was emitted before, or it will be.
-        let waits = |thunk: &Thunk| thunk.direct && thunk.at.subject == from;
+        let waits = |thunk: &CallThunk| thunk.direct && thunk.at.subject == from;
         match cold.thunks.iter().position(waits) {
             Some(thunk) => {
                 let hole = cold.thunks.swap_remove(thunk).hole;
@@ -167,12 +167,12 @@ impl Translation {
             None => drop(cold.near.insert(from, out.here())),
         }
         out.direct_thunk(at, return_to);
-        let arc = self.pieces[from as usize].edges[Way::Taken as usize];
+        let arc = self.pieces[from as usize].edges[BlockExit::Taken as usize];
         self.count_edge(arc, went, to, out);
     }
 
     /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
-    fn awaited(&mut self, first: u32) -> Vec<Link> {
+    fn awaited(&mut self, first: u32) -> Vec<LinkRequest> {
         let mut links = Vec::new();
         for to in first..self.pieces.len() as u32 {
             let mut stops = self.waiting.take(self.pieces[to as usize].address);
@@ -184,19 +184,19 @@ impl Translation {
         links
     }
 
-    fn adopt(&mut self, batch: &Batch, draft: &batch::Draft) {
+    fn adopt(&mut self, batch: &BlockBatch, draft: &batch::PendingBlock) {
         let weight = draft.expected * if draft.quiet.is_some() { QUIET } else { LOUD };
         let shapes = batch.shapes(draft);
-        let behind = shapes.last().map_or(draft.address, Shape::next);
+        let behind = shapes.last().map_or(draft.address, DecodedInstruction::next);
         let len = behind.wrapping_sub(draft.address) as u16;
-        let (end, target) = End::of(draft.terminator);
+        let (end, target) = BlockEnd::of(draft.terminator);
         let id = self.pieces.len() as u32;
         self.pages.add_block(draft.address, id);
         if draft.address % PAGE + u64::from(len) > PAGE {
-            let bytes = shapes.iter().flat_map(Shape::code).copied().collect();
+            let bytes = shapes.iter().flat_map(DecodedInstruction::code).copied().collect();
             self.straddling.insert(id, bytes);
         }
-        self.pieces.push(Piece {
+        self.pieces.push(TranslatedBlock {
             address: draft.address,
             body: 0,
             len,
@@ -212,9 +212,9 @@ impl Translation {
     }
 
     /// Adds the edges whose ends are known. `first` is the batch's first block.
-    fn connect(&mut self, batch: &Batch, position: usize, first: u32) {
+    fn connect(&mut self, batch: &BlockBatch, position: usize, first: u32) {
         let (draft, id) = (&batch.drafts[position], first + position as u32);
-        let exit = Point::Exit(self.pieces[id as usize].block);
+        let exit = FlowPoint::Exit(self.pieces[id as usize].block);
         let heats = self.pages.heats(draft.address);
         let targets = successors(draft.terminator);
         for (i, target) in targets.into_iter().enumerate() {
@@ -230,13 +230,13 @@ impl Translation {
             let guess = draft.expected * share / 100;
             let executions = expected(heats.map(|heats| heats.ways[i]), guess).min(self.most(to));
             let aside =
-                matches!(draft.terminator, Terminator::Conditional { .. }) && i == Way::Taken as usize;
+                matches!(draft.terminator, Terminator::Conditional { .. }) && i == BlockExit::Taken as usize;
             let weight = executions * self.cost_of_way(to, aside);
-            let entry = Point::Entry(self.pieces[to as usize].block);
+            let entry = FlowPoint::Entry(self.pieces[to as usize].block);
             self.pieces[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
         }
         if leaves_indirectly(draft.terminator) {
-            let arc = self.flow.edge(exit, Point::Outside, draft.expected * LOUD);
+            let arc = self.flow.edge(exit, FlowPoint::Outside, draft.expected * LOUD);
             self.pieces[id as usize].edges[1] = Some(arc);
         }
         let site = return_to(draft.terminator).and_then(|site| self.block_at(site));
@@ -256,8 +256,8 @@ impl Translation {
     fn open_to_outside(&mut self, id: u32, guess: u64) {
         let heats = self.pages.heats(self.pieces[id as usize].address);
         let weight = expected(heats.map(|heats| heats.entry), guess) * self.cost_of_way(id, false);
-        let entry = Point::Entry(self.pieces[id as usize].block);
-        self.pieces[id as usize].from_outside = Some(self.flow.edge(Point::Outside, entry, weight));
+        let entry = FlowPoint::Entry(self.pieces[id as usize].block);
+        self.pieces[id as usize].from_outside = Some(self.flow.edge(FlowPoint::Outside, entry, weight));
     }
 
     /// What a counter costs on a way to a block, where it is on the way, or aside with a jump back.
@@ -279,90 +279,99 @@ impl Translation {
         self.counter(Some(self.flow.arc_of(self.pieces[id as usize].block)))
     }
 
-    fn emit(&mut self, batch: &Batch, draft: &batch::Draft, id: u32, out: &mut Emitter, cold: &mut Cold) {
+    fn emit(
+        &mut self,
+        batch: &BlockBatch,
+        draft: &batch::PendingBlock,
+        id: u32,
+        out: &mut CodeEmitter,
+        cold: &mut DeferredCode,
+    ) {
         self.pieces[id as usize].body = out.here();
         if let Some(found) = self.plain_loop(batch, draft, id) {
             return self.emit_loop(batch.shapes(draft), draft, (id, found), out, cold);
         }
         let counter = self.block_counter(id);
         let quiet = draft.quiet;
-        let ends_itself = !matches!(draft.terminator, Terminator::FallThrough { .. } | Terminator::Leave(_));
+        let ends_itself = !matches!(draft.terminator, Terminator::FallThrough { .. } | Terminator::Detach(_));
         let copies = draft.len() - usize::from(ends_itself);
-        let mut at = At { subject: id, done: 0, bits: Bits::CLEAN };
+        let mut at = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
         for (step, shape) in batch.shapes(draft).iter().enumerate() {
             at.done = step as u16;
             if let Some(offset) = counter.filter(|_| step == quiet.unwrap_or(0)) {
                 out.count(at, offset, quiet.is_some());
-                at = at.with(Bits::COUNTED);
+                at = at.with(PcBits::COUNTED);
             }
             if step < copies {
                 self.copy(shape, at, out);
             }
         }
-        let before_end = At { done: copies as u16, ..at };
+        let before_end = EmitState { done: copies as u16, ..at };
         match draft.terminator {
             Terminator::IndirectJump | Terminator::IndirectCall { .. } => out.settle_r11(before_end),
             _ => out.release_r11(before_end),
         }
-        let went = At { done: draft.len() as u16, ..at };
+        let went = EmitState { done: draft.len() as u16, ..at };
         self.end(batch, draft, id, (at, went), out, cold);
     }
 
     /// The counter of a block that goes back to its own start, if that is all that is counted there and nothing in it needs r11 or stops.
-    fn plain_loop(&self, batch: &Batch, draft: &batch::Draft, id: u32) -> Option<Loop> {
+    fn plain_loop(&self, batch: &BlockBatch, draft: &batch::PendingBlock, id: u32) -> Option<CountedLoop> {
         let Terminator::Conditional { taken, not_taken } = draft.terminator else { return None };
-        let back = self.pieces[id as usize].edges[Way::Taken as usize];
+        let back = self.pieces[id as usize].edges[BlockExit::Taken as usize];
         if taken != draft.address || back.is_none() || self.counter(back).is_some() {
             return None;
         }
-        let stops = |shape: &Shape| self.asks && shape.asks.is_some();
-        let plain = |shape: &Shape| shape.r11 == Use::None && self.units(shape).is_none() && !stops(shape);
+        let stops = |shape: &DecodedInstruction| self.asks && shape.asks.is_some();
+        let plain = |shape: &DecodedInstruction| {
+            shape.r11 == RegisterUse::None && self.units(shape).is_none() && !stops(shape)
+        };
         let counter = self.block_counter(id).filter(|_| batch.shapes(draft).iter().all(plain))?;
-        Some(Loop { counter, not_taken })
+        Some(CountedLoop { counter, not_taken })
     }
 
     /// Such a block, with its counter in r11 while it goes round: in memory each round waits for the one before.
     fn emit_loop(
         &mut self,
-        shapes: &[Shape],
-        draft: &batch::Draft,
-        (id, Loop { counter, not_taken }): (u32, Loop),
-        out: &mut Emitter,
-        cold: &mut Cold,
+        shapes: &[DecodedInstruction],
+        draft: &batch::PendingBlock,
+        (id, CountedLoop { counter, not_taken }): (u32, CountedLoop),
+        out: &mut CodeEmitter,
+        cold: &mut DeferredCode,
     ) {
         let quiet = draft.quiet;
         let branch = &shapes[shapes.len() - 1];
         let copies = shapes.len() - 1;
         let copied: usize = shapes[..copies].iter().map(|shape| shape.code().len()).sum();
         let round = register_count(quiet.is_some()).len() + copied + len_of_conditional(branch);
-        let before = At { subject: id, done: 0, bits: Bits::CLEAN };
+        let before = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
         out.keep_together(before, BEGIN_COUNTING, round);
         out.begin_counting(before, counter);
         let start = out.here();
-        let mut at = before.with(Bits::COUNTING);
+        let mut at = before.with(PcBits::COUNTING);
         for (step, shape) in shapes.iter().enumerate() {
             at.done = step as u16;
             if step == quiet.unwrap_or(0) {
                 out.count_in_register(at, quiet.is_some());
-                at = at.with(Bits::COUNTED);
+                at = at.with(PcBits::COUNTED);
             }
             if step < copies {
                 out.copy(at, shape);
             }
         }
-        let went = At { done: draft.len() as u16, ..at };
-        let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
+        let went = EmitState { done: draft.len() as u16, ..at };
+        let (next, taken) = (went.with(PcBits::NEXT), went.with(PcBits::TAKEN));
         let hole = out.conditional(at, taken, branch);
         out.fill(hole, start);
         debug_assert_eq!(out.here(), start + round as u64);
         out.end_counting(next, counter);
-        let next = At { bits: next.bits.without(Bits::COUNTING), ..next };
-        self.go(id, next, Way::Next, not_taken, out, cold);
+        let next = EmitState { bits: next.bits.without(PcBits::COUNTING), ..next };
+        self.go(id, next, BlockExit::Next, not_taken, out, cold);
     }
 
-    fn copy(&mut self, shape: &Shape, at: At, out: &mut Emitter) {
+    fn copy(&mut self, shape: &DecodedInstruction, at: EmitState, out: &mut CodeEmitter) {
         if let Some(question) = shape.asks.filter(|_| self.asks) {
-            self.stop(at, Trap::Ask(question), out);
+            self.stop(at, ExitStub::CpuQuery(question), out);
             // Nobody is found here: who is at the stop is not taken for one who has gone on.
             return out.skip(ANSWERED as usize);
         }
@@ -371,22 +380,22 @@ impl Translation {
         self.extras += 1;
         self.pieces[at.subject as usize].units.get_or_insert(NonZeroU32::MIN.saturating_add(index));
         let offset = area::extra(index);
-        let after = At { done: at.done + 1, ..at };
+        let after = EmitState { done: at.done + 1, ..at };
         match units {
-            Units::Iterations { conditional } => {
+            RunTimeUnits::Iterations { conditional } => {
                 out.add_rcx(at, offset);
-                out.copy(at.with(Bits::ITERATIONS), shape);
+                out.copy(at.with(PcBits::ITERATIONS), shape);
                 if conditional {
                     out.subtract_rcx(after, offset);
                 }
             }
-            Units::Elements { of, mask_is_lost: true } => {
-                out.count_elements(at, of, offset, (at.bits, at.bits.with(Bits::UNSURE)));
-                out.copy(at.with(Bits::UNSURE), shape);
+            RunTimeUnits::Elements { of, mask_is_lost: true } => {
+                out.count_elements(at, of, offset, (at.bits, at.bits.with(PcBits::UNSURE)));
+                out.copy(at.with(PcBits::UNSURE), shape);
             }
-            Units::Elements { of, mask_is_lost: false } => {
+            RunTimeUnits::Elements { of, mask_is_lost: false } => {
                 out.copy(at, shape);
-                out.count_elements(after, of, offset, (at.bits.with(Bits::UNSURE), at.bits));
+                out.count_elements(after, of, offset, (at.bits.with(PcBits::UNSURE), at.bits));
             }
         }
     }
@@ -394,70 +403,80 @@ impl Translation {
     /// The last instruction of a block, and where it goes on.
     fn end(
         &mut self,
-        batch: &Batch,
-        draft: &batch::Draft,
+        batch: &BlockBatch,
+        draft: &batch::PendingBlock,
         id: u32,
-        (at, went): (At, At),
-        out: &mut Emitter,
-        cold: &mut Cold,
+        (at, went): (EmitState, EmitState),
+        out: &mut CodeEmitter,
+        cold: &mut DeferredCode,
     ) {
         let outside = self.pieces[id as usize].edges[1].filter(|_| leaves_indirectly(draft.terminator));
         let outside = self.counter(outside);
         let last = || &batch.shapes(draft)[draft.len() - 1];
-        let (next, taken) = (went.with(Bits::NEXT), went.with(Bits::TAKEN));
+        let (next, taken) = (went.with(PcBits::NEXT), went.with(PcBits::TAKEN));
         match draft.terminator {
-            Terminator::FallThrough { next: to } => self.go(id, next, Way::Next, to, out, cold),
-            Terminator::Jump { target } => self.go(id, taken, Way::Taken, target, out, cold),
+            Terminator::FallThrough { next: to } => self.go(id, next, BlockExit::Next, to, out, cold),
+            Terminator::Jump { target } => self.go(id, taken, BlockExit::Taken, target, out, cold),
             Terminator::Conditional { taken: target, not_taken } => {
                 let hole = out.conditional(at, taken, last());
-                cold.ways.push(Leap { hole, at: taken, way: Way::Taken, target });
-                self.go(id, next, Way::Next, not_taken, out, cold);
+                cold.ways.push(BranchExit { hole, at: taken, way: BlockExit::Taken, target });
+                self.go(id, next, BlockExit::Next, not_taken, out, cold);
             }
             Terminator::SystemCall { next: to } => {
                 let stop = out.system_call(at, to, next, self.table + FILTER);
-                self.traps.insert(stop, Trap::SystemCall);
-                self.go(id, next, Way::Next, to, out, cold);
+                self.traps.insert(stop, ExitStub::SystemCall);
+                self.go(id, next, BlockExit::Next, to, out, cold);
             }
             call @ Terminator::Call { return_to, .. } => {
                 let hole = out.put_hole(at, &[0xe8]);
                 match cold.near.get(&id) {
                     Some(thunk) => out.fill(hole, *thunk),
-                    None => cold.thunks.push(Thunk { hole, at, went: taken, call, direct: true }),
+                    None => cold.thunks.push(CallThunk { hole, at, went: taken, call, direct: true }),
                 }
                 self.return_site(id, return_to, out, cold);
             }
             call @ Terminator::IndirectCall { return_to } => {
                 let (hole, at, went) = out.indirect_call(at, last(), went, outside);
-                cold.thunks.push(Thunk { hole, at, went, call, direct: false });
+                cold.thunks.push(CallThunk { hole, at, went, call, direct: false });
                 self.return_site(id, return_to, out, cold);
             }
             Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went, outside),
             Terminator::Return { drops } => out.ret(at, drops, went, outside),
-            Terminator::Trap(crate::block::Trap::Undefined) => {
+            Terminator::Trap(crate::block::TrapKind::Undefined) => {
                 out.copy(at, last());
                 out.release_r11(at);
             }
-            Terminator::Trap(crate::block::Trap::Breakpoint) => self.last_stop(next, Trap::Breakpoint, out),
-            Terminator::Leave(reason) => self.last_stop(next, Trap::Leave(reason), out),
+            Terminator::Trap(crate::block::TrapKind::Breakpoint) => {
+                self.last_stop(next, ExitStub::Breakpoint, out)
+            }
+            Terminator::Detach(reason) => self.last_stop(next, ExitStub::Detach(reason), out),
         }
     }
 
     /// A stop that nothing follows: who is found behind it has come from there.
-    fn last_stop(&mut self, at: At, trap: Trap, out: &mut Emitter) {
+    fn last_stop(&mut self, at: EmitState, trap: ExitStub, out: &mut CodeEmitter) {
         self.stop(at, trap, out);
         out.skip(1);
     }
 
-    fn stop(&mut self, at: At, trap: Trap, out: &mut Emitter) {
+    fn stop(&mut self, at: EmitState, trap: ExitStub, out: &mut CodeEmitter) {
         self.traps.insert(out.here(), trap);
         out.put(at, &[0xcc]);
     }
 
     /// Goes on to a block, or to where a link will be made.
-    fn go(&mut self, from: u32, at: At, way: Way, target: u64, out: &mut Emitter, cold: &mut Cold) {
+    fn go(
+        &mut self,
+        from: u32,
+        at: EmitState,
+        way: BlockExit,
+        target: u64,
+        out: &mut CodeEmitter,
+        cold: &mut DeferredCode,
+    ) {
         let Some(to) = self.block_at(target) else {
             let hole = out.put_hole(at, &[0xe9]);
-            cold.ways.push(Leap { hole, at, way, target });
+            cold.ways.push(BranchExit { hole, at, way, target });
             return;
         };
         let arc = self.pieces[from as usize].edges[way as usize];
@@ -466,7 +485,14 @@ impl Translation {
     }
 
     /// Goes on to a block; the next one of the batch is emitted right here.
-    fn flow_to(&self, from: u32, to: u32, at: At, out: &mut Emitter, bodies: &mut Vec<(Hole, u32)>) {
+    fn flow_to(
+        &self,
+        from: u32,
+        to: u32,
+        at: EmitState,
+        out: &mut CodeEmitter,
+        bodies: &mut Vec<(JumpField, u32)>,
+    ) {
         let follows = to == from + 1 && self.pieces[to as usize].body == 0;
         if !follows {
             self.jump_to(to, at, out, bodies);
@@ -474,13 +500,13 @@ impl Translation {
     }
 
     /// Counts an edge to a block if it has a counter; the state after it.
-    fn count_edge(&self, arc: Option<ArcId>, at: At, to: u32, out: &mut Emitter) -> At {
+    fn count_edge(&self, arc: Option<ArcId>, at: EmitState, to: u32, out: &mut CodeEmitter) -> EmitState {
         let Some(offset) = self.counter(arc) else { return at };
         out.count(at, offset, self.is_quiet(to));
-        at.with(Bits::ARRIVED)
+        at.with(PcBits::ARRIVED)
     }
 
-    fn jump_to(&self, to: u32, at: At, out: &mut Emitter, bodies: &mut Vec<(Hole, u32)>) {
+    fn jump_to(&self, to: u32, at: EmitState, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
         let body = self.pieces[to as usize].body;
         if body == 0 {
             bodies.push((out.put_hole(at, &[0xe9]), to));
@@ -492,7 +518,7 @@ impl Translation {
     }
 
     /// Behind a call: where its return comes in.
-    fn return_site(&mut self, call: u32, address: u64, out: &mut Emitter, cold: &mut Cold) {
+    fn return_site(&mut self, call: u32, address: u64, out: &mut CodeEmitter, cold: &mut DeferredCode) {
         let stub = self.stubs.len() as u32;
         self.stubs.push(address);
         let known = self.block_at(address);
@@ -504,7 +530,7 @@ impl Translation {
         }
     }
 
-    fn emit_cold(&mut self, out: &mut Emitter, mut cold: Cold, first: u32) {
+    fn emit_cold(&mut self, out: &mut CodeEmitter, mut cold: DeferredCode, first: u32) {
         for thunk in std::mem::take(&mut cold.thunks) {
             let here = out.here();
             out.fill(thunk.hole, here);
@@ -512,7 +538,7 @@ impl Translation {
                 Terminator::Call { target, return_to } if thunk.direct => {
                     out.direct_thunk(thunk.at, return_to);
                     let hole = out.put_hole(thunk.went, &[0xe9]);
-                    cold.ways.push(Leap { hole, at: thunk.went, way: Way::Taken, target });
+                    cold.ways.push(BranchExit { hole, at: thunk.went, way: BlockExit::Taken, target });
                 }
                 other => {
                     let back = return_to(other).unwrap_or_default();
@@ -525,7 +551,12 @@ impl Translation {
         }
         for (hole, stub) in std::mem::take(&mut cold.sites) {
             let (target, jump) = (self.stubs[stub as usize], out.address(hole));
-            self.link_stop(Emitter::in_stub(stub), hole, Trap::Return { stub, target, jump }, out);
+            self.link_stop(
+                CodeEmitter::in_stub(stub),
+                hole,
+                ExitStub::ReturnSite { stub, target, jump },
+                out,
+            );
         }
         for (hole, to) in cold.bodies {
             debug_assert!(to >= first);
@@ -534,11 +565,16 @@ impl Translation {
     }
 
     /// A way out of a block that is taken by a jump: right to the block, over a counter, or to a link.
-    fn leap(&mut self, leap: Leap, out: &mut Emitter, bodies: &mut Vec<(Hole, u32)>) {
-        let Leap { hole, at, way, target } = leap;
+    fn leap(&mut self, leap: BranchExit, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
+        let BranchExit { hole, at, way, target } = leap;
         let Some(to) = self.block_at(target) else {
             let jump = out.address(hole);
-            return self.link_stop(at, hole, Trap::Link { from: at.subject, way, target, jump }, out);
+            return self.link_stop(
+                at,
+                hole,
+                ExitStub::DirectLink { from: at.subject, way, target, jump },
+                out,
+            );
         };
         let body = self.pieces[to as usize].body;
         let arc = self.pieces[at.subject as usize].edges[way as usize];
@@ -556,11 +592,11 @@ impl Translation {
     }
 
     /// Sixteen bytes that stop, until a jump is written there.
-    fn link_stop(&mut self, at: At, hole: Hole, trap: Trap, out: &mut Emitter) {
+    fn link_stop(&mut self, at: EmitState, hole: JumpField, trap: ExitStub, out: &mut CodeEmitter) {
         out.align(16);
         let here = out.here();
         out.fill(hole, here);
-        if let Trap::Link { target, .. } | Trap::Return { target, .. } = trap {
+        if let ExitStub::DirectLink { target, .. } | ExitStub::ReturnSite { target, .. } = trap {
             self.waiting.add(target, here);
         }
         self.stop(at, trap, out);
@@ -572,23 +608,23 @@ impl Translation {
     ///
     /// # Errors
     ///
-    /// [`Need`].
-    pub fn link(&mut self, code: &mut dyn Code, stop: u64) -> Result<Option<u64>, Need> {
+    /// [`TranslationNeed`].
+    pub fn link(&mut self, code: &mut dyn CodeSource, stop: u64) -> Result<Option<u64>, TranslationNeed> {
         let target = match self.traps.get(&stop) {
-            Some(Trap::Link { target, .. } | Trap::Return { target, .. }) => *target,
-            Some(Trap::Linked(to)) => return Ok(Some(*to)),
+            Some(ExitStub::DirectLink { target, .. } | ExitStub::ReturnSite { target, .. }) => *target,
+            Some(ExitStub::Linked(to)) => return Ok(Some(*to)),
             _ => return Ok(None),
         };
         // The stops that wait for the block are linked when it is translated, unless they are too many.
         let to = self.ensure(code, target)?;
-        if let Some(Trap::Linked(to)) = self.traps.get(&stop) {
+        if let Some(ExitStub::Linked(to)) = self.traps.get(&stop) {
             return Ok(Some(*to));
         }
         self.link_alone(stop, to)
     }
 
     /// Links a stop to a block that was translated before.
-    fn link_alone(&mut self, stop: u64, to: u32) -> Result<Option<u64>, Need> {
+    fn link_alone(&mut self, stop: u64, to: u32) -> Result<Option<u64>, TranslationNeed> {
         let region = self.region_near(self.pieces[to as usize].address)?;
         let Some(link) = self.edge_of(stop, to) else { return Ok(None) };
         self.flow.close_epoch();
@@ -601,44 +637,44 @@ impl Translation {
     }
 
     /// The edge of a link to a block, and the state at the link.
-    fn edge_of(&mut self, stop: u64, to: u32) -> Option<Link> {
+    fn edge_of(&mut self, stop: u64, to: u32) -> Option<LinkRequest> {
         match self.traps.get(&stop).copied()? {
-            Trap::Link { from, way, jump, .. } => {
+            ExitStub::DirectLink { from, way, jump, .. } => {
                 let piece = self.pieces[from as usize];
-                let ends = (Point::Exit(piece.block), Point::Entry(self.pieces[to as usize].block));
+                let ends = (FlowPoint::Exit(piece.block), FlowPoint::Entry(self.pieces[to as usize].block));
                 let known = piece.edges[way as usize];
                 let heats = self.pages.heats(piece.address);
                 let executions = expected(heats.map(|heats| heats.ways[way as usize]), ONCE);
                 let weight = executions * self.cost_of_way(to, true);
                 let arc = known.unwrap_or_else(|| self.flow.edge(ends.0, ends.1, weight));
                 self.pieces[from as usize].edges[way as usize] = Some(arc);
-                let counted = self.block_counter(from).map_or(Bits::CLEAN, |_| Bits::COUNTED);
-                let bits = counted.with(if way == Way::Next { Bits::NEXT } else { Bits::TAKEN });
-                let at = At { subject: from, done: piece.instructions, bits };
-                Some(Link { stop, jump, to, arc, at })
+                let counted = self.block_counter(from).map_or(PcBits::CLEAN, |_| PcBits::COUNTED);
+                let bits = counted.with(if way == BlockExit::Next { PcBits::NEXT } else { PcBits::TAKEN });
+                let at = EmitState { subject: from, done: piece.instructions, bits };
+                Some(LinkRequest { stop, jump, to, arc, at })
             }
-            Trap::Return { stub, jump, .. } => {
+            ExitStub::ReturnSite { stub, jump, .. } => {
                 if self.pieces[to as usize].from_outside.is_none() {
                     self.open_to_outside(to, ONCE);
                 }
                 let arc = self.pieces[to as usize].from_outside?;
-                Some(Link { stop, jump, to, arc, at: Emitter::in_stub(stub) })
+                Some(LinkRequest { stop, jump, to, arc, at: CodeEmitter::in_stub(stub) })
             }
             _ => None,
         }
     }
 
     /// Where a link leads: to the block, or over a counter.
-    fn link_to(&mut self, link: Link, out: &mut Emitter) -> Patch {
-        let Link { stop, jump, to, arc, at } = link;
+    fn link_to(&mut self, link: LinkRequest, out: &mut CodeEmitter) -> LinkPatch {
+        let LinkRequest { stop, jump, to, arc, at } = link;
         let mut destination = self.pieces[to as usize].body;
         if self.counter(Some(arc)).is_some() {
             destination = out.here();
             let at = self.count_edge(Some(arc), at, to, out);
             self.jump_to(to, at, out, &mut Vec::new());
         }
-        self.traps.insert(stop, Trap::Linked(destination));
-        Patch { stop, jump, destination }
+        self.traps.insert(stop, ExitStub::Linked(destination));
+        LinkPatch { stop, jump, destination }
     }
 
     /// Adds the edge from the outside to a block, unless it is there.
@@ -656,8 +692,8 @@ impl Translation {
     }
 
     /// Writes a jump over a stop, and shortens the way to it.
-    fn patch(&mut self, Patch { stop, jump, destination }: Patch) {
-        let word = |address: u64, bytes: &[u8]| Write { address, bytes: Bytes::of(bytes) };
+    fn patch(&mut self, LinkPatch { stop, jump, destination }: LinkPatch) {
+        let word = |address: u64, bytes: &[u8]| CodeWrite { address, bytes: WriteBytes::of(bytes) };
         if reaches(stop, destination) {
             let mut bytes = [0xe9, 0, 0, 0, 0, 0xcc, 0xcc, 0xcc];
             bytes[1..5].copy_from_slice(&(destination.wrapping_sub(stop + 5) as u32).to_le_bytes());
@@ -679,8 +715,8 @@ impl Translation {
     ///
     /// # Errors
     ///
-    /// [`Need`].
-    pub fn indirect(&mut self, code: &mut dyn Code, target: u64) -> Result<u64, Need> {
+    /// [`TranslationNeed`].
+    pub fn indirect(&mut self, code: &mut dyn CodeSource, target: u64) -> Result<u64, TranslationNeed> {
         if let Some(hit) = self.entrances.get(&target) {
             return Ok(*hit);
         }
@@ -699,14 +735,14 @@ impl Translation {
 
     /// Emits the way from the table to a block that was emitted. What is to be written to the table when that is published, and
     /// where the stub has checked the address.
-    fn lead_in(&mut self, to: u32, out: &mut Emitter) -> (Write, u64) {
+    fn lead_in(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64) {
         let (entry, hit, at) = self.way_in(to, out);
         self.jump_to(to, at, out, &mut Vec::new());
         (entry, hit)
     }
 
     /// The same up to the block, which is emitted next or jumped to, with what is true there.
-    fn way_in(&mut self, to: u32, out: &mut Emitter) -> (Write, u64, At) {
+    fn way_in(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64, EmitState) {
         let target = self.pieces[to as usize].address;
         let stub = self.stubs.len() as u32;
         self.stubs.push(target);
@@ -716,7 +752,7 @@ impl Translation {
         out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));
         self.entrances.insert(target, hit);
         let address = self.table + 8 * u64::from(entry);
-        (Write { address, bytes: Bytes::of(&start.to_le_bytes()) }, hit, at)
+        (CodeWrite { address, bytes: WriteBytes::of(&start.to_le_bytes()) }, hit, at)
     }
 
     /// How many of a block's first instructions have a counter of units.
@@ -726,13 +762,13 @@ impl Translation {
     }
 
     /// What is to be counted of an instruction beside its executions.
-    fn units(&self, shape: &Shape) -> Option<Units> {
+    fn units(&self, shape: &DecodedInstruction) -> Option<RunTimeUnits> {
         shape.units.filter(|units| self.counts(units.kind()))
     }
 }
 
 /// For each block of a batch the one that calls it most, as far as it is known before it is emitted, if nothing falls into it.
-fn callers(batch: &Batch) -> Vec<Option<usize>> {
+fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
     let mut callers: Vec<Option<usize>> = vec![None; batch.drafts.len()];
     for (position, draft) in batch.drafts.iter().enumerate() {
         let (Terminator::Call { .. }, Some(to)) = (draft.terminator, draft.inside[1]) else { continue };

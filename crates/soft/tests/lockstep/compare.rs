@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use cyclometer_soft::host::{Order, Probe, View};
+use cyclometer_soft::host::{InstructionProbe, ProbeOrder, ProbeView};
 use cyclometer_soft::iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, Instruction, Mnemonic, NasmFormatter, RflagsBits,
 };
 use cyclometer_sys::trace::{self, Registers};
 
 use crate::lab::Notes;
-use crate::probes::{self, Shared};
+use crate::probes::{self, SharedNotes};
 
 /// Bytes of the stack that are compared.
 const STACK: usize = 64;
@@ -65,7 +65,7 @@ impl Lockstep {
     }
 
     /// The twin's registers, one instruction later; what that makes of nothing is taken from the other.
-    fn step(&mut self, view: &View) -> Result<Registers, String> {
+    fn step(&mut self, view: &ProbeView) -> Result<Registers, String> {
         let before = self.registers()?;
         let next = instruction(self.twin, before.rip);
         if next.rflags_read() & self.stale != 0 {
@@ -94,7 +94,7 @@ impl Lockstep {
         next.mnemonic() == Mnemonic::Jmp && next.flow_control() == FlowControl::UnconditionalBranch
     }
 
-    fn compare(&mut self, view: &View) -> Result<(), String> {
+    fn compare(&mut self, view: &ProbeView) -> Result<(), String> {
         let twin = self.registers()?;
         let Err(first) = self.same(view, &twin) else {
             self.note_stale(view, &twin);
@@ -111,13 +111,13 @@ impl Lockstep {
         Ok(())
     }
 
-    fn note_stale(&mut self, view: &View, twin: &Registers) {
+    fn note_stale(&mut self, view: &ProbeView, twin: &Registers) {
         let differ = view.program.eflags ^ twin.eflags;
         let stale = MAY_BE_STALE.iter().filter(|(flag, _)| differ & flag != 0);
         self.stale = stale.fold(0, |all, (_, name)| all | name);
     }
 
-    fn explained(&self, view: &View, wrong: &str) -> String {
+    fn explained(&self, view: &ProbeView, wrong: &str) -> String {
         let mut text = format!("at {:#x}, translated at {:#x}\n{wrong}\n", view.program.rip, view.pc);
         for (pc, rip) in &self.trail {
             let _ = writeln!(text, "{pc:#x} for {rip:#x}: {}", disassembled(view.tid, *pc));
@@ -139,13 +139,13 @@ impl Lockstep {
     }
 
     /// The address that a real return takes from the stack stays below it.
-    fn note_left_over(&mut self, view: &View) {
+    fn note_left_over(&mut self, view: &ProbeView) {
         if instruction(view.tid, view.pc).mnemonic() == Mnemonic::Ret {
             self.left_over.extend(view.program.rsp.wrapping_sub(8)..view.program.rsp);
         }
     }
 
-    fn same(&mut self, view: &View, twin: &Registers) -> Result<(), String> {
+    fn same(&mut self, view: &ProbeView, twin: &Registers) -> Result<(), String> {
         let mut text = String::new();
         for ((name, here), (_, there)) in named(&view.program).into_iter().zip(named(twin)) {
             let own_id = here == u64::from(view.tid) && there == u64::from(self.twin);
@@ -162,10 +162,10 @@ impl Lockstep {
     }
 }
 
-impl Probe for Lockstep {
-    fn look(&mut self, view: &View) -> Order {
+impl InstructionProbe for Lockstep {
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder {
         if self.verdict.is_some() {
-            return Order::GoOn;
+            return ProbeOrder::GoOn;
         }
         if !self.started {
             let begins = trace::registers(self.twin).is_ok_and(|twin| twin.rip == view.program.rip);
@@ -183,16 +183,16 @@ impl Probe for Lockstep {
             self.verdict = Some(String::new());
         }
         match &self.verdict {
-            None => Order::GoOn,
+            None => ProbeOrder::GoOn,
             Some(_) => {
                 let _ = trace::detach(self.twin, 0);
-                Order::Leave
+                ProbeOrder::Detach
             }
         }
     }
 }
 
-impl Notes for Shared<Lockstep> {
+impl Notes for SharedNotes<Lockstep> {
     /// How many steps, how many looks, then what is wrong.
     fn notes(&self) -> String {
         let lockstep = self.0.borrow();

@@ -1,7 +1,7 @@
 //! The program can leave translation at each instruction of translated code, and come back.
 
-use crate::lab::{Command, Lab, Outcome};
-use crate::pool::{Pool, Random};
+use crate::lab::{LabCommand, LabOutcome, TranslationLab};
+use crate::pool::{InstructionPool, RandomSource};
 use crate::probes::{LeaveAt, Reenter};
 use crate::{programs, random};
 
@@ -9,7 +9,7 @@ use crate::{programs, random};
 const POINTS: u64 = 60;
 
 /// How many instructions of translated code a program executes.
-fn looks(lab: &Lab, command: Command<'_>, native: &Outcome) -> u64 {
+fn looks(lab: &TranslationLab, command: LabCommand<'_>, native: &LabOutcome) -> u64 {
     let run = lab.translated(command, Some(|| LeaveAt::new(u64::MAX)));
     assert_eq!(&run.outcome, native);
     run.notes.parse().unwrap()
@@ -23,7 +23,7 @@ fn stride(all: u64, points: u64) -> usize {
 
 /// Leaves for good at each instruction, or at so many of them.
 #[track_caller]
-fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
+fn leaves_everywhere(lab: &TranslationLab, name: &str, command: LabCommand<'_>, points: u64) {
     let native = lab.native(command).ended(name);
     let all = looks(lab, command, &native);
     assert!(all > 30, "{name}: {all}");
@@ -42,22 +42,22 @@ fn leaves_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
 /// Leaves and enters where a choice says so; gives the instructions of all processes.
 #[track_caller]
 fn reenters<F: FnMut(u64) -> bool + Clone + 'static>(
-    lab: &Lab,
+    lab: &TranslationLab,
     name: &str,
-    command: Command<'_>,
-    native: &Outcome,
+    command: LabCommand<'_>,
+    native: &LabOutcome,
     choose: F,
 ) -> Vec<Result<u64, String>> {
     let run = lab.translated(command, Some(move || Reenter::new(choose)));
     assert_eq!(&run.outcome, native, "{name}: {}", run.notes);
-    let count = |process: &cyclometer_soft::host::protocol::Counted| {
-        process.count(cyclometer_soft::Event::Instructions)
+    let count = |process: &cyclometer_soft::host::protocol::ProcessCounts| {
+        process.count(cyclometer_soft::ExecutionEvent::Instructions)
     };
     run.counted.iter().map(count).collect()
 }
 
 #[track_caller]
-fn reenters_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
+fn reenters_everywhere(lab: &TranslationLab, name: &str, command: LabCommand<'_>, points: u64) {
     let native = lab.native(command).ended(name);
     let all = looks(lab, command, &native);
     let exact = reenters(lab, name, command, &native, |_| false);
@@ -72,36 +72,36 @@ fn reenters_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64)
 
 #[test]
 fn programs_run_on_natively_wherever_they_leave() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     for (name, program) in programs::all() {
-        leaves_everywhere(&lab, name, Command { program: program.path(), args: &[] }, POINTS);
+        leaves_everywhere(&lab, name, LabCommand { program: program.path(), args: &[] }, POINTS);
     }
     let program = programs::signals();
-    leaves_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, u64::MAX);
+    leaves_everywhere(&lab, "signals", LabCommand { program: program.path(), args: &[] }, u64::MAX);
 }
 
 #[test]
 fn counts_are_exact_wherever_programs_leave_for_a_moment() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     for (name, program) in programs::all() {
-        reenters_everywhere(&lab, name, Command { program: program.path(), args: &[] }, POINTS);
+        reenters_everywhere(&lab, name, LabCommand { program: program.path(), args: &[] }, POINTS);
     }
     let program = programs::signals();
-    reenters_everywhere(&lab, "signals", Command { program: program.path(), args: &[] }, u64::MAX);
+    reenters_everywhere(&lab, "signals", LabCommand { program: program.path(), args: &[] }, u64::MAX);
 }
 
 #[test]
 fn random_programs_leave_for_a_moment_anywhere() {
-    let Some(lab) = Lab::open() else { return };
-    let pool = Pool::new();
+    let Some(lab) = TranslationLab::open() else { return };
+    let pool = InstructionPool::new();
     for seed in 1000..1020 {
         let program = random::program(seed, &pool);
-        let command = Command { program: program.path(), args: &[] };
+        let command = LabCommand { program: program.path(), args: &[] };
         let native = lab.native(command);
         let steps = lab.steps(command);
-        let mut random = Random(seed);
+        let mut random = RandomSource(seed);
         for one_of in [1, 3, 20] {
-            let mut random = Random(random.word());
+            let mut random = RandomSource(random.word());
             let run = lab.translated(command, Some(move || Reenter::new(move |_| random.below(one_of) == 0)));
             assert_eq!(run.outcome, native, "seed {seed}, one of {one_of}: {}", run.notes);
             assert_eq!(run.instructions(), Ok(steps), "seed {seed}, one of {one_of}");
@@ -112,18 +112,18 @@ fn random_programs_leave_for_a_moment_anywhere() {
 #[test]
 #[ignore = "takes minutes: every instruction of every program"]
 fn every_instruction_is_a_way_out() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     for (name, program) in programs::all() {
-        let command = Command { program: program.path(), args: &[] };
+        let command = LabCommand { program: program.path(), args: &[] };
         leaves_everywhere(&lab, name, command, u64::MAX);
         reenters_everywhere(&lab, name, command, u64::MAX);
     }
-    let pool = Pool::new();
+    let pool = InstructionPool::new();
     for seed in 5000..5010 {
         let program = random::program(seed, &pool);
-        let command = Command { program: program.path(), args: &[] };
+        let command = LabCommand { program: program.path(), args: &[] };
         leaves_everywhere(&lab, &format!("seed {seed}"), command, 300);
     }
-    let command = Command { program: std::path::Path::new("/bin/true"), args: &[] };
+    let command = LabCommand { program: std::path::Path::new("/bin/true"), args: &[] };
     leaves_everywhere(&lab, "true", command, 200);
 }

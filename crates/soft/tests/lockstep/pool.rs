@@ -14,9 +14,9 @@ use crate::elf::DATA;
 /// # Source
 ///
 /// G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators (`SplitMix64`).
-pub struct Random(pub u64);
+pub struct RandomSource(pub u64);
 
-impl Random {
+impl RandomSource {
     pub fn word(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -39,14 +39,14 @@ impl Random {
 pub const MIDDLE: u64 = DATA + 0x2000;
 
 /// Forms of instructions, those on general registers apart.
-pub struct Pool {
+pub struct InstructionPool {
     general: Vec<Code>,
     vectors: Vec<Code>,
 }
 
-impl Pool {
+impl InstructionPool {
     /// What this processor has.
-    pub fn new() -> Pool {
+    pub fn new() -> InstructionPool {
         let features = features();
         let usable = |code: &Code| {
             let op_code = code.op_code();
@@ -55,7 +55,7 @@ impl Pool {
             known && kinds && op_code.is_instruction() && op_code.mode64() && tame(*code)
         };
         let (vectors, general) = Code::values().filter(usable).partition(|code| is_vector(*code));
-        Pool { general, vectors }
+        InstructionPool { general, vectors }
     }
 
     /// How many forms there are.
@@ -65,7 +65,7 @@ impl Pool {
 
     /// A random instruction. It leaves alone rsp and r13 to r15, and reaches data around [`MIDDLE`] by r15, the instruction
     /// pointer or absolutely; also what is 64 to 108 bytes above the stack pointer, if that is allowed.
-    pub fn instruction(&self, random: &mut Random, stack: bool) -> Instruction {
+    pub fn instruction(&self, random: &mut RandomSource, stack: bool) -> Instruction {
         loop {
             let forms = if random.below(4) == 0 { &self.vectors } else { &self.general };
             let made = fill(*random.of(forms), random, stack);
@@ -177,7 +177,7 @@ fn free(register: Register) -> bool {
     !matches!(register.full_register(), Register::RSP | Register::R13 | Register::R14 | Register::R15)
 }
 
-fn fill(code: Code, random: &mut Random, stack: bool) -> Option<Instruction> {
+fn fill(code: Code, random: &mut RandomSource, stack: bool) -> Option<Instruction> {
     let op_code = code.op_code();
     let mut made = Instruction::default();
     made.set_code(code);
@@ -212,7 +212,7 @@ fn reaches(made: &Instruction) -> bool {
     !(bit && made.op0_kind() == OpKind::Memory && made.op1_kind() == OpKind::Register)
 }
 
-fn value(random: &mut Random) -> u64 {
+fn value(random: &mut RandomSource) -> u64 {
     match random.below(3) {
         0 => random.below(64),
         1 => !random.below(64),
@@ -220,7 +220,7 @@ fn value(random: &mut Random) -> u64 {
     }
 }
 
-fn memory(made: &mut Instruction, i: u32, random: &mut Random, stack: bool) {
+fn memory(made: &mut Instruction, i: u32, random: &mut RandomSource, stack: bool) {
     made.set_op_kind(i, OpKind::Memory);
     let general = made.op_code().encoding() == EncodingKind::Legacy && !is_vector(made.code());
     let narrow = made.memory_size().size() <= 8;

@@ -8,20 +8,20 @@ use std::time::SystemTime;
 use super::programs::unique;
 
 /// A folder that goes with this, and those of hints and of translations in it.
-pub struct Folder {
+pub struct TestCacheFolder {
     outer: PathBuf,
     pub hints: PathBuf,
     pub translations: PathBuf,
 }
 
-impl Folder {
+impl TestCacheFolder {
     /// With one for hints that has a mode. That for translations is made by who uses it.
-    pub fn new(mode: u32) -> Folder {
+    pub fn new(mode: u32) -> TestCacheFolder {
         let outer = unique("caches");
         let (hints, translations) = (outer.join("hints"), outer.join("translations"));
         fs::create_dir_all(&hints).unwrap();
         fs::set_permissions(&hints, fs::Permissions::from_mode(mode)).unwrap();
-        Folder { outer, hints, translations }
+        TestCacheFolder { outer, hints, translations }
     }
 
     /// The files of hints.
@@ -35,7 +35,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestCacheFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.outer);
     }

@@ -10,10 +10,10 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 
-use cyclometer_soft::addend::{Addend, Kind, NOT_TAKEN, TAKEN};
+use cyclometer_soft::addend::{Addend, AddendKind, NOT_TAKEN, TAKEN};
 use cyclometer_soft::host::FIXED_BYTES;
 use cyclometer_soft::iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
-use cyclometer_soft::{Event, classify};
+use cyclometer_soft::{ExecutionEvent, classify};
 use cyclometer_sys::trace::{self, Change, Options, Registers};
 
 const SIGTRAP: i32 = 5;
@@ -51,13 +51,13 @@ pub fn count(pid: u32, mut socket: UnixStream) {
 
 #[derive(Default)]
 struct Oracle {
-    tasks: HashMap<u32, Task>,
-    processes: Vec<Process>,
+    tasks: HashMap<u32, OracleTask>,
+    processes: Vec<OracleProcess>,
     /// First stops of children that came before those of their makers.
     early: Vec<(u32, Change)>,
 }
 
-struct Task {
+struct OracleTask {
     process: usize,
     /// It executes the command: before, nothing is counted.
     counted: bool,
@@ -69,18 +69,18 @@ struct Task {
     again: bool,
 }
 
-struct Process {
+struct OracleProcess {
     pid: u32,
     parent: u32,
     name: String,
     known: HashMap<u64, usize>,
-    codes: Vec<Code>,
+    codes: Vec<OracleCode>,
 }
 
 /// An instruction at an address.
-struct Code {
+struct OracleCode {
     instruction: Instruction,
-    events: Vec<(Event, u32)>,
+    events: Vec<(ExecutionEvent, u32)>,
     addend: Option<Addend>,
     executions: u64,
     /// Iterations, or times taken.
@@ -90,19 +90,20 @@ struct Code {
 
 impl Oracle {
     fn adopt(&mut self, pid: u32, parent: u32, counted: bool) {
-        let process = Process { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
+        let process =
+            OracleProcess { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
         self.processes.push(process);
         self.add(pid, self.processes.len() - 1, counted);
     }
 
     fn add(&mut self, tid: u32, process: usize, counted: bool) {
-        let task = Task { process, counted, next: None, selected: 0, again: false };
+        let task = OracleTask { process, counted, next: None, selected: 0, again: false };
         self.tasks.insert(tid, task);
     }
 
     /// A new process, or a new thread of its maker's.
     fn born(&mut self, tid: u32, maker: u32) {
-        let Task { process, counted, .. } = self.tasks[&maker];
+        let OracleTask { process, counted, .. } = self.tasks[&maker];
         if is_thread(tid) {
             self.add(tid, process, counted);
         } else {
@@ -238,11 +239,11 @@ impl Oracle {
     }
 
     fn report(&self) -> String {
-        self.processes.iter().map(Process::report).chain(["end\n".to_owned()]).collect()
+        self.processes.iter().map(OracleProcess::report).chain(["end\n".to_owned()]).collect()
     }
 }
 
-impl Process {
+impl OracleProcess {
     /// The instruction at an address.
     fn code(&mut self, tid: u32, address: u64) -> Option<usize> {
         if let Some(known) = self.known.get(&address) {
@@ -253,7 +254,8 @@ impl Process {
         let instruction = Decoder::with_ip(64, &bytes[..count], address, DecoderOptions::NONE).decode();
         let class = classify(&instruction, InstructionInfoFactory::new().info(&instruction));
         let events = class.events.compact().iter().collect();
-        let code = Code { instruction, events, addend: class.addend, executions: 0, units: 0, not_taken: 0 };
+        let code =
+            OracleCode { instruction, events, addend: class.addend, executions: 0, units: 0, not_taken: 0 };
         self.codes.push(code);
         self.known.insert(address, self.codes.len() - 1);
         Some(self.codes.len() - 1)
@@ -268,17 +270,18 @@ impl Process {
     }
 
     fn report(&self) -> String {
-        let mut sums: BTreeMap<Event, u64> = Event::ALL.iter().map(|event| (*event, 0)).collect();
+        let mut sums: BTreeMap<ExecutionEvent, u64> =
+            ExecutionEvent::ALL.iter().map(|event| (*event, 0)).collect();
         let mut tiles = false;
         for code in &self.codes {
             code.add_to(&mut sums);
             let kind = code.addend.as_ref().map(Addend::kind);
-            tiles |= code.executions > 0 && kind == Some(Kind::Bytes);
+            tiles |= code.executions > 0 && kind == Some(AddendKind::Bytes);
         }
-        sums.insert(Event::DistinctCodeBytes, self.distinct_bytes());
+        sums.insert(ExecutionEvent::DistinctCodeBytes, self.distinct_bytes());
         let mut text = format!("process {} {} {}\n", self.pid, self.parent, self.name);
         for (event, count) in sums {
-            let known = !(tiles && Kind::Bytes.feeds().contains(&event));
+            let known = !(tiles && AddendKind::Bytes.feeds().contains(&event));
             let word =
                 if known { format!("count {event} {count}") } else { format!("missing {event} tiles") };
             writeln!(text, "{word}").unwrap();
@@ -293,7 +296,7 @@ impl Process {
     }
 }
 
-impl Code {
+impl OracleCode {
     /// Counts an execution; whether there was one. `after` is `None` for a process that has ended by it.
     fn retire(&mut self, before: &Registers, after: Option<&Registers>, selected: u64) -> bool {
         let rip = after.map_or(self.instruction.next_ip(), |after| after.rip);
@@ -350,8 +353,8 @@ impl Code {
         if narrow { registers.rcx & 0xffff_ffff } else { registers.rcx }
     }
 
-    fn add_to(&self, sums: &mut BTreeMap<Event, u64>) {
-        let mut add = |event: Event, count: u64| *sums.entry(event).or_default() += count;
+    fn add_to(&self, sums: &mut BTreeMap<ExecutionEvent, u64>) {
+        let mut add = |event: ExecutionEvent, count: u64| *sums.entry(event).or_default() += count;
         self.events.iter().for_each(|(event, each)| add(*event, u64::from(*each) * self.executions));
         match &self.addend {
             Some(Addend::Direction) => {
@@ -426,7 +429,7 @@ fn random_bytes(pid: u32) -> io::Result<u64> {
 mod masks {
     use std::io;
 
-    use cyclometer_soft::addend::{Elements, Mask};
+    use cyclometer_soft::addend::{ElementMask, MaskedElements};
     use cyclometer_sys::cpuid::cpuid;
     use cyclometer_sys::trace;
 
@@ -440,16 +443,16 @@ mod masks {
     const XMM: usize = 160;
 
     /// How many elements are selected.
-    pub(super) fn selected(tid: u32, of: &Elements) -> io::Result<u64> {
+    pub(super) fn selected(tid: u32, of: &MaskedElements) -> io::Result<u64> {
         let state = trace::extended_state(tid)?;
         let word = |at: usize| u64::from_le_bytes(state[at..at + 8].try_into().unwrap());
         let lanes = usize::from(of.lanes);
         Ok(match of.mask {
-            Mask::Opmask(register) => {
+            ElementMask::Opmask(register) => {
                 let bits = word(component(5) + 8 * register.number());
                 u64::from((bits & (u64::MAX >> (64 - lanes))).count_ones())
             }
-            Mask::Signs(register) => {
+            ElementMask::Signs(register) => {
                 let number = register.number();
                 let byte = |i: usize| match i {
                     _ if register.is_mm() => state[MM + 16 * number + i],

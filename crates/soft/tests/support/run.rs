@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use cyclometer_soft::host::{Hindsight, Settings, follow, protocol};
+use cyclometer_soft::host::{Retranslation, TracerSettings, follow, protocol};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
-use protocol::Counted;
+use protocol::ProcessCounts;
 
 use super::{oracle, programs};
 
@@ -29,7 +29,7 @@ pub const HINDSIGHT: &str = "CYCLOMETER_TEST_HINDSIGHT";
 
 /// What to run.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct TestJob {
     program: PathBuf,
     args: Vec<OsString>,
     stdin: PathBuf,
@@ -39,10 +39,10 @@ pub struct Job {
     hints: Option<PathBuf>,
 }
 
-impl Job {
-    pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Job {
+impl TestJob {
+    pub fn new(program: impl AsRef<Path>, args: &[&str]) -> TestJob {
         let args = args.iter().map(OsString::from).collect();
-        Job {
+        TestJob {
             program: program.as_ref().to_owned(),
             args,
             stdin: "/dev/null".into(),
@@ -52,67 +52,67 @@ impl Job {
     }
 
     /// Its standard input.
-    pub fn reading(self, stdin: impl AsRef<Path>) -> Job {
-        Job { stdin: stdin.as_ref().to_owned(), ..self }
+    pub fn reading(self, stdin: impl AsRef<Path>) -> TestJob {
+        TestJob { stdin: stdin.as_ref().to_owned(), ..self }
     }
 
     /// Translated by the hints in a folder, which are kept there.
     #[allow(dead_code, reason = "not every test has hints")]
-    pub fn hinted(self, folder: &Path) -> Job {
-        Job { hints: Some(folder.to_owned()), ..self }
+    pub fn hinted(self, folder: &Path) -> TestJob {
+        TestJob { hints: Some(folder.to_owned()), ..self }
     }
 
     /// Executed directly, with our environment.
-    pub fn direct(self) -> Job {
-        Job { plain: false, ..self }
+    pub fn direct(self) -> TestJob {
+        TestJob { plain: false, ..self }
     }
 }
 
 /// What traces a program.
 #[derive(Clone, Copy)]
-pub enum Tracer {
+pub enum TraceMethod {
     /// Nobody.
     Nobody,
     /// The software PMU.
-    Soft(Settings),
+    Soft(TracerSettings),
     /// The stepper.
     Oracle,
     /// The stepper on the one CPU of what it steps: a step wakes up no other CPU, and is shorter by far where nothing else runs.
     NearOracle,
 }
 
-impl Tracer {
+impl TraceMethod {
     /// The longest that a run takes.
     fn deadline(self) -> Duration {
         match self {
-            Tracer::Oracle | Tracer::NearOracle => 10 * DEADLINE,
+            TraceMethod::Oracle | TraceMethod::NearOracle => 10 * DEADLINE,
             _ => DEADLINE,
         }
     }
 }
 
 /// The settings of every day.
-pub fn soft() -> Tracer {
-    Tracer::Soft(settings())
+pub fn soft() -> TraceMethod {
+    TraceMethod::Soft(settings())
 }
 
-pub fn settings() -> Settings {
-    let always = std::env::var_os(HINDSIGHT).map(|_| Hindsight::Always);
-    Settings { fixed_layout: true, hindsight: always.unwrap_or_default(), ..Settings::default() }
+pub fn settings() -> TracerSettings {
+    let always = std::env::var_os(HINDSIGHT).map(|_| Retranslation::Always);
+    TracerSettings { fixed_layout: true, hindsight: always.unwrap_or_default(), ..TracerSettings::default() }
 }
 
 /// How a run ended.
 #[derive(Debug)]
-pub struct Run {
+pub struct TestRun {
     pub stdout: String,
     pub status: Status,
     /// The counts of each process; none of a native run.
-    pub counts: Vec<Counted>,
+    pub counts: Vec<ProcessCounts>,
     /// Why nothing was executed.
     pub refused: Option<i32>,
 }
 
-impl Run {
+impl TestRun {
     /// Why counts are lost.
     pub fn lost(&self) -> Vec<&String> {
         self.counts.iter().filter_map(|process| process.counts.as_ref().err()).collect()
@@ -120,7 +120,7 @@ impl Run {
 }
 
 /// A program that runs. It is killed if it is dropped before it has ended.
-pub struct Running {
+pub struct RunningJob {
     pending: Pending,
     keeper: Option<Keeper>,
     stdout: PathBuf,
@@ -131,25 +131,25 @@ pub struct Running {
 /// Who runs something beside others, and who wants to be alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// No other test of this program is in [`Job::run`] meanwhile.
+/// No other test of this program is in [`TestJob::run`] meanwhile.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Job {
+impl TestJob {
     /// Runs it to its end.
-    pub fn run(&self, tracer: Tracer) -> Run {
+    pub fn run(&self, tracer: TraceMethod) -> TestRun {
         let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         self.run_now(tracer)
     }
 
     /// The same for who is [`alone`].
-    pub fn run_now(&self, tracer: Tracer) -> Run {
+    pub fn run_now(&self, tracer: TraceMethod) -> TestRun {
         self.start(tracer).finish()
     }
 
     /// Starts it.
-    pub fn start(&self, tracer: Tracer) -> Running {
+    pub fn start(&self, tracer: TraceMethod) -> RunningJob {
         let launcher = Launcher::start().unwrap();
         let stdout = programs::unique("stdout");
         let (program, args) = self.command();
@@ -167,12 +167,12 @@ impl Job {
         let mut pending = launcher.spawn(&request).unwrap();
         let pid = pending.pid();
         let keeper = match tracer {
-            Tracer::Nobody => None,
-            Tracer::Soft(settings) => {
+            TraceMethod::Nobody => None,
+            TraceMethod::Soft(settings) => {
                 Some(kept(|socket| follow(pid, socket, settings, self.hints.as_deref())))
             }
-            Tracer::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
-            Tracer::NearOracle => Some(kept(|socket| {
+            TraceMethod::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
+            TraceMethod::NearOracle => Some(kept(|socket| {
                 let allowed = Affinity::of(0).unwrap();
                 let cpu = Affinity::only((0..).find(|cpu| allowed.contains(*cpu)).unwrap());
                 [0, pid].iter().for_each(|who| cpu.give(*who).unwrap());
@@ -184,7 +184,7 @@ impl Job {
             assert_eq!(first_line(keeper.socket()), "ready");
         }
         pending.release();
-        Running { pending, keeper, stdout, ended: None, deadline: Instant::now() + tracer.deadline() }
+        RunningJob { pending, keeper, stdout, ended: None, deadline: Instant::now() + tracer.deadline() }
     }
 
     fn command(&self) -> (PathBuf, Vec<OsString>) {
@@ -228,7 +228,7 @@ fn tell_panics(socket: UnixStream) {
     }));
 }
 
-impl Running {
+impl RunningJob {
     pub fn pid(&self) -> u32 {
         self.pending.pid()
     }
@@ -267,7 +267,7 @@ impl Running {
     }
 
     /// The counts so far.
-    pub fn counts(&self) -> Vec<Counted> {
+    pub fn counts(&self) -> Vec<ProcessCounts> {
         let socket = self.keeper.as_ref().unwrap().socket();
         let mut writer = socket;
         writer.write_all(&[protocol::READ]).unwrap();
@@ -275,7 +275,7 @@ impl Running {
     }
 
     /// The counts so far, and whether they are those of the end, because it has come meanwhile.
-    pub fn ask(&self) -> (Vec<Counted>, bool) {
+    pub fn ask(&self) -> (Vec<ProcessCounts>, bool) {
         let mut socket = self.keeper.as_ref().unwrap().socket();
         let _ = socket.write_all(&[protocol::READ]);
         // One that reads ahead would lose the next report.
@@ -303,7 +303,7 @@ impl Running {
     }
 
     /// The counts at the end, which is now.
-    pub fn report(&self) -> Vec<Counted> {
+    pub fn report(&self) -> Vec<ProcessCounts> {
         let mut socket = self.keeper.as_ref().unwrap().socket();
         let _ = socket.write_all(&[protocol::FINISH]);
         protocol::read_report(&mut BufReader::new(socket)).expect("a report")
@@ -318,16 +318,16 @@ impl Running {
         }
     }
 
-    pub fn finish(mut self) -> Run {
+    pub fn finish(mut self) -> TestRun {
         let status = self.wait();
         let counts = if self.keeper.is_some() { self.report() } else { Vec::new() };
         self.keeper().into_iter().for_each(|keeper| self.until_gone(keeper));
         let refused = self.pending.used_before_exec().err().and_then(|error| error.raw_os_error());
-        Run { stdout: self.output(), status, counts, refused }
+        TestRun { stdout: self.output(), status, counts, refused }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         if self.ended.is_none() {
             let _ = signal(self.pid(), SIGKILL);

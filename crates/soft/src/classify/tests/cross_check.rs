@@ -10,8 +10,9 @@ use super::*;
 /// Loads, stores, bytes loaded, bytes stored.
 type Accesses = [u32; 4];
 
-fn ours(class: &Class) -> Accesses {
-    [Event::Loads, Event::Stores, Event::BytesLoaded, Event::BytesStored].map(|event| class.events.of(event))
+fn ours(class: &InstructionCounts) -> Accesses {
+    [ExecutionEvent::Loads, ExecutionEvent::Stores, ExecutionEvent::BytesLoaded, ExecutionEvent::BytesStored]
+        .map(|event| class.events.of(event))
 }
 
 fn add(sum: &mut Accesses, access: OpAccess, bytes: usize) {

@@ -5,7 +5,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 
 use crate::pack;
-use crate::translate::{Originals, PAGE, Translation};
+use crate::translate::{PAGE, StoredPages, Translation};
 
 const MAGIC: [u8; 8] = *b"cycltran";
 
@@ -15,7 +15,7 @@ const MAGIC: [u8; 8] = *b"cycltran";
 /// a page: "cycltran", number of pages, bytes of all marks, a sum over both, a sum over these (64 bits each)
 /// the pages; the marks; what is packed
 /// ```
-pub(super) struct Left {
+pub(super) struct CacheFile {
     file: fs::File,
     /// Where the marks begin.
     marks: u64,
@@ -23,20 +23,20 @@ pub(super) struct Left {
 
 /// A sum over any number of bytes.
 #[derive(Default)]
-struct Sum {
+struct FileChecksum {
     row: Vec<u8>,
     rows: Vec<u8>,
 }
 
-impl Sum {
+impl FileChecksum {
     const ROW: usize = 1 << 16;
 
     fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            let (now, later) = bytes.split_at(bytes.len().min(Sum::ROW - self.row.len()));
+            let (now, later) = bytes.split_at(bytes.len().min(FileChecksum::ROW - self.row.len()));
             self.row.extend_from_slice(now);
             bytes = later;
-            if self.row.len() == Sum::ROW {
+            if self.row.len() == FileChecksum::ROW {
                 self.close();
             }
         }
@@ -53,9 +53,9 @@ impl Sum {
     }
 }
 
-impl Left {
+impl CacheFile {
     /// The file is left where what is packed begins. `None` where anything before that is damaged.
-    pub(super) fn open(file: &mut fs::File) -> Option<Left> {
+    pub(super) fn open(file: &mut fs::File) -> Option<CacheFile> {
         let mut head = [0; PAGE as usize];
         file.read_exact(&mut head).ok()?;
         let (words, _) = head.as_chunks::<8>();
@@ -65,23 +65,23 @@ impl Left {
         }
         let marks = word(1).checked_add(1)?.checked_mul(PAGE)?;
         let packed = marks.checked_add(word(2))?;
-        let mut sum = Sum::default();
-        let mut room = vec![0; Sum::ROW];
+        let mut sum = FileChecksum::default();
+        let mut room = vec![0; FileChecksum::ROW];
         let mut rest = packed - PAGE;
         while rest > 0 {
-            let part = &mut room[..rest.min(Sum::ROW as u64) as usize];
+            let part = &mut room[..rest.min(FileChecksum::ROW as u64) as usize];
             file.read_exact(part).ok()?;
             sum.add(part);
             rest -= part.len() as u64;
         }
         (sum.finish() == word(3)).then_some(())?;
-        Some(Left { file: file.try_clone().ok()?, marks })
+        Some(CacheFile { file: file.try_clone().ok()?, marks })
     }
 
     pub(super) fn write(translation: &Translation, to: &mut dyn Write) -> io::Result<()> {
         let pages = translation.originals().count() as u64;
         let marks: u64 = translation.all_marks().map(|marks| marks.len() as u64).sum();
-        let mut sum = Sum::default();
+        let mut sum = FileChecksum::default();
         translation.originals().for_each(|page| sum.add(page));
         translation.all_marks().for_each(|marks| sum.add(marks));
         let words = [u64::from_le_bytes(MAGIC), pages, marks, sum.finish()].map(u64::to_le_bytes);
@@ -95,7 +95,7 @@ impl Left {
     }
 }
 
-impl Originals for Left {
+impl StoredPages for CacheFile {
     fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>> {
         let mut bytes = Box::new([0; PAGE as usize]);
         self.file.read_exact_at(&mut bytes[..], (u64::from(number) + 1) * PAGE).ok()?;
