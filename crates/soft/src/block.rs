@@ -230,18 +230,18 @@ impl BlockDecoder {
     pub fn decode(&mut self, code: CodeBytes<'_>, limits: BlockLimits) -> Block {
         let max = limits.max_instructions.clamp(1, MAX_INSTRUCTIONS);
         let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
-        let mut draft = BlockBuilder::default();
+        let mut builder = BlockBuilder::default();
         let terminator = loop {
             let at = decoder.ip();
-            let full = draft.offsets.len() == max;
-            if full || (at >= limits.stop_at && !draft.offsets.is_empty()) {
+            let full = builder.offsets.len() == max;
+            if full || (at >= limits.stop_at && !builder.offsets.is_empty()) {
                 break Terminator::FallThrough { next: at };
             }
-            if let Some(end) = self.step(&mut decoder, code.bytes, &mut draft) {
+            if let Some(end) = self.step(&mut decoder, code.bytes, &mut builder) {
                 break end;
             }
         };
-        draft.finish(code.address, terminator)
+        builder.finish(code.address, terminator)
     }
 
     /// Decodes one instruction; `Some` when it ends the block.
@@ -249,7 +249,7 @@ impl BlockDecoder {
         &mut self,
         decoder: &mut Decoder<'_>,
         bytes: &[u8],
-        draft: &mut BlockBuilder,
+        builder: &mut BlockBuilder,
     ) -> Option<Terminator> {
         let start = decoder.position();
         let instruction = decoder.decode();
@@ -257,7 +257,7 @@ impl BlockDecoder {
             Err(reason) => Some(Terminator::Detach(reason)),
             Ok(end) => {
                 let options = InstructionInfoOptions::NO_REGISTER_USAGE;
-                draft.add(&instruction, self.info.info_options(&instruction, options));
+                builder.add(&instruction, self.info.info_options(&instruction, options));
                 end
             }
         }
@@ -354,14 +354,14 @@ pub(crate) fn ending(
     if instruction.is_invalid() {
         return Err(why_invalid(error));
     }
-    match leave(instruction, bytes) {
+    match detach_reason(instruction, bytes) {
         Some(reason) => Err(reason),
         None => Ok(terminator(instruction)),
     }
 }
 
 /// Why an instruction cannot be followed; `None` where it can.
-fn leave(instruction: &Instruction, bytes: &[u8]) -> Option<DetachReason> {
+fn detach_reason(instruction: &Instruction, bytes: &[u8]) -> Option<DetachReason> {
     if let Some(reason) = unfollowed(instruction.mnemonic()) {
         return Some(reason);
     }

@@ -77,11 +77,11 @@ pub mod event;
 mod floating;
 pub mod flow;
 mod hash;
-pub mod hints;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod host;
 mod memory;
 mod pack;
+pub mod profile;
 mod simd;
 pub mod totals;
 pub mod translate;

@@ -32,7 +32,7 @@ fn built() -> Option<Built> {
 
 /// Each program is translated anew.
 fn apart() -> TraceMethod {
-    TraceMethod::Soft(TracerSettings { apart: true, ..settings() })
+    TraceMethod::Soft(TracerSettings { separate: true, ..settings() })
 }
 
 impl Built {

@@ -4,16 +4,16 @@ use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
-use super::engine::{TraceResult, Tracer};
 use super::process::{TaskMode, TracedTask, TranslatedPc};
 use super::signals::status;
+use super::tracer::{TraceResult, Tracer};
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
 
 impl Tracer {
     /// The program goes on by itself from now on: this thread of it as soon as all others do.
-    pub(super) fn leave(&mut self, tid: u32, reason: Option<String>, signal: i32) {
-        let at = self.surface(tid).map(|registers| registers.map(|registers| registers.rip));
+    pub(super) fn detach(&mut self, tid: u32, reason: Option<String>, signal: i32) {
+        let at = self.to_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
         if at.is_err() {
             self.lose(tid, KILLED_BEFORE);
         }
@@ -23,44 +23,44 @@ impl Tracer {
         }
         self.end_listing(tid);
         self.close(tid);
-        self.cool(tid);
-        self.send_held_of(tid);
-        self.asked.remove(&tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return self.part_with(tid, signal) };
-        (task.departs, task.dismissed) = (Some(signal), None);
-        (task.summoned, task.halted) = (false, false);
+        self.unbind(tid);
+        self.send_delayed_to(tid);
+        self.pending_answers.remove(&tid);
+        let Some(task) = self.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
+        (task.detach_signal, task.detach_requested) = (Some(signal), None);
+        (task.suspend_requested, task.suspended) = (false, false);
         let process = task.process;
-        self.processes[process].renewal = None;
-        self.companions(tid).into_iter().for_each(|other| self.dismiss(other, None));
-        self.depart(process);
+        self.processes[process].flush = None;
+        self.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
+        self.detach_if_ready(process);
     }
 
     /// Lets go of a task, which goes on with a signal, or with 0 for none.
-    pub(super) fn part_with(&mut self, tid: u32, signal: i32) {
+    pub(super) fn detach_task(&mut self, tid: u32, signal: i32) {
         // It is not in that stop any more where it was killed meanwhile.
         if trace::detach(tid, signal).is_err() {
-            self.parting.insert(tid);
+            self.detaching.insert(tid);
         }
     }
 
     /// A task that was to be let go, and was killed meanwhile, is about to be gone, or is.
-    pub(super) fn see_off(&mut self, tid: u32, change: Change) {
-        let gone = matches!(change, Change::Exited(_) | Change::Killed(_));
-        if gone || trace::detach(tid, 0).is_ok() {
-            self.parting.remove(&tid);
+    pub(super) fn finish_detach(&mut self, tid: u32, change: Change) {
+        let task_gone = matches!(change, Change::Exited(_) | Change::Killed(_));
+        if task_gone || trace::detach(tid, 0).is_ok() {
+            self.detaching.remove(&tid);
         }
     }
 
     /// When its process goes on by itself, which is about to come, our memory is not there any more, but for a page; where the
     /// memory is a maker's, too, who executes its translation, all of it stays.
     pub(super) fn clear_when_gone(&mut self, tid: u32) -> TraceResult {
-        let borrowed = self.tasks.values().any(|other| other.is_suspended_by(tid));
+        let borrowed = self.tasks.values().any(|other| other.waits_for_child(tid));
         let task = self.task(tid)?;
-        if let (TaskMode::Translated(seat) | TaskMode::Native(seat), false) =
+        if let (TaskMode::Translated(context) | TaskMode::Native(context), false) =
             (&task.mode, borrowed || task.filtered)
         {
-            let (process, space) = (task.process, seat.space.clone());
-            self.processes[process].clears = Some((tid, space));
+            let (process, cache) = (task.process, context.cache.clone());
+            self.processes[process].clears = Some((tid, cache));
         }
         Ok(())
     }
@@ -73,49 +73,49 @@ impl Tracer {
 
     /// It is about to end; its memory and registers are still there.
     pub(super) fn exiting(&mut self, tid: u32) -> TraceResult {
-        self.pass_on_held(tid);
+        self.pass_on_delayed(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It holds where we make a system call in its name only: it may have executed anything since.
         let last = self.task(tid)?.last.take();
         // Before it leaves: it would leave twice in what is answered.
-        self.answer(tid)?;
+        self.answer_request(tid)?;
         let registers = trace::registers(tid);
-        let spot = registers
+        let position = registers
             .ok()
             .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let spot = spot.or(task.ends.map(TranslatedPc::of_call));
-        if let TaskMode::Translated(seat) = &mut task.mode {
+        let position = position.or(task.exit_pc.map(TranslatedPc::of_call));
+        if let TaskMode::Translated(context) = &mut task.mode {
             // Where we make a system call in its name it is not by itself.
-            let calling = spot.is_some_and(|spot| seat.space.borrow().is_calling(spot.pc));
-            let at = if calling { last } else { spot };
-            unknown = !at.is_some_and(|at| seat.leave(at));
+            let calling = position.is_some_and(|position| context.cache.borrow().is_calling(position.pc));
+            let at = if calling { last } else { position };
+            unknown = !at.is_some_and(|at| context.exit_at(at));
         }
         if unknown {
             self.lose(tid, "the process ended at an unknown place");
         }
         if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
-            self.adopt_early(tid);
+            self.adopt_early_children(tid);
         }
         self.end_listing(tid);
         self.close(tid);
         let task = self.task(tid)?;
-        (task.ended, task.departs, task.suspended) = (true, None, None);
-        (task.summoned, task.halted) = (false, false);
+        (task.ended, task.detach_signal, task.vfork_wait) = (true, None, None);
+        (task.suspend_requested, task.suspended) = (false, false);
         Ok(trace::resume(tid, 0)?)
     }
 
     /// A task is gone; `how`, if that was told.
-    pub(super) fn gone(&mut self, tid: u32, how: Option<Change>) {
-        self.early.remove(&tid);
-        self.pass_on_held(tid);
-        self.born.remove(&tid);
+    pub(super) fn task_gone(&mut self, tid: u32, how: Option<Change>) {
+        self.early_children.remove(&tid);
+        self.pass_on_delayed(tid);
+        self.fork_events.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
-        if self.tasks.get(&tid).is_some_and(TracedTask::is_seated) {
-            self.adopt_early(tid);
+        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+            self.adopt_early_children(tid);
             let certain = self.end_unseen(tid, how == Some(Change::Killed(SIGKILL)));
-            let executes = self.companions(tid).iter().any(|other| self.is_executing(*other));
+            let executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
             if let Some(process) = self.process(tid).filter(|_| certain) {
                 process.unconfirmed |= executes;
             }
@@ -123,10 +123,10 @@ impl Tracer {
             self.close(tid);
         }
         self.tasks.remove(&tid);
-        self.asked.remove(&tid);
-        self.held.retain(|(held, _)| *held != tid);
-        for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
-            task.suspended = None;
+        self.pending_answers.remove(&tid);
+        self.detach_last.retain(|(held, _)| *held != tid);
+        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
+            task.vfork_wait = None;
         }
         if tid == self.root {
             self.finish();
@@ -145,16 +145,16 @@ impl Tracer {
     /// more; `ptrace_signal`, a stop that nobody was told of does not keep it from that, since 5.17.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
         let (tells, executes) =
-            (self.tells_of_ends, self.companions(tid).iter().any(|other| self.is_executing(*other)));
+            (self.reports_exits, self.other_threads(tid).iter().any(|other| self.is_executing(*other)));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
-        let at = match task.ends {
+        let at = match task.exit_pc {
             // Killed before that, or behind it.
             Some(_) if executes => None,
             Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
             _ => task.last.filter(|_| tells),
         };
         let known = match &mut task.mode {
-            TaskMode::Translated(seat) => at.is_some_and(|at| seat.leave(at)),
+            TaskMode::Translated(context) => at.is_some_and(|at| context.exit_at(at)),
             TaskMode::Native(_) => task.returning.is_none(),
             TaskMode::Untranslated => false,
         };
@@ -166,15 +166,15 @@ impl Tracer {
 
     /// Whether a task has asked for a new program.
     fn is_executing(&self, tid: u32) -> bool {
-        self.tasks.get(&tid).is_some_and(|task| task.executes.is_some())
+        self.tasks.get(&tid).is_some_and(|task| task.exec_pc.is_some())
     }
 
     /// A process that is about to be gone. It will be reaped, which tells; if it was not already, by who waited for
     /// something else of it.
-    pub(super) fn let_go(&mut self, tid: u32) {
+    pub(super) fn await_end(&mut self, tid: u32) {
         let status = status(tid);
         if !is_ours(&status) {
-            return self.gone(tid, None);
+            return self.task_gone(tid, None);
         }
         // Who was killed meanwhile, and is not in the stop any more that we were told of, tells of its end first.
         if is_stopped(&status) {
@@ -184,14 +184,14 @@ impl Tracer {
                 _ if trace::is_at(tid, Change::Exiting).is_ok_and(|ends| ends) => {
                     self.handle(tid, Change::Exiting);
                 }
-                _ => self.let_run(tid),
+                _ => self.resume_untracked(tid),
             }
         }
     }
 
     /// A task goes on from a stop that was not understood: to its end, most likely. Nothing is known of it from here on.
-    fn let_run(&mut self, tid: u32) {
-        if self.tasks.get(&tid).is_some_and(TracedTask::is_seated) {
+    fn resume_untracked(&mut self, tid: u32) {
+        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.lose(tid, "the process was killed while it was translated");
         }
         let _ = trace::resume(tid, 0);
@@ -201,15 +201,15 @@ impl Tracer {
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         let all: Vec<u32> = self.tasks.keys().copied().collect();
-        all.into_iter().for_each(|tid| self.dismiss(tid, None));
+        all.into_iter().for_each(|tid| self.request_detach(tid, None));
     }
 
-    pub(super) fn dismiss(&mut self, tid: u32, reason: Option<String>) {
+    pub(super) fn request_detach(&mut self, tid: u32, reason: Option<String>) {
         match self.tasks.get_mut(&tid) {
             // It is at a stop that we were told of.
-            Some(task) if task.halted => self.leave(tid, reason, 0),
-            Some(task) if !task.ended && task.departs.is_none() => {
-                task.dismissed.get_or_insert(reason);
+            Some(task) if task.suspended => self.detach(tid, reason, 0),
+            Some(task) if !task.ended && task.detach_signal.is_none() => {
+                task.detach_requested.get_or_insert(reason);
                 let _ = trace::interrupt(tid);
             }
             _ => {}
@@ -217,25 +217,26 @@ impl Tracer {
     }
 
     /// Lets go of all processes, this one last, so that it finds them untraced.
-    pub(super) fn leave_all(&mut self, tid: u32, reason: &str) {
+    pub(super) fn detach_all(&mut self, tid: u32, reason: &str) {
         let others: Vec<u32> = self.tasks.keys().copied().filter(|other| *other != tid).collect();
-        others.into_iter().for_each(|other| self.dismiss(other, Some(reason.to_owned())));
-        self.held.push((tid, reason.to_owned()));
+        others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
+        self.detach_last.push((tid, reason.to_owned()));
     }
 
-    pub(super) fn release_held(&mut self) {
+    pub(super) fn detach_last_tasks(&mut self) {
         // Who waits for a child that is held cannot stop before that goes on.
-        let waits = |task: &TracedTask| task.suspended.is_some() || task.ended;
-        let others = self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_held(**tid)).count();
+        let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
+        let others =
+            self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid)).count();
         if others == 0 {
-            for (tid, reason) in std::mem::take(&mut self.held) {
-                self.leave(tid, Some(reason), 0);
+            for (tid, reason) in std::mem::take(&mut self.detach_last) {
+                self.detach(tid, Some(reason), 0);
             }
         }
     }
 
-    pub(super) fn is_held(&self, tid: u32) -> bool {
-        self.held.iter().any(|(held, _)| *held == tid)
+    pub(super) fn is_detached_last(&self, tid: u32) -> bool {
+        self.detach_last.iter().any(|(held, _)| *held == tid)
     }
 }
 
@@ -245,7 +246,7 @@ impl Tracer {
 ///
 /// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, who is dying is not killed again, which would end that stop
 /// before we see it, since 6.1 at the latest.
-pub(super) fn tells_of_ends() -> bool {
+pub(super) fn reports_exits() -> bool {
     uname().is_some_and(|uname| version(&uname.release) >= Some((6, 1)))
 }
 

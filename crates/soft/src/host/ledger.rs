@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::alike::ClassExecutions;
+use super::code_cache::CodeCacheMapping;
+use super::equivalent_blocks::ClassExecutions;
 use super::process::TranslatedPc;
-use super::space::CodeCacheMapping;
 use crate::addend::{Addend, AddendKind};
 use crate::block::{Block, BlockDecoder};
 use crate::flow::{ArcId, FlowPoint, Solution};
 use crate::hash::AddressMap;
-use crate::hints::{BlockHeat, Heat};
+use crate::profile::{BlockHeat, Heat};
 use crate::translate::{CountPhase, FlowState, ProgramPoint, TranslatedBlock};
 use crate::{EventTotals, EventVector};
 
@@ -21,7 +21,7 @@ pub(crate) struct ThreadLedger {
     /// Parts of blocks, that were executed beside what was counted, or counted and not executed.
     parts: Vec<PartialBlock>,
     /// Conditional branches that were taken, and that were not, without a way to go.
-    ways: [u64; 2],
+    exits: [u64; 2],
     /// Iterations that were counted and not done.
     undone: AddressMap<u32, u64>,
     /// Whether elements under a mask were counted that were not accessed, or the other way round.
@@ -46,39 +46,39 @@ pub(crate) struct ExecutedCode {
 
 impl ThreadLedger {
     /// The process enters a block at its start.
-    pub(crate) fn enter(&mut self, space: &mut CodeCacheMapping, block: u32) {
-        let to = FlowPoint::Entry(space.translation.piece(block).block);
-        self.observe(space, FlowPoint::Outside, to);
+    pub(crate) fn enter(&mut self, cache: &mut CodeCacheMapping, block: u32) {
+        let to = FlowPoint::Entry(cache.translation.block(block).block);
+        self.observe(cache, FlowPoint::Outside, to);
     }
 
-    /// The process leaves from a spot; `place` is what is known of that. A counter in a register goes to the slot, also where this is a
+    /// The process leaves from a spot; `point` is what is known of that. A counter in a register goes to the slot, also where this is a
     /// copy of the ledger for a reading: the process puts it there itself when it goes on.
-    pub(crate) fn leave(
+    pub(crate) fn exit_at(
         &mut self,
-        space: &mut CodeCacheMapping,
+        cache: &mut CodeCacheMapping,
         slot: usize,
-        place: &ProgramPoint,
-        spot: TranslatedPc,
+        point: &ProgramPoint,
+        position: TranslatedPc,
     ) {
-        if let Some(extra) = place.iterations {
-            *self.undone.entry(extra).or_default() += spot.rcx.unwrap_or(0);
-            self.broken |= spot.rcx.is_none();
+        if let Some(extra) = point.iterations {
+            *self.undone.entry(extra).or_default() += position.rcx.unwrap_or(0);
+            self.broken |= position.rcx.is_none();
         }
-        if let Some(counter) = place.counter {
-            let before = space.load(slot, counter);
-            match spot.r11 {
-                Some(now) if now >= before => space.store(slot, counter, now),
+        if let Some(counter) = point.counter {
+            let before = cache.load(slot, counter);
+            match position.r11 {
+                Some(now) if now >= before => cache.store(slot, counter, now),
                 _ => self.broken = true,
             }
         }
-        self.unsure |= place.unsure;
-        let FlowState::In { block, phase, done, way } = place.flow else { return };
-        let piece = space.translation.piece(block);
-        let (entry, exit) = (FlowPoint::Entry(piece.block), FlowPoint::Exit(piece.block));
-        let all = space.translation.instructions(block);
+        self.unsure |= point.unsure;
+        let FlowState::In { block, phase, done, exit } = point.flow else { return };
+        let translated = cache.translation.block(block);
+        let (entry, exit_point) = (FlowPoint::Entry(translated.block), FlowPoint::Exit(translated.block));
+        let all = cache.translation.instructions(block);
         match phase {
-            CountPhase::Entered => self.observe(space, entry, FlowPoint::Outside),
-            CountPhase::Counted => self.observe(space, exit, FlowPoint::Outside),
+            CountPhase::Entered => self.observe(cache, entry, FlowPoint::Outside),
+            CountPhase::Counted => self.observe(cache, exit_point, FlowPoint::Outside),
             CountPhase::LeftToOutside => {}
         }
         let (steps, executed) =
@@ -86,25 +86,25 @@ impl ThreadLedger {
         if !steps.is_empty() {
             self.parts.push(PartialBlock { block, steps, executed });
         }
-        if let (Some(way), true) = (way, space.translation.is_conditional(block)) {
-            self.ways[way as usize] += 1;
+        if let (Some(exit), true) = (exit, cache.translation.is_conditional(block)) {
+            self.exits[exit as usize] += 1;
         }
     }
 
     /// The last instruction of a block was executed once more than the block was.
-    pub(crate) fn repeat_last(&mut self, space: &CodeCacheMapping, block: u32) {
-        let all = space.translation.instructions(block);
+    pub(crate) fn repeat_last(&mut self, cache: &CodeCacheMapping, block: u32) {
+        let all = cache.translation.instructions(block);
         self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: true });
     }
 
     /// The last instruction of a block that was left behind it was not executed, and is going to be.
-    pub(crate) fn take_last_back(&mut self, space: &CodeCacheMapping, block: u32) {
-        let all = space.translation.instructions(block);
+    pub(crate) fn take_last_back(&mut self, cache: &CodeCacheMapping, block: u32) {
+        let all = cache.translation.instructions(block);
         self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: false });
     }
 
-    fn observe(&mut self, space: &mut CodeCacheMapping, from: FlowPoint, to: FlowPoint) {
-        let arc = space.observed(from, to);
+    fn observe(&mut self, cache: &mut CodeCacheMapping, from: FlowPoint, to: FlowPoint) {
+        let arc = cache.observed(from, to);
         *self.observed.entry(arc.index() as u32).or_default() += 1;
     }
 
@@ -126,7 +126,7 @@ impl ThreadLedger {
             *undone = undone.wrapping_add(times);
         });
         self.parts.extend(other.parts);
-        self.ways.iter_mut().zip(other.ways).for_each(|(ways, more)| *ways += more);
+        self.exits.iter_mut().zip(other.exits).for_each(|(exits, more)| *exits += more);
         self.unsure |= other.unsure;
         self.broken |= other.broken;
     }
@@ -137,21 +137,21 @@ impl ThreadLedger {
 #[derive(Clone)]
 pub(crate) struct CounterSnapshot {
     counters: Vec<u64>,
-    extras: Vec<u64>,
+    unit_counters: Vec<u64>,
     ledger: ThreadLedger,
 }
 
 impl CounterSnapshot {
     /// Reads the counters of a slot.
-    pub(crate) fn read(space: &CodeCacheMapping, slot: usize, ledger: &ThreadLedger) -> CounterSnapshot {
-        let (counters, extras) = space.counts(slot);
-        CounterSnapshot { counters, extras, ledger: ledger.clone() }
+    pub(crate) fn read(cache: &CodeCacheMapping, slot: usize, ledger: &ThreadLedger) -> CounterSnapshot {
+        let (counters, unit_counters) = cache.counts(slot);
+        CounterSnapshot { counters, unit_counters, ledger: ledger.clone() }
     }
 
     /// Adds those of another thread of the process in the same translation, which may have grown meanwhile.
     pub(crate) fn merge(&mut self, other: CounterSnapshot) {
         add_each(&mut self.counters, &other.counters);
-        add_each(&mut self.extras, &other.extras);
+        add_each(&mut self.unit_counters, &other.unit_counters);
         self.ledger.merge(other.ledger);
     }
 
@@ -160,29 +160,29 @@ impl CounterSnapshot {
     /// # Errors
     ///
     /// What does not agree, in words.
-    pub(crate) fn settle(&self, space: &CodeCacheMapping) -> Result<ExecutedCode, String> {
+    pub(crate) fn settle(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
         if self.ledger.broken {
             return Err("what a register has counted is less than before, or not known".to_owned());
         }
-        let known = space.translation.flow().counters().iter().enumerate();
+        let known = cache.translation.flow().counters().iter().enumerate();
         let values: Vec<u64> = known
             .map(|(i, known)| {
                 let seen = self.ledger.observed.get(&(known.arc.index() as u32)).copied().unwrap_or(0);
                 self.counters.get(i).copied().unwrap_or(0).wrapping_add(seen)
             })
             .collect();
-        let solution = space.translation.flow().solve(&values).map_err(|e| e.to_string())?;
+        let solution = cache.translation.flow().solve(&values).map_err(|e| e.to_string())?;
         let cuts = self.ledger.cuts();
         let decoder = BlockDecoder::new();
-        let mut sum = ExecutionSum { space, tally: self, cuts, decoder, executed: ExecutedCode::new() };
+        let mut sum = ExecutionSum { cache, tally: self, cuts, decoder, executed: ExecutedCode::new() };
         sum.blocks(&solution).map_err(|e| e.to_string())?;
         sum.parts().map_err(|e| e.to_string())?;
         let mut executed = sum.executed;
         executed.totals.settle(AddendKind::Direction);
-        if space.translation.counts(AddendKind::Iterations) {
+        if cache.translation.counts(AddendKind::Iterations) {
             executed.totals.settle(AddendKind::Iterations);
         }
-        if space.translation.counts(AddendKind::Elements) && !self.ledger.unsure {
+        if cache.translation.counts(AddendKind::Elements) && !self.ledger.unsure {
             executed.totals.settle(AddendKind::Elements);
         }
         Ok(executed)
@@ -190,12 +190,12 @@ impl CounterSnapshot {
 }
 
 /// How often a block was executed, and how one came to it and left it.
-fn heats_of(piece: &TranslatedBlock, solution: &Solution) -> BlockHeat {
+fn heats_of(translated: &TranslatedBlock, solution: &Solution) -> BlockHeat {
     let heat = |edge: Option<ArcId>| Heat::of(edge.map_or(0, |arc| solution.arc(arc)));
     BlockHeat {
-        block: Heat::of(solution.block(piece.block)),
-        ways: piece.edges.map(heat),
-        entry: heat(piece.from_outside),
+        block: Heat::of(solution.block(translated.block)),
+        exits: translated.edges.map(heat),
+        entry: heat(translated.from_outside),
     }
 }
 
@@ -222,7 +222,7 @@ impl ExecutedCode {
 type SumResult = Result<(), crate::totals::TotalError>;
 
 struct ExecutionSum<'a> {
-    space: &'a CodeCacheMapping,
+    cache: &'a CodeCacheMapping,
     tally: &'a CounterSnapshot,
     cuts: AddressMap<u32, Vec<u16>>,
     decoder: BlockDecoder,
@@ -232,30 +232,32 @@ struct ExecutionSum<'a> {
 impl ExecutionSum<'_> {
     fn blocks(&mut self, solution: &Solution) -> SumResult {
         let mut times_of = ClassExecutions::default();
-        let alike = &mut self.space.alike.borrow_mut();
-        let map = &mut self.space.heats.borrow_mut();
-        for id in 0..self.space.translation.blocks() {
-            let piece = self.space.translation.piece(id);
-            let times = solution.block(piece.block);
-            if times == 0 && piece.units().is_none() {
+        let equivalent_blocks = &mut self.cache.equivalent_blocks.borrow_mut();
+        let map = &mut self.cache.heats.borrow_mut();
+        for id in 0..self.cache.translation.blocks() {
+            let translated = self.cache.translation.block(id);
+            let times = solution.block(translated.block);
+            if times == 0 && translated.units().is_none() {
                 continue;
             }
             if times > 0 {
-                map.note(id, heats_of(piece, solution));
+                map.note(id, heats_of(translated, solution));
             }
-            if let (None, false) = (piece.units(), self.cuts.contains_key(&id)) {
-                let way = alike.way(id, || self.space.translation.code(id));
-                times_of.note(way, times)?;
-                self.executed.reach(piece.address..piece.end());
+            if let (None, false) = (translated.units(), self.cuts.contains_key(&id)) {
+                let exit = equivalent_blocks.class(id, || self.cache.translation.code(id));
+                times_of.note(exit, times)?;
+                self.executed.reach(translated.address..translated.end());
             } else {
                 self.unusual(id, times)?;
             }
-            if self.space.translation.is_conditional(id) {
+            if self.cache.translation.is_conditional(id) {
                 let count = |edge: Option<ArcId>| edge.map_or(0, |arc| solution.arc(arc));
-                self.executed.totals.add_directions(count(piece.edges[1]), count(piece.edges[0]))?;
+                self.executed
+                    .totals
+                    .add_directions(count(translated.edges[1]), count(translated.edges[0]))?;
             }
         }
-        alike.add(&times_of, &mut self.executed.totals)
+        equivalent_blocks.add(&times_of, &mut self.executed.totals)
     }
 
     /// A block that was not executed to its end each time, or of which more is counted than its executions.
@@ -265,15 +267,15 @@ impl ExecutionSum<'_> {
         if times > 0 {
             self.executed.reach(self.reached(&block, id, times));
         }
-        match self.space.translation.piece(id).units() {
+        match self.cache.translation.block(id).units() {
             Some(first) => self.units(&block, first),
             None => Ok(()),
         }
     }
 
     fn whole(&mut self, id: u32) -> Block {
-        let all = self.space.translation.instructions(id);
-        self.space.translation.decode(&mut self.decoder, id, all)
+        let all = self.cache.translation.instructions(id);
+        self.cache.translation.decode(&mut self.decoder, id, all)
     }
 
     /// The code of a block that was executed at least once: as far as the execution came that came farthest.
@@ -284,13 +286,13 @@ impl ExecutionSum<'_> {
     }
 
     fn units(&mut self, block: &Block, first: u32) -> SumResult {
-        let translation = &self.space.translation;
+        let translation = &self.cache.translation;
         let has_units = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
         let counted = |addend: &Addend| has_units(addend) && translation.counts(addend.kind());
         let addends = block.addends.iter().filter(|(_, addend)| counted(addend));
         for ((_, addend), index) in addends.zip(first..) {
             let undone = self.tally.ledger.undone.get(&index).copied().unwrap_or(0);
-            let counted = self.tally.extras.get(index as usize).copied().unwrap_or(0);
+            let counted = self.tally.unit_counters.get(index as usize).copied().unwrap_or(0);
             let units = counted.wrapping_sub(undone);
             self.executed.totals.add_units(addend, units)?;
         }
@@ -304,7 +306,7 @@ impl ExecutionSum<'_> {
                 self.part(part)?;
             }
         }
-        let [not_taken, taken] = self.tally.ledger.ways;
+        let [not_taken, taken] = self.tally.ledger.exits;
         self.executed.totals.add_directions(taken, not_taken)
     }
 
@@ -328,6 +330,6 @@ impl ExecutionSum<'_> {
 
     /// The first instructions of a block; `None` for none.
     fn first(&mut self, block: u32, instructions: u16) -> Option<Block> {
-        (instructions > 0).then(|| self.space.translation.decode(&mut self.decoder, block, instructions))
+        (instructions > 0).then(|| self.cache.translation.decode(&mut self.decoder, block, instructions))
     }
 }

@@ -15,42 +15,42 @@
 //! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
 //! code, untraced, and its counts are lost, with the reason.
 
-mod alike;
-mod answers;
-mod births;
-mod calls;
+mod address_limits;
+mod cache_flush;
+mod cache_folder;
 mod claims;
-mod classes;
-mod code;
-mod common;
-mod engine;
+mod code_cache;
+mod code_reader;
+mod cpu_affinity;
+mod cpu_queries;
+mod equivalent_blocks;
 mod exits;
-mod file;
-mod folder;
-mod hindsight;
-mod hints;
-mod kept;
+mod forks;
+mod instruction_counts;
 mod ledger;
-mod limits;
-mod listing;
 mod maps;
+mod maps_listing;
+mod native_state;
 mod own_counts;
-mod pace;
 mod probe;
 mod proc;
 mod process;
+mod process_rights;
+mod profile_store;
+mod program_file;
 pub mod protocol;
-mod reading;
-mod remote;
-mod renewal;
+mod readings;
+mod remote_syscalls;
 mod restartable;
-mod sharing;
+mod retranslation;
+mod shared_code;
+mod shared_translations;
+mod signal_throttling;
 mod signals;
-mod space;
-mod surface;
+mod syscalls;
 mod threads;
-mod trust;
-mod warm;
+mod tracer;
+mod translation_cache;
 mod writers;
 
 use std::os::unix::net::UnixStream;
@@ -60,11 +60,11 @@ use crate::addend::AddendKinds;
 use crate::translate;
 use crate::{ExecutionEvent, ProcessorBaseline};
 
-pub use engine::FIXED_BYTES;
-pub use file::refuses;
-pub use hindsight::Retranslation;
 #[doc(hidden)]
 pub use probe::{InstructionProbe, ProbeOrder, ProbeView};
+pub use program_file::refuses;
+pub use retranslation::Retranslation;
+pub use tracer::FIXED_BYTES;
 
 /// How programs are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,15 +77,16 @@ pub struct TracerSettings {
     /// Whether programs get the same 16 bytes each time instead of random ones.
     pub fixed_layout: bool,
     /// Whether each program is translated anew, whatever others before it have executed: for comparison.
-    pub apart: bool,
+    pub separate: bool,
     /// Which programs get another translation for what they have executed themselves.
-    pub hindsight: Retranslation,
+    pub retranslation: Retranslation,
 }
 
 impl TracerSettings {
     /// With a processor that is the same on every machine.
     pub fn with_baseline(self, baseline: Option<ProcessorBaseline>) -> TracerSettings {
-        let translation = translate::TranslationSettings { asks: baseline.is_some(), ..self.translation };
+        let translation =
+            translate::TranslationSettings { stop_at_cpu_queries: baseline.is_some(), ..self.translation };
         TracerSettings { baseline, translation, ..self }
     }
 
@@ -101,10 +102,10 @@ impl TracerSettings {
 /// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells
 /// what comes over the socket. To be called in a process of its own: it waits for every child that there is.
 ///
-/// `hints` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::hints`]);
+/// `profile` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::profile`]);
 /// translations are kept beside it, in a folder `translations`.
-pub fn follow(pid: u32, socket: UnixStream, settings: TracerSettings, hints: Option<&Path>) {
-    engine::follow(pid, socket, settings, hints, None);
+pub fn follow(pid: u32, socket: UnixStream, settings: TracerSettings, profile: Option<&Path>) {
+    tracer::follow(pid, socket, settings, profile, None);
 }
 
 /// The same with somebody who looks at every instruction of translated code: for tests, and slow.
@@ -115,5 +116,5 @@ pub fn follow_probed(
     settings: TracerSettings,
     probe: Box<dyn InstructionProbe>,
 ) {
-    engine::follow(pid, socket, settings, None, Some(probe));
+    tracer::follow(pid, socket, settings, None, Some(probe));
 }

@@ -7,10 +7,10 @@
 use cyclometer_sys::marks::MOST_WORDS;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::calls::EFAULT;
-use super::engine::{TraceResult, Tracer};
 use super::ledger::{CounterSnapshot, ThreadLedger};
 use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
+use super::syscalls::EFAULT;
+use super::tracer::{TraceResult, Tracer};
 use crate::{EventTotals, ExecutionEvent};
 
 /// What a word holds whose event cannot be told for a thread.
@@ -45,8 +45,8 @@ impl Tracer {
     fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<EventTotals> {
         let pc = self.pc(tid, registers).ok()?;
         let task = self.tasks.get_mut(&tid)?;
-        let TaskMode::Translated(seat) = &task.mode else { return None };
-        let current = left_at(seat, TranslatedPc::new(pc, registers))?;
+        let TaskMode::Translated(context) = &task.mode else { return None };
+        let current = totals_at(context, TranslatedPc::new(pc, registers))?;
         let Ok(carried) = task.carried.get_or_insert_with(|| Ok(EventTotals::new())) else { return None };
         let mut totals = carried.clone();
         totals.merge(&current).ok()?;
@@ -56,10 +56,10 @@ impl Tracer {
 
 impl TracedTask {
     /// Keeps what a thread that asks for its counts has counted in a place that it leaves.
-    pub(super) fn carry(&mut self, seat: &TranslationContext) {
+    pub(super) fn carry(&mut self, context: &TranslationContext) {
         let Some(Ok(carried)) = &mut self.carried else { return };
-        let added =
-            settled(seat, &seat.ledger).and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
+        let added = settled(context, &context.ledger)
+            .and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
         if let Err(reason) = added {
             self.carried = Some(Err(reason));
         }
@@ -67,13 +67,13 @@ impl TracedTask {
 }
 
 /// What was counted at a seat, were it left at this place of the translation.
-fn left_at(seat: &TranslationContext, spot: TranslatedPc) -> Option<EventTotals> {
-    settled(seat, &seat.ledger_at(spot)?).ok()
+fn totals_at(context: &TranslationContext, position: TranslatedPc) -> Option<EventTotals> {
+    settled(context, &context.ledger_at(position)?).ok()
 }
 
-fn settled(seat: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTotals, String> {
-    let space = seat.space.borrow();
-    CounterSnapshot::read(&space, seat.slot, ledger).settle(&space).map(|executed| executed.totals)
+fn settled(context: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTotals, String> {
+    let cache = context.cache.borrow();
+    CounterSnapshot::read(&cache, context.slot, ledger).settle(&cache).map(|executed| executed.totals)
 }
 
 /// Replaces the numbers of events in a thread's memory by their counts; what the system call returns.

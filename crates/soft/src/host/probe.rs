@@ -2,9 +2,9 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{TraceError, Tracer};
+use super::native_state::restore_registers;
 use super::process::TaskMode;
-use super::surface::repair;
+use super::tracer::{TraceError, Tracer};
 
 /// The flag that steps: after `popf` the kernel takes it for the program's own.
 ///
@@ -44,7 +44,7 @@ pub enum ProbeOrder {
 impl Tracer {
     /// Lets a process in translated code go on, one instruction if a probe looks.
     pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
-        self.note_place(tid)?;
+        self.note_pc(tid)?;
         match self.tasks.get(&tid).map(|task| &task.mode) {
             Some(TaskMode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
             // On the way into a handler or back: it must not get further than that in its own code.
@@ -55,33 +55,33 @@ impl Tracer {
 
     /// Lets a task go on to a stop that it has reached and that was not told yet.
     pub(super) fn run_on(&mut self, tid: u32) -> Result<(), TraceError> {
-        self.note_place(tid)?;
+        self.note_pc(tid)?;
         Ok(trace::resume(tid, 0)?)
     }
 
     /// Leaves a task in the stop of its process.
     pub(super) fn listen(&mut self, tid: u32) -> Result<(), TraceError> {
-        self.note_place(tid)?;
+        self.note_pc(tid)?;
         // Another stop than that, for which there is nothing to hear, is that of its end.
         trace::listen(tid).map_err(|_| TraceError::Gone)
     }
 
     /// The same where its registers are settled, so that a probe can look at them first.
-    pub(super) fn go(&mut self, tid: u32) -> Result<(), TraceError> {
+    pub(super) fn resume_checked(&mut self, tid: u32) -> Result<(), TraceError> {
         // A request may have stopped it while something else of it was waited for.
-        if let Some(reason) = self.task(tid)?.dismissed.take() {
-            self.leave(tid, reason, 0);
+        if let Some(reason) = self.task(tid)?.detach_requested.take() {
+            self.detach(tid, reason, 0);
             return Ok(());
         }
-        if self.task(tid)?.summoned {
-            return self.halt(tid);
+        if self.task(tid)?.suspend_requested {
+            return self.suspend(tid);
         }
-        self.answer(tid)?;
+        self.answer_request(tid)?;
         match self.order(tid)? {
             ProbeOrder::GoOn => self.resume(tid, 0),
             ProbeOrder::Detach => Err(TraceError::Detach("was told to".to_owned())),
             ProbeOrder::Reenter => {
-                let registers = self.surface(tid)?.ok_or(TraceError::Gone)?;
+                let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
                 self.enter(tid, registers)
             }
         }
@@ -89,7 +89,7 @@ impl Tracer {
 
     fn order(&mut self, tid: u32) -> Result<ProbeOrder, TraceError> {
         let Some(probe) = &mut self.probe else { return Ok(ProbeOrder::GoOn) };
-        let Some(TaskMode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return Ok(ProbeOrder::GoOn);
         };
         let mut program = trace::registers(tid)?;
@@ -97,9 +97,9 @@ impl Tracer {
             program.eflags &= !TRAP;
             trace::set_registers(tid, &program)?;
         }
-        let (pc, space) = (program.rip, seat.space.borrow());
-        if let Some(place) = space.translation.place(pc) {
-            repair(&space, seat.slot, &place, &mut program);
+        let (pc, cache) = (program.rip, context.cache.borrow());
+        if let Some(point) = cache.translation.point_at(pc) {
+            restore_registers(&cache, context.slot, &point, &mut program);
         }
         Ok(probe.look(&ProbeView { tid, pc, program }))
     }

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::Registers;
 
-use super::hindsight::TranslationAge;
+use super::address_limits::ReportedLimits;
+use super::cache_flush::{CacheFlush, CodeChangeCost};
+use super::code_cache::CodeCacheMapping;
+use super::cpu_affinity::CpuAffinity;
 use super::ledger::{ExecutedCode, ThreadLedger};
-use super::limits::ReportedLimits;
-use super::listing::MapsListing;
 use super::maps::MapsCache;
-use super::pace::SignalThrottle;
-use super::renewal::{CacheFlush, CodeChangeCost};
-use super::space::CodeCacheMapping;
+use super::maps_listing::MapsListing;
+use super::retranslation::TranslationAge;
+use super::signal_throttling::SignalThrottle;
 use super::threads::TranslationCounts;
-use super::warm::CpuAffinity;
 use crate::EventTotals;
 
 /// A process, from its birth to its end, whatever it executes.
@@ -35,7 +35,7 @@ pub(crate) struct TracedProcess {
     /// It has memory that other processes may write to, too.
     pub(crate) shares: bool,
     /// A change of its code for which its threads halt.
-    pub(crate) renewal: Option<CacheFlush>,
+    pub(crate) flush: Option<CacheFlush>,
     /// The translation whose memory is to be gone when it goes on by itself, and the thread that unmaps it.
     pub(super) clears: Option<(u32, Rc<RefCell<CodeCacheMapping>>)>,
     /// How long we have worked for it since its code changed for the first time, in time of our CPU.
@@ -52,7 +52,7 @@ pub(crate) struct TracedProcess {
 
 /// Where a thread is translated.
 pub(crate) struct TranslationContext {
-    pub(crate) space: Rc<RefCell<CodeCacheMapping>>,
+    pub(crate) cache: Rc<RefCell<CodeCacheMapping>>,
     pub(crate) slot: usize,
     pub(crate) ledger: ThreadLedger,
     /// What is known of the process's mappings.
@@ -60,24 +60,24 @@ pub(crate) struct TranslationContext {
 }
 
 impl TranslationContext {
-    pub(crate) fn new(space: Rc<RefCell<CodeCacheMapping>>, slot: usize) -> TranslationContext {
-        TranslationContext { space, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
+    pub(crate) fn new(cache: Rc<RefCell<CodeCacheMapping>>, slot: usize) -> TranslationContext {
+        TranslationContext { cache, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
     }
 
     /// What its ledger would be, were it left at a spot; `None` where nothing is known of that.
-    pub(crate) fn ledger_at(&self, spot: TranslatedPc) -> Option<ThreadLedger> {
-        let place = self.space.borrow().translation.place(spot.pc)?;
+    pub(crate) fn ledger_at(&self, position: TranslatedPc) -> Option<ThreadLedger> {
+        let point = self.cache.borrow().translation.point_at(position.pc)?;
         let mut ledger = self.ledger.clone();
-        ledger.leave(&mut self.space.borrow_mut(), self.slot, &place, spot);
+        ledger.exit_at(&mut self.cache.borrow_mut(), self.slot, &point, position);
         Some(ledger)
     }
 
     /// Its thread leaves from a spot in translated code. False where nothing is known of that.
-    pub(crate) fn leave(&mut self, spot: TranslatedPc) -> bool {
-        let space = &mut self.space.borrow_mut();
-        let place = space.translation.place(spot.pc);
-        place.iter().for_each(|place| self.ledger.leave(space, self.slot, place, spot));
-        place.is_some()
+    pub(crate) fn exit_at(&mut self, position: TranslatedPc) -> bool {
+        let cache = &mut self.cache.borrow_mut();
+        let point = cache.translation.point_at(position.pc);
+        point.iter().for_each(|point| self.ledger.exit_at(cache, self.slot, point, position));
+        point.is_some()
     }
 }
 
@@ -110,40 +110,40 @@ pub(crate) struct TracedTask {
     /// It executes nothing any more. The first thread of a process is there as long as any other.
     pub(crate) ended: bool,
     /// Where it is in translated code when it has ended itself, which it is about to do.
-    pub(crate) ends: Option<u64>,
+    pub(crate) exit_pc: Option<u64>,
     /// Where it is in translated code, if it has executed nothing since it was last looked at.
     pub(crate) last: Option<TranslatedPc>,
     /// It is about to end its process.
-    pub(crate) ends_all: bool,
+    pub(crate) ends_process: bool,
     /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.
-    pub(crate) departs: Option<i32>,
+    pub(crate) detach_signal: Option<i32>,
     /// It is to halt in its own code at its next stop, as another thread changes the process's code.
-    pub(crate) summoned: bool,
+    pub(crate) suspend_requested: bool,
     /// It has done so.
-    pub(crate) halted: bool,
+    pub(crate) suspended: bool,
     /// It has stopped with its process, and that was noted.
     pub(crate) paused: bool,
     pub(crate) mode: TaskMode,
     /// A filter of system calls is in force: none can be made in its name.
     pub(crate) filtered: bool,
     /// Where it asked for a new program: behind the stop before the system call.
-    pub(crate) executes: Option<u64>,
+    pub(crate) exec_pc: Option<u64>,
     /// The child that it waits for, as both use one memory.
-    pub(crate) suspended: Option<VforkWait>,
+    pub(crate) vfork_wait: Option<VforkWait>,
     /// It is to go on without us at its next stop; why, if counts are lost by that.
-    pub(crate) dismissed: Option<Option<String>>,
+    pub(crate) detach_requested: Option<Option<String>>,
     /// The stop of the translator at which it is, if it is at one.
     pub(crate) stopped_at: Option<u64>,
     /// The block of the system call by which it returns from a handler.
     pub(crate) returning: Option<u32>,
     /// Whether it gets on between its signals.
-    pub(crate) pace: SignalThrottle,
+    pub(crate) throttle: SignalThrottle,
     /// The list of its mappings that it reads.
     pub(crate) listing: Option<MapsListing>,
     /// What it does about SIGTRAP, as it told the kernel, if that is not the default.
     pub(crate) trap_action: Option<[u8; 32]>,
     /// Whether it is bound to a CPU.
-    pub(crate) warmth: CpuAffinity,
+    pub(crate) affinity: CpuAffinity,
     /// How long its program has run in its translation.
     pub(crate) age: TranslationAge,
     /// What it counted in translations that were given up, or that this is not known; `None` where it never asked for its own
@@ -164,44 +164,44 @@ impl TracedTask {
         TracedTask {
             process,
             ended: false,
-            ends: None,
+            exit_pc: None,
             last: None,
-            ends_all: false,
-            departs: None,
-            summoned: false,
-            halted: false,
+            ends_process: false,
+            detach_signal: None,
+            suspend_requested: false,
+            suspended: false,
             paused: false,
             mode,
             filtered,
-            executes: None,
-            suspended: None,
-            dismissed: None,
+            exec_pc: None,
+            vfork_wait: None,
+            detach_requested: None,
             stopped_at: None,
             returning: None,
-            pace: SignalThrottle::default(),
+            throttle: SignalThrottle::default(),
             listing: None,
             trap_action: None,
-            warmth: CpuAffinity::default(),
+            affinity: CpuAffinity::default(),
             age: TranslationAge::default(),
             carried: None,
         }
     }
 
     /// Whether it executes a translation.
-    pub(crate) fn uses(&self, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+    pub(crate) fn uses(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         match &self.mode {
-            TaskMode::Translated(seat) | TaskMode::Native(seat) => Rc::ptr_eq(&seat.space, space),
+            TaskMode::Translated(context) | TaskMode::Native(context) => Rc::ptr_eq(&context.cache, cache),
             TaskMode::Untranslated => false,
         }
     }
 
     /// Whether it has a place in a translation.
-    pub(crate) fn is_seated(&self) -> bool {
+    pub(crate) fn has_context(&self) -> bool {
         !matches!(self.mode, TaskMode::Untranslated)
     }
 
-    pub(crate) fn is_suspended_by(&self, child: u32) -> bool {
-        self.suspended.is_some_and(|suspended| suspended.by == child)
+    pub(crate) fn waits_for_child(&self, child: u32) -> bool {
+        self.vfork_wait.is_some_and(|vfork_wait| vfork_wait.by == child)
     }
 }
 
@@ -219,7 +219,7 @@ impl TracedProcess {
     pub(crate) fn new(pid: u32, parent: u32) -> TracedProcess {
         let name = name_of(pid);
         let (totals, code) = (EventTotals::new(), AddressRanges::default());
-        let (parked, renewal, limits, lost) = (Vec::new(), None, None, None);
+        let (parked, flush, limits, lost) = (Vec::new(), None, None, None);
         let (folded, no_restarts, shares, unconfirmed) = (Vec::new(), false, false, false);
         TracedProcess {
             pid,
@@ -231,7 +231,7 @@ impl TracedProcess {
             folded,
             no_restarts,
             shares,
-            renewal,
+            flush,
             clears: None,
             work: Duration::ZERO,
             changes: CodeChangeCost::new(Instant::now()),

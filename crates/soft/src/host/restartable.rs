@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::calls::PROT_EXEC;
-use super::engine::{TraceError, TraceResult, Tracer};
 use super::maps::{MemoryMapping, MemoryMaps};
-use super::remote::number;
+use super::remote_syscalls::number;
+use super::syscalls::PROT_EXEC;
+use super::tracer::{TraceError, TraceResult, Tracer};
 use super::writers::{FileId, is_for_writing};
 use crate::pack::{ChunkReader, ChunkWriter};
 
@@ -24,7 +24,7 @@ use crate::pack::{ChunkReader, ChunkWriter};
 /// # Source
 ///
 /// `rseq(2)`; Linux `tools/testing/selftests/rseq/rseq-x86.h`, glibc `sysdeps/unix/sysv/linux/x86/bits/rseq.h`: `RSEQ_SIG`.
-pub(super) const MARK: u32 = 0x5305_3053;
+pub(super) const SIGNATURE: u32 = 0x5305_3053;
 
 /// The mark, behind an instruction's opcode that makes a harmless or an invalid instruction of it.
 ///
@@ -32,7 +32,7 @@ pub(super) const MARK: u32 = 0x5305_3053;
 ///
 /// `rseq(2)`; Linux `include/uapi/linux/rseq.h` and `tools/testing/selftests/rseq/rseq-x86.h`, `RSEQ_SIG`: `ud1` with the mark
 /// as a displacement; tcmalloc `tcmalloc/internal/percpu_rseq_x86_64.S`: `nop` with it.
-const MARKS: [[u8; 7]; 2] =
+const SIGNATURES: [[u8; 7]; 2] =
     [[0x0f, 0xb9, 0x3d, 0x53, 0x30, 0x05, 0x53], [0x0f, 0x1f, 0x05, 0x53, 0x30, 0x05, 0x53]];
 
 /// Bytes that are looked at at a time.
@@ -87,9 +87,9 @@ impl Tracer {
         // What is shared is not translated, but for the translation itself, whose memory is better not looked at.
         for mapping in maps.code().filter(|mapping| !mapping.shared) {
             let part = part(tid, mapping);
-            if part.is_none_or(|part| !self.unmarked.contains(&part)) {
+            if part.is_none_or(|part| !self.without_sequences.contains(&part)) {
                 check(tid, (mapping.start, mapping.end), beside)?;
-                self.unmarked.extend(part);
+                self.without_sequences.extend(part);
             }
         }
         Ok(())
@@ -103,17 +103,17 @@ impl Tracer {
         if shares(tid, registers) {
             self.process(tid).into_iter().for_each(|process| process.shares = true);
             // Where the memory is a maker's, too, it will go on in it.
-            let makers = self.tasks.iter().filter(|(_, task)| task.is_suspended_by(tid));
+            let makers = self.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
             let makers: Vec<(u32, usize)> = makers.map(|(maker, task)| (*maker, task.process)).collect();
             makers.iter().for_each(|(_, process)| self.processes[*process].shares = true);
             let checked = self.check_restartable(tid, SHARED);
             if let Err(TraceError::Detach(reason)) = &checked {
-                makers.iter().for_each(|(maker, _)| self.dismiss(*maker, Some(reason.clone())));
+                makers.iter().for_each(|(maker, _)| self.request_detach(*maker, Some(reason.clone())));
             }
             return checked;
         }
         match self.process(tid).is_some_and(|process| process.shares) {
-            true if brings_mark(tid, registers)? => Err(found(SHARED)),
+            true if brings_signature(tid, registers)? => Err(found(SHARED)),
             _ => Ok(()),
         }
     }
@@ -142,11 +142,11 @@ fn shares(tid: u32, registers: &Registers) -> bool {
 }
 
 /// Whether a system call makes code of what has a restartable sequence. What cannot be looked at may have one.
-fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, TraceError> {
+fn brings_signature(tid: u32, registers: &Registers) -> Result<bool, TraceError> {
     let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
     match registers.rax & 0xffff_ffff {
         number::MMAP if rdx & PROT_EXEC != 0 && r10 & MAP_ANONYMOUS == 0 => {
-            let found = file_has_mark(&descriptor(tid, r8), r9, rsi);
+            let found = file_has_signature(&descriptor(tid, r8), r9, rsi);
             Ok(found.unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound))
         }
         number::MPROTECT | number::PKEY_MPROTECT if rdx & PROT_EXEC != 0 => {
@@ -156,7 +156,7 @@ fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, TraceError> {
             let read = |at, bytes: &mut [u8]| trace::read_memory(tid, at, bytes);
             // It may begin in what was code before, or end there.
             let (start, end) = (start.saturating_sub(OVERLAP), end.saturating_add(OVERLAP));
-            Ok(mappings.any(|mapping| has_mark(mapping.start.max(start), mapping.end.min(end), read)))
+            Ok(mappings.any(|mapping| has_signature(mapping.start.max(start), mapping.end.min(end), read)))
         }
         _ => Ok(false),
     }
@@ -167,14 +167,14 @@ fn brings_mark(tid: u32, registers: &Registers) -> Result<bool, TraceError> {
 /// # Errors
 ///
 /// The operating system's, as where the file may not be opened again.
-fn file_has_mark(path: &Path, offset: u64, len: u64) -> io::Result<bool> {
+fn file_has_signature(path: &Path, offset: u64, len: u64) -> io::Result<bool> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {
         return Ok(false);
     }
     let file = fs::File::open(path)?;
     let end = offset.saturating_add(len).min(metadata.len());
-    Ok(has_mark(offset, end, |at, bytes| file.read_at(bytes, at)))
+    Ok(has_signature(offset, end, |at, bytes| file.read_at(bytes, at)))
 }
 
 /// The link of a descriptor of a process.
@@ -198,23 +198,23 @@ fn part(tid: u32, mapping: &MemoryMapping) -> Option<FilePart> {
 
 /// Looks for restartable sequences in a range of addresses.
 pub(super) fn check(tid: u32, (start, end): (u64, u64), beside: &str) -> TraceResult {
-    if has_mark(start, end, |at, bytes| trace::read_memory(tid, at, bytes)) {
+    if has_signature(start, end, |at, bytes| trace::read_memory(tid, at, bytes)) {
         return Err(found(beside));
     }
     Ok(())
 }
 
 /// Bytes of a mark but for the last one.
-const OVERLAP: u64 = MARKS[0].len() as u64 - 1;
+const OVERLAP: u64 = SIGNATURES[0].len() as u64 - 1;
 
 /// What cannot be read cannot be executed either, but for pages that only can be executed, which are not translated.
-fn has_mark(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>) -> bool {
+fn has_signature(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>) -> bool {
     let mut bytes = vec![0; CHUNK];
     let mut at = start;
     while at < end {
         let wanted = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
         let got = read(at, &mut bytes[..wanted]).unwrap_or(0);
-        if contains_mark(&bytes[..got]) {
+        if contains_signature(&bytes[..got]) {
             return true;
         }
         at = match got {
@@ -226,18 +226,18 @@ fn has_mark(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Re
     false
 }
 
-fn contains_mark(bytes: &[u8]) -> bool {
-    let is_mark = |window: &[u8]| MARKS.iter().any(|mark| mark == window);
+fn contains_signature(bytes: &[u8]) -> bool {
+    let is_signature = |window: &[u8]| SIGNATURES.iter().any(|signature| signature == window);
     (0..bytes.len()).step_by(STRETCH).any(|start| {
         // A mark that begins in a stretch may end behind it.
-        let end = bytes.len().min(start + STRETCH + MARKS[0].len() - 1);
+        let end = bytes.len().min(start + STRETCH + SIGNATURES[0].len() - 1);
         let stretch = &bytes[start..end];
-        may_have_mark(stretch) && stretch.windows(MARKS[0].len()).any(is_mark)
+        may_have_signature(stretch) && stretch.windows(SIGNATURES[0].len()).any(is_signature)
     })
 }
 
 /// Whether two bytes that every mark has are there, one after the other. Compilers make vector instructions of this.
-fn may_have_mark(stretch: &[u8]) -> bool {
+fn may_have_signature(stretch: &[u8]) -> bool {
     let pairs = stretch.iter().zip(stretch.iter().skip(1));
     pairs.fold(false, |found, (one, next)| found | ((*one == 0x30) & (*next == 0x05)))
 }
@@ -247,21 +247,21 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_at(position: usize, size: usize, mark: &[u8], expected: bool) {
+    fn check_at(position: usize, size: usize, signature: &[u8], expected: bool) {
         let mut memory = vec![0x1f; size];
-        memory[position..position + mark.len()].copy_from_slice(mark);
+        memory[position..position + signature.len()].copy_from_slice(signature);
         let read = |at: u64, bytes: &mut [u8]| {
             let rest = &memory[at as usize..];
             let count = rest.len().min(bytes.len());
             bytes[..count].copy_from_slice(&rest[..count]);
             Ok(count)
         };
-        assert_eq!(has_mark(0, size as u64, read), expected, "{position} of {size}");
+        assert_eq!(has_signature(0, size as u64, read), expected, "{position} of {size}");
     }
 
     #[test]
     fn a_mark_is_found_wherever_it_is() {
-        for mark in MARKS {
+        for signature in SIGNATURES {
             for position in [
                 0,
                 1,
@@ -276,9 +276,9 @@ mod tests {
                 2 * CHUNK - 12,
                 2 * CHUNK - 7,
             ] {
-                check_at(position, 2 * CHUNK, &mark, true);
+                check_at(position, 2 * CHUNK, &signature, true);
             }
-            check_at(100, CHUNK, &mark[..6], false);
+            check_at(100, CHUNK, &signature[..6], false);
         }
     }
 
@@ -289,7 +289,7 @@ mod tests {
             asked.push(at);
             Err(io::ErrorKind::PermissionDenied.into())
         };
-        assert!(!has_mark(0x1800, 0x4000, nothing));
+        assert!(!has_signature(0x1800, 0x4000, nothing));
         assert_eq!(asked, [0x1800, 0x2000, 0x3000]);
     }
 }

@@ -6,13 +6,13 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{TraceError, Tracer};
-use super::pace::SignalArrival;
+use super::code_cache::CodeCacheMapping;
 use super::proc;
 use super::process::{TaskMode, TracedTask, TranslatedPc};
-use super::remote::{RemoteSyscalls, number};
+use super::remote_syscalls::{RemoteSyscalls, number};
 use super::restartable::HANDLERS;
-use super::space::CodeCacheMapping;
+use super::signal_throttling::SignalArrival;
+use super::tracer::{TraceError, Tracer};
 use crate::translate::{FlowState, StopReason};
 
 const SIGTRAP: i32 = 5;
@@ -43,10 +43,10 @@ impl Tracer {
     pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
-        let arrival = self.take_up_held(tid, signal)?;
+        let arrival = self.take_delayed(tid, signal)?;
         if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
             // Its handler was taken away meanwhile: it would have come before that.
-            super::engine::go_on_waiting(tid)?;
+            super::tracer::restart_wait(tid)?;
             return self.resume(tid, 0);
         }
         let task = self.task(tid)?;
@@ -54,42 +54,43 @@ impl Tracer {
             TaskMode::Untranslated => Ok(trace::resume(tid, signal)?),
             TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
             TaskMode::Translated(_) if stepped => {
-                task.pace.go_on();
-                self.go(tid)
+                task.throttle.progressed();
+                self.resume_checked(tid)
             }
-            TaskMode::Translated(seat) => {
-                let space = seat.space.borrow();
+            TaskMode::Translated(context) => {
+                let cache = context.cache.borrow();
                 let at = registers.rip.wrapping_sub(1);
-                let stop = space.translation.stop_at(at).filter(|_| signal == SIGTRAP);
-                let strayed = if signal == SIGSEGV { strayed(tid, &space, registers) } else { None };
-                drop(space);
-                match (stop, strayed) {
+                let stop = cache.translation.stop_at(at).filter(|_| signal == SIGTRAP);
+                let mispredicted_return =
+                    if signal == SIGSEGV { mispredicted_return(tid, &cache, registers) } else { None };
+                drop(cache);
+                match (stop, mispredicted_return) {
                     (Some(stop), _)
                         if stop != StopReason::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
                         // Before a call nothing of it is done.
                         if stop != StopReason::SystemCall {
-                            task.pace.go_on();
+                            task.throttle.progressed();
                         }
                         task.stopped_at = Some(at);
-                        (task.last, task.executes) = (Some(TranslatedPc::new(at, &registers)), None);
+                        (task.last, task.exec_pc) = (Some(TranslatedPc::new(at, &registers)), None);
                         // What the program's own breakpoint does to its handler is as it should be.
                         if stop != StopReason::Breakpoint {
-                            self.mend_trap(tid)?;
+                            self.restore_trap_handler(tid)?;
                         }
-                        self.own_stop(tid, stop, registers)
+                        self.translator_stop(tid, stop, registers)
                     }
                     (None, Some(registers)) => {
                         trace::set_registers(tid, &registers)?;
                         task.stopped_at = Some(registers.rip - 1);
                         task.last = Some(TranslatedPc::new(registers.rip - 1, &registers));
-                        self.own_stop(tid, StopReason::IndirectBranch, registers)
+                        self.translator_stop(tid, StopReason::IndirectBranch, registers)
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
-                        self.leave(tid, Some("steps itself".to_owned()), signal);
+                        self.detach(tid, Some("steps itself".to_owned()), signal);
                         Ok(())
                     }
-                    _ if self.holds_back(tid, signal, registers.rip, arrival)? => self.go(tid),
+                    _ if self.delays_signal(tid, signal, registers.rip, arrival)? => self.resume_checked(tid),
                     _ => self.deliver(tid, signal),
                 }
             }
@@ -112,8 +113,8 @@ impl Tracer {
     }
 
     fn is_behind_untold_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
-        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
-        let stops = seat.space.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
+        let stops = context.cache.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
     }
 
@@ -128,7 +129,7 @@ impl Tracer {
     }
 
     /// Notes where a stopped task is in translated code, unless that is known.
-    pub(super) fn note_place(&mut self, tid: u32) -> Result<(), TraceError> {
+    pub(super) fn note_pc(&mut self, tid: u32) -> Result<(), TraceError> {
         let task = self.task(tid)?;
         if task.last.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
             let registers = trace::registers(tid)?;
@@ -145,20 +146,20 @@ impl Tracer {
         if !stepped {
             return Ok(trace::step(tid, signal)?);
         }
-        self.mend_trap(tid)?;
-        if let (Some(block), TaskMode::Native(seat)) = (returning, &mut self.task(tid)?.mode) {
-            let space = seat.space.clone();
-            seat.ledger.repeat_last(&space.borrow(), block);
+        self.restore_trap_handler(tid)?;
+        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.task(tid)?.mode) {
+            let cache = context.cache.clone();
+            context.ledger.repeat_last(&cache.borrow(), block);
         }
-        if self.has_renewed(tid) {
-            self.complete_renewal(tid, &registers)
+        if self.has_made_call(tid) {
+            self.complete_flush(tid, &registers)
         } else {
             self.enter(tid, registers)
         }
     }
 
     /// The program says what becomes of SIGTRAP.
-    pub(super) fn traps(&mut self, tid: u32, action: u64) -> Result<(), TraceError> {
+    pub(super) fn set_trap_handler(&mut self, tid: u32, action: u64) -> Result<(), TraceError> {
         const SIG_DFL: u64 = 0;
         const SIG_IGN: u64 = 1;
         let mut bytes = [0; 32];
@@ -172,7 +173,7 @@ impl Tracer {
             let action = (handler != SIG_DFL).then_some(bytes);
             self.note_for_all(tid, |task| task.trap_action = action)?;
         }
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// A trap while SIGTRAP is blocked, as in its own handler, makes the kernel forget the handler and the block: both
@@ -181,17 +182,17 @@ impl Tracer {
     /// # Source
     ///
     /// Linux `kernel/signal.c`, `force_sig_info_to_task`.
-    fn mend_trap(&mut self, tid: u32) -> Result<(), TraceError> {
+    fn restore_trap_handler(&mut self, tid: u32) -> Result<(), TraceError> {
         let task = self.task(tid)?;
         let Some(action) = task.trap_action.filter(|_| !task.filtered) else { return Ok(()) };
-        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else { return Ok(()) };
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return Ok(()) };
         if has_signal(&status(tid), "SigCgt:", SIGTRAP) {
             return Ok(());
         }
-        let space = seat.space.borrow();
-        space.put_aside(seat.slot, &action);
-        let address = space.aside(seat.slot);
-        let remote = RemoteSyscalls::new(tid, space.gadget());
+        let cache = context.cache.borrow();
+        cache.put_scratch(context.slot, &action);
+        let address = cache.scratch_address(context.slot);
+        let remote = RemoteSyscalls::new(tid, cache.gadget());
         remote.call(number::RT_SIGACTION, [SIGTRAP as u64, address, 0, 8, 0, 0])?;
         let blocked = trace::signal_mask(tid)? | 1 << (SIGTRAP - 1);
         Ok(trace::set_signal_mask(tid, blocked)?)
@@ -202,7 +203,7 @@ impl Tracer {
         match disposition(tid, signal) {
             // The tracer alone is why a system call is made again.
             SignalDisposition::Ignores => {
-                super::engine::go_on_waiting(tid)?;
+                super::tracer::restart_wait(tid)?;
                 return self.resume(tid, signal);
             }
             SignalDisposition::Stops => {
@@ -213,20 +214,22 @@ impl Tracer {
         }
         // Without a handler it ends the process.
         let ends = !has_signal(&status(tid), "SigCgt:", signal);
-        self.task(tid)?.ends_all = ends;
+        self.task(tid)?.ends_process = ends;
         let mut info = trace::signal_info(tid)?;
-        let inside = |engine: &mut Tracer| match &engine.task(tid)?.mode {
-            TaskMode::Translated(seat) => Ok::<bool, TraceError>(seat.space.borrow().holds(info.address())),
+        let inside = |tracer: &mut Tracer| match &tracer.task(tid)?.mode {
+            TaskMode::Translated(context) => {
+                Ok::<bool, TraceError>(context.cache.borrow().holds(info.address()))
+            }
             _ => Ok(false),
         };
         let of_instruction = info.code() > 0 && inside(self)?;
-        let Some(registers) = self.surface(tid)? else { return Ok(trace::resume(tid, signal)?) };
+        let Some(registers) = self.to_native_state(tid)? else { return Ok(trace::resume(tid, signal)?) };
         if of_instruction {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
         }
         if !ends && let Err(TraceError::Detach(reason)) = self.check_restartable(tid, HANDLERS) {
-            self.leave(tid, Some(reason), signal);
+            self.detach(tid, Some(reason), signal);
             return Ok(());
         }
         Ok(trace::step(tid, signal)?)
@@ -241,11 +244,11 @@ impl Tracer {
         if !restarts(&registers) {
             return Ok(());
         }
-        if let TaskMode::Translated(seat) = &mut self.task(tid)?.mode {
-            let space = seat.space.clone();
-            let place = space.borrow().translation.place(registers.rip);
-            if let Some(FlowState::In { block, .. }) = place.map(|place| place.flow) {
-                seat.ledger.repeat_last(&space.borrow(), block);
+        if let TaskMode::Translated(context) = &mut self.task(tid)?.mode {
+            let cache = context.cache.clone();
+            let point = cache.borrow().translation.point_at(registers.rip);
+            if let Some(FlowState::In { block, .. }) = point.map(|point| point.flow) {
+                context.ledger.repeat_last(&cache.borrow(), block);
             }
         }
         Ok(())
@@ -259,9 +262,9 @@ impl Tracer {
 
     /// The block in which a task is, by its instruction pointer in translated code.
     pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, TraceError> {
-        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Ok(None) };
-        let place = seat.space.borrow().translation.place(pc);
-        match place.map(|place| place.flow) {
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(None) };
+        let point = context.cache.borrow().translation.point_at(pc);
+        match point.map(|point| point.flow) {
             Some(FlowState::In { block, .. }) => Ok(Some(block)),
             _ => Ok(None),
         }
@@ -270,7 +273,7 @@ impl Tracer {
     /// The system call that a handler ends with.
     pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), TraceError> {
         let block = self.block_of_call(tid)?;
-        self.surface(tid)?;
+        self.to_native_state(tid)?;
         self.task(tid)?.returning = block;
         Ok(trace::step(tid, 0)?)
     }
@@ -280,9 +283,9 @@ impl TracedTask {
     /// Whether an instruction pointer is behind a stop of the translator, where no instruction is: the task was killed
     /// there before we heard of the stop.
     fn is_behind_stop(&self, rip: u64) -> bool {
-        let TaskMode::Translated(seat) = &self.mode else { return false };
-        let translation = &seat.space.borrow().translation;
-        translation.place(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
+        let TaskMode::Translated(context) = &self.mode else { return false };
+        let translation = &context.cache.borrow().translation;
+        translation.point_at(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
     }
 }
 
@@ -303,12 +306,12 @@ pub(super) fn restarts(registers: &Registers) -> bool {
 /// # Source
 ///
 /// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault behind it.
-fn strayed(tid: u32, space: &CodeCacheMapping, registers: Registers) -> Option<Registers> {
-    let pushed = space.translation.is_returning(registers.rip);
+fn mispredicted_return(tid: u32, cache: &CodeCacheMapping, registers: Registers) -> Option<Registers> {
+    let pushed = cache.translation.is_returning(registers.rip);
     let faulted = pushed.filter(|_| trace::signal_info(tid).is_ok_and(|info| info.code() > 0));
     let rsp = registers.rsp.wrapping_add(if faulted == Some(true) { 8 } else { 0 });
-    let rip = space.translation.first_table_entry() + 1;
-    (faulted.is_some() || !space.holds(registers.rip)).then_some(Registers { rip, rsp, ..registers })
+    let rip = cache.translation.first_table_entry() + 1;
+    (faulted.is_some() || !cache.holds(registers.rip)).then_some(Registers { rip, rsp, ..registers })
 }
 
 /// # Source

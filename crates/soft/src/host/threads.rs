@@ -10,93 +10,93 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{Change, Registers};
 
-use super::births::message;
-use super::calls::MappingCall;
-use super::engine::{TraceError, TraceResult, Tracer};
+use super::code_cache::CodeCacheMapping;
+use super::forks::message;
 use super::ledger::{CounterSnapshot, ExecutedCode};
 use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::restartable;
-use super::space::CodeCacheMapping;
+use super::syscalls::MappingCall;
+use super::tracer::{TraceError, TraceResult, Tracer};
 
 impl Tracer {
     /// A thread that a process has made.
     pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
         let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
-        task.summoned = self.processes[process].renewal.is_some();
+        task.suspend_requested = self.processes[process].flush.is_some();
         self.tasks.insert(tid, task);
     }
 
     /// The other threads of a task's process, as far as they have not ended.
-    pub(super) fn companions(&self, tid: u32) -> Vec<u32> {
+    pub(super) fn other_threads(&self, tid: u32) -> Vec<u32> {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return Vec::new() };
-        let others = self.members(process).filter(|(other, _)| **other != tid);
+        let others = self.threads_of(process).filter(|(other, _)| **other != tid);
         others.map(|(other, _)| *other).collect()
     }
 
-    pub(super) fn members(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
+    pub(super) fn threads_of(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
         self.tasks.iter().filter(move |(_, task)| task.process == process && !task.ended)
     }
 
     /// Whether a task's process has other threads, be it ones that have not stopped for the first time.
-    pub(super) fn has_companions(&self, tid: u32) -> bool {
+    pub(super) fn has_other_threads(&self, tid: u32) -> bool {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return false };
-        self.members(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
+        self.threads_of(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
     }
 
     pub(super) fn awaits_thread(&self, process: usize) -> bool {
-        self.born.values().any(|birth| birth.thread_of == Some(process))
+        self.fork_events.values().any(|fork_event| fork_event.thread_of == Some(process))
     }
 
     /// Whether another thread is about to end a task's process. Were the task allowed to go on, that might come when it
     /// is killed already: it would go on to its end, and we would not know where it was.
     pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
-        let of_thread = || self.born.get(&tid).and_then(|birth| birth.thread_of);
+        let of_thread = || self.fork_events.get(&tid).and_then(|fork_event| fork_event.thread_of);
         let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
-        let ends = |(other, task): (&u32, &TracedTask)| task.ends_all && *other != tid;
-        process.is_some_and(|process| self.members(process).any(ends))
+        let ends = |(other, task): (&u32, &TracedTask)| task.ends_process && *other != tid;
+        process.is_some_and(|process| self.threads_of(process).any(ends))
     }
 
     /// A thread that was about to end its process does something else.
-    pub(super) fn take_up_postponed(&mut self) {
+    pub(super) fn handle_postponed(&mut self) {
         for (tid, change) in std::mem::take(&mut self.postponed) {
             self.handle(tid, change);
         }
     }
 
     /// A place for a task in a translation: for a thread one that another has left, if there is any.
-    pub(super) fn seat_for(
+    pub(super) fn assign_slot(
         &mut self,
         tid: u32,
-        space: &Rc<RefCell<CodeCacheMapping>>,
+        cache: &Rc<RefCell<CodeCacheMapping>>,
     ) -> Result<TranslationContext, TraceError> {
         let parked = self.process(tid).map(|process| &mut process.parked);
         let left = parked.and_then(|parked| {
-            let found = parked.iter().position(|seat| Rc::ptr_eq(&seat.space, space))?;
+            let found = parked.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
             Some(parked.swap_remove(found))
         });
-        if let Some(seat) = left {
-            return Ok(seat);
+        if let Some(context) = left {
+            return Ok(context);
         }
-        let mut slot = space.borrow_mut().take_slot();
+        let mut slot = cache.borrow_mut().take_slot();
         if slot.is_none() {
-            self.fold_parked(space);
-            slot = space.borrow_mut().take_slot();
+            self.fold_parked(cache);
+            slot = cache.borrow_mut().take_slot();
         }
-        let what = if self.companions(tid).is_empty() { "processes" } else { "threads" };
+        let what = if self.other_threads(tid).is_empty() { "processes" } else { "threads" };
         let slot = slot.ok_or_else(|| TraceError::Detach(format!("has too many {what} at a time")))?;
-        Ok(TranslationContext::new(space.clone(), slot))
+        Ok(TranslationContext::new(cache.clone(), slot))
     }
 
     /// Gives slots back that threads have left and no other has taken, with what they counted kept aside.
-    fn fold_parked(&mut self, space: &Rc<RefCell<CodeCacheMapping>>) {
+    fn fold_parked(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         for process in &mut self.processes {
             let (here, elsewhere) = std::mem::take(&mut process.parked)
                 .into_iter()
-                .partition(|seat| Rc::ptr_eq(&seat.space, space));
+                .partition(|context| Rc::ptr_eq(&context.cache, cache));
             let here: Vec<TranslationContext> = here;
             process.parked = elsewhere;
             process.folded.extend(here.iter().map(TranslationCounts::of));
-            here.iter().for_each(|seat| space.borrow_mut().give_slot(seat.slot));
+            here.iter().for_each(|context| cache.borrow_mut().give_slot(context.slot));
         }
     }
 
@@ -104,18 +104,18 @@ impl Tracer {
     /// it, and the slots are given back.
     pub(super) fn close(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) =
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) =
             std::mem::replace(&mut task.mode, TaskMode::Untranslated)
         else {
             return;
         };
-        task.carry(&seat);
+        task.carry(&context);
         let index = task.process;
         self.answered.remove(&tid);
-        let seated = self.tasks.values().any(|task| task.process == index && task.is_seated());
+        let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());
         let process = &mut self.processes[index];
-        process.parked.push(seat);
-        if seated {
+        process.parked.push(context);
+        if assigned {
             return;
         }
         let parked = std::mem::take(&mut process.parked);
@@ -134,67 +134,67 @@ impl Tracer {
                 Err(reason) => process.lose(reason),
             }
         }
-        for seat in &parked {
-            seat.space.borrow_mut().give_slot(seat.slot);
-            self.distrust(tid, &mut seat.space.borrow_mut());
-            if !self.pool.holds(&seat.space) {
-                self.learn(&seat.space.borrow());
+        for context in &parked {
+            context.cache.borrow_mut().give_slot(context.slot);
+            self.forbid_storing(tid, &mut context.cache.borrow_mut());
+            if !self.shared_translations.holds(&context.cache) {
+                self.learn(&context.cache.borrow());
             }
         }
     }
 
     /// Those who wait for the other threads of their process go on without us, if none is missing any more.
-    pub(super) fn depart_ready(&mut self) {
-        let waiting = self.tasks.values().filter(|task| task.departs.is_some());
+    pub(super) fn detach_ready(&mut self) {
+        let waiting = self.tasks.values().filter(|task| task.detach_signal.is_some());
         let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
-        processes.into_iter().for_each(|process| self.depart(process));
+        processes.into_iter().for_each(|process| self.detach_if_ready(process));
     }
 
     /// The same for one process. Who waits for a child of its own executes nothing meanwhile, and leaves later.
-    pub(super) fn depart(&mut self, process: usize) {
+    pub(super) fn detach_if_ready(&mut self, process: usize) {
         let is_still = |(tid, task): (&u32, &TracedTask)| {
-            task.departs.is_some() || task.suspended.is_some() || self.is_held(*tid)
+            task.detach_signal.is_some() || task.vfork_wait.is_some() || self.is_detached_last(*tid)
         };
-        if self.awaits_thread(process) || !self.members(process).all(is_still) {
+        if self.awaits_thread(process) || !self.threads_of(process).all(is_still) {
             return;
         }
         let leaving: Vec<(u32, i32)> =
-            self.members(process).filter_map(|(tid, task)| Some((*tid, task.departs?))).collect();
+            self.threads_of(process).filter_map(|(tid, task)| Some((*tid, task.detach_signal?))).collect();
         if self.finishing && !leaving.is_empty() {
-            self.went_on.insert(process);
+            self.detached_processes.insert(process);
         }
-        if let Some((tid, space)) = self.processes[process].clears.take()
-            && leaving.len() == self.members(process).count()
+        if let Some((tid, cache)) = self.processes[process].clears.take()
+            && leaving.len() == self.threads_of(process).count()
         {
             // Who was killed meanwhile has no memory.
-            let _ = space.borrow().clear(tid);
+            let _ = cache.borrow().clear(tid);
         }
         for (tid, signal) in leaving {
             self.tasks.remove(&tid);
-            self.part_with(tid, signal);
+            self.detach_task(tid, signal);
         }
     }
 
     /// A thread that is not the first one of its process executes a new program. From now on it has the first one's id, and
     /// all others have ended.
-    pub(super) fn take_over(&mut self, tid: u32) {
+    pub(super) fn adopt_exec_thread(&mut self, tid: u32) {
         let Ok(former) = message(tid, Change::Exec) else {
             // It was killed since: it does not matter which of them it was.
-            return self.companions(tid).into_iter().for_each(|other| self.gone(other, None));
+            return self.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
         };
         let former = former as u32;
-        self.move_held(former, tid);
+        self.move_delayed(former, tid);
         if former == tid {
             return;
         }
-        if self.tasks.get(&tid).is_some_and(TracedTask::is_seated) {
+        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.end_unseen(tid, true);
             self.close(tid);
         }
         let Some(task) = self.tasks.remove(&former) else { return };
-        self.asked.remove(&former);
+        self.pending_answers.remove(&former);
         self.tasks.insert(tid, task);
     }
 
@@ -209,17 +209,17 @@ impl Tracer {
     ) -> TraceResult {
         let task = self.task(tid)?;
         let filtered = task.filtered;
-        let TaskMode::Translated(seat) = &task.mode else { return Err(TraceError::Gone) };
-        let home = seat.space.clone();
-        let known = seat.maps.last();
+        let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
+        let home = context.cache.clone();
+        let known = context.maps.last();
         let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
         let harmless = !call.code && !call.ranges.iter().any(executable);
         let open = home.borrow().common.is_open();
         if changes || (call.code && !open && self.is_shared(tid, &home)) {
-            return self.renew_among(tid);
+            return self.flush_among_threads(tid);
         }
         if harmless {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         if filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
@@ -230,21 +230,25 @@ impl Tracer {
             restartable::check(tid, range, restartable::THREADS)?;
         }
         if open {
-            return if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) };
+            return if self.is_admitted(tid, &ranges)? {
+                self.resume_checked(tid)
+            } else {
+                self.flush_here(tid)
+            };
         }
         if fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end)) {
             return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
         }
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// What was known of the mappings of a task's process, and of who lends it its memory, is not true any more.
     pub(super) fn forget_maps(&mut self, tid: u32) {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let same = |task: &&mut TracedTask| task.process == process || task.is_suspended_by(tid);
+        let same = |task: &&mut TracedTask| task.process == process || task.waits_for_child(tid);
         for task in self.tasks.values_mut().filter(same) {
-            if let TaskMode::Translated(seat) | TaskMode::Native(seat) = &mut task.mode {
-                seat.maps.forget();
+            if let TaskMode::Translated(context) | TaskMode::Native(context) = &mut task.mode {
+                context.maps.forget();
             }
         }
     }
@@ -260,15 +264,15 @@ impl Tracer {
 /// What was counted in one translation.
 #[derive(Clone)]
 pub(crate) struct TranslationCounts {
-    pub(super) space: Rc<RefCell<CodeCacheMapping>>,
+    pub(super) cache: Rc<RefCell<CodeCacheMapping>>,
     pub(super) tally: CounterSnapshot,
 }
 
 impl TranslationCounts {
     /// What a task that does not run has counted, if it is outside of every block.
-    pub(super) fn of(seat: &TranslationContext) -> TranslationCounts {
-        let tally = CounterSnapshot::read(&seat.space.borrow(), seat.slot, &seat.ledger);
-        TranslationCounts { space: seat.space.clone(), tally }
+    pub(super) fn of(context: &TranslationContext) -> TranslationCounts {
+        let tally = CounterSnapshot::read(&context.cache.borrow(), context.slot, &context.ledger);
+        TranslationCounts { cache: context.cache.clone(), tally }
     }
 }
 
@@ -280,7 +284,7 @@ impl FromIterator<TranslationCounts> for ThreadCounts {
     fn from_iter<T: IntoIterator<Item = TranslationCounts>>(parts: T) -> ThreadCounts {
         let mut sums = ThreadCounts::default();
         for part in parts {
-            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.space, &part.space)) {
+            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.cache, &part.cache)) {
                 Some(sum) => sum.tally.merge(part.tally),
                 None => sums.0.push(part),
             }
@@ -296,7 +300,7 @@ impl ThreadCounts {
     ///
     /// What does not agree, in words.
     pub(super) fn settle(&self) -> Result<Vec<ExecutedCode>, String> {
-        self.0.iter().map(|part| part.tally.settle(&part.space.borrow())).collect()
+        self.0.iter().map(|part| part.tally.settle(&part.cache.borrow())).collect()
     }
 }
 

@@ -13,10 +13,10 @@ use std::path::Path;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{TraceError, Tracer};
-use super::file::opened;
 use super::process::TaskMode;
-use super::remote::number;
+use super::program_file::opened;
+use super::remote_syscalls::number;
+use super::tracer::{TraceError, Tracer};
 use crate::pack::{ChunkReader, ChunkWriter};
 
 /// A file, by its device and number.
@@ -128,19 +128,21 @@ impl Tracer {
         let folder = relative.then_some(registers.rdi as u32 as i32);
         let Some(path) = opened(tid, folder, path) else { return Ok(false) };
         if is_memory(&path) {
-            self.leave_all(tid, "opens the memory of a process for writing");
+            self.detach_all(tid, "opens the memory of a process for writing");
             return Ok(true);
         }
         let Some(file) = FileId::at(&path) else { return Ok(false) };
-        let executes = |engine: &Tracer, other: &u32| {
-            let seated = engine.tasks.get(other).map(|task| &task.mode);
-            let Some(TaskMode::Translated(seat) | TaskMode::Native(seat)) = seated else { return false };
-            seat.maps.executes(file)
+        let executes = |tracer: &Tracer, other: &u32| {
+            let assigned = tracer.tasks.get(other).map(|task| &task.mode);
+            let Some(TaskMode::Translated(context) | TaskMode::Native(context)) = assigned else {
+                return false;
+            };
+            context.maps.executes(file)
         };
         let reason = "executes a file that is opened for writing";
         let others = self.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));
         let others: Vec<u32> = others.collect();
-        others.into_iter().for_each(|other| self.dismiss(other, Some(reason.to_owned())));
+        others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
         if executes(self, &tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(false) }
     }
 }

@@ -6,11 +6,11 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions};
 
+use super::instruction::{DecodedInstruction, OSZAP, OpcodeTraits, STATUS};
 use super::pages::{CodePages, CodeSource};
-use super::shape::{DecodedInstruction, OSZAP, OpcodeTraits, STATUS};
 use crate::block::{DetachReason, MAX_INSTRUCTIONS, Terminator};
 use crate::hash::AddressMap;
-use crate::hints::Heat;
+use crate::profile::Heat;
 
 /// Most instructions of a batch: more are translated in vain, fewer mean more stops.
 const MAX_BATCH: usize = 400;
@@ -20,7 +20,7 @@ const MAX_BATCH: usize = 400;
 const LEAST_LIKELY: u32 = CERTAIN / 32;
 
 /// How likely a way is that earlier runs have passed and never gone, in percent.
-const NEVER_GONE: u32 = 2;
+const NEVER_TAKEN: u32 = 2;
 
 /// How far a page may be to be looked at for what earlier runs have executed of it, in bytes.
 const NEIGHBOURHOOD: u64 = 1 << 22;
@@ -49,7 +49,7 @@ pub(crate) struct PendingBlock {
     /// The blocks of the batch where it goes on, as [`successors`] has them.
     pub(crate) inside: [Option<u32>; 2],
     /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
-    pub(crate) quiet: Option<usize>,
+    pub(crate) flags_dead: Option<usize>,
 }
 
 impl PendingBlock {
@@ -63,7 +63,7 @@ impl PendingBlock {
 pub(crate) struct BlockBatch {
     pub(crate) shapes: Vec<DecodedInstruction>,
     /// Ascending by address.
-    pub(crate) drafts: Vec<PendingBlock>,
+    pub(crate) blocks: Vec<PendingBlock>,
     scratch: BatchScratch,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct BlockBatch {
 #[derive(Default)]
 pub(crate) struct BatchScratch {
     shapes: Vec<DecodedInstruction>,
-    drafts: Vec<PendingBlock>,
+    blocks: Vec<PendingBlock>,
     seen: SeenAddresses,
     leaders: Vec<u64>,
     traits: OpcodeTraits,
@@ -96,58 +96,59 @@ impl BlockBatch {
         let mut batch = found.blocks(pages);
         batch.find_successors();
         batch.find_live_flags(&|address| Some(known(pages.block(address)?)));
-        batch.find_quiet_steps();
+        batch.find_dead_flags();
         batch.find_loops();
-        batch.take_hints(pages);
+        batch.apply_profile(pages);
         batch
     }
 
     /// The position of the block at an address.
     pub(crate) fn at(&self, address: u64) -> Option<usize> {
-        self.drafts.binary_search_by_key(&address, |draft| draft.address).ok()
+        self.blocks.binary_search_by_key(&address, |pending| pending.address).ok()
     }
 
     /// Whether the block before one of them goes on to it: by falling through, or because its call comes back there.
     pub(crate) fn is_fallen_into(&self, position: usize) -> bool {
-        let Some(before) = position.checked_sub(1).map(|before| self.drafts[before].terminator) else {
+        let Some(before) = position.checked_sub(1).map(|before| self.blocks[before].terminator) else {
             return false;
         };
-        let address = Some(self.drafts[position].address);
+        let address = Some(self.blocks[position].address);
         return_to(before) == address || successors(before).contains(&address)
     }
 
     /// What the next batch can use again.
     pub(crate) fn into_scratch(self) -> BatchScratch {
-        BatchScratch { shapes: self.shapes, drafts: self.drafts, ..self.scratch }
+        BatchScratch { shapes: self.shapes, blocks: self.blocks, ..self.scratch }
     }
 
     /// The instructions of a block.
-    pub(crate) fn shapes(&self, draft: &PendingBlock) -> &[DecodedInstruction] {
-        &self.shapes[draft.steps.clone()]
+    pub(crate) fn shapes(&self, pending: &PendingBlock) -> &[DecodedInstruction] {
+        &self.shapes[pending.steps.clone()]
     }
 
     fn find_successors(&mut self) {
-        for i in 0..self.drafts.len() {
-            let inside = successors(self.drafts[i].terminator).map(|to| self.at(to?).map(|to| to as u32));
-            self.drafts[i].inside = inside;
+        for i in 0..self.blocks.len() {
+            let inside = successors(self.blocks[i].terminator).map(|to| self.at(to?).map(|to| to as u32));
+            self.blocks[i].inside = inside;
         }
     }
 
     /// Backward data flow to a fixed point.
     fn find_live_flags(&mut self, known: &dyn Fn(u64) -> Option<u8>) {
-        let effects: Vec<(u8, u8)> = self.drafts.iter().map(|draft| self.effect(draft)).collect();
-        let outside: Vec<u8> = self.drafts.iter().map(|draft| self.live_elsewhere(draft, known)).collect();
+        let effects: Vec<(u8, u8)> = self.blocks.iter().map(|pending| self.effect(pending)).collect();
+        let outside: Vec<u8> =
+            self.blocks.iter().map(|pending| self.live_elsewhere(pending, known)).collect();
         loop {
             let mut changed = false;
-            for i in (0..self.drafts.len()).rev() {
-                let inside = self.drafts[i].inside.into_iter().flatten();
-                let within = inside.fold(0, |live, to| live | self.drafts[to as usize].live_in);
+            for i in (0..self.blocks.len()).rev() {
+                let inside = self.blocks[i].inside.into_iter().flatten();
+                let within = inside.fold(0, |live, to| live | self.blocks[to as usize].live_in);
                 let (reads, kills) = effects[i];
-                let draft = &mut self.drafts[i];
-                draft.live_out = within | outside[i];
-                let live_in = reads | (draft.live_out & !kills);
-                changed |= live_in != draft.live_in;
-                draft.live_in = live_in;
+                let pending = &mut self.blocks[i];
+                pending.live_out = within | outside[i];
+                let live_in = reads | (pending.live_out & !kills);
+                changed |= live_in != pending.live_in;
+                pending.live_in = live_in;
             }
             if !changed {
                 return;
@@ -156,22 +157,22 @@ impl BlockBatch {
     }
 
     /// Flags that a block reads before it kills them, and those that it kills.
-    fn effect(&self, draft: &PendingBlock) -> (u8, u8) {
-        self.shapes(draft)
+    fn effect(&self, pending: &PendingBlock) -> (u8, u8) {
+        self.shapes(pending)
             .iter()
             .fold((0, 0), |(reads, kills), shape| (reads | (shape.reads & !kills), kills | shape.kills))
     }
 
     /// Flags that matter where a block goes to outside of the batch: all of them, unless it is known better.
-    fn live_elsewhere(&self, draft: &PendingBlock, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
-        match draft.terminator {
+    fn live_elsewhere(&self, pending: &PendingBlock, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
+        match pending.terminator {
             Terminator::FallThrough { .. }
             | Terminator::Conditional { .. }
             | Terminator::Jump { .. }
             | Terminator::Call { .. }
             | Terminator::SystemCall { .. } => {
-                let ways = successors(draft.terminator).into_iter().zip(draft.inside);
-                let outside = ways.filter(|(_, inside)| inside.is_none()).filter_map(|(to, _)| to);
+                let exits = successors(pending.terminator).into_iter().zip(pending.inside);
+                let outside = exits.filter(|(_, inside)| inside.is_none()).filter_map(|(to, _)| to);
                 outside.fold(0, |live, to| live | known(to).unwrap_or(STATUS))
             }
             _ => STATUS,
@@ -180,44 +181,44 @@ impl BlockBatch {
 
     /// A jump backward makes a loop of what is between. Loops multiply by 8 each.
     fn find_loops(&mut self) {
-        let mut change = vec![0i32; self.drafts.len() + 1];
-        for (i, draft) in self.drafts.iter().enumerate() {
-            for head in draft.inside.into_iter().flatten().filter(|head| *head as usize <= i) {
+        let mut change = vec![0i32; self.blocks.len() + 1];
+        for (i, pending) in self.blocks.iter().enumerate() {
+            for head in pending.inside.into_iter().flatten().filter(|head| *head as usize <= i) {
                 change[head as usize] += 1;
                 change[i + 1] -= 1;
             }
         }
         let mut depth = 0;
-        for (draft, change) in self.drafts.iter_mut().zip(change) {
+        for (pending, change) in self.blocks.iter_mut().zip(change) {
             depth += change;
-            draft.expected = 100 * 8u64.pow(depth.clamp(0, 6).unsigned_abs());
+            pending.expected = 100 * 8u64.pow(depth.clamp(0, 6).unsigned_abs());
         }
     }
 
     /// What earlier runs have executed is known better than by guess.
-    fn take_hints(&mut self, pages: &CodePages) {
-        for draft in &mut self.drafts {
-            let heat = pages.heats(draft.address).map(|heats| heats.block);
-            draft.expected = expected(heat, draft.expected);
+    fn apply_profile(&mut self, pages: &CodePages) {
+        for pending in &mut self.blocks {
+            let heat = pages.heats(pending.address).map(|heats| heats.block);
+            pending.expected = expected(heat, pending.expected);
         }
     }
 
-    fn find_quiet_steps(&mut self) {
-        for i in 0..self.drafts.len() {
-            self.drafts[i].quiet = self.quiet_step(&self.drafts[i]);
+    fn find_dead_flags(&mut self) {
+        for i in 0..self.blocks.len() {
+            self.blocks[i].flags_dead = self.dead_flags_step(&self.blocks[i]);
         }
     }
 
-    fn quiet_step(&self, draft: &PendingBlock) -> Option<usize> {
-        let mut live = draft.live_out;
-        let mut quiet = None;
-        for (step, shape) in self.shapes(draft).iter().enumerate().rev() {
+    fn dead_flags_step(&self, pending: &PendingBlock) -> Option<usize> {
+        let mut live = pending.live_out;
+        let mut flags_dead = None;
+        for (step, shape) in self.shapes(pending).iter().enumerate().rev() {
             live = (live & !shape.kills) | shape.reads;
             if live & OSZAP == 0 {
-                quiet = Some(step);
+                flags_dead = Some(step);
             }
         }
-        quiet
+        flags_dead
     }
 }
 
@@ -245,7 +246,7 @@ pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
 /// percent: both ways of a branch are gone in the end more often than not, as are those into functions and back.
 ///
 /// Shares of what was executed in runs of a compiler, a shell and an interpreter.
-fn ways_on(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
+fn continuations(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
     let [next, target] = successors(end);
     let (onward, branch) = match end {
         Terminator::Conditional { taken, .. } if taken.abs_diff(start) > FAR => (60, 0),
@@ -266,7 +267,7 @@ struct BlockSearch<'a> {
 /// What a search has decoded.
 struct DecodedCode {
     shapes: Vec<DecodedInstruction>,
-    drafts: Vec<PendingBlock>,
+    blocks: Vec<PendingBlock>,
     /// The positions of instructions in `shapes`.
     seen: SeenAddresses,
     leaders: Vec<u64>,
@@ -334,7 +335,7 @@ impl BlockSearch<'_> {
         let mut open = BinaryHeap::from([(CERTAIN, Reverse(entry))]);
         while let Some((likely, Reverse(start))) = open.pop() {
             let Some(end) = self.scan(start) else { continue };
-            for (to, share) in ways_on(start, end).into_iter().flatten() {
+            for (to, share) in continuations(start, end).into_iter().flatten() {
                 self.found.leaders.push(to);
                 let likely = likely / 100 * self.share(start, to, share);
                 open.extend((likely >= LEAST_LIKELY).then_some((likely, Reverse(to))));
@@ -352,7 +353,7 @@ impl BlockSearch<'_> {
             return guess;
         }
         let gone = self.pages.find(self.code, to).is_some() && self.pages.was_executed(to);
-        if gone { 100 } else { NEVER_GONE }
+        if gone { 100 } else { NEVER_TAKEN }
     }
 
     /// Decodes from an address to the end of its block; `None` where that was known.
@@ -392,13 +393,13 @@ impl BlockSearch<'_> {
 
 impl DecodedCode {
     fn with_room(scratch: BatchScratch) -> DecodedCode {
-        let BatchScratch { mut shapes, mut drafts, mut seen, mut leaders, traits } = scratch;
+        let BatchScratch { mut shapes, mut blocks, mut seen, mut leaders, traits } = scratch;
         shapes.clear();
         shapes.reserve(MAX_BATCH);
-        drafts.clear();
+        blocks.clear();
         seen.clear();
         leaders.clear();
-        DecodedCode { shapes, drafts, seen, leaders, traits, refused: AddressMap::default() }
+        DecodedCode { shapes, blocks, seen, leaders, traits, refused: AddressMap::default() }
     }
 
     /// Takes the next instruction of a run of bytes, if it is new; `window` starts with its first byte.
@@ -445,16 +446,16 @@ impl DecodedCode {
                 self.shapes[shape].leads = true;
             }
         }
-        let mut drafts = std::mem::take(&mut self.drafts);
-        drafts.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
         let scratch =
             BatchScratch { seen: self.seen, leaders, traits: self.traits, ..BatchScratch::default() };
-        BlockBatch { shapes: self.shapes, drafts, scratch }
+        BlockBatch { shapes: self.shapes, blocks, scratch }
     }
 
     /// The block at an address, if there is one and it is new.
     fn block(&self, address: u64, pages: &CodePages) -> Option<PendingBlock> {
-        let draft = |steps, terminator| PendingBlock {
+        let pending = |steps, terminator| PendingBlock {
             address,
             steps,
             terminator,
@@ -462,14 +463,14 @@ impl DecodedCode {
             live_out: 0,
             expected: 0,
             inside: [None; 2],
-            quiet: None,
+            flags_dead: None,
         };
         if pages.starts_block(address) {
             return None;
         }
         let Some(first) = self.seen.get(address) else {
             let refused = self.refused.get(&address)?;
-            return Some(draft(0..0, Terminator::Detach(*refused)));
+            return Some(pending(0..0, Terminator::Detach(*refused)));
         };
         let mut last = first;
         let terminator = loop {
@@ -488,7 +489,7 @@ impl DecodedCode {
                 break refused.unwrap_or(Terminator::FallThrough { next });
             }
         };
-        Some(draft(first..last, terminator))
+        Some(pending(first..last, terminator))
     }
 }
 

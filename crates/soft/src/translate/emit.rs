@@ -12,10 +12,10 @@
 
 use iced_x86::Register;
 
-use super::area;
-use super::marks::PcMap;
-use super::place::{PcBits, PcEntry};
-use super::shape::{BranchOperand, DecodedInstruction, RegisterUse};
+use super::instruction::{BranchOperand, DecodedInstruction, RegisterUse};
+use super::pc_map::PcMap;
+use super::program_point::{PcBits, PcEntry};
+use super::slot_layout;
 use crate::addend::{ElementMask, MaskedElements};
 
 /// Code in the making.
@@ -25,7 +25,7 @@ pub(crate) struct CodeEmitter {
     /// Where the code starts in the region.
     start: u32,
     bytes: Vec<u8>,
-    marks: PcMap,
+    pc_map: PcMap,
     literals: Vec<(usize, u64)>,
     /// What is in r11 at what is emitted next.
     r11: R11State,
@@ -46,7 +46,7 @@ enum R11State {
 #[derive(Default)]
 pub(crate) struct EmitterBuffers {
     pub(crate) bytes: Vec<u8>,
-    marks: Vec<u8>,
+    pc_map: Vec<u8>,
     literals: Vec<(usize, u64)>,
 }
 
@@ -69,9 +69,9 @@ impl EmitState {
 }
 
 impl CodeEmitter {
-    pub(crate) fn new(base: u64, start: u32, room: EmitterBuffers) -> CodeEmitter {
-        let EmitterBuffers { bytes, marks, literals } = room;
-        CodeEmitter { base, start, bytes, marks: PcMap::from(start, marks), literals, r11: R11State::Free }
+    pub(crate) fn new(base: u64, start: u32, buffers: EmitterBuffers) -> CodeEmitter {
+        let EmitterBuffers { bytes, pc_map, literals } = buffers;
+        CodeEmitter { base, start, bytes, pc_map: PcMap::from(start, pc_map), literals, r11: R11State::Free }
     }
 
     /// The address of what is emitted next.
@@ -84,9 +84,9 @@ impl CodeEmitter {
         debug_assert_eq!(self.r11, R11State::Free);
         self.place_literals();
         self.align(16);
-        let (marks, room) = self.marks.close();
-        let room = EmitterBuffers { bytes: Vec::new(), marks: room, literals: self.literals };
-        (self.base + u64::from(self.start), self.bytes, marks, room)
+        let (pc_map, buffers) = self.pc_map.close();
+        let buffers = EmitterBuffers { bytes: Vec::new(), pc_map: buffers, literals: self.literals };
+        (self.base + u64::from(self.start), self.bytes, pc_map, buffers)
     }
 
     pub(crate) fn align(&mut self, to: usize) {
@@ -112,16 +112,16 @@ impl CodeEmitter {
     }
 
     #[inline(never)]
-    fn mark(&mut self, at: EmitState) {
+    fn add_entry(&mut self, at: EmitState) {
         let offset = self.start + self.bytes.len() as u32;
         let bits = if self.r11 == R11State::Free { at.bits } else { at.bits.with(PcBits::OWN_R11) };
-        self.marks.push(PcEntry { at: offset, subject: at.subject, done: at.done, bits });
+        self.pc_map.push(PcEntry { at: offset, subject: at.subject, done: at.done, bits });
     }
 
     /// One instruction. Where its length is known a copy takes no call.
     #[inline(always)]
     pub(crate) fn put(&mut self, at: EmitState, bytes: &[u8]) {
-        self.mark(at);
+        self.add_entry(at);
         self.bytes.extend_from_slice(bytes);
     }
 
@@ -180,8 +180,8 @@ impl CodeEmitter {
     }
 
     /// Adds one to a counter: at once where flags do not matter.
-    pub(crate) fn count(&mut self, at: EmitState, offset: u32, quiet: bool) {
-        if quiet {
+    pub(crate) fn count(&mut self, at: EmitState, offset: u32, flags_dead: bool) {
+        if flags_dead {
             return self.put32(at, &[0x65, 0x48, 0xff, 0x04, 0x25], offset);
         }
         self.change(at, offset, &[&[0x4d, 0x8d, 0x5b, 0x01]]);
@@ -196,9 +196,9 @@ impl CodeEmitter {
     }
 
     /// Adds one to the counter in r11.
-    pub(crate) fn count_in_register(&mut self, at: EmitState, quiet: bool) {
+    pub(crate) fn count_in_register(&mut self, at: EmitState, flags_dead: bool) {
         debug_assert!(at.bits.has(PcBits::COUNTING) && self.r11 == R11State::Free);
-        self.put(at, register_count(quiet));
+        self.put(at, register_count(flags_dead));
     }
 
     /// Puts the counter in r11 back.
@@ -269,11 +269,11 @@ impl CodeEmitter {
     ) {
         let (before, after) = (EmitState { bits: states.0, ..at }, EmitState { bits: states.1, ..at });
         let rax = before.with(PcBits::RAX);
-        self.store(before, 0, area::RAX);
+        self.store(before, 0, slot_layout::RAX);
         self.put(rax, &[0x9f]);
         self.put(rax, &[0x0f, 0x90, 0xc0]);
         let busy = rax.with(PcBits::FLAGS);
-        self.store(busy, 1, area::RCX);
+        self.store(busy, 1, slot_layout::RCX);
         self.put(busy, &mask_to_ecx(of));
         let both = busy.with(PcBits::RCX);
         if of.lanes < 64 {
@@ -284,10 +284,10 @@ impl CodeEmitter {
         self.put(both, &[0xf3, 0x48, 0x0f, 0xb8, 0xc9]);
         self.put32(both, &[0x65, 0x48, 0x01, 0x0c, 0x25], offset);
         let done = after.with(PcBits::RAX).with(PcBits::FLAGS);
-        self.load(done.with(PcBits::RCX), 1, area::RCX);
+        self.load(done.with(PcBits::RCX), 1, slot_layout::RCX);
         self.put(done, &[0x04, 0x7f]);
         self.put(done, &[0x9e]);
-        self.load(after.with(PcBits::RAX), 0, area::RAX);
+        self.load(after.with(PcBits::RAX), 0, slot_layout::RAX);
     }
 
     /// Copies an instruction of the program, with the program's r11 where it has that. [`CodeEmitter::release_r11`] is to follow before
@@ -303,7 +303,7 @@ impl CodeEmitter {
     /// Gives an instruction that has r11 the program's.
     fn bring_r11(&mut self, at: EmitState, shape: &DecodedInstruction) {
         if shape.r11 != RegisterUse::None && self.r11 == R11State::Free {
-            self.load(at, 11, area::R11);
+            self.load(at, 11, slot_layout::R11);
             self.r11 = R11State::Clean;
         }
     }
@@ -317,7 +317,7 @@ impl CodeEmitter {
     /// Puts the program's r11 in the slot, unless it is there, and leaves it where it is as well: an indirect branch may go by it.
     pub(crate) fn settle_r11(&mut self, at: EmitState) {
         if self.r11 == R11State::Dirty {
-            self.store(at, 11, area::R11);
+            self.store(at, 11, slot_layout::R11);
             self.r11 = R11State::Clean;
         }
     }
@@ -386,7 +386,7 @@ impl CodeEmitter {
         went: EmitState,
         outside: Option<u32>,
     ) {
-        self.store(at, 1, area::RCX);
+        self.store(at, 1, slot_layout::RCX);
         self.load_target(at, shape);
         let (_, went) = self.count_outside(at, went, outside);
         self.dispatch(went.with(PcBits::TO_RCX).with(PcBits::RCX), table);
@@ -401,7 +401,7 @@ impl CodeEmitter {
         went: EmitState,
         outside: Option<u32>,
     ) -> (JumpField, EmitState, EmitState) {
-        self.store(at, 1, area::RCX);
+        self.store(at, 1, slot_layout::RCX);
         self.load_target(at, shape);
         let (at, went) = self.count_outside(at, went, outside);
         (self.put_hole(at.with(PcBits::RCX), &[0xe8]), at, went)
@@ -428,13 +428,13 @@ impl CodeEmitter {
         debug_assert_eq!(self.r11, R11State::Free);
         let pushed = at.with(PcBits::PUSHED);
         self.put(pushed, &[0x44, 0x0f, 0xb7, 0xdc]);
-        self.put32(pushed, &[0x65, 0x41, 0x8f, 0x83], area::SHADOW);
+        self.put32(pushed, &[0x65, 0x41, 0x8f, 0x83], slot_layout::RETURN_TABLE);
         self.push_address(at, return_to);
     }
 
     /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`; `outside` counts it.
     pub(crate) fn ret(&mut self, at: EmitState, drops: u16, went: EmitState, outside: Option<u32>) {
-        self.store(at, 1, area::RCX);
+        self.store(at, 1, slot_layout::RCX);
         let (at, went) = self.count_outside(at, went, outside);
         debug_assert_eq!(self.r11, R11State::Free);
         let busy = at.with(PcBits::RCX);
@@ -444,14 +444,14 @@ impl CodeEmitter {
         if drops > 0 {
             self.put32(busy.with(PcBits::POPPED), &[0x48, 0x8d, 0xa4, 0x24], u32::from(drops));
         }
-        self.put32(went, &[0x65, 0x41, 0xff, 0xb3], area::SHADOW);
+        self.put32(went, &[0x65, 0x41, 0xff, 0xb3], slot_layout::RETURN_TABLE);
         self.put(went.with(PcBits::PUSHED), &[0xc3]);
     }
 
     /// Where indirect branches and returns to an address come in, with the address in rcx: if it is another one, on to
     /// the next stub, whose address the hole's eight bytes hold. `edge` is the counter of the way in, and whether flags do
     /// not matter there. Gives the hole, where rcx is restored, and what is true behind that.
-    pub(crate) fn stub(
+    pub(crate) fn lookup_stub(
         &mut self,
         subject: u32,
         address: u64,
@@ -469,11 +469,11 @@ impl CodeEmitter {
         let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
         let hit = self.here();
         let mut arrived = CodeEmitter::in_stub(subject);
-        if let Some((offset, quiet)) = edge {
-            self.count(at(PcBits::TO_STUB), offset, quiet);
+        if let Some((offset, flags_dead)) = edge {
+            self.count(at(PcBits::TO_STUB), offset, flags_dead);
             arrived = arrived.with(PcBits::ARRIVED);
         }
-        self.load(arrived.with(PcBits::RCX), 1, area::RCX);
+        self.load(arrived.with(PcBits::RCX), 1, slot_layout::RCX);
         (hole, hit, arrived)
     }
 
@@ -497,8 +497,8 @@ impl CodeEmitter {
         let busy = at.with(PcBits::RCX);
         debug_assert_eq!(self.r11, R11State::Free);
         // Where the kernel makes a call again it is back at its instruction, with the flags there.
-        self.load(at, 11, area::R11);
-        self.store(at, 1, area::RCX);
+        self.load(at, 11, slot_layout::R11);
+        self.store(at, 1, slot_layout::RCX);
         self.put(busy, &[0x0f, 0xb7, 0xc8]);
         self.put32(busy, &[0x0f, 0xb6, 0x89], filter as u32);
         self.put(busy, &[0xe3, 1]);
@@ -507,7 +507,7 @@ impl CodeEmitter {
         self.put(busy.with(PcBits::OWN_R11), &[0x0f, 0x05]);
         let went = went.with(PcBits::OWN_R11);
         self.put_to(went.with(PcBits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
-        self.store(went, 11, area::R11);
+        self.store(went, 11, slot_layout::R11);
         stop
     }
 
@@ -559,8 +559,8 @@ const NOPS: [&[u8]; 9] = [
 ];
 
 /// The instruction of [`CodeEmitter::count_in_register`]: `inc r11`, or `lea r11, [r11 + 1]`, which keeps flags.
-pub(crate) fn register_count(quiet: bool) -> &'static [u8] {
-    if quiet { &[0x49, 0xff, 0xc3] } else { &[0x4d, 0x8d, 0x5b, 0x01] }
+pub(crate) fn register_count(flags_dead: bool) -> &'static [u8] {
+    if flags_dead { &[0x49, 0xff, 0xc3] } else { &[0x4d, 0x8d, 0x5b, 0x01] }
 }
 
 /// The condition of a branch that tests flags; `None` of those that test rcx.

@@ -20,28 +20,30 @@
 //!   block where earlier runs have come to it that way and nothing falls into it.
 //! - Nothing of the program's stack changes but what is below the stack pointer by up to 8 bytes, which it left.
 
-mod area;
 mod batch;
 mod emit;
-mod marks;
+mod instruction;
+mod instrumentation;
 mod packed;
 mod pages;
-mod place;
+mod pc_map;
+mod pending_links;
+mod program_point;
 mod region;
-mod shape;
+mod slot_layout;
 #[cfg(test)]
 mod tests;
-mod waiting;
-mod weave;
 
-pub use area::{
-    ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, R11, RAX, RCX, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
-    TABLE, TABLE_ENTRIES, counter, extra,
-};
 pub(crate) use pages::StoredPages;
 pub use pages::{CodeSource, FilePage, PAGE, PageContent};
-pub use place::{BlockExit, CountPhase, FlowState, NextAddress, ProgramPoint, RegisterRepair, flags_in};
+pub use program_point::{
+    BlockExit, CountPhase, FlowState, NextAddress, ProgramPoint, RegisterRepair, flags_in,
+};
 pub use region::REGION;
+pub use slot_layout::{
+    COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX, RCX, RETURN_ENTRIES, RETURN_TABLE,
+    SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter, unit_counter,
+};
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
@@ -55,11 +57,11 @@ use crate::hash::AddressMap;
 
 use batch::{BlockBatch, return_to, successors};
 use emit::{CodeEmitter, EmitState, JumpField};
+use instruction::DecodedInstruction;
 use pages::CodePages;
-use place::{PcBits, PcEntry};
+use pending_links::PendingLinks;
+use program_point::{PcBits, PcEntry};
 use region::CodeRegion;
-use shape::DecodedInstruction;
-use waiting::PendingLinks;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
@@ -91,7 +93,7 @@ impl WriteBytes {
     fn of(bytes: &[u8]) -> WriteBytes {
         let mut few = [0; 8];
         match few.get_mut(..bytes.len()) {
-            Some(place) => place.copy_from_slice(bytes),
+            Some(room) => room.copy_from_slice(bytes),
             None => return WriteBytes::Many(bytes.to_vec()),
         }
         WriteBytes::Few { bytes: few, len: bytes.len() as u8 }
@@ -219,7 +221,7 @@ enum ExitStub {
     /// A way out of a block that was never gone; the distance at `jump` leads here.
     DirectLink {
         from: u32,
-        way: BlockExit,
+        exit: BlockExit,
         target: u64,
         jump: u64,
     },
@@ -244,7 +246,7 @@ pub struct TranslationSettings {
     /// Which counters are there as a check only.
     pub redundancy: Redundancy,
     /// Whether programs stop where they ask for the processor ([`StopReason::CpuQuery`]); else they ask the one that there is.
-    pub asks: bool,
+    pub stop_at_cpu_queries: bool,
     /// What is counted beside executions, of [`AddendKinds::OF_UNITS`]. The events that the others of these feed are not known where such
     /// an instruction was executed ([`EventTotals::total`](crate::Totals::total)).
     pub counted: AddendKinds,
@@ -254,7 +256,7 @@ impl Default for TranslationSettings {
     fn default() -> TranslationSettings {
         TranslationSettings {
             redundancy: Redundancy::OneIn(100),
-            asks: false,
+            stop_at_cpu_queries: false,
             counted: AddendKinds::OF_UNITS,
         }
     }
@@ -268,72 +270,72 @@ pub struct Translation {
     /// Address of the table in the program, below 2 GB.
     table: u64,
     /// The first stub of each entry of the table that has one.
-    heads: AddressMap<u32, u64>,
+    table_heads: AddressMap<u32, u64>,
     pages: CodePages,
     regions: Vec<CodeRegion>,
     /// Where an earlier run has left what is seldom asked for.
-    originals: Option<Rc<dyn StoredPages>>,
-    pieces: ChunkedVec<TranslatedBlock>,
+    stored_pages: Option<Rc<dyn StoredPages>>,
+    blocks: ChunkedVec<TranslatedBlock>,
     /// The instructions of blocks that are on more than one page.
     straddling: AddressMap<u32, Box<[u8]>>,
     flow: FlowGraph,
-    asks: bool,
+    stop_at_cpu_queries: bool,
     counted: AddendKinds,
-    traps: AddressMap<u64, ExitStub>,
+    exit_stubs: AddressMap<u64, ExitStub>,
     /// Stops that wait for a block, by its address.
     waiting: PendingLinks,
     /// Addresses that stubs check for.
-    stubs: Vec<u64>,
+    lookup_targets: Vec<u64>,
     /// For each address that the table leads to, where its stub has checked it, and registers are to be restored.
-    entrances: AddressMap<u64, u64>,
-    missed: u64,
-    shadow_missed: u64,
-    extras: u32,
+    indirect_entries: AddressMap<u64, u64>,
+    lookup_missed: u64,
+    return_missed: u64,
+    unit_counters: u32,
     writes: Vec<CodeWrite>,
     /// What every batch uses again.
     scratch: batch::BatchScratch,
-    room: emit::EmitterBuffers,
+    buffers: emit::EmitterBuffers,
 }
 
 impl Translation {
     /// Nothing translated yet.
     ///
-    /// `table` is where [`TABLE`] bytes are in the program's memory, below 2 GB.
+    /// `table` is where [`TABLE_BYTES`] bytes are in the program's memory, below 2 GB.
     pub fn new(table: u64, settings: TranslationSettings) -> Translation {
         Translation {
             table,
-            heads: AddressMap::default(),
+            table_heads: AddressMap::default(),
             pages: CodePages::default(),
             regions: Vec::new(),
-            originals: None,
-            pieces: ChunkedVec::new(),
+            stored_pages: None,
+            blocks: ChunkedVec::new(),
             straddling: AddressMap::default(),
             flow: FlowGraph::new(settings.redundancy),
-            asks: settings.asks,
+            stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
-            traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
-            waiting: PendingLinks::with_room(ROOM),
-            stubs: Vec::new(),
-            entrances: AddressMap::default(),
-            missed: 0,
-            shadow_missed: 0,
-            extras: 0,
+            exit_stubs: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
+            waiting: PendingLinks::with_capacity(ROOM),
+            lookup_targets: Vec::new(),
+            indirect_entries: AddressMap::default(),
+            lookup_missed: 0,
+            return_missed: 0,
+            unit_counters: 0,
             writes: Vec::new(),
             scratch: batch::BatchScratch::default(),
-            room: emit::EmitterBuffers::default(),
+            buffers: emit::EmitterBuffers::default(),
         }
     }
 
     /// Gives it [`REGION`] bytes of the program's memory, executable there, of which the first `used` are taken.
     pub fn add_region(&mut self, base: u64, used: u32) {
         self.regions.push(CodeRegion::new(base, used));
-        if self.missed == 0 {
-            let mut out = CodeEmitter::new(base, used, std::mem::take(&mut self.room));
-            self.missed = out.bare_stop();
+        if self.lookup_missed == 0 {
+            let mut out = CodeEmitter::new(base, used, std::mem::take(&mut self.buffers));
+            self.lookup_missed = out.bare_stop();
             out.align(16);
-            self.shadow_missed = out.here();
+            self.return_missed = out.here();
             out.bare_dispatch(self.table);
-            self.traps.insert(self.missed, ExitStub::IndirectBranch);
+            self.exit_stubs.insert(self.lookup_missed, ExitStub::IndirectBranch);
             self.publish(self.regions.len() - 1, out);
         }
     }
@@ -345,23 +347,23 @@ impl Translation {
 
     /// Whether there is no room for the counters of another batch.
     pub fn is_full(&self) -> bool {
-        let counters = self.flow.counters().len() as u32 + self.extras;
+        let counters = self.flow.counters().len() as u32 + self.unit_counters;
         counters + region::COUNTER_RESERVE > MAX_COUNTERS
     }
 
     /// Whether half of the counters are taken.
     fn is_half_full(&self) -> bool {
-        self.flow.counters().len() as u32 + self.extras > MAX_COUNTERS / 2
+        self.flow.counters().len() as u32 + self.unit_counters > MAX_COUNTERS / 2
     }
 
     /// What every entry of the table is at first.
     pub fn first_table_entry(&self) -> u64 {
-        self.missed
+        self.lookup_missed
     }
 
     /// What every entry of the shadow is at first.
-    pub fn first_shadow_entry(&self) -> u64 {
-        self.shadow_missed
+    pub fn first_return_entry(&self) -> u64 {
+        self.return_missed
     }
 
     /// What is to be written before the program goes on, in this order.
@@ -377,7 +379,7 @@ impl Translation {
         });
         if let Some(mut bytes) = largest.max_by_key(Vec::capacity) {
             bytes.clear();
-            self.room.bytes = bytes;
+            self.buffers.bytes = bytes;
         }
         if self.writes.is_empty() {
             self.writes = writes;
@@ -391,8 +393,8 @@ impl Translation {
     ///
     /// [`TranslationNeed`].
     pub fn enter(&mut self, code: &mut dyn CodeSource, address: u64) -> Result<u64, TranslationNeed> {
-        let piece = self.ensure(code, address)?;
-        Ok(self.pieces[piece as usize].body)
+        let translated = self.ensure(code, address)?;
+        Ok(self.blocks[translated as usize].body)
     }
 
     /// The block at an address of the program, if it was translated.
@@ -402,7 +404,7 @@ impl Translation {
 
     /// Why the program stopped, by the address of the stopping instruction.
     pub fn stop_at(&self, address: u64) -> Option<StopReason> {
-        Some(match self.traps.get(&address)? {
+        Some(match self.exit_stubs.get(&address)? {
             ExitStub::DirectLink { .. } | ExitStub::ReturnSite { .. } | ExitStub::Linked(_) => {
                 StopReason::DirectLink
             }
@@ -425,18 +427,18 @@ impl Translation {
     }
 
     /// Where the program is, by its instruction pointer in translated code.
-    pub fn place(&self, pc: u64) -> Option<ProgramPoint> {
+    pub fn point_at(&self, pc: u64) -> Option<ProgramPoint> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
-        self.resolve(&region.mark(pc, self.originals.as_deref())?)
+        self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
     }
 
     /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
     /// [`RegisterRepair::pushed`] is whether the shadow's address is on the stack already.
     pub fn is_returning(&self, pc: u64) -> Option<bool> {
-        let place = self.place(pc).filter(|place| place.next == NextAddress::Rcx(0))?;
-        let FlowState::In { block, .. } = place.flow else { return None };
-        let returns = self.pieces[block as usize].end == BlockEnd::Return;
-        returns.then_some(place.repair.pushed)
+        let point = self.point_at(pc).filter(|point| point.next == NextAddress::Rcx(0))?;
+        let FlowState::In { block, .. } = point.flow else { return None };
+        let returns = self.blocks[block as usize].end == BlockEnd::Return;
+        returns.then_some(point.repair.pushed)
     }
 
     /// The graph of everything that was translated; its counters are in the slots, from [`COUNTERS`] on.
@@ -444,14 +446,14 @@ impl Translation {
         &self.flow
     }
 
-    /// How many counters of units there are, from [`extra`] 0 on.
-    pub fn extras(&self) -> u32 {
-        self.extras
+    /// How many counters of units there are, from [`unit_counter`] 0 on.
+    pub fn unit_counters(&self) -> u32 {
+        self.unit_counters
     }
 
     /// How many blocks there are.
     pub fn blocks(&self) -> u32 {
-        self.pieces.len() as u32
+        self.blocks.len() as u32
     }
 
     /// Decodes a block, or its first instructions, for counting.
@@ -462,13 +464,13 @@ impl Translation {
 
     /// The instructions of a block.
     pub(crate) fn code(&self, block: u32) -> CodeBytes<'_> {
-        let piece = &self.pieces[block as usize];
+        let translated = &self.blocks[block as usize];
         // Pages are what they were when they were looked at, as long as there is the translation.
         let bytes = match self.straddling.get(&block) {
             Some(bytes) => bytes,
-            None => self.pages.within(piece.address, piece.len.into()),
+            None => self.pages.within(translated.address, translated.len.into()),
         };
-        CodeBytes { address: piece.address, bytes }
+        CodeBytes { address: translated.address, bytes }
     }
 
     /// Whether units of a kind are counted.
@@ -476,18 +478,18 @@ impl Translation {
         self.counted.contains(kind)
     }
 
-    pub(crate) fn piece(&self, block: u32) -> &TranslatedBlock {
-        &self.pieces[block as usize]
+    pub(crate) fn block(&self, block: u32) -> &TranslatedBlock {
+        &self.blocks[block as usize]
     }
 
     /// The number of instructions of a block.
     pub(crate) fn instructions(&self, block: u32) -> u16 {
-        self.pieces[block as usize].instructions
+        self.blocks[block as usize].instructions
     }
 
     /// Whether a block ends with a conditional branch.
     pub(crate) fn is_conditional(&self, block: u32) -> bool {
-        self.pieces[block as usize].end == BlockEnd::Conditional
+        self.blocks[block as usize].end == BlockEnd::Conditional
     }
 
     /// An edge that the host counts: from outside to a block, or from a block to the outside.
@@ -498,8 +500,8 @@ impl Translation {
     }
 
     fn ensure(&mut self, code: &mut dyn CodeSource, address: u64) -> Result<u32, TranslationNeed> {
-        if let Some(piece) = self.block_at(address) {
-            return Ok(piece);
+        if let Some(translated) = self.block_at(address) {
+            return Ok(translated);
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
@@ -509,11 +511,11 @@ impl Translation {
 
     /// Translates what earlier runs have executed on the page of a block that they have executed, too.
     fn translate_page(&mut self, code: &mut dyn CodeSource, address: u64) {
-        let Some(hints) = self.pages.hints(address).filter(|_| self.pages.was_executed(address)) else {
+        let Some(profile) = self.pages.profile(address).filter(|_| self.pages.was_executed(address)) else {
             return;
         };
-        let hints = hints.clone();
-        let blocks = hints.blocks().map(|offset| (address & !(PAGE - 1)) + u64::from(offset));
+        let profile = profile.clone();
+        let blocks = profile.blocks().map(|offset| (address & !(PAGE - 1)) + u64::from(offset));
         for block in blocks {
             if self.block_at(block).is_none() {
                 // It is not needed yet: where there is little room, it waits.
@@ -532,8 +534,8 @@ impl Translation {
     }
 
     /// Whether the table leads to an address.
-    pub(crate) fn is_entrance(&self, address: u64) -> bool {
-        self.entrances.contains_key(&address)
+    pub(crate) fn is_indirect_entry(&self, address: u64) -> bool {
+        self.indirect_entries.contains_key(&address)
     }
 
     fn region_near(&self, address: u64) -> Result<usize, TranslationNeed> {
@@ -548,19 +550,19 @@ impl Translation {
     }
 
     fn publish(&mut self, region: usize, out: CodeEmitter) {
-        let (address, bytes, marks, room) = out.finish();
-        self.room = room;
-        self.regions[region].append(bytes.len() as u32, marks);
+        let (address, bytes, pc_map, buffers) = out.finish();
+        self.buffers = buffers;
+        self.regions[region].append(bytes.len() as u32, pc_map);
         self.writes.push(CodeWrite { address, bytes: WriteBytes::Many(bytes) });
     }
 
     fn emitter(&mut self, region: usize) -> CodeEmitter {
-        let room = std::mem::take(&mut self.room);
-        CodeEmitter::new(self.regions[region].base(), self.regions[region].used(), room)
+        let buffers = std::mem::take(&mut self.buffers);
+        CodeEmitter::new(self.regions[region].base(), self.regions[region].used(), buffers)
     }
 
-    fn resolve(&self, mark: &PcEntry) -> Option<ProgramPoint> {
-        let bits = mark.bits;
+    fn resolve(&self, entry: &PcEntry) -> Option<ProgramPoint> {
+        let bits = entry.bits;
         let repair = RegisterRepair {
             rax: bits.has(PcBits::RAX),
             rcx: bits.has(PcBits::RCX),
@@ -570,44 +572,46 @@ impl Translation {
             rcx_is_next: bits.has(PcBits::RCX_IS_NEXT),
             flags: bits.has(PcBits::FLAGS),
         };
-        let stub = |subject: u32| self.stubs.get(subject as usize).copied();
+        let stub = |subject: u32| self.lookup_targets.get(subject as usize).copied();
         let at = |next, flow| {
             Some(ProgramPoint { next, repair, flow, iterations: None, unsure: false, counter: None })
         };
         let elsewhere = |next| at(next, FlowState::Outside);
         if bits.has(PcBits::TO_STUB) {
-            let address = stub(mark.subject)?;
+            let address = stub(entry.subject)?;
             let arrived = bits.has(PcBits::ARRIVED).then(|| self.block_at(address)).flatten();
             return at(NextAddress::Known(address), arrived.map_or(FlowState::Outside, FlowState::start_of));
         }
         if bits.has(PcBits::TO_STUB_AND_RCX) {
-            return elsewhere(NextAddress::Rcx(stub(mark.subject)?));
+            return elsewhere(NextAddress::Rcx(stub(entry.subject)?));
         }
-        match self.pieces.get(mark.subject as usize) {
+        match self.blocks.get(entry.subject as usize) {
             _ if bits.has(PcBits::IN_STUB) => elsewhere(NextAddress::Rcx(0)),
             None => elsewhere(NextAddress::Rcx(0)),
-            Some(piece) => self.resolve_in(mark, piece, repair),
+            Some(translated) => self.resolve_in(entry, translated, repair),
         }
     }
 
     fn resolve_in(
         &self,
-        mark: &PcEntry,
-        piece: &TranslatedBlock,
+        entry: &PcEntry,
+        translated: &TranslatedBlock,
         repair: RegisterRepair,
     ) -> Option<ProgramPoint> {
-        let bits = mark.bits;
-        let way = if bits.has(PcBits::NEXT) {
+        let bits = entry.bits;
+        let exit = if bits.has(PcBits::NEXT) {
             Some(BlockExit::Next)
         } else {
             bits.has(PcBits::TAKEN).then_some(BlockExit::Taken)
         };
-        let [next, taken] = piece.successors();
-        let next = match way {
+        let [next, taken] = translated.successors();
+        let next = match exit {
             _ if bits.has(PcBits::TO_RCX) => NextAddress::Rcx(0),
-            Some(BlockExit::Next) => NextAddress::Known(next.unwrap_or(piece.address + u64::from(piece.len))),
+            Some(BlockExit::Next) => {
+                NextAddress::Known(next.unwrap_or(translated.address + u64::from(translated.len)))
+            }
             Some(BlockExit::Taken) => NextAddress::Known(taken?),
-            None => NextAddress::Known(self.instruction(piece, mark.done)?),
+            None => NextAddress::Known(self.instruction(translated, entry.done)?),
         };
         let phase = if bits.has(PcBits::OUTSIDE) {
             CountPhase::LeftToOutside
@@ -616,29 +620,29 @@ impl Translation {
         } else {
             CountPhase::Entered
         };
-        let mut flow = FlowState::In { block: mark.subject, phase, done: mark.done, way };
+        let mut flow = FlowState::In { block: entry.subject, phase, done: entry.done, exit };
         if let (true, NextAddress::Known(address)) = (bits.has(PcBits::ARRIVED), next) {
             let block = self.block_at(address)?;
             flow = FlowState::start_of(block);
         }
-        let iterations = bits.has(PcBits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
-        let counter = bits.has(PcBits::COUNTING).then(|| self.block_counter(mark.subject)).flatten();
+        let iterations = bits.has(PcBits::ITERATIONS).then(|| self.iterations_at(entry)).flatten();
+        let counter = bits.has(PcBits::COUNTING).then(|| self.block_counter(entry.subject)).flatten();
         debug_assert_eq!(counter.is_some(), bits.has(PcBits::COUNTING));
         Some(ProgramPoint { next, repair, flow, iterations, unsure: bits.has(PcBits::UNSURE), counter })
     }
 
     /// The address of an instruction of a block.
-    fn instruction(&self, piece: &TranslatedBlock, step: u16) -> Option<u64> {
-        if step == piece.instructions {
-            return Some(piece.address + u64::from(piece.len));
+    fn instruction(&self, translated: &TranslatedBlock, step: u16) -> Option<u64> {
+        if step == translated.instructions {
+            return Some(translated.address + u64::from(translated.len));
         }
-        self.shapes(piece).nth(usize::from(step)).map(|shape| shape.address)
+        self.shapes(translated).nth(usize::from(step)).map(|shape| shape.address)
     }
 
     /// The instructions of a block, decoded again.
-    fn shapes(&self, piece: &TranslatedBlock) -> impl Iterator<Item = DecodedInstruction> {
-        let mut bytes = self.code(piece.block.0).bytes;
-        let mut address = piece.address;
+    fn shapes(&self, translated: &TranslatedBlock) -> impl Iterator<Item = DecodedInstruction> {
+        let mut bytes = self.code(translated.block.0).bytes;
+        let mut address = translated.address;
         std::iter::from_fn(move || {
             let shape = DecodedInstruction::decode(bytes, address).ok()?;
             bytes = &bytes[usize::from(shape.len)..];
@@ -648,11 +652,11 @@ impl Translation {
     }
 
     /// The counter of iterations that a mark of a repeated instruction speaks of.
-    fn iterations_at(&self, mark: &PcEntry) -> Option<u32> {
-        let first = self.pieces[mark.subject as usize].units()?;
-        let before = self.with_units(mark.subject, mark.done);
+    fn iterations_at(&self, entry: &PcEntry) -> Option<u32> {
+        let first = self.blocks[entry.subject as usize].units()?;
+        let before = self.with_units(entry.subject, entry.done);
         // Before a comparison's correction the instruction is done already.
-        let own = if !mark.bits.has(PcBits::DONE) { before } else { before.checked_sub(1)? };
+        let own = if !entry.bits.has(PcBits::DONE) { before } else { before.checked_sub(1)? };
         Some(first + own)
     }
 }

@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::rc::Rc;
 
 use super::pages::{CodePages, StoredPages};
+use super::pending_links::PendingLinks;
 use super::region::CodeRegion;
-use super::waiting::PendingLinks;
 use super::{
     BlockEnd, BlockExit, CpuQuery, ExitStub, PAGE, TranslatedBlock, Translation, TranslationSettings, batch,
     emit,
@@ -28,24 +28,24 @@ const QUESTIONS: [CpuQuery; 2] = [CpuQuery::Features, CpuQuery::ExtendedState];
 
 impl Translation {
     /// The pages that it was made of, in the order of their numbers.
-    pub(crate) fn originals(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
-        self.pages.originals()
+    pub(crate) fn fresh_pages(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
+        self.pages.fresh_pages()
     }
 
     /// The marks of its code, one after the other.
-    pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
-        self.regions.iter().flat_map(CodeRegion::all_marks)
+    pub(crate) fn all_pc_maps(&self) -> impl Iterator<Item = &[u8]> {
+        self.regions.iter().flat_map(CodeRegion::all_pc_maps)
     }
 
     /// Writes the rest of it, as long as nothing is to be written to the program's memory.
     pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.u64(self.table);
-        to.u64(self.missed);
-        to.u64(self.shadow_missed);
-        to.u32(self.extras);
+        to.u64(self.lookup_missed);
+        to.u64(self.return_missed);
+        to.u32(self.unit_counters);
         self.flow.pack(to);
-        to.count(self.pieces.len());
-        self.pieces.iter().for_each(|piece| piece.pack(to));
+        to.count(self.blocks.len());
+        self.blocks.iter().for_each(|translated| translated.pack(to));
         self.pages.pack(to);
         to.count(self.straddling.len());
         for (block, bytes) in &self.straddling {
@@ -54,69 +54,72 @@ impl Translation {
         }
         to.count(self.regions.len());
         self.regions.iter().fold(0, |begin, region| region.pack(begin, to));
-        let kept = || self.traps.iter().filter(|(_, trap)| !matches!(trap, ExitStub::Linked(_)));
-        to.count(kept().count());
-        for (stop, trap) in kept() {
+        let live =
+            || self.exit_stubs.iter().filter(|(_, exit_stub)| !matches!(exit_stub, ExitStub::Linked(_)));
+        to.count(live().count());
+        for (stop, exit_stub) in live() {
             to.u64(*stop);
-            trap.pack(to);
+            exit_stub.pack(to);
         }
-        to.count(self.stubs.len());
-        self.stubs.iter().for_each(|stub| to.u64(*stub));
-        to.count(self.entrances.len());
-        for (address, hit) in &self.entrances {
+        to.count(self.lookup_targets.len());
+        self.lookup_targets.iter().for_each(|stub| to.u64(*stub));
+        to.count(self.indirect_entries.len());
+        for (address, hit) in &self.indirect_entries {
             to.u64(*address);
             to.u64(*hit);
         }
-        to.count(self.heads.len());
-        for (entry, head) in &self.heads {
+        to.count(self.table_heads.len());
+        for (entry, head) in &self.table_heads {
             to.u32(*entry);
             to.u64(*head);
         }
     }
 
-    /// Reads one. `originals` has the pages that it was made of, `files` the numbers of the files that they are from, by those that
+    /// Reads one. `stored_pages` has the pages that it was made of, `files` the numbers of the files that they are from, by those that
     /// these had when it was written.
     pub(crate) fn unpack(
         from: &mut ChunkReader<'_>,
         settings: TranslationSettings,
-        originals: Rc<dyn StoredPages>,
+        stored_pages: Rc<dyn StoredPages>,
         files: &AddressMap<u32, u32>,
     ) -> Option<Translation> {
-        let (table, missed, shadow_missed, extras) = (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
+        let (table, lookup_missed, return_missed, unit_counters) =
+            (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
         let flow = FlowGraph::unpack(from, settings.redundancy)?;
-        let mut pieces = ChunkedVec::new();
+        let mut blocks = ChunkedVec::new();
         for number in 0..from.count()? {
-            pieces.push(TranslatedBlock::unpack(from, BlockId(number as u32))?);
+            blocks.push(TranslatedBlock::unpack(from, BlockId(number as u32))?);
         }
-        let address = |block: u32| pieces.get(block as usize).map(|piece: &TranslatedBlock| piece.address);
-        let pages = CodePages::unpack(from, originals.clone(), files, &address)?;
+        let address =
+            |block: u32| blocks.get(block as usize).map(|translated: &TranslatedBlock| translated.address);
+        let pages = CodePages::unpack(from, stored_pages.clone(), files, &address)?;
         let straddling = map(from, |from| Some((from.u32()?, from.counted()?.into())))?;
         let regions = from.list(CodeRegion::unpack)?;
-        let traps = map(from, |from| Some((from.u64()?, ExitStub::unpack(from)?)))?;
-        let stubs = from.list(ChunkReader::u64)?;
-        let entrances = map(from, |from| Some((from.u64()?, from.u64()?)))?;
-        let heads = map(from, |from| Some((from.u32()?, from.u64()?)))?;
+        let exit_stubs = map(from, |from| Some((from.u64()?, ExitStub::unpack(from)?)))?;
+        let lookup_targets = from.list(ChunkReader::u64)?;
+        let indirect_entries = map(from, |from| Some((from.u64()?, from.u64()?)))?;
+        let table_heads = map(from, |from| Some((from.u32()?, from.u64()?)))?;
         Some(Translation {
             table,
-            heads,
+            table_heads,
             pages,
             regions,
-            pieces,
+            blocks,
             straddling,
             flow,
-            asks: settings.asks,
+            stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
-            traps,
+            exit_stubs,
             waiting: PendingLinks::default(),
-            originals: Some(originals),
-            stubs,
-            entrances,
-            missed,
-            shadow_missed,
-            extras,
+            stored_pages: Some(stored_pages),
+            lookup_targets,
+            indirect_entries,
+            lookup_missed,
+            return_missed,
+            unit_counters,
             writes: Vec::new(),
             scratch: batch::BatchScratch::default(),
-            room: emit::EmitterBuffers::default(),
+            buffers: emit::EmitterBuffers::default(),
         })
     }
 
@@ -132,7 +135,7 @@ impl Translation {
 
     /// Every entry of the table that leads somewhere, and where.
     pub(crate) fn table_entries(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.heads.iter().map(|(entry, head)| (*entry, *head))
+        self.table_heads.iter().map(|(entry, head)| (*entry, *head))
     }
 
     /// Where its regions are, and how many bytes of each are taken.
@@ -141,12 +144,12 @@ impl Translation {
     }
 
     /// How many of its blocks were known to be executed before they were translated.
-    pub(crate) fn hinted(&self) -> usize {
-        self.pages.hinted()
+    pub(crate) fn profiled(&self) -> usize {
+        self.pages.profiled()
     }
 
     /// Whether the block at an address was.
-    pub(crate) fn is_hinted(&self, address: u64) -> bool {
+    pub(crate) fn is_profiled(&self, address: u64) -> bool {
         self.pages.was_executed(address)
     }
 
@@ -206,10 +209,10 @@ impl TranslatedBlock {
 impl ExitStub {
     fn pack(&self, to: &mut ChunkWriter<'_>) {
         match self {
-            ExitStub::DirectLink { from, way, target, jump } => {
+            ExitStub::DirectLink { from, exit, target, jump } => {
                 to.u8(0);
                 to.u32(*from);
-                to.u8(*way as u8);
+                to.u8(*exit as u8);
                 to.u64(*target);
                 to.u64(*jump);
             }
@@ -239,7 +242,7 @@ impl ExitStub {
         Some(match from.u8()? {
             0 => ExitStub::DirectLink {
                 from: from.u32()?,
-                way: one_of(&WAYS, from)?,
+                exit: one_of(&WAYS, from)?,
                 target: from.u64()?,
                 jump: from.u64()?,
             },
@@ -267,7 +270,7 @@ mod tests {
     fn each_word_has_the_number_of_its_place() {
         let numbers = |words: &mut dyn Iterator<Item = u8>| words.collect::<Vec<_>>();
         assert_eq!(numbers(&mut ENDS.iter().map(|end| *end as u8)), [0, 1, 2, 3, 4]);
-        assert_eq!(numbers(&mut WAYS.iter().map(|way| *way as u8)), [0, 1]);
+        assert_eq!(numbers(&mut WAYS.iter().map(|exit| *exit as u8)), [0, 1]);
         assert_eq!(numbers(&mut QUESTIONS.iter().map(|question| *question as u8)), [0, 1]);
         let leaves = numbers(&mut DetachReason::ALL.iter().map(|reason| *reason as u8));
         assert_eq!(leaves, (0..DetachReason::ALL.len() as u8).collect::<Vec<_>>());

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::hash::AddressMap;
-use crate::hints::{BlockHeat, PageProfile};
 use crate::pack::{self, ChunkReader, ChunkWriter};
+use crate::profile::{BlockHeat, PageProfile};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -30,7 +30,7 @@ pub struct FilePage {
     /// The page's number in the file.
     pub page: u32,
     /// What earlier runs have executed of it.
-    pub hints: Option<Arc<PageProfile>>,
+    pub profile: Option<Arc<PageProfile>>,
 }
 
 /// Where an earlier run has left the pages that it looked at, and the marks of its code. `None` where they cannot be read.
@@ -39,13 +39,13 @@ pub(crate) trait StoredPages {
     fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>>;
 
     /// So many bytes of all marks, from one on.
-    fn marks(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
+    fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
 }
 
 /// Pages that were looked at.
 #[derive(Default)]
 pub(crate) struct CodePages {
-    originals: Option<Rc<dyn StoredPages>>,
+    stored_pages: Option<Rc<dyn StoredPages>>,
     pages: Vec<CodePage>,
     index: AddressMap<u64, u32>,
     last: Option<(u64, u32)>,
@@ -163,7 +163,7 @@ impl CodePage {
         let mut origin = None;
         if from.u8()? == 1 {
             let file = *files.get(&from.u32()?)?;
-            origin = Some(FilePage { file, page: from.u32()?, hints: None });
+            origin = Some(FilePage { file, page: from.u32()?, profile: None });
         }
         let blocks = from.list(ChunkReader::u32)?;
         let mut starts = [0_u64; WORDS];
@@ -231,7 +231,7 @@ impl CodePages {
             Some(PageBytes::Loaded(bytes)) => &bytes[..],
             Some(PageBytes::Stored { number, sums, bytes }) => {
                 let read = || {
-                    let page = self.originals.as_ref()?.page(*number)?;
+                    let page = self.stored_pages.as_ref()?.page(*number)?;
                     (pack::sums(&page[..]) == *sums).then_some(page)
                 };
                 bytes.get_or_init(read).as_ref().map_or(&[], |bytes| &bytes[..])
@@ -277,20 +277,20 @@ impl CodePages {
     }
 
     /// What is known from earlier runs of the page that an address is on, which was looked at.
-    pub(crate) fn hints(&self, address: u64) -> Option<&Arc<PageProfile>> {
+    pub(crate) fn profile(&self, address: u64) -> Option<&Arc<PageProfile>> {
         let page = &self.pages[self.known(address)? as usize];
-        page.origin.as_ref()?.hints.as_ref()
+        page.origin.as_ref()?.profile.as_ref()
     }
 
     /// How hot the block at an address was in earlier runs, cold if they have executed none there; `None` where nothing is known
     /// of its page.
     pub(crate) fn heats(&self, address: u64) -> Option<BlockHeat> {
-        Some(self.hints(address)?.heats_at((address % PAGE) as u16).unwrap_or_default())
+        Some(self.profile(address)?.heats_at((address % PAGE) as u16).unwrap_or_default())
     }
 
     /// Whether earlier runs have executed a block at an address.
     pub(crate) fn was_executed(&self, address: u64) -> bool {
-        self.hints(address).is_some_and(|hints| hints.heats_at((address % PAGE) as u16).is_some())
+        self.profile(address).is_some_and(|profile| profile.heats_at((address % PAGE) as u16).is_some())
     }
 
     /// Every page that is a file's, with its blocks, in no order.
@@ -299,16 +299,16 @@ impl CodePages {
     }
 
     /// How many blocks were known to be executed when their pages were looked at.
-    pub(crate) fn hinted(&self) -> usize {
+    pub(crate) fn profiled(&self) -> usize {
         let of_page = |page: &CodePage| {
-            let hints = page.origin.as_ref()?.hints.as_ref()?;
-            Some(page.offsets().filter(|offset| hints.heats_at(*offset).is_some()).count())
+            let profile = page.origin.as_ref()?.profile.as_ref()?;
+            Some(page.offsets().filter(|offset| profile.heats_at(*offset).is_some()).count())
         };
         self.pages.iter().filter_map(of_page).sum()
     }
 
     /// The bytes of all that were not left by an earlier run, in the order of their numbers.
-    pub(crate) fn originals(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
+    pub(crate) fn fresh_pages(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
         self.pages.iter().filter_map(CodePage::here)
     }
 
@@ -327,15 +327,15 @@ impl CodePages {
         }
     }
 
-    /// Reads them. `originals` has their bytes, `files` the new numbers of their files by the old ones, `address_of` tells that of
+    /// Reads them. `stored_pages` has their bytes, `files` the new numbers of their files by the old ones, `address_of` tells that of
     /// a block.
     pub(crate) fn unpack(
         from: &mut ChunkReader<'_>,
-        originals: Rc<dyn StoredPages>,
+        stored_pages: Rc<dyn StoredPages>,
         files: &AddressMap<u32, u32>,
         address_of: &dyn Fn(u32) -> Option<u64>,
     ) -> Option<CodePages> {
-        let mut pages = CodePages { originals: Some(originals), ..CodePages::default() };
+        let mut pages = CodePages { stored_pages: Some(stored_pages), ..CodePages::default() };
         for index in 0..from.count()? {
             pages.index.insert(from.u64()?, index as u32);
             pages.pages.push(CodePage::unpack(from, files, address_of)?);

@@ -1,8 +1,8 @@
 //! Memory of the program that holds translated code.
 
-use super::marks::PcMap;
 use super::pages::StoredPages;
-use super::place::PcEntry;
+use super::pc_map::PcMap;
+use super::program_point::PcEntry;
 use crate::pack::{self, ChunkReader, ChunkWriter};
 
 /// Bytes of a region.
@@ -23,9 +23,9 @@ pub(crate) struct CodeRegion {
     base: u64,
     used: u32,
     /// Where the marks are of the code that an earlier run has left, ascending. Few are ever asked for.
-    left: Vec<StoredPcMap>,
+    stored: Vec<StoredPcMap>,
     /// The marks of each piece of code that was appended to that, ascending.
-    marks: Vec<PcMap>,
+    pc_maps: Vec<PcMap>,
 }
 
 /// Marks of a piece of code that an earlier run has left.
@@ -39,15 +39,15 @@ struct StoredPcMap {
 }
 
 impl StoredPcMap {
-    fn read(&self, originals: &dyn StoredPages) -> Option<PcMap> {
-        let bytes = originals.marks(self.begin, self.len)?;
+    fn read(&self, stored_pages: &dyn StoredPages) -> Option<PcMap> {
+        let bytes = stored_pages.pc_maps(self.begin, self.len)?;
         (pack::sum(&bytes) == self.sum).then(|| PcMap::read(self.start, bytes))
     }
 }
 
 impl CodeRegion {
     pub(crate) fn new(base: u64, used: u32) -> CodeRegion {
-        CodeRegion { base, used, left: Vec::new(), marks: Vec::new() }
+        CodeRegion { base, used, stored: Vec::new(), pc_maps: Vec::new() }
     }
 
     pub(crate) fn base(&self) -> u64 {
@@ -76,14 +76,14 @@ impl CodeRegion {
         u64::from(self.used) < REGION / 2
     }
 
-    pub(crate) fn append(&mut self, bytes: u32, marks: PcMap) {
+    pub(crate) fn append(&mut self, bytes: u32, pc_maps: PcMap) {
         self.used += bytes;
-        self.marks.extend((!marks.is_empty()).then_some(marks));
+        self.pc_maps.extend((!pc_maps.is_empty()).then_some(pc_maps));
     }
 
     /// The marks of each piece of code.
-    pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
-        self.marks.iter().map(PcMap::bytes)
+    pub(crate) fn all_pc_maps(&self) -> impl Iterator<Item = &[u8]> {
+        self.pc_maps.iter().map(PcMap::bytes)
     }
 
     /// Writes all but its marks, which begin somewhere; where they end.
@@ -91,10 +91,10 @@ impl CodeRegion {
         to.u64(self.base);
         to.u32(self.used);
         to.u64(begin);
-        to.count(self.marks.len());
-        for marks in &self.marks {
-            let bytes = marks.bytes();
-            to.u32(marks.start());
+        to.count(self.pc_maps.len());
+        for pc_maps in &self.pc_maps {
+            let bytes = pc_maps.bytes();
+            to.u32(pc_maps.start());
             to.u32(bytes.len() as u32);
             to.u64(pack::sum(bytes));
             begin += bytes.len() as u64;
@@ -106,29 +106,29 @@ impl CodeRegion {
         let (base, used, mut begin) = (from.u64()?, from.u32()?, from.u64()?);
         let one = |from: &mut ChunkReader<'_>| {
             let (start, len, sum) = (from.u32()?, from.u32()?, from.u64()?);
-            let left = StoredPcMap { start, len, begin, sum };
+            let stored = StoredPcMap { start, len, begin, sum };
             begin = begin.checked_add(len.into())?;
-            Some(left)
+            Some(stored)
         };
-        Some(CodeRegion { base, used, left: from.list(one)?, marks: Vec::new() })
+        Some(CodeRegion { base, used, stored: from.list(one)?, pc_maps: Vec::new() })
     }
 
     /// Every mark, by offset.
     #[cfg(test)]
-    pub(crate) fn marks(&self) -> impl Iterator<Item = PcEntry> {
-        self.marks.iter().flat_map(PcMap::iter)
+    pub(crate) fn pc_entries(&self) -> impl Iterator<Item = PcEntry> {
+        self.pc_maps.iter().flat_map(PcMap::iter)
     }
 
-    /// The mark of the instruction at an address; `originals` has those of an earlier run.
-    pub(crate) fn mark(&self, address: u64, originals: Option<&dyn StoredPages>) -> Option<PcEntry> {
+    /// The mark of the instruction at an address; `stored_pages` has those of an earlier run.
+    pub(crate) fn pc_entry(&self, address: u64, stored_pages: Option<&dyn StoredPages>) -> Option<PcEntry> {
         let offset = (address - self.base) as u32;
         let find =
-            |piece: &PcMap| piece.iter().find(|mark| mark.at >= offset).filter(|mark| mark.at == offset);
-        let behind = self.marks.partition_point(|piece| piece.start() <= offset);
-        if let Some(piece) = behind.checked_sub(1).and_then(|last| self.marks.get(last)) {
-            return find(piece);
+            |map: &PcMap| map.iter().find(|entry| entry.at >= offset).filter(|entry| entry.at == offset);
+        let behind = self.pc_maps.partition_point(|map| map.start() <= offset);
+        if let Some(map) = behind.checked_sub(1).and_then(|last| self.pc_maps.get(last)) {
+            return find(map);
         }
-        let behind = self.left.partition_point(|piece| piece.start <= offset);
-        find(&self.left.get(behind.checked_sub(1)?)?.read(originals?)?)
+        let behind = self.stored.partition_point(|map| map.start <= offset);
+        find(&self.stored.get(behind.checked_sub(1)?)?.read(stored_pages?)?)
     }
 }

@@ -5,12 +5,12 @@ use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFo
 
 use super::batch::BlockBatch;
 use super::emit::{CodeEmitter, EmitState, as_load, len_of_conditional};
+use super::instruction::{DecodedInstruction, STATUS};
 use super::pages::CodePages;
-use super::place::PcBits;
-use super::shape::{DecodedInstruction, STATUS};
+use super::program_point::PcBits;
 use super::*;
 use crate::ExecutionEvent;
-use crate::hints::{BlockHeat, FileProfile, Heat};
+use crate::profile::{BlockHeat, FileProfile, Heat};
 
 const AT: u64 = 0x40_0000;
 const REGION_AT: u64 = 0x3000_0000;
@@ -57,7 +57,7 @@ fn emits(emit: impl FnOnce(&mut CodeEmitter), expected: &[&str]) {
     emit(&mut out);
     let (address, bytes, marks, _) = out.finish();
     let all = decoded(address, &bytes);
-    let marked = all.iter().filter(|i| marks.iter().any(|mark| REGION_AT + u64::from(mark.at) == i.ip()));
+    let marked = all.iter().filter(|i| marks.iter().any(|entry| REGION_AT + u64::from(entry.at) == i.ip()));
     assert_eq!(marked.map(text).collect::<Vec<_>>(), expected);
 }
 
@@ -148,7 +148,7 @@ fn r11_is_in_the_slot_but_where_the_program_has_it() {
     let (address, bytes, marks, _) = out.finish();
     let own = |i: &Instruction| {
         let at = (i.ip() - REGION_AT) as u32;
-        marks.iter().any(|mark| mark.at == at && mark.bits.has(PcBits::OWN_R11))
+        marks.iter().any(|entry| entry.at == at && entry.bits.has(PcBits::OWN_R11))
     };
     let all = decoded(address, &bytes);
     let behind: Vec<_> = all.iter().filter(|i| own(i)).map(text).collect();
@@ -192,7 +192,7 @@ fn a_stub_subtracts_its_address_and_adds_it_again() {
         "lea rcx,[rcx+400000h]",
         "jmp qword [rel 30000016h]",
     ];
-    emits(|out| _ = out.stub(0, AT, None), &[&near[..], &restored].concat());
+    emits(|out| _ = out.lookup_stub(0, AT, None), &[&near[..], &restored].concat());
     let far = [
         "mov r11,0FFFF800003000000h",
         "lea rcx,[rcx+r11]",
@@ -201,7 +201,7 @@ fn a_stub_subtracts_its_address_and_adds_it_again() {
         "lea rcx,[rcx+r11]",
         "jmp qword [rel 30000024h]",
     ];
-    emits(|out| _ = out.stub(0, FAR_AT, None), &[&far[..], &restored].concat());
+    emits(|out| _ = out.lookup_stub(0, FAR_AT, None), &[&far[..], &restored].concat());
 }
 
 #[test]
@@ -392,9 +392,10 @@ fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
     // je into the middle of what follows it: mov eax, ...; or nop; nop; nop; ret.
     let mut program = TestProgram(vec![0x74, 1, 0xb8, 0x90, 0x90, 0x90, 0xc3, 0xc3]);
     let found = batch(&mut program, AT);
-    let starts: Vec<(u64, usize)> = found.drafts.iter().map(|draft| (draft.address, draft.len())).collect();
+    let starts: Vec<(u64, usize)> =
+        found.blocks.iter().map(|pending| (pending.address, pending.len())).collect();
     assert_eq!(starts, [(AT, 1), (AT + 2, 2), (AT + 3, 4)]);
-    let ends: Vec<Terminator> = found.drafts.iter().map(|draft| draft.terminator).collect();
+    let ends: Vec<Terminator> = found.blocks.iter().map(|pending| pending.terminator).collect();
     let ret = Terminator::Return { drops: 0 };
     assert_eq!(ends, [Terminator::Conditional { taken: AT + 3, not_taken: AT + 2 }, ret, ret]);
 }
@@ -404,10 +405,10 @@ fn a_loop_is_deeper_and_its_flags_live_around_it() {
     // clc; head: adc rax, rax; dec ecx; jne head; ret
     let mut program = TestProgram(vec![0xf8, 0x48, 0x11, 0xc0, 0xff, 0xc9, 0x75, 0xf9, 0xc3]);
     let found = batch(&mut program, AT);
-    let head = &found.drafts[found.at(AT + 1).unwrap()];
+    let head = &found.blocks[found.at(AT + 1).unwrap()];
     assert_eq!((head.expected, head.live_in), (800, 32));
     // Only the carry lives from adc to dec, which keeps it.
-    assert_eq!(head.quiet, Some(0));
+    assert_eq!(head.flags_dead, Some(0));
 }
 
 /// A bit of everything: calls, tables, loops, strings, system calls, faults.
@@ -450,7 +451,7 @@ fn translated(program: &mut TestProgram) -> (Translation, Vec<CodeWrite>) {
     for address in [AT + 5, AT + 10] {
         translation.indirect(program, address).unwrap();
     }
-    let stops: Vec<u64> = translation.traps.keys().copied().collect();
+    let stops: Vec<u64> = translation.exit_stubs.keys().copied().collect();
     for stop in stops {
         translation.link(program, stop).unwrap();
     }
@@ -466,7 +467,7 @@ fn every_instruction_that_is_emitted_has_a_place() {
     let mut seen = 0;
     for write in writes.iter().filter(|write| write.bytes.len() > 8) {
         for instruction in decoded(write.address, &write.bytes) {
-            let Some(place) = translation.place(instruction.ip()) else { continue };
+            let Some(place) = translation.point_at(instruction.ip()) else { continue };
             seen += 1;
             if let NextAddress::Known(address) = place.next {
                 let known = starts.contains(&address) || address == AT + program.0.len() as u64;
@@ -474,10 +475,10 @@ fn every_instruction_that_is_emitted_has_a_place() {
             }
         }
     }
-    let marks: usize = translation.regions.iter().map(|region| region.marks().count()).sum();
+    let marks: usize = translation.regions.iter().map(|region| region.pc_entries().count()).sum();
     assert!(marks > 100, "{marks}");
     assert_eq!(seen, marks, "marks that are at no instruction");
-    let resolved = translation.regions[0].marks().filter(|mark| translation.resolve(mark).is_some());
+    let resolved = translation.regions[0].pc_entries().filter(|entry| translation.resolve(entry).is_some());
     assert_eq!(resolved.count(), marks, "marks that lead nowhere");
 }
 
@@ -490,7 +491,7 @@ fn what_changes_r11_is_done_where_it_goes_to_the_slot() {
     let mut stores = Vec::new();
     for write in writes.iter().filter(|write| write.bytes.len() > 8) {
         for store in decoded(write.address, &write.bytes).iter().filter(|i| text(i) == "mov [gs:10h],r11") {
-            let place = translation.place(store.ip()).unwrap();
+            let place = translation.point_at(store.ip()).unwrap();
             assert!(!place.repair.r11, "{:x}", store.ip());
             let NextAddress::Known(address) = place.next else { panic!("{:x}", store.ip()) };
             stores.push(address);
@@ -542,7 +543,7 @@ fn round(mut program: TestProgram) -> Vec<(String, (bool, bool, u16))> {
     let own = translation.block_at(AT + 5).unwrap();
     let code = writes.iter().max_by_key(|write| write.bytes.len()).unwrap();
     let known = decoded(code.address, &code.bytes).into_iter().filter_map(|instruction| {
-        let place = translation.place(instruction.ip())?;
+        let place = translation.point_at(instruction.ip())?;
         let FlowState::In { block, phase, done, .. } = place.flow else { return None };
         let counts = place.counter.is_some();
         assert!(!counts || (place.counter == translation.block_counter(own) && place.repair.r11));
@@ -635,11 +636,11 @@ fn a_conditional_branch_is_as_long_as_is_said() {
 fn what_was_not_emitted_has_no_place() {
     let mut program = mixture();
     let (translation, _) = translated(&mut program);
-    let body = translation.pieces[0].body;
-    assert!(translation.place(body).is_some());
-    assert_eq!(translation.place(body + 1), None, "the middle of an instruction");
-    assert_eq!(translation.place(AT), None);
-    assert_eq!(translation.place(REGION_AT + REGION - 1), None);
+    let body = translation.blocks[0].body;
+    assert!(translation.point_at(body).is_some());
+    assert_eq!(translation.point_at(body + 1), None, "the middle of an instruction");
+    assert_eq!(translation.point_at(AT), None);
+    assert_eq!(translation.point_at(REGION_AT + REGION - 1), None);
 }
 
 #[test]
@@ -670,7 +671,7 @@ fn crowd(jumps: usize) -> TestProgram {
 
 #[test]
 fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
-    let jumps = weave::MOST_LINKS + 500;
+    let jumps = instrumentation::MOST_LINKS + 500;
     let mut program = crowd(jumps);
     let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
@@ -685,9 +686,10 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
     }
     let to = translation.enter(&mut program, end).unwrap();
     let open = |translation: &Translation| {
-        let is_open = |trap: &ExitStub| matches!(trap, ExitStub::DirectLink { target, .. } if *target == end);
-        let traps = translation.traps.iter().filter(|(_, trap)| is_open(trap));
-        traps.map(|(at, _)| *at).collect::<Vec<u64>>()
+        let is_open =
+            |exit_stub: &ExitStub| matches!(exit_stub, ExitStub::DirectLink { target, .. } if *target == end);
+        let exit_stubs = translation.exit_stubs.iter().filter(|(_, exit_stub)| is_open(exit_stub));
+        exit_stubs.map(|(at, _)| *at).collect::<Vec<u64>>()
     };
     let rest = open(&translation);
     assert!(!rest.is_empty(), "all were linked at once");
@@ -697,7 +699,7 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
         let writes = translation.take_writes();
         assert!(writes.iter().any(|write| write.address == *stop && write.bytes[0] == 0xe9), "{writes:?}");
         // Straight, or over a counter.
-        assert!(destination == to || translation.place(destination).is_some());
+        assert!(destination == to || translation.point_at(destination).is_some());
         assert_eq!(translation.link(&mut program, *stop).unwrap(), Some(destination));
     }
     assert_eq!(open(&translation), []);
@@ -706,17 +708,17 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
 /// The same, of which something is known.
 struct Hinted {
     program: TestProgram,
-    hints: FileProfile,
+    profile: FileProfile,
 }
 
 impl Hinted {
     fn new(program: TestProgram, blocks: &[(u64, bool)]) -> Hinted {
-        let mut hints = FileProfile::default();
+        let mut profile = FileProfile::default();
         for (address, entrance) in blocks {
             let heats = BlockHeat { block: Heat::of(64), ..BlockHeat::default() };
-            hints.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, heats, *entrance);
+            profile.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, heats, *entrance);
         }
-        Hinted { program, hints }
+        Hinted { program, profile }
     }
 }
 
@@ -727,21 +729,21 @@ impl CodeSource for Hinted {
 
     fn origin(&mut self, address: u64) -> Option<FilePage> {
         let page = ((address - AT) / PAGE) as u32;
-        Some(FilePage { file: 0, page, hints: self.hints.page(page) })
+        Some(FilePage { file: 0, page, profile: self.profile.page(page) })
     }
 }
 
 /// Which ways of its first block's branch a program's translation counts, by hints of how often each was gone. Where they lead to
 /// is equally hot.
-fn counted_ways(ways: [u64; 2]) -> [bool; 2] {
+fn counted_ways(exits: [u64; 2]) -> [bool; 2] {
     // jz over a nop, to where both meet.
     let mut code = Hinted::new(TestProgram(vec![0x85, 0xc0, 0x74, 0x03, 0x90, 0xeb, 0x01, 0x90, 0xc3]), &[]);
-    for (offset, ways) in [(0, ways), (4, [0, 1000]), (7, [1000, 0]), (8, [0, 1000])] {
-        let heats = BlockHeat { block: Heat::of(1000), ways: ways.map(Heat::of), entry: Heat::default() };
-        code.hints.learn(0, offset, heats, false);
+    for (offset, exits) in [(0, exits), (4, [0, 1000]), (7, [1000, 0]), (8, [0, 1000])] {
+        let heats = BlockHeat { block: Heat::of(1000), exits: exits.map(Heat::of), entry: Heat::default() };
+        code.profile.learn(0, offset, heats, false);
     }
     let translation = entered(&mut code);
-    let first = translation.piece(translation.block_at(AT).unwrap());
+    let first = translation.block(translation.block_at(AT).unwrap());
     first.edges.map(|edge| translation.flow().counter_of(edge.unwrap()).is_some())
 }
 
@@ -761,7 +763,7 @@ fn units_that_nobody_wants_are_not_counted() {
             Translation::new(TABLE_AT, TranslationSettings { counted, ..TranslationSettings::default() });
         translation.add_region(REGION_AT, 16);
         translation.enter(&mut TestProgram(code.clone()), AT).unwrap();
-        translation.extras()
+        translation.unit_counters()
     };
     assert_eq!(units(AddendKinds::OF_UNITS), 2);
     assert_eq!(units(AddendKinds::needed_for([ExecutionEvent::Loads])), 1);
@@ -829,9 +831,9 @@ fn what_a_call_does_between_is_right_before_what_it_calls() {
 #[test]
 fn the_way_from_the_table_is_right_before_a_block_that_nothing_falls_into() {
     let (program, [start, _, one, _]) = scattered();
-    let mut hinted = Hinted::new(program, &[(start, false), (one, true)]);
-    let mut translation = entered(&mut hinted);
-    let body = translation.enter(&mut hinted, one).unwrap();
+    let mut profiled = Hinted::new(program, &[(start, false), (one, true)]);
+    let mut translation = entered(&mut profiled);
+    let body = translation.enter(&mut profiled, one).unwrap();
     let last = before(&translation.take_writes(), body);
     assert_eq!(last, "mov rcx,[gs:8]");
 }
@@ -839,22 +841,22 @@ fn the_way_from_the_table_is_right_before_a_block_that_nothing_falls_into() {
 #[test]
 fn what_earlier_runs_have_executed_of_a_page_is_translated_with_it() {
     let (program, [start, seldom, one, other]) = scattered();
-    let mut hinted = Hinted::new(program, &[(start, false), (one, true), (other, true)]);
-    let mut translation = entered(&mut hinted);
+    let mut profiled = Hinted::new(program, &[(start, false), (one, true), (other, true)]);
+    let mut translation = entered(&mut profiled);
     let known = |address| translation.block_at(address).is_some();
     assert_eq!(
         [start, seldom, one, other].map(known),
         [true, false, true, false],
         "not the way, not the other page"
     );
-    assert!(translation.is_entrance(one));
+    assert!(translation.is_indirect_entry(one));
     // The table leads there already: no write is needed, and the way is the one that was told.
-    let table = |write: &CodeWrite| (TABLE_AT..TABLE_AT + TABLE).contains(&write.address);
+    let table = |write: &CodeWrite| (TABLE_AT..TABLE_AT + TABLE_BYTES).contains(&write.address);
     let writes = translation.take_writes();
     assert_eq!(writes.iter().filter(|write| table(write)).count(), 1);
-    let first = translation.indirect(&mut hinted, one).unwrap();
+    let first = translation.indirect(&mut profiled, one).unwrap();
     assert_eq!(translation.take_writes(), []);
-    let place = translation.place(first).unwrap();
+    let place = translation.point_at(first).unwrap();
     assert_eq!(place.next, NextAddress::Known(one));
 }
 
@@ -877,11 +879,12 @@ fn hints_that_are_no_code_do_no_harm() {
     let end = AT + program.0.len() as u64;
     let all: Vec<(u64, bool)> = (AT..end).map(|address| (address, true)).collect();
     program.0.extend([0x06; 32]);
-    let mut hinted = Hinted::new(program, &all);
-    let translation = entered(&mut hinted);
+    let mut profiled = Hinted::new(program, &all);
+    let translation = entered(&mut profiled);
     assert!(
-        (AT..end).all(|address| translation.block_at(address).is_some() && translation.is_entrance(address))
+        (AT..end)
+            .all(|address| translation.block_at(address).is_some() && translation.is_indirect_entry(address))
     );
-    let marks = translation.regions[0].marks();
-    assert!(marks.into_iter().all(|mark| translation.resolve(&mark).is_some()));
+    let marks = translation.regions[0].pc_entries();
+    assert!(marks.into_iter().all(|entry| translation.resolve(&entry).is_some()));
 }

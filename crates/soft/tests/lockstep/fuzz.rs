@@ -1,7 +1,7 @@
 //! Random programs do the same under translation, and are counted exactly.
 
+use crate::instruction_pool::{InstructionPool, RandomSource};
 use crate::lab::{LabCommand, LabOutcome, TranslationLab};
-use crate::pool::{InstructionPool, RandomSource};
 use crate::probes::{LeaveAt, Reenter};
 use crate::random;
 

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::instruction_pool::InstructionPool;
 use crate::lab::{LabCommand, TranslatedRun, TranslationLab};
-use crate::pool::InstructionPool;
 use crate::programs;
 use crate::random;
 

@@ -9,13 +9,13 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test may panic")]
 
 mod compare;
+mod detach;
 mod elf;
 mod fuzz;
+mod instruction_pool;
 mod kill;
 mod lab;
-mod leave;
 mod lockstep;
-mod pool;
 mod probes;
 mod programs;
 mod random;

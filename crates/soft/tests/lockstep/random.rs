@@ -4,7 +4,7 @@ use cyclometer_soft::iced_x86::IcedError;
 use cyclometer_soft::iced_x86::code_asm::*;
 
 use crate::elf::{CODE, DATA, DATA_BYTES, ElfProgram};
-use crate::pool::{InstructionPool, MIDDLE, RandomSource};
+use crate::instruction_pool::{InstructionPool, MIDDLE, RandomSource};
 
 /// Where the table of code addresses is.
 const TABLE: u64 = DATA + 0x8000;

@@ -98,7 +98,11 @@ pub fn soft() -> TraceMethod {
 
 pub fn settings() -> TracerSettings {
     let always = std::env::var_os(HINDSIGHT).map(|_| Retranslation::Always);
-    TracerSettings { fixed_layout: true, hindsight: always.unwrap_or_default(), ..TracerSettings::default() }
+    TracerSettings {
+        fixed_layout: true,
+        retranslation: always.unwrap_or_default(),
+        ..TracerSettings::default()
+    }
 }
 
 /// How a run ended.

@@ -23,9 +23,9 @@ struct LinkStop {
 pub(crate) struct LinkChain(Option<u32>);
 
 impl PendingLinks {
-    pub(crate) fn with_room(room: usize) -> PendingLinks {
-        let last = AddressMap::with_capacity_and_hasher(room, Default::default());
-        PendingLinks { last, stops: Vec::with_capacity(room), free: LinkChain(None) }
+    pub(crate) fn with_capacity(capacity: usize) -> PendingLinks {
+        let last = AddressMap::with_capacity_and_hasher(capacity, Default::default());
+        PendingLinks { last, stops: Vec::with_capacity(capacity), free: LinkChain(None) }
     }
 
     /// A stop waits for the block at an address.
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn each_block_gets_the_stops_that_wait_for_it_once() {
-        let mut waiting = PendingLinks::with_room(2);
+        let mut waiting = PendingLinks::with_capacity(2);
         for (block, stop) in [(1, 10), (2, 20), (1, 11), (3, 30), (1, 12)] {
             waiting.add(block, stop);
         }

@@ -13,18 +13,18 @@ use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
 
 use super::TracerSettings;
-use super::births::{ForkEvent, USER_CS};
-use super::code::CodeReader;
-use super::hints::ProfileStore;
-use super::kept::TranslationCache;
+use super::code_cache::CodeCacheMapping;
+use super::code_reader::CodeReader;
+use super::forks::{ForkEvent, USER_CS};
 use super::maps::{MapsCache, MemoryMaps};
-use super::pace::DelayedSignal;
 use super::probe::InstructionProbe;
 use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, TranslationContext};
+use super::profile_store::ProfileStore;
 use super::restartable;
-use super::sharing::SharedTranslations;
-use super::space::CodeCacheMapping;
+use super::shared_translations::SharedTranslations;
+use super::signal_throttling::DelayedSignal;
 use super::threads::TranslationCounts;
+use super::translation_cache::TranslationCache;
 use crate::block::DetachReason;
 use crate::translate::{self, StopReason, TranslationNeed};
 
@@ -45,48 +45,48 @@ pub(crate) struct Tracer {
     pub(super) tasks: HashMap<u32, TracedTask>,
     pub(super) processes: Vec<TracedProcess>,
     /// Children that we heard of before they stopped for the first time.
-    pub(super) born: HashMap<u32, ForkEvent>,
+    pub(super) fork_events: HashMap<u32, ForkEvent>,
     /// Children that stopped before we heard of them, and their parents.
-    pub(super) early: HashMap<u32, u32>,
+    pub(super) early_children: HashMap<u32, u32>,
     /// What killed processes would have made: nobody tells of a child whose maker was killed while it made it.
-    pub(super) orphanages: Vec<ForkEvent>,
+    pub(super) dead_parents: Vec<ForkEvent>,
     pub(super) root: u32,
     /// Stopped until every other process has gone on without us.
-    pub(super) held: Vec<(u32, String)>,
+    pub(super) detach_last: Vec<(u32, String)>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
     /// Signals that are sent again in a moment.
-    pub(super) held_back: Vec<DelayedSignal>,
+    pub(super) delayed_signals: Vec<DelayedSignal>,
     /// Tasks that have not answered a request for counts.
-    pub(super) asked: HashSet<u32>,
+    pub(super) pending_answers: HashSet<u32>,
     /// What tasks have counted that did: with the indices of their processes.
     pub(super) answered: HashMap<u32, (usize, Result<TranslationCounts, String>)>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
     /// Tasks that were killed as they were let go: they stop once more before they are gone.
-    pub(super) parting: HashSet<u32>,
+    pub(super) detaching: HashSet<u32>,
     /// Processes that went on then.
-    pub(super) went_on: HashSet<usize>,
+    pub(super) detached_processes: HashSet<usize>,
     /// The last report was sent.
     pub(super) reported: bool,
     /// Whether the kernel tells of every end.
-    pub(super) tells_of_ends: bool,
+    pub(super) reports_exits: bool,
     /// How often we were asked to go on.
     pub(super) stops: u64,
     /// The CPU that we have bound ourselves to.
     pub(super) own_cpu: Option<u32>,
     /// Parts of files that have no restartable sequences.
-    pub(super) unmarked: HashSet<restartable::FilePart>,
+    pub(super) without_sequences: HashSet<restartable::FilePart>,
     /// Who looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn InstructionProbe>>,
     /// Translations that programs can join.
-    pub(super) pool: SharedTranslations,
+    pub(super) shared_translations: SharedTranslations,
     /// What earlier runs have executed, and this one so far.
-    pub(super) hints: Option<Rc<RefCell<ProfileStore>>>,
+    pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
     /// What they have translated.
-    pub(super) shelf: Option<TranslationCache>,
+    pub(super) translation_cache: Option<TranslationCache>,
     /// When it was last looked for programs that are to get another translation.
-    pub(super) looked_back: Instant,
+    pub(super) last_age_check: Instant,
 }
 
 /// Why a task cannot be followed any more.
@@ -118,13 +118,13 @@ pub(crate) fn follow(
     pid: u32,
     mut socket: UnixStream,
     settings: TracerSettings,
-    hints: Option<&Path>,
+    profile: Option<&Path>,
     probe: Option<Box<dyn InstructionProbe>>,
 ) {
-    let births = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
+    let fork_options = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
     // Should this process be killed, so are those that it follows: their translated code is full of stops that nobody would
     // answer. None is left behind bound to one CPU by that, as those that go on without us are let free before.
-    let options = births | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
+    let options = fork_options | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
     if let Err(error) = trace::seize(pid, options) {
         let _ = writeln!(socket, "refused {}", error.raw_os_error().unwrap_or(0));
         return;
@@ -136,87 +136,87 @@ pub(crate) fn follow(
     let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
-    let mut engine = Tracer::new(pid, settings, probe);
-    let (store, kept) = ProfileStore::open(hints);
-    engine.hints = Some(Rc::new(RefCell::new(store)));
-    engine.shelf = hints
-        .filter(|_| kept)
-        .and_then(|hints| TranslationCache::open(&hints.with_file_name("translations")));
+    let mut tracer = Tracer::new(pid, settings, probe);
+    let (store, trusted) = ProfileStore::open(profile);
+    tracer.profile = Some(Rc::new(RefCell::new(store)));
+    tracer.translation_cache = profile
+        .filter(|_| trusted)
+        .and_then(|profile| TranslationCache::open(&profile.with_file_name("translations")));
     // What came before the bell was there is looked at once.
     let mut heard = true;
     loop {
-        if heard || engine.tasks.len() > FEW {
-            engine.take_changes();
+        if heard || tracer.tasks.len() > FEW {
+            tracer.take_changes();
         }
-        engine.release_held();
-        engine.send_held();
-        engine.look_back();
-        engine.renew_ready();
-        engine.depart_ready();
-        if engine.is_done() {
+        tracer.detach_last_tasks();
+        tracer.send_delayed();
+        tracer.check_ages();
+        tracer.run_ready_flushes();
+        tracer.detach_ready();
+        if tracer.is_done() {
             break;
         }
         if heard {
-            engine.requests(&mut socket);
-            engine.cool_idle();
+            tracer.requests(&mut socket);
+            tracer.unbind_idle();
         }
-        engine.tell(&mut socket);
-        if engine.is_done() {
+        tracer.send_answer(&mut socket);
+        if tracer.is_done() {
             break;
         }
-        engine.report_early(&mut socket);
-        let warm = engine.is_warm().then_some(super::warm::LOOK_EVERY);
-        let most = engine.soonest_held().or(warm).or_else(|| engine.looks_back());
+        tracer.report_early(&mut socket);
+        let warm = tracer.any_bound().then_some(super::cpu_affinity::LOOK_EVERY);
+        let most = tracer.soonest_delayed().or(warm).or_else(|| tracer.next_check_in());
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
-        change.into_iter().for_each(|(tid, change)| engine.handle_safely(tid, change));
+        change.into_iter().for_each(|(tid, change)| tracer.handle_safely(tid, change));
         cyclometer_sys::keeper::enlarge_memory();
     }
-    engine.report(&mut socket);
-    engine.remember();
+    tracer.report(&mut socket);
+    tracer.remember();
     // This process ends, and all of its memory with it.
-    std::mem::forget(engine);
+    std::mem::forget(tracer);
 }
 
 impl Tracer {
     fn new(root: u32, settings: TracerSettings, probe: Option<Box<dyn InstructionProbe>>) -> Tracer {
-        let mut engine = Tracer {
+        let mut tracer = Tracer {
             settings,
             tasks: HashMap::new(),
             processes: Vec::new(),
-            born: HashMap::new(),
-            early: HashMap::new(),
-            orphanages: Vec::new(),
+            fork_events: HashMap::new(),
+            early_children: HashMap::new(),
+            dead_parents: Vec::new(),
             root,
-            held: Vec::new(),
+            detach_last: Vec::new(),
             postponed: Vec::new(),
-            held_back: Vec::new(),
-            asked: HashSet::new(),
+            delayed_signals: Vec::new(),
+            pending_answers: HashSet::new(),
             answered: HashMap::new(),
             reading: false,
             finishing: false,
-            parting: HashSet::new(),
-            went_on: HashSet::new(),
+            detaching: HashSet::new(),
+            detached_processes: HashSet::new(),
             reported: false,
-            tells_of_ends: super::exits::tells_of_ends(),
+            reports_exits: super::exits::reports_exits(),
             stops: 0,
             own_cpu: None,
-            unmarked: HashSet::new(),
+            without_sequences: HashSet::new(),
             probe,
-            pool: SharedTranslations::default(),
-            hints: None,
-            shelf: None,
-            looked_back: Instant::now(),
+            shared_translations: SharedTranslations::default(),
+            profile: None,
+            translation_cache: None,
+            last_age_check: Instant::now(),
         };
-        engine.adopt(root, 0, TaskMode::Untranslated, false);
-        engine
+        tracer.adopt(root, 0, TaskMode::Untranslated, false);
+        tracer
     }
 
     /// Whether nobody is followed any more. A child that we heard of and that has not stopped yet would die with us.
     fn is_done(&self) -> bool {
         // The first thread of a process that goes on without us may have ended long before the others.
         let over = |task: &TracedTask| self.finishing && task.ended;
-        self.tasks.values().all(over) && self.early.is_empty() && self.born.is_empty()
+        self.tasks.values().all(over) && self.early_children.is_empty() && self.fork_events.is_empty()
     }
 
     pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: TaskMode, filtered: bool) {
@@ -240,7 +240,7 @@ impl Tracer {
         while let Ok(Some((tid, change))) = trace::wait() {
             self.handle_safely(tid, change);
             // Who is stopped all the time waits for them.
-            self.send_held();
+            self.send_delayed();
         }
     }
 
@@ -255,7 +255,7 @@ impl Tracer {
         }
         if handled.is_err() {
             let reason = Some("met an internal error of the translator".to_owned());
-            let left = catch_unwind(AssertUnwindSafe(|| self.leave(tid, reason, 0)));
+            let left = catch_unwind(AssertUnwindSafe(|| self.detach(tid, reason, 0)));
             if left.is_err() {
                 // It cannot go on anywhere: better gone than stopped for ever.
                 let _ = trace::send_signal(super::threads::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
@@ -264,15 +264,15 @@ impl Tracer {
     }
 
     pub(super) fn handle(&mut self, tid: u32, change: Change) {
-        if self.parting.contains(&tid) {
-            return self.see_off(tid, change);
+        if self.detaching.contains(&tid) {
+            return self.finish_detach(tid, change);
         }
         if change == Change::Exec {
-            self.take_over(tid);
+            self.adopt_exec_thread(tid);
         }
         let outcome = match change {
             Change::Exited(_) | Change::Killed(_) => {
-                self.gone(tid, Some(change));
+                self.task_gone(tid, Some(change));
                 Ok(())
             }
             change if change != Change::Exiting && self.is_about_to_die(tid) => {
@@ -280,31 +280,31 @@ impl Tracer {
                 Ok(())
             }
             _ if !self.tasks.contains_key(&tid) => {
-                self.stranger(tid, change);
+                self.unknown_task(tid, change);
                 Ok(())
             }
             change => {
-                let revived = self.note_stop(tid, change);
-                self.forget_bound(tid, change);
+                let resumed = self.note_stop(tid, change);
+                self.forget_binding(tid, change);
                 let outcome =
                     if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
-                if revived {
-                    self.take_up_postponed();
+                if resumed {
+                    self.handle_postponed();
                 }
                 outcome
             }
         };
-        self.conclude(tid, outcome);
+        self.apply_outcome(tid, outcome);
     }
 
     /// What becomes of a task that could not be followed.
-    pub(super) fn conclude(&mut self, tid: u32, outcome: TraceResult) {
+    pub(super) fn apply_outcome(&mut self, tid: u32, outcome: TraceResult) {
         match outcome {
             Ok(()) => {}
-            Err(TraceError::Gone) => self.let_go(tid),
-            Err(TraceError::Detach(reason)) => self.leave(tid, Some(reason), 0),
+            Err(TraceError::Gone) => self.await_end(tid),
+            Err(TraceError::Detach(reason)) => self.detach(tid, Some(reason), 0),
             Err(TraceError::OwnTranslation) => {
-                self.leave(tid, Some("could not be translated apart".to_owned()), 0)
+                self.detach(tid, Some("could not be translated apart".to_owned()), 0)
             }
         }
     }
@@ -320,43 +320,43 @@ impl Tracer {
         if change == Change::Exiting {
             return false;
         }
-        task.ends = None;
-        std::mem::take(&mut task.ends_all)
+        task.exit_pc = None;
+        std::mem::take(&mut task.ends_process)
     }
 
     fn stopped(&mut self, tid: u32, change: Change) -> TraceResult {
         let task = self.task(tid)?;
-        let (dismissed, summoned) = (task.dismissed.is_some(), task.summoned);
+        let (detach_requested, suspend_requested) = (task.detach_requested.is_some(), task.suspend_requested);
         match change {
             Change::Exec => self.executed(tid),
-            Change::Fork | Change::VFork | Change::Clone => self.gave_birth(tid, change),
+            Change::Fork | Change::VFork | Change::Clone => self.forked(tid, change),
             Change::VForkDone => {
-                self.task(tid)?.suspended = None;
-                self.go(tid)
+                self.task(tid)?.vfork_wait = None;
+                self.resume_checked(tid)
             }
             // What it stops for is told next: it leaves from there.
-            Change::Interrupted if dismissed && self.is_about_to_stop(tid)? => self.run_on(tid),
-            Change::Group(_) if dismissed && self.is_about_to_stop(tid)? => self.listen(tid),
-            Change::Interrupted | Change::Group(_) if dismissed => {
+            Change::Interrupted if detach_requested && self.is_about_to_stop(tid)? => self.run_on(tid),
+            Change::Group(_) if detach_requested && self.is_about_to_stop(tid)? => self.listen(tid),
+            Change::Interrupted | Change::Group(_) if detach_requested => {
                 if change == Change::Interrupted {
-                    go_on_waiting(tid)?;
+                    restart_wait(tid)?;
                 }
-                let reason = self.task(tid)?.dismissed.take().flatten();
-                self.leave(tid, reason, 0);
+                let reason = self.task(tid)?.detach_requested.take().flatten();
+                self.detach(tid, reason, 0);
                 Ok(())
             }
-            Change::Interrupted | Change::Group(_) if summoned && !self.is_in_own_code(tid) => {
-                self.summoned_stop(tid, change)
+            Change::Interrupted | Change::Group(_) if suspend_requested && !self.is_in_own_code(tid) => {
+                self.suspend_at_stop(tid, change)
             }
-            Change::Interrupted if self.begins_anew(tid)? => self.begin_anew(tid),
+            Change::Interrupted if self.may_retranslate_now(tid)? => self.retranslate(tid),
             Change::Interrupted => {
-                go_on_waiting(tid)?;
-                self.answer(tid)?;
+                restart_wait(tid)?;
+                self.answer_request(tid)?;
                 self.resume(tid, 0)
             }
             Change::Group(_) => {
                 self.count_restart(tid)?;
-                self.answer(tid)?;
+                self.answer_request(tid)?;
                 self.listen(tid)
             }
             Change::Signal(signal) => self.signal(tid, signal),
@@ -378,7 +378,7 @@ impl Tracer {
         match self.enter_here(tid, registers) {
             Err(TraceError::OwnTranslation) => {
                 trace::set_registers(tid, &registers)?;
-                self.renew_here(tid)
+                self.flush_here(tid)
             }
             outcome => outcome,
         }
@@ -386,24 +386,25 @@ impl Tracer {
 
     /// The same with the translation that there is.
     fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
-        let (room, hints) = (self.room(tid)?, self.hints.clone());
+        let (permission, profile) = (self.permission(tid)?, self.profile.clone());
         let task = self.task(tid)?;
-        let TaskMode::Native(mut seat) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
+        let TaskMode::Native(mut context) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
             return Err(TraceError::Gone);
         };
         let address = registers.rip;
         let body = {
-            let space = &mut seat.space.borrow_mut();
-            let mut reader = CodeReader::new(tid, &mut seat.maps, hints.as_deref());
-            let body = with_room(space, tid, room, |space| space.translation.enter(&mut reader, address));
+            let cache = &mut context.cache.borrow_mut();
+            let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref());
+            let body =
+                with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
             body.and_then(|body| {
-                space.apply();
-                (registers.rip, registers.gs_base) = (body, space.base_of(seat.slot));
-                space.store(seat.slot, translate::R11, registers.r11);
+                cache.apply();
+                (registers.rip, registers.gs_base) = (body, cache.base_of(context.slot));
+                cache.store(context.slot, translate::R11, registers.r11);
                 // Who was killed meanwhile stays where it is.
                 trace::set_registers(tid, &registers)?;
-                let block = space.translation.block_at(address);
-                block.into_iter().for_each(|block| seat.ledger.enter(space, block));
+                let block = cache.translation.block_at(address);
+                block.into_iter().for_each(|block| context.ledger.enter(cache, block));
                 Ok(())
             })
         };
@@ -411,99 +412,114 @@ impl Tracer {
         match body {
             Ok(()) => {
                 (task.mode, task.last) =
-                    (TaskMode::Translated(seat), Some(TranslatedPc::new(registers.rip, &registers)));
-                task.pace.come_back(address);
-                self.go(tid)
+                    (TaskMode::Translated(context), Some(TranslatedPc::new(registers.rip, &registers)));
+                task.throttle.returned_to(address);
+                self.resume_checked(tid)
             }
             Err(trouble) => {
-                task.mode = TaskMode::Native(seat);
+                task.mode = TaskMode::Native(context);
                 Err(trouble)
             }
         }
     }
 
     /// What becomes of a stop that the translator put there.
-    pub(super) fn own_stop(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
+    pub(super) fn translator_stop(
+        &mut self,
+        tid: u32,
+        stop: StopReason,
+        registers: Registers,
+    ) -> TraceResult {
         match stop {
-            StopReason::DirectLink | StopReason::IndirectBranch => self.go_on(tid, stop, registers),
-            StopReason::SystemCall if self.begins_anew_at_call(tid, registers.rax)? => self.begin_anew(tid),
+            StopReason::DirectLink | StopReason::IndirectBranch => {
+                self.translate_and_resume(tid, stop, registers)
+            }
+            StopReason::SystemCall if self.may_retranslate_at_call(tid, registers.rax)? => {
+                self.retranslate(tid)
+            }
             StopReason::SystemCall => self.system_call(tid, registers),
-            StopReason::CpuQuery(question) => self.ask_processor(tid, question, registers),
+            StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
             StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
             StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
             StopReason::Detach(reason) => {
-                self.leave(tid, Some(format!("has {}", reason.word())), 0);
+                self.detach(tid, Some(format!("has {}", reason.word())), 0);
                 Ok(())
             }
         }
     }
 
     /// Translates what comes next, and goes on there.
-    fn go_on(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
+    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
         if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
             return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
         }
-        self.stay_near(tid);
-        let (room, hints) = (self.room(tid)?, self.hints.clone());
+        self.follow_cpu(tid);
+        let (permission, profile) = (self.permission(tid)?, self.profile.clone());
         let task = self.task(tid)?;
-        let TaskMode::Translated(seat) = &mut task.mode else { return Err(TraceError::Gone) };
-        let space = seat.space.clone();
-        let mut space = space.borrow_mut();
-        let mut reader = CodeReader::new(tid, &mut seat.maps, hints.as_deref());
+        let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
+        let cache = context.cache.clone();
+        let mut cache = cache.borrow_mut();
+        let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref());
         let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
-        let to = with_room(&mut space, tid, room, |space| match stop {
-            StopReason::DirectLink => space.translation.link(&mut reader, at),
-            _ => space.translation.indirect(&mut reader, target).map(Some),
+        let to = with_memory(&mut cache, tid, permission, |cache| match stop {
+            StopReason::DirectLink => cache.translation.link(&mut reader, at),
+            _ => cache.translation.indirect(&mut reader, target).map(Some),
         });
-        space.apply();
-        drop(space);
+        cache.apply();
+        drop(cache);
         if let Err(TraceError::OwnTranslation) = to {
-            return self.renew_here(tid);
+            return self.flush_here(tid);
         }
         trace::set_instruction_pointer(tid, to?.ok_or(TraceError::Gone)?)?;
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// Moves to the CPU of a process that stops often: we run while it waits.
-    fn stay_near(&mut self, tid: u32) {
+    fn follow_cpu(&mut self, tid: u32) {
         if self.stops.is_multiple_of(MOVE_EVERY) {
-            self.own_cpu = self.bound_to(tid).or_else(|| cpu_of(tid));
+            self.own_cpu = self.bound_cpu(tid).or_else(|| cpu_of(tid));
             self.own_cpu.into_iter().for_each(cyclometer_sys::keeper::run_on);
         }
         self.stops += 1;
     }
 
     /// Whether another process than a task's executes a translation, or one that was just born will.
-    pub(super) fn is_shared(&self, tid: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+    pub(super) fn is_shared(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
-        let born = self.born.values().any(|birth| birth.thread_of.is_none() && birth.uses(space));
-        born || self.tasks.values().any(|task| Some(task.process) != own && task.uses(space))
+        let fork_events = self
+            .fork_events
+            .values()
+            .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache));
+        fork_events || self.tasks.values().any(|task| Some(task.process) != own && task.uses(cache))
     }
 
     /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
     /// and who borrows their memory.
-    pub(super) fn is_mapped_elsewhere(&self, tid: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+    pub(super) fn is_mapped_elsewhere(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let borrows = |child: &u32| {
-            let lends = |task: &TracedTask| Some(task.process) == own && task.is_suspended_by(*child);
+            let lends = |task: &TracedTask| Some(task.process) == own && task.waits_for_child(*child);
             self.tasks.values().any(lends)
         };
-        let lends = |task: &TracedTask| task.is_suspended_by(tid);
+        let lends = |task: &TracedTask| task.waits_for_child(tid);
         let lender = self.tasks.values().find(|task| lends(task)).map(|task| task.process);
         let shares = |(other, task): (&u32, &TracedTask)| {
             Some(task.process) == own || Some(task.process) == lender || borrows(other)
         };
-        self.tasks.iter().any(|(other, task)| task.uses(space) && !shares((other, task)))
-            || self.born.values().any(|birth| birth.thread_of.is_none() && birth.uses(space))
+        self.tasks.iter().any(|(other, task)| task.uses(cache) && !shares((other, task)))
+            || self
+                .fork_events
+                .values()
+                .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache))
     }
 
     /// Whether the translation that a task executes may be given more memory.
-    fn room(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
+    fn permission(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
         let task = self.task(tid)?;
-        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else {
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
             return Ok(MappingPermission::Allowed);
         };
-        let (filtered, home) = (task.filtered, seat.space.clone());
+        let (filtered, home) = (task.filtered, context.cache.clone());
         Ok(match () {
             () if filtered => MappingPermission::Filtered,
             () if self.is_mapped_elsewhere(tid, &home) => MappingPermission::Elsewhere,
@@ -512,12 +528,12 @@ impl Tracer {
     }
 
     /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
-    pub(super) fn renew(&mut self, tid: u32) -> Result<Registers, TraceError> {
-        let registers = self.surface(tid)?.ok_or(TraceError::Gone)?;
+    pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
+        let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
         let settings = self.settings.translation;
         let task = self.task(tid)?;
         let process = task.process;
-        let shared = task.suspended.is_some() || self.tasks.values().any(|other| other.is_suspended_by(tid));
+        let shared = task.vfork_wait.is_some() || self.tasks.values().any(|other| other.waits_for_child(tid));
         let filtered = self.task(tid)?.filtered;
         let reason = match () {
             () if filtered => "filters its system calls",
@@ -528,21 +544,21 @@ impl Tracer {
         if !reason.is_empty() {
             return Err(TraceError::Detach(reason.to_owned()));
         }
-        let TaskMode::Native(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let old = seat.space.clone();
+        let TaskMode::Native(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let old = context.cache.clone();
         let allowance = self.allowance(tid);
-        let mut space = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
-        self.move_listings(tid, &old, &mut space);
+        let mut cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
+        self.move_listings(tid, &old, &mut cache);
         self.close(tid);
-        let slot = space.take_slot().ok_or(TraceError::Gone)?;
-        let seat = TranslationContext::new(Rc::new(RefCell::new(space)), slot);
-        self.task(tid)?.mode = TaskMode::Native(seat);
+        let slot = cache.take_slot().ok_or(TraceError::Gone)?;
+        let context = TranslationContext::new(Rc::new(RefCell::new(cache)), slot);
+        self.task(tid)?.mode = TaskMode::Native(context);
         Ok(registers)
     }
 
     /// Nothing executable is where the program went, or something that may change.
     fn unreadable(&mut self, tid: u32) -> TraceResult {
-        let registers = self.surface(tid)?.ok_or(TraceError::Gone)?;
+        let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
         match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
             // It faults there by itself, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
@@ -575,23 +591,23 @@ enum MappingPermission {
 }
 
 /// Lets the translation do something, with more memory when it needs that.
-fn with_room<T>(
-    space: &mut CodeCacheMapping,
+fn with_memory<T>(
+    cache: &mut CodeCacheMapping,
     tid: u32,
-    room: MappingPermission,
+    permission: MappingPermission,
     mut work: impl FnMut(&mut CodeCacheMapping) -> Result<T, TranslationNeed>,
 ) -> Result<T, TraceError> {
     loop {
-        match work(space) {
+        match work(cache) {
             Ok(done) => return Ok(done),
-            Err(_) if room == MappingPermission::Filtered => {
+            Err(_) if permission == MappingPermission::Filtered => {
                 return Err(TraceError::Detach("filters its system calls".to_owned()));
             }
-            Err(TranslationNeed::Region(_)) if room == MappingPermission::Elsewhere => {
+            Err(TranslationNeed::Region(_)) if permission == MappingPermission::Elsewhere => {
                 return Err(TraceError::OwnTranslation);
             }
             Err(TranslationNeed::NewTranslation) => return Err(TraceError::OwnTranslation),
-            Err(need) => space.answer(tid, need)?,
+            Err(need) => cache.satisfy(tid, need)?,
         }
     }
 }
@@ -620,7 +636,7 @@ pub(super) fn cpu_of(pid: u32) -> Option<u32> {
 ///
 /// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux `include/linux/errno.h`,
 /// `ERESTARTNOHAND`.
-pub(super) fn go_on_waiting(tid: u32) -> TraceResult {
+pub(super) fn restart_wait(tid: u32) -> TraceResult {
     const ERESTARTNOHAND: i64 = 514;
     const EINTR: i64 = 4;
     /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait, io_getevents,

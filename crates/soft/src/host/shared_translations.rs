@@ -14,17 +14,17 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::calls::{MappingCall, remapped};
-use super::common::Admission;
-use super::engine::{TraceError, TraceResult, Tracer};
+use super::code_cache::CodeCacheMapping;
 use super::maps::{MapsCache, MemoryMaps};
 use super::proc;
 use super::process::{TaskMode, TranslationContext};
-use super::remote::RemoteSyscalls;
-use super::space::CodeCacheMapping;
+use super::remote_syscalls::RemoteSyscalls;
+use super::shared_code::Admission;
+use super::syscalls::{MappingCall, remapped};
+use super::tracer::{TraceError, TraceResult, Tracer};
 
 /// Most translations that are kept.
-const MOST_SPACES: usize = 24;
+const MOST_CACHES: usize = 24;
 
 /// Most blocks of all translations that are kept and not in use; each takes some 500 bytes, its code included.
 const MOST_BLOCKS: u32 = 400_000;
@@ -36,18 +36,18 @@ pub(super) struct SharedTranslations(Vec<Rc<RefCell<CodeCacheMapping>>>);
 impl SharedTranslations {
     /// One that suits a program, which is the last one used from now on.
     fn find(&mut self, tid: u32, maps: &MemoryMaps) -> Option<Rc<RefCell<CodeCacheMapping>>> {
-        let found = self.0.iter().rposition(|space| space.borrow().suits(tid, maps))?;
-        let space = self.0.remove(found);
-        self.0.push(space.clone());
-        Some(space)
+        let found = self.0.iter().rposition(|cache| cache.borrow().suits(tid, maps))?;
+        let cache = self.0.remove(found);
+        self.0.push(cache.clone());
+        Some(cache)
     }
 
     /// Keeps a new one, and gives up what is too much: nobody joins that any more. Those that are given up.
-    fn keep(&mut self, space: Rc<RefCell<CodeCacheMapping>>) -> Vec<Rc<RefCell<CodeCacheMapping>>> {
-        self.0.push(space);
-        self.0.retain(|space| space.borrow().common.is_open());
+    fn add(&mut self, cache: Rc<RefCell<CodeCacheMapping>>) -> Vec<Rc<RefCell<CodeCacheMapping>>> {
+        self.0.push(cache);
+        self.0.retain(|cache| cache.borrow().common.is_open());
         let mut left = Vec::new();
-        while self.0.len() > MOST_SPACES || self.idle_blocks() > MOST_BLOCKS {
+        while self.0.len() > MOST_CACHES || self.idle_blocks() > MOST_BLOCKS {
             let idle = self.0.iter().position(is_idle);
             left.push(self.0.remove(idle.unwrap_or(0)));
         }
@@ -55,77 +55,78 @@ impl SharedTranslations {
     }
 
     /// Lets nobody join a translation any more.
-    pub(super) fn give_up(&mut self, space: &Rc<RefCell<CodeCacheMapping>>) {
-        self.0.retain(|kept| !Rc::ptr_eq(kept, space));
+    pub(super) fn give_up(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
+        self.0.retain(|known| !Rc::ptr_eq(known, cache));
     }
 
     /// All of them.
-    pub(super) fn spaces(&self) -> impl Iterator<Item = &Rc<RefCell<CodeCacheMapping>>> {
+    pub(super) fn caches(&self) -> impl Iterator<Item = &Rc<RefCell<CodeCacheMapping>>> {
         self.0.iter()
     }
 
     /// Whether a translation is one of them.
-    pub(super) fn holds(&self, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        self.0.iter().any(|kept| Rc::ptr_eq(kept, space))
+    pub(super) fn holds(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+        self.0.iter().any(|known| Rc::ptr_eq(known, cache))
     }
 
     fn idle_blocks(&self) -> u32 {
-        let idle = self.0.iter().filter(|space| is_idle(space));
-        idle.map(|space| space.borrow().translation.blocks()).sum()
+        let idle = self.0.iter().filter(|cache| is_idle(cache));
+        idle.map(|cache| cache.borrow().translation.blocks()).sum()
     }
 }
 
 /// Whether nobody executes a translation.
-fn is_idle(space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-    Rc::strong_count(space) == 1
+fn is_idle(cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+    Rc::strong_count(cache) == 1
 }
 
 impl Tracer {
     /// A place for a program that is before its first instruction.
-    pub(super) fn seat_program(
+    pub(super) fn assign_program(
         &mut self,
         tid: u32,
         registers: &Registers,
     ) -> Result<TranslationContext, TraceError> {
         let mut known = MapsCache::default();
         let maps = known.look(tid).ok_or(TraceError::Gone)?;
-        let shares = !self.settings.apart && has_fixed_layout(tid);
-        let left = if shares { self.pool.find(tid, maps) } else { None };
+        let shares = !self.settings.separate && has_fixed_layout(tid);
+        let left = if shares { self.shared_translations.find(tid, maps) } else { None };
         let allowance = self.allowance(tid);
-        let enters = |space: &Rc<RefCell<CodeCacheMapping>>| {
-            space.borrow().enter_program(tid, registers, maps, allowance).is_ok()
+        let enters = |cache: &Rc<RefCell<CodeCacheMapping>>| {
+            cache.borrow().enter_program(tid, registers, maps, allowance).is_ok()
         };
         let joined = left.filter(enters);
-        let space = match joined {
-            Some(space) => {
-                space.borrow_mut().common.join();
-                space
+        let cache = match joined {
+            Some(cache) => {
+                cache.borrow_mut().common.join();
+                cache
             }
             None => {
-                let name = if shares { self.name_to_keep(tid, maps) } else { None };
-                let kept = name.as_deref();
-                let kept = kept.and_then(|name| self.take_up((tid, registers), maps, allowance, name));
-                let mut space = match kept {
-                    Some(space) => space,
-                    None => self.new_space(tid, registers, maps, allowance, shares)?,
+                let name = if shares { self.cache_name(tid, maps) } else { None };
+                let known = name.as_deref();
+                let known =
+                    known.and_then(|name| self.load_translation((tid, registers), maps, allowance, name));
+                let mut cache = match known {
+                    Some(cache) => cache,
+                    None => self.new_cache(tid, registers, maps, allowance, shares)?,
                 };
-                space.kept.keep_as(name, tid);
-                let space = Rc::new(RefCell::new(space));
-                if space.borrow().common.is_open() {
-                    for left in self.pool.keep(space.clone()) {
+                cache.record.set_name(name, tid);
+                let cache = Rc::new(RefCell::new(cache));
+                if cache.borrow().common.is_open() {
+                    for left in self.shared_translations.add(cache.clone()) {
                         self.learn_new(&left.borrow());
-                        self.keep(&left);
+                        self.store_translation(&left);
                     }
                 }
-                space
+                cache
             }
         };
-        space.borrow_mut().kept.begin();
-        let slot = space.borrow_mut().take_slot().ok_or(TraceError::Gone)?;
-        Ok(TranslationContext { maps: known, ..TranslationContext::new(space, slot) })
+        cache.borrow_mut().record.begin();
+        let slot = cache.borrow_mut().take_slot().ok_or(TraceError::Gone)?;
+        Ok(TranslationContext { maps: known, ..TranslationContext::new(cache, slot) })
     }
 
-    fn new_space(
+    fn new_cache(
         &mut self,
         tid: u32,
         registers: &Registers,
@@ -134,51 +135,51 @@ impl Tracer {
         shares: bool,
     ) -> Result<CodeCacheMapping, TraceError> {
         let process = self.task(tid)?.process;
-        let mut space = CodeCacheMapping::new(tid, registers, maps, allowance, self.settings.translation)?;
+        let mut cache = CodeCacheMapping::new(tid, registers, maps, allowance, self.settings.translation)?;
         if shares {
-            space.open_for(process, maps);
+            cache.open_for(process, maps);
         }
-        Ok(space)
+        Ok(cache)
     }
 
     /// Whether a new process can have a translation of its own where other programs have taken the places in its maker's.
-    pub(super) fn can_part(&self, child: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+    pub(super) fn can_assign_apart(&self, child: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let Some(task) = self.tasks.get(&child) else { return false };
-        let lent = self.tasks.values().any(|maker| maker.is_suspended_by(child));
-        space.borrow().common.is_joint() && !lent && !task.filtered && self.companions(child).is_empty()
+        let lent = self.tasks.values().any(|maker| maker.waits_for_child(child));
+        cache.borrow().common.is_joint() && !lent && !task.filtered && self.other_threads(child).is_empty()
     }
 
     /// A place in a translation of its own for a new process, which is in its own code.
-    pub(super) fn seat_apart(
+    pub(super) fn assign_apart(
         &self,
         child: u32,
         old: &Rc<RefCell<CodeCacheMapping>>,
     ) -> Result<TranslationContext, TraceError> {
         let near = trace::registers(child)?.rip;
-        let mut space = CodeCacheMapping::after(
+        let mut cache = CodeCacheMapping::after(
             &old.borrow(),
             child,
             near,
             self.allowance(child),
             self.settings.translation,
         )?;
-        let slot = space.take_slot().ok_or(TraceError::Gone)?;
-        Ok(TranslationContext::new(Rc::new(RefCell::new(space)), slot))
+        let slot = cache.take_slot().ok_or(TraceError::Gone)?;
+        Ok(TranslationContext::new(Rc::new(RefCell::new(cache)), slot))
     }
 
     /// Whether a call changes code that a process can execute, or could. What it cannot execute of a translation that others
     /// may join is theirs.
     pub(super) fn changes_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
-        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &mut self.task(tid)?.mode else {
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
             return Err(TraceError::Gone);
         };
-        let space = seat.space.borrow();
-        let touches = |(start, end): &(u64, u64)| space.translation.touches(*start, *end);
+        let cache = context.cache.borrow();
+        let touches = |(start, end): &(u64, u64)| cache.translation.touches(*start, *end);
         let mut touched = call.ranges.iter().copied().filter(touches).peekable();
-        if !space.common.is_open() || touched.peek().is_none() {
+        if !cache.common.is_open() || touched.peek().is_none() {
             return Ok(touched.peek().is_some());
         }
-        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
         Ok(touched.any(|(start, end)| maps.executes(start, end)))
     }
 
@@ -187,27 +188,27 @@ impl Tracer {
     pub(super) fn maps_code(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> TraceResult {
         let fresh = self.call_for(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
-        if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) }
+        if self.is_admitted(tid, &ranges)? { self.resume_checked(tid) } else { self.flush_here(tid) }
     }
 
     /// Whether a call maps something executable, or what it maps differently is.
     pub(super) fn concerns_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
-        let TaskMode::Translated(seat) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let TaskMode::Translated(context) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
         if call.code {
             return Ok(true);
         }
-        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
         Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
     }
 
     /// Whether a task's translation knows code that the task cannot execute: another process had it there, which may have ended
     /// since.
     pub(super) fn is_stale(&mut self, tid: u32) -> Result<bool, TraceError> {
-        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &mut self.task(tid)?.mode else {
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
             return Err(TraceError::Gone);
         };
-        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
-        Ok(seat.space.borrow().exceeds(maps))
+        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
+        Ok(context.cache.borrow().exceeds(maps))
     }
 
     /// Whether a process executes a translation that nobody joins; from now on it does, if it is the only one that does. In the
@@ -215,8 +216,8 @@ impl Tracer {
     pub(super) fn is_by_itself(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let process = task.process;
-        let TaskMode::Translated(seat) = &task.mode else { return Err(TraceError::Gone) };
-        let home = seat.space.clone();
+        let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
+        let home = context.cache.clone();
         if home.borrow().common.is_open() { self.takes_over(tid, process, &home) } else { Ok(true) }
     }
 
@@ -242,8 +243,8 @@ impl Tracer {
         tid: u32,
         registers: Registers,
     ) -> Result<Option<(u64, u64)>, TraceError> {
-        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let gadget = seat.space.borrow().gadget();
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let gadget = context.cache.borrow().gadget();
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
         let result = RemoteSyscalls::new(tid, gadget).call(rax, [rdi, rsi, rdx, r10, r8, r9]);
         self.forget_maps(tid);
@@ -256,9 +257,9 @@ impl Tracer {
     pub(super) fn is_admitted(&mut self, tid: u32, ranges: &[(u64, u64)]) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let process = task.process;
-        let TaskMode::Translated(seat) = &mut task.mode else { return Err(TraceError::Gone) };
-        let home = seat.space.clone();
-        let maps = seat.maps.look(tid).ok_or(TraceError::Gone)?;
+        let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
+        let home = context.cache.clone();
+        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
         let admission = home.borrow_mut().admit(tid, process, maps, ranges);
         let stays = match admission {
             Admission::Stays => true,
@@ -266,7 +267,7 @@ impl Tracer {
             Admission::Exclusive => self.takes_over(tid, process, &home)?,
         };
         if !stays {
-            home.borrow_mut().kept.part();
+            home.borrow_mut().record.diverge();
         }
         Ok(stays)
     }

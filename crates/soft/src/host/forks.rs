@@ -5,17 +5,17 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Change};
 
-use super::engine::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
+use super::address_limits::ReportedLimits;
+use super::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
+use super::cpu_affinity::CpuBinding;
 use super::exits::is_traced_by_us;
-use super::hindsight::TranslationAge;
-use super::limits::ReportedLimits;
 use super::maps::MemoryMaps;
 use super::process::{TaskMode, TracedProcess, TranslatedPc, VforkWait, name_of};
-use super::remote::{has_threads, number, run_to_trap};
+use super::remote_syscalls::{has_threads, number, run_to_trap};
 use super::restartable::THREADS;
-use super::space::{AT_RANDOM, CodeCacheMapping, auxiliary};
+use super::retranslation::TranslationAge;
 use super::threads::first_thread;
-use super::warm::CpuBinding;
+use super::tracer::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
 
 /// The code segment of 64-bit programs.
 ///
@@ -25,7 +25,7 @@ use super::warm::CpuBinding;
 pub(super) const USER_CS: u64 = 0x33;
 
 /// How many killed processes are remembered for their children.
-const MOST_ORPHANAGES: usize = 8;
+const MOST_DEAD_PARENTS: usize = 8;
 
 /// What must be known of the maker of a process, which may be gone when its child stops for the first time.
 pub(super) struct ForkEvent {
@@ -41,36 +41,36 @@ pub(super) struct ForkEvent {
     /// The limits that its maker believes in, if not in the real ones.
     pub(super) limits: Option<ReportedLimits>,
     /// Where the child is bound, if its maker was when it was born.
-    bound: Option<Rc<CpuBinding>>,
+    binding: Option<Rc<CpuBinding>>,
 }
 
 impl ForkEvent {
     /// Whether the child will execute a translation.
-    pub(super) fn uses(&self, space: &Rc<RefCell<CodeCacheMapping>>) -> bool {
-        self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, space))
+    pub(super) fn uses(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+        self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, cache))
     }
 
     /// The same for another child.
-    fn again(&self) -> ForkEvent {
-        ForkEvent { home: self.home.clone(), bound: self.bound.clone(), ..*self }
+    fn duplicate(&self) -> ForkEvent {
+        ForkEvent { home: self.home.clone(), binding: self.binding.clone(), ..*self }
     }
 }
 
 impl Tracer {
     /// A process that we did not know stops for the first time.
-    pub(super) fn stranger(&mut self, tid: u32, change: Change) {
+    pub(super) fn unknown_task(&mut self, tid: u32, change: Change) {
         if change == Change::Exiting && self.is_thread(tid) {
             // Its process is killed: it has executed nothing, and nobody may tell of it any more.
-            self.early.remove(&tid);
-            self.born.remove(&tid);
+            self.early_children.remove(&tid);
+            self.fork_events.remove(&tid);
             return drop(trace::resume(tid, 0));
         }
-        match self.born.remove(&tid) {
-            Some(birth) => self.birth(tid, birth),
-            None if self.is_thread(tid) => drop(self.early.insert(tid, tid)),
+        match self.fork_events.remove(&tid) {
+            Some(fork_event) => self.start_child(tid, fork_event),
+            None if self.is_thread(tid) => drop(self.early_children.insert(tid, tid)),
             None => match parent_of(tid) {
                 Some(parent) if !self.tasks.contains_key(&parent) => self.orphan(tid, parent),
-                parent => drop(self.early.insert(tid, parent.unwrap_or(0))),
+                parent => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
             },
         }
     }
@@ -83,115 +83,124 @@ impl Tracer {
     /// A process that we did not know is no child of one that we know.
     pub(super) fn orphan(&mut self, tid: u32, parent: u32) {
         let pc = trace::registers(tid).map_or(0, |registers| registers.rip);
-        let made_here =
-            |birth: &&ForkEvent| birth.home.as_ref().is_some_and(|(space, _)| space.borrow().holds(pc));
-        match self.orphanages.iter().rev().find(made_here).map(ForkEvent::again) {
-            Some(birth) => self.birth(tid, birth),
-            None => drop(self.early.insert(tid, parent)),
+        let made_here = |fork_event: &&ForkEvent| {
+            fork_event.home.as_ref().is_some_and(|(cache, _)| cache.borrow().holds(pc))
+        };
+        match self.dead_parents.iter().rev().find(made_here).map(ForkEvent::duplicate) {
+            Some(fork_event) => self.start_child(tid, fork_event),
+            None => drop(self.early_children.insert(tid, parent)),
         }
     }
 
     /// A process ends that may have made others without our hearing of it.
-    pub(super) fn adopt_early(&mut self, parent: u32) {
-        let Some(birth) = self.birth_by(parent) else { return };
-        let children: Vec<u32> =
-            self.early.iter().filter(|(_, maker)| **maker == parent).map(|(child, _)| *child).collect();
-        children.into_iter().for_each(|child| self.announce(child, birth.again()));
-        if birth.home.is_some() {
-            self.orphanages.drain(..(self.orphanages.len() + 1).saturating_sub(MOST_ORPHANAGES));
-            self.orphanages.push(birth);
+    pub(super) fn adopt_early_children(&mut self, parent: u32) {
+        let Some(fork_event) = self.fork_event_of(parent) else { return };
+        let children: Vec<u32> = self
+            .early_children
+            .iter()
+            .filter(|(_, maker)| **maker == parent)
+            .map(|(child, _)| *child)
+            .collect();
+        children.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
+        if fork_event.home.is_some() {
+            self.dead_parents.drain(..(self.dead_parents.len() + 1).saturating_sub(MOST_DEAD_PARENTS));
+            self.dead_parents.push(fork_event);
         }
     }
 
     /// A process executes a program. Threads that this ended cannot tell any more which children they have just made: they are
     /// its own now.
     fn announce_children(&mut self, tid: u32) {
-        let Some(birth) = self.birth_by(tid).filter(|birth| birth.home.is_some()) else { return };
-        let known = |child: &u32| self.tasks.contains_key(child) || self.born.contains_key(child);
+        let Some(fork_event) = self.fork_event_of(tid).filter(|fork_event| fork_event.home.is_some()) else {
+            return;
+        };
+        let known = |child: &u32| self.tasks.contains_key(child) || self.fork_events.contains_key(child);
         let mut unknown = children_of(tid);
         unknown.retain(|child| !known(child) && is_traced_by_us(*child));
-        unknown.into_iter().for_each(|child| self.announce(child, birth.again()));
+        unknown.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
     }
 
     /// It is known how a child was made, which has stopped already, or is about to.
-    fn announce(&mut self, child: u32, birth: ForkEvent) {
-        if self.early.remove(&child).is_some() {
-            self.birth(child, birth);
+    fn announce(&mut self, child: u32, fork_event: ForkEvent) {
+        if self.early_children.remove(&child).is_some() {
+            self.start_child(child, fork_event);
         } else {
-            self.born.insert(child, birth);
+            self.fork_events.insert(child, fork_event);
         }
     }
 
-    pub(super) fn birth_by(&self, parent: u32) -> Option<ForkEvent> {
+    pub(super) fn fork_event_of(&self, parent: u32) -> Option<ForkEvent> {
         let maker = self.tasks.get(&parent)?;
         let home = match &maker.mode {
             TaskMode::Untranslated => None,
-            TaskMode::Translated(seat) | TaskMode::Native(seat) => Some((seat.space.clone(), seat.slot)),
+            TaskMode::Translated(context) | TaskMode::Native(context) => {
+                Some((context.cache.clone(), context.slot))
+            }
         };
-        let bound = self.bound_of_child(parent);
+        let binding = self.binding_of_child(parent);
         let TracedProcess { pid, limits, shares, .. } = self.processes[maker.process];
         let (filtered, trap_action) = (maker.filtered, maker.trap_action);
-        Some(ForkEvent { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, bound })
+        Some(ForkEvent { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, binding })
     }
 
-    pub(super) fn gave_birth(&mut self, tid: u32, change: Change) -> TraceResult {
+    pub(super) fn forked(&mut self, tid: u32, change: Change) -> TraceResult {
         let child = message(tid, change)? as u32;
         if change == Change::VFork {
             let pc = trace::registers(tid)?.rip;
-            self.task(tid)?.suspended = Some(VforkWait { by: child, pc });
+            self.task(tid)?.vfork_wait = Some(VforkWait { by: child, pc });
         }
-        let mut birth = self.birth_by(tid).ok_or(TraceError::Gone)?;
+        let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
         if change == Change::Clone && self.is_thread(child) {
-            birth.thread_of = self.tasks.get(&tid).map(|task| task.process);
+            fork_event.thread_of = self.tasks.get(&tid).map(|task| task.process);
         }
-        self.cool(tid);
-        self.announce(child, birth);
+        self.unbind(tid);
+        self.announce(child, fork_event);
         self.resume(tid, 0)
     }
 
     /// A new process or thread is where its maker's system call returns. It gets a slot of its own in the same translation.
-    pub(super) fn birth(&mut self, child: u32, birth: ForkEvent) {
-        birth.bound.iter().for_each(|bound| bound.undo(child));
-        match birth.thread_of {
-            Some(process) => self.adopt_thread(child, process, birth.filtered),
+    pub(super) fn start_child(&mut self, child: u32, fork_event: ForkEvent) {
+        fork_event.binding.iter().for_each(|binding| binding.undo(child));
+        match fork_event.thread_of {
+            Some(process) => self.adopt_thread(child, process, fork_event.filtered),
             None => {
-                self.adopt(child, birth.parent, TaskMode::Untranslated, birth.filtered);
+                self.adopt(child, fork_event.parent, TaskMode::Untranslated, fork_event.filtered);
                 if let Some(process) = self.process(child) {
-                    (process.limits, process.shares) = (birth.limits, birth.shares);
+                    (process.limits, process.shares) = (fork_event.limits, fork_event.shares);
                 }
             }
         }
-        self.tasks.entry(child).and_modify(|task| task.trap_action = birth.trap_action);
-        let Some((space, slot)) = birth.home else { return drop(trace::resume(child, 0)) };
-        match self.seat_child(child, &space, slot) {
+        self.tasks.entry(child).and_modify(|task| task.trap_action = fork_event.trap_action);
+        let Some((cache, slot)) = fork_event.home else { return drop(trace::resume(child, 0)) };
+        match self.assign_child(child, &cache, slot) {
             Ok(()) => {}
-            Err(TraceError::Gone) => self.let_go(child),
-            Err(TraceError::Detach(reason)) => self.leave(child, Some(reason), 0),
+            Err(TraceError::Gone) => self.await_end(child),
+            Err(TraceError::Detach(reason)) => self.detach(child, Some(reason), 0),
             Err(TraceError::OwnTranslation) => {
-                self.leave(child, Some("could not be translated apart".to_owned()), 0)
+                self.detach(child, Some("could not be translated apart".to_owned()), 0)
             }
         }
-        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.departs.is_some());
-        if self.finishing || self.companions(child).iter().any(leaves) {
-            self.dismiss(child, None);
-        } else if let Some((_, reason)) = self.held.first() {
-            self.dismiss(child, Some(reason.clone()));
+        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_some());
+        if self.finishing || self.other_threads(child).iter().any(leaves) {
+            self.request_detach(child, None);
+        } else if let Some((_, reason)) = self.detach_last.first() {
+            self.request_detach(child, Some(reason.clone()));
         }
     }
 
-    pub(super) fn seat_child(
+    pub(super) fn assign_child(
         &mut self,
         child: u32,
-        space: &Rc<RefCell<CodeCacheMapping>>,
+        cache: &Rc<RefCell<CodeCacheMapping>>,
         maker: usize,
     ) -> TraceResult {
         let mut registers = trace::registers(child)?;
-        let place = space.borrow().translation.place(registers.rip);
-        let place = place.ok_or_else(|| TraceError::Detach("was born where no code is".to_owned()))?;
-        super::surface::repair(&space.borrow(), maker, &place, &mut registers);
+        let point = cache.borrow().translation.point_at(registers.rip);
+        let point = point.ok_or_else(|| TraceError::Detach("was born where no code is".to_owned()))?;
+        super::native_state::restore_registers(&cache.borrow(), maker, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
-        if !self.companions(child).is_empty() {
+        if !self.other_threads(child).is_empty() {
             self.check_restartable(child, THREADS)?;
         }
         // Another thread may have been given a region while this one was made.
@@ -199,24 +208,26 @@ impl Tracer {
         if maps.is_empty() {
             return Err(TraceError::Gone);
         }
-        let seat = if space.borrow().is_whole_in(&maps) {
-            match self.seat_for(child, space) {
-                Err(TraceError::Detach(_)) if self.can_part(child, space) => self.seat_apart(child, space)?,
-                seat => seat?,
+        let context = if cache.borrow().is_whole_in(&maps) {
+            match self.assign_slot(child, cache) {
+                Err(TraceError::Detach(_)) if self.can_assign_apart(child, cache) => {
+                    self.assign_apart(child, cache)?
+                }
+                context => context?,
             }
         } else if self.task(child)?.filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
         } else {
-            self.seat_apart(child, space)?
+            self.assign_apart(child, cache)?
         };
-        if !self.companions(child).is_empty() {
+        if !self.other_threads(child).is_empty() {
             // Of two threads that end the process at a time the kernel tells of one only.
-            space.borrow_mut().watch(number::EXIT_GROUP, true);
+            cache.borrow_mut().watch(number::EXIT_GROUP, true);
         }
-        self.task(child)?.mode = TaskMode::Native(seat);
+        self.task(child)?.mode = TaskMode::Native(context);
         if self.reading {
             // What the one before counted in this slot belongs to the answer.
-            self.record(child, None);
+            self.record_counts(child, None);
         }
         self.enter(child, registers)
     }
@@ -231,18 +242,18 @@ impl Tracer {
         // Handlers of signals do not survive, nor do the descriptors that matter here.
         let task = self.task(tid)?;
         (task.trap_action, task.age) = (None, TranslationAge::default());
-        (task.summoned, task.halted) = (false, false);
-        for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
-            task.suspended = None;
+        (task.suspend_requested, task.suspended) = (false, false);
+        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
+            task.vfork_wait = None;
         }
         if let Some(process) = self.process(tid) {
-            (process.renewal, process.no_restarts, process.shares) = (None, false, false);
+            (process.flush, process.no_restarts, process.shares) = (None, false, false);
             // What was to be unmapped is gone with the memory.
             process.clears = None;
             process.name = name_of(tid);
         }
         if self.finishing {
-            self.leave(tid, None, 0);
+            self.detach(tid, None, 0);
             return Ok(());
         }
         self.check_inherited(tid)?;
@@ -252,13 +263,13 @@ impl Tracer {
         if registers.cs != USER_CS {
             return Err(TraceError::Detach("executed a 32-bit program".to_owned()));
         }
-        self.tell_features(tid, registers.rsp)?;
-        let seat = self.seat_program(tid, &registers)?;
+        self.set_hwcap(tid, registers.rsp)?;
+        let context = self.assign_program(tid, &registers)?;
         if self.settings.fixed_layout {
             trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
         }
-        self.task(tid)?.mode = TaskMode::Native(seat);
-        self.warm_up(tid);
+        self.task(tid)?.mode = TaskMode::Native(context);
+        self.bind_to_cpu(tid);
         self.enter(tid, registers)
     }
 
@@ -287,10 +298,10 @@ impl Tracer {
     /// The program before has executed its last instruction: the system call.
     pub(super) fn close_executed(&mut self, tid: u32) -> TraceResult {
         let task = self.task(tid)?;
-        let asked = task.executes.take();
-        if let TaskMode::Translated(seat) = &mut task.mode {
+        let asked = task.exec_pc.take();
+        if let TaskMode::Translated(context) = &mut task.mode {
             let behind = asked.map(|pc| TranslatedPc::of_call(pc + 2));
-            if !behind.is_some_and(|spot| seat.leave(spot)) {
+            if !behind.is_some_and(|position| context.exit_at(position)) {
                 self.lose(tid, "executed a program by an unknown way");
             }
         }

@@ -10,7 +10,7 @@
 //!
 //! So nobody executes what was there before the change after it, and nothing is translated while it is made.
 //!
-//! A process with one thread goes the last part of that way where nothing changes, but a better translation is to be had ([`hindsight`](super::hindsight)).
+//! A process with one thread goes the last part of that way where nothing changes, but a better translation is to be had ([`retranslation`](super::hindsight)).
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::process::errno;
 use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::engine::{TraceError, TraceResult, Tracer, go_on_waiting};
+use super::code_cache::CodeCacheMapping;
 use super::process::{TaskMode, TranslationContext};
-use super::remote::number;
+use super::remote_syscalls::number;
 use super::signals::restarts;
-use super::space::CodeCacheMapping;
+use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
 
 /// A change of code that a process with several threads is about to make, or another translation that a process with one is to get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +35,7 @@ pub(crate) struct CacheFlush {
     /// It has a call to make before it goes on.
     pending: bool,
     /// Nothing changes: the new translation is made of what was executed of the old one.
-    anew: bool,
+    retranslates: bool,
 }
 
 /// What it costs that the translation of a process is replaced because its code changes.
@@ -73,22 +73,22 @@ impl CodeChangeCost {
 
 impl Tracer {
     /// A thread is about to make a call that changes code: it waits until all others have halted.
-    pub(super) fn renew_among(&mut self, tid: u32) -> TraceResult {
-        self.summon(tid, true)
+    pub(super) fn flush_among_threads(&mut self, tid: u32) -> TraceResult {
+        self.request_suspend(tid, true)
     }
 
     /// A process goes on in a translation of its own, from where it is.
-    pub(super) fn renew_here(&mut self, tid: u32) -> TraceResult {
-        if self.has_companions(tid) {
-            return self.summon(tid, false);
+    pub(super) fn flush_here(&mut self, tid: u32) -> TraceResult {
+        if self.has_other_threads(tid) {
+            return self.request_suspend(tid, false);
         }
-        let registers = self.renew(tid)?;
+        let registers = self.replace_translation(tid)?;
         self.enter(tid, registers)
     }
 
-    fn summon(&mut self, tid: u32, pending: bool) -> TraceResult {
-        if self.task(tid)?.summoned {
-            return self.halt(tid);
+    fn request_suspend(&mut self, tid: u32, pending: bool) -> TraceResult {
+        if self.task(tid)?.suspend_requested {
+            return self.suspend(tid);
         }
         let task = self.task(tid)?;
         let (filtered, process) = (task.filtered, task.process);
@@ -99,28 +99,29 @@ impl Tracer {
             return Err(TraceError::Detach("keeps changing its code".to_owned()));
         }
         let block = if pending { self.block_of_call(tid)? } else { None };
-        self.surface(tid)?;
+        self.to_native_state(tid)?;
         let task = self.task(tid)?;
-        (task.returning, task.halted) = (block, true);
-        self.processes[process].renewal = Some(CacheFlush { by: tid, called: false, pending, anew: false });
-        for other in self.companions(tid) {
-            self.task(other)?.summoned = true;
+        (task.returning, task.suspended) = (block, true);
+        self.processes[process].flush =
+            Some(CacheFlush { by: tid, called: false, pending, retranslates: false });
+        for other in self.other_threads(tid) {
+            self.task(other)?.suspend_requested = true;
             let _ = trace::interrupt(other);
         }
         Ok(())
     }
 
     /// A process with one thread, which has stopped for that, goes on in a translation that is made of what it has executed.
-    pub(super) fn begin_anew(&mut self, tid: u32) -> TraceResult {
-        self.halt(tid)?;
+    pub(super) fn retranslate(&mut self, tid: u32) -> TraceResult {
+        self.suspend(tid)?;
         let process = self.task(tid)?.process;
-        self.processes[process].renewal =
-            Some(CacheFlush { by: tid, called: false, pending: false, anew: true });
+        self.processes[process].flush =
+            Some(CacheFlush { by: tid, called: false, pending: false, retranslates: true });
         Ok(())
     }
 
     /// A thread that was summoned has stopped for that, or with its whole process.
-    pub(super) fn summoned_stop(&mut self, tid: u32, change: Change) -> TraceResult {
+    pub(super) fn suspend_at_stop(&mut self, tid: u32, change: Change) -> TraceResult {
         let by_us = change == Change::Interrupted;
         if self.is_about_to_stop(tid)? {
             return if by_us { self.run_on(tid) } else { self.listen(tid) };
@@ -129,128 +130,128 @@ impl Tracer {
         // that was counted already, it would be counted again.
         let before = trace::registers(tid)?;
         if by_us {
-            go_on_waiting(tid)?;
+            restart_wait(tid)?;
         }
         let again = (by_us || self.task(tid)?.paused) && restarts(&trace::registers(tid)?);
         let block = if again { self.block_at(tid, before.rip)? } else { None };
-        self.halt(tid)?;
-        if let (Some(block), TaskMode::Native(seat)) = (block, &mut self.task(tid)?.mode) {
-            let space = seat.space.clone();
-            seat.ledger.take_last_back(&space.borrow(), block);
+        self.suspend(tid)?;
+        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
+            let cache = context.cache.clone();
+            context.ledger.take_last_back(&cache.borrow(), block);
         }
         Ok(())
     }
 
     /// A thread that was summoned waits, in its own code, for the change.
-    pub(super) fn halt(&mut self, tid: u32) -> TraceResult {
-        self.answer(tid)?;
-        self.surface(tid)?;
+    pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
+        self.answer_request(tid)?;
+        self.to_native_state(tid)?;
         let task = self.task(tid)?;
-        (task.summoned, task.halted) = (false, true);
+        (task.suspend_requested, task.suspended) = (false, true);
         Ok(())
     }
 
     /// Changes for which every thread has halted are made.
-    pub(super) fn renew_ready(&mut self) {
-        let halted = self.tasks.values().filter(|task| task.halted);
-        let mut processes: Vec<usize> = halted.map(|task| task.process).collect();
+    pub(super) fn run_ready_flushes(&mut self) {
+        let suspended = self.tasks.values().filter(|task| task.suspended);
+        let mut processes: Vec<usize> = suspended.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
         for process in processes {
-            let Some(renewal @ CacheFlush { by, called: false, .. }) = self.processes[process].renewal else {
+            let Some(flush @ CacheFlush { by, called: false, .. }) = self.processes[process].flush else {
                 continue;
             };
-            let outcome = self.call_if_ready(process, renewal);
-            self.conclude(by, outcome);
+            let outcome = self.call_if_ready(process, flush);
+            self.apply_outcome(by, outcome);
         }
     }
 
-    fn call_if_ready(&mut self, process: usize, renewal: CacheFlush) -> TraceResult {
-        let CacheFlush { by, pending, .. } = renewal;
+    fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
+        let CacheFlush { by, pending, .. } = flush;
         // Who waits for a child shares the memory with it, and cannot halt.
-        let lends = self.members(process).any(|(_, task)| task.suspended.is_some());
-        let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.is_suspended_by(*tid));
-        if lends || self.members(process).any(borrows) {
+        let lends = self.threads_of(process).any(|(_, task)| task.vfork_wait.is_some());
+        let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
+        if lends || self.threads_of(process).any(borrows) {
             return Err(TraceError::Detach("changes its code while its maker waits for it".to_owned()));
         }
-        if self.awaits_thread(process) || !self.members(process).all(|(_, task)| task.halted) {
+        if self.awaits_thread(process) || !self.threads_of(process).all(|(_, task)| task.suspended) {
             return Ok(());
         }
         if !pending {
             let registers = trace::registers(by)?;
-            return self.complete_renewal(by, &registers);
+            return self.complete_flush(by, &registers);
         }
-        self.processes[process].renewal = Some(CacheFlush { called: true, ..renewal });
-        self.task(by)?.halted = false;
+        self.processes[process].flush = Some(CacheFlush { called: true, ..flush });
+        self.task(by)?.suspended = false;
         Ok(trace::step(by, 0)?)
     }
 
     /// Whether a task has made the call for which the others have halted.
-    pub(super) fn has_renewed(&self, tid: u32) -> bool {
+    pub(super) fn has_made_call(&self, tid: u32) -> bool {
         let process = self.tasks.get(&tid).map(|task| task.process);
-        let renewal = process.and_then(|process| self.processes[process].renewal);
-        renewal.is_some_and(|renewal| renewal.by == tid && renewal.called)
+        let flush = process.and_then(|process| self.processes[process].flush);
+        flush.is_some_and(|flush| flush.by == tid && flush.called)
     }
 
     /// The call was made, if there was one: all threads go on in a new translation.
-    pub(super) fn complete_renewal(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+    pub(super) fn complete_flush(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         let task = self.task(tid)?;
-        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else {
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
             return Err(TraceError::Gone);
         };
-        let (old, process) = (seat.space.clone(), task.process);
+        let (old, process) = (context.cache.clone(), task.process);
         let settings = self.settings.translation;
         let allowance = self.allowance(tid);
-        let anew = self.processes[process].renewal.take().is_some_and(|renewal| renewal.anew);
-        let space = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
-        let mut space = match space {
+        let retranslates = self.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
+        let cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
+        let mut cache = match cache {
             // It is not needed.
-            Err(error) if anew && error.raw_os_error() != Some(errno::ESRCH) => {
-                self.withdraw(tid);
-                self.task(tid)?.halted = false;
-                return self.go_on_from_own_code(tid);
+            Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
+                self.cancel_retranslation(tid);
+                self.task(tid)?.suspended = false;
+                return self.resume_from_native(tid);
             }
-            space => space?,
+            cache => cache?,
         };
-        self.move_listings(tid, &old, &mut space);
-        if !anew {
-            space.watch(number::EXIT_GROUP, true);
+        self.move_listings(tid, &old, &mut cache);
+        if !retranslates {
+            cache.watch(number::EXIT_GROUP, true);
         }
-        let space = Rc::new(RefCell::new(space));
-        let stays = self.members(process).filter(|(_, task)| task.departs.is_none());
-        let members: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
-        members.iter().for_each(|member| self.close(*member));
-        if anew {
-            self.task(tid)?.age.renew();
+        let cache = Rc::new(RefCell::new(cache));
+        let stays = self.threads_of(process).filter(|(_, task)| task.detach_signal.is_none());
+        let threads_of: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
+        threads_of.iter().for_each(|member| self.close(*member));
+        if retranslates {
+            self.task(tid)?.age.restart();
         }
-        for member in &members {
-            let seated = self.reseat(*member, &space);
-            self.conclude(*member, seated);
+        for member in &threads_of {
+            let assigned = self.reassign(*member, &cache);
+            self.apply_outcome(*member, assigned);
         }
-        for member in members {
-            let entered = self.go_on_from_own_code(member);
-            self.conclude(member, entered);
+        for member in threads_of {
+            let entered = self.resume_from_native(member);
+            self.apply_outcome(member, entered);
         }
         Ok(())
     }
 
-    fn reseat(&mut self, tid: u32, space: &Rc<RefCell<CodeCacheMapping>>) -> TraceResult {
-        let slot = space.borrow_mut().take_slot();
+    fn reassign(&mut self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> TraceResult {
+        let slot = cache.borrow_mut().take_slot();
         let slot = slot.ok_or_else(|| TraceError::Detach("has too many threads at a time".to_owned()))?;
         let task = self.task(tid)?;
-        task.halted = false;
-        task.mode = TaskMode::Native(TranslationContext::new(space.clone(), slot));
+        task.suspended = false;
+        task.mode = TaskMode::Native(TranslationContext::new(cache.clone(), slot));
         Ok(())
     }
 
-    fn go_on_from_own_code(&mut self, tid: u32) -> TraceResult {
+    fn resume_from_native(&mut self, tid: u32) -> TraceResult {
         let mut registers = trace::registers(tid)?;
         if restarts(&registers) {
             registers.rax = call_again(registers.rax, registers.orig_rax);
             (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
         }
         // It may have begun to leave, as another one could not go on.
-        if self.task(tid)?.departs.is_some() { Ok(()) } else { self.enter(tid, registers) }
+        if self.task(tid)?.detach_signal.is_some() { Ok(()) } else { self.enter(tid, registers) }
     }
 }
 

@@ -1,18 +1,18 @@
 //! Hints of earlier runs, kept in a folder: a file for each file of code, named after what that is; and of this run, from memory.
 //!
 //! The folder must belong to who we are, and nobody else may write to it. What is in it is checked, and decides on speed only
-//! ([`crate::hints`]). Nothing is said where it cannot be read or written: the translation is slower then.
+//! ([`crate::profile`]). Nothing is said where it cannot be read or written: the translation is slower then.
 
 use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-use super::engine::Tracer;
-use super::folder::{CacheFolder, name_of};
+use super::cache_folder::{CacheFolder, name_of};
+use super::code_cache::CodeCacheMapping;
 use super::maps::MemoryMapping;
-use super::space::CodeCacheMapping;
+use super::tracer::Tracer;
 use super::writers::FileId;
-use crate::hints::{BlockHeat, FileProfile, MOST_BYTES};
+use crate::profile::{BlockHeat, FileProfile, MOST_BYTES};
 use crate::translate::{FilePage, PAGE};
 
 /// Most files that are kept; beyond that the oldest go.
@@ -34,7 +34,7 @@ pub(super) struct ProfileStore {
 struct ProfileFile {
     name: String,
     /// `None` as long as nobody has asked for them.
-    hints: Option<FileProfile>,
+    profile: Option<FileProfile>,
 }
 
 impl ProfileStore {
@@ -59,14 +59,14 @@ impl ProfileStore {
             }
         }?;
         let number = u32::try_from((page - mapping.start + mapping.offset) / PAGE).ok()?;
-        Some(FilePage { file, page: number, hints: self.hints(file).page(number) })
+        Some(FilePage { file, page: number, profile: self.profile(file).page(number) })
     }
 
     /// The number of a file by its name.
     pub(super) fn number_of(&mut self, name: String) -> u32 {
         let known = self.files.iter().position(|file| file.name == name);
         let number = known.unwrap_or_else(|| {
-            self.files.push(ProfileFile { name, hints: None });
+            self.files.push(ProfileFile { name, profile: None });
             self.files.len() - 1
         });
         number as u32
@@ -77,22 +77,22 @@ impl ProfileStore {
         &self.files[number as usize].name
     }
 
-    fn hints(&mut self, file: u32) -> &mut FileProfile {
-        let ProfileFile { name, hints } = &mut self.files[file as usize];
+    fn profile(&mut self, file: u32) -> &mut FileProfile {
+        let ProfileFile { name, profile } = &mut self.files[file as usize];
         let read = || self.folder.as_ref().and_then(|folder| read(folder, name));
-        hints.get_or_insert_with(|| read().unwrap_or_default())
+        profile.get_or_insert_with(|| read().unwrap_or_default())
     }
 
     /// Takes over what was executed of a translation.
-    pub(super) fn learn(&mut self, space: &CodeCacheMapping) {
-        let map = space.heats.borrow();
-        for (origin, blocks) in space.translation.pages_of_files() {
-            let hints = self.hints(origin.file);
+    pub(super) fn learn(&mut self, cache: &CodeCacheMapping) {
+        let map = cache.heats.borrow();
+        for (origin, blocks) in cache.translation.pages_of_files() {
+            let profile = self.profile(origin.file);
             for block in blocks {
                 let Some(heats) = map.of(*block) else { continue };
-                let address = space.translation.piece(*block).address;
-                let entrance = space.translation.is_entrance(address);
-                hints.learn(origin.page, (address % PAGE) as u16, heats, entrance);
+                let address = cache.translation.block(*block).address;
+                let indirect_entry = cache.translation.is_indirect_entry(address);
+                profile.learn(origin.page, (address % PAGE) as u16, heats, indirect_entry);
             }
         }
     }
@@ -101,10 +101,10 @@ impl ProfileStore {
     pub(super) fn save(&mut self) {
         let Some(folder) = &self.folder else { return };
         let mut written = false;
-        for ProfileFile { name, hints } in &self.files {
-            let is_new = |hints: &&FileProfile| hints.fresh() * NEW_PART > hints.blocks();
-            let Some(hints) = hints.as_ref().filter(is_new) else { continue };
-            written |= folder.replace(name, |file| file.write_all(&hints.write())).is_ok();
+        for ProfileFile { name, profile } in &self.files {
+            let is_new = |profile: &&FileProfile| profile.fresh() * NEW_PART > profile.blocks();
+            let Some(profile) = profile.as_ref().filter(is_new) else { continue };
+            written |= folder.replace(name, |file| file.write_all(&profile.write())).is_ok();
         }
         if written {
             folder.clear_out(MOST_FILES, u64::MAX);
@@ -143,24 +143,24 @@ impl HeatMap {
 
 impl Tracer {
     /// Hints are made of what was executed of a translation that is given up.
-    pub(super) fn learn(&self, space: &CodeCacheMapping) {
-        if let Some(store) = &self.hints {
-            store.borrow_mut().learn(space);
+    pub(super) fn learn(&self, cache: &CodeCacheMapping) {
+        if let Some(store) = &self.profile {
+            store.borrow_mut().learn(cache);
         }
     }
 
     /// At the end: what was executed is remembered for the next run.
     pub(super) fn remember(&self) {
-        let Some(store) = &self.hints else { return };
-        self.pool.spaces().for_each(|space| self.learn_new(&space.borrow()));
+        let Some(store) = &self.profile else { return };
+        self.shared_translations.caches().for_each(|cache| self.learn_new(&cache.borrow()));
         store.borrow_mut().save();
-        self.pool.spaces().for_each(|space| self.keep(space));
+        self.shared_translations.caches().for_each(|cache| self.store_translation(cache));
     }
 
     /// Hints are made of what was executed of a translation, unless it was known when that was made.
-    pub(super) fn learn_new(&self, space: &CodeCacheMapping) {
-        if space.kept.is_worth_learning(space) {
-            self.learn(space);
+    pub(super) fn learn_new(&self, cache: &CodeCacheMapping) {
+        if cache.record.is_worth_learning(cache) {
+            self.learn(cache);
         }
     }
 }

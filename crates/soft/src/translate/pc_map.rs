@@ -9,7 +9,7 @@
 //!       bit 7      another byte says whether there is another subject (1) and other bits (2), as numbers
 //! ```
 
-use super::place::{PcBits, PcEntry};
+use super::program_point::{PcBits, PcEntry};
 
 const FAR: u32 = 31;
 const ANOTHER: u8 = 2;
@@ -25,27 +25,27 @@ pub(crate) struct PcMap {
 }
 
 impl PcMap {
-    /// None yet, of code that starts at an offset in its region; `room` holds nothing.
-    pub(crate) fn from(start: u32, room: Vec<u8>) -> PcMap {
-        PcMap { start, last: before(start), bytes: room }
+    /// None yet, of code that starts at an offset in its region; `buffers` holds nothing.
+    pub(crate) fn from(start: u32, buffers: Vec<u8>) -> PcMap {
+        PcMap { start, last: before(start), bytes: buffers }
     }
 
     /// Adds a mark behind all others.
     #[inline]
-    pub(crate) fn push(&mut self, mark: PcEntry) {
-        debug_assert!(mark.bits.0 < 1 << 21, "three bytes of seven bits");
-        let (distance, last) = (mark.at - self.last.at, self.last);
-        let step = mark.done.wrapping_sub(last.done);
-        if distance >= FAR || step > 1 || mark.subject != last.subject {
-            return self.push_another(mark);
+    pub(crate) fn push(&mut self, entry: PcEntry) {
+        debug_assert!(entry.bits.0 < 1 << 21, "three bytes of seven bits");
+        let (distance, last) = (entry.at - self.last.at, self.last);
+        let step = entry.done.wrapping_sub(last.done);
+        if distance >= FAR || step > 1 || entry.subject != last.subject {
+            return self.push_another(entry);
         }
-        self.last = mark;
+        self.last = entry;
         let head = distance as u8 | (step as u8) << 5;
-        if mark.bits == last.bits {
+        if entry.bits == last.bits {
             return self.bytes.push(head);
         }
         // The bits as a number of three bytes at most.
-        let (low, middle, high) = (mark.bits.0 & 0x7f, mark.bits.0 >> 7 & 0x7f, mark.bits.0 >> 14);
+        let (low, middle, high) = (entry.bits.0 & 0x7f, entry.bits.0 >> 7 & 0x7f, entry.bits.0 >> 14);
         let (number, len) = match (middle, high) {
             (0, 0) => (low, 3),
             (_, 0) => (low | 0x80 | middle << 8, 4),
@@ -58,14 +58,14 @@ impl PcMap {
     }
 
     /// A mark that differs in more than its bits.
-    fn push_another(&mut self, mark: PcEntry) {
-        let (distance, last) = (mark.at - self.last.at, self.last);
-        let done = match mark.done.wrapping_sub(last.done) {
+    fn push_another(&mut self, entry: PcEntry) {
+        let (distance, last) = (entry.at - self.last.at, self.last);
+        let done = match entry.done.wrapping_sub(last.done) {
             step @ 0..=1 => step as u8,
             _ => ANOTHER,
         };
-        let subject = if mark.subject != last.subject { SUBJECT } else { 0 };
-        let bits = if mark.bits != last.bits { BITS } else { 0 };
+        let subject = if entry.subject != last.subject { SUBJECT } else { 0 };
+        let bits = if entry.bits != last.bits { BITS } else { 0 };
         let more = if subject | bits != 0 { MORE } else { 0 };
         let mut text = EncodedEntry::default();
         text.byte(distance.min(FAR) as u8 | done << 5 | more);
@@ -73,22 +73,22 @@ impl PcMap {
             text.number(distance);
         }
         if done == ANOTHER {
-            text.number(mark.done.into());
+            text.number(entry.done.into());
         }
         if more != 0 {
             text.byte(subject | bits);
         }
         if subject != 0 {
-            text.number(mark.subject);
+            text.number(entry.subject);
         }
         if bits != 0 {
-            text.number(mark.bits.0);
+            text.number(entry.bits.0);
         }
         let behind = self.bytes.len() + text.len;
         // A copy of as many bytes as a mark can have takes no call.
         self.bytes.extend_from_slice(&text.bytes);
         self.bytes.truncate(behind);
-        self.last = mark;
+        self.last = entry;
     }
 
     /// Where the code starts.
@@ -102,10 +102,10 @@ impl PcMap {
 
     /// Nothing is added any more: they take what they need, and the room is free again.
     pub(crate) fn close(self) -> (PcMap, Vec<u8>) {
-        let mut room = self.bytes;
-        let marks = PcMap { bytes: room.as_slice().to_vec(), ..self };
-        room.clear();
-        (marks, room)
+        let mut buffers = self.bytes;
+        let map = PcMap { bytes: buffers.as_slice().to_vec(), ..self };
+        buffers.clear();
+        (map, buffers)
     }
 
     /// Marks to which nothing is added any more, for [`PcMap::read`].
@@ -196,26 +196,26 @@ mod tests {
             start in 0u32..1 << 26,
             steps in prop::collection::vec((0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 20), 0..50),
         ) {
-            let mut marks = PcMap::from(start, Vec::new());
+            let mut map = PcMap::from(start, Vec::new());
             let mut written = Vec::new();
             let mut at = start;
             for (distance, subject, done, bits) in steps {
                 at += distance;
                 written.push(PcEntry { at, subject, done, bits: PcBits(bits) });
             }
-            written.iter().for_each(|mark| marks.push(*mark));
-            prop_assert_eq!(marks.is_empty(), written.is_empty());
-            let (marks, room) = marks.close();
-            prop_assert!(room.is_empty());
-            prop_assert_eq!(marks.iter().collect::<Vec<_>>(), written);
+            written.iter().for_each(|entry| map.push(*entry));
+            prop_assert_eq!(map.is_empty(), written.is_empty());
+            let (map, buffers) = map.close();
+            prop_assert!(buffers.is_empty());
+            prop_assert_eq!(map.iter().collect::<Vec<_>>(), written);
         }
     }
 
     #[test]
     fn what_differs_little_takes_one_byte() {
-        let mut marks = PcMap::from(0, Vec::new());
-        let mark = |at, done| PcEntry { at, subject: 0, done, bits: PcBits::CLEAN };
-        [mark(0, 0), mark(5, 1), mark(12, 2), mark(12, 2)].into_iter().for_each(|mark| marks.push(mark));
-        assert_eq!(marks.bytes.len(), 4);
+        let mut map = PcMap::from(0, Vec::new());
+        let entry = |at, done| PcEntry { at, subject: 0, done, bits: PcBits::CLEAN };
+        [entry(0, 0), entry(5, 1), entry(12, 2), entry(12, 2)].into_iter().for_each(|entry| map.push(entry));
+        assert_eq!(map.bytes.len(), 4);
     }
 }

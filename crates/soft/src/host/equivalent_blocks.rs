@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use iced_x86::{Decoder, DecoderOptions};
 
-use super::classes::{InstructionCountCache, SummedCounts, kinds};
+use super::instruction_counts::{InstructionCountCache, SummedCounts, kinds};
 use crate::ExecutionEvent;
 use crate::block::CodeBytes;
 use crate::hash::AddressMap;
@@ -20,9 +20,9 @@ use crate::vector::EventVector;
 pub(crate) struct EquivalentBlocks {
     /// For each block the number of its way to count; [`UNKNOWN`].
     blocks: Vec<u32>,
-    ways: Vec<Rc<BlockClass>>,
+    block_classes: Vec<Rc<BlockClass>>,
     numbers: AddressMap<Rc<BlockClass>, u32>,
-    classes: InstructionCountCache,
+    instruction_counts: InstructionCountCache,
 }
 
 const UNKNOWN: u32 = u32::MAX;
@@ -41,7 +41,7 @@ pub(super) struct ClassExecutions(Vec<u64>);
 impl EquivalentBlocks {
     /// The way in which a block counts, which is found out by its instructions if it is not known. All of them can be
     /// followed.
-    pub(super) fn way<'a>(&mut self, block: u32, code: impl FnOnce() -> CodeBytes<'a>) -> u32 {
+    pub(super) fn class<'a>(&mut self, block: u32, code: impl FnOnce() -> CodeBytes<'a>) -> u32 {
         let index = block as usize;
         if self.blocks.len() <= index {
             self.blocks.resize(index + 1, UNKNOWN);
@@ -56,37 +56,37 @@ impl EquivalentBlocks {
         let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
         let mut counts = SummedCounts::default();
         while decoder.can_decode() {
-            self.classes.add(&decoder.decode(), &mut counts);
+            self.instruction_counts.add(&decoder.decode(), &mut counts);
         }
         self.number_of(BlockClass { events: counts.events.compact(), kinds: counts.kinds })
     }
 
-    fn number_of(&mut self, way: BlockClass) -> u32 {
-        let next = self.ways.len() as u32;
-        let ways = &mut self.ways;
-        *self.numbers.entry(Rc::new(way)).or_insert_with_key(|way| {
-            ways.push(way.clone());
+    fn number_of(&mut self, class: BlockClass) -> u32 {
+        let next = self.block_classes.len() as u32;
+        let block_classes = &mut self.block_classes;
+        *self.numbers.entry(Rc::new(class)).or_insert_with_key(|class| {
+            block_classes.push(class.clone());
             next
         })
     }
 
     /// Writes what blocks count.
     pub(super) fn pack(&self, to: &mut ChunkWriter<'_>) {
-        to.count(self.ways.len());
-        for way in &self.ways {
-            to.u8(way.kinds);
-            to.count(way.events.iter().count());
-            for (event, count) in way.events.iter() {
+        to.count(self.block_classes.len());
+        for class in &self.block_classes {
+            to.u8(class.kinds);
+            to.count(class.events.iter().count());
+            for (event, count) in class.events.iter() {
                 to.u8(event as u8);
                 to.u32(count);
             }
         }
         to.count(self.blocks.len());
-        self.blocks.iter().for_each(|way| to.u32(*way));
+        self.blocks.iter().for_each(|class| to.u32(*class));
     }
 
     pub(super) fn unpack(from: &mut ChunkReader<'_>) -> Option<EquivalentBlocks> {
-        let mut alike = EquivalentBlocks::default();
+        let mut equivalent = EquivalentBlocks::default();
         for number in 0..from.count()? {
             let kinds = from.u8()?;
             let event = |from: &mut ChunkReader<'_>| {
@@ -94,13 +94,13 @@ impl EquivalentBlocks {
                 Some((event, from.u32()?))
             };
             let events = from.list(event)?.into_iter().collect();
-            if alike.number_of(BlockClass { events, kinds }) as usize != number {
+            if equivalent.number_of(BlockClass { events, kinds }) as usize != number {
                 return None;
             }
         }
-        alike.blocks = from.list(ChunkReader::u32)?;
-        let known = |way: &u32| *way == UNKNOWN || (*way as usize) < alike.ways.len();
-        alike.blocks.iter().all(known).then_some(alike)
+        equivalent.blocks = from.list(ChunkReader::u32)?;
+        let known = |class: &u32| *class == UNKNOWN || (*class as usize) < equivalent.block_classes.len();
+        equivalent.blocks.iter().all(known).then_some(equivalent)
     }
 
     /// Adds what was executed to the totals.
@@ -109,10 +109,10 @@ impl EquivalentBlocks {
     ///
     /// Where a sum does not fit.
     pub(super) fn add(&self, times: &ClassExecutions, totals: &mut EventTotals) -> Result<(), TotalError> {
-        let executed = self.ways.iter().zip(&times.0).filter(|(_, times)| **times > 0);
-        executed.into_iter().try_for_each(|(way, times)| {
-            totals.owe(kinds(way.kinds));
-            totals.add(&way.events, *times)
+        let executed = self.block_classes.iter().zip(&times.0).filter(|(_, times)| **times > 0);
+        executed.into_iter().try_for_each(|(class, times)| {
+            totals.owe(kinds(class.kinds));
+            totals.add(&class.events, *times)
         })
     }
 }
@@ -123,8 +123,8 @@ impl ClassExecutions {
     /// # Errors
     ///
     /// Where they do not fit 64 bits: each is an instruction at least.
-    pub(super) fn note(&mut self, way: u32, times: u64) -> Result<(), TotalError> {
-        let index = way as usize;
+    pub(super) fn note(&mut self, class: u32, times: u64) -> Result<(), TotalError> {
+        let index = class as usize;
         if self.0.len() <= index {
             self.0.resize(index + 1, 0);
         }
@@ -147,36 +147,37 @@ mod tests {
     fn what_is_known_of_blocks_is_read_as_it_was_written() {
         let codes: [&[u8]; 4] = [&[0xc3], &[0x90, 0xc3], &[0xc3], &[0xf3, 0xa4]];
         let code = |block: u32| CodeBytes { address: 0x1000, bytes: codes[block as usize] };
-        let mut alike = EquivalentBlocks::default();
-        let ways: Vec<u32> = (0..3).map(|block| alike.way(block, || code(block))).collect();
+        let mut equivalent = EquivalentBlocks::default();
+        let block_classes: Vec<u32> = (0..3).map(|block| equivalent.class(block, || code(block))).collect();
         let mut bytes = Vec::new();
         let mut packer = ChunkWriter::new(&mut bytes);
-        alike.pack(&mut packer);
+        equivalent.pack(&mut packer);
         packer.finish().unwrap();
         let mut from = bytes.as_slice();
         let mut again = EquivalentBlocks::unpack(&mut ChunkReader::new(&mut from)).unwrap();
-        let known: Vec<u32> = (0..3).map(|block| again.way(block, || unreachable!("it is known"))).collect();
-        assert_eq!(known, ways);
-        assert_eq!(again.ways, alike.ways);
-        assert_eq!(again.way(3, || code(3)), 2, "what was not executed is still to be found out");
+        let known: Vec<u32> =
+            (0..3).map(|block| again.class(block, || unreachable!("it is known"))).collect();
+        assert_eq!(known, block_classes);
+        assert_eq!(again.block_classes, equivalent.block_classes);
+        assert_eq!(again.class(3, || code(3)), 2, "what was not executed is still to be found out");
     }
 
     #[test]
     fn what_is_added_up_by_ways_is_what_each_block_counts() {
         let codes: [&[u8]; 4] =
             [&[0x48, 0x8b, 0x07, 0xc3], &[0x48, 0x8b, 0x06, 0xc3], &[0x90, 0x74, 0x00], &[0xf3, 0xa4, 0xc3]];
-        let (mut alike, mut times, mut one_by_one) =
+        let (mut equivalent, mut times, mut one_by_one) =
             (EquivalentBlocks::default(), ClassExecutions::default(), EventTotals::new());
         for (id, code) in (0..).zip(codes) {
-            let way = alike.way(id, || CodeBytes { address: 0x1000, bytes: code });
-            assert_eq!(alike.way(id, || unreachable!("it is known")), way);
-            times.note(way, 10 + u64::from(id)).unwrap();
+            let class = equivalent.class(id, || CodeBytes { address: 0x1000, bytes: code });
+            assert_eq!(equivalent.class(id, || unreachable!("it is known")), class);
+            times.note(class, 10 + u64::from(id)).unwrap();
             one_by_one.add_block(&block(code), 10 + u64::from(id)).unwrap();
         }
         let mut totals = EventTotals::new();
-        alike.add(&times, &mut totals).unwrap();
+        equivalent.add(&times, &mut totals).unwrap();
         assert_eq!(totals, one_by_one);
-        assert_eq!(alike.ways.len(), 3, "a register more or less makes no difference");
+        assert_eq!(equivalent.block_classes.len(), 3, "a register more or less makes no difference");
         assert!(totals.total(ExecutionEvent::RepIterations).is_err(), "iterations are owed");
         assert!(times.note(0, u64::MAX).is_err());
     }

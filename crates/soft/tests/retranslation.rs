@@ -17,13 +17,13 @@ fn job(args: &[&str]) -> Option<TestJob> {
     Some(TestJob::new(program, args))
 }
 
-fn with(hindsight: Retranslation) -> TraceMethod {
-    TraceMethod::Soft(TracerSettings { hindsight, ..settings() })
+fn with(retranslation: Retranslation) -> TraceMethod {
+    TraceMethod::Soft(TracerSettings { retranslation, ..settings() })
 }
 
 /// What a program says of its memory at the end, that it runs in at the start.
-fn memory(job: &TestJob, hindsight: Retranslation) -> String {
-    let run = job.run(with(hindsight));
+fn memory(job: &TestJob, retranslation: Retranslation) -> String {
+    let run = job.run(with(retranslation));
     assert!(run.lost().is_empty(), "{:?}", run.lost());
     run.stdout.trim().to_owned()
 }
@@ -33,7 +33,7 @@ fn check(args: &[&str]) {
     let Some(job) = job(args) else { return };
     let native = job.run(TraceMethod::Nobody);
     let [again, once] =
-        [Retranslation::Always, Retranslation::Never].map(|hindsight| job.run(with(hindsight)));
+        [Retranslation::Always, Retranslation::Never].map(|retranslation| job.run(with(retranslation)));
     for run in [&again, &once] {
         assert_same_end(run, &native);
         assert!(run.lost().is_empty(), "{:?}", run.lost());
@@ -49,9 +49,9 @@ fn who_runs_for_long_goes_on_in_another_translation() {
         (Retranslation::Always, "moved"),
         (Retranslation::WhenWorthwhile, "moved"),
     ];
-    for (hindsight, said) in expected {
+    for (retranslation, said) in expected {
         let folder = TestCacheFolder::new(0o700);
-        assert_eq!(memory(&job.clone().hinted(&folder.hints), hindsight), said, "{hindsight:?}");
+        assert_eq!(memory(&job.clone().hinted(&folder.hints), retranslation), said, "{retranslation:?}");
     }
 }
 

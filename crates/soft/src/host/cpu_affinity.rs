@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::trace::Change;
 
-use super::engine::Tracer;
+use super::tracer::Tracer;
 
 /// How often it is looked whether a program still stops often.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -50,9 +50,9 @@ impl CpuBinding {
 #[derive(Default)]
 pub(crate) struct CpuAffinity {
     /// Since when it is bound, if it is.
-    warm: Option<BindingTime>,
+    since: Option<BindingTime>,
     /// Where it is bound, or was after its last stop.
-    bound: Option<Rc<CpuBinding>>,
+    binding: Option<Rc<CpuBinding>>,
     /// How long it was bound before.
     spent: Duration,
 }
@@ -68,103 +68,103 @@ impl CpuAffinity {
     /// Binds a task, if it was not bound for too long yet; one that is bound is looked at from now on.
     fn bind(&mut self, tid: u32, beside: Option<u32>, stops: u64) {
         let now = Instant::now();
-        if let Some(warm) = &mut self.warm {
-            (warm.looked, warm.stops) = (now, stops);
+        if let Some(since) = &mut self.since {
+            (since.looked, since.stops) = (now, stops);
         } else if self.spent < LONGEST {
-            self.bound = bind(tid, beside).map(Rc::new);
-            self.warm = self.bound.is_some().then_some(BindingTime { started: now, looked: now, stops });
+            self.binding = bind(tid, beside).map(Rc::new);
+            self.since = self.binding.is_some().then_some(BindingTime { started: now, looked: now, stops });
         }
     }
 
     /// A task may use all of its CPUs again. What it makes at this moment is still bound.
     fn release(&mut self, tid: u32) {
-        if let (Some(warm), Some(bound)) = (self.warm.take(), &self.bound) {
-            self.spent += warm.started.elapsed();
-            bound.undo(tid);
+        if let (Some(since), Some(binding)) = (self.since.take(), &self.binding) {
+            self.spent += since.started.elapsed();
+            binding.undo(tid);
         }
     }
 
     /// Whether it is to be released: it does not stop often any more, or was bound for too long.
     fn is_over(&mut self, stops: u64) -> bool {
         let now = Instant::now();
-        let Some(warm) = self.warm.as_mut() else { return false };
+        let Some(since) = self.since.as_mut() else { return false };
         // Programs that begin one after the other are looked at each time anew: that must not go on for ever.
-        if self.spent + (now - warm.started) > LONGEST {
+        if self.spent + (now - since.started) > LONGEST {
             return true;
         }
-        if now - warm.looked < LOOK_EVERY {
+        if now - since.looked < LOOK_EVERY {
             return false;
         }
-        let seldom = stops - warm.stops < FEW;
-        (warm.looked, warm.stops) = (now, stops);
+        let seldom = stops - since.stops < FEW;
+        (since.looked, since.stops) = (now, stops);
         seldom
     }
 }
 
 impl Tracer {
     /// A program is about to begin.
-    pub(super) fn warm_up(&mut self, tid: u32) {
+    pub(super) fn bind_to_cpu(&mut self, tid: u32) {
         if has_open_proc(tid) {
-            return self.cool(tid);
+            return self.unbind(tid);
         }
         let stops = self.stops;
         // Several at a time would be in each other's way there.
-        let others = self.tasks.iter().any(|(other, task)| *other != tid && task.warmth.warm.is_some());
+        let others = self.tasks.iter().any(|(other, task)| *other != tid && task.affinity.since.is_some());
         let beside = self.own_cpu.filter(|_| !others);
-        self.tasks.entry(tid).and_modify(|task| task.warmth.bind(tid, beside, stops));
+        self.tasks.entry(tid).and_modify(|task| task.affinity.bind(tid, beside, stops));
     }
 
     /// A task that is at a stop may use all of its CPUs again, and so may what it makes from now on.
-    pub(super) fn cool(&mut self, tid: u32) {
+    pub(super) fn unbind(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        task.warmth.release(tid);
-        task.warmth.bound = None;
+        task.affinity.release(tid);
+        task.affinity.binding = None;
     }
 
     /// Every task may use all of its CPUs again: one is about to look at another's, or to change them.
-    pub(super) fn cool_all(&mut self) {
-        self.tasks.iter_mut().for_each(|(tid, task)| task.warmth.release(*tid));
+    pub(super) fn unbind_all(&mut self) {
+        self.tasks.iter_mut().for_each(|(tid, task)| task.affinity.release(*tid));
     }
 
     /// A task has stopped. If that is not for a child, it is making none: the next one will have what it has itself.
-    pub(super) fn forget_bound(&mut self, tid: u32, change: Change) {
+    pub(super) fn forget_binding(&mut self, tid: u32, change: Change) {
         let for_child = matches!(change, Change::Fork | Change::VFork | Change::Clone | Change::Exiting);
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if !for_child && task.warmth.warm.is_none() {
-            task.warmth.bound = None;
+        if !for_child && task.affinity.since.is_none() {
+            task.affinity.binding = None;
         }
     }
 
     /// Where a child may have been bound by its birth.
-    pub(super) fn bound_of_child(&self, maker: u32) -> Option<Rc<CpuBinding>> {
-        let warmth = &self.tasks.get(&maker)?.warmth;
+    pub(super) fn binding_of_child(&self, maker: u32) -> Option<Rc<CpuBinding>> {
+        let affinity = &self.tasks.get(&maker)?.affinity;
         // Who is there though we do not hold it was pinned by another process, and its child with it.
-        let pinned = |bound: &Rc<CpuBinding>| warmth.warm.is_none() && bound.holds(maker);
-        warmth.bound.clone().filter(|bound| !pinned(bound))
+        let pinned = |binding: &Rc<CpuBinding>| affinity.since.is_none() && binding.holds(maker);
+        affinity.binding.clone().filter(|binding| !pinned(binding))
     }
 
     /// Whether any task is bound.
-    pub(super) fn is_warm(&self) -> bool {
-        self.tasks.values().any(|task| task.warmth.warm.is_some())
+    pub(super) fn any_bound(&self) -> bool {
+        self.tasks.values().any(|task| task.affinity.since.is_some())
     }
 
     /// Whether this one is.
     pub(super) fn is_bound(&self, tid: u32) -> bool {
-        self.tasks.get(&tid).is_some_and(|task| task.warmth.warm.is_some())
+        self.tasks.get(&tid).is_some_and(|task| task.affinity.since.is_some())
     }
 
     /// The CPU that this one may use only, as we have it so.
-    pub(super) fn bound_to(&self, tid: u32) -> Option<u32> {
-        let warmth = &self.tasks.get(&tid)?.warmth;
-        warmth.bound.as_ref().filter(|_| warmth.warm.is_some()).map(|bound| bound.cpu)
+    pub(super) fn bound_cpu(&self, tid: u32) -> Option<u32> {
+        let affinity = &self.tasks.get(&tid)?.affinity;
+        affinity.binding.as_ref().filter(|_| affinity.since.is_some()).map(|binding| binding.cpu)
     }
 
     /// Lets those go that do not stop often any more.
-    pub(super) fn cool_idle(&mut self) {
+    pub(super) fn unbind_idle(&mut self) {
         let stops = self.stops;
         for (tid, task) in &mut self.tasks {
-            if task.warmth.is_over(stops) {
-                task.warmth.release(*tid);
+            if task.affinity.is_over(stops) {
+                task.affinity.release(*tid);
             }
         }
     }
@@ -173,7 +173,7 @@ impl Tracer {
 /// Binds a task to one CPU, if it may use several: one if it may use that, else the one that it is on.
 fn bind(tid: u32, beside: Option<u32>) -> Option<CpuBinding> {
     let home = Affinity::of(tid).ok().filter(|home| home.len() > 1)?;
-    let cpu = beside.filter(|cpu| home.contains(*cpu)).or_else(|| super::engine::cpu_of(tid))?;
+    let cpu = beside.filter(|cpu| home.contains(*cpu)).or_else(|| super::tracer::cpu_of(tid))?;
     Affinity::only(cpu).give(tid).ok()?;
     Some(CpuBinding { cpu, home })
 }

@@ -55,7 +55,7 @@ pub struct BlockHeat {
     /// The block.
     pub block: Heat,
     /// Ways from it to the next one, and to where its branch leads.
-    pub ways: [Heat; 2],
+    pub exits: [Heat; 2],
     /// Its entry by returns and by indirect branches.
     pub entry: Heat,
 }
@@ -64,20 +64,20 @@ impl BlockHeat {
     /// The hotter of two in each.
     #[must_use]
     pub fn or_hotter(self, other: BlockHeat) -> BlockHeat {
-        let [next, taken] = [0, 1].map(|way| self.ways[way].max(other.ways[way]));
+        let [next, taken] = [0, 1].map(|way| self.exits[way].max(other.exits[way]));
         BlockHeat {
             block: self.block.max(other.block),
-            ways: [next, taken],
+            exits: [next, taken],
             entry: self.entry.max(other.entry),
         }
     }
 
     fn bytes(self) -> [u8; 4] {
-        [self.block.0, self.ways[0].0, self.ways[1].0, self.entry.0]
+        [self.block.0, self.exits[0].0, self.exits[1].0, self.entry.0]
     }
 
     fn of_bytes([block, next, taken, entry]: [u8; 4]) -> BlockHeat {
-        BlockHeat { block: Heat(block), ways: [Heat(next), Heat(taken)], entry: Heat(entry) }
+        BlockHeat { block: Heat(block), exits: [Heat(next), Heat(taken)], entry: Heat(entry) }
     }
 }
 
@@ -87,7 +87,7 @@ pub struct PageProfile {
     /// Blocks that were executed: offset and heats, ascending.
     blocks: Vec<(u16, BlockHeat)>,
     /// Offsets of those that indirect branches have led to, ascending.
-    entrances: Vec<u16>,
+    indirect_entries: Vec<u16>,
 }
 
 impl PageProfile {
@@ -103,8 +103,8 @@ impl PageProfile {
     }
 
     /// Whether an indirect branch has led to an offset.
-    pub fn is_entrance(&self, offset: u16) -> bool {
-        self.entrances.binary_search(&offset).is_ok()
+    pub fn is_indirect_entry(&self, offset: u16) -> bool {
+        self.indirect_entries.binary_search(&offset).is_ok()
     }
 
     fn position(&self, offset: u16) -> Result<usize, usize> {
@@ -112,7 +112,7 @@ impl PageProfile {
     }
 
     /// Adds a block that was executed. Whether that, or that it is an entrance, was not known.
-    fn learn(&mut self, offset: u16, heats: BlockHeat, entrance: bool) -> bool {
+    fn learn(&mut self, offset: u16, heats: BlockHeat, indirect_entry: bool) -> bool {
         let mut new = false;
         match self.position(offset) {
             Ok(known) => self.blocks[known].1 = self.blocks[known].1.or_hotter(heats),
@@ -121,8 +121,8 @@ impl PageProfile {
                 new = true;
             }
         }
-        if let (true, Err(place)) = (entrance, self.entrances.binary_search(&offset)) {
-            self.entrances.insert(place, offset);
+        if let (true, Err(place)) = (indirect_entry, self.indirect_entries.binary_search(&offset)) {
+            self.indirect_entries.insert(place, offset);
             new = true;
         }
         new
@@ -144,10 +144,10 @@ impl FileProfile {
     }
 
     /// Adds a block of a page that was executed; `offset` is less than a page.
-    pub fn learn(&mut self, page: u32, offset: u16, heats: BlockHeat, entrance: bool) {
+    pub fn learn(&mut self, page: u32, offset: u16, heats: BlockHeat, indirect_entry: bool) {
         if self.pages.len() < MOST_PAGES || self.pages.contains_key(&page) {
             let page = Arc::make_mut(self.pages.entry(page).or_default());
-            let new = page.learn(offset % PAGE as u16, heats, entrance);
+            let new = page.learn(offset % PAGE as u16, heats, indirect_entry);
             self.fresh += usize::from(new);
         }
     }
@@ -170,12 +170,12 @@ impl FileProfile {
         for (number, page) in &self.pages {
             bytes.extend(number.to_le_bytes());
             bytes.extend((page.blocks.len() as u16).to_le_bytes());
-            bytes.extend((page.entrances.len() as u16).to_le_bytes());
+            bytes.extend((page.indirect_entries.len() as u16).to_le_bytes());
             for (offset, heats) in &page.blocks {
                 bytes.extend(offset.to_le_bytes());
                 bytes.extend(heats.bytes());
             }
-            page.entrances.iter().for_each(|offset| bytes.extend(offset.to_le_bytes()));
+            page.indirect_entries.iter().for_each(|offset| bytes.extend(offset.to_le_bytes()));
         }
         let sum = sum(&bytes);
         bytes.extend(sum.to_le_bytes());
@@ -204,16 +204,16 @@ impl FileProfile {
 
 impl PageProfile {
     fn read(rest: &mut &[u8]) -> Option<PageProfile> {
-        let (blocks, entrances) = (short(rest)?, short(rest)?);
+        let (blocks, indirect_entries) = (short(rest)?, short(rest)?);
         let block =
             |[low, high, heats @ ..]: [u8; 6]| (u16::from_le_bytes([low, high]), BlockHeat::of_bytes(heats));
         let blocks: Vec<(u16, BlockHeat)> = list(rest, blocks)?.map(block).collect();
-        let entrances: Vec<u16> = list(rest, entrances)?.map(u16::from_le_bytes).collect();
-        let ascend =
-            blocks.is_sorted_by(|one, next| one.0 < next.0) && entrances.is_sorted_by(|one, next| one < next);
-        let last = blocks.last().map(|(offset, _)| *offset).max(entrances.last().copied());
+        let indirect_entries: Vec<u16> = list(rest, indirect_entries)?.map(u16::from_le_bytes).collect();
+        let ascend = blocks.is_sorted_by(|one, next| one.0 < next.0)
+            && indirect_entries.is_sorted_by(|one, next| one < next);
+        let last = blocks.last().map(|(offset, _)| *offset).max(indirect_entries.last().copied());
         let within = last.is_none_or(|last| u64::from(last) < PAGE);
-        (ascend && within).then_some(PageProfile { blocks, entrances })
+        (ascend && within).then_some(PageProfile { blocks, indirect_entries })
     }
 }
 
@@ -243,15 +243,16 @@ mod tests {
 
     fn some_hints() -> FileProfile {
         let mut hints = FileProfile::default();
-        for (page, offset, times, entrance) in [(7, 0, 3, true), (7, 4095, 15, false), (0, 16, 1, true)] {
-            hints.learn(page, offset, heats(times), entrance);
+        for (page, offset, times, indirect_entry) in [(7, 0, 3, true), (7, 4095, 15, false), (0, 16, 1, true)]
+        {
+            hints.learn(page, offset, heats(times), indirect_entry);
         }
         hints
     }
 
     fn heats(times: u64) -> BlockHeat {
         let [block, next, taken, entry] = [times, times / 2, times - times / 2, 1].map(Heat::of);
-        BlockHeat { block, ways: [next, taken], entry }
+        BlockHeat { block, exits: [next, taken], entry }
     }
 
     #[test]
@@ -269,7 +270,7 @@ mod tests {
         let page = hints.page(7).unwrap();
         let known = [0, 4095, 1].map(|offset| page.heats_at(offset));
         assert_eq!(known, [Some(heats(3)), Some(heats(15)), None]);
-        assert_eq!((page.is_entrance(0), page.is_entrance(4095)), (true, false));
+        assert_eq!((page.is_indirect_entry(0), page.is_indirect_entry(4095)), (true, false));
         assert_eq!(page.blocks().collect::<Vec<_>>(), [0, 4095]);
         assert_eq!((hints.page(1), hints.blocks()), (None, 3));
     }
@@ -329,7 +330,7 @@ mod tests {
             learned in prop::collection::vec((0u32..9, 0u16..4096, any::<u64>(), any::<bool>()), 0..200),
         ) {
             let mut hints = FileProfile::default();
-            learned.iter().for_each(|(page, offset, times, entrance)| hints.learn(*page, *offset, heats(*times), *entrance));
+            learned.iter().for_each(|(page, offset, times, indirect_entry)| hints.learn(*page, *offset, heats(*times), *indirect_entry));
             let read = FileProfile::read(&hints.write()).unwrap();
             prop_assert_eq!(&read.pages, &hints.pages);
         }

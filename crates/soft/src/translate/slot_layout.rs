@@ -5,7 +5,7 @@
 //! 2 GB, so that an instruction can name it.
 
 /// Bytes of a slot.
-pub const SLOT: u64 = 24 << 20;
+pub const SLOT_BYTES: u64 = 24 << 20;
 
 /// Slots of one translation: processes and threads that can share it at a time.
 pub const SLOTS: usize = 256;
@@ -21,20 +21,20 @@ pub const RCX: u32 = 8;
 pub const R11: u32 = 16;
 
 /// Offset in a slot: 32 bytes that the host uses.
-pub const ASIDE: u32 = 64;
+pub const HOST_SCRATCH: u32 = 64;
 
 /// Offset in a slot: for each value of the stack pointer's lower 16 bits, where the call that pushed its return address
 /// there goes on in translated code. A misaligned stack makes the last entry reach over the end.
-pub const SHADOW: u32 = 0x1_0000;
+pub const RETURN_TABLE: u32 = 0x1_0000;
 
 /// Entries of the shadow that are written when a process starts.
-pub const SHADOW_ENTRIES: usize = 0x1_0000 / 8 + 1;
+pub const RETURN_ENTRIES: usize = 0x1_0000 / 8 + 1;
 
 /// Offset in a slot: the counters, 8 bytes each. Those of the flow graph count up from here, the others down from the end.
 pub const COUNTERS: u32 = 0x2_1000;
 
 /// How many counters a slot has room for.
-pub const MAX_COUNTERS: u32 = (SLOT as u32 - COUNTERS) / 8;
+pub const MAX_COUNTERS: u32 = (SLOT_BYTES as u32 - COUNTERS) / 8;
 
 /// Entries of the table of indirect targets: one for each value of an address's lower 16 bits.
 pub const TABLE_ENTRIES: usize = 0x1_0000;
@@ -43,7 +43,7 @@ pub const TABLE_ENTRIES: usize = 0x1_0000;
 pub const FILTER: u64 = 8 * TABLE_ENTRIES as u64;
 
 /// Bytes of the table with the filter.
-pub const TABLE: u64 = FILTER + 0x1_0000;
+pub const TABLE_BYTES: u64 = FILTER + 0x1_0000;
 
 /// The offset of a counter of the flow graph.
 pub fn counter(index: usize) -> u32 {
@@ -51,6 +51,6 @@ pub fn counter(index: usize) -> u32 {
 }
 
 /// The offset of another counter.
-pub fn extra(index: u32) -> u32 {
-    SLOT as u32 - 8 * (index + 1)
+pub fn unit_counter(index: u32) -> u32 {
+    SLOT_BYTES as u32 - 8 * (index + 1)
 }

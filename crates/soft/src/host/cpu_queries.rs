@@ -5,7 +5,7 @@ use std::io;
 use cyclometer_sys::cpuid::cpuid;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{TraceError, TraceResult, Tracer};
+use super::tracer::{TraceError, TraceResult, Tracer};
 use crate::baseline::{CpuQuery, HWCAP};
 use crate::translate::ANSWERED;
 
@@ -19,7 +19,7 @@ const AT_HWCAP2: u64 = 26;
 
 impl Tracer {
     /// A program is before an instruction that asks for the processor: it goes on behind it with the baseline's answer.
-    pub(super) fn ask_processor(
+    pub(super) fn answer_cpu_query(
         &mut self,
         tid: u32,
         question: CpuQuery,
@@ -45,11 +45,11 @@ impl Tracer {
         };
         trace::set_registers(tid, &answered)?;
         self.task(tid)?.last = None;
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// Makes what the kernel told a new program of the processor that of the baseline. `stack` is its stack pointer.
-    pub(super) fn tell_features(&mut self, tid: u32, stack: u64) -> TraceResult {
+    pub(super) fn set_hwcap(&mut self, tid: u32, stack: u64) -> TraceResult {
         if self.settings.baseline.is_none() {
             return Ok(());
         }

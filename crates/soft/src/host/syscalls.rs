@@ -5,11 +5,11 @@ use std::io;
 use cyclometer_sys::marks;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{TraceError, Tracer};
-use super::limits::{LimitCall, asked};
+use super::address_limits::{LimitCall, asked};
 use super::process::TaskMode;
-use super::remote::number;
+use super::remote_syscalls::number;
 use super::restartable;
+use super::tracer::{TraceError, Tracer};
 
 /// Every call that is looked at before it is made.
 pub(crate) const WATCHED: [u64; 40] = [
@@ -178,7 +178,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
         number::READ => SyscallAction::Read,
         number::CLOSE => SyscallAction::Close,
         number::LSEEK => SyscallAction::Seek,
-        number if super::listing::OTHER_USES.contains(&number) => SyscallAction::UseDescriptor,
+        number if super::maps_listing::OTHER_USES.contains(&number) => SyscallAction::UseDescriptor,
         number::RT_SIGACTION if rdi == SIGTRAP && rsi != 0 => SyscallAction::TrapHandler(rsi),
         number::SCHED_SETAFFINITY | number::SCHED_GETAFFINITY => {
             SyscallAction::CpuMask { own: [0, tid].contains(&(rdi as u32)) }
@@ -199,7 +199,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
         // It would lock our memory, and count it.
         number::MLOCKALL if rdi != 0 => SyscallAction::DetachUnmapped("locks all of its memory (mlockall)"),
         number::MODIFY_LDT => SyscallAction::Detach("changes its segments"),
-        number::RSEQ if r10 as u32 != restartable::MARK => {
+        number::RSEQ if r10 as u32 != restartable::SIGNATURE => {
             SyscallAction::Detach("has restartable sequences with a mark of its own (rseq)")
         }
         number::PRCTL => prctl(tid, registers),
@@ -364,35 +364,35 @@ impl Tracer {
     /// A watched system call is about to be made.
     pub(super) fn system_call(&mut self, tid: u32, registers: Registers) -> Result<(), TraceError> {
         if ENDS_SIGNALS.contains(&(registers.rax & 0xffff_ffff)) {
-            self.send_held_before_call(tid);
+            self.send_delayed_before_call(tid);
         }
         self.check_sharing(tid, &registers)?;
         match look(tid, &registers) {
-            SyscallAction::Make => self.go(tid),
+            SyscallAction::Make => self.resume_checked(tid),
             SyscallAction::ChangeMappings(call) => self.remaps(tid, &call, registers),
             SyscallAction::DiscardMemory(start, end) => self.discards(tid, (start, end), registers),
             SyscallAction::Execute { folder, path } => {
-                if let Some(reason) = super::file::unfollowable(tid, folder, path) {
+                if let Some(reason) = super::program_file::unfollowable(tid, folder, path) {
                     return Err(TraceError::Detach(reason));
                 }
-                self.task(tid)?.executes = Some(registers.rip);
-                self.go(tid)
+                self.task(tid)?.exec_pc = Some(registers.rip);
+                self.resume_checked(tid)
             }
             SyscallAction::ReturnFromHandler => self.return_from_handler(tid),
             SyscallAction::End => {
                 let task = self.task(tid)?;
-                if task.summoned {
-                    return self.halt(tid);
+                if task.suspend_requested {
+                    return self.suspend(tid);
                 }
-                task.ends = Some(registers.rip + 2);
-                task.ends_all = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
-                self.go(tid)
+                task.exit_pc = Some(registers.rip + 2);
+                task.ends_process = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
+                self.resume_checked(tid)
             }
-            SyscallAction::InstallFilter if !self.is_by_itself(tid)? => self.renew_here(tid),
+            SyscallAction::InstallFilter if !self.is_by_itself(tid)? => self.flush_here(tid),
             SyscallAction::InstallFilter => {
                 // It can be for all threads.
                 self.note_for_all(tid, |task| task.filtered = true)?;
-                self.go(tid)
+                self.resume_checked(tid)
             }
             SyscallAction::Answer { address, value } => {
                 let written = trace::write_memory(tid, address, &value.to_le_bytes());
@@ -406,7 +406,7 @@ impl Tracer {
                 if self.opens_to_write(tid, path, &registers)? {
                     Ok(())
                 } else {
-                    self.go(tid)
+                    self.resume_checked(tid)
                 }
             }
             SyscallAction::Read => self.reads(tid, registers),
@@ -415,20 +415,20 @@ impl Tracer {
             SyscallAction::UseDescriptor => self.uses(tid, &registers),
             SyscallAction::CpuMask { own } => {
                 if !own {
-                    self.cool_all();
+                    self.unbind_all();
                 }
-                self.cool(tid);
-                self.go(tid)
+                self.unbind(tid);
+                self.resume_checked(tid)
             }
             SyscallAction::AddressLimits(asked) => self.limits(tid, registers, asked),
-            SyscallAction::TrapHandler(action) => self.traps(tid, action),
+            SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => {
                 self.clear_when_gone(tid)?;
                 Err(TraceError::Detach(reason.to_owned()))
             }
             SyscallAction::DetachAll(reason) => {
-                self.leave_all(tid, reason);
+                self.detach_all(tid, reason);
                 Ok(())
             }
         }
@@ -436,19 +436,19 @@ impl Tracer {
 
     /// What was written to a range is dropped: mappings stay as they are.
     fn discards(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> Result<(), TraceError> {
-        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let changes = seat.space.borrow().translation.touches(range.0, range.1);
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let changes = context.cache.borrow().translation.touches(range.0, range.1);
         if !changes {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         self.remaps(tid, &MappingCall { ranges: vec![range], code: false }, registers)
     }
 
     /// Mappings change: what was translated from there is wrong then.
     fn remaps(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> Result<(), TraceError> {
-        let among = self.has_companions(tid);
-        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
-        let home = seat.space.clone();
+        let among = self.has_other_threads(tid);
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let home = context.cache.clone();
         let ours = |(start, end): &(u64, u64)| home.borrow().overlaps(*start, *end);
         if call.ranges.iter().any(ours) {
             return Err(TraceError::Detach("maps memory where the translated code is".to_owned()));
@@ -458,7 +458,7 @@ impl Tracer {
             return self.remaps_among(tid, call, changes, registers);
         }
         if !changes && !self.concerns_code(tid, call)? {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         let joint = home.borrow().common.is_open() && !changes;
         // Where the kernel puts new code is not known before, nor where it moves any.
@@ -473,9 +473,9 @@ impl Tracer {
         }
         let shared = places && self.is_shared(tid, &home);
         if !changes && !shared && !stale {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
-        let registers = self.renew(tid)?;
+        let registers = self.replace_translation(tid)?;
         self.enter(tid, registers)
     }
 }

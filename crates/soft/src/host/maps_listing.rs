@@ -17,10 +17,10 @@ use std::rc::Rc;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{TraceError, TraceResult, Tracer};
+use super::code_cache::CodeCacheMapping;
 use super::process::TaskMode;
-use super::remote::{RemoteSyscalls, number};
-use super::space::CodeCacheMapping;
+use super::remote_syscalls::{RemoteSyscalls, number};
+use super::tracer::{TraceError, TraceResult, Tracer};
 
 /// The kernel's buffer for such files, in bytes.
 ///
@@ -196,25 +196,25 @@ impl Tracer {
     pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> TraceResult {
         let in_proc = names_proc(tid, path);
         if in_proc || (self.is_bound(tid) && names_status(tid, path)) {
-            self.cool(tid);
+            self.unbind(tid);
         }
         if self.opens_to_write(tid, path, &registers)? {
             return Ok(());
         }
         if !in_proc {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         if self.task(tid)?.filtered || !names_listing(tid, path) || self.reads_another(tid)? {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         let Registers { rax, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
-        let space = self.space_of(tid)?;
-        let remote = RemoteSyscalls::new(tid, space.borrow().gadget());
+        let cache = self.cache_of(tid)?;
+        let remote = RemoteSyscalls::new(tid, cache.borrow().gadget());
         match remote.call(rax, [rdi, rsi, rdx, r10, r8, r9]) {
             Ok(descriptor) => {
                 if let Some(file) = file_of(tid, descriptor) {
                     self.task(tid)?.listing = Some(MapsListing::new(descriptor, file));
-                    space.borrow_mut().watch_listing(true);
+                    cache.borrow_mut().watch_listing(true);
                 }
                 self.answer_call(tid, registers, descriptor)
             }
@@ -232,32 +232,32 @@ impl Tracer {
         Ok(open)
     }
 
-    fn space_of(&mut self, tid: u32) -> Result<Rc<RefCell<CodeCacheMapping>>, TraceError> {
+    fn cache_of(&mut self, tid: u32) -> Result<Rc<RefCell<CodeCacheMapping>>, TraceError> {
         match &self.task(tid)?.mode {
-            TaskMode::Translated(seat) => Ok(seat.space.clone()),
+            TaskMode::Translated(context) => Ok(context.cache.clone()),
             _ => Err(TraceError::Gone),
         }
     }
 
     /// A descriptor is about to be read.
     pub(super) fn reads(&mut self, tid: u32, registers: Registers) -> TraceResult {
-        let space = self.space_of(tid)?;
+        let cache = self.cache_of(tid)?;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
-        let Some(listing) = listing else { return self.go(tid) };
+        let Some(listing) = listing else { return self.resume_checked(tid) };
         if !listing.is_untouched(tid) {
             self.forget_listing(tid)?;
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         let text = fs::read(format!("/proc/{tid}/maps"))?;
-        let space = space.borrow();
+        let cache = cache.borrow();
         let size = usize::try_from(registers.rdx).unwrap_or(usize::MAX);
         let bytes =
-            listing.read(size, &String::from_utf8_lossy(&text), |start, end| space.overlaps(start, end));
-        drop(space);
+            listing.read(size, &String::from_utf8_lossy(&text), |start, end| cache.overlaps(start, end));
+        drop(cache);
         let written = if bytes.is_empty() { Ok(0) } else { trace::write_memory(tid, registers.rsi, &bytes) };
         let result = match written {
             Ok(count) if count == bytes.len() => count as u64,
-            _ => -super::calls::EFAULT as u64,
+            _ => -super::syscalls::EFAULT as u64,
         };
         self.answer_call(tid, registers, result)
     }
@@ -270,13 +270,13 @@ impl Tracer {
     pub(super) fn seeks(&mut self, tid: u32, registers: Registers) -> TraceResult {
         const SEEK_SET: u64 = 0;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
-        let Some(listing) = listing else { return self.go(tid) };
+        let Some(listing) = listing else { return self.resume_checked(tid) };
         if (registers.rsi, registers.rdx & 0xffff_ffff) != (0, SEEK_SET) {
             self.hand_over(tid)?;
         } else {
             *listing = MapsListing::new(listing.descriptor, listing.file);
         }
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// One of [`OTHER_USES`] is about to be called.
@@ -285,21 +285,21 @@ impl Tracer {
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi])) {
             self.hand_over(tid)?;
         }
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// From here on the list is the kernel's, which begins where ours ends.
     fn hand_over(&mut self, tid: u32) -> TraceResult {
-        let space = self.space_of(tid)?;
+        let cache = self.cache_of(tid)?;
         let task = self.task(tid)?;
         if let Some(listing) =
             task.listing.as_ref().filter(|listing| listing.is_untouched(tid) && !task.filtered)
         {
             let text = fs::read(format!("/proc/{tid}/maps"))?;
-            let space = space.borrow();
-            let ours = |start, end| space.overlaps(start, end);
+            let cache = cache.borrow();
+            let ours = |start, end| cache.overlaps(start, end);
             let offset = listing.kernel_offset(&String::from_utf8_lossy(&text), ours) as u64;
-            let remote = RemoteSyscalls::new(tid, space.gadget());
+            let remote = RemoteSyscalls::new(tid, cache.gadget());
             remote.call(number::LSEEK, [listing.descriptor, offset, 0, 0, 0, 0])?;
         }
         self.forget_listing(tid)
@@ -307,17 +307,17 @@ impl Tracer {
 
     fn forget_listing(&mut self, tid: u32) -> TraceResult {
         self.task(tid)?.listing = None;
-        self.space_of(tid)?.borrow_mut().watch_listing(false);
+        self.cache_of(tid)?.borrow_mut().watch_listing(false);
         Ok(())
     }
 
     /// A process gives up its translation: what is looked at for its lists alone is not any more.
     pub(super) fn end_listing(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if let (Some(_), TaskMode::Translated(seat) | TaskMode::Native(seat)) =
+        if let (Some(_), TaskMode::Translated(context) | TaskMode::Native(context)) =
             (task.listing.take(), &task.mode)
         {
-            seat.space.borrow_mut().watch_listing(false);
+            context.cache.borrow_mut().watch_listing(false);
         }
     }
 
@@ -329,7 +329,7 @@ impl Tracer {
         to: &mut CodeCacheMapping,
     ) {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let lists = self.members(process).filter(|(_, task)| task.listing.is_some()).count() as u32;
+        let lists = self.threads_of(process).filter(|(_, task)| task.listing.is_some()).count() as u32;
         let mut from = from.borrow_mut();
         let left = from.listings.saturating_sub(lists);
         from.watch_listings(left);
@@ -341,7 +341,7 @@ impl Tracer {
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
             self.forget_listing(tid)?;
         }
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// Goes on behind a system call that is not made, with its result.
@@ -349,7 +349,7 @@ impl Tracer {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
         self.task(tid)?.last = None;
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
     /// The program is behind a system call that was made in its name.

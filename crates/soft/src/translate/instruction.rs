@@ -32,7 +32,7 @@ pub(crate) struct DecodedInstruction {
     /// Whether something jumps to it: a block starts here.
     pub(crate) leads: bool,
     /// What it asks the processor for.
-    pub(crate) asks: Option<CpuQuery>,
+    pub(crate) cpu_query: Option<CpuQuery>,
     /// Its operand, if it is an indirect jump or call.
     pub(crate) target: Option<BranchOperand>,
     /// What it does with r11, but for a system call, which leaves the flags there.
@@ -145,7 +145,7 @@ impl DecodedInstruction {
         let plain = DecodedInstruction::plain(instruction, decoder, window, flags(instruction));
         Ok(DecodedInstruction {
             units,
-            asks: asks(instruction),
+            cpu_query: cpu_query(instruction),
             target: target(instruction, ends),
             ends,
             ..plain
@@ -175,7 +175,7 @@ impl DecodedInstruction {
             kills,
             units: None,
             leads: false,
-            asks: None,
+            cpu_query: None,
             target: None,
             ends: None,
             r11: use_of_r11(instruction),
@@ -244,7 +244,7 @@ impl OpcodeTrait {
         let ends = !branches && !matches!(ending(instruction, DecoderError::None, &[]), Ok(None));
         let counted = instruction.is_string_instruction() || elements(instruction).is_some();
         // What a shift does to flags depends on its count.
-        let special = ends || counted || asks(instruction).is_some() || is_shift(instruction.mnemonic());
+        let special = ends || counted || cpu_query(instruction).is_some() || is_shift(instruction.mnemonic());
         if special {
             return OpcodeTrait::Special;
         }
@@ -266,7 +266,7 @@ fn has_no_prefix(window: &[u8]) -> bool {
     matches!(window.first(), Some(0x0f | 0x70..=0x7f | 0xe0..=0xe3 | 0xe8 | 0xe9 | 0xeb))
 }
 
-fn asks(instruction: &Instruction) -> Option<CpuQuery> {
+fn cpu_query(instruction: &Instruction) -> Option<CpuQuery> {
     match instruction.mnemonic() {
         M::Cpuid => Some(CpuQuery::Features),
         M::Xgetbv => Some(CpuQuery::ExtendedState),

@@ -13,7 +13,7 @@
 //!
 //! Nothing is counted differently: who goes on in a translation of an earlier run is like who joins one of this run.
 
-mod left;
+mod cache_file;
 
 use std::cell::RefCell;
 use std::fs;
@@ -24,19 +24,19 @@ use std::time::{Duration, SystemTime};
 
 use cyclometer_sys::trace::Registers;
 
-use super::alike::EquivalentBlocks;
+use super::cache_folder::{CacheFolder, name_for, name_of};
 use super::claims::CodeClaims;
-use super::common::{SharedCode, is_kernels, suits};
-use super::engine::Tracer;
-use super::folder::{CacheFolder, name_for, name_of};
+use super::code_cache::{CodeCacheMapping, auxiliary};
+use super::equivalent_blocks::EquivalentBlocks;
 use super::maps::{MemoryMapping, MemoryMaps};
+use super::process_rights::ProcessRights;
 use super::restartable::FilePart;
-use super::space::{CodeCacheMapping, auxiliary};
-use super::trust::ProcessRights;
+use super::shared_code::{SharedCode, is_kernels, suits};
+use super::tracer::Tracer;
 use super::writers::FileId;
 use crate::pack::{ChunkReader, ChunkWriter};
 use crate::translate::{PAGE, StoredPages, Translation};
-use left::CacheFile;
+use cache_file::CacheFile;
 
 /// What is written is of use to the code that has written it only.
 const VERSION: &str = env!("CYCLOMETER_SOFT_CODE");
@@ -92,12 +92,12 @@ pub(super) struct CacheRecord {
     /// How many programs began in it.
     began: u32,
     /// How many processes could not stay.
-    parted: u32,
+    diverged: u32,
 }
 
 impl CacheRecord {
     /// A program that was just started is kept under a name when nobody executes it any more.
-    pub(super) fn keep_as(&mut self, name: Option<String>, tid: u32) {
+    pub(super) fn set_name(&mut self, name: Option<String>, tid: u32) {
         const AT_ENTRY: u64 = 9;
         self.entry = name.as_ref().and_then(|_| auxiliary(tid, AT_ENTRY).ok());
         self.name = name;
@@ -109,8 +109,8 @@ impl CacheRecord {
     }
 
     /// A process could not stay in it.
-    pub(super) fn part(&mut self) {
-        self.parted += 1;
+    pub(super) fn diverge(&mut self) {
+        self.diverged += 1;
     }
 
     /// How many blocks it had when it was read from a file; `None` where it was not.
@@ -119,8 +119,8 @@ impl CacheRecord {
     }
 
     /// Whether there is anything to be learned of it that was not known when it was made.
-    pub(super) fn is_worth_learning(&self, space: &CodeCacheMapping) -> bool {
-        self.read.is_none_or(|read| has_grown(read, space.translation.blocks()))
+    pub(super) fn is_worth_learning(&self, cache: &CodeCacheMapping) -> bool {
+        self.read.is_none_or(|read| has_grown(read, cache.translation.blocks()))
     }
 }
 
@@ -141,9 +141,9 @@ enum CacheMiss {
 impl Tracer {
     /// The name under which the translation of a program is kept that has just been started; `None` for one whose translation
     /// is not.
-    pub(super) fn name_to_keep(&self, tid: u32, maps: &MemoryMaps) -> Option<String> {
-        let shelf = self.shelf.as_ref()?;
-        if ProcessRights::of(tid).as_ref() != Some(&shelf.rights) {
+    pub(super) fn cache_name(&self, tid: u32, maps: &MemoryMaps) -> Option<String> {
+        let translation_cache = self.translation_cache.as_ref()?;
+        if ProcessRights::of(tid).as_ref() != Some(&translation_cache.rights) {
             return None;
         }
         let mut text = format!("{VERSION} {:?}", self.settings.translation);
@@ -157,18 +157,18 @@ impl Tracer {
     }
 
     /// The translation that is kept under a name, mapped into a program that has just been started, if that suits.
-    pub(super) fn take_up(
+    pub(super) fn load_translation(
         &mut self,
         program: (u32, &Registers),
         maps: &MemoryMaps,
         allowance: u64,
         name: &str,
     ) -> Option<CodeCacheMapping> {
-        let (mut file, _) = self.shelf.as_ref()?.folder.read(name)?;
+        let (mut file, _) = self.translation_cache.as_ref()?.folder.read(name)?;
         let taken = self.unpack(&mut file, program, maps, allowance);
-        let folder = &self.shelf.as_ref()?.folder;
+        let folder = &self.translation_cache.as_ref()?.folder;
         match taken {
-            Ok(space) => return Some(space),
+            Ok(cache) => return Some(cache),
             Err(CacheMiss::Other) if !is_old(&file) => {}
             Err(CacheMiss::Useless | CacheMiss::Other) => folder.remove(name),
             Err(CacheMiss::NoRoom) => {}
@@ -189,16 +189,17 @@ impl Tracer {
         if translation.is_full() || !suits(&translation, &claims, program.0, maps) {
             return Err(CacheMiss::Other);
         }
-        let space = CodeCacheMapping::again(program, maps, allowance, translation);
-        let mut space = space.map_err(|_| CacheMiss::NoRoom)?;
-        let Some(alike) = space.unpack_code(from).and_then(|()| EquivalentBlocks::unpack(from)) else {
-            let _ = space.withdraw(program.0, program.1);
+        let cache = CodeCacheMapping::again(program, maps, allowance, translation);
+        let mut cache = cache.map_err(|_| CacheMiss::NoRoom)?;
+        let Some(equivalent_blocks) = cache.unpack_code(from).and_then(|()| EquivalentBlocks::unpack(from))
+        else {
+            let _ = cache.unmap_from_program(program.0, program.1);
             return Err(CacheMiss::Useless);
         };
-        *space.alike.borrow_mut() = alike;
-        space.common = SharedCode::of(claims);
-        space.kept.read = Some(space.translation.blocks());
-        Ok(space)
+        *cache.equivalent_blocks.borrow_mut() = equivalent_blocks;
+        cache.common = SharedCode::of(claims);
+        cache.record.read = Some(cache.translation.blocks());
+        Ok(cache)
     }
 
     fn unpack_all_but_code(
@@ -222,92 +223,107 @@ impl Tracer {
                 *file = now;
             }
         }
-        let unmarked = from.list(FilePart::unpack)?;
+        let without_sequences = from.list(FilePart::unpack)?;
         let names = from.list(|from| Some((from.u32()?, from.text()?)))?;
-        let store = &mut self.hints.as_ref()?.borrow_mut();
+        let store = &mut self.profile.as_ref()?.borrow_mut();
         let files = names.into_iter().map(|(then, name)| (then, store.number_of(name))).collect();
         let translation = Translation::unpack(from, self.settings.translation, originals, &files)?;
-        self.unmarked.extend(unmarked);
+        self.without_sequences.extend(without_sequences);
         Some((translation, claims))
     }
 
     /// A translation is given up, or all of them are: it is written for later runs if it is of use to them, or the file that it is
     /// from removed if not.
-    pub(super) fn keep(&self, space: &Rc<RefCell<CodeCacheMapping>>) {
+    pub(super) fn store_translation(&self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         // Who still executes it may do anything to it.
-        let idle = Rc::strong_count(space) == 1;
-        let space = &space.borrow();
-        let (Some(shelf), Some(name)) = (&self.shelf, &space.kept.name) else { return };
-        let kept = &space.kept;
-        let parted = 2 * kept.parted > kept.began;
-        match (kept.read, shelf.folder.read(name)) {
-            (Some(read), _) if has_grown(read, space.translation.blocks()) => shelf.folder.remove(name),
-            (Some(_), Some((file, _))) if parted && is_old(&file) => shelf.folder.remove(name),
-            (Some(_), Some(_)) if parted => {}
-            (Some(_), _) => shelf.folder.date(name, SystemTime::now()),
+        let idle = Rc::strong_count(cache) == 1;
+        let cache = &cache.borrow();
+        let (Some(translation_cache), Some(name)) = (&self.translation_cache, &cache.record.name) else {
+            return;
+        };
+        let record = &cache.record;
+        let diverged = 2 * record.diverged > record.began;
+        match (record.read, translation_cache.folder.read(name)) {
+            (Some(read), _) if has_grown(read, cache.translation.blocks()) => {
+                translation_cache.folder.remove(name)
+            }
+            (Some(_), Some((file, _))) if diverged && is_old(&file) => translation_cache.folder.remove(name),
+            (Some(_), Some(_)) if diverged => {}
+            (Some(_), _) => translation_cache.folder.date(name, SystemTime::now()),
             // What does not suit this program suits others.
             (None, Some(_)) => {}
             (None, None) => {
-                if idle && !parted && is_worth_keeping(space) && self.write(shelf, name, space).is_ok() {
-                    shelf.folder.date(name, SystemTime::now() - UNUSED);
+                if idle
+                    && !diverged
+                    && is_worth_storing(cache)
+                    && self.write(translation_cache, name, cache).is_ok()
+                {
+                    translation_cache.folder.date(name, SystemTime::now() - UNUSED);
                 }
-                shelf.folder.clear_out(MOST_FILES, MOST_BYTES);
+                translation_cache.folder.clear_out(MOST_FILES, MOST_BYTES);
             }
         }
     }
 
-    fn write(&self, shelf: &TranslationCache, name: &str, space: &CodeCacheMapping) -> io::Result<()> {
+    fn write(
+        &self,
+        translation_cache: &TranslationCache,
+        name: &str,
+        cache: &CodeCacheMapping,
+    ) -> io::Result<()> {
         let stamp = |path: &str| Ok((name_of(Path::new(path))?, FileId::at(path)));
-        let stamps: Vec<_> = space.common.all().names().map(stamp).collect::<io::Result<_>>()?;
-        shelf.folder.replace(name, |file| {
-            CacheFile::write(&space.translation, file)?;
+        let stamps: Vec<_> = cache.common.all().names().map(stamp).collect::<io::Result<_>>()?;
+        translation_cache.folder.replace(name, |file| {
+            CacheFile::write(&cache.translation, file)?;
             let mut to = ChunkWriter::new(file);
             to.counted(VERSION.as_bytes());
-            let claims = space.common.all();
+            let claims = cache.common.all();
             claims.pack(&mut to);
             to.count(stamps.len());
             for (stamp, file) in stamps {
                 to.counted(stamp.as_bytes());
                 FileId::pack(file, &mut to);
             }
-            let unmarked: Vec<&FilePart> =
-                self.unmarked.iter().filter(|part| claims.has(part.file())).collect();
-            to.count(unmarked.len());
-            unmarked.into_iter().for_each(|part| part.pack(&mut to));
-            let (files, store) = (space.translation.files(), self.hints.as_ref());
+            let without_sequences: Vec<&FilePart> =
+                self.without_sequences.iter().filter(|part| claims.has(part.file())).collect();
+            to.count(without_sequences.len());
+            without_sequences.into_iter().for_each(|part| part.pack(&mut to));
+            let (files, store) = (cache.translation.files(), self.profile.as_ref());
             let store = store.ok_or(io::ErrorKind::NotFound)?.borrow();
             to.count(files.len());
             for number in files {
                 to.u32(number);
                 to.counted(store.name(number).as_bytes());
             }
-            space.translation.pack(&mut to);
-            space.pack_code(&mut to)?;
-            space.alike.borrow().pack(&mut to);
+            cache.translation.pack(&mut to);
+            cache.pack_code(&mut to)?;
+            cache.equivalent_blocks.borrow().pack(&mut to);
             to.finish()
         })
     }
 
     /// A process has ended, or left a translation: whoever may do less than we could have written to it. What an earlier run has written
     /// is not written again, so nobody needs to ask.
-    pub(super) fn distrust(&self, tid: u32, space: &mut CodeCacheMapping) {
-        let may_be_written = space.kept.name.is_some() && space.kept.read.is_none();
-        let Some(shelf) = self.shelf.as_ref().filter(|_| may_be_written) else { return };
-        if ProcessRights::of(tid).as_ref() != Some(&shelf.rights) {
-            space.kept.name = None;
+    pub(super) fn forbid_storing(&self, tid: u32, cache: &mut CodeCacheMapping) {
+        let may_be_written = cache.record.name.is_some() && cache.record.read.is_none();
+        let Some(translation_cache) = self.translation_cache.as_ref().filter(|_| may_be_written) else {
+            return;
+        };
+        if ProcessRights::of(tid).as_ref() != Some(&translation_cache.rights) {
+            cache.record.name = None;
         }
     }
 }
 
 /// Whether a new translation is of use: hints have told before what was worth to be in it, of the program itself as well, and it
 /// takes no more than its share of all that is kept.
-fn is_worth_keeping(space: &CodeCacheMapping) -> bool {
-    let (translation, blocks) = (&space.translation, space.translation.blocks() as usize);
-    let hinted = 4 * translation.hinted() >= HINTED_OF_FOUR * blocks;
-    let begins = space.kept.entry.is_some_and(|entry| translation.is_hinted(entry));
+fn is_worth_storing(cache: &CodeCacheMapping) -> bool {
+    let (translation, blocks) = (&cache.translation, cache.translation.blocks() as usize);
+    let profiled = 4 * translation.profiled() >= HINTED_OF_FOUR * blocks;
+    let begins = cache.record.entry.is_some_and(|entry| translation.is_profiled(entry));
     let code: u64 = translation.taken().map(|(_, used)| u64::from(used)).sum();
-    let bytes = translation.originals().count() as u64 * PAGE + code + blocks as u64 * OF_A_BLOCK;
-    hinted && begins && bytes <= MOST_OF_ONE && space.common.is_open() && translation.is_settled()
+    let bytes = translation.fresh_pages().count() as u64 * PAGE + code + blocks as u64 * OF_A_BLOCK;
+    profiled && begins && bytes <= MOST_OF_ONE && cache.common.is_open() && translation.is_settled()
 }
 
 /// Whether a file was not used for long; one of the future was.

@@ -2,16 +2,16 @@
 
 use super::batch::expected;
 use super::emit::{BEGIN_COUNTING, len_of_conditional, register_count};
-use super::shape::{RegisterUse, RunTimeUnits};
+use super::instruction::{RegisterUse, RunTimeUnits};
 use super::*;
 use crate::flow::FlowPoint;
 
 /// What a counter costs where flags must be kept: three instructions instead of one.
-const LOUD: u64 = 3;
+const COST_FLAGS_LIVE: u64 = 3;
 /// The same for one where they do not matter.
-const QUIET: u64 = 2;
+const COST_FLAGS_DEAD: u64 = 2;
 /// What a counter costs beside that is not on the way, as that of a branch that is taken: it is elsewhere, and there is a jump back.
-const ASIDE: u64 = 2;
+const COST_OFF_PATH: u64 = 2;
 
 /// One execution, in hundredths.
 const ONCE: u64 = 100;
@@ -27,7 +27,7 @@ struct DeferredCode {
     /// Thunks of direct calls that are right before what is called, by the calling blocks.
     near: AddressMap<u32, u64>,
     /// Ways out of blocks that are taken by a jump.
-    ways: Vec<BranchExit>,
+    exits: Vec<BranchExit>,
     /// Return sites whose block is not translated.
     sites: Vec<(JumpField, u32)>,
     /// Jumps to blocks of the batch that were not emitted yet.
@@ -37,9 +37,9 @@ struct DeferredCode {
 impl DeferredCode {
     /// Room for what so many blocks leave.
     fn with_room(blocks: usize) -> DeferredCode {
-        let (thunks, ways) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
+        let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        DeferredCode { thunks, near: AddressMap::default(), ways, sites, bodies }
+        DeferredCode { thunks, near: AddressMap::default(), exits, sites, bodies }
     }
 }
 
@@ -54,7 +54,7 @@ struct CallThunk {
 struct BranchExit {
     hole: JumpField,
     at: EmitState,
-    way: BlockExit,
+    exit: BlockExit,
     target: u64,
 }
 
@@ -84,37 +84,38 @@ impl Translation {
     /// Translates what can be reached from `entry`, which was not translated before.
     pub(super) fn translate(&mut self, code: &mut dyn CodeSource, entry: u64, region: usize) {
         let bounds = (self.regions[region].base(), self.regions[region].base() + REGION);
-        let pieces = &self.pieces;
-        let known = |block: u32| pieces[block as usize].live_in;
+        let blocks = &self.blocks;
+        let known = |block: u32| blocks[block as usize].live_in;
         let scratch = std::mem::take(&mut self.scratch);
         let batch = BlockBatch::find(&mut self.pages, code, entry, bounds, &known, scratch);
-        let first = self.pieces.len() as u32;
-        for draft in &batch.drafts {
-            self.adopt(&batch, draft);
+        let first = self.blocks.len() as u32;
+        for pending in &batch.blocks {
+            self.register_block(&batch, pending);
         }
-        for i in 0..batch.drafts.len() {
-            self.connect(&batch, i, first);
+        for i in 0..batch.blocks.len() {
+            self.add_edges(&batch, i, first);
         }
-        let entrances = self.expected_entrances(first);
-        let awaited = self.awaited(first);
+        let indirect_entries = self.expected_indirect_entries(first);
+        let links_to_new_blocks = self.links_to_new_blocks(first);
         self.flow.close_epoch();
         let mut out = self.emitter(region);
-        let mut cold = DeferredCode::with_room(batch.drafts.len());
-        let mut entries = Vec::with_capacity(entrances.len());
-        let (near, apart) = self.beside(&batch, first, entrances);
+        let mut deferred = DeferredCode::with_room(batch.blocks.len());
+        let mut entries = Vec::with_capacity(indirect_entries.len());
+        let (near, apart) = self.split_by_fallthrough(&batch, first, indirect_entries);
         let mut near = near.into_iter().peekable();
         let callers = callers(&batch);
-        for (position, (id, draft)) in (first..).zip(&batch.drafts).enumerate() {
+        for (position, (id, pending)) in (first..).zip(&batch.blocks).enumerate() {
             if near.next_if_eq(&id).is_some() {
-                entries.push(self.way_in(id, &mut out).0);
+                entries.push(self.entry_path(id, &mut out).0);
             } else if let Some(caller) = callers[position] {
-                self.call_before(&batch, (first, caller), id, &mut out, &mut cold);
+                self.inline_call_thunk(&batch, (first, caller), id, &mut out, &mut deferred);
             }
-            self.emit(&batch, draft, id, &mut out, &mut cold);
+            self.emit(&batch, pending, id, &mut out, &mut deferred);
         }
-        self.emit_cold(&mut out, cold, first);
-        let jumps: Vec<LinkPatch> = awaited.into_iter().map(|link| self.link_to(link, &mut out)).collect();
-        entries.extend(apart.into_iter().map(|to| self.lead_in(to, &mut out).0));
+        self.emit_deferred(&mut out, deferred, first);
+        let jumps: Vec<LinkPatch> =
+            links_to_new_blocks.into_iter().map(|link| self.link_to(link, &mut out)).collect();
+        entries.extend(apart.into_iter().map(|to| self.entry_jump(to, &mut out).0));
         self.publish(region, out);
         self.writes.extend(entries);
         jumps.into_iter().for_each(|jump| self.patch(jump));
@@ -122,16 +123,16 @@ impl Translation {
     }
 
     /// The new blocks that indirect branches have led to in earlier runs.
-    fn expected_entrances(&mut self, first: u32) -> Vec<u32> {
-        let is_entrance = |id: &u32| {
-            let address = self.pieces[*id as usize].address;
-            let hints = self.pages.hints(address);
-            hints.is_some_and(|hints| hints.is_entrance((address % PAGE) as u16))
+    fn expected_indirect_entries(&mut self, first: u32) -> Vec<u32> {
+        let is_indirect_entry = |id: &u32| {
+            let address = self.blocks[*id as usize].address;
+            let profile = self.pages.profile(address);
+            profile.is_some_and(|profile| profile.is_indirect_entry((address % PAGE) as u16))
         };
-        let found: Vec<u32> = (first..self.pieces.len() as u32).filter(is_entrance).collect();
+        let found: Vec<u32> = (first..self.blocks.len() as u32).filter(is_indirect_entry).collect();
         for id in &found {
-            if self.pieces[*id as usize].from_outside.is_none() {
-                self.open_to_outside(*id, ONCE);
+            if self.blocks[*id as usize].from_outside.is_none() {
+                self.add_outside_edge(*id, ONCE);
             }
         }
         found
@@ -139,43 +140,43 @@ impl Translation {
 
     /// Those of some new blocks, ascending, that the one before does not go on to: the way from the table can be right before
     /// them. And the others.
-    fn beside(&self, batch: &BlockBatch, first: u32, blocks: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
+    fn split_by_fallthrough(&self, batch: &BlockBatch, first: u32, blocks: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
         blocks.into_iter().partition(|id| !batch.is_fallen_into((id - first) as usize))
     }
 
     /// The thunk of a direct call, right before the block that is called, which is emitted next.
-    fn call_before(
+    fn inline_call_thunk(
         &mut self,
         batch: &BlockBatch,
         (first, caller): (u32, usize),
         to: u32,
         out: &mut CodeEmitter,
-        cold: &mut DeferredCode,
+        deferred: &mut DeferredCode,
     ) {
-        let (draft, from) = (&batch.drafts[caller], first + caller as u32);
-        let Terminator::Call { return_to, .. } = draft.terminator else { return };
+        let (pending, from) = (&batch.blocks[caller], first + caller as u32);
+        let Terminator::Call { return_to, .. } = pending.terminator else { return };
         let bits = self.block_counter(from).map_or(PcBits::CLEAN, |_| PcBits::COUNTED);
-        let at = EmitState { subject: from, done: draft.len() as u16 - 1, bits };
-        let went = EmitState { done: draft.len() as u16, ..at }.with(PcBits::TAKEN);
+        let at = EmitState { subject: from, done: pending.len() as u16 - 1, bits };
+        let went = EmitState { done: pending.len() as u16, ..at }.with(PcBits::TAKEN);
         // Either its call was emitted before, or it will be.
         let waits = |thunk: &CallThunk| thunk.direct && thunk.at.subject == from;
-        match cold.thunks.iter().position(waits) {
+        match deferred.thunks.iter().position(waits) {
             Some(thunk) => {
-                let hole = cold.thunks.swap_remove(thunk).hole;
+                let hole = deferred.thunks.swap_remove(thunk).hole;
                 out.fill(hole, out.here());
             }
-            None => drop(cold.near.insert(from, out.here())),
+            None => drop(deferred.near.insert(from, out.here())),
         }
         out.direct_thunk(at, return_to);
-        let arc = self.pieces[from as usize].edges[BlockExit::Taken as usize];
+        let arc = self.blocks[from as usize].edges[BlockExit::Taken as usize];
         self.count_edge(arc, went, to, out);
     }
 
     /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
-    fn awaited(&mut self, first: u32) -> Vec<LinkRequest> {
+    fn links_to_new_blocks(&mut self, first: u32) -> Vec<LinkRequest> {
         let mut links = Vec::new();
-        for to in first..self.pieces.len() as u32 {
-            let mut stops = self.waiting.take(self.pieces[to as usize].address);
+        for to in first..self.blocks.len() as u32 {
+            let mut stops = self.waiting.take(self.blocks[to as usize].address);
             while let Some(stop) = self.waiting.next(&mut stops) {
                 let link = if links.len() < MOST_LINKS { self.edge_of(stop, to) } else { None };
                 links.extend(link);
@@ -184,24 +185,25 @@ impl Translation {
         links
     }
 
-    fn adopt(&mut self, batch: &BlockBatch, draft: &batch::PendingBlock) {
-        let weight = draft.expected * if draft.quiet.is_some() { QUIET } else { LOUD };
-        let shapes = batch.shapes(draft);
-        let behind = shapes.last().map_or(draft.address, DecodedInstruction::next);
-        let len = behind.wrapping_sub(draft.address) as u16;
-        let (end, target) = BlockEnd::of(draft.terminator);
-        let id = self.pieces.len() as u32;
-        self.pages.add_block(draft.address, id);
-        if draft.address % PAGE + u64::from(len) > PAGE {
+    fn register_block(&mut self, batch: &BlockBatch, pending: &batch::PendingBlock) {
+        let weight =
+            pending.expected * if pending.flags_dead.is_some() { COST_FLAGS_DEAD } else { COST_FLAGS_LIVE };
+        let shapes = batch.shapes(pending);
+        let behind = shapes.last().map_or(pending.address, DecodedInstruction::next);
+        let len = behind.wrapping_sub(pending.address) as u16;
+        let (end, target) = BlockEnd::of(pending.terminator);
+        let id = self.blocks.len() as u32;
+        self.pages.add_block(pending.address, id);
+        if pending.address % PAGE + u64::from(len) > PAGE {
             let bytes = shapes.iter().flat_map(DecodedInstruction::code).copied().collect();
             self.straddling.insert(id, bytes);
         }
-        self.pieces.push(TranslatedBlock {
-            address: draft.address,
+        self.blocks.push(TranslatedBlock {
+            address: pending.address,
             body: 0,
             len,
-            instructions: draft.len() as u16,
-            live_in: draft.live_in,
+            instructions: pending.len() as u16,
+            live_in: pending.live_in,
             end,
             distance: target.map_or(0, |target| target.wrapping_sub(behind) as u32),
             block: self.flow.block(weight),
@@ -212,94 +214,95 @@ impl Translation {
     }
 
     /// Adds the edges whose ends are known. `first` is the batch's first block.
-    fn connect(&mut self, batch: &BlockBatch, position: usize, first: u32) {
-        let (draft, id) = (&batch.drafts[position], first + position as u32);
-        let exit = FlowPoint::Exit(self.pieces[id as usize].block);
-        let heats = self.pages.heats(draft.address);
-        let targets = successors(draft.terminator);
+    fn add_edges(&mut self, batch: &BlockBatch, position: usize, first: u32) {
+        let (pending, id) = (&batch.blocks[position], first + position as u32);
+        let exit = FlowPoint::Exit(self.blocks[id as usize].block);
+        let heats = self.pages.heats(pending.address);
+        let targets = successors(pending.terminator);
         for (i, target) in targets.into_iter().enumerate() {
-            let inside = draft.inside[i].map(|inside| first + inside);
+            let inside = pending.inside[i].map(|inside| first + inside);
             let Some(to) = inside.or_else(|| self.block_at(target?)) else { continue };
-            let share = match draft.terminator {
+            let share = match pending.terminator {
                 Terminator::Conditional { taken, .. } => {
-                    let back = if taken <= draft.address { 88 } else { 40 };
+                    let back = if taken <= pending.address { 88 } else { 40 };
                     if i == 0 { 100 - back } else { back * 8 / 5 }
                 }
                 _ => 105,
             };
-            let guess = draft.expected * share / 100;
-            let executions = expected(heats.map(|heats| heats.ways[i]), guess).min(self.most(to));
-            let aside =
-                matches!(draft.terminator, Terminator::Conditional { .. }) && i == BlockExit::Taken as usize;
-            let weight = executions * self.cost_of_way(to, aside);
-            let entry = FlowPoint::Entry(self.pieces[to as usize].block);
-            self.pieces[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
+            let guess = pending.expected * share / 100;
+            let executions = expected(heats.map(|heats| heats.exits[i]), guess).min(self.most_executions(to));
+            let aside = matches!(pending.terminator, Terminator::Conditional { .. })
+                && i == BlockExit::Taken as usize;
+            let weight = executions * self.edge_counter_cost(to, aside);
+            let entry = FlowPoint::Entry(self.blocks[to as usize].block);
+            self.blocks[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
         }
-        if leaves_indirectly(draft.terminator) {
-            let arc = self.flow.edge(exit, FlowPoint::Outside, draft.expected * LOUD);
-            self.pieces[id as usize].edges[1] = Some(arc);
+        if leaves_indirectly(pending.terminator) {
+            let arc = self.flow.edge(exit, FlowPoint::Outside, pending.expected * COST_FLAGS_LIVE);
+            self.blocks[id as usize].edges[1] = Some(arc);
         }
-        let site = return_to(draft.terminator).and_then(|site| self.block_at(site));
-        if let Some(site) = site.filter(|site| self.pieces[*site as usize].from_outside.is_none()) {
-            let near = batch.at(self.pieces[site as usize].address).map(|i| batch.drafts[i].expected);
-            self.open_to_outside(site, near.unwrap_or(ONCE));
+        let site = return_to(pending.terminator).and_then(|site| self.block_at(site));
+        if let Some(site) = site.filter(|site| self.blocks[*site as usize].from_outside.is_none()) {
+            let near = batch.at(self.blocks[site as usize].address).map(|i| batch.blocks[i].expected);
+            self.add_outside_edge(site, near.unwrap_or(ONCE));
         }
     }
 
     /// Most executions to be expected of a block, in hundredths: by what earlier runs have executed of its page.
-    fn most(&self, id: u32) -> u64 {
-        let heats = self.pages.heats(self.pieces[id as usize].address);
+    fn most_executions(&self, id: u32) -> u64 {
+        let heats = self.pages.heats(self.blocks[id as usize].address);
         expected(heats.map(|heats| heats.block), u64::MAX)
     }
 
     /// Adds the edge from the outside to a block. `guess` is how often that is gone, in hundredths, where earlier runs tell nothing.
-    fn open_to_outside(&mut self, id: u32, guess: u64) {
-        let heats = self.pages.heats(self.pieces[id as usize].address);
-        let weight = expected(heats.map(|heats| heats.entry), guess) * self.cost_of_way(id, false);
-        let entry = FlowPoint::Entry(self.pieces[id as usize].block);
-        self.pieces[id as usize].from_outside = Some(self.flow.edge(FlowPoint::Outside, entry, weight));
+    fn add_outside_edge(&mut self, id: u32, guess: u64) {
+        let heats = self.pages.heats(self.blocks[id as usize].address);
+        let weight = expected(heats.map(|heats| heats.entry), guess) * self.edge_counter_cost(id, false);
+        let entry = FlowPoint::Entry(self.blocks[id as usize].block);
+        self.blocks[id as usize].from_outside = Some(self.flow.edge(FlowPoint::Outside, entry, weight));
     }
 
     /// What a counter costs on a way to a block, where it is on the way, or aside with a jump back.
-    fn cost_of_way(&self, to: u32, aside: bool) -> u64 {
-        let cost = if self.is_quiet(to) { QUIET } else { LOUD };
-        if aside { cost + ASIDE } else { cost }
+    fn edge_counter_cost(&self, to: u32, aside: bool) -> u64 {
+        let cost = if self.flags_are_dead(to) { COST_FLAGS_DEAD } else { COST_FLAGS_LIVE };
+        if aside { cost + COST_OFF_PATH } else { cost }
     }
 
-    fn is_quiet(&self, id: u32) -> bool {
-        self.pieces[id as usize].live_in & shape::OSZAP == 0
+    fn flags_are_dead(&self, id: u32) -> bool {
+        self.blocks[id as usize].live_in & instruction::OSZAP == 0
     }
 
     fn counter(&self, arc: Option<ArcId>) -> Option<u32> {
-        self.flow.counter_of(arc?).map(area::counter)
+        self.flow.counter_of(arc?).map(slot_layout::counter)
     }
 
     /// The counter of a block, by its offset in the slot, if it has one.
     pub(super) fn block_counter(&self, id: u32) -> Option<u32> {
-        self.counter(Some(self.flow.arc_of(self.pieces[id as usize].block)))
+        self.counter(Some(self.flow.arc_of(self.blocks[id as usize].block)))
     }
 
     fn emit(
         &mut self,
         batch: &BlockBatch,
-        draft: &batch::PendingBlock,
+        pending: &batch::PendingBlock,
         id: u32,
         out: &mut CodeEmitter,
-        cold: &mut DeferredCode,
+        deferred: &mut DeferredCode,
     ) {
-        self.pieces[id as usize].body = out.here();
-        if let Some(found) = self.plain_loop(batch, draft, id) {
-            return self.emit_loop(batch.shapes(draft), draft, (id, found), out, cold);
+        self.blocks[id as usize].body = out.here();
+        if let Some(found) = self.plain_loop(batch, pending, id) {
+            return self.emit_loop(batch.shapes(pending), pending, (id, found), out, deferred);
         }
         let counter = self.block_counter(id);
-        let quiet = draft.quiet;
-        let ends_itself = !matches!(draft.terminator, Terminator::FallThrough { .. } | Terminator::Detach(_));
-        let copies = draft.len() - usize::from(ends_itself);
+        let flags_dead = pending.flags_dead;
+        let ends_itself =
+            !matches!(pending.terminator, Terminator::FallThrough { .. } | Terminator::Detach(_));
+        let copies = pending.len() - usize::from(ends_itself);
         let mut at = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
-        for (step, shape) in batch.shapes(draft).iter().enumerate() {
+        for (step, shape) in batch.shapes(pending).iter().enumerate() {
             at.done = step as u16;
-            if let Some(offset) = counter.filter(|_| step == quiet.unwrap_or(0)) {
-                out.count(at, offset, quiet.is_some());
+            if let Some(offset) = counter.filter(|_| step == flags_dead.unwrap_or(0)) {
+                out.count(at, offset, flags_dead.is_some());
                 at = at.with(PcBits::COUNTED);
             }
             if step < copies {
@@ -307,26 +310,26 @@ impl Translation {
             }
         }
         let before_end = EmitState { done: copies as u16, ..at };
-        match draft.terminator {
+        match pending.terminator {
             Terminator::IndirectJump | Terminator::IndirectCall { .. } => out.settle_r11(before_end),
             _ => out.release_r11(before_end),
         }
-        let went = EmitState { done: draft.len() as u16, ..at };
-        self.end(batch, draft, id, (at, went), out, cold);
+        let went = EmitState { done: pending.len() as u16, ..at };
+        self.end(batch, pending, id, (at, went), out, deferred);
     }
 
     /// The counter of a block that goes back to its own start, if that is all that is counted there and nothing in it needs r11 or stops.
-    fn plain_loop(&self, batch: &BlockBatch, draft: &batch::PendingBlock, id: u32) -> Option<CountedLoop> {
-        let Terminator::Conditional { taken, not_taken } = draft.terminator else { return None };
-        let back = self.pieces[id as usize].edges[BlockExit::Taken as usize];
-        if taken != draft.address || back.is_none() || self.counter(back).is_some() {
+    fn plain_loop(&self, batch: &BlockBatch, pending: &batch::PendingBlock, id: u32) -> Option<CountedLoop> {
+        let Terminator::Conditional { taken, not_taken } = pending.terminator else { return None };
+        let back = self.blocks[id as usize].edges[BlockExit::Taken as usize];
+        if taken != pending.address || back.is_none() || self.counter(back).is_some() {
             return None;
         }
-        let stops = |shape: &DecodedInstruction| self.asks && shape.asks.is_some();
+        let stops = |shape: &DecodedInstruction| self.stop_at_cpu_queries && shape.cpu_query.is_some();
         let plain = |shape: &DecodedInstruction| {
             shape.r11 == RegisterUse::None && self.units(shape).is_none() && !stops(shape)
         };
-        let counter = self.block_counter(id).filter(|_| batch.shapes(draft).iter().all(plain))?;
+        let counter = self.block_counter(id).filter(|_| batch.shapes(pending).iter().all(plain))?;
         Some(CountedLoop { counter, not_taken })
     }
 
@@ -334,16 +337,16 @@ impl Translation {
     fn emit_loop(
         &mut self,
         shapes: &[DecodedInstruction],
-        draft: &batch::PendingBlock,
+        pending: &batch::PendingBlock,
         (id, CountedLoop { counter, not_taken }): (u32, CountedLoop),
         out: &mut CodeEmitter,
-        cold: &mut DeferredCode,
+        deferred: &mut DeferredCode,
     ) {
-        let quiet = draft.quiet;
+        let flags_dead = pending.flags_dead;
         let branch = &shapes[shapes.len() - 1];
         let copies = shapes.len() - 1;
         let copied: usize = shapes[..copies].iter().map(|shape| shape.code().len()).sum();
-        let round = register_count(quiet.is_some()).len() + copied + len_of_conditional(branch);
+        let round = register_count(flags_dead.is_some()).len() + copied + len_of_conditional(branch);
         let before = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
         out.keep_together(before, BEGIN_COUNTING, round);
         out.begin_counting(before, counter);
@@ -351,35 +354,35 @@ impl Translation {
         let mut at = before.with(PcBits::COUNTING);
         for (step, shape) in shapes.iter().enumerate() {
             at.done = step as u16;
-            if step == quiet.unwrap_or(0) {
-                out.count_in_register(at, quiet.is_some());
+            if step == flags_dead.unwrap_or(0) {
+                out.count_in_register(at, flags_dead.is_some());
                 at = at.with(PcBits::COUNTED);
             }
             if step < copies {
                 out.copy(at, shape);
             }
         }
-        let went = EmitState { done: draft.len() as u16, ..at };
+        let went = EmitState { done: pending.len() as u16, ..at };
         let (next, taken) = (went.with(PcBits::NEXT), went.with(PcBits::TAKEN));
         let hole = out.conditional(at, taken, branch);
         out.fill(hole, start);
         debug_assert_eq!(out.here(), start + round as u64);
         out.end_counting(next, counter);
         let next = EmitState { bits: next.bits.without(PcBits::COUNTING), ..next };
-        self.go(id, next, BlockExit::Next, not_taken, out, cold);
+        self.flow_on(id, next, BlockExit::Next, not_taken, out, deferred);
     }
 
     fn copy(&mut self, shape: &DecodedInstruction, at: EmitState, out: &mut CodeEmitter) {
-        if let Some(question) = shape.asks.filter(|_| self.asks) {
+        if let Some(question) = shape.cpu_query.filter(|_| self.stop_at_cpu_queries) {
             self.stop(at, ExitStub::CpuQuery(question), out);
             // Nobody is found here: who is at the stop is not taken for one who has gone on.
             return out.skip(ANSWERED as usize);
         }
         let Some(units) = self.units(shape) else { return out.copy(at, shape) };
-        let index = self.extras;
-        self.extras += 1;
-        self.pieces[at.subject as usize].units.get_or_insert(NonZeroU32::MIN.saturating_add(index));
-        let offset = area::extra(index);
+        let index = self.unit_counters;
+        self.unit_counters += 1;
+        self.blocks[at.subject as usize].units.get_or_insert(NonZeroU32::MIN.saturating_add(index));
+        let offset = slot_layout::unit_counter(index);
         let after = EmitState { done: at.done + 1, ..at };
         match units {
             RunTimeUnits::Iterations { conditional } => {
@@ -404,41 +407,43 @@ impl Translation {
     fn end(
         &mut self,
         batch: &BlockBatch,
-        draft: &batch::PendingBlock,
+        pending: &batch::PendingBlock,
         id: u32,
         (at, went): (EmitState, EmitState),
         out: &mut CodeEmitter,
-        cold: &mut DeferredCode,
+        deferred: &mut DeferredCode,
     ) {
-        let outside = self.pieces[id as usize].edges[1].filter(|_| leaves_indirectly(draft.terminator));
+        let outside = self.blocks[id as usize].edges[1].filter(|_| leaves_indirectly(pending.terminator));
         let outside = self.counter(outside);
-        let last = || &batch.shapes(draft)[draft.len() - 1];
+        let last = || &batch.shapes(pending)[pending.len() - 1];
         let (next, taken) = (went.with(PcBits::NEXT), went.with(PcBits::TAKEN));
-        match draft.terminator {
-            Terminator::FallThrough { next: to } => self.go(id, next, BlockExit::Next, to, out, cold),
-            Terminator::Jump { target } => self.go(id, taken, BlockExit::Taken, target, out, cold),
+        match pending.terminator {
+            Terminator::FallThrough { next: to } => {
+                self.flow_on(id, next, BlockExit::Next, to, out, deferred)
+            }
+            Terminator::Jump { target } => self.flow_on(id, taken, BlockExit::Taken, target, out, deferred),
             Terminator::Conditional { taken: target, not_taken } => {
                 let hole = out.conditional(at, taken, last());
-                cold.ways.push(BranchExit { hole, at: taken, way: BlockExit::Taken, target });
-                self.go(id, next, BlockExit::Next, not_taken, out, cold);
+                deferred.exits.push(BranchExit { hole, at: taken, exit: BlockExit::Taken, target });
+                self.flow_on(id, next, BlockExit::Next, not_taken, out, deferred);
             }
             Terminator::SystemCall { next: to } => {
                 let stop = out.system_call(at, to, next, self.table + FILTER);
-                self.traps.insert(stop, ExitStub::SystemCall);
-                self.go(id, next, BlockExit::Next, to, out, cold);
+                self.exit_stubs.insert(stop, ExitStub::SystemCall);
+                self.flow_on(id, next, BlockExit::Next, to, out, deferred);
             }
             call @ Terminator::Call { return_to, .. } => {
                 let hole = out.put_hole(at, &[0xe8]);
-                match cold.near.get(&id) {
+                match deferred.near.get(&id) {
                     Some(thunk) => out.fill(hole, *thunk),
-                    None => cold.thunks.push(CallThunk { hole, at, went: taken, call, direct: true }),
+                    None => deferred.thunks.push(CallThunk { hole, at, went: taken, call, direct: true }),
                 }
-                self.return_site(id, return_to, out, cold);
+                self.return_site(id, return_to, out, deferred);
             }
             call @ Terminator::IndirectCall { return_to } => {
                 let (hole, at, went) = out.indirect_call(at, last(), went, outside);
-                cold.thunks.push(CallThunk { hole, at, went, call, direct: false });
-                self.return_site(id, return_to, out, cold);
+                deferred.thunks.push(CallThunk { hole, at, went, call, direct: false });
+                self.return_site(id, return_to, out, deferred);
             }
             Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went, outside),
             Terminator::Return { drops } => out.ret(at, drops, went, outside),
@@ -454,34 +459,34 @@ impl Translation {
     }
 
     /// A stop that nothing follows: who is found behind it has come from there.
-    fn last_stop(&mut self, at: EmitState, trap: ExitStub, out: &mut CodeEmitter) {
-        self.stop(at, trap, out);
+    fn last_stop(&mut self, at: EmitState, exit_stub: ExitStub, out: &mut CodeEmitter) {
+        self.stop(at, exit_stub, out);
         out.skip(1);
     }
 
-    fn stop(&mut self, at: EmitState, trap: ExitStub, out: &mut CodeEmitter) {
-        self.traps.insert(out.here(), trap);
+    fn stop(&mut self, at: EmitState, exit_stub: ExitStub, out: &mut CodeEmitter) {
+        self.exit_stubs.insert(out.here(), exit_stub);
         out.put(at, &[0xcc]);
     }
 
     /// Goes on to a block, or to where a link will be made.
-    fn go(
+    fn flow_on(
         &mut self,
         from: u32,
         at: EmitState,
-        way: BlockExit,
+        exit: BlockExit,
         target: u64,
         out: &mut CodeEmitter,
-        cold: &mut DeferredCode,
+        deferred: &mut DeferredCode,
     ) {
         let Some(to) = self.block_at(target) else {
             let hole = out.put_hole(at, &[0xe9]);
-            cold.ways.push(BranchExit { hole, at, way, target });
+            deferred.exits.push(BranchExit { hole, at, exit, target });
             return;
         };
-        let arc = self.pieces[from as usize].edges[way as usize];
+        let arc = self.blocks[from as usize].edges[exit as usize];
         let at = self.count_edge(arc, at, to, out);
-        self.flow_to(from, to, at, out, &mut cold.bodies);
+        self.flow_to(from, to, at, out, &mut deferred.bodies);
     }
 
     /// Goes on to a block; the next one of the batch is emitted right here.
@@ -493,7 +498,7 @@ impl Translation {
         out: &mut CodeEmitter,
         bodies: &mut Vec<(JumpField, u32)>,
     ) {
-        let follows = to == from + 1 && self.pieces[to as usize].body == 0;
+        let follows = to == from + 1 && self.blocks[to as usize].body == 0;
         if !follows {
             self.jump_to(to, at, out, bodies);
         }
@@ -502,12 +507,12 @@ impl Translation {
     /// Counts an edge to a block if it has a counter; the state after it.
     fn count_edge(&self, arc: Option<ArcId>, at: EmitState, to: u32, out: &mut CodeEmitter) -> EmitState {
         let Some(offset) = self.counter(arc) else { return at };
-        out.count(at, offset, self.is_quiet(to));
+        out.count(at, offset, self.flags_are_dead(to));
         at.with(PcBits::ARRIVED)
     }
 
     fn jump_to(&self, to: u32, at: EmitState, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
-        let body = self.pieces[to as usize].body;
+        let body = self.blocks[to as usize].body;
         if body == 0 {
             bodies.push((out.put_hole(at, &[0xe9]), to));
         } else if reaches(out.here(), body) {
@@ -518,27 +523,27 @@ impl Translation {
     }
 
     /// Behind a call: where its return comes in.
-    fn return_site(&mut self, call: u32, address: u64, out: &mut CodeEmitter, cold: &mut DeferredCode) {
-        let stub = self.stubs.len() as u32;
-        self.stubs.push(address);
+    fn return_site(&mut self, call: u32, address: u64, out: &mut CodeEmitter, deferred: &mut DeferredCode) {
+        let stub = self.lookup_targets.len() as u32;
+        self.lookup_targets.push(address);
         let known = self.block_at(address);
-        let (chain, _, at) = out.stub(stub, address, known.and_then(|to| self.counter_in(to)));
-        out.literal(chain, self.shadow_missed);
+        let (chain, _, at) = out.lookup_stub(stub, address, known.and_then(|to| self.counter_in(to)));
+        out.literal(chain, self.return_missed);
         match known {
-            Some(to) => self.flow_to(call, to, at, out, &mut cold.bodies),
-            None => cold.sites.push((out.put_hole(at, &[0xe9]), stub)),
+            Some(to) => self.flow_to(call, to, at, out, &mut deferred.bodies),
+            None => deferred.sites.push((out.put_hole(at, &[0xe9]), stub)),
         }
     }
 
-    fn emit_cold(&mut self, out: &mut CodeEmitter, mut cold: DeferredCode, first: u32) {
-        for thunk in std::mem::take(&mut cold.thunks) {
+    fn emit_deferred(&mut self, out: &mut CodeEmitter, mut deferred: DeferredCode, first: u32) {
+        for thunk in std::mem::take(&mut deferred.thunks) {
             let here = out.here();
             out.fill(thunk.hole, here);
             match thunk.call {
                 Terminator::Call { target, return_to } if thunk.direct => {
                     out.direct_thunk(thunk.at, return_to);
                     let hole = out.put_hole(thunk.went, &[0xe9]);
-                    cold.ways.push(BranchExit { hole, at: thunk.went, way: BlockExit::Taken, target });
+                    deferred.exits.push(BranchExit { hole, at: thunk.went, exit: BlockExit::Taken, target });
                 }
                 other => {
                     let back = return_to(other).unwrap_or_default();
@@ -546,11 +551,11 @@ impl Translation {
                 }
             }
         }
-        for leap in std::mem::take(&mut cold.ways) {
-            self.leap(leap, out, &mut cold.bodies);
+        for exit in std::mem::take(&mut deferred.exits) {
+            self.emit_exit(exit, out, &mut deferred.bodies);
         }
-        for (hole, stub) in std::mem::take(&mut cold.sites) {
-            let (target, jump) = (self.stubs[stub as usize], out.address(hole));
+        for (hole, stub) in std::mem::take(&mut deferred.sites) {
+            let (target, jump) = (self.lookup_targets[stub as usize], out.address(hole));
             self.link_stop(
                 CodeEmitter::in_stub(stub),
                 hole,
@@ -558,26 +563,26 @@ impl Translation {
                 out,
             );
         }
-        for (hole, to) in cold.bodies {
+        for (hole, to) in deferred.bodies {
             debug_assert!(to >= first);
-            out.fill(hole, self.pieces[to as usize].body);
+            out.fill(hole, self.blocks[to as usize].body);
         }
     }
 
     /// A way out of a block that is taken by a jump: right to the block, over a counter, or to a link.
-    fn leap(&mut self, leap: BranchExit, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
-        let BranchExit { hole, at, way, target } = leap;
+    fn emit_exit(&mut self, exit: BranchExit, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
+        let BranchExit { hole, at, exit, target } = exit;
         let Some(to) = self.block_at(target) else {
             let jump = out.address(hole);
             return self.link_stop(
                 at,
                 hole,
-                ExitStub::DirectLink { from: at.subject, way, target, jump },
+                ExitStub::DirectLink { from: at.subject, exit, target, jump },
                 out,
             );
         };
-        let body = self.pieces[to as usize].body;
-        let arc = self.pieces[at.subject as usize].edges[way as usize];
+        let body = self.blocks[to as usize].body;
+        let arc = self.blocks[at.subject as usize].edges[exit as usize];
         let direct = self.counter(arc).is_none();
         match body {
             0 if direct => bodies.push((hole, to)),
@@ -592,14 +597,14 @@ impl Translation {
     }
 
     /// Sixteen bytes that stop, until a jump is written there.
-    fn link_stop(&mut self, at: EmitState, hole: JumpField, trap: ExitStub, out: &mut CodeEmitter) {
+    fn link_stop(&mut self, at: EmitState, hole: JumpField, exit_stub: ExitStub, out: &mut CodeEmitter) {
         out.align(16);
         let here = out.here();
         out.fill(hole, here);
-        if let ExitStub::DirectLink { target, .. } | ExitStub::ReturnSite { target, .. } = trap {
+        if let ExitStub::DirectLink { target, .. } | ExitStub::ReturnSite { target, .. } = exit_stub {
             self.waiting.add(target, here);
         }
-        self.stop(at, trap, out);
+        self.stop(at, exit_stub, out);
         out.skip(15);
     }
 
@@ -610,14 +615,14 @@ impl Translation {
     ///
     /// [`TranslationNeed`].
     pub fn link(&mut self, code: &mut dyn CodeSource, stop: u64) -> Result<Option<u64>, TranslationNeed> {
-        let target = match self.traps.get(&stop) {
+        let target = match self.exit_stubs.get(&stop) {
             Some(ExitStub::DirectLink { target, .. } | ExitStub::ReturnSite { target, .. }) => *target,
             Some(ExitStub::Linked(to)) => return Ok(Some(*to)),
             _ => return Ok(None),
         };
         // The stops that wait for the block are linked when it is translated, unless they are too many.
         let to = self.ensure(code, target)?;
-        if let Some(ExitStub::Linked(to)) = self.traps.get(&stop) {
+        if let Some(ExitStub::Linked(to)) = self.exit_stubs.get(&stop) {
             return Ok(Some(*to));
         }
         self.link_alone(stop, to)
@@ -625,7 +630,7 @@ impl Translation {
 
     /// Links a stop to a block that was translated before.
     fn link_alone(&mut self, stop: u64, to: u32) -> Result<Option<u64>, TranslationNeed> {
-        let region = self.region_near(self.pieces[to as usize].address)?;
+        let region = self.region_near(self.blocks[to as usize].address)?;
         let Some(link) = self.edge_of(stop, to) else { return Ok(None) };
         self.flow.close_epoch();
         let mut out = self.emitter(region);
@@ -638,26 +643,27 @@ impl Translation {
 
     /// The edge of a link to a block, and the state at the link.
     fn edge_of(&mut self, stop: u64, to: u32) -> Option<LinkRequest> {
-        match self.traps.get(&stop).copied()? {
-            ExitStub::DirectLink { from, way, jump, .. } => {
-                let piece = self.pieces[from as usize];
-                let ends = (FlowPoint::Exit(piece.block), FlowPoint::Entry(self.pieces[to as usize].block));
-                let known = piece.edges[way as usize];
-                let heats = self.pages.heats(piece.address);
-                let executions = expected(heats.map(|heats| heats.ways[way as usize]), ONCE);
-                let weight = executions * self.cost_of_way(to, true);
+        match self.exit_stubs.get(&stop).copied()? {
+            ExitStub::DirectLink { from, exit, jump, .. } => {
+                let translated = self.blocks[from as usize];
+                let ends =
+                    (FlowPoint::Exit(translated.block), FlowPoint::Entry(self.blocks[to as usize].block));
+                let known = translated.edges[exit as usize];
+                let heats = self.pages.heats(translated.address);
+                let executions = expected(heats.map(|heats| heats.exits[exit as usize]), ONCE);
+                let weight = executions * self.edge_counter_cost(to, true);
                 let arc = known.unwrap_or_else(|| self.flow.edge(ends.0, ends.1, weight));
-                self.pieces[from as usize].edges[way as usize] = Some(arc);
+                self.blocks[from as usize].edges[exit as usize] = Some(arc);
                 let counted = self.block_counter(from).map_or(PcBits::CLEAN, |_| PcBits::COUNTED);
-                let bits = counted.with(if way == BlockExit::Next { PcBits::NEXT } else { PcBits::TAKEN });
-                let at = EmitState { subject: from, done: piece.instructions, bits };
+                let bits = counted.with(if exit == BlockExit::Next { PcBits::NEXT } else { PcBits::TAKEN });
+                let at = EmitState { subject: from, done: translated.instructions, bits };
                 Some(LinkRequest { stop, jump, to, arc, at })
             }
             ExitStub::ReturnSite { stub, jump, .. } => {
-                if self.pieces[to as usize].from_outside.is_none() {
-                    self.open_to_outside(to, ONCE);
+                if self.blocks[to as usize].from_outside.is_none() {
+                    self.add_outside_edge(to, ONCE);
                 }
-                let arc = self.pieces[to as usize].from_outside?;
+                let arc = self.blocks[to as usize].from_outside?;
                 Some(LinkRequest { stop, jump, to, arc, at: CodeEmitter::in_stub(stub) })
             }
             _ => None,
@@ -667,28 +673,28 @@ impl Translation {
     /// Where a link leads: to the block, or over a counter.
     fn link_to(&mut self, link: LinkRequest, out: &mut CodeEmitter) -> LinkPatch {
         let LinkRequest { stop, jump, to, arc, at } = link;
-        let mut destination = self.pieces[to as usize].body;
+        let mut destination = self.blocks[to as usize].body;
         if self.counter(Some(arc)).is_some() {
             destination = out.here();
             let at = self.count_edge(Some(arc), at, to, out);
             self.jump_to(to, at, out, &mut Vec::new());
         }
-        self.traps.insert(stop, ExitStub::Linked(destination));
+        self.exit_stubs.insert(stop, ExitStub::Linked(destination));
         LinkPatch { stop, jump, destination }
     }
 
     /// Adds the edge from the outside to a block, unless it is there.
-    fn open_way_in(&mut self, to: u32) {
-        if self.pieces[to as usize].from_outside.is_none() {
-            self.open_to_outside(to, ONCE);
+    fn ensure_outside_edge(&mut self, to: u32) {
+        if self.blocks[to as usize].from_outside.is_none() {
+            self.add_outside_edge(to, ONCE);
             self.flow.close_epoch();
         }
     }
 
     /// The counter of the edge from the outside to a block, if it has one, and whether flags do not matter there.
     fn counter_in(&self, to: u32) -> Option<(u32, bool)> {
-        let counter = self.counter(self.pieces[to as usize].from_outside)?;
-        Some((counter, self.is_quiet(to)))
+        let counter = self.counter(self.blocks[to as usize].from_outside)?;
+        Some((counter, self.flags_are_dead(to)))
     }
 
     /// Writes a jump over a stop, and shortens the way to it.
@@ -717,17 +723,17 @@ impl Translation {
     ///
     /// [`TranslationNeed`].
     pub fn indirect(&mut self, code: &mut dyn CodeSource, target: u64) -> Result<u64, TranslationNeed> {
-        if let Some(hit) = self.entrances.get(&target) {
+        if let Some(hit) = self.indirect_entries.get(&target) {
             return Ok(*hit);
         }
         let to = self.ensure(code, target)?;
-        if let Some(hit) = self.entrances.get(&target) {
+        if let Some(hit) = self.indirect_entries.get(&target) {
             return Ok(*hit);
         }
         let region = self.region_near(target)?;
-        self.open_way_in(to);
+        self.ensure_outside_edge(to);
         let mut out = self.emitter(region);
-        let (entry, hit) = self.lead_in(to, &mut out);
+        let (entry, hit) = self.entry_jump(to, &mut out);
         self.publish(region, out);
         self.writes.push(entry);
         Ok(hit)
@@ -735,29 +741,29 @@ impl Translation {
 
     /// Emits the way from the table to a block that was emitted. What is to be written to the table when that is published, and
     /// where the stub has checked the address.
-    fn lead_in(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64) {
-        let (entry, hit, at) = self.way_in(to, out);
+    fn entry_jump(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64) {
+        let (entry, hit, at) = self.entry_path(to, out);
         self.jump_to(to, at, out, &mut Vec::new());
         (entry, hit)
     }
 
     /// The same up to the block, which is emitted next or jumped to, with what is true there.
-    fn way_in(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64, EmitState) {
-        let target = self.pieces[to as usize].address;
-        let stub = self.stubs.len() as u32;
-        self.stubs.push(target);
+    fn entry_path(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64, EmitState) {
+        let target = self.blocks[to as usize].address;
+        let stub = self.lookup_targets.len() as u32;
+        self.lookup_targets.push(target);
         let start = out.here();
-        let (chain, hit, at) = out.stub(stub, target, self.counter_in(to));
+        let (chain, hit, at) = out.lookup_stub(stub, target, self.counter_in(to));
         let entry = (target & 0xffff) as u32;
-        out.literal(chain, self.heads.insert(entry, start).unwrap_or(self.missed));
-        self.entrances.insert(target, hit);
+        out.literal(chain, self.table_heads.insert(entry, start).unwrap_or(self.lookup_missed));
+        self.indirect_entries.insert(target, hit);
         let address = self.table + 8 * u64::from(entry);
         (CodeWrite { address, bytes: WriteBytes::of(&start.to_le_bytes()) }, hit, at)
     }
 
     /// How many of a block's first instructions have a counter of units.
     pub(super) fn with_units(&self, block: u32, instructions: u16) -> u32 {
-        let shapes = self.shapes(&self.pieces[block as usize]).take(usize::from(instructions));
+        let shapes = self.shapes(&self.blocks[block as usize]).take(usize::from(instructions));
         shapes.filter(|shape| self.units(shape).is_some()).count() as u32
     }
 
@@ -769,11 +775,11 @@ impl Translation {
 
 /// For each block of a batch the one that calls it most, as far as it is known before it is emitted, if nothing falls into it.
 fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
-    let mut callers: Vec<Option<usize>> = vec![None; batch.drafts.len()];
-    for (position, draft) in batch.drafts.iter().enumerate() {
-        let (Terminator::Call { .. }, Some(to)) = (draft.terminator, draft.inside[1]) else { continue };
+    let mut callers: Vec<Option<usize>> = vec![None; batch.blocks.len()];
+    for (position, pending) in batch.blocks.iter().enumerate() {
+        let (Terminator::Call { .. }, Some(to)) = (pending.terminator, pending.inside[1]) else { continue };
         let to = to as usize;
-        let more = callers[to].is_none_or(|known| batch.drafts[known].expected < draft.expected);
+        let more = callers[to].is_none_or(|known| batch.blocks[known].expected < pending.expected);
         if more && !batch.is_fallen_into(to) {
             callers[to] = Some(position);
         }

@@ -11,21 +11,21 @@ use cyclometer_sys::identity::FileIdentity;
 use cyclometer_sys::shared::{self, SharedMemory};
 use cyclometer_sys::trace::{self, Registers};
 
-use super::alike::EquivalentBlocks;
-use super::calls::{ONLY_X32, WATCHED};
-use super::common::SharedCode;
-use super::hints::HeatMap;
-use super::kept::CacheRecord;
-use super::listing::of_listings;
+use super::equivalent_blocks::EquivalentBlocks;
 use super::maps::{MemoryMapping, MemoryMaps};
+use super::maps_listing::of_listings;
 use super::proc;
-use super::remote::{GADGET, RemoteSyscalls, number};
+use super::profile_store::HeatMap;
+use super::remote_syscalls::{GADGET, RemoteSyscalls, number};
+use super::shared_code::SharedCode;
+use super::syscalls::{ONLY_X32, WATCHED};
+use super::translation_cache::CacheRecord;
 use super::writers;
 use crate::flow::{ArcId, FlowPoint};
 use crate::pack::{ChunkReader, ChunkWriter};
 use crate::translate::{
-    COUNTERS, CodeWrite, FEW_SLOTS, FILTER, REGION, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS, TABLE,
-    TABLE_ENTRIES, Translation, TranslationNeed, TranslationSettings,
+    COUNTERS, CodeWrite, FEW_SLOTS, FILTER, REGION, RETURN_ENTRIES, RETURN_TABLE, SLOT_BYTES, SLOTS,
+    TABLE_BYTES, TABLE_ENTRIES, Translation, TranslationNeed, TranslationSettings,
 };
 
 const READ: u64 = 1;
@@ -46,7 +46,7 @@ const ROOM_FOR_REGIONS: u64 = 4;
 const COPIED_AT_ONCE: usize = 1 << 18;
 
 /// Numbers of system calls that are told apart.
-const NUMBERS: usize = (TABLE - FILTER) as usize;
+const NUMBERS: usize = (TABLE_BYTES - FILTER) as usize;
 
 /// How far below the stack pointer of a program that has executed nothing yet a text is put that a system call needs.
 const BELOW: u64 = 512;
@@ -58,11 +58,11 @@ pub(crate) struct CodeCacheMapping {
     /// What is known of the processes that execute it.
     pub(super) common: SharedCode,
     /// What its blocks count.
-    pub(super) alike: RefCell<EquivalentBlocks>,
+    pub(super) equivalent_blocks: RefCell<EquivalentBlocks>,
     /// How often they were executed, and each way to and from them gone, roughly.
     pub(super) heats: RefCell<HeatMap>,
     /// What becomes of it for later runs.
-    pub(super) kept: CacheRecord,
+    pub(super) record: CacheRecord,
     table_at: u64,
     table: SharedMemory,
     area_at: u64,
@@ -152,12 +152,12 @@ impl CodeCacheMapping {
     /// Where everything is in the program's memory, with its length.
     fn places(&self) -> impl Iterator<Item = (u64, u64)> {
         let regions = self.regions.iter().map(|region| (region.at, REGION));
-        regions.chain([(self.table_at, TABLE), (self.area_at, self.area.len() as u64)])
+        regions.chain([(self.table_at, TABLE_BYTES), (self.area_at, self.area.len() as u64)])
     }
 
     /// Unmaps the table and the slots.
     fn unmap_shared(&self, remote: RemoteSyscalls) -> io::Result<()> {
-        let places = [(self.table_at, TABLE), (self.area_at, self.area.len() as u64)];
+        let places = [(self.table_at, TABLE_BYTES), (self.area_at, self.area.len() as u64)];
         let unmap = |(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop);
         places.into_iter().try_for_each(unmap)
     }
@@ -199,9 +199,9 @@ impl CodeCacheMapping {
             }
             CodeCacheMapping::map(remote, name, (&maps, allowance), near, settings)
         };
-        let space = RemoteSyscalls::new(tid, old.gadget).series(map)?;
-        old.unmap(RemoteSyscalls::new(tid, space.gadget))?;
-        Ok(space)
+        let cache = RemoteSyscalls::new(tid, old.gadget).series(map)?;
+        old.unmap(RemoteSyscalls::new(tid, cache.gadget))?;
+        Ok(cache)
     }
 
     fn map(
@@ -213,12 +213,12 @@ impl CodeCacheMapping {
     ) -> io::Result<CodeCacheMapping> {
         let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), None)?;
         let translation = Translation::new(shared.table_at, settings);
-        let (mut space, theirs) = CodeCacheMapping::with(translation, slots, shared);
-        let added = space.add_first_regions(remote, theirs, (name, near), maps);
+        let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
+        let added = cache.add_first_regions(remote, theirs, (name, near), maps);
         remote.close(theirs)?;
-        added.inspect_err(|_| drop(space.unmap(remote)))?;
-        space.prepare_table();
-        Ok(space)
+        added.inspect_err(|_| drop(cache.unmap(remote)))?;
+        cache.prepare_table();
+        Ok(cache)
     }
 
     /// Maps the memory of a translation that is as an earlier run has left it, at the addresses that it had then, into a program
@@ -238,22 +238,22 @@ impl CodeCacheMapping {
             let table_at = Some(translation.table());
             let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), table_at)?;
             let places: Vec<u64> = translation.taken().map(|(at, _)| at).collect();
-            let (mut space, theirs) = CodeCacheMapping::with(translation, slots, shared);
+            let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
             let mapped = places.into_iter().try_for_each(|at| {
-                if !maps.is_free(at, REGION) || space.overlaps(at, at + REGION) {
+                if !maps.is_free(at, REGION) || cache.overlaps(at, at + REGION) {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
-                space.map_region(remote, (name, Some(theirs)), at)
+                cache.map_region(remote, (name, Some(theirs)), at)
             });
             remote.close(theirs)?;
-            mapped.inspect_err(|_| drop(space.unmap(remote)))?;
-            space.prepare_table();
-            Ok(space)
+            mapped.inspect_err(|_| drop(cache.unmap(remote)))?;
+            cache.prepare_table();
+            Ok(cache)
         })
     }
 
     /// Takes its memory away from a program that has just been started.
-    pub(super) fn withdraw(&self, tid: u32, registers: &Registers) -> io::Result<()> {
+    pub(super) fn unmap_from_program(&self, tid: u32, registers: &Registers) -> io::Result<()> {
         at_first_instruction(tid, registers.rip, |remote| self.unmap(remote))
     }
 
@@ -261,12 +261,12 @@ impl CodeCacheMapping {
     fn with(translation: Translation, slots: usize, shared: TableMapping) -> (CodeCacheMapping, u64) {
         let TableMapping { table_at, table, area_at, area, memory } = shared;
         let MemoryFile { file: memory, theirs } = memory;
-        let space = CodeCacheMapping {
+        let cache = CodeCacheMapping {
             translation,
             common: SharedCode::default(),
-            alike: RefCell::default(),
+            equivalent_blocks: RefCell::default(),
             heats: RefCell::default(),
-            kept: CacheRecord::default(),
+            record: CacheRecord::default(),
             table_at,
             table,
             area_at,
@@ -279,7 +279,7 @@ impl CodeCacheMapping {
             prepared: vec![false; slots],
             observed: HashMap::new(),
         };
-        (space, theirs)
+        (cache, theirs)
     }
 
     fn prepare_table(&mut self) {
@@ -409,7 +409,7 @@ impl CodeCacheMapping {
         let number = self.regions.len() as u64;
         let (mapped, part) = match file.filter(|_| number < ROOM_FOR_REGIONS) {
             Some(file) => {
-                let offset = TABLE + self.area.len() as u64 + number * REGION;
+                let offset = TABLE_BYTES + self.area.len() as u64 + number * REGION;
                 remote.map(file, at, REGION, offset, READ | EXECUTE)?;
                 let mapped = SharedMemory::map(self.memory.as_fd(), offset, REGION as usize);
                 (mapped, RegionMemory::Within(offset))
@@ -439,7 +439,7 @@ impl CodeCacheMapping {
     /// # Errors
     ///
     /// The operating system's; `StorageFull` when only a new translation helps.
-    pub(crate) fn answer(&mut self, tid: u32, need: TranslationNeed) -> io::Result<()> {
+    pub(crate) fn satisfy(&mut self, tid: u32, need: TranslationNeed) -> io::Result<()> {
         match need {
             TranslationNeed::Region(near) => {
                 let name = auxiliary(tid, AT_PLATFORM)?;
@@ -465,7 +465,7 @@ impl CodeCacheMapping {
         let writes = self.translation.take_writes();
         for CodeWrite { address, bytes } in &writes {
             let address = *address;
-            let in_table = (self.table_at..self.table_at + TABLE).contains(&address);
+            let in_table = (self.table_at..self.table_at + TABLE_BYTES).contains(&address);
             let (memory, offset) = match self.region(address) {
                 Some(region) => (&region.mapped, address - region.at),
                 None if in_table => (&self.table, address - self.table_at),
@@ -518,16 +518,16 @@ impl CodeCacheMapping {
     pub(crate) fn take_slot(&mut self) -> Option<usize> {
         let slot = self.free.pop()?;
         if !std::mem::replace(&mut self.prepared[slot], true) {
-            let shadow = slot * SLOT as usize + SHADOW as usize;
-            self.area.fill(shadow, SHADOW_ENTRIES, self.translation.first_shadow_entry());
+            let shadow = slot * SLOT_BYTES as usize + RETURN_TABLE as usize;
+            self.area.fill(shadow, RETURN_ENTRIES, self.translation.first_return_entry());
         }
         Some(slot)
     }
 
     /// Gives a slot back, and makes its counters zero.
     pub(crate) fn give_slot(&mut self, slot: usize) {
-        let (start, len) = (SLOT * slot as u64 + u64::from(COUNTERS), SLOT - u64::from(COUNTERS));
-        if shared::clear(self.memory.as_fd(), TABLE + start, len).is_err() {
+        let (start, len) = (SLOT_BYTES * slot as u64 + u64::from(COUNTERS), SLOT_BYTES - u64::from(COUNTERS));
+        if shared::clear(self.memory.as_fd(), TABLE_BYTES + start, len).is_err() {
             self.area.fill(start as usize, len as usize / 8, 0);
         }
         self.free.push(slot);
@@ -535,22 +535,22 @@ impl CodeCacheMapping {
 
     /// What a slot has counted: the counters of the flow graph, and the others.
     pub(crate) fn counts(&self, slot: usize) -> (Vec<u64>, Vec<u64>) {
-        let (counters, extras) =
-            (self.translation.flow().counters().len(), self.translation.extras() as usize);
-        let mut last = self.words(slot, SLOT - 8 * extras as u64, extras);
+        let (counters, unit_counters) =
+            (self.translation.flow().counters().len(), self.translation.unit_counters() as usize);
+        let mut last = self.words(slot, SLOT_BYTES - 8 * unit_counters as u64, unit_counters);
         last.reverse();
         (self.words(slot, COUNTERS.into(), counters), last)
     }
 
     /// Words of a slot. Not read where we have them mapped: what was never written takes no memory by that.
     fn words(&self, slot: usize, offset: u64, count: usize) -> Vec<u64> {
-        let start = SLOT * slot as u64 + offset;
+        let start = SLOT_BYTES * slot as u64 + offset;
         let mut words = Vec::with_capacity(count);
         let mut room = vec![0; COPIED_AT_ONCE.min(8 * count)];
         while words.len() < count {
             let behind = start + 8 * words.len() as u64;
             let bytes = &mut room[..COPIED_AT_ONCE.min(8 * (count - words.len()))];
-            if self.memory.read_exact_at(bytes, TABLE + behind).is_err() {
+            if self.memory.read_exact_at(bytes, TABLE_BYTES + behind).is_err() {
                 self.area.read(behind as usize, bytes);
             }
             words.extend(bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
@@ -560,25 +560,25 @@ impl CodeCacheMapping {
 
     /// The base of %gs for a slot.
     pub(crate) fn base_of(&self, slot: usize) -> u64 {
-        self.area_at + SLOT * slot as u64
+        self.area_at + SLOT_BYTES * slot as u64
     }
 
     /// Writes something to where a system call for the program can find it.
-    pub(crate) fn put_aside(&self, slot: usize, bytes: &[u8; 32]) {
-        self.area.write(slot * SLOT as usize + crate::translate::ASIDE as usize, bytes);
+    pub(crate) fn put_scratch(&self, slot: usize, bytes: &[u8; 32]) {
+        self.area.write(slot * SLOT_BYTES as usize + crate::translate::HOST_SCRATCH as usize, bytes);
     }
 
     /// Where that is in the program's memory.
-    pub(crate) fn aside(&self, slot: usize) -> u64 {
-        self.base_of(slot) + u64::from(crate::translate::ASIDE)
+    pub(crate) fn scratch_address(&self, slot: usize) -> u64 {
+        self.base_of(slot) + u64::from(crate::translate::HOST_SCRATCH)
     }
 
     pub(crate) fn load(&self, slot: usize, offset: u32) -> u64 {
-        self.area.load(slot * SLOT as usize + offset as usize)
+        self.area.load(slot * SLOT_BYTES as usize + offset as usize)
     }
 
     pub(crate) fn store(&self, slot: usize, offset: u32, value: u64) {
-        self.area.store(slot * SLOT as usize + offset as usize, value);
+        self.area.store(slot * SLOT_BYTES as usize + offset as usize, value);
     }
 }
 
@@ -617,19 +617,19 @@ impl TableMapping {
         (maps, table_at): (&MemoryMaps, Option<u64>),
         slots: usize,
     ) -> io::Result<TableMapping> {
-        let len = SLOT * slots as u64;
-        let suits = |at: &u64| table_at.is_none_or(|before| *at == before) && maps.is_free(*at, TABLE);
+        let len = SLOT_BYTES * slots as u64;
+        let suits = |at: &u64| table_at.is_none_or(|before| *at == before) && maps.is_free(*at, TABLE_BYTES);
         let table_at = low_addresses().find(suits);
         let area_at = AREAS.into_iter().find(|at| maps.is_free(*at, len));
         let (Some(table_at), Some(area_at)) = (table_at, area_at) else {
             return Err(io::ErrorKind::OutOfMemory.into());
         };
-        let memory = MemoryFile::make(remote, name, TABLE + len + ROOM_FOR_REGIONS * REGION)?;
+        let memory = MemoryFile::make(remote, name, TABLE_BYTES + len + ROOM_FOR_REGIONS * REGION)?;
         let made = map_shared(remote, memory.theirs, table_at, area_at, len).and_then(|()| {
-            let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE as usize);
-            let area = SharedMemory::map(memory.file.as_fd(), TABLE, len as usize);
+            let table = SharedMemory::map(memory.file.as_fd(), 0, TABLE_BYTES as usize);
+            let area = SharedMemory::map(memory.file.as_fd(), TABLE_BYTES, len as usize);
             table.and_then(|table| Ok((table, area?))).inspect_err(|_| {
-                for (start, len) in [(table_at, TABLE), (area_at, len)] {
+                for (start, len) in [(table_at, TABLE_BYTES), (area_at, len)] {
                     let _ = remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]);
                 }
             })
@@ -646,7 +646,7 @@ impl TableMapping {
 
 /// Addresses that a translation with so many slots takes, but for regions that are hardly ever needed.
 const fn takes(slots: usize) -> u64 {
-    TABLE + SLOT * slots as u64 + ROOM_FOR_REGIONS * REGION
+    TABLE_BYTES + SLOT_BYTES * slots as u64 + ROOM_FOR_REGIONS * REGION
 }
 
 /// Addresses that a translation takes where there is no limit.
@@ -663,9 +663,9 @@ fn too_narrow() -> io::Error {
 
 /// Maps the table and the slots into a program; both or nothing.
 fn map_shared(remote: RemoteSyscalls, file: u64, table_at: u64, area_at: u64, len: u64) -> io::Result<()> {
-    remote.map(file, table_at, TABLE, 0, READ)?;
-    remote.map(file, area_at, len, TABLE, READ | WRITE).inspect_err(|_| {
-        let _ = remote.call(number::MUNMAP, [table_at, TABLE, 0, 0, 0, 0]);
+    remote.map(file, table_at, TABLE_BYTES, 0, READ)?;
+    remote.map(file, area_at, len, TABLE_BYTES, READ | WRITE).inspect_err(|_| {
+        let _ = remote.call(number::MUNMAP, [table_at, TABLE_BYTES, 0, 0, 0, 0]);
     })
 }
 

@@ -10,11 +10,11 @@ use std::{fs, io};
 use cyclometer_sys::process::{address_limits, errno};
 use cyclometer_sys::trace::{self, Change, Registers};
 
-use super::calls::EFAULT;
-use super::engine::{TraceError, TraceResult, Tracer};
+use super::code_cache::MOST_ADDRESSES;
 use super::process::TaskMode;
-use super::remote::{RemoteSyscalls, number};
-use super::space::MOST_ADDRESSES;
+use super::remote_syscalls::{RemoteSyscalls, number};
+use super::syscalls::EFAULT;
+use super::tracer::{TraceError, TraceResult, Tracer};
 
 /// A soft limit and a hard one, in bytes; [`UNLIMITED`].
 pub(super) type AddressLimits = [u64; 2];
@@ -101,7 +101,9 @@ impl Tracer {
     fn told(&self, whose: LimitOwner, real: AddressLimits) -> AddressLimits {
         let believed = match whose {
             LimitOwner::Process(process) => self.processes[process].limits,
-            LimitOwner::EarlyChild(child) => self.born.get(&child).and_then(|birth| birth.limits),
+            LimitOwner::EarlyChild(child) => {
+                self.fork_events.get(&child).and_then(|fork_event| fork_event.limits)
+            }
         };
         believed.filter(|believed| believed.real == real).map_or(real, |believed| believed.told)
     }
@@ -110,7 +112,7 @@ impl Tracer {
         match whose {
             LimitOwner::Process(process) => self.processes[process].limits = Some(limits),
             LimitOwner::EarlyChild(child) => {
-                self.born.entry(child).and_modify(|birth| birth.limits = Some(limits));
+                self.fork_events.entry(child).and_modify(|fork_event| fork_event.limits = Some(limits));
             }
         }
     }
@@ -121,18 +123,18 @@ impl Tracer {
         // Where nothing can be called in its name, it has what it asks for, our addresses included.
         let target = self.target(tid, asked.of).filter(|_| !filtered);
         let Some((whose, real)) = target.and_then(|(of, whose)| Some((whose, real_limits(of)?))) else {
-            return self.go(tid);
+            return self.resume_checked(tid);
         };
         let old = self.told(whose, real);
         if asked.new.is_none() && old == real {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         let answer = match self.set_limits(tid, whose, asked, (real, old)) {
             // Who was killed meanwhile is not there either.
             Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => {
                 return Err(TraceError::Gone);
             }
-            Err(e) if e.raw_os_error().is_some() => super::listing::refusal(&e),
+            Err(e) if e.raw_os_error().is_some() => super::maps_listing::refusal(&e),
             Err(_) => -EFAULT as u64,
             Ok(()) if asked.old.is_some_and(|address| write_limits(tid, address, old).is_err()) => {
                 -EFAULT as u64
@@ -148,7 +150,9 @@ impl Tracer {
         let of = if id == 0 { tid } else { id };
         let whose = match self.tasks.get(&of) {
             Some(task) => LimitOwner::Process(task.process),
-            None => self.born.get(&of)?.thread_of.map_or(LimitOwner::EarlyChild(of), LimitOwner::Process),
+            None => {
+                self.fork_events.get(&of)?.thread_of.map_or(LimitOwner::EarlyChild(of), LimitOwner::Process)
+            }
         };
         // In a list of processes of its own an id is another one's.
         let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
@@ -166,17 +170,18 @@ impl Tracer {
         let Some(address) = asked.new else { return Ok(()) };
         let told = read_limits(tid, address)?;
         let real = widened(told, real, believed);
-        let Some(TaskMode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return Ok(());
         };
-        let space = seat.space.borrow();
+        let cache = context.cache.borrow();
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&real[0].to_ne_bytes());
         bytes[8..16].copy_from_slice(&real[1].to_ne_bytes());
-        space.put_aside(seat.slot, &bytes);
-        let (remote, aside) = (RemoteSyscalls::new(tid, space.gadget()), space.aside(seat.slot));
-        drop(space);
-        remote.call(number::PRLIMIT64, [asked.of.into(), RLIMIT_AS.into(), aside, 0, 0, 0])?;
+        cache.put_scratch(context.slot, &bytes);
+        let (remote, scratch_address) =
+            (RemoteSyscalls::new(tid, cache.gadget()), cache.scratch_address(context.slot));
+        drop(cache);
+        remote.call(number::PRLIMIT64, [asked.of.into(), RLIMIT_AS.into(), scratch_address, 0, 0, 0])?;
         self.believe(whose, ReportedLimits { told, real });
         Ok(())
     }

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::{self, SignalInfo};
 
-use super::engine::{TraceError, Tracer};
 use super::process::TaskMode;
+use super::tracer::{TraceError, Tracer};
 use crate::translate::NextAddress;
 
 /// How often in a row a signal may find a thread where it was.
@@ -71,12 +71,12 @@ pub(super) struct DelayedSignal {
 
 impl SignalThrottle {
     /// It goes on at an address of the program, from its own code to translated.
-    pub(super) fn come_back(&mut self, at: u64) {
+    pub(super) fn returned_to(&mut self, at: u64) {
         self.back = Some(at);
     }
 
     /// It has executed something.
-    pub(super) fn go_on(&mut self) {
+    pub(super) fn progressed(&mut self) {
         self.back = None;
     }
 
@@ -108,39 +108,39 @@ pub(super) enum SignalArrival {
 
 impl Tracer {
     /// What a signal is that has stopped a task. If it was held back, what the program is told of it is what was sent.
-    pub(super) fn take_up_held(&mut self, tid: u32, signal: i32) -> Result<SignalArrival, TraceError> {
-        let is_it = |held: &DelayedSignal| held.tid == tid && held.info.number() == signal;
-        let Some(place) = self.held_back.iter().position(is_it) else { return Ok(SignalArrival::New) };
+    pub(super) fn take_delayed(&mut self, tid: u32, signal: i32) -> Result<SignalArrival, TraceError> {
+        let is_it = |delayed: &DelayedSignal| delayed.tid == tid && delayed.info.number() == signal;
+        let Some(place) = self.delayed_signals.iter().position(is_it) else { return Ok(SignalArrival::New) };
         let now = trace::signal_info(tid)?;
         // Who is in another list of processes does not see us.
         let ours = now.code() == SI_TKILL
             && now.sender().is_some_and(|sender| [0, std::process::id()].contains(&sender));
-        let DelayedSignal { info, until, passed, .. } = &self.held_back[place];
+        let DelayedSignal { info, until, passed, .. } = &self.delayed_signals[place];
         match until {
             // Of two of the same one is left.
             Some(_) if now.is_like(info) => {
-                self.held_back.swap_remove(place);
+                self.delayed_signals.swap_remove(place);
                 Ok(SignalArrival::Again { ours: false })
             }
             Some(_) => Ok(SignalArrival::New),
             None if ours => {
                 trace::set_signal_info(tid, info)?;
-                self.held_back.swap_remove(place);
+                self.delayed_signals.swap_remove(place);
                 Ok(SignalArrival::Again { ours })
             }
             None if *passed => {
-                self.held_back.swap_remove(place);
+                self.delayed_signals.swap_remove(place);
                 Ok(SignalArrival::New)
             }
             None => {
-                self.held_back[place].passed = true;
+                self.delayed_signals[place].passed = true;
                 Ok(SignalArrival::Again { ours })
             }
         }
     }
 
     /// Holds a signal back that has stopped a task at an instruction of translated code, if it has to wait.
-    pub(super) fn holds_back(
+    pub(super) fn delays_signal(
         &mut self,
         tid: u32,
         signal: i32,
@@ -150,22 +150,24 @@ impl Tracer {
         let task = self.task(tid)?;
         // A stop before a system call is none on the way: it is where the call is.
         let next = match &task.mode {
-            TaskMode::Translated(seat) if task.pace.back.is_some() => {
-                seat.space.borrow().translation.place(pc)
+            TaskMode::Translated(context) if task.throttle.back.is_some() => {
+                context.cache.borrow().translation.point_at(pc)
             }
             _ => None,
         };
         let at = next.and_then(|place| if let NextAddress::Known(at) = place.next { Some(at) } else { None });
-        let Some(wait) = task.pace.interrupted(at, arrival != SignalArrival::New) else { return Ok(false) };
+        let Some(wait) = task.throttle.interrupted(at, arrival != SignalArrival::New) else {
+            return Ok(false);
+        };
         let fit = (1..FIRST_OF_QUEUED).contains(&signal) && !WITH_EFFECTS.contains(&signal);
-        if !fit || task.dismissed.is_some() || arrival == (SignalArrival::Again { ours: false }) {
+        if !fit || task.detach_requested.is_some() || arrival == (SignalArrival::Again { ours: false }) {
             return Ok(false);
         }
         let info = trace::signal_info(tid)?;
-        let waits = self.comes_at_any_time(tid, &info) && self.send_to(tid, ASKS).is_ok();
+        let waits = self.is_asynchronous(tid, &info) && self.send_to(tid, ASKS).is_ok();
         if waits {
             let until = Some(Instant::now() + wait);
-            self.held_back.push(DelayedSignal { tid, info, until, passed: false });
+            self.delayed_signals.push(DelayedSignal { tid, info, until, passed: false });
         }
         Ok(waits)
     }
@@ -173,72 +175,76 @@ impl Tracer {
     /// Whether the program cannot know when a signal comes: it is a timer's, or a thread's of a process with several. One that a thread
     /// sends to itself looks the same; it comes at once all the same, as it finds the thread behind its system call and not where that
     /// came back to, but where a handler sends one that is blocked meanwhile, for the third time in a row.
-    fn comes_at_any_time(&self, tid: u32, info: &SignalInfo) -> bool {
+    fn is_asynchronous(&self, tid: u32, info: &SignalInfo) -> bool {
         match info.code() {
             SI_TIMER => true,
             SI_KERNEL => OF_TIMERS.contains(&info.number()),
-            SI_TKILL => self.has_companions(tid),
+            SI_TKILL => self.has_other_threads(tid),
             _ => false,
         }
     }
 
     /// How soon a signal is to be sent again: [`SHORTEST`], doubled so often as that is not too late; `None` where none is held back.
-    pub(super) fn soonest_held(&self) -> Option<Duration> {
-        let soonest = self.held_back.iter().filter_map(|held| held.until).min()?;
+    pub(super) fn soonest_delayed(&self) -> Option<Duration> {
+        let soonest = self.delayed_signals.iter().filter_map(|delayed| delayed.until).min()?;
         let left = soonest.saturating_duration_since(Instant::now());
         let steps = (0..=DOUBLINGS).rev().map(|doublings| SHORTEST * (1 << doublings));
         Some(steps.into_iter().find(|step| *step <= left).unwrap_or(SHORTEST))
     }
 
     /// Sends the signals again that have waited long enough.
-    pub(super) fn send_held(&mut self) {
-        if !self.held_back.is_empty() {
+    pub(super) fn send_delayed(&mut self) {
+        if !self.delayed_signals.is_empty() {
             let now = Instant::now();
-            self.send_those(|held| held.until.is_some_and(|until| until <= now));
+            self.send_matching(|delayed| delayed.until.is_some_and(|until| until <= now));
         }
     }
 
     /// A task is about to make a system call behind which its process expects no signal, or another one to have come before.
-    pub(super) fn send_held_before_call(&mut self, tid: u32) {
-        if !self.held_back.is_empty() {
-            let all: Vec<u32> = self.companions(tid).into_iter().chain([tid]).collect();
-            self.send_those(|held| all.contains(&held.tid));
+    pub(super) fn send_delayed_before_call(&mut self, tid: u32) {
+        if !self.delayed_signals.is_empty() {
+            let all: Vec<u32> = self.other_threads(tid).into_iter().chain([tid]).collect();
+            self.send_matching(|delayed| all.contains(&delayed.tid));
         }
     }
 
     /// A task goes on without us: it gets what is held back. What it is told of the sender is that it was us.
-    pub(super) fn send_held_of(&mut self, tid: u32) {
-        self.send_those(|held| held.tid == tid);
-        self.held_back.retain(|held| held.tid != tid);
+    pub(super) fn send_delayed_to(&mut self, tid: u32) {
+        self.send_matching(|delayed| delayed.tid == tid);
+        self.delayed_signals.retain(|delayed| delayed.tid != tid);
     }
 
-    fn send_those(&mut self, which: impl Fn(&DelayedSignal) -> bool) {
-        for place in 0..self.held_back.len() {
-            let held = &self.held_back[place];
-            if held.until.is_some() && which(held) {
-                let _ = self.send_to(held.tid, held.info.number());
-                self.held_back[place].until = None;
+    fn send_matching(&mut self, which: impl Fn(&DelayedSignal) -> bool) {
+        for place in 0..self.delayed_signals.len() {
+            let delayed = &self.delayed_signals[place];
+            if delayed.until.is_some() && which(delayed) {
+                let _ = self.send_to(delayed.tid, delayed.info.number());
+                self.delayed_signals[place].until = None;
             }
         }
     }
 
     /// A task executes another program, as which it has another number than before: what was not sent yet would have come before, what
     /// was is recognised when it comes.
-    pub(super) fn move_held(&mut self, former: u32, tid: u32) {
-        self.held_back.retain(|held| {
-            (held.tid != tid || former == tid) && (held.tid != former || held.until.is_none())
+    pub(super) fn move_delayed(&mut self, former: u32, tid: u32) {
+        self.delayed_signals.retain(|delayed| {
+            (delayed.tid != tid || former == tid) && (delayed.tid != former || delayed.until.is_none())
         });
-        self.held_back.iter_mut().filter(|held| held.tid == former).for_each(|held| held.tid = tid);
+        self.delayed_signals
+            .iter_mut()
+            .filter(|delayed| delayed.tid == former)
+            .for_each(|delayed| delayed.tid = tid);
     }
 
     /// A task has ended, or is about to: what a timer sent to its process is another thread's.
-    pub(super) fn pass_on_held(&mut self, tid: u32) {
-        if self.held_back.iter().any(|held| held.tid == tid) {
-            let stays = |other: &u32| self.tasks.get(other).is_some_and(|task| task.departs.is_none());
-            let heir = self.companions(tid).into_iter().find(stays);
-            self.held_back.retain(|held| held.tid != tid || heir.is_some() && held.info.code() == SI_KERNEL);
-            for held in self.held_back.iter_mut().filter(|held| held.tid == tid) {
-                (held.tid, held.until) = (heir.unwrap_or(tid), Some(Instant::now()));
+    pub(super) fn pass_on_delayed(&mut self, tid: u32) {
+        if self.delayed_signals.iter().any(|delayed| delayed.tid == tid) {
+            let stays = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_none());
+            let heir = self.other_threads(tid).into_iter().find(stays);
+            self.delayed_signals
+                .retain(|delayed| delayed.tid != tid || heir.is_some() && delayed.info.code() == SI_KERNEL);
+            for delayed in self.delayed_signals.iter_mut().filter(|delayed| delayed.tid == tid) {
+                (delayed.tid, delayed.until) = (heir.unwrap_or(tid), Some(Instant::now()));
             }
         }
     }
@@ -256,10 +262,10 @@ mod tests {
     /// What is held back of signals that find a task at these places, one after the other, each time after it has come back to 7
     /// from a handler.
     fn waits(places: &[(u64, bool)]) -> Vec<u128> {
-        let mut pace = SignalThrottle::default();
+        let mut throttle = SignalThrottle::default();
         let mut wait = |(at, again): &(u64, bool)| {
-            pace.come_back(7);
-            pace.interrupted(Some(*at), *again).map_or(0, |wait| wait.as_micros())
+            throttle.returned_to(7);
+            throttle.interrupted(Some(*at), *again).map_or(0, |wait| wait.as_micros())
         };
         places.iter().map(&mut wait).collect()
     }
@@ -279,17 +285,17 @@ mod tests {
 
     #[test]
     fn who_gets_on_as_a_signal_waits_does_not_get_on_by_itself() {
-        let (here, held) = ((7, false), (8, true));
-        assert_eq!(waits(&[here, here, held, here, held, here]), [0, 250, 0, 500, 0, 1000]);
+        let (here, delayed) = ((7, false), (8, true));
+        assert_eq!(waits(&[here, here, delayed, here, delayed, here]), [0, 250, 0, 500, 0, 1000]);
     }
 
     #[test]
     fn a_stop_of_another_kind_is_on_the_way() {
-        let mut pace = SignalThrottle::default();
+        let mut throttle = SignalThrottle::default();
         for _ in 0..5 {
-            pace.come_back(7);
-            pace.go_on();
-            assert_eq!(pace.interrupted(Some(7), false), None);
+            throttle.returned_to(7);
+            throttle.progressed();
+            assert_eq!(throttle.interrupted(Some(7), false), None);
         }
     }
 }

@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace;
 
-use super::engine::{TraceError, Tracer};
+use super::code_cache::CodeCacheMapping;
 use super::process::TaskMode;
-use super::reading::{kernel_ticks, ran_ns};
-use super::remote::number;
+use super::readings::{kernel_ticks, ran_ns};
+use super::remote_syscalls::number;
 use super::signals::{has_signal, status};
-use super::space::CodeCacheMapping;
+use super::tracer::{TraceError, Tracer};
 
 /// How often it is looked whether a program has run for long enough, and how often where that is not to be expected soon.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -48,7 +48,7 @@ const NEW_OF: u32 = 100;
 const UNKNOWN_OF: usize = 2;
 
 /// How often it is looked at what is known of a program's blocks; each time it has to run four times as long as the time before.
-const MOST_TURNS: u32 = 4;
+const MOST_ROUNDS: u32 = 4;
 
 /// How long a tick is in which the kernel tells how long a program has run there.
 ///
@@ -82,11 +82,11 @@ pub(crate) struct TranslationAge {
     /// How long it had run at the last look, and at how many looks in a row it had not run since the one before.
     idle: (u64, u32),
     /// How often it was old enough.
-    turns: u32,
+    rounds: u32,
     /// When it is to be looked at; `None`: at once.
     next: Option<Instant>,
     /// It stops before its next system call, for another translation.
-    asked: Option<RetranslationRequest>,
+    request: Option<RetranslationRequest>,
     /// It was interrupted for that.
     interrupted: bool,
 }
@@ -100,13 +100,13 @@ struct RetranslationRequest {
 
 impl TranslationAge {
     /// It goes on in another translation.
-    pub(super) fn renew(&mut self) {
-        *self = TranslationAge { turns: self.turns + 1, ..TranslationAge::default() };
+    pub(super) fn restart(&mut self) {
+        *self = TranslationAge { rounds: self.rounds + 1, ..TranslationAge::default() };
     }
 
     /// Another translation would be no better.
-    fn stay(&mut self, ran_ns: u64) {
-        self.turns += 1;
+    fn postpone(&mut self, ran_ns: u64) {
+        self.rounds += 1;
         self.since_ns = Some(ran_ns);
     }
 
@@ -115,7 +115,7 @@ impl TranslationAge {
         let ran = Duration::from_nanos(ran_ns - (*self.since_ns.get_or_insert(ran_ns)).min(ran_ns));
         let (before, looks) = self.idle;
         self.idle = (ran_ns, if before == ran_ns { (looks + 1).min(MOST_IDLE) } else { 0 });
-        let wait = LEAST.max(FOR_A_BLOCK * blocks) * 4u32.pow(self.turns.min(MOST_TURNS));
+        let wait = LEAST.max(FOR_A_BLOCK * blocks) * 4u32.pow(self.rounds.min(MOST_ROUNDS));
         match wait.saturating_sub(ran) {
             Duration::ZERO if self.is_calm(ran_ns, blocks) => Duration::ZERO,
             Duration::ZERO => CALM.max(LOOK_EVERY * (1 << self.idle.1)),
@@ -136,55 +136,55 @@ impl TranslationAge {
 
 impl Tracer {
     /// How often it is to be looked at programs that could get another translation; `None` where there is none.
-    pub(super) fn looks_back(&self) -> Option<Duration> {
-        let every = self.look_back_every()?;
+    pub(super) fn next_check_in(&self) -> Option<Duration> {
+        let every = self.check_interval()?;
         let waiting = self
             .tasks
             .values()
-            .filter(|task| matches!(task.mode, TaskMode::Translated(_)) && self.has_turns(task.age));
+            .filter(|task| matches!(task.mode, TaskMode::Translated(_)) && self.has_rounds(task.age));
         let soonest = waiting.map(|task| task.age.next).min()?;
-        let left = soonest.map_or(Duration::ZERO, |next| next.saturating_duration_since(self.looked_back));
+        let left = soonest.map_or(Duration::ZERO, |next| next.saturating_duration_since(self.last_age_check));
         Some(if left < LOOK_SELDOM { every } else { LOOK_SELDOM })
     }
 
-    fn look_back_every(&self) -> Option<Duration> {
-        match self.settings.hindsight {
+    fn check_interval(&self) -> Option<Duration> {
+        match self.settings.retranslation {
             Retranslation::WhenWorthwhile => Some(LOOK_EVERY),
             Retranslation::Always => Some(LOOK_OFTEN),
             Retranslation::Never => None,
         }
     }
 
-    fn has_turns(&self, age: TranslationAge) -> bool {
-        age.turns < MOST_TURNS || self.settings.hindsight == Retranslation::Always
+    fn has_rounds(&self, age: TranslationAge) -> bool {
+        age.rounds < MOST_ROUNDS || self.settings.retranslation == Retranslation::Always
     }
 
     /// Looks at the programs that may be old enough for another translation.
-    pub(super) fn look_back(&mut self) {
-        let Some(every) = self.look_back_every() else { return };
-        if self.looked_back.elapsed() < every {
+    pub(super) fn check_ages(&mut self) {
+        let Some(every) = self.check_interval() else { return };
+        if self.last_age_check.elapsed() < every {
             return;
         }
         let now = Instant::now();
-        self.looked_back = now;
+        self.last_age_check = now;
         let due = self.tasks.iter().filter(|(_, task)| task.age.next.is_none_or(|next| next <= now));
         let due: Vec<u32> = due.map(|(tid, _)| *tid).collect();
         for tid in due {
-            let next = now + self.look_at(tid, every);
+            let next = now + self.check_age(tid, every);
             self.tasks.entry(tid).and_modify(|task| task.age.next = Some(next));
         }
     }
 
     /// Looks at a program; for how long it need not be looked at again.
-    fn look_at(&mut self, tid: u32, every: Duration) -> Duration {
-        if !self.can_begin_anew(tid) {
-            self.withdraw(tid);
+    fn check_age(&mut self, tid: u32, every: Duration) -> Duration {
+        if !self.can_retranslate(tid) {
+            self.cancel_retranslation(tid);
             return LOOK_SELDOM;
         }
-        let asked = self.tasks.get(&tid).and_then(|task| task.age.asked);
+        let asked = self.tasks.get(&tid).and_then(|task| task.age.request);
         match asked {
-            Some(asked) => self.press(tid, asked),
-            None => match self.left(tid) {
+            Some(asked) => self.interrupt_for_retranslation(tid, asked),
+            None => match self.time_left(tid) {
                 Some(left) => return left,
                 None => self.stop_at_calls(tid),
             },
@@ -196,18 +196,18 @@ impl Tracer {
     fn stop_at_calls(&mut self, tid: u32) {
         let (Some(ran_ns), Some(kernel_ticks)) = (ran_ns(tid), kernel_ticks(tid)) else { return };
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let TaskMode::Translated(seat) = &task.mode else { return };
-        let space = seat.space.clone();
-        task.age.asked = Some(RetranslationRequest { ran_ns, kernel_ticks });
-        space.borrow_mut().watch_all();
-        self.pool.give_up(&space);
-        self.keep(&space);
+        let TaskMode::Translated(context) = &task.mode else { return };
+        let cache = context.cache.clone();
+        task.age.request = Some(RetranslationRequest { ran_ns, kernel_ticks });
+        cache.borrow_mut().watch_all();
+        self.shared_translations.give_up(&cache);
+        self.store_translation(&cache);
     }
 
     /// Interrupts a program that makes no system call: one that it was in would be cut short by that, so it must not have been in one all
     /// the time.
-    fn press(&mut self, tid: u32, asked: RetranslationRequest) {
-        let always = self.settings.hindsight == Retranslation::Always;
+    fn interrupt_for_retranslation(&mut self, tid: u32, asked: RetranslationRequest) {
+        let always = self.settings.retranslation == Retranslation::Always;
         let Some(ran) = ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))) else {
             return;
         };
@@ -216,38 +216,38 @@ impl Tracer {
         }
         let ticks = kernel_ticks(tid).map_or(u64::MAX, |now| now.saturating_sub(asked.kernel_ticks));
         if ticks.saturating_mul(2 * TICK.as_nanos() as u64) > CALM.as_nanos() as u64 {
-            return self.withdraw(tid);
+            return self.cancel_retranslation(tid);
         }
         let interrupted = trace::interrupt(tid).is_ok();
         self.tasks.entry(tid).and_modify(|task| task.age.interrupted = interrupted);
     }
 
     /// A program that was to stop for another translation gets none for now.
-    pub(super) fn withdraw(&mut self, tid: u32) {
+    pub(super) fn cancel_retranslation(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        if let Some(asked) = task.age.asked.take() {
-            task.age.stay(asked.ran_ns);
-            if let TaskMode::Translated(seat) | TaskMode::Native(seat) = &task.mode {
-                seat.space.borrow_mut().watch_usual();
+        if let Some(asked) = task.age.request.take() {
+            task.age.postpone(asked.ran_ns);
+            if let TaskMode::Translated(context) | TaskMode::Native(context) = &task.mode {
+                context.cache.borrow_mut().watch_usual();
             }
         }
     }
 
     /// For how long a program need not be looked at; `None` where it is to get another translation now.
-    fn left(&mut self, tid: u32) -> Option<Duration> {
-        let hindsight = self.settings.hindsight;
+    fn time_left(&mut self, tid: u32) -> Option<Duration> {
+        let retranslation = self.settings.retranslation;
         let task = self.tasks.get_mut(&tid)?;
-        let TaskMode::Translated(seat) = &task.mode else { return Some(LOOK_SELDOM) };
+        let TaskMode::Translated(context) = &task.mode else { return Some(LOOK_SELDOM) };
         let Some(now) = ran_ns(tid) else { return Some(LOOK_SELDOM) };
-        let space = seat.space.borrow();
-        if hindsight == Retranslation::Always {
+        let cache = context.cache.borrow();
+        if retranslation == Retranslation::Always {
             let since = *task.age.since_ns.get_or_insert(now);
             return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(LOOK_OFTEN);
         }
-        match task.age.look(now, space.translation.blocks()) {
+        match task.age.look(now, cache.translation.blocks()) {
             // Where others have joined each of them would need one.
-            Duration::ZERO if space.common.is_joint() || !is_little_known(&space) => {
-                task.age.stay(now);
+            Duration::ZERO if cache.common.is_joint() || !is_little_known(&cache) => {
+                task.age.postpone(now);
                 Some(LOOK_EVERY)
             }
             Duration::ZERO => None,
@@ -257,34 +257,38 @@ impl Tracer {
 
     /// Whether nothing forbids that a task goes on in another translation: it is the only thread of its process, and nobody else has to do
     /// anything for it.
-    fn can_begin_anew(&self, tid: u32) -> bool {
+    fn can_retranslate(&self, tid: u32) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return false };
-        let TaskMode::Translated(seat) = &task.mode else { return false };
-        let calm = !task.ended && task.departs.is_none() && task.dismissed.is_none() && !task.halted;
-        let free = !task.filtered && task.suspended.is_none() && !task.summoned;
+        let TaskMode::Translated(context) = &task.mode else { return false };
+        let calm =
+            !task.ended && task.detach_signal.is_none() && task.detach_requested.is_none() && !task.suspended;
+        let free = !task.filtered && task.vfork_wait.is_none() && !task.suspend_requested;
         let process = &self.processes[task.process];
-        let counts = process.lost.is_none() && process.renewal.is_none();
-        let may = self.probe.is_none() && !self.finishing && !self.is_held(tid) && self.has_turns(task.age);
-        if !calm || !free || !counts || !may || self.has_companions(tid) {
+        let counts = process.lost.is_none() && process.flush.is_none();
+        let may = self.probe.is_none()
+            && !self.finishing
+            && !self.is_detached_last(tid)
+            && self.has_rounds(task.age);
+        if !calm || !free || !counts || !may || self.has_other_threads(tid) {
             return false;
         }
-        let lends = self.tasks.values().any(|other| other.is_suspended_by(tid));
+        let lends = self.tasks.values().any(|other| other.waits_for_child(tid));
         // A child that has not stopped yet begins with what is in its maker's slot, and one that has would need a translation as well.
-        let alone = !lends && !self.is_shared(tid, &seat.space);
+        let alone = !lends && !self.is_shared(tid, &context.cache);
         // Below a limit there is no room for two translations at a time.
         alone && self.allowance(tid) == u64::MAX
     }
 
     /// Whether a task that we have interrupted is to go on in another translation.
-    pub(super) fn begins_anew(&mut self, tid: u32) -> Result<bool, TraceError> {
+    pub(super) fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
-        let interrupted = std::mem::take(&mut task.age.interrupted) && task.age.asked.is_some();
+        let interrupted = std::mem::take(&mut task.age.interrupted) && task.age.request.is_some();
         if !interrupted || self.is_about_to_stop(tid)? {
             return Ok(false);
         }
-        let fit = self.can_begin_anew(tid) && self.is_at_rest(tid)?;
+        let fit = self.can_retranslate(tid) && self.is_at_rest(tid)?;
         if !fit {
-            self.withdraw(tid);
+            self.cancel_retranslation(tid);
         }
         Ok(fit)
     }
@@ -293,31 +297,31 @@ impl Tracer {
     /// elements under a mask are counted; nor before a signal for what it has executed.
     fn is_at_rest(&mut self, tid: u32) -> Result<bool, TraceError> {
         let registers = trace::registers(tid)?;
-        let TaskMode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
-        let place = seat.space.borrow().translation.place(registers.rip);
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
+        let point = context.cache.borrow().translation.point_at(registers.rip);
         let status = status(tid);
         let faults = OF_FAULTS.iter().any(|signal| has_signal(&status, "SigPnd:", *signal));
-        Ok(registers.orig_rax.cast_signed() < 0 && place.is_some_and(|place| !place.unsure) && !faults)
+        Ok(registers.orig_rax.cast_signed() < 0 && point.is_some_and(|point| !point.unsure) && !faults)
     }
 
     /// Whether a task that has stopped before a system call is to go on in another translation.
-    pub(super) fn begins_anew_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
-        if self.task(tid)?.age.asked.is_none() {
+    pub(super) fn may_retranslate_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
+        if self.task(tid)?.age.request.is_none() {
             return Ok(false);
         }
         let ends = [number::EXECVE, number::EXECVEAT, number::EXIT, number::EXIT_GROUP].contains(&number);
-        let fit = !ends && self.can_begin_anew(tid);
+        let fit = !ends && self.can_retranslate(tid);
         if !fit {
-            self.withdraw(tid);
+            self.cancel_retranslation(tid);
         }
         Ok(fit)
     }
 }
 
 /// Whether too many blocks of files were translated that nobody had known to be executed.
-fn is_little_known(space: &CodeCacheMapping) -> bool {
-    let of_files: usize = space.translation.pages_of_files().map(|(_, blocks)| blocks.len()).sum();
-    let known = space.kept.read().map_or_else(|| space.translation.hinted(), |read| read as usize);
+fn is_little_known(cache: &CodeCacheMapping) -> bool {
+    let of_files: usize = cache.translation.pages_of_files().map(|(_, blocks)| blocks.len()).sum();
+    let known = cache.record.read().map_or_else(|| cache.translation.profiled(), |read| read as usize);
     of_files.saturating_sub(known) * UNKNOWN_OF >= of_files.max(1)
 }
 
@@ -329,37 +333,37 @@ mod tests {
 
     /// When a program of so many blocks is old enough, in ms, that has run for 1 s before and runs all the time: it is looked at
     /// whenever it is to be.
-    fn turns(blocks: impl Fn(u64) -> u32, until_ms: u64) -> Vec<u64> {
+    fn rounds(blocks: impl Fn(u64) -> u32, until_ms: u64) -> Vec<u64> {
         let mut age = TranslationAge::default();
-        let (mut turns, mut ms) = (Vec::new(), 0);
+        let (mut rounds, mut ms) = (Vec::new(), 0);
         while ms < until_ms {
             match age.look(1000 * MS + ms * MS, blocks(ms)) {
                 Duration::ZERO => {
-                    turns.push(ms);
-                    age.stay(1000 * MS + ms * MS);
+                    rounds.push(ms);
+                    age.postpone(1000 * MS + ms * MS);
                     ms += 20;
                 }
                 left => ms += left.as_millis() as u64,
             }
         }
-        turns
+        rounds
     }
 
     #[test]
     fn who_runs_on_is_old_enough_after_four_times_as_long_each_time() {
-        assert_eq!(turns(|_| 100, 10_000)[..4], [150, 550, 2150, 8550]);
+        assert_eq!(rounds(|_| 100, 10_000)[..4], [150, 550, 2150, 8550]);
     }
 
     #[test]
     fn large_programs_are_old_enough_later() {
-        assert_eq!(turns(|_| 50_000, 1000), [450]);
+        assert_eq!(rounds(|_| 50_000, 1000), [450]);
     }
 
     #[test]
     fn who_comes_to_new_code_all_the_time_is_never_old_enough() {
         // One block for each ms: at the end a twentieth of them is new in 50 ms.
-        assert_eq!(turns(|ms| 10 + ms as u32, 1000), []);
-        assert_eq!(turns(|ms| 10 + ms.min(300) as u32, 1000), [350, 750]);
+        assert_eq!(rounds(|ms| 10 + ms as u32, 1000), []);
+        assert_eq!(rounds(|ms| 10 + ms.min(300) as u32, 1000), [350, 750]);
     }
 
     #[test]
@@ -375,8 +379,8 @@ mod tests {
     fn another_translation_counts_as_a_turn() {
         let mut age = TranslationAge::default();
         age.look(7 * MS, 1);
-        age.renew();
-        assert_eq!((age.turns, age.since_ns, age.asked), (1, None, None));
+        age.restart();
+        assert_eq!((age.rounds, age.since_ns, age.request), (1, None, None));
         assert_eq!(age.look(9 * MS, 1), 4 * LEAST);
     }
 }

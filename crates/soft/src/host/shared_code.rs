@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt;
 use cyclometer_sys::trace;
 
 use super::claims::{ClaimFit, CodeClaims, is_common};
+use super::code_cache::CodeCacheMapping;
 use super::maps::{MemoryMapping, MemoryMaps};
-use super::space::CodeCacheMapping;
 use crate::translate::{PAGE, PageContent, Translation};
 
 /// Most bytes of a program that are compared at a time.

@@ -1,7 +1,7 @@
 //! The program can leave translation at each instruction of translated code, and come back.
 
+use crate::instruction_pool::{InstructionPool, RandomSource};
 use crate::lab::{LabCommand, LabOutcome, TranslationLab};
-use crate::pool::{InstructionPool, RandomSource};
 use crate::probes::{LeaveAt, Reenter};
 use crate::{programs, random};
 

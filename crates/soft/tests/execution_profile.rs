@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use cyclometer_soft::hints::{BlockHeat, FileProfile, Heat};
+use cyclometer_soft::profile::{BlockHeat, FileProfile, Heat};
 use support::caches::{TestCacheFolder, numbers};
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{BuildRecipe, build, unique};
@@ -27,7 +27,7 @@ fn exaggerate(path: &Path) {
     let known = FileProfile::read(&fs::read(path).unwrap()).unwrap();
     let mut hints = FileProfile::default();
     for page in (0..1 << 16).filter(|page| known.page(*page).is_some()).take(20) {
-        let hottest = BlockHeat { block: Heat::HOTTEST, ways: [Heat::HOTTEST; 2], entry: Heat::HOTTEST };
+        let hottest = BlockHeat { block: Heat::HOTTEST, exits: [Heat::HOTTEST; 2], entry: Heat::HOTTEST };
         (0..4096).for_each(|offset| hints.learn(page, offset, hottest, true));
     }
     assert!(hints.blocks() > 0);

@@ -152,13 +152,13 @@ pub enum FlowState {
         /// How many of its instructions were executed.
         done: u16,
         /// How the block was left, if it was.
-        way: Option<BlockExit>,
+        exit: Option<BlockExit>,
     },
 }
 
 impl FlowState {
     pub(crate) fn start_of(block: u32) -> FlowState {
-        FlowState::In { block, phase: CountPhase::Entered, done: 0, way: None }
+        FlowState::In { block, phase: CountPhase::Entered, done: 0, exit: None }
     }
 }
 

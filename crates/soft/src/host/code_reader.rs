@@ -4,15 +4,15 @@ use std::cell::RefCell;
 
 use cyclometer_sys::trace;
 
-use super::hints::ProfileStore;
 use super::maps::{MapsCache, NoCode};
+use super::profile_store::ProfileStore;
 use crate::translate::{CodeSource, FilePage, PAGE};
 
 /// Reads the code of a stopped process.
 pub(crate) struct CodeReader<'a> {
     tid: u32,
     known: &'a mut MapsCache,
-    hints: Option<&'a RefCell<ProfileStore>>,
+    profile: Option<&'a RefCell<ProfileStore>>,
 }
 
 impl<'a> CodeReader<'a> {
@@ -20,9 +20,9 @@ impl<'a> CodeReader<'a> {
     pub(crate) fn new(
         tid: u32,
         known: &'a mut MapsCache,
-        hints: Option<&'a RefCell<ProfileStore>>,
+        profile: Option<&'a RefCell<ProfileStore>>,
     ) -> CodeReader<'a> {
-        CodeReader { tid, known, hints }
+        CodeReader { tid, known, profile }
     }
 
     /// Why code is not taken from an address; `None` where it is, or cannot be read for another reason.
@@ -51,8 +51,8 @@ impl CodeSource for CodeReader<'_> {
     }
 
     fn origin(&mut self, address: u64) -> Option<FilePage> {
-        let hints = self.hints?;
+        let profile = self.profile?;
         let mapping = self.known.look(self.tid)?.at(address)?;
-        hints.borrow_mut().origin(self.tid, mapping, address)
+        profile.borrow_mut().origin(self.tid, mapping, address)
     }
 }

@@ -18,7 +18,7 @@ const MAGIC: [u8; 8] = *b"cycltran";
 pub(super) struct CacheFile {
     file: fs::File,
     /// Where the marks begin.
-    marks: u64,
+    pc_maps: u64,
 }
 
 /// A sum over any number of bytes.
@@ -63,8 +63,8 @@ impl CacheFile {
         if words[0] != MAGIC || word(4) != pack::sum(words[..4].as_flattened()) {
             return None;
         }
-        let marks = word(1).checked_add(1)?.checked_mul(PAGE)?;
-        let packed = marks.checked_add(word(2))?;
+        let pc_maps = word(1).checked_add(1)?.checked_mul(PAGE)?;
+        let packed = pc_maps.checked_add(word(2))?;
         let mut sum = FileChecksum::default();
         let mut room = vec![0; FileChecksum::ROW];
         let mut rest = packed - PAGE;
@@ -75,23 +75,23 @@ impl CacheFile {
             rest -= part.len() as u64;
         }
         (sum.finish() == word(3)).then_some(())?;
-        Some(CacheFile { file: file.try_clone().ok()?, marks })
+        Some(CacheFile { file: file.try_clone().ok()?, pc_maps })
     }
 
     pub(super) fn write(translation: &Translation, to: &mut dyn Write) -> io::Result<()> {
-        let pages = translation.originals().count() as u64;
-        let marks: u64 = translation.all_marks().map(|marks| marks.len() as u64).sum();
+        let pages = translation.fresh_pages().count() as u64;
+        let pc_maps: u64 = translation.all_pc_maps().map(|pc_maps| pc_maps.len() as u64).sum();
         let mut sum = FileChecksum::default();
-        translation.originals().for_each(|page| sum.add(page));
-        translation.all_marks().for_each(|marks| sum.add(marks));
-        let words = [u64::from_le_bytes(MAGIC), pages, marks, sum.finish()].map(u64::to_le_bytes);
+        translation.fresh_pages().for_each(|page| sum.add(page));
+        translation.all_pc_maps().for_each(|pc_maps| sum.add(pc_maps));
+        let words = [u64::from_le_bytes(MAGIC), pages, pc_maps, sum.finish()].map(u64::to_le_bytes);
         let words = words.as_flattened();
         let mut head = words.to_vec();
         head.extend(pack::sum(words).to_le_bytes());
         head.resize(PAGE as usize, 0);
         to.write_all(&head)?;
-        translation.originals().try_for_each(|page| to.write_all(page))?;
-        translation.all_marks().try_for_each(|marks| to.write_all(marks))
+        translation.fresh_pages().try_for_each(|page| to.write_all(page))?;
+        translation.all_pc_maps().try_for_each(|pc_maps| to.write_all(pc_maps))
     }
 }
 
@@ -102,9 +102,9 @@ impl StoredPages for CacheFile {
         Some(bytes)
     }
 
-    fn marks(&self, begin: u64, len: u32) -> Option<Vec<u8>> {
+    fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>> {
         let mut bytes = vec![0; len as usize];
-        self.file.read_exact_at(&mut bytes, self.marks.checked_add(begin)?).ok()?;
+        self.file.read_exact_at(&mut bytes, self.pc_maps.checked_add(begin)?).ok()?;
         Some(bytes)
     }
 }

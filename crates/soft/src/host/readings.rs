@@ -6,11 +6,11 @@ use std::os::unix::net::UnixStream;
 
 use cyclometer_sys::trace;
 
-use super::engine::{TraceResult, Tracer};
 use super::ledger::CounterSnapshot;
 use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWait};
 use super::protocol;
 use super::threads::{ThreadCounts, TranslationCounts};
+use super::tracer::{TraceResult, Tracer};
 use crate::EventTotals;
 
 impl Tracer {
@@ -21,7 +21,7 @@ impl Tracer {
             match socket.read(&mut byte) {
                 Ok(0) => return self.finish(),
                 Ok(_) if byte[0] == protocol::FINISH => self.finish(),
-                Ok(_) if byte[0] == protocol::READ => self.ask(),
+                Ok(_) if byte[0] == protocol::READ => self.request_counts(),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
@@ -30,8 +30,8 @@ impl Tracer {
     }
 
     /// Answers, when every task has said what it has counted.
-    pub(super) fn tell(&mut self, socket: &mut UnixStream) {
-        if self.reading && self.asked.is_empty() {
+    pub(super) fn send_answer(&mut self, socket: &mut UnixStream) {
+        if self.reading && self.pending_answers.is_empty() {
             self.reading = false;
             let text = self.snapshot(protocol::SO_FAR);
             let _ = socket.set_nonblocking(false);
@@ -41,66 +41,68 @@ impl Tracer {
     }
 
     /// Stops every process to read its counts.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn request_counts(&mut self) {
         self.reading = true;
         self.answered.clear();
         let tasks: Vec<u32> = self.tasks.keys().copied().collect();
         for tid in tasks {
             let Some(task) = self.tasks.get(&tid) else { continue };
-            match (&task.mode, task.suspended) {
+            match (&task.mode, task.vfork_wait) {
                 (TaskMode::Untranslated, _) => {}
                 // It does not execute translated code now.
-                (TaskMode::Native(_), _) => self.record(tid, None),
+                (TaskMode::Native(_), _) => self.record_counts(tid, None),
                 (TaskMode::Translated(_), Some(VforkWait { pc, .. })) => {
-                    self.record(tid, Some(TranslatedPc::of_call(pc)))
+                    self.record_counts(tid, Some(TranslatedPc::of_call(pc)))
                 }
-                (TaskMode::Translated(_), None) => self.ask_one(tid),
+                (TaskMode::Translated(_), None) => self.request_counts_of(tid),
             }
         }
     }
 
     /// Who sleeps in a system call is not stopped: that would end the call, or begin its timeout anew.
-    fn ask_one(&mut self, tid: u32) {
+    fn request_counts_of(&mut self, tid: u32) {
         // Behind `execve`, what is not told yet, it is in a program that is not translated.
         if let Some(asleep) = SleepingThread::look(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
-            self.record(tid, Some(TranslatedPc::of_call(asleep.pc)));
+            self.record_counts(tid, Some(TranslatedPc::of_call(asleep.pc)));
             if SleepingThread::look(tid) == Some(asleep) {
                 return;
             }
         }
         if trace::interrupt(tid).is_ok() {
-            self.asked.insert(tid);
+            self.pending_answers.insert(tid);
         }
     }
 
     fn is_translated(&self, tid: u32, pc: u64) -> bool {
-        let Some(TaskMode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return false;
         };
-        seat.space.borrow().translation.place(pc).is_some()
+        context.cache.borrow().translation.point_at(pc).is_some()
     }
 
     /// Reads the counts of a stopped process, if they were asked for.
-    pub(super) fn answer(&mut self, tid: u32) -> TraceResult {
-        if self.asked.remove(&tid) {
+    pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
+        if self.pending_answers.remove(&tid) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.record(tid, Some(TranslatedPc::new(pc, &registers)));
+            self.record_counts(tid, Some(TranslatedPc::new(pc, &registers)));
         }
         Ok(())
     }
 
     /// Reads the counts of a task that does not run; `at` is where it is in translated code.
-    pub(super) fn record(&mut self, tid: u32, at: Option<TranslatedPc>) {
+    pub(super) fn record_counts(&mut self, tid: u32, at: Option<TranslatedPc>) {
         let Some(task) = self.tasks.get(&tid) else { return };
-        let (TaskMode::Translated(seat) | TaskMode::Native(seat)) = &task.mode else { return };
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
         let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
-            Some(spot) => seat.ledger_at(spot).ok_or("the process was read at an unknown place"),
-            None => Ok(seat.ledger.clone()),
+            Some(position) => context.ledger_at(position).ok_or("the process was read at an unknown place"),
+            None => Ok(context.ledger.clone()),
         };
-        let tally = ledger.map(|ledger| CounterSnapshot::read(&seat.space.borrow(), seat.slot, &ledger));
-        let answer =
-            tally.map(|tally| TranslationCounts { space: seat.space.clone(), tally }).map_err(str::to_owned);
+        let tally =
+            ledger.map(|ledger| CounterSnapshot::read(&context.cache.borrow(), context.slot, &ledger));
+        let answer = tally
+            .map(|tally| TranslationCounts { cache: context.cache.clone(), tally })
+            .map_err(str::to_owned);
         self.answered.insert(tid, (task.process, answer));
     }
 
@@ -122,7 +124,7 @@ impl Tracer {
     /// How many processes go on when nothing is counted any more: those that we let go for that, and those that we cannot yet.
     fn running(&self) -> usize {
         let waiting = self.tasks.values().filter(|task| !task.ended).map(|task| task.process);
-        waiting.chain(self.went_on.iter().copied()).collect::<HashSet<_>>().len()
+        waiting.chain(self.detached_processes.iter().copied()).collect::<HashSet<_>>().len()
     }
 
     /// Sends the last report.
@@ -131,9 +133,9 @@ impl Tracer {
             return;
         }
         self.answered.clear();
-        let suspended: Vec<(u32, u64)> =
-            self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.suspended?.pc))).collect();
-        suspended.into_iter().for_each(|(tid, pc)| self.record(tid, Some(TranslatedPc::of_call(pc))));
+        let vfork_wait: Vec<(u32, u64)> =
+            self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.vfork_wait?.pc))).collect();
+        vfork_wait.into_iter().for_each(|(tid, pc)| self.record_counts(tid, Some(TranslatedPc::of_call(pc))));
         let _ = socket.set_nonblocking(false);
         let _ = socket.write_all(self.snapshot(protocol::LAST).as_bytes());
         let _ = socket.set_nonblocking(true);
@@ -141,8 +143,8 @@ impl Tracer {
 
     /// Who waits for a child of its own cannot be let go yet: nobody has to wait for that.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
-        let waits = |task: &TracedTask| task.suspended.is_some() || task.ended;
-        if self.finishing && self.early.is_empty() && self.tasks.values().all(waits) {
+        let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
+        if self.finishing && self.early_children.is_empty() && self.tasks.values().all(waits) {
             self.report(socket);
         }
     }
@@ -156,7 +158,7 @@ fn totals(
     if process.lost.is_some() {
         return process.totals(Vec::new());
     }
-    let parked = process.parked.iter().map(|seat| Ok(TranslationCounts::of(seat)));
+    let parked = process.parked.iter().map(|context| Ok(TranslationCounts::of(context)));
     let folded = process.folded.iter().cloned().map(Ok);
     let parts = folded.chain(parked).chain(answers).collect::<Result<ThreadCounts, String>>()?;
     process.totals(parts.settle()?)
