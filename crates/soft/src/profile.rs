@@ -64,7 +64,7 @@ impl BlockHeat {
     /// The hotter of two in each.
     #[must_use]
     pub fn or_hotter(self, other: BlockHeat) -> BlockHeat {
-        let [next, taken] = [0, 1].map(|way| self.exits[way].max(other.exits[way]));
+        let [next, taken] = [0, 1].map(|exit| self.exits[exit].max(other.exits[exit]));
         BlockHeat {
             block: self.block.max(other.block),
             exits: [next, taken],
@@ -241,13 +241,13 @@ mod tests {
 
     use super::*;
 
-    fn some_hints() -> FileProfile {
-        let mut hints = FileProfile::default();
+    fn some_profile() -> FileProfile {
+        let mut profile = FileProfile::default();
         for (page, offset, times, indirect_entry) in [(7, 0, 3, true), (7, 4095, 15, false), (0, 16, 1, true)]
         {
-            hints.learn(page, offset, heats(times), indirect_entry);
+            profile.learn(page, offset, heats(times), indirect_entry);
         }
-        hints
+        profile
     }
 
     fn heats(times: u64) -> BlockHeat {
@@ -266,35 +266,35 @@ mod tests {
 
     #[test]
     fn what_was_learned_is_known() {
-        let hints = some_hints();
-        let page = hints.page(7).unwrap();
+        let profile = some_profile();
+        let page = profile.page(7).unwrap();
         let known = [0, 4095, 1].map(|offset| page.heats_at(offset));
         assert_eq!(known, [Some(heats(3)), Some(heats(15)), None]);
         assert_eq!((page.is_indirect_entry(0), page.is_indirect_entry(4095)), (true, false));
         assert_eq!(page.blocks().collect::<Vec<_>>(), [0, 4095]);
-        assert_eq!((hints.page(1), hints.blocks()), (None, 3));
+        assert_eq!((profile.page(1), profile.blocks()), (None, 3));
     }
 
     #[test]
     fn only_what_is_new_is_fresh() {
-        let mut hints = FileProfile::read(&some_hints().write()).unwrap();
-        assert_eq!(hints.fresh(), 0);
-        hints.learn(7, 0, heats(9), true);
+        let mut profile = FileProfile::read(&some_profile().write()).unwrap();
+        assert_eq!(profile.fresh(), 0);
+        profile.learn(7, 0, heats(9), true);
         assert_eq!(
-            (hints.fresh(), hints.page(7).unwrap().heats_at(0)),
+            (profile.fresh(), profile.page(7).unwrap().heats_at(0)),
             (0, Some(heats(9))),
             "hotter, but known"
         );
-        hints.learn(7, 0, heats(1), true);
-        assert_eq!(hints.page(7).unwrap().heats_at(0), Some(heats(9)), "the hottest run counts");
-        hints.learn(7, 4095, heats(0), true);
-        hints.learn(8, 1, heats(0), false);
-        assert_eq!(hints.fresh(), 2);
+        profile.learn(7, 0, heats(1), true);
+        assert_eq!(profile.page(7).unwrap().heats_at(0), Some(heats(9)), "the hottest run counts");
+        profile.learn(7, 4095, heats(0), true);
+        profile.learn(8, 1, heats(0), false);
+        assert_eq!(profile.fresh(), 2);
     }
 
     #[test]
     fn damage_and_other_versions_are_noticed() {
-        let written = some_hints().write();
+        let written = some_profile().write();
         assert!(FileProfile::read(&written).is_some());
         for position in 0..written.len() {
             let mut damaged = written.clone();
@@ -329,10 +329,10 @@ mod tests {
         fn hints_are_read_as_they_were_written(
             learned in prop::collection::vec((0u32..9, 0u16..4096, any::<u64>(), any::<bool>()), 0..200),
         ) {
-            let mut hints = FileProfile::default();
-            learned.iter().for_each(|(page, offset, times, indirect_entry)| hints.learn(*page, *offset, heats(*times), *indirect_entry));
-            let read = FileProfile::read(&hints.write()).unwrap();
-            prop_assert_eq!(&read.pages, &hints.pages);
+            let mut profile = FileProfile::default();
+            learned.iter().for_each(|(page, offset, times, indirect_entry)| profile.learn(*page, *offset, heats(*times), *indirect_entry));
+            let read = FileProfile::read(&profile.write()).unwrap();
+            prop_assert_eq!(&read.pages, &profile.pages);
         }
 
         #[test]

@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn one_lost_process_loses_the_sum_and_is_named() {
-        let lost = "left translation at 0x10: the program started a thread";
+        let lost = "detached at 0x10: the program started a thread";
         let mut report = vec![process(7, "sh", Ok(3)), process(8, "sort", Err(lost))];
         assert_eq!(sum(&report, ExecutionEvent::Loads), Err(format!("sort (8): {lost}")));
         report.push(process(9, "", Err("x")));

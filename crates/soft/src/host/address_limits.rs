@@ -47,7 +47,7 @@ const RLIMIT_AS: u32 = 9;
 /// # Source
 ///
 /// `getrlimit(2)`.
-pub(super) fn asked(number: u64, arguments: [u64; 4]) -> Option<LimitCall> {
+pub(super) fn limit_call(number: u64, arguments: [u64; 4]) -> Option<LimitCall> {
     let [first, second, third, fourth] = arguments;
     let some = |address: u64| (address != 0).then_some(address);
     let (of, resource, new, old) = match number {
@@ -62,7 +62,7 @@ pub(super) fn asked(number: u64, arguments: [u64; 4]) -> Option<LimitCall> {
 /// Limits that a process believes in, and those that the kernel has for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReportedLimits {
-    told: AddressLimits,
+    reported: AddressLimits,
     real: AddressLimits,
 }
 
@@ -74,13 +74,13 @@ enum LimitOwner {
 }
 
 /// What the kernel is given instead of limits that a program asks for, where it has the real ones and believes in others.
-fn widened(asked: AddressLimits, real: AddressLimits, believed: AddressLimits) -> AddressLimits {
-    let [soft, hard] = asked.map(|limit| limit.saturating_add(MOST_ADDRESSES));
-    match asked {
+fn widened(call: AddressLimits, real: AddressLimits, remembered: AddressLimits) -> AddressLimits {
+    let [soft, hard] = call.map(|limit| limit.saturating_add(MOST_ADDRESSES));
+    match call {
         // The kernel refuses that.
-        [soft, hard] if soft > hard => asked,
+        [soft, hard] if soft > hard => call,
         // Who keeps its hard limit or lowers it may do so.
-        [_, kept] if kept <= believed[1] => [soft.min(real[1]), hard.min(real[1])],
+        [_, kept] if kept <= remembered[1] => [soft.min(real[1]), hard.min(real[1])],
         // Who raises it may be refused.
         _ => [soft, hard],
     }
@@ -92,23 +92,23 @@ impl Tracer {
     pub(super) fn allowance(&self, tid: u32) -> u64 {
         let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
         let process = self.tasks.get(&tid).map(|task| task.process);
-        let told = |process| self.told(LimitOwner::Process(process), real)[0];
-        let spare = process.map_or(0, |process| real[0].saturating_sub(told(process)));
+        let reported = |process| self.reported(LimitOwner::Process(process), real)[0];
+        let spare = process.map_or(0, |process| real[0].saturating_sub(reported(process)));
         spare.max(real[0] / 2)
     }
 
     /// The limits that a process believes in where the kernel has these for it.
-    fn told(&self, whose: LimitOwner, real: AddressLimits) -> AddressLimits {
-        let believed = match whose {
+    fn reported(&self, whose: LimitOwner, real: AddressLimits) -> AddressLimits {
+        let remembered = match whose {
             LimitOwner::Process(process) => self.processes[process].limits,
             LimitOwner::EarlyChild(child) => {
                 self.fork_events.get(&child).and_then(|fork_event| fork_event.limits)
             }
         };
-        believed.filter(|believed| believed.real == real).map_or(real, |believed| believed.told)
+        remembered.filter(|remembered| remembered.real == real).map_or(real, |remembered| remembered.reported)
     }
 
-    fn believe(&mut self, whose: LimitOwner, limits: ReportedLimits) {
+    fn note_limits(&mut self, whose: LimitOwner, limits: ReportedLimits) {
         match whose {
             LimitOwner::Process(process) => self.processes[process].limits = Some(limits),
             LimitOwner::EarlyChild(child) => {
@@ -118,25 +118,25 @@ impl Tracer {
     }
 
     /// A program asks for the limits on its addresses, or sets them.
-    pub(super) fn limits(&mut self, tid: u32, registers: Registers, asked: LimitCall) -> TraceResult {
+    pub(super) fn limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> TraceResult {
         let filtered = self.task(tid)?.filtered;
         // Where nothing can be called in its name, it has what it asks for, our addresses included.
-        let target = self.target(tid, asked.of).filter(|_| !filtered);
+        let target = self.target(tid, call.of).filter(|_| !filtered);
         let Some((whose, real)) = target.and_then(|(of, whose)| Some((whose, real_limits(of)?))) else {
             return self.resume_checked(tid);
         };
-        let old = self.told(whose, real);
-        if asked.new.is_none() && old == real {
+        let old = self.reported(whose, real);
+        if call.new.is_none() && old == real {
             return self.resume_checked(tid);
         }
-        let answer = match self.set_limits(tid, whose, asked, (real, old)) {
+        let answer = match self.set_limits(tid, whose, call, (real, old)) {
             // Who was killed meanwhile is not there either.
             Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => {
                 return Err(TraceError::Gone);
             }
             Err(e) if e.raw_os_error().is_some() => super::maps_listing::refusal(&e),
             Err(_) => -EFAULT as u64,
-            Ok(()) if asked.old.is_some_and(|address| write_limits(tid, address, old).is_err()) => {
+            Ok(()) if call.old.is_some_and(|address| write_limits(tid, address, old).is_err()) => {
                 -EFAULT as u64
             }
             Ok(()) => 0,
@@ -164,12 +164,12 @@ impl Tracer {
         &mut self,
         tid: u32,
         whose: LimitOwner,
-        asked: LimitCall,
-        (real, believed): (AddressLimits, AddressLimits),
+        call: LimitCall,
+        (real, remembered): (AddressLimits, AddressLimits),
     ) -> io::Result<()> {
-        let Some(address) = asked.new else { return Ok(()) };
-        let told = read_limits(tid, address)?;
-        let real = widened(told, real, believed);
+        let Some(address) = call.new else { return Ok(()) };
+        let reported = read_limits(tid, address)?;
+        let real = widened(reported, real, remembered);
         let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
             return Ok(());
         };
@@ -181,8 +181,8 @@ impl Tracer {
         let (remote, scratch_address) =
             (RemoteSyscalls::new(tid, cache.gadget()), cache.scratch_address(context.slot));
         drop(cache);
-        remote.call(number::PRLIMIT64, [asked.of.into(), RLIMIT_AS.into(), scratch_address, 0, 0, 0])?;
-        self.believe(whose, ReportedLimits { told, real });
+        remote.call(number::PRLIMIT64, [call.of.into(), RLIMIT_AS.into(), scratch_address, 0, 0, 0])?;
+        self.note_limits(whose, ReportedLimits { reported, real });
         Ok(())
     }
 }
@@ -245,9 +245,9 @@ mod tests {
         assert_eq!(widened([100, UNLIMITED], FREE, FREE), [wide(100), UNLIMITED]);
         assert_eq!(widened(FREE, FREE, FREE), FREE);
         // Lower than before, and back to the hard one.
-        let (real, believed) = ([wide(100), wide(200)], [100, 200]);
-        assert_eq!(widened([50, 150], real, believed), [wide(50), wide(150)]);
-        assert_eq!(widened([200, 200], real, believed), [wide(200), wide(200)]);
+        let (real, remembered) = ([wide(100), wide(200)], [100, 200]);
+        assert_eq!(widened([50, 150], real, remembered), [wide(50), wide(150)]);
+        assert_eq!(widened([200, 200], real, remembered), [wide(200), wide(200)]);
     }
 
     #[test]
@@ -260,8 +260,8 @@ mod tests {
 
     #[test]
     fn a_soft_limit_above_the_hard_one_stays_so() {
-        for asked in [[300, 200], [UNLIMITED, 200], [UNLIMITED, UNLIMITED - 1]] {
-            assert_eq!(widened(asked, FREE, FREE), asked);
+        for call in [[300, 200], [UNLIMITED, 200], [UNLIMITED, UNLIMITED - 1]] {
+            assert_eq!(widened(call, FREE, FREE), call);
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn calls_about_other_limits_are_none_of_these() {
-        let call = |number, first, second| asked(number, [first, second, 3, 4]);
+        let call = |number, first, second| limit_call(number, [first, second, 3, 4]);
         assert_eq!(call(number::SETRLIMIT, 9, 7), Some(LimitCall { of: 0, new: Some(7), old: None }));
         assert_eq!(call(number::GETRLIMIT, 9, 7), Some(LimitCall { of: 0, new: None, old: Some(7) }));
         assert_eq!(call(number::PRLIMIT64, 5, 9), Some(LimitCall { of: 5, new: Some(3), old: Some(4) }));

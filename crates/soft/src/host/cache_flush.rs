@@ -172,7 +172,7 @@ impl Tracer {
         let lends = self.threads_of(process).any(|(_, task)| task.vfork_wait.is_some());
         let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
         if lends || self.threads_of(process).any(borrows) {
-            return Err(TraceError::Detach("changes its code while its maker waits for it".to_owned()));
+            return Err(TraceError::Detach("changes its code while its parent waits for it (vfork)".to_owned()));
         }
         if self.awaits_thread(process) || !self.threads_of(process).all(|(_, task)| task.suspended) {
             return Ok(());

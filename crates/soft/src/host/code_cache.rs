@@ -127,7 +127,7 @@ impl CodeCacheMapping {
         maps: &MemoryMaps,
         allowance: u64,
     ) -> io::Result<()> {
-        if !self.places().all(|(start, len)| maps.is_free(start, len)) {
+        if !self.ranges().all(|(start, len)| maps.is_free(start, len)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         if takes(self.prepared.len()) > allowance {
@@ -150,20 +150,20 @@ impl CodeCacheMapping {
     }
 
     /// Where everything is in the program's memory, with its length.
-    fn places(&self) -> impl Iterator<Item = (u64, u64)> {
+    fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let regions = self.regions.iter().map(|region| (region.at, REGION));
         regions.chain([(self.table_at, TABLE_BYTES), (self.area_at, self.area.len() as u64)])
     }
 
     /// Unmaps the table and the slots.
     fn unmap_shared(&self, remote: RemoteSyscalls) -> io::Result<()> {
-        let places = [(self.table_at, TABLE_BYTES), (self.area_at, self.area.len() as u64)];
+        let ranges = [(self.table_at, TABLE_BYTES), (self.area_at, self.area.len() as u64)];
         let unmap = |(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop);
-        places.into_iter().try_for_each(unmap)
+        ranges.into_iter().try_for_each(unmap)
     }
 
     fn unmap(&self, remote: RemoteSyscalls) -> io::Result<()> {
-        self.places()
+        self.ranges()
             .try_for_each(|(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop))
     }
 
@@ -176,7 +176,7 @@ impl CodeCacheMapping {
             remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop)
         };
         RemoteSyscalls::new(tid, self.gadget)
-            .series(|remote| self.places().map(but_gadget).try_for_each(|place| unmap(remote, place)))
+            .series(|remote| self.ranges().map(but_gadget).try_for_each(|range| unmap(remote, range)))
     }
 
     /// Maps the memory of a new translation instead of an old one that the program, which is in its own code now, used.
@@ -237,9 +237,9 @@ impl CodeCacheMapping {
         at_first_instruction(tid, registers.rip, |remote| {
             let table_at = Some(translation.table());
             let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), table_at)?;
-            let places: Vec<u64> = translation.taken().map(|(at, _)| at).collect();
+            let ranges: Vec<u64> = translation.taken().map(|(at, _)| at).collect();
             let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
-            let mapped = places.into_iter().try_for_each(|at| {
+            let mapped = ranges.into_iter().try_for_each(|at| {
                 if !maps.is_free(at, REGION) || cache.overlaps(at, at + REGION) {
                     return Err(io::ErrorKind::AlreadyExists.into());
                 }
@@ -299,8 +299,8 @@ impl CodeCacheMapping {
     /// The operating system's.
     pub(super) fn pack_code(&self, to: &mut ChunkWriter<'_>) -> io::Result<()> {
         let mut room = vec![0; COPIED_AT_ONCE];
-        for (file, places) in self.taken() {
-            for (at, len) in places {
+        for (file, ranges) in self.taken() {
+            for (at, len) in ranges {
                 file.read_exact_at(&mut room[..len], at)?;
                 to.bytes(&room[..len]);
             }
@@ -311,8 +311,8 @@ impl CodeCacheMapping {
     /// Reads it. `None` where it is damaged, or cannot be put where it belongs.
     pub(super) fn unpack_code(&self, from: &mut ChunkReader<'_>) -> Option<()> {
         let mut room = vec![0; COPIED_AT_ONCE];
-        for (file, places) in self.taken() {
-            for (at, len) in places {
+        for (file, ranges) in self.taken() {
+            for (at, len) in ranges {
                 from.fill(&mut room[..len])?;
                 // Not where we have it mapped: what we never look at takes no memory of ours.
                 file.write_all_at(&room[..len], at).ok()?;
@@ -393,7 +393,7 @@ impl CodeCacheMapping {
             let end = at + REGION;
             maps.is_free(*at, REGION) && !self.overlaps(*at, end) && !self.common.claims(*at, end)
         };
-        let at = places_near(near).find(is_free).ok_or(io::ErrorKind::OutOfMemory)?;
+        let at = region_addresses_near(near).find(is_free).ok_or(io::ErrorKind::OutOfMemory)?;
         self.map_region(remote, (name, file), at)?;
         self.translation.add_region(at, if self.regions.len() == 1 { GADGET_ROOM } else { 0 });
         Ok(())
@@ -487,7 +487,7 @@ impl CodeCacheMapping {
 
     /// Whether a range of addresses has anything of ours in it.
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
-        self.places().any(|(from, len)| from < end && from + len > start)
+        self.ranges().any(|(from, len)| from < end && from + len > start)
     }
 
     /// Whether a process has all regions mapped: not one that was forked while another thread was given more.
@@ -518,8 +518,8 @@ impl CodeCacheMapping {
     pub(crate) fn take_slot(&mut self) -> Option<usize> {
         let slot = self.free.pop()?;
         if !std::mem::replace(&mut self.prepared[slot], true) {
-            let shadow = slot * SLOT_BYTES as usize + RETURN_TABLE as usize;
-            self.area.fill(shadow, RETURN_ENTRIES, self.translation.first_return_entry());
+            let return_table = slot * SLOT_BYTES as usize + RETURN_TABLE as usize;
+            self.area.fill(return_table, RETURN_ENTRIES, self.translation.first_return_entry());
         }
         Some(slot)
     }
@@ -782,7 +782,7 @@ fn low_addresses() -> impl Iterator<Item = u64> {
 
 /// Where a region may be, so that what the code near an address points to is within reach: far enough for the
 /// program's own mappings to grow, first.
-fn places_near(address: u64) -> impl Iterator<Item = u64> {
+fn region_addresses_near(address: u64) -> impl Iterator<Item = u64> {
     let base = address & !0xff_ffff;
     let below = (0..8).map(move |i| base.wrapping_sub(0x3000_0000 + i * REGION));
     let above = (0..8).map(move |i| base.wrapping_add(0x3000_0000 + i * REGION));

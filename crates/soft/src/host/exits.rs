@@ -18,8 +18,8 @@ impl Tracer {
             self.lose(tid, KILLED_BEFORE);
         }
         if let Some(reason) = reason {
-            let place = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
-            self.lose(tid, &format!("left translation{place}: the program {reason}"));
+            let at = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
+            self.lose(tid, &format!("detached{at}: the program {reason}"));
         }
         self.end_listing(tid);
         self.close(tid);
@@ -45,15 +45,15 @@ impl Tracer {
 
     /// A task that was to be let go, and was killed meanwhile, is about to be gone, or is.
     pub(super) fn finish_detach(&mut self, tid: u32, change: Change) {
-        let task_gone = matches!(change, Change::Exited(_) | Change::Killed(_));
-        if task_gone || trace::detach(tid, 0).is_ok() {
+        let ended = matches!(change, Change::Exited(_) | Change::Killed(_));
+        if ended || trace::detach(tid, 0).is_ok() {
             self.detaching.remove(&tid);
         }
     }
 
     /// When its process goes on by itself, which is about to come, our memory is not there any more, but for a page; where the
     /// memory is a maker's, too, who executes its translation, all of it stays.
-    pub(super) fn clear_when_gone(&mut self, tid: u32) -> TraceResult {
+    pub(super) fn unmap_when_detached(&mut self, tid: u32) -> TraceResult {
         let borrowed = self.tasks.values().any(|other| other.waits_for_child(tid));
         let task = self.task(tid)?;
         if let (TaskMode::Translated(context) | TaskMode::Native(context), false) =
@@ -93,7 +93,7 @@ impl Tracer {
             unknown = !at.is_some_and(|at| context.exit_at(at));
         }
         if unknown {
-            self.lose(tid, "the process ended at an unknown place");
+            self.lose(tid, "the process ended at an unknown program point");
         }
         if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
             self.adopt_early_children(tid);
@@ -124,7 +124,7 @@ impl Tracer {
         }
         self.tasks.remove(&tid);
         self.pending_answers.remove(&tid);
-        self.detach_last.retain(|(held, _)| *held != tid);
+        self.detach_last.retain(|(last, _)| *last != tid);
         for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
             task.vfork_wait = None;
         }
@@ -236,7 +236,7 @@ impl Tracer {
     }
 
     pub(super) fn is_detached_last(&self, tid: u32) -> bool {
-        self.detach_last.iter().any(|(held, _)| *held == tid)
+        self.detach_last.iter().any(|(last, _)| *last == tid)
     }
 }
 

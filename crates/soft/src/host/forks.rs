@@ -177,7 +177,7 @@ impl Tracer {
             Err(TraceError::Gone) => self.await_end(child),
             Err(TraceError::Detach(reason)) => self.detach(child, Some(reason), 0),
             Err(TraceError::OwnTranslation) => {
-                self.detach(child, Some("could not be translated apart".to_owned()), 0)
+                self.detach(child, Some("could not get a translation of its own".to_owned()), 0)
             }
         }
         let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_some());
@@ -196,7 +196,7 @@ impl Tracer {
     ) -> TraceResult {
         let mut registers = trace::registers(child)?;
         let point = cache.borrow().translation.point_at(registers.rip);
-        let point = point.ok_or_else(|| TraceError::Detach("was born where no code is".to_owned()))?;
+        let point = point.ok_or_else(|| TraceError::Detach("was forked outside of translated code".to_owned()))?;
         super::native_state::restore_registers(&cache.borrow(), maker, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
@@ -302,7 +302,7 @@ impl Tracer {
         if let TaskMode::Translated(context) = &mut task.mode {
             let behind = asked.map(|pc| TranslatedPc::of_call(pc + 2));
             if !behind.is_some_and(|position| context.exit_at(position)) {
-                self.lose(tid, "executed a program by an unknown way");
+                self.lose(tid, "executed a program from an unknown program point");
             }
         }
         self.end_listing(tid);

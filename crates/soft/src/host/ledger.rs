@@ -162,7 +162,7 @@ impl CounterSnapshot {
     /// What does not agree, in words.
     pub(crate) fn settle(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
         if self.ledger.broken {
-            return Err("what a register has counted is less than before, or not known".to_owned());
+            return Err("a counter in a register is unknown or less than before".to_owned());
         }
         let known = cache.translation.flow().counters().iter().enumerate();
         let values: Vec<u64> = known

@@ -44,7 +44,7 @@ impl NoCode {
     /// The reason, in words that follow "the program".
     pub(crate) fn word(self) -> &'static str {
         match self {
-            NoCode::NotExecutable => "went to where no code is",
+            NoCode::NotExecutable => "jumped to memory without code",
             NoCode::Writable => "executes memory that it can write",
             NoCode::Shared => "executes memory that it shares",
             NoCode::Written => "executes a file that is open for writing",

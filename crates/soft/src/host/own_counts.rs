@@ -24,7 +24,7 @@ const WORD: usize = 8;
 
 impl Tracer {
     /// Answers a thread that asks for counts of the events whose numbers are in the words at an address.
-    pub(super) fn tell_own_counts(
+    pub(super) fn answer_own_counts(
         &mut self,
         tid: u32,
         registers: Registers,

@@ -16,7 +16,7 @@ pub(super) struct ProcessRights {
     /// Lines of its status.
     status: Vec<String>,
     /// Its namespaces, and its root, by device and number.
-    places: Vec<(u64, u64)>,
+    identities: Vec<(u64, u64)>,
     /// What a security module calls it, if there is one.
     label: Option<Vec<u8>>,
 }
@@ -33,18 +33,18 @@ impl ProcessRights {
         let folder = format!("/proc/{pid}");
         let text = proc::text(format!("{folder}/status")).ok()?;
         let matters = |line: &&str| LINES.iter().any(|start| line.starts_with(start));
-        let place = |name: &str| {
+        let identity = |name: &str| {
             let metadata = fs::metadata(Path::new(&folder).join(name)).ok()?;
             Some((metadata.dev(), metadata.ino()))
         };
         Some(ProcessRights {
             status: text.lines().filter(matters).map(str::to_owned).collect(),
-            places: vec![
-                place("ns/user")?,
-                place("ns/mnt")?,
-                place("ns/pid")?,
-                place("ns/net")?,
-                place("root")?,
+            identities: vec![
+                identity("ns/user")?,
+                identity("ns/mnt")?,
+                identity("ns/pid")?,
+                identity("ns/net")?,
+                identity("root")?,
             ],
             label: proc::bytes(format!("{folder}/attr/current")).ok(),
         })

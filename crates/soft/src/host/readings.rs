@@ -95,7 +95,7 @@ impl Tracer {
         let Some(task) = self.tasks.get(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
         let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
-            Some(position) => context.ledger_at(position).ok_or("the process was read at an unknown place"),
+            Some(position) => context.ledger_at(position).ok_or("the process was read at an unknown program point"),
             None => Ok(context.ledger.clone()),
         };
         let tally =

@@ -109,10 +109,10 @@ impl Tracer {
             return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
         }
         let registers = trace::registers(tid)?;
-        self.is_behind_untold_stop(tid, &registers)
+        self.is_behind_unreported_stop(tid, &registers)
     }
 
-    fn is_behind_untold_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
+    fn is_behind_unreported_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
         let stops = context.cache.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
@@ -124,7 +124,7 @@ impl Tracer {
         let before = registers.rip.wrapping_sub(1);
         let task = self.task(tid)?;
         let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
-        let reached = told || self.is_behind_untold_stop(tid, registers)?;
+        let reached = told || self.is_behind_unreported_stop(tid, registers)?;
         Ok(if reached { before } else { registers.rip })
     }
 

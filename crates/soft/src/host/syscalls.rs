@@ -5,7 +5,7 @@ use std::io;
 use cyclometer_sys::marks;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::address_limits::{LimitCall, asked};
+use super::address_limits::{LimitCall, limit_call};
 use super::process::TaskMode;
 use super::remote_syscalls::number;
 use super::restartable;
@@ -156,7 +156,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
         number::PROCESS_MADVISE if DISCARDS.contains(&r10) => {
             SyscallAction::Detach("discards the memory of a process (process_madvise)")
         }
-        number::USERFAULTFD => SyscallAction::Detach("answers its own page faults (userfaultfd)"),
+        number::USERFAULTFD => SyscallAction::Detach("handles its own page faults (userfaultfd)"),
         number::MMAP if r10 & MAP_FIXED != 0 => remaps(vec![range(rdi, rsi)], rdx),
         number::MMAP if rdx & PROT_EXEC != 0 => remaps(vec![], rdx),
         number::MPROTECT | number::PKEY_MPROTECT => remaps(vec![range(rdi, rsi)], rdx),
@@ -184,7 +184,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
             SyscallAction::CpuMask { own: [0, tid].contains(&(rdi as u32)) }
         }
         number @ (number::GETRLIMIT | number::SETRLIMIT | number::PRLIMIT64) => {
-            asked(number, [rdi, rsi, rdx, r10]).map_or(SyscallAction::Make, SyscallAction::AddressLimits)
+            limit_call(number, [rdi, rsi, rdx, r10]).map_or(SyscallAction::Make, SyscallAction::AddressLimits)
         }
         number::RT_SIGRETURN => SyscallAction::ReturnFromHandler,
         number::EXIT | number::EXIT_GROUP => SyscallAction::End,
@@ -194,13 +194,13 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
         number::CLONE3 => clone(trace::peek(tid, rdi).unwrap_or(0)),
         number::PTRACE => SyscallAction::DetachAll("uses ptrace"),
         number::PERSONALITY if has_code_everywhere(rdi) => {
-            SyscallAction::Detach("makes executable what it maps to be read (READ_IMPLIES_EXEC)")
+            SyscallAction::Detach("makes readable mappings executable (READ_IMPLIES_EXEC)")
         }
         // It would lock our memory, and count it.
         number::MLOCKALL if rdi != 0 => SyscallAction::DetachUnmapped("locks all of its memory (mlockall)"),
         number::MODIFY_LDT => SyscallAction::Detach("changes its segments"),
         number::RSEQ if r10 as u32 != restartable::SIGNATURE => {
-            SyscallAction::Detach("has restartable sequences with a mark of its own (rseq)")
+            SyscallAction::Detach("has restartable sequences with a signature of its own (rseq)")
         }
         number::PRCTL => prctl(tid, registers),
         number::ARCH_PRCTL => arch_prctl(registers),
@@ -278,7 +278,7 @@ fn prctl(tid: u32, registers: &Registers) -> SyscallAction {
         (PR_SET_DUMPABLE, 0) => SyscallAction::Detach("hides its memory (PR_SET_DUMPABLE)"),
         (PR_SET_SECCOMP, mode) => filter(tid, mode == SECCOMP_MODE_FILTER, registers.rdx),
         (PR_SET_SYSCALL_USER_DISPATCH, on) if on != 0 => SyscallAction::Detach(
-            "answers its own system calls, by where they are made (PR_SET_SYSCALL_USER_DISPATCH)",
+            "handles its own system calls (PR_SET_SYSCALL_USER_DISPATCH)",
         ),
         _ => SyscallAction::Make,
     }
@@ -286,8 +286,8 @@ fn prctl(tid: u32, registers: &Registers) -> SyscallAction {
 
 /// A filter of system calls is about to be installed. One that looks at where calls are made would see our copies.
 fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
-    if has_program && looks_at_places(tid, program) {
-        return SyscallAction::Detach("filters its system calls by where they are made");
+    if has_program && looks_at_instruction_pointer(tid, program) {
+        return SyscallAction::Detach("filters its system calls by instruction pointer");
     }
     SyscallAction::InstallFilter
 }
@@ -298,7 +298,7 @@ fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
 ///
 /// `seccomp(2)`: `struct sock_fprog`, `struct sock_filter`, and `struct seccomp_data`, whose bytes 8 to 15 it is; only aligned
 /// words can be loaded. Linux `include/uapi/linux/bpf_common.h`.
-fn looks_at_places(tid: u32, program: u64) -> bool {
+fn looks_at_instruction_pointer(tid: u32, program: u64) -> bool {
     const LOAD_WORD: u16 = 0x20;
     const MOST_RULES: usize = 4096;
     let word = |at: u64| trace::peek(tid, at).unwrap_or(0);
@@ -399,7 +399,7 @@ impl Tracer {
                 self.answer_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
             }
             SyscallAction::OwnCounts { address, words } => {
-                self.tell_own_counts(tid, registers, (address, words))
+                self.answer_own_counts(tid, registers, (address, words))
             }
             SyscallAction::Open(path) => self.opens(tid, path, registers),
             SyscallAction::OpenForWriting(path) => {
@@ -420,11 +420,11 @@ impl Tracer {
                 self.unbind(tid);
                 self.resume_checked(tid)
             }
-            SyscallAction::AddressLimits(asked) => self.limits(tid, registers, asked),
+            SyscallAction::AddressLimits(call) => self.limits(tid, registers, call),
             SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => {
-                self.clear_when_gone(tid)?;
+                self.unmap_when_detached(tid)?;
                 Err(TraceError::Detach(reason.to_owned()))
             }
             SyscallAction::DetachAll(reason) => {

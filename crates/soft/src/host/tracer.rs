@@ -165,8 +165,8 @@ pub(crate) fn follow(
             break;
         }
         tracer.report_early(&mut socket);
-        let warm = tracer.any_bound().then_some(super::cpu_affinity::LOOK_EVERY);
-        let most = tracer.soonest_delayed().or(warm).or_else(|| tracer.next_check_in());
+        let binding_check = tracer.any_bound().then_some(super::cpu_affinity::LOOK_EVERY);
+        let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
         change.into_iter().for_each(|(tid, change)| tracer.handle_safely(tid, change));
@@ -304,7 +304,7 @@ impl Tracer {
             Err(TraceError::Gone) => self.await_end(tid),
             Err(TraceError::Detach(reason)) => self.detach(tid, Some(reason), 0),
             Err(TraceError::OwnTranslation) => {
-                self.detach(tid, Some("could not be translated apart".to_owned()), 0)
+                self.detach(tid, Some("could not get a translation of its own".to_owned()), 0)
             }
         }
     }
@@ -373,7 +373,7 @@ impl Tracer {
     pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> TraceResult {
         if registers.cs != USER_CS {
             // What a handler goes back to may be of the other kind.
-            return Err(TraceError::Detach("goes on in 32-bit code".to_owned()));
+            return Err(TraceError::Detach("continues in 32-bit code".to_owned()));
         }
         match self.enter_here(tid, registers) {
             Err(TraceError::OwnTranslation) => {
@@ -537,7 +537,7 @@ impl Tracer {
         let filtered = self.task(tid)?.filtered;
         let reason = match () {
             () if filtered => "filters its system calls",
-            () if shared => "changes its code while its maker waits for it",
+            () if shared => "changes its code while its parent waits for it (vfork)",
             () if !self.processes[process].may_change() => "keeps changing its code",
             () => "",
         };

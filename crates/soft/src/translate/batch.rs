@@ -1,4 +1,4 @@
-//! What is translated at a time: the blocks that are likely to be reached from an entry by ways that the code tells.
+//! Batches: the blocks that are translated together, because they are likely to be reached from one entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,11 +15,11 @@ use crate::profile::Heat;
 /// Most instructions of a batch: more are translated in vain, fewer mean more stops.
 const MAX_BATCH: usize = 400;
 
-/// How likely it must be, from 0 to [`CERTAIN`], that what is translated ahead is executed. What is less likely than that
-/// costs more to translate than the stop that asks for it, times how rarely it comes.
+/// The least likelihood, from 0 to [`CERTAIN`], at which a block is translated ahead. A less likely block
+/// costs more to translate than the stop that asks for it, times its probability.
 const LEAST_LIKELY: u32 = CERTAIN / 32;
 
-/// How likely a way is that earlier runs have passed and never gone, in percent.
+/// Likelihood, in percent, of an exit that earlier runs have passed and never taken.
 const NEVER_TAKEN: u32 = 2;
 
 /// How far a page may be to be looked at for what earlier runs have executed of it, in bytes.
@@ -28,7 +28,7 @@ const NEIGHBOURHOOD: u64 = 1 << 22;
 /// It will be executed.
 const CERTAIN: u32 = 1 << 20;
 
-/// How far a conditional branch goes within a function, in bytes. Compilers put elsewhere what is hardly ever executed.
+/// Reach of a conditional branch within a function, in bytes. Compilers move cold code farther away.
 const FAR: u64 = 1 << 16;
 
 /// The longest an instruction can be.
@@ -42,11 +42,11 @@ pub(crate) struct PendingBlock {
     pub(crate) terminator: Terminator,
     /// Status flags that matter when it is entered.
     pub(crate) live_in: u8,
-    /// Status flags that matter when it is left.
+    /// Status flags that are live at the end of the block.
     pub(crate) live_out: u8,
-    /// How often it will be executed, in hundredths, as far as can be told: by earlier runs, or by jumps backward.
+    /// Expected executions, in hundredths: from the execution profile, else guessed from backward jumps.
     pub(crate) expected: u64,
-    /// The blocks of the batch where it goes on, as [`successors`] has them.
+    /// The successors that are in the batch, in the order of [`successors`].
     pub(crate) inside: [Option<u32>; 2],
     /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
     pub(crate) flags_dead: Option<usize>,
@@ -107,7 +107,8 @@ impl BlockBatch {
         self.blocks.binary_search_by_key(&address, |pending| pending.address).ok()
     }
 
-    /// Whether the block before one of them goes on to it: by falling through, or because its call comes back there.
+    /// Whether the block before this one continues to it: by falling through, or because its call returns
+    /// there.
     pub(crate) fn is_fallen_into(&self, position: usize) -> bool {
         let Some(before) = position.checked_sub(1).map(|before| self.blocks[before].terminator) else {
             return false;
@@ -116,7 +117,7 @@ impl BlockBatch {
         return_to(before) == address || successors(before).contains(&address)
     }
 
-    /// What the next batch can use again.
+    /// Buffers for the next batch.
     pub(crate) fn into_scratch(self) -> BatchScratch {
         BatchScratch { shapes: self.shapes, blocks: self.blocks, ..self.scratch }
     }
@@ -195,7 +196,7 @@ impl BlockBatch {
         }
     }
 
-    /// What earlier runs have executed is known better than by guess.
+    /// Replaces guesses by the execution profile.
     fn apply_profile(&mut self, pages: &CodePages) {
         for pending in &mut self.blocks {
             let heat = pages.heats(pending.address).map(|heats| heats.block);
@@ -222,8 +223,8 @@ impl BlockBatch {
     }
 }
 
-/// Executions to be expected, in hundredths, of what earlier runs have executed so often, if anything is known of that. What they
-/// have never come to is less than one execution, the more the greater the guess.
+/// Expected executions, in hundredths, from the profile, or `guess` without one. A block that earlier runs
+/// never reached is expected less than once; the greater the guess, the more.
 pub(crate) fn expected(heat: Option<Heat>, guess: u64) -> u64 {
     match heat.map(Heat::times) {
         None => guess,
@@ -232,7 +233,7 @@ pub(crate) fn expected(heat: Option<Heat>, guess: u64) -> u64 {
     }
 }
 
-/// The addresses where a block goes on that are in its last instruction: where it falls through or on, where it jumps.
+/// The successors of a block that are in its last instruction: the next instruction, then the branch target.
 pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
     match terminator {
         Terminator::FallThrough { next } | Terminator::SystemCall { next } => [Some(next), None],
@@ -242,8 +243,8 @@ pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
     }
 }
 
-/// Where a block goes on that starts at an address, a call's return included, and how likely it is that it ever will, in
-/// percent: both ways of a branch are gone in the end more often than not, as are those into functions and back.
+/// The addresses where a block continues, a call's return included, with the likelihood of each in percent.
+/// Both directions of a branch are taken sooner or later more often than not, as are calls and returns.
 ///
 /// Shares of what was executed in runs of a compiler, a shell and an interpreter.
 fn continuations(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
@@ -264,7 +265,7 @@ struct BlockSearch<'a> {
     found: DecodedCode,
 }
 
-/// What a search has decoded.
+/// The code that a search has decoded.
 struct DecodedCode {
     shapes: Vec<DecodedInstruction>,
     blocks: Vec<PendingBlock>,
@@ -278,13 +279,13 @@ struct DecodedCode {
 /// Addresses of a batch's instructions, with a number for each. Emptied at once.
 #[derive(Default)]
 struct SeenAddresses {
-    /// Address, batch and number; an address's place is the first free one from its hash on.
+    /// Address, batch and number. An address is in the first free entry from its hash on.
     places: Vec<(u64, u32, u32)>,
     batch: u32,
 }
 
 impl SeenAddresses {
-    /// More than twice as many as there are instructions: a free place is never far.
+    /// More than twice the number of instructions, so that a free entry is never far.
     const PLACES: usize = (2 * MAX_BATCH).next_power_of_two();
 
     fn clear(&mut self) {
@@ -292,7 +293,7 @@ impl SeenAddresses {
         self.places.resize(SeenAddresses::PLACES, (0, 0, 0));
     }
 
-    /// Its place, or the free one where it would be.
+    /// The entry of an address, or the free one where it belongs.
     fn place(&self, address: u64) -> usize {
         let mut place = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SeenAddresses::PLACES;
         while let (known, batch, _) = self.places[place]
@@ -308,13 +309,13 @@ impl SeenAddresses {
         self.at(self.place(address))
     }
 
-    /// The number of the address that has a place.
+    /// The number of the address in an entry.
     fn at(&self, place: usize) -> Option<usize> {
         let (_, batch, number) = self.places[place];
         (batch == self.batch).then_some(number as usize)
     }
 
-    /// Gives a free place to the address that is looked for there.
+    /// Enters an address in the free entry that was found for it.
     fn insert(&mut self, place: usize, address: u64, number: usize) {
         self.places[place] = (address, self.batch, number as u32);
     }
@@ -343,12 +344,13 @@ impl BlockSearch<'_> {
         }
     }
 
-    /// How likely a way is, in percent, by what earlier runs have executed; `guess` where they have not come here.
+    /// The likelihood of an exit, in percent, from the profile; `guess` where earlier runs did not execute
+    /// the block.
     fn share(&mut self, from: u64, to: u64, guess: u32) -> u32 {
         if !self.pages.was_executed(from) {
             return guess;
         }
-        // A page far away is not looked at to find out: with hints that are wrong it may have no code yet.
+        // A page far away is not read for this: with a wrong profile it may have no code yet.
         if to.abs_diff(from) > NEIGHBOURHOOD && !self.pages.is_known(to) {
             return guess;
         }
@@ -364,7 +366,7 @@ impl BlockSearch<'_> {
                 ScanEnd::End(end) => return end,
                 ScanEnd::Edge(edge) => edge,
             };
-            // What may lie on two pages is decoded from a copy.
+            // Instructions that may cross a page are decoded from a copy.
             let window = self.pages.window(self.code, at);
             let mut decoder = Decoder::with_ip(64, window.bytes(), at, DecoderOptions::NONE);
             let starts_block = |at| self.pages.starts_block(at);
@@ -375,7 +377,7 @@ impl BlockSearch<'_> {
         }
     }
 
-    /// The same up to where an instruction may reach over its page's end.
+    /// Decodes one page, up to the first instruction that may cross its end.
     fn scan_page(&mut self, start: u64) -> ScanEnd {
         let Some(page) = self.pages.find(self.code, start) else { return ScanEnd::Edge(start) };
         let rest = self.pages.rest(page, start);
@@ -436,7 +438,7 @@ impl DecodedCode {
         ScanEnd::End(None)
     }
 
-    /// Cuts what was decoded at every place that something jumps to.
+    /// Cuts the decoded code at every branch target.
     fn blocks(mut self, pages: &CodePages) -> BlockBatch {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.sort_unstable();
@@ -479,7 +481,7 @@ impl DecodedCode {
             if let Some(end) = shape.ends {
                 break end;
             }
-            // Instructions that follow one another were decoded one after the other, up to a known place.
+            // Instructions that follow one another were decoded one after the other, up to a known block.
             let next = shape.next();
             let follows = self.shapes.get(last).is_some_and(|next_shape| {
                 next_shape.address == next && !next_shape.leads && last - first < MAX_INSTRUCTIONS

@@ -1,10 +1,12 @@
-//! Bytes of translated code, with a mark for each instruction.
+//! Encoding of translated code, with a PC-map entry for each instruction.
 //!
-//! What the translator adds touches neither flags nor the program's stack, but for a counter where flags do not matter,
-//! and a call's return address, which is replaced before the program sees it. r11 is the translator's: of all registers that a
-//! call need not keep compilers take it last, so the program's is in the slot, and the few instructions that have it get it from there.
-//! Within a block it stays in the register for the next of them, until the translator needs it or the block ends: what goes through
-//! memory keeps the next instruction waiting.
+//! Added instructions change neither the flags nor the program's stack. There are two exceptions: a counter
+//! where the flags are dead, and the return address of a call, which is replaced before the program sees it.
+//!
+//! r11 belongs to the translator. Compilers use it last of all registers that a call need not preserve. The
+//! program's r11 is in the slot, and the few instructions that use it load it from there. Within a block it
+//! stays in the register until the translator needs r11 or the block ends, because a load after a store
+//! delays the next instruction.
 //!
 //! # Source
 //!
@@ -27,11 +29,11 @@ pub(crate) struct CodeEmitter {
     bytes: Vec<u8>,
     pc_map: PcMap,
     literals: Vec<(usize, u64)>,
-    /// What is in r11 at what is emitted next.
+    /// The content of r11 before the next instruction.
     r11: R11State,
 }
 
-/// What is in r11.
+/// The content of r11.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum R11State {
     /// Anything, a counter for instance: the program's is in the slot.
@@ -42,7 +44,7 @@ enum R11State {
     Dirty,
 }
 
-/// What an emitter leaves for the next one: room that was asked for already.
+/// Buffers that an emitter hands on to the next one.
 #[derive(Default)]
 pub(crate) struct EmitterBuffers {
     pub(crate) bytes: Vec<u8>,
@@ -50,11 +52,11 @@ pub(crate) struct EmitterBuffers {
     literals: Vec<(usize, u64)>,
 }
 
-/// A place in the code that wants the distance to somewhere.
+/// A 32-bit field that takes the distance to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct JumpField(u32);
 
-/// The state that the marks of coming instructions tell.
+/// The state that is recorded in the PC-map entries of the next instructions.
 #[derive(Clone, Copy)]
 pub(crate) struct EmitState {
     pub(crate) subject: u32,
@@ -79,10 +81,10 @@ impl CodeEmitter {
         self.base + u64::from(self.start) + self.bytes.len() as u64
     }
 
-    /// The code, its address and its marks, and what remains for the next one.
+    /// The code, its address, its PC map, and the buffers for the next emitter.
     pub(crate) fn finish(mut self) -> (u64, Vec<u8>, PcMap, EmitterBuffers) {
         debug_assert_eq!(self.r11, R11State::Free);
-        self.place_literals();
+        self.emit_literals();
         self.align(16);
         let (pc_map, buffers) = self.pc_map.close();
         let buffers = EmitterBuffers { bytes: Vec::new(), pc_map: buffers, literals: self.literals };
@@ -100,7 +102,7 @@ impl CodeEmitter {
         self.bytes.resize(self.bytes.len() + count, 0xcc);
     }
 
-    fn place_literals(&mut self) {
+    fn emit_literals(&mut self) {
         self.align(8);
         for i in 0..self.literals.len() {
             let (hole, value) = self.literals[i];
@@ -209,7 +211,7 @@ impl CodeEmitter {
 
     /// Makes so many bytes that follow the next `behind` ones lie in one line of the cache, if they fit: a loop of a few instructions takes
     /// a cycle more each time round where it does not.
-    pub(crate) fn keep_together(&mut self, at: EmitState, behind: usize, len: usize) {
+    pub(crate) fn align_to_line(&mut self, at: EmitState, behind: usize, len: usize) {
         let start = self.start as usize + self.bytes.len() + behind;
         if len > LINE || start % LINE + len <= LINE {
             return;
@@ -222,16 +224,17 @@ impl CodeEmitter {
         }
     }
 
-    /// Counts the way to the outside, with rcx in the slot; what is true then of the instruction and behind it.
+    /// Counts the edge to the outside, with rcx in the slot. Returns the states at the instruction and behind
+    /// it.
     fn count_outside(
         &mut self,
         at: EmitState,
-        went: EmitState,
+        after: EmitState,
         outside: Option<u32>,
     ) -> (EmitState, EmitState) {
-        let Some(offset) = outside else { return (at, went) };
+        let Some(offset) = outside else { return (at, after) };
         self.count(at.with(PcBits::RCX), offset, false);
-        (at.with(PcBits::OUTSIDE), went.with(PcBits::OUTSIDE))
+        (at.with(PcBits::OUTSIDE), after.with(PcBits::OUTSIDE))
     }
 
     /// Changes a counter by instructions on r11.
@@ -254,8 +257,8 @@ impl CodeEmitter {
         self.change(before, offset, &[not, &[0x4d, 0x8d, 0x1c, 0x0b], not]);
     }
 
-    /// Adds the number of elements that a mask selects to a counter; `states` before and after that is done. The flags are
-    /// kept in ax.
+    /// Adds the number of elements that a mask selects to a counter. `states` are the states before and after
+    /// the addition. The flags are kept in ax.
     ///
     /// # Source
     ///
@@ -277,7 +280,7 @@ impl CodeEmitter {
         self.put(busy, &mask_to_ecx(of));
         let both = busy.with(PcBits::RCX);
         if of.lanes < 64 {
-            // What is above the lanes does not count; 32 of them leave all bits of ecx.
+            // Bits above the lanes do not count; 32 lanes leave all bits of ecx.
             let lanes = (1u64 << of.lanes) - 1;
             self.put32(both, &[0x81, 0xe1], lanes as u32);
         }
@@ -308,13 +311,14 @@ impl CodeEmitter {
         }
     }
 
-    /// Makes r11 ours again: the program's goes to the slot, unless it is there.
+    /// Frees r11: the program's value goes to the slot, unless it is there.
     pub(crate) fn release_r11(&mut self, at: EmitState) {
         self.settle_r11(at);
         self.r11 = R11State::Free;
     }
 
-    /// Puts the program's r11 in the slot, unless it is there, and leaves it where it is as well: an indirect branch may go by it.
+    /// Stores the program's r11 in the slot, unless it is there, and keeps it in the register. An indirect
+    /// branch may use it.
     pub(crate) fn settle_r11(&mut self, at: EmitState) {
         if self.r11 == R11State::Dirty {
             self.store(at, 11, slot_layout::R11);
@@ -344,7 +348,7 @@ impl CodeEmitter {
         let code = shape.code();
         match condition(code) {
             Some(condition) => self.put_hole(at, &[0x0f, 0x80 | condition]),
-            // jrcxz and loops reach 127 bytes only: over a jump, which is over the way on.
+            // `jrcxz` and `loop` reach 127 bytes only: they jump over a jump that skips the taken exit.
             None => {
                 let mut near = code[..code.len() - 1].to_vec();
                 near.push(2);
@@ -383,35 +387,36 @@ impl CodeEmitter {
         at: EmitState,
         shape: &DecodedInstruction,
         table: u64,
-        went: EmitState,
+        after: EmitState,
         outside: Option<u32>,
     ) {
         self.store(at, 1, slot_layout::RCX);
         self.load_target(at, shape);
-        let (_, went) = self.count_outside(at, went, outside);
-        self.dispatch(went.with(PcBits::TO_RCX).with(PcBits::RCX), table);
+        let (_, after) = self.count_outside(at, after, outside);
+        self.dispatch(after.with(PcBits::TO_RCX).with(PcBits::RCX), table);
     }
 
-    /// The first part of an indirect call, up to the call of its thunk; `outside` counts it. What is true in the thunk
-    /// before and behind the call.
+    /// The first part of an indirect call, up to the call of its thunk; `outside` is the counter of the edge.
+    /// Returns the states in the thunk before and behind the call.
     pub(crate) fn indirect_call(
         &mut self,
         at: EmitState,
         shape: &DecodedInstruction,
-        went: EmitState,
+        after: EmitState,
         outside: Option<u32>,
     ) -> (JumpField, EmitState, EmitState) {
         self.store(at, 1, slot_layout::RCX);
         self.load_target(at, shape);
-        let (at, went) = self.count_outside(at, went, outside);
-        (self.put_hole(at.with(PcBits::RCX), &[0xe8]), at, went)
+        let (at, after) = self.count_outside(at, after, outside);
+        (self.put_hole(at.with(PcBits::RCX), &[0xe8]), at, after)
     }
 
-    /// The thunk of an indirect call: moves the address that the call pushed to the shadow, and pushes the program's.
-    pub(crate) fn indirect_thunk(&mut self, at: EmitState, return_to: u64, table: u64, went: EmitState) {
+    /// The thunk of an indirect call. It moves the pushed address to the return-address table, and pushes the
+    /// program's return address.
+    pub(crate) fn indirect_thunk(&mut self, at: EmitState, return_to: u64, table: u64, after: EmitState) {
         let busy = at.with(PcBits::RCX);
         self.direct_thunk(busy, return_to);
-        self.dispatch(went.with(PcBits::TO_RCX).with(PcBits::RCX), table);
+        self.dispatch(after.with(PcBits::TO_RCX).with(PcBits::RCX), table);
     }
 
     /// Pushes an address of the program's.
@@ -423,7 +428,7 @@ impl CodeEmitter {
         }
     }
 
-    /// The thunk of a direct call, up to where it goes on to what is called.
+    /// The thunk of a direct call, up to the jump to the called block.
     pub(crate) fn direct_thunk(&mut self, at: EmitState, return_to: u64) {
         debug_assert_eq!(self.r11, R11State::Free);
         let pushed = at.with(PcBits::PUSHED);
@@ -432,25 +437,27 @@ impl CodeEmitter {
         self.push_address(at, return_to);
     }
 
-    /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`; `outside` counts it.
-    pub(crate) fn ret(&mut self, at: EmitState, drops: u16, went: EmitState, outside: Option<u32>) {
+    /// A return. The program's return address goes to rcx, the address from the return-address table to the
+    /// stack, for a real `ret`. `outside` is the counter of the edge.
+    pub(crate) fn ret(&mut self, at: EmitState, drops: u16, after: EmitState, outside: Option<u32>) {
         self.store(at, 1, slot_layout::RCX);
-        let (at, went) = self.count_outside(at, went, outside);
+        let (at, after) = self.count_outside(at, after, outside);
         debug_assert_eq!(self.r11, R11State::Free);
         let busy = at.with(PcBits::RCX);
         self.put(busy, &[0x44, 0x0f, 0xb7, 0xdc]);
         self.put(busy, &[0x59]);
-        let went = went.with(PcBits::TO_RCX).with(PcBits::RCX);
+        let after = after.with(PcBits::TO_RCX).with(PcBits::RCX);
         if drops > 0 {
             self.put32(busy.with(PcBits::POPPED), &[0x48, 0x8d, 0xa4, 0x24], u32::from(drops));
         }
-        self.put32(went, &[0x65, 0x41, 0xff, 0xb3], slot_layout::RETURN_TABLE);
-        self.put(went.with(PcBits::PUSHED), &[0xc3]);
+        self.put32(after, &[0x65, 0x41, 0xff, 0xb3], slot_layout::RETURN_TABLE);
+        self.put(after.with(PcBits::PUSHED), &[0xc3]);
     }
 
-    /// Where indirect branches and returns to an address come in, with the address in rcx: if it is another one, on to
-    /// the next stub, whose address the hole's eight bytes hold. `edge` is the counter of the way in, and whether flags do
-    /// not matter there. Gives the hole, where rcx is restored, and what is true behind that.
+    /// The target of indirect branches and returns, with the address in rcx. Another address goes on to the
+    /// next stub, whose address is in the eight bytes of the jump field.
+    /// `edge` is the counter of the incoming edge, and whether the flags are dead there. Returns the jump
+    /// field, the address where rcx is restored, and the state behind that.
     pub(crate) fn lookup_stub(
         &mut self,
         subject: u32,
@@ -463,7 +470,7 @@ impl CodeEmitter {
         let (to_rcx, beyond) = (at(PcBits::TO_RCX), at(PcBits::TO_STUB_AND_RCX));
         let low = is_low(address);
         self.add_to_rcx(to_rcx, address.wrapping_neg(), low);
-        // Over the way on, which has the same length whatever is added.
+        // Skips the mismatch path, whose length depends on the operand size alone.
         self.put(beyond, &[0xe3, if low { 13 } else { 20 }]);
         self.add_to_rcx(beyond, address, low);
         let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
@@ -477,7 +484,7 @@ impl CodeEmitter {
         (hole, hit, arrived)
     }
 
-    /// Adds a low address to rcx, or its negative, or any value by way of r11.
+    /// Adds a value to rcx: a low address or its negative directly, any other value by r11.
     fn add_to_rcx(&mut self, at: EmitState, value: u64, low: bool) {
         if low {
             return self.put32(at, &[0x48, 0x8d, 0x89], value as u32);
@@ -492,8 +499,9 @@ impl CodeEmitter {
         self.literals.push(((hole.0 - self.start) as usize, value));
     }
 
-    /// A system call, which leaves the flags in r11: stops before those that the filter names. Gives the address of the stop.
-    pub(crate) fn system_call(&mut self, at: EmitState, next: u64, went: EmitState, filter: u64) -> u64 {
+    /// A system call, which leaves the flags in r11. Stops before the calls that the filter names. Returns
+    /// the address of the stop.
+    pub(crate) fn system_call(&mut self, at: EmitState, next: u64, after: EmitState, filter: u64) -> u64 {
         let busy = at.with(PcBits::RCX);
         debug_assert_eq!(self.r11, R11State::Free);
         // Where the kernel makes a call again it is back at its instruction, with the flags there.
@@ -505,9 +513,9 @@ impl CodeEmitter {
         let stop = self.here();
         self.put(busy, &[0xcc]);
         self.put(busy.with(PcBits::OWN_R11), &[0x0f, 0x05]);
-        let went = went.with(PcBits::OWN_R11);
-        self.put_to(went.with(PcBits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
-        self.store(went, 11, slot_layout::R11);
+        let after = after.with(PcBits::OWN_R11);
+        self.put_to(after.with(PcBits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
+        self.store(after, 11, slot_layout::R11);
         stop
     }
 
@@ -528,7 +536,7 @@ impl CodeEmitter {
         EmitState { subject, done: 0, bits: PcBits::TO_STUB.with(PcBits::IN_STUB) }
     }
 
-    /// Outside of every block, on the way to rcx.
+    /// Outside of every block, on the path to the address in rcx.
     fn lost() -> EmitState {
         let bits = PcBits::TO_RCX.with(PcBits::RCX).with(PcBits::OUTSIDE);
         EmitState { subject: u32::MAX, done: 0, bits }
@@ -635,5 +643,5 @@ pub(super) fn as_load(shape: &DecodedInstruction) -> DecodedInstruction {
     DecodedInstruction { bytes, len: load.len() as u8, relative, ..shape.clone() }
 }
 
-/// Legacy prefixes that an indirect branch can have. Of `%gs` and `%fs` the last one counts, which is not `%gs` here.
+/// Legacy prefixes of an indirect branch. The last one of `%gs` and `%fs` counts, which is not `%gs` here.
 const PREFIXES: [u8; 10] = [0x66, 0x67, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65];

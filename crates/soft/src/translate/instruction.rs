@@ -26,20 +26,20 @@ pub(crate) struct DecodedInstruction {
     pub(crate) reads: u8,
     /// Status flags that it gives a value that does not depend on the one before.
     pub(crate) kills: u8,
-    /// What must be counted of it beside its executions.
+    /// The units to count beside executions.
     pub(crate) units: Option<RunTimeUnits>,
     pub(crate) ends: Option<Terminator>,
-    /// Whether something jumps to it: a block starts here.
+    /// Whether it is a branch target: a block starts here.
     pub(crate) leads: bool,
-    /// What it asks the processor for.
+    /// The question to the processor, for `cpuid` and `xgetbv`.
     pub(crate) cpu_query: Option<CpuQuery>,
     /// Its operand, if it is an indirect jump or call.
     pub(crate) target: Option<BranchOperand>,
-    /// What it does with r11, but for a system call, which leaves the flags there.
+    /// Its use of r11. A system call is not included, although it leaves the flags there.
     pub(crate) r11: RegisterUse,
 }
 
-/// What an instruction does with a register.
+/// The use of a register by an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RegisterUse {
     /// Nothing.
@@ -51,7 +51,7 @@ pub(crate) enum RegisterUse {
     Changes,
 }
 
-/// What is counted of an instruction when it is executed.
+/// The units that are counted when an instruction is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RunTimeUnits {
     /// Iterations of a string instruction with a repeat prefix, by rcx.
@@ -61,7 +61,7 @@ pub(crate) enum RunTimeUnits {
     },
     /// Elements under a mask.
     Elements {
-        /// Of which memory operand.
+        /// The masked memory operand.
         of: MaskedElements,
         /// Whether the mask must be looked at before the instruction.
         mask_is_lost: bool,
@@ -193,8 +193,8 @@ impl DecodedInstruction {
     }
 }
 
-/// What is known of instructions by their codes: most are the same to the translator but for their bytes, and the flags that
-/// each reads and kills.
+/// Properties of instructions by their codes. Most instructions differ for the translator only in their bytes
+/// and in the flags that they read and kill.
 #[derive(Default)]
 pub(crate) struct OpcodeTraits(Vec<OpcodeTrait>);
 
@@ -206,7 +206,7 @@ enum OpcodeTrait {
     Usual(PlainOpcode),
 }
 
-/// What is to be known of an instruction that is like all others of its code.
+/// Properties that all instructions of a code share.
 #[derive(Clone, Copy)]
 struct PlainOpcode {
     /// The status flags that it reads, and kills.
@@ -216,7 +216,7 @@ struct PlainOpcode {
 }
 
 impl OpcodeTraits {
-    /// What is true of an instruction, if its code tells it; `window` starts with its first byte.
+    /// The shared properties of an instruction, if its code tells them; `window` starts with its first byte.
     #[inline]
     fn of(&mut self, instruction: &Instruction, window: &[u8]) -> Option<PlainOpcode> {
         if self.0.is_empty() {
@@ -238,12 +238,12 @@ impl OpcodeTraits {
 }
 
 impl OpcodeTrait {
-    /// What is true of all instructions of a code that nothing qualifies.
+    /// The shared properties of all unqualified instructions of a code.
     fn look(instruction: &Instruction) -> OpcodeTrait {
         let branches = near_branch(instruction).is_some();
         let ends = !branches && !matches!(ending(instruction, DecoderError::None, &[]), Ok(None));
         let counted = instruction.is_string_instruction() || elements(instruction).is_some();
-        // What a shift does to flags depends on its count.
+        // The effect of a shift on flags depends on its count.
         let special = ends || counted || cpu_query(instruction).is_some() || is_shift(instruction.mnemonic());
         if special {
             return OpcodeTrait::Special;
@@ -252,7 +252,7 @@ impl OpcodeTrait {
     }
 }
 
-/// Whether there is something about an instruction that its code does not tell.
+/// Whether a prefix, mask or base register makes the instruction differ from others of its code.
 #[inline]
 fn is_qualified(instruction: &Instruction) -> bool {
     instruction.segment_prefix() == Register::GS
@@ -290,7 +290,7 @@ fn target(instruction: &Instruction, ends: Option<Terminator>) -> Option<BranchO
     }
 }
 
-/// What an instruction does with r11. Only those that name it are looked at.
+/// The use of r11 by an instruction. Only instructions that name r11 are analysed.
 #[inline]
 fn use_of_r11(instruction: &Instruction) -> RegisterUse {
     let named = [
@@ -320,7 +320,7 @@ fn look_at_r11(instruction: &Instruction) -> RegisterUse {
     })
 }
 
-/// What counts iterations in rcx. With a 32-bit count in ecx the upper half would be counted too.
+/// Repeated instructions that count in rcx. With a 32-bit count in ecx the upper half would be counted too.
 fn repeats(instruction: &Instruction) -> Result<Option<RunTimeUnits>, DetachReason> {
     let repeated = instruction.has_rep_prefix() || instruction.has_repne_prefix();
     if !instruction.is_string_instruction() || !repeated {
@@ -341,7 +341,7 @@ fn repeats(instruction: &Instruction) -> Result<Option<RunTimeUnits>, DetachReas
     Ok(Some(RunTimeUnits::Iterations { conditional: compares }))
 }
 
-/// What can be under a mask is decoded again, for its accesses.
+/// Instructions that may have a mask are classified again, for their accesses.
 fn elements(instruction: &Instruction) -> Option<RunTimeUnits> {
     let by_sign = matches!(instruction.encoding(), EncodingKind::VEX) && has_sign_mask(instruction);
     let moves = matches!(instruction.mnemonic(), M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu);
@@ -375,8 +375,8 @@ fn has_sign_mask(instruction: &Instruction) -> bool {
 
 /// The status flags that an instruction reads, and those whose old value is lost.
 ///
-/// A shift by cl leaves the flags alone when cl is zero, as a repeated comparison does when rcx is. What the
-/// manuals call undefined may be the old value, but not after the logical instructions, whose AF is the only one.
+/// A shift by cl keeps the flags when cl is zero, as a repeated comparison does when rcx is zero. A flag that
+/// the manuals call undefined may keep its value, except for AF after logical instructions.
 fn flags(instruction: &Instruction) -> (u8, u8) {
     let written = instruction.rflags_written() | instruction.rflags_cleared() | instruction.rflags_set();
     let logical = matches!(instruction.mnemonic(), M::And | M::Or | M::Xor | M::Test);
@@ -384,7 +384,7 @@ fn flags(instruction: &Instruction) -> (u8, u8) {
     let by_cl = || (0..instruction.op_count()).any(|i| instruction.op_register(i) == Register::CL);
     let conditional = instruction.is_string_instruction() || (is_shift(instruction.mnemonic()) && by_cl());
     let kills = if conditional { 0 } else { status(written | undefined) };
-    // A system call leaves the flags in r11.
+    // `syscall` copies the flags to r11.
     let reads = if instruction.mnemonic() == M::Syscall { STATUS } else { status(instruction.rflags_read()) };
     (reads, kills)
 }

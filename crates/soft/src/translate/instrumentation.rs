@@ -1,4 +1,35 @@
-//! Puts counters into copies of blocks, and blocks together.
+//! Instrumentation: counters in translated blocks, and the links between blocks.
+//!
+//! # Problem
+//!
+//! Few counters determine the executions of all blocks and edges ([`crate::flow`]). This module decides the
+//! cost of a counter at each block and edge, lets the graph choose, and emits the blocks with the chosen
+//! counters.
+//!
+//! # Terms
+//!
+//! - *Block counter*: one addition in a block, where its status flags are dead if possible (`flags_dead`).
+//! - *Edge counter*: one addition on the path from a block to another one.
+//! - *Deferred code*: thunks, exits with a counter and exit stubs, behind the blocks of the batch.
+//! - *Lookup stub*: the entry of indirect branches and returns to a block.
+//! - *Unit counter*: iterations of a repeated instruction, or elements under a mask.
+//!
+//! ```text
+//!   block A ── falls through ──> [edge counter] ──> block B     next block of the batch: no jump
+//!      │
+//!      └── branch taken ──> jump to B, or to deferred code:
+//!                             [edge counter] jump to B          B is translated
+//!                             exit stub (int3)              B is not translated: stops; link() writes a jump
+//! ```
+//!
+//! # Invariants
+//!
+//! - Every edge of a batch is in the graph before the epoch is closed, so that no execution is missed.
+//! - Each emitted instruction has a PC-map entry that says which counters were increased before it.
+//! - An exit stub has 16 bytes, aligned, so that a jump can replace it by writes of whole words.
+//! - At most [`MOST_LINKS`] links are made for a batch; the others are made when the program reaches their
+//!   stubs.
+//! - A loop of one block keeps its counter in r11, and stores it where the loop is left.
 
 use super::batch::expected;
 use super::emit::{BEGIN_COUNTING, len_of_conditional, register_count};
@@ -6,11 +37,11 @@ use super::instruction::{RegisterUse, RunTimeUnits};
 use super::*;
 use crate::flow::FlowPoint;
 
-/// What a counter costs where flags must be kept: three instructions instead of one.
+/// Cost of a counter where flags are live: three instructions.
 const COST_FLAGS_LIVE: u64 = 3;
-/// The same for one where they do not matter.
+/// Cost of a counter where flags are dead: one instruction.
 const COST_FLAGS_DEAD: u64 = 2;
-/// What a counter costs beside that is not on the way, as that of a branch that is taken: it is elsewhere, and there is a jump back.
+/// Added cost of a counter that is off the path, as that of a taken branch: there is a jump to it and back.
 const COST_OFF_PATH: u64 = 2;
 
 /// One execution, in hundredths.
@@ -20,9 +51,9 @@ const ONCE: u64 = 100;
 /// counters has a limit. The others are linked when the program comes by.
 pub(super) const MOST_LINKS: usize = 2000;
 
-/// What remains to be emitted when all blocks of a batch are.
+/// The code that is emitted behind all blocks of a batch.
 struct DeferredCode {
-    /// Calls whose thunks come behind the blocks.
+    /// Calls whose thunks follow the blocks.
     thunks: Vec<CallThunk>,
     /// Thunks of direct calls that are right before what is called, by the calling blocks.
     near: AddressMap<u32, u64>,
@@ -35,7 +66,7 @@ struct DeferredCode {
 }
 
 impl DeferredCode {
-    /// Room for what so many blocks leave.
+    /// Capacity for the deferred code of so many blocks.
     fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
@@ -46,7 +77,7 @@ impl DeferredCode {
 struct CallThunk {
     hole: JumpField,
     at: EmitState,
-    went: EmitState,
+    after: EmitState,
     call: Terminator,
     direct: bool,
 }
@@ -138,13 +169,13 @@ impl Translation {
         found
     }
 
-    /// Those of some new blocks, ascending, that the one before does not go on to: the way from the table can be right before
-    /// them. And the others.
+    /// Splits new blocks, ascending, into those that the block before does not continue to, and the others. A
+    /// lookup stub can be right before the first kind.
     fn split_by_fallthrough(&self, batch: &BlockBatch, first: u32, blocks: Vec<u32>) -> (Vec<u32>, Vec<u32>) {
         blocks.into_iter().partition(|id| !batch.is_fallen_into((id - first) as usize))
     }
 
-    /// The thunk of a direct call, right before the block that is called, which is emitted next.
+    /// The thunk of a direct call, right before the called block, which is emitted next.
     fn inline_call_thunk(
         &mut self,
         batch: &BlockBatch,
@@ -157,7 +188,7 @@ impl Translation {
         let Terminator::Call { return_to, .. } = pending.terminator else { return };
         let bits = self.block_counter(from).map_or(PcBits::CLEAN, |_| PcBits::COUNTED);
         let at = EmitState { subject: from, done: pending.len() as u16 - 1, bits };
-        let went = EmitState { done: pending.len() as u16, ..at }.with(PcBits::TAKEN);
+        let after = EmitState { done: pending.len() as u16, ..at }.with(PcBits::TAKEN);
         // Either its call was emitted before, or it will be.
         let waits = |thunk: &CallThunk| thunk.direct && thunk.at.subject == from;
         match deferred.thunks.iter().position(waits) {
@@ -169,7 +200,7 @@ impl Translation {
         }
         out.direct_thunk(at, return_to);
         let arc = self.blocks[from as usize].edges[BlockExit::Taken as usize];
-        self.count_edge(arc, went, to, out);
+        self.count_edge(arc, after, to, out);
     }
 
     /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
@@ -237,7 +268,7 @@ impl Translation {
             let entry = FlowPoint::Entry(self.blocks[to as usize].block);
             self.blocks[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
         }
-        if leaves_indirectly(pending.terminator) {
+        if exits_indirectly(pending.terminator) {
             let arc = self.flow.edge(exit, FlowPoint::Outside, pending.expected * COST_FLAGS_LIVE);
             self.blocks[id as usize].edges[1] = Some(arc);
         }
@@ -254,7 +285,8 @@ impl Translation {
         expected(heats.map(|heats| heats.block), u64::MAX)
     }
 
-    /// Adds the edge from the outside to a block. `guess` is how often that is gone, in hundredths, where earlier runs tell nothing.
+    /// Adds the edge from the outside to a block. `guess` is the expected number of executions, in
+    /// hundredths, without a profile.
     fn add_outside_edge(&mut self, id: u32, guess: u64) {
         let heats = self.pages.heats(self.blocks[id as usize].address);
         let weight = expected(heats.map(|heats| heats.entry), guess) * self.edge_counter_cost(id, false);
@@ -262,7 +294,7 @@ impl Translation {
         self.blocks[id as usize].from_outside = Some(self.flow.edge(FlowPoint::Outside, entry, weight));
     }
 
-    /// What a counter costs on a way to a block, where it is on the way, or aside with a jump back.
+    /// The cost of a counter on an edge to a block, on the path, or off the path with a jump back.
     fn edge_counter_cost(&self, to: u32, aside: bool) -> u64 {
         let cost = if self.flags_are_dead(to) { COST_FLAGS_DEAD } else { COST_FLAGS_LIVE };
         if aside { cost + COST_OFF_PATH } else { cost }
@@ -314,11 +346,12 @@ impl Translation {
             Terminator::IndirectJump | Terminator::IndirectCall { .. } => out.settle_r11(before_end),
             _ => out.release_r11(before_end),
         }
-        let went = EmitState { done: pending.len() as u16, ..at };
-        self.end(batch, pending, id, (at, went), out, deferred);
+        let after = EmitState { done: pending.len() as u16, ..at };
+        self.end(batch, pending, id, (at, after), out, deferred);
     }
 
-    /// The counter of a block that goes back to its own start, if that is all that is counted there and nothing in it needs r11 or stops.
+    /// The counter of a block that jumps to its own start. `None` where another counter is needed, where an
+    /// instruction uses r11, or where one stops.
     fn plain_loop(&self, batch: &BlockBatch, pending: &batch::PendingBlock, id: u32) -> Option<CountedLoop> {
         let Terminator::Conditional { taken, not_taken } = pending.terminator else { return None };
         let back = self.blocks[id as usize].edges[BlockExit::Taken as usize];
@@ -348,7 +381,7 @@ impl Translation {
         let copied: usize = shapes[..copies].iter().map(|shape| shape.code().len()).sum();
         let round = register_count(flags_dead.is_some()).len() + copied + len_of_conditional(branch);
         let before = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
-        out.keep_together(before, BEGIN_COUNTING, round);
+        out.align_to_line(before, BEGIN_COUNTING, round);
         out.begin_counting(before, counter);
         let start = out.here();
         let mut at = before.with(PcBits::COUNTING);
@@ -362,8 +395,8 @@ impl Translation {
                 out.copy(at, shape);
             }
         }
-        let went = EmitState { done: pending.len() as u16, ..at };
-        let (next, taken) = (went.with(PcBits::NEXT), went.with(PcBits::TAKEN));
+        let after = EmitState { done: pending.len() as u16, ..at };
+        let (next, taken) = (after.with(PcBits::NEXT), after.with(PcBits::TAKEN));
         let hole = out.conditional(at, taken, branch);
         out.fill(hole, start);
         debug_assert_eq!(out.here(), start + round as u64);
@@ -375,7 +408,7 @@ impl Translation {
     fn copy(&mut self, shape: &DecodedInstruction, at: EmitState, out: &mut CodeEmitter) {
         if let Some(question) = shape.cpu_query.filter(|_| self.stop_at_cpu_queries) {
             self.stop(at, ExitStub::CpuQuery(question), out);
-            // Nobody is found here: who is at the stop is not taken for one who has gone on.
+            // These bytes have no PC-map entry: a task at the stop is not mistaken for one behind it.
             return out.skip(ANSWERED as usize);
         }
         let Some(units) = self.units(shape) else { return out.copy(at, shape) };
@@ -403,20 +436,20 @@ impl Translation {
         }
     }
 
-    /// The last instruction of a block, and where it goes on.
+    /// The last instruction of a block, and its exits.
     fn end(
         &mut self,
         batch: &BlockBatch,
         pending: &batch::PendingBlock,
         id: u32,
-        (at, went): (EmitState, EmitState),
+        (at, after): (EmitState, EmitState),
         out: &mut CodeEmitter,
         deferred: &mut DeferredCode,
     ) {
-        let outside = self.blocks[id as usize].edges[1].filter(|_| leaves_indirectly(pending.terminator));
+        let outside = self.blocks[id as usize].edges[1].filter(|_| exits_indirectly(pending.terminator));
         let outside = self.counter(outside);
         let last = || &batch.shapes(pending)[pending.len() - 1];
-        let (next, taken) = (went.with(PcBits::NEXT), went.with(PcBits::TAKEN));
+        let (next, taken) = (after.with(PcBits::NEXT), after.with(PcBits::TAKEN));
         match pending.terminator {
             Terminator::FallThrough { next: to } => {
                 self.flow_on(id, next, BlockExit::Next, to, out, deferred)
@@ -436,17 +469,17 @@ impl Translation {
                 let hole = out.put_hole(at, &[0xe8]);
                 match deferred.near.get(&id) {
                     Some(thunk) => out.fill(hole, *thunk),
-                    None => deferred.thunks.push(CallThunk { hole, at, went: taken, call, direct: true }),
+                    None => deferred.thunks.push(CallThunk { hole, at, after: taken, call, direct: true }),
                 }
                 self.return_site(id, return_to, out, deferred);
             }
             call @ Terminator::IndirectCall { return_to } => {
-                let (hole, at, went) = out.indirect_call(at, last(), went, outside);
-                deferred.thunks.push(CallThunk { hole, at, went, call, direct: false });
+                let (hole, at, after) = out.indirect_call(at, last(), after, outside);
+                deferred.thunks.push(CallThunk { hole, at, after, call, direct: false });
                 self.return_site(id, return_to, out, deferred);
             }
-            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, went, outside),
-            Terminator::Return { drops } => out.ret(at, drops, went, outside),
+            Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, after, outside),
+            Terminator::Return { drops } => out.ret(at, drops, after, outside),
             Terminator::Trap(crate::block::TrapKind::Undefined) => {
                 out.copy(at, last());
                 out.release_r11(at);
@@ -542,12 +575,12 @@ impl Translation {
             match thunk.call {
                 Terminator::Call { target, return_to } if thunk.direct => {
                     out.direct_thunk(thunk.at, return_to);
-                    let hole = out.put_hole(thunk.went, &[0xe9]);
-                    deferred.exits.push(BranchExit { hole, at: thunk.went, exit: BlockExit::Taken, target });
+                    let hole = out.put_hole(thunk.after, &[0xe9]);
+                    deferred.exits.push(BranchExit { hole, at: thunk.after, exit: BlockExit::Taken, target });
                 }
                 other => {
                     let back = return_to(other).unwrap_or_default();
-                    out.indirect_thunk(thunk.at, back, self.table, thunk.went);
+                    out.indirect_thunk(thunk.at, back, self.table, thunk.after);
                 }
             }
         }
@@ -569,7 +602,7 @@ impl Translation {
         }
     }
 
-    /// A way out of a block that is taken by a jump: right to the block, over a counter, or to a link.
+    /// An exit that is taken by a jump: directly to the block, over a counter, or to an exit stub.
     fn emit_exit(&mut self, exit: BranchExit, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
         let BranchExit { hole, at, exit, target } = exit;
         let Some(to) = self.block_at(target) else {
@@ -608,8 +641,8 @@ impl Translation {
         out.skip(15);
     }
 
-    /// Translates what the program stopped for; where it goes on, with its registers as they are. `None` where there is
-    /// no such stop.
+    /// Translates the target of an exit stub. Returns the address where the program continues, with its
+    /// registers unchanged; `None` where there is no such stub.
     ///
     /// # Errors
     ///
@@ -697,7 +730,7 @@ impl Translation {
         Some((counter, self.flags_are_dead(to)))
     }
 
-    /// Writes a jump over a stop, and shortens the way to it.
+    /// Writes a jump over an exit stub, and lets the exit jump directly to the target.
     fn patch(&mut self, LinkPatch { stop, jump, destination }: LinkPatch) {
         let word = |address: u64, bytes: &[u8]| CodeWrite { address, bytes: WriteBytes::of(bytes) };
         if reaches(stop, destination) {
@@ -717,7 +750,7 @@ impl Translation {
         }
     }
 
-    /// Where an indirect branch to an address goes on, with rcx in the slot.
+    /// The address where an indirect branch to a target continues, with rcx in the slot.
     ///
     /// # Errors
     ///
@@ -739,15 +772,15 @@ impl Translation {
         Ok(hit)
     }
 
-    /// Emits the way from the table to a block that was emitted. What is to be written to the table when that is published, and
-    /// where the stub has checked the address.
+    /// Emits the lookup stub of a block that was emitted. Returns the write to the lookup table, and the
+    /// address behind the stub's check.
     fn entry_jump(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64) {
         let (entry, hit, at) = self.entry_path(to, out);
         self.jump_to(to, at, out, &mut Vec::new());
         (entry, hit)
     }
 
-    /// The same up to the block, which is emitted next or jumped to, with what is true there.
+    /// Emits the lookup stub up to the block, which follows or is jumped to, and returns the state there too.
     fn entry_path(&mut self, to: u32, out: &mut CodeEmitter) -> (CodeWrite, u64, EmitState) {
         let target = self.blocks[to as usize].address;
         let stub = self.lookup_targets.len() as u32;
@@ -767,13 +800,14 @@ impl Translation {
         shapes.filter(|shape| self.units(shape).is_some()).count() as u32
     }
 
-    /// What is to be counted of an instruction beside its executions.
+    /// The units of an instruction that are counted beside its executions.
     fn units(&self, shape: &DecodedInstruction) -> Option<RunTimeUnits> {
         shape.units.filter(|units| self.counts(units.kind()))
     }
 }
 
-/// For each block of a batch the one that calls it most, as far as it is known before it is emitted, if nothing falls into it.
+/// For each block of a batch the block that calls it most, as far as it is known, unless execution falls into
+/// it.
 fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
     let mut callers: Vec<Option<usize>> = vec![None; batch.blocks.len()];
     for (position, pending) in batch.blocks.iter().enumerate() {
@@ -787,7 +821,7 @@ fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
     callers
 }
 
-fn leaves_indirectly(terminator: Terminator) -> bool {
+fn exits_indirectly(terminator: Terminator) -> bool {
     matches!(
         terminator,
         Terminator::IndirectJump | Terminator::IndirectCall { .. } | Terminator::Return { .. }

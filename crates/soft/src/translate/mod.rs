@@ -1,24 +1,47 @@
-//! Translated code: copies of the program's blocks with counters between them, as they become known.
+//! Translation of a program's code: translated blocks with counters, made as they are needed.
 //!
-//! A [`Translation`] is pure: it is told the program's code and where its copies can go, and tells what to write where.
-//! Whoever runs it ([`crate::host`]) maps memory, starts the program in the copies, and asks again whenever it
-//! stops at something that is not translated yet.
+//! # Problem
+//!
+//! Every basic block of a program is copied into the code cache, with instructions between that count it. The
+//! program must not notice: its registers, stack, signals and addresses are those of a native run.
+//!
+//! A [`Translation`] is pure. Its input is the program's code and the memory that translated code can use.
+//! Its output is a list of writes. The host (module `host` of this crate) maps memory, starts the program in
+//! translated code, and asks again when the program stops at code that is not translated yet.
+//!
+//! # Terms
+//!
+//! - *Batch*: blocks that are translated together (`batch`). A block of a batch is *pending* until it is
+//!   emitted.
+//! - *Region*: 64 MB of code cache, within reach of the original code.
+//! - *Slot*: memory of one thread, at `%gs`: saved registers, the return-address table, counters.
+//! - *Exit stub*: a stop at an exit whose target is not translated. A *direct link* replaces it by a jump.
+//! - *Lookup table*: the targets of indirect branches, by the lower 16 bits of the address. Each entry leads
+//!   to a chain of *lookup stubs*, which compare the whole address.
+//! - *Return-address table*: the translated return address of each call, by the lower 16 bits of the stack
+//!   pointer.
+//! - *PC map*: for each translated instruction the *program point*, that is, the original address and the
+//!   state.
 //!
 //! ```text
-//! batch: reachable blocks, live flags, loops ──> weave: counters, copies, links ──> writes
-//!                                                  │ a mark for each instruction ──> place
+//!          batch                    instrumentation                 host
+//! entry ──> reachable blocks ──────> counters, blocks, stubs ──────> writes to the code cache
+//!           live flags, loops         │  PC-map entries
+//!                                     └──────────────────────────> program points, at any stop
 //! ```
 //!
-//! # Transparency
+//! # Invariants
 //!
-//! - Copies lie within 2 GB of what they are copied from: only displacements to the instruction pointer change.
-//! - A call pushes the program's return address. So that returns are predicted, the copy is a real call, whose
-//!   own return address is kept aside, in the *shadow*, by the stack pointer's lower 16 bits; a return pushes it
-//!   again, and the return site checks that it is the right one. So the shadow may be wrong, and mends itself.
-//!   What a call does between is in a *thunk*, which is right before what it calls for the call that is likely to come most often.
-//! - Indirect branches go through a table by the lower 16 bits of the target, to stubs that check the rest: right before the
-//!   block where earlier runs have come to it that way and nothing falls into it.
-//! - Nothing of the program's stack changes but what is below the stack pointer by up to 8 bytes, which it left.
+//! - Translated code lies within 2 GB of its original: only displacements to the instruction pointer change.
+//! - A call pushes the program's return address. The translated call is a real one, so that the processor
+//!   predicts the return. A *thunk* moves the address that it pushed to the return-address table, and pushes
+//!   the program's. The thunk of the most frequent caller is right before the called block.
+//! - A return takes its target from the return-address table; the return site compares it with the program's
+//!   return address. So a wrong entry of the table costs time only.
+//! - The translator changes no stack memory but the 8 bytes below the stack pointer that a return has just
+//!   freed.
+//! - Every counter starts at zero and belongs to a graph ([`crate::flow`]) whose equations are checked at the
+//!   end.
 
 mod batch;
 mod emit;
@@ -70,7 +93,7 @@ use region::CodeRegion;
 pub struct CodeWrite {
     /// Where.
     pub address: u64,
-    /// What.
+    /// The bytes to write.
     pub bytes: WriteBytes,
 }
 
@@ -89,7 +112,7 @@ pub enum WriteBytes {
 }
 
 impl WriteBytes {
-    /// 8 bytes at most are kept where they are.
+    /// Keeps up to 8 bytes inline.
     fn of(bytes: &[u8]) -> WriteBytes {
         let mut few = [0; 8];
         match few.get_mut(..bytes.len()) {
@@ -111,7 +134,7 @@ impl std::ops::Deref for WriteBytes {
     }
 }
 
-/// What a translation cannot do by itself.
+/// A request that only the host can meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TranslationNeed {
     /// Memory for code near this address: [`Translation::add_region`], then the same again.
@@ -123,13 +146,13 @@ pub enum TranslationNeed {
 /// Why the program stopped at an instruction that the translator put there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReason {
-    /// A way that was never gone before: [`Translation::link`].
+    /// An exit that was not taken before: see [`Translation::link`].
     DirectLink,
     /// An indirect branch to an address without a stub, which is in rcx: [`Translation::indirect`].
     IndirectBranch,
     /// Before a system call that the filter names. The instruction after the stop makes it.
     SystemCall,
-    /// Before an instruction that asks for the processor: [`ANSWERED`] bytes behind the stop the program goes on, with the
+    /// Stopped before `cpuid` or `xgetbv`. The program continues [`ANSWERED`] bytes behind the stop, with the
     /// answer in its registers.
     CpuQuery(CpuQuery),
     /// Before an instruction that cannot be followed.
@@ -138,7 +161,7 @@ pub enum StopReason {
     Breakpoint,
 }
 
-/// How far behind a [`StopReason::CpuQuery`] a program goes on, in bytes from where it is when it has stopped.
+/// Distance in bytes from the stop of a [`StopReason::CpuQuery`] to the next translated instruction.
 pub const ANSWERED: u64 = 1;
 
 /// A block that was translated.
@@ -153,7 +176,7 @@ pub(crate) struct TranslatedBlock {
     instructions: u16,
     live_in: u8,
     end: BlockEnd,
-    /// Where its branch goes, as far from its end as a branch can tell.
+    /// Distance from the end of the block to the target of its branch.
     distance: u32,
     pub(crate) block: BlockId,
     /// The edges to where it falls through, and where its branch goes.
@@ -168,14 +191,14 @@ pub(crate) struct TranslatedBlock {
 /// How a block ends, as far as that matters once it was emitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum BlockEnd {
-    /// It goes on behind its end.
+    /// Execution continues with the next instruction.
     Next,
-    /// There or elsewhere.
+    /// Execution continues with the next instruction or at the branch target.
     Conditional,
     /// Elsewhere.
     Branch,
     Return,
-    /// Where the block does not tell.
+    /// The target is not in the instruction.
     Other,
 }
 
@@ -198,7 +221,7 @@ impl TranslatedBlock {
         self.address.wrapping_add(u64::from(self.len))
     }
 
-    /// The addresses where it goes on, as [`successors`] of its terminator has them.
+    /// The addresses where execution continues, in the order of [`successors`].
     fn successors(&self) -> [Option<u64>; 2] {
         let target = self.end().wrapping_add_signed(self.distance.cast_signed().into());
         match self.end {
@@ -215,10 +238,10 @@ impl TranslatedBlock {
     }
 }
 
-/// A stop with what is needed to go on.
+/// A stop in translated code, with the data that is needed to continue.
 #[derive(Clone, Copy, Debug)]
 enum ExitStub {
-    /// A way out of a block that was never gone; the distance at `jump` leads here.
+    /// An exit that was not taken before. The displacement at `jump` leads to this stub.
     DirectLink {
         from: u32,
         exit: BlockExit,
@@ -245,10 +268,12 @@ enum ExitStub {
 pub struct TranslationSettings {
     /// Which counters are there as a check only.
     pub redundancy: Redundancy,
-    /// Whether programs stop where they ask for the processor ([`StopReason::CpuQuery`]); else they ask the one that there is.
+    /// Whether programs stop before `cpuid` and `xgetbv` ([`StopReason::CpuQuery`]); else the processor
+    /// answers.
     pub stop_at_cpu_queries: bool,
-    /// What is counted beside executions, of [`AddendKinds::OF_UNITS`]. The events that the others of these feed are not known where such
-    /// an instruction was executed ([`EventTotals::total`](crate::Totals::total)).
+    /// The units that are counted beside executions, a subset of [`AddendKinds::OF_UNITS`]. Events that need
+    /// other units are unknown once such an instruction was executed
+    /// ([`EventTotals::total`](crate::EventTotals::total)).
     pub counted: AddendKinds,
 }
 
@@ -262,10 +287,10 @@ impl Default for TranslationSettings {
     }
 }
 
-/// What there is room for from the start: blocks of a small program.
+/// Initial capacity: the blocks of a small program.
 const ROOM: usize = 1000;
 
-/// What was translated of a program's code; see the module's text.
+/// The translation of one program; the module documentation explains the parts.
 pub struct Translation {
     /// Address of the table in the program, below 2 GB.
     table: u64,
@@ -273,7 +298,7 @@ pub struct Translation {
     table_heads: AddressMap<u32, u64>,
     pages: CodePages,
     regions: Vec<CodeRegion>,
-    /// Where an earlier run has left what is seldom asked for.
+    /// Pages and PC maps that an earlier run has stored; they are read on demand.
     stored_pages: Option<Rc<dyn StoredPages>>,
     blocks: ChunkedVec<TranslatedBlock>,
     /// The instructions of blocks that are on more than one page.
@@ -292,7 +317,7 @@ pub struct Translation {
     return_missed: u64,
     unit_counters: u32,
     writes: Vec<CodeWrite>,
-    /// What every batch uses again.
+    /// Buffers that every batch uses again.
     scratch: batch::BatchScratch,
     buffers: emit::EmitterBuffers,
 }
@@ -356,17 +381,17 @@ impl Translation {
         self.flow.counters().len() as u32 + self.unit_counters > MAX_COUNTERS / 2
     }
 
-    /// What every entry of the table is at first.
+    /// The initial value of every entry of the lookup table.
     pub fn first_table_entry(&self) -> u64 {
         self.lookup_missed
     }
 
-    /// What every entry of the shadow is at first.
+    /// The initial value of every entry of the return-address table.
     pub fn first_return_entry(&self) -> u64 {
         self.return_missed
     }
 
-    /// What is to be written before the program goes on, in this order.
+    /// The writes to make before the program continues, in this order.
     pub fn take_writes(&mut self) -> Vec<CodeWrite> {
         std::mem::take(&mut self.writes)
     }
@@ -386,8 +411,8 @@ impl Translation {
         }
     }
 
-    /// Where the program goes on in translated code to execute what is at an address of its own, with all its registers, and its r11
-    /// in the slot.
+    /// Translates the block at an address of the program and returns the address of its translation. The
+    /// translation expects the program's registers, and its r11 in the slot.
     ///
     /// # Errors
     ///
@@ -432,8 +457,9 @@ impl Translation {
         self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
     }
 
-    /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
-    /// [`RegisterRepair::pushed`] is whether the shadow's address is on the stack already.
+    /// Whether the program is at a return, at an address in translated code, with the return address in rcx.
+    /// The value is [`RegisterRepair::pushed`]: whether the address from the return-address table is on the
+    /// stack already.
     pub fn is_returning(&self, pc: u64) -> Option<bool> {
         let point = self.point_at(pc).filter(|point| point.next == NextAddress::Rcx(0))?;
         let FlowState::In { block, .. } = point.flow else { return None };
@@ -651,7 +677,7 @@ impl Translation {
         })
     }
 
-    /// The counter of iterations that a mark of a repeated instruction speaks of.
+    /// The counter of iterations that the PC-map entry of a repeated instruction refers to.
     fn iterations_at(&self, entry: &PcEntry) -> Option<u32> {
         let first = self.blocks[entry.subject as usize].units()?;
         let before = self.with_units(entry.subject, entry.done);

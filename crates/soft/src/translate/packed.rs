@@ -1,7 +1,8 @@
-//! A translation in a file, to go on with it in a later run, all but its code.
+//! A translation as bytes, to be used in a later run: everything but its code.
 //!
-//! It is taken up again with its memory at the same addresses, where the program's code is what it was. Stops that were linked
-//! are left out, as nobody is at one; and which stops wait for a block, as they are linked when the program comes by.
+//! It is loaded at the same addresses, for a program whose code is the same. Two things are left out: exit
+//! stubs that are linked, because no task is at one; and the exit stubs that wait for a block, because they
+//! are linked when the program reaches them.
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
@@ -22,7 +23,7 @@ use crate::pack::{ChunkReader, ChunkWriter, MOST_AT_ONCE};
 const ENDS: [BlockEnd; 5] =
     [BlockEnd::Next, BlockEnd::Conditional, BlockEnd::Branch, BlockEnd::Return, BlockEnd::Other];
 
-const WAYS: [BlockExit; 2] = [BlockExit::Next, BlockExit::Taken];
+const EXITS: [BlockExit; 2] = [BlockExit::Next, BlockExit::Taken];
 
 const QUESTIONS: [CpuQuery; 2] = [CpuQuery::Features, CpuQuery::ExtendedState];
 
@@ -32,7 +33,7 @@ impl Translation {
         self.pages.fresh_pages()
     }
 
-    /// The marks of its code, one after the other.
+    /// The PC maps of its code, one after the other.
     pub(crate) fn all_pc_maps(&self) -> impl Iterator<Item = &[u8]> {
         self.regions.iter().flat_map(CodeRegion::all_pc_maps)
     }
@@ -75,8 +76,8 @@ impl Translation {
         }
     }
 
-    /// Reads one. `stored_pages` has the pages that it was made of, `files` the numbers of the files that they are from, by those that
-    /// these had when it was written.
+    /// Reads a translation. `stored_pages` has the pages that it was made from. `files` maps the file numbers
+    /// of the time when it was written to those of now.
     pub(crate) fn unpack(
         from: &mut ChunkReader<'_>,
         settings: TranslationSettings,
@@ -242,7 +243,7 @@ impl ExitStub {
         Some(match from.u8()? {
             0 => ExitStub::DirectLink {
                 from: from.u32()?,
-                exit: one_of(&WAYS, from)?,
+                exit: one_of(&EXITS, from)?,
                 target: from.u64()?,
                 jump: from.u64()?,
             },
@@ -257,7 +258,7 @@ impl ExitStub {
     }
 }
 
-/// What has the next number.
+/// The value with the next number.
 fn one_of<T: Copy>(all: &[T], from: &mut ChunkReader<'_>) -> Option<T> {
     all.get(usize::from(from.u8()?)).copied()
 }
@@ -270,7 +271,7 @@ mod tests {
     fn each_word_has_the_number_of_its_place() {
         let numbers = |words: &mut dyn Iterator<Item = u8>| words.collect::<Vec<_>>();
         assert_eq!(numbers(&mut ENDS.iter().map(|end| *end as u8)), [0, 1, 2, 3, 4]);
-        assert_eq!(numbers(&mut WAYS.iter().map(|exit| *exit as u8)), [0, 1]);
+        assert_eq!(numbers(&mut EXITS.iter().map(|exit| *exit as u8)), [0, 1]);
         assert_eq!(numbers(&mut QUESTIONS.iter().map(|question| *question as u8)), [0, 1]);
         let leaves = numbers(&mut DetachReason::ALL.iter().map(|reason| *reason as u8));
         assert_eq!(leaves, (0..DetachReason::ALL.len() as u8).collect::<Vec<_>>());

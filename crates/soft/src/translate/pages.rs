@@ -16,7 +16,7 @@ pub trait CodeSource {
     /// The page (4096 bytes) at an address that is a multiple of 4096; `None` where code must not be taken from.
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>>;
 
-    /// Where the page is from, if that is a file of which hints are kept.
+    /// The file page that a page is mapped from, if there is a profile for the file.
     fn origin(&mut self, _address: u64) -> Option<FilePage> {
         None
     }
@@ -29,16 +29,16 @@ pub struct FilePage {
     pub file: u32,
     /// The page's number in the file.
     pub page: u32,
-    /// What earlier runs have executed of it.
+    /// The execution profile of the page.
     pub profile: Option<Arc<PageProfile>>,
 }
 
-/// Where an earlier run has left the pages that it looked at, and the marks of its code. `None` where they cannot be read.
+/// Access to the pages and PC maps of a stored translation. `None` where they cannot be read.
 pub(crate) trait StoredPages {
     /// The page with a number.
     fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>>;
 
-    /// So many bytes of all marks, from one on.
+    /// `len` bytes of the concatenated PC maps, from an offset.
     fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
 }
 
@@ -67,7 +67,7 @@ struct CodePage {
 /// Bytes of a page.
 enum PageBytes {
     Loaded(Box<[u8; PAGE as usize]>),
-    /// Those of [`StoredPages`] with a number, and their sums: few are ever asked for.
+    /// A page of [`StoredPages`], by number, with its checksums. Few are ever read.
     Stored {
         number: u32,
         sums: [u64; 2],
@@ -256,7 +256,7 @@ impl CodePages {
         self.known(address).is_some_and(|page| self.starts_block_on(page, address))
     }
 
-    /// The same for an address that is on this page.
+    /// Whether a block starts at an address on this page.
     #[inline]
     pub(crate) fn starts_block_on(&self, page: u32, address: u64) -> bool {
         let (word, bit) = CodePage::bit(address);
@@ -276,7 +276,7 @@ impl CodePages {
         }
     }
 
-    /// What is known from earlier runs of the page that an address is on, which was looked at.
+    /// The execution profile of the page of an address, which was read before.
     pub(crate) fn profile(&self, address: u64) -> Option<&Arc<PageProfile>> {
         let page = &self.pages[self.known(address)? as usize];
         page.origin.as_ref()?.profile.as_ref()
@@ -307,7 +307,7 @@ impl CodePages {
         self.pages.iter().filter_map(of_page).sum()
     }
 
-    /// The bytes of all that were not left by an earlier run, in the order of their numbers.
+    /// The bytes of all pages that are not stored, in the order of their numbers.
     pub(crate) fn fresh_pages(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
         self.pages.iter().filter_map(CodePage::here)
     }
@@ -327,8 +327,8 @@ impl CodePages {
         }
     }
 
-    /// Reads them. `stored_pages` has their bytes, `files` the new numbers of their files by the old ones, `address_of` tells that of
-    /// a block.
+    /// Reads the pages. `stored_pages` has their bytes, `files` the new file numbers by the old ones;
+    /// `address_of` is the address of a block.
     pub(crate) fn unpack(
         from: &mut ChunkReader<'_>,
         stored_pages: Rc<dyn StoredPages>,

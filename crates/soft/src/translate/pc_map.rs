@@ -1,12 +1,13 @@
-//! The marks of a piece of translated code, in about three bytes each.
+//! The PC map of a run of translated code, in about three bytes for each entry.
 //!
-//! There are several times as many marks as instructions of the program, and they are looked at only where the program is
-//! interrupted. So each is kept as what differs from the one before it, and a piece is read from its start.
+//! There are several entries for each instruction of the program, and they are read only where the program is
+//! interrupted. So each entry is stored as its difference from the one before, and a map is read from its
+//! start.
 //!
 //! ```text
-//! head: bits 0..4  how far behind the mark before; 31: as a number behind the head
+//! head: bits 0..4  distance from the entry before; 31: a number follows the head
 //!       bits 5..6  instructions done: as before, one more, or (2) a number
-//!       bit 7      another byte says whether there is another subject (1) and other bits (2), as numbers
+//!       bit 7      a byte follows that tells whether the subject (1) and the flags (2) differ, as numbers
 //! ```
 
 use super::program_point::{PcBits, PcEntry};
@@ -30,7 +31,7 @@ impl PcMap {
         PcMap { start, last: before(start), bytes: buffers }
     }
 
-    /// Adds a mark behind all others.
+    /// Adds an entry behind all others.
     #[inline]
     pub(crate) fn push(&mut self, entry: PcEntry) {
         debug_assert!(entry.bits.0 < 1 << 21, "three bytes of seven bits");
@@ -57,7 +58,7 @@ impl PcMap {
         self.bytes.truncate(behind);
     }
 
-    /// A mark that differs in more than its bits.
+    /// Adds an entry that differs in more than its flags.
     fn push_another(&mut self, entry: PcEntry) {
         let (distance, last) = (entry.at - self.last.at, self.last);
         let done = match entry.done.wrapping_sub(last.done) {
@@ -85,7 +86,7 @@ impl PcMap {
             text.number(entry.bits.0);
         }
         let behind = self.bytes.len() + text.len;
-        // A copy of as many bytes as a mark can have takes no call.
+        // A copy of the maximum size of an entry takes no call.
         self.bytes.extend_from_slice(&text.bytes);
         self.bytes.truncate(behind);
         self.last = entry;
@@ -113,12 +114,12 @@ impl PcMap {
         &self.bytes
     }
 
-    /// Those of code that starts at an offset.
+    /// The map of code that starts at an offset, from its bytes.
     pub(crate) fn read(start: u32, bytes: Vec<u8>) -> PcMap {
         PcMap { start, last: before(start), bytes }
     }
 
-    /// Every mark, in order.
+    /// Every entry, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = PcEntry> {
         let mut bytes = self.bytes.iter().copied();
         let mut last = before(self.start);
@@ -129,7 +130,7 @@ impl PcMap {
     }
 }
 
-/// A mark in the making: two bytes, and four numbers of up to five.
+/// The bytes of one entry: two bytes, and four numbers of up to five.
 #[derive(Default)]
 struct EncodedEntry {
     bytes: [u8; 24],
@@ -152,12 +153,12 @@ impl EncodedEntry {
     }
 }
 
-/// What the first mark differs from.
+/// The entry that the first one is compared with.
 fn before(start: u32) -> PcEntry {
     PcEntry { at: start, subject: 0, done: 0, bits: PcBits::CLEAN }
 }
 
-/// The mark behind another one.
+/// The entry behind another one.
 fn next(bytes: &mut impl Iterator<Item = u8>, last: PcEntry) -> Option<PcEntry> {
     let head = bytes.next()?;
     let near = u32::from(head) & FAR;

@@ -44,7 +44,7 @@ impl PendingLinks {
         }
     }
 
-    /// Those that wait for a block do so no more.
+    /// Removes and returns the stops that wait for a block.
     pub(crate) fn take(&mut self, block: u64) -> LinkChain {
         LinkChain(self.last.remove(&block))
     }

@@ -1,9 +1,10 @@
-//! Where the program is when it is stopped at an instruction of the translated code.
+//! Program points: the state of the program when it is stopped at a translated instruction.
 //!
-//! Every instruction that is emitted has a mark, so that at any stop the program's own state can be told:
-//! which of its instructions comes next, what its registers hold, what was counted of what it executed.
+//! Every emitted instruction has a PC-map entry. So at any stop the host knows the program's own state: the
+//! address of the next instruction, the values of the registers, and the part of the execution that was
+//! counted.
 
-/// What is true before an instruction of translated code is executed.
+/// The state before an instruction of translated code: one entry of the PC map.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PcEntry {
     /// Offset in the region.
@@ -15,7 +16,7 @@ pub(crate) struct PcEntry {
     pub(crate) bits: PcBits,
 }
 
-/// The rest of a mark.
+/// The flags of a PC-map entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PcBits(pub(crate) u32);
 
@@ -32,23 +33,23 @@ impl PcBits {
     pub(crate) const PUSHED: PcBits = PcBits(8);
     /// The block's counter was increased; without a counter never set.
     pub(crate) const COUNTED: PcBits = PcBits(0x10);
-    /// The flow has left the block: an edge to the outside was counted.
+    /// The edge from the block to the outside was counted.
     pub(crate) const OUTSIDE: PcBits = PcBits(0x20);
     /// The flow has reached the block that the branch goes to: the edge was counted.
     pub(crate) const ARRIVED: PcBits = PcBits(0x40);
-    /// On the way to where the block falls through.
+    /// On the exit to the next instruction.
     pub(crate) const NEXT: PcBits = PcBits(0x80);
-    /// On the way to where the block's branch goes.
+    /// On the exit to the branch target.
     pub(crate) const TAKEN: PcBits = PcBits(0x100);
-    /// On the way to what rcx says.
+    /// On the path to the address in rcx.
     pub(crate) const TO_RCX: PcBits = PcBits(0x200);
-    /// The subject is a stub, and rcx says how far beyond its address the way goes.
+    /// The subject is a stub, and rcx is the distance of the target from its address.
     pub(crate) const TO_STUB_AND_RCX: PcBits = PcBits(0x400);
-    /// The subject is a stub, and the way goes to its address.
+    /// The subject is a stub, and its address is the target.
     pub(crate) const TO_STUB: PcBits = PcBits(0x800);
-    /// The count of iterations holds those that rcx has left.
+    /// The counter of iterations includes those that remain in rcx.
     pub(crate) const ITERATIONS: PcBits = PcBits(0x1000);
-    /// rcx is to hold where the block goes on: a system call leaves it there.
+    /// rcx must get the address of the next instruction, as behind a system call.
     pub(crate) const RCX_IS_NEXT: PcBits = PcBits(0x2000);
 
     /// Eight bytes that belong there were taken from the stack.
@@ -57,9 +58,9 @@ impl PcBits {
     /// The subject is a stub.
     pub(crate) const IN_STUB: PcBits = PcBits(0x8000);
 
-    /// The status flags are in ah, as `lahf` leaves them, and the overflow in al.
+    /// The status flags are in ah, as `lahf` stores them, and the overflow flag in al.
     pub(crate) const FLAGS: PcBits = PcBits(0x1_0000);
-    /// Elements under a mask were counted of an instruction that is not done, or the other way round.
+    /// Masked elements were counted for an instruction that is not done, or the reverse.
     pub(crate) const UNSURE: PcBits = PcBits(0x2_0000);
     /// The repeated instruction that [`PcBits::ITERATIONS`] speaks of is the one before.
     pub(crate) const DONE: PcBits = PcBits(0x4_0000);
@@ -88,9 +89,9 @@ pub struct ProgramPoint {
     pub repair: RegisterRepair,
     /// Where the flow of executions stands.
     pub flow: FlowState,
-    /// The counter that was given the iterations that rcx has left.
+    /// The counter that includes the iterations that remain in rcx.
     pub iterations: Option<u32>,
-    /// Whether the count of elements under masks is wrong if the program leaves from here.
+    /// Whether the count of masked elements is wrong if the program detaches here.
     pub unsure: bool,
     /// The counter, by its offset in the slot, whose value is in r11: what the slot has is older.
     pub counter: Option<u32>,
@@ -105,7 +106,7 @@ pub enum NextAddress {
     Rcx(u64),
 }
 
-/// What to do to get the program's registers.
+/// The steps that restore the program's registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RegisterRepair {
     /// Take rax from the slot.
@@ -124,7 +125,7 @@ pub struct RegisterRepair {
     pub flags: bool,
 }
 
-/// The status flags that `lahf` and `seto` left in ax, in place of those of `flags`.
+/// The flags with the status flags that `lahf` and `seto` stored in ax.
 ///
 /// # Source
 ///
@@ -147,11 +148,11 @@ pub enum FlowState {
     In {
         /// The block.
         block: u32,
-        /// What was counted of it.
+        /// The part of the execution that was counted.
         phase: CountPhase,
         /// How many of its instructions were executed.
         done: u16,
-        /// How the block was left, if it was.
+        /// The exit that was taken, if any.
         exit: Option<BlockExit>,
     },
 }
@@ -162,18 +163,18 @@ impl FlowState {
     }
 }
 
-/// What the counters know of an execution of a block.
+/// The part of a block's execution that the counters include.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CountPhase {
     /// Nothing yet.
     Entered,
     /// The block was counted.
     Counted,
-    /// The way to the outside was counted.
+    /// The edge to the outside was counted.
     LeftToOutside,
 }
 
-/// How a block is left.
+/// An exit of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockExit {
     /// It falls through.

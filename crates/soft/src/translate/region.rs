@@ -11,28 +11,28 @@ pub const REGION: u64 = 64 << 20;
 /// How far a region may be from the code that is copied to it: what the code points to is up to 2 GB from itself.
 const NEAR: u64 = 0x6000_0000;
 
-/// Room that a batch may take: 400 instructions of less than 500 bytes each, with their stubs and thunks, and 2000
+/// Bytes that a batch may take: 400 instructions of less than 500 bytes with their stubs and thunks, and 2000
 /// links of less than 64.
 const RESERVE: u32 = 1 << 20;
 
 /// Counters that a batch may take: one for each link, and less than ten for each instruction.
 pub(crate) const COUNTER_RESERVE: u32 = 10_000;
 
-/// A region and the marks of its code.
+/// A region with the PC maps of its code.
 pub(crate) struct CodeRegion {
     base: u64,
     used: u32,
-    /// Where the marks are of the code that an earlier run has left, ascending. Few are ever asked for.
+    /// Locations of the PC maps that an earlier run has stored, ascending. Few are ever read.
     stored: Vec<StoredPcMap>,
-    /// The marks of each piece of code that was appended to that, ascending.
+    /// The PC map of each run of code that was appended, ascending.
     pc_maps: Vec<PcMap>,
 }
 
-/// Marks of a piece of code that an earlier run has left.
+/// The location of a stored PC map.
 struct StoredPcMap {
     /// Where the code starts in the region.
     start: u32,
-    /// Bytes of the marks, and where they begin.
+    /// Length of the map in bytes, and its offset among all maps.
     len: u32,
     begin: u64,
     sum: u64,
@@ -81,12 +81,12 @@ impl CodeRegion {
         self.pc_maps.extend((!pc_maps.is_empty()).then_some(pc_maps));
     }
 
-    /// The marks of each piece of code.
+    /// The bytes of each PC map.
     pub(crate) fn all_pc_maps(&self) -> impl Iterator<Item = &[u8]> {
         self.pc_maps.iter().map(PcMap::bytes)
     }
 
-    /// Writes all but its marks, which begin somewhere; where they end.
+    /// Writes all but the PC maps, which start at `begin`; returns their end.
     pub(crate) fn pack(&self, mut begin: u64, to: &mut ChunkWriter<'_>) -> u64 {
         to.u64(self.base);
         to.u32(self.used);
@@ -113,13 +113,13 @@ impl CodeRegion {
         Some(CodeRegion { base, used, stored: from.list(one)?, pc_maps: Vec::new() })
     }
 
-    /// Every mark, by offset.
+    /// Every entry, by offset.
     #[cfg(test)]
     pub(crate) fn pc_entries(&self) -> impl Iterator<Item = PcEntry> {
         self.pc_maps.iter().flat_map(PcMap::iter)
     }
 
-    /// The mark of the instruction at an address; `stored_pages` has those of an earlier run.
+    /// The PC-map entry of the instruction at an address; `stored_pages` has the maps of an earlier run.
     pub(crate) fn pc_entry(&self, address: u64, stored_pages: Option<&dyn StoredPages>) -> Option<PcEntry> {
         let offset = (address - self.base) as u32;
         let find =

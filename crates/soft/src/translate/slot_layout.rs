@@ -1,8 +1,8 @@
-//! Where things are in the memory that a translated program shares with the translator.
+//! Layout of the memory that a translated program shares with the tracer.
 //!
-//! Each process has a *slot*, which `%gs` points to (nothing else uses it on Linux x86-64): room for registers,
-//! the shadow of its return addresses, its counters. The table of indirect targets is at an absolute address below
-//! 2 GB, so that an instruction can name it.
+//! Each thread has a *slot* at `%gs`, which Linux programs on x86-64 do not use. It holds saved registers,
+//! the return-address table, and counters. The lookup table of indirect branches is at an absolute address
+//! below 2 GB, so that an instruction can contain it.
 
 /// Bytes of a slot.
 pub const SLOT_BYTES: u64 = 24 << 20;
@@ -10,12 +10,12 @@ pub const SLOT_BYTES: u64 = 24 << 20;
 /// Slots of one translation: processes and threads that can share it at a time.
 pub const SLOTS: usize = 256;
 
-/// The same where there is not so much room.
+/// Slots of a translation where address space is limited.
 pub const FEW_SLOTS: usize = 64;
 
-/// Offset in a slot: where rax is kept while the translator uses it.
+/// Offset in a slot: the program's rax, while the translated code uses the register.
 pub const RAX: u32 = 0;
-/// The same for rcx.
+/// Offset in a slot: the program's rcx.
 pub const RCX: u32 = 8;
 /// Where r11 is, which the translator has for itself.
 pub const R11: u32 = 16;
@@ -23,14 +23,16 @@ pub const R11: u32 = 16;
 /// Offset in a slot: 32 bytes that the host uses.
 pub const HOST_SCRATCH: u32 = 64;
 
-/// Offset in a slot: for each value of the stack pointer's lower 16 bits, where the call that pushed its return address
-/// there goes on in translated code. A misaligned stack makes the last entry reach over the end.
+/// Offset in a slot: the return-address table. Its index is the lower 16 bits of the stack pointer; an entry
+/// is the address in translated code to which the call returns. With a misaligned stack the last entry
+/// reaches over the end.
 pub const RETURN_TABLE: u32 = 0x1_0000;
 
-/// Entries of the shadow that are written when a process starts.
+/// Entries of the return-address table that are initialised when a process starts.
 pub const RETURN_ENTRIES: usize = 0x1_0000 / 8 + 1;
 
-/// Offset in a slot: the counters, 8 bytes each. Those of the flow graph count up from here, the others down from the end.
+/// Offset in a slot: the counters, 8 bytes each. Counters of the flow graph grow up from here, unit counters
+/// down from the end.
 pub const COUNTERS: u32 = 0x2_1000;
 
 /// How many counters a slot has room for.

@@ -594,7 +594,7 @@ fn a_short_loop_lies_in_one_line() {
         for len in [1, 20, 64] {
             let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
             out.skip(before);
-            out.keep_together(clean(), 9, len);
+            out.align_to_line(clean(), 9, len);
             let padding = decoded(REGION_AT, &out.finish().1[before..]);
             assert!(
                 padding
@@ -607,7 +607,7 @@ fn a_short_loop_lies_in_one_line() {
     let start = |before: usize, len: usize| {
         let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
         out.skip(before);
-        out.keep_together(clean(), 9, len);
+        out.align_to_line(clean(), 9, len);
         out.here() + 9 - REGION_AT
     };
     assert_eq!((start(0, 55), start(0, 56), start(0, 64), start(0, 65)), (9, 64, 64, 9));

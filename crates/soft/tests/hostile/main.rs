@@ -226,8 +226,8 @@ fn a_call_that_a_filter_traps_is_seen_where_the_program_made_it() {
 
 #[test]
 fn a_filter_that_looks_at_places_is_left() {
-    check_left(&["filter place"], "filters its system calls by where they are made");
-    check_left(&["dispatch"], "answers its own system calls, by where they are made");
+    check_left(&["filter place"], "filters its system calls by instruction pointer");
+    check_left(&["dispatch"], "handles its own system calls");
 }
 
 #[test]
@@ -237,18 +237,18 @@ fn calls_of_the_kernels_own_page_are_left() {
 
 #[test]
 fn restartable_sequences_with_a_mark_of_their_own_are_left() {
-    check_left(&["sequences"], "has restartable sequences with a mark of its own");
+    check_left(&["sequences"], "has restartable sequences with a signature of its own");
 }
 
 #[test]
 fn a_handler_that_goes_back_to_32_bit_code_is_left() {
     // What becomes of that code is the kernel's business, which need not know 32-bit system calls.
-    check_left(&["narrow"], "goes on in 32-bit code");
+    check_left(&["narrow"], "continues in 32-bit code");
 }
 
 #[test]
 fn a_program_that_answers_its_own_faults_is_left() {
-    check_left(&["own faults"], "answers its own page faults");
+    check_left(&["own faults"], "handles its own page faults");
 }
 
 #[test]
