@@ -7,9 +7,9 @@ use crate::vector::EventTally;
 
 /// A part of an instruction's counts that depends on registers or flags when it is executed.
 ///
-/// An instruction has one at most. Its static counts leave that part out, so that the total is
-/// executions × static counts + units × [`Addend::per_unit`]. An engine that does not count the units must not
-/// show the events that they feed: [`EventTotals`](crate::Totals) sees to that.
+/// An instruction has one at most. Its static counts leave that part out. So the total is executions × static
+/// counts + units × [`Addend::per_unit`]. Without the units, the events that they feed are unknown: see
+/// [`EventTotals`](crate::EventTotals).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Addend {
@@ -21,14 +21,14 @@ pub enum Addend {
     /// An access under a mask. Units: elements selected, read from the mask *before* the instruction, as
     /// gathers clear theirs.
     Elements(MaskedElements),
-    /// An access whose size is elsewhere (AMX tiles: in the tile configuration). Units: bytes.
+    /// An access whose size is not in the instruction (AMX tiles: in the tile configuration). Units: bytes.
     Bytes {
         /// [`ExecutionEvent::BytesLoaded`] or [`ExecutionEvent::BytesStored`].
         event: ExecutionEvent,
     },
 }
 
-/// What one iteration of a repeated string instruction accesses.
+/// The accesses of one iteration of a repeated string instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StringIteration {
     /// Loads: 0 to 2.
@@ -84,12 +84,12 @@ pub enum AddendKind {
 pub struct AddendKinds(u8);
 
 impl AddendKinds {
-    /// Those that translated code has counters for beside those of executions; directions follow from executions, and nobody counts
-    /// the others at run time.
+    /// The kinds for which translated code has unit counters. Directions follow from the edges; the others
+    /// are not counted at run time.
     pub const OF_UNITS: AddendKinds =
         AddendKinds(1 << AddendKind::Iterations as u8 | 1 << AddendKind::Elements as u8);
 
-    /// Those that must be counted for some events.
+    /// The kinds that must be counted for some events.
     ///
     /// ```
     /// use cyclometer_soft::addend::{Kind, Kinds};
@@ -119,13 +119,13 @@ impl AddendKinds {
         self.0 & (1 << kind as u8) != 0
     }
 
-    /// Those that others have too.
+    /// The intersection of two sets.
     #[must_use]
     pub fn among(self, others: AddendKinds) -> AddendKinds {
         AddendKinds(self.0 & others.0)
     }
 
-    /// Those of both.
+    /// The union of two sets.
     #[must_use]
     pub fn with(self, others: AddendKinds) -> AddendKinds {
         AddendKinds(self.0 | others.0)
@@ -164,7 +164,7 @@ impl AddendKind {
         }
     }
 
-    /// What is counted, in words.
+    /// The counted unit, in words.
     pub fn word(self) -> &'static str {
         match self {
             AddendKind::Direction => "directions of conditional branches",
@@ -187,7 +187,7 @@ impl Addend {
         }
     }
 
-    /// What one unit counts.
+    /// The counts of one unit.
     ///
     /// For [`Addend::Direction`] the unit is "taken"; [`NOT_TAKEN`] is the other.
     pub fn per_unit(&self) -> Vec<(ExecutionEvent, u32)> {
@@ -225,11 +225,11 @@ impl StringIteration {
     }
 }
 
-/// What a conditional branch counts, beside its static counts, each time that it is taken.
+/// The counts of a conditional branch, beside its static counts, each time that it is taken.
 pub const TAKEN: [(ExecutionEvent, u32); 2] =
     [(ExecutionEvent::TakenBranches, 1), (ExecutionEvent::ConditionalTaken, 1)];
 
-/// What a conditional branch counts, beside its static counts, each time that it falls through.
+/// The counts of a conditional branch, beside its static counts, each time that it falls through.
 pub const NOT_TAKEN: [(ExecutionEvent, u32); 1] = [(ExecutionEvent::ConditionalNotTaken, 1)];
 
 #[cfg(test)]

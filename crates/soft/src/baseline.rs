@@ -1,8 +1,9 @@
 //! A processor that is the same on every machine: what `CPUID` and `XGETBV` say instead of the truth.
 //!
-//! Libraries choose their routines by the processor: the C library its copies and comparisons by features, by the sizes of
-//! caches, and by vendor and model. Under a baseline the answers depend on nothing of the machine, but for where the parts of
-//! the area of `XSAVE` are: that instruction goes on to write what the machine writes. So two machines take the same ways.
+//! Libraries choose their routines by the processor: the C library by features, by the sizes of caches, and
+//! by vendor and model. Under a baseline the answers do not depend on the machine, so two machines execute
+//! the same code. The exception is the layout of the area of `XSAVE`, because that instruction writes what
+//! the machine has.
 //!
 //! The answers are those of an Intel processor of each level with one core, without what no level asks for: no `RDTSCP`, no
 //! random numbers, no enhanced string instructions, no hypervisor.
@@ -14,7 +15,7 @@
 /// The features that programs may see: a level of the x86-64 ABI.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ProcessorBaseline {
-    /// What every 64-bit processor has: SSE2.
+    /// The features of every 64-bit processor: SSE2.
     X86_64,
     /// With SSE4.2 and POPCNT.
     X86_64V2,
@@ -24,7 +25,7 @@ pub enum ProcessorBaseline {
     X86_64V4,
 }
 
-/// What an instruction asks the processor for.
+/// The question of an instruction to the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CpuQuery {
     /// `cpuid`.
@@ -109,12 +110,12 @@ impl ProcessorBaseline {
         needed.into_iter().find(|(flag, _)| !has(flag)).map(|(_, name)| *name)
     }
 
-    /// What `CPUID` says: EAX, EBX, ECX, EDX. `native` is what it says on this machine.
+    /// The answer of `CPUID`: EAX, EBX, ECX, EDX. `native` is the answer of this machine.
     pub fn cpuid(self, leaf: u32, subleaf: u32, native: impl Fn(u32, u32) -> [u32; 4]) -> [u32; 4] {
         match leaf {
             0 => [LAST_LEAF, word(b"Genu"), word(b"ntel"), word(b"ineI")],
             1 => [self.signature(), 0x1_0800, self.features_ecx(), HWCAP],
-            // Of caches leaf 4 tells.
+            // Leaf 4 describes the caches.
             2 => [0x00fe_ff01, 0xf0, 0, 0],
             4 => cache(subleaf),
             7 if subleaf == 0 => [0, self.extended_features(), 0, 0],
@@ -229,8 +230,9 @@ const SYSCALL: u32 = 1 << 11;
 const NO_EXECUTE: u32 = 1 << 20;
 const LONG_MODE: u32 = 1 << 29;
 
-/// EDX of leaf 1, which the kernel tells programs as `AT_HWCAP`: what the first level asks for, with what every 64-bit
-/// processor has beside it (VME, DE, PSE, MSR, PAE, MCE, APIC, SEP, MTRR, PGE, MCA, PAT, PSE36, CLFLUSH).
+/// EDX of leaf 1, which the kernel passes to programs as `AT_HWCAP`. It has the features of the first level,
+/// and those that every 64-bit processor has beside it: VME, DE, PSE, MSR, PAE, MCE, APIC, SEP, MTRR, PGE,
+/// MCA, PAT, PSE36, CLFLUSH.
 pub const HWCAP: u32 = 0x078b_fbff;
 
 fn word(text: &[u8; 4]) -> u32 {
@@ -262,7 +264,7 @@ fn topology(level: u32) -> [u32; 4] {
 mod tests {
     use super::*;
 
-    /// A machine with everything, which nobody may see.
+    /// A machine with features that no program may see.
     fn everything(_: u32, _: u32) -> [u32; 4] {
         [u32::MAX; 4]
     }

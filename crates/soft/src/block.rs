@@ -15,7 +15,7 @@ pub const MAX_INSTRUCTIONS: usize = 4096;
 pub struct CodeBytes<'a> {
     /// Address of the first byte.
     pub address: u64,
-    /// What is there, as far as it can be read.
+    /// The bytes, as far as they can be read.
     pub bytes: &'a [u8],
 }
 
@@ -26,7 +26,7 @@ pub struct BlockLimits {
     pub max_instructions: usize,
     /// Only the first instruction may start at or above this address: a page's end, another block's start.
     ///
-    /// An instruction that starts below may reach over it; `bytes` should go on for 15 bytes.
+    /// An instruction that starts below may extend beyond it; `bytes` should continue for 15 bytes.
     pub stop_at: u64,
 }
 
@@ -38,7 +38,7 @@ impl BlockLimits {
     }
 }
 
-/// A run of instructions, entered at its first and left at its end.
+/// A run of instructions with one entry and one end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Address of the first instruction.
@@ -47,9 +47,9 @@ pub struct Block {
     pub len: u16,
     /// Where each instruction starts, in bytes from the block's address, ascending.
     pub offsets: Box<[u16]>,
-    /// What one execution of the whole block counts, without addends.
+    /// The static counts of one execution of the whole block.
     pub events: EventVector,
-    /// What must be counted at run time, by the index of its instruction, ascending.
+    /// The run-time counts, by the index of their instruction, ascending.
     pub addends: Box<[(u16, Addend)]>,
     /// How it ends.
     pub terminator: Terminator,
@@ -71,7 +71,7 @@ impl Block {
 /// the one that does it, and is in the block's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Terminator {
-    /// A limit was reached; execution goes on there.
+    /// A limit was reached; execution continues there.
     FallThrough {
         /// The next instruction.
         next: u64,
@@ -107,7 +107,7 @@ pub enum Terminator {
         /// Bytes that it drops from the stack beside the address.
         drops: u16,
     },
-    /// `syscall`: goes on at the next instruction, unless the kernel does otherwise.
+    /// `syscall`: execution continues at the next instruction, unless the kernel changes that.
     SystemCall {
         /// The next instruction.
         next: u64,
@@ -127,7 +127,7 @@ pub enum TrapKind {
     Breakpoint,
 }
 
-/// Why the program must go on in its own code from here.
+/// The reason why an instruction cannot be followed: the program must be detached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum DetachReason {
@@ -143,11 +143,11 @@ pub enum DetachReason {
     InterruptReturn,
     /// `int n`, the 32-bit system call included.
     SoftwareInterrupt,
-    /// sysenter: the kernel returns elsewhere.
+    /// sysenter: the kernel returns to another address.
     Sysenter,
     /// xbegin: a transaction aborts at whatever the translator does.
     Transaction,
-    /// enclu: execution goes on inside an enclave.
+    /// enclu: execution continues inside an enclave.
     Enclave,
     /// An instruction of VIA's and Zhaoxin's PadLock, whose accesses have no size that the decoder knows.
     PadLock,
@@ -155,7 +155,7 @@ pub enum DetachReason {
     BranchOperandSize,
     /// A repeated string instruction that counts in ecx.
     RepeatAddressSize,
-    /// Points to something that its copy could not reach.
+    /// The target of the instruction is out of reach of its copy.
     Reach,
     /// No instruction that is known.
     Undecodable,
@@ -327,7 +327,7 @@ fn dropped(ret: &Instruction) -> u16 {
     if ret.op_count() > 0 { ret.immediate16() } else { 0 }
 }
 
-/// Privileged instructions and calls of a hypervisor do not end a block: the processor answers them in place.
+/// Privileged instructions and calls of a hypervisor do not end a block: the processor handles them in place.
 fn no_branch(instruction: &Instruction) -> Option<Terminator> {
     match instruction.flow_control() {
         _ if instruction.mnemonic() == M::Syscall => {
@@ -411,7 +411,7 @@ fn is_far(instruction: &Instruction) -> bool {
         || instruction.is_call_far_indirect()
 }
 
-/// Stack and code segments included; what the kernel alone can do faults as it would without us.
+/// Includes the stack and code segments. Instructions for the kernel alone fault as they do natively.
 fn writes_segment_register(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         M::Lss | M::Lfs | M::Lgs => true,

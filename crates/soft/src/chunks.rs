@@ -1,11 +1,11 @@
 //! A list that grows without moving what it holds.
 //!
-//! A vector that has grown large is copied to fresh memory each time that it doubles, and what it leaves is seldom of use
-//! again. Fresh memory is what costs most, more so in a virtual machine.
+//! A large vector is copied to fresh memory each time that it doubles, and its old memory is seldom used
+//! again. Fresh memory costs most, more so in a virtual machine.
 
 use std::ops::{Index, IndexMut};
 
-/// How many there are in each piece: a power of two.
+/// Elements of each chunk: a power of two.
 const CHUNK: usize = 1024;
 
 /// Elements in pieces of [`CHUNK`].

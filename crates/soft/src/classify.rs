@@ -10,9 +10,9 @@ use crate::{floating, memory, simd};
 /// The counts of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InstructionCounts {
-    /// What every execution counts.
+    /// The counts of every execution.
     pub events: EventTally,
-    /// What depends on registers or flags.
+    /// The counts that depend on registers or flags.
     pub addend: Option<Addend>,
 }
 
@@ -27,13 +27,13 @@ pub(crate) enum Branch {
     Return,
 }
 
-/// What one execution of an instruction counts, when it retires.
+/// The counts of one execution of an instruction, when it retires.
 ///
 /// `info` is what [`InstructionInfoFactory::info`](iced_x86::InstructionInfoFactory::info) says of the same
 /// instruction, with its memory usage.
 ///
-/// An instruction that always raises a fault (ud2) counts nothing. One that may (division, any access) counts as
-/// if it did not: whoever runs the code knows where it faulted.
+/// An instruction that always raises a fault (ud2) counts nothing. One that may fault (division, any access)
+/// counts as if it did not: the host knows where it faulted.
 pub fn classify(instruction: &Instruction, info: &InstructionInfo) -> InstructionCounts {
     let mut events = EventTally::new();
     if instruction.flow_control() == FlowControl::Exception {

@@ -18,7 +18,7 @@ pub enum CountOrigin {
 
 macro_rules! events {
     ($($variant:ident, $name:literal, [$($alias:literal),*], $origin:ident, $about:literal;)*) => {
-        /// What the software PMU counts.
+        /// An event of the software PMU.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum ExecutionEvent {
@@ -43,7 +43,7 @@ macro_rules! events {
                 match self { $(ExecutionEvent::$variant => &[$($alias),*],)* }
             }
 
-            /// What is counted, with the convention, in one phrase.
+            /// The definition of the event, with its convention, in one phrase.
             pub fn about(self) -> &'static str {
                 match self { $(ExecutionEvent::$variant => $about,)* }
             }

@@ -6,13 +6,13 @@ use crate::event::ExecutionEvent;
 use crate::simd::{self, Width};
 use crate::vector::EventTally;
 
-/// What an instruction does with each element.
+/// The operation of an instruction on each element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum FloatingOperation {
     Add,
     Multiply,
     DivideOrRoot,
-    /// So many fused multiply-adds.
+    /// This number of fused multiply-adds.
     Fused(u32),
     /// Two multiplications and two fused multiply-adds: a complex product.
     Complex,
@@ -74,7 +74,7 @@ impl FloatingOperation {
     }
 }
 
-/// What a mnemonic computes; `None` where it is no floating-point operation of ours.
+/// The operation of a mnemonic; `None` where it is not a floating-point operation in this sense.
 ///
 /// # Source
 ///

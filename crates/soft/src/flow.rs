@@ -1,8 +1,9 @@
 //! Where to put counters so that few are executed and every count can be known.
 //!
-//! Executions flow: what enters a point of the program leaves it. So not every block and every edge needs a
-//! counter. With the arcs of a maximum spanning tree left uncounted, the others determine them all, and as the
-//! tree has the arcs that are executed most, the counters are where little is executed.
+//! Executions flow: each execution that enters a point of the program also leaves it. So not every block and
+//! every edge needs a counter. If the arcs of a maximum spanning tree are left uncounted, the others
+//! determine them. The tree has the arcs that are executed most, so the counters are where little is
+//! executed.
 //!
 //! The graph has two points for each block, its entry and its exit, and one for the outside: where executions
 //! come from (entries, returns, targets of indirect jumps) and go to. A block is an arc from its entry to its exit;
@@ -13,11 +14,12 @@
 //!
 //! # Graphs that grow
 //!
-//! Code is found while it runs. Arcs are decided in *epochs*, as they are found, and never again, because the
-//! counter, or its absence, is then in emitted code. An epoch's arcs are tried in the order of their weights against
-//! the forest that earlier epochs left. The counters are the fewest possible at every time; they are of least weight
-//! within an epoch, while an earlier choice may look worse in hindsight. No count is lost: an arc is added before it
-//! is executed for the first time, so that a new counter starts from a true zero.
+//! Code is found while it runs. Arcs are decided in *epochs*, as they are found. They are never decided
+//! again, because the counter, or its absence, is then in emitted code. An epoch's arcs are tried in the
+//! order of their weights against the forest of earlier epochs.
+//! The number of counters is the least possible at every time. Their weight is the least possible within an
+//! epoch; an earlier choice may turn out to be worse. No count is lost: an arc is added before it is executed
+//! for the first time, so that its counter starts at zero.
 //!
 //! # Source
 //!
@@ -118,7 +120,7 @@ pub enum CounterRole {
 /// A counter and the arc that it counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowCounter {
-    /// What it counts.
+    /// The counted arc.
     pub arc: ArcId,
     /// Why.
     pub role: CounterRole,
@@ -140,7 +142,7 @@ impl FlowArc {
     }
 }
 
-/// What an arc that is not decided yet is decided by.
+/// The data by which an open arc is decided.
 #[derive(Clone, Copy, Debug)]
 struct OpenArc {
     weight: u64,
@@ -154,14 +156,14 @@ pub struct FlowGraph {
     /// The arc of each block.
     blocks: Vec<ArcId>,
     counters: Vec<FlowCounter>,
-    /// Of the arcs that are not decided: the last ones.
+    /// The last arcs, which are not decided yet.
     open: Vec<OpenArc>,
-    /// Points joined by the spanning forest.
+    /// Points that the spanning forest connects.
     forest: DisjointSets,
     redundancy: Redundancy,
     /// How many arcs were decided since the last one that is counted as a check.
     unchecked: usize,
-    /// What every epoch uses again.
+    /// Buffers that every epoch uses again.
     epoch: EpochArcs,
     scratch: redundancy::RedundancyScratch,
 }
@@ -196,8 +198,8 @@ impl FlowGraph {
 
     /// Adds an edge that a counter can be put on. `weight` as for [`FlowGraph::block`].
     ///
-    /// An indirect branch is an edge from its block's exit to the outside, and each block that is entered indirectly
-    /// has an edge from the outside to its entry: such a block costs one counter at most, and so does such a branch.
+    /// An indirect branch is an edge from its block's exit to the outside. A block that is entered indirectly
+    /// has an edge from the outside to its entry. So each of them costs one counter at most.
     ///
     /// # Panics
     ///
@@ -208,10 +210,10 @@ impl FlowGraph {
 
     /// Adds an edge whose executions the host counts by itself, and puts into the counter.
     ///
-    /// An execution that ends in the middle of a block, by a fault or because counting ends, goes from the block's
-    /// entry to the outside if the block's counter has not counted it, else from its exit; the
-    /// instructions that were or were not executed are added to or taken from the totals. Where it goes on in the
-    /// middle, likewise from the outside.
+    /// An execution may end in the middle of a block, by a fault or because counting ends. It goes to the
+    /// outside from the block's entry if the block's counter has not counted it, else from the exit. The
+    /// instructions that were or were not executed are added to or taken from the totals. An execution that
+    /// starts in the middle comes from the outside likewise.
     ///
     /// # Panics
     ///
@@ -248,8 +250,8 @@ impl FlowGraph {
         &self.counters[first..]
     }
 
-    /// Decides about each arc, the heaviest first: one that joins two trees needs no counter (Kruskal's algorithm). The tree's
-    /// arcs are between the trees of earlier epochs.
+    /// Decides each arc, the heaviest first: one that connects two trees needs no counter (Kruskal's
+    /// algorithm). The arcs are between the trees of earlier epochs.
     fn sort(&mut self, epoch: &mut EpochArcs) {
         let first = self.decided();
         // The weight above the number, in one that is compared at once.

@@ -15,7 +15,7 @@
 //! - [`flow`]: counters by maximum spanning tree, with redundant ones as a check, in a graph that grows.
 //! - [`translate`]: copies of blocks, links between them, and for each instruction of the copies where the program is.
 //! - [`totals`]: executions × vectors, in 64 bits that never wrap.
-//! - `host` (Linux, x86-64): a keeper process that traces the command and its descendants.
+//! - `host` (Linux, x86-64): a tracer process for the command and its descendants.
 //!
 //! # Conventions
 //!

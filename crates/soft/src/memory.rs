@@ -51,12 +51,13 @@ pub(crate) fn accesses_nothing(mnemonic: M) -> bool {
     matches!(mnemonic, M::Clflush | M::Clflushopt | M::Clwb)
 }
 
-/// Whether this is a string instruction with a repeat prefix; on others the prefix means nothing, or something else.
+/// Whether this is a string instruction with a repeat prefix. On others the prefix has no meaning, or another
+/// one.
 pub(crate) fn is_repeated(instruction: &Instruction) -> bool {
     instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
-/// The accesses as the decoder's tables list them, repeat prefixes left out.
+/// The accesses as the decoder's tables list them, without repeat prefixes.
 fn accesses(instruction: &Instruction, info: &InstructionInfo) -> EventTally {
     let mut tally = EventTally::new();
     for used in info.used_memory() {
@@ -78,9 +79,9 @@ fn accesses(instruction: &Instruction, info: &InstructionInfo) -> EventTally {
 
 /// Whether an access reads, and whether it writes.
 ///
-/// What the tables call conditional does access: cmov loads whatever the condition, cmpxchg writes back what it
-/// read when it fails (Intel SDM volume 2). What is conditional on a mask or on rcx becomes an addend.
-/// A save that looks at the area's header before it writes counts as a store only.
+/// An access that the tables call conditional does happen: cmov loads whatever the condition, cmpxchg writes
+/// back the value that it read when it fails (Intel SDM volume 2). An access that depends on a mask or on rcx
+/// becomes an addend. A save that reads the area's header before it writes counts as a store only.
 fn directions(access: OpAccess, size: MemorySize) -> (bool, bool) {
     match access {
         OpAccess::Read | OpAccess::CondRead => (true, false),

@@ -17,12 +17,12 @@ pub(crate) const MOST_AT_ONCE: usize = 1 << 20;
 /// Bytes before each chunk.
 const HEAD: usize = 12;
 
-/// A sum that tells damage.
+/// A checksum that detects damage.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     sums(bytes)[0]
 }
 
-/// Two sums that tell a difference, four times eight bytes at a time.
+/// Two checksums that detect a difference, over four lanes of eight bytes.
 pub(crate) fn sums(bytes: &[u8]) -> [u64; 2] {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     let mut lanes = [1, 2, 3, 4].map(|lane: u64| 0xcbf2_9ce4_8422_2325 ^ lane);
@@ -81,12 +81,12 @@ impl ChunkWriter<'_> {
         self.put(number.to_le_bytes());
     }
 
-    /// How many of something follow.
+    /// The number of elements that follow.
     pub(crate) fn count(&mut self, number: usize) {
         self.u64(number as u64);
     }
 
-    /// Bytes, whose number is known elsewhere.
+    /// Bytes whose number the reader knows.
     pub(crate) fn bytes(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.chunk.len() == CHUNK {
@@ -104,7 +104,7 @@ impl ChunkWriter<'_> {
         self.bytes(bytes);
     }
 
-    /// Writes what is left.
+    /// Writes the last chunk.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ impl ChunkReader<'_> {
         Some(u64::from_le_bytes(self.take()?))
     }
 
-    /// How many of something follow. Nothing has four billion of anything.
+    /// The number of elements that follow. No list has four billion elements.
     pub(crate) fn count(&mut self) -> Option<usize> {
         Some(u32::try_from(self.u64()?).ok()? as usize)
     }
@@ -204,7 +204,7 @@ impl ChunkReader<'_> {
         String::from_utf8(self.counted()?).ok()
     }
 
-    /// So many of something, each read by `one`.
+    /// A list of elements, each read by `one`.
     pub(crate) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.count()?;
         let mut list = Vec::with_capacity(count.min(MOST_AT_ONCE));

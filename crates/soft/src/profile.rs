@@ -19,14 +19,14 @@ use crate::translate::PAGE;
 const MAGIC: [u8; 8] = *b"cyclhint";
 const VERSION: u32 = 3;
 
-/// Most pages of a file that hints are kept of: 512 MB of code.
+/// Most pages of a profile: 512 MB of code.
 const MOST_PAGES: usize = 1 << 17;
 
-/// Most bytes of a file of hints.
+/// Most bytes of a file with a profile.
 pub const MOST_BYTES: u64 = 64 << 20;
 
-/// How often something was executed in a run, to an eighth: a number with a mantissa of three bits. What comes some
-/// 2^32 times or more often has the greatest heat.
+/// A number of executions in a run, to an eighth: a number with a mantissa of three bits. From some 2^32
+/// executions on it is the greatest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub struct Heat(u8);
 
@@ -34,7 +34,7 @@ impl Heat {
     /// The greatest one.
     pub const HOTTEST: Heat = Heat(u8::MAX);
 
-    /// Of what was executed so often.
+    /// The heat of this number of executions.
     pub fn of(times: u64) -> Heat {
         let Some(log) = times.checked_ilog2() else { return Heat(0) };
         let eighths = ((u128::from(times) << 3) >> log) as u32 - 8;
@@ -49,7 +49,7 @@ impl Heat {
     }
 }
 
-/// How hot a block is, and how one came to it and left it.
+/// The executions of a block and of the edges at its ends.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct BlockHeat {
     /// The block.
@@ -81,7 +81,7 @@ impl BlockHeat {
     }
 }
 
-/// What is known of a page of code.
+/// The profile of a page of code.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PageProfile {
     /// Blocks that were executed: offset and heats, ascending.
@@ -129,7 +129,7 @@ impl PageProfile {
     }
 }
 
-/// What is known of a file of code, by its pages.
+/// The profile of a file of code, by its pages.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct FileProfile {
     pages: BTreeMap<u32, Arc<PageProfile>>,
@@ -138,7 +138,7 @@ pub struct FileProfile {
 }
 
 impl FileProfile {
-    /// What is known of a page, by its number in the file.
+    /// The profile of a page, by its number in the file.
     pub fn page(&self, number: u32) -> Option<Arc<PageProfile>> {
         self.pages.get(&number).cloned()
     }
@@ -182,7 +182,7 @@ impl FileProfile {
         bytes
     }
 
-    /// Reads what [`FileProfile::write`] has given; `None` where that is something else, damaged or of another version.
+    /// Reads the bytes of [`FileProfile::write`]; `None` where they are damaged or of another version.
     pub fn read(bytes: &[u8]) -> Option<FileProfile> {
         let (body, end) = bytes.split_last_chunk::<8>()?;
         if u64::from_le_bytes(*end) != sum(body) {
@@ -314,7 +314,7 @@ mod tests {
         newer[8] += 1;
         assert_eq!(with_sum(newer), None);
         let mut disordered = body.to_vec();
-        // Of two blocks and an entrance, which are the last: the first block.
+        // Two blocks and an indirect entry, which are the last: the first block.
         let first = disordered.len() - 14;
         disordered[first..first + 2].copy_from_slice(&4095u16.to_le_bytes());
         assert_eq!(with_sum(disordered), None, "blocks ascend");

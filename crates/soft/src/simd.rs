@@ -92,8 +92,9 @@ const MMX_BYTES: usize = 8;
 
 /// Whether the instruction works on one element of its registers.
 ///
-/// The decoder's table of operand sizes tells, for forms with registers only too: `addss` has 4 bytes.
-/// Named below are those that spread one element over the register, and scalars without such a size.
+/// The decoder's table of operand sizes gives the answer, for forms with registers only too: `addss` has 4
+/// bytes. The exceptions are listed: instructions that spread one element over the register, and scalars
+/// without such a size.
 fn is_scalar(instruction: &Instruction, register: usize) -> bool {
     let size = instruction.memory_size();
     match instruction.mnemonic() {

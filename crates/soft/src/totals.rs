@@ -20,7 +20,7 @@ pub enum TotalError {
     NotCounted {
         /// The event that would be too low.
         event: ExecutionEvent,
-        /// What is missing.
+        /// The missing kind.
         kind: AddendKind,
     },
 }
@@ -94,7 +94,7 @@ impl EventTotals {
         events.iter().try_for_each(|(event, each)| self.add_one(event, each, times))
     }
 
-    /// Takes back what was added too much: the rest of a block that was left in its middle.
+    /// Takes back counts that were added too much: the rest of a block whose execution ended in its middle.
     ///
     /// # Errors
     ///

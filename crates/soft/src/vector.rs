@@ -49,7 +49,7 @@ impl Default for EventTally {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EventVector(Box<[(ExecutionEvent, u32)]>);
 
-/// Of counts that are not zero, in that order.
+/// From counts that are not zero, in the order of [`ExecutionEvent::ALL`].
 impl FromIterator<(ExecutionEvent, u32)> for EventVector {
     fn from_iter<T: IntoIterator<Item = (ExecutionEvent, u32)>>(counts: T) -> EventVector {
         EventVector(counts.into_iter().collect())

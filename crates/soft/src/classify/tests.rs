@@ -16,7 +16,7 @@ fn decode(bytes: &[u8]) -> Instruction {
     Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode()
 }
 
-/// What a text of hexadecimal bytes counts, and the instruction.
+/// The counts of hexadecimal bytes, and the instruction.
 #[track_caller]
 fn class_of(hex: &str) -> InstructionCounts {
     let bytes: Vec<u8> = hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
@@ -25,7 +25,7 @@ fn class_of(hex: &str) -> InstructionCounts {
     classify(&instruction, InstructionInfoFactory::new().info(&instruction))
 }
 
-/// The counts as text, one instruction left out.
+/// The counts as text, without the one instruction.
 fn text(events: &EventTally) -> String {
     let name = |(event, count): (ExecutionEvent, u32)| match (event, count) {
         (ExecutionEvent::Instructions, 1) => None,

@@ -12,7 +12,8 @@ use crate::hash::AddressMap;
 pub enum Redundancy {
     /// None: counts that become negative are found, others are not.
     None,
-    /// At most so many in each epoch, each the one that checks most for its weight; none where nothing is left to check.
+    /// At most this number in each epoch, each the one that checks most for its weight; fewer where no
+    /// counter is left to check.
     PerEpoch(usize),
     /// One for so many arcs that were decided since the last one, in the epoch that completes the number.
     OneIn(usize),
@@ -83,14 +84,14 @@ impl RedundancyScratch {
         self.places.get(&point).map(|place| *place as usize)
     }
 
-    /// The place of a point, which is the next one if it has none yet.
+    /// The number of a point, which is the next one if it has none yet.
     fn place_or_next(&mut self, point: u32) -> usize {
         let next = self.places.len() as u32;
         *self.places.entry(point).or_insert(next) as usize
     }
 }
 
-/// The tree arcs of one epoch, with a way up from each point.
+/// The tree arcs of one epoch, with a parent for each point.
 struct EpochForest<'a> {
     places: &'a RedundancyScratch,
     /// From each of them to the one above it, by which arc, and how deep it is.
@@ -123,7 +124,7 @@ impl EpochForest<'_> {
         forest
     }
 
-    /// Gives every point of a tree its way to the point that was reached.
+    /// Gives every point of a tree its parent.
     fn climb(&mut self, reached: &mut Vec<(usize, u32)>, beside: &AdjacencyList, seen: &mut [bool]) {
         while let Some((point, depth)) = reached.pop() {
             for (next, arc) in beside.of(point) {

@@ -17,14 +17,15 @@ pub enum FlowError {
     },
     /// Arcs were added after the last epoch was closed.
     OpenEpoch,
-    /// What comes to a point does not go away from it: a counter is wrong, or an execution went where the graph has
-    /// no arc. The fault may be at any point that is connected with this one by arcs without a counter.
+    /// The executions that enter a point do not leave it. A counter is wrong, or an execution went along an
+    /// arc that the graph does not have. The fault may be at any point that arcs without a counter connect
+    /// with this one.
     Inconsistent {
         /// Where the contradiction came up.
         at: FlowPoint,
         /// Executions that come to it.
         inflow: i128,
-        /// Executions that leave it.
+        /// Executions that go out of it.
         outflow: i128,
     },
     /// An arc would have been executed less than never, or more often than 64 bits can say.
@@ -92,7 +93,7 @@ pub(super) fn solve(flow: &FlowGraph, counters: &[u64]) -> Result<Solution, Flow
     if !flow.open.is_empty() {
         return Err(FlowError::OpenEpoch);
     }
-    // What an unknown arc or a balance comes to in the end has each counter once at most, added or taken away.
+    // The final value of an unknown arc or a balance contains each counter once at most, added or subtracted.
     let all: u128 = counters.iter().map(|count| u128::from(*count)).sum();
     if i64::try_from(all).is_ok() {
         FlowSolver::<i64>::new(flow, counters).solution()
@@ -109,7 +110,7 @@ trait Amount: Copy + Default + PartialEq {
     fn wide(self) -> i128;
 }
 
-/// Where all counters together fit. What is between may wrap, and wraps back.
+/// Used where the sum of all counters fits. Intermediate values may wrap, and wrap back.
 impl Amount for i64 {
     fn of(count: u64) -> i64 {
         count.cast_signed()
@@ -153,14 +154,14 @@ struct FlowSolver<'a, N> {
     points: Vec<PointBalance<N>>,
 }
 
-/// What is known of a point.
+/// The balance of a point.
 #[derive(Clone, Copy, Default)]
 struct PointBalance<N> {
-    /// What comes to it less what goes away, as far as it is known.
+    /// Known executions into the point minus those out of it.
     left: N,
     /// Unknown arcs.
     unknown: u32,
-    /// The numbers of all unknown arcs, combined by exclusive or: with one left, its number.
+    /// The numbers of all unknown arcs, combined by exclusive or: with one arc, its number.
     which: u32,
 }
 

@@ -31,15 +31,15 @@ fn programs_of(blocks: std::ops::Range<usize>) -> impl Strategy<Value = RandomGr
         .prop_flat_map(move |n| prop::collection::vec(hidden(n), n).prop_map(|blocks| RandomGraph { blocks }))
 }
 
-/// Runs a program by chance and finds its graph on the way, as a translator does.
+/// Runs a random program and finds its graph on the way, as a translator does.
 struct Explorer<'a> {
     program: &'a RandomGraph,
     flow: FlowGraph,
     found: HashMap<usize, BlockId>,
     arcs: HashMap<(FlowPoint, FlowPoint), ArcId>,
-    /// What every arc really counts.
+    /// The true count of every arc.
     truth: Vec<u64>,
-    /// What every arc weighs.
+    /// The weight of every arc.
     weights: Vec<u64>,
 }
 

@@ -27,7 +27,7 @@ const UNLIMITED: u64 = u64::MAX;
 /// A system call that asks for the limits on addresses, or sets them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitCall {
-    /// Of this process; 0 for its own.
+    /// The process that the call names; 0 for the caller.
     of: u32,
     /// Where the new ones are.
     new: Option<u64>,
@@ -42,7 +42,7 @@ pub(crate) struct LimitCall {
 /// Linux `include/uapi/asm-generic/resource.h`.
 const RLIMIT_AS: u32 = 9;
 
-/// What a system call with these arguments asks about limits on addresses, if it does.
+/// The call as a question about limits on addresses, if it is one.
 ///
 /// # Source
 ///
@@ -73,15 +73,16 @@ enum LimitOwner {
     EarlyChild(u32),
 }
 
-/// What the kernel is given instead of limits that a program asks for, where it has the real ones and believes in others.
+/// The limits to give to the kernel for those that a program asks for. `real` are its limits in the kernel,
+/// `remembered` those that it was told.
 fn widened(call: AddressLimits, real: AddressLimits, remembered: AddressLimits) -> AddressLimits {
     let [soft, hard] = call.map(|limit| limit.saturating_add(MOST_ADDRESSES));
     match call {
         // The kernel refuses that.
         [soft, hard] if soft > hard => call,
-        // Who keeps its hard limit or lowers it may do so.
+        // A program that keeps or lowers its hard limit may do so.
         [_, kept] if kept <= remembered[1] => [soft.min(real[1]), hard.min(real[1])],
-        // Who raises it may be refused.
+        // Raising it may be refused.
         _ => [soft, hard],
     }
 }
@@ -120,7 +121,8 @@ impl Tracer {
     /// A program asks for the limits on its addresses, or sets them.
     pub(super) fn limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> TraceResult {
         let filtered = self.task(tid)?.filtered;
-        // Where nothing can be called in its name, it has what it asks for, our addresses included.
+        // Where no call can be made on its behalf, the program gets the limit that it asks for, with the
+        // tracer's addresses included.
         let target = self.target(tid, call.of).filter(|_| !filtered);
         let Some((whose, real)) = target.and_then(|(of, whose)| Some((whose, real_limits(of)?))) else {
             return self.resume_checked(tid);
@@ -130,7 +132,7 @@ impl Tracer {
             return self.resume_checked(tid);
         }
         let answer = match self.set_limits(tid, whose, call, (real, old)) {
-            // Who was killed meanwhile is not there either.
+            // A process that was killed meanwhile is gone, too.
             Err(e) if e.raw_os_error() == Some(errno::ESRCH) && !is_alive(tid) => {
                 return Err(TraceError::Gone);
             }
@@ -194,7 +196,7 @@ fn is_alive(tid: u32) -> bool {
 
 /// The limits that the kernel has for a task's process.
 fn real_limits(tid: u32) -> Option<AddressLimits> {
-    // Who may trace may not always ask for that.
+    // The right to trace does not always include the right to read limits.
     let text = || super::proc::text(format!("/proc/{tid}/limits")).ok();
     address_limits(tid).ok().or_else(|| listed(&text()?))
 }

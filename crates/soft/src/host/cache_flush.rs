@@ -30,31 +30,31 @@ use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
 pub(crate) struct CacheFlush {
     /// The thread that makes it, or the only one.
     by: u32,
-    /// All others have halted.
+    /// All other threads are suspended, and the call was started.
     called: bool,
-    /// It has a call to make before it goes on.
+    /// The thread has a system call to make first.
     pending: bool,
     /// Nothing changes: the new translation is made of what was executed of the old one.
     retranslates: bool,
 }
 
-/// What it costs that the translation of a process is replaced because its code changes.
+/// The cost of replacing the translation of a process because its code changes.
 ///
 /// Each time what it executes is translated anew: some milliseconds for a small program, a second for a large one. Libraries that are
 /// unloaded change code now and then, a compiler at run time may do nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeChangeCost {
     begin: Instant,
-    /// How long we have worked for it since the first time, in time of our CPU.
+    /// CPU time of the tracer for the process since the first change.
     cost: Duration,
-    /// How long we had worked for it by the last time.
+    /// That time at the last change.
     pub(super) before: Option<Duration>,
 }
 
-/// What that may cost in the life of a process, and of the time that it has lived so many parts.
+/// The allowed cost in the life of a process: a fixed time, and a part of its elapsed time.
 const AT_ONCE: Duration = Duration::from_secs(5);
 const OF_ITS_TIME: u32 = 4;
-/// What each time costs that is not seen: the kernel's part, and what is mapped.
+/// The least cost of a change: the kernel's part and the mappings are not measured.
 const AT_LEAST: Duration = Duration::from_millis(1);
 
 impl CodeChangeCost {
@@ -62,7 +62,8 @@ impl CodeChangeCost {
         CodeChangeCost { begin: now, cost: Duration::ZERO, before: None }
     }
 
-    /// Whether it may be replaced once more. `work` is how long we have worked for the process.
+    /// Whether the translation may be replaced once more. `work` is the CPU time of the tracer for the
+    /// process.
     pub(super) fn allow(&mut self, now: Instant, work: Duration) -> bool {
         let since = self.before.map_or(Duration::ZERO, |before| work.saturating_sub(before));
         self.before = Some(work);
@@ -72,12 +73,12 @@ impl CodeChangeCost {
 }
 
 impl Tracer {
-    /// A thread is about to make a call that changes code: it waits until all others have halted.
+    /// A thread is about to make a call that changes code: it waits until all other threads are suspended.
     pub(super) fn flush_among_threads(&mut self, tid: u32) -> TraceResult {
         self.request_suspend(tid, true)
     }
 
-    /// A process goes on in a translation of its own, from where it is.
+    /// Moves a process to a translation of its own, from its current program point.
     pub(super) fn flush_here(&mut self, tid: u32) -> TraceResult {
         if self.has_other_threads(tid) {
             return self.request_suspend(tid, false);
@@ -111,7 +112,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// A process with one thread, which has stopped for that, goes on in a translation that is made of what it has executed.
+    /// Moves a process with one thread to a translation that is made from its own execution profile.
     pub(super) fn retranslate(&mut self, tid: u32) -> TraceResult {
         self.suspend(tid)?;
         let process = self.task(tid)?.process;
@@ -120,14 +121,14 @@ impl Tracer {
         Ok(())
     }
 
-    /// A thread that was summoned has stopped for that, or with its whole process.
+    /// Suspends a thread that has stopped for that, or with its whole process.
     pub(super) fn suspend_at_stop(&mut self, tid: u32, change: Change) -> TraceResult {
         let by_us = change == Change::Interrupted;
         if self.is_about_to_stop(tid)? {
             return if by_us { self.run_on(tid) } else { self.listen(tid) };
         }
-        // What only our stop has interrupted is not made once more. What stops a process does that without us too, and if
-        // that was counted already, it would be counted again.
+        // A call that only our stop has interrupted is not restarted. A group stop interrupts it natively
+        // too; if the restart was counted already, it would be counted again.
         let before = trace::registers(tid)?;
         if by_us {
             restart_wait(tid)?;
@@ -142,7 +143,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// A thread that was summoned waits, in its own code, for the change.
+    /// Suspends a thread in native state, for the flush.
     pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
         self.answer_request(tid)?;
         self.to_native_state(tid)?;
@@ -151,7 +152,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Changes for which every thread has halted are made.
+    /// Runs the flushes for which every thread is suspended.
     pub(super) fn run_ready_flushes(&mut self) {
         let suspended = self.tasks.values().filter(|task| task.suspended);
         let mut processes: Vec<usize> = suspended.map(|task| task.process).collect();
@@ -168,11 +169,13 @@ impl Tracer {
 
     fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
         let CacheFlush { by, pending, .. } = flush;
-        // Who waits for a child shares the memory with it, and cannot halt.
+        // A thread that waits for a child (vfork) shares the memory with it, and cannot be suspended.
         let lends = self.threads_of(process).any(|(_, task)| task.vfork_wait.is_some());
         let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
         if lends || self.threads_of(process).any(borrows) {
-            return Err(TraceError::Detach("changes its code while its parent waits for it (vfork)".to_owned()));
+            return Err(TraceError::Detach(
+                "changes its code while its parent waits for it (vfork)".to_owned(),
+            ));
         }
         if self.awaits_thread(process) || !self.threads_of(process).all(|(_, task)| task.suspended) {
             return Ok(());
@@ -186,14 +189,14 @@ impl Tracer {
         Ok(trace::step(by, 0)?)
     }
 
-    /// Whether a task has made the call for which the others have halted.
+    /// Whether a task has made the call for which the others are suspended.
     pub(super) fn has_made_call(&self, tid: u32) -> bool {
         let process = self.tasks.get(&tid).map(|task| task.process);
         let flush = process.and_then(|process| self.processes[process].flush);
         flush.is_some_and(|flush| flush.by == tid && flush.called)
     }
 
-    /// The call was made, if there was one: all threads go on in a new translation.
+    /// Moves all threads to a new translation, after the call, if there was one.
     pub(super) fn complete_flush(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         let task = self.task(tid)?;
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
@@ -250,13 +253,13 @@ impl Tracer {
             registers.rax = call_again(registers.rax, registers.orig_rax);
             (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
         }
-        // It may have begun to leave, as another one could not go on.
+        // It may be detaching, if another thread could not be followed.
         if self.task(tid)?.detach_signal.is_some() { Ok(()) } else { self.enter(tid, registers) }
     }
 }
 
-/// The number of the system call that the kernel makes instead of one that was interrupted. It cannot do so by itself where
-/// the registers are elsewhere meanwhile.
+/// The number of the system call that the kernel makes to restart an interrupted one. The tracer makes it,
+/// because the registers were replaced meanwhile.
 ///
 /// # Source
 ///

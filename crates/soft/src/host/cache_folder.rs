@@ -22,13 +22,13 @@ const O_NOFOLLOW: i32 = 0o400_000;
 /// As above.
 const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
 
-/// What was not finished for so long never will be.
+/// The age of an unfinished file that is removed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// How many bytes are written at once.
 const AT_ONCE: usize = 1 << 18;
 
-/// A folder that only we write to.
+/// A folder to which only this user can write.
 pub(super) struct CacheFolder(PathBuf);
 
 impl CacheFolder {
@@ -40,7 +40,7 @@ impl CacheFolder {
         safe.then(|| CacheFolder(path.to_owned()))
     }
 
-    /// A file to be read, if it is ours; and how long it is, in bytes.
+    /// Opens a file to be read, if this user owns it. Returns its length in bytes, too.
     pub(super) fn read(&self, name: &str) -> Option<(File, u64)> {
         let path = self.0.join(name);
         let file =
@@ -49,7 +49,7 @@ impl CacheFolder {
         Some((file, metadata.len()))
     }
 
-    /// Who reads meanwhile sees the old file or the new one.
+    /// Replaces a file at once: a reader sees the old file or the new one.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl CacheFolder {
         let _ = file.and_then(|file| file.set_modified(time));
     }
 
-    /// Removes a file. One that somebody else has removed meanwhile is gone, too.
+    /// Removes a file. One that another process has removed meanwhile is no error.
     pub(super) fn remove(&self, name: &str) {
         let _ = fs::remove_file(self.0.join(name));
     }
@@ -108,7 +108,7 @@ fn is_abandoned(path: &Path) -> bool {
     path.extension().is_some() && time.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))
 }
 
-/// Whether it belongs to who we are, and nobody else may write to it.
+/// Whether this user owns it, and no other user can write to it.
 fn is_ours(metadata: &fs::Metadata) -> bool {
     const OTHERS_WRITE: u32 = 0o022;
     metadata.uid() == cyclometer_sys::host::effective_uid() && metadata.mode() & OTHERS_WRITE == 0
@@ -117,7 +117,7 @@ fn is_ours(metadata: &fs::Metadata) -> bool {
 /// A name for what a file is now: by its length, when it was changed, and its first page, where programs and libraries have
 /// the number that their build has given them.
 pub(super) fn name_of(path: &Path) -> io::Result<String> {
-    // What is no file is not even opened.
+    // Only regular files are opened.
     if !fs::metadata(path)?.is_file() {
         return Err(io::ErrorKind::InvalidInput.into());
     }

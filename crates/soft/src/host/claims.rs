@@ -21,10 +21,10 @@ struct CodeClaim {
     origin: u64,
 }
 
-/// What a mapping is to the claims of a translation.
+/// The relation of a mapping to the claims of a translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ClaimFit {
-    /// The same was mapped there before.
+    /// The same mapping is claimed there.
     Known,
     /// Nothing was known to be there.
     New,
@@ -60,7 +60,7 @@ impl CodeClaims {
         self.0.iter().filter(|claim| claim.file.is_some()).map(|claim| claim.name.as_str())
     }
 
-    /// The same with the files.
+    /// The names and files of the claims.
     pub(crate) fn files(&mut self) -> impl Iterator<Item = (&str, &mut FileId)> {
         self.0.iter_mut().filter_map(|claim| Some((claim.name.as_str(), claim.file.as_mut()?)))
     }
@@ -106,14 +106,14 @@ fn origin(mapping: &MemoryMapping) -> u64 {
     mapping.file.map_or(mapping.start, |_| mapping.start.wrapping_sub(mapping.offset))
 }
 
-/// Whether other processes can have the same code without our hearing of a change: it is a file's that nobody writes, or the
-/// kernel's own.
+/// Whether another process has the same code, and no change of it goes unseen: the code is of a file that no
+/// process writes, or the kernel's own.
 pub(crate) fn is_common(mapping: &MemoryMapping) -> bool {
     let steady = !mapping.writable && !mapping.shared && !mapping.unsteady;
     steady && (mapping.file.is_some() || mapping.name == VDSO)
 }
 
-/// What the kernel calls its code for clocks.
+/// The kernel's name for its code that reads clocks.
 ///
 /// # Source
 ///

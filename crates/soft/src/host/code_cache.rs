@@ -32,7 +32,8 @@ const READ: u64 = 1;
 const WRITE: u64 = 2;
 const EXECUTE: u64 = 4;
 
-/// Where the gadget of [`RemoteSyscalls`] is in the first region, and the bytes that are kept for it.
+/// The offset of the gadget of [`RemoteSyscalls`] in the first region, and the bytes that are reserved for
+/// it.
 const GADGET_ROOM: u32 = 16;
 
 /// Where the slots are, if nothing else is there.
@@ -45,7 +46,7 @@ const ROOM_FOR_REGIONS: u64 = 4;
 /// How much of the code is copied at once, in bytes.
 const COPIED_AT_ONCE: usize = 1 << 18;
 
-/// Numbers of system calls that are told apart.
+/// Number of entries of the system call filter.
 const NUMBERS: usize = (TABLE_BYTES - FILTER) as usize;
 
 /// How far below the stack pointer of a program that has executed nothing yet a text is put that a system call needs.
@@ -55,13 +56,13 @@ const BELOW: u64 = 512;
 /// program.
 pub(crate) struct CodeCacheMapping {
     pub(crate) translation: Translation,
-    /// What is known of the processes that execute it.
+    /// The code that the processes have in common.
     pub(super) common: SharedCode,
-    /// What its blocks count.
+    /// The event counts of its blocks.
     pub(super) equivalent_blocks: RefCell<EquivalentBlocks>,
-    /// How often they were executed, and each way to and from them gone, roughly.
+    /// Approximate executions of each block and edge.
     pub(super) heats: RefCell<HeatMap>,
-    /// What becomes of it for later runs.
+    /// The state that decides whether it is stored for later runs.
     pub(super) record: CacheRecord,
     table_at: u64,
     table: SharedMemory,
@@ -74,7 +75,7 @@ pub(crate) struct CodeCacheMapping {
     /// How many processes read the list of their mappings.
     pub(super) listings: u32,
     free: Vec<usize>,
-    /// Slots whose shadow has no entry any more that leads nowhere.
+    /// Whether the return-address table of a slot was initialised.
     prepared: Vec<bool>,
     observed: HashMap<(FlowPoint, FlowPoint), ArcId>,
 }
@@ -99,7 +100,7 @@ impl CodeCacheMapping {
     ///
     /// # Errors
     ///
-    /// The operating system's, of ours or the program's system calls.
+    /// The operating system's, of the tracer or of the program's system calls.
     pub(crate) fn new(
         tid: u32,
         registers: &Registers,
@@ -118,8 +119,8 @@ impl CodeCacheMapping {
     ///
     /// # Errors
     ///
-    /// The operating system's; `AlreadyExists` where the program has something there, `OutOfMemory` where it is to have fewer
-    /// addresses. Nothing stays mapped.
+    /// The operating system's; `AlreadyExists` where the program has other memory there, `OutOfMemory` where
+    /// its address space is limited too much. Nothing stays mapped.
     pub(crate) fn enter_program(
         &self,
         tid: u32,
@@ -135,7 +136,7 @@ impl CodeCacheMapping {
         }
         let text = registers.rsp.wrapping_sub(BELOW);
         at_first_instruction(tid, registers.rip, |remote| {
-            // What could not be mapped is free: nothing of the program's is unmapped.
+            // A mapping that failed left its range free, so no memory of the program is unmapped.
             self.map_all(remote, text).inspect_err(|_| drop(self.unmap(remote)))
         })
     }
@@ -167,7 +168,7 @@ impl CodeCacheMapping {
             .try_for_each(|(start, len)| remote.call(number::MUNMAP, [start, len, 0, 0, 0, 0]).map(drop))
     }
 
-    /// Takes its memory away from a program that goes on by itself, but for the page by which that is done.
+    /// Unmaps the code cache from a program that is detached, except for the page that contains the gadget.
     pub(super) fn clear(&self, tid: u32) -> io::Result<()> {
         const PAGE: u64 = 0x1000;
         let but_gadget =
@@ -193,7 +194,8 @@ impl CodeCacheMapping {
     ) -> io::Result<CodeCacheMapping> {
         let (name, maps) = (auxiliary(tid, AT_PLATFORM)?, MemoryMaps::read(tid)?);
         let map = |remote: RemoteSyscalls| {
-            // Below a limit there is no room for both; what it has counted we see where we have it mapped.
+            // With a limit on addresses there is no room for both. The tracer reads the counters in its own
+            // mapping.
             if allowance != u64::MAX {
                 old.unmap_shared(remote)?;
             }
@@ -221,8 +223,8 @@ impl CodeCacheMapping {
         Ok(cache)
     }
 
-    /// Maps the memory of a translation that is as an earlier run has left it, at the addresses that it had then, into a program
-    /// that has just been started: stopped at its first instruction. All that is missing is its code: [`CodeCacheMapping::unpack_code`].
+    /// Maps the memory of a translation that an earlier run has stored, at the same addresses, into a program
+    /// that is stopped at its first instruction. Only the code is missing: [`CodeCacheMapping::unpack_code`].
     ///
     /// # Errors
     ///
@@ -314,7 +316,8 @@ impl CodeCacheMapping {
         for (file, ranges) in self.taken() {
             for (at, len) in ranges {
                 from.fill(&mut room[..len])?;
-                // Not where we have it mapped: what we never look at takes no memory of ours.
+                // Written to the file and not to the tracer's mapping, so that it takes no memory of the
+                // tracer.
                 file.write_all_at(&room[..len], at).ok()?;
             }
         }
@@ -343,7 +346,8 @@ impl CodeCacheMapping {
         self.table.write(FILTER as usize, &[1; NUMBERS]);
     }
 
-    /// Those are again that change anything for us, and a few that may be. None of them goes unseen meanwhile.
+    /// Restores the usual filter: calls that matter to the tracer, and a few that may matter. No call is
+    /// missed meanwhile.
     pub(super) fn watch_usual(&mut self) {
         let mut watched = [0; NUMBERS];
         let usual = WATCHED.into_iter().chain(ONLY_X32).chain([number::EXIT_GROUP]);
@@ -362,8 +366,9 @@ impl CodeCacheMapping {
         (self.gadget..=self.gadget + GADGET.len() as u64).contains(&pc)
     }
 
-    /// Maps memory for code near an address, and near all other code that there is: none is added once others execute the
-    /// translation. Where the latter fails, it may not be needed. `file` is the program's descriptor of our file.
+    /// Maps memory for code near an address, and near all other code of the program, because no region is
+    /// added once other processes execute the translation. A failure of the second part is not an error.
+    /// `file` is the program's descriptor of the memory file.
     fn add_first_regions(
         &mut self,
         remote: RemoteSyscalls,
@@ -380,7 +385,8 @@ impl CodeCacheMapping {
         Ok(())
     }
 
-    /// Maps memory for code near an address: a part of our file, as long as the program has that open, or a new one.
+    /// Maps memory for code near an address: a part of the memory file, as long as the program has it open,
+    /// or a new file.
     fn add_region(
         &mut self,
         remote: RemoteSyscalls,
@@ -454,7 +460,7 @@ impl CodeCacheMapping {
         }
     }
 
-    /// The edge to or from the outside that we count ourselves.
+    /// The edge to or from the outside that the tracer counts itself.
     pub(crate) fn observed(&mut self, from: FlowPoint, to: FlowPoint) -> ArcId {
         let translation = &mut self.translation;
         *self.observed.entry((from, to)).or_insert_with(|| translation.observed(from, to))
@@ -485,7 +491,7 @@ impl CodeCacheMapping {
         self.region(address).is_some()
     }
 
-    /// Whether a range of addresses has anything of ours in it.
+    /// Whether a range of addresses overlaps the code cache.
     pub(crate) fn overlaps(&self, start: u64, end: u64) -> bool {
         self.ranges().any(|(from, len)| from < end && from + len > start)
     }
@@ -513,8 +519,8 @@ impl CodeCacheMapping {
         !self.free.is_empty()
     }
 
-    /// Takes a slot for a process or a thread. Return addresses that another one has left in its shadow do no harm: they
-    /// lead to places of this translation, which check who comes.
+    /// Takes a slot for a process or a thread. Old entries of its return-address table do no harm: they lead
+    /// to return sites of this translation, which compare the address.
     pub(crate) fn take_slot(&mut self) -> Option<usize> {
         let slot = self.free.pop()?;
         if !std::mem::replace(&mut self.prepared[slot], true) {
@@ -533,7 +539,7 @@ impl CodeCacheMapping {
         self.free.push(slot);
     }
 
-    /// What a slot has counted: the counters of the flow graph, and the others.
+    /// The counters of a slot: those of the flow graph, and the unit counters.
     pub(crate) fn counts(&self, slot: usize) -> (Vec<u64>, Vec<u64>) {
         let (counters, unit_counters) =
             (self.translation.flow().counters().len(), self.translation.unit_counters() as usize);
@@ -542,7 +548,8 @@ impl CodeCacheMapping {
         (self.words(slot, COUNTERS.into(), counters), last)
     }
 
-    /// Words of a slot. Not read where we have them mapped: what was never written takes no memory by that.
+    /// Words of a slot. They are read from the file, so that pages that were never written take no memory of
+    /// the tracer.
     fn words(&self, slot: usize, offset: u64, count: usize) -> Vec<u64> {
         let start = SLOT_BYTES * slot as u64 + offset;
         let mut words = Vec::with_capacity(count);
@@ -563,7 +570,7 @@ impl CodeCacheMapping {
         self.area_at + SLOT_BYTES * slot as u64
     }
 
-    /// Writes something to where a system call for the program can find it.
+    /// Writes bytes to the slot's scratch memory, for a system call on behalf of the program.
     pub(crate) fn put_scratch(&self, slot: usize, bytes: &[u8; 32]) {
         self.area.write(slot * SLOT_BYTES as usize + crate::translate::HOST_SCRATCH as usize, bytes);
     }
@@ -582,7 +589,7 @@ impl CodeCacheMapping {
     }
 }
 
-/// The table and the slots, as we and a program see them.
+/// The table and the slots, mapped in the tracer and in a program.
 struct TableMapping {
     table_at: u64,
     table: SharedMemory,
@@ -670,7 +677,8 @@ fn map_shared(remote: RemoteSyscalls, file: u64, table_at: u64, area_at: u64, le
 }
 
 impl MappedRegion {
-    /// Maps it into a program, whose descriptor of the space's file is `shared`; there is room for a short text at an address.
+    /// Maps a region into a program. `shared` is its descriptor of the memory file; `text` is the address of
+    /// memory for a short text.
     fn map(&self, remote: RemoteSyscalls, shared: u64, text: u64) -> io::Result<()> {
         let file = match &self.part {
             RegionMemory::Within(offset) => {
@@ -733,7 +741,7 @@ fn at_first_instruction<T>(
     done
 }
 
-/// A file of memory that we and a program have open.
+/// A memory file that the tracer and a program have open.
 struct MemoryFile {
     file: File,
     theirs: u64,
@@ -744,7 +752,7 @@ impl MemoryFile {
         let theirs = remote.memory_file(name)?;
         let file = remote.open_same(theirs).and_then(|file| {
             shared::set_len(file.as_fd(), len)?;
-            // Who could shorten it would kill us.
+            // A process that shortened the file would kill the tracer (SIGBUS).
             shared::seal_size(file.as_fd())?;
             Ok(file)
         });
@@ -762,7 +770,7 @@ impl MemoryFile {
     }
 }
 
-/// What fits an aligned word is written at once, as another process may execute it.
+/// Writes within an aligned word in one store, because another process may execute it.
 fn write_at_once(memory: &SharedMemory, offset: usize, bytes: &[u8]) {
     let within = offset % 8 + bytes.len() <= 8;
     if !within {
@@ -795,7 +803,7 @@ pub(crate) const AT_PLATFORM: u64 = 15;
 /// The address of 16 random bytes.
 pub(crate) const AT_RANDOM: u64 = 25;
 
-/// An entry of what the kernel told the program at its start.
+/// An entry of the auxiliary vector of a program.
 ///
 /// # Errors
 ///

@@ -36,7 +36,7 @@ impl<'a> CodeReader<'a> {
         if known != Err(NoCode::Written) {
             return Some(known);
         }
-        // Who had the file open may have closed it since.
+        // A process that had the file open for writing may have closed it since.
         self.known.forget();
         Some(self.known.look(self.tid)?.code_at(page))
     }

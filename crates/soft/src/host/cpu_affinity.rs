@@ -23,10 +23,10 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// With fewer stops than that in the meantime it does not.
 const FEW: u64 = 20;
 
-/// The longest that a process is bound in its life, whatever it executes.
+/// The longest time that a process is bound in its life.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// The CPU that a task is bound to, and those that it may use.
+/// The CPU that a task is bound to, and the CPUs that it may use.
 pub(super) struct CpuBinding {
     cpu: u32,
     home: Affinity,
@@ -38,7 +38,7 @@ impl CpuBinding {
         Affinity::of(tid).is_ok_and(|now| now == Affinity::only(self.cpu))
     }
 
-    /// Gives a thread back what it may use, unless somebody has given it something else.
+    /// Restores the CPUs of a thread, unless another process has changed them.
     pub(super) fn undo(&self, tid: u32) {
         if self.holds(tid) {
             let _ = self.home.give(tid);
@@ -46,18 +46,18 @@ impl CpuBinding {
     }
 }
 
-/// What we do about the CPUs of a task.
+/// The binding of a task to a CPU.
 #[derive(Default)]
 pub(crate) struct CpuAffinity {
-    /// Since when it is bound, if it is.
+    /// The time since it is bound, if it is.
     since: Option<BindingTime>,
-    /// Where it is bound, or was after its last stop.
+    /// The binding, or that of its last stop.
     binding: Option<Rc<CpuBinding>>,
-    /// How long it was bound before.
+    /// The time for which it was bound before.
     spent: Duration,
 }
 
-/// Since when a task is bound.
+/// The times of a binding.
 struct BindingTime {
     started: Instant,
     looked: Instant,
@@ -65,7 +65,7 @@ struct BindingTime {
 }
 
 impl CpuAffinity {
-    /// Binds a task, if it was not bound for too long yet; one that is bound is looked at from now on.
+    /// Binds a task, unless it was bound for too long already. The time of a bound task starts again.
     fn bind(&mut self, tid: u32, beside: Option<u32>, stops: u64) {
         let now = Instant::now();
         if let Some(since) = &mut self.since {
@@ -76,7 +76,7 @@ impl CpuAffinity {
         }
     }
 
-    /// A task may use all of its CPUs again. What it makes at this moment is still bound.
+    /// Lets a task use all of its CPUs. A child that it makes at this moment is still bound.
     fn release(&mut self, tid: u32) {
         if let (Some(since), Some(binding)) = (self.since.take(), &self.binding) {
             self.spent += since.started.elapsed();
@@ -84,11 +84,11 @@ impl CpuAffinity {
         }
     }
 
-    /// Whether it is to be released: it does not stop often any more, or was bound for too long.
+    /// Whether the binding ends: the task stops seldom, or was bound for too long.
     fn is_over(&mut self, stops: u64) -> bool {
         let now = Instant::now();
         let Some(since) = self.since.as_mut() else { return false };
-        // Programs that begin one after the other are looked at each time anew: that must not go on for ever.
+        // Each new program of a task starts the time again; the sum is limited.
         if self.spent + (now - since.started) > LONGEST {
             return true;
         }
@@ -108,7 +108,7 @@ impl Tracer {
             return self.unbind(tid);
         }
         let stops = self.stops;
-        // Several at a time would be in each other's way there.
+        // Several bound tasks would compete for the tracer's CPU.
         let others = self.tasks.iter().any(|(other, task)| *other != tid && task.affinity.since.is_some());
         let beside = self.own_cpu.filter(|_| !others);
         self.tasks.entry(tid).and_modify(|task| task.affinity.bind(tid, beside, stops));
@@ -135,15 +135,15 @@ impl Tracer {
         }
     }
 
-    /// Where a child may have been bound by its birth.
+    /// The binding that a child may have inherited.
     pub(super) fn binding_of_child(&self, maker: u32) -> Option<Rc<CpuBinding>> {
         let affinity = &self.tasks.get(&maker)?.affinity;
-        // Who is there though we do not hold it was pinned by another process, and its child with it.
+        // A task that is on this CPU without a binding was pinned by another process, and its child with it.
         let pinned = |binding: &Rc<CpuBinding>| affinity.since.is_none() && binding.holds(maker);
         affinity.binding.clone().filter(|binding| !pinned(binding))
     }
 
-    /// Whether any task is bound.
+    /// Whether any task is bound to a CPU.
     pub(super) fn any_bound(&self) -> bool {
         self.tasks.values().any(|task| task.affinity.since.is_some())
     }
@@ -153,7 +153,7 @@ impl Tracer {
         self.tasks.get(&tid).is_some_and(|task| task.affinity.since.is_some())
     }
 
-    /// The CPU that this one may use only, as we have it so.
+    /// The CPU that a task is bound to.
     pub(super) fn bound_cpu(&self, tid: u32) -> Option<u32> {
         let affinity = &self.tasks.get(&tid)?.affinity;
         affinity.binding.as_ref().filter(|_| affinity.since.is_some()).map(|binding| binding.cpu)
@@ -178,7 +178,8 @@ fn bind(tid: u32, beside: Option<u32>) -> Option<CpuBinding> {
     Some(CpuBinding { cpu, home })
 }
 
-/// Whether a program begins with a file of `/proc` open, by which it could see its CPUs without a call that we look at.
+/// Whether a program starts with a file of `/proc` open. It could read its CPUs there without a call that is
+/// watched.
 fn has_open_proc(tid: u32) -> bool {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{tid}/fd")) else { return false };
     let mut targets = descriptors.flatten().flat_map(|entry| fs::read_link(entry.path()));

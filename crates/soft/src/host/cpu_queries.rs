@@ -9,7 +9,7 @@ use super::tracer::{TraceError, TraceResult, Tracer};
 use crate::baseline::{CpuQuery, HWCAP};
 use crate::translate::ANSWERED;
 
-/// Entries of what the kernel tells a program at its start: features of the processor.
+/// Entries of the auxiliary vector with features of the processor.
 ///
 /// # Source
 ///
@@ -18,7 +18,7 @@ const AT_HWCAP: u64 = 16;
 const AT_HWCAP2: u64 = 26;
 
 impl Tracer {
-    /// A program is before an instruction that asks for the processor: it goes on behind it with the baseline's answer.
+    /// Answers `cpuid` or `xgetbv` from the baseline; the program continues behind the instruction.
     pub(super) fn answer_cpu_query(
         &mut self,
         tid: u32,
@@ -33,7 +33,7 @@ impl Tracer {
                 let [rax, rbx, rcx, rdx] = baseline.cpuid(leaf, subleaf, cpuid).map(u64::from);
                 Registers { rax, rbx, rcx, rdx, rip, ..registers }
             }
-            // Register 1 tells which of that state is in use: it may be all of it.
+            // Register 1 is the state in use: all of it may be.
             CpuQuery::ExtendedState if subleaf < 2 => {
                 let xcr0 = baseline.xcr0();
                 Registers { rax: xcr0 & 0xffff_ffff, rdx: xcr0 >> 32, rip, ..registers }
@@ -48,7 +48,8 @@ impl Tracer {
         self.resume_checked(tid)
     }
 
-    /// Makes what the kernel told a new program of the processor that of the baseline. `stack` is its stack pointer.
+    /// Sets the features in the auxiliary vector of a new program to those of the baseline. `stack` is its
+    /// stack pointer.
     pub(super) fn set_hwcap(&mut self, tid: u32, stack: u64) -> TraceResult {
         if self.settings.baseline.is_none() {
             return Ok(());

@@ -15,10 +15,10 @@ use crate::pack::{ChunkReader, ChunkWriter};
 use crate::totals::{EventTotals, TotalError};
 use crate::vector::EventVector;
 
-/// What each block of a translation counts.
+/// The classes of the blocks of a translation.
 #[derive(Default)]
 pub(crate) struct EquivalentBlocks {
-    /// For each block the number of its way to count; [`UNKNOWN`].
+    /// The class of each block, or [`UNKNOWN`].
     blocks: Vec<u32>,
     block_classes: Vec<Rc<BlockClass>>,
     numbers: AddressMap<Rc<BlockClass>, u32>,
@@ -27,20 +27,19 @@ pub(crate) struct EquivalentBlocks {
 
 const UNKNOWN: u32 = u32::MAX;
 
-/// What a block counts when it is executed once, and what else must be counted of it: a bit for each [`AddendKind`].
+/// A class: the events of one execution, and a bit for each [`AddendKind`] that must be counted too.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct BlockClass {
     events: EventVector,
     kinds: u8,
 }
 
-/// Executions, by ways to count.
+/// Executions, by class.
 #[derive(Default)]
 pub(super) struct ClassExecutions(Vec<u64>);
 
 impl EquivalentBlocks {
-    /// The way in which a block counts, which is found out by its instructions if it is not known. All of them can be
-    /// followed.
+    /// The class of a block. An unknown block is decoded; all its instructions can be followed.
     pub(super) fn class<'a>(&mut self, block: u32, code: impl FnOnce() -> CodeBytes<'a>) -> u32 {
         let index = block as usize;
         if self.blocks.len() <= index {
@@ -118,7 +117,7 @@ impl EquivalentBlocks {
 }
 
 impl ClassExecutions {
-    /// Notes executions of a block that counts in a way.
+    /// Adds executions of a block of a class.
     ///
     /// # Errors
     ///

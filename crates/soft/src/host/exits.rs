@@ -1,4 +1,4 @@
-//! Processes that end, or go on without us.
+//! Processes that end, or are detached.
 
 use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
@@ -11,7 +11,7 @@ use super::tracer::{TraceResult, Tracer};
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
 
 impl Tracer {
-    /// The program goes on by itself from now on: this thread of it as soon as all others do.
+    /// Detaches a thread: it runs natively as soon as all threads of its process can.
     pub(super) fn detach(&mut self, tid: u32, reason: Option<String>, signal: i32) {
         let at = self.to_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
         if at.is_err() {
@@ -35,7 +35,7 @@ impl Tracer {
         self.detach_if_ready(process);
     }
 
-    /// Lets go of a task, which goes on with a signal, or with 0 for none.
+    /// Detaches a task, with a signal, or with 0 for none.
     pub(super) fn detach_task(&mut self, tid: u32, signal: i32) {
         // It is not in that stop any more where it was killed meanwhile.
         if trace::detach(tid, signal).is_err() {
@@ -43,7 +43,7 @@ impl Tracer {
         }
     }
 
-    /// A task that was to be let go, and was killed meanwhile, is about to be gone, or is.
+    /// Handles an event of a task that was killed while it was detached: it is about to end, or has ended.
     pub(super) fn finish_detach(&mut self, tid: u32, change: Change) {
         let ended = matches!(change, Change::Exited(_) | Change::Killed(_));
         if ended || trace::detach(tid, 0).is_ok() {
@@ -51,8 +51,8 @@ impl Tracer {
         }
     }
 
-    /// When its process goes on by itself, which is about to come, our memory is not there any more, but for a page; where the
-    /// memory is a maker's, too, who executes its translation, all of it stays.
+    /// Lets the code cache be unmapped, but for a page, when the process is detached. If a parent shares the
+    /// memory and executes the translation (vfork), all of it stays.
     pub(super) fn unmap_when_detached(&mut self, tid: u32) -> TraceResult {
         let borrowed = self.tasks.values().any(|other| other.waits_for_child(tid));
         let task = self.task(tid)?;
@@ -75,9 +75,10 @@ impl Tracer {
     pub(super) fn exiting(&mut self, tid: u32) -> TraceResult {
         self.pass_on_delayed(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
-        // It holds where we make a system call in its name only: it may have executed anything since.
+        // It is valid only during a system call on behalf of the tracee: the task may have executed code
+        // since.
         let last = self.task(tid)?.last.take();
-        // Before it leaves: it would leave twice in what is answered.
+        // Answered first: its exit would be counted twice in the answer.
         self.answer_request(tid)?;
         let registers = trace::registers(tid);
         let position = registers
@@ -87,7 +88,7 @@ impl Tracer {
         let mut unknown = false;
         let position = position.or(task.exit_pc.map(TranslatedPc::of_call));
         if let TaskMode::Translated(context) = &mut task.mode {
-            // Where we make a system call in its name it is not by itself.
+            // During a system call on behalf of the tracee the instruction pointer is in the gadget.
             let calling = position.is_some_and(|position| context.cache.borrow().is_calling(position.pc));
             let at = if calling { last } else { position };
             unknown = !at.is_some_and(|at| context.exit_at(at));
@@ -106,7 +107,7 @@ impl Tracer {
         Ok(trace::resume(tid, 0)?)
     }
 
-    /// A task is gone; `how`, if that was told.
+    /// A task is gone; `how`, if the kernel reported it.
     pub(super) fn task_gone(&mut self, tid: u32, how: Option<Change>) {
         self.early_children.remove(&tid);
         self.pass_on_delayed(tid);
@@ -133,11 +134,12 @@ impl Tracer {
         }
     }
 
-    /// A task has ended, and its end was not told before. Whether it is known where it was; if not, there are no counts.
+    /// Handles the end of a task that was not reported before. Returns whether its last program point is
+    /// known; if not, its counts are lost.
     ///
-    /// Who is killed at a stop that we were told of goes on to the stop of its end, and we may take that one for the first
-    /// and let it go on: then it has executed nothing since we looked at it. But one that has ended itself goes on where
-    /// it is killed meanwhile, without a stop.
+    /// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the
+    /// first stop and resume it: the task has executed nothing in between. A task that has called `exit`
+    /// itself is killed without another stop.
     ///
     /// # Source
     ///
@@ -169,18 +171,17 @@ impl Tracer {
         self.tasks.get(&tid).is_some_and(|task| task.exec_pc.is_some())
     }
 
-    /// A process that is about to be gone. It will be reaped, which tells; if it was not already, by who waited for
-    /// something else of it.
+    /// A task that is about to be gone. Reaping reports it, unless it was reaped by a wait for another event.
     pub(super) fn await_end(&mut self, tid: u32) {
         let status = status(tid);
         if !is_ours(&status) {
             return self.task_gone(tid, None);
         }
-        // Who was killed meanwhile, and is not in the stop any more that we were told of, tells of its end first.
+        // A task that was killed has left the reported stop, and reports its exit first.
         if is_stopped(&status) {
             match trace::poll(tid) {
                 Ok(Some(change)) => self.handle(tid, change),
-                // We were told while we made a system call in its name.
+                // The exit was reported during a system call on behalf of the tracee.
                 _ if trace::is_at(tid, Change::Exiting).is_ok_and(|ends| ends) => {
                     self.handle(tid, Change::Exiting);
                 }
@@ -189,7 +190,7 @@ impl Tracer {
         }
     }
 
-    /// A task goes on from a stop that was not understood: to its end, most likely. Nothing is known of it from here on.
+    /// Resumes a task from a stop that was not understood: to its end, most likely. Its counts are lost.
     fn resume_untracked(&mut self, tid: u32) {
         if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.lose(tid, "the process was killed while it was translated");
@@ -197,7 +198,7 @@ impl Tracer {
         let _ = trace::resume(tid, 0);
     }
 
-    /// Everything that still runs goes on without us.
+    /// Detaches all tasks.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         let all: Vec<u32> = self.tasks.keys().copied().collect();
@@ -206,7 +207,7 @@ impl Tracer {
 
     pub(super) fn request_detach(&mut self, tid: u32, reason: Option<String>) {
         match self.tasks.get_mut(&tid) {
-            // It is at a stop that we were told of.
+            // It is at a reported stop.
             Some(task) if task.suspended => self.detach(tid, reason, 0),
             Some(task) if !task.ended && task.detach_signal.is_none() => {
                 task.detach_requested.get_or_insert(reason);
@@ -224,7 +225,7 @@ impl Tracer {
     }
 
     pub(super) fn detach_last_tasks(&mut self) {
-        // Who waits for a child that is held cannot stop before that goes on.
+        // A task that waits for a child (vfork) cannot stop before that child continues.
         let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
         let others =
             self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid)).count();
@@ -240,7 +241,7 @@ impl Tracer {
     }
 }
 
-/// Whether who is killed at a stop that was not told yet stops at its end all the same.
+/// Whether a task that is killed at an unreported stop still stops at its exit.
 ///
 /// # Source
 ///
@@ -256,7 +257,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Whether it is we who trace a process.
+/// Whether this process is the tracer of a process.
 pub(super) fn is_traced_by_us(pid: u32) -> bool {
     is_ours(&status(pid))
 }

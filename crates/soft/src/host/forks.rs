@@ -27,7 +27,8 @@ pub(super) const USER_CS: u64 = 0x33;
 /// How many killed processes are remembered for their children.
 const MOST_DEAD_PARENTS: usize = 8;
 
-/// What must be known of the maker of a process, which may be gone when its child stops for the first time.
+/// A fork event: the state of the parent that its child inherits. The parent may be gone when the child stops
+/// for the first time.
 pub(super) struct ForkEvent {
     /// The id of the process that it comes from.
     parent: u32,
@@ -40,7 +41,7 @@ pub(super) struct ForkEvent {
     trap_action: Option<[u8; 32]>,
     /// The limits that its maker believes in, if not in the real ones.
     pub(super) limits: Option<ReportedLimits>,
-    /// Where the child is bound, if its maker was when it was born.
+    /// The CPU that the child is bound to, if its parent was bound at the fork.
     binding: Option<Rc<CpuBinding>>,
 }
 
@@ -50,17 +51,17 @@ impl ForkEvent {
         self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, cache))
     }
 
-    /// The same for another child.
+    /// The same event for another child.
     fn duplicate(&self) -> ForkEvent {
         ForkEvent { home: self.home.clone(), binding: self.binding.clone(), ..*self }
     }
 }
 
 impl Tracer {
-    /// A process that we did not know stops for the first time.
+    /// The first stop of a task that is not known yet.
     pub(super) fn unknown_task(&mut self, tid: u32, change: Change) {
         if change == Change::Exiting && self.is_thread(tid) {
-            // Its process is killed: it has executed nothing, and nobody may tell of it any more.
+            // Its process is being killed: it has executed nothing, and no fork event may follow.
             self.early_children.remove(&tid);
             self.fork_events.remove(&tid);
             return drop(trace::resume(tid, 0));
@@ -80,7 +81,7 @@ impl Tracer {
         first_thread(tid).is_some_and(|first| first != tid)
     }
 
-    /// A process that we did not know is no child of one that we know.
+    /// The parent of a new process is not a task that is followed.
     pub(super) fn orphan(&mut self, tid: u32, parent: u32) {
         let pc = trace::registers(tid).map_or(0, |registers| registers.rip);
         let made_here = |fork_event: &&ForkEvent| {
@@ -92,7 +93,7 @@ impl Tracer {
         }
     }
 
-    /// A process ends that may have made others without our hearing of it.
+    /// A process ends that may have made children without a fork event.
     pub(super) fn adopt_early_children(&mut self, parent: u32) {
         let Some(fork_event) = self.fork_event_of(parent) else { return };
         let children: Vec<u32> = self
@@ -108,8 +109,8 @@ impl Tracer {
         }
     }
 
-    /// A process executes a program. Threads that this ended cannot tell any more which children they have just made: they are
-    /// its own now.
+    /// A process executes a program. The threads that this ended cannot report children that they have just
+    /// made: these are children of the process now.
     fn announce_children(&mut self, tid: u32) {
         let Some(fork_event) = self.fork_event_of(tid).filter(|fork_event| fork_event.home.is_some()) else {
             return;
@@ -196,7 +197,8 @@ impl Tracer {
     ) -> TraceResult {
         let mut registers = trace::registers(child)?;
         let point = cache.borrow().translation.point_at(registers.rip);
-        let point = point.ok_or_else(|| TraceError::Detach("was forked outside of translated code".to_owned()))?;
+        let point =
+            point.ok_or_else(|| TraceError::Detach("was forked outside of translated code".to_owned()))?;
         super::native_state::restore_registers(&cache.borrow(), maker, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
@@ -221,12 +223,12 @@ impl Tracer {
             self.assign_apart(child, cache)?
         };
         if !self.other_threads(child).is_empty() {
-            // Of two threads that end the process at a time the kernel tells of one only.
+            // Of two threads that end the process at the same time, the kernel reports one only.
             cache.borrow_mut().watch(number::EXIT_GROUP, true);
         }
         self.task(child)?.mode = TaskMode::Native(context);
         if self.reading {
-            // What the one before counted in this slot belongs to the answer.
+            // The counts of the slot's previous user belong to the answer.
             self.record_counts(child, None);
         }
         self.enter(child, registers)
@@ -248,7 +250,7 @@ impl Tracer {
         }
         if let Some(process) = self.process(tid) {
             (process.flush, process.no_restarts, process.shares) = (None, false, false);
-            // What was to be unmapped is gone with the memory.
+            // The memory that was to be unmapped is gone.
             process.clears = None;
             process.name = name_of(tid);
         }
@@ -273,7 +275,7 @@ impl Tracer {
         self.enter(tid, registers)
     }
 
-    /// What a new program has from the one before may forbid what we would have to do to it.
+    /// Checks state that the program has inherited and that prevents tracing.
     ///
     /// # Source
     ///
@@ -289,7 +291,7 @@ impl Tracer {
         }
         let ignored = field("SigIgn:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
         if ignored >> (SIGTRAP - 1) & 1 == 1 {
-            // Every stop of ours would undo that.
+            // Every stop of the translator would reset that.
             return Err(TraceError::Detach("ignores SIGTRAP".to_owned()));
         }
         Ok(())
@@ -311,7 +313,7 @@ impl Tracer {
     }
 }
 
-/// What a task has to say at an event that we were told of. Who was killed meanwhile is at another one.
+/// The message of a ptrace event. A task that was killed meanwhile is at another event.
 pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
     let message = trace::event_message(tid)?;
     if trace::is_at(tid, event)? { Ok(message) } else { Err(TraceError::Gone) }

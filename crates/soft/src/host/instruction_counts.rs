@@ -15,12 +15,12 @@ pub(super) struct SummedCounts {
     pub(super) kinds: u8,
 }
 
-/// What must be counted at run time.
+/// The kinds of run-time counts that the bits stand for.
 pub(super) fn kinds(bits: u8) -> impl Iterator<Item = AddendKind> {
     AddendKind::ALL.into_iter().filter(move |kind| bits & (1 << *kind as u8) != 0)
 }
 
-/// What is known of instructions.
+/// Counts of instructions by code.
 #[derive(Default)]
 pub(super) struct InstructionCountCache {
     /// For each [`Code`], without and with an operand in memory, the position of its class; [`UNKNOWN`], [`VARIES`].
@@ -28,7 +28,7 @@ pub(super) struct InstructionCountCache {
     classes: Vec<CachedCounts>,
 }
 
-/// What one instruction counts.
+/// The counts of one instruction.
 struct CachedCounts {
     events: Vec<(ExecutionEvent, u32)>,
     kinds: u8,
@@ -36,7 +36,7 @@ struct CachedCounts {
 
 const UNKNOWN: u16 = u16::MAX;
 
-/// What such an instruction counts is not in its code alone.
+/// The counts depend on more than the code.
 const VARIES: u16 = u16::MAX - 1;
 
 impl InstructionCountCache {
@@ -64,12 +64,12 @@ impl InstructionCountCache {
     fn learn(&mut self, instruction: &Instruction) -> u16 {
         let class = look(instruction);
         self.classes.push(class);
-        // There are fewer codes than half of 16 bits can tell.
+        // There are fewer codes than 15 bits can number.
         (self.classes.len() - 1) as u16
     }
 }
 
-/// What an instruction counts.
+/// Classifies an instruction.
 fn look(instruction: &Instruction) -> CachedCounts {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
@@ -85,7 +85,7 @@ impl CachedCounts {
     }
 }
 
-/// Whether something about an instruction that its code does not tell may change what it counts.
+/// Whether a prefix or mask may change the counts of an instruction.
 fn is_qualified(instruction: &Instruction) -> bool {
     instruction.has_rep_prefix()
         || instruction.has_repne_prefix()

@@ -20,11 +20,11 @@ pub(crate) struct ThreadLedger {
     observed: AddressMap<u32, u64>,
     /// Parts of blocks, that were executed beside what was counted, or counted and not executed.
     parts: Vec<PartialBlock>,
-    /// Conditional branches that were taken, and that were not, without a way to go.
+    /// Executions of conditional branches, taken and not taken, that are on no edge.
     exits: [u64; 2],
     /// Iterations that were counted and not done.
     undone: AddressMap<u32, u64>,
-    /// Whether elements under a mask were counted that were not accessed, or the other way round.
+    /// Whether masked elements were counted that were not accessed, or the reverse.
     unsure: bool,
     /// Whether a register that counted was not known, or had less than before.
     broken: bool,
@@ -37,7 +37,7 @@ struct PartialBlock {
     executed: bool,
 }
 
-/// What a process, or a thread of it, executed of a translation.
+/// The executions of a process or thread in a translation.
 pub(crate) struct ExecutedCode {
     pub(crate) totals: EventTotals,
     /// Addresses of the code.
@@ -51,8 +51,9 @@ impl ThreadLedger {
         self.observe(cache, FlowPoint::Outside, to);
     }
 
-    /// The process leaves from a spot; `point` is what is known of that. A counter in a register goes to the slot, also where this is a
-    /// copy of the ledger for a reading: the process puts it there itself when it goes on.
+    /// Records that the thread leaves translated code at `position`, which is at `point`. A counter in a
+    /// register is stored in the slot, also for a copy of the ledger: the thread stores it itself when it
+    /// continues.
     pub(crate) fn exit_at(
         &mut self,
         cache: &mut CodeCacheMapping,
@@ -97,7 +98,7 @@ impl ThreadLedger {
         self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: true });
     }
 
-    /// The last instruction of a block that was left behind it was not executed, and is going to be.
+    /// Takes the last instruction of a block back: it was not executed yet.
     pub(crate) fn take_last_back(&mut self, cache: &CodeCacheMapping, block: u32) {
         let all = cache.translation.instructions(block);
         self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: false });
@@ -132,8 +133,8 @@ impl ThreadLedger {
     }
 }
 
-/// What a thread's counters hold, with its ledger; or those of several threads, added up. An equation that holds for each
-/// of them holds for the sum.
+/// The counters of a thread, with its ledger; or the sums of several threads. An equation that holds for each
+/// thread holds for the sum.
 #[derive(Clone)]
 pub(crate) struct CounterSnapshot {
     counters: Vec<u64>,
@@ -155,11 +156,11 @@ impl CounterSnapshot {
         self.ledger.merge(other.ledger);
     }
 
-    /// What was executed, if the counts agree.
+    /// The executions, if the counts are consistent.
     ///
     /// # Errors
     ///
-    /// What does not agree, in words.
+    /// The contradiction, in words.
     pub(crate) fn settle(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
         if self.ledger.broken {
             return Err("a counter in a register is unknown or less than before".to_owned());
@@ -189,7 +190,7 @@ impl CounterSnapshot {
     }
 }
 
-/// How often a block was executed, and how one came to it and left it.
+/// The executions of a block and of the edges at its ends.
 fn heats_of(translated: &TranslatedBlock, solution: &Solution) -> BlockHeat {
     let heat = |edge: Option<ArcId>| Heat::of(edge.map_or(0, |arc| solution.arc(arc)));
     BlockHeat {
@@ -300,7 +301,7 @@ impl ExecutionSum<'_> {
     }
 
     fn parts(&mut self) -> SumResult {
-        // What was executed first, so that nothing is taken from what is not there yet.
+        // Added first, so that no sum becomes negative when executions are taken back.
         for executed in [true, false] {
             for part in self.tally.ledger.parts.iter().filter(|part| part.executed == executed) {
                 self.part(part)?;

@@ -17,9 +17,9 @@ pub(crate) struct MemoryMapping {
     /// The file behind it, and where in the file it begins, in bytes.
     pub(crate) file: Option<FileId>,
     pub(crate) offset: u64,
-    /// What the kernel calls it, if it can be executed: a path, or a word in brackets.
+    /// The kernel's name of executable memory: a path, or a word in brackets.
     pub(crate) name: String,
-    /// Its code may change, as somebody can write the file.
+    /// Its code may change, because a process can write the file.
     pub(crate) unsteady: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum NoCode {
     NotExecutable,
     /// It may change without a system call: the program can write it.
     Writable,
-    /// It may change without a system call: somebody else can write it.
+    /// It may change without a system call: another process can write it.
     Shared,
     /// It may change without a change of its mapping: its file is open for writing.
     Written,
@@ -101,12 +101,13 @@ impl MemoryMaps {
         self.0.is_empty()
     }
 
-    /// What can be executed.
+    /// The executable mappings.
     pub(crate) fn code(&self) -> impl Iterator<Item = &MemoryMapping> {
         self.0.iter().filter(|mapping| mapping.executable)
     }
 
-    /// Finds the files of code that can be written, but for those that are known not to be; which join them.
+    /// Finds the files of code that are open for writing. Files that are not join `steady`, and are not
+    /// examined again.
     fn look_for_writers(&mut self, pid: u32, steady: &mut HashSet<FileId>) {
         let files = self.code().filter(|mapping| !mapping.shared).filter_map(|mapping| mapping.file);
         let unknown: HashSet<FileId> = files.filter(|file| !steady.contains(file)).collect();
@@ -125,7 +126,7 @@ impl MemoryMaps {
         }
     }
 
-    /// What is mapped in a range, or reaches into it.
+    /// The mappings that overlap a range.
     pub(crate) fn among(&self, start: u64, end: u64) -> impl Iterator<Item = &MemoryMapping> {
         self.0.iter().filter(move |mapping| mapping.start < end && mapping.end > start)
     }
@@ -141,11 +142,12 @@ impl MemoryMaps {
     }
 }
 
-/// What is known of the mappings of a process.
+/// The mappings of a process, read on demand.
 #[derive(Default)]
 pub(crate) struct MapsCache {
     maps: Option<MemoryMaps>,
-    /// Files of code that nobody of the process has open for writing: how they are opened from now on is seen.
+    /// Files of code that no process of the program has open for writing. From now on the tracer sees how
+    /// they are opened.
     steady: HashSet<FileId>,
 }
 
@@ -177,8 +179,8 @@ impl MapsCache {
 }
 
 impl MemoryMapping {
-    /// The file of code as the list of mappings names it and as its path does: some file systems tell of two devices, as those
-    /// that lie over others.
+    /// The identities of a file of code: as the list of mappings names it, and by its path. Overlay file
+    /// systems report two devices.
     fn files(&self, pid: u32) -> Vec<FileId> {
         let file = self.file.filter(|_| self.executable && !self.shared);
         let path = || FileId::at(format!("/proc/{pid}/root{}", self.name));

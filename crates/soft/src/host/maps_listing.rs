@@ -39,7 +39,7 @@ const MOST_PATH: usize = 40;
 /// Linux `include/uapi/linux/limits.h`, `PATH_MAX`.
 const LONGEST_PATH: usize = 4096;
 
-/// Calls that do something else with a descriptor, and perhaps with that of the list.
+/// Other calls with a descriptor, perhaps with that of the list.
 pub(super) const OTHER_USES: [u64; 12] = [
     number::PREAD64,
     number::READV,
@@ -62,7 +62,7 @@ pub(crate) struct MapsListing {
     file: (u64, u64),
     /// Lines of mappings from this address on are still to come.
     next: u64,
-    /// What came with the last portion and was not asked for yet.
+    /// The rest of the last portion, which was not read yet.
     rest: Vec<u8>,
     /// Bytes that the program has got.
     given: usize,
@@ -95,12 +95,13 @@ impl MapsListing {
         }
     }
 
-    /// Whether the descriptor still is that of the list, and nobody has read there.
+    /// Whether the descriptor still is that of the list, and was not read natively.
     fn is_untouched(&self, tid: u32) -> bool {
         file_of(tid, self.descriptor) == Some(self.file) && position(tid, self.descriptor) == Some(0)
     }
 
-    /// Where the kernel's list, which has our mappings, goes on after what the program has got.
+    /// The offset in the kernel's list, which has the mappings of the code cache, behind the text that the
+    /// program has read.
     fn kernel_offset(&self, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> usize {
         let (mut left, mut offset) = (self.given, 0);
         for line in text.split_inclusive('\n') {
@@ -114,7 +115,7 @@ impl MapsListing {
         offset + left
     }
 
-    /// The next bytes, as many as were asked for at most. `text` is the whole list, `is_ours` tells mappings to leave out.
+    /// The next bytes, at most `size`. `text` is the whole list; `is_ours` selects the mappings to leave out.
     fn read(&mut self, size: usize, text: &str, is_ours: impl Fn(u64, u64) -> bool) -> Vec<u8> {
         let bytes = self.portion(size, text, is_ours);
         self.given += bytes.len();
@@ -168,13 +169,13 @@ fn position(tid: u32, descriptor: u64) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("pos:"))?.trim().parse().ok()
 }
 
-/// Whether the text at an address names something that tells of processes.
+/// Whether the text at an address is a path in `/proc`.
 fn names_proc(tid: u32, address: u64) -> bool {
     const START: u64 = u64::from_le_bytes(*b"/proc/\0\0");
     trace::peek(tid, address).unwrap_or(0) & 0xffff_ffff_ffff == START
 }
 
-/// Whether the text at an address may name what tells of a process's CPUs, from wherever that path begins.
+/// Whether the text at an address may be the path of a process's `status`, from any folder.
 fn names_status(tid: u32, address: u64) -> bool {
     let mut bytes = [0; LONGEST_PATH];
     let count = trace::read_memory(tid, address, &mut bytes).unwrap_or(0);
@@ -288,7 +289,7 @@ impl Tracer {
         self.resume_checked(tid)
     }
 
-    /// From here on the list is the kernel's, which begins where ours ends.
+    /// Hands the list over to the kernel, from the current offset on.
     fn hand_over(&mut self, tid: u32) -> TraceResult {
         let cache = self.cache_of(tid)?;
         let task = self.task(tid)?;
@@ -352,7 +353,7 @@ impl Tracer {
         self.resume_checked(tid)
     }
 
-    /// The program is behind a system call that was made in its name.
+    /// Sets the registers behind a system call that was made on behalf of the tracee.
     pub(super) fn step_over_call(
         &mut self,
         tid: u32,
@@ -367,7 +368,7 @@ impl Tracer {
     }
 }
 
-/// What a system call returns that was refused.
+/// The result of a system call that was refused.
 pub(super) fn refusal(error: &io::Error) -> u64 {
     -i64::from(error.raw_os_error().unwrap_or(cyclometer_sys::process::errno::EACCES)) as u64
 }
@@ -378,12 +379,12 @@ pub(super) fn of_listings() -> impl Iterator<Item = u64> {
 }
 
 impl CodeCacheMapping {
-    /// Looks at what is done with descriptors while a process of ours has its list open.
+    /// Watches calls with descriptors while a process has its list open.
     pub(crate) fn watch_listing(&mut self, opened: bool) {
         self.watch_listings(if opened { self.listings + 1 } else { self.listings.saturating_sub(1) });
     }
 
-    /// The same for so many.
+    /// Watches these calls while this number of lists is open.
     pub(super) fn watch_listings(&mut self, listings: u32) {
         self.listings = listings;
         of_listings().for_each(|number| self.watch(number, listings > 0));

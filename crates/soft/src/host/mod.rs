@@ -71,8 +71,8 @@ pub use tracer::FIXED_BYTES;
 pub struct TracerSettings {
     /// How code is translated.
     pub translation: translate::TranslationSettings,
-    /// Which processor programs are told that they have; `None`: the one that there is. [`translate::TranslationSettings::asks`] must
-    /// be set with it.
+    /// The processor that programs see; `None`: the real one.
+    /// [`translate::TranslationSettings::stop_at_cpu_queries`] must be set with it.
     pub baseline: Option<ProcessorBaseline>,
     /// Whether programs get the same 16 bytes each time instead of random ones.
     pub fixed_layout: bool,
@@ -99,16 +99,16 @@ impl TracerSettings {
     }
 }
 
-/// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells
-/// what comes over the socket. To be called in a process of its own: it waits for every child that there is.
+/// Traces a process that has not executed its command yet, and its descendants; [`protocol`] describes the
+/// text on the socket. The caller must be a process of its own: this waits for all of its children.
 ///
-/// `profile` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::profile`]);
-/// translations are kept beside it, in a folder `translations`.
+/// `profile` is a folder for execution profiles, which the next run reads ([`crate::profile`]). Stored
+/// translations are beside it, in the folder `translations`.
 pub fn follow(pid: u32, socket: UnixStream, settings: TracerSettings, profile: Option<&Path>) {
     tracer::follow(pid, socket, settings, profile, None);
 }
 
-/// The same with somebody who looks at every instruction of translated code: for tests, and slow.
+/// Traces with a probe that looks at every translated instruction: for tests, and slow.
 #[doc(hidden)]
 pub fn follow_probed(
     pid: u32,

@@ -44,8 +44,8 @@ pub(super) fn restore_registers(
 }
 
 impl Tracer {
-    /// Takes a stopped process out of translated code, at the instruction where it is; its registers then. `None` when
-    /// it is not seated at all.
+    /// Takes a stopped task out of translated code at its program point, and returns its registers. `None` if
+    /// it has no translation.
     pub(super) fn to_native_state(&mut self, tid: u32) -> Result<Option<Registers>, TraceError> {
         if matches!(self.task(tid)?.mode, TaskMode::Untranslated) {
             return Ok(None);

@@ -13,7 +13,7 @@ use super::syscalls::EFAULT;
 use super::tracer::{TraceResult, Tracer};
 use crate::{EventTotals, ExecutionEvent};
 
-/// What a word holds whose event cannot be told for a thread.
+/// The value of a word whose event is unknown for a thread.
 const NONE: u64 = u64::MAX;
 
 const EINVAL: i64 = 22;
@@ -41,7 +41,7 @@ impl Tracer {
         self.answer_call(tid, registers, answer as u64)
     }
 
-    /// What a thread has counted up to the system call that it is about to make; `None` where it is not known.
+    /// The counts of a thread up to the system call that it is about to make; `None` where they are unknown.
     fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<EventTotals> {
         let pc = self.pc(tid, registers).ok()?;
         let task = self.tasks.get_mut(&tid)?;
@@ -55,7 +55,7 @@ impl Tracer {
 }
 
 impl TracedTask {
-    /// Keeps what a thread that asks for its counts has counted in a place that it leaves.
+    /// Keeps the counts of a thread that asks for them, when it leaves a translation.
     pub(super) fn carry(&mut self, context: &TranslationContext) {
         let Some(Ok(carried)) = &mut self.carried else { return };
         let added = settled(context, &context.ledger)
@@ -66,7 +66,7 @@ impl TracedTask {
     }
 }
 
-/// What was counted at a seat, were it left at this place of the translation.
+/// The counts of a thread, as if it left the translation at this position.
 fn totals_at(context: &TranslationContext, position: TranslatedPc) -> Option<EventTotals> {
     settled(context, &context.ledger_at(position)?).ok()
 }

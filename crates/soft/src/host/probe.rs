@@ -26,34 +26,34 @@ pub struct ProbeView {
     pub tid: u32,
     /// Where it is in translated code.
     pub pc: u64,
-    /// The program's registers as they would be if it left now.
+    /// The program's registers if it were detached now.
     pub program: Registers,
 }
 
-/// What becomes of it.
+/// The answer of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProbeOrder {
     /// It executes the instruction.
     GoOn,
-    /// It leaves translation here, for good.
+    /// It is detached here.
     Detach,
-    /// It leaves translation here, and enters it again where it is.
+    /// It leaves translated code here, and enters it again.
     Reenter,
 }
 
 impl Tracer {
-    /// Lets a process in translated code go on, one instruction if a probe looks.
+    /// Resumes a task in translated code, for one instruction if a probe looks.
     pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         self.note_pc(tid)?;
         match self.tasks.get(&tid).map(|task| &task.mode) {
             Some(TaskMode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
-            // On the way into a handler or back: it must not get further than that in its own code.
+            // On the way into a handler or back, one instruction of native code only.
             Some(TaskMode::Native(_)) => Ok(trace::step(tid, signal)?),
             _ => Ok(trace::resume(tid, signal)?),
         }
     }
 
-    /// Lets a task go on to a stop that it has reached and that was not told yet.
+    /// Resumes a task to a stop that was not reported yet.
     pub(super) fn run_on(&mut self, tid: u32) -> Result<(), TraceError> {
         self.note_pc(tid)?;
         Ok(trace::resume(tid, 0)?)
@@ -66,9 +66,9 @@ impl Tracer {
         trace::listen(tid).map_err(|_| TraceError::Gone)
     }
 
-    /// The same where its registers are settled, so that a probe can look at them first.
+    /// Resumes a task in translated code whose registers are set; a probe may look at them first.
     pub(super) fn resume_checked(&mut self, tid: u32) -> Result<(), TraceError> {
-        // A request may have stopped it while something else of it was waited for.
+        // A request may have stopped it while another event of it was awaited.
         if let Some(reason) = self.task(tid)?.detach_requested.take() {
             self.detach(tid, reason, 0);
             return Ok(());

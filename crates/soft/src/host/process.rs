@@ -19,7 +19,7 @@ use super::signal_throttling::SignalThrottle;
 use super::threads::TranslationCounts;
 use crate::EventTotals;
 
-/// A process, from its birth to its end, whatever it executes.
+/// A process, from its fork to its end, whatever it executes.
 pub(crate) struct TracedProcess {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
@@ -28,19 +28,19 @@ pub(crate) struct TracedProcess {
     code: AddressRanges,
     /// Places of threads that have ended, with what they counted there.
     pub(crate) parked: Vec<TranslationContext>,
-    /// What was counted in places that are given back.
+    /// Counts of ended threads whose slots were freed.
     pub(crate) folded: Vec<TranslationCounts>,
     /// None of its code has restartable sequences.
     pub(crate) no_restarts: bool,
     /// It has memory that other processes may write to, too.
     pub(crate) shares: bool,
-    /// A change of its code for which its threads halt.
+    /// A flush of its translation, for which its threads are suspended.
     pub(crate) flush: Option<CacheFlush>,
-    /// The translation whose memory is to be gone when it goes on by itself, and the thread that unmaps it.
+    /// The code cache to unmap when it is detached, and the thread that does it.
     pub(super) clears: Option<(u32, Rc<RefCell<CodeCacheMapping>>)>,
-    /// How long we have worked for it since its code changed for the first time, in time of our CPU.
+    /// CPU time of the tracer for it since its code changed for the first time.
     pub(super) work: Duration,
-    /// What it has cost that its code changes.
+    /// The cost of its code changes.
     changes: CodeChangeCost,
     /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
     pub(crate) unconfirmed: bool,
@@ -55,7 +55,7 @@ pub(crate) struct TranslationContext {
     pub(crate) cache: Rc<RefCell<CodeCacheMapping>>,
     pub(crate) slot: usize,
     pub(crate) ledger: ThreadLedger,
-    /// What is known of the process's mappings.
+    /// The mappings of the process.
     pub(crate) maps: MapsCache,
 }
 
@@ -64,7 +64,7 @@ impl TranslationContext {
         TranslationContext { cache, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
     }
 
-    /// What its ledger would be, were it left at a spot; `None` where nothing is known of that.
+    /// A copy of the ledger, as if the thread left at a position; `None` where the position is unknown.
     pub(crate) fn ledger_at(&self, position: TranslatedPc) -> Option<ThreadLedger> {
         let point = self.cache.borrow().translation.point_at(position.pc)?;
         let mut ledger = self.ledger.clone();
@@ -72,7 +72,7 @@ impl TranslationContext {
         Some(ledger)
     }
 
-    /// Its thread leaves from a spot in translated code. False where nothing is known of that.
+    /// Records that the thread leaves translated code at a position. False where the position is unknown.
     pub(crate) fn exit_at(&mut self, position: TranslatedPc) -> bool {
         let cache = &mut self.cache.borrow_mut();
         let point = cache.translation.point_at(position.pc);
@@ -87,7 +87,7 @@ pub(crate) struct TranslatedPc {
     pub(crate) pc: u64,
     /// `None` where it is not known, as behind a system call: nothing counts in it there.
     pub(crate) rcx: Option<u64>,
-    /// The same of the other one.
+    /// The value of r11, likewise.
     pub(crate) r11: Option<u64>,
 }
 
@@ -115,22 +115,22 @@ pub(crate) struct TracedTask {
     pub(crate) last: Option<TranslatedPc>,
     /// It is about to end its process.
     pub(crate) ends_process: bool,
-    /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.
+    /// It is detached when the other threads of its process can be: with this signal, or 0 for none.
     pub(crate) detach_signal: Option<i32>,
-    /// It is to halt in its own code at its next stop, as another thread changes the process's code.
+    /// Suspend requested: it stops in native state at its next stop, because another thread changes the code.
     pub(crate) suspend_requested: bool,
     /// It has done so.
     pub(crate) suspended: bool,
     /// It has stopped with its process, and that was noted.
     pub(crate) paused: bool,
     pub(crate) mode: TaskMode,
-    /// A filter of system calls is in force: none can be made in its name.
+    /// A system call filter is in force: no call can be made on its behalf.
     pub(crate) filtered: bool,
     /// Where it asked for a new program: behind the stop before the system call.
     pub(crate) exec_pc: Option<u64>,
     /// The child that it waits for, as both use one memory.
     pub(crate) vfork_wait: Option<VforkWait>,
-    /// It is to go on without us at its next stop; why, if counts are lost by that.
+    /// It is detached at its next stop; the reason, if counts are lost.
     pub(crate) detach_requested: Option<Option<String>>,
     /// The stop of the translator at which it is, if it is at one.
     pub(crate) stopped_at: Option<u64>,
@@ -140,14 +140,14 @@ pub(crate) struct TracedTask {
     pub(crate) throttle: SignalThrottle,
     /// The list of its mappings that it reads.
     pub(crate) listing: Option<MapsListing>,
-    /// What it does about SIGTRAP, as it told the kernel, if that is not the default.
+    /// Its action for SIGTRAP, as it gave it to the kernel, if not the default.
     pub(crate) trap_action: Option<[u8; 32]>,
-    /// Whether it is bound to a CPU.
+    /// Its binding to a CPU.
     pub(crate) affinity: CpuAffinity,
     /// How long its program has run in its translation.
     pub(crate) age: TranslationAge,
-    /// What it counted in translations that were given up, or that this is not known; `None` where it never asked for its own
-    /// counts.
+    /// Its counts from translations that it has left, or why they are unknown; `None` where it never asked
+    /// for its own counts.
     pub(crate) carried: Option<Result<EventTotals, String>>,
 }
 
@@ -195,7 +195,7 @@ impl TracedTask {
         }
     }
 
-    /// Whether it has a place in a translation.
+    /// Whether it has a slot in a translation.
     pub(crate) fn has_context(&self) -> bool {
         !matches!(self.mode, TaskMode::Untranslated)
     }
@@ -205,13 +205,13 @@ impl TracedTask {
     }
 }
 
-/// What the processor executes for a task.
+/// The code that the processor executes for a task.
 pub(crate) enum TaskMode {
     /// Its own code, and nothing is counted: it has not executed the command yet.
     Untranslated,
     /// Translated code.
     Translated(TranslationContext),
-    /// Its own code, on the way into a signal's handler: its registers are the program's.
+    /// Its own code, on the way into a signal handler. Its registers are the program's.
     Native(TranslationContext),
 }
 

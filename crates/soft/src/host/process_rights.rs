@@ -10,19 +10,19 @@ use std::path::Path;
 
 use super::proc;
 
-/// What a process may do.
+/// The rights of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct ProcessRights {
     /// Lines of its status.
     status: Vec<String>,
     /// Its namespaces, and its root, by device and number.
     identities: Vec<(u64, u64)>,
-    /// What a security module calls it, if there is one.
+    /// Its label from a security module, if there is one.
     label: Option<Vec<u8>>,
 }
 
 impl ProcessRights {
-    /// Those of a process; `None` where they are not known.
+    /// The rights of a process; `None` where they are unknown.
     ///
     /// # Source
     ///
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a command that waits for the end of its input.
+    /// The rights of a command that waits for the end of its input.
     fn rights_of(command: &mut Command) -> Option<ProcessRights> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut ready = [0; 6];

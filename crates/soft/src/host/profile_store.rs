@@ -15,31 +15,30 @@ use super::writers::FileId;
 use crate::profile::{BlockHeat, FileProfile, MOST_BYTES};
 use crate::translate::{FilePage, PAGE};
 
-/// Most files that are kept; beyond that the oldest go.
+/// Most files; beyond that the oldest are removed.
 const MOST_FILES: usize = 1000;
 
-/// What must be new of a file's hints, as a part of what was known, so that they are written again: a run differs a little from
-/// the one before.
+/// The part of a profile that must be new for it to be written again. Two runs differ a little.
 const NEW_PART: usize = 50;
 
 /// Hints of the files whose code is executed.
 pub(super) struct ProfileStore {
-    /// `None` where nothing is kept.
+    /// `None` where no folder is used.
     folder: Option<CacheFolder>,
     files: Vec<ProfileFile>,
-    /// The numbers of files; `None` where none are kept.
+    /// The numbers of files; `None` for files without a profile.
     numbers: HashMap<FileId, Option<u32>>,
 }
 
 struct ProfileFile {
     name: String,
-    /// `None` as long as nobody has asked for them.
+    /// `None` until the profile is read.
     profile: Option<FileProfile>,
 }
 
 impl ProfileStore {
-    /// In a folder, which is made if there is none, and whether that can be trusted; where it cannot, or there is to be none, hints last as
-    /// long as this.
+    /// Opens a store in a folder, which is created if it is missing. Returns whether the folder can be
+    /// trusted. Without a trusted folder profiles last as long as this process.
     pub(super) fn open(folder: Option<&Path>) -> (ProfileStore, bool) {
         let folder = folder.and_then(CacheFolder::open);
         let kept = folder.is_some();

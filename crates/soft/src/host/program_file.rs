@@ -25,10 +25,11 @@ pub(crate) fn unfollowable(tid: u32, folder: Option<i32>, path: u64) -> Option<S
     look(&opened(tid, folder, path)?, Path::new(&root), &format!("/proc/{tid}/cwd"))
 }
 
-/// The path at an address, which is relative to a descriptor, or `None` for the working directory, as we see it.
+/// The path at an address, as the tracer sees it. It is relative to a descriptor, or to the working directory
+/// for `None`.
 pub(crate) fn opened(tid: u32, folder: Option<i32>, path: u64) -> Option<PathBuf> {
     let path = read_path(tid, path)?;
-    // These would be ours.
+    // In the tracer these paths would name the tracer.
     for own in ["/proc/self", "/proc/thread-self"] {
         if let Ok(rest) = path.strip_prefix(own) {
             return Some(Path::new(&format!("/proc/{tid}")).join(rest));
@@ -69,7 +70,7 @@ fn interpreter(line: &[u8]) -> Option<&[u8]> {
     line.split(|byte| matches!(byte, b' ' | b'\t')).find(|word| !word.is_empty())
 }
 
-/// Nobody is waited for, should the file have become a pipe meanwhile.
+/// Opens without blocking: the file may have become a pipe meanwhile.
 ///
 /// # Source
 ///
@@ -77,7 +78,7 @@ fn interpreter(line: &[u8]) -> Option<&[u8]> {
 fn first_bytes(file: &Path) -> Vec<u8> {
     const O_NONBLOCK: i32 = 0o4000;
     let mut bytes = vec![0; FIRST_LINE];
-    // What cannot be read can perhaps be executed: then its memory cannot be read, and it is left.
+    // A file that cannot be read may be executable. Then its memory cannot be read, and it is detached.
     let opened = OpenOptions::new().read(true).custom_flags(O_NONBLOCK).open(file);
     let count = opened.and_then(|mut file| file.read(&mut bytes)).unwrap_or(0);
     bytes.truncate(count);
@@ -98,7 +99,7 @@ fn by_rights(metadata: &Metadata, file: &Path) -> Option<String> {
     capabilities.then(|| format!("executes a file with capabilities ({})", shown(file)))
 }
 
-/// Whether we have `CAP_SYS_PTRACE`.
+/// Whether the tracer has `CAP_SYS_PTRACE`.
 ///
 /// # Source
 ///

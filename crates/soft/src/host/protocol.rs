@@ -16,7 +16,7 @@ use crate::{EventTotals, ExecutionEvent};
 
 /// Asks for the counts so far.
 pub const READ: u8 = b'r';
-/// Asks to let every process go on without us, and for the counts.
+/// Asks to detach every process, and for the counts.
 pub const FINISH: u8 = b'f';
 
 /// How a report ends that was asked for.
@@ -35,7 +35,7 @@ pub struct ProcessCounts {
     pub pid: u32,
     /// The process that made it.
     pub parent: u32,
-    /// What it executed last, as the kernel abbreviates it.
+    /// The name of the program that it executed last, as the kernel abbreviates it.
     pub name: String,
     /// For each event its count, or why there is none.
     pub counts: Result<EventResults, String>,
@@ -76,7 +76,7 @@ pub(crate) fn process(pid: u32, parent: u32, name: &str, totals: &Result<EventTo
     text
 }
 
-/// The line for processes that go on when nothing is counted any more.
+/// The line for processes that still run when counting ends.
 pub(crate) fn running(processes: usize) -> String {
     format!("running {processes}\n")
 }
@@ -100,10 +100,10 @@ pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
 }
 
-/// What a keeper reports.
+/// A report of the tracer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TracerReport {
-    /// Every process that was followed, in the order of their births.
+    /// Every process that was followed, in the order of their forks.
     pub processes: Vec<ProcessCounts>,
     /// Whether it is the last one: nothing is counted any more.
     pub last: bool,

@@ -59,9 +59,10 @@ impl Tracer {
         }
     }
 
-    /// Who sleeps in a system call is not stopped: that would end the call, or begin its timeout anew.
+    /// Asks a task for its counts. One that sleeps in a system call is not stopped: that would end the call,
+    /// or start its timeout again.
     fn request_counts_of(&mut self, tid: u32) {
-        // Behind `execve`, what is not told yet, it is in a program that is not translated.
+        // Behind an `execve` that was not reported yet, it is in a program that is not translated.
         if let Some(asleep) = SleepingThread::look(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
             self.record_counts(tid, Some(TranslatedPc::of_call(asleep.pc)));
             if SleepingThread::look(tid) == Some(asleep) {
@@ -95,7 +96,9 @@ impl Tracer {
         let Some(task) = self.tasks.get(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
         let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
-            Some(position) => context.ledger_at(position).ok_or("the process was read at an unknown program point"),
+            Some(position) => {
+                context.ledger_at(position).ok_or("the process was read at an unknown program point")
+            }
             None => Ok(context.ledger.clone()),
         };
         let tally =
@@ -121,7 +124,8 @@ impl Tracer {
         lines + end + "\n"
     }
 
-    /// How many processes go on when nothing is counted any more: those that we let go for that, and those that we cannot yet.
+    /// The number of processes that still run when counting ends: detached ones, and those that cannot be
+    /// detached yet.
     fn running(&self) -> usize {
         let waiting = self.tasks.values().filter(|task| !task.ended).map(|task| task.process);
         waiting.chain(self.detached_processes.iter().copied()).collect::<HashSet<_>>().len()
@@ -141,7 +145,8 @@ impl Tracer {
         let _ = socket.set_nonblocking(true);
     }
 
-    /// Who waits for a child of its own cannot be let go yet: nobody has to wait for that.
+    /// Reports early. A task that waits for its child (vfork) cannot be detached yet, and the report does not
+    /// wait for it.
     pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
         let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
         if self.finishing && self.early_children.is_empty() && self.tasks.values().all(waits) {
@@ -167,14 +172,14 @@ fn totals(
 /// A thread that sleeps in a system call.
 #[derive(PartialEq, Eq)]
 struct SleepingThread {
-    /// Where it goes on.
+    /// The address where it continues.
     pc: u64,
     /// How long it has run so far, as the scheduler knows it.
     ran: String,
 }
 
 impl SleepingThread {
-    /// `None` where it runs, or waits for something else.
+    /// `None` where it runs, or is blocked otherwise.
     ///
     /// # Source
     ///
@@ -187,7 +192,7 @@ impl SleepingThread {
     }
 }
 
-/// How long a task has run so far, in ns of CPU time; `None` where the kernel does not tell.
+/// The CPU time of a task so far, in ns; `None` where the kernel does not report it.
 ///
 /// # Source
 ///

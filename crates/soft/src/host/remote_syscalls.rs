@@ -83,7 +83,7 @@ pub(crate) mod number {
     pub(crate) const PROCESS_MADVISE: u64 = 440;
 }
 
-/// Bytes of a program's memory that are overwritten for a path or what tells of a file, and put back.
+/// Bytes of the program's memory that are overwritten with a path or a `struct stat`, and restored.
 ///
 /// # Source
 ///
@@ -92,7 +92,7 @@ pub(crate) const LENT: usize = 144;
 
 /// Signals of faults, which come again where nothing is done about them: SIGILL, SIGBUS, SIGSEGV.
 const FAULTS: [i32; 3] = [4, 7, 11];
-/// So many may be sent by others.
+/// The number of fault signals that may come from other processes.
 const MOST_FAULTS: u32 = 100;
 
 /// Whether a process has other threads than this one.
@@ -106,7 +106,7 @@ pub(super) fn has_threads(tid: u32) -> bool {
     std::fs::metadata(format!("/proc/{tid}/task")).is_ok_and(|folder| folder.nlink() > OF_ONE)
 }
 
-/// The next change of a task. Of several threads the first one may be gone without a word before the others are, where it was
+/// Waits for the next event of a task. The first of several threads may be reaped without an event, if it was
 /// killed; that is an error.
 fn wait_for(tid: u32, crowded: bool) -> io::Result<Change> {
     const PAUSE: std::time::Duration = std::time::Duration::from_micros(20);
@@ -125,14 +125,16 @@ fn wait_for(tid: u32, crowded: bool) -> io::Result<Change> {
     }
 }
 
-/// Lets a stopped task, whose process may have other threads, run to a trap that it is about to raise. A signal that comes before is sent again.
+/// Resumes a stopped task up to a trap that it is about to raise; its process may have other threads. A
+/// signal that arrives before is sent again.
 ///
-/// SIGSTOP is not: were the process continued meanwhile, it would stop behind that. The process stops, as far as the kernel is
-/// concerned, and the task runs on all the same; when it goes on from the trap, it tells first whether that still holds.
+/// SIGSTOP is not sent again: a SIGCONT in between would come before it. The process is stopped for the
+/// kernel, and the task runs on. When it is resumed from the trap, it reports first whether it is still
+/// stopped.
 ///
 /// # Errors
 ///
-/// The operating system's, when it is gone.
+/// The operating system's, when the task is gone.
 ///
 /// # Source
 ///
@@ -215,11 +217,11 @@ impl RemoteSyscalls {
     ///
     /// # Errors
     ///
-    /// The work's, or the operating system's when the program is gone.
+    /// The error of `work`, or the operating system's when the program is gone.
     pub(crate) fn series<T>(self, work: impl FnOnce(RemoteSyscalls) -> io::Result<T>) -> io::Result<T> {
         let saved = trace::registers(self.tid)?;
         let mask = trace::signal_mask(self.tid)?;
-        // A trap that is blocked takes the program's handler for it away.
+        // A blocked trap resets the program's handler.
         trace::set_signal_mask(self.tid, !(1 << (SIGTRAP - 1)))?;
         let result = work(RemoteSyscalls { saved: Some(saved), crowded: has_threads(self.tid), ..self });
         trace::set_registers(self.tid, &Registers { orig_rax: u64::MAX, ..saved })?;
@@ -241,7 +243,7 @@ impl RemoteSyscalls {
     ///
     /// # Errors
     ///
-    /// As [`RemoteSyscalls::call`]; `EEXIST` where something is mapped already.
+    /// As [`RemoteSyscalls::call`]; `EEXIST` where the range is not free.
     ///
     /// # Source
     ///
@@ -276,7 +278,8 @@ impl RemoteSyscalls {
     ///
     /// # Errors
     ///
-    /// As [`RemoteSyscalls::call`]; `NotFound` where only `/proc` could tell the file and names another one.
+    /// As [`RemoteSyscalls::call`]; `NotFound` where the file is known only by its path in `/proc`, which
+    /// names another file.
     pub(crate) fn open_same(self, theirs: u64) -> io::Result<File> {
         // Linux before 5.6 has no such call, some sandboxes forbid it, and it takes the first thread of a process only.
         identity::descriptor_of(self.tid, theirs).or_else(|_| self.open_same_by_path(theirs))
@@ -327,7 +330,7 @@ impl RemoteSyscalls {
         self.call(number::OPENAT, [AT_FDCWD, at, flags, 0, 0, 0])
     }
 
-    /// Does something that overwrites [`LENT`] bytes of the program's memory, which are put back.
+    /// Runs `work`, which overwrites [`LENT`] bytes of the program's memory, and restores them.
     ///
     /// # Errors
     ///
@@ -346,7 +349,7 @@ impl RemoteSyscalls {
         done
     }
 
-    /// Does something with a page of the program's that is mapped for that alone.
+    /// Runs `work` with a page of the program's memory that is mapped for it.
     fn in_own_page<T>(self, work: impl FnOnce(RemoteSyscalls, u64) -> io::Result<T>) -> io::Result<T> {
         const PAGE: u64 = 0x1000;
         const READ_WRITE: u64 = 3;
@@ -468,7 +471,7 @@ mod tests {
         trace::poke(tid, at, code).unwrap();
     }
 
-    /// What is told of a task that soon has something to tell.
+    /// The events of a task that has an event soon.
     fn told(tid: u32) -> Option<Change> {
         let start = Instant::now();
         while start.elapsed() < Duration::from_secs(10) {

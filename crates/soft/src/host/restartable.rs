@@ -19,14 +19,14 @@ use super::tracer::{TraceError, TraceResult, Tracer};
 use super::writers::{FileId, is_for_writing};
 use crate::pack::{ChunkReader, ChunkWriter};
 
-/// What stands before each place where the kernel may send a thread. Whoever registers with another one is left.
+/// The signature in front of each abort address. A program that registers another one is detached.
 ///
 /// # Source
 ///
 /// `rseq(2)`; Linux `tools/testing/selftests/rseq/rseq-x86.h`, glibc `sysdeps/unix/sysv/linux/x86/bits/rseq.h`: `RSEQ_SIG`.
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
 
-/// The mark, behind an instruction's opcode that makes a harmless or an invalid instruction of it.
+/// The signature, behind an opcode that makes a harmless or an invalid instruction of it.
 ///
 /// # Source
 ///
@@ -38,7 +38,7 @@ const SIGNATURES: [[u8; 7]; 2] =
 /// Bytes that are looked at at a time.
 const CHUNK: usize = 1 << 20;
 
-/// Bytes that are passed over at once if they cannot hold a mark.
+/// Bytes that are skipped at once if they cannot contain a signature.
 const STRETCH: usize = 256;
 
 /// A part of a file, as it is mapped.
@@ -72,19 +72,19 @@ impl FilePart {
     }
 }
 
-/// What else of a process makes its restartable sequences a reason to leave, in words that follow "has".
+/// The property of a process that restartable sequences do not permit, in words that follow "has".
 pub(super) const THREADS: &str = "threads";
 pub(super) const HANDLERS: &str = "handlers of signals";
 pub(super) const SHARED: &str = "memory that others can write to";
 
 impl Tracer {
-    /// Looks for restartable sequences in all code of a process, unless that was done. Parts of files that have none are
-    /// remembered, whoever executes them.
+    /// Searches all code of a process for restartable sequences, once. Parts of files without any are
+    /// remembered for all processes.
     pub(super) fn check_restartable(&mut self, tid: u32, beside: &str) -> TraceResult {
         let Some(process) = self.process(tid).filter(|process| !process.no_restarts) else { return Ok(()) };
         process.no_restarts = true;
         let maps = MemoryMaps::read(tid)?;
-        // What is shared is not translated, but for the translation itself, whose memory is better not looked at.
+        // Shared memory is not translated. The code cache itself is shared, and is not searched.
         for mapping in maps.code().filter(|mapping| !mapping.shared) {
             let part = part(tid, mapping);
             if part.is_none_or(|part| !self.without_sequences.contains(&part)) {
@@ -102,7 +102,7 @@ impl Tracer {
     pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         if shares(tid, registers) {
             self.process(tid).into_iter().for_each(|process| process.shares = true);
-            // Where the memory is a maker's, too, it will go on in it.
+            // A parent that shares the memory (vfork) continues in it.
             let makers = self.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
             let makers: Vec<(u32, usize)> = makers.map(|(maker, task)| (*maker, task.process)).collect();
             makers.iter().for_each(|(_, process)| self.processes[*process].shares = true);
@@ -141,7 +141,7 @@ fn shares(tid: u32, registers: &Registers) -> bool {
     }
 }
 
-/// Whether a system call makes code of what has a restartable sequence. What cannot be looked at may have one.
+/// Whether a system call maps a restartable sequence as code. Code that cannot be read may contain one.
 fn brings_signature(tid: u32, registers: &Registers) -> Result<bool, TraceError> {
     let Registers { rdi, rsi, rdx, r10, r8, r9, .. } = *registers;
     match registers.rax & 0xffff_ffff {
@@ -162,7 +162,8 @@ fn brings_signature(tid: u32, registers: &Registers) -> Result<bool, TraceError>
     }
 }
 
-/// Whether a part of a file, in bytes, has a restartable sequence. What is no file has none: it cannot be mapped, or is a device.
+/// Whether a part of a file, in bytes, contains a restartable sequence. Only regular files do: others cannot
+/// be mapped, or are devices.
 ///
 /// # Errors
 ///
@@ -188,7 +189,7 @@ fn found(beside: &str) -> TraceError {
 
 const MAP_ANONYMOUS: u64 = 0x20;
 
-/// What is mapped of a file that others may have mapped too; `None` also where its path does not tell when it was changed.
+/// The part of a file that a mapping shows; `None` also where its time of change is unknown.
 fn part(tid: u32, mapping: &MemoryMapping) -> Option<FilePart> {
     let file = mapping.file.filter(|_| !mapping.writable)?;
     let metadata = fs::metadata(format!("/proc/{tid}/root{}", mapping.name)).ok()?;
@@ -204,10 +205,11 @@ pub(super) fn check(tid: u32, (start, end): (u64, u64), beside: &str) -> TraceRe
     Ok(())
 }
 
-/// Bytes of a mark but for the last one.
+/// Bytes of a signature, but for the last one.
 const OVERLAP: u64 = SIGNATURES[0].len() as u64 - 1;
 
-/// What cannot be read cannot be executed either, but for pages that only can be executed, which are not translated.
+/// Memory that cannot be read cannot be executed. The exception is execute-only memory, which is not
+/// translated.
 fn has_signature(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> io::Result<usize>) -> bool {
     let mut bytes = vec![0; CHUNK];
     let mut at = start;
@@ -229,14 +231,14 @@ fn has_signature(start: u64, end: u64, mut read: impl FnMut(u64, &mut [u8]) -> i
 fn contains_signature(bytes: &[u8]) -> bool {
     let is_signature = |window: &[u8]| SIGNATURES.iter().any(|signature| signature == window);
     (0..bytes.len()).step_by(STRETCH).any(|start| {
-        // A mark that begins in a stretch may end behind it.
+        // A signature that begins in a stretch may end behind it.
         let end = bytes.len().min(start + STRETCH + SIGNATURES[0].len() - 1);
         let stretch = &bytes[start..end];
         may_have_signature(stretch) && stretch.windows(SIGNATURES[0].len()).any(is_signature)
     })
 }
 
-/// Whether two bytes that every mark has are there, one after the other. Compilers make vector instructions of this.
+/// Whether two adjacent bytes of every signature are there. Compilers vectorise this loop.
 fn may_have_signature(stretch: &[u8]) -> bool {
     let pairs = stretch.iter().zip(stretch.iter().skip(1));
     pairs.fold(false, |found, (one, next)| found | ((*one == 0x30) & (*next == 0x05)))

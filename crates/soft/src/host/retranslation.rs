@@ -44,13 +44,13 @@ const FOR_A_BLOCK: Duration = Duration::from_micros(8);
 const CALM: Duration = Duration::from_millis(50);
 const NEW_OF: u32 = 100;
 
-/// Of so many blocks one at least was not known to be executed, or the translation is as good as another would be.
+/// One of so many blocks must be missing from the profile; else the translation is as good as a new one.
 const UNKNOWN_OF: usize = 2;
 
 /// How often it is looked at what is known of a program's blocks; each time it has to run four times as long as the time before.
 const MOST_ROUNDS: u32 = 4;
 
-/// How long a tick is in which the kernel tells how long a program has run there.
+/// The length of a tick, in which the kernel reports the time of a process in the kernel.
 ///
 /// # Source
 ///
@@ -63,7 +63,7 @@ const OF_FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
 /// Which programs get another translation for what they have executed themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Retranslation {
-    /// Those for which it takes little of the time that they have run for.
+    /// Those for which it costs little compared to the time that they have run.
     #[default]
     WhenWorthwhile,
     /// None.
@@ -99,7 +99,7 @@ struct RetranslationRequest {
 }
 
 impl TranslationAge {
-    /// It goes on in another translation.
+    /// It continues in a new translation.
     pub(super) fn restart(&mut self) {
         *self = TranslationAge { rounds: self.rounds + 1, ..TranslationAge::default() };
     }
@@ -192,7 +192,7 @@ impl Tracer {
         every
     }
 
-    /// Has a program stop before its next system call, whatever that is. Nobody joins it in its translation any more.
+    /// Lets a program stop before its next system call. No other program shares its translation from now on.
     fn stop_at_calls(&mut self, tid: u32) {
         let (Some(ran_ns), Some(kernel_ticks)) = (ran_ns(tid), kernel_ticks(tid)) else { return };
         let Some(task) = self.tasks.get_mut(&tid) else { return };
@@ -245,7 +245,7 @@ impl Tracer {
             return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(LOOK_OFTEN);
         }
         match task.age.look(now, cache.translation.blocks()) {
-            // Where others have joined each of them would need one.
+            // With shared translations each process would need its own.
             Duration::ZERO if cache.common.is_joint() || !is_little_known(&cache) => {
                 task.age.postpone(now);
                 Some(LOOK_EVERY)
@@ -255,8 +255,8 @@ impl Tracer {
         }
     }
 
-    /// Whether nothing forbids that a task goes on in another translation: it is the only thread of its process, and nobody else has to do
-    /// anything for it.
+    /// Whether a task can move to a new translation. It must be the only thread of its process, without a
+    /// pending suspend, detach or flush.
     fn can_retranslate(&self, tid: u32) -> bool {
         let Some(task) = self.tasks.get(&tid) else { return false };
         let TaskMode::Translated(context) = &task.mode else { return false };
@@ -279,7 +279,7 @@ impl Tracer {
         alone && self.allowance(tid) == u64::MAX
     }
 
-    /// Whether a task that we have interrupted is to go on in another translation.
+    /// Whether an interrupted task is to be retranslated now.
     pub(super) fn may_retranslate_now(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let interrupted = std::mem::take(&mut task.age.interrupted) && task.age.request.is_some();
@@ -304,7 +304,7 @@ impl Tracer {
         Ok(registers.orig_rax.cast_signed() < 0 && point.is_some_and(|point| !point.unsure) && !faults)
     }
 
-    /// Whether a task that has stopped before a system call is to go on in another translation.
+    /// Whether a task that has stopped before a system call is to be retranslated now.
     pub(super) fn may_retranslate_at_call(&mut self, tid: u32, number: u64) -> Result<bool, TraceError> {
         if self.task(tid)?.age.request.is_none() {
             return Ok(false);
@@ -318,7 +318,7 @@ impl Tracer {
     }
 }
 
-/// Whether too many blocks of files were translated that nobody had known to be executed.
+/// Whether too many blocks of files are missing from the profile.
 fn is_little_known(cache: &CodeCacheMapping) -> bool {
     let of_files: usize = cache.translation.pages_of_files().map(|(_, blocks)| blocks.len()).sum();
     let known = cache.record.read().map_or_else(|| cache.translation.profiled(), |read| read as usize);

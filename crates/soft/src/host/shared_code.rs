@@ -13,54 +13,54 @@ use crate::translate::{PAGE, PageContent, Translation};
 /// Most bytes of a program that are compared at a time.
 const CHUNK: usize = 1 << 18;
 
-/// What is known of the processes that execute a translation.
+/// The code that the processes of a translation have in common.
 #[derive(Default)]
 pub(super) struct SharedCode {
     claims: CodeClaims,
-    /// Whether programs may join that begin with the same code. All code of those that execute it is claimed then.
+    /// Whether other programs can share the translation. All code of its processes is claimed then.
     open: bool,
-    /// The only process that has added code, while nobody has joined: nothing is claimed that it does not have.
+    /// The only process that has added code, while no other shares the translation: it has all claimed code.
     owner: Option<usize>,
 }
 
-/// What becomes of a process that has mapped code.
+/// The result of admitting a process that has mapped code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Admission {
-    /// It goes on in the translation.
+    /// It continues in the translation.
     Stays,
-    /// It has something else than the translation knows.
+    /// It has other code than the translation.
     Diverges,
     /// It has code that no other process can have.
     Exclusive,
 }
 
 impl SharedCode {
-    /// What processes of an earlier run had, for programs of this one.
+    /// The code of a stored translation.
     pub(super) fn of(claims: CodeClaims) -> SharedCode {
         SharedCode { claims, open: true, owner: None }
     }
 
-    /// What is claimed.
+    /// The claims.
     pub(super) fn all(&self) -> &CodeClaims {
         &self.claims
     }
 
-    /// Whether programs may join.
+    /// Whether other programs can share it.
     pub(super) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// From now on nobody joins, and nothing is claimed any more.
+    /// Closes it: no other program shares it, and no code is claimed any more.
     pub(super) fn shut(&mut self) {
         self.open = false;
     }
 
-    /// A program has joined.
+    /// Another program shares it.
     pub(super) fn join(&mut self) {
         self.owner = None;
     }
 
-    /// Whether programs have joined, or other processes than the first have added code.
+    /// Whether other programs share it, or other processes than the first have added code.
     pub(super) fn is_joint(&self) -> bool {
         self.open && self.owner.is_none()
     }
@@ -77,7 +77,7 @@ impl SharedCode {
 }
 
 impl CodeCacheMapping {
-    /// Lets other programs join the process that it was made for, unless that has code which no other can have.
+    /// Lets other programs share the translation, unless the process has code that no other process can have.
     pub(super) fn open_for(&mut self, process: usize, maps: &MemoryMaps) {
         let own = |mapping: &&MemoryMapping| self.is_foreign(mapping);
         let code: Vec<&MemoryMapping> = maps.code().filter(own).collect();
@@ -87,7 +87,7 @@ impl CodeCacheMapping {
         }
     }
 
-    /// Whether a program that has just been started can join: all of its code is known.
+    /// Whether a new program can share the translation: all of its code is claimed.
     pub(super) fn suits(&self, tid: u32, maps: &MemoryMaps) -> bool {
         let can_join = self.common.open && self.has_slot() && !self.translation.is_full();
         can_join && suits(&self.translation, &self.common.claims, tid, maps)
@@ -133,13 +133,13 @@ impl CodeCacheMapping {
         read.into_iter().any(|(page, _)| !maps.executes(*page, page + PAGE))
     }
 
-    /// Whether a mapping is neither the translation's own nor the kernel's page that nobody reads.
+    /// Whether a mapping is neither a region nor the kernel's vsyscall page.
     fn is_foreign(&self, mapping: &MemoryMapping) -> bool {
         !is_kernels(mapping) && !self.is_region(mapping)
     }
 }
 
-/// Whether a mapping is the kernel's page that nobody reads.
+/// Whether a mapping is the kernel's vsyscall page, which is never read.
 ///
 /// # Source
 ///
@@ -148,7 +148,7 @@ pub(super) fn is_kernels(mapping: &MemoryMapping) -> bool {
     mapping.name == "[vsyscall]"
 }
 
-/// Whether all the code of a program that has nothing of ours yet is claimed, and as it was read.
+/// Whether all code of a new program is claimed, and equal to the code that was translated.
 pub(super) fn suits(translation: &Translation, claims: &CodeClaims, tid: u32, maps: &MemoryMaps) -> bool {
     let suits = |mapping: &MemoryMapping| {
         is_common(mapping)

@@ -23,13 +23,13 @@ use super::shared_code::Admission;
 use super::syscalls::{MappingCall, remapped};
 use super::tracer::{TraceError, TraceResult, Tracer};
 
-/// Most translations that are kept.
+/// Most translations.
 const MOST_CACHES: usize = 24;
 
-/// Most blocks of all translations that are kept and not in use; each takes some 500 bytes, its code included.
+/// Most blocks of all translations without a process; each takes some 500 bytes, its code included.
 const MOST_BLOCKS: u32 = 400_000;
 
-/// Translations that programs can join, from the one that was used least recently to the one that was last.
+/// Translations that programs can share, in the order of their last use.
 #[derive(Default)]
 pub(super) struct SharedTranslations(Vec<Rc<RefCell<CodeCacheMapping>>>);
 
@@ -42,7 +42,7 @@ impl SharedTranslations {
         Some(cache)
     }
 
-    /// Keeps a new one, and gives up what is too much: nobody joins that any more. Those that are given up.
+    /// Adds a translation. Returns those that are removed because there are too many.
     fn add(&mut self, cache: Rc<RefCell<CodeCacheMapping>>) -> Vec<Rc<RefCell<CodeCacheMapping>>> {
         self.0.push(cache);
         self.0.retain(|cache| cache.borrow().common.is_open());
@@ -54,7 +54,7 @@ impl SharedTranslations {
         left
     }
 
-    /// Lets nobody join a translation any more.
+    /// Removes a translation, so that no other program shares it.
     pub(super) fn give_up(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         self.0.retain(|known| !Rc::ptr_eq(known, cache));
     }
@@ -75,13 +75,13 @@ impl SharedTranslations {
     }
 }
 
-/// Whether nobody executes a translation.
+/// Whether no task executes a translation.
 fn is_idle(cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
     Rc::strong_count(cache) == 1
 }
 
 impl Tracer {
-    /// A place for a program that is before its first instruction.
+    /// A slot for a program that is at its first instruction.
     pub(super) fn assign_program(
         &mut self,
         tid: u32,
@@ -142,14 +142,15 @@ impl Tracer {
         Ok(cache)
     }
 
-    /// Whether a new process can have a translation of its own where other programs have taken the places in its maker's.
+    /// Whether a new process can get a translation of its own, where other programs have taken all slots of
+    /// its parent's.
     pub(super) fn can_assign_apart(&self, child: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let Some(task) = self.tasks.get(&child) else { return false };
         let lent = self.tasks.values().any(|maker| maker.waits_for_child(child));
         cache.borrow().common.is_joint() && !lent && !task.filtered && self.other_threads(child).is_empty()
     }
 
-    /// A place in a translation of its own for a new process, which is in its own code.
+    /// A slot in a translation of its own for a new process in native state.
     pub(super) fn assign_apart(
         &self,
         child: u32,
@@ -167,8 +168,8 @@ impl Tracer {
         Ok(TranslationContext::new(Rc::new(RefCell::new(cache)), slot))
     }
 
-    /// Whether a call changes code that a process can execute, or could. What it cannot execute of a translation that others
-    /// may join is theirs.
+    /// Whether a call changes code that a process can execute, or could. In a shared translation, other code
+    /// belongs to other processes.
     pub(super) fn changes_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
             return Err(TraceError::Gone);
@@ -183,15 +184,15 @@ impl Tracer {
         Ok(touched.any(|(start, end)| maps.executes(start, end)))
     }
 
-    /// A process without other threads maps code in a translation that others may join: that is looked at before any of it is
-    /// executed.
+    /// Makes a call that maps code, for a process with one thread in a shared translation. The new code is
+    /// compared before it is executed.
     pub(super) fn maps_code(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> TraceResult {
         let fresh = self.call_for(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
         if self.is_admitted(tid, &ranges)? { self.resume_checked(tid) } else { self.flush_here(tid) }
     }
 
-    /// Whether a call maps something executable, or what it maps differently is.
+    /// Whether a call maps executable memory, or changes an executable mapping.
     pub(super) fn concerns_code(&mut self, tid: u32, call: &MappingCall) -> Result<bool, TraceError> {
         let TaskMode::Translated(context) = &mut self.task(tid)?.mode else { return Err(TraceError::Gone) };
         if call.code {
@@ -211,8 +212,8 @@ impl Tracer {
         Ok(context.cache.borrow().exceeds(maps))
     }
 
-    /// Whether a process executes a translation that nobody joins; from now on it does, if it is the only one that does. In the
-    /// name of one that filters its calls nothing can be done any more.
+    /// Whether a process executes a translation alone. If it is the only one, the translation is closed for
+    /// others. No call can be made on behalf of a process that filters its calls.
     pub(super) fn is_by_itself(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let process = task.process;
@@ -221,8 +222,8 @@ impl Tracer {
         if home.borrow().common.is_open() { self.takes_over(tid, process, &home) } else { Ok(true) }
     }
 
-    /// Lets nobody else join a translation, if a process is the only one that executes it and that has, and has all of its code
-    /// still: nothing is claimed from then on.
+    /// Closes a translation, if a process is the only one that executes or has executed it, and still has all
+    /// of its code. No code is claimed from then on.
     fn takes_over(
         &mut self,
         tid: u32,
@@ -237,7 +238,7 @@ impl Tracer {
         Ok(takes)
     }
 
-    /// Makes a system call that maps something in a program's name; what it has mapped.
+    /// Makes a system call that maps memory, on behalf of a program; returns the mapped range.
     pub(super) fn call_for(
         &mut self,
         tid: u32,

@@ -19,13 +19,13 @@ use crate::translate::NextAddress;
 /// How often in a row a signal may find a thread where it was.
 const PATIENCE: u32 = 1;
 
-/// For how long a signal is held back at first.
+/// The first delay of a signal.
 const SHORTEST: Duration = Duration::from_micros(250);
 
 /// How often that is doubled at most.
 const DOUBLINGS: u32 = 4;
 
-/// Who has sent a signal: somebody, to one thread; a timer of `timer_create`; the kernel.
+/// Values of `si_code`: a signal to one thread, a timer of `timer_create`, the kernel.
 ///
 /// # Source
 ///
@@ -40,7 +40,8 @@ const OF_TIMERS: [i32; 3] = [14, 26, 27];
 /// No signal: whether one may be sent.
 const ASKS: i32 = 0;
 
-/// `SIGTRAP`, which is ours as well; `SIGCONT` and those that stop, which do something when they are sent.
+/// `SIGTRAP`, which the translator uses as well, `SIGCONT` and the stop signals, which take effect when they
+/// are sent.
 const WITH_EFFECTS: [i32; 6] = [5, 18, 19, 20, 21, 22];
 
 /// Signals below that one are pending once, however often they are sent, but for those of timers of their own.
@@ -50,42 +51,43 @@ const WITH_EFFECTS: [i32; 6] = [5, 18, 19, 20, 21, 22];
 /// `signal(7)`, "Real-time signals".
 const FIRST_OF_QUEUED: i32 = 32;
 
-/// What a task does between two signals.
+/// The progress of a task between two signals.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SignalThrottle {
-    /// The instruction of the program to which it has come from a handler, or with which that begins, as far as it has not gone on.
+    /// The address where the task continued after a handler, or at the start of one, until it makes progress.
     back: Option<u64>,
     /// How often in a row a signal found it there.
     stuck: u32,
 }
 
-/// A signal that is held back.
+/// A delayed signal.
 pub(super) struct DelayedSignal {
     tid: u32,
     info: SignalInfo,
     /// When it is sent again; `None`: it was.
     until: Option<Instant>,
-    /// Another one has come since it was sent: it comes right behind that, or the program has taken it without our hearing of it.
+    /// Another signal of the number has arrived since. Either this one follows right behind it, or the
+    /// program has taken it unseen.
     passed: bool,
 }
 
 impl SignalThrottle {
-    /// It goes on at an address of the program, from its own code to translated.
+    /// It continues in translated code, at an address of the program.
     pub(super) fn returned_to(&mut self, at: u64) {
         self.back = Some(at);
     }
 
-    /// It has executed something.
+    /// It has executed an instruction.
     pub(super) fn progressed(&mut self) {
         self.back = None;
     }
 
-    /// For how long a signal is to be held back that finds it at an instruction of the program.
+    /// The delay for a signal that arrives at an instruction of the program.
     fn interrupted(&mut self, at: Option<u64>, again: bool) -> Option<Duration> {
         let stuck = self.back.take().is_some_and(|back| at == Some(back));
         match () {
             () if stuck => self.stuck += 1,
-            // One that was held back has let it go on: that says nothing about the next one.
+            // A delayed signal has let it progress: that says nothing about the next one.
             () if again => {}
             () => self.stuck = 0,
         }
@@ -94,30 +96,31 @@ impl SignalThrottle {
     }
 }
 
-/// What a signal is that has stopped a task.
+/// The origin of a signal that has stopped a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SignalArrival {
     /// It was sent to the program.
     New,
-    /// One that was held back, or one that has come before that was sent again.
+    /// A delayed signal, or one that arrived before a delayed one was sent again.
     Again {
-        /// Whether it was sent by us.
+        /// Whether the tracer sent it.
         ours: bool,
     },
 }
 
 impl Tracer {
-    /// What a signal is that has stopped a task. If it was held back, what the program is told of it is what was sent.
+    /// The origin of a signal that has stopped a task. For a delayed signal the original `siginfo` is
+    /// restored.
     pub(super) fn take_delayed(&mut self, tid: u32, signal: i32) -> Result<SignalArrival, TraceError> {
         let is_it = |delayed: &DelayedSignal| delayed.tid == tid && delayed.info.number() == signal;
         let Some(place) = self.delayed_signals.iter().position(is_it) else { return Ok(SignalArrival::New) };
         let now = trace::signal_info(tid)?;
-        // Who is in another list of processes does not see us.
+        // A process in another PID namespace sees no sender.
         let ours = now.code() == SI_TKILL
             && now.sender().is_some_and(|sender| [0, std::process::id()].contains(&sender));
         let DelayedSignal { info, until, passed, .. } = &self.delayed_signals[place];
         match until {
-            // Of two of the same one is left.
+            // Two equal pending signals count as one.
             Some(_) if now.is_like(info) => {
                 self.delayed_signals.swap_remove(place);
                 Ok(SignalArrival::Again { ours: false })
@@ -148,7 +151,7 @@ impl Tracer {
         arrival: SignalArrival,
     ) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
-        // A stop before a system call is none on the way: it is where the call is.
+        // A stop before a system call is at the call itself.
         let next = match &task.mode {
             TaskMode::Translated(context) if task.throttle.back.is_some() => {
                 context.cache.borrow().translation.point_at(pc)
@@ -172,9 +175,10 @@ impl Tracer {
         Ok(waits)
     }
 
-    /// Whether the program cannot know when a signal comes: it is a timer's, or a thread's of a process with several. One that a thread
-    /// sends to itself looks the same; it comes at once all the same, as it finds the thread behind its system call and not where that
-    /// came back to, but where a handler sends one that is blocked meanwhile, for the third time in a row.
+    /// Whether a signal may arrive at any time: from a timer, or from a thread of a process with several
+    /// threads. A signal that a thread sends to itself looks the same. It is not delayed, because it arrives
+    /// behind the system call and not where the thread continued.
+    /// The exception is a handler that sends a blocked signal, for the third time in a row.
     fn is_asynchronous(&self, tid: u32, info: &SignalInfo) -> bool {
         match info.code() {
             SI_TIMER => true,
@@ -184,7 +188,8 @@ impl Tracer {
         }
     }
 
-    /// How soon a signal is to be sent again: [`SHORTEST`], doubled so often as that is not too late; `None` where none is held back.
+    /// The time to the next delayed signal, rounded down to a doubling of [`SHORTEST`]; `None` without
+    /// delayed signals.
     pub(super) fn soonest_delayed(&self) -> Option<Duration> {
         let soonest = self.delayed_signals.iter().filter_map(|delayed| delayed.until).min()?;
         let left = soonest.saturating_duration_since(Instant::now());
@@ -208,7 +213,7 @@ impl Tracer {
         }
     }
 
-    /// A task goes on without us: it gets what is held back. What it is told of the sender is that it was us.
+    /// Sends the delayed signals of a task that is detached. The sender in their `siginfo` is the tracer.
     pub(super) fn send_delayed_to(&mut self, tid: u32) {
         self.send_matching(|delayed| delayed.tid == tid);
         self.delayed_signals.retain(|delayed| delayed.tid != tid);
@@ -259,8 +264,7 @@ impl Tracer {
 mod tests {
     use super::*;
 
-    /// What is held back of signals that find a task at these places, one after the other, each time after it has come back to 7
-    /// from a handler.
+    /// The delays of signals that arrive at these addresses, each after the task has continued at 7.
     fn waits(places: &[(u64, bool)]) -> Vec<u128> {
         let mut throttle = SignalThrottle::default();
         let mut wait = |(at, again): &(u64, bool)| {

@@ -18,17 +18,17 @@ use crate::translate::{FlowState, StopReason};
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
 
-/// The code of a trap that the kernel raises for `int3`.
+/// The `si_code` of the trap that the kernel raises for `int3`.
 ///
 /// # Source
 ///
 /// Linux `include/uapi/asm-generic/siginfo.h`.
 const SI_KERNEL: i32 = 0x80;
 
-/// The code of a trap behind an instruction, which the program asked for by its flags.
+/// The `si_code` of a single step, which the program asked for by its flags.
 const TRAP_TRACE: i32 = 2;
 
-/// What a process does about a signal.
+/// The effect of a signal on a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SignalDisposition {
     /// Nothing: without a tracer it would not even be woken up.
@@ -74,7 +74,7 @@ impl Tracer {
                         }
                         task.stopped_at = Some(at);
                         (task.last, task.exec_pc) = (Some(TranslatedPc::new(at, &registers)), None);
-                        // What the program's own breakpoint does to its handler is as it should be.
+                        // The effect of the program's own breakpoint on its handler is the native one.
                         if stop != StopReason::Breakpoint {
                             self.restore_trap_handler(tid)?;
                         }
@@ -97,15 +97,15 @@ impl Tracer {
         }
     }
 
-    /// Whether a process is behind a stop of the translator's that the kernel has not told us of: what we ask for, and the
-    /// end, are told before the signal that the stop has raised.
+    /// Whether a process is behind a translator stop that the kernel has not reported. Interrupts and exits
+    /// are reported before the signal that the stop has raised.
     ///
     /// # Source
     ///
     /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous ones.
     pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
         if let TaskMode::Native(_) = self.task(tid)?.mode {
-            // What a step has raised would kill it, were it let go before.
+            // The trap of a step would kill it if it were detached before.
             return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
         }
         let registers = trace::registers(tid)?;
@@ -139,7 +139,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// On the way into a handler, or back from one.
+    /// Handles a signal on the way into a handler, or back from one.
     fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), TraceError> {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
         let returning = self.task(tid)?.returning.take();
@@ -166,7 +166,7 @@ impl Tracer {
         let read = trace::read_memory(tid, action, &mut bytes).unwrap_or(0) == bytes.len();
         let handler = bytes.first_chunk().map_or(SIG_DFL, |word| u64::from_le_bytes(*word));
         if read && handler == SIG_IGN {
-            // Every stop of ours would undo that.
+            // Every stop of the translator would reset that.
             return Err(TraceError::Detach("ignores SIGTRAP".to_owned()));
         }
         if read {
@@ -176,8 +176,8 @@ impl Tracer {
         self.resume_checked(tid)
     }
 
-    /// A trap while SIGTRAP is blocked, as in its own handler, makes the kernel forget the handler and the block: both
-    /// are put back.
+    /// Restores the handler and the block. The kernel resets both when a trap comes while SIGTRAP is blocked,
+    /// as in its own handler.
     ///
     /// # Source
     ///
@@ -280,8 +280,8 @@ impl Tracer {
 }
 
 impl TracedTask {
-    /// Whether an instruction pointer is behind a stop of the translator, where no instruction is: the task was killed
-    /// there before we heard of the stop.
+    /// Whether an instruction pointer is behind a translator stop, where no instruction is: the task was
+    /// killed there before the stop was reported.
     fn is_behind_stop(&self, rip: u64) -> bool {
         let TaskMode::Translated(context) = &self.mode else { return false };
         let translation = &context.cache.borrow().translation;
@@ -289,7 +289,7 @@ impl TracedTask {
     }
 }
 
-/// Whether a task is in a system call that was interrupted, and that the kernel makes again when it goes on.
+/// Whether a task is in an interrupted system call that the kernel restarts when it is resumed.
 ///
 /// # Source
 ///
@@ -299,9 +299,10 @@ pub(super) fn restarts(registers: &Registers) -> bool {
     again && registers.orig_rax.cast_signed() >= 0
 }
 
-/// A return that goes by the table instead of the shadow: a misaligned stack mixed two entries, so that it went where no
-/// code is, or could not be made as there is no such address; or the stack cannot be written, which a return need not do.
-/// The registers at the stop of what is not in the table.
+/// A return that must use the lookup table. Either its entry of the return-address table is wrong, because a
+/// misaligned stack mixed two entries, and it jumped outside of code or to an address that is not canonical.
+/// Or the stack is not writable, which a native return does not need.
+/// Returns the registers for a lookup miss.
 ///
 /// # Source
 ///
@@ -333,7 +334,7 @@ fn disposition(tid: u32, signal: i32) -> SignalDisposition {
     }
 }
 
-/// What the kernel tells of a task.
+/// The text of `/proc/pid/status`.
 pub(super) fn status(tid: u32) -> String {
     proc::text(format!("/proc/{tid}/status")).unwrap_or_default()
 }

@@ -67,10 +67,10 @@ const ENDS_SIGNALS: [u64; 8] = [
     number::EXECVEAT,
 ];
 
-/// What to do about a system call that is about to be made.
+/// The action for a system call that is about to be made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum SyscallAction {
-    /// It is made, and the translation goes on.
+    /// It is made, and the program continues in translated code.
     Make,
     /// It is made, and mappings in these ranges are other ones then.
     ChangeMappings(MappingCall),
@@ -87,11 +87,11 @@ pub(crate) enum SyscallAction {
     End,
     /// It returns from a signal's handler.
     ReturnFromHandler,
-    /// It installs a filter of system calls: nothing must be called in the program's name any more.
+    /// It installs a system call filter: no call may be made on behalf of the tracee from then on.
     InstallFilter,
     /// It opens a file, whose path is at this address.
     Open(u64),
-    /// It changes the bytes of a file, or opens one by an unusual way: its path is at this address.
+    /// It changes the bytes of a file, or opens one in an unusual way: its path is at this address.
     OpenForWriting(u64),
     /// It reads from a descriptor.
     Read,
@@ -99,7 +99,7 @@ pub(crate) enum SyscallAction {
     Close,
     /// It changes the offset into a file.
     Seek,
-    /// It does something else with a descriptor.
+    /// It uses a descriptor in another way.
     UseDescriptor,
     /// It asks for the CPUs that may be used, or says which.
     CpuMask {
@@ -114,21 +114,21 @@ pub(crate) enum SyscallAction {
     Answer {
         /// Where.
         address: u64,
-        /// What.
+        /// The word.
         value: u64,
     },
-    /// It is not made: a thread asks us for its own counts, in words at this address.
+    /// It is not made: a thread asks for its own counts, in words at this address.
     OwnCounts {
         /// Where.
         address: u64,
         /// How many words.
         words: u64,
     },
-    /// The program must go on without us; why, in words that follow "the program".
+    /// The program must be detached; the reason, in words that follow "the program".
     Detach(&'static str),
-    /// The same, without our memory.
+    /// The program must be detached, and the code cache unmapped.
     DetachUnmapped(&'static str),
-    /// It traces others or wants to be traced: every process must go on without us.
+    /// It uses ptrace: every process must be detached.
     DetachAll(&'static str),
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
         number::MADVISE if DISCARDS.contains(&rdx) => {
             SyscallAction::DiscardMemory(rdi, rdi.saturating_add(rsi.max(1)))
         }
-        // It tells of ranges elsewhere in memory.
+        // Its ranges are in memory of the program.
         number::PROCESS_MADVISE if DISCARDS.contains(&r10) => {
             SyscallAction::Detach("discards the memory of a process (process_madvise)")
         }
@@ -196,7 +196,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
         number::PERSONALITY if has_code_everywhere(rdi) => {
             SyscallAction::Detach("makes readable mappings executable (READ_IMPLIES_EXEC)")
         }
-        // It would lock our memory, and count it.
+        // It would lock the memory of the code cache, and count it.
         number::MLOCKALL if rdi != 0 => SyscallAction::DetachUnmapped("locks all of its memory (mlockall)"),
         number::MODIFY_LDT => SyscallAction::Detach("changes its segments"),
         number::RSEQ if r10 as u32 != restartable::SIGNATURE => {
@@ -223,7 +223,7 @@ fn has_code_everywhere(persona: u64) -> bool {
     persona != ONLY_ASKS && persona & READ_IMPLIES_EXEC != 0
 }
 
-/// Whether programs may have shadow stacks here: if not, the kernel refuses them whatever they ask.
+/// Whether programs may have shadow stacks on this machine. If not, the kernel refuses every such call.
 ///
 /// # Source
 ///
@@ -237,7 +237,7 @@ fn remaps(ranges: Vec<(u64, u64)>, protection: u64) -> SyscallAction {
     SyscallAction::ChangeMappings(MappingCall { ranges, code: protection & PROT_EXEC != 0 })
 }
 
-/// Where a system call has mapped something, if it has.
+/// The range that a system call has mapped, if it has.
 pub(super) fn remapped(registers: &Registers, result: &io::Result<u64>) -> Option<(u64, u64)> {
     let Registers { rsi, rdx, .. } = *registers;
     let start = *result.as_ref().ok()?;
@@ -277,14 +277,15 @@ fn prctl(tid: u32, registers: &Registers) -> SyscallAction {
         (ASK_COUNTS, address) => SyscallAction::OwnCounts { address, words: registers.rdx },
         (PR_SET_DUMPABLE, 0) => SyscallAction::Detach("hides its memory (PR_SET_DUMPABLE)"),
         (PR_SET_SECCOMP, mode) => filter(tid, mode == SECCOMP_MODE_FILTER, registers.rdx),
-        (PR_SET_SYSCALL_USER_DISPATCH, on) if on != 0 => SyscallAction::Detach(
-            "handles its own system calls (PR_SET_SYSCALL_USER_DISPATCH)",
-        ),
+        (PR_SET_SYSCALL_USER_DISPATCH, on) if on != 0 => {
+            SyscallAction::Detach("handles its own system calls (PR_SET_SYSCALL_USER_DISPATCH)")
+        }
         _ => SyscallAction::Make,
     }
 }
 
-/// A filter of system calls is about to be installed. One that looks at where calls are made would see our copies.
+/// A system call filter is about to be installed. One that reads the instruction pointer would see addresses
+/// in translated code.
 fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
     if has_program && looks_at_instruction_pointer(tid, program) {
         return SyscallAction::Detach("filters its system calls by instruction pointer");
@@ -319,7 +320,7 @@ fn arch_prctl(registers: &Registers) -> SyscallAction {
     const ARCH_SHSTK: std::ops::RangeInclusive<u64> = 0x5001..=0x5005;
     match registers.rdi {
         ARCH_SET_GS => SyscallAction::Detach("sets the base of %gs"),
-        // Only who has set it has another one, and who does has left.
+        // Only a program that has set the base has another one, and such a program is detached.
         ARCH_GET_GS => SyscallAction::Answer { address: registers.rsi, value: 0 },
         code if ARCH_SHSTK.contains(&code) && has_shadow_stacks() => {
             SyscallAction::Detach("switches its shadow stack on or off")
@@ -328,8 +329,8 @@ fn arch_prctl(registers: &Registers) -> SyscallAction {
     }
 }
 
-/// What changes the bytes of memory: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`,
-/// `MADV_GUARD_INSTALL`.
+/// Advice that changes the bytes of memory: `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`,
+/// `MADV_DONTNEED_LOCKED`, `MADV_GUARD_INSTALL`.
 ///
 /// # Source
 ///
@@ -434,7 +435,7 @@ impl Tracer {
         }
     }
 
-    /// What was written to a range is dropped: mappings stay as they are.
+    /// Discards the bytes of a range: the mappings stay.
     fn discards(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> Result<(), TraceError> {
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let changes = context.cache.borrow().translation.touches(range.0, range.1);

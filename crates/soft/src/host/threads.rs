@@ -47,8 +47,8 @@ impl Tracer {
         self.fork_events.values().any(|fork_event| fork_event.thread_of == Some(process))
     }
 
-    /// Whether another thread is about to end a task's process. Were the task allowed to go on, that might come when it
-    /// is killed already: it would go on to its end, and we would not know where it was.
+    /// Whether another thread is about to end a task's process. If the task were resumed, it might be killed
+    /// first, and its last program point would be unknown.
     pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
         let of_thread = || self.fork_events.get(&tid).and_then(|fork_event| fork_event.thread_of);
         let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
@@ -56,14 +56,14 @@ impl Tracer {
         process.is_some_and(|process| self.threads_of(process).any(ends))
     }
 
-    /// A thread that was about to end its process does something else.
+    /// Handles the postponed events of threads, because their process does not end after all.
     pub(super) fn handle_postponed(&mut self) {
         for (tid, change) in std::mem::take(&mut self.postponed) {
             self.handle(tid, change);
         }
     }
 
-    /// A place for a task in a translation: for a thread one that another has left, if there is any.
+    /// A slot for a task in a translation: for a thread, preferably one of an ended thread.
     pub(super) fn assign_slot(
         &mut self,
         tid: u32,
@@ -87,7 +87,7 @@ impl Tracer {
         Ok(TranslationContext::new(cache.clone(), slot))
     }
 
-    /// Gives slots back that threads have left and no other has taken, with what they counted kept aside.
+    /// Frees the slots of ended threads, and keeps their counts.
     fn fold_parked(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         for process in &mut self.processes {
             let (here, elsewhere) = std::mem::take(&mut process.parked)
@@ -143,7 +143,7 @@ impl Tracer {
         }
     }
 
-    /// Those who wait for the other threads of their process go on without us, if none is missing any more.
+    /// Detaches the processes whose threads are all ready.
     pub(super) fn detach_ready(&mut self) {
         let waiting = self.tasks.values().filter(|task| task.detach_signal.is_some());
         let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
@@ -152,7 +152,8 @@ impl Tracer {
         processes.into_iter().for_each(|process| self.detach_if_ready(process));
     }
 
-    /// The same for one process. Who waits for a child of its own executes nothing meanwhile, and leaves later.
+    /// Detaches the threads of a process if none is missing. A thread that waits for a child (vfork) is
+    /// detached later.
     pub(super) fn detach_if_ready(&mut self, process: usize) {
         let is_still = |(tid, task): (&u32, &TracedTask)| {
             task.detach_signal.is_some() || task.vfork_wait.is_some() || self.is_detached_last(*tid)
@@ -168,7 +169,7 @@ impl Tracer {
         if let Some((tid, cache)) = self.processes[process].clears.take()
             && leaving.len() == self.threads_of(process).count()
         {
-            // Who was killed meanwhile has no memory.
+            // A task that was killed meanwhile has no memory.
             let _ = cache.borrow().clear(tid);
         }
         for (tid, signal) in leaving {
@@ -242,7 +243,7 @@ impl Tracer {
         self.resume_checked(tid)
     }
 
-    /// What was known of the mappings of a task's process, and of who lends it its memory, is not true any more.
+    /// Forgets the mappings of a task's process, and of the parent that shares its memory (vfork).
     pub(super) fn forget_maps(&mut self, tid: u32) {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
         let same = |task: &&mut TracedTask| task.process == process || task.waits_for_child(tid);
@@ -261,7 +262,7 @@ impl Tracer {
     }
 }
 
-/// What was counted in one translation.
+/// The counts from one translation.
 #[derive(Clone)]
 pub(crate) struct TranslationCounts {
     pub(super) cache: Rc<RefCell<CodeCacheMapping>>,
@@ -269,14 +270,14 @@ pub(crate) struct TranslationCounts {
 }
 
 impl TranslationCounts {
-    /// What a task that does not run has counted, if it is outside of every block.
+    /// The counts of a task that does not run, and is outside of every block.
     pub(super) fn of(context: &TranslationContext) -> TranslationCounts {
         let tally = CounterSnapshot::read(&context.cache.borrow(), context.slot, &context.ledger);
         TranslationCounts { cache: context.cache.clone(), tally }
     }
 }
 
-/// What the threads of a process have counted, those of one translation together.
+/// The counts of all threads of a process, added up for each translation.
 #[derive(Default)]
 pub(super) struct ThreadCounts(Vec<TranslationCounts>);
 
@@ -294,11 +295,11 @@ impl FromIterator<TranslationCounts> for ThreadCounts {
 }
 
 impl ThreadCounts {
-    /// What was executed.
+    /// The executed code and its totals.
     ///
     /// # Errors
     ///
-    /// What does not agree, in words.
+    /// The contradiction, in words.
     pub(super) fn settle(&self) -> Result<Vec<ExecutedCode>, String> {
         self.0.iter().map(|part| part.tally.settle(&part.cache.borrow())).collect()
     }

@@ -30,13 +30,13 @@ use crate::translate::{self, StopReason, TranslationNeed};
 
 pub(super) const SIGTRAP: i32 = 5;
 
-/// How many stops we stay on a CPU at least.
+/// The number of stops between two moves of the tracer to another CPU.
 const MOVE_EVERY: u64 = 100;
 
-/// Of so many tasks each change is looked at by itself.
+/// Up to this many tasks, each event is handled by itself.
 const FEW: usize = 8;
 
-/// What a program gets instead of 16 random bytes where its layout is fixed: any constant does.
+/// The constant that replaces the 16 random bytes of a program with a fixed layout.
 pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
 
 /// Follows processes.
@@ -44,14 +44,15 @@ pub(crate) struct Tracer {
     pub(super) settings: TracerSettings,
     pub(super) tasks: HashMap<u32, TracedTask>,
     pub(super) processes: Vec<TracedProcess>,
-    /// Children that we heard of before they stopped for the first time.
+    /// Fork events of children that have not stopped yet.
     pub(super) fork_events: HashMap<u32, ForkEvent>,
-    /// Children that stopped before we heard of them, and their parents.
+    /// Early children, which stopped before their fork event, with their parents.
     pub(super) early_children: HashMap<u32, u32>,
-    /// What killed processes would have made: nobody tells of a child whose maker was killed while it made it.
+    /// Fork events of processes that were killed. The kernel reports no fork event for a child whose parent
+    /// is killed during the call.
     pub(super) dead_parents: Vec<ForkEvent>,
     pub(super) root: u32,
-    /// Stopped until every other process has gone on without us.
+    /// Stopped until all other processes are detached.
     pub(super) detach_last: Vec<(u32, String)>,
     /// Stops of threads that are not answered, as another one is about to end their process.
     pub(super) postponed: Vec<(u32, Change)>,
@@ -59,31 +60,31 @@ pub(crate) struct Tracer {
     pub(super) delayed_signals: Vec<DelayedSignal>,
     /// Tasks that have not answered a request for counts.
     pub(super) pending_answers: HashSet<u32>,
-    /// What tasks have counted that did: with the indices of their processes.
+    /// Counts of the tasks that have answered, with the indices of their processes.
     pub(super) answered: HashMap<u32, (usize, Result<TranslationCounts, String>)>,
     pub(super) reading: bool,
     pub(super) finishing: bool,
-    /// Tasks that were killed as they were let go: they stop once more before they are gone.
+    /// Tasks that were killed while they were detached: they stop once more before they are gone.
     pub(super) detaching: HashSet<u32>,
     /// Processes that went on then.
     pub(super) detached_processes: HashSet<usize>,
     /// The last report was sent.
     pub(super) reported: bool,
-    /// Whether the kernel tells of every end.
+    /// Whether the kernel reports every exit.
     pub(super) reports_exits: bool,
-    /// How often we were asked to go on.
+    /// Number of stops at exit stubs.
     pub(super) stops: u64,
-    /// The CPU that we have bound ourselves to.
+    /// The CPU that the tracer is bound to.
     pub(super) own_cpu: Option<u32>,
     /// Parts of files that have no restartable sequences.
     pub(super) without_sequences: HashSet<restartable::FilePart>,
-    /// Who looks at every instruction, in tests.
+    /// A probe that looks at every instruction, in tests.
     pub(super) probe: Option<Box<dyn InstructionProbe>>,
-    /// Translations that programs can join.
+    /// Translations that several programs can share.
     pub(super) shared_translations: SharedTranslations,
-    /// What earlier runs have executed, and this one so far.
+    /// The execution profile of earlier runs and of this one.
     pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
-    /// What they have translated.
+    /// The persistent translation cache.
     pub(super) translation_cache: Option<TranslationCache>,
     /// When it was last looked for programs that are to get another translation.
     pub(super) last_age_check: Instant,
@@ -93,7 +94,7 @@ pub(crate) struct Tracer {
 pub(super) enum TraceError {
     /// It has ended, or is about to.
     Gone,
-    /// It must go on without us; why.
+    /// It must be detached; the reason.
     Detach(String),
     /// It needs a translation of its own.
     OwnTranslation,
@@ -113,7 +114,7 @@ pub(super) type TraceResult = Result<(), TraceError>;
 /// Traces a process that has not executed its command yet, says so, and follows it until it ends, with all that it
 /// starts; then reports. See [`protocol`](super::protocol).
 ///
-/// When the other end of the socket is closed, every process goes on without us.
+/// When the other end of the socket is closed, every process is detached.
 pub(crate) fn follow(
     pid: u32,
     mut socket: UnixStream,
@@ -122,8 +123,9 @@ pub(crate) fn follow(
     probe: Option<Box<dyn InstructionProbe>>,
 ) {
     let fork_options = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
-    // Should this process be killed, so are those that it follows: their translated code is full of stops that nobody would
-    // answer. None is left behind bound to one CPU by that, as those that go on without us are let free before.
+    // If this process is killed, the tracees are killed with it: their translated code is full of stops that
+    // no tracer would handle. No detached process stays bound to one CPU by that, because the binding is
+    // undone before.
     let options = fork_options | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
     if let Err(error) = trace::seize(pid, options) {
         let _ = writeln!(socket, "refused {}", error.raw_os_error().unwrap_or(0));
@@ -132,7 +134,7 @@ pub(crate) fn follow(
     if socket.write_all(b"ready\n").is_err() {
         return;
     }
-    // Each translation keeps files open. Where no more are allowed, that is told where one is missing.
+    // Each translation keeps files open. An exhausted limit is reported where a file is missing.
     let _ = cyclometer_sys::process::raise_open_files();
     let Ok(bell_socket) = socket.try_clone() else { return };
     let Ok(bell) = Bell::new(&bell_socket) else { return };
@@ -142,7 +144,7 @@ pub(crate) fn follow(
     tracer.translation_cache = profile
         .filter(|_| trusted)
         .and_then(|profile| TranslationCache::open(&profile.with_file_name("translations")));
-    // What came before the bell was there is looked at once.
+    // Events from before the bell existed are handled at once.
     let mut heard = true;
     loop {
         if heard || tracer.tasks.len() > FEW {
@@ -212,9 +214,10 @@ impl Tracer {
         tracer
     }
 
-    /// Whether nobody is followed any more. A child that we heard of and that has not stopped yet would die with us.
+    /// Whether no task is followed any more. A child with a fork event that has not stopped yet would be
+    /// killed with the tracer.
     fn is_done(&self) -> bool {
-        // The first thread of a process that goes on without us may have ended long before the others.
+        // The first thread of a detached process may have ended long before the others.
         let over = |task: &TracedTask| self.finishing && task.ended;
         self.tasks.values().all(over) && self.early_children.is_empty() && self.fork_events.is_empty()
     }
@@ -229,7 +232,7 @@ impl Tracer {
         self.tasks.get_mut(&tid).ok_or(TraceError::Gone)
     }
 
-    /// What a task's process is called by.
+    /// The process of a task.
     pub(super) fn process(&mut self, tid: u32) -> Option<&mut TracedProcess> {
         let index = self.tasks.get(&tid)?.process;
         self.processes.get_mut(index)
@@ -239,12 +242,12 @@ impl Tracer {
     fn take_changes(&mut self) {
         while let Ok(Some((tid, change))) = trace::wait() {
             self.handle_safely(tid, change);
-            // Who is stopped all the time waits for them.
+            // Delayed signals would otherwise wait for a task that stops all the time.
             self.send_delayed();
         }
     }
 
-    /// An error of ours costs the counts of a process, not its life.
+    /// An internal error loses the counts of a process, and does not end it.
     fn handle_safely(&mut self, tid: u32, change: Change) {
         let process = self.tasks.get(&tid).map(|task| task.process);
         let changing = process.filter(|process| self.processes[*process].has_changed());
@@ -257,7 +260,7 @@ impl Tracer {
             let reason = Some("met an internal error of the translator".to_owned());
             let left = catch_unwind(AssertUnwindSafe(|| self.detach(tid, reason, 0)));
             if left.is_err() {
-                // It cannot go on anywhere: better gone than stopped for ever.
+                // It cannot continue anywhere, and would stay stopped for ever.
                 let _ = trace::send_signal(super::threads::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
             }
         }
@@ -297,7 +300,7 @@ impl Tracer {
         self.apply_outcome(tid, outcome);
     }
 
-    /// What becomes of a task that could not be followed.
+    /// Acts on a task that could not be followed.
     pub(super) fn apply_outcome(&mut self, tid: u32, outcome: TraceResult) {
         match outcome {
             Ok(()) => {}
@@ -309,7 +312,8 @@ impl Tracer {
         }
     }
 
-    /// What was true of a task up to this stop. Whether it was about to end its process, and does not.
+    /// Clears state that was valid up to this stop. Returns whether the task was about to end its process,
+    /// and does not.
     fn note_stop(&mut self, tid: u32, change: Change) -> bool {
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
         task.stopped_at = None;
@@ -334,7 +338,7 @@ impl Tracer {
                 self.task(tid)?.vfork_wait = None;
                 self.resume_checked(tid)
             }
-            // What it stops for is told next: it leaves from there.
+            // Its pending stop is reported next; it is detached there.
             Change::Interrupted if detach_requested && self.is_about_to_stop(tid)? => self.run_on(tid),
             Change::Group(_) if detach_requested && self.is_about_to_stop(tid)? => self.listen(tid),
             Change::Interrupted | Change::Group(_) if detach_requested => {
@@ -364,7 +368,7 @@ impl Tracer {
         }
     }
 
-    /// Whether a task is on the way into a handler, or back from one.
+    /// Whether a task is on its way into a signal handler, or back from one.
     fn is_in_own_code(&self, tid: u32) -> bool {
         matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(TaskMode::Native(_)))
     }
@@ -372,7 +376,7 @@ impl Tracer {
     /// Goes on in translated code; the registers are the program's.
     pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> TraceResult {
         if registers.cs != USER_CS {
-            // What a handler goes back to may be of the other kind.
+            // The code that a handler returns to may be 32-bit code.
             return Err(TraceError::Detach("continues in 32-bit code".to_owned()));
         }
         match self.enter_here(tid, registers) {
@@ -384,7 +388,7 @@ impl Tracer {
         }
     }
 
-    /// The same with the translation that there is.
+    /// Enters translated code with the current translation.
     fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
         let (permission, profile) = (self.permission(tid)?, self.profile.clone());
         let task = self.task(tid)?;
@@ -401,7 +405,7 @@ impl Tracer {
                 cache.apply();
                 (registers.rip, registers.gs_base) = (body, cache.base_of(context.slot));
                 cache.store(context.slot, translate::R11, registers.r11);
-                // Who was killed meanwhile stays where it is.
+                // A task that was killed meanwhile keeps its program point.
                 trace::set_registers(tid, &registers)?;
                 let block = cache.translation.block_at(address);
                 block.into_iter().for_each(|block| context.ledger.enter(cache, block));
@@ -423,7 +427,7 @@ impl Tracer {
         }
     }
 
-    /// What becomes of a stop that the translator put there.
+    /// Handles a stop of the translator.
     pub(super) fn translator_stop(
         &mut self,
         tid: u32,
@@ -448,7 +452,7 @@ impl Tracer {
         }
     }
 
-    /// Translates what comes next, and goes on there.
+    /// Translates the next block, and continues there.
     fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
         if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
             return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
@@ -474,7 +478,7 @@ impl Tracer {
         self.resume_checked(tid)
     }
 
-    /// Moves to the CPU of a process that stops often: we run while it waits.
+    /// Moves the tracer to the CPU of a process that stops often: one of the two waits for the other.
     fn follow_cpu(&mut self, tid: u32) {
         if self.stops.is_multiple_of(MOVE_EVERY) {
             self.own_cpu = self.bound_cpu(tid).or_else(|| cpu_of(tid));
@@ -556,7 +560,7 @@ impl Tracer {
         Ok(registers)
     }
 
-    /// Nothing executable is where the program went, or something that may change.
+    /// The program jumped to memory that is not executable, or that may change.
     fn unreadable(&mut self, tid: u32) -> TraceResult {
         let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
         match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
@@ -584,13 +588,13 @@ fn is_vsyscall(address: u64) -> bool {
 enum MappingPermission {
     /// It can.
     Allowed,
-    /// No system call can be made in the program's name.
+    /// No system call can be made on behalf of the tracee.
     Filtered,
     /// It would be missing in another memory in which the same translation is executed.
     Elsewhere,
 }
 
-/// Lets the translation do something, with more memory when it needs that.
+/// Runs a step of the translation, and maps more memory when it asks for some.
 fn with_memory<T>(
     cache: &mut CodeCacheMapping,
     tid: u32,
@@ -612,7 +616,7 @@ fn with_memory<T>(
     }
 }
 
-/// How long we have run, whatever else the machine does.
+/// CPU time of the tracer so far.
 fn own_cpu_time() -> Option<Duration> {
     let usage = cyclometer_sys::process::thread_usage().ok()?;
     Some(Duration::from_nanos(usage.user_ns + usage.system_ns))
@@ -629,8 +633,8 @@ pub(super) fn cpu_of(pid: u32) -> Option<u32> {
     fields.split(' ').nth(36)?.parse().ok()
 }
 
-/// A system call that our stop has interrupted, and that the kernel would not make again, is made again: without a tracer
-/// nothing would have interrupted it. Its timeout begins anew.
+/// Restarts a system call that the tracer's stop has interrupted, and that the kernel would not restart.
+/// Without a tracer the call would not have been interrupted. Its timeout starts again.
 ///
 /// # Source
 ///

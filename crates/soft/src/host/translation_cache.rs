@@ -38,10 +38,10 @@ use crate::pack::{ChunkReader, ChunkWriter};
 use crate::translate::{PAGE, StoredPages, Translation};
 use cache_file::CacheFile;
 
-/// What is written is of use to the code that has written it only.
+/// The version of the code: a stored translation can be used by the same code only.
 const VERSION: &str = env!("CYCLOMETER_SOFT_CODE");
 
-/// Most files that are kept; beyond that those go that were not used for longest.
+/// Most files; beyond that the least recently used are removed.
 const MOST_FILES: usize = 1000;
 
 /// Most bytes of all files.
@@ -51,17 +51,17 @@ const MOST_BYTES: u64 = 1 << 30;
 const MOST_OF_ONE: u64 = MOST_BYTES / 4;
 const OF_A_BLOCK: u64 = 100;
 
-/// Of four blocks so many must have been known by hints for a translation to be worth keeping.
+/// The part of the blocks, in quarters, that must be in the profile for a translation to be stored.
 const HINTED_OF_FOUR: usize = 3;
 
 /// A file that needed one more for so many of its blocks is given up.
 const GROWN_PART: u32 = 20;
 
-/// What was not used for so long makes room for what begins with the same code and goes on with another.
+/// A file that was not used for so long is replaced by another with the same name.
 const OLD: Duration = Duration::from_secs(3600);
 
-/// What was written and never used is as if it had been used so long ago: what was used sooner stays longer. Where there is no
-/// room for more than what is used in such a time, nothing new is kept.
+/// The age of a file that was never used. A file that was used since is kept longer; where all files are
+/// newer, nothing new is stored.
 const UNUSED: Duration = Duration::from_secs(2 * 3600);
 
 /// Translations of earlier runs.
@@ -80,10 +80,10 @@ impl TranslationCache {
     }
 }
 
-/// What becomes of a translation for later runs.
+/// The state that decides whether a translation is stored.
 #[derive(Default)]
 pub(super) struct CacheRecord {
-    /// The name of its file; `None` where it is not to be kept.
+    /// The name of its file; `None` where it is not to be stored.
     name: Option<String>,
     /// Where the program begins, behind its loader.
     entry: Option<u64>,
@@ -96,7 +96,7 @@ pub(super) struct CacheRecord {
 }
 
 impl CacheRecord {
-    /// A program that was just started is kept under a name when nobody executes it any more.
+    /// Sets the name under which the translation of a new program is stored.
     pub(super) fn set_name(&mut self, name: Option<String>, tid: u32) {
         const AT_ENTRY: u64 = 9;
         self.entry = name.as_ref().and_then(|_| auxiliary(tid, AT_ENTRY).ok());
@@ -130,17 +130,16 @@ fn has_grown(read: u32, blocks: u32) -> bool {
 
 /// Why a file is not used.
 enum CacheMiss {
-    /// It is damaged, of another version, or what it was made of has changed: nobody can use it.
+    /// It is damaged, of another version, or made from code that has changed: no program can use it.
     Useless,
     /// It does not suit this program.
     Other,
-    /// The program has no place for it.
+    /// The addresses are in use in the program.
     NoRoom,
 }
 
 impl Tracer {
-    /// The name under which the translation of a program is kept that has just been started; `None` for one whose translation
-    /// is not.
+    /// The name under which the translation of a new program is stored; `None` where it is not to be stored.
     pub(super) fn cache_name(&self, tid: u32, maps: &MemoryMaps) -> Option<String> {
         let translation_cache = self.translation_cache.as_ref()?;
         if ProcessRights::of(tid).as_ref() != Some(&translation_cache.rights) {
@@ -156,7 +155,7 @@ impl Tracer {
         Some(name_for(text.as_bytes()))
     }
 
-    /// The translation that is kept under a name, mapped into a program that has just been started, if that suits.
+    /// The stored translation of a name, mapped into a new program, if its code is the same.
     pub(super) fn load_translation(
         &mut self,
         program: (u32, &Registers),
@@ -213,11 +212,11 @@ impl Tracer {
         let mut claims = CodeClaims::unpack(from)?;
         let stamps = from.list(|from| Some((from.text()?, FileId::unpack(from)?)))?;
         for ((path, file), (stamp, then)) in claims.files().zip(stamps) {
-            // What has become another file since would be found out when it is mapped, and all of this be in vain.
+            // A file that has changed would be noticed only when the program maps it.
             if name_of(Path::new(path)).ok()? != stamp {
                 return None;
             }
-            // The same file may have other numbers by now: of a file system that was mounted again, in another container.
+            // The same file may have another device number: after a new mount, or in another container.
             let now = FileId::at(path)?;
             if then != Some(now) {
                 *file = now;
@@ -235,7 +234,7 @@ impl Tracer {
     /// A translation is given up, or all of them are: it is written for later runs if it is of use to them, or the file that it is
     /// from removed if not.
     pub(super) fn store_translation(&self, cache: &Rc<RefCell<CodeCacheMapping>>) {
-        // Who still executes it may do anything to it.
+        // A process that still executes it may modify it.
         let idle = Rc::strong_count(cache) == 1;
         let cache = &cache.borrow();
         let (Some(translation_cache), Some(name)) = (&self.translation_cache, &cache.record.name) else {
@@ -250,7 +249,7 @@ impl Tracer {
             (Some(_), Some((file, _))) if diverged && is_old(&file) => translation_cache.folder.remove(name),
             (Some(_), Some(_)) if diverged => {}
             (Some(_), _) => translation_cache.folder.date(name, SystemTime::now()),
-            // What does not suit this program suits others.
+            // The file suits other programs.
             (None, Some(_)) => {}
             (None, None) => {
                 if idle
@@ -302,8 +301,8 @@ impl Tracer {
         })
     }
 
-    /// A process has ended, or left a translation: whoever may do less than we could have written to it. What an earlier run has written
-    /// is not written again, so nobody needs to ask.
+    /// Forbids storing a translation that a process with fewer rights than the tracer has executed, because
+    /// it could have modified it. A translation that was loaded is not written again.
     pub(super) fn forbid_storing(&self, tid: u32, cache: &mut CodeCacheMapping) {
         let may_be_written = cache.record.name.is_some() && cache.record.read.is_none();
         let Some(translation_cache) = self.translation_cache.as_ref().filter(|_| may_be_written) else {
@@ -315,8 +314,8 @@ impl Tracer {
     }
 }
 
-/// Whether a new translation is of use: hints have told before what was worth to be in it, of the program itself as well, and it
-/// takes no more than its share of all that is kept.
+/// Whether a new translation is worth storing. Most of its blocks, and the program's entry, must be in the
+/// profile, and its size must be within its share of all files.
 fn is_worth_storing(cache: &CodeCacheMapping) -> bool {
     let (translation, blocks) = (&cache.translation, cache.translation.blocks() as usize);
     let profiled = 4 * translation.profiled() >= HINTED_OF_FOUR * blocks;

@@ -61,7 +61,7 @@ impl FileId {
         Some((inode != 0).then_some(FileId { device, inode }))
     }
 
-    /// By what the system tells of it.
+    /// The identity in the metadata of a file.
     pub(crate) fn of(metadata: &fs::Metadata) -> FileId {
         FileId { device: numbers(metadata.dev()), inode: metadata.ino() }
     }
@@ -113,8 +113,8 @@ fn writes(tid: u32, registers: &Registers) -> bool {
 }
 
 impl Tracer {
-    /// A file is about to be opened, whose path is at this address: whoever executes its code goes on without us if it may be
-    /// written.
+    /// A file is about to be opened; its path is at this address. If it may be written, every process that
+    /// executes its code is detached.
     pub(super) fn opens_to_write(
         &mut self,
         tid: u32,

@@ -1,4 +1,4 @@
-//! What is emitted, instruction by instruction, and what is known of each.
+//! The emitted code, instruction by instruction, and the program point of each.
 
 use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind, Register};
@@ -126,7 +126,7 @@ fn r11_stays_the_programs_until_it_is_needed() {
             "mov [gs:21000h],r11",
         ],
     );
-    // A counter that needs no register leaves it.
+    // A counter that needs no register.
     emits(
         |out| {
             copies(&[changes], out);
@@ -262,7 +262,7 @@ fn short_branches_reach_far() {
     branch(&[0x67, 0xe3, 0x10], &[&["jecxz 0000000030000005h"][..], &over].concat());
 }
 
-/// Every way to name memory.
+/// Every addressing mode.
 fn operands() -> Vec<AsmMemoryOperand> {
     let bases = [rax, rcx, rdx, rbx, rsp, rbp, r11, rdi, r8, r12, r13, r15];
     let displacements = [0, 8, -8, 0x1234, -0x1234_5678];
@@ -316,7 +316,7 @@ fn prefixes_that_do_nothing_do_not_change_the_load() {
     // A REX prefix in front of another prefix is none.
     check(&[0x41, 0x3e, 0xff, 0x20]);
     check(&[0x43, 0x64, 0xff, 0x24, 0x01]);
-    // Of two segments the last one counts.
+    // The last one of two segment prefixes counts.
     check(&[0x65, 0x64, 0xff, 0x20]);
 }
 
@@ -533,8 +533,8 @@ fn while_not_zero(a: &mut CodeAssembler, head: CodeLabel) {
     a.jne(head).unwrap();
 }
 
-/// The instructions of the block behind the first, and of each whether r11 has the counter, whether the block is counted, and how many
-/// of its instructions are done.
+/// The instructions of the block behind the first, each with three facts: r11 has the counter, the block is
+/// counted, and the number of instructions done.
 fn round(mut program: TestProgram) -> Vec<(String, (bool, bool, u16))> {
     let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
@@ -573,9 +573,9 @@ fn a_loop_with_flags_that_live_on_counts_without_changing_them() {
     let found = round(looping(|a| a.cmove(rax, rbx).unwrap(), |a, head| a.loop_(head).unwrap()));
     let texts: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
     assert_eq!(texts[1..3], ["lea r11,[r11+1]", "cmove rax,rbx"]);
-    // Over a jump, which is over the way on.
+    // Skips the jump to the next block.
     assert!(texts[3].starts_with("loop") && texts[4].starts_with("jmp"), "{texts:?}");
-    // The way round again: the counter is still in the register.
+    // The back edge: the counter is still in the register.
     assert!(texts[5].starts_with("jmp") && found[5].1 == (true, true, 2), "{found:?}");
 }
 
@@ -705,7 +705,7 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
     assert_eq!(open(&translation), []);
 }
 
-/// The same, of which something is known.
+/// The same code with a profile.
 struct Hinted {
     program: TestProgram,
     profile: FileProfile,
@@ -733,8 +733,8 @@ impl CodeSource for Hinted {
     }
 }
 
-/// Which ways of its first block's branch a program's translation counts, by hints of how often each was gone. Where they lead to
-/// is equally hot.
+/// The exits of the first block's branch that a translation counts, by the heat of each exit. The successors
+/// are equally hot.
 fn counted_ways(exits: [u64; 2]) -> [bool; 2] {
     // jz over a nop, to where both meet.
     let mut code = Hinted::new(TestProgram(vec![0x85, 0xc0, 0x74, 0x03, 0x90, 0xeb, 0x01, 0x90, 0xc3]), &[]);
@@ -850,7 +850,7 @@ fn what_earlier_runs_have_executed_of_a_page_is_translated_with_it() {
         "not the way, not the other page"
     );
     assert!(translation.is_indirect_entry(one));
-    // The table leads there already: no write is needed, and the way is the one that was told.
+    // The table has this entry already: no write is needed.
     let table = |write: &CodeWrite| (TABLE_AT..TABLE_AT + TABLE_BYTES).contains(&write.address);
     let writes = translation.take_writes();
     assert_eq!(writes.iter().filter(|write| table(write)).count(), 1);

@@ -33,8 +33,7 @@ fn leaves_everywhere(lab: &TranslationLab, name: &str, command: LabCommand<'_>, 
         assert_eq!(run.outcome, native, "{name} left at {at} of {all}: {lost:?}");
         let lost = run.counted.iter().find_map(|process| process.counts.as_ref().err());
         let reason = lost.map(String::as_str).unwrap_or_default();
-        let told =
-            reason.starts_with("detached at 0x") && reason.ends_with("the program was told to");
+        let told = reason.starts_with("detached at 0x") && reason.ends_with("the program was told to");
         assert!(told, "{name} left at {at} of {all}: {reason:?}");
     }
 }

@@ -9,7 +9,7 @@ use crate::translate::{PAGE, StoredPages, Translation};
 
 const MAGIC: [u8; 8] = *b"cycltran";
 
-/// What is read of a file only where it is asked for.
+/// The part of a file that is read on demand.
 ///
 /// ```text
 /// a page: "cycltran", number of pages, bytes of all marks, a sum over both, a sum over these (64 bits each)
@@ -17,7 +17,7 @@ const MAGIC: [u8; 8] = *b"cycltran";
 /// ```
 pub(super) struct CacheFile {
     file: fs::File,
-    /// Where the marks begin.
+    /// The offset of the PC maps.
     pc_maps: u64,
 }
 
@@ -54,7 +54,7 @@ impl FileChecksum {
 }
 
 impl CacheFile {
-    /// The file is left where what is packed begins. `None` where anything before that is damaged.
+    /// Opens a file, and leaves it at the packed part. `None` where any byte before that is damaged.
     pub(super) fn open(file: &mut fs::File) -> Option<CacheFile> {
         let mut head = [0; PAGE as usize];
         file.read_exact(&mut head).ok()?;
