@@ -1,7 +1,7 @@
 //! Counts a command by the software PMU: `cargo run --release --example count -- [OPTIONS] CMD ARGS`.
 //!
-//! `--redundancy none|full|N`: which counters are there as a check; `--output null`: nothing that the command prints.
-//! It fails where the command does, and where there are no counts.
+//! `--redundancy none|full|N`: which counters are there as a check; `--output null`: nothing that the command
+//! prints. It fails where the command does, and where there are no counts.
 #![allow(clippy::print_stderr, missing_docs)]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -1,4 +1,4 @@
-//! What must be counted at run time beside executions, because it is not in the instruction.
+//! Addends: counts that are not in the instruction, and must be counted at run time.
 
 use iced_x86::Register;
 
@@ -13,7 +13,8 @@ use crate::vector::EventTally;
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Addend {
-    /// A conditional branch. Units: how often it was taken, or was not (counts of the two edges of the flow graph).
+    /// A conditional branch. Units: how often it was taken, or was not (counts of the two edges of the flow
+    /// graph).
     Direction,
     /// A string instruction with a repeat prefix. Units: iterations, that is, by how much rcx (ecx with an
     /// address-size prefix) decreased.

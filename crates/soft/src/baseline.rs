@@ -5,8 +5,8 @@
 //! the same code. The exception is the layout of the area of `XSAVE`, because that instruction writes what
 //! the machine has.
 //!
-//! The answers are those of an Intel processor of each level with one core, without what no level asks for: no `RDTSCP`, no
-//! random numbers, no enhanced string instructions, no hypervisor.
+//! The answers are those of an Intel processor of each level with one core, without what no level asks for:
+//! no `RDTSCP`, no random numbers, no enhanced string instructions, no hypervisor.
 //!
 //! # Source
 //!
@@ -101,7 +101,8 @@ impl ProcessorBaseline {
         ProcessorBaseline::ALL.into_iter().find(|baseline| baseline.name() == name)
     }
 
-    /// The first of its features that a machine lacks, by the text of its `/proc/cpuinfo`; `None` where it has them all.
+    /// The first of its features that a machine lacks, by the text of its `/proc/cpuinfo`; `None` where it
+    /// has them all.
     pub fn lacking(self, cpuinfo: &str) -> Option<&'static str> {
         let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
         let has = |name: &str| flags.split_ascii_whitespace().any(|flag| flag == name);
@@ -143,7 +144,8 @@ impl ProcessorBaseline {
         }
     }
 
-    /// Family, model and stepping of a processor that has these features: Nocona, Nehalem, Haswell, Skylake for servers.
+    /// Family, model and stepping of a processor that has these features: Nocona, Nehalem, Haswell, Skylake
+    /// for servers.
     fn signature(self) -> u32 {
         match self {
             ProcessorBaseline::X86_64 => 0xf41,

@@ -67,8 +67,8 @@ impl Block {
     }
 }
 
-/// How a block ends. But for [`Terminator::FallThrough`] and [`Terminator::Detach`] the block's last instruction is
-/// the one that does it, and is in the block's counts.
+/// How a block ends. But for [`Terminator::FallThrough`] and [`Terminator::Detach`] the block's last
+/// instruction is the one that does it, and is in the block's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Terminator {
     /// A limit was reached; execution continues there.
@@ -114,7 +114,8 @@ pub enum Terminator {
     },
     /// An instruction made to raise an exception.
     Trap(TrapKind),
-    /// The instruction at the block's end cannot be followed, and is not part of the block (which may be empty).
+    /// The instruction at the block's end cannot be followed, and is not part of the block (which may be
+    /// empty).
     Detach(DetachReason),
 }
 
@@ -224,9 +225,9 @@ impl BlockDecoder {
 
     /// Decodes the block at the start of `code`.
     ///
-    /// It never fails: what cannot be decoded ends the block by [`Terminator::Detach`]. Unless that is the first
-    /// instruction, the block has at least one. A prefix of a block, for an execution that was cut short, is the
-    /// block of the same bytes with that number as `max_instructions`.
+    /// It never fails: what cannot be decoded ends the block by [`Terminator::Detach`]. Unless that is the
+    /// first instruction, the block has at least one. A prefix of a block, for an execution that was cut
+    /// short, is the block of the same bytes with that number as `max_instructions`.
     pub fn decode(&mut self, code: CodeBytes<'_>, limits: BlockLimits) -> Block {
         let max = limits.max_instructions.clamp(1, MAX_INSTRUCTIONS);
         let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);

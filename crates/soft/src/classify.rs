@@ -1,4 +1,4 @@
-//! What one execution of an instruction counts.
+//! The event counts of one execution of an instruction.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfo, Mnemonic as M, OpKind};
 

@@ -1,7 +1,7 @@
-//! The words: what the software PMU counts, and by which convention.
+//! The events of the software PMU, and their conventions.
 //!
-//! Every event counts in user mode only, and only what *retires*: an instruction that raises a fault counts
-//! nothing, and counts once when it is executed again and completes.
+//! Every event counts in user mode only, and only instructions that *retire*. An instruction that raises a
+//! fault counts nothing; it counts once when it is executed again and completes.
 
 use std::fmt;
 
@@ -10,9 +10,11 @@ use std::fmt;
 pub enum CountOrigin {
     /// A fixed number for each execution of an instruction: executions of blocks are all that is needed.
     Static,
-    /// Fixed for most instructions; those that carry an [`Addend`](crate::Addend) need a count made at run time.
+    /// Fixed for most instructions; those that carry an [`Addend`](crate::Addend) need a count made at run
+    /// time.
     Addends,
-    /// The union of what was executed, not a sum: [`distinct_code_bytes`](crate::totals::distinct_code_bytes).
+    /// The union of what was executed, not a sum:
+    /// [`distinct_code_bytes`](crate::totals::distinct_code_bytes).
     Union,
 }
 

@@ -78,8 +78,8 @@ impl FloatingOperation {
 ///
 /// # Source
 ///
-/// Intel SDM volume 2 (325383), operation sections; AMD APM volume 6 (26568-70) for the four-operand FMA4 forms.
-/// Elements of the complex instructions are pairs, of bf16 dot products pairs too.
+/// Intel SDM volume 2 (325383), operation sections; AMD APM volume 6 (26568-70) for the four-operand FMA4
+/// forms. Elements of the complex instructions are pairs, of bf16 dot products pairs too.
 #[rustfmt::skip]
 fn shape(mnemonic: M) -> Option<FloatingOperation> {
     let shape = match mnemonic {

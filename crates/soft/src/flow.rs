@@ -6,11 +6,12 @@
 //! executed.
 //!
 //! The graph has two points for each block, its entry and its exit, and one for the outside: where executions
-//! come from (entries, returns, targets of indirect jumps) and go to. A block is an arc from its entry to its exit;
-//! an edge is an arc between blocks. So a counter can be in a block or on an edge, whichever is cheaper.
+//! come from (entries, returns, targets of indirect jumps) and go to. A block is an arc from its entry to its
+//! exit; an edge is an arc between blocks. So a counter can be in a block or on an edge, whichever is
+//! cheaper.
 //!
-//! A tree determines the counts, but cannot contradict itself. [`Redundancy`] counts some of its arcs too; each
-//! makes an equation that must hold. A count that contradicts an equation is an error, never a number.
+//! A tree determines the counts, but cannot contradict itself. [`Redundancy`] counts some of its arcs too;
+//! each makes an equation that must hold. A count that contradicts an equation is an error, never a number.
 //!
 //! # Graphs that grow
 //!
@@ -186,8 +187,8 @@ impl FlowGraph {
 
     /// Adds a block.
     ///
-    /// `weight` is the expected number of executions times the cost of a counter in it, in any unit; it decides
-    /// where counters go, never what the counts are.
+    /// `weight` is the expected number of executions times the cost of a counter in it, in any unit; it
+    /// decides where counters go, never what the counts are.
     pub fn block(&mut self, weight: u64) -> BlockId {
         let block = BlockId(self.blocks.len() as u32);
         self.forest.grow(2);

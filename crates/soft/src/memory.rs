@@ -10,8 +10,8 @@ use crate::vector::EventTally;
 ///
 /// # Source
 ///
-/// Intel SDM volume 1 (253665), section 13.4. The extended region's size depends on the processor, on XCR0, on
-/// edx:eax and on what is in use; it is not counted.
+/// Intel SDM volume 1 (253665), section 13.4. The extended region's size depends on the processor, on XCR0,
+/// on edx:eax and on what is in use; it is not counted.
 pub(crate) const XSAVE_BYTES: u32 = 512 + 64;
 
 /// Adds the accesses of an instruction; hands back what depends on registers.
@@ -45,8 +45,8 @@ pub(crate) fn tally(
     addend
 }
 
-/// Instructions of which the decoder's tables list an access that is none here: flushes of cache lines, which move
-/// no data to or from the program.
+/// Instructions of which the decoder's tables list an access that is none here: flushes of cache lines, which
+/// move no data to or from the program.
 pub(crate) fn accesses_nothing(mnemonic: M) -> bool {
     matches!(mnemonic, M::Clflush | M::Clflushopt | M::Clwb)
 }

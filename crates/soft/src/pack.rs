@@ -1,17 +1,18 @@
-//! Numbers and bytes in a file, in chunks with a sum each that tells damage.
+//! Numbers and bytes in a file, in chunks with a checksum each.
 //!
 //! ```text
-//! chunk: number of bytes (32 bits), sum over them (64 bits), the bytes
+//! chunk: number of bytes (32 bits), checksum over them (64 bits), the bytes
 //! ```
 //!
-//! All numbers are little-endian. None is in two chunks; other bytes may be.
+//! All numbers are little-endian. No number is split between two chunks; other bytes may be.
 
 use std::io::{self, Read, Write};
 
 /// Most bytes of a chunk.
 const CHUNK: usize = 1 << 18;
 
-/// For how many elements there is room before the first one comes: a number that is wrong takes no memory for what does not come.
+/// For how many elements there is room before the first one comes: a number that is wrong takes no memory for
+/// what does not come.
 pub(crate) const MOST_AT_ONCE: usize = 1 << 20;
 
 /// Bytes before each chunk.

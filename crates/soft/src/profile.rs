@@ -1,14 +1,15 @@
-//! What earlier runs have executed of a file of code: hints of what is worth to be translated before it is asked for.
+//! Execution profiles: the blocks of a file of code that earlier runs have executed.
 //!
-//! They decide on what is translated when, and where counters are, never on what is counted: a translation without them, with
-//! old ones, or with those of another file gives the same counts, later.
+//! A profile decides when code is translated and where counters are. It never decides what is counted:
+//! without a profile, or with an old or wrong one, the counts are the same, and come later.
 //!
 //! ```text
-//! file: "cyclhint", version, number of pages, the pages, a sum over all that
-//! page: its number in the file, numbers of its blocks and entrances, the blocks (offset, four heats), the entrances (offset)
+//! file: "cyclhint", version, number of pages, the pages, a checksum over all that
+//! page: number in the file, numbers of blocks and of indirect entries,
+//!       blocks (offset, four heats), indirect entries (offset)
 //! ```
 //!
-//! All numbers are little-endian: 32 bits, of blocks and entrances 16, heats 8, the sum 64.
+//! All numbers are little-endian: 32 bits, of blocks and indirect entries 16, heats 8, the checksum 64.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

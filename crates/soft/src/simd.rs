@@ -58,7 +58,8 @@ fn widest_register(instruction: &Instruction) -> Option<usize> {
         .max()
 }
 
-/// Whether the only vector operand of an instruction may be memory: it counts then as it does with a register.
+/// Whether the only vector operand of an instruction may be memory: it counts then as it does with a
+/// register.
 fn is_vector_with_memory(mnemonic: M) -> bool {
     #[rustfmt::skip]
     let known = matches!(

@@ -108,7 +108,8 @@ impl EventTotals {
         Ok(())
     }
 
-    /// Adds the units of an addend that were counted: iterations, elements, bytes; of a direction, times taken.
+    /// Adds the units of an addend that were counted: iterations, elements, bytes; of a direction, times
+    /// taken.
     ///
     /// # Errors
     ///
@@ -135,8 +136,8 @@ impl EventTotals {
 
     /// Adds another thread's or process's sums.
     ///
-    /// A kind is settled in the sum where it is settled, or not owed, in both. Distinct code bytes do not add up:
-    /// they must be set again.
+    /// A kind is settled in the sum where it is settled, or not owed, in both. Distinct code bytes do not add
+    /// up: they must be set again.
     ///
     /// # Errors
     ///

@@ -19,8 +19,8 @@ impl EventTally {
 
     /// Adds to one event.
     ///
-    /// A block has at most [`MAX_INSTRUCTIONS`](crate::block::MAX_INSTRUCTIONS), and no instruction counts more
-    /// than a thousand of anything, so that 32 bits are enough.
+    /// A block has at most [`MAX_INSTRUCTIONS`](crate::block::MAX_INSTRUCTIONS), and no instruction counts
+    /// more than a thousand of anything, so that 32 bits are enough.
     pub(crate) fn add(&mut self, event: ExecutionEvent, count: u32) {
         self.0[event.index()] += count;
     }

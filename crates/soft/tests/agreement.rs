@@ -1,4 +1,5 @@
-//! Longer programs: however the counters are placed, the totals are the same, and so is the program's own result.
+//! Longer programs: however the counters are placed, the totals are the same, and so is the program's own
+//! result.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod support;

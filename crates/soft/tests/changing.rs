@@ -1,5 +1,5 @@
-//! Code that changes: what a program does is what it does without us, and its counts are those of single steps, or lost for
-//! the right reason. Never are they those of code that was there before.
+//! Code that changes: what a program does is what it does without us, and its counts are those of single
+//! steps, or lost for the right reason. Never are they those of code that was there before.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

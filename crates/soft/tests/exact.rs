@@ -96,8 +96,8 @@ fn repeated_string_instructions_count_as_stepped() {
     check("strings.S", BARE, &[]);
 }
 
-/// Runs a program with and without everything counted. The events of the program that are not known where only one is wanted; all
-/// others are the same.
+/// Runs a program with and without everything counted. The events of the program that are not known where
+/// only one is wanted; all others are the same.
 fn unknown_with_only(wanted: ExecutionEvent, source: &str) -> Option<Vec<ExecutionEvent>> {
     let job = TestJob::new(build(&BuildRecipe { source, flags: BARE })?, &[]);
     let all = job.run(soft());
@@ -381,8 +381,9 @@ fn compilers_that_run_at_a_time_count_the_same_each_time() {
     let folder = place.to_string_lossy();
     let job = TestJob::new(tools[0].as_ref().unwrap(), &["-s", "-B", "-j2", "-C", &folder]);
     let native = job.run(TraceMethod::Nobody);
-    // Which of them begins first differs, and what the others do depends on that and on names of temporary files. Without a
-    // seed they ask the kernel's vDSO for the time, which counts otherwise around a full second.
+    // Which of them begins first differs, and what the others do depends on that and on names of temporary
+    // files. Without a seed they ask the kernel's vDSO for the time, which counts otherwise around a full
+    // second.
     let compilers = |run: &TestRun| {
         let compilers = run.counts.iter().filter(|process| process.name == "cc1");
         let mut counts: Vec<String> = compilers.map(|process| format!("{:?}", process.counts)).collect();

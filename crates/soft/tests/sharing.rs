@@ -1,4 +1,5 @@
-//! Programs that execute what others have executed before: their counts are those of a translation of their own.
+//! Programs that execute what others have executed before: their counts are those of a translation of their
+//! own.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

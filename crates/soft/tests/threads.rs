@@ -1,4 +1,5 @@
-//! Programs with threads do and say translated what they do without us, are counted, and nobody waits for ever.
+//! Programs with threads do and say translated what they do without us, are counted, and nobody waits for
+//! ever.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

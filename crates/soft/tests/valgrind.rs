@@ -1,11 +1,13 @@
 //! Counts of programs without the C library equal valgrind's, after the conventions of both.
 //!
-//! - Valgrind counts each iteration of a repeated string instruction as an instruction, and one more when it finds the
-//!   count at zero; here the execution counts once, and iterations apart. (One that ends before its count is none the
-//!   more for valgrind, and it executes `lods` once whatever the prefix says: the programs have neither.)
-//! - Valgrind counts what an instruction reads and then writes as a load only: the programs have none of that either.
-//! - With the C library the comparison would be about something else: valgrind puts code of its own into the program,
-//!   and hides features of the processor.
+//! - Valgrind counts each iteration of a repeated string instruction as an instruction, and one more when it
+//!   finds the count at zero; here the execution counts once, and iterations apart. (One that ends before its
+//!   count is none the more for valgrind, and it executes `lods` once whatever the prefix says: the programs
+//!   have neither.)
+//! - Valgrind counts what an instruction reads and then writes as a load only: the programs have none of that
+//!   either.
+//! - With the C library the comparison would be about something else: valgrind puts code of its own into the
+//!   program, and hides features of the processor.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

@@ -5,9 +5,9 @@ use crate::hash::AddressMap;
 
 /// How many arcs of the spanning tree get a counter although it is not needed.
 ///
-/// A counter on a tree arc checks the counters whose arcs it closes a circle with. Its weight is at least that of each
-/// that is not observed, as the tree has the heaviest arcs: a full check costs more than the counts do. Only
-/// arcs of the epoch in which a counter is placed can check it.
+/// A counter on a tree arc checks the counters whose arcs it closes a circle with. Its weight is at least
+/// that of each that is not observed, as the tree has the heaviest arcs: a full check costs more than the
+/// counts do. Only arcs of the epoch in which a counter is placed can check it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Redundancy {
     /// None: counts that become negative are found, others are not.

@@ -4,8 +4,8 @@
 ///
 /// # Source
 ///
-/// R. E. Tarjan, J. van Leeuwen: Worst-case analysis of set union algorithms, J. ACM 31 (1984): union by size, path
-/// halving.
+/// R. E. Tarjan, J. van Leeuwen: Worst-case analysis of set union algorithms, J. ACM 31 (1984): union by
+/// size, path halving.
 #[derive(Clone, Debug)]
 pub(super) struct DisjointSets {
     /// For each point another one of its set; for the one that stands for the set, the set's size below zero.

@@ -1,9 +1,11 @@
-//! Limits that programs set on their addresses: a shell's `ulimit -v`, for example. They mean their own memory, and not that
-//! of a translation.
+//! Limits that programs set on their addresses (`RLIMIT_AS`), as a shell's `ulimit -v` does.
 //!
-//! So the kernel is given a limit that is higher by what a translation takes, and the program is told the one that it has asked for.
-//! What it is told it keeps over `execve`, and its children inherit it, as those limits themselves. A limit that was there before the
-//! command began cannot be raised: there a translation takes half of it at most, and a program with less is left.
+//! A program means its own memory, and not the code cache. So the kernel gets a limit that is higher by the
+//! size of a translation, and the program reads the limit that it has set. It keeps that view over `execve`,
+//! and its children inherit it, as they inherit the limits.
+//!
+//! A limit from before the command cannot be raised. There a translation takes half of it at most, and a
+//! program with less is detached.
 
 use std::{fs, io};
 
@@ -88,8 +90,8 @@ fn widened(call: AddressLimits, real: AddressLimits, remembered: AddressLimits) 
 }
 
 impl Tracer {
-    /// How many addresses a translation may take of a program's: all that it does not know of, or half of those that there are.
-    /// Natively it might need as many.
+    /// How many addresses a translation may take of a program's: all that it does not know of, or half of
+    /// those that there are. Natively it might need as many.
     pub(super) fn allowance(&self, tid: u32) -> u64 {
         let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
         let process = self.tasks.get(&tid).map(|task| task.process);
@@ -146,8 +148,8 @@ impl Tracer {
         self.answer_call(tid, registers, answer)
     }
 
-    /// A task of the process that a program names by an id, and whose that is; `None` where it is not followed. A maker may know of its
-    /// child before that has stopped.
+    /// A task of the process that a program names by an id, and whose that is; `None` where it is not
+    /// followed. A maker may know of its child before that has stopped.
     fn target(&self, tid: u32, id: u32) -> Option<(u32, LimitOwner)> {
         let of = if id == 0 { tid } else { id };
         let whose = match self.tasks.get(&of) {

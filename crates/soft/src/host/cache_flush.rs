@@ -1,16 +1,26 @@
-//! A process with several threads changes its code: all of them are brought out of the old translation, the change is
-//! made, and they go on in a new one.
+//! Stop-the-world flush: a process changes its code, and its translation is replaced.
+//!
+//! # Problem
+//!
+//! No thread may execute the old translation after the change, and no block may be translated while the
+//! change is made. So all threads leave translated code, the change is made, and they continue in a new
+//! translation.
 //!
 //! ```text
-//! a call that changes code ──> its thread halts, the others are summoned
-//! each halts, in its own code, at its next stop
-//! the last one has halted  ──> the call is made, by a step in the program's own code
-//! behind the call          ──> a new translation, which all of them enter
+//! a call that changes code ──> its thread is suspended; a suspend is requested of the others
+//! each other thread        ──> is suspended, in native state, at its next stop
+//! the last one             ──> the call is made, by a step in the program's own code
+//! behind the call          ──> a new translation, which all threads enter
 //! ```
 //!
-//! So nobody executes what was there before the change after it, and nothing is translated while it is made.
+//! A retranslation ([`retranslation`](super::retranslation)) takes the last step only, for a process with one
+//! thread.
 //!
-//! A process with one thread goes the last part of that way where nothing changes, but a better translation is to be had ([`retranslation`](super::hindsight)).
+//! # Invariants
+//!
+//! - A thread is in one of three states: running, suspend requested, suspended.
+//! - A system call that only the suspend has interrupted is restarted, and counted once.
+//! - The cost is limited ([`CodeChangeCost`]): a process that keeps changing its code is detached.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,7 +35,8 @@ use super::remote_syscalls::number;
 use super::signals::restarts;
 use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
 
-/// A change of code that a process with several threads is about to make, or another translation that a process with one is to get.
+/// A change of code that a process with several threads is about to make, or another translation that a
+/// process with one is to get.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CacheFlush {
     /// The thread that makes it, or the only one.
@@ -40,8 +51,8 @@ pub(crate) struct CacheFlush {
 
 /// The cost of replacing the translation of a process because its code changes.
 ///
-/// Each time what it executes is translated anew: some milliseconds for a small program, a second for a large one. Libraries that are
-/// unloaded change code now and then, a compiler at run time may do nothing else.
+/// Each time what it executes is translated anew: some milliseconds for a small program, a second for a large
+/// one. Libraries that are unloaded change code now and then, a compiler at run time may do nothing else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeChangeCost {
     begin: Instant,

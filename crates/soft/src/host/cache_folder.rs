@@ -1,4 +1,4 @@
-//! A folder of our own for what the next run can use. Nothing is said where it cannot be read or written: that run is slower.
+//! A folder with data for the next run. An unreadable folder is not an error: that run is slower.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
@@ -81,8 +81,8 @@ impl CacheFolder {
         let _ = fs::remove_file(self.0.join(name));
     }
 
-    /// Removes the oldest files where there are too many, or too many bytes of them; and what was begun long ago by who was
-    /// killed since.
+    /// Removes the oldest files where there are too many, or too many bytes of them; and what was begun long
+    /// ago by who was killed since.
     pub(super) fn clear_out(&self, most_files: usize, most_bytes: u64) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let dated = entries.filter_map(|entry| {
@@ -114,8 +114,8 @@ fn is_ours(metadata: &fs::Metadata) -> bool {
     metadata.uid() == cyclometer_sys::host::effective_uid() && metadata.mode() & OTHERS_WRITE == 0
 }
 
-/// A name for what a file is now: by its length, when it was changed, and its first page, where programs and libraries have
-/// the number that their build has given them.
+/// A name for what a file is now: by its length, when it was changed, and its first page, where programs and
+/// libraries have the number that their build has given them.
 pub(super) fn name_of(path: &Path) -> io::Result<String> {
     // Only regular files are opened.
     if !fs::metadata(path)?.is_file() {

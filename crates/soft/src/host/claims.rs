@@ -1,8 +1,8 @@
-//! What the programs that execute one translation have mapped where.
+//! Claims: the code that the processes of one translation have mapped, by address.
 //!
-//! What is translated is known by its address. So a translation that several processes execute holds as long as each of them
-//! has nothing but the same code at an address, or no code. What each can execute is *claimed* before it can go there; who
-//! has something else goes on in another translation.
+//! A translation knows code by its address. So processes can share it as long as they have the same code at
+//! an address, or none. Each executable mapping is *claimed* before it is executed. A process with other code
+//! gets another translation.
 
 use super::maps::MemoryMapping;
 use super::writers::FileId;

@@ -1,4 +1,14 @@
-//! A translation and the memory that it shares with programs.
+//! The code cache: a translation and the memory that it shares with programs.
+//!
+//! ```text
+//! memory file:  lookup table, filter │ slots │ regions 0..3        further regions: a file each
+//! tracer:       read and write       │ rw    │ rw
+//! program:      read                 │ rw    │ read and execute
+//! ```
+//!
+//! The memory is a sealed file, so that no process can shorten it. The first region starts with the *gadget*,
+//! by which system calls are made on behalf of a tracee. All processes of a translation map it at the same
+//! addresses.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -39,8 +49,8 @@ const GADGET_ROOM: u32 = 16;
 /// Where the slots are, if nothing else is there.
 const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
 
-/// Regions for which there is room in the file of the table and the slots: a program needs no more descriptors and calls for
-/// them, and hardly ever more of them.
+/// Regions for which there is room in the file of the table and the slots: a program needs no more
+/// descriptors and calls for them, and hardly ever more of them.
 const ROOM_FOR_REGIONS: u64 = 4;
 
 /// How much of the code is copied at once, in bytes.
@@ -49,11 +59,12 @@ const COPIED_AT_ONCE: usize = 1 << 18;
 /// Number of entries of the system call filter.
 const NUMBERS: usize = (TABLE_BYTES - FILTER) as usize;
 
-/// How far below the stack pointer of a program that has executed nothing yet a text is put that a system call needs.
+/// How far below the stack pointer of a program that has executed nothing yet a text is put that a system
+/// call needs.
 const BELOW: u64 = 512;
 
-/// A translation and its memory. Processes that were forked from one another share it, and those that execute the same
-/// program.
+/// A translation and its memory. Processes that were forked from one another share it, and those that execute
+/// the same program.
 pub(crate) struct CodeCacheMapping {
     pub(crate) translation: Translation,
     /// The code that the processes have in common.
@@ -96,7 +107,8 @@ enum RegionMemory {
 }
 
 impl CodeCacheMapping {
-    /// Maps the memory of a translation into a program that has just been started: stopped at its first instruction.
+    /// Maps the memory of a translation into a program that has just been started: stopped at its first
+    /// instruction.
     ///
     /// # Errors
     ///
@@ -115,7 +127,8 @@ impl CodeCacheMapping {
         })
     }
 
-    /// Maps the memory of this translation into another program that has just been started: stopped at its first instruction.
+    /// Maps the memory of this translation into another program that has just been started: stopped at its
+    /// first instruction.
     ///
     /// # Errors
     ///
@@ -180,7 +193,8 @@ impl CodeCacheMapping {
             .series(|remote| self.ranges().map(but_gadget).try_for_each(|range| unmap(remote, range)))
     }
 
-    /// Maps the memory of a new translation instead of an old one that the program, which is in its own code now, used.
+    /// Maps the memory of a new translation instead of an old one that the program, which is in its own code
+    /// now, used.
     ///
     /// # Errors
     ///
@@ -692,12 +706,12 @@ impl MappedRegion {
     }
 }
 
-/// Lets a program open a file that the tracer has open; the descriptor there. The program's memory at an address holds paths
-/// meanwhile.
+/// Lets a program open a file that the tracer has open; the descriptor there. The program's memory at an
+/// address holds paths meanwhile.
 ///
-/// The path names the tracer by its process id. Where the program's `/proc` belongs to another PID namespace, that is a
-/// file of an unrelated process. So the program opens the path with `O_PATH`, which opens nothing yet, and opens the file
-/// itself only where both are the same one.
+/// The path names the tracer by its process id. Where the program's `/proc` belongs to another PID namespace,
+/// that is a file of an unrelated process. So the program opens the path with `O_PATH`, which opens nothing
+/// yet, and opens the file itself only where both are the same one.
 ///
 /// # Errors
 ///
@@ -726,7 +740,8 @@ fn lend(remote: RemoteSyscalls, text: u64, file: &File) -> io::Result<u64> {
     })
 }
 
-/// Makes system calls in the name of a program that has just been started: at its first instruction, which is put back.
+/// Makes system calls in the name of a program that has just been started: at its first instruction, which is
+/// put back.
 fn at_first_instruction<T>(
     tid: u32,
     entry: u64,

@@ -1,12 +1,14 @@
-//! A program that has just been started stops often, for what is not translated yet. So long it is bound to one CPU, where
-//! we run in turns with it: otherwise each stop would wake another CPU up, which takes longer than the translation.
+//! CPU affinity: a new program and the tracer share one CPU.
 //!
-//! It does not see that: before it asks for its CPUs or says which, makes a process or goes on without us, it may use all of
-//! them again.
+//! A new program stops often, because little is translated. Each stop would wake another CPU up, which takes
+//! longer than the translation. So the program is bound to one CPU, on which the tracer runs while it waits.
 //!
-//! A child gets what its maker has when the kernel copies it. We hear of that later, and may have let the maker go in
-//! between; so it is remembered where a task was bound until it stops for the next time, which is for the child if it was making
-//! one. Whoever is on one CPU for another reason stays there.
+//! The program does not see that. The binding ends before it reads or sets its CPUs, makes a process, or is
+//! detached.
+//!
+//! A child inherits the binding when the kernel copies its parent. The fork event comes later, and the parent
+//! may have been unbound in between. So the binding of a task is remembered up to its next stop. A task that
+//! another process has pinned stays there.
 
 use std::fs;
 use std::rc::Rc;
@@ -126,7 +128,8 @@ impl Tracer {
         self.tasks.iter_mut().for_each(|(tid, task)| task.affinity.release(*tid));
     }
 
-    /// A task has stopped. If that is not for a child, it is making none: the next one will have what it has itself.
+    /// A task has stopped. If that is not for a child, it is making none: the next one will have what it has
+    /// itself.
     pub(super) fn forget_binding(&mut self, tid: u32, change: Change) {
         let for_child = matches!(change, Change::Fork | Change::VFork | Change::Clone | Change::Exiting);
         let Some(task) = self.tasks.get_mut(&tid) else { return };

@@ -70,7 +70,8 @@ const MOST_WORDS: u64 = 1 << 22;
 ///
 /// # Source
 ///
-/// System V ABI, AMD64 supplement, section 3.4.1: the number of arguments, arguments, 0, environment, 0, entries.
+/// System V ABI, AMD64 supplement, section 3.4.1: the number of arguments, arguments, 0, environment, 0,
+/// entries.
 fn find_entry(key: u64, stack: u64, read: impl Fn(u64) -> io::Result<u64>) -> io::Result<Option<u64>> {
     let arguments = read(stack)?.min(MOST_WORDS);
     let mut at = stack + 8 * (arguments + 2);

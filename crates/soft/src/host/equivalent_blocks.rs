@@ -1,7 +1,7 @@
-//! Blocks that count the same.
+//! Equivalent blocks: blocks with the same event counts.
 //!
-//! A program has hundred thousands of blocks, which count in some thousands of ways. What a block counts is decoded once for
-//! all processes that execute it, and executions of all that count alike are added up before they are multiplied.
+//! A program has hundreds of thousands of blocks, and some thousands of classes. A block is decoded once for
+//! all processes. The executions of a class are added up before they are multiplied.
 
 use std::rc::Rc;
 

@@ -1,4 +1,4 @@
-//! Processes that end, or are detached.
+//! Exits and detaches: tasks that end, and processes that continue natively.
 
 use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
@@ -143,8 +143,9 @@ impl Tracer {
     ///
     /// # Source
     ///
-    /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed is not to be any
-    /// more; `ptrace_signal`, a stop that nobody was told of does not keep it from that, since 5.17.
+    /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed
+    /// is not to be any more; `ptrace_signal`, a stop that nobody was told of does not keep it from that,
+    /// since 5.17.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
         let (tells, executes) =
             (self.reports_exits, self.other_threads(tid).iter().any(|other| self.is_executing(*other)));
@@ -245,8 +246,8 @@ impl Tracer {
 ///
 /// # Source
 ///
-/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, who is dying is not killed again, which would end that stop
-/// before we see it, since 6.1 at the latest.
+/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, who is dying is not killed again,
+/// which would end that stop before we see it, since 6.1 at the latest.
 pub(super) fn reports_exits() -> bool {
     uname().is_some_and(|uname| version(&uname.release) >= Some((6, 1)))
 }

@@ -1,4 +1,10 @@
-//! Processes that are made, and programs that they execute.
+//! Forks and execs: fork events, early children, orphans, and new programs.
+//!
+//! ```text
+//! fork event ──> child not seen yet: the event waits ──> first stop ──> slot in the parent's translation
+//! first stop ──> no event yet: an early child        ──> fork event ──> slot in the parent's translation
+//! first stop ──> parent killed: an orphan            ──> the parent's last state, by its program counter
+//! ```
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -159,7 +165,8 @@ impl Tracer {
         self.resume(tid, 0)
     }
 
-    /// A new process or thread is where its maker's system call returns. It gets a slot of its own in the same translation.
+    /// A new process or thread is where its maker's system call returns. It gets a slot of its own in the
+    /// same translation.
     pub(super) fn start_child(&mut self, child: u32, fork_event: ForkEvent) {
         fork_event.binding.iter().for_each(|binding| binding.undo(child));
         match fork_event.thread_of {

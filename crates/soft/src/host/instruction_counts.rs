@@ -1,4 +1,4 @@
-//! What instructions count, remembered: a program has some hundred kinds of them.
+//! Event counts of instructions, cached by code: a program uses some hundred codes.
 
 use iced_x86::{Code, Instruction, InstructionInfoFactory, InstructionInfoOptions, Mnemonic as M, OpKind};
 
@@ -23,7 +23,8 @@ pub(super) fn kinds(bits: u8) -> impl Iterator<Item = AddendKind> {
 /// Counts of instructions by code.
 #[derive(Default)]
 pub(super) struct InstructionCountCache {
-    /// For each [`Code`], without and with an operand in memory, the position of its class; [`UNKNOWN`], [`VARIES`].
+    /// For each [`Code`], without and with an operand in memory, the position of its class; [`UNKNOWN`],
+    /// [`VARIES`].
     known: Vec<u16>,
     classes: Vec<CachedCounts>,
 }
@@ -100,7 +101,8 @@ fn has_memory(instruction: &Instruction) -> bool {
     kinds.contains(&OpKind::Memory)
 }
 
-/// Whether instructions of a code may differ although nothing qualifies them: by an immediate, or by registers.
+/// Whether instructions of a code may differ although nothing qualifies them: by an immediate, or by
+/// registers.
 fn varies(instruction: &Instruction) -> bool {
     let by_immediate = matches!(instruction.mnemonic(), M::Int | M::Enter);
     by_immediate || instruction.is_string_instruction() || instruction.is_vsib()

@@ -1,4 +1,8 @@
-//! What one thread executed of a translation: its counters, and what is known of the points where it came and went.
+//! The ledger of a thread: executions that no counter of the translated code has seen.
+//!
+//! The counters are complete only where a thread leaves a block at its end. A thread also enters and leaves
+//! translated code at other program points. The ledger has the edges to and from the outside, and the parts
+//! of blocks.
 
 use std::ops::Range;
 
@@ -109,7 +113,8 @@ impl ThreadLedger {
         *self.observed.entry(arc.index() as u32).or_default() += 1;
     }
 
-    /// Before which instructions of which blocks executions ended early that were counted in whole; ascending.
+    /// Before which instructions of which blocks executions ended early that were counted in whole;
+    /// ascending.
     fn cuts(&self) -> AddressMap<u32, Vec<u16>> {
         let mut cuts: AddressMap<u32, Vec<u16>> = AddressMap::default();
         for part in self.parts.iter().filter(|part| !part.executed) {

@@ -1,4 +1,4 @@
-//! What is mapped where in the program.
+//! The memory mappings of a program.
 
 use std::collections::HashSet;
 use std::io;

@@ -1,13 +1,13 @@
-//! The program's list of its own mappings, without ours.
+//! The program's view of `/proc/self/maps`, without the code cache.
 //!
-//! Many programs read `/proc/self/maps` when they start, to find their stack, and would count a line more for each
-//! mapping of the translator. While such a file is open its reads are answered here, in the portions in which the kernel
-//! would give them.
+//! Many programs read this file when they start, to find their stack. With the code cache they would execute
+//! more instructions. While the file is open, the tracer answers its reads, in the portions that the kernel
+//! would return.
 //!
-//! The kernel's own offset into the file stays 0 meanwhile: another one, or another file under that number, shows that
-//! something happened that we did not see, and ends it. What the program does with the descriptor but to read it, to close
-//! it and to rewind it is not answered: the kernel's file is brought to where the program believes it to be, and the list
-//! is the kernel's from there on, with our mappings.
+//! The kernel's own offset stays 0 meanwhile. Another offset, or another file at the descriptor, shows an
+//! operation that the tracer did not see, and ends the view. Read, close and rewind are answered. For any
+//! other operation the tracer seeks the kernel's file to the program's offset; from there on the program
+//! reads the kernel's list.
 
 use std::cell::RefCell;
 use std::fs;
@@ -26,7 +26,8 @@ use super::tracer::{TraceError, TraceResult, Tracer};
 ///
 /// # Source
 ///
-/// Linux `fs/seq_file.c`, `seq_read_iter`: a page; what does not leave a byte of it free waits for the next portion.
+/// Linux `fs/seq_file.c`, `seq_read_iter`: a page; what does not leave a byte of it free waits for the next
+/// portion.
 const BUFFER: usize = 4096;
 
 /// Most bytes of a path that is compared.

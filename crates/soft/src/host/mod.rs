@@ -1,19 +1,39 @@
-//! The host of translated programs on Linux: a keeper process that traces them.
+//! The host of translated programs on Linux: a tracer process that runs a command and its descendants in
+//! translated code.
+//!
+//! # Problem
+//!
+//! The tracees execute translated code at full speed, and stop (ptrace) where the tracer must act. At each
+//! stop the tracer must know the program's own state, although the processor executes other code. A program
+//! that the tracer cannot follow must continue natively, and its counts are lost with a reason.
+//!
+//! # Terms
+//!
+//! - *Tracee*, *task*: a thread that is traced. A *process* is one or more tasks with one memory.
+//! - *Code cache*: memory with translated code, mapped in the tracer and in the tracees (`code_cache`).
+//! - *Slot*: memory of one task with its counters and saved registers.
+//! - *Native state*: the program's own registers and instruction pointer, as if it had never been translated.
+//! - *Detach*: the process continues in its own code, untraced.
 //!
 //! ```text
-//! a stop ──engine──> own stop: translate, link, go on       (code, space)
-//!                    signal: to the handler and back         (signals, surface; in time to go on: pace)
-//!                    system call: by what it means to us     (calls, file, listing)
-//!                    birth, exec, end                        (births, exits, threads, process, ledger)
-//!                    translations of programs that come again (sharing, common, claims)
-//!                    what earlier runs have executed         (hints, folder)
-//!                    what earlier runs have translated       (kept, trust)
-//!                    a limit on its addresses                (limits)
-//!                    a request for counts                   (reading, protocol; of a thread for its own: own_counts)
+//! a stop ──> tracer ──> exit stub: translate, link, resume     code_cache, code_reader, maps
+//!                       signal: to the handler and back        signals, native_state, signal_throttling
+//!                       system call: by its effect             syscalls, writers, maps_listing, ...
+//!                       fork, exec, exit                       forks, exits, threads, process, ledger
+//!                       code changes                           cache_flush, restartable
+//!                       request for counts                     readings, protocol, own_counts
+//!
+//! persistence and sharing of translations
+//!                       execution profiles                     profile_store, cache_folder, retranslation
+//!                       stored translations                    translation_cache, process_rights
+//!                       translations of several processes      shared_translations, shared_code, claims
 //! ```
 //!
-//! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
-//! code, untraced, and its counts are lost, with the reason.
+//! # Invariants
+//!
+//! - The tracer never blocks on one tracee: every wait is for the next event of any of them.
+//! - Counters of a slot are written by one task only, and read while it does not run.
+//! - Each task is detached together with all threads of its process.
 
 mod address_limits;
 mod cache_flush;

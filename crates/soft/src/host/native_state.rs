@@ -1,4 +1,4 @@
-//! From translated code to the program's own: registers and instruction pointer as they would be there.
+//! From translated code to native state: the program's own registers and instruction pointer.
 
 use cyclometer_sys::trace::{self, Registers};
 

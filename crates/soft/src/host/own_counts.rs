@@ -1,8 +1,8 @@
-//! A thread asks for its own counts, at an exact place: by a system call that no kernel knows, which is never made.
+//! Counts of a thread for itself, at an exact program point: by a `prctl` number that no kernel knows.
 //!
-//! Both ends of a region of a program are such places. What is told is a sum as of this call, from a beginning that is the same for all calls of
-//! a thread and is not its own: the difference of two of them is what was executed in between, to the last instruction, and one by
-//! itself says nothing.
+//! The call is never made. A program asks at both ends of a marked region. The answer is a sum up to this
+//! call, from a start that is the same for all calls of a thread. The difference of two answers is the count
+//! of the code between them, to the last instruction.
 
 use cyclometer_sys::marks::MOST_WORDS;
 use cyclometer_sys::trace::{self, Registers};

@@ -42,7 +42,8 @@ pub(crate) struct TracedProcess {
     pub(super) work: Duration,
     /// The cost of its code changes.
     changes: CodeChangeCost,
-    /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
+    /// A thread was ended by another that executes a program, and where it was holds only if that comes
+    /// about.
     pub(crate) unconfirmed: bool,
     /// The limits on its addresses that it believes in, where the kernel has others.
     pub(super) limits: Option<ReportedLimits>,

@@ -1,8 +1,8 @@
-//! Whether a process may do what we may: what it leaves is used again for others that may.
+//! The rights of a process, compared with those of the tracer.
 //!
-//! A process can write the translated code that it executes, if it sets out to. So what a process has executed that may do less
-//! than we do (another user, fewer capabilities, a filter of system calls, another view of the file system) is not kept for
-//! processes of later runs.
+//! A process can write the translated code that it executes. So a translation is not stored if a process with
+//! fewer rights has executed it: another user, fewer capabilities, a system call filter, or another view of
+//! the file system.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -26,7 +26,8 @@ impl ProcessRights {
     ///
     /// # Source
     ///
-    /// `proc(5)`, `/proc/pid/status` and `/proc/pid/attr/current`; `namespaces(7)`, comparing by device and number.
+    /// `proc(5)`, `/proc/pid/status` and `/proc/pid/attr/current`; `namespaces(7)`, comparing by device and
+    /// number.
     pub(super) fn of(pid: u32) -> Option<ProcessRights> {
         const LINES: [&str; 8] =
             ["Uid:", "Gid:", "Groups:", "CapPrm:", "CapEff:", "NoNewPrivs:", "Seccomp:", "Seccomp_filters:"];

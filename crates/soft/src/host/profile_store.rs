@@ -1,7 +1,7 @@
-//! Hints of earlier runs, kept in a folder: a file for each file of code, named after what that is; and of this run, from memory.
+//! Execution profiles in a folder, a file for each file of code; and those of this run, in memory.
 //!
-//! The folder must belong to who we are, and nobody else may write to it. What is in it is checked, and decides on speed only
-//! ([`crate::profile`]). Nothing is said where it cannot be read or written: the translation is slower then.
+//! The folder must belong to the user, and no other user may write to it. The files are checked, and affect
+//! speed only ([`crate::profile`]). An unreadable folder is not an error: the translation is slower then.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -121,7 +121,8 @@ fn read(folder: &CacheFolder, name: &str) -> Option<FileProfile> {
     FileProfile::read(&bytes)
 }
 
-/// How hot the blocks of a translation were, by their numbers; those that were not executed are cold throughout.
+/// How hot the blocks of a translation were, by their numbers; those that were not executed are cold
+/// throughout.
 #[derive(Default)]
 pub(crate) struct HeatMap(Vec<BlockHeat>);
 

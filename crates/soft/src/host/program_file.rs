@@ -18,8 +18,8 @@ const MOST_INTERPRETERS: usize = 5;
 /// `execve(2)`, "Interpreter scripts".
 const FIRST_LINE: usize = 255;
 
-/// Why a program that a stopped process asks for cannot be followed, in words that follow "the program"; `None` where
-/// it can, or where the kernel will refuse it.
+/// Why a program that a stopped process asks for cannot be followed, in words that follow "the program";
+/// `None` where it can, or where the kernel will refuse it.
 pub(crate) fn unfollowable(tid: u32, folder: Option<i32>, path: u64) -> Option<String> {
     let root = format!("/proc/{tid}/root");
     look(&opened(tid, folder, path)?, Path::new(&root), &format!("/proc/{tid}/cwd"))

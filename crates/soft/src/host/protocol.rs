@@ -1,12 +1,12 @@
-//! What the keeper says to who asked for counts: lines of text.
+//! The protocol of the tracer: lines of text on a socket.
 //!
 //! ```text
 //! ready | refused ERRNO          once, when the command is traced or cannot be
 //! process PID PARENT NAME        then, for each request and at the end, for each process:
 //! lost REASON                    or, for each event:
 //! count EVENT NUMBER | missing EVENT REASON
-//! running NUMBER                 before the end of the last report, if any process goes on without us
-//! so far | end                   what was asked for, or the last report
+//! running NUMBER                 before the end of the last report, if any process was detached and runs
+//! so far | end                   the end of a requested report, or of the last one
 //! ```
 
 use std::fmt::Write as _;

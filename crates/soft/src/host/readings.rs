@@ -183,7 +183,8 @@ impl SleepingThread {
     ///
     /// # Source
     ///
-    /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter; `/proc/pid/schedstat`.
+    /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter;
+    /// `/proc/pid/schedstat`.
     fn look(tid: u32) -> Option<SleepingThread> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;

@@ -189,7 +189,8 @@ impl RemoteSyscalls {
         RemoteSyscalls { tid, gadget, saved: None, crowded: false }
     }
 
-    /// Makes a system call; its result. Registers, signals and their mask are as before, in a series behind its last one.
+    /// Makes a system call; its result. Registers, signals and their mask are as before, in a series behind
+    /// its last one.
     ///
     /// # Errors
     ///
@@ -281,7 +282,8 @@ impl RemoteSyscalls {
     /// As [`RemoteSyscalls::call`]; `NotFound` where the file is known only by its path in `/proc`, which
     /// names another file.
     pub(crate) fn open_same(self, theirs: u64) -> io::Result<File> {
-        // Linux before 5.6 has no such call, some sandboxes forbid it, and it takes the first thread of a process only.
+        // Linux before 5.6 has no such call, some sandboxes forbid it, and it takes the first thread of a
+        // process only.
         identity::descriptor_of(self.tid, theirs).or_else(|_| self.open_same_by_path(theirs))
     }
 
@@ -290,7 +292,8 @@ impl RemoteSyscalls {
         identity::open_same(Path::new(&format!("/proc/{}/fd/{theirs}", self.tid)), identity)
     }
 
-    /// Which file the program has open at a descriptor, as the program itself sees it. Overwrites [`LENT`] bytes at an address.
+    /// Which file the program has open at a descriptor, as the program itself sees it. Overwrites [`LENT`]
+    /// bytes at an address.
     ///
     /// # Errors
     ///
@@ -360,8 +363,8 @@ impl RemoteSyscalls {
         done
     }
 
-    /// Makes a file of memory that can be sealed, whose descriptor is the program's. `name` is the address of any short
-    /// text.
+    /// Makes a file of memory that can be sealed, whose descriptor is the program's. `name` is the address of
+    /// any short text.
     ///
     /// # Errors
     ///

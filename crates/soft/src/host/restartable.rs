@@ -1,9 +1,12 @@
-//! Restartable sequences: code that the kernel sends back to its beginning when its thread loses the CPU in it.
+//! Restartable sequences (rseq): code that the kernel restarts when its thread loses the CPU in it.
 //!
-//! The kernel knows such code by its addresses, and of a copy it knows nothing: a copy would go on where it must not, on
-//! another CPU or behind another thread, a handler of a signal or another process, and spoil the data that they share. So a process
-//! that has any is left when it gets a second thread, the first signal that it handles, or memory that others can write to, too. It is known by the mark that stands before each
-//! place where the kernel may send a thread, which is the same in all programs but those that say so.
+//! The kernel knows such code by its addresses, and knows nothing of a translated copy. A copy would continue
+//! on another CPU, or after another thread, a signal handler or another process, and corrupt the data that
+//! they share.
+//!
+//! So a process with restartable sequences is detached when it gets a second thread, its first handled
+//! signal, or memory that other processes can write to. It is recognised by the signature in front of each
+//! abort address, which is the same in all programs that do not register another one.
 
 use std::fs;
 use std::io;
@@ -23,15 +26,16 @@ use crate::pack::{ChunkReader, ChunkWriter};
 ///
 /// # Source
 ///
-/// `rseq(2)`; Linux `tools/testing/selftests/rseq/rseq-x86.h`, glibc `sysdeps/unix/sysv/linux/x86/bits/rseq.h`: `RSEQ_SIG`.
+/// `rseq(2)`; Linux `tools/testing/selftests/rseq/rseq-x86.h`, glibc
+/// `sysdeps/unix/sysv/linux/x86/bits/rseq.h`: `RSEQ_SIG`.
 pub(super) const SIGNATURE: u32 = 0x5305_3053;
 
 /// The signature, behind an opcode that makes a harmless or an invalid instruction of it.
 ///
 /// # Source
 ///
-/// `rseq(2)`; Linux `include/uapi/linux/rseq.h` and `tools/testing/selftests/rseq/rseq-x86.h`, `RSEQ_SIG`: `ud1` with the mark
-/// as a displacement; tcmalloc `tcmalloc/internal/percpu_rseq_x86_64.S`: `nop` with it.
+/// `rseq(2)`; Linux `include/uapi/linux/rseq.h` and `tools/testing/selftests/rseq/rseq-x86.h`, `RSEQ_SIG`:
+/// `ud1` with the mark as a displacement; tcmalloc `tcmalloc/internal/percpu_rseq_x86_64.S`: `nop` with it.
 const SIGNATURES: [[u8; 7]; 2] =
     [[0x0f, 0xb9, 0x3d, 0x53, 0x30, 0x05, 0x53], [0x0f, 0x1f, 0x05, 0x53, 0x30, 0x05, 0x53]];
 
@@ -97,8 +101,8 @@ impl Tracer {
 }
 
 impl Tracer {
-    /// A system call is about to be made: if it gives the process memory that others can write to, or code beside such memory,
-    /// restartable sequences are looked for.
+    /// A system call is about to be made: if it gives the process memory that others can write to, or code
+    /// beside such memory, restartable sequences are looked for.
     pub(super) fn check_sharing(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         if shares(tid, registers) {
             self.process(tid).into_iter().for_each(|process| process.shares = true);
@@ -119,7 +123,8 @@ impl Tracer {
     }
 }
 
-/// Whether a system call gives a process memory that others can write to and that it can, now or by `mprotect` later.
+/// Whether a system call gives a process memory that others can write to and that it can, now or by
+/// `mprotect` later.
 ///
 /// # Source
 ///

@@ -1,15 +1,27 @@
-//! A program that goes on for long in a translation of which little was known beforehand gets another one, made of what it has
-//! executed itself.
+//! Profile-guided retranslation: another translation for a program that runs for long.
+//!
+//! # Problem
+//!
+//! The first run of a program is translated without a profile: blocks in the order in which they are reached,
+//! counters by guess. The second run is faster, because it has a profile. A long first run should not have to
+//! wait for that.
 //!
 //! ```text
-//! it has run for as long as another translation is worth ──> it stops before its next system call
-//! it makes none                                          ──> it is interrupted
-//! it has stopped                                         ──> it halts in its own code, as for a change of that
-//! its counts are added up                                ──> hints, for the new translation, as from an earlier run
+//! the CPU time is worth a retranslation ──> the program stops before its next system call
+//! it makes none                         ──> it is interrupted
+//! it has stopped                        ──> native state; its counts become a profile
+//! a new translation with that profile   ──> the program continues there
 //! ```
 //!
-//! So the first run of a program goes on as the second one would. What is counted is the same: each execution is in one translation or the
-//! other.
+//! # Terms
+//!
+//! - *Age*: CPU time in the current translation, with the number of its blocks ([`TranslationAge`]).
+//! - *Round*: one retranslation, or one decision against it. Each takes four times the age of the one before.
+//!
+//! # Invariants
+//!
+//! - Counts do not change: each execution is in one translation or the other.
+//! - A process with several threads, or that shares its translation, is not retranslated.
 
 use std::time::{Duration, Instant};
 
@@ -22,11 +34,13 @@ use super::remote_syscalls::number;
 use super::signals::{has_signal, status};
 use super::tracer::{TraceError, Tracer};
 
-/// How often it is looked whether a program has run for long enough, and how often where that is not to be expected soon.
+/// How often it is looked whether a program has run for long enough, and how often where that is not to be
+/// expected soon.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_SELDOM: Duration = Duration::from_millis(160);
 
-/// How often where every program is to have another translation again and again, and how long it runs in each, in CPU time.
+/// How often where every program is to have another translation again and again, and how long it runs in
+/// each, in CPU time.
 const LOOK_OFTEN: Duration = Duration::from_millis(1);
 const RUN_SHORTLY: Duration = Duration::from_millis(3);
 
@@ -39,15 +53,16 @@ const LEAST: Duration = Duration::from_millis(100);
 /// How long it runs before for each block, in CPU time: some five times of what translating it takes.
 const FOR_A_BLOCK: Duration = Duration::from_micros(8);
 
-/// It does not get another one as long as in so much CPU time more than one block of so many is new: most of what it will execute may be
-/// still to come.
+/// It does not get another one as long as in so much CPU time more than one block of so many is new: most of
+/// what it will execute may be still to come.
 const CALM: Duration = Duration::from_millis(50);
 const NEW_OF: u32 = 100;
 
 /// One of so many blocks must be missing from the profile; else the translation is as good as a new one.
 const UNKNOWN_OF: usize = 2;
 
-/// How often it is looked at what is known of a program's blocks; each time it has to run four times as long as the time before.
+/// How often it is looked at what is known of a program's blocks; each time it has to run four times as long
+/// as the time before.
 const MOST_ROUNDS: u32 = 4;
 
 /// The length of a tick, in which the kernel reports the time of a process in the kernel.
@@ -77,9 +92,11 @@ pub enum Retranslation {
 pub(crate) struct TranslationAge {
     /// How long it had run when that began, in CPU time; `None` until it is looked at for the first time.
     since_ns: Option<u64>,
-    /// How long it had run, and how many blocks there were, when it was last looked whether these become more.
+    /// How long it had run, and how many blocks there were, when it was last looked whether these become
+    /// more.
     seen: (u64, u32),
-    /// How long it had run at the last look, and at how many looks in a row it had not run since the one before.
+    /// How long it had run at the last look, and at how many looks in a row it had not run since the one
+    /// before.
     idle: (u64, u32),
     /// How often it was old enough.
     rounds: u32,
@@ -91,7 +108,8 @@ pub(crate) struct TranslationAge {
     interrupted: bool,
 }
 
-/// How long a program had run when it was to stop before its next system call: in all in ns, and in the kernel in ticks.
+/// How long a program had run when it was to stop before its next system call: in all in ns, and in the
+/// kernel in ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct RetranslationRequest {
     ran_ns: u64,
@@ -110,7 +128,8 @@ impl TranslationAge {
         self.since_ns = Some(ran_ns);
     }
 
-    /// It is looked at a program that has run for so long; for how long it need not be looked at again, zero if it is old enough.
+    /// It is looked at a program that has run for so long; for how long it need not be looked at again, zero
+    /// if it is old enough.
     fn look(&mut self, ran_ns: u64, blocks: u32) -> Duration {
         let ran = Duration::from_nanos(ran_ns - (*self.since_ns.get_or_insert(ran_ns)).min(ran_ns));
         let (before, looks) = self.idle;
@@ -135,7 +154,8 @@ impl TranslationAge {
 }
 
 impl Tracer {
-    /// How often it is to be looked at programs that could get another translation; `None` where there is none.
+    /// How often it is to be looked at programs that could get another translation; `None` where there is
+    /// none.
     pub(super) fn next_check_in(&self) -> Option<Duration> {
         let every = self.check_interval()?;
         let waiting = self
@@ -204,8 +224,8 @@ impl Tracer {
         self.store_translation(&cache);
     }
 
-    /// Interrupts a program that makes no system call: one that it was in would be cut short by that, so it must not have been in one all
-    /// the time.
+    /// Interrupts a program that makes no system call: one that it was in would be cut short by that, so it
+    /// must not have been in one all the time.
     fn interrupt_for_retranslation(&mut self, tid: u32, asked: RetranslationRequest) {
         let always = self.settings.retranslation == Retranslation::Always;
         let Some(ran) = ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))) else {
@@ -273,7 +293,8 @@ impl Tracer {
             return false;
         }
         let lends = self.tasks.values().any(|other| other.waits_for_child(tid));
-        // A child that has not stopped yet begins with what is in its maker's slot, and one that has would need a translation as well.
+        // A child that has not stopped yet begins with what is in its maker's slot, and one that has would
+        // need a translation as well.
         let alone = !lends && !self.is_shared(tid, &context.cache);
         // Below a limit there is no room for two translations at a time.
         alone && self.allowance(tid) == u64::MAX
@@ -293,8 +314,9 @@ impl Tracer {
         Ok(fit)
     }
 
-    /// Whether nothing of what an interrupted task was doing would be lost: not in a system call, which may have to be made again; nor where
-    /// elements under a mask are counted; nor before a signal for what it has executed.
+    /// Whether nothing of what an interrupted task was doing would be lost: not in a system call, which may
+    /// have to be made again; nor where elements under a mask are counted; nor before a signal for what it
+    /// has executed.
     fn is_at_rest(&mut self, tid: u32) -> Result<bool, TraceError> {
         let registers = trace::registers(tid)?;
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
@@ -331,8 +353,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// When a program of so many blocks is old enough, in ms, that has run for 1 s before and runs all the time: it is looked at
-    /// whenever it is to be.
+    /// When a program of so many blocks is old enough, in ms, that has run for 1 s before and runs all the
+    /// time: it is looked at whenever it is to be.
     fn rounds(blocks: impl Fn(u64) -> u32, until_ms: u64) -> Vec<u64> {
         let mut age = TranslationAge::default();
         let (mut rounds, mut ms) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! What the processes that execute a translation have in common: the code that it was made of.
+//! The code that the processes of a translation have in common.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -174,13 +174,13 @@ fn is_as_read(translation: &Translation, tid: u32, start: u64, end: u64) -> bool
     })
 }
 
-/// Whether a process has written nothing to a mapping, neither before it could be executed nor in between: then its pages are
-/// the file's, and those of everyone who maps it.
+/// Whether a process has written nothing to a mapping, neither before it could be executed nor in between:
+/// then its pages are the file's, and those of everyone who maps it.
 ///
 /// # Source
 ///
-/// Linux `Documentation/admin-guide/mm/pagemap.rst`: a word for each page, whose bits 63 and 62 tell that it is present or
-/// swapped out, and bit 61 that it is a file's.
+/// Linux `Documentation/admin-guide/mm/pagemap.rst`: a word for each page, whose bits 63 and 62 tell that it
+/// is present or swapped out, and bit 61 that it is a file's.
 fn is_as_in_file(tid: u32, mapping: &MemoryMapping) -> bool {
     const THERE: u64 = 0b11 << 62;
     const OF_FILE: u64 = 1 << 61;

@@ -1,13 +1,13 @@
-//! Translations that outlive the program they were made for, for the next one that begins with the same code.
+//! Shared translations: one translation for all programs that start with the same code.
 //!
 //! ```text
-//! a program begins ──> one that suits: its memory is mapped there, at the same addresses, with a slot of its own
-//!                  ──> else a new one, which others can join
-//! code is mapped   ──> the same as others have there, or nothing: it stays
-//!                  ──> something else: it goes on in a translation of its own
+//! a program starts ──> a suitable translation: mapped at its addresses, with a slot of its own
+//!                  ──> else a new translation, which other programs can share
+//! code is mapped   ──> equal to the code that is claimed there, or new: the process stays
+//!                  ──> other code: the process gets a translation of its own
 //! ```
 //!
-//! What suits is found out by content: every page that was translated is compared with the process's own.
+//! Suitable is decided by content: every translated page is compared with the memory of the process.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -202,8 +202,8 @@ impl Tracer {
         Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
     }
 
-    /// Whether a task's translation knows code that the task cannot execute: another process had it there, which may have ended
-    /// since.
+    /// Whether a task's translation knows code that the task cannot execute: another process had it there,
+    /// which may have ended since.
     pub(super) fn is_stale(&mut self, tid: u32) -> Result<bool, TraceError> {
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
             return Err(TraceError::Gone);
@@ -274,7 +274,8 @@ impl Tracer {
     }
 }
 
-/// Whether a process begins with its memory laid out as in every run, and with nothing executable that is only to be read.
+/// Whether a process begins with its memory laid out as in every run, and with nothing executable that is
+/// only to be read.
 ///
 /// # Source
 ///

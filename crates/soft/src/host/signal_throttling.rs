@@ -1,12 +1,29 @@
-//! Signals that come again before their handler has returned.
+//! Signal throttling: delays for signals that arrive again before their handler has returned.
 //!
-//! Who wants another thread to notice something sends it a signal until it has; the schedulers of some languages do so
-//! every 100 µs. That suffices natively, where a handler is called and returns in a few. Here it takes us some hundred, so the next
-//! signal waits already when the thread is back, and interrupts it again where it was: for ever, if what it executes there must not be interrupted.
+//! # Problem
 //!
-//! So a signal that finds a thread where its last handler has returned to, for the second time in a row, is *held back* for a moment,
-//! twice as long each time, and sent again. It might have come so late natively; but not behind a call that ends what sends it,
-//! so it is sent again before such a call.
+//! A program that must interrupt another thread sends it a signal until the thread reacts. The schedulers of
+//! some languages do so every 100 µs. Natively a handler takes a few µs. Under the tracer it takes some
+//! hundred. So the next signal is pending when the thread is back, and interrupts it at the same instruction:
+//! for ever, if the interrupted code must run to its end first.
+//!
+//! # Solution
+//!
+//! A signal is *delayed* if it finds a thread at the instruction where its last handler returned, for the
+//! second time in a row. Each delay is twice as long as the one before. The signal is sent again afterwards.
+//!
+//! ```text
+//! handler returns to A ──> signal at A ──> delivered
+//! handler returns to A ──> signal at A ──> delayed 250 µs, then 500 µs, ... 4 ms
+//! thread progresses    ──> signal      ──> delivered
+//! ```
+//!
+//! # Invariants
+//!
+//! - A signal comes no later than a system call that ends its source: such a call sends delayed signals
+//!   first.
+//! - The program sees the original `siginfo`, except for a task that is detached.
+//! - Real-time signals, and signals that act when they are sent, are never delayed.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +61,8 @@ const ASKS: i32 = 0;
 /// are sent.
 const WITH_EFFECTS: [i32; 6] = [5, 18, 19, 20, 21, 22];
 
-/// Signals below that one are pending once, however often they are sent, but for those of timers of their own.
+/// Signals below that one are pending once, however often they are sent, but for those of timers of their
+/// own.
 ///
 /// # Source
 ///
@@ -205,7 +223,8 @@ impl Tracer {
         }
     }
 
-    /// A task is about to make a system call behind which its process expects no signal, or another one to have come before.
+    /// A task is about to make a system call behind which its process expects no signal, or another one to
+    /// have come before.
     pub(super) fn send_delayed_before_call(&mut self, tid: u32) {
         if !self.delayed_signals.is_empty() {
             let all: Vec<u32> = self.other_threads(tid).into_iter().chain([tid]).collect();
@@ -229,8 +248,8 @@ impl Tracer {
         }
     }
 
-    /// A task executes another program, as which it has another number than before: what was not sent yet would have come before, what
-    /// was is recognised when it comes.
+    /// A task executes another program, as which it has another number than before: what was not sent yet
+    /// would have come before, what was is recognised when it comes.
     pub(super) fn move_delayed(&mut self, former: u32, tid: u32) {
         self.delayed_signals.retain(|delayed| {
             (delayed.tid != tid || former == tid) && (delayed.tid != former || delayed.until.is_none())

@@ -1,8 +1,24 @@
 //! Signals to a translated program.
 //!
-//! A signal with a handler, or one that kills, finds the program in its own code: its registers and instruction pointer
-//! are as if it had never been translated, and so is what the handler sees of them. The handler itself is translated
-//! again from its first instruction, and what it returns to likewise.
+//! # Problem
+//!
+//! A signal stops a task at any translated instruction. Its handler, and the kernel's signal frame, must see
+//! the program's own registers and instruction pointer. Signals of the translator's own stops must not be
+//! seen at all.
+//!
+//! ```text
+//! signal ──> translator stop (int3 at an exit stub) ──> handled, not delivered
+//!            ignored, or stops the process          ──> delivered in translated code
+//!            handler, or kills                      ──> native state, delivered by a step
+//!                                                        │
+//!                 handler's first instruction <──────────┘  translated from there, as is its return
+//! ```
+//!
+//! # Invariants
+//!
+//! - A signal that is delivered to a handler finds the task in native state.
+//! - The address in `siginfo` of a fault is that of the program's instruction.
+//! - A system call that only the tracer has interrupted is restarted.
 
 use cyclometer_sys::trace::{self, Registers};
 
@@ -102,7 +118,8 @@ impl Tracer {
     ///
     /// # Source
     ///
-    /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous ones.
+    /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous
+    /// ones.
     pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
         if let TaskMode::Native(_) = self.task(tid)?.mode {
             // The trap of a step would kill it if it were detached before.
@@ -118,8 +135,8 @@ impl Tracer {
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
     }
 
-    /// Where a stopped process is in translated code: at a stop that it has reached, which is reported behind its
-    /// instruction, else where its instruction pointer is.
+    /// Where a stopped process is in translated code: at a stop that it has reached, which is reported behind
+    /// its instruction, else where its instruction pointer is.
     pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, TraceError> {
         let before = registers.rip.wrapping_sub(1);
         let task = self.task(tid)?;
@@ -293,7 +310,8 @@ impl TracedTask {
 ///
 /// # Source
 ///
-/// Linux `include/linux/errno.h`, from `ERESTARTSYS` on; `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`.
+/// Linux `include/linux/errno.h`, from `ERESTARTSYS` on; `arch/x86/kernel/signal.c`,
+/// `arch_do_signal_or_restart`.
 pub(super) fn restarts(registers: &Registers) -> bool {
     let again = matches!(registers.rax.cast_signed(), -516 | -514..=-512);
     again && registers.orig_rax.cast_signed() >= 0
@@ -306,7 +324,8 @@ pub(super) fn restarts(registers: &Registers) -> bool {
 ///
 /// # Source
 ///
-/// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault behind it.
+/// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault
+/// behind it.
 fn mispredicted_return(tid: u32, cache: &CodeCacheMapping, registers: Registers) -> Option<Registers> {
     let pushed = cache.translation.is_returning(registers.rip);
     let faulted = pushed.filter(|_| trace::signal_info(tid).is_ok_and(|info| info.code() > 0));

@@ -297,8 +297,8 @@ fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
 ///
 /// # Source
 ///
-/// `seccomp(2)`: `struct sock_fprog`, `struct sock_filter`, and `struct seccomp_data`, whose bytes 8 to 15 it is; only aligned
-/// words can be loaded. Linux `include/uapi/linux/bpf_common.h`.
+/// `seccomp(2)`: `struct sock_fprog`, `struct sock_filter`, and `struct seccomp_data`, whose bytes 8 to 15 it
+/// is; only aligned words can be loaded. Linux `include/uapi/linux/bpf_common.h`.
 fn looks_at_instruction_pointer(tid: u32, program: u64) -> bool {
     const LOAD_WORD: u16 = 0x20;
     const MOST_RULES: usize = 4096;

@@ -1,9 +1,10 @@
-//! Threads: several tasks of one process, in one memory and so in one translation.
+//! Threads: several tasks of one process, in one memory and one translation.
 //!
-//! Each has a slot of its own, so that no counter is written by two of them. A thread that ends leaves its slot, with what
-//! was counted in it, to the next one of its process; what is left over is added up when the last one closes.
+//! Each has a slot of its own, so that each counter is written by one task. An ended thread leaves its slot,
+//! with the counts, to the next one of its process. The rest is added up when the last thread ends.
 //!
-//! They go on without us all at once: one that executes its own code could change it, and nobody would hear of that.
+//! All threads are detached at once. A thread in native code could change the code, and the tracer would not
+//! see it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -100,8 +101,8 @@ impl Tracer {
         }
     }
 
-    /// A task executes nothing of the translation any more. With the last one of a process, what all executed is added to
-    /// it, and the slots are given back.
+    /// A task executes nothing of the translation any more. With the last one of a process, what all executed
+    /// is added to it, and the slots are given back.
     pub(super) fn close(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) =
@@ -178,8 +179,8 @@ impl Tracer {
         }
     }
 
-    /// A thread that is not the first one of its process executes a new program. From now on it has the first one's id, and
-    /// all others have ended.
+    /// A thread that is not the first one of its process executes a new program. From now on it has the first
+    /// one's id, and all others have ended.
     pub(super) fn adopt_exec_thread(&mut self, tid: u32) {
         let Ok(former) = message(tid, Change::Exec) else {
             // It was killed since: it does not matter which of them it was.
@@ -199,8 +200,8 @@ impl Tracer {
         self.tasks.insert(tid, task);
     }
 
-    /// Mappings of a process with several threads change. While that is done, nothing is translated: none of them can take
-    /// up what was there before.
+    /// Mappings of a process with several threads change. While that is done, nothing is translated: none of
+    /// them can take up what was there before.
     pub(super) fn remaps_among(
         &mut self,
         tid: u32,

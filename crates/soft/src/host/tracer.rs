@@ -1,4 +1,29 @@
-//! Follows a command and its descendants: what becomes of each stop.
+//! The tracer's loop: takes the events of all tracees, and acts on each.
+//!
+//! # Problem
+//!
+//! Events come from many tasks in any order. Some belong to a fork event that was not reported yet, some
+//! arrive at a task that is being killed. Each event must be handled with the state that the task had when it
+//! stopped.
+//!
+//! # Terms
+//!
+//! - *Event*: a change of a task that `wait` reports: a stop, an exit, a ptrace event.
+//! - *Outcome*: the result of handling an event ([`TraceResult`]). An error says that the task is gone, must
+//!   be detached (with a reason), or needs a translation of its own.
+//! - *Bell*: the wait for the next event or a byte on the socket, whichever comes first.
+//!
+//! ```text
+//!    ┌──> take events ──> detach_last, delayed signals, retranslation, flushes, detaches ──┐
+//!    │                                                                                     │
+//!    └── wait (bell) <── answer a request for counts <── requests on the socket <──────────┘
+//! ```
+//!
+//! # Invariants
+//!
+//! - A panic in a handler loses the counts of one process: the process is detached, and the loop continues.
+//! - A task is resumed only by the code that has handled its stop.
+//! - The last report is sent once, when no task is left, or when only tasks that wait for a child are left.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -111,8 +136,8 @@ impl From<io::Error> for TraceError {
 
 pub(super) type TraceResult = Result<(), TraceError>;
 
-/// Traces a process that has not executed its command yet, says so, and follows it until it ends, with all that it
-/// starts; then reports. See [`protocol`](super::protocol).
+/// Traces a process that has not executed its command yet, says so, and follows it until it ends, with all
+/// that it starts; then reports. See [`protocol`](super::protocol).
 ///
 /// When the other end of the socket is closed, every process is detached.
 pub(crate) fn follow(
@@ -497,8 +522,8 @@ impl Tracer {
         fork_events || self.tasks.values().any(|task| Some(task.process) != own && task.uses(cache))
     }
 
-    /// Whether a translation is executed in another memory than a task's: not only by itself, other threads of its process,
-    /// and who borrows their memory.
+    /// Whether a translation is executed in another memory than a task's: not only by itself, other threads
+    /// of its process, and who borrows their memory.
     pub(super) fn is_mapped_elsewhere(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let borrows = |child: &u32| {
@@ -531,7 +556,8 @@ impl Tracer {
         })
     }
 
-    /// Replaces the translation, because the code changes or there is no more room. The registers are the program's then.
+    /// Replaces the translation, because the code changes or there is no more room. The registers are the
+    /// program's then.
     pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
         let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
         let settings = self.settings.translation;
@@ -638,13 +664,14 @@ pub(super) fn cpu_of(pid: u32) -> Option<u32> {
 ///
 /// # Source
 ///
-/// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux `include/linux/errno.h`,
-/// `ERESTARTNOHAND`.
+/// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux
+/// `include/linux/errno.h`, `ERESTARTNOHAND`.
 pub(super) fn restart_wait(tid: u32) -> TraceResult {
     const ERESTARTNOHAND: i64 = 514;
     const EINTR: i64 = 4;
-    /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait, io_getevents,
-    /// semtimedop, epoll_wait, epoll_pwait, accept4, recvmmsg, sendmmsg, io_pgetevents, io_uring_enter, epoll_pwait2.
+    /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait,
+    /// io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4, recvmmsg, sendmmsg, io_pgetevents,
+    /// io_uring_enter, epoll_pwait2.
     const WAITS: [u64; 20] =
         [0, 1, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 307, 333, 426, 441];
     let registers = trace::registers(tid)?;

@@ -1,17 +1,28 @@
-//! Translations that are kept in files, for programs of later runs that begin with the same code.
+//! Persistent translation cache: translations in files, for later runs of the same programs.
 //!
 //! ```text
-//! a program begins ──> a file by the name of its code, which is ours and undamaged, of this version
-//!                  ──> every page that was translated is what it is now: its memory is mapped where it was, and filled
-//!                  ──> what it maps later is compared like that of any program that joins another (sharing)
-//! all have ended    ─> a new translation is written, if hints have told before what was worth to be in it
+//! a program starts ──> a file by the hash of its code: of this version, of this user, undamaged
+//!                  ──> every translated page is equal: the file is mapped at its old addresses
+//!                  ──> code that it maps later is compared as in a shared translation (shared_code)
+//! all have ended   ──> a new translation is stored, if it was made from a profile
 //! ```
 //!
-//! The first run of a program leaves hints, the second a translation that is made of them, the third uses that. Where a run needed
-//! much more, the file goes: the next run begins with better hints. Where programs could not stay, it goes once nobody else has used
-//! it for a while.
+//! # Terms
 //!
-//! Nothing is counted differently: who goes on in a translation of an earlier run is like who joins one of this run.
+//! - *Record*: the state of a translation that decides whether it is stored ([`CacheRecord`]).
+//! - *Miss*: the reason why a file is not used ([`CacheMiss`]).
+//!
+//! # Life of a file
+//!
+//! The first run of a program leaves an execution profile. The second makes a translation from it, and stores
+//! that. The third uses it. A file is removed if a run needed many more blocks. It is also removed if most
+//! processes had other code, and no other program has used the file for an hour.
+//!
+//! # Invariants
+//!
+//! - Counts do not change: a stored translation is used like a shared one.
+//! - A process with other rights than the tracer never leaves a translation behind ([`ProcessRights`]).
+//! - A file is checked (version, checksums, file identities) before it is used; a damaged one is removed.
 
 mod cache_file;
 
@@ -231,8 +242,8 @@ impl Tracer {
         Some((translation, claims))
     }
 
-    /// A translation is given up, or all of them are: it is written for later runs if it is of use to them, or the file that it is
-    /// from removed if not.
+    /// A translation is given up, or all of them are: it is written for later runs if it is of use to them,
+    /// or the file that it is from removed if not.
     pub(super) fn store_translation(&self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         // A process that still executes it may modify it.
         let idle = Rc::strong_count(cache) == 1;

@@ -1,9 +1,9 @@
-//! Who could write the files whose code is executed.
+//! Files of code that a process could write.
 //!
-//! A private mapping of a file shows what is written to the file, as long as nobody wrote to that page of the mapping: code
-//! would change, and no call on its mapping would tell. So code is not taken from a file that the process has open for
-//! writing, and a process that opens one later whose code somebody executes makes that one leave. Of what processes do that
-//! are not followed nothing is known.
+//! A private mapping shows writes to its file, as long as the page was not written through the mapping. The
+//! code would change, and no call on the mapping would show it. So code is not taken from a file that the
+//! process has open for writing. A process that executes a file is detached when a process opens that file
+//! for writing. Processes that are not followed are not seen.
 
 use std::collections::HashSet;
 use std::fs;
@@ -27,7 +27,8 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    /// Out of a list of mappings: the device as `major:minor`, in hexadecimal, and the number; `None` where there is none.
+    /// Out of a list of mappings: the device as `major:minor`, in hexadecimal, and the number; `None` where
+    /// there is none.
     ///
     /// # Source
     ///

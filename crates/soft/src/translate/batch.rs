@@ -48,7 +48,8 @@ pub(crate) struct PendingBlock {
     pub(crate) expected: u64,
     /// The successors that are in the batch, in the order of [`successors`].
     pub(crate) inside: [Option<u32>; 2],
-    /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
+    /// Before which of its instructions a counter does not disturb the flags; `None` where they matter
+    /// throughout.
     pub(crate) flags_dead: Option<usize>,
 }
 
@@ -80,8 +81,8 @@ pub(crate) struct BatchScratch {
 impl BlockBatch {
     /// Finds blocks from `entry` on, which is none of the translated ones.
     ///
-    /// `known` gives the flags that matter at the start of a block that was translated before; `bounds` is the region
-    /// that the copies go to; `scratch` is what the batch before gives back.
+    /// `known` gives the flags that matter at the start of a block that was translated before; `bounds` is
+    /// the region that the copies go to; `scratch` is what the batch before gives back.
     pub(crate) fn find(
         pages: &mut CodePages,
         code: &mut dyn CodeSource,

@@ -209,8 +209,8 @@ impl CodeEmitter {
         self.store(at, 11, offset);
     }
 
-    /// Makes so many bytes that follow the next `behind` ones lie in one line of the cache, if they fit: a loop of a few instructions takes
-    /// a cycle more each time round where it does not.
+    /// Makes so many bytes that follow the next `behind` ones lie in one line of the cache, if they fit: a
+    /// loop of a few instructions takes a cycle more each time round where it does not.
     pub(crate) fn align_to_line(&mut self, at: EmitState, behind: usize, len: usize) {
         let start = self.start as usize + self.bytes.len() + behind;
         if len > LINE || start % LINE + len <= LINE {
@@ -293,8 +293,8 @@ impl CodeEmitter {
         self.load(after.with(PcBits::RAX), 0, slot_layout::RAX);
     }
 
-    /// Copies an instruction of the program, with the program's r11 where it has that. [`CodeEmitter::release_r11`] is to follow before
-    /// anything that needs r11 for itself.
+    /// Copies an instruction of the program, with the program's r11 where it has that.
+    /// [`CodeEmitter::release_r11`] is to follow before anything that needs r11 for itself.
     pub(crate) fn copy(&mut self, at: EmitState, shape: &DecodedInstruction) {
         self.bring_r11(at, shape);
         self.copy_alone(at, shape);
@@ -566,7 +566,8 @@ const NOPS: [&[u8]; 9] = [
     &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0],
 ];
 
-/// The instruction of [`CodeEmitter::count_in_register`]: `inc r11`, or `lea r11, [r11 + 1]`, which keeps flags.
+/// The instruction of [`CodeEmitter::count_in_register`]: `inc r11`, or `lea r11, [r11 + 1]`, which keeps
+/// flags.
 pub(crate) fn register_count(flags_dead: bool) -> &'static [u8] {
     if flags_dead { &[0x49, 0xff, 0xc3] } else { &[0x4d, 0x8d, 0x5b, 0x01] }
 }
@@ -620,8 +621,8 @@ fn mask_to_ecx(of: MaskedElements) -> Vec<u8> {
 
 /// `mov rcx, [...]` with the operand of an indirect branch.
 ///
-/// A prefix is there once, however often the branch has it, so that the load always fits an instruction's 15 bytes: two
-/// prefixes, REX, opcode, ModR/M, SIB and a displacement are 10.
+/// A prefix is there once, however often the branch has it, so that the load always fits an instruction's 15
+/// bytes: two prefixes, REX, opcode, ModR/M, SIB and a displacement are 10.
 ///
 /// # Source
 ///

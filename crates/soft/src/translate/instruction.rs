@@ -46,8 +46,8 @@ pub(crate) enum RegisterUse {
     None,
     /// It needs its value.
     Reads,
-    /// It may give it another one. The old one is needed, too: what is said to write may do so on some processors only, or
-    /// in part (`rdsspq`, `tzcnt`, `sldt`).
+    /// It may give it another one. The old one is needed, too: what is said to write may do so on some
+    /// processors only, or in part (`rdsspq`, `tzcnt`, `sldt`).
     Changes,
 }
 
@@ -182,7 +182,8 @@ impl DecodedInstruction {
         }
     }
 
-    /// Whether the instruction can be copied to any address of a region: it reaches what it points to from there.
+    /// Whether the instruction can be copied to any address of a region: it reaches what it points to from
+    /// there.
     pub(crate) fn reaches_from(&self, start: u64, end: u64) -> bool {
         let Some((_, target)) = self.relative else { return true };
         [start, end].into_iter().all(|from| {

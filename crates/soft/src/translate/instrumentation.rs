@@ -47,8 +47,8 @@ const COST_OFF_PATH: u64 = 2;
 /// One execution, in hundredths.
 const ONCE: u64 = 100;
 
-/// Most stops that are linked when a batch has the block that they wait for: what a batch takes of a region and of the
-/// counters has a limit. The others are linked when the program comes by.
+/// Most stops that are linked when a batch has the block that they wait for: what a batch takes of a region
+/// and of the counters has a limit. The others are linked when the program comes by.
 pub(super) const MOST_LINKS: usize = 2000;
 
 /// The code that is emitted behind all blocks of a batch.
@@ -279,7 +279,8 @@ impl Translation {
         }
     }
 
-    /// Most executions to be expected of a block, in hundredths: by what earlier runs have executed of its page.
+    /// Most executions to be expected of a block, in hundredths: by what earlier runs have executed of its
+    /// page.
     fn most_executions(&self, id: u32) -> u64 {
         let heats = self.pages.heats(self.blocks[id as usize].address);
         expected(heats.map(|heats| heats.block), u64::MAX)
@@ -366,7 +367,8 @@ impl Translation {
         Some(CountedLoop { counter, not_taken })
     }
 
-    /// Such a block, with its counter in r11 while it goes round: in memory each round waits for the one before.
+    /// Such a block, with its counter in r11 while it goes round: in memory each round waits for the one
+    /// before.
     fn emit_loop(
         &mut self,
         shapes: &[DecodedInstruction],
@@ -724,7 +726,8 @@ impl Translation {
         }
     }
 
-    /// The counter of the edge from the outside to a block, if it has one, and whether flags do not matter there.
+    /// The counter of the edge from the outside to a block, if it has one, and whether flags do not matter
+    /// there.
     fn counter_in(&self, to: u32) -> Option<(u32, bool)> {
         let counter = self.counter(self.blocks[to as usize].from_outside)?;
         Some((counter, self.flags_are_dead(to)))

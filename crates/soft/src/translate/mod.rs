@@ -88,7 +88,8 @@ use region::CodeRegion;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
-/// Writes of 8 bytes at most within an aligned word are to be made at once: another process may execute there.
+/// Writes of 8 bytes at most within an aligned word are to be made at once: another process may execute
+/// there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeWrite {
     /// Where.
@@ -183,8 +184,8 @@ pub(crate) struct TranslatedBlock {
     pub(crate) edges: [Option<ArcId>; 2],
     /// The edge from the outside to it.
     pub(crate) from_outside: Option<ArcId>,
-    /// One more than the number of the first of its counters of units; there is one for each of its repeated or masked
-    /// instructions.
+    /// One more than the number of the first of its counters of units; there is one for each of its repeated
+    /// or masked instructions.
     units: Option<NonZeroU32>,
 }
 
@@ -311,7 +312,8 @@ pub struct Translation {
     waiting: PendingLinks,
     /// Addresses that stubs check for.
     lookup_targets: Vec<u64>,
-    /// For each address that the table leads to, where its stub has checked it, and registers are to be restored.
+    /// For each address that the table leads to, where its stub has checked it, and registers are to be
+    /// restored.
     indirect_entries: AddressMap<u64, u64>,
     lookup_missed: u64,
     return_missed: u64,
@@ -351,7 +353,8 @@ impl Translation {
         }
     }
 
-    /// Gives it [`REGION`] bytes of the program's memory, executable there, of which the first `used` are taken.
+    /// Gives it [`REGION`] bytes of the program's memory, executable there, of which the first `used` are
+    /// taken.
     pub fn add_region(&mut self, base: u64, used: u32) {
         self.regions.push(CodeRegion::new(base, used));
         if self.lookup_missed == 0 {

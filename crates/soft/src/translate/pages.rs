@@ -13,7 +13,8 @@ pub const PAGE: u64 = 4096;
 
 /// Where the translator reads the program's code.
 pub trait CodeSource {
-    /// The page (4096 bytes) at an address that is a multiple of 4096; `None` where code must not be taken from.
+    /// The page (4096 bytes) at an address that is a multiple of 4096; `None` where code must not be taken
+    /// from.
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>>;
 
     /// The file page that a page is mapped from, if there is a profile for the file.
@@ -282,8 +283,8 @@ impl CodePages {
         page.origin.as_ref()?.profile.as_ref()
     }
 
-    /// How hot the block at an address was in earlier runs, cold if they have executed none there; `None` where nothing is known
-    /// of its page.
+    /// How hot the block at an address was in earlier runs, cold if they have executed none there; `None`
+    /// where nothing is known of its page.
     pub(crate) fn heats(&self, address: u64) -> Option<BlockHeat> {
         Some(self.profile(address)?.heats_at((address % PAGE) as u16).unwrap_or_default())
     }

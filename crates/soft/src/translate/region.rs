@@ -8,7 +8,8 @@ use crate::pack::{self, ChunkReader, ChunkWriter};
 /// Bytes of a region.
 pub const REGION: u64 = 64 << 20;
 
-/// How far a region may be from the code that is copied to it: what the code points to is up to 2 GB from itself.
+/// How far a region may be from the code that is copied to it: what the code points to is up to 2 GB from
+/// itself.
 const NEAR: u64 = 0x6000_0000;
 
 /// Bytes that a batch may take: 400 instructions of less than 500 bytes with their stubs and thunks, and 2000

@@ -1,5 +1,5 @@
-//! Programs that a translator would rather not meet: what they do and say is as without it, and their counts are exact
-//! or lost for the right reason. Nothing hangs: each run has a deadline.
+//! Programs that a translator would rather not meet: what they do and say is as without it, and their counts
+//! are exact or lost for the right reason. Nothing hangs: each run has a deadline.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -556,8 +556,8 @@ fn a_program_that_shortens_all_files_of_memory_does_no_harm() {
 /// Set where a test runs itself again, in other circumstances.
 const AGAIN: &str = "CYCLOMETER_TEST_AGAIN";
 
-/// Runs a test by a command of the shell that has the test and its arguments as `"$@"`; there the program is left with
-/// these words.
+/// Runs a test by a command of the shell that has the test and its arguments as `"$@"`; there the program is
+/// left with these words.
 #[track_caller]
 fn check_left_where(test: &str, command: &str, words: &str) {
     let Some(program) = program("rare.c") else { return };

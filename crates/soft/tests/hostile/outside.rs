@@ -198,8 +198,8 @@ fn rounds(number: &str) -> Option<TestJob> {
     program("loops.c").map(|program| TestJob::new(program, &["rounds", number]))
 }
 
-/// Instructions of a run that are none of its loop's, as its handler tells where in the loop it was interrupted and how many rounds were
-/// left; `None` where that was not in the loop.
+/// Instructions of a run that are none of its loop's, as its handler tells where in the loop it was
+/// interrupted and how many rounds were left; `None` where that was not in the loop.
 #[track_caller]
 fn outside_of_loop(run: &TestRun, rounds: u64) -> Option<u64> {
     assert_eq!(run.status, Status::Code(7), "{run:?}");

@@ -22,7 +22,8 @@ const TRAP: u64 = 0x100;
 /// The status flags but the carry.
 const OSZAP: u64 = 0x8d4;
 
-/// The status flags but the carry, and what the decoder calls them. A counter may change those that nobody reads.
+/// The status flags but the carry, and what the decoder calls them. A counter may change those that nobody
+/// reads.
 const MAY_BE_STALE: [(u64, u32); 5] = [
     (0x004, RflagsBits::PF),
     (0x010, RflagsBits::AF),

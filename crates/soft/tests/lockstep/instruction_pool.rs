@@ -1,4 +1,5 @@
-//! Instructions for random programs: every form that does not branch, fault by its nature, or depend on the moment.
+//! Instructions for random programs: every form that does not branch, fault by its nature, or depend on the
+//! moment.
 
 use std::collections::HashSet;
 
@@ -63,8 +64,9 @@ impl InstructionPool {
         self.general.len() + self.vectors.len()
     }
 
-    /// A random instruction. It leaves alone rsp and r13 to r15, and reaches data around [`MIDDLE`] by r15, the instruction
-    /// pointer or absolutely; also what is 64 to 108 bytes above the stack pointer, if that is allowed.
+    /// A random instruction. It leaves alone rsp and r13 to r15, and reaches data around [`MIDDLE`] by r15,
+    /// the instruction pointer or absolutely; also what is 64 to 108 bytes above the stack pointer, if that
+    /// is allowed.
     pub fn instruction(&self, random: &mut RandomSource, stack: bool) -> Instruction {
         loop {
             let forms = if random.below(4) == 0 { &self.vectors } else { &self.general };

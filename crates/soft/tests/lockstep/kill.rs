@@ -36,8 +36,8 @@ impl Completed {
     }
 }
 
-/// Direct jumps between an instruction and where it has led: where the copy goes on with the next block, there is nothing to be
-/// seen of them.
+/// Direct jumps between an instruction and where it has led: where the copy goes on with the next block,
+/// there is nothing to be seen of them.
 fn jumps_between(tid: u32, from: u64, to: u64) -> u64 {
     let first = instruction(tid, from);
     let starts = [first.next_ip(), first.near_branch_target()];
@@ -157,14 +157,16 @@ fn programs_are_counted_up_to_where_they_are_killed_at_every_instruction() {
     }
 }
 
-/// Holds the first thread of a program at a stop while another one executes a program, until it is at its end.
+/// Holds the first thread of a program at a stop while another one executes a program, until it is at its
+/// end.
 #[derive(Default)]
 struct HoldFirst {
     first: Option<u32>,
     executes: bool,
     held: u64,
     completed: Completed,
-    /// For each look the task, where it was in translated code and in its own, and how many instructions were executed.
+    /// For each look the task, where it was in translated code and in its own, and how many instructions were
+    /// executed.
     trail: Vec<(u32, u64, u64, u64)>,
 }
 
@@ -217,9 +219,9 @@ fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
         assert_eq!(run.outcome, native);
         let (held, instructions) = numbers(&run);
         all_held += held;
-        // The call that executes the other program is there as the way between the two; the last one ends it. Who is held where
-        // a link was just made is counted up to that: a jump behind it may not be there in the copy. Who is killed in the middle
-        // of a step may have made it, with a jump behind it.
+        // The call that executes the other program is there as the way between the two; the last one ends it.
+        // Who is held where a link was just made is counted up to that: a jump behind it may not be there in
+        // the copy. Who is killed in the middle of a step may have made it, with a jump behind it.
         let counted = run.counted[0].count(ExecutionEvent::Instructions).unwrap();
         let possible = if held == 0 { 1..=3 } else { 0..=1 };
         let more = counted.checked_sub(instructions);

@@ -26,8 +26,8 @@ use crate::probes::{self, SharedNotes};
 /// After this time a program is killed.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Makes processes. One test at a time has one: a file that is being written cannot be executed, and a process that
-/// another test makes meanwhile would hold it open.
+/// Makes processes. One test at a time has one: a file that is being written cannot be executed, and a
+/// process that another test makes meanwhile would hold it open.
 pub struct TranslationLab {
     launcher: Launcher,
     _alone: MutexGuard<'static, ()>,

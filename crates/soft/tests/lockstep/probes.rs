@@ -52,8 +52,8 @@ impl Notes for SharedNotes<LeaveAt> {
     }
 }
 
-/// Leaves and enters again where a choice says so, but not before the program got on: what enters a block executes
-/// what comes before its first instruction again.
+/// Leaves and enters again where a choice says so, but not before the program got on: what enters a block
+/// executes what comes before its first instruction again.
 pub struct Reenter<F> {
     choose: F,
     seen: u64,

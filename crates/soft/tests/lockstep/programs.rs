@@ -35,8 +35,8 @@ pub fn signals() -> ElfProgram {
     program(handle_signals).expect("a program")
 }
 
-/// A program whose first thread does what is harmless for ever, until another thread executes the program once more, with an
-/// argument, at which it ends.
+/// A program whose first thread does what is harmless for ever, until another thread executes the program
+/// once more, with an argument, at which it ends.
 pub fn usurper() -> ElfProgram {
     let mut a = CodeAssembler::new(64).expect("64 bits");
     usurp(&mut a).expect("a program");

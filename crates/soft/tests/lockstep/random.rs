@@ -550,7 +550,8 @@ impl CodeWriter<'_> {
         self.a.and(r11, -0x101)
     }
 
-    /// Flags that come from the block before, over an instruction that may leave them alone, to one that reads them.
+    /// Flags that come from the block before, over an instruction that may leave them alone, to one that
+    /// reads them.
     fn flags_over_a_block(&mut self) -> AssembledCode {
         self.cost += 8;
         let count = *self.random.of(&[0, 0, 1, 32, 64, 5]);

@@ -47,8 +47,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What files have that were written again are other ones: a number of a file that is gone may come again, but not the time when
-/// it was made.
+/// What files have that were written again are other ones: a number of a file that is gone may come again,
+/// but not the time when it was made.
 pub fn numbers(files: &[PathBuf]) -> Vec<(u64, Option<SystemTime>)> {
     let number = |path: &PathBuf| {
         let metadata = fs::metadata(path).unwrap();

@@ -1,8 +1,9 @@
 //! Counts by single steps: what the software PMU is compared with.
 //!
-//! Each stop behind a step is an executed instruction, which is decoded by itself; nothing is known of blocks or edges.
-//! Consecutive stops at one repeated string instruction are one execution. Where a signal's handler begins, nothing was
-//! executed; what raises a fault was not executed either. The report is that of the software PMU.
+//! Each stop behind a step is an executed instruction, which is decoded by itself; nothing is known of blocks
+//! or edges. Consecutive stops at one repeated string instruction are one execution. Where a signal's handler
+//! begins, nothing was executed; what raises a fault was not executed either. The report is that of the
+//! software PMU.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -22,8 +23,8 @@ const SIGTRAP: i32 = 5;
 ///
 /// # Source
 ///
-/// `include/uapi/asm-generic/siginfo.h`; a handler's first instruction: `kernel/signal.c`, `signal_setup_done`, which
-/// calls `ptrace_notify(SIGTRAP)`, whose argument becomes the code.
+/// `include/uapi/asm-generic/siginfo.h`; a handler's first instruction: `kernel/signal.c`,
+/// `signal_setup_done`, which calls `ptrace_notify(SIGTRAP)`, whose argument becomes the code.
 mod code {
     pub const BREAKPOINT: i32 = 1;
     pub const STEP: i32 = 2;
@@ -31,7 +32,8 @@ mod code {
     pub const KERNEL: i32 = 0x80;
 }
 
-/// Traces a process that has not executed its command yet, counts it and its descendants to their ends, and reports.
+/// Traces a process that has not executed its command yet, counts it and its descendants to their ends, and
+/// reports.
 pub fn count(pid: u32, mut socket: UnixStream) {
     let options =
         Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
@@ -437,8 +439,8 @@ mod masks {
     ///
     /// # Source
     ///
-    /// Intel SDM volume 1, section 13.4: x87 registers from byte 32, XMM from 160; leaf 0xd of `CPUID` for the rest:
-    /// component 2 is the upper halves of YMM, 5 the opmasks.
+    /// Intel SDM volume 1, section 13.4: x87 registers from byte 32, XMM from 160; leaf 0xd of `CPUID` for
+    /// the rest: component 2 is the upper halves of YMM, 5 the opmasks.
     const MM: usize = 32;
     const XMM: usize = 160;
 

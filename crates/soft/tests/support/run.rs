@@ -20,8 +20,8 @@ use super::{oracle, programs};
 /// No run takes longer, unless it is stepped.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Where hints and translations are kept, in a folder of each, if this variable is set; else where a test says. All tests three
-/// times with it are tests of programs that go on in what earlier runs have translated.
+/// Where hints and translations are kept, in a folder of each, if this variable is set; else where a test
+/// says. All tests three times with it are tests of programs that go on in what earlier runs have translated.
 pub const HINTS: &str = "CYCLOMETER_TEST_HINTS";
 
 /// If this variable is set, every program gets another translation again and again.
@@ -77,7 +77,8 @@ pub enum TraceMethod {
     Soft(TracerSettings),
     /// The stepper.
     Oracle,
-    /// The stepper on the one CPU of what it steps: a step wakes up no other CPU, and is shorter by far where nothing else runs.
+    /// The stepper on the one CPU of what it steps: a step wakes up no other CPU, and is shorter by far where
+    /// nothing else runs.
     NearOracle,
 }
 

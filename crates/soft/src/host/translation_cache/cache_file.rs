@@ -1,4 +1,4 @@
-//! The first part of a kept translation's file.
+//! The first part of a file with a stored translation: pages and PC maps, which are read on demand.
 
 use std::fs;
 use std::io::{self, Read, Write};
