@@ -64,7 +64,7 @@ pub enum ElementMask {
     Signs(Register),
 }
 
-/// Which kind of run-time count an [`Addend`] asks for.
+/// The kind of run-time count that an [`Addend`] needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum AddendKind {
@@ -178,7 +178,7 @@ impl AddendKind {
 }
 
 impl Addend {
-    /// Which kind of count this asks for.
+    /// The kind of count that this needs.
     pub fn kind(&self) -> AddendKind {
         match self {
             Addend::Direction => AddendKind::Direction,
@@ -213,7 +213,7 @@ impl StringIteration {
         ]
     }
 
-    /// From what the instruction would access without its prefix.
+    /// The accesses of the instruction without its prefix.
     pub(crate) fn of(once: &EventTally) -> StringIteration {
         // A string instruction accesses two operands of at most 8 bytes.
         let narrow = |event| u8::try_from(once.of(event)).unwrap_or(u8::MAX);

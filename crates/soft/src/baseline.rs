@@ -1,12 +1,12 @@
-//! A processor that is the same on every machine: what `CPUID` and `XGETBV` say instead of the truth.
+//! A processor that is the same on every machine: the answers of `CPUID` and `XGETBV` under a baseline.
 //!
 //! Libraries choose their routines by the processor: the C library by features, by the sizes of caches, and
 //! by vendor and model. Under a baseline the answers do not depend on the machine, so two machines execute
 //! the same code. The exception is the layout of the area of `XSAVE`, because that instruction writes what
 //! the machine has.
 //!
-//! The answers are those of an Intel processor of each level with one core, without what no level asks for:
-//! no `RDTSCP`, no random numbers, no enhanced string instructions, no hypervisor.
+//! The answers are those of an Intel processor of each level with one core. Features outside of the levels
+//! are missing: no `RDTSCP`, no random numbers, no enhanced string instructions, no hypervisor.
 //!
 //! # Source
 //!
@@ -78,7 +78,7 @@ const OF_V4: [Feature; 5] = [
 ];
 
 impl ProcessorBaseline {
-    /// All of them, each with all that the ones before have.
+    /// All levels, in ascending order: each has the features of those before.
     pub const ALL: [ProcessorBaseline; 4] = [
         ProcessorBaseline::X86_64,
         ProcessorBaseline::X86_64V2,
@@ -201,7 +201,7 @@ impl ProcessorBaseline {
         }
     }
 
-    /// Sizes are the machine's: `XSAVE` writes there what the machine has, whatever the program believes.
+    /// Sizes are the machine's, because `XSAVE` writes the machine's layout.
     fn saved_state(self, subleaf: u32, native: impl Fn(u32, u32) -> [u32; 4]) -> [u32; 4] {
         let xcr0 = self.xcr0();
         match subleaf {

@@ -1,4 +1,5 @@
-//! Straight runs of instructions: where they end, what they count, and what cannot be followed.
+//! Basic blocks: runs of instructions with their ends, their counts, and the instructions that cannot be
+//! followed.
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, InstructionInfo};
 use iced_x86::{InstructionInfoFactory, InstructionInfoOptions, Mnemonic as M, OpKind, Register};
@@ -22,7 +23,7 @@ pub struct CodeBytes<'a> {
 /// Where a block ends even if no branch ends it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockLimits {
-    /// Most instructions, 1 to [`MAX_INSTRUCTIONS`]; what is outside is taken as the nearest of the two.
+    /// Most instructions, 1 to [`MAX_INSTRUCTIONS`]; a value outside is clamped.
     pub max_instructions: usize,
     /// Only the first instruction may start at or above this address: a page's end, another block's start.
     ///
@@ -67,8 +68,8 @@ impl Block {
     }
 }
 
-/// How a block ends. But for [`Terminator::FallThrough`] and [`Terminator::Detach`] the block's last
-/// instruction is the one that does it, and is in the block's counts.
+/// How a block ends. The last instruction of the block causes it, and is in the block's counts, except for
+/// [`Terminator::FallThrough`] and [`Terminator::Detach`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Terminator {
     /// A limit was reached; execution continues there.
@@ -146,11 +147,11 @@ pub enum DetachReason {
     SoftwareInterrupt,
     /// sysenter: the kernel returns to another address.
     Sysenter,
-    /// xbegin: a transaction aborts at whatever the translator does.
+    /// xbegin: the translator would abort every transaction.
     Transaction,
     /// enclu: execution continues inside an enclave.
     Enclave,
-    /// An instruction of VIA's and Zhaoxin's PadLock, whose accesses have no size that the decoder knows.
+    /// An instruction of VIA's and Zhaoxin's PadLock: the decoder does not know the size of its accesses.
     PadLock,
     /// A near branch with an operand-size prefix: Intel ignores it, AMD cuts the target to 16 bits.
     BranchOperandSize,
@@ -165,7 +166,7 @@ pub enum DetachReason {
 }
 
 impl DetachReason {
-    /// All of them, in the order of their numbers.
+    /// All reasons, in the order of their numbers.
     pub(crate) const ALL: [DetachReason; 15] = [
         DetachReason::GsAccess,
         DetachReason::SegmentRegister,
@@ -206,7 +207,7 @@ impl DetachReason {
     }
 }
 
-/// Decodes blocks; holds what is worth keeping from one to the next.
+/// Decodes blocks, with buffers that it uses again.
 pub struct BlockDecoder {
     info: InstructionInfoFactory,
 }
@@ -225,9 +226,9 @@ impl BlockDecoder {
 
     /// Decodes the block at the start of `code`.
     ///
-    /// It never fails: what cannot be decoded ends the block by [`Terminator::Detach`]. Unless that is the
-    /// first instruction, the block has at least one. A prefix of a block, for an execution that was cut
-    /// short, is the block of the same bytes with that number as `max_instructions`.
+    /// It never fails: an instruction that cannot be decoded ends the block by [`Terminator::Detach`]. Unless
+    /// that is the first instruction, the block has at least one. The prefix of a block, for an execution
+    /// that was cut short, is the block of the same bytes with that number as `max_instructions`.
     pub fn decode(&mut self, code: CodeBytes<'_>, limits: BlockLimits) -> Block {
         let max = limits.max_instructions.clamp(1, MAX_INSTRUCTIONS);
         let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
@@ -342,7 +343,7 @@ fn no_branch(instruction: &Instruction) -> Option<Terminator> {
 
 /// How an instruction ends its block; `None` where it does not.
 ///
-/// `error` is what the decoder said of it, `bytes` starts with its bytes.
+/// `error` is the decoder's; `bytes` starts with the instruction.
 ///
 /// # Errors
 ///
@@ -421,12 +422,13 @@ fn writes_segment_register(instruction: &Instruction) -> bool {
     }
 }
 
-/// A prefix on what accesses nothing (lea, nop) does no harm.
+/// A prefix on an instruction without an access (lea, nop) has no effect.
 fn accesses_gs(instruction: &Instruction) -> bool {
     #[rustfmt::skip]
     let idle = matches!(
         instruction.mnemonic(),
-        M::Lea | M::Nop | M::Reservednop | M::Prefetchnta | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2 | M::Prefetchw
+        M::Lea | M::Nop | M::Reservednop | M::Prefetchnta | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2
+            | M::Prefetchw
     );
     instruction.segment_prefix() == Register::GS && !idle && accesses_memory(instruction)
 }
@@ -533,7 +535,7 @@ mod tests {
         check(&[0xf3, 0x0f, 0xa7, 0xc8], DetachReason::PadLock); // rep xcryptecb
         check(&[0x66, 0xe9, 0, 0, 0, 0], DetachReason::BranchOperandSize);
         check(&[0x66, 0xc3], DetachReason::BranchOperandSize);
-        check(&[0x48, 0x66, 0xe8, 0, 0, 0, 0], DetachReason::BranchOperandSize); // a REX that is not the last prefix
+        check(&[0x48, 0x66, 0xe8, 0, 0, 0, 0], DetachReason::BranchOperandSize); // REX is not last
         check(&[0x06, 0x90, 0x90], DetachReason::Undecodable); // push es, not in 64-bit code
         check(&[0x48, 0x8b], DetachReason::Unreadable); // mov, cut off
         check(&[], DetachReason::Unreadable);
@@ -639,9 +641,10 @@ mod tests {
         fn any_bytes_decode_to_a_block_within_them(bytes in proptest::collection::vec(0u8.., 0..80)) {
             let block = block(&bytes);
             proptest::prop_assert!(usize::from(block.len) <= bytes.len());
-            proptest::prop_assert!(block.events.of(ExecutionEvent::Instructions) as usize <= block.offsets.len());
             let of = |event| block.events.of(event);
-            let kinds = of(ExecutionEvent::DirectBranches) + of(ExecutionEvent::IndirectBranches) + of(ExecutionEvent::Returns);
+            proptest::prop_assert!(of(ExecutionEvent::Instructions) as usize <= block.offsets.len());
+            let direct = of(ExecutionEvent::DirectBranches);
+            let kinds = direct + of(ExecutionEvent::IndirectBranches) + of(ExecutionEvent::Returns);
             proptest::prop_assert_eq!(of(ExecutionEvent::Branches), kinds);
             if block.offsets.is_empty() {
                 proptest::prop_assert!(matches!(block.terminator, Terminator::Detach(_)));

@@ -1,4 +1,4 @@
-//! A list that grows without moving what it holds.
+//! A list that grows without moving its elements.
 //!
 //! A large vector is copied to fresh memory each time that it doubles, and its old memory is seldom used
 //! again. Fresh memory costs most, more so in a virtual machine.

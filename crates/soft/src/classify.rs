@@ -29,8 +29,8 @@ pub(crate) enum Branch {
 
 /// The counts of one execution of an instruction, when it retires.
 ///
-/// `info` is what [`InstructionInfoFactory::info`](iced_x86::InstructionInfoFactory::info) says of the same
-/// instruction, with its memory usage.
+/// `info` is the result of [`InstructionInfoFactory::info`](iced_x86::InstructionInfoFactory::info) for the
+/// same instruction, with its memory usage.
 ///
 /// An instruction that always raises a fault (ud2) counts nothing. One that may fault (division, any access)
 /// counts as if it did not: the host knows where it faulted.

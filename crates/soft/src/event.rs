@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// Where the counts of an event come from.
+/// The origin of an event's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CountOrigin {
     /// A fixed number for each execution of an instruction: executions of blocks are all that is needed.
@@ -13,7 +13,7 @@ pub enum CountOrigin {
     /// Fixed for most instructions; those that carry an [`Addend`](crate::Addend) need a count made at run
     /// time.
     Addends,
-    /// The union of what was executed, not a sum:
+    /// The union of the executed addresses, not a sum:
     /// [`distinct_code_bytes`](crate::totals::distinct_code_bytes).
     Union,
 }

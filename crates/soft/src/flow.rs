@@ -5,10 +5,10 @@
 //! determine them. The tree has the arcs that are executed most, so the counters are where little is
 //! executed.
 //!
-//! The graph has two points for each block, its entry and its exit, and one for the outside: where executions
-//! come from (entries, returns, targets of indirect jumps) and go to. A block is an arc from its entry to its
-//! exit; an edge is an arc between blocks. So a counter can be in a block or on an edge, whichever is
-//! cheaper.
+//! The graph has two points for each block, its entry and its exit, and one for the outside. The outside is
+//! the source of entries, returns and targets of indirect jumps, and the target of exits. A block is an arc
+//! from its entry to its exit; an edge is an arc between blocks. So a counter can be in a block or on an
+//! edge, whichever is cheaper.
 //!
 //! A tree determines the counts, but cannot contradict itself. [`Redundancy`] counts some of its arcs too;
 //! each makes an equation that must hold. A count that contradicts an equation is an error, never a number.
@@ -57,7 +57,7 @@ impl BlockId {
 pub struct ArcId(NonZeroU32);
 
 impl ArcId {
-    /// One more than the number: what may have no arc takes no room for that.
+    /// One more than the number, so that `Option<ArcId>` needs no extra byte.
     fn new(number: usize) -> ArcId {
         ArcId(NonZeroU32::MIN.saturating_add(number as u32))
     }
@@ -187,8 +187,8 @@ impl FlowGraph {
 
     /// Adds a block.
     ///
-    /// `weight` is the expected number of executions times the cost of a counter in it, in any unit; it
-    /// decides where counters go, never what the counts are.
+    /// `weight` is the expected number of executions times the cost of a counter, in any unit. It decides
+    /// where counters are, and never affects the counts.
     pub fn block(&mut self, weight: u64) -> BlockId {
         let block = BlockId(self.blocks.len() as u32);
         self.forest.grow(2);
@@ -209,7 +209,7 @@ impl FlowGraph {
         self.arc(from, to, weight, false)
     }
 
-    /// Adds an edge whose executions the host counts by itself, and puts into the counter.
+    /// Adds an edge whose executions the host counts itself, and adds to the counter.
     ///
     /// An execution may end in the middle of a block, by a fault or because counting ends. It goes to the
     /// outside from the block's entry if the block's counter has not counted it, else from the exit. The
@@ -307,7 +307,7 @@ impl FlowGraph {
         self.counters.push(FlowCounter { arc, role });
     }
 
-    /// Every counter, in the order in which [`FlowGraph::solve`] wants their values.
+    /// Every counter, in the order of the values for [`FlowGraph::solve`].
     pub fn counters(&self) -> &[FlowCounter] {
         &self.counters
     }
@@ -345,7 +345,7 @@ impl FlowGraph {
     }
 }
 
-/// The arcs of an epoch, sorted by what becomes of them.
+/// The arcs of an epoch, sorted by their role.
 #[derive(Clone, Default, Debug)]
 struct EpochArcs {
     order: Vec<u128>,

@@ -1,34 +1,34 @@
-//! The software PMU: runs an unmodified program under a translator, and counts exactly what it executes.
+//! The software PMU: runs an unmodified program in translated code, and counts its executions exactly.
 //!
-//! The program's own instructions are copied, with counters between them; every event follows from how often
-//! each block and edge was executed. All but [`host`] is pure: plain bytes and numbers.
+//! The program's own instructions are copied, with counters between them. The count of every event follows from
+//! the executions of each block and edge. All modules but `host` are pure: plain bytes and numbers.
 //!
 //! ```text
-//! bytes ──translate──> copies with counters ──host: run──> counters ──flow──> Solution ──totals──> counts of events
-//!            │ block, classify: a vector of events and addends for each instruction         │
-//!            └──────────────────────────────────────────────────────────────────────────────┘
+//! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ──totals──> event counts
+//!            │ block, classify: event counts and addends of each instruction              │
+//!            └────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! - [`event`]: the vocabulary, with the convention of each event.
-//! - [`classify`]: one instruction to its static counts and to what must be counted at run time ([`addend`]).
-//! - [`block`]: a straight run of instructions, how it ends, and what cannot be followed.
+//! - [`event`]: the events, with the convention of each.
+//! - [`classify`]: the static counts of one instruction, and its run-time counts ([`addend`]).
+//! - [`block`]: basic blocks, their ends, and the instructions that cannot be followed.
 //! - [`flow`]: counters by maximum spanning tree, with redundant ones as a check, in a graph that grows.
-//! - [`translate`]: copies of blocks, links between them, and for each instruction of the copies where the
-//!   program is.
+//! - [`translate`]: translated blocks, links between them, and the program point of each translated instruction.
 //! - [`totals`]: executions × vectors, in 64 bits that never wrap.
 //! - `host` (Linux, x86-64): a tracer process for the command and its descendants.
 //!
 //! # Conventions
 //!
-//! - Counts are of user mode, and of what *retires*. An instruction that faults counts when it completes.
+//! - Counts are of user mode, and of instructions that *retire*. An instruction that faults counts when it
+//!   completes.
 //! - A repeated string instruction is one instruction; its loads, stores and bytes are those of its
 //!   iterations.
 //! - Loads and stores are memory operands, the implicit ones of the stack included. A gather is one load.
 //!   They are not a cache's accesses, nor a vendor's event of that name.
-//! - A mask decides on bytes where it decides what is accessed: on every store, on gathers, expands and loads
-//!   that only move. Everywhere else a mask changes neither bytes nor floating-point operations.
+//! - A mask selects bytes on every store, on gathers, expands and loads that only move. Everywhere else a
+//!   mask changes neither bytes nor floating-point operations.
 //! - Basic blocks are runs that end with a branch as executed, so that they do not depend on the translator.
-//! - What is owed is not a number: an event whose run-time part was not counted has no total.
+//! - An event whose run-time part was not counted has no total.
 //!
 //! # Example
 //!
@@ -53,7 +53,7 @@
 //! let leave = flow.edge(Point::Exit(body), Point::Outside, 1);
 //! flow.close_epoch();
 //!
-//! // What a run would leave in the counters.
+//! // The counters after a run.
 //! let counted = |arc| if arc == back { 99 } else { 1 };
 //! let values: Vec<u64> = flow.counters().iter().map(|counter| counted(counter.arc)).collect();
 //! let solution = flow.solve(&values)?;

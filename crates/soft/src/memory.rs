@@ -14,7 +14,7 @@ use crate::vector::EventTally;
 /// on edx:eax and on what is in use; it is not counted.
 pub(crate) const XSAVE_BYTES: u32 = 512 + 64;
 
-/// Adds the accesses of an instruction; hands back what depends on registers.
+/// Adds the accesses of an instruction; returns the part that depends on registers.
 pub(crate) fn tally(
     instruction: &Instruction,
     info: &InstructionInfo,
@@ -115,7 +115,7 @@ fn partial(instruction: &Instruction, once: &EventTally) -> Option<Addend> {
     Some(Addend::Elements(MaskedElements { event, mask, lanes, element_bytes }))
 }
 
-/// The mask that selects elements of the memory operand, where there is one.
+/// The mask that selects elements of the memory operand, if any.
 fn mask(instruction: &Instruction, stores: bool) -> Option<ElementMask> {
     match instruction.mnemonic() {
         M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu => Some(ElementMask::Signs(instruction.op2_register())),
@@ -155,7 +155,7 @@ fn vsib_lanes(instruction: &Instruction) -> usize {
     (data / instruction.memory_size().size()).min(instruction.memory_index().size() / index)
 }
 
-/// Loads of which the opmask selects what is read: moves that copy or widen, and expands.
+/// Loads whose opmask selects the bytes that are read: moves that copy or widen, and expands.
 ///
 /// Elsewhere the mask selects results, and the operand counts whole.
 pub(crate) fn is_masked_load(mnemonic: M) -> bool {

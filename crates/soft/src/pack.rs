@@ -11,8 +11,7 @@ use std::io::{self, Read, Write};
 /// Most bytes of a chunk.
 const CHUNK: usize = 1 << 18;
 
-/// For how many elements there is room before the first one comes: a number that is wrong takes no memory for
-/// what does not come.
+/// Most elements for which memory is reserved in advance: a wrong number of elements takes no memory.
 pub(crate) const MOST_AT_ONCE: usize = 1 << 20;
 
 /// Bytes before each chunk.
@@ -116,7 +115,7 @@ impl ChunkWriter<'_> {
     }
 }
 
-/// Reads what a [`ChunkWriter`] has written, in the same order. `None` where that is damaged, or ends.
+/// Reads the output of a [`ChunkWriter`], in the same order. `None` where it is damaged, or ends.
 pub(crate) struct ChunkReader<'a> {
     from: &'a mut dyn Read,
     chunk: Vec<u8>,
@@ -172,7 +171,7 @@ impl ChunkReader<'_> {
         Some(u32::try_from(self.u64()?).ok()? as usize)
     }
 
-    /// As many bytes as there is room for.
+    /// Fills a buffer.
     pub(crate) fn fill(&mut self, mut room: &mut [u8]) -> Option<()> {
         while !room.is_empty() {
             if self.at == self.chunk.len() {

@@ -158,7 +158,7 @@ impl FileProfile {
         self.fresh
     }
 
-    /// How many blocks it knows.
+    /// The number of its blocks.
     pub fn blocks(&self) -> usize {
         self.pages.values().map(|page| page.blocks.len()).sum()
     }
@@ -327,11 +327,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hints_are_read_as_they_were_written(
+        fn profiles_are_read_as_they_were_written(
             learned in prop::collection::vec((0u32..9, 0u16..4096, any::<u64>(), any::<bool>()), 0..200),
         ) {
             let mut profile = FileProfile::default();
-            learned.iter().for_each(|(page, offset, times, indirect_entry)| profile.learn(*page, *offset, heats(*times), *indirect_entry));
+            for (page, offset, times, indirect_entry) in &learned {
+                profile.learn(*page, *offset, heats(*times), *indirect_entry);
+            }
             let read = FileProfile::read(&profile.write()).unwrap();
             prop_assert_eq!(&read.pages, &profile.pages);
         }

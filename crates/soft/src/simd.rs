@@ -76,7 +76,7 @@ fn is_vector(register: Register) -> bool {
     register.is_mm() || register.is_vector_register()
 }
 
-/// Bytes of the memory operand, a broadcast counted as what it is spread to; 0 without one.
+/// Bytes of the memory operand, for a broadcast those of the whole vector; 0 without one.
 ///
 /// A conversion to narrower elements has its widest operand in memory: `vcvtpd2ps ymm, [m512]`.
 fn memory_bytes(instruction: &Instruction) -> usize {

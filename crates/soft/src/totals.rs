@@ -8,7 +8,7 @@ use crate::block::Block;
 use crate::event::{COUNT, ExecutionEvent};
 use crate::vector::EventVector;
 
-/// Why there is no total.
+/// The reason why a total is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TotalError {
@@ -41,7 +41,7 @@ impl std::error::Error for TotalError {}
 
 /// The sums of one process or thread.
 ///
-/// After an error a value may hold part of what was being added: it is of no more use.
+/// After an error a value may contain part of an addition, and is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventTotals {
     sums: [u64; COUNT],
@@ -68,7 +68,7 @@ impl EventTotals {
         self.settled.insert(kind);
     }
 
-    /// Adds executions of a whole block; what its addends count is owed from then on.
+    /// Adds executions of a whole block; the run-time counts of its addends are owed from then on.
     ///
     /// # Errors
     ///
@@ -128,7 +128,7 @@ impl EventTotals {
         NOT_TAKEN.into_iter().try_for_each(|(event, each)| self.add_one(event, each, not_taken))
     }
 
-    /// Sets the size of what was executed, and settles [`AddendKind::Coverage`].
+    /// Sets the size of the executed code, and settles [`AddendKind::Coverage`].
     pub fn set_distinct_code_bytes(&mut self, bytes: u64) {
         self.sums[ExecutionEvent::DistinctCodeBytes.index()] = bytes;
         self.settle(AddendKind::Coverage);
@@ -185,7 +185,7 @@ impl EventTotals {
     }
 }
 
-/// Bytes at addresses that are in one range at least; ranges may overlap and come in any order.
+/// The number of addresses in a union of ranges, which may overlap and come in any order.
 ///
 /// Give the ranges of the blocks that were executed. Code that was replaced counts once for its address.
 pub fn distinct_code_bytes(ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {

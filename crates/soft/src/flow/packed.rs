@@ -46,7 +46,7 @@ impl FlowGraph {
         to.count(self.unchecked);
     }
 
-    /// Reads one; `redundancy` is for what is added to it.
+    /// Reads a graph; `redundancy` applies to later epochs.
     pub(crate) fn unpack(from: &mut ChunkReader<'_>, redundancy: Redundancy) -> Option<FlowGraph> {
         let mut arcs = ChunkedVec::new();
         for _ in 0..from.count()? {

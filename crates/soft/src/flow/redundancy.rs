@@ -15,7 +15,8 @@ pub enum Redundancy {
     /// At most this number in each epoch, each the one that checks most for its weight; fewer where no
     /// counter is left to check.
     PerEpoch(usize),
-    /// One for so many arcs that were decided since the last one, in the epoch that completes the number.
+    /// One for this number of arcs that were decided since the last one, in the epoch that completes the
+    /// number.
     OneIn(usize),
     /// As many as it takes to check every counter that can be checked.
     Full,
@@ -30,7 +31,7 @@ pub(super) struct EpochArc {
     pub(super) weight: u64,
 }
 
-/// Chooses so many of the epoch's tree arcs at most.
+/// Chooses at most `most` of the epoch's tree arcs.
 ///
 /// For each tree arc whether it is counted; short where the last ones are not.
 ///
@@ -94,7 +95,7 @@ impl RedundancyScratch {
 /// The tree arcs of one epoch, with a parent for each point.
 struct EpochForest<'a> {
     places: &'a RedundancyScratch,
-    /// From each of them to the one above it, by which arc, and how deep it is.
+    /// For each point its parent, the arc to it, and the depth.
     up: Vec<Option<ParentStep>>,
     arcs: usize,
 }

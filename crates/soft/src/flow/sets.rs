@@ -8,7 +8,7 @@
 /// size, path halving.
 #[derive(Clone, Debug)]
 pub(super) struct DisjointSets {
-    /// For each point another one of its set; for the one that stands for the set, the set's size below zero.
+    /// For each point its parent; for a root, the size of its set below zero.
     above: Vec<i32>,
 }
 
@@ -17,7 +17,7 @@ impl DisjointSets {
         DisjointSets { above: vec![-1; count as usize] }
     }
 
-    /// For each point what stands for it, for [`DisjointSets::with`].
+    /// The parent of each point, for [`DisjointSets::with`].
     pub(super) fn as_numbers(&self) -> &[i32] {
         &self.above
     }

@@ -21,14 +21,14 @@ pub enum FlowError {
     /// arc that the graph does not have. The fault may be at any point that arcs without a counter connect
     /// with this one.
     Inconsistent {
-        /// Where the contradiction came up.
+        /// The point of the contradiction.
         at: FlowPoint,
-        /// Executions that come to it.
+        /// Executions into it.
         inflow: i128,
         /// Executions that go out of it.
         outflow: i128,
     },
-    /// An arc would have been executed less than never, or more often than 64 bits can say.
+    /// The count of an arc would be negative, or exceed 64 bits.
     Impossible {
         /// Where the arc starts.
         from: FlowPoint,
@@ -102,7 +102,7 @@ pub(super) fn solve(flow: &FlowGraph, counters: &[u64]) -> Result<Solution, Flow
     }
 }
 
-/// A number of executions, or what is missing of it.
+/// A number of executions, or a balance.
 trait Amount: Copy + Default + PartialEq {
     fn of(count: u64) -> Self;
     fn plus(self, other: Self) -> Self;
@@ -200,7 +200,7 @@ impl<'a, N: Amount> FlowSolver<'a, N> {
         point.which ^= arc as u32;
     }
 
-    /// Solves the arc of a leaf; then that of the point behind it, if that has become a leaf.
+    /// Solves the arc of a leaf; then that of the point at its other end, if that has become a leaf.
     fn peel(&mut self, mut leaf: u32) -> Result<(), FlowError> {
         while let PointBalance { left, unknown: 1, which } = self.points[leaf as usize] {
             let arc = which as usize;

@@ -251,8 +251,9 @@ proptest! {
         let explorer = explore(&program, redundancy, ahead, &walks);
         let flow = &explorer.flow;
         let mut sets = DisjointSets::new(flow.forest.len() as u32);
-        let observed: Vec<ArcId> =
-            flow.counters.iter().filter(|counter| counter.role == CounterRole::Observed).map(|counter| counter.arc).collect();
+        let is_observed = |counter: &&FlowCounter| counter.role == CounterRole::Observed;
+        let observed = flow.counters.iter().filter(is_observed).map(|counter| counter.arc);
+        let observed: Vec<ArcId> = observed.collect();
         let countable = flow.arcs.iter().zip(0..).filter(|(_, i)| !observed.contains(&ArcId::new(*i)));
         let free = countable.clone().filter(|(arc, _)| sets.join(arc.from, arc.to)).count();
         let needed = flow.counters.iter().filter(|counter| counter.role == CounterRole::Needed).count();

@@ -26,7 +26,7 @@ pub(super) type AddressLimits = [u64; 2];
 /// Linux `include/uapi/linux/resource.h`, `RLIM64_INFINITY`.
 const UNLIMITED: u64 = u64::MAX;
 
-/// A system call that asks for the limits on addresses, or sets them.
+/// A system call that reads or sets the limits on addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LimitCall {
     /// The process that the call names; 0 for the caller.
@@ -68,7 +68,7 @@ pub(crate) struct ReportedLimits {
     real: AddressLimits,
 }
 
-/// Whose limits are asked for: of a process, or of a child that has not stopped for the first time.
+/// The owner of limits: a process, or a child that has not stopped for the first time.
 #[derive(Clone, Copy)]
 enum LimitOwner {
     Process(usize),
@@ -90,8 +90,8 @@ fn widened(call: AddressLimits, real: AddressLimits, remembered: AddressLimits) 
 }
 
 impl Tracer {
-    /// How many addresses a translation may take of a program's: all that it does not know of, or half of
-    /// those that there are. Natively it might need as many.
+    /// The number of addresses that a translation may use: those above the limit that the program knows of,
+    /// or half of the limit. The program might need the other half.
     pub(super) fn allowance(&self, tid: u32) -> u64 {
         let Some(real) = real_limits(tid).filter(|[soft, _]| *soft != UNLIMITED) else { return u64::MAX };
         let process = self.tasks.get(&tid).map(|task| task.process);
@@ -120,7 +120,7 @@ impl Tracer {
         }
     }
 
-    /// A program asks for the limits on its addresses, or sets them.
+    /// Handles a call that reads or sets the limits on addresses.
     pub(super) fn limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> TraceResult {
         let filtered = self.task(tid)?.filtered;
         // Where no call can be made on its behalf, the program gets the limit that it asks for, with the
@@ -148,8 +148,8 @@ impl Tracer {
         self.answer_call(tid, registers, answer)
     }
 
-    /// A task of the process that a program names by an id, and whose that is; `None` where it is not
-    /// followed. A maker may know of its child before that has stopped.
+    /// A task of the process with an id, as the program names it, and the owner of its limits; `None` where
+    /// it is not followed. A parent may name its child before that has stopped.
     fn target(&self, tid: u32, id: u32) -> Option<(u32, LimitOwner)> {
         let of = if id == 0 { tid } else { id };
         let whose = match self.tasks.get(&of) {
@@ -163,7 +163,8 @@ impl Tracer {
         (id == 0 || list(&tid.to_string()) == list("self")).then_some((of, whose))
     }
 
-    /// Sets limits, if that is asked for, where a process has the real ones and believes in others.
+    /// Sets limits, if the call does. `real` are the limits in the kernel, `remembered` those that the
+    /// process was told.
     fn set_limits(
         &mut self,
         tid: u32,

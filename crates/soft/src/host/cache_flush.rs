@@ -45,14 +45,14 @@ pub(crate) struct CacheFlush {
     called: bool,
     /// The thread has a system call to make first.
     pending: bool,
-    /// Nothing changes: the new translation is made of what was executed of the old one.
+    /// The code does not change: the flush is a retranslation.
     retranslates: bool,
 }
 
 /// The cost of replacing the translation of a process because its code changes.
 ///
-/// Each time what it executes is translated anew: some milliseconds for a small program, a second for a large
-/// one. Libraries that are unloaded change code now and then, a compiler at run time may do nothing else.
+/// Each flush translates the executed code again: some milliseconds for a small program, a second for a large
+/// one. Unloading a library changes code now and then; a compiler at run time may do it all the time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeChangeCost {
     begin: Instant,

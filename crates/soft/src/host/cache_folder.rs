@@ -32,7 +32,7 @@ const AT_ONCE: usize = 1 << 18;
 pub(super) struct CacheFolder(PathBuf);
 
 impl CacheFolder {
-    /// It is made if there is none; `None` where it cannot be trusted.
+    /// Opens a folder, which is created if it is missing; `None` where it cannot be trusted.
     pub(super) fn open(path: &Path) -> Option<CacheFolder> {
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
         let is_safe = |metadata: fs::Metadata| metadata.is_dir() && is_ours(&metadata);
@@ -53,7 +53,7 @@ impl CacheFolder {
     ///
     /// # Errors
     ///
-    /// The operating system's, or what `write` says: the old file stays.
+    /// The operating system's, or that of `write`: the old file stays.
     pub(super) fn replace(
         &self,
         name: &str,
@@ -70,7 +70,7 @@ impl CacheFolder {
         replaced.inspect_err(|_| drop(fs::remove_file(&new)))
     }
 
-    /// Says when a file was used last; nothing where there is none.
+    /// Sets the time of a file's last use; without a file it does nothing.
     pub(super) fn date(&self, name: &str, time: SystemTime) {
         let file = OpenOptions::new().write(true).custom_flags(O_NOFOLLOW).open(self.0.join(name));
         let _ = file.and_then(|file| file.set_modified(time));
@@ -81,8 +81,8 @@ impl CacheFolder {
         let _ = fs::remove_file(self.0.join(name));
     }
 
-    /// Removes the oldest files where there are too many, or too many bytes of them; and what was begun long
-    /// ago by who was killed since.
+    /// Removes the oldest files where there are too many, or too many bytes of them. Unfinished files of
+    /// killed processes are removed after a while.
     pub(super) fn clear_out(&self, most_files: usize, most_bytes: u64) {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let dated = entries.filter_map(|entry| {
@@ -114,8 +114,8 @@ fn is_ours(metadata: &fs::Metadata) -> bool {
     metadata.uid() == cyclometer_sys::host::effective_uid() && metadata.mode() & OTHERS_WRITE == 0
 }
 
-/// A name for what a file is now: by its length, when it was changed, and its first page, where programs and
-/// libraries have the number that their build has given them.
+/// A name for the current content of a file: by its length, its time of change, and its first page, where
+/// programs and libraries have their build id.
 pub(super) fn name_of(path: &Path) -> io::Result<String> {
     // Only regular files are opened.
     if !fs::metadata(path)?.is_file() {

@@ -33,7 +33,7 @@ pub(crate) enum ClaimFit {
 }
 
 impl CodeClaims {
-    /// Compares a mapping with what is claimed.
+    /// Compares a mapping with the claims.
     pub(crate) fn fit(&self, mapping: &MemoryMapping) -> ClaimFit {
         let over = || self.0.iter().filter(|claim| claim.start < mapping.end && claim.end > mapping.start);
         match () {
@@ -101,7 +101,7 @@ impl CodeClaim {
     }
 }
 
-/// The start of a file, if all of it were mapped as the mapping is; of what has no file, its own.
+/// The address where the file would start if it were mapped whole; without a file, the start of the mapping.
 fn origin(mapping: &MemoryMapping) -> u64 {
     mapping.file.map_or(mapping.start, |_| mapping.start.wrapping_sub(mapping.offset))
 }

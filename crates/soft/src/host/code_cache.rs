@@ -46,11 +46,11 @@ const EXECUTE: u64 = 4;
 /// it.
 const GADGET_ROOM: u32 = 16;
 
-/// Where the slots are, if nothing else is there.
+/// Addresses of the slots, if they are free.
 const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
 
-/// Regions for which there is room in the file of the table and the slots: a program needs no more
-/// descriptors and calls for them, and hardly ever more of them.
+/// Regions that have room in the memory file. A program hardly ever needs more, so it needs no more
+/// descriptors and calls.
 const ROOM_FOR_REGIONS: u64 = 4;
 
 /// How much of the code is copied at once, in bytes.
@@ -350,12 +350,12 @@ impl CodeCacheMapping {
         })
     }
 
-    /// Whether a system call is looked at before it is made.
+    /// Sets whether a system call is watched.
     pub(super) fn watch(&mut self, number: u64, watched: bool) {
         self.table.write((FILTER + number) as usize, &[u8::from(watched)]);
     }
 
-    /// Every system call is looked at before it is made.
+    /// Watches every system call.
     pub(super) fn watch_all(&mut self) {
         self.table.write(FILTER as usize, &[1; NUMBERS]);
     }
@@ -419,7 +419,7 @@ impl CodeCacheMapping {
         Ok(())
     }
 
-    /// Maps the memory of the next region, which is to be at an address where nothing is.
+    /// Maps the memory of the next region, at a free address.
     fn map_region(
         &mut self,
         remote: RemoteSyscalls,
@@ -480,7 +480,7 @@ impl CodeCacheMapping {
         *self.observed.entry((from, to)).or_insert_with(|| translation.observed(from, to))
     }
 
-    /// Makes the writes that the translation asks for.
+    /// Makes the writes of the translation.
     pub(crate) fn apply(&mut self) {
         let writes = self.translation.take_writes();
         for CodeWrite { address, bytes } in &writes {
@@ -613,8 +613,8 @@ struct TableMapping {
 }
 
 impl TableMapping {
-    /// With as many slots as there can be: there may be a limit on addresses, or on the length of files.
-    /// `table_at` is where the table is to be, if it was somewhere before.
+    /// Maps as many slots as possible, because addresses or the length of files may be limited. `table_at` is
+    /// the address of the table, if the translation has one.
     fn largest(
         remote: RemoteSyscalls,
         name: u64,
@@ -665,12 +665,12 @@ impl TableMapping {
     }
 }
 
-/// Addresses that a translation with so many slots takes, but for regions that are hardly ever needed.
+/// Addresses of a translation with this number of slots, without regions that are hardly ever needed.
 const fn takes(slots: usize) -> u64 {
     TABLE_BYTES + SLOT_BYTES * slots as u64 + ROOM_FOR_REGIONS * REGION
 }
 
-/// Addresses that a translation takes where there is no limit.
+/// Addresses of a translation without a limit.
 pub(super) const MOST_ADDRESSES: u64 = takes(SLOTS);
 
 /// Why nothing is mapped into a program.
@@ -706,8 +706,8 @@ impl MappedRegion {
     }
 }
 
-/// Lets a program open a file that the tracer has open; the descriptor there. The program's memory at an
-/// address holds paths meanwhile.
+/// Lets a program open a file that the tracer has open, and returns the descriptor there. The paths are in
+/// the program's memory at `text` meanwhile.
 ///
 /// The path names the tracer by its process id. Where the program's `/proc` belongs to another PID namespace,
 /// that is a file of an unrelated process. So the program opens the path with `O_PATH`, which opens nothing
@@ -715,7 +715,7 @@ impl MappedRegion {
 ///
 /// # Errors
 ///
-/// The operating system's; `NotFound` where the program sees another file by that path.
+/// The operating system's; `NotFound` where the path is another file in the program.
 ///
 /// # Source
 ///
@@ -792,7 +792,7 @@ fn write_at_once(memory: &SharedMemory, offset: usize, bytes: &[u8]) {
         return memory.write(offset, bytes);
     }
     let word = offset & !7;
-    // As if it were written: of what is only read the kernel provides the pages around, too.
+    // A fetch-and-add counts as a write: for a read the kernel would map the pages around, too.
     let mut value = memory.fetch_add(word, 0).to_le_bytes();
     value[offset % 8..offset % 8 + bytes.len()].copy_from_slice(bytes);
     memory.store(word, u64::from_le_bytes(value));
@@ -803,8 +803,8 @@ fn low_addresses() -> impl Iterator<Item = u64> {
     (1..120).map(|i| 0x8000_0000 - i * 0x100_0000)
 }
 
-/// Where a region may be, so that what the code near an address points to is within reach: far enough for the
-/// program's own mappings to grow, first.
+/// Addresses for a region, in reach of the targets of the code near an address. Those that leave room for the
+/// program's own mappings come first.
 fn region_addresses_near(address: u64) -> impl Iterator<Item = u64> {
     let base = address & !0xff_ffff;
     let below = (0..8).map(move |i| base.wrapping_sub(0x3000_0000 + i * REGION));

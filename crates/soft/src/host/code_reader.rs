@@ -1,4 +1,4 @@
-//! The program's code, as far as it can be translated.
+//! The program's code, read for the translator.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ pub(crate) struct CodeReader<'a> {
 }
 
 impl<'a> CodeReader<'a> {
-    /// `known` is what is known of its mappings.
+    /// `known` are its mappings, read on demand.
     pub(crate) fn new(
         tid: u32,
         known: &'a mut MapsCache,

@@ -19,7 +19,7 @@ use cyclometer_sys::trace::Change;
 
 use super::tracer::Tracer;
 
-/// How often it is looked whether a program still stops often.
+/// The interval at which the stops of a bound program are counted.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// With fewer stops than that in the meantime it does not.
@@ -116,7 +116,7 @@ impl Tracer {
         self.tasks.entry(tid).and_modify(|task| task.affinity.bind(tid, beside, stops));
     }
 
-    /// A task that is at a stop may use all of its CPUs again, and so may what it makes from now on.
+    /// Ends the binding of a task at a stop, for its later children, too.
     pub(super) fn unbind(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         task.affinity.release(tid);
@@ -128,8 +128,8 @@ impl Tracer {
         self.tasks.iter_mut().for_each(|(tid, task)| task.affinity.release(*tid));
     }
 
-    /// A task has stopped. If that is not for a child, it is making none: the next one will have what it has
-    /// itself.
+    /// A task has stopped. Unless the stop is a fork event, it is not making a child: the next child inherits
+    /// its own CPUs.
     pub(super) fn forget_binding(&mut self, tid: u32, change: Change) {
         let for_child = matches!(change, Change::Fork | Change::VFork | Change::Clone | Change::Exiting);
         let Some(task) = self.tasks.get_mut(&tid) else { return };
@@ -162,7 +162,7 @@ impl Tracer {
         affinity.binding.as_ref().filter(|_| affinity.since.is_some()).map(|binding| binding.cpu)
     }
 
-    /// Lets those go that do not stop often any more.
+    /// Ends the binding of tasks that stop seldom.
     pub(super) fn unbind_idle(&mut self) {
         let stops = self.stops;
         for (tid, task) in &mut self.tasks {
@@ -173,7 +173,7 @@ impl Tracer {
     }
 }
 
-/// Binds a task to one CPU, if it may use several: one if it may use that, else the one that it is on.
+/// Binds a task to one CPU, if it may use several: to `beside` if it may use that, else to its current one.
 fn bind(tid: u32, beside: Option<u32>) -> Option<CpuBinding> {
     let home = Affinity::of(tid).ok().filter(|home| home.len() > 1)?;
     let cpu = beside.filter(|cpu| home.contains(*cpu)).or_else(|| super::tracer::cpu_of(tid))?;

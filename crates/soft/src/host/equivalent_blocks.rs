@@ -69,7 +69,7 @@ impl EquivalentBlocks {
         })
     }
 
-    /// Writes what blocks count.
+    /// Writes the classes and the blocks.
     pub(super) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.count(self.block_classes.len());
         for class in &self.block_classes {
@@ -102,7 +102,7 @@ impl EquivalentBlocks {
         equivalent.blocks.iter().all(known).then_some(equivalent)
     }
 
-    /// Adds what was executed to the totals.
+    /// Adds the executions of all classes to the totals.
     ///
     /// # Errors
     ///
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_up_by_ways_is_what_each_block_counts() {
+    fn the_sum_over_classes_is_the_sum_over_blocks() {
         let codes: [&[u8]; 4] =
             [&[0x48, 0x8b, 0x07, 0xc3], &[0x48, 0x8b, 0x06, 0xc3], &[0x90, 0x74, 0x00], &[0xf3, 0xa4, 0xc3]];
         let (mut equivalent, mut times, mut one_by_one) =

@@ -37,7 +37,7 @@ impl Tracer {
 
     /// Detaches a task, with a signal, or with 0 for none.
     pub(super) fn detach_task(&mut self, tid: u32, signal: i32) {
-        // It is not in that stop any more where it was killed meanwhile.
+        // A task that was killed meanwhile is not at the stop any more.
         if trace::detach(tid, signal).is_err() {
             self.detaching.insert(tid);
         }
@@ -151,7 +151,7 @@ impl Tracer {
             (self.reports_exits, self.other_threads(tid).iter().any(|other| self.is_executing(*other)));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
         let at = match task.exit_pc {
-            // Killed before that, or behind it.
+            // It was killed before the call, or behind it.
             Some(_) if executes => None,
             Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
             _ => task.last.filter(|_| tells),
@@ -167,7 +167,7 @@ impl Tracer {
         known
     }
 
-    /// Whether a task has asked for a new program.
+    /// Whether a task has called `execve`.
     fn is_executing(&self, tid: u32) -> bool {
         self.tasks.get(&tid).is_some_and(|task| task.exec_pc.is_some())
     }

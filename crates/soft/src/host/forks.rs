@@ -36,16 +36,16 @@ const MOST_DEAD_PARENTS: usize = 8;
 /// A fork event: the state of the parent that its child inherits. The parent may be gone when the child stops
 /// for the first time.
 pub(super) struct ForkEvent {
-    /// The id of the process that it comes from.
+    /// The id of the parent process.
     parent: u32,
     /// For a thread, the index of its process.
     pub(super) thread_of: Option<usize>,
-    /// The translation, and the maker's slot; `None` when nothing is translated yet.
+    /// The translation, and the parent's slot; `None` when nothing is translated yet.
     home: Option<(Rc<RefCell<CodeCacheMapping>>, usize)>,
     filtered: bool,
     shares: bool,
     trap_action: Option<[u8; 32]>,
-    /// The limits that its maker believes in, if not in the real ones.
+    /// The limits that the parent was told, if they are not the real ones.
     pub(super) limits: Option<ReportedLimits>,
     /// The CPU that the child is bound to, if its parent was bound at the fork.
     binding: Option<Rc<CpuBinding>>,
@@ -165,7 +165,7 @@ impl Tracer {
         self.resume(tid, 0)
     }
 
-    /// A new process or thread is where its maker's system call returns. It gets a slot of its own in the
+    /// Starts a new process or thread, behind the system call of its parent. It gets a slot of its own in the
     /// same translation.
     pub(super) fn start_child(&mut self, child: u32, fork_event: ForkEvent) {
         fork_event.binding.iter().for_each(|binding| binding.undo(child));

@@ -7,7 +7,7 @@ use crate::classify::classify;
 use crate::event::ExecutionEvent;
 use crate::vector::EventTally;
 
-/// Counts of instructions, added up, with what else must be counted of them.
+/// Counts of instructions, added up, with the kinds of run-time counts that they need.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(super) struct SummedCounts {
     pub(super) events: EventTally,
@@ -41,7 +41,7 @@ const UNKNOWN: u16 = u16::MAX;
 const VARIES: u16 = u16::MAX - 1;
 
 impl InstructionCountCache {
-    /// Adds what an instruction counts.
+    /// Adds the counts of an instruction.
     pub(super) fn add(&mut self, instruction: &Instruction, to: &mut SummedCounts) {
         let Some(class) = self.position(instruction) else { return look(instruction).add(to) };
         self.classes[usize::from(class)].add(to);

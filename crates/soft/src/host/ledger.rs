@@ -22,7 +22,7 @@ use crate::{EventTotals, EventVector};
 pub(crate) struct ThreadLedger {
     /// Executions of edges to and from the outside.
     observed: AddressMap<u32, u64>,
-    /// Parts of blocks, that were executed beside what was counted, or counted and not executed.
+    /// Parts of blocks: executed and not counted, or counted and not executed.
     parts: Vec<PartialBlock>,
     /// Executions of conditional branches, taken and not taken, that are on no edge.
     exits: [u64; 2],
@@ -124,7 +124,7 @@ impl ThreadLedger {
         cuts
     }
 
-    /// Adds what another thread of the process did in the same translation.
+    /// Adds the ledger of another thread of the process in the same translation.
     fn merge(&mut self, other: ThreadLedger) {
         other.observed.into_iter().for_each(|(arc, times)| *self.observed.entry(arc).or_default() += times);
         other.undone.into_iter().for_each(|(extra, times)| {
@@ -154,7 +154,7 @@ impl CounterSnapshot {
         CounterSnapshot { counters, unit_counters, ledger: ledger.clone() }
     }
 
-    /// Adds those of another thread of the process in the same translation, which may have grown meanwhile.
+    /// Adds the counters of another thread of the process in the same translation; there may be more of them.
     pub(crate) fn merge(&mut self, other: CounterSnapshot) {
         add_each(&mut self.counters, &other.counters);
         add_each(&mut self.unit_counters, &other.unit_counters);
@@ -205,7 +205,7 @@ fn heats_of(translated: &TranslatedBlock, solution: &Solution) -> BlockHeat {
     }
 }
 
-/// Counters wrap; what was counted later has more of them.
+/// Adds values to sums, with wrapping. A later reading may have more counters.
 fn add_each(sums: &mut Vec<u64>, values: &[u64]) {
     sums.resize(sums.len().max(values.len()), 0);
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
@@ -284,7 +284,7 @@ impl ExecutionSum<'_> {
         self.cache.translation.decode(&mut self.decoder, id, all)
     }
 
-    /// The code of a block that was executed at least once: as far as the execution came that came farthest.
+    /// The code of a block that was executed at least once: up to the farthest point of any execution.
     fn reached(&self, block: &Block, id: u32, times: u64) -> Range<u64> {
         let farthest = usize::try_from(times - 1).ok().and_then(|last| self.cuts.get(&id)?.get(last));
         let end = farthest.and_then(|step| block.offsets.get(usize::from(*step)));

@@ -14,7 +14,7 @@ pub(crate) struct MemoryMapping {
     pub(crate) executable: bool,
     pub(crate) writable: bool,
     pub(crate) shared: bool,
-    /// The file behind it, and where in the file it begins, in bytes.
+    /// The mapped file, and the offset of the mapping in bytes.
     pub(crate) file: Option<FileId>,
     pub(crate) offset: u64,
     /// The kernel's name of executable memory: a path, or a word in brackets.
@@ -30,7 +30,7 @@ pub(crate) struct MemoryMaps(Vec<MemoryMapping>);
 /// Why code is not taken from somewhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoCode {
-    /// Nothing there, or nothing executable: the program faults there by itself.
+    /// Unmapped, or not executable: the program faults there natively.
     NotExecutable,
     /// It may change without a system call: the program can write it.
     Writable,

@@ -61,7 +61,7 @@ pub(crate) struct MapsListing {
     descriptor: u64,
     /// Device and number of the file.
     file: (u64, u64),
-    /// Lines of mappings from this address on are still to come.
+    /// Address of the next line that was not read.
     next: u64,
     /// The rest of the last portion, which was not read yet.
     rest: Vec<u8>,
@@ -74,7 +74,7 @@ impl MapsListing {
         MapsListing { descriptor, file, next: 0, rest: Vec::new(), given: 0 }
     }
 
-    /// Whether a system call's argument is the descriptor. The kernel looks at 32 bits of it.
+    /// Whether a system call's argument is the descriptor. The kernel uses 32 bits of it.
     fn is(&self, argument: u64) -> bool {
         argument & 0xffff_ffff == self.descriptor
     }
@@ -313,7 +313,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// A process gives up its translation: what is looked at for its lists alone is not any more.
+    /// A process leaves its translation: calls that were watched for its list only are not watched any more.
     pub(super) fn end_listing(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         if let (Some(_), TaskMode::Translated(context) | TaskMode::Native(context)) =
@@ -374,7 +374,7 @@ pub(super) fn refusal(error: &io::Error) -> u64 {
     -i64::from(error.raw_os_error().unwrap_or(cyclometer_sys::process::errno::EACCES)) as u64
 }
 
-/// Calls that are looked at while a list is open.
+/// Calls that are watched while a list is open.
 pub(super) fn of_listings() -> impl Iterator<Item = u64> {
     [number::READ, number::CLOSE, number::LSEEK].into_iter().chain(OTHER_USES)
 }

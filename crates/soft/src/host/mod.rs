@@ -96,9 +96,9 @@ pub struct TracerSettings {
     pub baseline: Option<ProcessorBaseline>,
     /// Whether programs get the same 16 bytes each time instead of random ones.
     pub fixed_layout: bool,
-    /// Whether each program is translated anew, whatever others before it have executed: for comparison.
+    /// Whether each program gets a translation of its own: for comparison.
     pub separate: bool,
-    /// Which programs get another translation for what they have executed themselves.
+    /// The programs that are retranslated with their own execution profile.
     pub retranslation: Retranslation,
 }
 

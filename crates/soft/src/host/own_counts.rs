@@ -23,7 +23,7 @@ const ENODATA: i64 = 61;
 const WORD: usize = 8;
 
 impl Tracer {
-    /// Answers a thread that asks for counts of the events whose numbers are in the words at an address.
+    /// Answers a thread that asks for counts; the words at `address` are event numbers.
     pub(super) fn answer_own_counts(
         &mut self,
         tid: u32,
@@ -76,7 +76,7 @@ fn settled(context: &TranslationContext, ledger: &ThreadLedger) -> Result<EventT
     CounterSnapshot::read(&cache, context.slot, ledger).settle(&cache).map(|executed| executed.totals)
 }
 
-/// Replaces the numbers of events in a thread's memory by their counts; what the system call returns.
+/// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.
 fn fill_in(tid: u32, address: u64, words: usize, totals: &EventTotals) -> i64 {
     let mut bytes = vec![0; words * WORD];
     if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {

@@ -6,7 +6,7 @@ use super::native_state::restore_registers;
 use super::process::TaskMode;
 use super::tracer::{TraceError, Tracer};
 
-/// The flag that steps: after `popf` the kernel takes it for the program's own.
+/// The trap flag: after `popf` the kernel takes it for the program's own.
 ///
 /// # Source
 ///
@@ -62,7 +62,7 @@ impl Tracer {
     /// Leaves a task in the stop of its process.
     pub(super) fn listen(&mut self, tid: u32) -> Result<(), TraceError> {
         self.note_pc(tid)?;
-        // Another stop than that, for which there is nothing to hear, is that of its end.
+        // The only other stop without anything to listen for is that of its exit.
         trace::listen(tid).map_err(|_| TraceError::Gone)
     }
 

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// More than most of them have.
+/// Larger than most files of `/proc`.
 const ROOM: usize = 8 << 10;
 
 /// All of a file.

@@ -1,4 +1,4 @@
-//! Processes that are followed, and what is known of their counts.
+//! Processes and tasks that are traced, with their counts.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub(crate) struct TracedProcess {
     pub(crate) name: String,
     totals: EventTotals,
     code: AddressRanges,
-    /// Places of threads that have ended, with what they counted there.
+    /// Contexts of threads that have ended, with their counts.
     pub(crate) parked: Vec<TranslationContext>,
     /// Counts of ended threads whose slots were freed.
     pub(crate) folded: Vec<TranslationCounts>,
@@ -42,8 +42,7 @@ pub(crate) struct TracedProcess {
     pub(super) work: Duration,
     /// The cost of its code changes.
     changes: CodeChangeCost,
-    /// A thread was ended by another that executes a program, and where it was holds only if that comes
-    /// about.
+    /// A thread was ended by another one's `execve`; its last program point is known only if that succeeds.
     pub(crate) unconfirmed: bool,
     /// The limits on its addresses that it believes in, where the kernel has others.
     pub(super) limits: Option<ReportedLimits>,
@@ -82,7 +81,7 @@ impl TranslationContext {
     }
 }
 
-/// Where a thread is in translated code, and what it has in the registers that may count there.
+/// The program counter of a thread in translated code, and its registers that may hold counts.
 #[derive(Clone, Copy)]
 pub(crate) struct TranslatedPc {
     pub(crate) pc: u64,
@@ -108,11 +107,11 @@ impl TranslatedPc {
 pub(crate) struct TracedTask {
     /// Index of its process.
     pub(crate) process: usize,
-    /// It executes nothing any more. The first thread of a process is there as long as any other.
+    /// It has ended. The first thread of a process stays a task as long as any other.
     pub(crate) ended: bool,
     /// Where it is in translated code when it has ended itself, which it is about to do.
     pub(crate) exit_pc: Option<u64>,
-    /// Where it is in translated code, if it has executed nothing since it was last looked at.
+    /// Its position in translated code, if it has executed nothing since that was read.
     pub(crate) last: Option<TranslatedPc>,
     /// It is about to end its process.
     pub(crate) ends_process: bool,
@@ -127,7 +126,7 @@ pub(crate) struct TracedTask {
     pub(crate) mode: TaskMode,
     /// A system call filter is in force: no call can be made on its behalf.
     pub(crate) filtered: bool,
-    /// Where it asked for a new program: behind the stop before the system call.
+    /// Where it called `execve`: behind the stop before the system call.
     pub(crate) exec_pc: Option<u64>,
     /// The child that it waits for, as both use one memory.
     pub(crate) vfork_wait: Option<VforkWait>,
@@ -252,7 +251,7 @@ impl TracedProcess {
         self.changes.allow(Instant::now(), self.work)
     }
 
-    /// Takes what was executed of a translation that is given up.
+    /// Adds the executions in a translation that it has left.
     pub(crate) fn add(&mut self, executed: ExecutedCode) {
         self.code.add(executed.code);
         if let Err(reason) = self.totals.merge(&executed.totals) {
@@ -281,7 +280,7 @@ impl TracedProcess {
     }
 }
 
-/// The name of what a process executes; empty where it cannot be read.
+/// The name of the executed program; empty where it cannot be read.
 pub(crate) fn name_of(pid: u32) -> String {
     let name = super::proc::text(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end_matches('\n').to_owned()

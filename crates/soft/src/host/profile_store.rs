@@ -45,7 +45,7 @@ impl ProfileStore {
         (ProfileStore { folder, files: Vec::new(), numbers: HashMap::new() }, kept)
     }
 
-    /// Where a page of a mapping is from, and what is known of it.
+    /// The file page of a page of a mapping, with its profile.
     pub(super) fn origin(&mut self, tid: u32, mapping: &MemoryMapping, page: u64) -> Option<FilePage> {
         let known = mapping.file?;
         let file = match self.numbers.get(&known) {
@@ -82,7 +82,7 @@ impl ProfileStore {
         profile.get_or_insert_with(|| read().unwrap_or_default())
     }
 
-    /// Takes over what was executed of a translation.
+    /// Adds the executions of a translation to the profiles.
     pub(super) fn learn(&mut self, cache: &CodeCacheMapping) {
         let map = cache.heats.borrow();
         for (origin, blocks) in cache.translation.pages_of_files() {
@@ -96,7 +96,7 @@ impl ProfileStore {
         }
     }
 
-    /// Writes what is new.
+    /// Writes the profiles that have changed enough.
     pub(super) fn save(&mut self) {
         let Some(folder) = &self.folder else { return };
         let mut written = false;
@@ -142,14 +142,14 @@ impl HeatMap {
 }
 
 impl Tracer {
-    /// Hints are made of what was executed of a translation that is given up.
+    /// Adds the executions of a translation that is given up to the profile.
     pub(super) fn learn(&self, cache: &CodeCacheMapping) {
         if let Some(store) = &self.profile {
             store.borrow_mut().learn(cache);
         }
     }
 
-    /// At the end: what was executed is remembered for the next run.
+    /// Writes profiles and translations at the end of the run.
     pub(super) fn remember(&self) {
         let Some(store) = &self.profile else { return };
         self.shared_translations.caches().for_each(|cache| self.learn_new(&cache.borrow()));
@@ -157,7 +157,8 @@ impl Tracer {
         self.shared_translations.caches().for_each(|cache| self.store_translation(cache));
     }
 
-    /// Hints are made of what was executed of a translation, unless it was known when that was made.
+    /// Adds the executions of a translation to the profile, unless the translation was loaded and has hardly
+    /// grown.
     pub(super) fn learn_new(&self, cache: &CodeCacheMapping) {
         if cache.record.is_worth_learning(cache) {
             self.learn(cache);

@@ -11,15 +11,15 @@ use cyclometer_sys::trace;
 /// Scripts whose interpreters are scripts are followed this far, as the kernel does.
 const MOST_INTERPRETERS: usize = 5;
 
-/// Bytes of a script's first line that the kernel looks at.
+/// Bytes of a script's first line that the kernel reads.
 ///
 /// # Source
 ///
 /// `execve(2)`, "Interpreter scripts".
 const FIRST_LINE: usize = 255;
 
-/// Why a program that a stopped process asks for cannot be followed, in words that follow "the program";
-/// `None` where it can, or where the kernel will refuse it.
+/// The reason why a program that a stopped process executes cannot be followed, in words that follow "the
+/// program". `None` where it can, or where the kernel will refuse it.
 pub(crate) fn unfollowable(tid: u32, folder: Option<i32>, path: u64) -> Option<String> {
     let root = format!("/proc/{tid}/root");
     look(&opened(tid, folder, path)?, Path::new(&root), &format!("/proc/{tid}/cwd"))

@@ -19,7 +19,7 @@ pub const READ: u8 = b'r';
 /// Asks to detach every process, and for the counts.
 pub const FINISH: u8 = b'f';
 
-/// How a report ends that was asked for.
+/// The last line of a requested report.
 pub const SO_FAR: &str = "so far";
 /// How the last report ends.
 pub const LAST: &str = "end";
@@ -37,11 +37,11 @@ pub struct ProcessCounts {
     pub parent: u32,
     /// The name of the program that it executed last, as the kernel abbreviates it.
     pub name: String,
-    /// For each event its count, or why there is none.
+    /// The count of each event, or the reason why it is missing.
     pub counts: Result<EventResults, String>,
 }
 
-/// For each event its count, or why there is none.
+/// The count of each event, or the reason why it is missing.
 pub type EventResults = Vec<(ExecutionEvent, Result<u64, String>)>;
 
 impl ProcessCounts {
@@ -49,7 +49,7 @@ impl ProcessCounts {
     ///
     /// # Errors
     ///
-    /// Why there is none.
+    /// The reason why the count is missing.
     pub fn count(&self, event: ExecutionEvent) -> Result<u64, String> {
         let counts = self.counts.as_ref().map_err(Clone::clone)?;
         let found = counts.iter().find(|(known, _)| *known == event);
@@ -105,9 +105,9 @@ pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
 pub struct TracerReport {
     /// Every process that was followed, in the order of their forks.
     pub processes: Vec<ProcessCounts>,
-    /// Whether it is the last one: nothing is counted any more.
+    /// Whether it is the last report.
     pub last: bool,
-    /// How many of them still ran behind it: what they execute from then on is in no count.
+    /// The number of processes that still run after the last report. Their later executions are in no count.
     pub running: usize,
 }
 
@@ -116,7 +116,7 @@ impl TracerReport {
     ///
     /// # Errors
     ///
-    /// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` for what is no report.
+    /// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` when it is not a report.
     pub fn read(from: &mut impl BufRead) -> io::Result<TracerReport> {
         let (mut processes, mut running) = (Vec::new(), 0);
         for _ in 0..MOST_LINES {
@@ -144,7 +144,7 @@ fn add_line(processes: &mut Vec<ProcessCounts>, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Reads the processes of the next report, whichever it is.
+/// Reads the processes of the next report.
 ///
 /// # Errors
 ///

@@ -14,7 +14,7 @@ use super::tracer::{TraceResult, Tracer};
 use crate::EventTotals;
 
 impl Tracer {
-    /// Looks at what the other end of the socket wants.
+    /// Reads the requests on the socket.
     pub(super) fn requests(&mut self, socket: &mut UnixStream) {
         let mut byte = [0];
         loop {
@@ -29,7 +29,7 @@ impl Tracer {
         }
     }
 
-    /// Answers, when every task has said what it has counted.
+    /// Sends the answer, when every task has answered.
     pub(super) fn send_answer(&mut self, socket: &mut UnixStream) {
         if self.reading && self.pending_answers.is_empty() {
             self.reading = false;
@@ -81,7 +81,7 @@ impl Tracer {
         context.cache.borrow().translation.point_at(pc).is_some()
     }
 
-    /// Reads the counts of a stopped process, if they were asked for.
+    /// Reads the counts of a stopped task, if they were requested.
     pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
         if self.pending_answers.remove(&tid) {
             let registers = trace::registers(tid)?;
@@ -109,7 +109,7 @@ impl Tracer {
         self.answered.insert(tid, (task.process, answer));
     }
 
-    /// The counts of every process, with what its threads have answered. That is used up.
+    /// The counts of every process. Uses up the answers of its threads.
     pub(super) fn snapshot(&mut self, end: &str) -> String {
         let running = (end == protocol::LAST).then(|| self.running()).filter(|processes| *processes > 0);
         let mut answers: HashMap<usize, Vec<Result<TranslationCounts, String>>> = HashMap::new();
@@ -174,7 +174,7 @@ fn totals(
 struct SleepingThread {
     /// The address where it continues.
     pc: u64,
-    /// How long it has run so far, as the scheduler knows it.
+    /// Its run time so far, as the scheduler reports it.
     ran: String,
 }
 

@@ -90,7 +90,7 @@ pub(crate) mod number {
 /// Linux `arch/x86/include/uapi/asm/stat.h`: a `struct stat` has 144 bytes.
 pub(crate) const LENT: usize = 144;
 
-/// Signals of faults, which come again where nothing is done about them: SIGILL, SIGBUS, SIGSEGV.
+/// Signals of faults, which come again unless a handler changes the cause: SIGILL, SIGBUS, SIGSEGV.
 const FAULTS: [i32; 3] = [4, 7, 11];
 /// The number of fault signals that may come from other processes.
 const MOST_FAULTS: u32 = 100;
@@ -214,7 +214,7 @@ impl RemoteSyscalls {
         self.finish()
     }
 
-    /// Makes several system calls: registers and signals are put aside once for all of them.
+    /// Makes several system calls, and saves registers and signal mask once for all of them.
     ///
     /// # Errors
     ///
@@ -320,7 +320,7 @@ impl RemoteSyscalls {
         }
     }
 
-    /// Opens a path, which ends in zero, from an address where there is room for it.
+    /// Opens a path, which ends in zero. It is written to an address first.
     ///
     /// # Errors
     ///
@@ -441,7 +441,7 @@ mod tests {
             RemoteSyscalls::new(tid, at).series(series).unwrap();
             trace::poke(tid, at, code).unwrap();
             trace::resume(tid, 0).unwrap();
-            // Where no call was made behind the signal, it is still to come.
+            // Without a call behind the signal, it is still pending.
             if behind == 0 {
                 assert_eq!(trace::wait_for(tid).unwrap(), Change::Signal(SIGSTOP));
                 trace::resume(tid, SIGSTOP).unwrap();

@@ -39,7 +39,7 @@ pub(super) const SIGNATURE: u32 = 0x5305_3053;
 const SIGNATURES: [[u8; 7]; 2] =
     [[0x0f, 0xb9, 0x3d, 0x53, 0x30, 0x05, 0x53], [0x0f, 0x1f, 0x05, 0x53, 0x30, 0x05, 0x53]];
 
-/// Bytes that are looked at at a time.
+/// Bytes that are searched at a time.
 const CHUNK: usize = 1 << 20;
 
 /// Bytes that are skipped at once if they cannot contain a signature.
@@ -159,7 +159,7 @@ fn brings_signature(tid: u32, registers: &Registers) -> Result<bool, TraceError>
             let (start, end) = (rdi, rdi.saturating_add(rsi));
             let mut mappings = maps.among(start, end);
             let read = |at, bytes: &mut [u8]| trace::read_memory(tid, at, bytes);
-            // It may begin in what was code before, or end there.
+            // It may start in code that was mapped before, or end there.
             let (start, end) = (start.saturating_sub(OVERLAP), end.saturating_add(OVERLAP));
             Ok(mappings.any(|mapping| has_signature(mapping.start.max(start), mapping.end.min(end), read)))
         }
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_is_found_wherever_it_is() {
+    fn a_signature_is_found_wherever_it_is() {
         for signature in SIGNATURES {
             for position in [
                 0,

@@ -34,8 +34,7 @@ use super::remote_syscalls::number;
 use super::signals::{has_signal, status};
 use super::tracer::{TraceError, Tracer};
 
-/// How often it is looked whether a program has run for long enough, and how often where that is not to be
-/// expected soon.
+/// Interval at which the age of a program is checked, and the interval when it is far from old enough.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_SELDOM: Duration = Duration::from_millis(160);
 
@@ -44,25 +43,24 @@ const LOOK_SELDOM: Duration = Duration::from_millis(160);
 const LOOK_OFTEN: Duration = Duration::from_millis(1);
 const RUN_SHORTLY: Duration = Duration::from_millis(3);
 
-/// How often the time to the next look is doubled at most for a program that does not run meanwhile.
+/// Most doublings of the interval for a program that does not run.
 const MOST_IDLE: u32 = 7;
 
 /// The least that a program runs before it gets another translation, in CPU time.
 const LEAST: Duration = Duration::from_millis(100);
 
-/// How long it runs before for each block, in CPU time: some five times of what translating it takes.
+/// The CPU time before it for each block: some five times the cost of translating one.
 const FOR_A_BLOCK: Duration = Duration::from_micros(8);
 
-/// It does not get another one as long as in so much CPU time more than one block of so many is new: most of
-/// what it will execute may be still to come.
+/// The translation must have been calm for this CPU time: at most one of so many blocks is new. Else most of
+/// the program's code may be still to come.
 const CALM: Duration = Duration::from_millis(50);
 const NEW_OF: u32 = 100;
 
 /// One of so many blocks must be missing from the profile; else the translation is as good as a new one.
 const UNKNOWN_OF: usize = 2;
 
-/// How often it is looked at what is known of a program's blocks; each time it has to run four times as long
-/// as the time before.
+/// Most rounds; each takes four times the age of the one before.
 const MOST_ROUNDS: u32 = 4;
 
 /// The length of a tick, in which the kernel reports the time of a process in the kernel.
@@ -75,7 +73,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// `SIGILL`, `SIGTRAP`, `SIGBUS`, `SIGFPE`, `SIGSEGV`.
 const OF_FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
 
-/// Which programs get another translation for what they have executed themselves.
+/// The programs that are retranslated with their own execution profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Retranslation {
     /// Those for which it costs little compared to the time that they have run.
@@ -90,7 +88,7 @@ pub enum Retranslation {
 /// How long a program has run in a translation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TranslationAge {
-    /// How long it had run when that began, in CPU time; `None` until it is looked at for the first time.
+    /// CPU time of the task when the translation began; `None` until the first check.
     since_ns: Option<u64>,
     /// How long it had run, and how many blocks there were, when it was last looked whether these become
     /// more.
@@ -100,11 +98,11 @@ pub(crate) struct TranslationAge {
     idle: (u64, u32),
     /// How often it was old enough.
     rounds: u32,
-    /// When it is to be looked at; `None`: at once.
+    /// The time of the next check; `None`: at once.
     next: Option<Instant>,
     /// It stops before its next system call, for another translation.
     request: Option<RetranslationRequest>,
-    /// It was interrupted for that.
+    /// It was interrupted for a retranslation.
     interrupted: bool,
 }
 
@@ -128,8 +126,8 @@ impl TranslationAge {
         self.since_ns = Some(ran_ns);
     }
 
-    /// It is looked at a program that has run for so long; for how long it need not be looked at again, zero
-    /// if it is old enough.
+    /// Checks the age of a program with this CPU time. Returns the time to the next check, zero if it is old
+    /// enough.
     fn look(&mut self, ran_ns: u64, blocks: u32) -> Duration {
         let ran = Duration::from_nanos(ran_ns - (*self.since_ns.get_or_insert(ran_ns)).min(ran_ns));
         let (before, looks) = self.idle;
@@ -154,8 +152,7 @@ impl TranslationAge {
 }
 
 impl Tracer {
-    /// How often it is to be looked at programs that could get another translation; `None` where there is
-    /// none.
+    /// The interval of checks; `None` where no program can be retranslated.
     pub(super) fn next_check_in(&self) -> Option<Duration> {
         let every = self.check_interval()?;
         let waiting = self
@@ -195,7 +192,7 @@ impl Tracer {
         }
     }
 
-    /// Looks at a program; for how long it need not be looked at again.
+    /// Checks a program; returns the time to the next check.
     fn check_age(&mut self, tid: u32, every: Duration) -> Duration {
         if !self.can_retranslate(tid) {
             self.cancel_retranslation(tid);
@@ -224,8 +221,8 @@ impl Tracer {
         self.store_translation(&cache);
     }
 
-    /// Interrupts a program that makes no system call: one that it was in would be cut short by that, so it
-    /// must not have been in one all the time.
+    /// Interrupts a program that makes no system call. An interrupt would cut a system call short, so the
+    /// program must not have been in one all the time.
     fn interrupt_for_retranslation(&mut self, tid: u32, asked: RetranslationRequest) {
         let always = self.settings.retranslation == Retranslation::Always;
         let Some(ran) = ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))) else {
@@ -253,7 +250,7 @@ impl Tracer {
         }
     }
 
-    /// For how long a program need not be looked at; `None` where it is to get another translation now.
+    /// The time to the next check; `None` where the program is to be retranslated now.
     fn time_left(&mut self, tid: u32) -> Option<Duration> {
         let retranslation = self.settings.retranslation;
         let task = self.tasks.get_mut(&tid)?;
@@ -293,10 +290,10 @@ impl Tracer {
             return false;
         }
         let lends = self.tasks.values().any(|other| other.waits_for_child(tid));
-        // A child that has not stopped yet begins with what is in its maker's slot, and one that has would
-        // need a translation as well.
+        // A child that has not stopped yet needs its parent's slot. One that has stopped would need a new
+        // translation as well.
         let alone = !lends && !self.is_shared(tid, &context.cache);
-        // Below a limit there is no room for two translations at a time.
+        // With a limit on addresses there is no room for two translations.
         alone && self.allowance(tid) == u64::MAX
     }
 
@@ -314,9 +311,8 @@ impl Tracer {
         Ok(fit)
     }
 
-    /// Whether nothing of what an interrupted task was doing would be lost: not in a system call, which may
-    /// have to be made again; nor where elements under a mask are counted; nor before a signal for what it
-    /// has executed.
+    /// Whether an interrupted task can move without losing anything. It must not be in a system call, which
+    /// may be restarted, nor where masked elements are counted, nor before a signal for a fault.
     fn is_at_rest(&mut self, tid: u32) -> Result<bool, TraceError> {
         let registers = trace::registers(tid)?;
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
@@ -353,8 +349,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// When a program of so many blocks is old enough, in ms, that has run for 1 s before and runs all the
-    /// time: it is looked at whenever it is to be.
+    /// The times, in ms, at which a program of so many blocks is old enough. It has run for 1 s before, runs
+    /// all the time, and is checked when it is due.
     fn rounds(blocks: impl Fn(u64) -> u32, until_ms: u64) -> Vec<u64> {
         let mut age = TranslationAge::default();
         let (mut rounds, mut ms) = (Vec::new(), 0);
@@ -372,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_on_is_old_enough_after_four_times_as_long_each_time() {
+    fn a_program_that_runs_on_is_old_enough_after_four_times_as_long_each_time() {
         assert_eq!(rounds(|_| 100, 10_000)[..4], [150, 550, 2150, 8550]);
     }
 
@@ -382,14 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_to_new_code_all_the_time_is_never_old_enough() {
-        // One block for each ms: at the end a twentieth of them is new in 50 ms.
+    fn a_program_that_reaches_new_code_all_the_time_is_never_old_enough() {
+        // One block for each ms: at the end a twentieth of the blocks is new in 50 ms.
         assert_eq!(rounds(|ms| 10 + ms as u32, 1000), []);
         assert_eq!(rounds(|ms| 10 + ms.min(300) as u32, 1000), [350, 750]);
     }
 
     #[test]
-    fn who_does_not_run_is_looked_at_ever_more_seldom() {
+    fn a_program_that_does_not_run_is_checked_ever_more_seldom() {
         let mut age = TranslationAge::default();
         let looks: Vec<u128> = (0..10).map(|_| age.look(MS, 1).as_millis()).collect();
         assert_eq!(looks, [100, 100, 100, 160, 320, 640, 1280, 2560, 2560, 2560]);
@@ -398,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn another_translation_counts_as_a_turn() {
+    fn another_translation_counts_as_a_round() {
         let mut age = TranslationAge::default();
         age.look(7 * MS, 1);
         age.restart();

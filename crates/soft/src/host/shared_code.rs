@@ -50,7 +50,7 @@ impl SharedCode {
         self.open
     }
 
-    /// Closes it: no other program shares it, and no code is claimed any more.
+    /// Closes it: no other program shares it, and no code is claimed from then on.
     pub(super) fn shut(&mut self) {
         self.open = false;
     }
@@ -93,7 +93,8 @@ impl CodeCacheMapping {
         can_join && suits(&self.translation, &self.common.claims, tid, maps)
     }
 
-    /// A process has mapped code in these ranges, and has not executed any of it. `maps` is what it has now.
+    /// Admits a process that has mapped code in these ranges, and has not executed any of it. `maps` are its
+    /// mappings now.
     pub(super) fn admit(
         &mut self,
         tid: u32,
@@ -158,7 +159,7 @@ pub(super) fn suits(translation: &Translation, claims: &CodeClaims, tid: u32, ma
     maps.code().filter(|code| !is_kernels(code)).all(suits)
 }
 
-/// Whether every page of a range of a process that was looked at is as it was then.
+/// Whether every translated page of a range is unchanged in a process.
 fn is_as_read(translation: &Translation, tid: u32, start: u64, end: u64) -> bool {
     let pages = translation.looked_at(start, end);
     let follows = |(page, _): &(u64, _), (next, _): &(u64, _)| page + PAGE == *next;
@@ -174,8 +175,8 @@ fn is_as_read(translation: &Translation, tid: u32, start: u64, end: u64) -> bool
     })
 }
 
-/// Whether a process has written nothing to a mapping, neither before it could be executed nor in between:
-/// then its pages are the file's, and those of everyone who maps it.
+/// Whether a process has never written to a mapping. Then its pages are the file's, and equal for every
+/// process that maps it.
 ///
 /// # Source
 ///

@@ -59,12 +59,12 @@ impl SharedTranslations {
         self.0.retain(|known| !Rc::ptr_eq(known, cache));
     }
 
-    /// All of them.
+    /// All translations.
     pub(super) fn caches(&self) -> impl Iterator<Item = &Rc<RefCell<CodeCacheMapping>>> {
         self.0.iter()
     }
 
-    /// Whether a translation is one of them.
+    /// Whether a translation is in the list.
     pub(super) fn holds(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         self.0.iter().any(|known| Rc::ptr_eq(known, cache))
     }
@@ -202,8 +202,8 @@ impl Tracer {
         Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
     }
 
-    /// Whether a task's translation knows code that the task cannot execute: another process had it there,
-    /// which may have ended since.
+    /// Whether a task's translation has code that the task cannot execute. Another process had it there, and
+    /// may have ended since.
     pub(super) fn is_stale(&mut self, tid: u32) -> Result<bool, TraceError> {
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
             return Err(TraceError::Gone);

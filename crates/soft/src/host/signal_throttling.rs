@@ -51,7 +51,7 @@ const SI_TKILL: i32 = -6;
 const SI_TIMER: i32 = -2;
 const SI_KERNEL: i32 = 0x80;
 
-/// `SIGALRM`, `SIGVTALRM`, `SIGPROF`: what the timers of `setitimer` send.
+/// `SIGALRM`, `SIGVTALRM`, `SIGPROF`: the signals of `setitimer`.
 const OF_TIMERS: [i32; 3] = [14, 26, 27];
 
 /// No signal: whether one may be sent.
@@ -61,8 +61,8 @@ const ASKS: i32 = 0;
 /// are sent.
 const WITH_EFFECTS: [i32; 6] = [5, 18, 19, 20, 21, 22];
 
-/// Signals below that one are pending once, however often they are sent, but for those of timers of their
-/// own.
+/// A signal below this number is pending once, however often it is sent. Signals of POSIX timers are the
+/// exception.
 ///
 /// # Source
 ///
@@ -105,7 +105,7 @@ impl SignalThrottle {
         let stuck = self.back.take().is_some_and(|back| at == Some(back));
         match () {
             () if stuck => self.stuck += 1,
-            // A delayed signal has let it progress: that says nothing about the next one.
+            // A delayed signal has let it progress: this is no evidence about the next one.
             () if again => {}
             () => self.stuck = 0,
         }
@@ -223,8 +223,7 @@ impl Tracer {
         }
     }
 
-    /// A task is about to make a system call behind which its process expects no signal, or another one to
-    /// have come before.
+    /// Sends delayed signals before a system call behind which the process expects no signal of that source.
     pub(super) fn send_delayed_before_call(&mut self, tid: u32) {
         if !self.delayed_signals.is_empty() {
             let all: Vec<u32> = self.other_threads(tid).into_iter().chain([tid]).collect();
@@ -248,8 +247,8 @@ impl Tracer {
         }
     }
 
-    /// A task executes another program, as which it has another number than before: what was not sent yet
-    /// would have come before, what was is recognised when it comes.
+    /// A thread executes another program, and gets another id. Signals that are still delayed would have come
+    /// before; those that were sent are recognised when they arrive.
     pub(super) fn move_delayed(&mut self, former: u32, tid: u32) {
         self.delayed_signals.retain(|delayed| {
             (delayed.tid != tid || former == tid) && (delayed.tid != former || delayed.until.is_none())
@@ -260,7 +259,7 @@ impl Tracer {
             .for_each(|delayed| delayed.tid = tid);
     }
 
-    /// A task has ended, or is about to: what a timer sent to its process is another thread's.
+    /// A task has ended, or is about to. A timer's signal to its process goes to another thread.
     pub(super) fn pass_on_delayed(&mut self, tid: u32) {
         if self.delayed_signals.iter().any(|delayed| delayed.tid == tid) {
             let stays = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_none());
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_get_on_is_let_go_on_for_longer_each_time() {
+    fn a_thread_without_progress_gets_a_longer_delay_each_time() {
         let here = (7, false);
         assert_eq!(waits(&[here; 8]), [0, 250, 500, 1000, 2000, 4000, 4000, 4000]);
     }
@@ -313,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_of_another_kind_is_on_the_way() {
+    fn a_stop_of_another_kind_is_progress() {
         let mut throttle = SignalThrottle::default();
         for _ in 0..5 {
             throttle.returned_to(7);

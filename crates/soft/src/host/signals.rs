@@ -41,7 +41,7 @@ const SIGSEGV: i32 = 11;
 /// Linux `include/uapi/asm-generic/siginfo.h`.
 const SI_KERNEL: i32 = 0x80;
 
-/// The `si_code` of a single step, which the program asked for by its flags.
+/// The `si_code` of a single step, which the program has requested by its trap flag.
 const TRAP_TRACE: i32 = 2;
 
 /// The effect of a signal on a process.
@@ -61,7 +61,7 @@ impl Tracer {
         let stepped = self.is_step(tid, signal);
         let arrival = self.take_delayed(tid, signal)?;
         if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
-            // Its handler was taken away meanwhile: it would have come before that.
+            // Its handler was removed meanwhile: natively the signal would have come before that.
             super::tracer::restart_wait(tid)?;
             return self.resume(tid, 0);
         }
@@ -175,7 +175,7 @@ impl Tracer {
         }
     }
 
-    /// The program says what becomes of SIGTRAP.
+    /// The program sets its action for SIGTRAP.
     pub(super) fn set_trap_handler(&mut self, tid: u32, action: u64) -> Result<(), TraceError> {
         const SIG_DFL: u64 = 0;
         const SIG_IGN: u64 = 1;

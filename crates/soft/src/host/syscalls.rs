@@ -1,4 +1,4 @@
-//! System calls that matter to a translation: what becomes of them.
+//! System calls that concern the tracer, and the action for each.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use super::remote_syscalls::number;
 use super::restartable;
 use super::tracer::{TraceError, Tracer};
 
-/// Every call that is looked at before it is made.
+/// Every call that is watched.
 pub(crate) const WATCHED: [u64; 40] = [
     number::OPEN,
     number::RT_SIGACTION,
@@ -55,7 +55,7 @@ pub(crate) const WATCHED: [u64; 40] = [
     number::PROCESS_MADVISE,
 ];
 
-/// Calls behind which a process expects no more signals as they came before.
+/// Calls behind which a process expects no more signals of a source.
 const ENDS_SIGNALS: [u64; 8] = [
     number::RT_SIGACTION,
     number::ALARM,
@@ -74,7 +74,7 @@ pub(crate) enum SyscallAction {
     Make,
     /// It is made, and mappings in these ranges are other ones then.
     ChangeMappings(MappingCall),
-    /// It is made, and what was written to this range is there no more.
+    /// It is made, and discards the bytes of this range.
     DiscardMemory(u64, u64),
     /// A new program may be executed.
     Execute {
@@ -101,14 +101,14 @@ pub(crate) enum SyscallAction {
     Seek,
     /// It uses a descriptor in another way.
     UseDescriptor,
-    /// It asks for the CPUs that may be used, or says which.
+    /// It reads or sets the CPUs that a task may use.
     CpuMask {
         /// By itself alone.
         own: bool,
     },
-    /// It asks for the limits on addresses, or sets them.
+    /// It reads or sets the limits on addresses.
     AddressLimits(LimitCall),
-    /// It says what becomes of SIGTRAP: at this address.
+    /// It sets the action for SIGTRAP, which is at this address.
     TrapHandler(u64),
     /// It is not made, and returns 0 after this word was written to this address.
     Answer {
@@ -161,7 +161,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
         number::MMAP if rdx & PROT_EXEC != 0 => remaps(vec![], rdx),
         number::MPROTECT | number::PKEY_MPROTECT => remaps(vec![range(rdi, rsi)], rdx),
         number::MUNMAP => remaps(vec![range(rdi, rsi)], 0),
-        // Code may be what is moved.
+        // The moved memory may be code.
         number::REMAP_FILE_PAGES => remaps(vec![range(rdi, rsi)], PROT_EXEC),
         number::MREMAP if r10 & MREMAP_FIXED != 0 => {
             remaps(vec![range(rdi, rsi), range(registers.r8, rdx)], PROT_EXEC)
@@ -211,7 +211,7 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
     }
 }
 
-/// Whether a personality that is asked for makes code of mappings that do not say so.
+/// Whether a personality makes readable mappings executable.
 ///
 /// # Source
 ///
@@ -293,7 +293,7 @@ fn filter(tid: u32, has_program: bool, program: u64) -> SyscallAction {
     SyscallAction::InstallFilter
 }
 
-/// Whether a filter that a process is about to install looks at the instruction pointer.
+/// Whether a filter reads the instruction pointer.
 ///
 /// # Source
 ///
@@ -344,7 +344,7 @@ const DISCARDS: [u64; 5] = [4, 8, 9, 24, 102];
 /// Linux `arch/x86/include/uapi/asm/unistd.h`, `__X32_SYSCALL_BIT`.
 const X32: u64 = 0x4000_0000;
 
-/// System calls of x32 that are none of others, without that bit.
+/// System calls of x32 alone, without that bit.
 ///
 /// # Source
 ///
@@ -445,7 +445,7 @@ impl Tracer {
         self.remaps(tid, &MappingCall { ranges: vec![range], code: false }, registers)
     }
 
-    /// Mappings change: what was translated from there is wrong then.
+    /// Handles a call that changes mappings: translations of code there become invalid.
     fn remaps(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> Result<(), TraceError> {
         let among = self.has_other_threads(tid);
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };

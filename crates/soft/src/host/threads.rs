@@ -27,7 +27,7 @@ impl Tracer {
         self.tasks.insert(tid, task);
     }
 
-    /// The other threads of a task's process, as far as they have not ended.
+    /// The other threads of a task's process that have not ended.
     pub(super) fn other_threads(&self, tid: u32) -> Vec<u32> {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return Vec::new() };
         let others = self.threads_of(process).filter(|(other, _)| **other != tid);
@@ -101,8 +101,8 @@ impl Tracer {
         }
     }
 
-    /// A task executes nothing of the translation any more. With the last one of a process, what all executed
-    /// is added to it, and the slots are given back.
+    /// A task leaves its translation. With the last task of a process, the counts of all are added to the
+    /// process, and the slots are freed.
     pub(super) fn close(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         let (TaskMode::Translated(context) | TaskMode::Native(context)) =
@@ -183,7 +183,7 @@ impl Tracer {
     /// one's id, and all others have ended.
     pub(super) fn adopt_exec_thread(&mut self, tid: u32) {
         let Ok(former) = message(tid, Change::Exec) else {
-            // It was killed since: it does not matter which of them it was.
+            // It was killed since: it does not matter which thread it was.
             return self.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
         };
         let former = former as u32;
@@ -200,8 +200,8 @@ impl Tracer {
         self.tasks.insert(tid, task);
     }
 
-    /// Mappings of a process with several threads change. While that is done, nothing is translated: none of
-    /// them can take up what was there before.
+    /// Handles a call that changes mappings of a process with several threads. Nothing is translated during
+    /// the call, so no thread can read the old code.
     pub(super) fn remaps_among(
         &mut self,
         tid: u32,

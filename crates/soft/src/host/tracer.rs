@@ -115,7 +115,7 @@ pub(crate) struct Tracer {
     pub(super) last_age_check: Instant,
 }
 
-/// Why a task cannot be followed any more.
+/// The reason why a task cannot be followed any more.
 pub(super) enum TraceError {
     /// It has ended, or is about to.
     Gone,
@@ -136,8 +136,8 @@ impl From<io::Error> for TraceError {
 
 pub(super) type TraceResult = Result<(), TraceError>;
 
-/// Traces a process that has not executed its command yet, says so, and follows it until it ends, with all
-/// that it starts; then reports. See [`protocol`](super::protocol).
+/// Traces a process that has not executed its command yet, and reports `ready`. Follows it and its
+/// descendants until they end, and sends the last report. See [`protocol`](super::protocol).
 ///
 /// When the other end of the socket is closed, every process is detached.
 pub(crate) fn follow(
@@ -263,7 +263,7 @@ impl Tracer {
         self.processes.get_mut(index)
     }
 
-    /// Takes what has changed by now.
+    /// Handles the events that have arrived.
     fn take_changes(&mut self) {
         while let Ok(Some((tid, change))) = trace::wait() {
             self.handle_safely(tid, change);
@@ -512,7 +512,7 @@ impl Tracer {
         self.stops += 1;
     }
 
-    /// Whether another process than a task's executes a translation, or one that was just born will.
+    /// Whether another process executes a translation, or a new child will.
     pub(super) fn is_shared(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let fork_events = self
@@ -522,8 +522,8 @@ impl Tracer {
         fork_events || self.tasks.values().any(|task| Some(task.process) != own && task.uses(cache))
     }
 
-    /// Whether a translation is executed in another memory than a task's: not only by itself, other threads
-    /// of its process, and who borrows their memory.
+    /// Whether a translation is executed in another memory than a task's. Threads of its process, and a child
+    /// that shares its memory (vfork), do not count.
     pub(super) fn is_mapped_elsewhere(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let own = self.tasks.get(&tid).map(|task| task.process);
         let borrows = |child: &u32| {
@@ -556,8 +556,8 @@ impl Tracer {
         })
     }
 
-    /// Replaces the translation, because the code changes or there is no more room. The registers are the
-    /// program's then.
+    /// Replaces the translation, because the code changes or there is no more room. The task is in native
+    /// state then.
     pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
         let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
         let settings = self.settings.translation;
@@ -590,7 +590,7 @@ impl Tracer {
     fn unreadable(&mut self, tid: u32) -> TraceResult {
         let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
         match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
-            // It faults there by itself, and may have a handler for that.
+            // It faults there natively, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
             Some(reason) => Err(TraceError::Detach(reason.word().to_owned())),
             // We may have been unable to look, which has another reason.

@@ -58,14 +58,14 @@ const MOST_FILES: usize = 1000;
 /// Most bytes of all files.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// Most bytes of a file, and what a block takes of them at least, but for the code that it was made of.
+/// Most bytes of one file, and the least size of a block, without the original code.
 const MOST_OF_ONE: u64 = MOST_BYTES / 4;
 const OF_A_BLOCK: u64 = 100;
 
 /// The part of the blocks, in quarters, that must be in the profile for a translation to be stored.
 const HINTED_OF_FOUR: usize = 3;
 
-/// A file that needed one more for so many of its blocks is given up.
+/// A file is removed if its translation has grown by more than this part.
 const GROWN_PART: u32 = 20;
 
 /// A file that was not used for so long is replaced by another with the same name.
@@ -82,7 +82,7 @@ pub(super) struct TranslationCache {
 }
 
 impl TranslationCache {
-    /// In a folder, which is made if there is none; `None` where it cannot be trusted.
+    /// Opens the cache in a folder, which is created if it is missing; `None` where it cannot be trusted.
     pub(super) fn open(folder: &Path) -> Option<TranslationCache> {
         Some(TranslationCache {
             folder: CacheFolder::open(folder)?,
@@ -129,7 +129,7 @@ impl CacheRecord {
         self.read
     }
 
-    /// Whether there is anything to be learned of it that was not known when it was made.
+    /// Whether the translation has executions that are not in the profile.
     pub(super) fn is_worth_learning(&self, cache: &CodeCacheMapping) -> bool {
         self.read.is_none_or(|read| has_grown(read, cache.translation.blocks()))
     }
@@ -242,8 +242,8 @@ impl Tracer {
         Some((translation, claims))
     }
 
-    /// A translation is given up, or all of them are: it is written for later runs if it is of use to them,
-    /// or the file that it is from removed if not.
+    /// Stores a translation that is given up, if it is worth it. The file of a loaded one is dated, or
+    /// removed if it has become useless.
     pub(super) fn store_translation(&self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         // A process that still executes it may modify it.
         let idle = Rc::strong_count(cache) == 1;

@@ -27,8 +27,8 @@ pub(crate) struct FileId {
 }
 
 impl FileId {
-    /// Out of a list of mappings: the device as `major:minor`, in hexadecimal, and the number; `None` where
-    /// there is none.
+    /// Parses a line of a list of mappings: the device as `major:minor`, in hexadecimal, and the inode.
+    /// `None` without a file.
     ///
     /// # Source
     ///

@@ -22,7 +22,7 @@ const LEAST_LIKELY: u32 = CERTAIN / 32;
 /// Likelihood, in percent, of an exit that earlier runs have passed and never taken.
 const NEVER_TAKEN: u32 = 2;
 
-/// How far a page may be to be looked at for what earlier runs have executed of it, in bytes.
+/// The greatest distance, in bytes, of a page that is read for its profile.
 const NEIGHBOURHOOD: u64 = 1 << 22;
 
 /// It will be executed.
@@ -79,10 +79,10 @@ pub(crate) struct BatchScratch {
 }
 
 impl BlockBatch {
-    /// Finds blocks from `entry` on, which is none of the translated ones.
+    /// Finds blocks from `entry` on, which is not translated yet.
     ///
-    /// `known` gives the flags that matter at the start of a block that was translated before; `bounds` is
-    /// the region that the copies go to; `scratch` is what the batch before gives back.
+    /// `known` returns the flags that are live at the start of a translated block. `bounds` is the region for
+    /// the code. `scratch` has the buffers of the batch before.
     pub(crate) fn find(
         pages: &mut CodePages,
         code: &mut dyn CodeSource,
@@ -165,7 +165,7 @@ impl BlockBatch {
             .fold((0, 0), |(reads, kills), shape| (reads | (shape.reads & !kills), kills | shape.kills))
     }
 
-    /// Flags that matter where a block goes to outside of the batch: all of them, unless it is known better.
+    /// Flags that are live at the successors outside of the batch: all, unless the successor is translated.
     fn live_elsewhere(&self, pending: &PendingBlock, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
         match pending.terminator {
             Terminator::FallThrough { .. }
@@ -181,7 +181,7 @@ impl BlockBatch {
         }
     }
 
-    /// A jump backward makes a loop of what is between. Loops multiply by 8 each.
+    /// A backward jump makes a loop of the blocks in between. Each loop multiplies by 8.
     fn find_loops(&mut self) {
         let mut change = vec![0i32; self.blocks.len() + 1];
         for (i, pending) in self.blocks.iter().enumerate() {
@@ -247,7 +247,7 @@ pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
 /// The addresses where a block continues, a call's return included, with the likelihood of each in percent.
 /// Both directions of a branch are taken sooner or later more often than not, as are calls and returns.
 ///
-/// Shares of what was executed in runs of a compiler, a shell and an interpreter.
+/// The likelihoods were measured in runs of a compiler, a shell and an interpreter.
 fn continuations(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
     let [next, target] = successors(end);
     let (onward, branch) = match end {
@@ -324,14 +324,14 @@ impl SeenAddresses {
 
 /// How far a run of instructions was decoded.
 enum ScanEnd {
-    /// To its end, or to what is known.
+    /// To its end, or to a known instruction.
     End(Option<Terminator>),
     /// To here.
     Edge(u64),
 }
 
 impl BlockSearch<'_> {
-    /// The likeliest first, so that a budget is spent on what is executed.
+    /// Takes the likeliest block first, so that the budget is spent on code that is executed.
     fn run(&mut self, entry: u64) {
         self.found.leaders.push(entry);
         let mut open = BinaryHeap::from([(CERTAIN, Reverse(entry))]);
@@ -456,7 +456,7 @@ impl DecodedCode {
         BlockBatch { shapes: self.shapes, blocks, scratch }
     }
 
-    /// The block at an address, if there is one and it is new.
+    /// The block at an address, if it is new and was decoded.
     fn block(&self, address: u64, pages: &CodePages) -> Option<PendingBlock> {
         let pending = |steps, terminator| PendingBlock {
             address,
@@ -496,7 +496,7 @@ impl DecodedCode {
     }
 }
 
-/// Where a call comes back to.
+/// The return address of a call.
 pub(crate) fn return_to(terminator: Terminator) -> Option<u64> {
     match terminator {
         Terminator::Call { return_to, .. } | Terminator::IndirectCall { return_to } => Some(return_to),

@@ -76,7 +76,7 @@ impl CodeEmitter {
         CodeEmitter { base, start, bytes, pc_map: PcMap::from(start, pc_map), literals, r11: R11State::Free }
     }
 
-    /// The address of what is emitted next.
+    /// The address of the next instruction.
     pub(crate) fn here(&self) -> u64 {
         self.base + u64::from(self.start) + self.bytes.len() as u64
     }
@@ -159,7 +159,7 @@ impl CodeEmitter {
 
     fn set(&mut self, position: usize, target: u64) {
         let after = self.base + u64::from(self.start) + position as u64 + 4;
-        // Regions are 64 MB, and what is copied was checked to reach.
+        // A region has 64 MB, and the reach of copied instructions was checked.
         let distance = target.wrapping_sub(after) as u32;
         self.bytes[position..position + 4].copy_from_slice(&distance.to_le_bytes());
     }
@@ -209,8 +209,8 @@ impl CodeEmitter {
         self.store(at, 11, offset);
     }
 
-    /// Makes so many bytes that follow the next `behind` ones lie in one line of the cache, if they fit: a
-    /// loop of a few instructions takes a cycle more each time round where it does not.
+    /// Aligns the `len` bytes that follow the next `behind` ones to one cache line, if they fit. Otherwise a
+    /// loop of a few instructions takes a cycle more in each iteration.
     pub(crate) fn align_to_line(&mut self, at: EmitState, behind: usize, len: usize) {
         let start = self.start as usize + self.bytes.len() + behind;
         if len > LINE || start % LINE + len <= LINE {
@@ -494,7 +494,7 @@ impl CodeEmitter {
         self.put(at, &[0x4a, 0x8d, 0x0c, 0x19]);
     }
 
-    /// The value of a hole goes to the literals.
+    /// Adds the value of a jump field to the literals.
     pub(crate) fn literal(&mut self, hole: JumpField, value: u64) {
         self.literals.push(((hole.0 - self.start) as usize, value));
     }
@@ -588,7 +588,7 @@ pub(crate) fn len_of_conditional(shape: &DecodedInstruction) -> usize {
     if condition(shape.code()).is_some() { 6 } else { shape.code().len() + 2 + 5 }
 }
 
-/// Whether an address, and its negative, is a 32-bit value with a sign: what an instruction has room for.
+/// Whether an address, and its negative, is a signed 32-bit value, which fits in an instruction.
 fn is_low(address: u64) -> bool {
     i32::try_from(address).is_ok()
 }
@@ -621,8 +621,8 @@ fn mask_to_ecx(of: MaskedElements) -> Vec<u8> {
 
 /// `mov rcx, [...]` with the operand of an indirect branch.
 ///
-/// A prefix is there once, however often the branch has it, so that the load always fits an instruction's 15
-/// bytes: two prefixes, REX, opcode, ModR/M, SIB and a displacement are 10.
+/// A prefix is copied once, however often the branch has it, so that the load always fits an instruction's 15
+/// bytes. Two prefixes, REX, opcode, ModR/M, SIB and a displacement are 10.
 ///
 /// # Source
 ///

@@ -1,4 +1,4 @@
-//! One instruction as the translator sees it: how to copy it, how it ends a block, what it does to flags.
+//! A decoded instruction, as the translator needs it: its copy, its end of a block, its effect on flags.
 
 use iced_x86::{Code, Decoder, DecoderOptions, EncodingKind, Instruction, InstructionInfoFactory};
 use iced_x86::{DecoderError, Mnemonic as M, OpAccess, OpKind, Register, RflagsBits};
@@ -8,7 +8,7 @@ use crate::baseline::CpuQuery;
 use crate::block::{DetachReason, Terminator, ending, near_branch};
 use crate::classify;
 
-/// Every status flag but the carry: what `inc` changes.
+/// Every status flag except the carry: the flags that `inc` changes.
 pub(crate) const OSZAP: u8 = 0b1_1111;
 const CARRY: u8 = 0b10_0000;
 /// Every status flag.
@@ -46,8 +46,8 @@ pub(crate) enum RegisterUse {
     None,
     /// It needs its value.
     Reads,
-    /// It may give it another one. The old one is needed, too: what is said to write may do so on some
-    /// processors only, or in part (`rdsspq`, `tzcnt`, `sldt`).
+    /// It may change its value. The old value is needed, too: some processors do not write the register, or
+    /// write only a part of it (`rdsspq`, `tzcnt`, `sldt`).
     Changes,
 }
 
@@ -63,7 +63,7 @@ pub(crate) enum RunTimeUnits {
     Elements {
         /// The masked memory operand.
         of: MaskedElements,
-        /// Whether the mask must be looked at before the instruction.
+        /// Whether the mask must be read before the instruction.
         mask_is_lost: bool,
     },
 }
@@ -97,7 +97,7 @@ impl DecodedInstruction {
         self.address.wrapping_add(u64::from(self.len))
     }
 
-    /// Decodes what is at an address.
+    /// Decodes the instruction at an address.
     ///
     /// # Errors
     ///
@@ -182,8 +182,7 @@ impl DecodedInstruction {
         }
     }
 
-    /// Whether the instruction can be copied to any address of a region: it reaches what it points to from
-    /// there.
+    /// Whether the instruction can be copied to any address of a region: its target is in reach from there.
     pub(crate) fn reaches_from(&self, start: u64, end: u64) -> bool {
         let Some((_, target)) = self.relative else { return true };
         [start, end].into_iter().all(|from| {
@@ -202,7 +201,7 @@ pub(crate) struct OpcodeTraits(Vec<OpcodeTrait>);
 #[derive(Clone, Copy)]
 enum OpcodeTrait {
     Unknown,
-    /// Its instructions are to be looked at one by one.
+    /// Its instructions are analysed one by one.
     Special,
     Usual(PlainOpcode),
 }
@@ -418,7 +417,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::TestRunner;
 
-    /// Compares what is known by codes with a look at an instruction; whether it was known.
+    /// Compares the cached properties with an analysis of the instruction; returns whether they were cached.
     #[track_caller]
     fn check(traits: &mut OpcodeTraits, bytes: &[u8]) -> bool {
         let mut decoder = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE);
@@ -449,7 +448,7 @@ mod tests {
             let instruction = Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode();
             let used = factory.info(&instruction).used_registers();
             let has = used.iter().any(|used| is_r11(used.register()) && used.access() != OpAccess::None);
-            // Beside the system call only what no program may execute.
+            // Beside the system call only privileged instructions.
             let by_itself = matches!(instruction.mnemonic(), M::Syscall | M::Sysret | M::Sysretq | M::Skinit);
             let found = use_of_r11(&instruction);
             assert!(by_itself || (found != RegisterUse::None) == has, "{bytes:x?}: {found:?}");

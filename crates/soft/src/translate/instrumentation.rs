@@ -47,15 +47,15 @@ const COST_OFF_PATH: u64 = 2;
 /// One execution, in hundredths.
 const ONCE: u64 = 100;
 
-/// Most stops that are linked when a batch has the block that they wait for: what a batch takes of a region
-/// and of the counters has a limit. The others are linked when the program comes by.
+/// Most links of a batch, because a batch has a limited part of a region and of the counters. The others are
+/// made when the program reaches their stubs.
 pub(super) const MOST_LINKS: usize = 2000;
 
 /// The code that is emitted behind all blocks of a batch.
 struct DeferredCode {
     /// Calls whose thunks follow the blocks.
     thunks: Vec<CallThunk>,
-    /// Thunks of direct calls that are right before what is called, by the calling blocks.
+    /// Thunks of direct calls that are right before the called block, by the calling block.
     near: AddressMap<u32, u64>,
     /// Ways out of blocks that are taken by a jump.
     exits: Vec<BranchExit>,
@@ -66,7 +66,7 @@ struct DeferredCode {
 }
 
 impl DeferredCode {
-    /// Capacity for the deferred code of so many blocks.
+    /// Capacity for the deferred code of this number of blocks.
     fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
@@ -112,7 +112,7 @@ struct LinkPatch {
 }
 
 impl Translation {
-    /// Translates what can be reached from `entry`, which was not translated before.
+    /// Translates the blocks that are reachable from `entry`, which was not translated before.
     pub(super) fn translate(&mut self, code: &mut dyn CodeSource, entry: u64, region: usize) {
         let bounds = (self.regions[region].base(), self.regions[region].base() + REGION);
         let blocks = &self.blocks;
@@ -203,7 +203,7 @@ impl Translation {
         self.count_edge(arc, after, to, out);
     }
 
-    /// The stops that wait for the new blocks, with their edges: [`MOST_LINKS`] of them.
+    /// The links of exit stubs that wait for the new blocks, with their edges: at most [`MOST_LINKS`].
     fn links_to_new_blocks(&mut self, first: u32) -> Vec<LinkRequest> {
         let mut links = Vec::new();
         for to in first..self.blocks.len() as u32 {
@@ -279,8 +279,7 @@ impl Translation {
         }
     }
 
-    /// Most executions to be expected of a block, in hundredths: by what earlier runs have executed of its
-    /// page.
+    /// Most expected executions of a block, in hundredths, from the execution profile of its page.
     fn most_executions(&self, id: u32) -> u64 {
         let heats = self.pages.heats(self.blocks[id as usize].address);
         expected(heats.map(|heats| heats.block), u64::MAX)
@@ -493,7 +492,7 @@ impl Translation {
         }
     }
 
-    /// A stop that nothing follows: who is found behind it has come from there.
+    /// A stop at the end of a block. A task that is found behind it comes from there.
     fn last_stop(&mut self, at: EmitState, exit_stub: ExitStub, out: &mut CodeEmitter) {
         self.stop(at, exit_stub, out);
         out.skip(1);
@@ -557,7 +556,7 @@ impl Translation {
         }
     }
 
-    /// Behind a call: where its return comes in.
+    /// The return site behind a call.
     fn return_site(&mut self, call: u32, address: u64, out: &mut CodeEmitter, deferred: &mut DeferredCode) {
         let stub = self.lookup_targets.len() as u32;
         self.lookup_targets.push(address);
@@ -718,7 +717,7 @@ impl Translation {
         LinkPatch { stop, jump, destination }
     }
 
-    /// Adds the edge from the outside to a block, unless it is there.
+    /// Adds the edge from the outside to a block, unless it exists.
     fn ensure_outside_edge(&mut self, to: u32) {
         if self.blocks[to as usize].from_outside.is_none() {
             self.add_outside_edge(to, ONCE);
@@ -809,8 +808,7 @@ impl Translation {
     }
 }
 
-/// For each block of a batch the block that calls it most, as far as it is known, unless execution falls into
-/// it.
+/// For each block of a batch the block that calls it most, unless execution falls into it.
 fn callers(batch: &BlockBatch) -> Vec<Option<usize>> {
     let mut callers: Vec<Option<usize>> = vec![None; batch.blocks.len()];
     for (position, pending) in batch.blocks.iter().enumerate() {

@@ -88,7 +88,7 @@ use region::CodeRegion;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
-/// Writes of 8 bytes at most within an aligned word are to be made at once: another process may execute
+/// A write of at most 8 bytes within an aligned word must be made by one store: another process may execute
 /// there.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CodeWrite {
@@ -184,12 +184,11 @@ pub(crate) struct TranslatedBlock {
     pub(crate) edges: [Option<ArcId>; 2],
     /// The edge from the outside to it.
     pub(crate) from_outside: Option<ArcId>,
-    /// One more than the number of the first of its counters of units; there is one for each of its repeated
-    /// or masked instructions.
+    /// One more than the number of its first unit counter. Each repeated or masked instruction has one.
     units: Option<NonZeroU32>,
 }
 
-/// How a block ends, as far as that matters once it was emitted.
+/// The end of a block, as far as the translation needs it later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum BlockEnd {
     /// Execution continues with the next instruction.
@@ -217,7 +216,7 @@ impl BlockEnd {
 }
 
 impl TranslatedBlock {
-    /// The address behind it.
+    /// The address behind its last instruction.
     pub(crate) fn end(&self) -> u64 {
         self.address.wrapping_add(u64::from(self.len))
     }
@@ -312,7 +311,7 @@ pub struct Translation {
     waiting: PendingLinks,
     /// Addresses that stubs check for.
     lookup_targets: Vec<u64>,
-    /// For each address that the table leads to, where its stub has checked it, and registers are to be
+    /// For each address in the lookup table, the address in its stub behind the check, where registers are
     /// restored.
     indirect_entries: AddressMap<u64, u64>,
     lookup_missed: u64,
@@ -368,7 +367,7 @@ impl Translation {
         }
     }
 
-    /// Whether there is memory for code near this address.
+    /// Whether there is a region with room near this address.
     pub fn has_region_near(&self, address: u64) -> bool {
         self.region_with_room(address).is_some()
     }
@@ -399,7 +398,7 @@ impl Translation {
         std::mem::take(&mut self.writes)
     }
 
-    /// Takes back what [`Translation::take_writes`] has given, for the next ones to use its memory.
+    /// Returns the writes of [`Translation::take_writes`], so that their memory is used again.
     pub fn give_back(&mut self, mut writes: Vec<CodeWrite>) {
         let largest = writes.drain(..).filter_map(|write| match write.bytes {
             WriteBytes::Many(bytes) => Some(bytes),
@@ -444,12 +443,13 @@ impl Translation {
         })
     }
 
-    /// Whether code of the range was looked at: what is translated is wrong once that changes.
+    /// Whether the translation depends on code of the range: it becomes invalid when that changes.
     pub fn touches(&self, start: u64, end: u64) -> bool {
         self.pages.touches(start, end)
     }
 
-    /// The pages of a range that were looked at, ascending, with what they were, if code was taken from them.
+    /// The pages of a range that were read, ascending, with their content at that time. `None` where no code
+    /// was taken from them.
     pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
         self.pages.looked_at(start, end)
     }
@@ -494,7 +494,7 @@ impl Translation {
     /// The instructions of a block.
     pub(crate) fn code(&self, block: u32) -> CodeBytes<'_> {
         let translated = &self.blocks[block as usize];
-        // Pages are what they were when they were looked at, as long as there is the translation.
+        // Pages do not change during the life of a translation.
         let bytes = match self.straddling.get(&block) {
             Some(bytes) => bytes,
             None => self.pages.within(translated.address, translated.len.into()),
@@ -538,7 +538,7 @@ impl Translation {
         self.block_at(address).ok_or(TranslationNeed::NewTranslation)
     }
 
-    /// Translates what earlier runs have executed on the page of a block that they have executed, too.
+    /// Translates the blocks of a page that are in the execution profile.
     fn translate_page(&mut self, code: &mut dyn CodeSource, address: u64) {
         let Some(profile) = self.pages.profile(address).filter(|_| self.pages.was_executed(address)) else {
             return;
@@ -547,7 +547,7 @@ impl Translation {
         let blocks = profile.blocks().map(|offset| (address & !(PAGE - 1)) + u64::from(offset));
         for block in blocks {
             if self.block_at(block).is_none() {
-                // It is not needed yet: where there is little room, it waits.
+                // The block is not needed yet: with little room it is translated on demand.
                 let Ok(region) = self.region_near(block) else { return };
                 if !self.regions[region].is_half_empty() || self.is_half_full() {
                     return;

@@ -38,7 +38,7 @@ impl Translation {
         self.regions.iter().flat_map(CodeRegion::all_pc_maps)
     }
 
-    /// Writes the rest of it, as long as nothing is to be written to the program's memory.
+    /// Writes the rest of it. No write to the program's memory may be pending.
     pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.u64(self.table);
         to.u64(self.lookup_missed);
@@ -124,7 +124,7 @@ impl Translation {
         })
     }
 
-    /// Whether nothing is to be decided or written any more.
+    /// Whether no arc is undecided, and no write is pending.
     pub(crate) fn is_settled(&self) -> bool {
         self.writes.is_empty() && self.flow.is_closed()
     }
@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_word_has_the_number_of_its_place() {
+    fn each_word_has_the_number_of_its_position() {
         let numbers = |words: &mut dyn Iterator<Item = u8>| words.collect::<Vec<_>>();
         assert_eq!(numbers(&mut ENDS.iter().map(|end| *end as u8)), [0, 1, 2, 3, 4]);
         assert_eq!(numbers(&mut EXITS.iter().map(|exit| *exit as u8)), [0, 1]);

@@ -43,7 +43,7 @@ pub(crate) trait StoredPages {
     fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
 }
 
-/// Pages that were looked at.
+/// The pages that were read.
 #[derive(Default)]
 pub(crate) struct CodePages {
     stored_pages: Option<Rc<dyn StoredPages>>,
@@ -52,7 +52,7 @@ pub(crate) struct CodePages {
     last: Option<(u64, u32)>,
 }
 
-/// One of them. Blocks are looked up by their addresses all the time, mostly near one another.
+/// A page that was read. Blocks are looked up by address all the time, mostly near one another.
 struct CodePage {
     /// `None` where code must not be taken from it.
     bytes: Option<PageBytes>,
@@ -76,7 +76,7 @@ enum PageBytes {
     },
 }
 
-/// A page as it was when it was looked at.
+/// The content of a page when it was read.
 #[derive(Clone, Copy)]
 pub struct PageContent<'a>(&'a PageBytes);
 
@@ -99,7 +99,7 @@ impl CodePage {
         (offset / 64, 1 << (offset % 64))
     }
 
-    /// Where the block at an address is among the blocks, if there is one.
+    /// The index of the block at an address, if there is one.
     fn position(&self, address: u64) -> Option<usize> {
         let (word, bit) = CodePage::bit(address);
         let bits = self.starts[word];
@@ -127,7 +127,7 @@ impl CodePage {
         (0..PAGE as u16).filter(is_start)
     }
 
-    /// The bytes of a page that is none of an earlier run.
+    /// The bytes of a page that was read in this run.
     fn here(&self) -> Option<&[u8; PAGE as usize]> {
         match self.bytes.as_ref()? {
             PageBytes::Loaded(bytes) => Some(bytes),
@@ -194,7 +194,7 @@ impl InstructionWindow {
 }
 
 impl CodePages {
-    /// Whether a page of the range was looked at.
+    /// Whether a page of the range was read.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         if end.saturating_sub(start) / PAGE < self.index.len() as u64 {
             let first = start & !(PAGE - 1);
@@ -203,7 +203,8 @@ impl CodePages {
         self.index.keys().any(|page| *page + PAGE > start && *page < end)
     }
 
-    /// The pages of a range that were looked at, ascending, with what they were, if code was taken from them.
+    /// The pages of a range that were read, ascending, with their content at that time. `None` where no code
+    /// was taken from them.
     pub(crate) fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
         let within = |page: &u64| *page + PAGE > start && *page < end;
         let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
@@ -246,7 +247,7 @@ impl CodePages {
         self.bytes(page).get((address % PAGE) as usize..).unwrap_or_default()
     }
 
-    /// The bytes of a range on one page, which was looked at.
+    /// The bytes of a range on one page, which was read.
     pub(crate) fn within(&self, address: u64, len: usize) -> &[u8] {
         let rest = self.known(address).map_or(&[][..], |page| self.rest(page, address));
         &rest[..len]
@@ -270,7 +271,7 @@ impl CodePages {
         Some(page.blocks[page.position(address)?])
     }
 
-    /// Notes the only block at an address, which was looked at.
+    /// Enters the block at an address of a page that was read.
     pub(crate) fn add_block(&mut self, address: u64, block: u32) {
         if let Some(page) = self.known(address) {
             self.pages[page as usize].add(address, block);
@@ -299,7 +300,7 @@ impl CodePages {
         self.pages.iter().filter_map(|page| Some((page.origin.as_ref()?, page.blocks.as_slice())))
     }
 
-    /// How many blocks were known to be executed when their pages were looked at.
+    /// The number of blocks that were in the profile when their pages were read.
     pub(crate) fn profiled(&self) -> usize {
         let of_page = |page: &CodePage| {
             let profile = page.origin.as_ref()?.profile.as_ref()?;
@@ -313,7 +314,7 @@ impl CodePages {
         self.pages.iter().filter_map(CodePage::here)
     }
 
-    /// Writes all of them but their bytes, in no order.
+    /// Writes all pages but their bytes, in no order.
     pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         let mut numbers = Vec::with_capacity(self.pages.len());
         let mut before = 0;
@@ -344,7 +345,7 @@ impl CodePages {
         Some(pages)
     }
 
-    /// Whether the page that an address is on was looked at.
+    /// Whether the page of an address was read.
     pub(crate) fn is_known(&self, address: u64) -> bool {
         self.known(address).is_some()
     }

@@ -101,7 +101,7 @@ impl PcMap {
         self.bytes.is_empty()
     }
 
-    /// Nothing is added any more: they take what they need, and the room is free again.
+    /// Finishes the map in memory of its own; returns the buffer.
     pub(crate) fn close(self) -> (PcMap, Vec<u8>) {
         let mut buffers = self.bytes;
         let map = PcMap { bytes: buffers.as_slice().to_vec(), ..self };
@@ -109,7 +109,7 @@ impl PcMap {
         (map, buffers)
     }
 
-    /// Marks to which nothing is added any more, for [`PcMap::read`].
+    /// The bytes of a finished map, for [`PcMap::read`].
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -193,9 +193,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn marks_are_read_as_they_were_written(
+        fn pc_maps_are_read_as_they_were_written(
             start in 0u32..1 << 26,
-            steps in prop::collection::vec((0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 20), 0..50),
+            steps in prop::collection::vec(
+                (0u32..100, prop_oneof![Just(7u32), any::<u32>()], 0u16..4097, 0u32..1 << 20),
+                0..50,
+            ),
         ) {
             let mut map = PcMap::from(start, Vec::new());
             let mut written = Vec::new();

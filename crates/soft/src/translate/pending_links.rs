@@ -1,11 +1,11 @@
-//! Stops that wait for a block that is not translated: most blocks have none, and few have more than one.
+//! Pending links: exit stubs that wait for a block that is not translated. Few blocks have more than one.
 
 use crate::hash::AddressMap;
 
-/// Addresses of stops by that of the block that they wait for.
+/// Addresses of exit stubs by the address of the block that they wait for.
 #[derive(Default)]
 pub(crate) struct PendingLinks {
-    /// The stop that came last for each block.
+    /// The last stub for each block.
     last: AddressMap<u64, u32>,
     stops: Vec<LinkStop>,
     /// Places of stops that were taken.
@@ -14,7 +14,7 @@ pub(crate) struct PendingLinks {
 
 struct LinkStop {
     address: u64,
-    /// The one that came before for the same block.
+    /// The stub before it for the same block.
     before: Option<u32>,
 }
 

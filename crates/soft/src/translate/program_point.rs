@@ -21,7 +21,7 @@ pub(crate) struct PcEntry {
 pub(crate) struct PcBits(pub(crate) u32);
 
 impl PcBits {
-    /// The program's registers, but for r11, and its stack are as they should be.
+    /// The program's stack and registers, except r11, are in place.
     pub(crate) const CLEAN: PcBits = PcBits(0);
     /// rax is in the slot.
     pub(crate) const RAX: PcBits = PcBits(1);
@@ -35,7 +35,7 @@ impl PcBits {
     pub(crate) const COUNTED: PcBits = PcBits(0x10);
     /// The edge from the block to the outside was counted.
     pub(crate) const OUTSIDE: PcBits = PcBits(0x20);
-    /// The flow has reached the block that the branch goes to: the edge was counted.
+    /// The edge to the successor was counted: the execution has reached it.
     pub(crate) const ARRIVED: PcBits = PcBits(0x40);
     /// On the exit to the next instruction.
     pub(crate) const NEXT: PcBits = PcBits(0x80);
@@ -93,7 +93,7 @@ pub struct ProgramPoint {
     pub iterations: Option<u32>,
     /// Whether the count of masked elements is wrong if the program detaches here.
     pub unsure: bool,
-    /// The counter, by its offset in the slot, whose value is in r11: what the slot has is older.
+    /// The counter, by its offset in the slot, whose value is in r11; the slot has an older value.
     pub counter: Option<u32>,
 }
 
@@ -133,7 +133,7 @@ pub struct RegisterRepair {
 pub fn flags_in(ax: u64, flags: u64) -> u64 {
     const IN_AH: u64 = 0xd5;
     const OVERFLOW: u64 = 0x800;
-    // Behind `add al, 0x7f` the overflow is what al was.
+    // Behind `add al, 0x7f` the overflow flag is the former al.
     let overflow = matches!(ax & 0xff, 1 | 0x80);
     let kept = flags & !(IN_AH | OVERFLOW);
     kept | (ax >> 8 & IN_AH) | if overflow { OVERFLOW } else { 0 }

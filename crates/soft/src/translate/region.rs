@@ -8,8 +8,8 @@ use crate::pack::{self, ChunkReader, ChunkWriter};
 /// Bytes of a region.
 pub const REGION: u64 = 64 << 20;
 
-/// How far a region may be from the code that is copied to it: what the code points to is up to 2 GB from
-/// itself.
+/// The greatest distance of a region from the original code. The targets of that code are up to 2 GB away
+/// from it.
 const NEAR: u64 = 0x6000_0000;
 
 /// Bytes that a batch may take: 400 instructions of less than 500 bytes with their stubs and thunks, and 2000

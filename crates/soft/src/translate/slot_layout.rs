@@ -41,8 +41,8 @@ pub const MAX_COUNTERS: u32 = (SLOT_BYTES as u32 - COUNTERS) / 8;
 /// Entries of the table of indirect targets: one for each value of an address's lower 16 bits.
 pub const TABLE_ENTRIES: usize = 0x1_0000;
 
-/// Offset from the table: for each value of the lower 16 bits of a system call's number, whether it is looked
-/// at.
+/// Offset from the lookup table: the system call filter. Each byte tells whether the call with these lower 16
+/// bits of its number is watched.
 pub const FILTER: u64 = 8 * TABLE_ENTRIES as u64;
 
 /// Bytes of the table with the filter.

@@ -219,7 +219,7 @@ fn an_indirect_branch_is_counted_by_the_register_that_is_ours() {
     let rest = ["movzx r11d,sp", "pop rcx", "push qword [gs:r11+10000h]", "ret"];
     let outside = Some(0x21000);
     emits(|out| out.ret(clean(), 0, clean(), outside), &[&kept[..], &count, &rest].concat());
-    // r11 may be what it goes by.
+    // The branch may use r11.
     let jump = shape(&[0x41, 0xff, 0xe3]);
     let rest = ["movzx r11d,cx", "jmp qword [r11*8+7F000000h]"];
     emits(
@@ -389,7 +389,7 @@ fn batch(program: &mut TestProgram, entry: u64) -> BlockBatch {
 
 #[test]
 fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
-    // je into the middle of what follows it: mov eax, ...; or nop; nop; nop; ret.
+    // je into the middle of the next instruction: mov eax, ...; or nop; nop; nop; ret.
     let mut program = TestProgram(vec![0x74, 1, 0xb8, 0x90, 0x90, 0x90, 0xc3, 0xc3]);
     let found = batch(&mut program, AT);
     let starts: Vec<(u64, usize)> =
@@ -460,7 +460,7 @@ fn translated(program: &mut TestProgram) -> (Translation, Vec<CodeWrite>) {
 }
 
 #[test]
-fn every_instruction_that_is_emitted_has_a_place() {
+fn every_emitted_instruction_has_a_program_point() {
     let mut program = mixture();
     let (translation, writes) = translated(&mut program);
     let starts: Vec<u64> = decoded(AT, &program.0).iter().map(Instruction::ip).collect();
@@ -633,7 +633,7 @@ fn a_conditional_branch_is_as_long_as_is_said() {
 }
 
 #[test]
-fn what_was_not_emitted_has_no_place() {
+fn an_address_without_code_has_no_program_point() {
     let mut program = mixture();
     let (translation, _) = translated(&mut program);
     let body = translation.blocks[0].body;
@@ -801,7 +801,7 @@ fn entered(code: &mut dyn CodeSource) -> Translation {
     translation
 }
 
-/// The last instruction before an address in what was written.
+/// The last instruction before an address in the written code.
 fn before(writes: &[CodeWrite], address: u64) -> String {
     let inside =
         |write: &&CodeWrite| write.address < address && write.address + write.bytes.len() as u64 > address;
@@ -812,7 +812,7 @@ fn before(writes: &[CodeWrite], address: u64) -> String {
 
 #[test]
 fn what_a_call_does_between_is_right_before_what_it_calls() {
-    // call AT + 10; ret; call AT + 10 behind it: once from before, once from behind.
+    // call AT + 10; ret; call AT + 10 behind it: one call from before, one from behind.
     let forward = [&[0xe8, 5, 0, 0, 0, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc][..], &[0x90, 0xc3]].concat();
     let back =
         [&[0xeb, 0x0e][..], &[0xcc; 8], &[0x90, 0xc3], &[0xcc; 4], &[0xe8, 0xf5, 0xff, 0xff, 0xff, 0xc3]]
@@ -829,7 +829,7 @@ fn what_a_call_does_between_is_right_before_what_it_calls() {
 }
 
 #[test]
-fn the_way_from_the_table_is_right_before_a_block_that_nothing_falls_into() {
+fn the_lookup_stub_is_right_before_a_block_that_nothing_falls_into() {
     let (program, [start, _, one, _]) = scattered();
     let mut profiled = Hinted::new(program, &[(start, false), (one, true)]);
     let mut translation = entered(&mut profiled);
@@ -874,7 +874,7 @@ fn where_earlier_runs_have_not_been_guesses_hold() {
 }
 
 #[test]
-fn hints_that_are_no_code_do_no_harm() {
+fn a_profile_of_other_code_does_no_harm() {
     let mut program = mixture();
     let end = AT + program.0.len() as u64;
     let all: Vec<(u64, bool)> = (AT..end).map(|address| (address, true)).collect();
