@@ -47,7 +47,7 @@ pub struct StringIteration {
 pub struct MaskedElements {
     /// [`ExecutionEvent::BytesLoaded`] or [`ExecutionEvent::BytesStored`].
     pub event: ExecutionEvent,
-    /// Where the mask is.
+    /// The mask.
     pub mask: ElementMask,
     /// Number of elements, 1 to 64: the mask's lower bits or elements; those above it do not count.
     pub lanes: u8,
@@ -55,7 +55,7 @@ pub struct MaskedElements {
     pub element_bytes: u8,
 }
 
-/// Which elements are selected.
+/// The elements that a mask selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ElementMask {
     /// By the bits of an opmask register, k1 to k7.

@@ -20,7 +20,7 @@ pub struct CodeBytes<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Where a block ends even if no branch ends it.
+/// Limits that end a block even if no branch does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockLimits {
     /// Most instructions, 1 to [`MAX_INSTRUCTIONS`]; a value outside is clamped.
@@ -46,13 +46,13 @@ pub struct Block {
     pub address: u64,
     /// Bytes of all instructions: 0 to 61,440.
     pub len: u16,
-    /// Where each instruction starts, in bytes from the block's address, ascending.
+    /// The offset of each instruction from the block's address, in bytes, ascending.
     pub offsets: Box<[u16]>,
     /// The static counts of one execution of the whole block.
     pub events: EventVector,
     /// The run-time counts, by the index of their instruction, ascending.
     pub addends: Box<[(u16, Addend)]>,
-    /// How it ends.
+    /// The end of the block.
     pub terminator: Terminator,
 }
 
@@ -68,7 +68,7 @@ impl Block {
     }
 }
 
-/// How a block ends. The last instruction of the block causes it, and is in the block's counts, except for
+/// The end of a block. The last instruction of the block causes it, and is in the block's counts, except for
 /// [`Terminator::FallThrough`] and [`Terminator::Detach`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Terminator {
@@ -79,19 +79,19 @@ pub enum Terminator {
     },
     /// jcc, jrcxz, loop.
     Conditional {
-        /// Where it goes if it is taken.
+        /// The target of the branch.
         taken: u64,
         /// The next instruction.
         not_taken: u64,
     },
     /// A jump with its target in the instruction.
     Jump {
-        /// Where it goes.
+        /// The target.
         target: u64,
     },
     /// A call with its target in the instruction.
     Call {
-        /// Where it goes.
+        /// The target.
         target: u64,
         /// The address that it pushes.
         return_to: u64,
@@ -302,7 +302,7 @@ fn why_invalid(error: DecoderError) -> DetachReason {
     if error == DecoderError::NoMoreBytes { DetachReason::Unreadable } else { DetachReason::Undecodable }
 }
 
-/// How an instruction that can be followed ends its block; `None` where it does not.
+/// The end of the block for an instruction that can be followed; `None` where the block continues.
 fn terminator(instruction: &Instruction) -> Option<Terminator> {
     match branch(instruction) {
         Some(Branch::IndirectJump) => Some(Terminator::IndirectJump),
@@ -313,7 +313,7 @@ fn terminator(instruction: &Instruction) -> Option<Terminator> {
     }
 }
 
-/// How a branch with its target in it ends its block; `None` for all else.
+/// The end of the block for a branch with its target in the instruction; `None` for all others.
 pub(crate) fn near_branch(instruction: &Instruction) -> Option<Terminator> {
     let next = instruction.next_ip();
     let target = instruction.near_branch_target();
@@ -341,13 +341,13 @@ fn no_branch(instruction: &Instruction) -> Option<Terminator> {
     }
 }
 
-/// How an instruction ends its block; `None` where it does not.
+/// The end of the block for an instruction; `None` where the block continues.
 ///
 /// `error` is the decoder's; `bytes` starts with the instruction.
 ///
 /// # Errors
 ///
-/// Why it cannot be followed.
+/// The reason why it cannot be followed.
 pub(crate) fn ending(
     instruction: &Instruction,
     error: DecoderError,
@@ -362,7 +362,7 @@ pub(crate) fn ending(
     }
 }
 
-/// Why an instruction cannot be followed; `None` where it can.
+/// The reason why an instruction cannot be followed; `None` where it can.
 fn detach_reason(instruction: &Instruction, bytes: &[u8]) -> Option<DetachReason> {
     if let Some(reason) = unfollowed(instruction.mnemonic()) {
         return Some(reason);

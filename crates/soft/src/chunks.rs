@@ -8,7 +8,7 @@ use std::ops::{Index, IndexMut};
 /// Elements of each chunk: a power of two.
 const CHUNK: usize = 1024;
 
-/// Elements in pieces of [`CHUNK`].
+/// Elements in chunks of [`CHUNK`].
 #[derive(Clone, Debug)]
 pub(crate) struct ChunkedVec<T> {
     chunks: Vec<Vec<T>>,

@@ -50,7 +50,7 @@ pub fn classify(instruction: &Instruction, info: &InstructionInfo) -> Instructio
     InstructionCounts { events, addend: direction.or(access) }
 }
 
-/// Which near branch this is; far ones, system calls and interrupts are none.
+/// The kind of a near branch. Far branches, system calls and interrupts are none.
 pub(crate) fn branch(instruction: &Instruction) -> Option<Branch> {
     match instruction.flow_control() {
         FlowControl::ConditionalBranch => Some(Branch::Conditional),

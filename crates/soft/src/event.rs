@@ -50,7 +50,7 @@ macro_rules! events {
                 match self { $(ExecutionEvent::$variant => $about,)* }
             }
 
-            /// Where its counts come from.
+            /// The origin of its counts.
             pub fn origin(self) -> CountOrigin {
                 match self { $(ExecutionEvent::$variant => CountOrigin::$origin,)* }
             }

@@ -1,4 +1,4 @@
-//! Where to put counters so that few are executed and every count can be known.
+//! Placement of counters: few are executed, and every count can be derived.
 //!
 //! Executions flow: each execution that enters a point of the program also leaves it. So not every block and
 //! every edge needs a counter. If the arcs of a maximum spanning tree are left uncounted, the others
@@ -68,7 +68,7 @@ impl ArcId {
     }
 }
 
-/// Where an execution can be.
+/// A point of an execution.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FlowPoint {
     /// Not in a block of the graph.
@@ -107,7 +107,7 @@ impl fmt::Display for FlowPoint {
     }
 }
 
-/// Why an arc has a counter.
+/// The reason why an arc has a counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CounterRole {
     /// Its count does not follow from others.
@@ -162,7 +162,7 @@ pub struct FlowGraph {
     /// Points that the spanning forest connects.
     forest: DisjointSets,
     redundancy: Redundancy,
-    /// How many arcs were decided since the last one that is counted as a check.
+    /// The number of arcs that were decided since the last one that is counted as a check.
     unchecked: usize,
     /// Buffers that every epoch uses again.
     epoch: EpochArcs,

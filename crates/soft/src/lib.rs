@@ -1,7 +1,7 @@
 //! The software PMU: runs an unmodified program in translated code, and counts its executions exactly.
 //!
-//! The program's own instructions are copied, with counters between them. The count of every event follows from
-//! the executions of each block and edge. All modules but `host` are pure: plain bytes and numbers.
+//! The program's own instructions are copied, with counters between them. The count of every event follows
+//! from the executions of each block and edge. All modules but `host` are pure: plain bytes and numbers.
 //!
 //! ```text
 //! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ──totals──> event counts
@@ -13,7 +13,8 @@
 //! - [`classify`]: the static counts of one instruction, and its run-time counts ([`addend`]).
 //! - [`block`]: basic blocks, their ends, and the instructions that cannot be followed.
 //! - [`flow`]: counters by maximum spanning tree, with redundant ones as a check, in a graph that grows.
-//! - [`translate`]: translated blocks, links between them, and the program point of each translated instruction.
+//! - [`translate`]: translated blocks, links between them, and the program point of each translated
+//!   instruction.
 //! - [`totals`]: executions × vectors, in 64 bits that never wrap.
 //! - `host` (Linux, x86-64): a tracer process for the command and its descendants.
 //!

@@ -92,7 +92,7 @@ pub struct PageProfile {
 }
 
 impl PageProfile {
-    /// How hot the block is that starts at an offset, if one was executed there.
+    /// The heat of the block at an offset, if one was executed there.
     pub fn heats_at(&self, offset: u16) -> Option<BlockHeat> {
         let found = self.position(offset).ok()?;
         Some(self.blocks[found].1)
@@ -153,7 +153,7 @@ impl FileProfile {
         }
     }
 
-    /// How many blocks and entrances it has learned since it was read.
+    /// The number of blocks and indirect entries that it has learned since it was read.
     pub fn fresh(&self) -> usize {
         self.fresh
     }

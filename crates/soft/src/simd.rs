@@ -1,4 +1,4 @@
-//! How wide the vector operands of an instruction are.
+//! The width of vector operands.
 
 use iced_x86::{Instruction, Mnemonic as M, OpKind, Register};
 

@@ -1,5 +1,5 @@
-//! Code that changes: what a program does is what it does without us, and its counts are those of single
-//! steps, or lost for the right reason. Never are they those of code that was there before.
+//! Code that changes: a program does the same as natively. Its counts are those of single steps, or lost for
+//! the right reason; they never include code from before a change.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -24,7 +24,7 @@ fn check_counted(way: &str) {
     }
 }
 
-/// What it does is left with these words, and does no harm.
+/// The program is detached with this reason, and comes to no harm.
 #[track_caller]
 fn check_left(way: &str, words: &str) {
     if let Some(program) = program(&[]) {

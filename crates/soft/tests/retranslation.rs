@@ -1,4 +1,4 @@
-//! Who gets another translation while it runs does and counts the same.
+//! A program that is retranslated while it runs does and counts the same.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -21,7 +21,7 @@ fn with(retranslation: Retranslation) -> TraceMethod {
     TraceMethod::Soft(TracerSettings { retranslation, ..settings() })
 }
 
-/// What a program says of its memory at the end, that it runs in at the start.
+/// The text of a program about its memory at the end.
 fn memory(job: &TestJob, retranslation: Retranslation) -> String {
     let run = job.run(with(retranslation));
     assert!(run.lost().is_empty(), "{:?}", run.lost());
@@ -77,7 +77,7 @@ fn who_has_a_limit_on_addresses_stays() {
 #[test]
 fn no_call_gives_less_for_it() {
     let Some(job) = job(&["reads"]) else { return };
-    // What happens all the time does not wait for as long as a call may take.
+    // A frequent retranslation does not wait for as long as a call may take.
     let run = job.run(with(Retranslation::WhenWorthwhile));
     assert_eq!((run.stdout.trim(), run.lost().len()), ("whole", 0), "{:?}", run.status);
 }

@@ -1,5 +1,4 @@
-//! Programs with threads do and say translated what they do without us, are counted, and nobody waits for
-//! ever.
+//! Programs with threads do and print the same as natively, are counted, and never hang.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -162,7 +161,7 @@ fn a_thread_that_executes_a_program_leaves_the_children_of_the_others() {
         let Some(run) = alike(&["breed", threads]) else { return };
         let (program, children) = run.counts.split_first().unwrap();
         assert!(program.count(ExecutionEvent::Instructions).unwrap() >= 400);
-        // Who is still there when the program ends is counted up to then.
+        // A thread that still runs when the program ends is counted up to then.
         children.iter().for_each(|child| assert!(child.counts.is_ok(), "{}: {:?}", child.name, child.counts));
     }
 }
@@ -315,7 +314,7 @@ fn atomics_of_threads_in_each_others_way_are_those_that_the_program_counts_itsel
         run.counts[0].count(ExecutionEvent::Atomics).unwrap() - attempts
     };
     let rest: Vec<u64> = (0..6).map(|_| beside(&job.run(soft()))).collect();
-    // Those of the C library, which has locks of its own that threads may meet at.
+    // The functions of the C library have locks of their own, at which threads may meet.
     let (least, most) = (rest.iter().min().unwrap(), rest.iter().max().unwrap());
     assert!(most - least < 60, "{rest:?}");
 }

@@ -16,7 +16,7 @@ use support::programs::{BARE, BuildRecipe, build, unique};
 use support::run::{TestJob, TestRun, TraceMethod, soft};
 use support::{installed, ready};
 
-/// A job whose hints and translations are kept in a folder of its own.
+/// A job with a folder of its own for profiles and translations.
 struct CacheTest {
     folder: TestCacheFolder,
     job: TestJob,
@@ -34,7 +34,7 @@ impl CacheTest {
         Some(CacheTest::new(&TestJob::new(built, args)))
     }
 
-    /// Runs it until there is a translation: the first run leaves hints, the second that.
+    /// Runs it until a translation is stored: the first run writes a profile, the second the translation.
     fn prepared(self) -> CacheTest {
         self.run();
         assert_eq!(self.folder.kept(), [] as [PathBuf; 0], "made without hints");
@@ -71,7 +71,7 @@ fn assert_same(run: &TestRun, expected: &TestRun) {
     assert_same_counts(&run.counts, &expected.counts);
 }
 
-/// Every run of a program counts what it counts without anything that is kept.
+/// Every run of a program has the counts of a run without a cache.
 #[track_caller]
 fn check(source: &str, flags: &[&str], args: &[&str]) {
     let Some(built) = ready().then(|| build(&BuildRecipe { source, flags })).flatten() else { return };
@@ -146,7 +146,7 @@ fn library(value: u32) -> Option<PathBuf> {
     })
 }
 
-/// So many programs after another that load a library, and one before them that does not.
+/// Runs programs one after another that load a library, and one before them that does not.
 fn job_that_loads(library: &Path, times: usize) -> Option<TestJob> {
     let program = build(&AGAIN)?;
     let load = format!("load {}", library.display());
@@ -253,7 +253,7 @@ fn a_damaged_file_is_replaced_before_it_is_used() {
         assert_ne!(fs::read(&path).unwrap(), damaged, "{what}");
         assert_eq!(kept.run_again().1, 1, "{what} is sound again");
     };
-    // Pages of code, marks, and the rest.
+    // Pages of code, PC maps, and the rest.
     for part in 0..12 {
         let mut damaged = sound.clone();
         let (start, end) = (part * sound.len() / 12, (part + 1) * sound.len() / 12);

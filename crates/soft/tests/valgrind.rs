@@ -22,7 +22,7 @@ use support::programs::{BARE, BuildRecipe, build, unique};
 use support::run::{TestJob, soft};
 use support::{installed, ready};
 
-/// What cachegrind counts: instructions, loads, stores, conditional branches, indirect jumps.
+/// The events of cachegrind: instructions, loads, stores, conditional branches, indirect jumps.
 fn by_cachegrind(valgrind: &Path, program: &Path) -> [u64; 5] {
     let file = unique("cachegrind");
     let mut command = Command::new(valgrind);
@@ -40,7 +40,7 @@ fn by_cachegrind(valgrind: &Path, program: &Path) -> [u64; 5] {
     ["Ir", "Dr", "Dw", "Bc", "Bi"].map(|name| field(summary, name))
 }
 
-/// What both count of a program: here, and by cachegrind; `None` where that cannot be done.
+/// The counts of a program: here, and by cachegrind; `None` where cachegrind cannot count it.
 fn counts(source: &str) -> Option<[[u64; 5]; 2]> {
     if !ready() {
         return None;

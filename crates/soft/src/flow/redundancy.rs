@@ -1,9 +1,9 @@
-//! Which arcs of the tree are counted as a check.
+//! Redundancy: tree arcs that are counted as a check.
 
 use super::ArcId;
 use crate::hash::AddressMap;
 
-/// How many arcs of the spanning tree get a counter although it is not needed.
+/// The number of arcs of the spanning tree that get a counter although it is not needed.
 ///
 /// A counter on a tree arc checks the counters whose arcs it closes a circle with. Its weight is at least
 /// that of each that is not observed, as the tree has the heaviest arcs: a full check costs more than the

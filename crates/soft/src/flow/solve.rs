@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{ArcId, BlockId, FlowGraph, FlowPoint};
 
-/// Why counters do not give counts.
+/// The reason why counters give no counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -30,9 +30,9 @@ pub enum FlowError {
     },
     /// The count of an arc would be negative, or exceed 64 bits.
     Impossible {
-        /// Where the arc starts.
+        /// The start of the arc.
         from: FlowPoint,
-        /// Where it ends.
+        /// The end of the arc.
         to: FlowPoint,
         /// Its count.
         count: i128,

@@ -31,9 +31,9 @@ const UNLIMITED: u64 = u64::MAX;
 pub(crate) struct LimitCall {
     /// The process that the call names; 0 for the caller.
     of: u32,
-    /// Where the new ones are.
+    /// The address of the new limits.
     new: Option<u64>,
-    /// Where the old ones go.
+    /// The address for the old limits.
     old: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl Tracer {
     /// Handles a call that reads or sets the limits on addresses.
     pub(super) fn limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> TraceResult {
         let filtered = self.task(tid)?.filtered;
-        // Where no call can be made on its behalf, the program gets the limit that it asks for, with the
+        // If no call can be made on its behalf, the program gets the limit that it asks for, with the
         // tracer's addresses included.
         let target = self.target(tid, call.of).filter(|_| !filtered);
         let Some((whose, real)) = target.and_then(|(of, whose)| Some((whose, real_limits(of)?))) else {
@@ -158,7 +158,7 @@ impl Tracer {
                 self.fork_events.get(&of)?.thread_of.map_or(LimitOwner::EarlyChild(of), LimitOwner::Process)
             }
         };
-        // In a list of processes of its own an id is another one's.
+        // In another PID namespace an id belongs to another process.
         let list = |of: &str| fs::read_link(format!("/proc/{of}/ns/pid")).ok();
         (id == 0 || list(&tid.to_string()) == list("self")).then_some((of, whose))
     }

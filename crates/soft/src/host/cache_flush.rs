@@ -138,7 +138,7 @@ impl Tracer {
         if self.is_about_to_stop(tid)? {
             return if by_us { self.run_on(tid) } else { self.listen(tid) };
         }
-        // A call that only our stop has interrupted is not restarted. A group stop interrupts it natively
+        // A call that only the suspend has interrupted is not restarted. A group stop interrupts it natively
         // too; if the restart was counted already, it would be counted again.
         let before = trace::registers(tid)?;
         if by_us {

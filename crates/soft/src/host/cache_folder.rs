@@ -25,7 +25,7 @@ const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
 /// The age of an unfinished file that is removed.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
-/// How many bytes are written at once.
+/// Bytes that are written at once.
 const AT_ONCE: usize = 1 << 18;
 
 /// A folder to which only this user can write.

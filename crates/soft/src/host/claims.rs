@@ -17,7 +17,7 @@ struct CodeClaim {
     end: u64,
     file: Option<FileId>,
     name: String,
-    /// Where the file's first byte would be; it may be less than zero, and wraps then.
+    /// The address of the file's first byte if it were mapped; it may be less than zero, and wraps then.
     origin: u64,
 }
 
@@ -26,7 +26,7 @@ struct CodeClaim {
 pub(crate) enum ClaimFit {
     /// The same mapping is claimed there.
     Known,
-    /// Nothing was known to be there.
+    /// No mapping is claimed there.
     New,
     /// Something else was.
     Other,

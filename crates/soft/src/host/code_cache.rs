@@ -53,14 +53,13 @@ const AREAS: [u64; 3] = [0x2000_0000_0000, 0x3000_0000_0000, 0x1000_0000_0000];
 /// descriptors and calls.
 const ROOM_FOR_REGIONS: u64 = 4;
 
-/// How much of the code is copied at once, in bytes.
+/// Bytes of code that are copied at once.
 const COPIED_AT_ONCE: usize = 1 << 18;
 
 /// Number of entries of the system call filter.
 const NUMBERS: usize = (TABLE_BYTES - FILTER) as usize;
 
-/// How far below the stack pointer of a program that has executed nothing yet a text is put that a system
-/// call needs.
+/// The distance below the initial stack pointer of a program of a text that a system call needs.
 const BELOW: u64 = 512;
 
 /// A translation and its memory. Processes that were forked from one another share it, and those that execute
@@ -83,7 +82,7 @@ pub(crate) struct CodeCacheMapping {
     memory: File,
     regions: Vec<MappedRegion>,
     gadget: u64,
-    /// How many processes read the list of their mappings.
+    /// The number of processes that read the list of their mappings.
     pub(super) listings: u32,
     free: Vec<usize>,
     /// Whether the return-address table of a slot was initialised.
@@ -100,7 +99,7 @@ struct MappedRegion {
 
 /// The memory of a region.
 enum RegionMemory {
-    /// From here on in the file of the table and the slots.
+    /// The offset in the memory file.
     Within(u64),
     /// A file of its own.
     Own(File),
@@ -163,7 +162,7 @@ impl CodeCacheMapping {
         mapped
     }
 
-    /// Where everything is in the program's memory, with its length.
+    /// The address and length of each mapping in the program's memory.
     fn ranges(&self) -> impl Iterator<Item = (u64, u64)> {
         let regions = self.regions.iter().map(|region| (region.at, REGION));
         regions.chain([(self.table_at, TABLE_BYTES), (self.area_at, self.area.len() as u64)])
@@ -237,8 +236,8 @@ impl CodeCacheMapping {
         Ok(cache)
     }
 
-    /// Maps the memory of a translation that an earlier run has stored, at the same addresses, into a program
-    /// that is stopped at its first instruction. Only the code is missing: [`CodeCacheMapping::unpack_code`].
+    /// Maps the memory of a stored translation at its former addresses, into a program that is stopped at its
+    /// first instruction. Only the code is missing: [`CodeCacheMapping::unpack_code`].
     ///
     /// # Errors
     ///
@@ -338,7 +337,7 @@ impl CodeCacheMapping {
         Some(())
     }
 
-    /// For each region its file, and where the parts of its code are there.
+    /// For each region its file, and the offsets and lengths of its code there.
     fn taken(&self) -> impl Iterator<Item = (&File, impl Iterator<Item = (u64, usize)>)> {
         self.regions.iter().zip(self.translation.taken()).map(|(region, (_, used))| {
             let (file, start) = match &region.part {
@@ -370,7 +369,7 @@ impl CodeCacheMapping {
         self.table.write(FILTER as usize, &watched);
     }
 
-    /// Where a system call and a stop are in the program's memory.
+    /// The address of the gadget in the program's memory.
     pub(super) fn gadget(&self) -> u64 {
         self.gadget
     }
@@ -380,9 +379,9 @@ impl CodeCacheMapping {
         (self.gadget..=self.gadget + GADGET.len() as u64).contains(&pc)
     }
 
-    /// Maps memory for code near an address, and near all other code of the program, because no region is
-    /// added once other processes execute the translation. A failure of the second part is not an error.
-    /// `file` is the program's descriptor of the memory file.
+    /// Maps memory for code near an address, and near all other code of the program. No region is added once
+    /// other processes execute the translation. A failure of the second part is not an error. `file` is the
+    /// program's descriptor of the memory file.
     fn add_first_regions(
         &mut self,
         remote: RemoteSyscalls,
@@ -589,7 +588,7 @@ impl CodeCacheMapping {
         self.area.write(slot * SLOT_BYTES as usize + crate::translate::HOST_SCRATCH as usize, bytes);
     }
 
-    /// Where that is in the program's memory.
+    /// The address of the scratch memory in the program.
     pub(crate) fn scratch_address(&self, slot: usize) -> u64 {
         self.base_of(slot) + u64::from(crate::translate::HOST_SCRATCH)
     }
@@ -631,7 +630,8 @@ impl TableMapping {
         made
     }
 
-    /// Nothing stays mapped in the program where it fails; else the file stays open there.
+    /// Maps the table and the slots. On failure nothing stays mapped in the program; on success the file
+    /// stays open there.
     fn map(
         remote: RemoteSyscalls,
         name: u64,
@@ -673,7 +673,7 @@ const fn takes(slots: usize) -> u64 {
 /// Addresses of a translation without a limit.
 pub(super) const MOST_ADDRESSES: u64 = takes(SLOTS);
 
-/// Why nothing is mapped into a program.
+/// The error for a limit on addresses that is too low.
 fn too_narrow() -> io::Error {
     let text = format!(
         "its address space is limited (RLIMIT_AS) to less than twice the {} MiB that this takes",
@@ -798,7 +798,7 @@ fn write_at_once(memory: &SharedMemory, offset: usize, bytes: &[u8]) {
     memory.store(word, u64::from_le_bytes(value));
 }
 
-/// Where the table may be: below 2 GB, from above.
+/// Addresses for the table: below 2 GB, downwards.
 fn low_addresses() -> impl Iterator<Item = u64> {
     (1..120).map(|i| 0x8000_0000 - i * 0x100_0000)
 }

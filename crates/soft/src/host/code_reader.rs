@@ -25,7 +25,8 @@ impl<'a> CodeReader<'a> {
         CodeReader { tid, known, profile }
     }
 
-    /// Why code is not taken from an address; `None` where it is, or cannot be read for another reason.
+    /// The reason why code is not taken from an address; `None` where it is, or cannot be read for another
+    /// reason.
     pub(crate) fn why_not(&mut self, address: u64) -> Option<NoCode> {
         self.code_at(address & !(PAGE - 1))?.err()
     }

@@ -22,7 +22,7 @@ use super::tracer::Tracer;
 /// The interval at which the stops of a bound program are counted.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// With fewer stops than that in the meantime it does not.
+/// A program with fewer stops in an interval is not bound any more.
 const FEW: u64 = 20;
 
 /// The longest time that a process is bound in its life.

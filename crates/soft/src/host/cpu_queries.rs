@@ -66,7 +66,7 @@ impl Tracer {
 /// Most words of arguments and environment.
 const MOST_WORDS: u64 = 1 << 22;
 
-/// Where the value of an entry is on the stack of a program at its first instruction.
+/// The address of an entry's value on the stack of a program at its first instruction.
 ///
 /// # Source
 ///

@@ -106,7 +106,7 @@ impl EquivalentBlocks {
     ///
     /// # Errors
     ///
-    /// Where a sum does not fit.
+    /// [`TotalError::Overflow`] where a sum does not fit.
     pub(super) fn add(&self, times: &ClassExecutions, totals: &mut EventTotals) -> Result<(), TotalError> {
         let executed = self.block_classes.iter().zip(&times.0).filter(|(_, times)| **times > 0);
         executed.into_iter().try_for_each(|(class, times)| {
@@ -121,7 +121,7 @@ impl ClassExecutions {
     ///
     /// # Errors
     ///
-    /// Where they do not fit 64 bits: each is an instruction at least.
+    /// [`TotalError::Overflow`] where they do not fit 64 bits: each execution is at least one instruction.
     pub(super) fn note(&mut self, class: u32, times: u64) -> Result<(), TotalError> {
         let index = class as usize;
         if self.0.len() <= index {

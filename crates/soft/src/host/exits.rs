@@ -246,8 +246,8 @@ impl Tracer {
 ///
 /// # Source
 ///
-/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, who is dying is not killed again,
-/// which would end that stop before we see it, since 6.1 at the latest.
+/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, a dying task is not killed again,
+/// which would end that stop unseen, since 6.1 at the latest.
 pub(super) fn reports_exits() -> bool {
     uname().is_some_and(|uname| version(&uname.release) >= Some((6, 1)))
 }

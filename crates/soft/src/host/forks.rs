@@ -30,7 +30,7 @@ use super::tracer::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
 /// Linux `arch/x86/include/asm/segment.h`, `__USER_CS`.
 pub(super) const USER_CS: u64 = 0x33;
 
-/// How many killed processes are remembered for their children.
+/// The number of killed processes whose state is kept for their children.
 const MOST_DEAD_PARENTS: usize = 8;
 
 /// A fork event: the state of the parent that its child inherits. The parent may be gone when the child stops
@@ -212,7 +212,7 @@ impl Tracer {
         if !self.other_threads(child).is_empty() {
             self.check_restartable(child, THREADS)?;
         }
-        // Another thread may have been given a region while this one was made.
+        // Another thread may have added a region while this one was created.
         let maps = MemoryMaps::read(child)?;
         if maps.is_empty() {
             return Err(TraceError::Gone);

@@ -47,7 +47,7 @@ impl InstructionCountCache {
         self.classes[usize::from(class)].add(to);
     }
 
-    /// Where the class of an instruction is, if it is in the code alone.
+    /// The index of the counts of an instruction, if they depend on the code alone.
     fn position(&mut self, instruction: &Instruction) -> Option<u16> {
         if is_qualified(instruction) {
             return None;

@@ -113,8 +113,7 @@ impl ThreadLedger {
         *self.observed.entry(arc.index() as u32).or_default() += 1;
     }
 
-    /// Before which instructions of which blocks executions ended early that were counted in whole;
-    /// ascending.
+    /// For each block, ascending, the instructions before which an execution ended that was counted in whole.
     fn cuts(&self) -> AddressMap<u32, Vec<u16>> {
         let mut cuts: AddressMap<u32, Vec<u16>> = AddressMap::default();
         for part in self.parts.iter().filter(|part| !part.executed) {

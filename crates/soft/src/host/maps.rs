@@ -27,7 +27,7 @@ pub(crate) struct MemoryMapping {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct MemoryMaps(Vec<MemoryMapping>);
 
-/// Why code is not taken from somewhere.
+/// The reason why code is not taken from a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoCode {
     /// Unmapped, or not executable: the program faults there natively.
@@ -80,7 +80,7 @@ impl MemoryMaps {
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why code is not taken from it.
     pub(crate) fn code_at(&self, page: u64) -> Result<(), NoCode> {
         match self.at(page) {
             Some(mapping) if mapping.executable && mapping.writable => Err(NoCode::Writable),
@@ -172,7 +172,7 @@ impl MapsCache {
         self.steady.contains(&file)
     }
 
-    /// They have changed.
+    /// Forgets the mappings, because they have changed.
     pub(crate) fn forget(&mut self) {
         self.maps = None;
     }

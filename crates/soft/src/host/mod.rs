@@ -86,10 +86,10 @@ pub use program_file::refuses;
 pub use retranslation::Retranslation;
 pub use tracer::FIXED_BYTES;
 
-/// How programs are run.
+/// Settings of the tracer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TracerSettings {
-    /// How code is translated.
+    /// Settings of the translation.
     pub translation: translate::TranslationSettings,
     /// The processor that programs see; `None`: the real one.
     /// [`translate::TranslationSettings::stop_at_cpu_queries`] must be set with it.
@@ -103,14 +103,14 @@ pub struct TracerSettings {
 }
 
 impl TracerSettings {
-    /// With a processor that is the same on every machine.
+    /// Sets a processor that is the same on every machine.
     pub fn with_baseline(self, baseline: Option<ProcessorBaseline>) -> TracerSettings {
         let translation =
             translate::TranslationSettings { stop_at_cpu_queries: baseline.is_some(), ..self.translation };
         TracerSettings { baseline, translation, ..self }
     }
 
-    /// With no units counted but those that some events need.
+    /// Counts no units but those that these events need.
     #[must_use]
     pub fn counting(self, events: impl IntoIterator<Item = ExecutionEvent>) -> TracerSettings {
         let counted = AddendKinds::needed_for(events).among(AddendKinds::OF_UNITS);

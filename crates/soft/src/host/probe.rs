@@ -24,7 +24,7 @@ pub trait InstructionProbe {
 pub struct ProbeView {
     /// The process, which is stopped.
     pub tid: u32,
-    /// Where it is in translated code.
+    /// Its position in translated code.
     pub pc: u64,
     /// The program's registers if it were detached now.
     pub program: Registers,

@@ -46,11 +46,11 @@ pub(crate) struct TracedProcess {
     pub(crate) unconfirmed: bool,
     /// The limits on its addresses that it believes in, where the kernel has others.
     pub(super) limits: Option<ReportedLimits>,
-    /// Why there are no counts.
+    /// The reason why there are no counts.
     pub(crate) lost: Option<String>,
 }
 
-/// Where a thread is translated.
+/// The context of a thread in a translation: its slot, and executions that no counter has seen.
 pub(crate) struct TranslationContext {
     pub(crate) cache: Rc<RefCell<CodeCacheMapping>>,
     pub(crate) slot: usize,
@@ -92,12 +92,12 @@ pub(crate) struct TranslatedPc {
 }
 
 impl TranslatedPc {
-    /// With registers as they are.
+    /// The position with its registers.
     pub(crate) fn new(pc: u64, registers: &Registers) -> TranslatedPc {
         TranslatedPc { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
     }
 
-    /// In a system call, or right behind one.
+    /// A position in a system call, or right behind one.
     pub(crate) fn of_call(pc: u64) -> TranslatedPc {
         TranslatedPc { pc, rcx: None, r11: None }
     }
@@ -109,7 +109,7 @@ pub(crate) struct TracedTask {
     pub(crate) process: usize,
     /// It has ended. The first thread of a process stays a task as long as any other.
     pub(crate) ended: bool,
-    /// Where it is in translated code when it has ended itself, which it is about to do.
+    /// Its position in translated code when it has called `exit`, which is about to be made.
     pub(crate) exit_pc: Option<u64>,
     /// Its position in translated code, if it has executed nothing since that was read.
     pub(crate) last: Option<TranslatedPc>,
@@ -126,7 +126,7 @@ pub(crate) struct TracedTask {
     pub(crate) mode: TaskMode,
     /// A system call filter is in force: no call can be made on its behalf.
     pub(crate) filtered: bool,
-    /// Where it called `execve`: behind the stop before the system call.
+    /// The address of its `execve`: behind the stop before the system call.
     pub(crate) exec_pc: Option<u64>,
     /// The child that it waits for, as both use one memory.
     pub(crate) vfork_wait: Option<VforkWait>,
@@ -144,7 +144,7 @@ pub(crate) struct TracedTask {
     pub(crate) trap_action: Option<[u8; 32]>,
     /// Its binding to a CPU.
     pub(crate) affinity: CpuAffinity,
-    /// How long its program has run in its translation.
+    /// The CPU time of its program in the translation.
     pub(crate) age: TranslationAge,
     /// Its counts from translations that it has left, or why they are unknown; `None` where it never asked
     /// for its own counts.
@@ -155,7 +155,7 @@ pub(crate) struct TracedTask {
 #[derive(Clone, Copy)]
 pub(crate) struct VforkWait {
     pub(crate) by: u32,
-    /// Where it is in translated code.
+    /// Its position in translated code.
     pub(crate) pc: u64,
 }
 
@@ -259,7 +259,7 @@ impl TracedProcess {
         }
     }
 
-    /// From here on there are no counts.
+    /// Drops the counts, with a reason.
     pub(crate) fn lose(&mut self, reason: impl Into<String>) {
         self.lost.get_or_insert_with(|| reason.into());
     }

@@ -121,8 +121,7 @@ fn read(folder: &CacheFolder, name: &str) -> Option<FileProfile> {
     FileProfile::read(&bytes)
 }
 
-/// How hot the blocks of a translation were, by their numbers; those that were not executed are cold
-/// throughout.
+/// The heat of the blocks of a translation, by their numbers. Blocks that were not executed are cold.
 #[derive(Default)]
 pub(crate) struct HeatMap(Vec<BlockHeat>);
 

@@ -43,7 +43,8 @@ pub(crate) fn opened(tid: u32, folder: Option<i32>, path: u64) -> Option<PathBuf
     Some(start.join(path.strip_prefix("/").unwrap_or(&path)))
 }
 
-/// Why a command cannot be followed from the start, in words that follow "the program"; `None` where it can.
+/// The reason why a command cannot be followed from the start, in words that follow "the program"; `None`
+/// where it can.
 pub fn refuses(file: &Path) -> Option<String> {
     look(file, Path::new("/"), ".")
 }

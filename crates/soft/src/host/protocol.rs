@@ -21,7 +21,7 @@ pub const FINISH: u8 = b'f';
 
 /// The last line of a requested report.
 pub const SO_FAR: &str = "so far";
-/// How the last report ends.
+/// The last line of the last report.
 pub const LAST: &str = "end";
 
 /// Most bytes of a line, and most lines of a report.

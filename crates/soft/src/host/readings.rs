@@ -203,7 +203,7 @@ pub(super) fn ran_ns(tid: u32) -> Option<u64> {
     ran.split(' ').next()?.parse().ok()
 }
 
-/// How long a task has run in the kernel so far, in hundredths of a second.
+/// The kernel time of a task so far, in hundredths of a second.
 ///
 /// # Source
 ///

@@ -152,12 +152,12 @@ pub(super) fn run_to_trap(
         match wait_for(tid, crowded)? {
             Change::Signal(SIGTRAP) => break,
             Change::Signal(SIGSTOP) => (given, stopped) = (SIGSTOP, true),
-            // As it was after a call before.
+            // The state after an earlier call.
             Change::Group(_) => stopped = true,
             Change::Signal(signal) => {
                 pending = Some(signal);
                 faults += u32::from(FAULTS.contains(&signal));
-                // There is nothing that could be executed.
+                // No instruction can be executed there.
                 if faults > MOST_FAULTS {
                     return Err(io::Error::from(io::ErrorKind::InvalidInput));
                 }
@@ -292,8 +292,8 @@ impl RemoteSyscalls {
         identity::open_same(Path::new(&format!("/proc/{}/fd/{theirs}", self.tid)), identity)
     }
 
-    /// Which file the program has open at a descriptor, as the program itself sees it. Overwrites [`LENT`]
-    /// bytes at an address.
+    /// The identity of the file at a descriptor, as the program itself sees it. Overwrites [`LENT`] bytes at
+    /// an address.
     ///
     /// # Errors
     ///

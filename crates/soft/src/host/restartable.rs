@@ -5,8 +5,8 @@
 //! they share.
 //!
 //! So a process with restartable sequences is detached when it gets a second thread, its first handled
-//! signal, or memory that other processes can write to. It is recognised by the signature in front of each
-//! abort address, which is the same in all programs that do not register another one.
+//! signal, or memory that other processes can write to. Such a sequence is recognised by the signature in
+//! front of its abort address. The signature is the same in all programs that do not register another one.
 
 use std::fs;
 use std::io;
@@ -35,7 +35,8 @@ pub(super) const SIGNATURE: u32 = 0x5305_3053;
 /// # Source
 ///
 /// `rseq(2)`; Linux `include/uapi/linux/rseq.h` and `tools/testing/selftests/rseq/rseq-x86.h`, `RSEQ_SIG`:
-/// `ud1` with the mark as a displacement; tcmalloc `tcmalloc/internal/percpu_rseq_x86_64.S`: `nop` with it.
+/// `ud1` with the signature as a displacement; tcmalloc `tcmalloc/internal/percpu_rseq_x86_64.S`: `nop` with
+/// it.
 const SIGNATURES: [[u8; 7]; 2] =
     [[0x0f, 0xb9, 0x3d, 0x53, 0x30, 0x05, 0x53], [0x0f, 0x1f, 0x05, 0x53, 0x30, 0x05, 0x53]];
 

@@ -38,8 +38,8 @@ use super::tracer::{TraceError, Tracer};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LOOK_SELDOM: Duration = Duration::from_millis(160);
 
-/// How often where every program is to have another translation again and again, and how long it runs in
-/// each, in CPU time.
+/// The interval of checks when every program is to be retranslated again and again, and the CPU time in each
+/// translation.
 const LOOK_OFTEN: Duration = Duration::from_millis(1);
 const RUN_SHORTLY: Duration = Duration::from_millis(3);
 
@@ -57,7 +57,7 @@ const FOR_A_BLOCK: Duration = Duration::from_micros(8);
 const CALM: Duration = Duration::from_millis(50);
 const NEW_OF: u32 = 100;
 
-/// One of so many blocks must be missing from the profile; else the translation is as good as a new one.
+/// The translation is kept if fewer than one of so many blocks are missing from the profile.
 const UNKNOWN_OF: usize = 2;
 
 /// Most rounds; each takes four times the age of the one before.
@@ -76,27 +76,25 @@ const OF_FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
 /// The programs that are retranslated with their own execution profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Retranslation {
-    /// Those for which it costs little compared to the time that they have run.
+    /// Programs for which it costs little compared to the time that they have run.
     #[default]
     WhenWorthwhile,
-    /// None.
+    /// No program.
     Never,
     /// All, again and again: for tests.
     Always,
 }
 
-/// How long a program has run in a translation.
+/// The age of a program in its translation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TranslationAge {
     /// CPU time of the task when the translation began; `None` until the first check.
     since_ns: Option<u64>,
-    /// How long it had run, and how many blocks there were, when it was last looked whether these become
-    /// more.
+    /// CPU time and number of blocks when the growth was last checked.
     seen: (u64, u32),
-    /// How long it had run at the last look, and at how many looks in a row it had not run since the one
-    /// before.
+    /// CPU time at the last check, and the number of checks in a row without any progress.
     idle: (u64, u32),
-    /// How often it was old enough.
+    /// The number of rounds so far.
     rounds: u32,
     /// The time of the next check; `None`: at once.
     next: Option<Instant>,
@@ -106,7 +104,7 @@ pub(crate) struct TranslationAge {
     interrupted: bool,
 }
 
-/// How long a program had run when it was to stop before its next system call: in all in ns, and in the
+/// The times of a program when it was asked to stop before its next system call: in all in ns, and in the
 /// kernel in ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct RetranslationRequest {
@@ -120,7 +118,7 @@ impl TranslationAge {
         *self = TranslationAge { rounds: self.rounds + 1, ..TranslationAge::default() };
     }
 
-    /// Another translation would be no better.
+    /// The age starts again, because a new translation would be no better.
     fn postpone(&mut self, ran_ns: u64) {
         self.rounds += 1;
         self.since_ns = Some(ran_ns);

@@ -34,7 +34,7 @@ const MOST_BLOCKS: u32 = 400_000;
 pub(super) struct SharedTranslations(Vec<Rc<RefCell<CodeCacheMapping>>>);
 
 impl SharedTranslations {
-    /// One that suits a program, which is the last one used from now on.
+    /// A translation that suits a program; it becomes the last one used.
     fn find(&mut self, tid: u32, maps: &MemoryMaps) -> Option<Rc<RefCell<CodeCacheMapping>>> {
         let found = self.0.iter().rposition(|cache| cache.borrow().suits(tid, maps))?;
         let cache = self.0.remove(found);

@@ -33,13 +33,13 @@ use super::process::TaskMode;
 use super::tracer::{TraceError, Tracer};
 use crate::translate::NextAddress;
 
-/// How often in a row a signal may find a thread where it was.
+/// The number of times in a row that a signal may find a thread without progress.
 const PATIENCE: u32 = 1;
 
 /// The first delay of a signal.
 const SHORTEST: Duration = Duration::from_micros(250);
 
-/// How often that is doubled at most.
+/// Most doublings of the delay.
 const DOUBLINGS: u32 = 4;
 
 /// Values of `si_code`: a signal to one thread, a timer of `timer_create`, the kernel.
@@ -74,7 +74,7 @@ const FIRST_OF_QUEUED: i32 = 32;
 pub(crate) struct SignalThrottle {
     /// The address where the task continued after a handler, or at the start of one, until it makes progress.
     back: Option<u64>,
-    /// How often in a row a signal found it there.
+    /// The number of times in a row that a signal found it there.
     stuck: u32,
 }
 

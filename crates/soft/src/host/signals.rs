@@ -47,7 +47,7 @@ const TRAP_TRACE: i32 = 2;
 /// The effect of a signal on a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SignalDisposition {
-    /// Nothing: without a tracer it would not even be woken up.
+    /// It has no effect: without a tracer it would not even wake the process up.
     Ignores,
     /// It stops until it is continued.
     Stops,
@@ -84,7 +84,7 @@ impl Tracer {
                     (Some(stop), _)
                         if stop != StopReason::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
-                        // Before a call nothing of it is done.
+                        // Nothing of a call is done before its stop.
                         if stop != StopReason::SystemCall {
                             task.throttle.progressed();
                         }
@@ -135,8 +135,8 @@ impl Tracer {
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
     }
 
-    /// Where a stopped process is in translated code: at a stop that it has reached, which is reported behind
-    /// its instruction, else where its instruction pointer is.
+    /// The position of a stopped task in translated code: at a stop that it has reached, which is reported
+    /// behind its instruction, else at its instruction pointer.
     pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, TraceError> {
         let before = registers.rip.wrapping_sub(1);
         let task = self.task(tid)?;
@@ -317,10 +317,10 @@ pub(super) fn restarts(registers: &Registers) -> bool {
     again && registers.orig_rax.cast_signed() >= 0
 }
 
-/// A return that must use the lookup table. Either its entry of the return-address table is wrong, because a
-/// misaligned stack mixed two entries, and it jumped outside of code or to an address that is not canonical.
-/// Or the stack is not writable, which a native return does not need.
-/// Returns the registers for a lookup miss.
+/// A return that must use the lookup table. Its entry of the return-address table may be wrong, because a
+/// misaligned stack has mixed two entries. Then it jumped outside of code, or to an address that is not
+/// canonical. Or the stack is not writable, which a native return does not need. Returns the registers for a
+/// lookup miss.
 ///
 /// # Source
 ///

@@ -103,7 +103,7 @@ pub(crate) enum SyscallAction {
     UseDescriptor,
     /// It reads or sets the CPUs that a task may use.
     CpuMask {
-        /// By itself alone.
+        /// Whether the call names the calling task only.
         own: bool,
     },
     /// It reads or sets the limits on addresses.
@@ -121,7 +121,7 @@ pub(crate) enum SyscallAction {
     OwnCounts {
         /// Where.
         address: u64,
-        /// How many words.
+        /// The number of words.
         words: u64,
     },
     /// The program must be detached; the reason, in words that follow "the program".
@@ -250,7 +250,7 @@ pub(super) fn remapped(registers: &Registers, result: &io::Result<u64>) -> Optio
 
 /// # Source
 ///
-/// `clone(2)`: what shares memory is a thread of the process, or suspends its maker, or is not followed.
+/// `clone(2)`: a task that shares memory is a thread, or suspends its parent (vfork), or is not followed.
 fn clone(flags: u64) -> SyscallAction {
     const CLONE_VM: u64 = 0x100;
     const CLONE_VFORK: u64 = 0x4000;
@@ -462,7 +462,7 @@ impl Tracer {
             return self.resume_checked(tid);
         }
         let joint = home.borrow().common.is_open() && !changes;
-        // Where the kernel puts new code is not known before, nor where it moves any.
+        // The address of new or moved code is not known before the call.
         let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
         let stale = !changes && !joint && places && self.is_stale(tid)?;
         self.forget_maps(tid);

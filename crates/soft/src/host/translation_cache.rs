@@ -96,13 +96,13 @@ impl TranslationCache {
 pub(super) struct CacheRecord {
     /// The name of its file; `None` where it is not to be stored.
     name: Option<String>,
-    /// Where the program begins, behind its loader.
+    /// The entry of the program, behind its loader.
     entry: Option<u64>,
-    /// How many blocks it had when it was read from there.
+    /// The number of blocks that were loaded.
     read: Option<u32>,
-    /// How many programs began in it.
+    /// The number of programs that have started in it.
     began: u32,
-    /// How many processes could not stay.
+    /// The number of processes that had other code.
     diverged: u32,
 }
 
@@ -124,7 +124,7 @@ impl CacheRecord {
         self.diverged += 1;
     }
 
-    /// How many blocks it had when it was read from a file; `None` where it was not.
+    /// The number of blocks that were loaded from a file; `None` for a new translation.
     pub(super) fn read(&self) -> Option<u32> {
         self.read
     }
@@ -139,7 +139,7 @@ fn has_grown(read: u32, blocks: u32) -> bool {
     (blocks - read) * GROWN_PART > read
 }
 
-/// Why a file is not used.
+/// The reason why a file is not used.
 enum CacheMiss {
     /// It is damaged, of another version, or made from code that has changed: no program can use it.
     Useless,

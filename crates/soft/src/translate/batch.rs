@@ -37,7 +37,7 @@ const MAX_LENGTH: usize = 15;
 /// A block that is to be translated.
 pub(crate) struct PendingBlock {
     pub(crate) address: u64,
-    /// Its instructions: where they are in [`BlockBatch::shapes`].
+    /// The range of its instructions in [`BlockBatch::shapes`].
     pub(crate) steps: Range<usize>,
     pub(crate) terminator: Terminator,
     /// Status flags that matter when it is entered.
@@ -48,8 +48,8 @@ pub(crate) struct PendingBlock {
     pub(crate) expected: u64,
     /// The successors that are in the batch, in the order of [`successors`].
     pub(crate) inside: [Option<u32>; 2],
-    /// Before which of its instructions a counter does not disturb the flags; `None` where they matter
-    /// throughout.
+    /// The first instruction before which flags are dead, so that a counter may change them; `None` where
+    /// they are live throughout.
     pub(crate) flags_dead: Option<usize>,
 }
 
@@ -322,7 +322,7 @@ impl SeenAddresses {
     }
 }
 
-/// How far a run of instructions was decoded.
+/// The end of a run of decoded instructions.
 enum ScanEnd {
     /// To its end, or to a known instruction.
     End(Option<Terminator>),

@@ -5,8 +5,8 @@
 //!
 //! r11 belongs to the translator. Compilers use it last of all registers that a call need not preserve. The
 //! program's r11 is in the slot, and the few instructions that use it load it from there. Within a block it
-//! stays in the register until the translator needs r11 or the block ends, because a load after a store
-//! delays the next instruction.
+//! stays in the register until the translator needs r11 or the block ends: a load after a store delays the
+//! next instruction.
 //!
 //! # Source
 //!
@@ -24,7 +24,7 @@ use crate::addend::{ElementMask, MaskedElements};
 pub(crate) struct CodeEmitter {
     /// Address of the region.
     base: u64,
-    /// Where the code starts in the region.
+    /// The offset of the code in the region.
     start: u32,
     bytes: Vec<u8>,
     pc_map: PcMap,
@@ -120,7 +120,7 @@ impl CodeEmitter {
         self.pc_map.push(PcEntry { at: offset, subject: at.subject, done: at.done, bits });
     }
 
-    /// One instruction. Where its length is known a copy takes no call.
+    /// Emits one instruction. For a constant length the copy takes no call.
     #[inline(always)]
     pub(crate) fn put(&mut self, at: EmitState, bytes: &[u8]) {
         self.add_entry(at);
@@ -189,7 +189,7 @@ impl CodeEmitter {
         self.change(at, offset, &[&[0x4d, 0x8d, 0x5b, 0x01]]);
     }
 
-    /// From here on r11 has a counter, until [`CodeEmitter::end_counting`].
+    /// Loads a counter into r11, where it stays until [`CodeEmitter::end_counting`].
     pub(crate) fn begin_counting(&mut self, at: EmitState, offset: u32) {
         debug_assert_eq!(self.r11, R11State::Free);
         let start = self.bytes.len();
@@ -504,7 +504,7 @@ impl CodeEmitter {
     pub(crate) fn system_call(&mut self, at: EmitState, next: u64, after: EmitState, filter: u64) -> u64 {
         let busy = at.with(PcBits::RCX);
         debug_assert_eq!(self.r11, R11State::Free);
-        // Where the kernel makes a call again it is back at its instruction, with the flags there.
+        // A restarted call is back at its instruction, with the flags there.
         self.load(at, 11, slot_layout::R11);
         self.store(at, 1, slot_layout::RCX);
         self.put(busy, &[0x0f, 0xb7, 0xc8]);
@@ -531,7 +531,7 @@ impl CodeEmitter {
         here
     }
 
-    /// Behind the check of a stub, with the program's registers.
+    /// The state behind the check of a stub, with the program's registers.
     pub(crate) fn in_stub(subject: u32) -> EmitState {
         EmitState { subject, done: 0, bits: PcBits::TO_STUB.with(PcBits::IN_STUB) }
     }

@@ -20,7 +20,7 @@ pub(crate) struct DecodedInstruction {
     pub(crate) address: u64,
     pub(crate) bytes: [u8; 15],
     pub(crate) len: u8,
-    /// Where the 32-bit displacement to the instruction pointer is, and where it leads.
+    /// The offset of the 32-bit displacement to the instruction pointer, and its target.
     pub(crate) relative: Option<(u8, u64)>,
     /// Status flags that it reads; others keep their value or do not matter.
     pub(crate) reads: u8,
@@ -42,7 +42,7 @@ pub(crate) struct DecodedInstruction {
 /// The use of a register by an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RegisterUse {
-    /// Nothing.
+    /// The instruction does not use it.
     None,
     /// It needs its value.
     Reads,
@@ -77,7 +77,7 @@ impl RunTimeUnits {
     }
 }
 
-/// Where an indirect branch goes.
+/// The target of an indirect branch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BranchOperand {
     /// A general register, by its number.
@@ -101,7 +101,7 @@ impl DecodedInstruction {
     ///
     /// # Errors
     ///
-    /// Why it cannot be followed.
+    /// The reason why it cannot be followed.
     pub(crate) fn decode(window: &[u8], address: u64) -> Result<DecodedInstruction, DetachReason> {
         let mut decoder = Decoder::with_ip(64, window, address, DecoderOptions::NONE);
         DecodedInstruction::look(&decoder.decode(), &decoder, window)
@@ -111,7 +111,7 @@ impl DecodedInstruction {
     ///
     /// # Errors
     ///
-    /// Why it cannot be followed.
+    /// The reason why it cannot be followed.
     #[inline]
     pub(crate) fn next_of(
         decoder: &mut Decoder<'_>,

@@ -189,7 +189,7 @@ impl Translation {
         let bits = self.block_counter(from).map_or(PcBits::CLEAN, |_| PcBits::COUNTED);
         let at = EmitState { subject: from, done: pending.len() as u16 - 1, bits };
         let after = EmitState { done: pending.len() as u16, ..at }.with(PcBits::TAKEN);
-        // Either its call was emitted before, or it will be.
+        // The call was emitted before, or is emitted later.
         let waits = |thunk: &CallThunk| thunk.direct && thunk.at.subject == from;
         match deferred.thunks.iter().position(waits) {
             Some(thunk) => {
@@ -366,8 +366,8 @@ impl Translation {
         Some(CountedLoop { counter, not_taken })
     }
 
-    /// Such a block, with its counter in r11 while it goes round: in memory each round waits for the one
-    /// before.
+    /// Emits such a block with its counter in r11: a counter in memory would make each iteration wait for the
+    /// one before.
     fn emit_loop(
         &mut self,
         shapes: &[DecodedInstruction],
@@ -704,7 +704,7 @@ impl Translation {
         }
     }
 
-    /// Where a link leads: to the block, or over a counter.
+    /// The destination of a link: the block, or an edge counter before it.
     fn link_to(&mut self, link: LinkRequest, out: &mut CodeEmitter) -> LinkPatch {
         let LinkRequest { stop, jump, to, arc, at } = link;
         let mut destination = self.blocks[to as usize].body;
@@ -796,7 +796,7 @@ impl Translation {
         (CodeWrite { address, bytes: WriteBytes::of(&start.to_le_bytes()) }, hit, at)
     }
 
-    /// How many of a block's first instructions have a counter of units.
+    /// The number of unit counters among a block's first instructions.
     pub(super) fn with_units(&self, block: u32, instructions: u16) -> u32 {
         let shapes = self.shapes(&self.blocks[block as usize]).take(usize::from(instructions));
         shapes.filter(|shape| self.units(shape).is_some()).count() as u32

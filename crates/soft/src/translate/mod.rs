@@ -6,8 +6,8 @@
 //! program must not notice: its registers, stack, signals and addresses are those of a native run.
 //!
 //! A [`Translation`] is pure. Its input is the program's code and the memory that translated code can use.
-//! Its output is a list of writes. The host (module `host` of this crate) maps memory, starts the program in
-//! translated code, and asks again when the program stops at code that is not translated yet.
+//! Its output is a list of writes. The host (module `host` of this crate) maps memory and starts the program
+//! in translated code. It asks again when the program stops at code that is not translated yet.
 //!
 //! # Terms
 //!
@@ -103,9 +103,9 @@ pub struct CodeWrite {
 pub enum WriteBytes {
     /// The first `len` of these: 8 at most.
     Few {
-        /// They and zeros.
+        /// The bytes, padded with zeros.
         bytes: [u8; 8],
-        /// How many.
+        /// The number of bytes.
         len: u8,
     },
     /// Any number.
@@ -144,7 +144,7 @@ pub enum TranslationNeed {
     NewTranslation,
 }
 
-/// Why the program stopped at an instruction that the translator put there.
+/// The reason of a stop at an instruction of the translator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReason {
     /// An exit that was not taken before: see [`Translation::link`].
@@ -170,7 +170,7 @@ pub const ANSWERED: u64 = 1;
 pub(crate) struct TranslatedBlock {
     /// Its address in the program.
     pub(crate) address: u64,
-    /// Where its copy starts.
+    /// The address of its translation.
     body: u64,
     /// Bytes of its instructions in the program.
     len: u16,
@@ -203,7 +203,7 @@ enum BlockEnd {
 }
 
 impl BlockEnd {
-    /// With the address where the block's branch goes.
+    /// The kind of a terminator, and the target of its branch.
     fn of(terminator: Terminator) -> (BlockEnd, Option<u64>) {
         match terminator {
             Terminator::FallThrough { .. } | Terminator::SystemCall { .. } => (BlockEnd::Next, None),
@@ -263,10 +263,10 @@ enum ExitStub {
     Breakpoint,
 }
 
-/// How the program's code is translated.
+/// Settings of a translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TranslationSettings {
-    /// Which counters are there as a check only.
+    /// The counters that serve as a check only.
     pub redundancy: Redundancy,
     /// Whether programs stop before `cpuid` and `xgetbv` ([`StopReason::CpuQuery`]); else the processor
     /// answers.
@@ -429,7 +429,7 @@ impl Translation {
         self.pages.block(address)
     }
 
-    /// Why the program stopped, by the address of the stopping instruction.
+    /// The reason of a stop, by the address of the stopping instruction.
     pub fn stop_at(&self, address: u64) -> Option<StopReason> {
         Some(match self.exit_stubs.get(&address)? {
             ExitStub::DirectLink { .. } | ExitStub::ReturnSite { .. } | ExitStub::Linked(_) => {
@@ -454,7 +454,7 @@ impl Translation {
         self.pages.looked_at(start, end)
     }
 
-    /// Where the program is, by its instruction pointer in translated code.
+    /// The program point of an instruction pointer in translated code.
     pub fn point_at(&self, pc: u64) -> Option<ProgramPoint> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
         self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
@@ -475,12 +475,12 @@ impl Translation {
         &self.flow
     }
 
-    /// How many counters of units there are, from [`unit_counter`] 0 on.
+    /// The number of unit counters, from [`unit_counter`] 0 on.
     pub fn unit_counters(&self) -> u32 {
         self.unit_counters
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     pub fn blocks(&self) -> u32 {
         self.blocks.len() as u32
     }
@@ -684,7 +684,7 @@ impl Translation {
     fn iterations_at(&self, entry: &PcEntry) -> Option<u32> {
         let first = self.blocks[entry.subject as usize].units()?;
         let before = self.with_units(entry.subject, entry.done);
-        // Before a comparison's correction the instruction is done already.
+        // Before the correction of a comparison the instruction is done already.
         let own = if !entry.bits.has(PcBits::DONE) { before } else { before.checked_sub(1)? };
         Some(first + own)
     }

@@ -129,7 +129,7 @@ impl Translation {
         self.writes.is_empty() && self.flow.is_closed()
     }
 
-    /// Where its table is.
+    /// The address of the lookup table.
     pub(crate) fn table(&self) -> u64 {
         self.table
     }
@@ -139,12 +139,12 @@ impl Translation {
         self.table_heads.iter().map(|(entry, head)| (*entry, *head))
     }
 
-    /// Where its regions are, and how many bytes of each are taken.
+    /// The address and the used bytes of each region.
     pub(crate) fn taken(&self) -> impl Iterator<Item = (u64, u32)> {
         self.regions.iter().map(|region| (region.base(), region.used()))
     }
 
-    /// How many of its blocks were known to be executed before they were translated.
+    /// The number of its blocks that were in the profile before they were translated.
     pub(crate) fn profiled(&self) -> usize {
         self.pages.profiled()
     }

@@ -11,7 +11,7 @@ use crate::profile::{BlockHeat, PageProfile};
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// Where the translator reads the program's code.
+/// The program's code, as the translator reads it.
 pub trait CodeSource {
     /// The page (4096 bytes) at an address that is a multiple of 4096; `None` where code must not be taken
     /// from.
@@ -59,7 +59,7 @@ struct CodePage {
     origin: Option<FilePage>,
     /// A bit for each byte at which a translated block starts.
     starts: [u64; WORDS],
-    /// For each word of `starts` how many bits the words before have.
+    /// For each word of `starts`, the number of bits in the words before it.
     ranks: [u16; WORDS],
     /// The blocks in the order of their addresses.
     blocks: Vec<u32>,
@@ -118,7 +118,7 @@ impl CodePage {
 }
 
 impl CodePage {
-    /// Where its blocks start.
+    /// Offsets of its blocks.
     fn offsets(&self) -> impl Iterator<Item = u16> {
         let is_start = |offset: &u16| {
             let (word, bit) = CodePage::bit(u64::from(*offset));
@@ -284,8 +284,8 @@ impl CodePages {
         page.origin.as_ref()?.profile.as_ref()
     }
 
-    /// How hot the block at an address was in earlier runs, cold if they have executed none there; `None`
-    /// where nothing is known of its page.
+    /// The heat of the block at an address, which is cold if earlier runs have not executed it. `None`
+    /// without a profile of its page.
     pub(crate) fn heats(&self, address: u64) -> Option<BlockHeat> {
         Some(self.profile(address)?.heats_at((address % PAGE) as u16).unwrap_or_default())
     }

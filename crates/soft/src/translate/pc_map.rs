@@ -26,7 +26,7 @@ pub(crate) struct PcMap {
 }
 
 impl PcMap {
-    /// None yet, of code that starts at an offset in its region; `buffers` holds nothing.
+    /// An empty map of code that starts at an offset in its region; `buffers` is empty.
     pub(crate) fn from(start: u32, buffers: Vec<u8>) -> PcMap {
         PcMap { start, last: before(start), bytes: buffers }
     }
@@ -92,7 +92,7 @@ impl PcMap {
         self.last = entry;
     }
 
-    /// Where the code starts.
+    /// The offset of the code.
     pub(crate) fn start(&self) -> u32 {
         self.start
     }

@@ -11,7 +11,7 @@ pub(crate) struct PcEntry {
     pub(crate) at: u32,
     /// The block, or the number of the stub's address.
     pub(crate) subject: u32,
-    /// How many instructions of the block were executed.
+    /// The number of executed instructions of the block.
     pub(crate) done: u16,
     pub(crate) bits: PcBits,
 }
@@ -80,14 +80,14 @@ impl PcBits {
     }
 }
 
-/// Where the program is.
+/// A point in the original program, with the state of the registers and counters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ProgramPoint {
     /// The address of its next instruction.
     pub next: NextAddress,
     /// Registers that are not the program's now.
     pub repair: RegisterRepair,
-    /// Where the flow of executions stands.
+    /// The state of the flow of executions.
     pub flow: FlowState,
     /// The counter that includes the iterations that remain in rcx.
     pub iterations: Option<u32>,
@@ -139,7 +139,7 @@ pub fn flags_in(ax: u64, flags: u64) -> u64 {
     kept | (ax >> 8 & IN_AH) | if overflow { OVERFLOW } else { 0 }
 }
 
-/// Where the flow of executions stands.
+/// The state of the flow of executions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FlowState {
     /// Outside of every block.
@@ -150,7 +150,7 @@ pub enum FlowState {
         block: u32,
         /// The part of the execution that was counted.
         phase: CountPhase,
-        /// How many of its instructions were executed.
+        /// The number of its instructions that were executed.
         done: u16,
         /// The exit that was taken, if any.
         exit: Option<BlockExit>,
@@ -166,7 +166,7 @@ impl FlowState {
 /// The part of a block's execution that the counters include.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CountPhase {
-    /// Nothing yet.
+    /// No counter includes it.
     Entered,
     /// The block was counted.
     Counted,

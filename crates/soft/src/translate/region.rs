@@ -31,7 +31,7 @@ pub(crate) struct CodeRegion {
 
 /// The location of a stored PC map.
 struct StoredPcMap {
-    /// Where the code starts in the region.
+    /// The offset of the code in the region.
     start: u32,
     /// Length of the map in bytes, and its offset among all maps.
     len: u32,
@@ -55,7 +55,7 @@ impl CodeRegion {
         self.base
     }
 
-    /// How many bytes from its start are taken.
+    /// The number of used bytes.
     pub(crate) fn used(&self) -> u32 {
         self.used
     }

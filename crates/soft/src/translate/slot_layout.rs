@@ -17,7 +17,7 @@ pub const FEW_SLOTS: usize = 64;
 pub const RAX: u32 = 0;
 /// Offset in a slot: the program's rcx.
 pub const RCX: u32 = 8;
-/// Where r11 is, which the translator has for itself.
+/// Offset in a slot: the program's r11, because the translator uses the register.
 pub const R11: u32 = 16;
 
 /// Offset in a slot: 32 bytes that the host uses.
@@ -35,7 +35,7 @@ pub const RETURN_ENTRIES: usize = 0x1_0000 / 8 + 1;
 /// down from the end.
 pub const COUNTERS: u32 = 0x2_1000;
 
-/// How many counters a slot has room for.
+/// The capacity of a slot, in counters.
 pub const MAX_COUNTERS: u32 = (SLOT_BYTES as u32 - COUNTERS) / 8;
 
 /// Entries of the table of indirect targets: one for each value of an address's lower 16 bits.

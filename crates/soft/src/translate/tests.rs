@@ -39,7 +39,7 @@ fn text(instruction: &Instruction) -> String {
     text
 }
 
-/// Where libraries are: no instruction has room for it.
+/// An address of libraries, which no instruction can contain.
 const FAR_AT: u64 = 0x7fff_fd00_0000;
 
 fn shape(bytes: &[u8]) -> DecodedInstruction {

@@ -1,4 +1,4 @@
-//! CPUs: a program sees and may use those that it has without us.
+//! CPUs: a program sees and may use the same CPUs as natively.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn a_program_and_its_children_may_use_the_cpus_that_they_could_use_without_us() 
     }
 }
 
-/// What it and those that it makes may use is what they may use without us.
+/// The CPUs that it and its children may use are the native ones.
 #[track_caller]
 fn check_cpus(args: &[&str]) -> Option<TestRun> {
     let several = Affinity::of(std::process::id()).unwrap().len() > 1;

@@ -42,7 +42,7 @@ fn hostile(args: &[&str]) -> Option<TestRun> {
     program("hostile.c").map(|program| alike(&TestJob::new(program, args)))
 }
 
-/// What it does is left with these words, and does no harm.
+/// The program is detached with this reason, and comes to no harm.
 #[track_caller]
 fn check_left(args: &[&str], words: &str) {
     if let Some(run) = hostile(args) {
@@ -50,7 +50,7 @@ fn check_left(args: &[&str], words: &str) {
     }
 }
 
-/// What it does is counted.
+/// The program is counted.
 #[track_caller]
 fn check_counted(run: &TestRun) {
     for process in &run.counts {
@@ -205,7 +205,7 @@ fn a_program_that_filters_its_system_calls_goes_on() {
 #[test]
 fn a_program_that_uses_gs_is_left() {
     check_left(&["base"], "sets the base of %gs");
-    // A processor or a kernel without the instruction raises a fault, which is left as well.
+    // A processor or a kernel without the instruction raises a fault; the program is detached then, too.
     check_left(&["write base"], "an instruction on segment bases");
 }
 
@@ -242,7 +242,7 @@ fn restartable_sequences_with_a_mark_of_their_own_are_left() {
 
 #[test]
 fn a_handler_that_goes_back_to_32_bit_code_is_left() {
-    // What becomes of that code is the kernel's business, which need not know 32-bit system calls.
+    // The kernel executes that code; it may not know 32-bit system calls.
     check_left(&["narrow"], "continues in 32-bit code");
 }
 
@@ -556,8 +556,8 @@ fn a_program_that_shortens_all_files_of_memory_does_no_harm() {
 /// Set where a test runs itself again, in other circumstances.
 const AGAIN: &str = "CYCLOMETER_TEST_AGAIN";
 
-/// Runs a test by a command of the shell that has the test and its arguments as `"$@"`; there the program is
-/// left with these words.
+/// Runs a test by a shell command that has the test and its arguments as `"$@"`. The program is detached with
+/// this reason.
 #[track_caller]
 fn check_left_where(test: &str, command: &str, words: &str) {
     let Some(program) = program("rare.c") else { return };
@@ -597,7 +597,7 @@ fn limits_that_a_program_sets_on_its_addresses_are_its_own() {
     for what in ["lowered", "refused", "changed", "other"] {
         check_counted(&alike(&TestJob::new(&program, &[what])));
     }
-    // Each is born, limited by its maker, and stops for the first time, in this order or the other.
+    // Each child is forked, limited by its parent, and stops for the first time, in this order or the other.
     let hasty = alike(&TestJob::new(&program, &["hasty"]));
     assert!(hasty.stdout.contains("limits: 100\n"), "{hasty:?}");
     check_counted(&hasty);

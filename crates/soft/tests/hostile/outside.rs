@@ -1,4 +1,4 @@
-//! What comes from outside: programs are stopped, killed, looked at and left alone, at any moment.
+//! Events from outside: programs are stopped, killed, inspected and detached, at any moment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -193,13 +193,13 @@ fn check_same_instructions(counts: &[ProcessCounts], others: &[ProcessCounts]) {
     assert_eq!(of(counts), of(others));
 }
 
-/// So many rounds of a loop of two instructions.
+/// Rounds of a loop of two instructions.
 fn rounds(number: &str) -> Option<TestJob> {
     program("loops.c").map(|program| TestJob::new(program, &["rounds", number]))
 }
 
-/// Instructions of a run that are none of its loop's, as its handler tells where in the loop it was
-/// interrupted and how many rounds were left; `None` where that was not in the loop.
+/// Instructions of a run outside of its loop. The handler reports where in the loop it was interrupted, and
+/// the rounds that remained. `None` where that was not in the loop.
 #[track_caller]
 fn outside_of_loop(run: &TestRun, rounds: u64) -> Option<u64> {
     assert_eq!(run.status, Status::Code(7), "{run:?}");

@@ -43,9 +43,10 @@ pub struct Lockstep {
     steps: u64,
     /// Looks at translated code.
     looks: u64,
-    /// Bytes of the stack where a real return left the address of translated code, below the program's stack.
+    /// Bytes of the stack where a real return stored the address of translated code, below the program's
+    /// stack.
     left_over: HashSet<u64>,
-    /// What was executed last in translated code.
+    /// The last instruction in translated code.
     trail: Vec<(u64, u64)>,
     verdict: Option<String>,
 }
@@ -126,7 +127,7 @@ impl Lockstep {
         text
     }
 
-    /// What is wrong with the stack; what the program left there may be another address of code.
+    /// The difference of the stacks. Below the stack pointer there may be another address of code.
     fn stack_differs(&mut self, tid: u32, from: u64) -> String {
         let (here, there) = (stack(tid, from), stack(self.twin, from));
         let mut wrong = here.len() != there.len();
@@ -150,7 +151,7 @@ impl Lockstep {
         let mut text = String::new();
         for ((name, here), (_, there)) in named(&view.program).into_iter().zip(named(twin)) {
             let own_id = here == u64::from(view.tid) && there == u64::from(self.twin);
-            // The flags that a system call leaves there have the trap flag of who steps.
+            // The flags that a system call stores there have the trap flag of the stepped program.
             let trap = name == "r11" && here ^ there == TRAP;
             if here != there && !own_id && !trap {
                 let _ = write!(text, " {name} is {here:#x} instead of {there:#x}");

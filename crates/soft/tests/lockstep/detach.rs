@@ -1,4 +1,4 @@
-//! The program can leave translation at each instruction of translated code, and come back.
+//! The program can be detached at each instruction of translated code, and can enter it again.
 
 use crate::instruction_pool::{InstructionPool, RandomSource};
 use crate::lab::{LabCommand, LabOutcome, TranslationLab};

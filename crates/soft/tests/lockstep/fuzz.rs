@@ -42,7 +42,7 @@ fn check(lab: &TranslationLab, pool: &InstructionPool, seed: u64) {
     );
 }
 
-/// Some programs leave translation for a moment, at one instruction of eight.
+/// Some programs leave translated code for a moment, at one instruction of eight.
 fn wrong_with_pauses(
     lab: &TranslationLab,
     command: LabCommand<'_>,

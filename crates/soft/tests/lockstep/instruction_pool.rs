@@ -46,7 +46,7 @@ pub struct InstructionPool {
 }
 
 impl InstructionPool {
-    /// What this processor has.
+    /// The features of this processor.
     pub fn new() -> InstructionPool {
         let features = features();
         let usable = |code: &Code| {
@@ -64,9 +64,8 @@ impl InstructionPool {
         self.general.len() + self.vectors.len()
     }
 
-    /// A random instruction. It leaves alone rsp and r13 to r15, and reaches data around [`MIDDLE`] by r15,
-    /// the instruction pointer or absolutely; also what is 64 to 108 bytes above the stack pointer, if that
-    /// is allowed.
+    /// A random instruction. It does not use rsp and r13 to r15. It reaches data around [`MIDDLE`] by r15, by
+    /// the instruction pointer or absolutely; if allowed, also 64 to 108 bytes above the stack pointer.
     pub fn instruction(&self, random: &mut RandomSource, stack: bool) -> Instruction {
         loop {
             let forms = if random.below(4) == 0 { &self.vectors } else { &self.general };

@@ -17,7 +17,7 @@ use crate::programs;
 /// Longer than any end takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many instructions each task has executed, by where it would go on without us.
+/// The instructions that each task has executed, by the address where it would continue natively.
 #[derive(Default)]
 struct Completed(HashMap<u32, (u64, u64)>);
 
@@ -202,7 +202,7 @@ impl Notes for SharedNotes<HoldFirst> {
     }
 }
 
-/// So many of them must have been held for anything to be shown.
+/// The number of tasks that must have been stopped for the test to show anything.
 const ENOUGH: u64 = 6;
 
 #[test]
@@ -219,9 +219,10 @@ fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
         assert_eq!(run.outcome, native);
         let (held, instructions) = numbers(&run);
         all_held += held;
-        // The call that executes the other program is there as the way between the two; the last one ends it.
-        // Who is held where a link was just made is counted up to that: a jump behind it may not be there in
-        // the copy. Who is killed in the middle of a step may have made it, with a jump behind it.
+        // The call that executes the other program is the exit between the two; the last one ends it. A task
+        // that is stopped where a link was just made is counted up to that: a jump behind it may be missing
+        // in the copy. A task that is killed in the middle of a step may have made the link, with a jump
+        // behind it.
         let counted = run.counted[0].count(ExecutionEvent::Instructions).unwrap();
         let possible = if held == 0 { 1..=3 } else { 0..=1 };
         let more = counted.checked_sub(instructions);

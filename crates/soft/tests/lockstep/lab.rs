@@ -33,14 +33,14 @@ pub struct TranslationLab {
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What to run.
+/// The command to run.
 #[derive(Clone, Copy)]
 pub struct LabCommand<'a> {
     pub program: &'a Path,
     pub args: &'a [OsString],
 }
 
-/// What a program did that others can see.
+/// The effects of a program that others can see.
 #[derive(Clone, PartialEq, Eq)]
 pub struct LabOutcome {
     pub status: Status,
@@ -50,9 +50,9 @@ pub struct LabOutcome {
 /// A run under translation.
 pub struct TranslatedRun {
     pub outcome: LabOutcome,
-    /// Of each process.
+    /// The counts of each process.
     pub counted: Vec<ProcessCounts>,
-    /// What the probe has to say.
+    /// The notes of the probe.
     pub notes: String,
 }
 
@@ -111,7 +111,7 @@ impl TranslationLab {
         finish(pending, reader)
     }
 
-    /// Runs it under translation, with a probe that is made in the keeper.
+    /// Runs it under translation, with a probe that is made in the tracer.
     pub fn translated<P: InstructionProbe + 'static>(
         &self,
         command: LabCommand<'_>,
@@ -180,7 +180,7 @@ impl TranslationLab {
     }
 }
 
-/// What a probe tells at the end.
+/// The notes of a probe at the end.
 pub trait Notes {
     fn notes(&self) -> String;
 }

@@ -1,4 +1,4 @@
-//! Every instruction of translated code leaves the program where it would be by itself.
+//! Every instruction of translated code has the effect of the program's own instruction.
 
 use std::path::Path;
 

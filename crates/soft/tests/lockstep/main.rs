@@ -2,8 +2,7 @@
 //!
 //! - *Lockstep*: every instruction of translated code that is executed is compared with the program stepping
 //!   natively.
-//! - *Leave*: at every instruction of translated code the program leaves translation, for good or for a
-//!   moment.
+//! - *Detach*: at every instruction of translated code the program is detached, or leaves it for a moment.
 //! - *Kill*: at every instruction of translated code the program is killed, and counted up to there.
 //! - *Fuzz*: random programs, natively and translated; `CYCLOMETER_FUZZ_PROGRAMS` and `CYCLOMETER_FUZZ_SEED`
 //!   choose how many, and which is the first.

@@ -12,7 +12,7 @@ use crate::lab::Notes;
 
 const SIGTRAP: i32 = 5;
 
-/// A probe that its maker can ask when it has done its work.
+/// Notes of a probe that the test can read afterwards.
 pub struct SharedNotes<P>(pub Rc<RefCell<P>>);
 
 impl<P> Clone for SharedNotes<P> {
@@ -27,7 +27,7 @@ impl<P: InstructionProbe> InstructionProbe for SharedNotes<P> {
     }
 }
 
-/// Counts looks, and leaves for good at one of them.
+/// Counts looks, and detaches at one of them.
 pub struct LeaveAt {
     pub at: u64,
     pub seen: u64,

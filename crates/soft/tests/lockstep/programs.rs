@@ -139,7 +139,7 @@ fn returns(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     a.call(away)?;
     a.ud2()?;
     a.set_label(&mut back)?;
-    // Two stacks whose entries of the shadow are the same.
+    // Two stacks with the same entries of the return-address table.
     a.mov(rbx, rsp)?;
     a.lea(rsp, rsp - 0x1_0000)?;
     let function = function(a)?;

@@ -208,7 +208,7 @@ impl CodeWriter<'_> {
         self.straight()
     }
 
-    /// What is repeated costs that much more.
+    /// A repeated program costs that much more.
     fn repeated(&mut self, times: u64) -> AssembledCode {
         let before = self.cost;
         self.body()?;
@@ -542,7 +542,7 @@ impl CodeWriter<'_> {
         if self.random.below(2) == 0 { self.a.div(rcx) } else { self.a.div(ecx) }
     }
 
-    /// A system call that there is not. Who steps is not to be seen in the flags.
+    /// A system call that does not exist. A stepped program must not show in the flags.
     fn no_system_call(&mut self) -> AssembledCode {
         self.cost += 3;
         self.a.mov(eax, 0x7fff + self.random.below(100) as i32)?;
@@ -550,8 +550,7 @@ impl CodeWriter<'_> {
         self.a.and(r11, -0x101)
     }
 
-    /// Flags that come from the block before, over an instruction that may leave them alone, to one that
-    /// reads them.
+    /// Flags from the block before, over an instruction that may keep them, to one that reads them.
     fn flags_over_a_block(&mut self) -> AssembledCode {
         self.cost += 8;
         let count = *self.random.of(&[0, 0, 1, 32, 64, 5]);

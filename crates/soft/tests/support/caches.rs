@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use super::programs::unique;
 
-/// A folder that goes with this, and those of hints and of translations in it.
+/// A temporary folder, with folders for profiles and translations in it.
 pub struct TestCacheFolder {
     outer: PathBuf,
     pub hints: PathBuf,
@@ -15,7 +15,7 @@ pub struct TestCacheFolder {
 }
 
 impl TestCacheFolder {
-    /// With one for hints that has a mode. That for translations is made by who uses it.
+    /// Creates the folder for profiles with a mode. The tracer creates that for translations.
     pub fn new(mode: u32) -> TestCacheFolder {
         let outer = unique("caches");
         let (hints, translations) = (outer.join("hints"), outer.join("translations"));
@@ -24,7 +24,7 @@ impl TestCacheFolder {
         TestCacheFolder { outer, hints, translations }
     }
 
-    /// The files of hints.
+    /// The files of profiles.
     pub fn files(&self) -> Vec<PathBuf> {
         files(&self.hints)
     }
@@ -47,8 +47,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What files have that were written again are other ones: a number of a file that is gone may come again,
-/// but not the time when it was made.
+/// The identities of files. A file that was written again has another one: an inode may be used again, but
+/// not with the same time of creation.
 pub fn numbers(files: &[PathBuf]) -> Vec<(u64, Option<SystemTime>)> {
     let number = |path: &PathBuf| {
         let metadata = fs::metadata(path).unwrap();

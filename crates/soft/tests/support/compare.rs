@@ -16,9 +16,9 @@ pub fn check_exact(job: &TestJob) {
     assert_same_counts(&translated.counts, &stepped.counts);
 }
 
-/// The same where a clock decides on the program's way now and then: of a few translated runs and a few by
-/// steps, two agree. The longer a step takes the likelier the clock is to decide, so no other test of this
-/// program runs a job to its end meanwhile, and the stepper is near.
+/// Compares where a clock decides on the program's path now and then: of a few translated runs and a few
+/// stepped ones, two agree. The longer a step takes, the likelier the clock decides. So no other test of this
+/// program runs a job to its end meanwhile, and the stepper is on the same CPU.
 #[track_caller]
 pub fn check_exact_once(job: &TestJob) {
     const ROUNDS: usize = 8;

@@ -63,11 +63,12 @@ struct OracleTask {
     process: usize,
     /// It executes the command: before, nothing is counted.
     counted: bool,
-    /// What is executed next, and the registers before.
+    /// The next instruction, and the registers before it.
     next: Option<(usize, Registers)>,
     /// How many elements its mask selects.
     selected: u64,
-    /// What is next was interrupted by a signal that is ignored, of which an untraced process hears nothing.
+    /// The next instruction was interrupted by a signal that is ignored. An untraced process does not notice
+    /// that.
     again: bool,
 }
 
@@ -103,7 +104,7 @@ impl Oracle {
         self.tasks.insert(tid, task);
     }
 
-    /// A new process, or a new thread of its maker's.
+    /// A new process, or a new thread of its parent's process.
     fn born(&mut self, tid: u32, maker: u32) {
         let OracleTask { process, counted, .. } = self.tasks[&maker];
         if is_thread(tid) {
@@ -143,7 +144,7 @@ impl Oracle {
                 self.step(tid, 0)
             }
             Change::Exiting => {
-                // Who was killed did not complete its last instruction.
+                // A killed task did not complete its last instruction.
                 if trace::event_message(tid)? & 0x7f == 0 {
                     self.retire(tid, None);
                 }
@@ -226,7 +227,7 @@ impl Oracle {
         if self.tasks[&tid].counted { trace::step(tid, signal) } else { trace::resume(tid, signal) }
     }
 
-    /// What was next has been executed, unless it is a repeated instruction that goes on.
+    /// The next instruction was executed, unless it is a repeated one that continues.
     fn retire(&mut self, tid: u32, after: Option<&Registers>) {
         let task = self.tasks.get_mut(&tid).unwrap();
         let Some((index, before)) = task.next.take() else { return };

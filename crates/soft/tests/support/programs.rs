@@ -55,7 +55,7 @@ fn compile(compiler: &Path, source: &Path, flags: &[&str], built: &Path) {
     fs::rename(draft, built).unwrap();
 }
 
-/// What compilers that are there can do, as some lack the static libraries.
+/// The options that the installed compilers support; some lack the static libraries.
 pub fn can_link_statically() -> bool {
     let probe = unique("static");
     let source = folder().join("exit.c");

@@ -20,14 +20,14 @@ use super::{oracle, programs};
 /// No run takes longer, unless it is stepped.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Where hints and translations are kept, in a folder of each, if this variable is set; else where a test
-/// says. All tests three times with it are tests of programs that go on in what earlier runs have translated.
+/// The folder for the profiles and translations of all tests, if this variable is set. Running all tests
+/// three times with it tests programs in stored translations.
 pub const HINTS: &str = "CYCLOMETER_TEST_HINTS";
 
 /// If this variable is set, every program gets another translation again and again.
 pub const HINDSIGHT: &str = "CYCLOMETER_TEST_HINDSIGHT";
 
-/// What to run.
+/// The command to run.
 #[derive(Clone, Debug)]
 pub struct TestJob {
     program: PathBuf,
@@ -35,7 +35,7 @@ pub struct TestJob {
     stdin: PathBuf,
     /// Run by the program that makes the environment small.
     plain: bool,
-    /// Where hints are kept.
+    /// The folder for profiles.
     hints: Option<PathBuf>,
 }
 
@@ -56,22 +56,22 @@ impl TestJob {
         TestJob { stdin: stdin.as_ref().to_owned(), ..self }
     }
 
-    /// Translated by the hints in a folder, which are kept there.
+    /// Translates with the profiles in a folder, and stores new ones there.
     #[allow(dead_code, reason = "not every test has hints")]
     pub fn hinted(self, folder: &Path) -> TestJob {
         TestJob { hints: Some(folder.to_owned()), ..self }
     }
 
-    /// Executed directly, with our environment.
+    /// Runs it directly, with this environment.
     pub fn direct(self) -> TestJob {
         TestJob { plain: false, ..self }
     }
 }
 
-/// What traces a program.
+/// The way in which a program is traced.
 #[derive(Clone, Copy)]
 pub enum TraceMethod {
-    /// Nobody.
+    /// Not traced.
     Nobody,
     /// The software PMU.
     Soft(TracerSettings),
@@ -133,7 +133,7 @@ pub struct RunningJob {
     deadline: Instant,
 }
 
-/// Who runs something beside others, and who wants to be alone.
+/// Locks jobs that run beside others out of jobs that run alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
 /// No other test of this program is in [`TestJob::run`] meanwhile.
@@ -148,7 +148,7 @@ impl TestJob {
         self.run_now(tracer)
     }
 
-    /// The same for who is [`alone`].
+    /// The lock of a job that runs [`alone`].
     pub fn run_now(&self, tracer: TraceMethod) -> TestRun {
         self.start(tracer).finish()
     }
@@ -216,7 +216,7 @@ fn first_line(mut socket: &UnixStream) -> String {
     }
 }
 
-/// A keeper that tells of its panics.
+/// A tracer that reports its panics.
 fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
     let work = |socket: UnixStream| {
         tell_panics(socket.try_clone().unwrap());
@@ -225,7 +225,7 @@ fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
     keeper::fork(work).unwrap()
 }
 
-/// Nobody sees what this process writes to the terminal.
+/// Panics go to the socket, because the terminal output of this process is not shown.
 fn tell_panics(socket: UnixStream) {
     std::panic::set_hook(Box::new(move |panic| {
         let words = panic.to_string().replace('\n', " ");
@@ -243,7 +243,7 @@ impl RunningJob {
         self.keeper.as_ref().map(Keeper::pid)
     }
 
-    /// Gives up our end of the keeper, as our death would.
+    /// Closes this end of the socket, as the death of this process would.
     pub fn abandon(&mut self) {
         self.keeper = None;
     }
@@ -253,7 +253,7 @@ impl RunningJob {
         signal(self.pid(), number).unwrap();
     }
 
-    /// What it has written so far.
+    /// The output so far.
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned()
     }
@@ -314,7 +314,7 @@ impl RunningJob {
         protocol::read_report(&mut BufReader::new(socket)).expect("a report")
     }
 
-    /// Waits until a process that is not our child has ended.
+    /// Waits until a process that is not a child has ended.
     fn until_gone(&self, pid: u32) {
         let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         while !stat().is_empty() && !stat().contains(") Z ") {

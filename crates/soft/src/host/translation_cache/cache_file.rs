@@ -12,8 +12,9 @@ const MAGIC: [u8; 8] = *b"cycltran";
 /// The part of a file that is read on demand.
 ///
 /// ```text
-/// a page: "cycltran", number of pages, bytes of all marks, a sum over both, a sum over these (64 bits each)
-/// the pages; the marks; what is packed
+/// a page: "cycltran", number of pages, bytes of all PC maps, checksum over both, checksum over these four
+///         (64 bits each)
+/// the pages; the PC maps; the packed translation
 /// ```
 pub(super) struct CacheFile {
     file: fs::File,
