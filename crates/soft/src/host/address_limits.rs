@@ -121,7 +121,7 @@ impl Tracer {
     }
 
     /// Handles a call that reads or sets the limits on addresses.
-    pub(super) fn limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> TraceResult {
+    pub(super) fn handle_limits(&mut self, tid: u32, registers: Registers, call: LimitCall) -> TraceResult {
         let filtered = self.task(tid)?.filtered;
         // If no call can be made on its behalf, the program gets the limit that it asks for, with the
         // tracer's addresses included.
@@ -145,7 +145,7 @@ impl Tracer {
             }
             Ok(()) => 0,
         };
-        self.answer_call(tid, registers, answer)
+        self.emulate_call(tid, registers, answer)
     }
 
     /// A task of the process with an id, as the program names it, and the owner of its limits; `None` where
@@ -182,7 +182,7 @@ impl Tracer {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&real[0].to_ne_bytes());
         bytes[8..16].copy_from_slice(&real[1].to_ne_bytes());
-        cache.put_scratch(context.slot, &bytes);
+        cache.write_scratch(context.slot, &bytes);
         let (remote, scratch_address) =
             (RemoteSyscalls::new(tid, cache.gadget()), cache.scratch_address(context.slot));
         drop(cache);

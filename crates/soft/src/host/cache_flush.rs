@@ -95,7 +95,7 @@ impl Tracer {
             return self.request_suspend(tid, false);
         }
         let registers = self.replace_translation(tid)?;
-        self.enter(tid, registers)
+        self.enter_translation(tid, registers)
     }
 
     fn request_suspend(&mut self, tid: u32, pending: bool) -> TraceResult {
@@ -265,7 +265,7 @@ impl Tracer {
             (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
         }
         // It may be detaching, if another thread could not be followed.
-        if self.task(tid)?.detach_signal.is_some() { Ok(()) } else { self.enter(tid, registers) }
+        if self.task(tid)?.detach_signal.is_some() { Ok(()) } else { self.enter_translation(tid, registers) }
     }
 }
 

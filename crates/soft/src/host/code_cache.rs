@@ -67,7 +67,7 @@ const BELOW: u64 = 512;
 pub(crate) struct CodeCacheMapping {
     pub(crate) translation: Translation,
     /// The code that the processes have in common.
-    pub(super) common: SharedCode,
+    pub(super) shared_code: SharedCode,
     /// The event counts of its blocks.
     pub(super) equivalent_blocks: RefCell<EquivalentBlocks>,
     /// Approximate executions of each block and edge.
@@ -143,7 +143,7 @@ impl CodeCacheMapping {
         if !self.ranges().all(|(start, len)| maps.is_free(start, len)) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        if takes(self.prepared.len()) > allowance {
+        if addresses_for(self.prepared.len()) > allowance {
             return Err(too_narrow());
         }
         let text = registers.rsp.wrapping_sub(BELOW);
@@ -252,7 +252,7 @@ impl CodeCacheMapping {
         at_first_instruction(tid, registers.rip, |remote| {
             let table_at = Some(translation.table());
             let (slots, shared) = TableMapping::largest(remote, name, (maps, allowance), table_at)?;
-            let ranges: Vec<u64> = translation.taken().map(|(at, _)| at).collect();
+            let ranges: Vec<u64> = translation.used_regions().map(|(at, _)| at).collect();
             let (mut cache, theirs) = CodeCacheMapping::with(translation, slots, shared);
             let mapped = ranges.into_iter().try_for_each(|at| {
                 if !maps.is_free(at, REGION) || cache.overlaps(at, at + REGION) {
@@ -278,7 +278,7 @@ impl CodeCacheMapping {
         let MemoryFile { file: memory, theirs } = memory;
         let cache = CodeCacheMapping {
             translation,
-            common: SharedCode::default(),
+            shared_code: SharedCode::default(),
             equivalent_blocks: RefCell::default(),
             heats: RefCell::default(),
             record: CacheRecord::default(),
@@ -304,7 +304,7 @@ impl CodeCacheMapping {
         }
         let watched = WATCHED.into_iter().chain(ONLY_X32);
         watched.for_each(|number| self.watch(number, true));
-        self.apply();
+        self.apply_writes();
     }
 
     /// Writes the code of all regions.
@@ -314,7 +314,7 @@ impl CodeCacheMapping {
     /// The operating system's.
     pub(super) fn pack_code(&self, to: &mut ChunkWriter<'_>) -> io::Result<()> {
         let mut room = vec![0; COPIED_AT_ONCE];
-        for (file, ranges) in self.taken() {
+        for (file, ranges) in self.used_code() {
             for (at, len) in ranges {
                 file.read_exact_at(&mut room[..len], at)?;
                 to.bytes(&room[..len]);
@@ -326,7 +326,7 @@ impl CodeCacheMapping {
     /// Reads it. `None` where it is damaged, or cannot be put where it belongs.
     pub(super) fn unpack_code(&self, from: &mut ChunkReader<'_>) -> Option<()> {
         let mut room = vec![0; COPIED_AT_ONCE];
-        for (file, ranges) in self.taken() {
+        for (file, ranges) in self.used_code() {
             for (at, len) in ranges {
                 from.fill(&mut room[..len])?;
                 // Written to the file and not to the tracer's mapping, so that it takes no memory of the
@@ -338,8 +338,8 @@ impl CodeCacheMapping {
     }
 
     /// For each region its file, and the offsets and lengths of its code there.
-    fn taken(&self) -> impl Iterator<Item = (&File, impl Iterator<Item = (u64, usize)>)> {
-        self.regions.iter().zip(self.translation.taken()).map(|(region, (_, used))| {
+    fn used_code(&self) -> impl Iterator<Item = (&File, impl Iterator<Item = (u64, usize)>)> {
+        self.regions.iter().zip(self.translation.used_regions()).map(|(region, (_, used))| {
             let (file, start) = match &region.part {
                 RegionMemory::Within(offset) => (&self.memory, *offset),
                 RegionMemory::Own(file) => (file, 0),
@@ -410,7 +410,7 @@ impl CodeCacheMapping {
         // Others may have code where this one has nothing.
         let is_free = |at: &u64| {
             let end = at + REGION;
-            maps.is_free(*at, REGION) && !self.overlaps(*at, end) && !self.common.claims(*at, end)
+            maps.is_free(*at, REGION) && !self.overlaps(*at, end) && !self.shared_code.claims(*at, end)
         };
         let at = region_addresses_near(near).find(is_free).ok_or(io::ErrorKind::OutOfMemory)?;
         self.map_region(remote, (name, file), at)?;
@@ -480,7 +480,7 @@ impl CodeCacheMapping {
     }
 
     /// Makes the writes of the translation.
-    pub(crate) fn apply(&mut self) {
+    pub(crate) fn apply_writes(&mut self) {
         let writes = self.translation.take_writes();
         for CodeWrite { address, bytes } in &writes {
             let address = *address;
@@ -500,7 +500,7 @@ impl CodeCacheMapping {
     }
 
     /// Whether an address is in translated code.
-    pub(crate) fn holds(&self, address: u64) -> bool {
+    pub(crate) fn contains_code(&self, address: u64) -> bool {
         self.region(address).is_some()
     }
 
@@ -584,7 +584,7 @@ impl CodeCacheMapping {
     }
 
     /// Writes bytes to the slot's scratch memory, for a system call on behalf of the program.
-    pub(crate) fn put_scratch(&self, slot: usize, bytes: &[u8; 32]) {
+    pub(crate) fn write_scratch(&self, slot: usize, bytes: &[u8; 32]) {
         self.area.write(slot * SLOT_BYTES as usize + crate::translate::HOST_SCRATCH as usize, bytes);
     }
 
@@ -621,7 +621,7 @@ impl TableMapping {
         table_at: Option<u64>,
     ) -> io::Result<(usize, TableMapping)> {
         let mut made = Err(too_narrow());
-        for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| takes(*slots) <= allowance) {
+        for slots in [SLOTS, FEW_SLOTS].into_iter().filter(|slots| addresses_for(*slots) <= allowance) {
             made = TableMapping::map(remote, name, (maps, table_at), slots).map(|shared| (slots, shared));
             if made.is_ok() {
                 break;
@@ -639,8 +639,8 @@ impl TableMapping {
         slots: usize,
     ) -> io::Result<TableMapping> {
         let len = SLOT_BYTES * slots as u64;
-        let suits = |at: &u64| table_at.is_none_or(|before| *at == before) && maps.is_free(*at, TABLE_BYTES);
-        let table_at = low_addresses().find(suits);
+        let fits = |at: &u64| table_at.is_none_or(|before| *at == before) && maps.is_free(*at, TABLE_BYTES);
+        let table_at = low_addresses().find(fits);
         let area_at = AREAS.into_iter().find(|at| maps.is_free(*at, len));
         let (Some(table_at), Some(area_at)) = (table_at, area_at) else {
             return Err(io::ErrorKind::OutOfMemory.into());
@@ -666,18 +666,18 @@ impl TableMapping {
 }
 
 /// Addresses of a translation with this number of slots, without regions that are hardly ever needed.
-const fn takes(slots: usize) -> u64 {
+const fn addresses_for(slots: usize) -> u64 {
     TABLE_BYTES + SLOT_BYTES * slots as u64 + ROOM_FOR_REGIONS * REGION
 }
 
 /// Addresses of a translation without a limit.
-pub(super) const MOST_ADDRESSES: u64 = takes(SLOTS);
+pub(super) const MOST_ADDRESSES: u64 = addresses_for(SLOTS);
 
 /// The error for a limit on addresses that is too low.
 fn too_narrow() -> io::Error {
     let text = format!(
         "its address space is limited (RLIMIT_AS) to less than twice the {} MiB that this takes",
-        takes(FEW_SLOTS) >> 20
+        addresses_for(FEW_SLOTS) >> 20
     );
     io::Error::new(io::ErrorKind::OutOfMemory, text)
 }

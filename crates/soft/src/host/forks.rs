@@ -91,7 +91,7 @@ impl Tracer {
     pub(super) fn orphan(&mut self, tid: u32, parent: u32) {
         let pc = trace::registers(tid).map_or(0, |registers| registers.rip);
         let made_here = |fork_event: &&ForkEvent| {
-            fork_event.home.as_ref().is_some_and(|(cache, _)| cache.borrow().holds(pc))
+            fork_event.home.as_ref().is_some_and(|(cache, _)| cache.borrow().contains_code(pc))
         };
         match self.dead_parents.iter().rev().find(made_here).map(ForkEvent::duplicate) {
             Some(fork_event) => self.start_child(tid, fork_event),
@@ -238,7 +238,7 @@ impl Tracer {
             // The counts of the slot's previous user belong to the answer.
             self.record_counts(child, None);
         }
-        self.enter(child, registers)
+        self.enter_translation(child, registers)
     }
 
     /// A new program is before its first instruction.
@@ -279,7 +279,7 @@ impl Tracer {
         }
         self.task(tid)?.mode = TaskMode::Native(context);
         self.bind_to_cpu(tid);
-        self.enter(tid, registers)
+        self.enter_translation(tid, registers)
     }
 
     /// Checks state that the program has inherited and that prevents tracing.

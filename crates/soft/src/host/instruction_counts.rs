@@ -43,7 +43,7 @@ const VARIES: u16 = u16::MAX - 1;
 impl InstructionCountCache {
     /// Adds the counts of an instruction.
     pub(super) fn add(&mut self, instruction: &Instruction, to: &mut SummedCounts) {
-        let Some(class) = self.position(instruction) else { return look(instruction).add(to) };
+        let Some(class) = self.position(instruction) else { return count_instruction(instruction).add(to) };
         self.classes[usize::from(class)].add(to);
     }
 
@@ -57,13 +57,13 @@ impl InstructionCountCache {
         }
         let place = 2 * instruction.code() as usize + usize::from(has_memory(instruction));
         if self.known[place] == UNKNOWN {
-            self.known[place] = if varies(instruction) { VARIES } else { self.learn(instruction) };
+            self.known[place] = if varies(instruction) { VARIES } else { self.add_code(instruction) };
         }
         Some(self.known[place]).filter(|class| *class != VARIES)
     }
 
-    fn learn(&mut self, instruction: &Instruction) -> u16 {
-        let class = look(instruction);
+    fn add_code(&mut self, instruction: &Instruction) -> u16 {
+        let class = count_instruction(instruction);
         self.classes.push(class);
         // There are fewer codes than 15 bits can number.
         (self.classes.len() - 1) as u16
@@ -71,7 +71,7 @@ impl InstructionCountCache {
 }
 
 /// Classifies an instruction.
-fn look(instruction: &Instruction) -> CachedCounts {
+fn count_instruction(instruction: &Instruction) -> CachedCounts {
     let mut factory = InstructionInfoFactory::new();
     let info = factory.info_options(instruction, InstructionInfoOptions::NO_REGISTER_USAGE);
     let class = classify(instruction, info);
@@ -131,7 +131,7 @@ mod tests {
             let (before, mut counts, mut expected) =
                 (classes.classes.len(), SummedCounts::default(), SummedCounts::default());
             classes.add(&instruction, &mut counts);
-            look(&instruction).add(&mut expected);
+            count_instruction(&instruction).add(&mut expected);
             prop_assert_eq!(counts, expected, "{:?} {:x?}", instruction.code(), bytes);
             let known = classes.position(&instruction).is_some();
             remembered.set(remembered.get() + u32::from(known && classes.classes.len() == before));

@@ -165,7 +165,7 @@ impl CounterSnapshot {
     /// # Errors
     ///
     /// The contradiction, in words.
-    pub(crate) fn settle(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
+    pub(crate) fn solve(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
         if self.ledger.broken {
             return Err("a counter in a register is unknown or less than before".to_owned());
         }

@@ -108,7 +108,7 @@ impl MemoryMaps {
 
     /// Finds the files of code that are open for writing. Files that are not join `steady`, and are not
     /// examined again.
-    fn look_for_writers(&mut self, pid: u32, steady: &mut HashSet<FileId>) {
+    fn find_writers(&mut self, pid: u32, steady: &mut HashSet<FileId>) {
         let files = self.code().filter(|mapping| !mapping.shared).filter_map(|mapping| mapping.file);
         let unknown: HashSet<FileId> = files.filter(|file| !steady.contains(file)).collect();
         if unknown.is_empty() {
@@ -153,10 +153,10 @@ pub(crate) struct MapsCache {
 
 impl MapsCache {
     /// The mappings, read if they are not known.
-    pub(crate) fn look(&mut self, pid: u32) -> Option<&MemoryMaps> {
+    pub(crate) fn read(&mut self, pid: u32) -> Option<&MemoryMaps> {
         if self.maps.is_none() {
             let mut maps = MemoryMaps::read(pid).ok()?;
-            maps.look_for_writers(pid, &mut self.steady);
+            maps.find_writers(pid, &mut self.steady);
             self.maps = Some(maps);
         }
         self.maps.as_ref()
@@ -238,7 +238,7 @@ mod tests {
             00500000-00501000 rw-s 00000000 00:01 9 /memfd:jit\n\
             00600000-00601000 r-xp 00000000 00:02 9 /other\n";
         let (mut maps, mut steady) = (MemoryMaps::parse(twice), HashSet::new());
-        maps.look_for_writers(u32::MAX, &mut steady);
+        maps.find_writers(u32::MAX, &mut steady);
         assert_eq!(maps.code_at(0x40_0000), Err(NoCode::Written));
         assert_eq!(maps.code_at(0x60_0000), Ok(()));
         let other = maps.0[2].file.unwrap();
@@ -253,7 +253,7 @@ mod tests {
         let line = format!("00400000-00401000 r-xp 00000000 ff:ff 5 {}", path.display());
         let look = || {
             let (mut maps, mut steady) = (MemoryMaps::parse(&line), HashSet::new());
-            maps.look_for_writers(std::process::id(), &mut steady);
+            maps.find_writers(std::process::id(), &mut steady);
             (maps.code_at(0x40_0000), steady.contains(&FileId::at(&path).unwrap()))
         };
         assert_eq!(look(), (Err(NoCode::Written), false));

@@ -195,12 +195,12 @@ fn names_listing(tid: u32, address: u64) -> bool {
 
 impl Tracer {
     /// A file is about to be opened, whose path is at this address.
-    pub(super) fn opens(&mut self, tid: u32, path: u64, registers: Registers) -> TraceResult {
+    pub(super) fn handle_open(&mut self, tid: u32, path: u64, registers: Registers) -> TraceResult {
         let in_proc = names_proc(tid, path);
         if in_proc || (self.is_bound(tid) && names_status(tid, path)) {
             self.unbind(tid);
         }
-        if self.opens_to_write(tid, path, &registers)? {
+        if self.handle_open_for_writing(tid, path, &registers)? {
             return Ok(());
         }
         if !in_proc {
@@ -218,9 +218,9 @@ impl Tracer {
                     self.task(tid)?.listing = Some(MapsListing::new(descriptor, file));
                     cache.borrow_mut().watch_listing(true);
                 }
-                self.answer_call(tid, registers, descriptor)
+                self.emulate_call(tid, registers, descriptor)
             }
-            Err(error) => self.answer_call(tid, registers, refusal(&error)),
+            Err(error) => self.emulate_call(tid, registers, refusal(&error)),
         }
     }
 
@@ -242,7 +242,7 @@ impl Tracer {
     }
 
     /// A descriptor is about to be read.
-    pub(super) fn reads(&mut self, tid: u32, registers: Registers) -> TraceResult {
+    pub(super) fn handle_read(&mut self, tid: u32, registers: Registers) -> TraceResult {
         let cache = self.cache_of(tid)?;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
         let Some(listing) = listing else { return self.resume_checked(tid) };
@@ -261,7 +261,7 @@ impl Tracer {
             Ok(count) if count == bytes.len() => count as u64,
             _ => -super::syscalls::EFAULT as u64,
         };
-        self.answer_call(tid, registers, result)
+        self.emulate_call(tid, registers, result)
     }
 
     /// The offset into a file is about to be changed.
@@ -269,7 +269,7 @@ impl Tracer {
     /// # Source
     ///
     /// `lseek(2)`: 0 is `SEEK_SET`.
-    pub(super) fn seeks(&mut self, tid: u32, registers: Registers) -> TraceResult {
+    pub(super) fn handle_seek(&mut self, tid: u32, registers: Registers) -> TraceResult {
         const SEEK_SET: u64 = 0;
         let listing = self.task(tid)?.listing.as_mut().filter(|listing| listing.is(registers.rdi));
         let Some(listing) = listing else { return self.resume_checked(tid) };
@@ -282,7 +282,7 @@ impl Tracer {
     }
 
     /// One of [`OTHER_USES`] is about to be called.
-    pub(super) fn uses(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+    pub(super) fn handle_use(&mut self, tid: u32, registers: &Registers) -> TraceResult {
         let Registers { rax, rdi, rsi, .. } = *registers;
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is_used_by(rax, [rdi, rsi])) {
             self.hand_over(tid)?;
@@ -339,7 +339,7 @@ impl Tracer {
     }
 
     /// A descriptor is about to be closed.
-    pub(super) fn closes(&mut self, tid: u32, registers: Registers) -> TraceResult {
+    pub(super) fn handle_close(&mut self, tid: u32, registers: Registers) -> TraceResult {
         if self.task(tid)?.listing.as_ref().is_some_and(|listing| listing.is(registers.rdi)) {
             self.forget_listing(tid)?;
         }
@@ -347,7 +347,7 @@ impl Tracer {
     }
 
     /// Goes on behind a system call that is not made, with its result.
-    pub(super) fn answer_call(&mut self, tid: u32, registers: Registers, rax: u64) -> TraceResult {
+    pub(super) fn emulate_call(&mut self, tid: u32, registers: Registers, rax: u64) -> TraceResult {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
         self.task(tid)?.last = None;

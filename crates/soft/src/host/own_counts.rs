@@ -38,7 +38,7 @@ impl Tracer {
             }
             _ => -EINVAL,
         };
-        self.answer_call(tid, registers, answer as u64)
+        self.emulate_call(tid, registers, answer as u64)
     }
 
     /// The counts of a thread up to the system call that it is about to make; `None` where they are unknown.
@@ -58,7 +58,7 @@ impl TracedTask {
     /// Keeps the counts of a thread that asks for them, when it leaves a translation.
     pub(super) fn carry(&mut self, context: &TranslationContext) {
         let Some(Ok(carried)) = &mut self.carried else { return };
-        let added = settled(context, &context.ledger)
+        let added = solved(context, &context.ledger)
             .and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
         if let Err(reason) = added {
             self.carried = Some(Err(reason));
@@ -68,12 +68,12 @@ impl TracedTask {
 
 /// The counts of a thread, as if it left the translation at this position.
 fn totals_at(context: &TranslationContext, position: TranslatedPc) -> Option<EventTotals> {
-    settled(context, &context.ledger_at(position)?).ok()
+    solved(context, &context.ledger_at(position)?).ok()
 }
 
-fn settled(context: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTotals, String> {
+fn solved(context: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTotals, String> {
     let cache = context.cache.borrow();
-    CounterSnapshot::read(&cache, context.slot, ledger).settle(&cache).map(|executed| executed.totals)
+    CounterSnapshot::read(&cache, context.slot, ledger).solve(&cache).map(|executed| executed.totals)
 }
 
 /// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.

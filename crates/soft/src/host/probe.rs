@@ -82,7 +82,7 @@ impl Tracer {
             ProbeOrder::Detach => Err(TraceError::Detach("was told to".to_owned())),
             ProbeOrder::Reenter => {
                 let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
-                self.enter(tid, registers)
+                self.enter_translation(tid, registers)
             }
         }
     }

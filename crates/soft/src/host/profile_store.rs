@@ -159,7 +159,7 @@ impl Tracer {
     /// Adds the executions of a translation to the profile, unless the translation was loaded and has hardly
     /// grown.
     pub(super) fn learn_new(&self, cache: &CodeCacheMapping) {
-        if cache.record.is_worth_learning(cache) {
+        if cache.record.has_new_executions(cache) {
             self.learn(cache);
         }
     }

@@ -22,7 +22,7 @@ const FIRST_LINE: usize = 255;
 /// program". `None` where it can, or where the kernel will refuse it.
 pub(crate) fn unfollowable(tid: u32, folder: Option<i32>, path: u64) -> Option<String> {
     let root = format!("/proc/{tid}/root");
-    look(&opened(tid, folder, path)?, Path::new(&root), &format!("/proc/{tid}/cwd"))
+    refusal(&opened(tid, folder, path)?, Path::new(&root), &format!("/proc/{tid}/cwd"))
 }
 
 /// The path at an address, as the tracer sees it. It is relative to a descriptor, or to the working directory
@@ -46,10 +46,10 @@ pub(crate) fn opened(tid: u32, folder: Option<i32>, path: u64) -> Option<PathBuf
 /// The reason why a command cannot be followed from the start, in words that follow "the program"; `None`
 /// where it can.
 pub fn refuses(file: &Path) -> Option<String> {
-    look(file, Path::new("/"), ".")
+    refusal(file, Path::new("/"), ".")
 }
 
-fn look(file: &Path, root: &Path, working: &str) -> Option<String> {
+fn refusal(file: &Path, root: &Path, working: &str) -> Option<String> {
     let mut file = file.to_owned();
     for _ in 0..MOST_INTERPRETERS {
         let metadata = fs::metadata(&file).ok().filter(Metadata::is_file)?;

@@ -63,9 +63,9 @@ impl Tracer {
     /// or start its timeout again.
     fn request_counts_of(&mut self, tid: u32) {
         // Behind an `execve` that was not reported yet, it is in a program that is not translated.
-        if let Some(asleep) = SleepingThread::look(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
+        if let Some(asleep) = SleepingThread::read(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
             self.record_counts(tid, Some(TranslatedPc::of_call(asleep.pc)));
-            if SleepingThread::look(tid) == Some(asleep) {
+            if SleepingThread::read(tid) == Some(asleep) {
                 return;
             }
         }
@@ -166,7 +166,7 @@ fn totals(
     let parked = process.parked.iter().map(|context| Ok(TranslationCounts::of(context)));
     let folded = process.folded.iter().cloned().map(Ok);
     let parts = folded.chain(parked).chain(answers).collect::<Result<ThreadCounts, String>>()?;
-    process.totals(parts.settle()?)
+    process.totals(parts.solve()?)
 }
 
 /// A thread that sleeps in a system call.
@@ -185,7 +185,7 @@ impl SleepingThread {
     ///
     /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter;
     /// `/proc/pid/schedstat`.
-    fn look(tid: u32) -> Option<SleepingThread> {
+    fn read(tid: u32) -> Option<SleepingThread> {
         let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
         let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
         let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;

@@ -126,7 +126,7 @@ impl TranslationAge {
 
     /// Checks the age of a program with this CPU time. Returns the time to the next check, zero if it is old
     /// enough.
-    fn look(&mut self, ran_ns: u64, blocks: u32) -> Duration {
+    fn check(&mut self, ran_ns: u64, blocks: u32) -> Duration {
         let ran = Duration::from_nanos(ran_ns - (*self.since_ns.get_or_insert(ran_ns)).min(ran_ns));
         let (before, looks) = self.idle;
         self.idle = (ran_ns, if before == ran_ns { (looks + 1).min(MOST_IDLE) } else { 0 });
@@ -259,9 +259,9 @@ impl Tracer {
             let since = *task.age.since_ns.get_or_insert(now);
             return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(LOOK_OFTEN);
         }
-        match task.age.look(now, cache.translation.blocks()) {
+        match task.age.check(now, cache.translation.blocks()) {
             // With shared translations each process would need its own.
-            Duration::ZERO if cache.common.is_joint() || !is_little_known(&cache) => {
+            Duration::ZERO if cache.shared_code.is_used_by_others() || !is_little_known(&cache) => {
                 task.age.postpone(now);
                 Some(LOOK_EVERY)
             }
@@ -353,7 +353,7 @@ mod tests {
         let mut age = TranslationAge::default();
         let (mut rounds, mut ms) = (Vec::new(), 0);
         while ms < until_ms {
-            match age.look(1000 * MS + ms * MS, blocks(ms)) {
+            match age.check(1000 * MS + ms * MS, blocks(ms)) {
                 Duration::ZERO => {
                     rounds.push(ms);
                     age.postpone(1000 * MS + ms * MS);
@@ -385,18 +385,18 @@ mod tests {
     #[test]
     fn a_program_that_does_not_run_is_checked_ever_more_seldom() {
         let mut age = TranslationAge::default();
-        let looks: Vec<u128> = (0..10).map(|_| age.look(MS, 1).as_millis()).collect();
+        let looks: Vec<u128> = (0..10).map(|_| age.check(MS, 1).as_millis()).collect();
         assert_eq!(looks, [100, 100, 100, 160, 320, 640, 1280, 2560, 2560, 2560]);
-        let looks: Vec<u128> = (0..9).map(|_| age.look(200 * MS, 1).as_millis()).collect();
+        let looks: Vec<u128> = (0..9).map(|_| age.check(200 * MS, 1).as_millis()).collect();
         assert_eq!(looks[1..], [50, 80, 160, 320, 640, 1280, 2560, 2560], "also where it is old enough");
     }
 
     #[test]
     fn another_translation_counts_as_a_round() {
         let mut age = TranslationAge::default();
-        age.look(7 * MS, 1);
+        age.check(7 * MS, 1);
         age.restart();
         assert_eq!((age.rounds, age.since_ns, age.request), (1, None, None));
-        assert_eq!(age.look(9 * MS, 1), 4 * LEAST);
+        assert_eq!(age.check(9 * MS, 1), 4 * LEAST);
     }
 }

@@ -56,12 +56,12 @@ impl SharedCode {
     }
 
     /// Another program shares it.
-    pub(super) fn join(&mut self) {
+    pub(super) fn add_program(&mut self) {
         self.owner = None;
     }
 
     /// Whether other programs share it, or other processes than the first have added code.
-    pub(super) fn is_joint(&self) -> bool {
+    pub(super) fn is_used_by_others(&self) -> bool {
         self.open && self.owner.is_none()
     }
 
@@ -82,15 +82,15 @@ impl CodeCacheMapping {
         let own = |mapping: &&MemoryMapping| self.is_foreign(mapping);
         let code: Vec<&MemoryMapping> = maps.code().filter(own).collect();
         if code.iter().all(|mapping| is_common(mapping)) {
-            code.into_iter().for_each(|mapping| self.common.claims.add(mapping));
-            (self.common.open, self.common.owner) = (true, Some(process));
+            code.into_iter().for_each(|mapping| self.shared_code.claims.add(mapping));
+            (self.shared_code.open, self.shared_code.owner) = (true, Some(process));
         }
     }
 
     /// Whether a new program can share the translation: all of its code is claimed.
-    pub(super) fn suits(&self, tid: u32, maps: &MemoryMaps) -> bool {
-        let can_join = self.common.open && self.has_slot() && !self.translation.is_full();
-        can_join && suits(&self.translation, &self.common.claims, tid, maps)
+    pub(super) fn is_suitable(&self, tid: u32, maps: &MemoryMaps) -> bool {
+        let can_share = self.shared_code.open && self.has_slot() && !self.translation.is_full();
+        can_share && has_claimed_code(&self.translation, &self.shared_code.claims, tid, maps)
     }
 
     /// Admits a process that has mapped code in these ranges, and has not executed any of it. `maps` are its
@@ -109,7 +109,7 @@ impl CodeCacheMapping {
         let new: Vec<&MemoryMapping> = maps.code().filter(new).collect();
         let other = |mapping: &&MemoryMapping| {
             self.overlaps(mapping.start, mapping.end)
-                || self.common.claims.fit(mapping) == ClaimFit::Other
+                || self.shared_code.claims.fit(mapping) == ClaimFit::Other
                 || !is_as_read(&self.translation, tid, mapping.start, mapping.end)
         };
         if new.iter().any(other) {
@@ -119,17 +119,17 @@ impl CodeCacheMapping {
             return Admission::Exclusive;
         }
         for mapping in new {
-            if self.common.claims.fit(mapping) == ClaimFit::New {
-                self.common.claims.add(mapping);
-                self.common.owner = self.common.owner.filter(|owner| *owner == process);
+            if self.shared_code.claims.fit(mapping) == ClaimFit::New {
+                self.shared_code.claims.add(mapping);
+                self.shared_code.owner = self.shared_code.owner.filter(|owner| *owner == process);
             }
         }
         Admission::Stays
     }
 
     /// Whether code was taken from a page that a process cannot execute.
-    pub(super) fn exceeds(&self, maps: &MemoryMaps) -> bool {
-        let pages = self.translation.looked_at(0, u64::MAX);
+    pub(super) fn has_code_outside(&self, maps: &MemoryMaps) -> bool {
+        let pages = self.translation.pages_in(0, u64::MAX);
         let read = pages.iter().filter(|(_, bytes)| bytes.is_some());
         read.into_iter().any(|(page, _)| !maps.executes(*page, page + PAGE))
     }
@@ -150,18 +150,23 @@ pub(super) fn is_kernels(mapping: &MemoryMapping) -> bool {
 }
 
 /// Whether all code of a new program is claimed, and equal to the code that was translated.
-pub(super) fn suits(translation: &Translation, claims: &CodeClaims, tid: u32, maps: &MemoryMaps) -> bool {
-    let suits = |mapping: &MemoryMapping| {
+pub(super) fn has_claimed_code(
+    translation: &Translation,
+    claims: &CodeClaims,
+    tid: u32,
+    maps: &MemoryMaps,
+) -> bool {
+    let fits = |mapping: &MemoryMapping| {
         is_common(mapping)
             && claims.fit(mapping) == ClaimFit::Known
             && is_as_read(translation, tid, mapping.start, mapping.end)
     };
-    maps.code().filter(|code| !is_kernels(code)).all(suits)
+    maps.code().filter(|code| !is_kernels(code)).all(fits)
 }
 
 /// Whether every translated page of a range is unchanged in a process.
 fn is_as_read(translation: &Translation, tid: u32, start: u64, end: u64) -> bool {
-    let pages = translation.looked_at(start, end);
+    let pages = translation.pages_in(start, end);
     let follows = |(page, _): &(u64, _), (next, _): &(u64, _)| page + PAGE == *next;
     let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(CHUNK / PAGE as usize));
     let mut bytes = Vec::new();

@@ -36,7 +36,7 @@ pub(super) struct SharedTranslations(Vec<Rc<RefCell<CodeCacheMapping>>>);
 impl SharedTranslations {
     /// A translation that suits a program; it becomes the last one used.
     fn find(&mut self, tid: u32, maps: &MemoryMaps) -> Option<Rc<RefCell<CodeCacheMapping>>> {
-        let found = self.0.iter().rposition(|cache| cache.borrow().suits(tid, maps))?;
+        let found = self.0.iter().rposition(|cache| cache.borrow().is_suitable(tid, maps))?;
         let cache = self.0.remove(found);
         self.0.push(cache.clone());
         Some(cache)
@@ -45,7 +45,7 @@ impl SharedTranslations {
     /// Adds a translation. Returns those that are removed because there are too many.
     fn add(&mut self, cache: Rc<RefCell<CodeCacheMapping>>) -> Vec<Rc<RefCell<CodeCacheMapping>>> {
         self.0.push(cache);
-        self.0.retain(|cache| cache.borrow().common.is_open());
+        self.0.retain(|cache| cache.borrow().shared_code.is_open());
         let mut left = Vec::new();
         while self.0.len() > MOST_CACHES || self.idle_blocks() > MOST_BLOCKS {
             let idle = self.0.iter().position(is_idle);
@@ -88,7 +88,7 @@ impl Tracer {
         registers: &Registers,
     ) -> Result<TranslationContext, TraceError> {
         let mut known = MapsCache::default();
-        let maps = known.look(tid).ok_or(TraceError::Gone)?;
+        let maps = known.read(tid).ok_or(TraceError::Gone)?;
         let shares = !self.settings.separate && has_fixed_layout(tid);
         let left = if shares { self.shared_translations.find(tid, maps) } else { None };
         let allowance = self.allowance(tid);
@@ -98,7 +98,7 @@ impl Tracer {
         let joined = left.filter(enters);
         let cache = match joined {
             Some(cache) => {
-                cache.borrow_mut().common.join();
+                cache.borrow_mut().shared_code.add_program();
                 cache
             }
             None => {
@@ -112,7 +112,7 @@ impl Tracer {
                 };
                 cache.record.set_name(name, tid);
                 let cache = Rc::new(RefCell::new(cache));
-                if cache.borrow().common.is_open() {
+                if cache.borrow().shared_code.is_open() {
                     for left in self.shared_translations.add(cache.clone()) {
                         self.learn_new(&left.borrow());
                         self.store_translation(&left);
@@ -121,7 +121,7 @@ impl Tracer {
                 cache
             }
         };
-        cache.borrow_mut().record.begin();
+        cache.borrow_mut().record.add_program();
         let slot = cache.borrow_mut().take_slot().ok_or(TraceError::Gone)?;
         Ok(TranslationContext { maps: known, ..TranslationContext::new(cache, slot) })
     }
@@ -147,7 +147,10 @@ impl Tracer {
     pub(super) fn can_assign_apart(&self, child: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let Some(task) = self.tasks.get(&child) else { return false };
         let lent = self.tasks.values().any(|maker| maker.waits_for_child(child));
-        cache.borrow().common.is_joint() && !lent && !task.filtered && self.other_threads(child).is_empty()
+        cache.borrow().shared_code.is_used_by_others()
+            && !lent
+            && !task.filtered
+            && self.other_threads(child).is_empty()
     }
 
     /// A slot in a translation of its own for a new process in native state.
@@ -177,17 +180,22 @@ impl Tracer {
         let cache = context.cache.borrow();
         let touches = |(start, end): &(u64, u64)| cache.translation.touches(*start, *end);
         let mut touched = call.ranges.iter().copied().filter(touches).peekable();
-        if !cache.common.is_open() || touched.peek().is_none() {
+        if !cache.shared_code.is_open() || touched.peek().is_none() {
             return Ok(touched.peek().is_some());
         }
-        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
         Ok(touched.any(|(start, end)| maps.executes(start, end)))
     }
 
     /// Makes a call that maps code, for a process with one thread in a shared translation. The new code is
     /// compared before it is executed.
-    pub(super) fn maps_code(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> TraceResult {
-        let fresh = self.call_for(tid, registers)?;
+    pub(super) fn map_shared_code(
+        &mut self,
+        tid: u32,
+        call: &MappingCall,
+        registers: Registers,
+    ) -> TraceResult {
+        let fresh = self.call_on_behalf(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
         if self.is_admitted(tid, &ranges)? { self.resume_checked(tid) } else { self.flush_here(tid) }
     }
@@ -198,7 +206,7 @@ impl Tracer {
         if call.code {
             return Ok(true);
         }
-        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
         Ok(call.ranges.iter().any(|(start, end)| maps.executes(*start, *end)))
     }
 
@@ -208,38 +216,42 @@ impl Tracer {
         let (TaskMode::Translated(context) | TaskMode::Native(context)) = &mut self.task(tid)?.mode else {
             return Err(TraceError::Gone);
         };
-        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
-        Ok(context.cache.borrow().exceeds(maps))
+        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
+        Ok(context.cache.borrow().has_code_outside(maps))
     }
 
     /// Whether a process executes a translation alone. If it is the only one, the translation is closed for
     /// others. No call can be made on behalf of a process that filters its calls.
-    pub(super) fn is_by_itself(&mut self, tid: u32) -> Result<bool, TraceError> {
+    pub(super) fn is_sole_user(&mut self, tid: u32) -> Result<bool, TraceError> {
         let task = self.task(tid)?;
         let process = task.process;
         let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();
-        if home.borrow().common.is_open() { self.takes_over(tid, process, &home) } else { Ok(true) }
+        if home.borrow().shared_code.is_open() {
+            self.close_if_sole_user(tid, process, &home)
+        } else {
+            Ok(true)
+        }
     }
 
     /// Closes a translation, if a process is the only one that executes or has executed it, and still has all
     /// of its code. No code is claimed from then on.
-    fn takes_over(
+    fn close_if_sole_user(
         &mut self,
         tid: u32,
         process: usize,
         home: &Rc<RefCell<CodeCacheMapping>>,
     ) -> Result<bool, TraceError> {
-        let alone = home.borrow().common.is_all_of(process) && !self.is_mapped_elsewhere(tid, home);
+        let alone = home.borrow().shared_code.is_all_of(process) && !self.is_mapped_elsewhere(tid, home);
         let takes = alone && !self.is_stale(tid)?;
         if takes {
-            home.borrow_mut().common.shut();
+            home.borrow_mut().shared_code.shut();
         }
         Ok(takes)
     }
 
     /// Makes a system call that maps memory, on behalf of a program; returns the mapped range.
-    pub(super) fn call_for(
+    pub(super) fn call_on_behalf(
         &mut self,
         tid: u32,
         registers: Registers,
@@ -260,12 +272,12 @@ impl Tracer {
         let process = task.process;
         let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();
-        let maps = context.maps.look(tid).ok_or(TraceError::Gone)?;
+        let maps = context.maps.read(tid).ok_or(TraceError::Gone)?;
         let admission = home.borrow_mut().admit(tid, process, maps, ranges);
         let stays = match admission {
             Admission::Stays => true,
             Admission::Diverges => false,
-            Admission::Exclusive => self.takes_over(tid, process, &home)?,
+            Admission::Exclusive => self.close_if_sole_user(tid, process, &home)?,
         };
         if !stays {
             home.borrow_mut().record.diverge();

@@ -171,7 +171,7 @@ impl Tracer {
         if self.has_made_call(tid) {
             self.complete_flush(tid, &registers)
         } else {
-            self.enter(tid, registers)
+            self.enter_translation(tid, registers)
         }
     }
 
@@ -188,7 +188,7 @@ impl Tracer {
         }
         if read {
             let action = (handler != SIG_DFL).then_some(bytes);
-            self.note_for_all(tid, |task| task.trap_action = action)?;
+            self.update_threads(tid, |task| task.trap_action = action)?;
         }
         self.resume_checked(tid)
     }
@@ -207,7 +207,7 @@ impl Tracer {
             return Ok(());
         }
         let cache = context.cache.borrow();
-        cache.put_scratch(context.slot, &action);
+        cache.write_scratch(context.slot, &action);
         let address = cache.scratch_address(context.slot);
         let remote = RemoteSyscalls::new(tid, cache.gadget());
         remote.call(number::RT_SIGACTION, [SIGTRAP as u64, address, 0, 8, 0, 0])?;
@@ -235,7 +235,7 @@ impl Tracer {
         let mut info = trace::signal_info(tid)?;
         let inside = |tracer: &mut Tracer| match &tracer.task(tid)?.mode {
             TaskMode::Translated(context) => {
-                Ok::<bool, TraceError>(context.cache.borrow().holds(info.address()))
+                Ok::<bool, TraceError>(context.cache.borrow().contains_code(info.address()))
             }
             _ => Ok(false),
         };
@@ -331,7 +331,7 @@ fn mispredicted_return(tid: u32, cache: &CodeCacheMapping, registers: Registers)
     let faulted = pushed.filter(|_| trace::signal_info(tid).is_ok_and(|info| info.code() > 0));
     let rsp = registers.rsp.wrapping_add(if faulted == Some(true) { 8 } else { 0 });
     let rip = cache.translation.first_table_entry() + 1;
-    (faulted.is_some() || !cache.holds(registers.rip)).then_some(Registers { rip, rsp, ..registers })
+    (faulted.is_some() || !cache.contains_code(registers.rip)).then_some(Registers { rip, rsp, ..registers })
 }
 
 /// # Source

@@ -142,7 +142,7 @@ pub(crate) struct MappingCall {
 }
 
 /// Looks at a system call: number and arguments are in the registers.
-pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
+pub(crate) fn action_for(tid: u32, registers: &Registers) -> SyscallAction {
     let Registers { rdi, rsi, rdx, r10, .. } = *registers;
     let range = |start: u64, len: u64| (start, start.saturating_add(len.max(1)));
     match registers.rax & 0xffff_ffff {
@@ -157,16 +157,16 @@ pub(crate) fn look(tid: u32, registers: &Registers) -> SyscallAction {
             SyscallAction::Detach("discards the memory of a process (process_madvise)")
         }
         number::USERFAULTFD => SyscallAction::Detach("handles its own page faults (userfaultfd)"),
-        number::MMAP if r10 & MAP_FIXED != 0 => remaps(vec![range(rdi, rsi)], rdx),
-        number::MMAP if rdx & PROT_EXEC != 0 => remaps(vec![], rdx),
-        number::MPROTECT | number::PKEY_MPROTECT => remaps(vec![range(rdi, rsi)], rdx),
-        number::MUNMAP => remaps(vec![range(rdi, rsi)], 0),
+        number::MMAP if r10 & MAP_FIXED != 0 => mapping_change(vec![range(rdi, rsi)], rdx),
+        number::MMAP if rdx & PROT_EXEC != 0 => mapping_change(vec![], rdx),
+        number::MPROTECT | number::PKEY_MPROTECT => mapping_change(vec![range(rdi, rsi)], rdx),
+        number::MUNMAP => mapping_change(vec![range(rdi, rsi)], 0),
         // The moved memory may be code.
-        number::REMAP_FILE_PAGES => remaps(vec![range(rdi, rsi)], PROT_EXEC),
+        number::REMAP_FILE_PAGES => mapping_change(vec![range(rdi, rsi)], PROT_EXEC),
         number::MREMAP if r10 & MREMAP_FIXED != 0 => {
-            remaps(vec![range(rdi, rsi), range(registers.r8, rdx)], PROT_EXEC)
+            mapping_change(vec![range(rdi, rsi), range(registers.r8, rdx)], PROT_EXEC)
         }
-        number::MREMAP => remaps(vec![range(rdi, rsi)], 0),
+        number::MREMAP => mapping_change(vec![range(rdi, rsi)], 0),
         number::SHMAT if rdx & SHM_EXEC != 0 => SyscallAction::Detach("executes memory that it shares"),
         number::SHMAT if rdx & SHM_REMAP != 0 => {
             SyscallAction::Detach("maps shared memory over other memory")
@@ -233,7 +233,7 @@ fn has_shadow_stacks() -> bool {
     text.is_empty() || text.split_ascii_whitespace().any(|word| word == "user_shstk")
 }
 
-fn remaps(ranges: Vec<(u64, u64)>, protection: u64) -> SyscallAction {
+fn mapping_change(ranges: Vec<(u64, u64)>, protection: u64) -> SyscallAction {
     SyscallAction::ChangeMappings(MappingCall { ranges, code: protection & PROT_EXEC != 0 })
 }
 
@@ -368,10 +368,10 @@ impl Tracer {
             self.send_delayed_before_call(tid);
         }
         self.check_sharing(tid, &registers)?;
-        match look(tid, &registers) {
+        match action_for(tid, &registers) {
             SyscallAction::Make => self.resume_checked(tid),
-            SyscallAction::ChangeMappings(call) => self.remaps(tid, &call, registers),
-            SyscallAction::DiscardMemory(start, end) => self.discards(tid, (start, end), registers),
+            SyscallAction::ChangeMappings(call) => self.change_mappings(tid, &call, registers),
+            SyscallAction::DiscardMemory(start, end) => self.discard_memory(tid, (start, end), registers),
             SyscallAction::Execute { folder, path } => {
                 if let Some(reason) = super::program_file::unfollowable(tid, folder, path) {
                     return Err(TraceError::Detach(reason));
@@ -389,31 +389,31 @@ impl Tracer {
                 task.ends_process = registers.rax & 0xffff_ffff == number::EXIT_GROUP;
                 self.resume_checked(tid)
             }
-            SyscallAction::InstallFilter if !self.is_by_itself(tid)? => self.flush_here(tid),
+            SyscallAction::InstallFilter if !self.is_sole_user(tid)? => self.flush_here(tid),
             SyscallAction::InstallFilter => {
                 // It can be for all threads.
-                self.note_for_all(tid, |task| task.filtered = true)?;
+                self.update_threads(tid, |task| task.filtered = true)?;
                 self.resume_checked(tid)
             }
             SyscallAction::Answer { address, value } => {
                 let written = trace::write_memory(tid, address, &value.to_le_bytes());
-                self.answer_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
+                self.emulate_call(tid, registers, if written.is_ok() { 0 } else { -EFAULT as u64 })
             }
             SyscallAction::OwnCounts { address, words } => {
                 self.answer_own_counts(tid, registers, (address, words))
             }
-            SyscallAction::Open(path) => self.opens(tid, path, registers),
+            SyscallAction::Open(path) => self.handle_open(tid, path, registers),
             SyscallAction::OpenForWriting(path) => {
-                if self.opens_to_write(tid, path, &registers)? {
+                if self.handle_open_for_writing(tid, path, &registers)? {
                     Ok(())
                 } else {
                     self.resume_checked(tid)
                 }
             }
-            SyscallAction::Read => self.reads(tid, registers),
-            SyscallAction::Close => self.closes(tid, registers),
-            SyscallAction::Seek => self.seeks(tid, registers),
-            SyscallAction::UseDescriptor => self.uses(tid, &registers),
+            SyscallAction::Read => self.handle_read(tid, registers),
+            SyscallAction::Close => self.handle_close(tid, registers),
+            SyscallAction::Seek => self.handle_seek(tid, registers),
+            SyscallAction::UseDescriptor => self.handle_use(tid, &registers),
             SyscallAction::CpuMask { own } => {
                 if !own {
                     self.unbind_all();
@@ -421,7 +421,7 @@ impl Tracer {
                 self.unbind(tid);
                 self.resume_checked(tid)
             }
-            SyscallAction::AddressLimits(call) => self.limits(tid, registers, call),
+            SyscallAction::AddressLimits(call) => self.handle_limits(tid, registers, call),
             SyscallAction::TrapHandler(action) => self.set_trap_handler(tid, action),
             SyscallAction::Detach(reason) => Err(TraceError::Detach(reason.to_owned())),
             SyscallAction::DetachUnmapped(reason) => {
@@ -436,17 +436,27 @@ impl Tracer {
     }
 
     /// Discards the bytes of a range: the mappings stay.
-    fn discards(&mut self, tid: u32, range: (u64, u64), registers: Registers) -> Result<(), TraceError> {
+    fn discard_memory(
+        &mut self,
+        tid: u32,
+        range: (u64, u64),
+        registers: Registers,
+    ) -> Result<(), TraceError> {
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let changes = context.cache.borrow().translation.touches(range.0, range.1);
         if !changes {
             return self.resume_checked(tid);
         }
-        self.remaps(tid, &MappingCall { ranges: vec![range], code: false }, registers)
+        self.change_mappings(tid, &MappingCall { ranges: vec![range], code: false }, registers)
     }
 
     /// Handles a call that changes mappings: translations of code there become invalid.
-    fn remaps(&mut self, tid: u32, call: &MappingCall, registers: Registers) -> Result<(), TraceError> {
+    fn change_mappings(
+        &mut self,
+        tid: u32,
+        call: &MappingCall,
+        registers: Registers,
+    ) -> Result<(), TraceError> {
         let among = self.has_other_threads(tid);
         let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
         let home = context.cache.clone();
@@ -456,12 +466,12 @@ impl Tracer {
         }
         let changes = self.changes_code(tid, call)?;
         if among {
-            return self.remaps_among(tid, call, changes, registers);
+            return self.change_mappings_among_threads(tid, call, changes, registers);
         }
         if !changes && !self.concerns_code(tid, call)? {
             return self.resume_checked(tid);
         }
-        let joint = home.borrow().common.is_open() && !changes;
+        let joint = home.borrow().shared_code.is_open() && !changes;
         // The address of new or moved code is not known before the call.
         let places = call.code || registers.rax & 0xffff_ffff == number::MREMAP;
         let stale = !changes && !joint && places && self.is_stale(tid)?;
@@ -470,14 +480,14 @@ impl Tracer {
             process.no_restarts = false;
         }
         if joint {
-            return self.maps_code(tid, call, registers);
+            return self.map_shared_code(tid, call, registers);
         }
         let shared = places && self.is_shared(tid, &home);
         if !changes && !shared && !stale {
             return self.resume_checked(tid);
         }
         let registers = self.replace_translation(tid)?;
-        self.enter(tid, registers)
+        self.enter_translation(tid, registers)
     }
 }
 

@@ -80,7 +80,7 @@ impl Tracer {
         }
         let mut slot = cache.borrow_mut().take_slot();
         if slot.is_none() {
-            self.fold_parked(cache);
+            self.free_parked_slots(cache);
             slot = cache.borrow_mut().take_slot();
         }
         let what = if self.other_threads(tid).is_empty() { "processes" } else { "threads" };
@@ -89,7 +89,7 @@ impl Tracer {
     }
 
     /// Frees the slots of ended threads, and keeps their counts.
-    fn fold_parked(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
+    fn free_parked_slots(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         for process in &mut self.processes {
             let (here, elsewhere) = std::mem::take(&mut process.parked)
                 .into_iter()
@@ -129,7 +129,7 @@ impl Tracer {
                 .into_iter()
                 .chain(parked.iter().map(TranslationCounts::of))
                 .collect::<ThreadCounts>()
-                .settle()
+                .solve()
             {
                 Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
                 Err(reason) => process.lose(reason),
@@ -202,7 +202,7 @@ impl Tracer {
 
     /// Handles a call that changes mappings of a process with several threads. Nothing is translated during
     /// the call, so no thread can read the old code.
-    pub(super) fn remaps_among(
+    pub(super) fn change_mappings_among_threads(
         &mut self,
         tid: u32,
         call: &MappingCall,
@@ -216,7 +216,7 @@ impl Tracer {
         let known = context.maps.last();
         let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
         let harmless = !call.code && !call.ranges.iter().any(executable);
-        let open = home.borrow().common.is_open();
+        let open = home.borrow().shared_code.is_open();
         if changes || (call.code && !open && self.is_shared(tid, &home)) {
             return self.flush_among_threads(tid);
         }
@@ -226,7 +226,7 @@ impl Tracer {
         if filtered {
             return Err(TraceError::Detach("filters its system calls".to_owned()));
         }
-        let fresh = self.call_for(tid, registers)?;
+        let fresh = self.call_on_behalf(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
         for range in ranges.iter().copied().filter(|_| call.code) {
             restartable::check(tid, range, restartable::THREADS)?;
@@ -256,7 +256,7 @@ impl Tracer {
     }
 
     /// Something that the kernel keeps for a whole process: it is noted for each of its threads.
-    pub(super) fn note_for_all(&mut self, tid: u32, note: impl Fn(&mut TracedTask)) -> TraceResult {
+    pub(super) fn update_threads(&mut self, tid: u32, note: impl Fn(&mut TracedTask)) -> TraceResult {
         let process = self.task(tid)?.process;
         self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
         Ok(())
@@ -301,8 +301,8 @@ impl ThreadCounts {
     /// # Errors
     ///
     /// The contradiction, in words.
-    pub(super) fn settle(&self) -> Result<Vec<ExecutedCode>, String> {
-        self.0.iter().map(|part| part.tally.settle(&part.cache.borrow())).collect()
+    pub(super) fn solve(&self) -> Result<Vec<ExecutedCode>, String> {
+        self.0.iter().map(|part| part.tally.solve(&part.cache.borrow())).collect()
     }
 }
 

@@ -399,7 +399,7 @@ impl Tracer {
     }
 
     /// Goes on in translated code; the registers are the program's.
-    pub(super) fn enter(&mut self, tid: u32, registers: Registers) -> TraceResult {
+    pub(super) fn enter_translation(&mut self, tid: u32, registers: Registers) -> TraceResult {
         if registers.cs != USER_CS {
             // The code that a handler returns to may be 32-bit code.
             return Err(TraceError::Detach("continues in 32-bit code".to_owned()));
@@ -427,7 +427,7 @@ impl Tracer {
             let body =
                 with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
             body.and_then(|body| {
-                cache.apply();
+                cache.apply_writes();
                 (registers.rip, registers.gs_base) = (body, cache.base_of(context.slot));
                 cache.store(context.slot, translate::R11, registers.r11);
                 // A task that was killed meanwhile keeps its program point.
@@ -494,7 +494,7 @@ impl Tracer {
             StopReason::DirectLink => cache.translation.link(&mut reader, at),
             _ => cache.translation.indirect(&mut reader, target).map(Some),
         });
-        cache.apply();
+        cache.apply_writes();
         drop(cache);
         if let Err(TraceError::OwnTranslation) = to {
             return self.flush_here(tid);

@@ -42,7 +42,7 @@ use super::equivalent_blocks::EquivalentBlocks;
 use super::maps::{MemoryMapping, MemoryMaps};
 use super::process_rights::ProcessRights;
 use super::restartable::FilePart;
-use super::shared_code::{SharedCode, is_kernels, suits};
+use super::shared_code::{SharedCode, has_claimed_code, is_kernels};
 use super::tracer::Tracer;
 use super::writers::FileId;
 use crate::pack::{ChunkReader, ChunkWriter};
@@ -115,7 +115,7 @@ impl CacheRecord {
     }
 
     /// A program begins in it.
-    pub(super) fn begin(&mut self) {
+    pub(super) fn add_program(&mut self) {
         self.began += 1;
     }
 
@@ -130,7 +130,7 @@ impl CacheRecord {
     }
 
     /// Whether the translation has executions that are not in the profile.
-    pub(super) fn is_worth_learning(&self, cache: &CodeCacheMapping) -> bool {
+    pub(super) fn has_new_executions(&self, cache: &CodeCacheMapping) -> bool {
         self.read.is_none_or(|read| has_grown(read, cache.translation.blocks()))
     }
 }
@@ -196,7 +196,7 @@ impl Tracer {
         let left = Rc::new(CacheFile::open(file).ok_or(CacheMiss::Useless)?);
         let from = &mut ChunkReader::new(file);
         let (translation, claims) = self.unpack_all_but_code(from, left).ok_or(CacheMiss::Useless)?;
-        if translation.is_full() || !suits(&translation, &claims, program.0, maps) {
+        if translation.is_full() || !has_claimed_code(&translation, &claims, program.0, maps) {
             return Err(CacheMiss::Other);
         }
         let cache = CodeCacheMapping::again(program, maps, allowance, translation);
@@ -207,7 +207,7 @@ impl Tracer {
             return Err(CacheMiss::Useless);
         };
         *cache.equivalent_blocks.borrow_mut() = equivalent_blocks;
-        cache.common = SharedCode::of(claims);
+        cache.shared_code = SharedCode::of(claims);
         cache.record.read = Some(cache.translation.blocks());
         Ok(cache)
     }
@@ -282,12 +282,12 @@ impl Tracer {
         cache: &CodeCacheMapping,
     ) -> io::Result<()> {
         let stamp = |path: &str| Ok((name_of(Path::new(path))?, FileId::at(path)));
-        let stamps: Vec<_> = cache.common.all().names().map(stamp).collect::<io::Result<_>>()?;
+        let stamps: Vec<_> = cache.shared_code.all().names().map(stamp).collect::<io::Result<_>>()?;
         translation_cache.folder.replace(name, |file| {
             CacheFile::write(&cache.translation, file)?;
             let mut to = ChunkWriter::new(file);
             to.counted(VERSION.as_bytes());
-            let claims = cache.common.all();
+            let claims = cache.shared_code.all();
             claims.pack(&mut to);
             to.count(stamps.len());
             for (stamp, file) in stamps {
@@ -331,9 +331,9 @@ fn is_worth_storing(cache: &CodeCacheMapping) -> bool {
     let (translation, blocks) = (&cache.translation, cache.translation.blocks() as usize);
     let profiled = 4 * translation.profiled() >= HINTED_OF_FOUR * blocks;
     let begins = cache.record.entry.is_some_and(|entry| translation.is_profiled(entry));
-    let code: u64 = translation.taken().map(|(_, used)| u64::from(used)).sum();
+    let code: u64 = translation.used_regions().map(|(_, used)| u64::from(used)).sum();
     let bytes = translation.fresh_pages().count() as u64 * PAGE + code + blocks as u64 * OF_A_BLOCK;
-    profiled && begins && bytes <= MOST_OF_ONE && cache.common.is_open() && translation.is_settled()
+    profiled && begins && bytes <= MOST_OF_ONE && cache.shared_code.is_open() && translation.is_settled()
 }
 
 /// Whether a file was not used for long; one of the future was.

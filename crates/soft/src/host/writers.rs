@@ -116,7 +116,7 @@ fn writes(tid: u32, registers: &Registers) -> bool {
 impl Tracer {
     /// A file is about to be opened; its path is at this address. If it may be written, every process that
     /// executes its code is detached.
-    pub(super) fn opens_to_write(
+    pub(super) fn handle_open_for_writing(
         &mut self,
         tid: u32,
         path: u64,

@@ -104,7 +104,7 @@ impl DecodedInstruction {
     /// The reason why it cannot be followed.
     pub(crate) fn decode(window: &[u8], address: u64) -> Result<DecodedInstruction, DetachReason> {
         let mut decoder = Decoder::with_ip(64, window, address, DecoderOptions::NONE);
-        DecodedInstruction::look(&decoder.decode(), &decoder, window)
+        DecodedInstruction::analyse(&decoder.decode(), &decoder, window)
     }
 
     /// Decodes the next instruction of a run of bytes; `window` starts with its first byte.
@@ -121,7 +121,7 @@ impl DecodedInstruction {
         let mut instruction = Instruction::default();
         decoder.decode_out(&mut instruction);
         let Some(known) = traits.of(&instruction, window) else {
-            return DecodedInstruction::look(&instruction, decoder, window);
+            return DecodedInstruction::analyse(&instruction, decoder, window);
         };
         let plain = DecodedInstruction::plain(&instruction, decoder, window, known.flags);
         Ok(if known.branches {
@@ -132,7 +132,7 @@ impl DecodedInstruction {
     }
 
     /// Looks at everything that an instruction may be.
-    fn look(
+    fn analyse(
         instruction: &Instruction,
         decoder: &Decoder<'_>,
         window: &[u8],
@@ -227,7 +227,7 @@ impl OpcodeTraits {
         }
         let known = &mut self.0[instruction.code() as usize];
         if let OpcodeTrait::Unknown = known {
-            *known = OpcodeTrait::look(instruction);
+            *known = OpcodeTrait::analyse(instruction);
         }
         match *known {
             // A prefix may make another branch of it.
@@ -239,7 +239,7 @@ impl OpcodeTraits {
 
 impl OpcodeTrait {
     /// The shared properties of all unqualified instructions of a code.
-    fn look(instruction: &Instruction) -> OpcodeTrait {
+    fn analyse(instruction: &Instruction) -> OpcodeTrait {
         let branches = near_branch(instruction).is_some();
         let ends = !branches && !matches!(ending(instruction, DecoderError::None, &[]), Ok(None));
         let counted = instruction.is_string_instruction() || elements(instruction).is_some();
@@ -301,7 +301,7 @@ fn use_of_r11(instruction: &Instruction) -> RegisterUse {
         instruction.memory_base(),
         instruction.memory_index(),
     ];
-    if named.into_iter().any(is_r11) { look_at_r11(instruction) } else { RegisterUse::None }
+    if named.into_iter().any(is_r11) { analyse_r11(instruction) } else { RegisterUse::None }
 }
 
 fn is_r11(register: Register) -> bool {
@@ -309,7 +309,7 @@ fn is_r11(register: Register) -> bool {
 }
 
 #[cold]
-fn look_at_r11(instruction: &Instruction) -> RegisterUse {
+fn analyse_r11(instruction: &Instruction) -> RegisterUse {
     let mut factory = InstructionInfoFactory::new();
     let used = factory.info(instruction).used_registers().iter().filter(|used| is_r11(used.register()));
     used.fold(RegisterUse::None, |so_far, used| match used.access() {

@@ -450,8 +450,8 @@ impl Translation {
 
     /// The pages of a range that were read, ascending, with their content at that time. `None` where no code
     /// was taken from them.
-    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
-        self.pages.looked_at(start, end)
+    pub fn pages_in(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
+        self.pages.pages_in(start, end)
     }
 
     /// The program point of an instruction pointer in translated code.

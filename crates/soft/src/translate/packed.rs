@@ -140,7 +140,7 @@ impl Translation {
     }
 
     /// The address and the used bytes of each region.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = (u64, u32)> {
+    pub(crate) fn used_regions(&self) -> impl Iterator<Item = (u64, u32)> {
         self.regions.iter().map(|region| (region.base(), region.used()))
     }
 

@@ -205,7 +205,7 @@ impl CodePages {
 
     /// The pages of a range that were read, ascending, with their content at that time. `None` where no code
     /// was taken from them.
-    pub(crate) fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
+    pub(crate) fn pages_in(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
         let within = |page: &u64| *page + PAGE > start && *page < end;
         let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
         found.sort_unstable();
@@ -405,13 +405,13 @@ mod tests {
         for address in [0x4008, 0x1fff, 0x3000, 0x9000] {
             pages.find(&mut Filled, address);
         }
-        let found = pages.looked_at(0x1800, 0x4001);
+        let found = pages.pages_in(0x1800, 0x4001);
         let (addresses, bytes): (Vec<u64>, Vec<_>) = found.into_iter().unzip();
         assert_eq!(addresses, [0x1000, 0x3000, 0x4000]);
         let is = |number: usize, byte: u8| bytes[number].is_some_and(|page| page.is(&[byte; PAGE as usize]));
         assert!(is(0, 1) && is(2, 4) && bytes[1].is_none());
         assert!(!is(0, 4));
-        assert!(pages.looked_at(0x5000, 0x9000).is_empty());
+        assert!(pages.pages_in(0x5000, 0x9000).is_empty());
     }
 
     #[test]
