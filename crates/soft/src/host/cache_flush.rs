@@ -111,7 +111,7 @@ impl Tracer {
             return Err(TraceError::Detach("keeps changing its code".to_owned()));
         }
         let block = if pending { self.block_of_call(tid)? } else { None };
-        self.to_native_state(tid)?;
+        self.restore_native_state(tid)?;
         let task = self.task(tid)?;
         (task.returning, task.suspended) = (block, true);
         self.processes[process].flush =
@@ -157,7 +157,7 @@ impl Tracer {
     /// Suspends a thread in native state, for the flush.
     pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
         self.answer_request(tid)?;
-        self.to_native_state(tid)?;
+        self.restore_native_state(tid)?;
         let task = self.task(tid)?;
         (task.suspend_requested, task.suspended) = (false, true);
         Ok(())

@@ -13,7 +13,7 @@ const KILLED_BEFORE: &str = "the process was killed before its counts were read"
 impl Tracer {
     /// Detaches a thread: it runs natively as soon as all threads of its process can.
     pub(super) fn detach(&mut self, tid: u32, reason: Option<String>, signal: i32) {
-        let at = self.to_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
+        let at = self.restore_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
         if at.is_err() {
             self.lose(tid, KILLED_BEFORE);
         }

@@ -46,7 +46,7 @@ pub(super) fn restore_registers(
 impl Tracer {
     /// Takes a stopped task out of translated code at its program point, and returns its registers. `None` if
     /// it has no translation.
-    pub(super) fn to_native_state(&mut self, tid: u32) -> Result<Option<Registers>, TraceError> {
+    pub(super) fn restore_native_state(&mut self, tid: u32) -> Result<Option<Registers>, TraceError> {
         if matches!(self.task(tid)?.mode, TaskMode::Untranslated) {
             return Ok(None);
         }

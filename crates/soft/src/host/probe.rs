@@ -81,7 +81,7 @@ impl Tracer {
             ProbeOrder::GoOn => self.resume(tid, 0),
             ProbeOrder::Detach => Err(TraceError::Detach("was told to".to_owned())),
             ProbeOrder::Reenter => {
-                let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
+                let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
                 self.enter_translation(tid, registers)
             }
         }

@@ -240,7 +240,7 @@ impl Tracer {
             _ => Ok(false),
         };
         let of_instruction = info.code() > 0 && inside(self)?;
-        let Some(registers) = self.to_native_state(tid)? else { return Ok(trace::resume(tid, signal)?) };
+        let Some(registers) = self.restore_native_state(tid)? else { return Ok(trace::resume(tid, signal)?) };
         if of_instruction {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
@@ -290,7 +290,7 @@ impl Tracer {
     /// The system call that a handler ends with.
     pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), TraceError> {
         let block = self.block_of_call(tid)?;
-        self.to_native_state(tid)?;
+        self.restore_native_state(tid)?;
         self.task(tid)?.returning = block;
         Ok(trace::step(tid, 0)?)
     }

@@ -559,7 +559,7 @@ impl Tracer {
     /// Replaces the translation, because the code changes or there is no more room. The task is in native
     /// state then.
     pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
-        let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
+        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
         let settings = self.settings.translation;
         let task = self.task(tid)?;
         let process = task.process;
@@ -588,7 +588,7 @@ impl Tracer {
 
     /// The program jumped to memory that is not executable, or that may change.
     fn unreadable(&mut self, tid: u32) -> TraceResult {
-        let registers = self.to_native_state(tid)?.ok_or(TraceError::Gone)?;
+        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
         match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
             // It faults there natively, and may have a handler for that.
             Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
