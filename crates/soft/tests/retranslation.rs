@@ -4,7 +4,7 @@
 
 mod support;
 
-use cyclometer_soft::host::{Retranslation, TracerSettings};
+use cyclometer_soft::host::{RetranslationPolicy, TracerSettings};
 use support::caches::TestCacheFolder;
 use support::compare::{assert_same_counts, assert_same_end};
 use support::programs::{BuildRecipe, build};
@@ -17,12 +17,12 @@ fn job(args: &[&str]) -> Option<TestJob> {
     Some(TestJob::new(program, args))
 }
 
-fn with(retranslation: Retranslation) -> TraceMethod {
+fn with(retranslation: RetranslationPolicy) -> TraceMethod {
     TraceMethod::Soft(TracerSettings { retranslation, ..settings() })
 }
 
 /// The text of a program about its memory at the end.
-fn memory(job: &TestJob, retranslation: Retranslation) -> String {
+fn memory(job: &TestJob, retranslation: RetranslationPolicy) -> String {
     let run = job.run(with(retranslation));
     assert!(run.lost().is_empty(), "{:?}", run.lost());
     run.stdout.trim().to_owned()
@@ -32,8 +32,8 @@ fn memory(job: &TestJob, retranslation: Retranslation) -> String {
 fn check(args: &[&str]) {
     let Some(job) = job(args) else { return };
     let native = job.run(TraceMethod::Nobody);
-    let [again, once] =
-        [Retranslation::Always, Retranslation::Never].map(|retranslation| job.run(with(retranslation)));
+    let [again, once] = [RetranslationPolicy::Always, RetranslationPolicy::Never]
+        .map(|retranslation| job.run(with(retranslation)));
     for run in [&again, &once] {
         assert_same_end(run, &native);
         assert!(run.lost().is_empty(), "{:?}", run.lost());
@@ -45,9 +45,9 @@ fn check(args: &[&str]) {
 fn who_runs_for_long_goes_on_in_another_translation() {
     let Some(job) = job(&["memory"]) else { return };
     let expected = [
-        (Retranslation::Never, "stayed"),
-        (Retranslation::Always, "moved"),
-        (Retranslation::WhenWorthwhile, "moved"),
+        (RetranslationPolicy::Never, "stayed"),
+        (RetranslationPolicy::Always, "moved"),
+        (RetranslationPolicy::WhenWorthwhile, "moved"),
     ];
     for (retranslation, said) in expected {
         let folder = TestCacheFolder::new(0o700);
@@ -61,7 +61,7 @@ fn who_runs_in_what_earlier_runs_have_left_stays() {
     let folder = TestCacheFolder::new(0o700);
     let job = job.hinted(&folder.hints);
     let runs = ["without hints", "with hints", "in a kept translation"];
-    let memories = runs.map(|_| memory(&job, Retranslation::WhenWorthwhile));
+    let memories = runs.map(|_| memory(&job, RetranslationPolicy::WhenWorthwhile));
     assert_eq!(memories, ["moved", "stayed", "stayed"]);
     assert_eq!(folder.kept().len(), 1);
 }
@@ -71,14 +71,14 @@ fn who_has_a_limit_on_addresses_stays() {
     let (Some(prlimit), Some(_)) = (support::installed("prlimit"), job(&[])) else { return };
     let program = build(&BuildRecipe { source: "longer.c", flags: &["-O2"] }).unwrap();
     let args = ["--as=8000000000", &program.to_string_lossy(), "memory"];
-    assert_eq!(memory(&TestJob::new(prlimit, &args), Retranslation::WhenWorthwhile), "stayed");
+    assert_eq!(memory(&TestJob::new(prlimit, &args), RetranslationPolicy::WhenWorthwhile), "stayed");
 }
 
 #[test]
 fn no_call_gives_less_for_it() {
     let Some(job) = job(&["reads"]) else { return };
     // A frequent retranslation does not wait for as long as a call may take.
-    let run = job.run(with(Retranslation::WhenWorthwhile));
+    let run = job.run(with(RetranslationPolicy::WhenWorthwhile));
     assert_eq!((run.stdout.trim(), run.lost().len()), ("whole", 0), "{:?}", run.status);
 }
 

@@ -20,7 +20,7 @@ use cyclometer_sys::trace::Change;
 use super::tracer::Tracer;
 
 /// The interval at which the stops of a bound program are counted.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(super) const CHECK_EVERY: Duration = Duration::from_millis(10);
 
 /// A program with fewer stops in an interval is not bound any more.
 const FEW: u64 = 20;
@@ -94,7 +94,7 @@ impl CpuAffinity {
         if self.spent + (now - since.started) > LONGEST {
             return true;
         }
-        if now - since.looked < LOOK_EVERY {
+        if now - since.looked < CHECK_EVERY {
             return false;
         }
         let seldom = stops - since.stops < FEW;
@@ -139,10 +139,10 @@ impl Tracer {
     }
 
     /// The binding that a child may have inherited.
-    pub(super) fn binding_of_child(&self, maker: u32) -> Option<Rc<CpuBinding>> {
-        let affinity = &self.tasks.get(&maker)?.affinity;
+    pub(super) fn binding_of_child(&self, parent: u32) -> Option<Rc<CpuBinding>> {
+        let affinity = &self.tasks.get(&parent)?.affinity;
         // A task that is on this CPU without a binding was pinned by another process, and its child with it.
-        let pinned = |binding: &Rc<CpuBinding>| affinity.since.is_none() && binding.holds(maker);
+        let pinned = |binding: &Rc<CpuBinding>| affinity.since.is_none() && binding.holds(parent);
         affinity.binding.clone().filter(|binding| !pinned(binding))
     }
 

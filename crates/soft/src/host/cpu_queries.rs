@@ -44,7 +44,7 @@ impl Tracer {
             }
         };
         trace::set_registers(tid, &answered)?;
-        self.task(tid)?.last = None;
+        self.task(tid)?.last_pc = None;
         self.resume_checked(tid)
     }
 

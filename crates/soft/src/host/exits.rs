@@ -60,7 +60,7 @@ impl Tracer {
             (&task.mode, borrowed || task.filtered)
         {
             let (process, cache) = (task.process, context.cache.clone());
-            self.processes[process].clears = Some((tid, cache));
+            self.processes[process].unmaps = Some((tid, cache));
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Tracer {
         self.postponed.retain(|(postponed, _)| *postponed != tid);
         // It is valid only during a system call on behalf of the tracee: the task may have executed code
         // since.
-        let last = self.task(tid)?.last.take();
+        let last = self.task(tid)?.last_pc.take();
         // Answered first: its exit would be counted twice in the answer.
         self.answer_request(tid)?;
         let registers = trace::registers(tid);
@@ -154,7 +154,7 @@ impl Tracer {
             // It was killed before the call, or behind it.
             Some(_) if executes => None,
             Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
-            _ => task.last.filter(|_| tells),
+            _ => task.last_pc.filter(|_| tells),
         };
         let known = match &mut task.mode {
             TaskMode::Translated(context) => at.is_some_and(|at| context.exit_at(at)),

@@ -105,7 +105,7 @@ impl Tracer {
         let children: Vec<u32> = self
             .early_children
             .iter()
-            .filter(|(_, maker)| **maker == parent)
+            .filter(|(_, parent_of)| **parent_of == parent)
             .map(|(child, _)| *child)
             .collect();
         children.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
@@ -137,16 +137,16 @@ impl Tracer {
     }
 
     pub(super) fn fork_event_of(&self, parent: u32) -> Option<ForkEvent> {
-        let maker = self.tasks.get(&parent)?;
-        let home = match &maker.mode {
+        let task = self.tasks.get(&parent)?;
+        let home = match &task.mode {
             TaskMode::Untranslated => None,
             TaskMode::Translated(context) | TaskMode::Native(context) => {
                 Some((context.cache.clone(), context.slot))
             }
         };
         let binding = self.binding_of_child(parent);
-        let TracedProcess { pid, limits, shares, .. } = self.processes[maker.process];
-        let (filtered, trap_action) = (maker.filtered, maker.trap_action);
+        let TracedProcess { pid, limits, shares, .. } = self.processes[task.process];
+        let (filtered, trap_action) = (task.filtered, task.trap_action);
         Some(ForkEvent { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, binding })
     }
 
@@ -200,13 +200,13 @@ impl Tracer {
         &mut self,
         child: u32,
         cache: &Rc<RefCell<CodeCacheMapping>>,
-        maker: usize,
+        parent_slot: usize,
     ) -> TraceResult {
         let mut registers = trace::registers(child)?;
         let point = cache.borrow().translation.point_at(registers.rip);
         let point =
             point.ok_or_else(|| TraceError::Detach("was forked outside of translated code".to_owned()))?;
-        super::native_state::restore_registers(&cache.borrow(), maker, &point, &mut registers);
+        super::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
         registers.gs_base = 0;
         trace::set_registers(child, &registers)?;
         if !self.other_threads(child).is_empty() {
@@ -258,7 +258,7 @@ impl Tracer {
         if let Some(process) = self.process(tid) {
             (process.flush, process.no_restarts, process.shares) = (None, false, false);
             // The memory that was to be unmapped is gone.
-            process.clears = None;
+            process.unmaps = None;
             process.name = name_of(tid);
         }
         if self.finishing {

@@ -350,7 +350,7 @@ impl Tracer {
     pub(super) fn emulate_call(&mut self, tid: u32, registers: Registers, rax: u64) -> TraceResult {
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
-        self.task(tid)?.last = None;
+        self.task(tid)?.last_pc = None;
         self.resume_checked(tid)
     }
 
@@ -364,7 +364,7 @@ impl Tracer {
         let rax = result.unwrap_or_else(|error| refusal(&error));
         let behind = Registers { rax, rip: registers.rip + 2, r11: registers.eflags, ..registers };
         trace::set_registers(tid, &behind)?;
-        self.task(tid)?.last = None;
+        self.task(tid)?.last_pc = None;
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ use crate::{ExecutionEvent, ProcessorBaseline};
 #[doc(hidden)]
 pub use probe::{InstructionProbe, ProbeOrder, ProbeView};
 pub use program_file::refuses;
-pub use retranslation::Retranslation;
+pub use retranslation::RetranslationPolicy;
 pub use tracer::FIXED_BYTES;
 
 /// Settings of the tracer.
@@ -99,7 +99,7 @@ pub struct TracerSettings {
     /// Whether each program gets a translation of its own: for comparison.
     pub separate: bool,
     /// The programs that are retranslated with their own execution profile.
-    pub retranslation: Retranslation,
+    pub retranslation: RetranslationPolicy,
 }
 
 impl TracerSettings {

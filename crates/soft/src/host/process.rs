@@ -27,9 +27,9 @@ pub(crate) struct TracedProcess {
     totals: EventTotals,
     code: AddressRanges,
     /// Contexts of threads that have ended, with their counts.
-    pub(crate) parked: Vec<TranslationContext>,
+    pub(crate) ended_contexts: Vec<TranslationContext>,
     /// Counts of ended threads whose slots were freed.
-    pub(crate) folded: Vec<TranslationCounts>,
+    pub(crate) ended_counts: Vec<TranslationCounts>,
     /// None of its code has restartable sequences.
     pub(crate) no_restarts: bool,
     /// It has memory that other processes may write to, too.
@@ -37,14 +37,14 @@ pub(crate) struct TracedProcess {
     /// A flush of its translation, for which its threads are suspended.
     pub(crate) flush: Option<CacheFlush>,
     /// The code cache to unmap when it is detached, and the thread that does it.
-    pub(super) clears: Option<(u32, Rc<RefCell<CodeCacheMapping>>)>,
+    pub(super) unmaps: Option<(u32, Rc<RefCell<CodeCacheMapping>>)>,
     /// CPU time of the tracer for it since its code changed for the first time.
     pub(super) work: Duration,
     /// The cost of its code changes.
-    changes: CodeChangeCost,
+    change_cost: CodeChangeCost,
     /// A thread was ended by another one's `execve`; its last program point is known only if that succeeds.
     pub(crate) unconfirmed: bool,
-    /// The limits on its addresses that it believes in, where the kernel has others.
+    /// The limits on addresses that it was told, if the kernel has others.
     pub(super) limits: Option<ReportedLimits>,
     /// The reason why there are no counts.
     pub(crate) lost: Option<String>,
@@ -109,19 +109,19 @@ pub(crate) struct TracedTask {
     pub(crate) process: usize,
     /// It has ended. The first thread of a process stays a task as long as any other.
     pub(crate) ended: bool,
-    /// Its position in translated code when it has called `exit`, which is about to be made.
+    /// The address behind the `exit` call that it is about to make, in translated code.
     pub(crate) exit_pc: Option<u64>,
     /// Its position in translated code, if it has executed nothing since that was read.
-    pub(crate) last: Option<TranslatedPc>,
+    pub(crate) last_pc: Option<TranslatedPc>,
     /// It is about to end its process.
     pub(crate) ends_process: bool,
     /// It is detached when the other threads of its process can be: with this signal, or 0 for none.
     pub(crate) detach_signal: Option<i32>,
     /// Suspend requested: it stops in native state at its next stop, because another thread changes the code.
     pub(crate) suspend_requested: bool,
-    /// It has done so.
+    /// It is suspended: stopped in native state until the flush is complete.
     pub(crate) suspended: bool,
-    /// It has stopped with its process, and that was noted.
+    /// It is in a group stop, which was handled.
     pub(crate) paused: bool,
     pub(crate) mode: TaskMode,
     /// A system call filter is in force: no call can be made on its behalf.
@@ -136,7 +136,7 @@ pub(crate) struct TracedTask {
     pub(crate) stopped_at: Option<u64>,
     /// The block of the system call by which it returns from a handler.
     pub(crate) returning: Option<u32>,
-    /// Whether it gets on between its signals.
+    /// Its progress between signals.
     pub(crate) throttle: SignalThrottle,
     /// The list of its mappings that it reads.
     pub(crate) listing: Option<MapsListing>,
@@ -165,7 +165,7 @@ impl TracedTask {
             process,
             ended: false,
             exit_pc: None,
-            last: None,
+            last_pc: None,
             ends_process: false,
             detach_signal: None,
             suspend_requested: false,
@@ -219,22 +219,22 @@ impl TracedProcess {
     pub(crate) fn new(pid: u32, parent: u32) -> TracedProcess {
         let name = name_of(pid);
         let (totals, code) = (EventTotals::new(), AddressRanges::default());
-        let (parked, flush, limits, lost) = (Vec::new(), None, None, None);
-        let (folded, no_restarts, shares, unconfirmed) = (Vec::new(), false, false, false);
+        let (ended_contexts, flush, limits, lost) = (Vec::new(), None, None, None);
+        let (ended_counts, no_restarts, shares, unconfirmed) = (Vec::new(), false, false, false);
         TracedProcess {
             pid,
             parent,
             name,
             totals,
             code,
-            parked,
-            folded,
+            ended_contexts,
+            ended_counts,
             no_restarts,
             shares,
             flush,
-            clears: None,
+            unmaps: None,
             work: Duration::ZERO,
-            changes: CodeChangeCost::new(Instant::now()),
+            change_cost: CodeChangeCost::new(Instant::now()),
             unconfirmed,
             limits,
             lost,
@@ -243,12 +243,12 @@ impl TracedProcess {
 
     /// Whether its code has changed.
     pub(super) fn has_changed(&self) -> bool {
-        self.changes.before.is_some()
+        self.change_cost.before.is_some()
     }
 
     /// Whether its translation may be replaced once more because its code changes.
     pub(super) fn may_change(&mut self) -> bool {
-        self.changes.allow(Instant::now(), self.work)
+        self.change_cost.allow(Instant::now(), self.work)
     }
 
     /// Adds the executions in a translation that it has left.

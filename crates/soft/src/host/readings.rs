@@ -163,9 +163,10 @@ fn totals(
     if process.lost.is_some() {
         return process.totals(Vec::new());
     }
-    let parked = process.parked.iter().map(|context| Ok(TranslationCounts::of(context)));
-    let folded = process.folded.iter().cloned().map(Ok);
-    let parts = folded.chain(parked).chain(answers).collect::<Result<ThreadCounts, String>>()?;
+    let ended_contexts = process.ended_contexts.iter().map(|context| Ok(TranslationCounts::of(context)));
+    let ended_counts = process.ended_counts.iter().cloned().map(Ok);
+    let parts =
+        ended_counts.chain(ended_contexts).chain(answers).collect::<Result<ThreadCounts, String>>()?;
     process.totals(parts.solve()?)
 }
 

@@ -108,12 +108,12 @@ impl Tracer {
         if shares(tid, registers) {
             self.process(tid).into_iter().for_each(|process| process.shares = true);
             // A parent that shares the memory (vfork) continues in it.
-            let makers = self.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
-            let makers: Vec<(u32, usize)> = makers.map(|(maker, task)| (*maker, task.process)).collect();
-            makers.iter().for_each(|(_, process)| self.processes[*process].shares = true);
+            let parents = self.tasks.iter().filter(|(_, task)| task.waits_for_child(tid));
+            let parents: Vec<(u32, usize)> = parents.map(|(parent, task)| (*parent, task.process)).collect();
+            parents.iter().for_each(|(_, process)| self.processes[*process].shares = true);
             let checked = self.check_restartable(tid, SHARED);
             if let Err(TraceError::Detach(reason)) = &checked {
-                makers.iter().for_each(|(maker, _)| self.request_detach(*maker, Some(reason.clone())));
+                parents.iter().for_each(|(parent, _)| self.request_detach(*parent, Some(reason.clone())));
             }
             return checked;
         }

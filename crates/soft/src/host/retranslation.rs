@@ -35,12 +35,12 @@ use super::signals::{has_signal, status};
 use super::tracer::{TraceError, Tracer};
 
 /// Interval at which the age of a program is checked, and the interval when it is far from old enough.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
-const LOOK_SELDOM: Duration = Duration::from_millis(160);
+const CHECK_EVERY: Duration = Duration::from_millis(20);
+const CHECK_SELDOM: Duration = Duration::from_millis(160);
 
 /// The interval of checks when every program is to be retranslated again and again, and the CPU time in each
 /// translation.
-const LOOK_OFTEN: Duration = Duration::from_millis(1);
+const CHECK_OFTEN: Duration = Duration::from_millis(1);
 const RUN_SHORTLY: Duration = Duration::from_millis(3);
 
 /// Most doublings of the interval for a program that does not run.
@@ -75,7 +75,7 @@ const OF_FAULTS: [i32; 5] = [4, 5, 7, 8, 11];
 
 /// The programs that are retranslated with their own execution profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Retranslation {
+pub enum RetranslationPolicy {
     /// Programs for which it costs little compared to the time that they have run.
     #[default]
     WhenWorthwhile,
@@ -128,13 +128,13 @@ impl TranslationAge {
     /// enough.
     fn check(&mut self, ran_ns: u64, blocks: u32) -> Duration {
         let ran = Duration::from_nanos(ran_ns - (*self.since_ns.get_or_insert(ran_ns)).min(ran_ns));
-        let (before, looks) = self.idle;
-        self.idle = (ran_ns, if before == ran_ns { (looks + 1).min(MOST_IDLE) } else { 0 });
+        let (before, checks) = self.idle;
+        self.idle = (ran_ns, if before == ran_ns { (checks + 1).min(MOST_IDLE) } else { 0 });
         let wait = LEAST.max(FOR_A_BLOCK * blocks) * 4u32.pow(self.rounds.min(MOST_ROUNDS));
         match wait.saturating_sub(ran) {
             Duration::ZERO if self.is_calm(ran_ns, blocks) => Duration::ZERO,
-            Duration::ZERO => CALM.max(LOOK_EVERY * (1 << self.idle.1)),
-            left => left.max(LOOK_EVERY * (1 << self.idle.1)),
+            Duration::ZERO => CALM.max(CHECK_EVERY * (1 << self.idle.1)),
+            left => left.max(CHECK_EVERY * (1 << self.idle.1)),
         }
     }
 
@@ -159,19 +159,19 @@ impl Tracer {
             .filter(|task| matches!(task.mode, TaskMode::Translated(_)) && self.has_rounds(task.age));
         let soonest = waiting.map(|task| task.age.next).min()?;
         let left = soonest.map_or(Duration::ZERO, |next| next.saturating_duration_since(self.last_age_check));
-        Some(if left < LOOK_SELDOM { every } else { LOOK_SELDOM })
+        Some(if left < CHECK_SELDOM { every } else { CHECK_SELDOM })
     }
 
     fn check_interval(&self) -> Option<Duration> {
         match self.settings.retranslation {
-            Retranslation::WhenWorthwhile => Some(LOOK_EVERY),
-            Retranslation::Always => Some(LOOK_OFTEN),
-            Retranslation::Never => None,
+            RetranslationPolicy::WhenWorthwhile => Some(CHECK_EVERY),
+            RetranslationPolicy::Always => Some(CHECK_OFTEN),
+            RetranslationPolicy::Never => None,
         }
     }
 
     fn has_rounds(&self, age: TranslationAge) -> bool {
-        age.rounds < MOST_ROUNDS || self.settings.retranslation == Retranslation::Always
+        age.rounds < MOST_ROUNDS || self.settings.retranslation == RetranslationPolicy::Always
     }
 
     /// Looks at the programs that may be old enough for another translation.
@@ -194,7 +194,7 @@ impl Tracer {
     fn check_age(&mut self, tid: u32, every: Duration) -> Duration {
         if !self.can_retranslate(tid) {
             self.cancel_retranslation(tid);
-            return LOOK_SELDOM;
+            return CHECK_SELDOM;
         }
         let asked = self.tasks.get(&tid).and_then(|task| task.age.request);
         match asked {
@@ -222,7 +222,7 @@ impl Tracer {
     /// Interrupts a program that makes no system call. An interrupt would cut a system call short, so the
     /// program must not have been in one all the time.
     fn interrupt_for_retranslation(&mut self, tid: u32, asked: RetranslationRequest) {
-        let always = self.settings.retranslation == Retranslation::Always;
+        let always = self.settings.retranslation == RetranslationPolicy::Always;
         let Some(ran) = ran_ns(tid).map(|now| Duration::from_nanos(now.saturating_sub(asked.ran_ns))) else {
             return;
         };
@@ -252,18 +252,18 @@ impl Tracer {
     fn time_left(&mut self, tid: u32) -> Option<Duration> {
         let retranslation = self.settings.retranslation;
         let task = self.tasks.get_mut(&tid)?;
-        let TaskMode::Translated(context) = &task.mode else { return Some(LOOK_SELDOM) };
-        let Some(now) = ran_ns(tid) else { return Some(LOOK_SELDOM) };
+        let TaskMode::Translated(context) = &task.mode else { return Some(CHECK_SELDOM) };
+        let Some(now) = ran_ns(tid) else { return Some(CHECK_SELDOM) };
         let cache = context.cache.borrow();
-        if retranslation == Retranslation::Always {
+        if retranslation == RetranslationPolicy::Always {
             let since = *task.age.since_ns.get_or_insert(now);
-            return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(LOOK_OFTEN);
+            return (now - since < RUN_SHORTLY.as_nanos() as u64).then_some(CHECK_OFTEN);
         }
         match task.age.check(now, cache.translation.blocks()) {
             // With shared translations each process would need its own.
             Duration::ZERO if cache.shared_code.is_used_by_others() || !is_little_known(&cache) => {
                 task.age.postpone(now);
-                Some(LOOK_EVERY)
+                Some(CHECK_EVERY)
             }
             Duration::ZERO => None,
             left => Some(left),
@@ -385,10 +385,10 @@ mod tests {
     #[test]
     fn a_program_that_does_not_run_is_checked_ever_more_seldom() {
         let mut age = TranslationAge::default();
-        let looks: Vec<u128> = (0..10).map(|_| age.check(MS, 1).as_millis()).collect();
-        assert_eq!(looks, [100, 100, 100, 160, 320, 640, 1280, 2560, 2560, 2560]);
-        let looks: Vec<u128> = (0..9).map(|_| age.check(200 * MS, 1).as_millis()).collect();
-        assert_eq!(looks[1..], [50, 80, 160, 320, 640, 1280, 2560, 2560], "also where it is old enough");
+        let checks: Vec<u128> = (0..10).map(|_| age.check(MS, 1).as_millis()).collect();
+        assert_eq!(checks, [100, 100, 100, 160, 320, 640, 1280, 2560, 2560, 2560]);
+        let checks: Vec<u128> = (0..9).map(|_| age.check(200 * MS, 1).as_millis()).collect();
+        assert_eq!(checks[1..], [50, 80, 160, 320, 640, 1280, 2560, 2560], "also where it is old enough");
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Tracer {
     /// its parent's.
     pub(super) fn can_assign_apart(&self, child: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         let Some(task) = self.tasks.get(&child) else { return false };
-        let lent = self.tasks.values().any(|maker| maker.waits_for_child(child));
+        let lent = self.tasks.values().any(|parent| parent.waits_for_child(child));
         cache.borrow().shared_code.is_used_by_others()
             && !lent
             && !task.filtered

@@ -89,7 +89,7 @@ impl Tracer {
                             task.throttle.progressed();
                         }
                         task.stopped_at = Some(at);
-                        (task.last, task.exec_pc) = (Some(TranslatedPc::new(at, &registers)), None);
+                        (task.last_pc, task.exec_pc) = (Some(TranslatedPc::new(at, &registers)), None);
                         // The effect of the program's own breakpoint on its handler is the native one.
                         if stop != StopReason::Breakpoint {
                             self.restore_trap_handler(tid)?;
@@ -99,7 +99,7 @@ impl Tracer {
                     (None, Some(registers)) => {
                         trace::set_registers(tid, &registers)?;
                         task.stopped_at = Some(registers.rip - 1);
-                        task.last = Some(TranslatedPc::new(registers.rip - 1, &registers));
+                        task.last_pc = Some(TranslatedPc::new(registers.rip - 1, &registers));
                         self.translator_stop(tid, StopReason::IndirectBranch, registers)
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
@@ -148,10 +148,10 @@ impl Tracer {
     /// Notes where a stopped task is in translated code, unless that is known.
     pub(super) fn note_pc(&mut self, tid: u32) -> Result<(), TraceError> {
         let task = self.task(tid)?;
-        if task.last.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
+        if task.last_pc.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.task(tid)?.last = Some(TranslatedPc::new(pc, &registers));
+            self.task(tid)?.last_pc = Some(TranslatedPc::new(pc, &registers));
         }
         Ok(())
     }

@@ -70,17 +70,17 @@ impl Tracer {
         tid: u32,
         cache: &Rc<RefCell<CodeCacheMapping>>,
     ) -> Result<TranslationContext, TraceError> {
-        let parked = self.process(tid).map(|process| &mut process.parked);
-        let left = parked.and_then(|parked| {
-            let found = parked.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
-            Some(parked.swap_remove(found))
+        let ended_contexts = self.process(tid).map(|process| &mut process.ended_contexts);
+        let left = ended_contexts.and_then(|ended_contexts| {
+            let found = ended_contexts.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
+            Some(ended_contexts.swap_remove(found))
         });
         if let Some(context) = left {
             return Ok(context);
         }
         let mut slot = cache.borrow_mut().take_slot();
         if slot.is_none() {
-            self.free_parked_slots(cache);
+            self.free_ended_slots(cache);
             slot = cache.borrow_mut().take_slot();
         }
         let what = if self.other_threads(tid).is_empty() { "processes" } else { "threads" };
@@ -89,14 +89,14 @@ impl Tracer {
     }
 
     /// Frees the slots of ended threads, and keeps their counts.
-    fn free_parked_slots(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
+    fn free_ended_slots(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         for process in &mut self.processes {
-            let (here, elsewhere) = std::mem::take(&mut process.parked)
+            let (here, elsewhere) = std::mem::take(&mut process.ended_contexts)
                 .into_iter()
                 .partition(|context| Rc::ptr_eq(&context.cache, cache));
             let here: Vec<TranslationContext> = here;
-            process.parked = elsewhere;
-            process.folded.extend(here.iter().map(TranslationCounts::of));
+            process.ended_contexts = elsewhere;
+            process.ended_counts.extend(here.iter().map(TranslationCounts::of));
             here.iter().for_each(|context| cache.borrow_mut().give_slot(context.slot));
         }
     }
@@ -115,19 +115,19 @@ impl Tracer {
         self.answered.remove(&tid);
         let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());
         let process = &mut self.processes[index];
-        process.parked.push(context);
+        process.ended_contexts.push(context);
         if assigned {
             return;
         }
-        let parked = std::mem::take(&mut process.parked);
-        let folded = std::mem::take(&mut process.folded);
+        let ended_contexts = std::mem::take(&mut process.ended_contexts);
+        let ended_counts = std::mem::take(&mut process.ended_counts);
         if std::mem::take(&mut process.unconfirmed) {
             process.lose("the process was killed while it executed a program");
         }
         if process.lost.is_none() {
-            match folded
+            match ended_counts
                 .into_iter()
-                .chain(parked.iter().map(TranslationCounts::of))
+                .chain(ended_contexts.iter().map(TranslationCounts::of))
                 .collect::<ThreadCounts>()
                 .solve()
             {
@@ -135,7 +135,7 @@ impl Tracer {
                 Err(reason) => process.lose(reason),
             }
         }
-        for context in &parked {
+        for context in &ended_contexts {
             context.cache.borrow_mut().give_slot(context.slot);
             self.forbid_storing(tid, &mut context.cache.borrow_mut());
             if !self.shared_translations.holds(&context.cache) {
@@ -167,7 +167,7 @@ impl Tracer {
         if self.finishing && !leaving.is_empty() {
             self.detached_processes.insert(process);
         }
-        if let Some((tid, cache)) = self.processes[process].clears.take()
+        if let Some((tid, cache)) = self.processes[process].unmaps.take()
             && leaving.len() == self.threads_of(process).count()
         {
             // A task that was killed meanwhile has no memory.

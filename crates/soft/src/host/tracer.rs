@@ -192,7 +192,7 @@ pub(crate) fn follow(
             break;
         }
         tracer.report_early(&mut socket);
-        let binding_check = tracer.any_bound().then_some(super::cpu_affinity::LOOK_EVERY);
+        let binding_check = tracer.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
         let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());
         let change = bell.wait(most).ok().flatten();
         heard = change.is_none();
@@ -343,7 +343,7 @@ impl Tracer {
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
         task.stopped_at = None;
         if change != Change::Exiting {
-            task.last = None;
+            task.last_pc = None;
         }
         task.paused &= matches!(change, Change::Group(_));
         if change == Change::Exiting {
@@ -440,7 +440,7 @@ impl Tracer {
         let task = self.task(tid)?;
         match body {
             Ok(()) => {
-                (task.mode, task.last) =
+                (task.mode, task.last_pc) =
                     (TaskMode::Translated(context), Some(TranslatedPc::new(registers.rip, &registers)));
                 task.throttle.returned_to(address);
                 self.resume_checked(tid)

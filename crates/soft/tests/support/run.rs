@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use cyclometer_soft::host::{Retranslation, TracerSettings, follow, protocol};
+use cyclometer_soft::host::{RetranslationPolicy, TracerSettings, follow, protocol};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
@@ -98,7 +98,7 @@ pub fn soft() -> TraceMethod {
 }
 
 pub fn settings() -> TracerSettings {
-    let always = std::env::var_os(HINDSIGHT).map(|_| Retranslation::Always);
+    let always = std::env::var_os(HINDSIGHT).map(|_| RetranslationPolicy::Always);
     TracerSettings {
         fixed_layout: true,
         retranslation: always.unwrap_or_default(),
