@@ -35,11 +35,11 @@ use super::remote_syscalls::number;
 use super::signals::restarts;
 use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
 
-/// A change of code that a process with several threads is about to make, or another translation that a
-/// process with one is to get.
+/// A flush in progress: for a change of code by a process with several threads, or for a retranslation of a
+/// process with one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CacheFlush {
-    /// The thread that makes it, or the only one.
+    /// The thread that makes the change, or the only one.
     by: u32,
     /// All other threads are suspended, and the call was started.
     called: bool,
@@ -134,17 +134,17 @@ impl Tracer {
 
     /// Suspends a thread that has stopped for that, or with its whole process.
     pub(super) fn suspend_at_stop(&mut self, tid: u32, change: Change) -> TraceResult {
-        let by_us = change == Change::Interrupted;
+        let interrupted = change == Change::Interrupted;
         if self.is_about_to_stop(tid)? {
-            return if by_us { self.run_on(tid) } else { self.listen(tid) };
+            return if interrupted { self.run_on(tid) } else { self.listen(tid) };
         }
         // A call that only the suspend has interrupted is not restarted. A group stop interrupts it natively
         // too; if the restart was counted already, it would be counted again.
         let before = trace::registers(tid)?;
-        if by_us {
+        if interrupted {
             restart_wait(tid)?;
         }
-        let again = (by_us || self.task(tid)?.paused) && restarts(&trace::registers(tid)?);
+        let again = (interrupted || self.task(tid)?.paused) && restarts(&trace::registers(tid)?);
         let block = if again { self.block_at(tid, before.rip)? } else { None };
         self.suspend(tid)?;
         if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
@@ -219,7 +219,7 @@ impl Tracer {
         let retranslates = self.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
         let cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
         let mut cache = match cache {
-            // It is not needed.
+            // A retranslation is optional.
             Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
                 self.cancel_retranslation(tid);
                 self.task(tid)?.suspended = false;
@@ -233,18 +233,18 @@ impl Tracer {
         }
         let cache = Rc::new(RefCell::new(cache));
         let stays = self.threads_of(process).filter(|(_, task)| task.detach_signal.is_none());
-        let threads_of: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
-        threads_of.iter().for_each(|member| self.close(*member));
+        let threads: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
+        threads.iter().for_each(|thread| self.close(*thread));
         if retranslates {
             self.task(tid)?.age.restart();
         }
-        for member in &threads_of {
-            let assigned = self.reassign(*member, &cache);
-            self.apply_outcome(*member, assigned);
+        for thread in &threads {
+            let assigned = self.reassign(*thread, &cache);
+            self.apply_outcome(*thread, assigned);
         }
-        for member in threads_of {
-            let entered = self.resume_from_native(member);
-            self.apply_outcome(member, entered);
+        for thread in threads {
+            let entered = self.resume_from_native(thread);
+            self.apply_outcome(thread, entered);
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub(crate) struct TracedProcess {
     pub(crate) ended_contexts: Vec<TranslationContext>,
     /// Counts of ended threads whose slots were freed.
     pub(crate) ended_counts: Vec<TranslationCounts>,
-    /// None of its code has restartable sequences.
+    /// Its code was searched for restartable sequences, and has none.
     pub(crate) no_restarts: bool,
     /// It has memory that other processes may write to, too.
     pub(crate) shares: bool,

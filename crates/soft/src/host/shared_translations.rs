@@ -46,12 +46,12 @@ impl SharedTranslations {
     fn add(&mut self, cache: Rc<RefCell<CodeCacheMapping>>) -> Vec<Rc<RefCell<CodeCacheMapping>>> {
         self.0.push(cache);
         self.0.retain(|cache| cache.borrow().shared_code.is_open());
-        let mut left = Vec::new();
+        let mut removed = Vec::new();
         while self.0.len() > MOST_CACHES || self.idle_blocks() > MOST_BLOCKS {
             let idle = self.0.iter().position(is_idle);
-            left.push(self.0.remove(idle.unwrap_or(0)));
+            removed.push(self.0.remove(idle.unwrap_or(0)));
         }
-        left
+        removed
     }
 
     /// Removes a translation, so that no other program shares it.
@@ -90,32 +90,32 @@ impl Tracer {
         let mut known = MapsCache::default();
         let maps = known.read(tid).ok_or(TraceError::Gone)?;
         let shares = !self.settings.separate && has_fixed_layout(tid);
-        let left = if shares { self.shared_translations.find(tid, maps) } else { None };
+        let found = if shares { self.shared_translations.find(tid, maps) } else { None };
         let allowance = self.allowance(tid);
         let enters = |cache: &Rc<RefCell<CodeCacheMapping>>| {
             cache.borrow().enter_program(tid, registers, maps, allowance).is_ok()
         };
-        let joined = left.filter(enters);
-        let cache = match joined {
+        let shared = found.filter(enters);
+        let cache = match shared {
             Some(cache) => {
                 cache.borrow_mut().shared_code.add_program();
                 cache
             }
             None => {
                 let name = if shares { self.cache_name(tid, maps) } else { None };
-                let known = name.as_deref();
-                let known =
-                    known.and_then(|name| self.load_translation((tid, registers), maps, allowance, name));
-                let mut cache = match known {
+                let stored = name.as_deref();
+                let stored =
+                    stored.and_then(|name| self.load_translation((tid, registers), maps, allowance, name));
+                let mut cache = match stored {
                     Some(cache) => cache,
                     None => self.new_cache(tid, registers, maps, allowance, shares)?,
                 };
                 cache.record.set_name(name, tid);
                 let cache = Rc::new(RefCell::new(cache));
                 if cache.borrow().shared_code.is_open() {
-                    for left in self.shared_translations.add(cache.clone()) {
-                        self.learn_new(&left.borrow());
-                        self.store_translation(&left);
+                    for removed in self.shared_translations.add(cache.clone()) {
+                        self.learn_new(&removed.borrow());
+                        self.store_translation(&removed);
                     }
                 }
                 cache

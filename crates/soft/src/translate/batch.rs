@@ -37,7 +37,7 @@ const MAX_LENGTH: usize = 15;
 /// A block that is to be translated.
 pub(crate) struct PendingBlock {
     pub(crate) address: u64,
-    /// The range of its instructions in [`BlockBatch::shapes`].
+    /// The range of its instructions in [`BlockBatch::instructions`].
     pub(crate) steps: Range<usize>,
     pub(crate) terminator: Terminator,
     /// Status flags that matter when it is entered.
@@ -62,7 +62,7 @@ impl PendingBlock {
 
 /// Blocks that are translated together, by address.
 pub(crate) struct BlockBatch {
-    pub(crate) shapes: Vec<DecodedInstruction>,
+    pub(crate) instructions: Vec<DecodedInstruction>,
     /// Ascending by address.
     pub(crate) blocks: Vec<PendingBlock>,
     scratch: BatchScratch,
@@ -71,7 +71,7 @@ pub(crate) struct BlockBatch {
 /// Room that every batch uses again.
 #[derive(Default)]
 pub(crate) struct BatchScratch {
-    shapes: Vec<DecodedInstruction>,
+    instructions: Vec<DecodedInstruction>,
     blocks: Vec<PendingBlock>,
     seen: SeenAddresses,
     leaders: Vec<u64>,
@@ -120,12 +120,12 @@ impl BlockBatch {
 
     /// Buffers for the next batch.
     pub(crate) fn into_scratch(self) -> BatchScratch {
-        BatchScratch { shapes: self.shapes, blocks: self.blocks, ..self.scratch }
+        BatchScratch { instructions: self.instructions, blocks: self.blocks, ..self.scratch }
     }
 
     /// The instructions of a block.
-    pub(crate) fn shapes(&self, pending: &PendingBlock) -> &[DecodedInstruction] {
-        &self.shapes[pending.steps.clone()]
+    pub(crate) fn instructions(&self, pending: &PendingBlock) -> &[DecodedInstruction] {
+        &self.instructions[pending.steps.clone()]
     }
 
     fn find_successors(&mut self) {
@@ -160,9 +160,9 @@ impl BlockBatch {
 
     /// Flags that a block reads before it kills them, and those that it kills.
     fn effect(&self, pending: &PendingBlock) -> (u8, u8) {
-        self.shapes(pending)
-            .iter()
-            .fold((0, 0), |(reads, kills), shape| (reads | (shape.reads & !kills), kills | shape.kills))
+        self.instructions(pending).iter().fold((0, 0), |(reads, kills), instruction| {
+            (reads | (instruction.reads & !kills), kills | instruction.kills)
+        })
     }
 
     /// Flags that are live at the successors outside of the batch: all, unless the successor is translated.
@@ -214,8 +214,8 @@ impl BlockBatch {
     fn dead_flags_step(&self, pending: &PendingBlock) -> Option<usize> {
         let mut live = pending.live_out;
         let mut flags_dead = None;
-        for (step, shape) in self.shapes(pending).iter().enumerate().rev() {
-            live = (live & !shape.kills) | shape.reads;
+        for (step, instruction) in self.instructions(pending).iter().enumerate().rev() {
+            live = (live & !instruction.kills) | instruction.reads;
             if live & OSZAP == 0 {
                 flags_dead = Some(step);
             }
@@ -268,9 +268,9 @@ struct BlockSearch<'a> {
 
 /// The code that a search has decoded.
 struct DecodedCode {
-    shapes: Vec<DecodedInstruction>,
+    instructions: Vec<DecodedInstruction>,
     blocks: Vec<PendingBlock>,
-    /// The positions of instructions in `shapes`.
+    /// The positions of instructions in `instructions`.
     seen: SeenAddresses,
     leaders: Vec<u64>,
     traits: OpcodeTraits,
@@ -396,13 +396,13 @@ impl BlockSearch<'_> {
 
 impl DecodedCode {
     fn with_room(scratch: BatchScratch) -> DecodedCode {
-        let BatchScratch { mut shapes, mut blocks, mut seen, mut leaders, traits } = scratch;
-        shapes.clear();
-        shapes.reserve(MAX_BATCH);
+        let BatchScratch { mut instructions, mut blocks, mut seen, mut leaders, traits } = scratch;
+        instructions.clear();
+        instructions.reserve(MAX_BATCH);
         blocks.clear();
         seen.clear();
         leaders.clear();
-        DecodedCode { shapes, blocks, seen, leaders, traits, refused: AddressMap::default() }
+        DecodedCode { instructions, blocks, seen, leaders, traits, refused: AddressMap::default() }
     }
 
     /// Takes the next instruction of a run of bytes, if it is new; `window` starts with its first byte.
@@ -419,14 +419,14 @@ impl DecodedCode {
             self.leaders.push(at);
             return ScanEnd::End(None);
         }
-        if self.shapes.len() >= MAX_BATCH || starts_block(at) {
+        if self.instructions.len() >= MAX_BATCH || starts_block(at) {
             return ScanEnd::End(None);
         }
         match DecodedInstruction::next_of(decoder, window, &mut self.traits) {
-            Ok(shape) if shape.reaches_from(start, end) => {
-                self.seen.insert(place, at, self.shapes.len());
-                let (next, ends) = (shape.next(), shape.ends);
-                self.shapes.push(shape);
+            Ok(instruction) if instruction.reaches_from(start, end) => {
+                self.seen.insert(place, at, self.instructions.len());
+                let (next, ends) = (instruction.next(), instruction.ends);
+                self.instructions.push(instruction);
                 if ends.is_some() { ScanEnd::End(ends) } else { ScanEnd::Edge(next) }
             }
             Ok(_) => self.refuse(at, DetachReason::Reach),
@@ -445,15 +445,15 @@ impl DecodedCode {
         leaders.sort_unstable();
         leaders.dedup();
         for leader in &leaders {
-            if let Some(shape) = self.seen.get(*leader) {
-                self.shapes[shape].leads = true;
+            if let Some(instruction) = self.seen.get(*leader) {
+                self.instructions[instruction].leads = true;
             }
         }
         let mut blocks = std::mem::take(&mut self.blocks);
         blocks.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
         let scratch =
             BatchScratch { seen: self.seen, leaders, traits: self.traits, ..BatchScratch::default() };
-        BlockBatch { shapes: self.shapes, blocks, scratch }
+        BlockBatch { instructions: self.instructions, blocks, scratch }
     }
 
     /// The block at an address, if it is new and was decoded.
@@ -477,15 +477,15 @@ impl DecodedCode {
         };
         let mut last = first;
         let terminator = loop {
-            let shape = &self.shapes[last];
+            let instruction = &self.instructions[last];
             last += 1;
-            if let Some(end) = shape.ends {
+            if let Some(end) = instruction.ends {
                 break end;
             }
             // Instructions that follow one another were decoded one after the other, up to a known block.
-            let next = shape.next();
-            let follows = self.shapes.get(last).is_some_and(|next_shape| {
-                next_shape.address == next && !next_shape.leads && last - first < MAX_INSTRUCTIONS
+            let next = instruction.next();
+            let follows = self.instructions.get(last).is_some_and(|next_instruction| {
+                next_instruction.address == next && !next_instruction.leads && last - first < MAX_INSTRUCTIONS
             });
             if !follows {
                 let refused = self.refused.get(&next).map(|reason| Terminator::Detach(*reason));

@@ -105,9 +105,9 @@ impl CodeEmitter {
     fn emit_literals(&mut self) {
         self.align(8);
         for i in 0..self.literals.len() {
-            let (hole, value) = self.literals[i];
+            let (field, value) = self.literals[i];
             let here = self.here();
-            self.set(hole, here);
+            self.set(field, here);
             self.bytes.extend(value.to_le_bytes());
         }
         self.literals.clear();
@@ -135,15 +135,15 @@ impl CodeEmitter {
     }
 
     /// An instruction that ends with a distance that is not known yet.
-    pub(crate) fn put_hole(&mut self, at: EmitState, bytes: &[u8]) -> JumpField {
+    pub(crate) fn put_field(&mut self, at: EmitState, bytes: &[u8]) -> JumpField {
         self.put32(at, bytes, 0);
         JumpField(self.start + self.bytes.len() as u32 - 4)
     }
 
     /// An instruction that ends with the distance to an address.
     pub(crate) fn put_to(&mut self, at: EmitState, bytes: &[u8], target: u64) {
-        let hole = self.put_hole(at, bytes);
-        self.fill(hole, target);
+        let field = self.put_field(at, bytes);
+        self.fill(field, target);
     }
 
     /// An instruction that ends with the distance to eight bytes with a value.
@@ -153,8 +153,8 @@ impl CodeEmitter {
     }
 
     /// Gives a hole of this code its distance.
-    pub(crate) fn fill(&mut self, hole: JumpField, target: u64) {
-        self.set((hole.0 - self.start) as usize, target);
+    pub(crate) fn fill(&mut self, field: JumpField, target: u64) {
+        self.set((field.0 - self.start) as usize, target);
     }
 
     fn set(&mut self, position: usize, target: u64) {
@@ -165,8 +165,8 @@ impl CodeEmitter {
     }
 
     /// The address of a hole.
-    pub(crate) fn address(&self, hole: JumpField) -> u64 {
-        self.base + u64::from(hole.0)
+    pub(crate) fn address(&self, field: JumpField) -> u64 {
+        self.base + u64::from(field.0)
     }
 
     /// `mov gs:[offset], reg` for rax, rcx (1), r11.
@@ -295,17 +295,17 @@ impl CodeEmitter {
 
     /// Copies an instruction of the program, with the program's r11 where it has that.
     /// [`CodeEmitter::release_r11`] is to follow before anything that needs r11 for itself.
-    pub(crate) fn copy(&mut self, at: EmitState, shape: &DecodedInstruction) {
-        self.bring_r11(at, shape);
-        self.copy_alone(at, shape);
-        if shape.r11 == RegisterUse::Changes {
+    pub(crate) fn copy(&mut self, at: EmitState, instruction: &DecodedInstruction) {
+        self.bring_r11(at, instruction);
+        self.copy_alone(at, instruction);
+        if instruction.r11 == RegisterUse::Changes {
             self.r11 = R11State::Dirty;
         }
     }
 
     /// Gives an instruction that has r11 the program's.
-    fn bring_r11(&mut self, at: EmitState, shape: &DecodedInstruction) {
-        if shape.r11 != RegisterUse::None && self.r11 == R11State::Free {
+    fn bring_r11(&mut self, at: EmitState, instruction: &DecodedInstruction) {
+        if instruction.r11 != RegisterUse::None && self.r11 == R11State::Free {
             self.load(at, 11, slot_layout::R11);
             self.r11 = R11State::Clean;
         }
@@ -326,11 +326,11 @@ impl CodeEmitter {
         }
     }
 
-    fn copy_alone(&mut self, at: EmitState, shape: &DecodedInstruction) {
+    fn copy_alone(&mut self, at: EmitState, instruction: &DecodedInstruction) {
         let position = self.bytes.len();
-        self.put(at, &shape.bytes);
-        self.bytes.truncate(position + usize::from(shape.len));
-        if let Some((offset, target)) = shape.relative {
+        self.put(at, &instruction.bytes);
+        self.bytes.truncate(position + usize::from(instruction.len));
+        if let Some((offset, target)) = instruction.relative {
             let after = self.here();
             let distance = (target.wrapping_sub(after) as u32).to_le_bytes();
             let position = position + usize::from(offset);
@@ -343,11 +343,11 @@ impl CodeEmitter {
         &mut self,
         at: EmitState,
         taken: EmitState,
-        shape: &DecodedInstruction,
+        instruction: &DecodedInstruction,
     ) -> JumpField {
-        let code = shape.code();
+        let code = instruction.code();
         match condition(code) {
-            Some(condition) => self.put_hole(at, &[0x0f, 0x80 | condition]),
+            Some(condition) => self.put_field(at, &[0x0f, 0x80 | condition]),
             // `jrcxz` and `loop` reach 127 bytes only: they jump over a jump that skips the taken exit.
             None => {
                 let mut near = code[..code.len() - 1].to_vec();
@@ -355,20 +355,20 @@ impl CodeEmitter {
                 self.put(at, &near);
                 let next = EmitState { bits: taken.bits.without(PcBits::TAKEN).with(PcBits::NEXT), ..taken };
                 self.put(next, &[0xeb, 5]);
-                self.put_hole(taken, &[0xe9])
+                self.put_field(taken, &[0xe9])
             }
         }
     }
 
     /// `mov rcx, operand`, out of the bytes of an indirect branch.
-    fn load_target(&mut self, at: EmitState, shape: &DecodedInstruction) {
-        match shape.target {
+    fn load_target(&mut self, at: EmitState, instruction: &DecodedInstruction) {
+        match instruction.target {
             Some(BranchOperand::Register(number)) => {
-                self.bring_r11(at, shape);
+                self.bring_r11(at, instruction);
                 let rex = 0x48 | (number >> 3);
                 self.put(at, &[rex, 0x8b, 0xc8 | (number & 7)]);
             }
-            _ => self.copy(at, &as_load(shape)),
+            _ => self.copy(at, &as_load(instruction)),
         }
         debug_assert_ne!(self.r11, R11State::Dirty);
         self.r11 = R11State::Free;
@@ -385,13 +385,13 @@ impl CodeEmitter {
     pub(crate) fn indirect_jump(
         &mut self,
         at: EmitState,
-        shape: &DecodedInstruction,
+        instruction: &DecodedInstruction,
         table: u64,
         after: EmitState,
         outside: Option<u32>,
     ) {
         self.store(at, 1, slot_layout::RCX);
-        self.load_target(at, shape);
+        self.load_target(at, instruction);
         let (_, after) = self.count_outside(at, after, outside);
         self.dispatch(after.with(PcBits::TO_RCX).with(PcBits::RCX), table);
     }
@@ -401,14 +401,14 @@ impl CodeEmitter {
     pub(crate) fn indirect_call(
         &mut self,
         at: EmitState,
-        shape: &DecodedInstruction,
+        instruction: &DecodedInstruction,
         after: EmitState,
         outside: Option<u32>,
     ) -> (JumpField, EmitState, EmitState) {
         self.store(at, 1, slot_layout::RCX);
-        self.load_target(at, shape);
+        self.load_target(at, instruction);
         let (at, after) = self.count_outside(at, after, outside);
-        (self.put_hole(at.with(PcBits::RCX), &[0xe8]), at, after)
+        (self.put_field(at.with(PcBits::RCX), &[0xe8]), at, after)
     }
 
     /// The thunk of an indirect call. It moves the pushed address to the return-address table, and pushes the
@@ -473,7 +473,7 @@ impl CodeEmitter {
         // Skips the mismatch path, whose length depends on the operand size alone.
         self.put(beyond, &[0xe3, if low { 13 } else { 20 }]);
         self.add_to_rcx(beyond, address, low);
-        let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
+        let field = self.put_field(to_rcx, &[0xff, 0x25]);
         let hit = self.here();
         let mut arrived = CodeEmitter::in_stub(subject);
         if let Some((offset, flags_dead)) = edge {
@@ -481,7 +481,7 @@ impl CodeEmitter {
             arrived = arrived.with(PcBits::ARRIVED);
         }
         self.load(arrived.with(PcBits::RCX), 1, slot_layout::RCX);
-        (hole, hit, arrived)
+        (field, hit, arrived)
     }
 
     /// Adds a value to rcx: a low address or its negative directly, any other value by r11.
@@ -495,8 +495,8 @@ impl CodeEmitter {
     }
 
     /// Adds the value of a jump field to the literals.
-    pub(crate) fn literal(&mut self, hole: JumpField, value: u64) {
-        self.literals.push(((hole.0 - self.start) as usize, value));
+    pub(crate) fn literal(&mut self, field: JumpField, value: u64) {
+        self.literals.push(((field.0 - self.start) as usize, value));
     }
 
     /// A system call, which leaves the flags in r11. Stops before the calls that the filter names. Returns
@@ -584,8 +584,8 @@ fn condition(code: &[u8]) -> Option<u8> {
 }
 
 /// Bytes of a conditional branch where it is copied.
-pub(crate) fn len_of_conditional(shape: &DecodedInstruction) -> usize {
-    if condition(shape.code()).is_some() { 6 } else { shape.code().len() + 2 + 5 }
+pub(crate) fn len_of_conditional(instruction: &DecodedInstruction) -> usize {
+    if condition(instruction.code()).is_some() { 6 } else { instruction.code().len() + 2 + 5 }
 }
 
 /// Whether an address, and its negative, is a signed 32-bit value, which fits in an instruction.
@@ -627,8 +627,8 @@ fn mask_to_ecx(of: MaskedElements) -> Vec<u8> {
 /// # Source
 ///
 /// Intel SDM volume 2, 2.1: a prefix that is repeated does nothing more.
-pub(super) fn as_load(shape: &DecodedInstruction) -> DecodedInstruction {
-    let code = shape.code();
+pub(super) fn as_load(instruction: &DecodedInstruction) -> DecodedInstruction {
+    let code = instruction.code();
     let is_prefix = |byte: &u8| PREFIXES.contains(byte) || matches!(byte, 0x40..=0x4f);
     let rest = code.iter().position(|byte| !is_prefix(byte)).unwrap_or(0);
     let (prefixes, tail) = (&code[..rest], &code[rest + 2..]);
@@ -638,10 +638,10 @@ pub(super) fn as_load(shape: &DecodedInstruction) -> DecodedInstruction {
     load.extend([0x48 | rex, 0x8b, (code[rest + 1] & 0b1100_0111) | 0b0000_1000]);
     let moved = load.len() as i32 - (rest as i32 + 2);
     load.extend(tail);
-    let relative = shape.relative.map(|(offset, target)| ((i32::from(offset) + moved) as u8, target));
+    let relative = instruction.relative.map(|(offset, target)| ((i32::from(offset) + moved) as u8, target));
     let mut bytes = [0; 15];
     bytes[..load.len()].copy_from_slice(&load);
-    DecodedInstruction { bytes, len: load.len() as u8, relative, ..shape.clone() }
+    DecodedInstruction { bytes, len: load.len() as u8, relative, ..instruction.clone() }
 }
 
 /// Legacy prefixes of an indirect branch. The last one of `%gs` and `%fs` counts, which is not `%gs` here.

@@ -56,7 +56,7 @@ struct DeferredCode {
     /// Calls whose thunks follow the blocks.
     thunks: Vec<CallThunk>,
     /// Thunks of direct calls that are right before the called block, by the calling block.
-    near: AddressMap<u32, u64>,
+    adjacent: AddressMap<u32, u64>,
     /// Ways out of blocks that are taken by a jump.
     exits: Vec<BranchExit>,
     /// Return sites whose block is not translated.
@@ -70,12 +70,12 @@ impl DeferredCode {
     fn with_room(blocks: usize) -> DeferredCode {
         let (thunks, exits) = (Vec::with_capacity(blocks / 2), Vec::with_capacity(blocks + 8));
         let (sites, bodies) = (Vec::with_capacity(8), Vec::with_capacity(8));
-        DeferredCode { thunks, near: AddressMap::default(), exits, sites, bodies }
+        DeferredCode { thunks, adjacent: AddressMap::default(), exits, sites, bodies }
     }
 }
 
 struct CallThunk {
-    hole: JumpField,
+    field: JumpField,
     at: EmitState,
     after: EmitState,
     call: Terminator,
@@ -83,7 +83,7 @@ struct CallThunk {
 }
 
 struct BranchExit {
-    hole: JumpField,
+    field: JumpField,
     at: EmitState,
     exit: BlockExit,
     target: u64,
@@ -127,16 +127,16 @@ impl Translation {
             self.add_edges(&batch, i, first);
         }
         let indirect_entries = self.expected_indirect_entries(first);
-        let links_to_new_blocks = self.links_to_new_blocks(first);
+        let links = self.links_to_new_blocks(first);
         self.flow.close_epoch();
         let mut out = self.emitter(region);
         let mut deferred = DeferredCode::with_room(batch.blocks.len());
         let mut entries = Vec::with_capacity(indirect_entries.len());
-        let (near, apart) = self.split_by_fallthrough(&batch, first, indirect_entries);
-        let mut near = near.into_iter().peekable();
+        let (adjacent, separate) = self.split_by_fallthrough(&batch, first, indirect_entries);
+        let mut adjacent = adjacent.into_iter().peekable();
         let callers = callers(&batch);
         for (position, (id, pending)) in (first..).zip(&batch.blocks).enumerate() {
-            if near.next_if_eq(&id).is_some() {
+            if adjacent.next_if_eq(&id).is_some() {
                 entries.push(self.entry_path(id, &mut out).0);
             } else if let Some(caller) = callers[position] {
                 self.inline_call_thunk(&batch, (first, caller), id, &mut out, &mut deferred);
@@ -144,9 +144,8 @@ impl Translation {
             self.emit(&batch, pending, id, &mut out, &mut deferred);
         }
         self.emit_deferred(&mut out, deferred, first);
-        let jumps: Vec<LinkPatch> =
-            links_to_new_blocks.into_iter().map(|link| self.link_to(link, &mut out)).collect();
-        entries.extend(apart.into_iter().map(|to| self.entry_jump(to, &mut out).0));
+        let jumps: Vec<LinkPatch> = links.into_iter().map(|link| self.link_to(link, &mut out)).collect();
+        entries.extend(separate.into_iter().map(|to| self.entry_jump(to, &mut out).0));
         self.publish(region, out);
         self.writes.extend(entries);
         jumps.into_iter().for_each(|jump| self.patch(jump));
@@ -193,10 +192,10 @@ impl Translation {
         let waits = |thunk: &CallThunk| thunk.direct && thunk.at.subject == from;
         match deferred.thunks.iter().position(waits) {
             Some(thunk) => {
-                let hole = deferred.thunks.swap_remove(thunk).hole;
-                out.fill(hole, out.here());
+                let field = deferred.thunks.swap_remove(thunk).field;
+                out.fill(field, out.here());
             }
-            None => drop(deferred.near.insert(from, out.here())),
+            None => drop(deferred.adjacent.insert(from, out.here())),
         }
         out.direct_thunk(at, return_to);
         let arc = self.blocks[from as usize].edges[BlockExit::Taken as usize];
@@ -219,14 +218,14 @@ impl Translation {
     fn register_block(&mut self, batch: &BlockBatch, pending: &batch::PendingBlock) {
         let weight =
             pending.expected * if pending.flags_dead.is_some() { COST_FLAGS_DEAD } else { COST_FLAGS_LIVE };
-        let shapes = batch.shapes(pending);
-        let behind = shapes.last().map_or(pending.address, DecodedInstruction::next);
+        let instructions = batch.instructions(pending);
+        let behind = instructions.last().map_or(pending.address, DecodedInstruction::next);
         let len = behind.wrapping_sub(pending.address) as u16;
         let (end, target) = BlockEnd::of(pending.terminator);
         let id = self.blocks.len() as u32;
         self.pages.add_block(pending.address, id);
         if pending.address % PAGE + u64::from(len) > PAGE {
-            let bytes = shapes.iter().flat_map(DecodedInstruction::code).copied().collect();
+            let bytes = instructions.iter().flat_map(DecodedInstruction::code).copied().collect();
             self.straddling.insert(id, bytes);
         }
         self.blocks.push(TranslatedBlock {
@@ -262,9 +261,9 @@ impl Translation {
             };
             let guess = pending.expected * share / 100;
             let executions = expected(heats.map(|heats| heats.exits[i]), guess).min(self.most_executions(to));
-            let aside = matches!(pending.terminator, Terminator::Conditional { .. })
+            let off_path = matches!(pending.terminator, Terminator::Conditional { .. })
                 && i == BlockExit::Taken as usize;
-            let weight = executions * self.edge_counter_cost(to, aside);
+            let weight = executions * self.edge_counter_cost(to, off_path);
             let entry = FlowPoint::Entry(self.blocks[to as usize].block);
             self.blocks[id as usize].edges[i] = Some(self.flow.edge(exit, entry, weight));
         }
@@ -274,8 +273,8 @@ impl Translation {
         }
         let site = return_to(pending.terminator).and_then(|site| self.block_at(site));
         if let Some(site) = site.filter(|site| self.blocks[*site as usize].from_outside.is_none()) {
-            let near = batch.at(self.blocks[site as usize].address).map(|i| batch.blocks[i].expected);
-            self.add_outside_edge(site, near.unwrap_or(ONCE));
+            let adjacent = batch.at(self.blocks[site as usize].address).map(|i| batch.blocks[i].expected);
+            self.add_outside_edge(site, adjacent.unwrap_or(ONCE));
         }
     }
 
@@ -295,9 +294,9 @@ impl Translation {
     }
 
     /// The cost of a counter on an edge to a block, on the path, or off the path with a jump back.
-    fn edge_counter_cost(&self, to: u32, aside: bool) -> u64 {
+    fn edge_counter_cost(&self, to: u32, off_path: bool) -> u64 {
         let cost = if self.flags_are_dead(to) { COST_FLAGS_DEAD } else { COST_FLAGS_LIVE };
-        if aside { cost + COST_OFF_PATH } else { cost }
+        if off_path { cost + COST_OFF_PATH } else { cost }
     }
 
     fn flags_are_dead(&self, id: u32) -> bool {
@@ -323,7 +322,7 @@ impl Translation {
     ) {
         self.blocks[id as usize].body = out.here();
         if let Some(found) = self.plain_loop(batch, pending, id) {
-            return self.emit_loop(batch.shapes(pending), pending, (id, found), out, deferred);
+            return self.emit_loop(batch.instructions(pending), pending, (id, found), out, deferred);
         }
         let counter = self.block_counter(id);
         let flags_dead = pending.flags_dead;
@@ -331,14 +330,14 @@ impl Translation {
             !matches!(pending.terminator, Terminator::FallThrough { .. } | Terminator::Detach(_));
         let copies = pending.len() - usize::from(ends_itself);
         let mut at = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
-        for (step, shape) in batch.shapes(pending).iter().enumerate() {
+        for (step, instruction) in batch.instructions(pending).iter().enumerate() {
             at.done = step as u16;
             if let Some(offset) = counter.filter(|_| step == flags_dead.unwrap_or(0)) {
                 out.count(at, offset, flags_dead.is_some());
                 at = at.with(PcBits::COUNTED);
             }
             if step < copies {
-                self.copy(shape, at, out);
+                self.copy(instruction, at, out);
             }
         }
         let before_end = EmitState { done: copies as u16, ..at };
@@ -358,11 +357,12 @@ impl Translation {
         if taken != pending.address || back.is_none() || self.counter(back).is_some() {
             return None;
         }
-        let stops = |shape: &DecodedInstruction| self.stop_at_cpu_queries && shape.cpu_query.is_some();
-        let plain = |shape: &DecodedInstruction| {
-            shape.r11 == RegisterUse::None && self.units(shape).is_none() && !stops(shape)
+        let stops =
+            |instruction: &DecodedInstruction| self.stop_at_cpu_queries && instruction.cpu_query.is_some();
+        let plain = |instruction: &DecodedInstruction| {
+            instruction.r11 == RegisterUse::None && self.units(instruction).is_none() && !stops(instruction)
         };
-        let counter = self.block_counter(id).filter(|_| batch.shapes(pending).iter().all(plain))?;
+        let counter = self.block_counter(id).filter(|_| batch.instructions(pending).iter().all(plain))?;
         Some(CountedLoop { counter, not_taken })
     }
 
@@ -370,49 +370,49 @@ impl Translation {
     /// one before.
     fn emit_loop(
         &mut self,
-        shapes: &[DecodedInstruction],
+        instructions: &[DecodedInstruction],
         pending: &batch::PendingBlock,
         (id, CountedLoop { counter, not_taken }): (u32, CountedLoop),
         out: &mut CodeEmitter,
         deferred: &mut DeferredCode,
     ) {
         let flags_dead = pending.flags_dead;
-        let branch = &shapes[shapes.len() - 1];
-        let copies = shapes.len() - 1;
-        let copied: usize = shapes[..copies].iter().map(|shape| shape.code().len()).sum();
+        let branch = &instructions[instructions.len() - 1];
+        let copies = instructions.len() - 1;
+        let copied: usize = instructions[..copies].iter().map(|instruction| instruction.code().len()).sum();
         let round = register_count(flags_dead.is_some()).len() + copied + len_of_conditional(branch);
         let before = EmitState { subject: id, done: 0, bits: PcBits::CLEAN };
         out.align_to_line(before, BEGIN_COUNTING, round);
         out.begin_counting(before, counter);
         let start = out.here();
         let mut at = before.with(PcBits::COUNTING);
-        for (step, shape) in shapes.iter().enumerate() {
+        for (step, instruction) in instructions.iter().enumerate() {
             at.done = step as u16;
             if step == flags_dead.unwrap_or(0) {
                 out.count_in_register(at, flags_dead.is_some());
                 at = at.with(PcBits::COUNTED);
             }
             if step < copies {
-                out.copy(at, shape);
+                out.copy(at, instruction);
             }
         }
         let after = EmitState { done: pending.len() as u16, ..at };
         let (next, taken) = (after.with(PcBits::NEXT), after.with(PcBits::TAKEN));
-        let hole = out.conditional(at, taken, branch);
-        out.fill(hole, start);
+        let field = out.conditional(at, taken, branch);
+        out.fill(field, start);
         debug_assert_eq!(out.here(), start + round as u64);
         out.end_counting(next, counter);
         let next = EmitState { bits: next.bits.without(PcBits::COUNTING), ..next };
         self.flow_on(id, next, BlockExit::Next, not_taken, out, deferred);
     }
 
-    fn copy(&mut self, shape: &DecodedInstruction, at: EmitState, out: &mut CodeEmitter) {
-        if let Some(question) = shape.cpu_query.filter(|_| self.stop_at_cpu_queries) {
+    fn copy(&mut self, instruction: &DecodedInstruction, at: EmitState, out: &mut CodeEmitter) {
+        if let Some(question) = instruction.cpu_query.filter(|_| self.stop_at_cpu_queries) {
             self.stop(at, ExitStub::CpuQuery(question), out);
             // These bytes have no PC-map entry: a task at the stop is not mistaken for one behind it.
             return out.skip(ANSWERED as usize);
         }
-        let Some(units) = self.units(shape) else { return out.copy(at, shape) };
+        let Some(units) = self.units(instruction) else { return out.copy(at, instruction) };
         let index = self.unit_counters;
         self.unit_counters += 1;
         self.blocks[at.subject as usize].units.get_or_insert(NonZeroU32::MIN.saturating_add(index));
@@ -421,17 +421,17 @@ impl Translation {
         match units {
             RunTimeUnits::Iterations { conditional } => {
                 out.add_rcx(at, offset);
-                out.copy(at.with(PcBits::ITERATIONS), shape);
+                out.copy(at.with(PcBits::ITERATIONS), instruction);
                 if conditional {
                     out.subtract_rcx(after, offset);
                 }
             }
             RunTimeUnits::Elements { of, mask_is_lost: true } => {
                 out.count_elements(at, of, offset, (at.bits, at.bits.with(PcBits::UNSURE)));
-                out.copy(at.with(PcBits::UNSURE), shape);
+                out.copy(at.with(PcBits::UNSURE), instruction);
             }
             RunTimeUnits::Elements { of, mask_is_lost: false } => {
-                out.copy(at, shape);
+                out.copy(at, instruction);
                 out.count_elements(after, of, offset, (at.bits.with(PcBits::UNSURE), at.bits));
             }
         }
@@ -449,7 +449,7 @@ impl Translation {
     ) {
         let outside = self.blocks[id as usize].edges[1].filter(|_| exits_indirectly(pending.terminator));
         let outside = self.counter(outside);
-        let last = || &batch.shapes(pending)[pending.len() - 1];
+        let last = || &batch.instructions(pending)[pending.len() - 1];
         let (next, taken) = (after.with(PcBits::NEXT), after.with(PcBits::TAKEN));
         match pending.terminator {
             Terminator::FallThrough { next: to } => {
@@ -457,8 +457,8 @@ impl Translation {
             }
             Terminator::Jump { target } => self.flow_on(id, taken, BlockExit::Taken, target, out, deferred),
             Terminator::Conditional { taken: target, not_taken } => {
-                let hole = out.conditional(at, taken, last());
-                deferred.exits.push(BranchExit { hole, at: taken, exit: BlockExit::Taken, target });
+                let field = out.conditional(at, taken, last());
+                deferred.exits.push(BranchExit { field, at: taken, exit: BlockExit::Taken, target });
                 self.flow_on(id, next, BlockExit::Next, not_taken, out, deferred);
             }
             Terminator::SystemCall { next: to } => {
@@ -467,16 +467,16 @@ impl Translation {
                 self.flow_on(id, next, BlockExit::Next, to, out, deferred);
             }
             call @ Terminator::Call { return_to, .. } => {
-                let hole = out.put_hole(at, &[0xe8]);
-                match deferred.near.get(&id) {
-                    Some(thunk) => out.fill(hole, *thunk),
-                    None => deferred.thunks.push(CallThunk { hole, at, after: taken, call, direct: true }),
+                let field = out.put_field(at, &[0xe8]);
+                match deferred.adjacent.get(&id) {
+                    Some(thunk) => out.fill(field, *thunk),
+                    None => deferred.thunks.push(CallThunk { field, at, after: taken, call, direct: true }),
                 }
                 self.return_site(id, return_to, out, deferred);
             }
             call @ Terminator::IndirectCall { return_to } => {
-                let (hole, at, after) = out.indirect_call(at, last(), after, outside);
-                deferred.thunks.push(CallThunk { hole, at, after, call, direct: false });
+                let (field, at, after) = out.indirect_call(at, last(), after, outside);
+                deferred.thunks.push(CallThunk { field, at, after, call, direct: false });
                 self.return_site(id, return_to, out, deferred);
             }
             Terminator::IndirectJump => out.indirect_jump(at, last(), self.table, after, outside),
@@ -514,8 +514,8 @@ impl Translation {
         deferred: &mut DeferredCode,
     ) {
         let Some(to) = self.block_at(target) else {
-            let hole = out.put_hole(at, &[0xe9]);
-            deferred.exits.push(BranchExit { hole, at, exit, target });
+            let field = out.put_field(at, &[0xe9]);
+            deferred.exits.push(BranchExit { field, at, exit, target });
             return;
         };
         let arc = self.blocks[from as usize].edges[exit as usize];
@@ -548,7 +548,7 @@ impl Translation {
     fn jump_to(&self, to: u32, at: EmitState, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
         let body = self.blocks[to as usize].body;
         if body == 0 {
-            bodies.push((out.put_hole(at, &[0xe9]), to));
+            bodies.push((out.put_field(at, &[0xe9]), to));
         } else if reaches(out.here(), body) {
             out.put_to(at, &[0xe9], body);
         } else {
@@ -565,19 +565,24 @@ impl Translation {
         out.literal(chain, self.return_missed);
         match known {
             Some(to) => self.flow_to(call, to, at, out, &mut deferred.bodies),
-            None => deferred.sites.push((out.put_hole(at, &[0xe9]), stub)),
+            None => deferred.sites.push((out.put_field(at, &[0xe9]), stub)),
         }
     }
 
     fn emit_deferred(&mut self, out: &mut CodeEmitter, mut deferred: DeferredCode, first: u32) {
         for thunk in std::mem::take(&mut deferred.thunks) {
             let here = out.here();
-            out.fill(thunk.hole, here);
+            out.fill(thunk.field, here);
             match thunk.call {
                 Terminator::Call { target, return_to } if thunk.direct => {
                     out.direct_thunk(thunk.at, return_to);
-                    let hole = out.put_hole(thunk.after, &[0xe9]);
-                    deferred.exits.push(BranchExit { hole, at: thunk.after, exit: BlockExit::Taken, target });
+                    let field = out.put_field(thunk.after, &[0xe9]);
+                    deferred.exits.push(BranchExit {
+                        field,
+                        at: thunk.after,
+                        exit: BlockExit::Taken,
+                        target,
+                    });
                 }
                 other => {
                     let back = return_to(other).unwrap_or_default();
@@ -588,29 +593,29 @@ impl Translation {
         for exit in std::mem::take(&mut deferred.exits) {
             self.emit_exit(exit, out, &mut deferred.bodies);
         }
-        for (hole, stub) in std::mem::take(&mut deferred.sites) {
-            let (target, jump) = (self.lookup_targets[stub as usize], out.address(hole));
+        for (field, stub) in std::mem::take(&mut deferred.sites) {
+            let (target, jump) = (self.lookup_targets[stub as usize], out.address(field));
             self.link_stop(
                 CodeEmitter::in_stub(stub),
-                hole,
+                field,
                 ExitStub::ReturnSite { stub, target, jump },
                 out,
             );
         }
-        for (hole, to) in deferred.bodies {
+        for (field, to) in deferred.bodies {
             debug_assert!(to >= first);
-            out.fill(hole, self.blocks[to as usize].body);
+            out.fill(field, self.blocks[to as usize].body);
         }
     }
 
     /// An exit that is taken by a jump: directly to the block, over a counter, or to an exit stub.
     fn emit_exit(&mut self, exit: BranchExit, out: &mut CodeEmitter, bodies: &mut Vec<(JumpField, u32)>) {
-        let BranchExit { hole, at, exit, target } = exit;
+        let BranchExit { field, at, exit, target } = exit;
         let Some(to) = self.block_at(target) else {
-            let jump = out.address(hole);
+            let jump = out.address(field);
             return self.link_stop(
                 at,
-                hole,
+                field,
                 ExitStub::DirectLink { from: at.subject, exit, target, jump },
                 out,
             );
@@ -619,11 +624,11 @@ impl Translation {
         let arc = self.blocks[at.subject as usize].edges[exit as usize];
         let direct = self.counter(arc).is_none();
         match body {
-            0 if direct => bodies.push((hole, to)),
-            body if direct && reaches(out.address(hole), body) => out.fill(hole, body),
+            0 if direct => bodies.push((field, to)),
+            body if direct && reaches(out.address(field), body) => out.fill(field, body),
             _ => {
                 let here = out.here();
-                out.fill(hole, here);
+                out.fill(field, here);
                 let at = self.count_edge(arc, at, to, out);
                 self.jump_to(to, at, out, bodies);
             }
@@ -631,10 +636,10 @@ impl Translation {
     }
 
     /// Sixteen bytes that stop, until a jump is written there.
-    fn link_stop(&mut self, at: EmitState, hole: JumpField, exit_stub: ExitStub, out: &mut CodeEmitter) {
+    fn link_stop(&mut self, at: EmitState, field: JumpField, exit_stub: ExitStub, out: &mut CodeEmitter) {
         out.align(16);
         let here = out.here();
-        out.fill(hole, here);
+        out.fill(field, here);
         if let ExitStub::DirectLink { target, .. } | ExitStub::ReturnSite { target, .. } = exit_stub {
             self.waiting.add(target, here);
         }
@@ -798,13 +803,13 @@ impl Translation {
 
     /// The number of unit counters among a block's first instructions.
     pub(super) fn with_units(&self, block: u32, instructions: u16) -> u32 {
-        let shapes = self.shapes(&self.blocks[block as usize]).take(usize::from(instructions));
-        shapes.filter(|shape| self.units(shape).is_some()).count() as u32
+        let instructions = self.decoded(&self.blocks[block as usize]).take(usize::from(instructions));
+        instructions.filter(|instruction| self.units(instruction).is_some()).count() as u32
     }
 
     /// The units of an instruction that are counted beside its executions.
-    fn units(&self, shape: &DecodedInstruction) -> Option<RunTimeUnits> {
-        shape.units.filter(|units| self.counts(units.kind()))
+    fn units(&self, instruction: &DecodedInstruction) -> Option<RunTimeUnits> {
+        instruction.units.filter(|units| self.counts(units.kind()))
     }
 }
 

@@ -665,18 +665,18 @@ impl Translation {
         if step == translated.instructions {
             return Some(translated.address + u64::from(translated.len));
         }
-        self.shapes(translated).nth(usize::from(step)).map(|shape| shape.address)
+        self.decoded(translated).nth(usize::from(step)).map(|instruction| instruction.address)
     }
 
     /// The instructions of a block, decoded again.
-    fn shapes(&self, translated: &TranslatedBlock) -> impl Iterator<Item = DecodedInstruction> {
+    fn decoded(&self, translated: &TranslatedBlock) -> impl Iterator<Item = DecodedInstruction> {
         let mut bytes = self.code(translated.block.0).bytes;
         let mut address = translated.address;
         std::iter::from_fn(move || {
-            let shape = DecodedInstruction::decode(bytes, address).ok()?;
-            bytes = &bytes[usize::from(shape.len)..];
-            address = shape.next();
-            Some(shape)
+            let instruction = DecodedInstruction::decode(bytes, address).ok()?;
+            bytes = &bytes[usize::from(instruction.len)..];
+            address = instruction.next();
+            Some(instruction)
         })
     }
 
