@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_zero_in_a_unit_is_left_out() {
+    fn counts_of_zero_in_a_unit_are_left_out() {
         let load = StringIteration { loads: 1, bytes_loaded: 4, ..StringIteration::default() };
         let units = Addend::Iterations(load).per_unit();
         assert_eq!(

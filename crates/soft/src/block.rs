@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_followed_ends_the_block_before_it() {
+    fn an_instruction_that_cannot_be_followed_ends_the_block_before_it() {
         let check = |bytes: &[u8], reason| {
             let with_nop: Vec<u8> = [&[0x90], bytes].concat();
             let block = block(&with_nop);

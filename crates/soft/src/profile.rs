@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learned_is_known() {
+    fn learned_blocks_are_known() {
         let profile = some_profile();
         let page = profile.page(7).unwrap();
         let known = [0, 4095, 1].map(|offset| page.heats_at(offset));

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_too_much_can_be_taken_back_but_no_more() {
+    fn counts_can_be_taken_back_as_far_as_they_were_added() {
         let nops = block(&[0x90, 0x90, 0xc3]);
         let mut totals = EventTotals::new();
         totals.add_block(&nops, 1).unwrap();

@@ -26,7 +26,7 @@ fn check_counted(way: &str) {
 
 /// The program is detached with this reason, and comes to no harm.
 #[track_caller]
-fn check_left(way: &str, words: &str) {
+fn check_detached(way: &str, words: &str) {
     if let Some(program) = program(&[]) {
         check_job_left(&TestJob::new(program, &[way, &std::env::temp_dir().to_string_lossy()]), words);
     }
@@ -82,27 +82,27 @@ fn code_that_another_thread_changes_does_what_it_does_without_us() {
 
 #[test]
 fn code_that_can_be_written_while_it_is_executed_is_left() {
-    check_left("open", "executes memory that it can write");
-    check_left("opened", "executes memory that it can write");
+    check_detached("open", "executes memory that it can write");
+    check_detached("opened", "executes memory that it can write");
 }
 
 #[test]
 fn code_that_is_mapped_twice_is_left() {
-    check_left("twice shared", "executes memory that it shares");
-    check_left("twice", "executes a file that is open for writing");
+    check_detached("twice shared", "executes memory that it shares");
+    check_detached("twice", "executes a file that is open for writing");
 }
 
 #[test]
 fn code_of_a_file_that_is_written_is_left() {
-    check_left("written", "executes a file that is open for writing");
+    check_detached("written", "executes a file that is open for writing");
     for way in ["reopened", "creat", "openat2", "reopened memory"] {
-        check_left(way, "executes a file that is opened for writing");
+        check_detached(way, "executes a file that is opened for writing");
     }
 }
 
 #[test]
 fn code_that_is_written_as_a_file_of_memory_is_left() {
-    check_left("memory", "opens the memory of a process for writing");
+    check_detached("memory", "opens the memory of a process for writing");
 }
 
 #[test]

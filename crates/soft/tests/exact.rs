@@ -118,7 +118,7 @@ fn unknown_with_only(wanted: ExecutionEvent, source: &str) -> Option<Vec<Executi
 }
 
 #[test]
-fn what_no_wanted_event_needs_is_not_counted_and_the_others_are_the_same() {
+fn units_that_no_wanted_event_needs_are_not_counted_and_the_others_are_the_same() {
     if !ready() {
         return;
     }
@@ -206,7 +206,7 @@ fn faults_in_the_middle_of_a_loop_count_as_stepped() {
 }
 
 #[test]
-fn who_goes_on_by_a_frame_that_no_signal_has_made_counts_as_stepped() {
+fn a_signal_frame_made_by_the_program_counts_as_stepped() {
     check("loops.c", &["-O2"], &["made by hand"]);
 }
 

@@ -25,23 +25,23 @@ fn job(source: &str, flags: &[&str], args: &[&str]) -> Option<TestJob> {
 /// Every byte of some pages that are known becomes a block, an entrance, and hot.
 fn exaggerate(path: &Path) {
     let known = FileProfile::read(&fs::read(path).unwrap()).unwrap();
-    let mut hints = FileProfile::default();
+    let mut profiles = FileProfile::default();
     for page in (0..1 << 16).filter(|page| known.page(*page).is_some()).take(20) {
         let hottest = BlockHeat { block: Heat::HOTTEST, exits: [Heat::HOTTEST; 2], entry: Heat::HOTTEST };
-        (0..4096).for_each(|offset| hints.learn(page, offset, hottest, true));
+        (0..4096).for_each(|offset| profiles.learn(page, offset, hottest, true));
     }
-    assert!(hints.blocks() > 0);
-    fs::write(path, hints.write()).unwrap();
+    assert!(profiles.blocks() > 0);
+    fs::write(path, profiles.write()).unwrap();
 }
 
 /// Each page is said to have been executed at its first byte only.
 fn understate(path: &Path) {
     let known = FileProfile::read(&fs::read(path).unwrap()).unwrap();
-    let mut hints = FileProfile::default();
+    let mut profiles = FileProfile::default();
     (0..1 << 16)
         .filter(|page| known.page(*page).is_some())
-        .for_each(|page| hints.learn(page, 0, BlockHeat::default(), false));
-    fs::write(path, hints.write()).unwrap();
+        .for_each(|page| profiles.learn(page, 0, BlockHeat::default(), false));
+    fs::write(path, profiles.write()).unwrap();
 }
 
 #[track_caller]
@@ -55,7 +55,7 @@ fn check(source: &str, flags: &[&str], args: &[&str]) {
     let Some(job) = job(source, flags, args) else { return };
     let stepped = job.run(TraceMethod::Oracle);
     let folder = TestCacheFolder::new(0o700);
-    let hinted = job.hinted(&folder.hints);
+    let hinted = job.hinted(&folder.profiles);
     for turn in ["first", "second"] {
         let run = hinted.run(soft());
         assert_same(&run, &stepped);
@@ -83,10 +83,10 @@ fn counts_of_the_c_library_do_not_depend_on_what_is_known() {
 }
 
 #[test]
-fn what_is_known_is_written_once() {
+fn known_blocks_are_written_once() {
     let Some(job) = job("language.c", &["-O2"], &[]) else { return };
     let folder = TestCacheFolder::new(0o700);
-    let hinted = job.hinted(&folder.hints);
+    let hinted = job.hinted(&folder.profiles);
     hinted.run(soft());
     let first = numbers(&folder.files());
     hinted.run(soft());
@@ -101,7 +101,7 @@ fn what_is_known_is_written_once() {
 fn damaged_hints_are_replaced() {
     let Some(job) = job("language.c", &["-O2"], &[]) else { return };
     let folder = TestCacheFolder::new(0o700);
-    let hinted = job.hinted(&folder.hints);
+    let hinted = job.hinted(&folder.profiles);
     let first = hinted.run(soft());
     let files = folder.files();
     let sound: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
@@ -118,7 +118,7 @@ fn a_folder_that_others_can_write_is_left_alone() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
     for mode in [0o777, 0o770, 0o702] {
         let folder = TestCacheFolder::new(mode);
-        let run = job.clone().hinted(&folder.hints).run(soft());
+        let run = job.clone().hinted(&folder.profiles).run(soft());
         assert!(run.lost().is_empty());
         assert_eq!(folder.files(), [] as [PathBuf; 0], "{mode:o}");
     }
@@ -128,18 +128,18 @@ fn a_folder_that_others_can_write_is_left_alone() {
 fn no_link_is_followed_to_hints() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
     let (folder, link) = (TestCacheFolder::new(0o700), unique("hints-link"));
-    symlink(&folder.hints, &link).unwrap();
+    symlink(&folder.profiles, &link).unwrap();
     let run = job.clone().hinted(&link).run(soft());
     assert!(run.lost().is_empty());
     assert_eq!(folder.files(), [] as [PathBuf; 0], "by a link to the folder");
     fs::remove_file(&link).unwrap();
     // A file that is a link is replaced, not written through.
-    job.clone().hinted(&folder.hints).run(soft());
+    job.clone().hinted(&folder.profiles).run(soft());
     let (file, elsewhere) = (folder.files().remove(0), unique("elsewhere"));
     fs::write(&elsewhere, "mine").unwrap();
     fs::remove_file(&file).unwrap();
     symlink(&elsewhere, &file).unwrap();
-    job.hinted(&folder.hints).run(soft());
+    job.hinted(&folder.profiles).run(soft());
     assert_eq!(fs::read_to_string(&elsewhere).unwrap(), "mine");
     assert!(fs::symlink_metadata(&file).unwrap().is_file());
     fs::remove_file(elsewhere).unwrap();
@@ -149,7 +149,7 @@ fn no_link_is_followed_to_hints() {
 fn the_folder_is_made_where_there_is_none() {
     let Some(job) = job("exit.c", &["-O2"], &[]) else { return };
     let folder = TestCacheFolder::new(0o700);
-    let inner = folder.hints.join("cyclometer/hints");
+    let inner = folder.profiles.join("cyclometer/hints");
     job.hinted(&inner).run(soft());
     assert_eq!(fs::metadata(&inner).unwrap().mode() & 0o777, 0o700);
     assert!(fs::read_dir(&inner).unwrap().count() >= 2);

@@ -42,7 +42,7 @@ fn check(args: &[&str]) {
 }
 
 #[test]
-fn who_runs_for_long_goes_on_in_another_translation() {
+fn a_program_that_runs_for_long_is_retranslated() {
     let Some(job) = job(&["memory"]) else { return };
     let expected = [
         (RetranslationPolicy::Never, "stayed"),
@@ -51,15 +51,15 @@ fn who_runs_for_long_goes_on_in_another_translation() {
     ];
     for (retranslation, said) in expected {
         let folder = TestCacheFolder::new(0o700);
-        assert_eq!(memory(&job.clone().hinted(&folder.hints), retranslation), said, "{retranslation:?}");
+        assert_eq!(memory(&job.clone().hinted(&folder.profiles), retranslation), said, "{retranslation:?}");
     }
 }
 
 #[test]
-fn who_runs_in_what_earlier_runs_have_left_stays() {
+fn a_program_in_a_stored_translation_is_not_retranslated() {
     let Some(job) = job(&["memory"]) else { return };
     let folder = TestCacheFolder::new(0o700);
-    let job = job.hinted(&folder.hints);
+    let job = job.hinted(&folder.profiles);
     let runs = ["without hints", "with hints", "in a kept translation"];
     let memories = runs.map(|_| memory(&job, RetranslationPolicy::WhenWorthwhile));
     assert_eq!(memories, ["moved", "stayed", "stayed"]);
@@ -67,7 +67,7 @@ fn who_runs_in_what_earlier_runs_have_left_stays() {
 }
 
 #[test]
-fn who_has_a_limit_on_addresses_stays() {
+fn a_program_with_a_limit_on_addresses_is_not_retranslated() {
     let (Some(prlimit), Some(_)) = (support::installed("prlimit"), job(&[])) else { return };
     let program = build(&BuildRecipe { source: "longer.c", flags: &["-O2"] }).unwrap();
     let args = ["--as=8000000000", &program.to_string_lossy(), "memory"];
@@ -98,16 +98,16 @@ fn children_count_the_same_in_many_translations() {
 }
 
 #[test]
-fn who_starts_programs_counts_the_same_in_many_translations() {
+fn a_program_that_starts_others_counts_the_same_in_many_translations() {
     check(&["starts", "150"]);
 }
 
 #[test]
-fn who_waits_for_others_counts_the_same_in_many_translations() {
+fn a_program_that_waits_for_others_counts_the_same_in_many_translations() {
     check(&["waits", "200"]);
 }
 
 #[test]
-fn who_is_in_system_calls_mostly_counts_the_same_in_many_translations() {
+fn a_program_in_system_calls_counts_the_same_in_many_translations() {
     check(&["waits", "1", "4000"]);
 }

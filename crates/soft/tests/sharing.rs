@@ -149,12 +149,12 @@ fn a_program_that_was_replaced_is_executed() {
 }
 
 #[test]
-fn who_changes_its_code_changes_it_for_itself() {
+fn a_process_that_changes_its_code_changes_it_for_itself() {
     check(&["load A", "patch A", "load A", "+patch A", "+load A", "+patch A"], "1 9 1 9 1 9");
 }
 
 #[test]
-fn who_changes_its_code_before_it_executes_it_changes_it_for_itself() {
+fn a_process_that_changes_its_code_before_it_executes_it_changes_it_for_itself() {
     check(&["load A", "prepare A", "load A"], "1 6 1");
     check(&["prepare A", "load A", "prepare A"], "6 1 6");
     check(&["work 1", "prepare A", "load A", "+prepare A", "+load A"], "2 6 1 6 1");
@@ -162,7 +162,7 @@ fn who_changes_its_code_before_it_executes_it_changes_it_for_itself() {
 }
 
 #[test]
-fn what_only_a_child_has_executed_is_not_what_its_maker_maps_there_later() {
+fn code_that_only_a_child_has_executed_is_not_code_that_its_parent_maps_there_later() {
     check(&["leave A B", "leave B C", "work 1"], "5 9 2");
     check(&["leave A B make", "load A", "leave B C make"], "12 1 16");
 }

@@ -25,7 +25,7 @@ struct CacheTest {
 impl CacheTest {
     fn new(job: &TestJob) -> CacheTest {
         let folder = TestCacheFolder::new(0o700);
-        let job = job.clone().hinted(&folder.hints);
+        let job = job.clone().hinted(&folder.profiles);
         CacheTest { folder, job }
     }
 
@@ -195,7 +195,7 @@ fn a_library_that_looks_as_before_is_executed_as_it_is() {
 }
 
 #[test]
-fn who_cannot_stay_in_a_kept_translation_counts_as_without_it_and_gives_it_up() {
+fn a_program_with_other_code_than_a_stored_translation_counts_as_without_it_and_gives_it_up() {
     let (Some(one), Some(two)) = (library(1), library(2)) else { return };
     let (Some(first), Some(second)) = (job_that_loads(&one, 3), job_that_loads(&two, 3)) else { return };
     if !ready() {
@@ -203,7 +203,7 @@ fn who_cannot_stay_in_a_kept_translation_counts_as_without_it_and_gives_it_up() 
     }
     let expected = second.run(soft());
     let kept = CacheTest::new(&first).prepared();
-    let other = CacheTest { job: second.hinted(&kept.folder.hints), folder: TestCacheFolder::new(0o700) };
+    let other = CacheTest { job: second.hinted(&kept.folder.profiles), folder: TestCacheFolder::new(0o700) };
     let before = kept.folder.kept();
     let run = other.run();
     assert_same(&run, &expected);
@@ -229,7 +229,7 @@ fn a_run_that_needs_much_more_begins_a_better_translation() {
     let little = CacheTest::new(&TestJob::new(&program, &["work 0"])).prepared();
     let more = ["work 0", "work 1", "work 2", "work 3", "work 4"];
     let expected = TestJob::new(&program, &more).run(soft());
-    let job = TestJob::new(&program, &more).hinted(&little.folder.hints);
+    let job = TestJob::new(&program, &more).hinted(&little.folder.profiles);
     let before = numbers(&little.folder.kept());
     assert_same(&job.run(soft()), &expected);
     assert!(numbers(&little.folder.kept()).len() < before.len());
@@ -278,7 +278,7 @@ fn a_program_that_is_executed_once_leaves_no_translation() {
     // Its loader and library are known, and it is not.
     let copy = unique("copy");
     fs::copy(&program, &copy).unwrap();
-    let job = TestJob::new(&copy, &["work 1"]).hinted(&kept.folder.hints);
+    let job = TestJob::new(&copy, &["work 1"]).hinted(&kept.folder.profiles);
     job.run(soft());
     assert_eq!(kept.folder.kept(), before);
     job.run(soft());
@@ -287,7 +287,7 @@ fn a_program_that_is_executed_once_leaves_no_translation() {
 }
 
 #[test]
-fn what_others_use_stays_where_a_program_cannot_stay_in_it() {
+fn a_translation_that_others_use_stays_although_a_program_has_other_code() {
     let (Some(one), Some(two)) = (library(1), library(2)) else { return };
     let (Some(first), Some(second)) = (job_that_loads(&one, 3), job_that_loads(&two, 3)) else { return };
     if !ready() {
@@ -295,7 +295,7 @@ fn what_others_use_stays_where_a_program_cannot_stay_in_it() {
     }
     let kept = CacheTest::new(&first).prepared();
     let expected = second.run(soft());
-    let second = second.hinted(&kept.folder.hints);
+    let second = second.hinted(&kept.folder.profiles);
     // It was used just now.
     kept.run();
     let files = numbers(&kept.folder.kept());
@@ -330,7 +330,7 @@ fn a_file_whose_number_has_changed_is_known_by_what_it_is() {
 }
 
 #[test]
-fn what_others_can_write_is_left_alone() {
+fn a_folder_that_others_can_write_is_not_used() {
     let Some(kept) = CacheTest::of("exit.c", &["-O2"], &[]) else { return };
     for mode in [0o777, 0o770, 0o702] {
         let kept = CacheTest::new(&kept.job);
@@ -363,7 +363,7 @@ fn what_others_can_write_is_left_alone() {
 }
 
 #[test]
-fn what_was_executed_with_fewer_rights_is_not_kept() {
+fn a_translation_executed_with_fewer_rights_is_not_stored() {
     let (Some(setpriv), Some(program)) = (installed("setpriv"), ready().then(|| build(&AGAIN)).flatten())
     else {
         return;
@@ -372,7 +372,7 @@ fn what_was_executed_with_fewer_rights_is_not_kept() {
     let job = TestJob::new(&program, &["work 0"]);
     let confined = TestJob::new(setpriv, &["--no-new-privs", &program, "work 0"]);
     let folder = TestCacheFolder::new(0o700);
-    let [job, confined] = [job, confined].map(|job| job.hinted(&folder.hints));
+    let [job, confined] = [job, confined].map(|job| job.hinted(&folder.profiles));
     for _ in 0..3 {
         assert!(confined.run(soft()).lost().is_empty());
     }

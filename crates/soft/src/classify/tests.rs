@@ -134,7 +134,7 @@ fn branches_count_by_kind() {
 }
 
 #[test]
-fn what_names_memory_without_access_counts_none() {
+fn an_operand_without_access_counts_nothing() {
     check("48 8d 47 08", "lea rax, [rdi+8]", "");
     check("90", "nop", "nops");
     check("0f 1f 00", "nop dword ptr [rax+0]", "nops");

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_costs_no_more_than_its_share() {
+    fn code_changes_cost_no_more_than_their_share() {
         let start = Instant::now();
         let times = |cost: Duration, own: Duration| {
             let mut changes = CodeChangeCost::new(start);

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_begun_and_never_finished_goes_after_a_while() {
+    fn unfinished_files_are_removed_after_a_while() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("folder");
         let folder = CacheFolder::open(&path).unwrap();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_leaves_the_old_file_and_no_other() {
+    fn a_file_that_cannot_be_written_leaves_the_old_one() {
         let outer = tempfile::tempdir().unwrap();
         let path = outer.path().join("folder");
         let folder = CacheFolder::open(&path).unwrap();

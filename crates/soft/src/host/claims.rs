@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_elsewhere_or_longer_is_new() {
+    fn a_mapping_at_another_address_or_longer_is_new() {
         check("3000-4000 r-xp 00000000 fe:00 8 /lib/b", ClaimFit::New);
         check("1000-4000 r-xp 00001000 fe:00 7 /lib/a", ClaimFit::New);
     }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_unseen_is_not_common() {
+    fn code_that_may_change_unseen_is_not_common() {
         assert!(is_common(&mapping(LIBRARY)));
         assert!(is_common(&mapping("2000-3000 r-xp 00000000 00:00 0                    [vdso]")));
         for line in [

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_blocks_is_read_as_it_was_written() {
+    fn classes_of_blocks_are_read_as_they_were_written() {
         let codes: [&[u8]; 4] = [&[0xc3], &[0x90, 0xc3], &[0xc3], &[0xf3, 0xa4]];
         let code = |block: u32| CodeBytes { address: 0x1000, bytes: codes[block as usize] };
         let mut equivalent = EquivalentBlocks::default();

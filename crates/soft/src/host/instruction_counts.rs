@@ -117,7 +117,7 @@ mod tests {
     use proptest::test_runner::TestRunner;
 
     #[test]
-    fn what_is_remembered_is_what_each_instruction_counts() {
+    fn cached_counts_are_those_of_each_instruction() {
         let config =
             ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() };
         let classes = std::cell::RefCell::new(InstructionCountCache::default());

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_has_no_mapping_in_it() {
+    fn a_free_range_has_no_mapping_in_it() {
         let maps = MemoryMaps::parse(TEXT);
         assert!(maps.is_free(0x40_1000, 0xff000));
         assert!(!maps.is_free(0x40_1000, 0xff001));

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ours_is_left_out() {
+    fn mappings_of_the_code_cache_are_left_out() {
         let (_, all) = read_all(100, &|start, _| start == 0x4000);
         assert_eq!(all, text().replace("00004000-00005000 r--p 0 00:00 0 /lib/2\n", ""));
     }

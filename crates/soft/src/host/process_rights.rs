@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_given_up_rights_has_others() {
+    fn a_process_that_has_dropped_rights_has_other_rights() {
         let own = ProcessRights::of(std::process::id());
         let confined = rights_of(Command::new("setpriv").args(["--no-new-privs", "sh", "-c", WAITS]));
         assert!(confined.is_some());

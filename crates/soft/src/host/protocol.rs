@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_report_is_an_error() {
+    fn text_that_is_not_a_report_is_an_error() {
         let texts = [
             "",
             "process 1 2 x\n",

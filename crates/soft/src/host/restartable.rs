@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_passed_over() {
+    fn memory_that_cannot_be_read_is_skipped() {
         let mut asked = Vec::new();
         let nothing = |at: u64, _: &mut [u8]| {
             asked.push(at);

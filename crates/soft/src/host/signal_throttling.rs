@@ -299,14 +299,14 @@ mod tests {
     }
 
     #[test]
-    fn who_gets_on_by_itself_is_interrupted_at_once() {
+    fn a_thread_with_progress_is_interrupted_at_once() {
         let (here, there) = ((7, false), (8, false));
         assert_eq!(waits(&[here, there, here, there]), [0, 0, 0, 0]);
         assert_eq!(waits(&[here, here, there, here, here]), [0, 250, 0, 0, 250]);
     }
 
     #[test]
-    fn who_gets_on_as_a_signal_waits_does_not_get_on_by_itself() {
+    fn progress_during_a_delay_is_no_evidence_of_progress() {
         let (here, delayed) = ((7, false), (8, true));
         assert_eq!(waits(&[here, here, delayed, here, delayed, here]), [0, 250, 0, 500, 0, 1000]);
     }

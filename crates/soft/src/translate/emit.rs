@@ -152,7 +152,7 @@ impl CodeEmitter {
         self.literals.push((self.bytes.len() - 4, value));
     }
 
-    /// Gives a hole of this code its distance.
+    /// Gives a field of this code the distance to a target.
     pub(crate) fn fill(&mut self, field: JumpField, target: u64) {
         self.set((field.0 - self.start) as usize, target);
     }
@@ -164,7 +164,7 @@ impl CodeEmitter {
         self.bytes[position..position + 4].copy_from_slice(&distance.to_le_bytes());
     }
 
-    /// The address of a hole.
+    /// The address of a field.
     pub(crate) fn address(&self, field: JumpField) -> u64 {
         self.base + u64::from(field.0)
     }

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_by_codes_is_what_a_look_shows() {
+    fn cached_properties_are_those_of_an_analysis() {
         let config =
             ProptestConfig { cases: 100_000, failure_persistence: None, ..ProptestConfig::default() };
         let (traits, known) = (std::cell::RefCell::new(OpcodeTraits::default()), std::cell::Cell::new(0));
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_r11_names_it_but_for_a_system_call() {
+    fn an_instruction_that_uses_r11_names_it_except_for_a_system_call() {
         let mut factory = InstructionInfoFactory::new();
         let mut having = 0;
         let mut check = |bytes: &[u8]| {
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_by_codes_holds_for_all_operands() {
+    fn cached_properties_hold_for_all_operands() {
         let mut traits = OpcodeTraits::default();
         for opcode in (0..0x100u16).map(|opcode| opcode as u8) {
             for modrm in (0..0x100u16).map(|modrm| modrm as u8) {

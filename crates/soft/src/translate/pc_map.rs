@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_little_takes_one_byte() {
+    fn an_entry_that_differs_little_takes_one_byte() {
         let mut map = PcMap::from(0, Vec::new());
         let entry = |at, done| PcEntry { at, subject: 0, done, bits: PcBits::CLEAN };
         [entry(0, 0), entry(5, 1), entry(12, 2), entry(12, 2)].into_iter().for_each(|entry| map.push(entry));

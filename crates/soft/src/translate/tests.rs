@@ -69,7 +69,7 @@ fn a_counter_is_one_instruction_where_flags_do_not_matter() {
 }
 
 #[test]
-fn what_has_r11_gets_the_programs_and_puts_it_back() {
+fn an_instruction_that_uses_r11_gets_the_programs_and_puts_it_back() {
     let (load, store) = ("mov r11,[gs:10h]", "mov [gs:10h],r11");
     let copied = |bytes: &[u8], expected: &[&str]| {
         let copy = |out: &mut CodeEmitter| {
@@ -483,7 +483,7 @@ fn every_emitted_instruction_has_a_program_point() {
 }
 
 #[test]
-fn what_changes_r11_is_done_where_it_goes_to_the_slot() {
+fn an_instruction_that_changes_r11_is_done_where_it_goes_to_the_slot() {
     let mut program = mixture();
     let behind: Vec<u64> =
         decoded(AT, &program.0).iter().filter(|i| text(i) == "inc r11").map(Instruction::next_ip).collect();
@@ -670,7 +670,7 @@ fn crowd(jumps: usize) -> TestProgram {
 }
 
 #[test]
-fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
+fn a_block_that_too_many_stubs_wait_for_is_linked_one_by_one() {
     let jumps = instrumentation::MOST_LINKS + 500;
     let mut program = crowd(jumps);
     let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
@@ -811,7 +811,7 @@ fn before(writes: &[CodeWrite], address: u64) -> String {
 }
 
 #[test]
-fn what_a_call_does_between_is_right_before_what_it_calls() {
+fn the_thunk_of_a_call_is_right_before_the_called_block() {
     // call AT + 10; ret; call AT + 10 behind it: one call from before, one from behind.
     let forward = [&[0xe8, 5, 0, 0, 0, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc][..], &[0x90, 0xc3]].concat();
     let back =
@@ -839,7 +839,7 @@ fn the_lookup_stub_is_right_before_a_block_that_nothing_falls_into() {
 }
 
 #[test]
-fn what_earlier_runs_have_executed_of_a_page_is_translated_with_it() {
+fn blocks_of_a_page_in_the_profile_are_translated_with_it() {
     let (program, [start, seldom, one, other]) = scattered();
     let mut profiled = Hinted::new(program, &[(start, false), (one, true), (other, true)]);
     let mut translation = entered(&mut profiled);

@@ -44,7 +44,7 @@ fn hostile(args: &[&str]) -> Option<TestRun> {
 
 /// The program is detached with this reason, and comes to no harm.
 #[track_caller]
-fn check_left(args: &[&str], words: &str) {
+fn check_detached(args: &[&str], words: &str) {
     if let Some(run) = hostile(args) {
         assert_lost(&run.counts[0], words);
     }
@@ -70,9 +70,9 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn a_program_that_traces_or_is_traced_is_left() {
-    check_left(&["traceme"], "uses ptrace");
-    check_left(&["attach"], "uses ptrace");
-    check_left(&["traced by child"], "uses ptrace");
+    check_detached(&["traceme"], "uses ptrace");
+    check_detached(&["attach"], "uses ptrace");
+    check_detached(&["traced by child"], "uses ptrace");
 }
 
 #[test]
@@ -82,13 +82,13 @@ fn a_program_with_threads_is_counted() {
 
 #[test]
 fn a_program_that_shares_its_memory_with_a_process_is_left() {
-    check_left(&["sharing"], "shares its memory");
+    check_detached(&["sharing"], "shares its memory");
 }
 
 #[test]
 fn a_program_that_writes_what_it_executes_is_left() {
-    check_left(&["jit"], "executes memory that it can write");
-    check_left(&["twice"], "executes memory that it shares");
+    check_detached(&["jit"], "executes memory that it can write");
+    check_detached(&["twice"], "executes memory that it shares");
 }
 
 #[test]
@@ -105,17 +105,17 @@ fn a_program_that_changes_its_code_many_times_is_counted() {
 
 #[test]
 fn a_program_that_changes_its_code_all_the_time_is_left() {
-    check_left(&["toggle", "3000"], "keeps changing its code");
+    check_detached(&["toggle", "3000"], "keeps changing its code");
 }
 
 #[test]
 fn a_program_that_locks_its_memory_locks_none_of_ours() {
-    check_left(&["locks"], "locks all of its memory (mlockall)");
-    check_left(&["locks beside"], "locks all of its memory (mlockall)");
+    check_detached(&["locks"], "locks all of its memory (mlockall)");
+    check_detached(&["locks beside"], "locks all of its memory (mlockall)");
 }
 
 #[test]
-fn who_is_killed_when_it_is_let_go_ends() {
+fn a_process_that_is_killed_when_it_is_detached_ends() {
     let recipe = BuildRecipe { source: "parting.c", flags: &["-O2", "-pthread"] };
     let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
     for (way, signal, threads) in [
@@ -130,7 +130,7 @@ fn who_is_killed_when_it_is_let_go_ends() {
 }
 
 #[test]
-fn who_locks_its_memory_while_it_executes_a_program_does_that_no_harm() {
+fn a_program_that_locks_its_memory_while_another_thread_executes_a_program_does_no_harm() {
     if !support::programs::can_link_statically() {
         return skip("the C library is not there to be linked statically");
     }
@@ -148,12 +148,12 @@ fn a_core_file_has_none_of_our_memory() {
 
 #[test]
 fn a_program_that_maps_over_all_that_seems_free_is_left() {
-    check_left(&["everywhere"], "maps memory where the translated code is");
+    check_detached(&["everywhere"], "maps memory where the translated code is");
 }
 
 #[test]
 fn a_program_that_maps_over_the_translation_is_left() {
-    check_left(&["over us"], "maps memory where the translated code is");
+    check_detached(&["over us"], "maps memory where the translated code is");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_program_that_closes_everything_is_counted() {
 
 #[test]
 fn a_program_without_descriptors_is_left() {
-    check_left(&["no files"], "could not be translated");
+    check_detached(&["no files"], "could not be translated");
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn a_program_that_filters_its_system_calls_goes_on() {
 
 #[test]
 fn a_program_that_uses_gs_is_left() {
-    check_left(&["base"], "sets the base of %gs");
+    check_detached(&["base"], "sets the base of %gs");
     // A processor or a kernel without the instruction raises a fault; the program is detached then, too.
-    check_left(&["write base"], "an instruction on segment bases");
+    check_detached(&["write base"], "an instruction on segment bases");
 }
 
 #[test]
@@ -226,29 +226,29 @@ fn a_call_that_a_filter_traps_is_seen_where_the_program_made_it() {
 
 #[test]
 fn a_filter_that_looks_at_places_is_left() {
-    check_left(&["filter place"], "filters its system calls by instruction pointer");
-    check_left(&["dispatch"], "handles its own system calls");
+    check_detached(&["filter place"], "filters its system calls by instruction pointer");
+    check_detached(&["dispatch"], "handles its own system calls");
 }
 
 #[test]
 fn calls_of_the_kernels_own_page_are_left() {
-    check_left(&["vsyscall"], "calls the kernel's vsyscall page");
+    check_detached(&["vsyscall"], "calls the kernel's vsyscall page");
 }
 
 #[test]
 fn restartable_sequences_with_a_mark_of_their_own_are_left() {
-    check_left(&["sequences"], "has restartable sequences with a signature of its own");
+    check_detached(&["sequences"], "has restartable sequences with a signature of its own");
 }
 
 #[test]
 fn a_handler_that_goes_back_to_32_bit_code_is_left() {
     // The kernel executes that code; it may not know 32-bit system calls.
-    check_left(&["narrow"], "continues in 32-bit code");
+    check_detached(&["narrow"], "continues in 32-bit code");
 }
 
 #[test]
 fn a_program_that_answers_its_own_faults_is_left() {
-    check_left(&["own faults"], "handles its own page faults");
+    check_detached(&["own faults"], "handles its own page faults");
 }
 
 #[test]
@@ -265,16 +265,16 @@ fn shadow_stacks_are_left_where_there_are_any() {
 
 #[test]
 fn a_program_whose_code_no_mapping_tells_is_left() {
-    check_left(&["readable code"], "READ_IMPLIES_EXEC");
+    check_detached(&["readable code"], "READ_IMPLIES_EXEC");
 }
 
 #[test]
 fn a_program_that_hides_its_memory_is_left() {
-    check_left(&["hidden"], "hides its memory");
+    check_detached(&["hidden"], "hides its memory");
 }
 
 #[test]
-fn what_cannot_be_executed_fails_as_without_us() {
+fn a_file_that_cannot_be_executed_fails_as_natively() {
     if program("hostile.c").is_none() {
         return;
     }
@@ -515,7 +515,7 @@ fn in_a_filter() -> bool {
     !fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:\t0")
 }
 
-/// Like [`check_left`] of what few programs do.
+/// Like [`check_detached`] of what few programs do.
 #[track_caller]
 fn check_rare_left(args: &[&str], words: &str) {
     let Some(program) = program("rare.c") else { return };
@@ -540,7 +540,7 @@ fn children_that_could_not_be_followed_are_left() {
 }
 
 #[test]
-fn what_would_not_be_seen_is_left() {
+fn programs_that_the_tracer_would_not_see_are_detached() {
     check_rare_left(&["steps itself"], "steps itself");
     check_rare_left(&["narrow addresses", "marked"], "system calls of another kind (x32)");
     check_rare_left(&["narrow addresses", "only"], "system calls of another kind (x32)");

@@ -2,7 +2,7 @@
 
 use crate::instruction_pool::{InstructionPool, RandomSource};
 use crate::lab::{LabCommand, LabOutcome, TranslationLab};
-use crate::probes::{LeaveAt, Reenter};
+use crate::probes::{DetachAt, Reenter};
 use crate::{programs, random};
 
 /// How many instructions of a program are tried where not all are.
@@ -10,7 +10,7 @@ const POINTS: u64 = 60;
 
 /// How many instructions of translated code a program executes.
 fn looks(lab: &TranslationLab, command: LabCommand<'_>, native: &LabOutcome) -> u64 {
-    let run = lab.translated(command, Some(|| LeaveAt::new(u64::MAX)));
+    let run = lab.translated(command, Some(|| DetachAt::new(u64::MAX)));
     assert_eq!(&run.outcome, native);
     run.notes.parse().unwrap()
 }
@@ -28,7 +28,7 @@ fn leaves_everywhere(lab: &TranslationLab, name: &str, command: LabCommand<'_>, 
     let all = looks(lab, command, &native);
     assert!(all > 30, "{name}: {all}");
     for at in (1..=all).step_by(stride(all, points)) {
-        let run = lab.translated(command, Some(move || LeaveAt::new(at)));
+        let run = lab.translated(command, Some(move || DetachAt::new(at)));
         let lost: Vec<_> = run.counted.iter().map(|process| process.counts.as_ref().err()).collect();
         assert_eq!(run.outcome, native, "{name} left at {at} of {all}: {lost:?}");
         let lost = run.counted.iter().find_map(|process| process.counts.as_ref().err());

@@ -2,7 +2,7 @@
 
 use crate::instruction_pool::{InstructionPool, RandomSource};
 use crate::lab::{LabCommand, LabOutcome, TranslationLab};
-use crate::probes::{LeaveAt, Reenter};
+use crate::probes::{DetachAt, Reenter};
 use crate::random;
 
 /// A number from the environment.
@@ -26,7 +26,7 @@ fn check(lab: &TranslationLab, pool: &InstructionPool, seed: u64) {
     let command = LabCommand { program: program.path(), args: &[] };
     let native = lab.native(command).ended(&format!("seed {seed}"));
     let steps = lab.steps(command);
-    let run = lab.translated(command, None::<fn() -> LeaveAt>);
+    let run = lab.translated(command, None::<fn() -> DetachAt>);
     let way =
         if run.outcome == native && run.instructions() == Ok(steps) { None } else { Some("translated") };
     let way = way.or_else(|| wrong_with_pauses(lab, command, seed, (&native, steps)));

@@ -28,25 +28,25 @@ impl<P: InstructionProbe> InstructionProbe for SharedNotes<P> {
 }
 
 /// Counts looks, and detaches at one of them.
-pub struct LeaveAt {
+pub struct DetachAt {
     pub at: u64,
     pub seen: u64,
 }
 
-impl LeaveAt {
-    pub fn new(at: u64) -> LeaveAt {
-        LeaveAt { at, seen: 0 }
+impl DetachAt {
+    pub fn new(at: u64) -> DetachAt {
+        DetachAt { at, seen: 0 }
     }
 }
 
-impl InstructionProbe for LeaveAt {
+impl InstructionProbe for DetachAt {
     fn look(&mut self, _: &ProbeView) -> ProbeOrder {
         self.seen += 1;
         if self.seen == self.at { ProbeOrder::Detach } else { ProbeOrder::GoOn }
     }
 }
 
-impl Notes for SharedNotes<LeaveAt> {
+impl Notes for SharedNotes<DetachAt> {
     fn notes(&self) -> String {
         self.0.borrow().seen.to_string()
     }

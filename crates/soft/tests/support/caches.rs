@@ -10,7 +10,7 @@ use super::programs::unique;
 /// A temporary folder, with folders for profiles and translations in it.
 pub struct TestCacheFolder {
     outer: PathBuf,
-    pub hints: PathBuf,
+    pub profiles: PathBuf,
     pub translations: PathBuf,
 }
 
@@ -18,15 +18,15 @@ impl TestCacheFolder {
     /// Creates the folder for profiles with a mode. The tracer creates that for translations.
     pub fn new(mode: u32) -> TestCacheFolder {
         let outer = unique("caches");
-        let (hints, translations) = (outer.join("hints"), outer.join("translations"));
-        fs::create_dir_all(&hints).unwrap();
-        fs::set_permissions(&hints, fs::Permissions::from_mode(mode)).unwrap();
-        TestCacheFolder { outer, hints, translations }
+        let (profiles, translations) = (outer.join("hints"), outer.join("translations"));
+        fs::create_dir_all(&profiles).unwrap();
+        fs::set_permissions(&profiles, fs::Permissions::from_mode(mode)).unwrap();
+        TestCacheFolder { outer, profiles, translations }
     }
 
     /// The files of profiles.
     pub fn files(&self) -> Vec<PathBuf> {
-        files(&self.hints)
+        files(&self.profiles)
     }
 
     /// The files of translations; none where there is no folder.

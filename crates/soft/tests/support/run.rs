@@ -36,7 +36,7 @@ pub struct TestJob {
     /// Run by the program that makes the environment small.
     plain: bool,
     /// The folder for profiles.
-    hints: Option<PathBuf>,
+    profiles: Option<PathBuf>,
 }
 
 impl TestJob {
@@ -47,7 +47,7 @@ impl TestJob {
             args,
             stdin: "/dev/null".into(),
             plain: true,
-            hints: std::env::var_os(HINTS).map(PathBuf::from),
+            profiles: std::env::var_os(HINTS).map(PathBuf::from),
         }
     }
 
@@ -59,7 +59,7 @@ impl TestJob {
     /// Translates with the profiles in a folder, and stores new ones there.
     #[allow(dead_code, reason = "not every test has hints")]
     pub fn hinted(self, folder: &Path) -> TestJob {
-        TestJob { hints: Some(folder.to_owned()), ..self }
+        TestJob { profiles: Some(folder.to_owned()), ..self }
     }
 
     /// Runs it directly, with this environment.
@@ -174,7 +174,7 @@ impl TestJob {
         let keeper = match tracer {
             TraceMethod::Nobody => None,
             TraceMethod::Soft(settings) => {
-                Some(kept(|socket| follow(pid, socket, settings, self.hints.as_deref())))
+                Some(kept(|socket| follow(pid, socket, settings, self.profiles.as_deref())))
             }
             TraceMethod::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
             TraceMethod::NearOracle => Some(kept(|socket| {
