@@ -93,11 +93,11 @@ impl AddendKinds {
     /// The kinds that must be counted for some events.
     ///
     /// ```
-    /// use cyclometer_soft::addend::{Kind, Kinds};
-    /// use cyclometer_soft::Event;
+    /// use cyclometer_soft::addend::{AddendKind, AddendKinds};
+    /// use cyclometer_soft::ExecutionEvent;
     ///
-    /// let kinds = Kinds::needed_for([Event::Instructions, Event::Loads]);
-    /// assert!(kinds.contains(Kind::Iterations) && !kinds.contains(Kind::Elements));
+    /// let kinds = AddendKinds::needed_for([ExecutionEvent::Instructions, ExecutionEvent::Loads]);
+    /// assert!(kinds.contains(AddendKind::Iterations) && !kinds.contains(AddendKind::Elements));
     /// ```
     pub fn needed_for(events: impl IntoIterator<Item = ExecutionEvent>) -> AddendKinds {
         let mut kinds = AddendKinds::default();

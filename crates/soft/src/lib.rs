@@ -36,22 +36,22 @@
 //! A loop that copies eight bytes each time, executed a hundred times:
 //!
 //! ```
-//! use cyclometer_soft::block::{BlockDecoder, CodeBytes, Limits, Terminator};
-//! use cyclometer_soft::flow::{Flow, Point, Redundancy};
-//! use cyclometer_soft::addend::Kind;
-//! use cyclometer_soft::{Event, Totals};
+//! use cyclometer_soft::block::{BlockDecoder, CodeBytes, BlockLimits, Terminator};
+//! use cyclometer_soft::flow::{FlowGraph, FlowPoint, Redundancy};
+//! use cyclometer_soft::addend::AddendKind;
+//! use cyclometer_soft::{ExecutionEvent, EventTotals};
 //!
 //! // mov rax, [rsi]; mov [rdi], rax; loop back
 //! let bytes = [0x48, 0x8b, 0x06, 0x48, 0x89, 0x07, 0xe2, 0xf8];
 //! let code = CodeBytes { address: 0x1000, bytes: &bytes };
-//! let block = BlockDecoder::new().decode(code, Limits::page(0x1000));
+//! let block = BlockDecoder::new().decode(code, BlockLimits::page(0x1000));
 //! assert_eq!(block.terminator, Terminator::Conditional { taken: 0x1000, not_taken: 0x1008 });
 //!
-//! let mut flow = Flow::new(Redundancy::PerEpoch(1));
+//! let mut flow = FlowGraph::new(Redundancy::PerEpoch(1));
 //! let body = flow.block(100);
-//! let enter = flow.observed(Point::Outside, Point::Entry(body));
-//! let back = flow.edge(Point::Exit(body), Point::Entry(body), 99);
-//! let leave = flow.edge(Point::Exit(body), Point::Outside, 1);
+//! let enter = flow.observed(FlowPoint::Outside, FlowPoint::Entry(body));
+//! let back = flow.edge(FlowPoint::Exit(body), FlowPoint::Entry(body), 99);
+//! let leave = flow.edge(FlowPoint::Exit(body), FlowPoint::Outside, 1);
 //! flow.close_epoch();
 //!
 //! // The counters after a run.
@@ -59,14 +59,14 @@
 //! let values: Vec<u64> = flow.counters().iter().map(|counter| counted(counter.arc)).collect();
 //! let solution = flow.solve(&values)?;
 //!
-//! let mut totals = Totals::new();
+//! let mut totals = EventTotals::new();
 //! totals.add_block(&block, solution.block(body))?;
 //! totals.add_directions(solution.arc(back), solution.arc(leave))?;
-//! totals.settle(Kind::Direction);
+//! totals.settle(AddendKind::Direction);
 //! assert_eq!(solution.arc(enter), 1);
-//! assert_eq!(totals.total(Event::Instructions)?, 300);
-//! assert_eq!(totals.total(Event::BytesStored)?, 800);
-//! assert_eq!(totals.total(Event::ConditionalTaken)?, 99);
+//! assert_eq!(totals.total(ExecutionEvent::Instructions)?, 300);
+//! assert_eq!(totals.total(ExecutionEvent::BytesStored)?, 800);
+//! assert_eq!(totals.total(ExecutionEvent::ConditionalTaken)?, 99);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
