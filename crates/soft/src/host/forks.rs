@@ -230,7 +230,7 @@ impl Tracer {
             self.assign_apart(child, cache)?
         };
         if !self.other_threads(child).is_empty() {
-            // Of two threads that end the process at the same time, the kernel reports one only.
+            // The kernel reports only one of two threads that end the process at the same time.
             cache.borrow_mut().watch(number::EXIT_GROUP, true);
         }
         self.task(child)?.mode = TaskMode::Native(context);
