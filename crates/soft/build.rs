@@ -9,7 +9,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("no manifest folder")?);
     let mut files = vec![folder.join("Cargo.toml")];
     collect(&folder.join("src"), &mut files)?;
-    // What the decoder says belongs to it, where its version is known.
+    // The lock file is included, because translations depend on the version of the decoder.
     let lock = folder.join("../../Cargo.lock");
     files.extend(lock.is_file().then_some(lock));
     files.sort();

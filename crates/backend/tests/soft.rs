@@ -139,7 +139,7 @@ fn a_program_that_ignores_traps_runs_on_and_its_counts_are_lost_with_the_reason(
     let (status, reading) = here.run("sh", &["-c", "trap '' TRAP; exit 0"]);
     assert_eq!(status, SUCCESS);
     let reason = lost(&reading);
-    assert!(reason.starts_with("sh (") && reason.contains("): left translation at 0x"), "{reason}");
+    assert!(reason.starts_with("sh (") && reason.contains("): detached at 0x"), "{reason}");
     assert!(reason.ends_with("ignores SIGTRAP"), "{reason}");
     assert!(reading.cells.iter().all(|cell| cell.lost.is_some() && cell.raw == 0), "{reading:?}");
 }

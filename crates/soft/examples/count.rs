@@ -1,7 +1,7 @@
 //! Counts a command by the software PMU: `cargo run --release --example count -- [OPTIONS] CMD ARGS`.
 //!
-//! `--redundancy none|full|N`: which counters are there as a check; `--output null`: nothing that the command prints.
-//! It fails where the command does, and where there are no counts.
+//! `--redundancy none|full|N`: which counters are there as a check; `--output null`: nothing that the command
+//! prints. It fails where the command does, and where there are no counts.
 #![allow(clippy::print_stderr, missing_docs)]
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
@@ -12,20 +12,20 @@ mod count {
     use std::os::fd::AsFd;
 
     use cyclometer_soft::flow::Redundancy;
-    use cyclometer_soft::host::{Settings, follow, protocol};
-    use cyclometer_soft::{Event, translate};
+    use cyclometer_soft::host::{TracerSettings, follow, protocol};
+    use cyclometer_soft::{ExecutionEvent, translate};
     use cyclometer_sys::{keeper, process};
 
-    struct Options {
+    struct CountOptions {
         redundancy: Redundancy,
         output: Option<File>,
         command: Vec<OsString>,
     }
 
-    fn options() -> io::Result<Options> {
+    fn options() -> io::Result<CountOptions> {
         let mut words = std::env::args_os().skip(1).peekable();
-        let mut options = Options {
-            redundancy: translate::Settings::default().redundancy,
+        let mut options = CountOptions {
+            redundancy: translate::TranslationSettings::default().redundancy,
             output: None,
             command: Vec::new(),
         };
@@ -60,9 +60,10 @@ mod count {
         let request = process::Request { program, args, stdin: None, stdout, stderr: None, traced };
         let mut pending = launcher.spawn(&request)?;
         let pid = pending.pid();
-        let translation = translate::Settings { redundancy: options.redundancy, ..Default::default() };
+        let translation =
+            translate::TranslationSettings { redundancy: options.redundancy, ..Default::default() };
         let keeper = keeper::fork(|socket| {
-            let settings = Settings { translation, fixed_layout: true, ..Settings::default() };
+            let settings = TracerSettings { translation, fixed_layout: true, ..TracerSettings::default() };
             follow(pid, socket, settings, None)
         })?;
         let mut lines = BufReader::new(keeper.socket());
@@ -82,9 +83,9 @@ mod count {
         }
     }
 
-    fn print(process: &protocol::Counted) {
+    fn print(process: &protocol::ProcessCounts) {
         eprintln!("{} {} {}", process.pid, process.parent, process.name);
-        for event in Event::ALL {
+        for event in ExecutionEvent::ALL {
             match process.count(*event) {
                 Ok(count) => eprintln!("  {count:>16} {event}"),
                 Err(reason) => eprintln!("  {event}: {reason}"),

@@ -1,36 +1,37 @@
-//! What must be counted at run time beside executions, because it is not in the instruction.
+//! Addends: counts that are not in the instruction, and must be counted at run time.
 
 use iced_x86::Register;
 
-use crate::event::Event;
-use crate::vector::Tally;
+use crate::event::ExecutionEvent;
+use crate::vector::EventTally;
 
 /// A part of an instruction's counts that depends on registers or flags when it is executed.
 ///
-/// An instruction has one at most. Its static counts leave that part out, so that the total is
-/// executions × static counts + units × [`Addend::per_unit`]. An engine that does not count the units must not
-/// show the events that they feed: [`Totals`](crate::Totals) sees to that.
+/// An instruction has one at most. Its static counts leave that part out. So the total is executions × static
+/// counts + units × [`Addend::per_unit`]. Without the units, the events that they feed are unknown: see
+/// [`EventTotals`](crate::EventTotals).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Addend {
-    /// A conditional branch. Units: how often it was taken, or was not (counts of the two edges of the flow graph).
+    /// A conditional branch. Units: how often it was taken, or was not (counts of the two edges of the flow
+    /// graph).
     Direction,
     /// A string instruction with a repeat prefix. Units: iterations, that is, by how much rcx (ecx with an
     /// address-size prefix) decreased.
-    Iterations(Iteration),
+    Iterations(StringIteration),
     /// An access under a mask. Units: elements selected, read from the mask *before* the instruction, as
     /// gathers clear theirs.
-    Elements(Elements),
-    /// An access whose size is elsewhere (AMX tiles: in the tile configuration). Units: bytes.
+    Elements(MaskedElements),
+    /// An access whose size is not in the instruction (AMX tiles: in the tile configuration). Units: bytes.
     Bytes {
-        /// [`Event::BytesLoaded`] or [`Event::BytesStored`].
-        event: Event,
+        /// [`ExecutionEvent::BytesLoaded`] or [`ExecutionEvent::BytesStored`].
+        event: ExecutionEvent,
     },
 }
 
-/// What one iteration of a repeated string instruction accesses.
+/// The accesses of one iteration of a repeated string instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Iteration {
+pub struct StringIteration {
     /// Loads: 0 to 2.
     pub loads: u8,
     /// Stores: 0 or 1.
@@ -43,30 +44,30 @@ pub struct Iteration {
 
 /// A memory operand of which a mask selects elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Elements {
-    /// [`Event::BytesLoaded`] or [`Event::BytesStored`].
-    pub event: Event,
-    /// Where the mask is.
-    pub mask: Mask,
+pub struct MaskedElements {
+    /// [`ExecutionEvent::BytesLoaded`] or [`ExecutionEvent::BytesStored`].
+    pub event: ExecutionEvent,
+    /// The mask.
+    pub mask: ElementMask,
     /// Number of elements, 1 to 64: the mask's lower bits or elements; those above it do not count.
     pub lanes: u8,
     /// Bytes of an element, 1 to 8.
     pub element_bytes: u8,
 }
 
-/// Which elements are selected.
+/// The elements that a mask selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mask {
+pub enum ElementMask {
     /// By the bits of an opmask register, k1 to k7.
     Opmask(Register),
     /// By the uppermost bit of each element of a vector register.
     Signs(Register),
 }
 
-/// Which kind of run-time count an [`Addend`] asks for.
+/// The kind of run-time count that an [`Addend`] needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub enum Kind {
+pub enum AddendKind {
     /// [`Addend::Direction`].
     Direction,
     /// [`Addend::Iterations`].
@@ -81,26 +82,27 @@ pub enum Kind {
 
 /// A set of kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Kinds(u8);
+pub struct AddendKinds(u8);
 
-impl Kinds {
-    /// Those that translated code has counters for beside those of executions; directions follow from executions, and nobody counts
-    /// the others at run time.
-    pub const OF_UNITS: Kinds = Kinds(1 << Kind::Iterations as u8 | 1 << Kind::Elements as u8);
+impl AddendKinds {
+    /// The kinds for which translated code has unit counters. Directions follow from the edges; the others
+    /// are not counted at run time.
+    pub const OF_UNITS: AddendKinds =
+        AddendKinds(1 << AddendKind::Iterations as u8 | 1 << AddendKind::Elements as u8);
 
-    /// Those that must be counted for some events.
+    /// The kinds that must be counted for some events.
     ///
     /// ```
-    /// use cyclometer_soft::addend::{Kind, Kinds};
-    /// use cyclometer_soft::Event;
+    /// use cyclometer_soft::addend::{AddendKind, AddendKinds};
+    /// use cyclometer_soft::ExecutionEvent;
     ///
-    /// let kinds = Kinds::needed_for([Event::Instructions, Event::Loads]);
-    /// assert!(kinds.contains(Kind::Iterations) && !kinds.contains(Kind::Elements));
+    /// let kinds = AddendKinds::needed_for([ExecutionEvent::Instructions, ExecutionEvent::Loads]);
+    /// assert!(kinds.contains(AddendKind::Iterations) && !kinds.contains(AddendKind::Elements));
     /// ```
-    pub fn needed_for(events: impl IntoIterator<Item = Event>) -> Kinds {
-        let mut kinds = Kinds::default();
+    pub fn needed_for(events: impl IntoIterator<Item = ExecutionEvent>) -> AddendKinds {
+        let mut kinds = AddendKinds::default();
         for event in events {
-            Kind::ALL
+            AddendKind::ALL
                 .into_iter()
                 .filter(|kind| kind.feeds().contains(&event))
                 .for_each(|kind| kinds.insert(kind));
@@ -109,72 +111,87 @@ impl Kinds {
     }
 
     /// Adds one.
-    pub fn insert(&mut self, kind: Kind) {
+    pub fn insert(&mut self, kind: AddendKind) {
         self.0 |= 1 << kind as u8;
     }
 
     /// Whether one is among them.
-    pub fn contains(self, kind: Kind) -> bool {
+    pub fn contains(self, kind: AddendKind) -> bool {
         self.0 & (1 << kind as u8) != 0
     }
 
-    /// Those that others have too.
+    /// The intersection of two sets.
     #[must_use]
-    pub fn among(self, others: Kinds) -> Kinds {
-        Kinds(self.0 & others.0)
+    pub fn among(self, others: AddendKinds) -> AddendKinds {
+        AddendKinds(self.0 & others.0)
     }
 
-    /// Those of both.
+    /// The union of two sets.
     #[must_use]
-    pub fn with(self, others: Kinds) -> Kinds {
-        Kinds(self.0 | others.0)
+    pub fn with(self, others: AddendKinds) -> AddendKinds {
+        AddendKinds(self.0 | others.0)
     }
 }
 
-impl Kind {
+impl AddendKind {
     /// Every kind.
-    pub const ALL: [Kind; 5] =
-        [Kind::Direction, Kind::Iterations, Kind::Elements, Kind::Bytes, Kind::Coverage];
+    pub const ALL: [AddendKind; 5] = [
+        AddendKind::Direction,
+        AddendKind::Iterations,
+        AddendKind::Elements,
+        AddendKind::Bytes,
+        AddendKind::Coverage,
+    ];
 
     /// The events that are too low where units of this kind are not counted.
-    pub fn feeds(self) -> &'static [Event] {
+    pub fn feeds(self) -> &'static [ExecutionEvent] {
         match self {
-            Kind::Direction => &[Event::TakenBranches, Event::ConditionalTaken, Event::ConditionalNotTaken],
-            Kind::Iterations => {
-                &[Event::Loads, Event::Stores, Event::BytesLoaded, Event::BytesStored, Event::RepIterations]
+            AddendKind::Direction => &[
+                ExecutionEvent::TakenBranches,
+                ExecutionEvent::ConditionalTaken,
+                ExecutionEvent::ConditionalNotTaken,
+            ],
+            AddendKind::Iterations => &[
+                ExecutionEvent::Loads,
+                ExecutionEvent::Stores,
+                ExecutionEvent::BytesLoaded,
+                ExecutionEvent::BytesStored,
+                ExecutionEvent::RepIterations,
+            ],
+            AddendKind::Elements | AddendKind::Bytes => {
+                &[ExecutionEvent::BytesLoaded, ExecutionEvent::BytesStored]
             }
-            Kind::Elements | Kind::Bytes => &[Event::BytesLoaded, Event::BytesStored],
-            Kind::Coverage => &[Event::DistinctCodeBytes],
+            AddendKind::Coverage => &[ExecutionEvent::DistinctCodeBytes],
         }
     }
 
-    /// What is counted, in words.
+    /// The counted unit, in words.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Direction => "directions of conditional branches",
-            Kind::Iterations => "iterations of repeated string instructions",
-            Kind::Elements => "elements selected by masks",
-            Kind::Bytes => "bytes of tiles",
-            Kind::Coverage => "distinct code bytes",
+            AddendKind::Direction => "directions of conditional branches",
+            AddendKind::Iterations => "iterations of repeated string instructions",
+            AddendKind::Elements => "elements selected by masks",
+            AddendKind::Bytes => "bytes of tiles",
+            AddendKind::Coverage => "distinct code bytes",
         }
     }
 }
 
 impl Addend {
-    /// Which kind of count this asks for.
-    pub fn kind(&self) -> Kind {
+    /// The kind of count that this needs.
+    pub fn kind(&self) -> AddendKind {
         match self {
-            Addend::Direction => Kind::Direction,
-            Addend::Iterations(_) => Kind::Iterations,
-            Addend::Elements(_) => Kind::Elements,
-            Addend::Bytes { .. } => Kind::Bytes,
+            Addend::Direction => AddendKind::Direction,
+            Addend::Iterations(_) => AddendKind::Iterations,
+            Addend::Elements(_) => AddendKind::Elements,
+            Addend::Bytes { .. } => AddendKind::Bytes,
         }
     }
 
-    /// What one unit counts.
+    /// The counts of one unit.
     ///
     /// For [`Addend::Direction`] the unit is "taken"; [`NOT_TAKEN`] is the other.
-    pub fn per_unit(&self) -> Vec<(Event, u32)> {
+    pub fn per_unit(&self) -> Vec<(ExecutionEvent, u32)> {
         let all = match self {
             Addend::Direction => TAKEN.to_vec(),
             Addend::Iterations(one) => one.per_unit().to_vec(),
@@ -185,46 +202,47 @@ impl Addend {
     }
 }
 
-impl Iteration {
-    fn per_unit(&self) -> [(Event, u32); 5] {
+impl StringIteration {
+    fn per_unit(&self) -> [(ExecutionEvent, u32); 5] {
         [
-            (Event::Loads, u32::from(self.loads)),
-            (Event::Stores, u32::from(self.stores)),
-            (Event::BytesLoaded, u32::from(self.bytes_loaded)),
-            (Event::BytesStored, u32::from(self.bytes_stored)),
-            (Event::RepIterations, 1),
+            (ExecutionEvent::Loads, u32::from(self.loads)),
+            (ExecutionEvent::Stores, u32::from(self.stores)),
+            (ExecutionEvent::BytesLoaded, u32::from(self.bytes_loaded)),
+            (ExecutionEvent::BytesStored, u32::from(self.bytes_stored)),
+            (ExecutionEvent::RepIterations, 1),
         ]
     }
 
-    /// From what the instruction would access without its prefix.
-    pub(crate) fn of(once: &Tally) -> Iteration {
+    /// The accesses of the instruction without its prefix.
+    pub(crate) fn of(once: &EventTally) -> StringIteration {
         // A string instruction accesses two operands of at most 8 bytes.
         let narrow = |event| u8::try_from(once.of(event)).unwrap_or(u8::MAX);
-        Iteration {
-            loads: narrow(Event::Loads),
-            stores: narrow(Event::Stores),
-            bytes_loaded: narrow(Event::BytesLoaded),
-            bytes_stored: narrow(Event::BytesStored),
+        StringIteration {
+            loads: narrow(ExecutionEvent::Loads),
+            stores: narrow(ExecutionEvent::Stores),
+            bytes_loaded: narrow(ExecutionEvent::BytesLoaded),
+            bytes_stored: narrow(ExecutionEvent::BytesStored),
         }
     }
 }
 
-/// What a conditional branch counts, beside its static counts, each time that it is taken.
-pub const TAKEN: [(Event, u32); 2] = [(Event::TakenBranches, 1), (Event::ConditionalTaken, 1)];
+/// The counts of a conditional branch, beside its static counts, each time that it is taken.
+pub const TAKEN: [(ExecutionEvent, u32); 2] =
+    [(ExecutionEvent::TakenBranches, 1), (ExecutionEvent::ConditionalTaken, 1)];
 
-/// What a conditional branch counts, beside its static counts, each time that it falls through.
-pub const NOT_TAKEN: [(Event, u32); 1] = [(Event::ConditionalNotTaken, 1)];
+/// The counts of a conditional branch, beside its static counts, each time that it falls through.
+pub const NOT_TAKEN: [(ExecutionEvent, u32); 1] = [(ExecutionEvent::ConditionalNotTaken, 1)];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Origin;
+    use crate::event::CountOrigin;
 
     fn one_of_each() -> [Addend; 4] {
-        let iteration = Iteration { loads: 1, stores: 1, bytes_loaded: 8, bytes_stored: 8 };
-        let elements = Elements {
-            event: Event::BytesStored,
-            mask: Mask::Opmask(Register::K1),
+        let iteration = StringIteration { loads: 1, stores: 1, bytes_loaded: 8, bytes_stored: 8 };
+        let elements = MaskedElements {
+            event: ExecutionEvent::BytesStored,
+            mask: ElementMask::Opmask(Register::K1),
             lanes: 16,
             element_bytes: 4,
         };
@@ -232,7 +250,7 @@ mod tests {
             Addend::Direction,
             Addend::Iterations(iteration),
             Addend::Elements(elements),
-            Addend::Bytes { event: Event::BytesLoaded },
+            Addend::Bytes { event: ExecutionEvent::BytesLoaded },
         ]
     }
 
@@ -247,16 +265,23 @@ mod tests {
 
     #[test]
     fn exactly_the_events_that_are_not_static_are_fed() {
-        for event in Event::ALL {
-            let fed = Kind::ALL.iter().any(|kind| kind.feeds().contains(event));
-            assert_eq!(fed, event.origin() != Origin::Static, "{event}");
+        for event in ExecutionEvent::ALL {
+            let fed = AddendKind::ALL.iter().any(|kind| kind.feeds().contains(event));
+            assert_eq!(fed, event.origin() != CountOrigin::Static, "{event}");
         }
     }
 
     #[test]
-    fn what_is_zero_in_a_unit_is_left_out() {
-        let load = Iteration { loads: 1, bytes_loaded: 4, ..Iteration::default() };
+    fn counts_of_zero_in_a_unit_are_left_out() {
+        let load = StringIteration { loads: 1, bytes_loaded: 4, ..StringIteration::default() };
         let units = Addend::Iterations(load).per_unit();
-        assert_eq!(units, [(Event::Loads, 1), (Event::BytesLoaded, 4), (Event::RepIterations, 1)]);
+        assert_eq!(
+            units,
+            [
+                (ExecutionEvent::Loads, 1),
+                (ExecutionEvent::BytesLoaded, 4),
+                (ExecutionEvent::RepIterations, 1)
+            ]
+        );
     }
 }

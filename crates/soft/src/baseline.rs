@@ -1,11 +1,12 @@
-//! A processor that is the same on every machine: what `CPUID` and `XGETBV` say instead of the truth.
+//! A processor that is the same on every machine: the answers of `CPUID` and `XGETBV` under a baseline.
 //!
-//! Libraries choose their routines by the processor: the C library its copies and comparisons by features, by the sizes of
-//! caches, and by vendor and model. Under a baseline the answers depend on nothing of the machine, but for where the parts of
-//! the area of `XSAVE` are: that instruction goes on to write what the machine writes. So two machines take the same ways.
+//! Libraries choose their routines by the processor: the C library by features, by the sizes of caches, and
+//! by vendor and model. Under a baseline the answers do not depend on the machine, so two machines execute
+//! the same code. The exception is the layout of the area of `XSAVE`, because that instruction writes what
+//! the machine has.
 //!
-//! The answers are those of an Intel processor of each level with one core, without what no level asks for: no `RDTSCP`, no
-//! random numbers, no enhanced string instructions, no hypervisor.
+//! The answers are those of an Intel processor of each level with one core. Features outside of the levels
+//! are missing: no `RDTSCP`, no random numbers, no enhanced string instructions, no hypervisor.
 //!
 //! # Source
 //!
@@ -13,8 +14,8 @@
 
 /// The features that programs may see: a level of the x86-64 ABI.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Baseline {
-    /// What every 64-bit processor has: SSE2.
+pub enum ProcessorBaseline {
+    /// The features of every 64-bit processor: SSE2.
     X86_64,
     /// With SSE4.2 and POPCNT.
     X86_64V2,
@@ -24,13 +25,13 @@ pub enum Baseline {
     X86_64V4,
 }
 
-/// What an instruction asks the processor for.
+/// The question of an instruction to the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Question {
+pub enum CpuQuery {
     /// `cpuid`.
     Features,
     /// `xgetbv`.
-    State,
+    ExtendedState,
 }
 
 /// A feature: as Linux calls it in `/proc/cpuinfo`, and as manuals do.
@@ -76,27 +77,32 @@ const OF_V4: [Feature; 5] = [
     ("avx512vl", "AVX512VL"),
 ];
 
-impl Baseline {
-    /// All of them, each with all that the ones before have.
-    pub const ALL: [Baseline; 4] =
-        [Baseline::X86_64, Baseline::X86_64V2, Baseline::X86_64V3, Baseline::X86_64V4];
+impl ProcessorBaseline {
+    /// All levels, in ascending order: each has the features of those before.
+    pub const ALL: [ProcessorBaseline; 4] = [
+        ProcessorBaseline::X86_64,
+        ProcessorBaseline::X86_64V2,
+        ProcessorBaseline::X86_64V3,
+        ProcessorBaseline::X86_64V4,
+    ];
 
     /// The name that compilers give it.
     pub fn name(self) -> &'static str {
         match self {
-            Baseline::X86_64 => "x86-64",
-            Baseline::X86_64V2 => "x86-64-v2",
-            Baseline::X86_64V3 => "x86-64-v3",
-            Baseline::X86_64V4 => "x86-64-v4",
+            ProcessorBaseline::X86_64 => "x86-64",
+            ProcessorBaseline::X86_64V2 => "x86-64-v2",
+            ProcessorBaseline::X86_64V3 => "x86-64-v3",
+            ProcessorBaseline::X86_64V4 => "x86-64-v4",
         }
     }
 
     /// The one with a name.
-    pub fn named(name: &str) -> Option<Baseline> {
-        Baseline::ALL.into_iter().find(|baseline| baseline.name() == name)
+    pub fn named(name: &str) -> Option<ProcessorBaseline> {
+        ProcessorBaseline::ALL.into_iter().find(|baseline| baseline.name() == name)
     }
 
-    /// The first of its features that a machine lacks, by the text of its `/proc/cpuinfo`; `None` where it has them all.
+    /// The first of its features that a machine lacks, by the text of its `/proc/cpuinfo`; `None` where it
+    /// has them all.
     pub fn lacking(self, cpuinfo: &str) -> Option<&'static str> {
         let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
         let has = |name: &str| flags.split_ascii_whitespace().any(|flag| flag == name);
@@ -105,12 +111,12 @@ impl Baseline {
         needed.into_iter().find(|(flag, _)| !has(flag)).map(|(_, name)| *name)
     }
 
-    /// What `CPUID` says: EAX, EBX, ECX, EDX. `native` is what it says on this machine.
+    /// The answer of `CPUID`: EAX, EBX, ECX, EDX. `native` is the answer of this machine.
     pub fn cpuid(self, leaf: u32, subleaf: u32, native: impl Fn(u32, u32) -> [u32; 4]) -> [u32; 4] {
         match leaf {
             0 => [LAST_LEAF, word(b"Genu"), word(b"ntel"), word(b"ineI")],
             1 => [self.signature(), 0x1_0800, self.features_ecx(), HWCAP],
-            // Of caches leaf 4 tells.
+            // Leaf 4 describes the caches.
             2 => [0x00fe_ff01, 0xf0, 0, 0],
             4 => cache(subleaf),
             7 if subleaf == 0 => [0, self.extended_features(), 0, 0],
@@ -132,19 +138,20 @@ impl Baseline {
     /// Intel SDM volume 1, section 13.3: x87, SSE, AVX; opmasks and the two parts of ZMM registers.
     pub fn xcr0(self) -> u64 {
         match self {
-            Baseline::X86_64 | Baseline::X86_64V2 => 0b11,
-            Baseline::X86_64V3 => 0b111,
-            Baseline::X86_64V4 => 0b1110_0111,
+            ProcessorBaseline::X86_64 | ProcessorBaseline::X86_64V2 => 0b11,
+            ProcessorBaseline::X86_64V3 => 0b111,
+            ProcessorBaseline::X86_64V4 => 0b1110_0111,
         }
     }
 
-    /// Family, model and stepping of a processor that has these features: Nocona, Nehalem, Haswell, Skylake for servers.
+    /// Family, model and stepping of a processor that has these features: Nocona, Nehalem, Haswell, Skylake
+    /// for servers.
     fn signature(self) -> u32 {
         match self {
-            Baseline::X86_64 => 0xf41,
-            Baseline::X86_64V2 => 0x106a5,
-            Baseline::X86_64V3 => 0x306c3,
-            Baseline::X86_64V4 => 0x50654,
+            ProcessorBaseline::X86_64 => 0xf41,
+            ProcessorBaseline::X86_64V2 => 0x106a5,
+            ProcessorBaseline::X86_64V3 => 0x306c3,
+            ProcessorBaseline::X86_64V4 => 0x50654,
         }
     }
 
@@ -163,9 +170,11 @@ impl Baseline {
         const F16C: u32 = 1 << 29;
         let second = SSE3 | SSSE3 | CX16 | SSE4_1 | SSE4_2 | POPCNT;
         match self {
-            Baseline::X86_64 => 0,
-            Baseline::X86_64V2 => second,
-            Baseline::X86_64V3 | Baseline::X86_64V4 => second | FMA | MOVBE | XSAVE | OSXSAVE | AVX | F16C,
+            ProcessorBaseline::X86_64 => 0,
+            ProcessorBaseline::X86_64V2 => second,
+            ProcessorBaseline::X86_64V3 | ProcessorBaseline::X86_64V4 => {
+                second | FMA | MOVBE | XSAVE | OSXSAVE | AVX | F16C
+            }
         }
     }
 
@@ -176,9 +185,9 @@ impl Baseline {
         /// F, DQ, CD, BW, VL.
         const AVX512: u32 = 1 << 16 | 1 << 17 | 1 << 28 | 1 << 30 | 1 << 31;
         match self {
-            Baseline::X86_64 | Baseline::X86_64V2 => 0,
-            Baseline::X86_64V3 => BMI1 | AVX2 | BMI2,
-            Baseline::X86_64V4 => BMI1 | AVX2 | BMI2 | AVX512,
+            ProcessorBaseline::X86_64 | ProcessorBaseline::X86_64V2 => 0,
+            ProcessorBaseline::X86_64V3 => BMI1 | AVX2 | BMI2,
+            ProcessorBaseline::X86_64V4 => BMI1 | AVX2 | BMI2 | AVX512,
         }
     }
 
@@ -186,17 +195,17 @@ impl Baseline {
         const LAHF: u32 = 1;
         const LZCNT: u32 = 1 << 5;
         match self {
-            Baseline::X86_64 => 0,
-            Baseline::X86_64V2 => LAHF,
-            Baseline::X86_64V3 | Baseline::X86_64V4 => LAHF | LZCNT,
+            ProcessorBaseline::X86_64 => 0,
+            ProcessorBaseline::X86_64V2 => LAHF,
+            ProcessorBaseline::X86_64V3 | ProcessorBaseline::X86_64V4 => LAHF | LZCNT,
         }
     }
 
-    /// Sizes are the machine's: `XSAVE` writes there what the machine has, whatever the program believes.
+    /// Sizes are the machine's, because `XSAVE` writes the machine's layout.
     fn saved_state(self, subleaf: u32, native: impl Fn(u32, u32) -> [u32; 4]) -> [u32; 4] {
         let xcr0 = self.xcr0();
         match subleaf {
-            _ if self < Baseline::X86_64V3 => [0; 4],
+            _ if self < ProcessorBaseline::X86_64V3 => [0; 4],
             0 => {
                 let [_, size, most, _] = native(0xd, 0);
                 [xcr0 as u32, size, most, 0]
@@ -223,8 +232,9 @@ const SYSCALL: u32 = 1 << 11;
 const NO_EXECUTE: u32 = 1 << 20;
 const LONG_MODE: u32 = 1 << 29;
 
-/// EDX of leaf 1, which the kernel tells programs as `AT_HWCAP`: what the first level asks for, with what every 64-bit
-/// processor has beside it (VME, DE, PSE, MSR, PAE, MCE, APIC, SEP, MTRR, PGE, MCA, PAT, PSE36, CLFLUSH).
+/// EDX of leaf 1, which the kernel passes to programs as `AT_HWCAP`. It has the features of the first level,
+/// and those that every 64-bit processor has beside it: VME, DE, PSE, MSR, PAE, MCE, APIC, SEP, MTRR, PGE,
+/// MCA, PAT, PSE36, CLFLUSH.
 pub const HWCAP: u32 = 0x078b_fbff;
 
 fn word(text: &[u8; 4]) -> u32 {
@@ -256,29 +266,29 @@ fn topology(level: u32) -> [u32; 4] {
 mod tests {
     use super::*;
 
-    /// A machine with everything, which nobody may see.
+    /// A machine with features that no program may see.
     fn everything(_: u32, _: u32) -> [u32; 4] {
         [u32::MAX; 4]
     }
 
     #[test]
     fn names_lead_back() {
-        for baseline in Baseline::ALL {
-            assert_eq!(Baseline::named(baseline.name()), Some(baseline));
+        for baseline in ProcessorBaseline::ALL {
+            assert_eq!(ProcessorBaseline::named(baseline.name()), Some(baseline));
         }
-        assert_eq!(Baseline::named("x86-64-v5"), None);
+        assert_eq!(ProcessorBaseline::named("x86-64-v5"), None);
     }
 
     #[test]
     fn nothing_of_the_machine_is_seen_but_sizes_of_saved_state() {
         let leaves = (0..0x40).chain(0x4000_0000..0x4000_0010).chain(0x8000_0000..0x8000_0030);
         for (leaf, subleaf) in leaves.flat_map(|leaf| (0..70).map(move |subleaf| (leaf, subleaf))) {
-            for baseline in Baseline::ALL {
+            for baseline in ProcessorBaseline::ALL {
                 let other = baseline.cpuid(leaf, subleaf, |_, _| [0; 4]);
                 let seen = baseline.cpuid(leaf, subleaf, everything) != other;
                 let part =
                     subleaf == 0 || (subleaf > 1 && subleaf < 64 && baseline.xcr0() >> subleaf & 1 == 1);
-                let sizes = leaf == 0xd && part && baseline >= Baseline::X86_64V3;
+                let sizes = leaf == 0xd && part && baseline >= ProcessorBaseline::X86_64V3;
                 assert_eq!(seen, sizes, "{baseline:?} {leaf:#x} {subleaf}");
             }
         }
@@ -286,12 +296,12 @@ mod tests {
 
     #[test]
     fn each_level_shows_more_than_the_one_before() {
-        let bits = |baseline: Baseline| {
+        let bits = |baseline: ProcessorBaseline| {
             let leaf = |leaf| baseline.cpuid(leaf, 0, everything);
             let ([_, _, a, b], [_, c, _, _], [_, _, d, e]) = (leaf(1), leaf(7), leaf(0x8000_0001));
             [a, b, c, d, e]
         };
-        for pair in Baseline::ALL.windows(2) {
+        for pair in ProcessorBaseline::ALL.windows(2) {
             let (fewer, more) = (bits(pair[0]), bits(pair[1]));
             assert!(fewer.iter().zip(&more).all(|(fewer, more)| fewer & !more == 0), "{pair:?}");
             assert_ne!(fewer, more);
@@ -299,7 +309,7 @@ mod tests {
         }
         // As many bits as the ABI names: 7 (of which one is in an extended leaf) and 9 with OSXSAVE, then 5.
         let count = |baseline| bits(baseline).iter().map(|word| word.count_ones()).sum::<u32>();
-        let counts = Baseline::ALL.map(count);
+        let counts = ProcessorBaseline::ALL.map(count);
         assert_eq!([counts[1] - counts[0], counts[2] - counts[1], counts[3] - counts[2]], [7, 10, 5]);
     }
 
@@ -307,18 +317,18 @@ mod tests {
     fn a_machine_that_lacks_something_is_told_what() {
         let first =
             "flags\t\t: fpu tsc cx8 cmov mmx fxsr sse sse2 syscall lm pni ssse3 cx16 sse4_1 popcnt lahf_lm\n";
-        assert_eq!(Baseline::X86_64.lacking(first), None);
-        assert_eq!(Baseline::X86_64V2.lacking(first), Some("SSE4.2"));
-        assert_eq!(Baseline::X86_64V4.lacking(first), Some("SSE4.2"));
-        assert_eq!(Baseline::X86_64.lacking(""), Some("FPU"));
+        assert_eq!(ProcessorBaseline::X86_64.lacking(first), None);
+        assert_eq!(ProcessorBaseline::X86_64V2.lacking(first), Some("SSE4.2"));
+        assert_eq!(ProcessorBaseline::X86_64V4.lacking(first), Some("SSE4.2"));
+        assert_eq!(ProcessorBaseline::X86_64.lacking(""), Some("FPU"));
     }
 
     #[test]
     fn the_brand_is_the_name() {
-        let parts = (2..5).flat_map(|i| Baseline::X86_64V3.cpuid(0x8000_0000 + i, 0, everything));
+        let parts = (2..5).flat_map(|i| ProcessorBaseline::X86_64V3.cpuid(0x8000_0000 + i, 0, everything));
         let text: Vec<u8> = parts.flat_map(u32::to_le_bytes).filter(|byte| *byte != 0).collect();
         assert_eq!(text, b"cyclometer baseline x86-64-v3");
-        let [_, b, c, d] = Baseline::X86_64.cpuid(0, 0, everything);
+        let [_, b, c, d] = ProcessorBaseline::X86_64.cpuid(0, 0, everything);
         let vendor: Vec<u8> = [b, d, c].into_iter().flat_map(u32::to_le_bytes).collect();
         assert_eq!(vendor, b"GenuineIntel");
     }

@@ -1,11 +1,12 @@
-//! Straight runs of instructions: where they end, what they count, and what cannot be followed.
+//! Basic blocks: runs of instructions with their ends, their counts, and the instructions that cannot be
+//! followed.
 
 use iced_x86::{Decoder, DecoderError, DecoderOptions, FlowControl, Instruction, InstructionInfo};
 use iced_x86::{InstructionInfoFactory, InstructionInfoOptions, Mnemonic as M, OpKind, Register};
 
-use crate::addend::{Addend, Kind};
+use crate::addend::{Addend, AddendKind};
 use crate::classify::{Branch, branch, classify};
-use crate::vector::{Tally, Vector};
+use crate::vector::{EventTally, EventVector};
 
 /// The greatest number of instructions of a block.
 pub const MAX_INSTRUCTIONS: usize = 4096;
@@ -15,43 +16,43 @@ pub const MAX_INSTRUCTIONS: usize = 4096;
 pub struct CodeBytes<'a> {
     /// Address of the first byte.
     pub address: u64,
-    /// What is there, as far as it can be read.
+    /// The bytes, as far as they can be read.
     pub bytes: &'a [u8],
 }
 
-/// Where a block ends even if no branch ends it.
+/// Limits that end a block even if no branch does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Most instructions, 1 to [`MAX_INSTRUCTIONS`]; what is outside is taken as the nearest of the two.
+pub struct BlockLimits {
+    /// Most instructions, 1 to [`MAX_INSTRUCTIONS`]; a value outside is clamped.
     pub max_instructions: usize,
     /// Only the first instruction may start at or above this address: a page's end, another block's start.
     ///
-    /// An instruction that starts below may reach over it; `bytes` should go on for 15 bytes.
+    /// An instruction that starts below may extend beyond it; `bytes` should continue for 15 bytes.
     pub stop_at: u64,
 }
 
-impl Limits {
+impl BlockLimits {
     /// Up to the end of the page (4096 bytes) that holds an address.
-    pub fn page(address: u64) -> Limits {
+    pub fn page(address: u64) -> BlockLimits {
         let next = (address | 0xfff).checked_add(1);
-        Limits { max_instructions: MAX_INSTRUCTIONS, stop_at: next.unwrap_or(u64::MAX) }
+        BlockLimits { max_instructions: MAX_INSTRUCTIONS, stop_at: next.unwrap_or(u64::MAX) }
     }
 }
 
-/// A run of instructions, entered at its first and left at its end.
+/// A run of instructions with one entry and one end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block {
     /// Address of the first instruction.
     pub address: u64,
     /// Bytes of all instructions: 0 to 61,440.
     pub len: u16,
-    /// Where each instruction starts, in bytes from the block's address, ascending.
+    /// The offset of each instruction from the block's address, in bytes, ascending.
     pub offsets: Box<[u16]>,
-    /// What one execution of the whole block counts, without addends.
-    pub events: Vector,
-    /// What must be counted at run time, by the index of its instruction, ascending.
+    /// The static counts of one execution of the whole block.
+    pub events: EventVector,
+    /// The run-time counts, by the index of their instruction, ascending.
     pub addends: Box<[(u16, Addend)]>,
-    /// How it ends.
+    /// The end of the block.
     pub terminator: Terminator,
 }
 
@@ -62,35 +63,35 @@ impl Block {
     }
 
     /// The kinds of run-time counts that the block's totals need.
-    pub fn kinds(&self) -> impl Iterator<Item = Kind> + '_ {
+    pub fn kinds(&self) -> impl Iterator<Item = AddendKind> + '_ {
         self.addends.iter().map(|(_, addend)| addend.kind())
     }
 }
 
-/// How a block ends. But for [`Terminator::FallThrough`] and [`Terminator::Leave`] the block's last instruction is
-/// the one that does it, and is in the block's counts.
+/// The end of a block. The last instruction of the block causes it, and is in the block's counts, except for
+/// [`Terminator::FallThrough`] and [`Terminator::Detach`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Terminator {
-    /// A limit was reached; execution goes on there.
+    /// A limit was reached; execution continues there.
     FallThrough {
         /// The next instruction.
         next: u64,
     },
     /// jcc, jrcxz, loop.
     Conditional {
-        /// Where it goes if it is taken.
+        /// The target of the branch.
         taken: u64,
         /// The next instruction.
         not_taken: u64,
     },
     /// A jump with its target in the instruction.
     Jump {
-        /// Where it goes.
+        /// The target.
         target: u64,
     },
     /// A call with its target in the instruction.
     Call {
-        /// Where it goes.
+        /// The target.
         target: u64,
         /// The address that it pushes.
         return_to: u64,
@@ -107,30 +108,31 @@ pub enum Terminator {
         /// Bytes that it drops from the stack beside the address.
         drops: u16,
     },
-    /// `syscall`: goes on at the next instruction, unless the kernel does otherwise.
+    /// `syscall`: execution continues at the next instruction, unless the kernel changes that.
     SystemCall {
         /// The next instruction.
         next: u64,
     },
     /// An instruction made to raise an exception.
-    Trap(Trap),
-    /// The instruction at the block's end cannot be followed, and is not part of the block (which may be empty).
-    Leave(Leave),
+    Trap(TrapKind),
+    /// The instruction at the block's end cannot be followed, and is not part of the block (which may be
+    /// empty).
+    Detach(DetachReason),
 }
 
 /// The exception of a [`Terminator::Trap`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trap {
+pub enum TrapKind {
     /// ud0, ud1, ud2: a fault at the instruction, which counts nothing.
     Undefined,
     /// int3, int1: a trap after the instruction, which counts.
     Breakpoint,
 }
 
-/// Why the program must go on in its own code from here.
+/// The reason why an instruction cannot be followed: the program must be detached.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
-pub enum Leave {
+pub enum DetachReason {
     /// Accesses memory through %gs, whose base is taken by the counters.
     GsAccess,
     /// Writes a segment register.
@@ -143,19 +145,19 @@ pub enum Leave {
     InterruptReturn,
     /// `int n`, the 32-bit system call included.
     SoftwareInterrupt,
-    /// sysenter: the kernel returns elsewhere.
+    /// sysenter: the kernel returns to another address.
     Sysenter,
-    /// xbegin: a transaction aborts at whatever the translator does.
+    /// xbegin: the translator would abort every transaction.
     Transaction,
-    /// enclu: execution goes on inside an enclave.
+    /// enclu: execution continues inside an enclave.
     Enclave,
-    /// An instruction of VIA's and Zhaoxin's PadLock, whose accesses have no size that the decoder knows.
+    /// An instruction of VIA's and Zhaoxin's PadLock: the decoder does not know the size of its accesses.
     PadLock,
     /// A near branch with an operand-size prefix: Intel ignores it, AMD cuts the target to 16 bits.
     BranchOperandSize,
     /// A repeated string instruction that counts in ecx.
     RepeatAddressSize,
-    /// Points to something that its copy could not reach.
+    /// The target of the instruction is out of reach of its copy.
     Reach,
     /// No instruction that is known.
     Undecodable,
@@ -163,49 +165,49 @@ pub enum Leave {
     Unreadable,
 }
 
-impl Leave {
-    /// All of them, in the order of their numbers.
-    pub(crate) const ALL: [Leave; 15] = [
-        Leave::GsAccess,
-        Leave::SegmentRegister,
-        Leave::SegmentBase,
-        Leave::FarTransfer,
-        Leave::InterruptReturn,
-        Leave::SoftwareInterrupt,
-        Leave::Sysenter,
-        Leave::Transaction,
-        Leave::Enclave,
-        Leave::PadLock,
-        Leave::BranchOperandSize,
-        Leave::RepeatAddressSize,
-        Leave::Reach,
-        Leave::Undecodable,
-        Leave::Unreadable,
+impl DetachReason {
+    /// All reasons, in the order of their numbers.
+    pub(crate) const ALL: [DetachReason; 15] = [
+        DetachReason::GsAccess,
+        DetachReason::SegmentRegister,
+        DetachReason::SegmentBase,
+        DetachReason::FarTransfer,
+        DetachReason::InterruptReturn,
+        DetachReason::SoftwareInterrupt,
+        DetachReason::Sysenter,
+        DetachReason::Transaction,
+        DetachReason::Enclave,
+        DetachReason::PadLock,
+        DetachReason::BranchOperandSize,
+        DetachReason::RepeatAddressSize,
+        DetachReason::Reach,
+        DetachReason::Undecodable,
+        DetachReason::Unreadable,
     ];
 
     /// The reason, in words that follow "cannot follow".
     pub fn word(self) -> &'static str {
         match self {
-            Leave::GsAccess => "an access through %gs",
-            Leave::SegmentRegister => "a write to a segment register",
-            Leave::SegmentBase => "an instruction on segment bases",
-            Leave::FarTransfer => "a far transfer",
-            Leave::InterruptReturn => "a return from an interrupt",
-            Leave::SoftwareInterrupt => "a software interrupt",
-            Leave::Sysenter => "sysenter",
-            Leave::Transaction => "a transaction",
-            Leave::Enclave => "an enclave",
-            Leave::PadLock => "a PadLock instruction",
-            Leave::BranchOperandSize => "a branch with an operand-size prefix",
-            Leave::RepeatAddressSize => "a repeated string instruction with 32-bit addresses",
-            Leave::Reach => "code that reaches too far",
-            Leave::Undecodable => "unknown instruction bytes",
-            Leave::Unreadable => "code that cannot be read",
+            DetachReason::GsAccess => "an access through %gs",
+            DetachReason::SegmentRegister => "a write to a segment register",
+            DetachReason::SegmentBase => "an instruction on segment bases",
+            DetachReason::FarTransfer => "a far transfer",
+            DetachReason::InterruptReturn => "a return from an interrupt",
+            DetachReason::SoftwareInterrupt => "a software interrupt",
+            DetachReason::Sysenter => "sysenter",
+            DetachReason::Transaction => "a transaction",
+            DetachReason::Enclave => "an enclave",
+            DetachReason::PadLock => "a PadLock instruction",
+            DetachReason::BranchOperandSize => "a branch with an operand-size prefix",
+            DetachReason::RepeatAddressSize => "a repeated string instruction with 32-bit addresses",
+            DetachReason::Reach => "code that reaches too far",
+            DetachReason::Undecodable => "unknown instruction bytes",
+            DetachReason::Unreadable => "code that cannot be read",
         }
     }
 }
 
-/// Decodes blocks; holds what is worth keeping from one to the next.
+/// Decodes blocks, with buffers that it uses again.
 pub struct BlockDecoder {
     info: InstructionInfoFactory,
 }
@@ -224,35 +226,40 @@ impl BlockDecoder {
 
     /// Decodes the block at the start of `code`.
     ///
-    /// It never fails: what cannot be decoded ends the block by [`Terminator::Leave`]. Unless that is the first
-    /// instruction, the block has at least one. A prefix of a block, for an execution that was cut short, is the
-    /// block of the same bytes with that number as `max_instructions`.
-    pub fn decode(&mut self, code: CodeBytes<'_>, limits: Limits) -> Block {
+    /// It never fails: an instruction that cannot be decoded ends the block by [`Terminator::Detach`]. Unless
+    /// that is the first instruction, the block has at least one. The prefix of a block, for an execution
+    /// that was cut short, is the block of the same bytes with that number as `max_instructions`.
+    pub fn decode(&mut self, code: CodeBytes<'_>, limits: BlockLimits) -> Block {
         let max = limits.max_instructions.clamp(1, MAX_INSTRUCTIONS);
         let mut decoder = Decoder::with_ip(64, code.bytes, code.address, DecoderOptions::NONE);
-        let mut draft = Draft::default();
+        let mut builder = BlockBuilder::default();
         let terminator = loop {
             let at = decoder.ip();
-            let full = draft.offsets.len() == max;
-            if full || (at >= limits.stop_at && !draft.offsets.is_empty()) {
+            let full = builder.offsets.len() == max;
+            if full || (at >= limits.stop_at && !builder.offsets.is_empty()) {
                 break Terminator::FallThrough { next: at };
             }
-            if let Some(end) = self.step(&mut decoder, code.bytes, &mut draft) {
+            if let Some(end) = self.step(&mut decoder, code.bytes, &mut builder) {
                 break end;
             }
         };
-        draft.finish(code.address, terminator)
+        builder.finish(code.address, terminator)
     }
 
     /// Decodes one instruction; `Some` when it ends the block.
-    fn step(&mut self, decoder: &mut Decoder<'_>, bytes: &[u8], draft: &mut Draft) -> Option<Terminator> {
+    fn step(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        bytes: &[u8],
+        builder: &mut BlockBuilder,
+    ) -> Option<Terminator> {
         let start = decoder.position();
         let instruction = decoder.decode();
         match ending(&instruction, decoder.last_error(), &bytes[start..]) {
-            Err(reason) => Some(Terminator::Leave(reason)),
+            Err(reason) => Some(Terminator::Detach(reason)),
             Ok(end) => {
                 let options = InstructionInfoOptions::NO_REGISTER_USAGE;
-                draft.add(&instruction, self.info.info_options(&instruction, options));
+                builder.add(&instruction, self.info.info_options(&instruction, options));
                 end
             }
         }
@@ -261,14 +268,14 @@ impl BlockDecoder {
 
 /// A block in the making.
 #[derive(Default)]
-struct Draft {
+struct BlockBuilder {
     offsets: Vec<u16>,
     len: u16,
-    events: Tally,
+    events: EventTally,
     addends: Vec<(u16, Addend)>,
 }
 
-impl Draft {
+impl BlockBuilder {
     fn add(&mut self, instruction: &Instruction, info: &InstructionInfo) {
         let class = classify(instruction, info);
         self.events.add_all(&class.events);
@@ -291,11 +298,11 @@ impl Draft {
     }
 }
 
-fn why_invalid(error: DecoderError) -> Leave {
-    if error == DecoderError::NoMoreBytes { Leave::Unreadable } else { Leave::Undecodable }
+fn why_invalid(error: DecoderError) -> DetachReason {
+    if error == DecoderError::NoMoreBytes { DetachReason::Unreadable } else { DetachReason::Undecodable }
 }
 
-/// How an instruction that can be followed ends its block; `None` where it does not.
+/// The end of the block for an instruction that can be followed; `None` where the block continues.
 fn terminator(instruction: &Instruction) -> Option<Terminator> {
     match branch(instruction) {
         Some(Branch::IndirectJump) => Some(Terminator::IndirectJump),
@@ -306,7 +313,7 @@ fn terminator(instruction: &Instruction) -> Option<Terminator> {
     }
 }
 
-/// How a branch with its target in it ends its block; `None` for all else.
+/// The end of the block for a branch with its target in the instruction; `None` for all others.
 pub(crate) fn near_branch(instruction: &Instruction) -> Option<Terminator> {
     let next = instruction.next_ip();
     let target = instruction.near_branch_target();
@@ -322,65 +329,65 @@ fn dropped(ret: &Instruction) -> u16 {
     if ret.op_count() > 0 { ret.immediate16() } else { 0 }
 }
 
-/// Privileged instructions and calls of a hypervisor do not end a block: the processor answers them in place.
+/// Privileged instructions and calls of a hypervisor do not end a block: the processor handles them in place.
 fn no_branch(instruction: &Instruction) -> Option<Terminator> {
     match instruction.flow_control() {
         _ if instruction.mnemonic() == M::Syscall => {
             Some(Terminator::SystemCall { next: instruction.next_ip() })
         }
-        FlowControl::Exception => Some(Terminator::Trap(Trap::Undefined)),
-        FlowControl::Interrupt => Some(Terminator::Trap(Trap::Breakpoint)),
+        FlowControl::Exception => Some(Terminator::Trap(TrapKind::Undefined)),
+        FlowControl::Interrupt => Some(Terminator::Trap(TrapKind::Breakpoint)),
         _ => None,
     }
 }
 
-/// How an instruction ends its block; `None` where it does not.
+/// The end of the block for an instruction; `None` where the block continues.
 ///
-/// `error` is what the decoder said of it, `bytes` starts with its bytes.
+/// `error` is the decoder's; `bytes` starts with the instruction.
 ///
 /// # Errors
 ///
-/// Why it cannot be followed.
+/// The reason why it cannot be followed.
 pub(crate) fn ending(
     instruction: &Instruction,
     error: DecoderError,
     bytes: &[u8],
-) -> Result<Option<Terminator>, Leave> {
+) -> Result<Option<Terminator>, DetachReason> {
     if instruction.is_invalid() {
         return Err(why_invalid(error));
     }
-    match leave(instruction, bytes) {
+    match detach_reason(instruction, bytes) {
         Some(reason) => Err(reason),
         None => Ok(terminator(instruction)),
     }
 }
 
-/// Why an instruction cannot be followed; `None` where it can.
-fn leave(instruction: &Instruction, bytes: &[u8]) -> Option<Leave> {
+/// The reason why an instruction cannot be followed; `None` where it can.
+fn detach_reason(instruction: &Instruction, bytes: &[u8]) -> Option<DetachReason> {
     if let Some(reason) = unfollowed(instruction.mnemonic()) {
         return Some(reason);
     }
     if is_far(instruction) {
-        return Some(Leave::FarTransfer);
+        return Some(DetachReason::FarTransfer);
     }
     if branch(instruction).is_some() && has_operand_size_prefix(bytes) {
-        return Some(Leave::BranchOperandSize);
+        return Some(DetachReason::BranchOperandSize);
     }
     if writes_segment_register(instruction) {
-        return Some(Leave::SegmentRegister);
+        return Some(DetachReason::SegmentRegister);
     }
-    accesses_gs(instruction).then_some(Leave::GsAccess)
+    accesses_gs(instruction).then_some(DetachReason::GsAccess)
 }
 
-fn unfollowed(mnemonic: M) -> Option<Leave> {
+fn unfollowed(mnemonic: M) -> Option<DetachReason> {
     match mnemonic {
-        M::Rdgsbase | M::Wrgsbase => Some(Leave::SegmentBase),
-        M::Retf => Some(Leave::FarTransfer),
-        M::Iret | M::Iretd | M::Iretq | M::Uiret | M::Eretu | M::Erets => Some(Leave::InterruptReturn),
-        M::Int => Some(Leave::SoftwareInterrupt),
-        M::Sysenter => Some(Leave::Sysenter),
-        M::Xbegin => Some(Leave::Transaction),
-        M::Enclu => Some(Leave::Enclave),
+        M::Rdgsbase | M::Wrgsbase => Some(DetachReason::SegmentBase),
+        M::Retf => Some(DetachReason::FarTransfer),
+        M::Iret | M::Iretd | M::Iretq | M::Uiret | M::Eretu | M::Erets => Some(DetachReason::InterruptReturn),
+        M::Int => Some(DetachReason::SoftwareInterrupt),
+        M::Sysenter => Some(DetachReason::Sysenter),
+        M::Xbegin => Some(DetachReason::Transaction),
+        M::Enclu => Some(DetachReason::Enclave),
         M::Xstore
         | M::Xstore_alt
         | M::Xcryptecb
@@ -394,7 +401,7 @@ fn unfollowed(mnemonic: M) -> Option<Leave> {
         | M::Xsha512
         | M::Xsha512_alt
         | M::Ccs_hash
-        | M::Ccs_encrypt => Some(Leave::PadLock),
+        | M::Ccs_encrypt => Some(DetachReason::PadLock),
         _ => None,
     }
 }
@@ -406,7 +413,7 @@ fn is_far(instruction: &Instruction) -> bool {
         || instruction.is_call_far_indirect()
 }
 
-/// Stack and code segments included; what the kernel alone can do faults as it would without us.
+/// Includes the stack and code segments. Instructions for the kernel alone fault as they do natively.
 fn writes_segment_register(instruction: &Instruction) -> bool {
     match instruction.mnemonic() {
         M::Lss | M::Lfs | M::Lgs => true,
@@ -415,12 +422,13 @@ fn writes_segment_register(instruction: &Instruction) -> bool {
     }
 }
 
-/// A prefix on what accesses nothing (lea, nop) does no harm.
+/// A prefix on an instruction without an access (lea, nop) has no effect.
 fn accesses_gs(instruction: &Instruction) -> bool {
     #[rustfmt::skip]
     let idle = matches!(
         instruction.mnemonic(),
-        M::Lea | M::Nop | M::Reservednop | M::Prefetchnta | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2 | M::Prefetchw
+        M::Lea | M::Nop | M::Reservednop | M::Prefetchnta | M::Prefetcht0 | M::Prefetcht1 | M::Prefetcht2
+            | M::Prefetchw
     );
     instruction.segment_prefix() == Register::GS && !idle && accesses_memory(instruction)
 }
@@ -464,12 +472,12 @@ fn has_operand_size_prefix(bytes: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Event;
+    use crate::event::ExecutionEvent;
 
     const AT: u64 = 0x40_1000;
 
     fn block(bytes: &[u8]) -> Block {
-        BlockDecoder::new().decode(CodeBytes { address: AT, bytes }, Limits::page(AT))
+        BlockDecoder::new().decode(CodeBytes { address: AT, bytes }, BlockLimits::page(AT))
     }
 
     #[track_caller]
@@ -494,43 +502,43 @@ mod tests {
         check(&[0xf3, 0xc3], Return { drops: 0 }, 1);
         check(&[0xc2, 8, 0], Return { drops: 8 }, 1);
         check(&[0x0f, 0x05], SystemCall { next: AT + 2 }, 1);
-        check(&[0x0f, 0x0b], Trap(super::Trap::Undefined), 1);
-        check(&[0xcc], Trap(super::Trap::Breakpoint), 1);
-        check(&[0xf1], Trap(super::Trap::Breakpoint), 1);
+        check(&[0x0f, 0x0b], Trap(super::TrapKind::Undefined), 1);
+        check(&[0xcc], Trap(super::TrapKind::Breakpoint), 1);
+        check(&[0xf1], Trap(super::TrapKind::Breakpoint), 1);
     }
 
     #[test]
-    fn what_cannot_be_followed_ends_the_block_before_it() {
+    fn an_instruction_that_cannot_be_followed_ends_the_block_before_it() {
         let check = |bytes: &[u8], reason| {
             let with_nop: Vec<u8> = [&[0x90], bytes].concat();
             let block = block(&with_nop);
-            assert_eq!((block.terminator, block.end()), (Terminator::Leave(reason), AT + 1), "{bytes:x?}");
-            assert_eq!(block.events.of(Event::Instructions), 1);
+            assert_eq!((block.terminator, block.end()), (Terminator::Detach(reason), AT + 1), "{bytes:x?}");
+            assert_eq!(block.events.of(ExecutionEvent::Instructions), 1);
         };
-        check(&[0x65, 0x48, 0x8b, 0x07], Leave::GsAccess); // mov rax, gs:[rdi]
-        check(&[0x65, 0xa4], Leave::GsAccess); // movsb from gs:[rsi]
-        check(&[0x65, 0xff, 0x27], Leave::GsAccess); // jmp gs:[rdi]
-        check(&[0x8e, 0xe8], Leave::SegmentRegister); // mov gs, eax
-        check(&[0x0f, 0xa9], Leave::SegmentRegister); // pop gs
-        check(&[0x8e, 0xd8], Leave::SegmentRegister); // mov ds, eax
-        check(&[0x0f, 0xb5, 0x07], Leave::SegmentRegister); // lgs eax, [rdi]
-        check(&[0xf3, 0x0f, 0xae, 0xc8], Leave::SegmentBase); // rdgsbase eax
-        check(&[0xf3, 0x48, 0x0f, 0xae, 0xd8], Leave::SegmentBase); // wrgsbase rax
-        check(&[0xff, 0x2f], Leave::FarTransfer); // jmp far [rdi]
-        check(&[0xff, 0x1f], Leave::FarTransfer); // call far [rdi]
-        check(&[0xcb], Leave::FarTransfer); // retf
-        check(&[0x48, 0xcf], Leave::InterruptReturn); // iretq
-        check(&[0xcd, 0x80], Leave::SoftwareInterrupt);
-        check(&[0x0f, 0x34], Leave::Sysenter);
-        check(&[0xc7, 0xf8, 0, 0, 0, 0], Leave::Transaction); // xbegin
-        check(&[0x0f, 0x01, 0xd7], Leave::Enclave); // enclu
-        check(&[0xf3, 0x0f, 0xa7, 0xc8], Leave::PadLock); // rep xcryptecb
-        check(&[0x66, 0xe9, 0, 0, 0, 0], Leave::BranchOperandSize);
-        check(&[0x66, 0xc3], Leave::BranchOperandSize);
-        check(&[0x48, 0x66, 0xe8, 0, 0, 0, 0], Leave::BranchOperandSize); // a REX that is not the last prefix
-        check(&[0x06, 0x90, 0x90], Leave::Undecodable); // push es, not in 64-bit code
-        check(&[0x48, 0x8b], Leave::Unreadable); // mov, cut off
-        check(&[], Leave::Unreadable);
+        check(&[0x65, 0x48, 0x8b, 0x07], DetachReason::GsAccess); // mov rax, gs:[rdi]
+        check(&[0x65, 0xa4], DetachReason::GsAccess); // movsb from gs:[rsi]
+        check(&[0x65, 0xff, 0x27], DetachReason::GsAccess); // jmp gs:[rdi]
+        check(&[0x8e, 0xe8], DetachReason::SegmentRegister); // mov gs, eax
+        check(&[0x0f, 0xa9], DetachReason::SegmentRegister); // pop gs
+        check(&[0x8e, 0xd8], DetachReason::SegmentRegister); // mov ds, eax
+        check(&[0x0f, 0xb5, 0x07], DetachReason::SegmentRegister); // lgs eax, [rdi]
+        check(&[0xf3, 0x0f, 0xae, 0xc8], DetachReason::SegmentBase); // rdgsbase eax
+        check(&[0xf3, 0x48, 0x0f, 0xae, 0xd8], DetachReason::SegmentBase); // wrgsbase rax
+        check(&[0xff, 0x2f], DetachReason::FarTransfer); // jmp far [rdi]
+        check(&[0xff, 0x1f], DetachReason::FarTransfer); // call far [rdi]
+        check(&[0xcb], DetachReason::FarTransfer); // retf
+        check(&[0x48, 0xcf], DetachReason::InterruptReturn); // iretq
+        check(&[0xcd, 0x80], DetachReason::SoftwareInterrupt);
+        check(&[0x0f, 0x34], DetachReason::Sysenter);
+        check(&[0xc7, 0xf8, 0, 0, 0, 0], DetachReason::Transaction); // xbegin
+        check(&[0x0f, 0x01, 0xd7], DetachReason::Enclave); // enclu
+        check(&[0xf3, 0x0f, 0xa7, 0xc8], DetachReason::PadLock); // rep xcryptecb
+        check(&[0x66, 0xe9, 0, 0, 0, 0], DetachReason::BranchOperandSize);
+        check(&[0x66, 0xc3], DetachReason::BranchOperandSize);
+        check(&[0x48, 0x66, 0xe8, 0, 0, 0, 0], DetachReason::BranchOperandSize); // REX is not last
+        check(&[0x06, 0x90, 0x90], DetachReason::Undecodable); // push es, not in 64-bit code
+        check(&[0x48, 0x8b], DetachReason::Unreadable); // mov, cut off
+        check(&[], DetachReason::Unreadable);
     }
 
     #[test]
@@ -563,15 +571,15 @@ mod tests {
         let nops = [0x90; 64];
         let code = CodeBytes { address: AT + 0xff0, bytes: &nops };
         let mut decoder = BlockDecoder::new();
-        let paged = decoder.decode(code, Limits::page(code.address));
+        let paged = decoder.decode(code, BlockLimits::page(code.address));
         assert_eq!(
             (paged.offsets.len(), paged.terminator),
             (16, Terminator::FallThrough { next: AT + 0x1000 })
         );
-        let short = decoder.decode(code, Limits { max_instructions: 3, stop_at: u64::MAX });
+        let short = decoder.decode(code, BlockLimits { max_instructions: 3, stop_at: u64::MAX });
         assert_eq!((&short.offsets[..], short.end()), (&[0, 1, 2][..], AT + 0xff3));
         for careless in [0, usize::MAX] {
-            let limits = Limits { max_instructions: careless, stop_at: 0 };
+            let limits = BlockLimits { max_instructions: careless, stop_at: 0 };
             assert_eq!(decoder.decode(code, limits).offsets.len(), 1, "progress is made");
         }
     }
@@ -579,14 +587,14 @@ mod tests {
     #[test]
     fn an_instruction_may_reach_over_the_page() {
         let code = CodeBytes { address: AT + 0xffe, bytes: &[0x48, 0x89, 0xc3, 0x90] };
-        let block = BlockDecoder::new().decode(code, Limits::page(code.address));
+        let block = BlockDecoder::new().decode(code, BlockLimits::page(code.address));
         assert_eq!((block.len, block.terminator), (3, Terminator::FallThrough { next: AT + 0x1001 }));
     }
 
     #[test]
     fn the_last_page_of_memory_has_a_limit_too() {
-        assert_eq!(Limits::page(u64::MAX).stop_at, u64::MAX);
-        assert_eq!(Limits::page(0x1000).stop_at, 0x2000);
+        assert_eq!(BlockLimits::page(u64::MAX).stop_at, u64::MAX);
+        assert_eq!(BlockLimits::page(0x1000).stop_at, 0x2000);
     }
 
     #[test]
@@ -596,22 +604,25 @@ mod tests {
         let block = block(&bytes);
         assert_eq!(&block.offsets[..], [0, 1, 3, 9, 12]);
         let expected = [
-            (Event::Instructions, 5),
-            (Event::BasicBlocks, 1),
-            (Event::Branches, 1),
-            (Event::ConditionalBranches, 1),
-            (Event::DirectBranches, 1),
-            (Event::Loads, 2),
-            (Event::Stores, 2),
-            (Event::BytesLoaded, 8),
-            (Event::BytesStored, 16),
-            (Event::Simd512, 1),
-            (Event::RepInstructions, 1),
+            (ExecutionEvent::Instructions, 5),
+            (ExecutionEvent::BasicBlocks, 1),
+            (ExecutionEvent::Branches, 1),
+            (ExecutionEvent::ConditionalBranches, 1),
+            (ExecutionEvent::DirectBranches, 1),
+            (ExecutionEvent::Loads, 2),
+            (ExecutionEvent::Stores, 2),
+            (ExecutionEvent::BytesLoaded, 8),
+            (ExecutionEvent::BytesStored, 16),
+            (ExecutionEvent::Simd512, 1),
+            (ExecutionEvent::RepInstructions, 1),
         ];
         assert_eq!(block.events.iter().collect::<Vec<_>>(), expected);
         let at: Vec<u16> = block.addends.iter().map(|(at, _)| *at).collect();
         assert_eq!(at, [1, 2, 4]);
-        assert_eq!(block.kinds().collect::<Vec<_>>(), [Kind::Iterations, Kind::Elements, Kind::Direction]);
+        assert_eq!(
+            block.kinds().collect::<Vec<_>>(),
+            [AddendKind::Iterations, AddendKind::Elements, AddendKind::Direction]
+        );
     }
 
     #[test]
@@ -619,10 +630,10 @@ mod tests {
         // nop of 15 bytes, as often as a block can hold.
         let nop = [0x66, 0x66, 0x66, 0x66, 0x66, 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0];
         let bytes = nop.repeat(MAX_INSTRUCTIONS + 1);
-        let limits = Limits { max_instructions: MAX_INSTRUCTIONS, stop_at: u64::MAX };
+        let limits = BlockLimits { max_instructions: MAX_INSTRUCTIONS, stop_at: u64::MAX };
         let block = BlockDecoder::new().decode(CodeBytes { address: AT, bytes: &bytes }, limits);
         assert_eq!(usize::from(block.len), 15 * MAX_INSTRUCTIONS);
-        assert_eq!(block.events.of(Event::Instructions) as usize, MAX_INSTRUCTIONS);
+        assert_eq!(block.events.of(ExecutionEvent::Instructions) as usize, MAX_INSTRUCTIONS);
     }
 
     proptest::proptest! {
@@ -630,12 +641,13 @@ mod tests {
         fn any_bytes_decode_to_a_block_within_them(bytes in proptest::collection::vec(0u8.., 0..80)) {
             let block = block(&bytes);
             proptest::prop_assert!(usize::from(block.len) <= bytes.len());
-            proptest::prop_assert!(block.events.of(Event::Instructions) as usize <= block.offsets.len());
             let of = |event| block.events.of(event);
-            let kinds = of(Event::DirectBranches) + of(Event::IndirectBranches) + of(Event::Returns);
-            proptest::prop_assert_eq!(of(Event::Branches), kinds);
+            proptest::prop_assert!(of(ExecutionEvent::Instructions) as usize <= block.offsets.len());
+            let direct = of(ExecutionEvent::DirectBranches);
+            let kinds = direct + of(ExecutionEvent::IndirectBranches) + of(ExecutionEvent::Returns);
+            proptest::prop_assert_eq!(of(ExecutionEvent::Branches), kinds);
             if block.offsets.is_empty() {
-                proptest::prop_assert!(matches!(block.terminator, Terminator::Leave(_)));
+                proptest::prop_assert!(matches!(block.terminator, Terminator::Detach(_)));
             }
         }
     }

@@ -1,23 +1,23 @@
-//! A list that grows without moving what it holds.
+//! A list that grows without moving its elements.
 //!
-//! A vector that has grown large is copied to fresh memory each time that it doubles, and what it leaves is seldom of use
-//! again. Fresh memory is what costs most, more so in a virtual machine.
+//! A large vector is copied to fresh memory each time that it doubles, and its old memory is seldom used
+//! again. Fresh memory costs most, more so in a virtual machine.
 
 use std::ops::{Index, IndexMut};
 
-/// How many there are in each piece: a power of two.
-const PIECE: usize = 1024;
+/// Elements of each chunk: a power of two.
+const CHUNK: usize = 1024;
 
-/// Elements in pieces of [`PIECE`].
+/// Elements in chunks of [`CHUNK`].
 #[derive(Clone, Debug)]
-pub(crate) struct Chunks<T> {
-    pieces: Vec<Vec<T>>,
+pub(crate) struct ChunkedVec<T> {
+    chunks: Vec<Vec<T>>,
     len: usize,
 }
 
-impl<T> Chunks<T> {
-    pub(crate) const fn new() -> Chunks<T> {
-        Chunks { pieces: Vec::new(), len: 0 }
+impl<T> ChunkedVec<T> {
+    pub(crate) const fn new() -> ChunkedVec<T> {
+        ChunkedVec { chunks: Vec::new(), len: 0 }
     }
 
     #[inline]
@@ -27,10 +27,10 @@ impl<T> Chunks<T> {
 
     #[inline]
     pub(crate) fn push(&mut self, element: T) {
-        if self.len.is_multiple_of(PIECE) {
-            self.pieces.push(Vec::with_capacity(PIECE));
+        if self.len.is_multiple_of(CHUNK) {
+            self.chunks.push(Vec::with_capacity(CHUNK));
         }
-        if let Some(last) = self.pieces.last_mut() {
+        if let Some(last) = self.chunks.last_mut() {
             last.push(element);
             self.len += 1;
         }
@@ -38,28 +38,28 @@ impl<T> Chunks<T> {
 
     #[inline]
     pub(crate) fn get(&self, index: usize) -> Option<&T> {
-        self.pieces.get(index / PIECE)?.get(index % PIECE)
+        self.chunks.get(index / CHUNK)?.get(index % CHUNK)
     }
 
     /// From the first to the last.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> + Clone {
-        self.pieces.iter().flatten()
+        self.chunks.iter().flatten()
     }
 }
 
-impl<T> Index<usize> for Chunks<T> {
+impl<T> Index<usize> for ChunkedVec<T> {
     type Output = T;
 
     #[inline]
     fn index(&self, index: usize) -> &T {
-        &self.pieces[index / PIECE][index % PIECE]
+        &self.chunks[index / CHUNK][index % CHUNK]
     }
 }
 
-impl<T> IndexMut<usize> for Chunks<T> {
+impl<T> IndexMut<usize> for ChunkedVec<T> {
     #[inline]
     fn index_mut(&mut self, index: usize) -> &mut T {
-        &mut self.pieces[index / PIECE][index % PIECE]
+        &mut self.chunks[index / CHUNK][index % CHUNK]
     }
 }
 
@@ -69,14 +69,14 @@ mod tests {
 
     #[test]
     fn elements_keep_their_order_and_place() {
-        let mut chunks = Chunks::new();
-        (0..3 * PIECE).for_each(|i| chunks.push(i));
+        let mut chunks = ChunkedVec::new();
+        (0..3 * CHUNK).for_each(|i| chunks.push(i));
         let first: *const usize = &raw const chunks[0];
         chunks.push(7);
         assert_eq!(first, &raw const chunks[0]);
-        chunks[PIECE] += 1;
-        assert_eq!((chunks[PIECE - 1], chunks[PIECE], chunks[3 * PIECE]), (PIECE - 1, PIECE + 1, 7));
-        assert_eq!((chunks.len(), chunks.get(3 * PIECE + 1)), (3 * PIECE + 1, None));
+        chunks[CHUNK] += 1;
+        assert_eq!((chunks[CHUNK - 1], chunks[CHUNK], chunks[3 * CHUNK]), (CHUNK - 1, CHUNK + 1, 7));
+        assert_eq!((chunks.len(), chunks.get(3 * CHUNK + 1)), (3 * CHUNK + 1, None));
         assert_eq!(chunks.iter().count(), chunks.len());
     }
 }

@@ -1,18 +1,18 @@
-//! What one execution of an instruction counts.
+//! The event counts of one execution of an instruction.
 
 use iced_x86::{FlowControl, Instruction, InstructionInfo, Mnemonic as M, OpKind};
 
 use crate::addend::Addend;
-use crate::event::Event;
-use crate::vector::Tally;
+use crate::event::ExecutionEvent;
+use crate::vector::EventTally;
 use crate::{floating, memory, simd};
 
 /// The counts of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Class {
-    /// What every execution counts.
-    pub events: Tally,
-    /// What depends on registers or flags.
+pub struct InstructionCounts {
+    /// The counts of every execution.
+    pub events: EventTally,
+    /// The counts that depend on registers or flags.
     pub addend: Option<Addend>,
 }
 
@@ -27,19 +27,19 @@ pub(crate) enum Branch {
     Return,
 }
 
-/// What one execution of an instruction counts, when it retires.
+/// The counts of one execution of an instruction, when it retires.
 ///
-/// `info` is what [`InstructionInfoFactory::info`](iced_x86::InstructionInfoFactory::info) says of the same
-/// instruction, with its memory usage.
+/// `info` is the result of [`InstructionInfoFactory::info`](iced_x86::InstructionInfoFactory::info) for the
+/// same instruction, with its memory usage.
 ///
-/// An instruction that always raises a fault (ud2) counts nothing. One that may (division, any access) counts as
-/// if it did not: whoever runs the code knows where it faulted.
-pub fn classify(instruction: &Instruction, info: &InstructionInfo) -> Class {
-    let mut events = Tally::new();
+/// An instruction that always raises a fault (ud2) counts nothing. One that may fault (division, any access)
+/// counts as if it did not: the host knows where it faulted.
+pub fn classify(instruction: &Instruction, info: &InstructionInfo) -> InstructionCounts {
+    let mut events = EventTally::new();
     if instruction.flow_control() == FlowControl::Exception {
-        return Class { events, addend: None };
+        return InstructionCounts { events, addend: None };
     }
-    events.add(Event::Instructions, 1);
+    events.add(ExecutionEvent::Instructions, 1);
     let direction = branches(instruction, &mut events);
     let access = memory::tally(instruction, info, &mut events);
     simd::tally(instruction, &mut events);
@@ -47,10 +47,10 @@ pub fn classify(instruction: &Instruction, info: &InstructionInfo) -> Class {
     for event in others(instruction).into_iter().flatten() {
         events.add(event, 1);
     }
-    Class { events, addend: direction.or(access) }
+    InstructionCounts { events, addend: direction.or(access) }
 }
 
-/// Which near branch this is; far ones, system calls and interrupts are none.
+/// The kind of a near branch. Far branches, system calls and interrupts are none.
 pub(crate) fn branch(instruction: &Instruction) -> Option<Branch> {
     match instruction.flow_control() {
         FlowControl::ConditionalBranch => Some(Branch::Conditional),
@@ -63,44 +63,49 @@ pub(crate) fn branch(instruction: &Instruction) -> Option<Branch> {
     }
 }
 
-fn branches(instruction: &Instruction, events: &mut Tally) -> Option<Addend> {
+fn branches(instruction: &Instruction, events: &mut EventTally) -> Option<Addend> {
     let kind = branch(instruction)?;
-    let counts: &[Event] = match kind {
-        Branch::Conditional => &[Event::ConditionalBranches, Event::DirectBranches],
-        Branch::Jump => &[Event::TakenBranches, Event::DirectBranches],
-        Branch::IndirectJump => &[Event::TakenBranches, Event::IndirectBranches],
-        Branch::Call => &[Event::TakenBranches, Event::DirectBranches, Event::Calls],
-        Branch::IndirectCall => {
-            &[Event::TakenBranches, Event::IndirectBranches, Event::Calls, Event::IndirectCalls]
+    let counts: &[ExecutionEvent] = match kind {
+        Branch::Conditional => &[ExecutionEvent::ConditionalBranches, ExecutionEvent::DirectBranches],
+        Branch::Jump => &[ExecutionEvent::TakenBranches, ExecutionEvent::DirectBranches],
+        Branch::IndirectJump => &[ExecutionEvent::TakenBranches, ExecutionEvent::IndirectBranches],
+        Branch::Call => {
+            &[ExecutionEvent::TakenBranches, ExecutionEvent::DirectBranches, ExecutionEvent::Calls]
         }
-        Branch::Return => &[Event::TakenBranches, Event::Returns],
+        Branch::IndirectCall => &[
+            ExecutionEvent::TakenBranches,
+            ExecutionEvent::IndirectBranches,
+            ExecutionEvent::Calls,
+            ExecutionEvent::IndirectCalls,
+        ],
+        Branch::Return => &[ExecutionEvent::TakenBranches, ExecutionEvent::Returns],
     };
     for event in counts {
         events.add(*event, 1);
     }
-    events.add(Event::Branches, 1);
-    events.add(Event::BasicBlocks, 1);
+    events.add(ExecutionEvent::Branches, 1);
+    events.add(ExecutionEvent::BasicBlocks, 1);
     (kind == Branch::Conditional).then_some(Addend::Direction)
 }
 
 /// Events that follow from the mnemonic, or nearly.
-fn others(instruction: &Instruction) -> [Option<Event>; 4] {
+fn others(instruction: &Instruction) -> [Option<ExecutionEvent>; 4] {
     let system_call = is_system_call(instruction);
     let ends_run = system_call || instruction.flow_control() == FlowControl::Interrupt;
     [
-        of_mnemonic(instruction.mnemonic()).or(system_call.then_some(Event::SystemCalls)),
-        ends_run.then_some(Event::BasicBlocks),
-        is_atomic(instruction).then_some(Event::Atomics),
-        memory::is_repeated(instruction).then_some(Event::RepInstructions),
+        of_mnemonic(instruction.mnemonic()).or(system_call.then_some(ExecutionEvent::SystemCalls)),
+        ends_run.then_some(ExecutionEvent::BasicBlocks),
+        is_atomic(instruction).then_some(ExecutionEvent::Atomics),
+        memory::is_repeated(instruction).then_some(ExecutionEvent::RepInstructions),
     ]
 }
 
-fn of_mnemonic(mnemonic: M) -> Option<Event> {
+fn of_mnemonic(mnemonic: M) -> Option<ExecutionEvent> {
     match mnemonic {
-        M::Mul | M::Imul | M::Mulx => Some(Event::IntegerMultiplies),
-        M::Div | M::Idiv => Some(Event::IntegerDivides),
-        M::Mfence | M::Lfence | M::Sfence | M::Serialize => Some(Event::Fences),
-        M::Nop | M::Reservednop => Some(Event::Nops),
+        M::Mul | M::Imul | M::Mulx => Some(ExecutionEvent::IntegerMultiplies),
+        M::Div | M::Idiv => Some(ExecutionEvent::IntegerDivides),
+        M::Mfence | M::Lfence | M::Sfence | M::Serialize => Some(ExecutionEvent::Fences),
+        M::Nop | M::Reservednop => Some(ExecutionEvent::Nops),
         _ => None,
     }
 }

@@ -1,27 +1,29 @@
-//! The words: what the software PMU counts, and by which convention.
+//! The events of the software PMU, and their conventions.
 //!
-//! Every event counts in user mode only, and only what *retires*: an instruction that raises a fault counts
-//! nothing, and counts once when it is executed again and completes.
+//! Every event counts in user mode only, and only instructions that *retire*. An instruction that raises a
+//! fault counts nothing; it counts once when it is executed again and completes.
 
 use std::fmt;
 
-/// Where the counts of an event come from.
+/// The origin of an event's counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub enum CountOrigin {
     /// A fixed number for each execution of an instruction: executions of blocks are all that is needed.
     Static,
-    /// Fixed for most instructions; those that carry an [`Addend`](crate::Addend) need a count made at run time.
+    /// Fixed for most instructions; those that carry an [`Addend`](crate::Addend) need a count made at run
+    /// time.
     Addends,
-    /// The union of what was executed, not a sum: [`distinct_code_bytes`](crate::totals::distinct_code_bytes).
+    /// The union of the executed addresses, not a sum:
+    /// [`distinct_code_bytes`](crate::totals::distinct_code_bytes).
     Union,
 }
 
 macro_rules! events {
     ($($variant:ident, $name:literal, [$($alias:literal),*], $origin:ident, $about:literal;)*) => {
-        /// What the software PMU counts.
+        /// An event of the software PMU.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
-        pub enum Event {
+        pub enum ExecutionEvent {
             $(
                 #[doc = concat!("`", $name, "`: ", $about, ".")]
                 $(#[doc(alias = $alias)])*
@@ -29,28 +31,28 @@ macro_rules! events {
             )*
         }
 
-        impl Event {
-            /// Every event, in the order of [`Event::index`].
-            pub const ALL: &[Event] = &[$(Event::$variant),*];
+        impl ExecutionEvent {
+            /// Every event, in the order of [`ExecutionEvent::index`].
+            pub const ALL: &[ExecutionEvent] = &[$(ExecutionEvent::$variant),*];
 
             /// The name, lower case with underscores.
             pub fn name(self) -> &'static str {
-                match self { $(Event::$variant => $name,)* }
+                match self { $(ExecutionEvent::$variant => $name,)* }
             }
 
             /// Other names of the same count: portable ones, and perf's spelling where it means the same.
             pub fn aliases(self) -> &'static [&'static str] {
-                match self { $(Event::$variant => &[$($alias),*],)* }
+                match self { $(ExecutionEvent::$variant => &[$($alias),*],)* }
             }
 
-            /// What is counted, with the convention, in one phrase.
+            /// The definition of the event, with its convention, in one phrase.
             pub fn about(self) -> &'static str {
-                match self { $(Event::$variant => $about,)* }
+                match self { $(ExecutionEvent::$variant => $about,)* }
             }
 
-            /// Where its counts come from.
-            pub fn origin(self) -> Origin {
-                match self { $(Event::$variant => Origin::$origin,)* }
+            /// The origin of its counts.
+            pub fn origin(self) -> CountOrigin {
+                match self { $(ExecutionEvent::$variant => CountOrigin::$origin,)* }
             }
         }
     };
@@ -142,24 +144,24 @@ events! {
 }
 
 /// The number of events.
-pub(crate) const COUNT: usize = Event::ALL.len();
+pub(crate) const COUNT: usize = ExecutionEvent::ALL.len();
 
-impl Event {
-    /// The position in [`Event::ALL`].
+impl ExecutionEvent {
+    /// The position in [`ExecutionEvent::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
     /// The event of a name or an alias, upper or lower case.
-    pub fn from_name(name: &str) -> Option<Event> {
-        Event::ALL.iter().copied().find(|event| {
+    pub fn from_name(name: &str) -> Option<ExecutionEvent> {
+        ExecutionEvent::ALL.iter().copied().find(|event| {
             event.name().eq_ignore_ascii_case(name)
                 || event.aliases().iter().any(|alias| alias.eq_ignore_ascii_case(name))
         })
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for ExecutionEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -172,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_event_stands_at_its_index() {
-        for (i, event) in Event::ALL.iter().enumerate() {
+        for (i, event) in ExecutionEvent::ALL.iter().enumerate() {
             assert_eq!(event.index(), i, "{event}");
         }
     }
@@ -180,20 +182,20 @@ mod tests {
     #[test]
     fn no_name_or_alias_means_two_events() {
         let mut seen = HashSet::new();
-        for event in Event::ALL {
+        for event in ExecutionEvent::ALL {
             for name in event.aliases().iter().copied().chain([event.name()]) {
                 assert!(seen.insert(name), "{name} is there twice");
-                assert_eq!(Event::from_name(&name.to_uppercase()), Some(*event));
+                assert_eq!(ExecutionEvent::from_name(&name.to_uppercase()), Some(*event));
             }
         }
-        assert_eq!(Event::from_name("cycles"), None);
+        assert_eq!(ExecutionEvent::from_name("cycles"), None);
     }
 
     #[test]
     fn the_portable_names_of_what_is_exact_here_resolve() {
-        assert_eq!(Event::from_name("instructions"), Some(Event::Instructions));
-        assert_eq!(Event::from_name("branch_instructions"), Some(Event::Branches));
-        assert_eq!(Event::from_name("branch_misses"), None, "a misprediction can be modelled only");
-        assert_eq!(Event::from_name("l1d_cache_loads"), None, "a cache can be modelled only");
+        assert_eq!(ExecutionEvent::from_name("instructions"), Some(ExecutionEvent::Instructions));
+        assert_eq!(ExecutionEvent::from_name("branch_instructions"), Some(ExecutionEvent::Branches));
+        assert_eq!(ExecutionEvent::from_name("branch_misses"), None, "a misprediction can be modelled only");
+        assert_eq!(ExecutionEvent::from_name("l1d_cache_loads"), None, "a cache can be modelled only");
     }
 }

@@ -2,17 +2,17 @@
 
 use iced_x86::{Instruction, Mnemonic as M};
 
-use crate::event::Event;
+use crate::event::ExecutionEvent;
 use crate::simd::{self, Width};
-use crate::vector::Tally;
+use crate::vector::EventTally;
 
-/// What an instruction does with each element.
+/// The operation of an instruction on each element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Shape {
+enum FloatingOperation {
     Add,
     Multiply,
     DivideOrRoot,
-    /// So many fused multiply-adds.
+    /// This number of fused multiply-adds.
     Fused(u32),
     /// Two multiplications and two fused multiply-adds: a complex product.
     Complex,
@@ -22,7 +22,7 @@ enum Shape {
 
 /// Operations of all elements.
 #[derive(Default)]
-struct Operations {
+struct OperationCounts {
     add: u32,
     multiply: u32,
     divide: u32,
@@ -30,17 +30,17 @@ struct Operations {
 }
 
 /// Adds the floating-point events of an instruction.
-pub(crate) fn tally(instruction: &Instruction, into: &mut Tally) {
+pub(crate) fn tally(instruction: &Instruction, into: &mut EventTally) {
     let Some(shape) = shape(instruction.mnemonic()) else { return };
     let elements = elements(instruction);
     let operations = shape.operations(elements.unwrap_or(1));
-    into.add(Event::FpAdd, operations.add);
-    into.add(Event::FpMul, operations.multiply);
-    into.add(Event::FpDivSqrt, operations.divide);
-    into.add(Event::FpFma, operations.fused);
+    into.add(ExecutionEvent::FpAdd, operations.add);
+    into.add(ExecutionEvent::FpMul, operations.multiply);
+    into.add(ExecutionEvent::FpDivSqrt, operations.divide);
+    into.add(ExecutionEvent::FpFma, operations.fused);
     let all = operations.add + operations.multiply + operations.divide + 2 * operations.fused;
-    into.add(Event::FpOperations, all);
-    into.add(if elements.is_some() { Event::FpPacked } else { Event::FpScalar }, 1);
+    into.add(ExecutionEvent::FpOperations, all);
+    into.add(if elements.is_some() { ExecutionEvent::FpPacked } else { ExecutionEvent::FpScalar }, 1);
 }
 
 /// The number of elements of a packed instruction; `None` for scalar ones and x87.
@@ -56,43 +56,45 @@ fn elements(instruction: &Instruction) -> Option<u32> {
     u32::try_from(bytes / element.max(1)).ok()
 }
 
-impl Shape {
-    fn operations(self, elements: u32) -> Operations {
-        let none = Operations::default();
+impl FloatingOperation {
+    fn operations(self, elements: u32) -> OperationCounts {
+        let none = OperationCounts::default();
         match self {
-            Shape::Add => Operations { add: elements, ..none },
-            Shape::Multiply => Operations { multiply: elements, ..none },
-            Shape::DivideOrRoot => Operations { divide: elements, ..none },
-            Shape::Fused(each) => Operations { fused: each * elements, ..none },
-            Shape::Complex => Operations { multiply: 2 * elements, fused: 2 * elements, ..none },
-            Shape::Dot(products) => {
-                Operations { multiply: elements, add: elements - elements / products, ..none }
+            FloatingOperation::Add => OperationCounts { add: elements, ..none },
+            FloatingOperation::Multiply => OperationCounts { multiply: elements, ..none },
+            FloatingOperation::DivideOrRoot => OperationCounts { divide: elements, ..none },
+            FloatingOperation::Fused(each) => OperationCounts { fused: each * elements, ..none },
+            FloatingOperation::Complex => {
+                OperationCounts { multiply: 2 * elements, fused: 2 * elements, ..none }
+            }
+            FloatingOperation::Dot(products) => {
+                OperationCounts { multiply: elements, add: elements - elements / products, ..none }
             }
         }
     }
 }
 
-/// What a mnemonic computes; `None` where it is no floating-point operation of ours.
+/// The operation of a mnemonic; `None` where it is not a floating-point operation in this sense.
 ///
 /// # Source
 ///
-/// Intel SDM volume 2 (325383), operation sections; AMD APM volume 6 (26568-70) for the four-operand FMA4 forms.
-/// Elements of the complex instructions are pairs, of bf16 dot products pairs too.
+/// Intel SDM volume 2 (325383), operation sections; AMD APM volume 6 (26568-70) for the four-operand FMA4
+/// forms. Elements of the complex instructions are pairs, of bf16 dot products pairs too.
 #[rustfmt::skip]
-fn shape(mnemonic: M) -> Option<Shape> {
+fn shape(mnemonic: M) -> Option<FloatingOperation> {
     let shape = match mnemonic {
         M::Addpd | M::Addps | M::Addsd | M::Addss | M::Addsubpd | M::Addsubps | M::Fadd | M::Faddp |
         M::Fiadd | M::Fisub | M::Fisubr | M::Fsub | M::Fsubp | M::Fsubr | M::Fsubrp | M::Haddpd |
         M::Haddps | M::Hsubpd | M::Hsubps | M::Subpd | M::Subps | M::Subsd | M::Subss | M::Vaddpd |
         M::Vaddph | M::Vaddps | M::Vaddsd | M::Vaddsh | M::Vaddss | M::Vaddsubpd | M::Vaddsubps |
         M::Vhaddpd | M::Vhaddps | M::Vhsubpd | M::Vhsubps | M::Vsubpd | M::Vsubph | M::Vsubps | M::Vsubsd
-        | M::Vsubsh | M::Vsubss => Shape::Add,
+        | M::Vsubsh | M::Vsubss => FloatingOperation::Add,
         M::Fimul | M::Fmul | M::Fmulp | M::Mulpd | M::Mulps | M::Mulsd | M::Mulss | M::Vmulpd | M::Vmulph
-        | M::Vmulps | M::Vmulsd | M::Vmulsh | M::Vmulss => Shape::Multiply,
+        | M::Vmulps | M::Vmulsd | M::Vmulsh | M::Vmulss => FloatingOperation::Multiply,
         M::Divpd | M::Divps | M::Divsd | M::Divss | M::Fdiv | M::Fdivp | M::Fdivr | M::Fdivrp | M::Fidiv |
         M::Fidivr | M::Fsqrt | M::Sqrtpd | M::Sqrtps | M::Sqrtsd | M::Sqrtss | M::Vdivpd | M::Vdivph |
         M::Vdivps | M::Vdivsd | M::Vdivsh | M::Vdivss | M::Vsqrtpd | M::Vsqrtph | M::Vsqrtps | M::Vsqrtsd
-        | M::Vsqrtsh | M::Vsqrtss => Shape::DivideOrRoot,
+        | M::Vsqrtsh | M::Vsqrtss => FloatingOperation::DivideOrRoot,
         M::Vfmadd132pd | M::Vfmadd132ph | M::Vfmadd132ps | M::Vfmadd132sd | M::Vfmadd132sh |
         M::Vfmadd132ss | M::Vfmadd213pd | M::Vfmadd213ph | M::Vfmadd213ps | M::Vfmadd213sd |
         M::Vfmadd213sh | M::Vfmadd213ss | M::Vfmadd231pd | M::Vfmadd231ph | M::Vfmadd231ps |
@@ -114,13 +116,13 @@ fn shape(mnemonic: M) -> Option<Shape> {
         M::Vfnmsub132ss | M::Vfnmsub213pd | M::Vfnmsub213ph | M::Vfnmsub213ps | M::Vfnmsub213sd |
         M::Vfnmsub213sh | M::Vfnmsub213ss | M::Vfnmsub231pd | M::Vfnmsub231ph | M::Vfnmsub231ps |
         M::Vfnmsub231sd | M::Vfnmsub231sh | M::Vfnmsub231ss | M::Vfnmsubpd | M::Vfnmsubps | M::Vfnmsubsd |
-        M::Vfnmsubss => Shape::Fused(1),
-        M::Vdpbf16ps => Shape::Fused(2),
+        M::Vfnmsubss => FloatingOperation::Fused(1),
+        M::Vdpbf16ps => FloatingOperation::Fused(2),
         M::V4fmaddps | M::V4fmaddss | M::V4fnmaddps | M::V4fnmaddss | M::Vfmaddcph | M::Vfmaddcsh |
-        M::Vfcmaddcph | M::Vfcmaddcsh => Shape::Fused(4),
-        M::Vfmulcph | M::Vfmulcsh | M::Vfcmulcph | M::Vfcmulcsh => Shape::Complex,
-        M::Dpps | M::Vdpps => Shape::Dot(4),
-        M::Dppd | M::Vdppd => Shape::Dot(2),
+        M::Vfcmaddcph | M::Vfcmaddcsh => FloatingOperation::Fused(4),
+        M::Vfmulcph | M::Vfmulcsh | M::Vfcmulcph | M::Vfcmulcsh => FloatingOperation::Complex,
+        M::Dpps | M::Vdpps => FloatingOperation::Dot(4),
+        M::Dppd | M::Vdppd => FloatingOperation::Dot(2),
         _ => return None,
     };
     Some(shape)
@@ -157,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_dot_product_adds_once_less_than_it_multiplies() {
-        let four = Shape::Dot(4).operations(8);
+        let four = FloatingOperation::Dot(4).operations(8);
         assert_eq!((four.multiply, four.add), (8, 6));
-        let two = Shape::Dot(2).operations(2);
+        let two = FloatingOperation::Dot(2).operations(2);
         assert_eq!((two.multiply, two.add), (2, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! A fast hash for addresses, which nobody chooses to collide: the program that could is only slowed down.
+//! A fast hash for addresses. Collisions that a program provokes only slow it down.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

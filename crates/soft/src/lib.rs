@@ -1,69 +1,72 @@
-//! The software PMU: runs an unmodified program under a translator, and counts exactly what it executes.
+//! The software PMU: runs an unmodified program in translated code, and counts its executions exactly.
 //!
-//! The program's own instructions are copied, with counters between them; every event follows from how often each block
-//! and edge was executed. All but [`host`] is pure: plain bytes and numbers.
+//! The program's own instructions are copied, with counters between them. The count of every event follows
+//! from the executions of each block and edge. All modules but `host` are pure: plain bytes and numbers.
 //!
 //! ```text
-//! bytes ──translate──> copies with counters ──host: run──> counters ──flow──> Solution ──totals──> counts of events
-//!            │ block, classify: a vector of events and addends for each instruction         │
-//!            └──────────────────────────────────────────────────────────────────────────────┘
+//! bytes ──translate──> code with counters ──host: run──> counters ──flow──> Solution ──totals──> event counts
+//!            │ block, classify: event counts and addends of each instruction              │
+//!            └────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! - [`event`]: the vocabulary, with the convention of each event.
-//! - [`classify`]: one instruction to its static counts and to what must be counted at run time ([`addend`]).
-//! - [`block`]: a straight run of instructions, how it ends, and what cannot be followed.
+//! - [`event`]: the events, with the convention of each.
+//! - [`classify`]: the static counts of one instruction, and its run-time counts ([`addend`]).
+//! - [`block`]: basic blocks, their ends, and the instructions that cannot be followed.
 //! - [`flow`]: counters by maximum spanning tree, with redundant ones as a check, in a graph that grows.
-//! - [`translate`]: copies of blocks, links between them, and for each instruction of the copies where the program is.
+//! - [`translate`]: translated blocks, links between them, and the program point of each translated
+//!   instruction.
 //! - [`totals`]: executions × vectors, in 64 bits that never wrap.
-//! - `host` (Linux, x86-64): a keeper process that traces the command and its descendants.
+//! - `host` (Linux, x86-64): a tracer process for the command and its descendants.
 //!
 //! # Conventions
 //!
-//! - Counts are of user mode, and of what *retires*. An instruction that faults counts when it completes.
-//! - A repeated string instruction is one instruction; its loads, stores and bytes are those of its iterations.
-//! - Loads and stores are memory operands, the implicit ones of the stack included. A gather is one load. They are not
-//!   a cache's accesses, nor a vendor's event of that name.
-//! - A mask decides on bytes where it decides what is accessed: on every store, on gathers, expands and loads that only
-//!   move. Everywhere else a mask changes neither bytes nor floating-point operations.
+//! - Counts are of user mode, and of instructions that *retire*. An instruction that faults counts when it
+//!   completes.
+//! - A repeated string instruction is one instruction; its loads, stores and bytes are those of its
+//!   iterations.
+//! - Loads and stores are memory operands, the implicit ones of the stack included. A gather is one load.
+//!   They are not a cache's accesses, nor a vendor's event of that name.
+//! - A mask selects bytes on every store, on gathers, expands and loads that only move. Everywhere else a
+//!   mask changes neither bytes nor floating-point operations.
 //! - Basic blocks are runs that end with a branch as executed, so that they do not depend on the translator.
-//! - What is owed is not a number: an event whose run-time part was not counted has no total.
+//! - An event whose run-time part was not counted has no total.
 //!
 //! # Example
 //!
 //! A loop that copies eight bytes each time, executed a hundred times:
 //!
 //! ```
-//! use cyclometer_soft::block::{BlockDecoder, CodeBytes, Limits, Terminator};
-//! use cyclometer_soft::flow::{Flow, Point, Redundancy};
-//! use cyclometer_soft::addend::Kind;
-//! use cyclometer_soft::{Event, Totals};
+//! use cyclometer_soft::block::{BlockDecoder, CodeBytes, BlockLimits, Terminator};
+//! use cyclometer_soft::flow::{FlowGraph, FlowPoint, Redundancy};
+//! use cyclometer_soft::addend::AddendKind;
+//! use cyclometer_soft::{ExecutionEvent, EventTotals};
 //!
 //! // mov rax, [rsi]; mov [rdi], rax; loop back
 //! let bytes = [0x48, 0x8b, 0x06, 0x48, 0x89, 0x07, 0xe2, 0xf8];
 //! let code = CodeBytes { address: 0x1000, bytes: &bytes };
-//! let block = BlockDecoder::new().decode(code, Limits::page(0x1000));
+//! let block = BlockDecoder::new().decode(code, BlockLimits::page(0x1000));
 //! assert_eq!(block.terminator, Terminator::Conditional { taken: 0x1000, not_taken: 0x1008 });
 //!
-//! let mut flow = Flow::new(Redundancy::PerEpoch(1));
+//! let mut flow = FlowGraph::new(Redundancy::PerEpoch(1));
 //! let body = flow.block(100);
-//! let enter = flow.observed(Point::Outside, Point::Entry(body));
-//! let back = flow.edge(Point::Exit(body), Point::Entry(body), 99);
-//! let leave = flow.edge(Point::Exit(body), Point::Outside, 1);
+//! let enter = flow.observed(FlowPoint::Outside, FlowPoint::Entry(body));
+//! let back = flow.edge(FlowPoint::Exit(body), FlowPoint::Entry(body), 99);
+//! let leave = flow.edge(FlowPoint::Exit(body), FlowPoint::Outside, 1);
 //! flow.close_epoch();
 //!
-//! // What a run would leave in the counters.
+//! // The counters after a run.
 //! let counted = |arc| if arc == back { 99 } else { 1 };
 //! let values: Vec<u64> = flow.counters().iter().map(|counter| counted(counter.arc)).collect();
 //! let solution = flow.solve(&values)?;
 //!
-//! let mut totals = Totals::new();
+//! let mut totals = EventTotals::new();
 //! totals.add_block(&block, solution.block(body))?;
 //! totals.add_directions(solution.arc(back), solution.arc(leave))?;
-//! totals.settle(Kind::Direction);
+//! totals.settle(AddendKind::Direction);
 //! assert_eq!(solution.arc(enter), 1);
-//! assert_eq!(totals.total(Event::Instructions)?, 300);
-//! assert_eq!(totals.total(Event::BytesStored)?, 800);
-//! assert_eq!(totals.total(Event::ConditionalTaken)?, 99);
+//! assert_eq!(totals.total(ExecutionEvent::Instructions)?, 300);
+//! assert_eq!(totals.total(ExecutionEvent::BytesStored)?, 800);
+//! assert_eq!(totals.total(ExecutionEvent::ConditionalTaken)?, 99);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -77,22 +80,22 @@ pub mod event;
 mod floating;
 pub mod flow;
 mod hash;
-pub mod hints;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 pub mod host;
 mod memory;
 mod pack;
+pub mod profile;
 mod simd;
 pub mod totals;
 pub mod translate;
 mod vector;
 
 pub use addend::Addend;
-pub use baseline::Baseline;
-pub use classify::{Class, classify};
-pub use event::Event;
-pub use totals::Totals;
-pub use vector::{Tally, Vector};
+pub use baseline::ProcessorBaseline;
+pub use classify::{InstructionCounts, classify};
+pub use event::ExecutionEvent;
+pub use totals::EventTotals;
+pub use vector::{EventTally, EventVector};
 
-/// The decoder whose types [`classify`] and [`addend::Mask`] use.
+/// The decoder whose types [`classify`] and [`addend::ElementMask`] use.
 pub use iced_x86;

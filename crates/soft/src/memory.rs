@@ -2,33 +2,42 @@
 
 use iced_x86::{Instruction, InstructionInfo, MemorySize, Mnemonic as M, OpAccess, OpKind, Register};
 
-use crate::addend::{Addend, Elements, Iteration, Mask};
-use crate::event::Event;
-use crate::vector::Tally;
+use crate::addend::{Addend, ElementMask, MaskedElements, StringIteration};
+use crate::event::ExecutionEvent;
+use crate::vector::EventTally;
 
 /// Bytes that an instruction of the xsave family counts: the legacy region (512) and the header (64).
 ///
 /// # Source
 ///
-/// Intel SDM volume 1 (253665), section 13.4. The extended region's size depends on the processor, on XCR0, on
-/// edx:eax and on what is in use; it is not counted.
+/// Intel SDM volume 1 (253665), section 13.4. The extended region's size depends on the processor, on XCR0,
+/// on edx:eax and on what is in use; it is not counted.
 pub(crate) const XSAVE_BYTES: u32 = 512 + 64;
 
-/// Adds the accesses of an instruction; hands back what depends on registers.
-pub(crate) fn tally(instruction: &Instruction, info: &InstructionInfo, into: &mut Tally) -> Option<Addend> {
+/// Adds the accesses of an instruction; returns the part that depends on registers.
+pub(crate) fn tally(
+    instruction: &Instruction,
+    info: &InstructionInfo,
+    into: &mut EventTally,
+) -> Option<Addend> {
     if accesses_nothing(instruction.mnemonic()) {
         return None;
     }
     let once = accesses(instruction, info);
     if is_repeated(instruction) {
-        return Some(Addend::Iterations(Iteration::of(&once)));
+        return Some(Addend::Iterations(StringIteration::of(&once)));
     }
     let addend = partial(instruction, &once);
     let open = match &addend {
-        Some(Addend::Elements(Elements { event, .. }) | Addend::Bytes { event }) => Some(*event),
+        Some(Addend::Elements(MaskedElements { event, .. }) | Addend::Bytes { event }) => Some(*event),
         _ => None,
     };
-    for event in [Event::Loads, Event::Stores, Event::BytesLoaded, Event::BytesStored] {
+    for event in [
+        ExecutionEvent::Loads,
+        ExecutionEvent::Stores,
+        ExecutionEvent::BytesLoaded,
+        ExecutionEvent::BytesStored,
+    ] {
         if open != Some(event) {
             into.add(event, once.of(event));
         }
@@ -36,32 +45,33 @@ pub(crate) fn tally(instruction: &Instruction, info: &InstructionInfo, into: &mu
     addend
 }
 
-/// Instructions of which the decoder's tables list an access that is none here: flushes of cache lines, which move
-/// no data to or from the program.
+/// Instructions of which the decoder's tables list an access that is none here: flushes of cache lines, which
+/// move no data to or from the program.
 pub(crate) fn accesses_nothing(mnemonic: M) -> bool {
     matches!(mnemonic, M::Clflush | M::Clflushopt | M::Clwb)
 }
 
-/// Whether this is a string instruction with a repeat prefix; on others the prefix means nothing, or something else.
+/// Whether this is a string instruction with a repeat prefix. On others the prefix has no meaning, or another
+/// one.
 pub(crate) fn is_repeated(instruction: &Instruction) -> bool {
     instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
-/// The accesses as the decoder's tables list them, repeat prefixes left out.
-fn accesses(instruction: &Instruction, info: &InstructionInfo) -> Tally {
-    let mut tally = Tally::new();
+/// The accesses as the decoder's tables list them, without repeat prefixes.
+fn accesses(instruction: &Instruction, info: &InstructionInfo) -> EventTally {
+    let mut tally = EventTally::new();
     for used in info.used_memory() {
         // Under a repeat prefix the tables give no size, as it depends on rcx.
         let repeated = is_repeated(instruction);
         let size = if repeated { instruction.memory_size() } else { used.memory_size() };
         let (reads, writes) = directions(used.access(), size);
         if reads {
-            tally.add(Event::Loads, 1);
-            tally.add(Event::BytesLoaded, bytes(size));
+            tally.add(ExecutionEvent::Loads, 1);
+            tally.add(ExecutionEvent::BytesLoaded, bytes(size));
         }
         if writes {
-            tally.add(Event::Stores, 1);
-            tally.add(Event::BytesStored, bytes(size));
+            tally.add(ExecutionEvent::Stores, 1);
+            tally.add(ExecutionEvent::BytesStored, bytes(size));
         }
     }
     tally
@@ -69,9 +79,9 @@ fn accesses(instruction: &Instruction, info: &InstructionInfo) -> Tally {
 
 /// Whether an access reads, and whether it writes.
 ///
-/// What the tables call conditional does access: cmov loads whatever the condition, cmpxchg writes back what it
-/// read when it fails (Intel SDM volume 2). What is conditional on a mask or on rcx becomes an addend.
-/// A save that looks at the area's header before it writes counts as a store only.
+/// An access that the tables call conditional does happen: cmov loads whatever the condition, cmpxchg writes
+/// back the value that it read when it fails (Intel SDM volume 2). An access that depends on a mask or on rcx
+/// becomes an addend. A save that reads the area's header before it writes counts as a store only.
 fn directions(access: OpAccess, size: MemorySize) -> (bool, bool) {
     match access {
         OpAccess::Read | OpAccess::CondRead => (true, false),
@@ -91,32 +101,32 @@ fn bytes(size: MemorySize) -> u32 {
 }
 
 /// The bytes that are known at run time only.
-fn partial(instruction: &Instruction, once: &Tally) -> Option<Addend> {
-    let stores = once.of(Event::Stores) > 0;
-    if !stores && once.of(Event::Loads) == 0 {
+fn partial(instruction: &Instruction, once: &EventTally) -> Option<Addend> {
+    let stores = once.of(ExecutionEvent::Stores) > 0;
+    if !stores && once.of(ExecutionEvent::Loads) == 0 {
         return None;
     }
-    let event = if stores { Event::BytesStored } else { Event::BytesLoaded };
+    let event = if stores { ExecutionEvent::BytesStored } else { ExecutionEvent::BytesLoaded };
     if instruction.memory_size() == MemorySize::Tile {
         return Some(Addend::Bytes { event });
     }
     let mask = mask(instruction, stores)?;
     let (lanes, element_bytes) = lanes(instruction);
-    Some(Addend::Elements(Elements { event, mask, lanes, element_bytes }))
+    Some(Addend::Elements(MaskedElements { event, mask, lanes, element_bytes }))
 }
 
-/// The mask that selects elements of the memory operand, where there is one.
-fn mask(instruction: &Instruction, stores: bool) -> Option<Mask> {
+/// The mask that selects elements of the memory operand, if any.
+fn mask(instruction: &Instruction, stores: bool) -> Option<ElementMask> {
     match instruction.mnemonic() {
-        M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu => Some(Mask::Signs(instruction.op2_register())),
+        M::Maskmovq | M::Maskmovdqu | M::Vmaskmovdqu => Some(ElementMask::Signs(instruction.op2_register())),
         M::Vmaskmovps | M::Vmaskmovpd | M::Vpmaskmovd | M::Vpmaskmovq => {
-            Some(Mask::Signs(instruction.op1_register()))
+            Some(ElementMask::Signs(instruction.op1_register()))
         }
         _ if instruction.has_op_mask() => {
             let selects = stores || instruction.is_vsib() || is_masked_load(instruction.mnemonic());
-            selects.then(|| Mask::Opmask(instruction.op_mask()))
+            selects.then(|| ElementMask::Opmask(instruction.op_mask()))
         }
-        _ if instruction.is_vsib() => Some(Mask::Signs(instruction.op2_register())),
+        _ if instruction.is_vsib() => Some(ElementMask::Signs(instruction.op2_register())),
         _ => None,
     }
 }
@@ -145,7 +155,7 @@ fn vsib_lanes(instruction: &Instruction) -> usize {
     (data / instruction.memory_size().size()).min(instruction.memory_index().size() / index)
 }
 
-/// Loads of which the opmask selects what is read: moves that copy or widen, and expands.
+/// Loads whose opmask selects the bytes that are read: moves that copy or widen, and expands.
 ///
 /// Elsewhere the mask selects results, and the operand counts whole.
 pub(crate) fn is_masked_load(mnemonic: M) -> bool {

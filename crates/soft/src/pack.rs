@@ -1,28 +1,28 @@
-//! Numbers and bytes in a file, in chunks with a sum each that tells damage.
+//! Numbers and bytes in a file, in chunks with a checksum each.
 //!
 //! ```text
-//! chunk: number of bytes (32 bits), sum over them (64 bits), the bytes
+//! chunk: number of bytes (32 bits), checksum over them (64 bits), the bytes
 //! ```
 //!
-//! All numbers are little-endian. None is in two chunks; other bytes may be.
+//! All numbers are little-endian. No number is split between two chunks; other bytes may be.
 
 use std::io::{self, Read, Write};
 
 /// Most bytes of a chunk.
 const CHUNK: usize = 1 << 18;
 
-/// For how many elements there is room before the first one comes: a number that is wrong takes no memory for what does not come.
+/// Most elements for which memory is reserved in advance: a wrong number of elements takes no memory.
 pub(crate) const MOST_AT_ONCE: usize = 1 << 20;
 
 /// Bytes before each chunk.
 const HEAD: usize = 12;
 
-/// A sum that tells damage.
+/// A checksum that detects damage.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     sums(bytes)[0]
 }
 
-/// Two sums that tell a difference, four times eight bytes at a time.
+/// Two checksums that detect a difference, over four lanes of eight bytes.
 pub(crate) fn sums(bytes: &[u8]) -> [u64; 2] {
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
     let mut lanes = [1, 2, 3, 4].map(|lane: u64| 0xcbf2_9ce4_8422_2325 ^ lane);
@@ -37,15 +37,15 @@ pub(crate) fn sums(bytes: &[u8]) -> [u64; 2] {
 }
 
 /// Writes numbers and bytes.
-pub(crate) struct Packer<'a> {
+pub(crate) struct ChunkWriter<'a> {
     to: &'a mut dyn Write,
     chunk: Vec<u8>,
     written: io::Result<()>,
 }
 
-impl Packer<'_> {
-    pub(crate) fn new(to: &mut dyn Write) -> Packer<'_> {
-        Packer { to, chunk: Vec::with_capacity(CHUNK), written: Ok(()) }
+impl ChunkWriter<'_> {
+    pub(crate) fn new(to: &mut dyn Write) -> ChunkWriter<'_> {
+        ChunkWriter { to, chunk: Vec::with_capacity(CHUNK), written: Ok(()) }
     }
 
     fn put<const N: usize>(&mut self, number: [u8; N]) {
@@ -81,12 +81,12 @@ impl Packer<'_> {
         self.put(number.to_le_bytes());
     }
 
-    /// How many of something follow.
+    /// The number of elements that follow.
     pub(crate) fn count(&mut self, number: usize) {
         self.u64(number as u64);
     }
 
-    /// Bytes, whose number is known elsewhere.
+    /// Bytes whose number the reader knows.
     pub(crate) fn bytes(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.chunk.len() == CHUNK {
@@ -104,7 +104,7 @@ impl Packer<'_> {
         self.bytes(bytes);
     }
 
-    /// Writes what is left.
+    /// Writes the last chunk.
     ///
     /// # Errors
     ///
@@ -115,16 +115,16 @@ impl Packer<'_> {
     }
 }
 
-/// Reads what a [`Packer`] has written, in the same order. `None` where that is damaged, or ends.
-pub(crate) struct Unpacker<'a> {
+/// Reads the output of a [`ChunkWriter`], in the same order. `None` where it is damaged, or ends.
+pub(crate) struct ChunkReader<'a> {
     from: &'a mut dyn Read,
     chunk: Vec<u8>,
     at: usize,
 }
 
-impl Unpacker<'_> {
-    pub(crate) fn new(from: &mut dyn Read) -> Unpacker<'_> {
-        Unpacker { from, chunk: Vec::with_capacity(CHUNK), at: 0 }
+impl ChunkReader<'_> {
+    pub(crate) fn new(from: &mut dyn Read) -> ChunkReader<'_> {
+        ChunkReader { from, chunk: Vec::with_capacity(CHUNK), at: 0 }
     }
 
     fn refill(&mut self) -> Option<()> {
@@ -166,12 +166,12 @@ impl Unpacker<'_> {
         Some(u64::from_le_bytes(self.take()?))
     }
 
-    /// How many of something follow. Nothing has four billion of anything.
+    /// The number of elements that follow. No list has four billion elements.
     pub(crate) fn count(&mut self) -> Option<usize> {
         Some(u32::try_from(self.u64()?).ok()? as usize)
     }
 
-    /// As many bytes as there is room for.
+    /// Fills a buffer.
     pub(crate) fn fill(&mut self, mut room: &mut [u8]) -> Option<()> {
         while !room.is_empty() {
             if self.at == self.chunk.len() {
@@ -204,7 +204,7 @@ impl Unpacker<'_> {
         String::from_utf8(self.counted()?).ok()
     }
 
-    /// So many of something, each read by `one`.
+    /// A list of elements, each read by `one`.
     pub(crate) fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.count()?;
         let mut list = Vec::with_capacity(count.min(MOST_AT_ONCE));
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[derive(Clone, PartialEq, Eq, Debug)]
-    enum Item {
+    enum PackedItem {
         Small(u8),
         Short(u16),
         Word(u32),
@@ -230,42 +230,42 @@ mod tests {
         Bytes(Vec<u8>),
     }
 
-    fn items() -> impl Strategy<Value = Vec<Item>> {
+    fn items() -> impl Strategy<Value = Vec<PackedItem>> {
         let item = prop_oneof![
-            any::<u8>().prop_map(Item::Small),
-            any::<u16>().prop_map(Item::Short),
-            any::<u32>().prop_map(Item::Word),
-            any::<u64>().prop_map(Item::Long),
-            (any::<u8>(), 0..3 * CHUNK / 2).prop_map(|(byte, len)| Item::Bytes(vec![byte; len])),
+            any::<u8>().prop_map(PackedItem::Small),
+            any::<u16>().prop_map(PackedItem::Short),
+            any::<u32>().prop_map(PackedItem::Word),
+            any::<u64>().prop_map(PackedItem::Long),
+            (any::<u8>(), 0..3 * CHUNK / 2).prop_map(|(byte, len)| PackedItem::Bytes(vec![byte; len])),
         ];
         prop::collection::vec(item, 0..20)
     }
 
-    fn written(items: &[Item]) -> Vec<u8> {
+    fn written(items: &[PackedItem]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        let mut packer = Packer::new(&mut bytes);
+        let mut packer = ChunkWriter::new(&mut bytes);
         for item in items {
             match item {
-                Item::Small(number) => packer.u8(*number),
-                Item::Short(number) => packer.u16(*number),
-                Item::Word(number) => packer.u32(*number),
-                Item::Long(number) => packer.u64(*number),
-                Item::Bytes(bytes) => packer.counted(bytes),
+                PackedItem::Small(number) => packer.u8(*number),
+                PackedItem::Short(number) => packer.u16(*number),
+                PackedItem::Word(number) => packer.u32(*number),
+                PackedItem::Long(number) => packer.u64(*number),
+                PackedItem::Bytes(bytes) => packer.counted(bytes),
             }
         }
         packer.finish().unwrap();
         bytes
     }
 
-    fn read(mut bytes: &[u8], like: &[Item]) -> Option<Vec<Item>> {
-        let mut unpacker = Unpacker::new(&mut bytes);
-        let one = |item: &Item| {
+    fn read(mut bytes: &[u8], like: &[PackedItem]) -> Option<Vec<PackedItem>> {
+        let mut unpacker = ChunkReader::new(&mut bytes);
+        let one = |item: &PackedItem| {
             Some(match item {
-                Item::Small(_) => Item::Small(unpacker.u8()?),
-                Item::Short(_) => Item::Short(unpacker.u16()?),
-                Item::Word(_) => Item::Word(unpacker.u32()?),
-                Item::Long(_) => Item::Long(unpacker.u64()?),
-                Item::Bytes(_) => Item::Bytes(unpacker.counted()?),
+                PackedItem::Small(_) => PackedItem::Small(unpacker.u8()?),
+                PackedItem::Short(_) => PackedItem::Short(unpacker.u16()?),
+                PackedItem::Word(_) => PackedItem::Word(unpacker.u32()?),
+                PackedItem::Long(_) => PackedItem::Long(unpacker.u64()?),
+                PackedItem::Bytes(_) => PackedItem::Bytes(unpacker.counted()?),
             })
         };
         like.iter().map(one).collect()
@@ -298,8 +298,8 @@ mod tests {
 
     #[test]
     fn a_count_of_what_does_not_come_takes_no_memory() {
-        let bytes = written(&[Item::Long(u64::from(u32::MAX))]);
+        let bytes = written(&[PackedItem::Long(u64::from(u32::MAX))]);
         let mut from = bytes.as_slice();
-        assert_eq!(Unpacker::new(&mut from).list(Unpacker::u64), None);
+        assert_eq!(ChunkReader::new(&mut from).list(ChunkReader::u64), None);
     }
 }

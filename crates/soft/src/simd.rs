@@ -1,9 +1,9 @@
-//! How wide the vector operands of an instruction are.
+//! The width of vector operands.
 
 use iced_x86::{Instruction, Mnemonic as M, OpKind, Register};
 
-use crate::event::Event;
-use crate::vector::Tally;
+use crate::event::ExecutionEvent;
+use crate::vector::EventTally;
 
 /// The class of an instruction with a vector operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,14 +21,14 @@ pub(crate) enum Width {
 }
 
 /// Adds the event of the width.
-pub(crate) fn tally(instruction: &Instruction, into: &mut Tally) {
+pub(crate) fn tally(instruction: &Instruction, into: &mut EventTally) {
     let event = match width(instruction) {
         None => return,
-        Some(Width::Scalar) => Event::SimdScalar,
-        Some(Width::Bits64) => Event::Simd64,
-        Some(Width::Bits128) => Event::Simd128,
-        Some(Width::Bits256) => Event::Simd256,
-        Some(Width::Bits512) => Event::Simd512,
+        Some(Width::Scalar) => ExecutionEvent::SimdScalar,
+        Some(Width::Bits64) => ExecutionEvent::Simd64,
+        Some(Width::Bits128) => ExecutionEvent::Simd128,
+        Some(Width::Bits256) => ExecutionEvent::Simd256,
+        Some(Width::Bits512) => ExecutionEvent::Simd512,
     };
     into.add(event, 1);
 }
@@ -58,7 +58,8 @@ fn widest_register(instruction: &Instruction) -> Option<usize> {
         .max()
 }
 
-/// Whether the only vector operand of an instruction may be memory: it counts then as it does with a register.
+/// Whether the only vector operand of an instruction may be memory: it counts then as it does with a
+/// register.
 fn is_vector_with_memory(mnemonic: M) -> bool {
     #[rustfmt::skip]
     let known = matches!(
@@ -75,7 +76,7 @@ fn is_vector(register: Register) -> bool {
     register.is_mm() || register.is_vector_register()
 }
 
-/// Bytes of the memory operand, a broadcast counted as what it is spread to; 0 without one.
+/// Bytes of the memory operand, for a broadcast those of the whole vector; 0 without one.
 ///
 /// A conversion to narrower elements has its widest operand in memory: `vcvtpd2ps ymm, [m512]`.
 fn memory_bytes(instruction: &Instruction) -> usize {
@@ -92,8 +93,9 @@ const MMX_BYTES: usize = 8;
 
 /// Whether the instruction works on one element of its registers.
 ///
-/// The decoder's table of operand sizes tells, for forms with registers only too: `addss` has 4 bytes.
-/// Named below are those that spread one element over the register, and scalars without such a size.
+/// The decoder's table of operand sizes gives the answer, for forms with registers only too: `addss` has 4
+/// bytes. The exceptions are listed: instructions that spread one element over the register, and scalars
+/// without such a size.
 fn is_scalar(instruction: &Instruction, register: usize) -> bool {
     let size = instruction.memory_size();
     match instruction.mnemonic() {

@@ -3,25 +3,25 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::addend::{Addend, Kind, Kinds, NOT_TAKEN, TAKEN};
+use crate::addend::{Addend, AddendKind, AddendKinds, NOT_TAKEN, TAKEN};
 use crate::block::Block;
-use crate::event::{COUNT, Event};
-use crate::vector::Vector;
+use crate::event::{COUNT, ExecutionEvent};
+use crate::vector::EventVector;
 
-/// Why there is no total.
+/// The reason why a total is missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TotalError {
     /// A sum does not fit 64 bits.
-    Overflow(Event),
+    Overflow(ExecutionEvent),
     /// More was taken back than had been counted: an inconsistency.
-    Negative(Event),
+    Negative(ExecutionEvent),
     /// Something was executed of which a part must be counted at run time, and was not.
     NotCounted {
         /// The event that would be too low.
-        event: Event,
-        /// What is missing.
-        kind: Kind,
+        event: ExecutionEvent,
+        /// The missing kind.
+        kind: AddendKind,
     },
 }
 
@@ -41,34 +41,34 @@ impl std::error::Error for TotalError {}
 
 /// The sums of one process or thread.
 ///
-/// After an error a value may hold part of what was being added: it is of no more use.
+/// After an error a value may contain part of an addition, and is invalid.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Totals {
+pub struct EventTotals {
     sums: [u64; COUNT],
-    owed: Kinds,
-    settled: Kinds,
+    owed: AddendKinds,
+    settled: AddendKinds,
 }
 
-impl Default for Totals {
-    fn default() -> Totals {
-        Totals::new()
+impl Default for EventTotals {
+    fn default() -> EventTotals {
+        EventTotals::new()
     }
 }
 
-impl Totals {
+impl EventTotals {
     /// Nothing executed; no addend counted.
-    pub fn new() -> Totals {
-        let mut owed = Kinds::default();
-        owed.insert(Kind::Coverage);
-        Totals { sums: [0; COUNT], owed, settled: Kinds::default() }
+    pub fn new() -> EventTotals {
+        let mut owed = AddendKinds::default();
+        owed.insert(AddendKind::Coverage);
+        EventTotals { sums: [0; COUNT], owed, settled: AddendKinds::default() }
     }
 
     /// Says that every unit of a kind was counted and added, for all that was executed.
-    pub fn settle(&mut self, kind: Kind) {
+    pub fn settle(&mut self, kind: AddendKind) {
         self.settled.insert(kind);
     }
 
-    /// Adds executions of a whole block; what its addends count is owed from then on.
+    /// Adds executions of a whole block; the run-time counts of its addends are owed from then on.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Totals {
     }
 
     /// Something was executed of which these must be counted too.
-    pub(crate) fn owe(&mut self, kinds: impl IntoIterator<Item = Kind>) {
+    pub(crate) fn owe(&mut self, kinds: impl IntoIterator<Item = AddendKind>) {
         kinds.into_iter().for_each(|kind| self.owed.insert(kind));
     }
 
@@ -90,16 +90,16 @@ impl Totals {
     /// # Errors
     ///
     /// [`TotalError::Overflow`].
-    pub fn add(&mut self, events: &Vector, times: u64) -> Result<(), TotalError> {
+    pub fn add(&mut self, events: &EventVector, times: u64) -> Result<(), TotalError> {
         events.iter().try_for_each(|(event, each)| self.add_one(event, each, times))
     }
 
-    /// Takes back what was added too much: the rest of a block that was left in its middle.
+    /// Takes back counts that were added too much: the rest of a block whose execution ended in its middle.
     ///
     /// # Errors
     ///
     /// [`TotalError::Negative`] where that much was never added, [`TotalError::Overflow`].
-    pub fn take(&mut self, events: &Vector, times: u64) -> Result<(), TotalError> {
+    pub fn take(&mut self, events: &EventVector, times: u64) -> Result<(), TotalError> {
         for (event, each) in events.iter() {
             let count = u64::from(each).checked_mul(times).ok_or(TotalError::Overflow(event))?;
             let sum = &mut self.sums[event.index()];
@@ -108,7 +108,8 @@ impl Totals {
         Ok(())
     }
 
-    /// Adds the units of an addend that were counted: iterations, elements, bytes; of a direction, times taken.
+    /// Adds the units of an addend that were counted: iterations, elements, bytes; of a direction, times
+    /// taken.
     ///
     /// # Errors
     ///
@@ -127,27 +128,29 @@ impl Totals {
         NOT_TAKEN.into_iter().try_for_each(|(event, each)| self.add_one(event, each, not_taken))
     }
 
-    /// Sets the size of what was executed, and settles [`Kind::Coverage`].
+    /// Sets the size of the executed code, and settles [`AddendKind::Coverage`].
     pub fn set_distinct_code_bytes(&mut self, bytes: u64) {
-        self.sums[Event::DistinctCodeBytes.index()] = bytes;
-        self.settle(Kind::Coverage);
+        self.sums[ExecutionEvent::DistinctCodeBytes.index()] = bytes;
+        self.settle(AddendKind::Coverage);
     }
 
     /// Adds another thread's or process's sums.
     ///
-    /// A kind is settled in the sum where it is settled, or not owed, in both. Distinct code bytes do not add up:
-    /// they must be set again.
+    /// A kind is settled in the sum where it is settled, or not owed, in both. Distinct code bytes do not add
+    /// up: they must be set again.
     ///
     /// # Errors
     ///
     /// [`TotalError::Overflow`].
-    pub fn merge(&mut self, other: &Totals) -> Result<(), TotalError> {
-        for event in Event::ALL.iter().copied().filter(|event| *event != Event::DistinctCodeBytes) {
+    pub fn merge(&mut self, other: &EventTotals) -> Result<(), TotalError> {
+        for event in
+            ExecutionEvent::ALL.iter().copied().filter(|event| *event != ExecutionEvent::DistinctCodeBytes)
+        {
             let sum = &mut self.sums[event.index()];
             *sum = sum.checked_add(other.sums[event.index()]).ok_or(TotalError::Overflow(event))?;
         }
-        let mut settled = Kinds::default();
-        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Coverage) {
+        let mut settled = AddendKinds::default();
+        for kind in AddendKind::ALL.into_iter().filter(|kind| *kind != AddendKind::Coverage) {
             if self.complete(kind) && other.complete(kind) {
                 settled.insert(kind);
             }
@@ -162,18 +165,19 @@ impl Totals {
     /// # Errors
     ///
     /// [`TotalError::NotCounted`] where a part of it is owed: no number rather than one that is too low.
-    pub fn total(&self, event: Event) -> Result<u64, TotalError> {
-        match Kind::ALL.into_iter().find(|kind| kind.feeds().contains(&event) && !self.complete(*kind)) {
+    pub fn total(&self, event: ExecutionEvent) -> Result<u64, TotalError> {
+        match AddendKind::ALL.into_iter().find(|kind| kind.feeds().contains(&event) && !self.complete(*kind))
+        {
             Some(kind) => Err(TotalError::NotCounted { event, kind }),
             None => Ok(self.sums[event.index()]),
         }
     }
 
-    fn complete(&self, kind: Kind) -> bool {
+    fn complete(&self, kind: AddendKind) -> bool {
         self.settled.contains(kind) || !self.owed.contains(kind)
     }
 
-    fn add_one(&mut self, event: Event, each: u32, times: u64) -> Result<(), TotalError> {
+    fn add_one(&mut self, event: ExecutionEvent, each: u32, times: u64) -> Result<(), TotalError> {
         let sum = &mut self.sums[event.index()];
         let total = u64::from(each).checked_mul(times).and_then(|count| sum.checked_add(count));
         *sum = total.ok_or(TotalError::Overflow(event))?;
@@ -181,7 +185,7 @@ impl Totals {
     }
 }
 
-/// Bytes at addresses that are in one range at least; ranges may overlap and come in any order.
+/// The number of addresses in a union of ranges, which may overlap and come in any order.
 ///
 /// Give the ranges of the blocks that were executed. Code that was replaced counts once for its address.
 pub fn distinct_code_bytes(ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {
@@ -199,108 +203,108 @@ pub fn distinct_code_bytes(ranges: impl IntoIterator<Item = Range<u64>>) -> u64 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::{BlockDecoder, CodeBytes, Limits};
+    use crate::block::{BlockDecoder, BlockLimits, CodeBytes};
     use proptest::prelude::*;
     use std::collections::HashSet;
 
     fn block(bytes: &[u8]) -> Block {
-        BlockDecoder::new().decode(CodeBytes { address: 0x1000, bytes }, Limits::page(0x1000))
+        BlockDecoder::new().decode(CodeBytes { address: 0x1000, bytes }, BlockLimits::page(0x1000))
     }
 
     #[test]
     fn totals_are_executions_times_counts_of_one() {
         let load_and_call = block(&[0x48, 0x8b, 0x07, 0xff, 0xd0]);
-        let mut totals = Totals::new();
+        let mut totals = EventTotals::new();
         totals.add_block(&load_and_call, 1_000).unwrap();
         totals.add_block(&load_and_call, 1).unwrap();
-        assert_eq!(totals.total(Event::Instructions), Ok(2_002));
-        assert_eq!(totals.total(Event::BytesLoaded), Ok(8_008));
-        assert_eq!(totals.total(Event::IndirectCalls), Ok(1_001));
-        assert_eq!(totals.total(Event::TakenBranches), Ok(1_001));
-        assert_eq!(totals.total(Event::Returns), Ok(0));
+        assert_eq!(totals.total(ExecutionEvent::Instructions), Ok(2_002));
+        assert_eq!(totals.total(ExecutionEvent::BytesLoaded), Ok(8_008));
+        assert_eq!(totals.total(ExecutionEvent::IndirectCalls), Ok(1_001));
+        assert_eq!(totals.total(ExecutionEvent::TakenBranches), Ok(1_001));
+        assert_eq!(totals.total(ExecutionEvent::Returns), Ok(0));
     }
 
     #[test]
     fn a_sum_that_does_not_fit_is_an_error() {
         let two = block(&[0x90, 0xc3]);
-        let mut totals = Totals::new();
-        assert_eq!(totals.add_block(&two, u64::MAX), Err(TotalError::Overflow(Event::Instructions)));
-        let mut totals = Totals::new();
+        let mut totals = EventTotals::new();
+        assert_eq!(totals.add_block(&two, u64::MAX), Err(TotalError::Overflow(ExecutionEvent::Instructions)));
+        let mut totals = EventTotals::new();
         totals.add_block(&two, u64::MAX / 8).unwrap();
         let other = totals.clone();
-        assert_eq!(totals.merge(&other), Err(TotalError::Overflow(Event::BytesLoaded)));
+        assert_eq!(totals.merge(&other), Err(TotalError::Overflow(ExecutionEvent::BytesLoaded)));
     }
 
     #[test]
     fn an_event_that_is_owed_a_part_has_no_total() {
-        let mut totals = Totals::new();
+        let mut totals = EventTotals::new();
         let copy = block(&[0xf3, 0xa4, 0xc3]);
         totals.add_block(&copy, 0).unwrap();
-        assert_eq!(totals.total(Event::RepIterations), Ok(0), "nothing was executed");
+        assert_eq!(totals.total(ExecutionEvent::RepIterations), Ok(0), "nothing was executed");
         totals.add_block(&copy, 2).unwrap();
-        let owed = TotalError::NotCounted { event: Event::Loads, kind: Kind::Iterations };
-        assert_eq!(totals.total(Event::Loads), Err(owed));
+        let owed = TotalError::NotCounted { event: ExecutionEvent::Loads, kind: AddendKind::Iterations };
+        assert_eq!(totals.total(ExecutionEvent::Loads), Err(owed));
         assert_eq!(
             owed.to_string(),
             "loads is not known: iterations of repeated string instructions were not counted"
         );
-        assert_eq!(totals.total(Event::Instructions), Ok(4));
+        assert_eq!(totals.total(ExecutionEvent::Instructions), Ok(4));
         totals.add_units(&copy.addends[0].1, 100).unwrap();
-        totals.settle(Kind::Iterations);
-        assert_eq!(totals.total(Event::Loads), Ok(102), "100 by the copy, 2 by the return");
-        assert_eq!(totals.total(Event::BytesStored), Ok(100));
-        assert_eq!(totals.total(Event::RepIterations), Ok(100));
+        totals.settle(AddendKind::Iterations);
+        assert_eq!(totals.total(ExecutionEvent::Loads), Ok(102), "100 by the copy, 2 by the return");
+        assert_eq!(totals.total(ExecutionEvent::BytesStored), Ok(100));
+        assert_eq!(totals.total(ExecutionEvent::RepIterations), Ok(100));
     }
 
     #[test]
     fn directions_come_from_the_edges() {
-        let mut totals = Totals::new();
+        let mut totals = EventTotals::new();
         totals.add_block(&block(&[0x74, 0x00]), 10).unwrap();
-        assert!(totals.total(Event::TakenBranches).is_err());
+        assert!(totals.total(ExecutionEvent::TakenBranches).is_err());
         totals.add_directions(3, 7).unwrap();
-        totals.settle(Kind::Direction);
-        assert_eq!(totals.total(Event::TakenBranches), Ok(3));
-        assert_eq!(totals.total(Event::ConditionalNotTaken), Ok(7));
-        assert_eq!(totals.total(Event::ConditionalBranches), Ok(10));
+        totals.settle(AddendKind::Direction);
+        assert_eq!(totals.total(ExecutionEvent::TakenBranches), Ok(3));
+        assert_eq!(totals.total(ExecutionEvent::ConditionalNotTaken), Ok(7));
+        assert_eq!(totals.total(ExecutionEvent::ConditionalBranches), Ok(10));
     }
 
     #[test]
     fn a_merged_kind_is_settled_only_where_both_are() {
         let branch = block(&[0x74, 0x00]);
-        let mut counted = Totals::new();
+        let mut counted = EventTotals::new();
         counted.add_block(&branch, 1).unwrap();
         counted.add_directions(1, 0).unwrap();
-        counted.settle(Kind::Direction);
-        let mut uncounted = Totals::new();
+        counted.settle(AddendKind::Direction);
+        let mut uncounted = EventTotals::new();
         uncounted.add_block(&branch, 1).unwrap();
-        let idle = Totals::new();
+        let idle = EventTotals::new();
 
         let mut sum = counted.clone();
         sum.merge(&idle).unwrap();
-        assert_eq!(sum.total(Event::TakenBranches), Ok(1));
+        assert_eq!(sum.total(ExecutionEvent::TakenBranches), Ok(1));
         sum.merge(&uncounted).unwrap();
-        assert!(sum.total(Event::TakenBranches).is_err());
-        assert_eq!(sum.total(Event::Branches), Ok(2));
+        assert!(sum.total(ExecutionEvent::TakenBranches).is_err());
+        assert_eq!(sum.total(ExecutionEvent::Branches), Ok(2));
     }
 
     #[test]
-    fn what_was_counted_too_much_can_be_taken_back_but_no_more() {
+    fn counts_can_be_taken_back_as_far_as_they_were_added() {
         let nops = block(&[0x90, 0x90, 0xc3]);
-        let mut totals = Totals::new();
+        let mut totals = EventTotals::new();
         totals.add_block(&nops, 1).unwrap();
         totals.take(&block(&[0x90, 0xc3]).events, 1).unwrap();
-        assert_eq!(totals.total(Event::Instructions), Ok(1));
-        assert_eq!(totals.take(&nops.events, 1), Err(TotalError::Negative(Event::Instructions)));
+        assert_eq!(totals.total(ExecutionEvent::Instructions), Ok(1));
+        assert_eq!(totals.take(&nops.events, 1), Err(TotalError::Negative(ExecutionEvent::Instructions)));
     }
 
     #[test]
     fn the_code_footprint_must_be_given_and_does_not_add_up() {
-        let mut totals = Totals::new();
-        assert!(totals.total(Event::DistinctCodeBytes).is_err());
+        let mut totals = EventTotals::new();
+        assert!(totals.total(ExecutionEvent::DistinctCodeBytes).is_err());
         totals.set_distinct_code_bytes(12);
-        assert_eq!(totals.total(Event::DistinctCodeBytes), Ok(12));
+        assert_eq!(totals.total(ExecutionEvent::DistinctCodeBytes), Ok(12));
         totals.merge(&totals.clone()).unwrap();
-        assert!(totals.total(Event::DistinctCodeBytes).is_err());
+        assert!(totals.total(ExecutionEvent::DistinctCodeBytes).is_err());
     }
 
     proptest! {

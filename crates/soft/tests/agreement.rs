@@ -1,25 +1,26 @@
-//! Longer programs: however the counters are placed, the totals are the same, and so is the program's own result.
+//! Longer programs: however the counters are placed, the totals are the same, and so is the program's own
+//! result.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod support;
 
 use cyclometer_soft::flow::Redundancy;
-use cyclometer_soft::host::Settings;
+use cyclometer_soft::host::TracerSettings;
 use support::compare::{assert_same_counts, assert_same_end};
-use support::programs::{Recipe, build, folder};
-use support::run::{Job, Tracer, settings};
+use support::programs::{BuildRecipe, build, folder};
+use support::run::{TestJob, TraceMethod, settings};
 use support::{installed, ready};
 
 /// One counter a block and edge, the fewest there can be, and those in between.
 const PLACEMENTS: [Redundancy; 3] = [Redundancy::Full, Redundancy::None, Redundancy::PerEpoch(1)];
 
 #[track_caller]
-fn check(job: &Job) {
-    let native = job.run(Tracer::Nobody);
+fn check(job: &TestJob) {
+    let native = job.run(TraceMethod::Nobody);
     let runs = PLACEMENTS.map(|redundancy| {
-        let mut settings: Settings = settings();
+        let mut settings: TracerSettings = settings();
         settings.translation.redundancy = redundancy;
-        job.run(Tracer::Soft(settings))
+        job.run(TraceMethod::Soft(settings))
     });
     for run in &runs {
         assert_same_end(run, &native);
@@ -33,7 +34,7 @@ fn check_installed(name: &str, args: &[&str]) {
         return;
     }
     if let Some(program) = installed(name) {
-        check(&Job::new(program, args));
+        check(&TestJob::new(program, args));
     }
 }
 
@@ -69,8 +70,8 @@ fn counters_of_cpp_agree() {
     if !ready() {
         return;
     }
-    if let Some(program) = build(&Recipe { source: "objects.cc", flags: &["-O2"] }) {
-        check(&Job::new(program, &[]));
+    if let Some(program) = build(&BuildRecipe { source: "objects.cc", flags: &["-O2"] }) {
+        check(&TestJob::new(program, &[]));
     }
 }
 
@@ -80,8 +81,8 @@ fn counters_of_signals_and_long_jumps_agree() {
         if !ready() {
             return;
         }
-        if let Some(program) = build(&Recipe { source: "signals.c", flags: &["-O2"] }) {
-            check(&Job::new(program, &args));
+        if let Some(program) = build(&BuildRecipe { source: "signals.c", flags: &["-O2"] }) {
+            check(&TestJob::new(program, &args));
         }
     }
 }

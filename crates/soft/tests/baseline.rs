@@ -4,19 +4,19 @@
 
 mod support;
 
-use cyclometer_soft::{Baseline, Event};
+use cyclometer_soft::{ExecutionEvent, ProcessorBaseline};
 use cyclometer_sys::process::Status;
 use support::compare::assert_same_counts;
-use support::programs::{Recipe, build};
-use support::run::{Job, Run, Tracer, settings};
+use support::programs::{BuildRecipe, build};
+use support::run::{TestJob, TestRun, TraceMethod, settings};
 use support::{installed, ready, skip};
 
-fn under(baseline: Baseline) -> Tracer {
-    Tracer::Soft(settings().with_baseline(Some(baseline)))
+fn under(baseline: ProcessorBaseline) -> TraceMethod {
+    TraceMethod::Soft(settings().with_baseline(Some(baseline)))
 }
 
 /// Whether this machine has what a baseline asks for.
-fn is_possible(baseline: Baseline) -> bool {
+fn is_possible(baseline: ProcessorBaseline) -> bool {
     let lacking = baseline.lacking(&std::fs::read_to_string("/proc/cpuinfo").unwrap());
     if let Some(feature) = lacking {
         skip(&format!("this machine lacks {feature} of {}", baseline.name()));
@@ -24,21 +24,21 @@ fn is_possible(baseline: Baseline) -> bool {
     lacking.is_none()
 }
 
-fn runs(job: &Job) -> Vec<(Baseline, Run)> {
-    let possible = Baseline::ALL.into_iter().filter(|baseline| is_possible(*baseline));
+fn runs(job: &TestJob) -> Vec<(ProcessorBaseline, TestRun)> {
+    let possible = ProcessorBaseline::ALL.into_iter().filter(|baseline| is_possible(*baseline));
     possible.map(|baseline| (baseline, job.run(under(baseline)))).collect()
 }
 
-fn processor() -> Option<Job> {
-    let recipe = Recipe { source: "processor.c", flags: &["-O3"] };
-    ready().then(|| build(&recipe)).flatten().map(|program| Job::new(program, &[]))
+fn processor() -> Option<TestJob> {
+    let recipe = BuildRecipe { source: "processor.c", flags: &["-O3"] };
+    ready().then(|| build(&recipe)).flatten().map(|program| TestJob::new(program, &[]))
 }
 
-fn line<'a>(run: &'a Run, start: &str) -> Option<&'a str> {
+fn line<'a>(run: &'a TestRun, start: &str) -> Option<&'a str> {
     run.stdout.lines().find_map(|line| line.strip_prefix(start))
 }
 
-fn vectors(run: &Run, event: Event) -> u64 {
+fn vectors(run: &TestRun, event: ExecutionEvent) -> u64 {
     run.counts[0].count(event).unwrap()
 }
 
@@ -53,7 +53,7 @@ fn a_program_finds_the_processor_of_the_baseline() {
             assert_eq!(line(&run, &format!("{leaf:x} ")), Some(&*expected), "{baseline:?}");
         }
         let xcr0 = format!("{:x} 0", baseline.xcr0());
-        let has_state = baseline >= Baseline::X86_64V3;
+        let has_state = baseline >= ProcessorBaseline::X86_64V3;
         assert_eq!(line(&run, "xcr0 "), has_state.then_some(&*xcr0));
         assert_eq!(line(&run, "state "), has_state.then(|| format!("{:x} 1 0", baseline.xcr0())).as_deref());
         assert_eq!(line(&run, "r11 "), Some("9"));
@@ -67,13 +67,14 @@ fn the_ways_that_libraries_take_are_those_of_the_baseline() {
     let runs = runs(&job);
     for (baseline, run) in &runs {
         assert!(run.stdout.ends_with("4999 2998.000000\n"), "{}", run.stdout);
-        let wide = vectors(run, Event::Simd256) + vectors(run, Event::Simd512);
-        assert_eq!(wide > 0, *baseline >= Baseline::X86_64V3, "{baseline:?}: {wide}");
-        let widest = vectors(run, Event::Simd512);
-        assert_eq!(widest > 0, *baseline >= Baseline::X86_64V4, "{baseline:?}: {widest}");
+        let wide = vectors(run, ExecutionEvent::Simd256) + vectors(run, ExecutionEvent::Simd512);
+        assert_eq!(wide > 0, *baseline >= ProcessorBaseline::X86_64V3, "{baseline:?}: {wide}");
+        let widest = vectors(run, ExecutionEvent::Simd512);
+        assert_eq!(widest > 0, *baseline >= ProcessorBaseline::X86_64V4, "{baseline:?}: {widest}");
         assert_same_counts(&run.counts, &job.run(under(*baseline)).counts);
     }
-    let mut counts: Vec<u64> = runs.iter().map(|(_, run)| vectors(run, Event::Instructions)).collect();
+    let mut counts: Vec<u64> =
+        runs.iter().map(|(_, run)| vectors(run, ExecutionEvent::Instructions)).collect();
     counts.dedup();
     assert_eq!(counts.len(), runs.len(), "baselines make a difference");
 }
@@ -85,8 +86,8 @@ fn programs_of_the_system_do_what_they_do_by_themselves() {
     }
     for (name, args) in [("sort", ["--version"]), ("dash", ["-cecho $((6*7))"]), ("openssl", ["version"])] {
         let Some(program) = installed(name) else { continue };
-        let job = Job::new(program, &args);
-        let native = job.run(Tracer::Nobody);
+        let job = TestJob::new(program, &args);
+        let native = job.run(TraceMethod::Nobody);
         for (baseline, run) in runs(&job) {
             assert_eq!((run.status, &run.stdout), (native.status, &native.stdout), "{name} {baseline:?}");
             assert!(run.lost().is_empty(), "{:?}", run.lost());

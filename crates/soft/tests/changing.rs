@@ -1,5 +1,5 @@
-//! Code that changes: what a program does is what it does without us, and its counts are those of single steps, or lost for
-//! the right reason. Never are they those of code that was there before.
+//! Code that changes: a program does the same as natively. Its counts are those of single steps, or lost for
+//! the right reason; they never include code from before a change.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -8,34 +8,34 @@ mod support;
 use std::path::PathBuf;
 
 use support::compare::{assert_lost, assert_same_end, check_exact};
-use support::programs::{Recipe, build};
+use support::programs::{BuildRecipe, build};
 use support::ready;
-use support::run::{Job, Tracer, soft};
+use support::run::{TestJob, TraceMethod, soft};
 
 fn program(more: &[&str]) -> Option<PathBuf> {
     let flags = [&["-O2", "-pthread"], more, &["-ldl"]].concat();
-    ready().then(|| build(&Recipe { source: "changing.c", flags: &flags })).flatten()
+    ready().then(|| build(&BuildRecipe { source: "changing.c", flags: &flags })).flatten()
 }
 
 #[track_caller]
 fn check_counted(way: &str) {
     if let Some(program) = program(&[]) {
-        check_exact(&Job::new(program, &[way]));
+        check_exact(&TestJob::new(program, &[way]));
     }
 }
 
-/// What it does is left with these words, and does no harm.
+/// The program is detached with this reason, and comes to no harm.
 #[track_caller]
-fn check_left(way: &str, words: &str) {
+fn check_detached(way: &str, words: &str) {
     if let Some(program) = program(&[]) {
-        check_job_left(&Job::new(program, &[way, &std::env::temp_dir().to_string_lossy()]), words);
+        check_job_left(&TestJob::new(program, &[way, &std::env::temp_dir().to_string_lossy()]), words);
     }
 }
 
 #[track_caller]
-fn check_job_left(job: &Job, words: &str) {
+fn check_job_left(job: &TestJob, words: &str) {
     let run = job.run(soft());
-    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
     assert!(run.stdout.ends_with('\n'), "it did nothing: {:?}", run.stdout);
     assert_lost(&run.counts[0], words);
 }
@@ -73,46 +73,46 @@ fn code_that_a_child_changes_for_itself_is_exact() {
 #[test]
 fn code_that_another_thread_changes_does_what_it_does_without_us() {
     let Some(program) = program(&[]) else { return };
-    let job = Job::new(program, &["thread"]);
+    let job = TestJob::new(program, &["thread"]);
     let run = job.run(soft());
-    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
     assert_eq!(run.stdout, "1501\n");
     assert!(run.lost().is_empty(), "{:?}", run.lost());
 }
 
 #[test]
 fn code_that_can_be_written_while_it_is_executed_is_left() {
-    check_left("open", "executes memory that it can write");
-    check_left("opened", "executes memory that it can write");
+    check_detached("open", "executes memory that it can write");
+    check_detached("opened", "executes memory that it can write");
 }
 
 #[test]
 fn code_that_is_mapped_twice_is_left() {
-    check_left("twice shared", "executes memory that it shares");
-    check_left("twice", "executes a file that is open for writing");
+    check_detached("twice shared", "executes memory that it shares");
+    check_detached("twice", "executes a file that is open for writing");
 }
 
 #[test]
 fn code_of_a_file_that_is_written_is_left() {
-    check_left("written", "executes a file that is open for writing");
+    check_detached("written", "executes a file that is open for writing");
     for way in ["reopened", "creat", "openat2", "reopened memory"] {
-        check_left(way, "executes a file that is opened for writing");
+        check_detached(way, "executes a file that is opened for writing");
     }
 }
 
 #[test]
 fn code_that_is_written_as_a_file_of_memory_is_left() {
-    check_left("memory", "opens the memory of a process for writing");
+    check_detached("memory", "opens the memory of a process for writing");
 }
 
 #[test]
 fn a_program_with_restartable_sequences_is_left_when_a_handler_is_called() {
     if let Some(program) = program(&["-DRESTARTABLE"]) {
         check_job_left(
-            &Job::new(&program, &["handled"]),
+            &TestJob::new(&program, &["handled"]),
             "has handlers of signals and restartable sequences",
         );
-        check_exact(&Job::new(program, &["toggled"]));
+        check_exact(&TestJob::new(program, &["toggled"]));
     }
     check_counted("handled");
 }
@@ -120,9 +120,9 @@ fn a_program_with_restartable_sequences_is_left_when_a_handler_is_called() {
 #[test]
 fn a_program_with_restartable_sequences_is_left_when_others_can_write_to_its_memory() {
     if let Some(program) = program(&["-DRESTARTABLE"]) {
-        let job = Job::new(&program, &["shared"]);
+        let job = TestJob::new(&program, &["shared"]);
         check_job_left(&job, "has memory that others can write to and restartable sequences");
-        check_exact(&Job::new(program, &["shared to read"]));
+        check_exact(&TestJob::new(program, &["shared to read"]));
     }
     check_counted("shared");
 }
@@ -132,11 +132,14 @@ fn code_with_restartable_sequences_is_left_where_others_can_write_to_memory() {
     let Some(program) = program(&[]) else { return };
     for place in ["page", "file"] {
         let job = |mark: &str| {
-            Job::new(&program, &[&format!("child {place}{mark}"), &std::env::temp_dir().to_string_lossy()])
+            TestJob::new(
+                &program,
+                &[&format!("child {place}{mark}"), &std::env::temp_dir().to_string_lossy()],
+            )
         };
         let [plain, marked] = ["", " marked"].map(|mark| {
             let run = job(mark).run(soft());
-            assert_same_end(&run, &job(mark).run(Tracer::Nobody));
+            assert_same_end(&run, &job(mark).run(TraceMethod::Nobody));
             assert_eq!(run.stdout, "3 0\n", "{place}{mark}");
             run
         });

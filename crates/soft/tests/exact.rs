@@ -6,11 +6,11 @@ mod support;
 
 use std::fs;
 
-use cyclometer_soft::Event;
-use cyclometer_soft::addend::Kind;
+use cyclometer_soft::ExecutionEvent;
+use cyclometer_soft::addend::AddendKind;
 use support::compare::{assert_same_counts, assert_same_end, check_exact, check_exact_once};
-use support::programs::{BARE, Recipe, build, can_link_statically, folder, unique};
-use support::run::{Job, Run, Tracer, settings, soft};
+use support::programs::{BARE, BuildRecipe, build, can_link_statically, folder, unique};
+use support::run::{TestJob, TestRun, TraceMethod, settings, soft};
 use support::{installed, ready, skip};
 
 /// Builds a program and compares its counts.
@@ -19,8 +19,8 @@ fn check(source: &str, flags: &[&str], args: &[&str]) {
     if !ready() {
         return;
     }
-    if let Some(program) = build(&Recipe { source, flags }) {
-        check_exact(&Job::new(program, args));
+    if let Some(program) = build(&BuildRecipe { source, flags }) {
+        check_exact(&TestJob::new(program, args));
     }
 }
 
@@ -31,7 +31,7 @@ fn check_installed(name: &str, args: &[&str]) {
         return;
     }
     if let Some(program) = installed(name) {
-        check_exact(&Job::new(program, args));
+        check_exact(&TestJob::new(program, args));
     }
 }
 
@@ -96,15 +96,15 @@ fn repeated_string_instructions_count_as_stepped() {
     check("strings.S", BARE, &[]);
 }
 
-/// Runs a program with and without everything counted. The events of the program that are not known where only one is wanted; all
-/// others are the same.
-fn unknown_with_only(wanted: Event, source: &str) -> Option<Vec<Event>> {
-    let job = Job::new(build(&Recipe { source, flags: BARE })?, &[]);
+/// Runs a program with and without everything counted. The events of the program that are not known where
+/// only one is wanted; all others are the same.
+fn unknown_with_only(wanted: ExecutionEvent, source: &str) -> Option<Vec<ExecutionEvent>> {
+    let job = TestJob::new(build(&BuildRecipe { source, flags: BARE })?, &[]);
     let all = job.run(soft());
-    let some = job.run(Tracer::Soft(settings().counting([wanted])));
+    let some = job.run(TraceMethod::Soft(settings().counting([wanted])));
     assert_same_end(&some, &all);
     let (all, some) = (&all.counts[0], &some.counts[0]);
-    let is_unknown = |event: &Event| {
+    let is_unknown = |event: &ExecutionEvent| {
         let (count, expected) = (some.count(*event), all.count(*event));
         assert!(expected.is_ok(), "{event}: {expected:?}");
         let reason = count.as_ref().err().cloned().unwrap_or_default();
@@ -114,26 +114,29 @@ fn unknown_with_only(wanted: Event, source: &str) -> Option<Vec<Event>> {
         );
         count.is_err()
     };
-    Some(Event::ALL.iter().copied().filter(is_unknown).collect())
+    Some(ExecutionEvent::ALL.iter().copied().filter(is_unknown).collect())
 }
 
 #[test]
-fn what_no_wanted_event_needs_is_not_counted_and_the_others_are_the_same() {
+fn units_that_no_wanted_event_needs_are_not_counted_and_the_others_are_the_same() {
     if !ready() {
         return;
     }
-    let Some(unknown) = unknown_with_only(Event::Instructions, "strings.S") else { return };
-    let of_iterations: Vec<Event> =
-        Event::ALL.iter().copied().filter(|event| Kind::Iterations.feeds().contains(event)).collect();
+    let Some(unknown) = unknown_with_only(ExecutionEvent::Instructions, "strings.S") else { return };
+    let of_iterations: Vec<ExecutionEvent> = ExecutionEvent::ALL
+        .iter()
+        .copied()
+        .filter(|event| AddendKind::Iterations.feeds().contains(event))
+        .collect();
     assert_eq!(unknown, of_iterations);
-    assert_eq!(unknown_with_only(Event::RepIterations, "strings.S"), Some(vec![]));
+    assert_eq!(unknown_with_only(ExecutionEvent::RepIterations, "strings.S"), Some(vec![]));
     if !is_x86_feature_detected!("avx2") {
         return skip("the processor has no AVX2");
     }
     // In one block some units are counted, others not.
-    let bytes = Some(vec![Event::BytesLoaded, Event::BytesStored]);
-    assert_eq!(unknown_with_only(Event::Loads, "units.S"), bytes);
-    assert_eq!(unknown_with_only(Event::BytesStored, "units.S"), Some(vec![]));
+    let bytes = Some(vec![ExecutionEvent::BytesLoaded, ExecutionEvent::BytesStored]);
+    assert_eq!(unknown_with_only(ExecutionEvent::Loads, "units.S"), bytes);
+    assert_eq!(unknown_with_only(ExecutionEvent::BytesStored, "units.S"), Some(vec![]));
 }
 
 #[test]
@@ -152,9 +155,9 @@ fn the_vdso_counts_as_stepped() {
     if !ready() {
         return;
     }
-    if let Some(program) = build(&Recipe { source: "loading.c", flags: &["-O2"] }) {
+    if let Some(program) = build(&BuildRecipe { source: "loading.c", flags: &["-O2"] }) {
         // It reads the time again when that was just updated, which a step makes more likely.
-        check_exact_once(&Job::new(program, &[]));
+        check_exact_once(&TestJob::new(program, &[]));
     }
 }
 
@@ -203,7 +206,7 @@ fn faults_in_the_middle_of_a_loop_count_as_stepped() {
 }
 
 #[test]
-fn who_goes_on_by_a_frame_that_no_signal_has_made_counts_as_stepped() {
+fn a_signal_frame_made_by_the_program_counts_as_stepped() {
     check("loops.c", &["-O2"], &["made by hand"]);
 }
 
@@ -238,11 +241,12 @@ fn handlers_of_signals_count_as_stepped() {
 
 #[test]
 fn signals_that_are_read_count_as_stepped_and_say_what_they_do_natively() {
-    let Some(program) = ready().then(|| build(&Recipe { source: "signals.c", flags: &["-O2"] })).flatten()
+    let Some(program) =
+        ready().then(|| build(&BuildRecipe { source: "signals.c", flags: &["-O2"] })).flatten()
     else {
         return;
     };
-    let job = Job::new(program, &["waiting"]);
+    let job = TestJob::new(program, &["waiting"]);
     check_exact(&job);
     assert_eq!(job.run(soft()).stdout, "200 0 1\n");
 }
@@ -309,7 +313,7 @@ fn interpreters_count_as_stepped() {
     }
     if let Some(mawk) = installed("mawk") {
         // It asks for the time.
-        check_exact_once(&Job::new(mawk, &["BEGIN { for (i = 0; i < 50; i++) s += i * i; print s }"]));
+        check_exact_once(&TestJob::new(mawk, &["BEGIN { for (i = 0; i < 50; i++) s += i * i; print s }"]));
     }
 }
 
@@ -344,8 +348,8 @@ fn a_build_of_several_processes_counts_the_same_each_time() {
         fs::write(place.join(format!("{name}.s")), format!(".globl {name}\n{name}: {code} ret\n")).unwrap();
     }
     let folder = place.to_string_lossy();
-    let job = Job::new(tools[0].as_ref().unwrap(), &["-B", "-C", &folder]);
-    let native = job.run(Tracer::Nobody);
+    let job = TestJob::new(tools[0].as_ref().unwrap(), &["-B", "-C", &folder]);
+    let native = job.run(TraceMethod::Nobody);
     let runs = [job.run(soft()), job.run(soft())];
     for run in &runs {
         assert_same_end(run, &native);
@@ -375,11 +379,12 @@ fn compilers_that_run_at_a_time_count_the_same_each_time() {
         fs::write(place.join(format!("{name}.c")), code).unwrap();
     }
     let folder = place.to_string_lossy();
-    let job = Job::new(tools[0].as_ref().unwrap(), &["-s", "-B", "-j2", "-C", &folder]);
-    let native = job.run(Tracer::Nobody);
-    // Which of them begins first differs, and what the others do depends on that and on names of temporary files. Without a
-    // seed they ask the kernel's vDSO for the time, which counts otherwise around a full second.
-    let compilers = |run: &Run| {
+    let job = TestJob::new(tools[0].as_ref().unwrap(), &["-s", "-B", "-j2", "-C", &folder]);
+    let native = job.run(TraceMethod::Nobody);
+    // Which of them begins first differs, and what the others do depends on that and on names of temporary
+    // files. Without a seed they ask the kernel's vDSO for the time, which counts otherwise around a full
+    // second.
+    let compilers = |run: &TestRun| {
         let compilers = run.counts.iter().filter(|process| process.name == "cc1");
         let mut counts: Vec<String> = compilers.map(|process| format!("{:?}", process.counts)).collect();
         counts.sort();

@@ -4,9 +4,9 @@
 mod support;
 
 use support::compare::check_exact;
-use support::programs::{BARE, Recipe, build};
+use support::programs::{BARE, BuildRecipe, build};
 use support::ready;
-use support::run::Job;
+use support::run::TestJob;
 
 /// Builds a part of `odd.S` and compares its counts.
 #[track_caller]
@@ -15,8 +15,8 @@ fn check(parts: &[&str]) {
         return;
     }
     let flags = [BARE, parts].concat();
-    if let Some(program) = build(&Recipe { source: "odd.S", flags: &flags }) {
-        check_exact(&Job::new(program, &[]));
+    if let Some(program) = build(&BuildRecipe { source: "odd.S", flags: &flags }) {
+        check_exact(&TestJob::new(program, &[]));
     }
 }
 

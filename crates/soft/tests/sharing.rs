@@ -1,4 +1,5 @@
-//! Programs that execute what others have executed before: their counts are those of a translation of their own.
+//! Programs that execute what others have executed before: their counts are those of a translation of their
+//! own.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -7,11 +8,11 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use cyclometer_soft::host::Settings;
+use cyclometer_soft::host::TracerSettings;
 use support::compare::{assert_same_counts, assert_same_end, check_exact};
-use support::programs::{Recipe, build, unique};
+use support::programs::{BuildRecipe, build, unique};
 use support::ready;
-use support::run::{Job, Run, Tracer, settings, soft};
+use support::run::{TestJob, TestRun, TraceMethod, settings, soft};
 
 /// The program, and libraries whose function gives 1, 2 and so on.
 struct Built {
@@ -21,7 +22,7 @@ struct Built {
 
 fn built() -> Option<Built> {
     let text = |path: PathBuf| path.to_string_lossy().into_owned();
-    let make = |flags: &[&str]| build(&Recipe { source: "again.c", flags }).map(text);
+    let make = |flags: &[&str]| build(&BuildRecipe { source: "again.c", flags }).map(text);
     if !ready() {
         return None;
     }
@@ -31,13 +32,13 @@ fn built() -> Option<Built> {
 }
 
 /// Each program is translated anew.
-fn apart() -> Tracer {
-    Tracer::Soft(Settings { apart: true, ..settings() })
+fn apart() -> TraceMethod {
+    TraceMethod::Soft(TracerSettings { separate: true, ..settings() })
 }
 
 impl Built {
     /// Steps in which `A`, `B` and `C` are the libraries, and `T` is a file of this run alone.
-    fn job(&self, steps: &[&str], target: &Path) -> Job {
+    fn job(&self, steps: &[&str], target: &Path) -> TestJob {
         let [a, b, c] = [0, 1, 2].map(|i| &self.libraries[i]);
         let word = |word: &str| match word {
             "A" => a.clone(),
@@ -49,7 +50,7 @@ impl Built {
         };
         let steps: Vec<String> =
             steps.iter().map(|step| step.split(' ').map(word).collect::<Vec<_>>().join(" ")).collect();
-        Job::new(&self.program, &steps.iter().map(String::as_str).collect::<Vec<_>>())
+        TestJob::new(&self.program, &steps.iter().map(String::as_str).collect::<Vec<_>>())
     }
 }
 
@@ -59,7 +60,7 @@ fn check(steps: &[&str], lines: &str) {
     let Some(built) = built() else { return };
     let target = unique("replaced");
     let job = built.job(steps, &target);
-    let native = job.run(Tracer::Nobody);
+    let native = job.run(TraceMethod::Nobody);
     assert_eq!(native.stdout.split_whitespace().collect::<Vec<_>>().join(" "), lines);
     let (shared, alone) = (job.run(soft()), job.run(apart()));
     for run in [&shared, &alone] {
@@ -71,7 +72,7 @@ fn check(steps: &[&str], lines: &str) {
 }
 
 /// For each of these steps, by what memory it was translated.
-fn memories(run: &Run) -> Vec<&str> {
+fn memories(run: &TestRun) -> Vec<&str> {
     run.stdout.split_whitespace().filter(|word| word.len() > 1).collect()
 }
 
@@ -80,7 +81,7 @@ fn check_memories(steps: &[&str], shared: bool) {
     let Some(built) = built() else { return };
     let job = built.job(steps, Path::new(""));
     let (together, alone) = (job.run(soft()), job.run(apart()));
-    let different = |run: &Run| {
+    let different = |run: &TestRun| {
         let mut memories = memories(run);
         assert!(memories.len() > 1, "{:?}", run.stdout);
         memories.dedup();
@@ -148,12 +149,12 @@ fn a_program_that_was_replaced_is_executed() {
 }
 
 #[test]
-fn who_changes_its_code_changes_it_for_itself() {
+fn a_process_that_changes_its_code_changes_it_for_itself() {
     check(&["load A", "patch A", "load A", "+patch A", "+load A", "+patch A"], "1 9 1 9 1 9");
 }
 
 #[test]
-fn who_changes_its_code_before_it_executes_it_changes_it_for_itself() {
+fn a_process_that_changes_its_code_before_it_executes_it_changes_it_for_itself() {
     check(&["load A", "prepare A", "load A"], "1 6 1");
     check(&["prepare A", "load A", "prepare A"], "6 1 6");
     check(&["work 1", "prepare A", "load A", "+prepare A", "+load A"], "2 6 1 6 1");
@@ -161,7 +162,7 @@ fn who_changes_its_code_before_it_executes_it_changes_it_for_itself() {
 }
 
 #[test]
-fn what_only_a_child_has_executed_is_not_what_its_maker_maps_there_later() {
+fn code_that_only_a_child_has_executed_is_not_code_that_its_parent_maps_there_later() {
     check(&["leave A B", "leave B C", "work 1"], "5 9 2");
     check(&["leave A B make", "load A", "leave B C make"], "12 1 16");
 }
@@ -173,7 +174,7 @@ fn a_program_that_makes_many_processes_does_not_take_the_places_of_others() {
     // More than there are places.
     let job = built.job(&["work 1", "crowd 300"], Path::new(""));
     let run = job.run(soft());
-    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
     assert_eq!((run.lost(), run.counts.len()), (vec![], 303));
 }
 
@@ -200,7 +201,7 @@ fn a_program_with_threads_can_load_another_library_than_the_one_before_it() {
     let steps = ["load A", "thread A", "thread B", "thread A B", "thread B C", "load C"];
     let job = built.job(&steps, Path::new(""));
     let run = job.run(soft());
-    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
     assert_eq!(run.stdout.split_whitespace().collect::<Vec<_>>(), ["1", "2", "3", "6", "10", "3"]);
     assert!(run.lost().is_empty(), "{:?}", run.lost());
 }
@@ -233,7 +234,7 @@ fn many_programs_take_limited_memory() {
     }
     let mut steps: Vec<String> = targets.iter().map(|path| format!("{} work 1", path.display())).collect();
     steps.extend([steps[0].clone(), "stay".to_owned()]);
-    let job = Job::new(&built.program, &steps.iter().map(String::as_str).collect::<Vec<_>>());
+    let job = TestJob::new(&built.program, &steps.iter().map(String::as_str).collect::<Vec<_>>());
     let running = job.start(soft());
     running.until_it_says("here");
     assert_eq!(running.output().matches("2\n").count(), PROGRAMS + 1);

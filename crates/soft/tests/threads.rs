@@ -1,4 +1,4 @@
-//! Programs with threads do and say translated what they do without us, are counted, and nobody waits for ever.
+//! Programs with threads do and print the same as natively, are counted, and never hang.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -7,11 +7,11 @@ mod support;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cyclometer_soft::Event;
+use cyclometer_soft::ExecutionEvent;
 use cyclometer_sys::process::{SIGINT, SIGKILL, Status};
 use support::compare::{assert_lost, assert_same_counts, assert_same_end};
-use support::programs::{BARE, Recipe, build};
-use support::run::{Job, Run, Running, Tracer, soft};
+use support::programs::{BARE, BuildRecipe, build};
+use support::run::{RunningJob, TestJob, TestRun, TraceMethod, soft};
 use support::{installed, ready};
 
 const SIGSEGV: i32 = 11;
@@ -19,27 +19,27 @@ const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
 fn program() -> Option<PathBuf> {
-    let recipe = Recipe { source: "threads.c", flags: &["-O2", "-pthread", "-ldl"] };
+    let recipe = BuildRecipe { source: "threads.c", flags: &["-O2", "-pthread", "-ldl"] };
     ready().then(|| build(&recipe)).flatten()
 }
 
-fn job(args: &[&str]) -> Option<Job> {
-    program().map(|program| Job::new(program, args))
+fn job(args: &[&str]) -> Option<TestJob> {
+    program().map(|program| TestJob::new(program, args))
 }
 
 /// Runs it natively and translated, which must end alike; the translated run.
 #[track_caller]
-fn alike(args: &[&str]) -> Option<Run> {
+fn alike(args: &[&str]) -> Option<TestRun> {
     let job = job(args)?;
     let translated = job.run(soft());
-    assert_same_end(&translated, &job.run(Tracer::Nobody));
+    assert_same_end(&translated, &job.run(TraceMethod::Nobody));
     Some(translated)
 }
 
 #[track_caller]
-fn check_counted(run: &Run, at_least: u64) {
+fn check_counted(run: &TestRun, at_least: u64) {
     for process in &run.counts {
-        let count = process.count(Event::Instructions);
+        let count = process.count(ExecutionEvent::Instructions);
         assert!(count.as_ref().is_ok_and(|count| *count >= at_least), "{}: {count:?}", process.name);
     }
 }
@@ -75,7 +75,7 @@ fn many_threads_at_a_time_are_counted() {
 fn a_program_with_a_limit_on_addresses_is_counted() {
     let (Some(prlimit), Some(program)) = (installed("prlimit"), program()) else { return };
     let args = ["--as=4000000000", &program.to_string_lossy(), "sum"];
-    check_counted(&Job::new(prlimit, &args).run(soft()), 40_000);
+    check_counted(&TestJob::new(prlimit, &args).run(soft()), 40_000);
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn a_thread_that_executes_a_program_leaves_the_children_of_the_others() {
     for threads in ["1", "2", "3", "4", "6", "8", "12"] {
         let Some(run) = alike(&["breed", threads]) else { return };
         let (program, children) = run.counts.split_first().unwrap();
-        assert!(program.count(Event::Instructions).unwrap() >= 400);
-        // Who is still there when the program ends is counted up to then.
+        assert!(program.count(ExecutionEvent::Instructions).unwrap() >= 400);
+        // A thread that still runs when the program ends is counted up to then.
         children.iter().for_each(|child| assert!(child.counts.is_ok(), "{}: {:?}", child.name, child.counts));
     }
 }
@@ -181,16 +181,16 @@ fn all_threads_are_left_where_one_cannot_be_followed() {
 
 #[test]
 fn a_program_with_restartable_sequences_is_left_when_it_starts_a_thread() {
-    let recipe = Recipe { source: "threads.c", flags: &["-O2", "-pthread", "-DRESTARTABLE", "-ldl"] };
+    let recipe = BuildRecipe { source: "threads.c", flags: &["-O2", "-pthread", "-DRESTARTABLE", "-ldl"] };
     let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
-    let job = Job::new(program, &["sum"]);
+    let job = TestJob::new(program, &["sum"]);
     let run = job.run(soft());
-    assert_same_end(&run, &job.run(Tracer::Nobody));
+    assert_same_end(&run, &job.run(TraceMethod::Nobody));
     assert_lost(&run.counts[0], "restartable sequences");
 }
 
 /// Runs for a second.
-fn waiting(seconds: &str) -> Option<Running> {
+fn waiting(seconds: &str) -> Option<RunningJob> {
     let running = job(&["wait", "6", seconds])?.start(soft());
     running.until_it_says("waiting");
     Some(running)
@@ -278,7 +278,7 @@ fn the_counts_of_threads_can_be_read_while_they_come_and_go() {
     let (mut last, mut partial) = (0, 0);
     let end = loop {
         let (counts, is_last) = running.ask();
-        let count = counts[0].count(Event::Instructions).unwrap();
+        let count = counts[0].count(ExecutionEvent::Instructions).unwrap();
         assert!(count >= last, "{count} < {last}");
         partial += u32::from(count > last);
         last = count;
@@ -293,9 +293,9 @@ fn the_counts_of_threads_can_be_read_while_they_come_and_go() {
 
 #[test]
 fn repeated_runs_of_threads_that_do_the_same_count_the_same() {
-    let recipe = Recipe { source: "crew.c", flags: BARE };
+    let recipe = BuildRecipe { source: "crew.c", flags: BARE };
     let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
-    let job = Job::new(program, &["work", "8"]);
+    let job = TestJob::new(program, &["work", "8"]);
     let first = job.run(soft());
     for _ in 0..10 {
         assert_same_counts(&job.run(soft()).counts, &first.counts);
@@ -304,17 +304,17 @@ fn repeated_runs_of_threads_that_do_the_same_count_the_same() {
 
 #[test]
 fn atomics_of_threads_in_each_others_way_are_those_that_the_program_counts_itself() {
-    let recipe = Recipe { source: "attempts.c", flags: &["-O2", "-pthread"] };
+    let recipe = BuildRecipe { source: "attempts.c", flags: &["-O2", "-pthread"] };
     let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
-    let job = Job::new(program, &["200000"]);
-    let beside = |run: &Run| {
+    let job = TestJob::new(program, &["200000"]);
+    let beside = |run: &TestRun| {
         assert_eq!(run.status, Status::Code(0));
         let attempts: u64 = run.stdout.trim().split(' ').nth(1).unwrap().parse().unwrap();
         assert!(attempts >= 800_000);
-        run.counts[0].count(Event::Atomics).unwrap() - attempts
+        run.counts[0].count(ExecutionEvent::Atomics).unwrap() - attempts
     };
     let rest: Vec<u64> = (0..6).map(|_| beside(&job.run(soft()))).collect();
-    // Those of the C library, which has locks of its own that threads may meet at.
+    // The functions of the C library have locks of their own, at which threads may meet.
     let (least, most) = (rest.iter().min().unwrap(), rest.iter().max().unwrap());
     assert!(most - least < 60, "{rest:?}");
 }

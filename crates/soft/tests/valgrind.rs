@@ -1,11 +1,13 @@
 //! Counts of programs without the C library equal valgrind's, after the conventions of both.
 //!
-//! - Valgrind counts each iteration of a repeated string instruction as an instruction, and one more when it finds the
-//!   count at zero; here the execution counts once, and iterations apart. (One that ends before its count is none the
-//!   more for valgrind, and it executes `lods` once whatever the prefix says: the programs have neither.)
-//! - Valgrind counts what an instruction reads and then writes as a load only: the programs have none of that either.
-//! - With the C library the comparison would be about something else: valgrind puts code of its own into the program,
-//!   and hides features of the processor.
+//! - Valgrind counts each iteration of a repeated string instruction as an instruction, and one more when it
+//!   finds the count at zero; here the execution counts once, and iterations apart. (One that ends before its
+//!   count is none the more for valgrind, and it executes `lods` once whatever the prefix says: the programs
+//!   have neither.)
+//! - Valgrind counts what an instruction reads and then writes as a load only: the programs have none of that
+//!   either.
+//! - With the C library the comparison would be about something else: valgrind puts code of its own into the
+//!   program, and hides features of the processor.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -15,12 +17,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use cyclometer_soft::Event;
-use support::programs::{BARE, Recipe, build, unique};
-use support::run::{Job, soft};
+use cyclometer_soft::ExecutionEvent;
+use support::programs::{BARE, BuildRecipe, build, unique};
+use support::run::{TestJob, soft};
 use support::{installed, ready};
 
-/// What cachegrind counts: instructions, loads, stores, conditional branches, indirect jumps.
+/// The events of cachegrind: instructions, loads, stores, conditional branches, indirect jumps.
 fn by_cachegrind(valgrind: &Path, program: &Path) -> [u64; 5] {
     let file = unique("cachegrind");
     let mut command = Command::new(valgrind);
@@ -38,21 +40,21 @@ fn by_cachegrind(valgrind: &Path, program: &Path) -> [u64; 5] {
     ["Ir", "Dr", "Dw", "Bc", "Bi"].map(|name| field(summary, name))
 }
 
-/// What both count of a program: here, and by cachegrind; `None` where that cannot be done.
+/// The counts of a program: here, and by cachegrind; `None` where cachegrind cannot count it.
 fn counts(source: &str) -> Option<[[u64; 5]; 2]> {
     if !ready() {
         return None;
     }
     let valgrind = installed("valgrind")?;
-    let program = build(&Recipe { source, flags: BARE })?;
-    let run = Job::new(&program, &[]).direct().run(soft());
+    let program = build(&BuildRecipe { source, flags: BARE })?;
+    let run = TestJob::new(&program, &[]).direct().run(soft());
     let count = |event| run.counts[0].count(event).unwrap();
     let counted = [
-        count(Event::Instructions) + count(Event::RepIterations),
-        count(Event::Loads),
-        count(Event::Stores),
-        count(Event::ConditionalBranches),
-        count(Event::IndirectBranches),
+        count(ExecutionEvent::Instructions) + count(ExecutionEvent::RepIterations),
+        count(ExecutionEvent::Loads),
+        count(ExecutionEvent::Stores),
+        count(ExecutionEvent::ConditionalBranches),
+        count(ExecutionEvent::IndirectBranches),
     ];
     Some([counted, by_cachegrind(&valgrind, &program)])
 }

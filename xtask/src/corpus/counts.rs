@@ -70,7 +70,7 @@ fn plain(reason: &str) -> String {
             words.push(end);
         }
     }
-    words.join(" ").replace(" :", ":").replace("left translation: ", "")
+    words.join(" ").replace(" :", ":").replace("detached: ", "")
 }
 
 /// Whether a word is a number in parentheses.
@@ -149,11 +149,11 @@ mod tests {
     fn reasons_come_without_ids_and_addresses() {
         let metric = |event: &str| {
             json!({"event": event, "count": "lost", "mean": null,
-                   "reason": "java (12): left translation at 0x7ff8: the program started a thread"})
+                   "reason": "java (12): detached at 0x7ff8: the program started a thread"})
         };
         let expected = Counted::Lost("java: the program started a thread".to_owned());
         assert_eq!(counted(&export(metric)).unwrap(), expected);
-        assert_eq!(plain("left translation at 0x1: far (jump) of 64 bits"), "far (jump) of 64 bits");
+        assert_eq!(plain("detached at 0x1: far (jump) of 64 bits"), "far (jump) of 64 bits");
         assert_eq!(plain("the keeper has gone"), "the keeper has gone");
     }
 

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use cyclometer_soft::host::protocol::{LAST, Report, SO_FAR};
+use cyclometer_soft::host::protocol::{LAST, SO_FAR, TracerReport};
 
 /// Bytes that came and are not understood yet.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Inbox {
     /// # Errors
     ///
     /// When it is none.
-    pub(super) fn report(&mut self) -> Option<io::Result<Report>> {
+    pub(super) fn report(&mut self) -> Option<io::Result<TracerReport>> {
         let mut start = self.searched;
         while let Some(len) = self.bytes[start..].iter().position(|byte| *byte == b'\n') {
             let line = &self.bytes[start..start + len];
@@ -37,7 +37,7 @@ impl Inbox {
             if line == LAST.as_bytes() || line == SO_FAR.as_bytes() {
                 let report: Vec<u8> = self.bytes.drain(..start).collect();
                 self.searched = 0;
-                return Some(Report::read(&mut report.as_slice()));
+                return Some(TracerReport::read(&mut report.as_slice()));
             }
         }
         self.searched = start;

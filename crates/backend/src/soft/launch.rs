@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{CommandSpec, Layout, Waited};
 use cyclometer_core::{Child, CpuBaseline, Error, ErrorKind, Launch, Result};
-use cyclometer_soft::{Baseline, host};
+use cyclometer_soft::{ProcessorBaseline, host};
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{PidFd, Traced, poll_readable};
 
@@ -34,7 +34,7 @@ impl Launch for SoftwareLauncher<'_> {
         let fixed_layout = !self.settings.random_layout;
         let native = self.native.child(command, Some(Traced { fixed_layout }))?;
         let cpu_baseline = self.settings.cpu_baseline;
-        let settings = host::Settings { fixed_layout, ..host::Settings::default() }
+        let settings = host::TracerSettings { fixed_layout, ..host::TracerSettings::default() }
             .with_baseline(cpu_baseline.and_then(baseline))
             .counting(self.settings.events());
         let hints = if self.settings.hints { hints::folder() } else { None };
@@ -86,8 +86,8 @@ impl Child for Translated {
 }
 
 /// A baseline, as the translator knows it.
-fn baseline(wanted: CpuBaseline) -> Option<Baseline> {
-    Baseline::named(wanted.word())
+fn baseline(wanted: CpuBaseline) -> Option<ProcessorBaseline> {
+    ProcessorBaseline::named(wanted.word())
 }
 
 /// The feature of a baseline that this machine's processor lacks, or its system has switched off; `None` where it has them all.
@@ -114,7 +114,11 @@ fn kept<T>(
 }
 
 /// A keeper that traces the process, which waits at its gate.
-fn traced(pid: u32, settings: host::Settings, hints: Option<&Path>) -> std::result::Result<Link, Problem> {
+fn traced(
+    pid: u32,
+    settings: host::TracerSettings,
+    hints: Option<&Path>,
+) -> std::result::Result<Link, Problem> {
     let keeper: Keeper =
         keeper::fork(|socket| host::follow(pid, socket, settings, hints)).map_err(Problem::NoKeeper)?;
     let mut link = Link::new(keeper);
@@ -194,7 +198,7 @@ mod tests {
     #[test]
     fn every_baseline_is_one_of_the_translator() {
         let known: Vec<_> = CpuBaseline::ALL.into_iter().filter_map(baseline).collect();
-        assert_eq!(known, Baseline::ALL);
+        assert_eq!(known, ProcessorBaseline::ALL);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use cyclometer_core::exec::ExitStatus;
-use cyclometer_soft::host::protocol::{self, Counted, Report};
+use cyclometer_soft::host::protocol::{self, ProcessCounts, TracerReport};
 use cyclometer_sys::process::SIGKILL;
 
 use super::inbox::Inbox;
@@ -41,7 +41,7 @@ pub(super) struct Link {
     /// A request has no answer yet. There is one at most.
     asked: bool,
     /// The last report, if it came when one was asked for.
-    last: Option<Report>,
+    last: Option<TracerReport>,
 }
 
 /// Why there is no word.
@@ -83,7 +83,7 @@ impl Link {
     /// The counts so far.
     ///
     /// After a silence the answer that is owed is thrown away when it comes.
-    pub(super) fn ask(&mut self) -> Result<Vec<Counted>, Silence> {
+    pub(super) fn ask(&mut self) -> Result<Vec<ProcessCounts>, Silence> {
         if self.asked && self.report(NO_PATIENCE).is_ok() {
             self.asked = false;
         }
@@ -106,7 +106,7 @@ impl Link {
     /// # Errors
     ///
     /// Why it is not known, in words.
-    pub(super) fn last_report(&mut self, status: Option<ExitStatus>) -> Result<Report, String> {
+    pub(super) fn last_report(&mut self, status: Option<ExitStatus>) -> Result<TracerReport, String> {
         while self.last.is_none() {
             match self.report(PATIENCE) {
                 // An answer to what was asked before.
@@ -124,7 +124,7 @@ impl Link {
     }
 
     /// The next report; keeps the last one.
-    fn report(&mut self, patience: Duration) -> Result<Vec<Counted>, Silence> {
+    fn report(&mut self, patience: Duration) -> Result<Vec<ProcessCounts>, Silence> {
         loop {
             match self.inbox.report() {
                 Some(report) => {
@@ -195,8 +195,8 @@ mod tests {
         format!("process 7 1 a\ncount loads {loads}\n{end}\n")
     }
 
-    fn loads(report: &[Counted]) -> u64 {
-        report[0].count(cyclometer_soft::Event::Loads).unwrap()
+    fn loads(report: &[ProcessCounts]) -> u64 {
+        report[0].count(cyclometer_soft::ExecutionEvent::Loads).unwrap()
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::rc::{Rc, Weak};
 
 use cyclometer_core::exec::RefusalKind;
 use cyclometer_core::{Counting, Launch, Part, Refusal, Rung, Slot, SlotId, Source, Target};
-use cyclometer_soft::Event;
+use cyclometer_soft::ExecutionEvent;
 
 use crate::Launcher;
 use crate::soft_settings::SoftwareSettings;
@@ -92,20 +92,20 @@ impl Source for SoftwareSource {
 
 /// The number by which a translated program asks for an event, by its name; `None` where there is no such event.
 pub fn event_number(name: &str) -> Option<u64> {
-    Event::from_name(name).map(|event| event.index() as u64)
+    ExecutionEvent::from_name(name).map(|event| event.index() as u64)
 }
 
 impl SoftwareSettings {
-    fn events(&self) -> impl Iterator<Item = Event> {
+    fn events(&self) -> impl Iterator<Item = ExecutionEvent> {
         let wanted = self.wanted;
-        Event::ALL.iter().copied().filter(move |event| wanted.contains(event.index() as u64))
+        ExecutionEvent::ALL.iter().copied().filter(move |event| wanted.contains(event.index() as u64))
     }
 }
 
 /// The event that a slot asks for.
-fn line(slot: &Slot) -> std::result::Result<(SlotId, Event), Refusal> {
+fn line(slot: &Slot) -> std::result::Result<(SlotId, ExecutionEvent), Refusal> {
     let event = match slot.parts.as_slice() {
-        [Part::Soft(name)] => Event::from_name(name),
+        [Part::Soft(name)] => ExecutionEvent::from_name(name),
         _ => None,
     };
     event.map(|event| (slot.id, event)).ok_or_else(|| {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use cyclometer_core::exec::{Cell, Exit, Reading};
 use cyclometer_core::{Counting, Error, ErrorKind, Result, SlotId};
-use cyclometer_soft::Event;
-use cyclometer_soft::host::protocol::Counted;
+use cyclometer_soft::ExecutionEvent;
+use cyclometer_soft::host::protocol::ProcessCounts;
 
 use super::link::Link;
 
@@ -16,7 +16,7 @@ type Sum = std::result::Result<u64, String>;
 
 /// The counts of one command and all that it starts.
 pub(super) struct SoftwareCounting {
-    lines: Vec<(SlotId, Event)>,
+    lines: Vec<(SlotId, ExecutionEvent)>,
     link: Rc<RefCell<Link>>,
     started: Option<Instant>,
     exit: Option<Exit>,
@@ -29,7 +29,7 @@ pub(super) struct SoftwareCounting {
 }
 
 impl SoftwareCounting {
-    pub(super) fn new(lines: Vec<(SlotId, Event)>, link: Rc<RefCell<Link>>) -> SoftwareCounting {
+    pub(super) fn new(lines: Vec<(SlotId, ExecutionEvent)>, link: Rc<RefCell<Link>>) -> SoftwareCounting {
         let (sums, settled, partial) = (Vec::new(), false, None);
         SoftwareCounting { lines, link, started: None, exit: None, sums, settled, partial }
     }
@@ -109,7 +109,7 @@ fn cell(slot: SlotId, sum: &Sum, elapsed_ns: u64) -> Cell {
 }
 
 /// The sum over all processes; nothing when one has no count.
-fn sum(report: &[Counted], event: Event) -> Sum {
+fn sum(report: &[ProcessCounts], event: ExecutionEvent) -> Sum {
     let mut sum = 0_u64;
     let mut losers = Vec::new();
     for process in report {
@@ -127,7 +127,7 @@ fn sum(report: &[Counted], event: Event) -> Sum {
     }
 }
 
-fn named(process: &Counted) -> String {
+fn named(process: &ProcessCounts) -> String {
     match process.name.as_str() {
         "" => format!("process {}", process.pid),
         name => format!("{name} ({})", process.pid),
@@ -159,29 +159,32 @@ fn nanos(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    fn process(pid: u32, name: &str, loads: std::result::Result<u64, &str>) -> Counted {
-        let counts = loads.map(|loads| vec![(Event::Loads, Ok(loads))]).map_err(str::to_owned);
-        Counted { pid, parent: 1, name: name.to_owned(), counts }
+    fn process(pid: u32, name: &str, loads: std::result::Result<u64, &str>) -> ProcessCounts {
+        let counts = loads.map(|loads| vec![(ExecutionEvent::Loads, Ok(loads))]).map_err(str::to_owned);
+        ProcessCounts { pid, parent: 1, name: name.to_owned(), counts }
     }
 
     #[test]
     fn a_count_is_the_sum_over_all_processes() {
         let report = [process(7, "sh", Ok(3)), process(8, "ls", Ok(4))];
-        assert_eq!(sum(&report, Event::Loads), Ok(7));
-        assert!(sum(&report, Event::Stores).is_err(), "it was not reported");
-        assert!(sum(&[], Event::Loads).is_err(), "nobody is not zero");
+        assert_eq!(sum(&report, ExecutionEvent::Loads), Ok(7));
+        assert!(sum(&report, ExecutionEvent::Stores).is_err(), "it was not reported");
+        assert!(sum(&[], ExecutionEvent::Loads).is_err(), "nobody is not zero");
         let large = [process(7, "sh", Ok(u64::MAX)), process(8, "ls", Ok(4))];
-        assert!(sum(&large, Event::Loads).is_err());
+        assert!(sum(&large, ExecutionEvent::Loads).is_err());
     }
 
     #[test]
     fn one_lost_process_loses_the_sum_and_is_named() {
-        let lost = "left translation at 0x10: the program started a thread";
+        let lost = "detached at 0x10: the program started a thread";
         let mut report = vec![process(7, "sh", Ok(3)), process(8, "sort", Err(lost))];
-        assert_eq!(sum(&report, Event::Loads), Err(format!("sort (8): {lost}")));
+        assert_eq!(sum(&report, ExecutionEvent::Loads), Err(format!("sort (8): {lost}")));
         report.push(process(9, "", Err("x")));
-        assert_eq!(sum(&report, Event::Loads), Err(format!("sort (8): {lost}; another process too")));
-        assert_eq!(sum(&report[2..], Event::Loads), Err("process 9: x".to_owned()));
+        assert_eq!(
+            sum(&report, ExecutionEvent::Loads),
+            Err(format!("sort (8): {lost}; another process too"))
+        );
+        assert_eq!(sum(&report[2..], ExecutionEvent::Loads), Err("process 9: x".to_owned()));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use proptest::test_runner::TestRunner;
 use std::cell::Cell;
 
 use super::*;
-use crate::addend::{Elements, Iteration, Mask};
+use crate::addend::{ElementMask, MaskedElements, StringIteration};
 
 mod cross_check;
 
@@ -16,19 +16,19 @@ fn decode(bytes: &[u8]) -> Instruction {
     Decoder::with_ip(64, bytes, 0x1000, DecoderOptions::NONE).decode()
 }
 
-/// What a text of hexadecimal bytes counts, and the instruction.
+/// The counts of hexadecimal bytes, and the instruction.
 #[track_caller]
-fn class_of(hex: &str) -> Class {
+fn class_of(hex: &str) -> InstructionCounts {
     let bytes: Vec<u8> = hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
     let instruction = decode(&bytes);
     assert_eq!(instruction.len(), bytes.len(), "{hex} is one instruction");
     classify(&instruction, InstructionInfoFactory::new().info(&instruction))
 }
 
-/// The counts as text, one instruction left out.
-fn text(events: &Tally) -> String {
-    let name = |(event, count): (Event, u32)| match (event, count) {
-        (Event::Instructions, 1) => None,
+/// The counts as text, without the one instruction.
+fn text(events: &EventTally) -> String {
+    let name = |(event, count): (ExecutionEvent, u32)| match (event, count) {
+        (ExecutionEvent::Instructions, 1) => None,
         (event, 1) => Some(event.to_string()),
         (event, count) => Some(format!("{event}={count}")),
     };
@@ -39,9 +39,9 @@ fn text(events: &Tally) -> String {
 #[track_caller]
 fn check(hex: &str, assembly: &str, counts: &str) {
     let class = class_of(hex);
-    assert_eq!(class.events.of(Event::Instructions), 1, "{assembly}");
+    assert_eq!(class.events.of(ExecutionEvent::Instructions), 1, "{assembly}");
     assert_eq!(text(&class.events), counts, "{assembly}");
-    let conditional = class.events.of(Event::ConditionalBranches) > 0;
+    let conditional = class.events.of(ExecutionEvent::ConditionalBranches) > 0;
     assert_eq!(class.addend, conditional.then_some(Addend::Direction), "{assembly}");
 }
 
@@ -51,18 +51,18 @@ fn check_repeated(hex: &str, assembly: &str, iteration: [u8; 4]) {
     let class = class_of(hex);
     assert_eq!(text(&class.events), "rep_instructions", "{assembly}");
     let [loads, stores, bytes_loaded, bytes_stored] = iteration;
-    let expected = Iteration { loads, stores, bytes_loaded, bytes_stored };
+    let expected = StringIteration { loads, stores, bytes_loaded, bytes_stored };
     assert_eq!(class.addend, Some(Addend::Iterations(expected)), "{assembly}");
 }
 
 /// A masked access: elements, bytes of each.
 #[track_caller]
-fn check_masked(hex: &str, assembly: &str, counts: &str, mask: Mask, lanes: u8, element_bytes: u8) {
+fn check_masked(hex: &str, assembly: &str, counts: &str, mask: ElementMask, lanes: u8, element_bytes: u8) {
     let class = class_of(hex);
     assert_eq!(text(&class.events), counts, "{assembly}");
-    let stores = class.events.of(Event::Stores) > 0;
-    let event = if stores { Event::BytesStored } else { Event::BytesLoaded };
-    let expected = Elements { event, mask, lanes, element_bytes };
+    let stores = class.events.of(ExecutionEvent::Stores) > 0;
+    let event = if stores { ExecutionEvent::BytesStored } else { ExecutionEvent::BytesLoaded };
+    let expected = MaskedElements { event, mask, lanes, element_bytes };
     assert_eq!(class.addend, Some(Addend::Elements(expected)), "{assembly}");
 }
 
@@ -134,7 +134,7 @@ fn branches_count_by_kind() {
 }
 
 #[test]
-fn what_names_memory_without_access_counts_none() {
+fn an_operand_without_access_counts_nothing() {
     check("48 8d 47 08", "lea rax, [rdi+8]", "");
     check("90", "nop", "nops");
     check("0f 1f 00", "nop dword ptr [rax+0]", "nops");
@@ -368,7 +368,7 @@ fn a_mask_on_results_leaves_the_operand_whole() {
 fn an_undefined_instruction_never_retires() {
     for undefined in ["0f 0b", "0f b9 c0", "0f ff c0"] {
         let class = class_of(undefined);
-        assert_eq!((class.events, class.addend), (Tally::new(), None), "{undefined}");
+        assert_eq!((class.events, class.addend), (EventTally::new(), None), "{undefined}");
     }
 }
 
@@ -384,12 +384,12 @@ fn a_repeat_prefix_counts_once_and_its_iterations_apart() {
 
 #[test]
 fn selected_elements_are_counted_at_run_time() {
-    check_masked("0f f7 c1", "maskmovq mm0, mm1", "stores simd_64", Mask::Signs(Register::MM1), 8, 1);
+    check_masked("0f f7 c1", "maskmovq mm0, mm1", "stores simd_64", ElementMask::Signs(Register::MM1), 8, 1);
     check_masked(
         "66 0f f7 c1",
         "maskmovdqu xmm0, xmm1",
         "stores simd_128",
-        Mask::Signs(Register::XMM1),
+        ElementMask::Signs(Register::XMM1),
         16,
         1,
     );
@@ -397,7 +397,7 @@ fn selected_elements_are_counted_at_run_time() {
         "c4 e2 75 2c 07",
         "vmaskmovps ymm0, ymm1, [rdi]",
         "loads simd_256",
-        Mask::Signs(Register::YMM1),
+        ElementMask::Signs(Register::YMM1),
         8,
         4,
     );
@@ -405,7 +405,7 @@ fn selected_elements_are_counted_at_run_time() {
         "c4 e2 71 2f 17",
         "vmaskmovpd [rdi], xmm1, xmm2",
         "stores simd_128",
-        Mask::Signs(Register::XMM1),
+        ElementMask::Signs(Register::XMM1),
         2,
         8,
     );
@@ -413,7 +413,7 @@ fn selected_elements_are_counted_at_run_time() {
         "c4 e2 75 8e 17",
         "vpmaskmovd [rdi], ymm1, ymm2",
         "stores simd_256",
-        Mask::Signs(Register::YMM1),
+        ElementMask::Signs(Register::YMM1),
         8,
         4,
     );
@@ -421,7 +421,7 @@ fn selected_elements_are_counted_at_run_time() {
         "c4 e2 6d 92 04 8f",
         "vgatherdps ymm0, [rdi+ymm1*4], ymm2",
         "loads simd_256",
-        Mask::Signs(Register::YMM2),
+        ElementMask::Signs(Register::YMM2),
         8,
         4,
     );
@@ -429,7 +429,7 @@ fn selected_elements_are_counted_at_run_time() {
         "c4 e2 69 93 04 8f",
         "vgatherqps xmm0, [rdi+xmm1*4], xmm2",
         "loads simd_128",
-        Mask::Signs(Register::XMM2),
+        ElementMask::Signs(Register::XMM2),
         2,
         4,
     );
@@ -437,7 +437,7 @@ fn selected_elements_are_counted_at_run_time() {
         "c4 e2 ed 91 04 cf",
         "vpgatherqq ymm0, [rdi+ymm1*8], ymm2",
         "loads simd_256",
-        Mask::Signs(Register::YMM2),
+        ElementMask::Signs(Register::YMM2),
         4,
         8,
     );
@@ -445,7 +445,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f2 fd 49 92 04 cf",
         "vgatherdpd zmm0{k1}, [rdi+ymm1*8]",
         "loads simd_512",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         8,
         8,
     );
@@ -453,7 +453,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f2 7d 49 a0 04 8f",
         "vpscatterdd [rdi+zmm1*4]{k1}, zmm0",
         "stores simd_512",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         16,
         4,
     );
@@ -461,7 +461,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f2 7d 49 a1 04 8f",
         "vpscatterqd [rdi+zmm1*4]{k1}, ymm0",
         "stores simd_256",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         8,
         4,
     );
@@ -469,7 +469,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f1 7c 49 10 07",
         "vmovups zmm0{k1}, [rdi]",
         "loads simd_512",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         16,
         4,
     );
@@ -477,7 +477,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 e1 7f aa 6f 07",
         "vmovdqu8 ymm16{k2}{z}, [rdi]",
         "loads simd_256",
-        Mask::Opmask(Register::K2),
+        ElementMask::Opmask(Register::K2),
         32,
         1,
     );
@@ -485,7 +485,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f1 7f 4b 7f 07",
         "vmovdqu8 [rdi]{k3}, zmm0",
         "stores simd_512",
-        Mask::Opmask(Register::K3),
+        ElementMask::Opmask(Register::K3),
         64,
         1,
     );
@@ -493,7 +493,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f1 7e 09 10 07",
         "vmovss xmm0{k1}, [rdi]",
         "loads simd_scalar",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         1,
         4,
     );
@@ -501,7 +501,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f2 7d 49 8a 07",
         "vcompressps [rdi]{k1}, zmm0",
         "stores simd_512",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         16,
         4,
     );
@@ -509,7 +509,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f2 fd a9 88 07",
         "vexpandpd ymm0{k1}{z}, [rdi]",
         "loads simd_256",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         4,
         8,
     );
@@ -517,7 +517,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f2 7d 49 31 07",
         "vpmovzxbd zmm0{k1}, [rdi]",
         "loads simd_512",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         16,
         1,
     );
@@ -525,7 +525,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f2 7e 49 30 07",
         "vpmovwb [rdi]{k1}, zmm0",
         "stores simd_512",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         32,
         1,
     );
@@ -533,7 +533,7 @@ fn selected_elements_are_counted_at_run_time() {
         "62 f3 7d 49 19 07 01",
         "vextractf32x4 [rdi]{k1}, zmm0, 1",
         "stores simd_512",
-        Mask::Opmask(Register::K1),
+        ElementMask::Opmask(Register::K1),
         4,
         4,
     );
@@ -543,10 +543,10 @@ fn selected_elements_are_counted_at_run_time() {
 fn the_size_of_a_tile_is_elsewhere() {
     let tile = class_of("c4 e2 7b 4b 04 37");
     assert_eq!(text(&tile.events), "loads");
-    assert_eq!(tile.addend, Some(Addend::Bytes { event: Event::BytesLoaded }));
+    assert_eq!(tile.addend, Some(Addend::Bytes { event: ExecutionEvent::BytesLoaded }));
     let tile = class_of("c4 e2 7a 4b 04 37");
     assert_eq!(text(&tile.events), "stores");
-    assert_eq!(tile.addend, Some(Addend::Bytes { event: Event::BytesStored }));
+    assert_eq!(tile.addend, Some(Addend::Bytes { event: ExecutionEvent::BytesStored }));
 }
 
 #[test]

@@ -3,31 +3,33 @@
 use std::num::NonZeroU32;
 
 use super::redundancy::{self, Redundancy};
-use super::sets::Sets;
-use super::{Arc, ArcId, Counter, Epoch, Flow, Role};
-use crate::chunks::Chunks;
-use crate::pack::{Packer, Unpacker};
+use super::sets::DisjointSets;
+use super::{ArcId, CounterRole, EpochArcs, FlowArc, FlowCounter, FlowGraph};
+use crate::chunks::ChunkedVec;
+use crate::pack::{ChunkReader, ChunkWriter};
 
 impl ArcId {
     /// An arc that there may be.
-    pub(crate) fn pack(arc: Option<ArcId>, to: &mut Packer<'_>) {
+    pub(crate) fn pack(arc: Option<ArcId>, to: &mut ChunkWriter<'_>) {
         to.u32(arc.map_or(0, |arc| arc.0.get()));
     }
 
-    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Option<ArcId>> {
+    pub(crate) fn unpack(from: &mut ChunkReader<'_>) -> Option<Option<ArcId>> {
         Some(NonZeroU32::new(from.u32()?).map(ArcId))
     }
 }
 
-impl Role {
-    fn unpack(from: &mut Unpacker<'_>) -> Option<Role> {
-        [Role::Needed, Role::Redundant, Role::Observed].into_iter().nth(from.u8()?.into())
+impl CounterRole {
+    fn unpack(from: &mut ChunkReader<'_>) -> Option<CounterRole> {
+        [CounterRole::Needed, CounterRole::Redundant, CounterRole::Observed]
+            .into_iter()
+            .nth(from.u8()?.into())
     }
 }
 
-impl Flow {
+impl FlowGraph {
     /// Writes a graph of which every arc is decided.
-    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+    pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.count(self.arcs.len());
         for arc in self.arcs.iter() {
             [arc.from, arc.to, arc.counter].into_iter().for_each(|number| to.u32(number));
@@ -44,18 +46,19 @@ impl Flow {
         to.count(self.unchecked);
     }
 
-    /// Reads one; `redundancy` is for what is added to it.
-    pub(crate) fn unpack(from: &mut Unpacker<'_>, redundancy: Redundancy) -> Option<Flow> {
-        let mut arcs = Chunks::new();
+    /// Reads a graph; `redundancy` applies to later epochs.
+    pub(crate) fn unpack(from: &mut ChunkReader<'_>, redundancy: Redundancy) -> Option<FlowGraph> {
+        let mut arcs = ChunkedVec::new();
         for _ in 0..from.count()? {
-            arcs.push(Arc { from: from.u32()?, to: from.u32()?, counter: from.u32()? });
+            arcs.push(FlowArc { from: from.u32()?, to: from.u32()?, counter: from.u32()? });
         }
         let blocks = from.list(|from| ArcId::unpack(from)?)?;
-        let counters =
-            from.list(|from| Some(Counter { arc: ArcId::unpack(from)??, role: Role::unpack(from)? }))?;
-        let forest = Sets::with(from.list(|from| Some(from.u32()?.cast_signed()))?);
+        let counters = from.list(|from| {
+            Some(FlowCounter { arc: ArcId::unpack(from)??, role: CounterRole::unpack(from)? })
+        })?;
+        let forest = DisjointSets::with(from.list(|from| Some(from.u32()?.cast_signed()))?);
         let unchecked = from.count()?;
-        Some(Flow {
+        Some(FlowGraph {
             arcs,
             blocks,
             counters,
@@ -63,8 +66,8 @@ impl Flow {
             forest,
             redundancy,
             unchecked,
-            epoch: Epoch::default(),
-            scratch: redundancy::Scratch::default(),
+            epoch: EpochArcs::default(),
+            scratch: redundancy::RedundancyScratch::default(),
         })
     }
 

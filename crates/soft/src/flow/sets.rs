@@ -4,26 +4,26 @@
 ///
 /// # Source
 ///
-/// R. E. Tarjan, J. van Leeuwen: Worst-case analysis of set union algorithms, J. ACM 31 (1984): union by size, path
-/// halving.
+/// R. E. Tarjan, J. van Leeuwen: Worst-case analysis of set union algorithms, J. ACM 31 (1984): union by
+/// size, path halving.
 #[derive(Clone, Debug)]
-pub(super) struct Sets {
-    /// For each point another one of its set; for the one that stands for the set, the set's size below zero.
+pub(super) struct DisjointSets {
+    /// For each point its parent; for a root, the size of its set below zero.
     above: Vec<i32>,
 }
 
-impl Sets {
-    pub(super) fn new(count: u32) -> Sets {
-        Sets { above: vec![-1; count as usize] }
+impl DisjointSets {
+    pub(super) fn new(count: u32) -> DisjointSets {
+        DisjointSets { above: vec![-1; count as usize] }
     }
 
-    /// For each point what stands for it, for [`Sets::with`].
+    /// The parent of each point, for [`DisjointSets::with`].
     pub(super) fn as_numbers(&self) -> &[i32] {
         &self.above
     }
 
-    pub(super) fn with(numbers: Vec<i32>) -> Sets {
-        Sets { above: numbers }
+    pub(super) fn with(numbers: Vec<i32>) -> DisjointSets {
+        DisjointSets { above: numbers }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn joined_points_are_one_set_and_new_ones_are_alone() {
-        let mut sets = Sets::new(3);
+        let mut sets = DisjointSets::new(3);
         assert!(sets.join(0, 1));
         assert!(!sets.join(1, 0));
         sets.grow(1);

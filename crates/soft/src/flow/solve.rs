@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use super::{ArcId, BlockId, Flow, Point};
+use super::{ArcId, BlockId, FlowGraph, FlowPoint};
 
-/// Why counters do not give counts.
+/// The reason why counters give no counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlowError {
@@ -17,22 +17,23 @@ pub enum FlowError {
     },
     /// Arcs were added after the last epoch was closed.
     OpenEpoch,
-    /// What comes to a point does not go away from it: a counter is wrong, or an execution went where the graph has
-    /// no arc. The fault may be at any point that is connected with this one by arcs without a counter.
+    /// The executions that enter a point do not leave it. A counter is wrong, or an execution went along an
+    /// arc that the graph does not have. The fault may be at any point that arcs without a counter connect
+    /// with this one.
     Inconsistent {
-        /// Where the contradiction came up.
-        at: Point,
-        /// Executions that come to it.
+        /// The point of the contradiction.
+        at: FlowPoint,
+        /// Executions into it.
         inflow: i128,
-        /// Executions that leave it.
+        /// Executions that go out of it.
         outflow: i128,
     },
-    /// An arc would have been executed less than never, or more often than 64 bits can say.
+    /// The count of an arc would be negative, or exceed 64 bits.
     Impossible {
-        /// Where the arc starts.
-        from: Point,
-        /// Where it ends.
-        to: Point,
+        /// The start of the arc.
+        from: FlowPoint,
+        /// The end of the arc.
+        to: FlowPoint,
         /// Its count.
         count: i128,
     },
@@ -85,23 +86,23 @@ impl Solution {
 }
 
 /// Leaves of the forest of unknown arcs are solved one after the other; then every point must balance.
-pub(super) fn solve(flow: &Flow, counters: &[u64]) -> Result<Solution, FlowError> {
+pub(super) fn solve(flow: &FlowGraph, counters: &[u64]) -> Result<Solution, FlowError> {
     if counters.len() != flow.counters.len() {
         return Err(FlowError::WrongNumber { counters: flow.counters.len(), values: counters.len() });
     }
     if !flow.open.is_empty() {
         return Err(FlowError::OpenEpoch);
     }
-    // What an unknown arc or a balance comes to in the end has each counter once at most, added or taken away.
+    // The final value of an unknown arc or a balance contains each counter once at most, added or subtracted.
     let all: u128 = counters.iter().map(|count| u128::from(*count)).sum();
     if i64::try_from(all).is_ok() {
-        Work::<i64>::new(flow, counters).solution()
+        FlowSolver::<i64>::new(flow, counters).solution()
     } else {
-        Work::<i128>::new(flow, counters).solution()
+        FlowSolver::<i128>::new(flow, counters).solution()
     }
 }
 
-/// A number of executions, or what is missing of it.
+/// A number of executions, or a balance.
 trait Amount: Copy + Default + PartialEq {
     fn of(count: u64) -> Self;
     fn plus(self, other: Self) -> Self;
@@ -109,7 +110,7 @@ trait Amount: Copy + Default + PartialEq {
     fn wide(self) -> i128;
 }
 
-/// Where all counters together fit. What is between may wrap, and wraps back.
+/// Used where the sum of all counters fits. Intermediate values may wrap, and wrap back.
 impl Amount for i64 {
     fn of(count: u64) -> i64 {
         count.cast_signed()
@@ -147,27 +148,27 @@ impl Amount for i128 {
     }
 }
 
-struct Work<'a, N> {
-    flow: &'a Flow,
+struct FlowSolver<'a, N> {
+    flow: &'a FlowGraph,
     counts: Vec<u64>,
-    points: Vec<Balance<N>>,
+    points: Vec<PointBalance<N>>,
 }
 
-/// What is known of a point.
+/// The balance of a point.
 #[derive(Clone, Copy, Default)]
-struct Balance<N> {
-    /// What comes to it less what goes away, as far as it is known.
+struct PointBalance<N> {
+    /// Known executions into the point minus those out of it.
     left: N,
     /// Unknown arcs.
     unknown: u32,
-    /// The numbers of all unknown arcs, combined by exclusive or: with one left, its number.
+    /// The numbers of all unknown arcs, combined by exclusive or: with one arc, its number.
     which: u32,
 }
 
-impl<'a, N: Amount> Work<'a, N> {
-    fn new(flow: &'a Flow, counters: &[u64]) -> Work<'a, N> {
-        let points = vec![Balance::default(); flow.forest.len()];
-        let mut work = Work { flow, counts: vec![0; flow.arcs.len()], points };
+impl<'a, N: Amount> FlowSolver<'a, N> {
+    fn new(flow: &'a FlowGraph, counters: &[u64]) -> FlowSolver<'a, N> {
+        let points = vec![PointBalance::default(); flow.forest.len()];
+        let mut work = FlowSolver { flow, counts: vec![0; flow.arcs.len()], points };
         for (i, arc) in flow.arcs.iter().enumerate() {
             match arc.counter() {
                 Some(counter) => work.know(i, counters[counter as usize]),
@@ -199,9 +200,9 @@ impl<'a, N: Amount> Work<'a, N> {
         point.which ^= arc as u32;
     }
 
-    /// Solves the arc of a leaf; then that of the point behind it, if that has become a leaf.
+    /// Solves the arc of a leaf; then that of the point at its other end, if that has become a leaf.
     fn peel(&mut self, mut leaf: u32) -> Result<(), FlowError> {
-        while let Balance { left, unknown: 1, which } = self.points[leaf as usize] {
+        while let PointBalance { left, unknown: 1, which } = self.points[leaf as usize] {
             let arc = which as usize;
             let (from, to) = (self.flow.arcs[arc].from, self.flow.arcs[arc].to);
             let count = if from == leaf { left.wide() } else { -left.wide() };
@@ -214,8 +215,8 @@ impl<'a, N: Amount> Work<'a, N> {
 
     fn possible(&self, from: u32, to: u32, count: i128) -> Result<u64, FlowError> {
         u64::try_from(count).map_err(|_| FlowError::Impossible {
-            from: Point::of_node(from),
-            to: Point::of_node(to),
+            from: FlowPoint::of_node(from),
+            to: FlowPoint::of_node(to),
             count,
         })
     }
@@ -231,6 +232,6 @@ impl<'a, N: Amount> Work<'a, N> {
         let arcs = || self.flow.arcs.iter().zip(&self.counts);
         let inflow = arcs().filter(|(arc, _)| arc.to == node).map(|(_, count)| i128::from(*count)).sum();
         let outflow = arcs().filter(|(arc, _)| arc.from == node).map(|(_, count)| i128::from(*count)).sum();
-        FlowError::Inconsistent { at: Point::of_node(node), inflow, outflow }
+        FlowError::Inconsistent { at: FlowPoint::of_node(node), inflow, outflow }
     }
 }

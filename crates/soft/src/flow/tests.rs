@@ -6,7 +6,7 @@ use super::*;
 
 /// A program: for each block its successors, and whether it may end by an indirect branch to any block.
 #[derive(Clone, Debug)]
-struct Program {
+struct RandomGraph {
     blocks: Vec<Hidden>,
 }
 
@@ -17,34 +17,35 @@ struct Hidden {
     weight: u64,
 }
 
-fn programs() -> impl Strategy<Value = Program> {
+fn programs() -> impl Strategy<Value = RandomGraph> {
     programs_of(1..14)
 }
 
 /// Programs of that many blocks.
-fn programs_of(blocks: std::ops::Range<usize>) -> impl Strategy<Value = Program> {
+fn programs_of(blocks: std::ops::Range<usize>) -> impl Strategy<Value = RandomGraph> {
     let hidden = |n: usize| {
         (prop::collection::vec(0..n, 0..3), prop::bool::weighted(0.3), 0u64..50)
             .prop_map(|(successors, indirect, weight)| Hidden { successors, indirect, weight })
     };
-    blocks.prop_flat_map(move |n| prop::collection::vec(hidden(n), n).prop_map(|blocks| Program { blocks }))
+    blocks
+        .prop_flat_map(move |n| prop::collection::vec(hidden(n), n).prop_map(|blocks| RandomGraph { blocks }))
 }
 
-/// Runs a program by chance and finds its graph on the way, as a translator does.
+/// Runs a random program and finds its graph on the way, as a translator does.
 struct Explorer<'a> {
-    program: &'a Program,
-    flow: Flow,
+    program: &'a RandomGraph,
+    flow: FlowGraph,
     found: HashMap<usize, BlockId>,
-    arcs: HashMap<(Point, Point), ArcId>,
-    /// What every arc really counts.
+    arcs: HashMap<(FlowPoint, FlowPoint), ArcId>,
+    /// The true count of every arc.
     truth: Vec<u64>,
-    /// What every arc weighs.
+    /// The weight of every arc.
     weights: Vec<u64>,
 }
 
 impl<'a> Explorer<'a> {
-    fn new(program: &'a Program, redundancy: Redundancy) -> Explorer<'a> {
-        let flow = Flow::new(redundancy);
+    fn new(program: &'a RandomGraph, redundancy: Redundancy) -> Explorer<'a> {
+        let flow = FlowGraph::new(redundancy);
         Explorer {
             program,
             flow,
@@ -62,8 +63,8 @@ impl<'a> Explorer<'a> {
         }
         for block in 0..self.program.blocks.len() {
             for next in self.program.blocks[block].successors.clone() {
-                let to = Point::Entry(self.block(next));
-                self.arc(Point::Exit(self.found[&block]), to);
+                let to = FlowPoint::Entry(self.block(next));
+                self.arc(FlowPoint::Exit(self.found[&block]), to);
             }
         }
         self.flow.close_epoch();
@@ -81,7 +82,7 @@ impl<'a> Explorer<'a> {
         block
     }
 
-    fn arc(&mut self, from: Point, to: Point) -> ArcId {
+    fn arc(&mut self, from: FlowPoint, to: FlowPoint) -> ArcId {
         if let Some(arc) = self.arcs.get(&(from, to)) {
             return *arc;
         }
@@ -93,7 +94,7 @@ impl<'a> Explorer<'a> {
         arc
     }
 
-    fn go(&mut self, from: Point, to: Point) {
+    fn go(&mut self, from: FlowPoint, to: FlowPoint) {
         let arc = self.arc(from, to);
         self.flow.close_epoch();
         self.truth[arc.index()] += 1;
@@ -103,23 +104,23 @@ impl<'a> Explorer<'a> {
     fn walk(&mut self, choices: &[usize]) {
         let mut at = choices.len() % self.program.blocks.len();
         let mut block = self.block(at);
-        self.go(Point::Outside, Point::Entry(block));
+        self.go(FlowPoint::Outside, FlowPoint::Entry(block));
         for choice in choices {
             self.truth[self.flow.arc_of(block).index()] += 1;
             let hidden = &self.program.blocks[at];
-            let exit = Point::Exit(block);
+            let exit = FlowPoint::Exit(block);
             if hidden.indirect && choice % 2 == 0 {
                 at = choice / 2 % self.program.blocks.len();
-                self.go(exit, Point::Outside);
+                self.go(exit, FlowPoint::Outside);
                 block = self.block(at);
-                self.go(Point::Outside, Point::Entry(block));
+                self.go(FlowPoint::Outside, FlowPoint::Entry(block));
             } else if hidden.successors.is_empty() {
-                self.go(exit, Point::Outside);
+                self.go(exit, FlowPoint::Outside);
                 return;
             } else {
                 at = hidden.successors[choice % hidden.successors.len()];
                 block = self.block(at);
-                self.go(exit, Point::Entry(block));
+                self.go(exit, FlowPoint::Entry(block));
             }
         }
         self.stop_before(block);
@@ -127,7 +128,7 @@ impl<'a> Explorer<'a> {
 
     /// The walk ends before the block's counter: the host sees that.
     fn stop_before(&mut self, block: BlockId) {
-        let (from, to) = (Point::Entry(block), Point::Outside);
+        let (from, to) = (FlowPoint::Entry(block), FlowPoint::Outside);
         let arc = *self.arcs.entry((from, to)).or_insert_with(|| {
             self.truth.push(0);
             self.flow.observed(from, to)
@@ -159,7 +160,7 @@ fn redundancies() -> impl Strategy<Value = Redundancy> {
 }
 
 fn explore<'a>(
-    program: &'a Program,
+    program: &'a RandomGraph,
     redundancy: Redundancy,
     ahead: bool,
     walks: &[Vec<usize>],
@@ -249,12 +250,13 @@ proptest! {
     ) {
         let explorer = explore(&program, redundancy, ahead, &walks);
         let flow = &explorer.flow;
-        let mut sets = Sets::new(flow.forest.len() as u32);
-        let observed: Vec<ArcId> =
-            flow.counters.iter().filter(|counter| counter.role == Role::Observed).map(|counter| counter.arc).collect();
+        let mut sets = DisjointSets::new(flow.forest.len() as u32);
+        let is_observed = |counter: &&FlowCounter| counter.role == CounterRole::Observed;
+        let observed = flow.counters.iter().filter(is_observed).map(|counter| counter.arc);
+        let observed: Vec<ArcId> = observed.collect();
         let countable = flow.arcs.iter().zip(0..).filter(|(_, i)| !observed.contains(&ArcId::new(*i)));
         let free = countable.clone().filter(|(arc, _)| sets.join(arc.from, arc.to)).count();
-        let needed = flow.counters.iter().filter(|counter| counter.role == Role::Needed).count();
+        let needed = flow.counters.iter().filter(|counter| counter.role == CounterRole::Needed).count();
         prop_assert_eq!(needed, countable.count() - free);
     }
 
@@ -263,15 +265,15 @@ proptest! {
         let mut explorer = Explorer::new(&program, Redundancy::None);
         explorer.ahead();
         let flow = &explorer.flow;
-        let arcs: Vec<(&Arc, u64)> = flow.arcs.iter().zip(explorer.weights.iter().copied()).collect();
+        let arcs: Vec<(&FlowArc, u64)> = flow.arcs.iter().zip(explorer.weights.iter().copied()).collect();
         let uncounted: u64 =
             arcs.iter().filter(|(arc, _)| arc.counter().is_none()).map(|(_, weight)| weight).sum();
-        prop_assert_eq!(uncounted, heaviest_forest(&arcs, &Sets::new(flow.forest.len() as u32)));
+        prop_assert_eq!(uncounted, heaviest_forest(&arcs, &DisjointSets::new(flow.forest.len() as u32)));
     }
 }
 
 /// The weight of the heaviest forest, by trying everything.
-fn heaviest_forest(arcs: &[(&Arc, u64)], sets: &Sets) -> u64 {
+fn heaviest_forest(arcs: &[(&FlowArc, u64)], sets: &DisjointSets) -> u64 {
     let Some(((arc, weight), rest)) = arcs.split_first() else { return 0 };
     let without = heaviest_forest(rest, sets);
     let mut joined = sets.clone();
@@ -282,14 +284,14 @@ fn heaviest_forest(arcs: &[(&Arc, u64)], sets: &Sets) -> u64 {
 }
 
 /// A loop of two blocks: outside, 0, 1, back to 0 or outside.
-fn small_loop(redundancy: Redundancy) -> (Flow, [ArcId; 4]) {
-    let mut flow = Flow::new(redundancy);
+fn small_loop(redundancy: Redundancy) -> (FlowGraph, [ArcId; 4]) {
+    let mut flow = FlowGraph::new(redundancy);
     let (head, body) = (flow.block(100), flow.block(90));
     let arcs = [
-        flow.edge(Point::Outside, Point::Entry(head), 1),
-        flow.edge(Point::Exit(head), Point::Entry(body), 90),
-        flow.edge(Point::Exit(body), Point::Entry(head), 89),
-        flow.edge(Point::Exit(head), Point::Outside, 1),
+        flow.edge(FlowPoint::Outside, FlowPoint::Entry(head), 1),
+        flow.edge(FlowPoint::Exit(head), FlowPoint::Entry(body), 90),
+        flow.edge(FlowPoint::Exit(body), FlowPoint::Entry(head), 89),
+        flow.edge(FlowPoint::Exit(head), FlowPoint::Outside, 1),
     ];
     flow.close_epoch();
     (flow, arcs)
@@ -310,7 +312,7 @@ fn an_error_names_where_the_counts_contradict_each_other() {
     let (flow, [enter, ..]) = small_loop(Redundancy::PerEpoch(1));
     assert_eq!(
         flow.counters()[0],
-        Counter { arc: enter, role: Role::Redundant },
+        FlowCounter { arc: enter, role: CounterRole::Redundant },
         "cheap, and checks the exit"
     );
     let leave = flow.counter_of(ArcId::new(5)).unwrap();
@@ -318,7 +320,7 @@ fn an_error_names_where_the_counts_contradict_each_other() {
     let error = flow.solve(&[2, 41, 3]).unwrap_err();
     assert!(matches!(error, FlowError::Inconsistent { .. }), "{error}");
     assert_eq!(
-        FlowError::Inconsistent { at: Point::Entry(BlockId(1)), inflow: 3, outflow: 2 }.to_string(),
+        FlowError::Inconsistent { at: FlowPoint::Entry(BlockId(1)), inflow: 3, outflow: 2 }.to_string(),
         "inconsistent counts at the entry of block 1: 3 executions in, 2 out"
     );
 }
@@ -332,12 +334,12 @@ fn a_count_beyond_64_bits_is_an_error() {
 
 #[test]
 fn a_count_below_zero_is_an_error() {
-    let mut flow = Flow::new(Redundancy::None);
+    let mut flow = FlowGraph::new(Redundancy::None);
     let block = flow.block(5);
-    flow.edge(Point::Outside, Point::Entry(block), 10);
-    flow.edge(Point::Exit(block), Point::Outside, 3);
-    flow.edge(Point::Exit(block), Point::Outside, 2);
-    flow.edge(Point::Exit(block), Point::Outside, 20);
+    flow.edge(FlowPoint::Outside, FlowPoint::Entry(block), 10);
+    flow.edge(FlowPoint::Exit(block), FlowPoint::Outside, 3);
+    flow.edge(FlowPoint::Exit(block), FlowPoint::Outside, 2);
+    flow.edge(FlowPoint::Exit(block), FlowPoint::Outside, 20);
     flow.close_epoch();
     assert_eq!(flow.counters().len(), 3);
     let error = flow.solve(&[1, 1, 1]).unwrap_err();
@@ -355,12 +357,12 @@ fn values_must_fit_the_counters_and_the_epoch_be_closed() {
 #[test]
 #[should_panic(expected = "not in the graph")]
 fn an_arc_to_an_unknown_block_is_our_own_mistake() {
-    Flow::new(Redundancy::None).edge(Point::Outside, Point::Entry(BlockId(0)), 1);
+    FlowGraph::new(Redundancy::None).edge(FlowPoint::Outside, FlowPoint::Entry(BlockId(0)), 1);
 }
 
 #[test]
 fn points_and_numbers_of_nodes_agree() {
     for node in 0..9 {
-        assert_eq!(Point::of_node(node).node(), node);
+        assert_eq!(FlowPoint::of_node(node).node(), node);
     }
 }

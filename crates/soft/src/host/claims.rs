@@ -1,45 +1,47 @@
-//! What the programs that execute one translation have mapped where.
+//! Claims: the code that the processes of one translation have mapped, by address.
 //!
-//! What is translated is known by its address. So a translation that several processes execute holds as long as each of them
-//! has nothing but the same code at an address, or no code. What each can execute is *claimed* before it can go there; who
-//! has something else goes on in another translation.
+//! A translation knows code by its address. So processes can share it as long as they have the same code at
+//! an address, or none. Each executable mapping is *claimed* before it is executed. A process with other code
+//! gets another translation.
 
-use super::maps::Mapping;
-use super::writers::File;
-use crate::pack::{Packer, Unpacker};
+use super::maps::MemoryMapping;
+use super::writers::FileId;
+use crate::pack::{ChunkReader, ChunkWriter};
 
 /// Code that processes of a translation have mapped.
 #[derive(Default)]
-pub(crate) struct Claims(Vec<Claim>);
+pub(crate) struct CodeClaims(Vec<CodeClaim>);
 
-struct Claim {
+struct CodeClaim {
     start: u64,
     end: u64,
-    file: Option<File>,
+    file: Option<FileId>,
     name: String,
-    /// Where the file's first byte would be; it may be less than zero, and wraps then.
+    /// The address of the file's first byte if it were mapped; it may be less than zero, and wraps then.
     origin: u64,
 }
 
-/// What a mapping is to the claims of a translation.
+/// The relation of a mapping to the claims of a translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fit {
-    /// The same was mapped there before.
+pub(crate) enum ClaimFit {
+    /// The same mapping is claimed there.
     Known,
-    /// Nothing was known to be there.
+    /// No mapping is claimed there.
     New,
     /// Something else was.
     Other,
 }
 
-impl Claims {
-    /// Compares a mapping with what is claimed.
-    pub(crate) fn fit(&self, mapping: &Mapping) -> Fit {
+impl CodeClaims {
+    /// Compares a mapping with the claims.
+    pub(crate) fn fit(&self, mapping: &MemoryMapping) -> ClaimFit {
         let over = || self.0.iter().filter(|claim| claim.start < mapping.end && claim.end > mapping.start);
         match () {
-            () if over().any(|claim| !claim.is_of(mapping)) => Fit::Other,
-            () if over().any(|claim| claim.start <= mapping.start && claim.end >= mapping.end) => Fit::Known,
-            () => Fit::New,
+            () if over().any(|claim| !claim.is_of(mapping)) => ClaimFit::Other,
+            () if over().any(|claim| claim.start <= mapping.start && claim.end >= mapping.end) => {
+                ClaimFit::Known
+            }
+            () => ClaimFit::New,
         }
     }
 
@@ -49,7 +51,7 @@ impl Claims {
     }
 
     /// Whether any of a file is claimed.
-    pub(crate) fn has(&self, file: File) -> bool {
+    pub(crate) fn has(&self, file: FileId) -> bool {
         self.0.iter().any(|claim| claim.file == Some(file))
     }
 
@@ -58,31 +60,31 @@ impl Claims {
         self.0.iter().filter(|claim| claim.file.is_some()).map(|claim| claim.name.as_str())
     }
 
-    /// The same with the files.
-    pub(crate) fn files(&mut self) -> impl Iterator<Item = (&str, &mut File)> {
+    /// The names and files of the claims.
+    pub(crate) fn files(&mut self) -> impl Iterator<Item = (&str, &mut FileId)> {
         self.0.iter_mut().filter_map(|claim| Some((claim.name.as_str(), claim.file.as_mut()?)))
     }
 
-    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+    pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.count(self.0.len());
         for claim in &self.0 {
             [claim.start, claim.end, claim.origin].into_iter().for_each(|number| to.u64(number));
             to.counted(claim.name.as_bytes());
-            File::pack(claim.file, to);
+            FileId::pack(claim.file, to);
         }
     }
 
-    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Claims> {
-        let claim = |from: &mut Unpacker<'_>| {
+    pub(crate) fn unpack(from: &mut ChunkReader<'_>) -> Option<CodeClaims> {
+        let claim = |from: &mut ChunkReader<'_>| {
             let (start, end, origin) = (from.u64()?, from.u64()?, from.u64()?);
-            Some(Claim { start, end, origin, name: from.text()?, file: File::unpack(from)? })
+            Some(CodeClaim { start, end, origin, name: from.text()?, file: FileId::unpack(from)? })
         };
-        Some(Claims(from.list(claim)?))
+        Some(CodeClaims(from.list(claim)?))
     }
 
     /// Claims a mapping that fits.
-    pub(crate) fn add(&mut self, mapping: &Mapping) {
-        self.0.push(Claim {
+    pub(crate) fn add(&mut self, mapping: &MemoryMapping) {
+        self.0.push(CodeClaim {
             start: mapping.start,
             end: mapping.end,
             file: mapping.file,
@@ -92,26 +94,26 @@ impl Claims {
     }
 }
 
-impl Claim {
+impl CodeClaim {
     /// Whether a mapping has the same bytes of the same file at the same addresses.
-    fn is_of(&self, mapping: &Mapping) -> bool {
+    fn is_of(&self, mapping: &MemoryMapping) -> bool {
         self.file == mapping.file && self.origin == origin(mapping) && self.name == mapping.name
     }
 }
 
-/// The start of a file, if all of it were mapped as the mapping is; of what has no file, its own.
-fn origin(mapping: &Mapping) -> u64 {
+/// The address where the file would start if it were mapped whole; without a file, the start of the mapping.
+fn origin(mapping: &MemoryMapping) -> u64 {
     mapping.file.map_or(mapping.start, |_| mapping.start.wrapping_sub(mapping.offset))
 }
 
-/// Whether other processes can have the same code without our hearing of a change: it is a file's that nobody writes, or the
-/// kernel's own.
-pub(crate) fn is_common(mapping: &Mapping) -> bool {
+/// Whether another process has the same code, and no change of it goes unseen: the code is of a file that no
+/// process writes, or the kernel's own.
+pub(crate) fn is_common(mapping: &MemoryMapping) -> bool {
     let steady = !mapping.writable && !mapping.shared && !mapping.unsteady;
     steady && (mapping.file.is_some() || mapping.name == VDSO)
 }
 
-/// What the kernel calls its code for clocks.
+/// The kernel's name for its code that reads clocks.
 ///
 /// # Source
 ///
@@ -120,54 +122,54 @@ const VDSO: &str = "[vdso]";
 
 #[cfg(test)]
 mod tests {
-    use super::super::maps::Maps;
+    use super::super::maps::MemoryMaps;
     use super::*;
 
-    fn mapping(line: &str) -> Mapping {
-        let maps = Maps::of(line);
+    fn mapping(line: &str) -> MemoryMapping {
+        let maps = MemoryMaps::of(line);
         maps.code().next().unwrap().clone()
     }
 
     const LIBRARY: &str = "1000-3000 r-xp 00001000 fe:00 7 /lib/a";
 
     #[track_caller]
-    fn check(line: &str, expected: Fit) {
-        let mut claims = Claims::default();
+    fn check(line: &str, expected: ClaimFit) {
+        let mut claims = CodeClaims::default();
         claims.add(&mapping(LIBRARY));
         assert_eq!(claims.fit(&mapping(line)), expected, "{line}");
     }
 
     #[test]
     fn the_same_part_of_a_file_fits() {
-        check(LIBRARY, Fit::Known);
-        check("2000-3000 r-xp 00002000 fe:00 7 /lib/a", Fit::Known);
+        check(LIBRARY, ClaimFit::Known);
+        check("2000-3000 r-xp 00002000 fe:00 7 /lib/a", ClaimFit::Known);
     }
 
     #[test]
-    fn what_is_elsewhere_or_longer_is_new() {
-        check("3000-4000 r-xp 00000000 fe:00 8 /lib/b", Fit::New);
-        check("1000-4000 r-xp 00001000 fe:00 7 /lib/a", Fit::New);
+    fn a_mapping_at_another_address_or_longer_is_new() {
+        check("3000-4000 r-xp 00000000 fe:00 8 /lib/b", ClaimFit::New);
+        check("1000-4000 r-xp 00001000 fe:00 7 /lib/a", ClaimFit::New);
     }
 
     #[test]
     fn another_file_or_another_part_of_it_is_another() {
-        check("2000-3000 r-xp 00001000 fe:00 7 /lib/a", Fit::Other);
-        check("2000-3000 r-xp 00002000 fe:00 8 /lib/a", Fit::Other);
-        check("2000-3000 r-xp 00002000 fe:01 7 /lib/a", Fit::Other);
-        check("2000-3000 r-xp 00002000 fe:00 7 /lib/a (deleted)", Fit::Other);
-        check("2000-3000 r-xp 00000000 00:00 0 [vdso]", Fit::Other);
+        check("2000-3000 r-xp 00001000 fe:00 7 /lib/a", ClaimFit::Other);
+        check("2000-3000 r-xp 00002000 fe:00 8 /lib/a", ClaimFit::Other);
+        check("2000-3000 r-xp 00002000 fe:01 7 /lib/a", ClaimFit::Other);
+        check("2000-3000 r-xp 00002000 fe:00 7 /lib/a (deleted)", ClaimFit::Other);
+        check("2000-3000 r-xp 00000000 00:00 0 [vdso]", ClaimFit::Other);
     }
 
     #[test]
     fn the_kernels_code_fits_where_it_begins_at_the_same_address() {
-        let mut claims = Claims::default();
+        let mut claims = CodeClaims::default();
         claims.add(&mapping("5000-7000 r-xp 00000000 00:00 0 [vdso]"));
-        assert_eq!(claims.fit(&mapping("5000-7000 r-xp 00000000 00:00 0 [vdso]")), Fit::Known);
-        assert_eq!(claims.fit(&mapping("6000-8000 r-xp 00000000 00:00 0 [vdso]")), Fit::Other);
+        assert_eq!(claims.fit(&mapping("5000-7000 r-xp 00000000 00:00 0 [vdso]")), ClaimFit::Known);
+        assert_eq!(claims.fit(&mapping("6000-8000 r-xp 00000000 00:00 0 [vdso]")), ClaimFit::Other);
     }
 
     #[test]
-    fn what_may_change_unseen_is_not_common() {
+    fn code_that_may_change_unseen_is_not_common() {
         assert!(is_common(&mapping(LIBRARY)));
         assert!(is_common(&mapping("2000-3000 r-xp 00000000 00:00 0                    [vdso]")));
         for line in [
@@ -178,6 +180,6 @@ mod tests {
         ] {
             assert!(!is_common(&mapping(line)), "{line}");
         }
-        assert!(!is_common(&Mapping { unsteady: true, ..mapping(LIBRARY) }));
+        assert!(!is_common(&MemoryMapping { unsteady: true, ..mapping(LIBRARY) }));
     }
 }

@@ -1,65 +1,66 @@
-//! Processes that end, or go on without us.
+//! Exits and detaches: tasks that end, and processes that continue natively.
 
 use cyclometer_sys::host::uname;
 use cyclometer_sys::process::SIGKILL;
 use cyclometer_sys::trace::{self, Change};
 
-use super::engine::{Engine, Outcome};
-use super::process::{Mode, Spot, Task};
+use super::process::{TaskMode, TracedTask, TranslatedPc};
 use super::signals::status;
+use super::tracer::{TraceResult, Tracer};
 
 const KILLED_BEFORE: &str = "the process was killed before its counts were read";
 
-impl Engine {
-    /// The program goes on by itself from now on: this thread of it as soon as all others do.
-    pub(super) fn leave(&mut self, tid: u32, reason: Option<String>, signal: i32) {
-        let at = self.surface(tid).map(|registers| registers.map(|registers| registers.rip));
+impl Tracer {
+    /// Detaches a thread: it runs natively as soon as all threads of its process can.
+    pub(super) fn detach(&mut self, tid: u32, reason: Option<String>, signal: i32) {
+        let at = self.restore_native_state(tid).map(|registers| registers.map(|registers| registers.rip));
         if at.is_err() {
             self.lose(tid, KILLED_BEFORE);
         }
         if let Some(reason) = reason {
-            let place = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
-            self.lose(tid, &format!("left translation{place}: the program {reason}"));
+            let at = at.ok().flatten().map_or_else(String::new, |pc| format!(" at {pc:#x}"));
+            self.lose(tid, &format!("detached{at}: the program {reason}"));
         }
         self.end_listing(tid);
         self.close(tid);
-        self.cool(tid);
-        self.send_held_of(tid);
-        self.asked.remove(&tid);
-        let Some(task) = self.tasks.get_mut(&tid) else { return self.part_with(tid, signal) };
-        (task.departs, task.dismissed) = (Some(signal), None);
-        (task.summoned, task.halted) = (false, false);
+        self.unbind(tid);
+        self.send_delayed_to(tid);
+        self.pending_answers.remove(&tid);
+        let Some(task) = self.tasks.get_mut(&tid) else { return self.detach_task(tid, signal) };
+        (task.detach_signal, task.detach_requested) = (Some(signal), None);
+        (task.suspend_requested, task.suspended) = (false, false);
         let process = task.process;
-        self.processes[process].renewal = None;
-        self.companions(tid).into_iter().for_each(|other| self.dismiss(other, None));
-        self.depart(process);
+        self.processes[process].flush = None;
+        self.other_threads(tid).into_iter().for_each(|other| self.request_detach(other, None));
+        self.detach_if_ready(process);
     }
 
-    /// Lets go of a task, which goes on with a signal, or with 0 for none.
-    pub(super) fn part_with(&mut self, tid: u32, signal: i32) {
-        // It is not in that stop any more where it was killed meanwhile.
+    /// Detaches a task, with a signal, or with 0 for none.
+    pub(super) fn detach_task(&mut self, tid: u32, signal: i32) {
+        // A task that was killed meanwhile is not at the stop any more.
         if trace::detach(tid, signal).is_err() {
-            self.parting.insert(tid);
+            self.detaching.insert(tid);
         }
     }
 
-    /// A task that was to be let go, and was killed meanwhile, is about to be gone, or is.
-    pub(super) fn see_off(&mut self, tid: u32, change: Change) {
-        let gone = matches!(change, Change::Exited(_) | Change::Killed(_));
-        if gone || trace::detach(tid, 0).is_ok() {
-            self.parting.remove(&tid);
+    /// Handles an event of a task that was killed while it was detached: it is about to end, or has ended.
+    pub(super) fn finish_detach(&mut self, tid: u32, change: Change) {
+        let ended = matches!(change, Change::Exited(_) | Change::Killed(_));
+        if ended || trace::detach(tid, 0).is_ok() {
+            self.detaching.remove(&tid);
         }
     }
 
-    /// When its process goes on by itself, which is about to come, our memory is not there any more, but for a page; where the
-    /// memory is a maker's, too, who executes its translation, all of it stays.
-    pub(super) fn clear_when_gone(&mut self, tid: u32) -> Outcome {
-        let borrowed = self.tasks.values().any(|other| other.is_suspended_by(tid));
+    /// Lets the code cache be unmapped, but for a page, when the process is detached. If a parent shares the
+    /// memory and executes the translation (vfork), all of it stays.
+    pub(super) fn unmap_when_detached(&mut self, tid: u32) -> TraceResult {
+        let borrowed = self.tasks.values().any(|other| other.waits_for_child(tid));
         let task = self.task(tid)?;
-        if let (Mode::Translated(seat) | Mode::Native(seat), false) = (&task.mode, borrowed || task.filtered)
+        if let (TaskMode::Translated(context) | TaskMode::Native(context), false) =
+            (&task.mode, borrowed || task.filtered)
         {
-            let (process, space) = (task.process, seat.space.clone());
-            self.processes[process].clears = Some((tid, space));
+            let (process, cache) = (task.process, context.cache.clone());
+            self.processes[process].unmaps = Some((tid, cache));
         }
         Ok(())
     }
@@ -71,49 +72,51 @@ impl Engine {
     }
 
     /// It is about to end; its memory and registers are still there.
-    pub(super) fn exiting(&mut self, tid: u32) -> Outcome {
-        self.pass_on_held(tid);
+    pub(super) fn exiting(&mut self, tid: u32) -> TraceResult {
+        self.pass_on_delayed(tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
-        // It holds where we make a system call in its name only: it may have executed anything since.
-        let last = self.task(tid)?.last.take();
-        // Before it leaves: it would leave twice in what is answered.
-        self.answer(tid)?;
+        // It is valid only during a system call on behalf of the tracee: the task may have executed code
+        // since.
+        let last = self.task(tid)?.last_pc.take();
+        // Answered first: its exit would be counted twice in the answer.
+        self.answer_request(tid)?;
         let registers = trace::registers(tid);
-        let spot =
-            registers.ok().and_then(|registers| Some(Spot::new(self.pc(tid, &registers).ok()?, &registers)));
+        let position = registers
+            .ok()
+            .and_then(|registers| Some(TranslatedPc::new(self.pc(tid, &registers).ok()?, &registers)));
         let task = self.task(tid)?;
         let mut unknown = false;
-        let spot = spot.or(task.ends.map(Spot::of_call));
-        if let Mode::Translated(seat) = &mut task.mode {
-            // Where we make a system call in its name it is not by itself.
-            let calling = spot.is_some_and(|spot| seat.space.borrow().is_calling(spot.pc));
-            let at = if calling { last } else { spot };
-            unknown = !at.is_some_and(|at| seat.leave(at));
+        let position = position.or(task.exit_pc.map(TranslatedPc::of_call));
+        if let TaskMode::Translated(context) = &mut task.mode {
+            // During a system call on behalf of the tracee the instruction pointer is in the gadget.
+            let calling = position.is_some_and(|position| context.cache.borrow().is_calling(position.pc));
+            let at = if calling { last } else { position };
+            unknown = !at.is_some_and(|at| context.exit_at(at));
         }
         if unknown {
-            self.lose(tid, "the process ended at an unknown place");
+            self.lose(tid, "the process ended at an unknown program point");
         }
         if trace::event_message(tid)? & 0x7f == SIGKILL as u64 {
-            self.adopt_early(tid);
+            self.adopt_early_children(tid);
         }
         self.end_listing(tid);
         self.close(tid);
         let task = self.task(tid)?;
-        (task.ended, task.departs, task.suspended) = (true, None, None);
-        (task.summoned, task.halted) = (false, false);
+        (task.ended, task.detach_signal, task.vfork_wait) = (true, None, None);
+        (task.suspend_requested, task.suspended) = (false, false);
         Ok(trace::resume(tid, 0)?)
     }
 
-    /// A task is gone; `how`, if that was told.
-    pub(super) fn gone(&mut self, tid: u32, how: Option<Change>) {
-        self.early.remove(&tid);
-        self.pass_on_held(tid);
-        self.born.remove(&tid);
+    /// A task is gone; `how`, if the kernel reported it.
+    pub(super) fn task_gone(&mut self, tid: u32, how: Option<Change>) {
+        self.early_children.remove(&tid);
+        self.pass_on_delayed(tid);
+        self.fork_events.remove(&tid);
         self.postponed.retain(|(postponed, _)| *postponed != tid);
-        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
-            self.adopt_early(tid);
+        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
+            self.adopt_early_children(tid);
             let certain = self.end_unseen(tid, how == Some(Change::Killed(SIGKILL)));
-            let executes = self.companions(tid).iter().any(|other| self.is_executing(*other));
+            let executes = self.other_threads(tid).iter().any(|other| self.is_executing(*other));
             if let Some(process) = self.process(tid).filter(|_| certain) {
                 process.unconfirmed |= executes;
             }
@@ -121,40 +124,42 @@ impl Engine {
             self.close(tid);
         }
         self.tasks.remove(&tid);
-        self.asked.remove(&tid);
-        self.held.retain(|(held, _)| *held != tid);
-        for task in self.tasks.values_mut().filter(|task| task.is_suspended_by(tid)) {
-            task.suspended = None;
+        self.pending_answers.remove(&tid);
+        self.detach_last.retain(|(last, _)| *last != tid);
+        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
+            task.vfork_wait = None;
         }
         if tid == self.root {
             self.finish();
         }
     }
 
-    /// A task has ended, and its end was not told before. Whether it is known where it was; if not, there are no counts.
+    /// Handles the end of a task that was not reported before. Returns whether its last program point is
+    /// known; if not, its counts are lost.
     ///
-    /// Who is killed at a stop that we were told of goes on to the stop of its end, and we may take that one for the first
-    /// and let it go on: then it has executed nothing since we looked at it. But one that has ended itself goes on where
-    /// it is killed meanwhile, without a stop.
+    /// A task that is killed at a reported stop goes on to its exit stop. The tracer may take that for the
+    /// first stop and resume it: the task has executed nothing in between. A task that has called `exit`
+    /// itself is killed without another stop.
     ///
     /// # Source
     ///
-    /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed is not to be any
-    /// more; `ptrace_signal`, a stop that nobody was told of does not keep it from that, since 5.17.
+    /// Linux `kernel/signal.c`: `ptrace_stop`, who is to be killed does not stop; `get_signal`, who is killed
+    /// is not to be any more; `ptrace_signal`, a stop that nobody was told of does not keep it from that,
+    /// since 5.17.
     pub(super) fn end_unseen(&mut self, tid: u32, killed: bool) -> bool {
         let (tells, executes) =
-            (self.tells_of_ends, self.companions(tid).iter().any(|other| self.is_executing(*other)));
+            (self.reports_exits, self.other_threads(tid).iter().any(|other| self.is_executing(*other)));
         let Some(task) = self.tasks.get_mut(&tid) else { return false };
-        let at = match task.ends {
-            // Killed before that, or behind it.
+        let at = match task.exit_pc {
+            // It was killed before the call, or behind it.
             Some(_) if executes => None,
-            Some(pc) if !killed => Some(Spot::of_call(pc)),
-            _ => task.last.filter(|_| tells),
+            Some(pc) if !killed => Some(TranslatedPc::of_call(pc)),
+            _ => task.last_pc.filter(|_| tells),
         };
         let known = match &mut task.mode {
-            Mode::Translated(seat) => at.is_some_and(|at| seat.leave(at)),
-            Mode::Native(_) => task.returning.is_none(),
-            Mode::Waiting => false,
+            TaskMode::Translated(context) => at.is_some_and(|at| context.exit_at(at)),
+            TaskMode::Native(_) => task.returning.is_none(),
+            TaskMode::Untranslated => false,
         };
         if !known {
             self.lose(tid, KILLED_BEFORE);
@@ -162,52 +167,51 @@ impl Engine {
         known
     }
 
-    /// Whether a task has asked for a new program.
+    /// Whether a task has called `execve`.
     fn is_executing(&self, tid: u32) -> bool {
-        self.tasks.get(&tid).is_some_and(|task| task.executes.is_some())
+        self.tasks.get(&tid).is_some_and(|task| task.exec_pc.is_some())
     }
 
-    /// A process that is about to be gone. It will be reaped, which tells; if it was not already, by who waited for
-    /// something else of it.
-    pub(super) fn let_go(&mut self, tid: u32) {
+    /// A task that is about to be gone. Reaping reports it, unless it was reaped by a wait for another event.
+    pub(super) fn await_end(&mut self, tid: u32) {
         let status = status(tid);
         if !is_ours(&status) {
-            return self.gone(tid, None);
+            return self.task_gone(tid, None);
         }
-        // Who was killed meanwhile, and is not in the stop any more that we were told of, tells of its end first.
+        // A task that was killed has left the reported stop, and reports its exit first.
         if is_stopped(&status) {
             match trace::poll(tid) {
                 Ok(Some(change)) => self.handle(tid, change),
-                // We were told while we made a system call in its name.
+                // The exit was reported during a system call on behalf of the tracee.
                 _ if trace::is_at(tid, Change::Exiting).is_ok_and(|ends| ends) => {
                     self.handle(tid, Change::Exiting);
                 }
-                _ => self.let_run(tid),
+                _ => self.resume_untracked(tid),
             }
         }
     }
 
-    /// A task goes on from a stop that was not understood: to its end, most likely. Nothing is known of it from here on.
-    fn let_run(&mut self, tid: u32) {
-        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+    /// Resumes a task from a stop that was not understood: to its end, most likely. Its counts are lost.
+    fn resume_untracked(&mut self, tid: u32) {
+        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.lose(tid, "the process was killed while it was translated");
         }
         let _ = trace::resume(tid, 0);
     }
 
-    /// Everything that still runs goes on without us.
+    /// Detaches all tasks.
     pub(super) fn finish(&mut self) {
         self.finishing = true;
         let all: Vec<u32> = self.tasks.keys().copied().collect();
-        all.into_iter().for_each(|tid| self.dismiss(tid, None));
+        all.into_iter().for_each(|tid| self.request_detach(tid, None));
     }
 
-    pub(super) fn dismiss(&mut self, tid: u32, reason: Option<String>) {
+    pub(super) fn request_detach(&mut self, tid: u32, reason: Option<String>) {
         match self.tasks.get_mut(&tid) {
-            // It is at a stop that we were told of.
-            Some(task) if task.halted => self.leave(tid, reason, 0),
-            Some(task) if !task.ended && task.departs.is_none() => {
-                task.dismissed.get_or_insert(reason);
+            // It is at a reported stop.
+            Some(task) if task.suspended => self.detach(tid, reason, 0),
+            Some(task) if !task.ended && task.detach_signal.is_none() => {
+                task.detach_requested.get_or_insert(reason);
                 let _ = trace::interrupt(tid);
             }
             _ => {}
@@ -215,35 +219,36 @@ impl Engine {
     }
 
     /// Lets go of all processes, this one last, so that it finds them untraced.
-    pub(super) fn leave_all(&mut self, tid: u32, reason: &str) {
+    pub(super) fn detach_all(&mut self, tid: u32, reason: &str) {
         let others: Vec<u32> = self.tasks.keys().copied().filter(|other| *other != tid).collect();
-        others.into_iter().for_each(|other| self.dismiss(other, Some(reason.to_owned())));
-        self.held.push((tid, reason.to_owned()));
+        others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
+        self.detach_last.push((tid, reason.to_owned()));
     }
 
-    pub(super) fn release_held(&mut self) {
-        // Who waits for a child that is held cannot stop before that goes on.
-        let waits = |task: &Task| task.suspended.is_some() || task.ended;
-        let others = self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_held(**tid)).count();
+    pub(super) fn detach_last_tasks(&mut self) {
+        // A task that waits for a child (vfork) cannot stop before that child continues.
+        let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
+        let others =
+            self.tasks.iter().filter(|(tid, task)| !waits(task) && !self.is_detached_last(**tid)).count();
         if others == 0 {
-            for (tid, reason) in std::mem::take(&mut self.held) {
-                self.leave(tid, Some(reason), 0);
+            for (tid, reason) in std::mem::take(&mut self.detach_last) {
+                self.detach(tid, Some(reason), 0);
             }
         }
     }
 
-    pub(super) fn is_held(&self, tid: u32) -> bool {
-        self.held.iter().any(|(held, _)| *held == tid)
+    pub(super) fn is_detached_last(&self, tid: u32) -> bool {
+        self.detach_last.iter().any(|(last, _)| *last == tid)
     }
 }
 
-/// Whether who is killed at a stop that was not told yet stops at its end all the same.
+/// Whether a task that is killed at an unreported stop still stops at its exit.
 ///
 /// # Source
 ///
-/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, who is dying is not killed again, which would end that stop
-/// before we see it, since 6.1 at the latest.
-pub(super) fn tells_of_ends() -> bool {
+/// Linux `kernel/signal.c`: `ptrace_signal`, since 5.17; `prepare_signal`, a dying task is not killed again,
+/// which would end that stop unseen, since 6.1 at the latest.
+pub(super) fn reports_exits() -> bool {
     uname().is_some_and(|uname| version(&uname.release) >= Some((6, 1)))
 }
 
@@ -253,7 +258,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Whether it is we who trace a process.
+/// Whether this process is the tracer of a process.
 pub(super) fn is_traced_by_us(pid: u32) -> bool {
     is_ours(&status(pid))
 }

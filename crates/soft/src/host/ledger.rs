@@ -1,107 +1,119 @@
-//! What one thread executed of a translation: its counters, and what is known of the points where it came and went.
+//! The ledger of a thread: executions that no counter of the translated code has seen.
+//!
+//! The counters are complete only where a thread leaves a block at its end. A thread also enters and leaves
+//! translated code at other program points. The ledger has the edges to and from the outside, and the parts
+//! of blocks.
 
 use std::ops::Range;
 
-use super::alike::Times;
-use super::process::Spot;
-use super::space::Space;
-use crate::addend::{Addend, Kind};
+use super::code_cache::CodeCacheMapping;
+use super::equivalent_blocks::ClassExecutions;
+use super::process::TranslatedPc;
+use crate::addend::{Addend, AddendKind};
 use crate::block::{Block, BlockDecoder};
-use crate::flow::{ArcId, Point, Solution};
+use crate::flow::{ArcId, FlowPoint, Solution};
 use crate::hash::AddressMap;
-use crate::hints::{Heat, Heats};
-use crate::translate::{Phase, Piece, Place, Standing};
-use crate::{Totals, Vector};
+use crate::profile::{BlockHeat, Heat};
+use crate::translate::{CountPhase, FlowState, ProgramPoint, TranslatedBlock};
+use crate::{EventTotals, EventVector};
 
 /// Executions that no counter of the translated code has seen.
 #[derive(Clone, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct ThreadLedger {
     /// Executions of edges to and from the outside.
     observed: AddressMap<u32, u64>,
-    /// Parts of blocks, that were executed beside what was counted, or counted and not executed.
-    parts: Vec<Part>,
-    /// Conditional branches that were taken, and that were not, without a way to go.
-    ways: [u64; 2],
+    /// Parts of blocks: executed and not counted, or counted and not executed.
+    parts: Vec<PartialBlock>,
+    /// Executions of conditional branches, taken and not taken, that are on no edge.
+    exits: [u64; 2],
     /// Iterations that were counted and not done.
     undone: AddressMap<u32, u64>,
-    /// Whether elements under a mask were counted that were not accessed, or the other way round.
+    /// Whether masked elements were counted that were not accessed, or the reverse.
     unsure: bool,
     /// Whether a register that counted was not known, or had less than before.
     broken: bool,
 }
 
 #[derive(Clone)]
-struct Part {
+struct PartialBlock {
     block: u32,
     steps: Range<u16>,
     executed: bool,
 }
 
-/// What a process, or a thread of it, executed of a translation.
-pub(crate) struct Executed {
-    pub(crate) totals: Totals,
+/// The executions of a process or thread in a translation.
+pub(crate) struct ExecutedCode {
+    pub(crate) totals: EventTotals,
     /// Addresses of the code.
     pub(crate) code: Vec<Range<u64>>,
 }
 
-impl Ledger {
+impl ThreadLedger {
     /// The process enters a block at its start.
-    pub(crate) fn enter(&mut self, space: &mut Space, block: u32) {
-        let to = Point::Entry(space.translation.piece(block).block);
-        self.observe(space, Point::Outside, to);
+    pub(crate) fn enter(&mut self, cache: &mut CodeCacheMapping, block: u32) {
+        let to = FlowPoint::Entry(cache.translation.block(block).block);
+        self.observe(cache, FlowPoint::Outside, to);
     }
 
-    /// The process leaves from a spot; `place` is what is known of that. A counter in a register goes to the slot, also where this is a
-    /// copy of the ledger for a reading: the process puts it there itself when it goes on.
-    pub(crate) fn leave(&mut self, space: &mut Space, slot: usize, place: &Place, spot: Spot) {
-        if let Some(extra) = place.iterations {
-            *self.undone.entry(extra).or_default() += spot.rcx.unwrap_or(0);
-            self.broken |= spot.rcx.is_none();
+    /// Records that the thread leaves translated code at `position`, which is at `point`. A counter in a
+    /// register is stored in the slot, also for a copy of the ledger: the thread stores it itself when it
+    /// continues.
+    pub(crate) fn exit_at(
+        &mut self,
+        cache: &mut CodeCacheMapping,
+        slot: usize,
+        point: &ProgramPoint,
+        position: TranslatedPc,
+    ) {
+        if let Some(extra) = point.iterations {
+            *self.undone.entry(extra).or_default() += position.rcx.unwrap_or(0);
+            self.broken |= position.rcx.is_none();
         }
-        if let Some(counter) = place.counter {
-            let before = space.load(slot, counter);
-            match spot.r11 {
-                Some(now) if now >= before => space.store(slot, counter, now),
+        if let Some(counter) = point.counter {
+            let before = cache.load(slot, counter);
+            match position.r11 {
+                Some(now) if now >= before => cache.store(slot, counter, now),
                 _ => self.broken = true,
             }
         }
-        self.unsure |= place.unsure;
-        let Standing::In { block, phase, done, way } = place.flow else { return };
-        let piece = space.translation.piece(block);
-        let (entry, exit) = (Point::Entry(piece.block), Point::Exit(piece.block));
-        let all = space.translation.instructions(block);
+        self.unsure |= point.unsure;
+        let FlowState::In { block, phase, done, exit } = point.flow else { return };
+        let translated = cache.translation.block(block);
+        let (entry, exit_point) = (FlowPoint::Entry(translated.block), FlowPoint::Exit(translated.block));
+        let all = cache.translation.instructions(block);
         match phase {
-            Phase::Entered => self.observe(space, entry, Point::Outside),
-            Phase::Counted => self.observe(space, exit, Point::Outside),
-            Phase::Left => {}
+            CountPhase::Entered => self.observe(cache, entry, FlowPoint::Outside),
+            CountPhase::Counted => self.observe(cache, exit_point, FlowPoint::Outside),
+            CountPhase::LeftToOutside => {}
         }
-        let (steps, executed) = if phase == Phase::Entered { (0..done, true) } else { (done..all, false) };
+        let (steps, executed) =
+            if phase == CountPhase::Entered { (0..done, true) } else { (done..all, false) };
         if !steps.is_empty() {
-            self.parts.push(Part { block, steps, executed });
+            self.parts.push(PartialBlock { block, steps, executed });
         }
-        if let (Some(way), true) = (way, space.translation.is_conditional(block)) {
-            self.ways[way as usize] += 1;
+        if let (Some(exit), true) = (exit, cache.translation.is_conditional(block)) {
+            self.exits[exit as usize] += 1;
         }
     }
 
     /// The last instruction of a block was executed once more than the block was.
-    pub(crate) fn repeat_last(&mut self, space: &Space, block: u32) {
-        let all = space.translation.instructions(block);
-        self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: true });
+    pub(crate) fn repeat_last(&mut self, cache: &CodeCacheMapping, block: u32) {
+        let all = cache.translation.instructions(block);
+        self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: true });
     }
 
-    /// The last instruction of a block that was left behind it was not executed, and is going to be.
-    pub(crate) fn take_last_back(&mut self, space: &Space, block: u32) {
-        let all = space.translation.instructions(block);
-        self.parts.push(Part { block, steps: all.saturating_sub(1)..all, executed: false });
+    /// Takes the last instruction of a block back: it was not executed yet.
+    pub(crate) fn take_last_back(&mut self, cache: &CodeCacheMapping, block: u32) {
+        let all = cache.translation.instructions(block);
+        self.parts.push(PartialBlock { block, steps: all.saturating_sub(1)..all, executed: false });
     }
 
-    fn observe(&mut self, space: &mut Space, from: Point, to: Point) {
-        let arc = space.observed(from, to);
+    fn observe(&mut self, cache: &mut CodeCacheMapping, from: FlowPoint, to: FlowPoint) {
+        let arc = cache.observed(from, to);
         *self.observed.entry(arc.index() as u32).or_default() += 1;
     }
 
-    /// Before which instructions of which blocks executions ended early that were counted in whole; ascending.
+    /// For each block, ascending, the instructions before which an execution ended that was counted in whole.
     fn cuts(&self) -> AddressMap<u32, Vec<u16>> {
         let mut cuts: AddressMap<u32, Vec<u16>> = AddressMap::default();
         for part in self.parts.iter().filter(|part| !part.executed) {
@@ -111,96 +123,96 @@ impl Ledger {
         cuts
     }
 
-    /// Adds what another thread of the process did in the same translation.
-    fn merge(&mut self, other: Ledger) {
+    /// Adds the ledger of another thread of the process in the same translation.
+    fn merge(&mut self, other: ThreadLedger) {
         other.observed.into_iter().for_each(|(arc, times)| *self.observed.entry(arc).or_default() += times);
         other.undone.into_iter().for_each(|(extra, times)| {
             let undone = self.undone.entry(extra).or_default();
             *undone = undone.wrapping_add(times);
         });
         self.parts.extend(other.parts);
-        self.ways.iter_mut().zip(other.ways).for_each(|(ways, more)| *ways += more);
+        self.exits.iter_mut().zip(other.exits).for_each(|(exits, more)| *exits += more);
         self.unsure |= other.unsure;
         self.broken |= other.broken;
     }
 }
 
-/// What a thread's counters hold, with its ledger; or those of several threads, added up. An equation that holds for each
-/// of them holds for the sum.
+/// The counters of a thread, with its ledger; or the sums of several threads. An equation that holds for each
+/// thread holds for the sum.
 #[derive(Clone)]
-pub(crate) struct Tally {
+pub(crate) struct CounterSnapshot {
     counters: Vec<u64>,
-    extras: Vec<u64>,
-    ledger: Ledger,
+    unit_counters: Vec<u64>,
+    ledger: ThreadLedger,
 }
 
-impl Tally {
+impl CounterSnapshot {
     /// Reads the counters of a slot.
-    pub(crate) fn read(space: &Space, slot: usize, ledger: &Ledger) -> Tally {
-        let (counters, extras) = space.counts(slot);
-        Tally { counters, extras, ledger: ledger.clone() }
+    pub(crate) fn read(cache: &CodeCacheMapping, slot: usize, ledger: &ThreadLedger) -> CounterSnapshot {
+        let (counters, unit_counters) = cache.counts(slot);
+        CounterSnapshot { counters, unit_counters, ledger: ledger.clone() }
     }
 
-    /// Adds those of another thread of the process in the same translation, which may have grown meanwhile.
-    pub(crate) fn merge(&mut self, other: Tally) {
+    /// Adds the counters of another thread of the process in the same translation; there may be more of them.
+    pub(crate) fn merge(&mut self, other: CounterSnapshot) {
         add_each(&mut self.counters, &other.counters);
-        add_each(&mut self.extras, &other.extras);
+        add_each(&mut self.unit_counters, &other.unit_counters);
         self.ledger.merge(other.ledger);
     }
 
-    /// What was executed, if the counts agree.
+    /// The executions, if the counts are consistent.
     ///
     /// # Errors
     ///
-    /// What does not agree, in words.
-    pub(crate) fn settle(&self, space: &Space) -> Result<Executed, String> {
+    /// The contradiction, in words.
+    pub(crate) fn solve(&self, cache: &CodeCacheMapping) -> Result<ExecutedCode, String> {
         if self.ledger.broken {
-            return Err("what a register has counted is less than before, or not known".to_owned());
+            return Err("a counter in a register is unknown or less than before".to_owned());
         }
-        let known = space.translation.flow().counters().iter().enumerate();
+        let known = cache.translation.flow().counters().iter().enumerate();
         let values: Vec<u64> = known
             .map(|(i, known)| {
                 let seen = self.ledger.observed.get(&(known.arc.index() as u32)).copied().unwrap_or(0);
                 self.counters.get(i).copied().unwrap_or(0).wrapping_add(seen)
             })
             .collect();
-        let solution = space.translation.flow().solve(&values).map_err(|e| e.to_string())?;
+        let solution = cache.translation.flow().solve(&values).map_err(|e| e.to_string())?;
         let cuts = self.ledger.cuts();
         let decoder = BlockDecoder::new();
-        let mut sum = Sum { space, tally: self, cuts, decoder, executed: Executed::new() };
+        let mut sum = ExecutionSum { cache, tally: self, cuts, decoder, executed: ExecutedCode::new() };
         sum.blocks(&solution).map_err(|e| e.to_string())?;
         sum.parts().map_err(|e| e.to_string())?;
         let mut executed = sum.executed;
-        executed.totals.settle(Kind::Direction);
-        if space.translation.counts(Kind::Iterations) {
-            executed.totals.settle(Kind::Iterations);
+        executed.totals.settle(AddendKind::Direction);
+        if cache.translation.counts(AddendKind::Iterations) {
+            executed.totals.settle(AddendKind::Iterations);
         }
-        if space.translation.counts(Kind::Elements) && !self.ledger.unsure {
-            executed.totals.settle(Kind::Elements);
+        if cache.translation.counts(AddendKind::Elements) && !self.ledger.unsure {
+            executed.totals.settle(AddendKind::Elements);
         }
         Ok(executed)
     }
 }
 
-/// How often a block was executed, and how one came to it and left it.
-fn heats_of(piece: &Piece, solution: &Solution) -> Heats {
+/// The executions of a block and of the edges at its ends.
+fn heats_of(translated: &TranslatedBlock, solution: &Solution) -> BlockHeat {
     let heat = |edge: Option<ArcId>| Heat::of(edge.map_or(0, |arc| solution.arc(arc)));
-    Heats {
-        block: Heat::of(solution.block(piece.block)),
-        ways: piece.edges.map(heat),
-        entry: heat(piece.from_outside),
+    BlockHeat {
+        block: Heat::of(solution.block(translated.block)),
+        exits: translated.edges.map(heat),
+        entry: heat(translated.from_outside),
     }
 }
 
-/// Counters wrap; what was counted later has more of them.
+/// Adds values to sums, with wrapping. A later reading may have more counters.
 fn add_each(sums: &mut Vec<u64>, values: &[u64]) {
     sums.resize(sums.len().max(values.len()), 0);
     sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.wrapping_add(*value));
 }
 
-impl Executed {
-    fn new() -> Executed {
-        Executed { totals: Totals::new(), code: Vec::new() }
+impl ExecutedCode {
+    fn new() -> ExecutedCode {
+        ExecutedCode { totals: EventTotals::new(), code: Vec::new() }
     }
 
     /// Notes code that was executed. Blocks that were translated together mostly follow one another.
@@ -212,99 +224,101 @@ impl Executed {
     }
 }
 
-type Outcome = Result<(), crate::totals::TotalError>;
+type SumResult = Result<(), crate::totals::TotalError>;
 
-struct Sum<'a> {
-    space: &'a Space,
-    tally: &'a Tally,
+struct ExecutionSum<'a> {
+    cache: &'a CodeCacheMapping,
+    tally: &'a CounterSnapshot,
     cuts: AddressMap<u32, Vec<u16>>,
     decoder: BlockDecoder,
-    executed: Executed,
+    executed: ExecutedCode,
 }
 
-impl Sum<'_> {
-    fn blocks(&mut self, solution: &Solution) -> Outcome {
-        let mut times_of = Times::default();
-        let alike = &mut self.space.alike.borrow_mut();
-        let map = &mut self.space.heats.borrow_mut();
-        for id in 0..self.space.translation.blocks() {
-            let piece = self.space.translation.piece(id);
-            let times = solution.block(piece.block);
-            if times == 0 && piece.units().is_none() {
+impl ExecutionSum<'_> {
+    fn blocks(&mut self, solution: &Solution) -> SumResult {
+        let mut times_of = ClassExecutions::default();
+        let equivalent_blocks = &mut self.cache.equivalent_blocks.borrow_mut();
+        let map = &mut self.cache.heats.borrow_mut();
+        for id in 0..self.cache.translation.blocks() {
+            let translated = self.cache.translation.block(id);
+            let times = solution.block(translated.block);
+            if times == 0 && translated.units().is_none() {
                 continue;
             }
             if times > 0 {
-                map.note(id, heats_of(piece, solution));
+                map.note(id, heats_of(translated, solution));
             }
-            if let (None, false) = (piece.units(), self.cuts.contains_key(&id)) {
-                let way = alike.way(id, || self.space.translation.code(id));
-                times_of.note(way, times)?;
-                self.executed.reach(piece.address..piece.end());
+            if let (None, false) = (translated.units(), self.cuts.contains_key(&id)) {
+                let exit = equivalent_blocks.class(id, || self.cache.translation.code(id));
+                times_of.note(exit, times)?;
+                self.executed.reach(translated.address..translated.end());
             } else {
                 self.unusual(id, times)?;
             }
-            if self.space.translation.is_conditional(id) {
+            if self.cache.translation.is_conditional(id) {
                 let count = |edge: Option<ArcId>| edge.map_or(0, |arc| solution.arc(arc));
-                self.executed.totals.add_directions(count(piece.edges[1]), count(piece.edges[0]))?;
+                self.executed
+                    .totals
+                    .add_directions(count(translated.edges[1]), count(translated.edges[0]))?;
             }
         }
-        alike.add(&times_of, &mut self.executed.totals)
+        equivalent_blocks.add(&times_of, &mut self.executed.totals)
     }
 
     /// A block that was not executed to its end each time, or of which more is counted than its executions.
-    fn unusual(&mut self, id: u32, times: u64) -> Outcome {
+    fn unusual(&mut self, id: u32, times: u64) -> SumResult {
         let block = self.whole(id);
         self.executed.totals.add_block(&block, times)?;
         if times > 0 {
             self.executed.reach(self.reached(&block, id, times));
         }
-        match self.space.translation.piece(id).units() {
+        match self.cache.translation.block(id).units() {
             Some(first) => self.units(&block, first),
             None => Ok(()),
         }
     }
 
     fn whole(&mut self, id: u32) -> Block {
-        let all = self.space.translation.instructions(id);
-        self.space.translation.decode(&mut self.decoder, id, all)
+        let all = self.cache.translation.instructions(id);
+        self.cache.translation.decode(&mut self.decoder, id, all)
     }
 
-    /// The code of a block that was executed at least once: as far as the execution came that came farthest.
+    /// The code of a block that was executed at least once: up to the farthest point of any execution.
     fn reached(&self, block: &Block, id: u32, times: u64) -> Range<u64> {
         let farthest = usize::try_from(times - 1).ok().and_then(|last| self.cuts.get(&id)?.get(last));
         let end = farthest.and_then(|step| block.offsets.get(usize::from(*step)));
         block.address..end.map_or(block.end(), |end| block.address + u64::from(*end))
     }
 
-    fn units(&mut self, block: &Block, first: u32) -> Outcome {
-        let translation = &self.space.translation;
+    fn units(&mut self, block: &Block, first: u32) -> SumResult {
+        let translation = &self.cache.translation;
         let has_units = |addend: &Addend| matches!(addend, Addend::Iterations(_) | Addend::Elements(_));
         let counted = |addend: &Addend| has_units(addend) && translation.counts(addend.kind());
         let addends = block.addends.iter().filter(|(_, addend)| counted(addend));
         for ((_, addend), index) in addends.zip(first..) {
             let undone = self.tally.ledger.undone.get(&index).copied().unwrap_or(0);
-            let counted = self.tally.extras.get(index as usize).copied().unwrap_or(0);
+            let counted = self.tally.unit_counters.get(index as usize).copied().unwrap_or(0);
             let units = counted.wrapping_sub(undone);
             self.executed.totals.add_units(addend, units)?;
         }
         Ok(())
     }
 
-    fn parts(&mut self) -> Outcome {
-        // What was executed first, so that nothing is taken from what is not there yet.
+    fn parts(&mut self) -> SumResult {
+        // Added first, so that no sum becomes negative when executions are taken back.
         for executed in [true, false] {
             for part in self.tally.ledger.parts.iter().filter(|part| part.executed == executed) {
                 self.part(part)?;
             }
         }
-        let [not_taken, taken] = self.tally.ledger.ways;
+        let [not_taken, taken] = self.tally.ledger.exits;
         self.executed.totals.add_directions(taken, not_taken)
     }
 
-    fn part(&mut self, part: &Part) -> Outcome {
+    fn part(&mut self, part: &PartialBlock) -> SumResult {
         let (upto, before) =
             (self.first(part.block, part.steps.end), self.first(part.block, part.steps.start));
-        let before: Option<&Vector> = before.as_ref().map(|block| &block.events);
+        let before: Option<&EventVector> = before.as_ref().map(|block| &block.events);
         let Some(upto) = upto else { return Ok(()) };
         if part.executed {
             self.executed.reach(upto.address..upto.end());
@@ -321,6 +335,6 @@ impl Sum<'_> {
 
     /// The first instructions of a block; `None` for none.
     fn first(&mut self, block: u32, instructions: u16) -> Option<Block> {
-        (instructions > 0).then(|| self.space.translation.decode(&mut self.decoder, block, instructions))
+        (instructions > 0).then(|| self.cache.translation.decode(&mut self.decoder, block, instructions))
     }
 }

@@ -1,40 +1,40 @@
-//! What is mapped where in the program.
+//! The memory mappings of a program.
 
 use std::collections::HashSet;
 use std::io;
 
 use super::proc;
-use super::writers::{self, File};
+use super::writers::{self, FileId};
 
 /// A mapping of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Mapping {
+pub(crate) struct MemoryMapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) executable: bool,
     pub(crate) writable: bool,
     pub(crate) shared: bool,
-    /// The file behind it, and where in the file it begins, in bytes.
-    pub(crate) file: Option<File>,
+    /// The mapped file, and the offset of the mapping in bytes.
+    pub(crate) file: Option<FileId>,
     pub(crate) offset: u64,
-    /// What the kernel calls it, if it can be executed: a path, or a word in brackets.
+    /// The kernel's name of executable memory: a path, or a word in brackets.
     pub(crate) name: String,
-    /// Its code may change, as somebody can write the file.
+    /// Its code may change, because a process can write the file.
     pub(crate) unsteady: bool,
 }
 
 /// The mappings of a process, ascending.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Maps(Vec<Mapping>);
+pub(crate) struct MemoryMaps(Vec<MemoryMapping>);
 
-/// Why code is not taken from somewhere.
+/// The reason why code is not taken from a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NoCode {
-    /// Nothing there, or nothing executable: the program faults there by itself.
+    /// Unmapped, or not executable: the program faults there natively.
     NotExecutable,
     /// It may change without a system call: the program can write it.
     Writable,
-    /// It may change without a system call: somebody else can write it.
+    /// It may change without a system call: another process can write it.
     Shared,
     /// It may change without a change of its mapping: its file is open for writing.
     Written,
@@ -44,7 +44,7 @@ impl NoCode {
     /// The reason, in words that follow "the program".
     pub(crate) fn word(self) -> &'static str {
         match self {
-            NoCode::NotExecutable => "went to where no code is",
+            NoCode::NotExecutable => "jumped to memory without code",
             NoCode::Writable => "executes memory that it can write",
             NoCode::Shared => "executes memory that it shares",
             NoCode::Written => "executes a file that is open for writing",
@@ -52,7 +52,7 @@ impl NoCode {
     }
 }
 
-impl Maps {
+impl MemoryMaps {
     /// Reads them.
     ///
     /// # Errors
@@ -62,25 +62,25 @@ impl Maps {
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/maps`.
-    pub(crate) fn read(pid: u32) -> io::Result<Maps> {
+    pub(crate) fn read(pid: u32) -> io::Result<MemoryMaps> {
         let text = proc::bytes(format!("/proc/{pid}/maps"))?;
-        Ok(Maps::parse(&String::from_utf8_lossy(&text)))
+        Ok(MemoryMaps::parse(&String::from_utf8_lossy(&text)))
     }
 
     #[cfg(test)]
-    pub(crate) fn of(text: &str) -> Maps {
-        Maps::parse(text)
+    pub(crate) fn of(text: &str) -> MemoryMaps {
+        MemoryMaps::parse(text)
     }
 
-    fn parse(text: &str) -> Maps {
-        Maps(text.lines().filter_map(Mapping::parse).collect())
+    fn parse(text: &str) -> MemoryMaps {
+        MemoryMaps(text.lines().filter_map(MemoryMapping::parse).collect())
     }
 
     /// Whether code can be taken from a page.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason why code is not taken from it.
     pub(crate) fn code_at(&self, page: u64) -> Result<(), NoCode> {
         match self.at(page) {
             Some(mapping) if mapping.executable && mapping.writable => Err(NoCode::Writable),
@@ -92,7 +92,7 @@ impl Maps {
     }
 
     /// The mapping that an address is in.
-    pub(crate) fn at(&self, address: u64) -> Option<&Mapping> {
+    pub(crate) fn at(&self, address: u64) -> Option<&MemoryMapping> {
         self.0.iter().find(|mapping| (mapping.start..mapping.end).contains(&address))
     }
 
@@ -101,20 +101,21 @@ impl Maps {
         self.0.is_empty()
     }
 
-    /// What can be executed.
-    pub(crate) fn code(&self) -> impl Iterator<Item = &Mapping> {
+    /// The executable mappings.
+    pub(crate) fn code(&self) -> impl Iterator<Item = &MemoryMapping> {
         self.0.iter().filter(|mapping| mapping.executable)
     }
 
-    /// Finds the files of code that can be written, but for those that are known not to be; which join them.
-    fn look_for_writers(&mut self, pid: u32, steady: &mut HashSet<File>) {
+    /// Finds the files of code that are open for writing. Files that are not join `steady`, and are not
+    /// examined again.
+    fn find_writers(&mut self, pid: u32, steady: &mut HashSet<FileId>) {
         let files = self.code().filter(|mapping| !mapping.shared).filter_map(|mapping| mapping.file);
-        let unknown: HashSet<File> = files.filter(|file| !steady.contains(file)).collect();
+        let unknown: HashSet<FileId> = files.filter(|file| !steady.contains(file)).collect();
         if unknown.is_empty() {
             return;
         }
         let mapped = self.0.iter().filter(|mapping| mapping.shared && mapping.writable);
-        let mut written: HashSet<File> = mapped.filter_map(|mapping| mapping.file).collect();
+        let mut written: HashSet<FileId> = mapped.filter_map(|mapping| mapping.file).collect();
         written.extend(writers::open_for_writing(pid));
         for mapping in &mut self.0 {
             let names = mapping.files(pid);
@@ -125,8 +126,8 @@ impl Maps {
         }
     }
 
-    /// What is mapped in a range, or reaches into it.
-    pub(crate) fn among(&self, start: u64, end: u64) -> impl Iterator<Item = &Mapping> {
+    /// The mappings that overlap a range.
+    pub(crate) fn among(&self, start: u64, end: u64) -> impl Iterator<Item = &MemoryMapping> {
         self.0.iter().filter(move |mapping| mapping.start < end && mapping.end > start)
     }
 
@@ -141,61 +142,62 @@ impl Maps {
     }
 }
 
-/// What is known of the mappings of a process.
+/// The mappings of a process, read on demand.
 #[derive(Default)]
-pub(crate) struct Known {
-    maps: Option<Maps>,
-    /// Files of code that nobody of the process has open for writing: how they are opened from now on is seen.
-    steady: HashSet<File>,
+pub(crate) struct MapsCache {
+    maps: Option<MemoryMaps>,
+    /// Files of code that no process of the program has open for writing. From now on the tracer sees how
+    /// they are opened.
+    steady: HashSet<FileId>,
 }
 
-impl Known {
+impl MapsCache {
     /// The mappings, read if they are not known.
-    pub(crate) fn look(&mut self, pid: u32) -> Option<&Maps> {
+    pub(crate) fn read(&mut self, pid: u32) -> Option<&MemoryMaps> {
         if self.maps.is_none() {
-            let mut maps = Maps::read(pid).ok()?;
-            maps.look_for_writers(pid, &mut self.steady);
+            let mut maps = MemoryMaps::read(pid).ok()?;
+            maps.find_writers(pid, &mut self.steady);
             self.maps = Some(maps);
         }
         self.maps.as_ref()
     }
 
     /// The mappings, if they are known.
-    pub(crate) fn last(&self) -> Option<&Maps> {
+    pub(crate) fn last(&self) -> Option<&MemoryMaps> {
         self.maps.as_ref()
     }
 
     /// Whether code of a file was executed.
-    pub(crate) fn executes(&self, file: File) -> bool {
+    pub(crate) fn executes(&self, file: FileId) -> bool {
         self.steady.contains(&file)
     }
 
-    /// They have changed.
+    /// Forgets the mappings, because they have changed.
     pub(crate) fn forget(&mut self) {
         self.maps = None;
     }
 }
 
-impl Mapping {
-    /// The file of code as the list of mappings names it and as its path does: some file systems tell of two devices, as those
-    /// that lie over others.
-    fn files(&self, pid: u32) -> Vec<File> {
+impl MemoryMapping {
+    /// The identities of a file of code: as the list of mappings names it, and by its path. Overlay file
+    /// systems report two devices.
+    fn files(&self, pid: u32) -> Vec<FileId> {
         let file = self.file.filter(|_| self.executable && !self.shared);
-        let path = || File::at(format!("/proc/{pid}/root{}", self.name));
+        let path = || FileId::at(format!("/proc/{pid}/root{}", self.name));
         file.into_iter().flat_map(|file| path().into_iter().chain([file])).collect()
     }
 
-    fn parse(line: &str) -> Option<Mapping> {
+    fn parse(line: &str) -> Option<MemoryMapping> {
         let mut fields = line.splitn(6, ' ');
         let (start, end) = fields.next()?.split_once('-')?;
         let access = fields.next()?.as_bytes();
         let hex = |text| u64::from_str_radix(text, 16).ok();
         let offset = hex(fields.next()?)?;
-        let file = File::parse(fields.next()?, fields.next()?);
+        let file = FileId::parse(fields.next()?, fields.next()?);
         let executable = access.get(2) == Some(&b'x');
         let name =
             fields.next().filter(|_| executable).map_or_else(String::new, |name| name.trim().to_owned());
-        Some(Mapping {
+        Some(MemoryMapping {
             start: hex(start)?,
             end: hex(end)?,
             writable: access.get(1) == Some(&b'w'),
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn code_is_taken_from_private_pages_that_cannot_be_written() {
-        let maps = Maps::parse(TEXT);
+        let maps = MemoryMaps::parse(TEXT);
         assert_eq!(maps.code_at(0x40_0000), Ok(()));
         assert_eq!(maps.code_at(0x50_1000), Err(NoCode::Writable));
         assert_eq!(maps.code_at(0x7f00_0000_0000), Err(NoCode::Shared));
@@ -235,8 +237,8 @@ mod tests {
         let twice = "00400000-00401000 r-xp 00000000 00:01 9 /memfd:jit\n\
             00500000-00501000 rw-s 00000000 00:01 9 /memfd:jit\n\
             00600000-00601000 r-xp 00000000 00:02 9 /other\n";
-        let (mut maps, mut steady) = (Maps::parse(twice), HashSet::new());
-        maps.look_for_writers(u32::MAX, &mut steady);
+        let (mut maps, mut steady) = (MemoryMaps::parse(twice), HashSet::new());
+        maps.find_writers(u32::MAX, &mut steady);
         assert_eq!(maps.code_at(0x40_0000), Err(NoCode::Written));
         assert_eq!(maps.code_at(0x60_0000), Ok(()));
         let other = maps.0[2].file.unwrap();
@@ -250,9 +252,9 @@ mod tests {
         let written = fs::File::create(&path).unwrap();
         let line = format!("00400000-00401000 r-xp 00000000 ff:ff 5 {}", path.display());
         let look = || {
-            let (mut maps, mut steady) = (Maps::parse(&line), HashSet::new());
-            maps.look_for_writers(std::process::id(), &mut steady);
-            (maps.code_at(0x40_0000), steady.contains(&File::at(&path).unwrap()))
+            let (mut maps, mut steady) = (MemoryMaps::parse(&line), HashSet::new());
+            maps.find_writers(std::process::id(), &mut steady);
+            (maps.code_at(0x40_0000), steady.contains(&FileId::at(&path).unwrap()))
         };
         assert_eq!(look(), (Err(NoCode::Written), false));
         drop(written);
@@ -260,8 +262,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_has_no_mapping_in_it() {
-        let maps = Maps::parse(TEXT);
+    fn a_free_range_has_no_mapping_in_it() {
+        let maps = MemoryMaps::parse(TEXT);
         assert!(maps.is_free(0x40_1000, 0xff000));
         assert!(!maps.is_free(0x40_1000, 0xff001));
         assert!(!maps.is_free(0x40_0fff, 1));

@@ -1,114 +1,140 @@
-//! The host of translated programs on Linux: a keeper process that traces them.
+//! The host of translated programs on Linux: a tracer process that runs a command and its descendants in
+//! translated code.
+//!
+//! # Problem
+//!
+//! The tracees execute translated code at full speed, and stop (ptrace) where the tracer must act. At each
+//! stop the tracer must know the program's own state, although the processor executes other code. A program
+//! that the tracer cannot follow must continue natively, and its counts are lost with a reason.
+//!
+//! # Terms
+//!
+//! - *Tracee*, *task*: a thread that is traced. A *process* is one or more tasks with one memory.
+//! - *Code cache*: memory with translated code, mapped in the tracer and in the tracees (`code_cache`).
+//! - *Slot*: memory of one task with its counters and saved registers.
+//! - *Native state*: the program's own registers and instruction pointer, as if it had never been translated.
+//! - *Detach*: the process continues in its own code, untraced.
 //!
 //! ```text
-//! a stop ──engine──> own stop: translate, link, go on       (code, space)
-//!                    signal: to the handler and back         (signals, surface; in time to go on: pace)
-//!                    system call: by what it means to us     (calls, file, listing)
-//!                    birth, exec, end                        (births, exits, threads, process, ledger)
-//!                    translations of programs that come again (sharing, common, claims)
-//!                    what earlier runs have executed         (hints, folder)
-//!                    what earlier runs have translated       (kept, trust)
-//!                    a limit on its addresses                (limits)
-//!                    a request for counts                   (reading, protocol; of a thread for its own: own_counts)
+//! a stop ──> tracer ──> exit stub: translate, link, resume     code_cache, code_reader, maps
+//!                       signal: to the handler and back        signals, native_state, signal_throttling
+//!                       system call: by its effect             syscalls, writers, maps_listing, ...
+//!                       fork, exec, exit                       forks, exits, threads, process, ledger
+//!                       code changes                           cache_flush, restartable
+//!                       request for counts                     readings, protocol, own_counts
+//!
+//! persistence and sharing of translations
+//!                       execution profiles                     profile_store, cache_folder, retranslation
+//!                       stored translations                    translation_cache, process_rights
+//!                       translations of several processes      shared_translations, shared_code, claims
 //! ```
 //!
-//! Nothing of the program waits for anything but its own stops. What cannot be followed *leaves*: it goes on in its own
-//! code, untraced, and its counts are lost, with the reason.
+//! # Invariants
+//!
+//! - The tracer never blocks on one tracee: every wait is for the next event of any of them.
+//! - Counters of a slot are written by one task only, and read while it does not run.
+//! - Each task is detached together with all threads of its process.
 
-mod alike;
-mod answers;
-mod births;
-mod calls;
+mod address_limits;
+mod cache_flush;
+mod cache_folder;
 mod claims;
-mod classes;
-mod code;
-mod common;
-mod engine;
+mod code_cache;
+mod code_reader;
+mod cpu_affinity;
+mod cpu_queries;
+mod equivalent_blocks;
 mod exits;
-mod file;
-mod folder;
-mod hindsight;
-mod hints;
-mod kept;
+mod forks;
+mod instruction_counts;
 mod ledger;
-mod limits;
-mod listing;
 mod maps;
+mod maps_listing;
+mod native_state;
 mod own_counts;
-mod pace;
 mod probe;
 mod proc;
 mod process;
+mod process_rights;
+mod profile_store;
+mod program_file;
 pub mod protocol;
-mod reading;
-mod remote;
-mod renewal;
+mod readings;
+mod remote_syscalls;
 mod restartable;
-mod sharing;
+mod retranslation;
+mod shared_code;
+mod shared_translations;
+mod signal_throttling;
 mod signals;
-mod space;
-mod surface;
+mod syscalls;
 mod threads;
-mod trust;
-mod warm;
+mod tracer;
+mod translation_cache;
 mod writers;
 
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use crate::addend::Kinds;
+use crate::addend::AddendKinds;
 use crate::translate;
-use crate::{Baseline, Event};
+use crate::{ExecutionEvent, ProcessorBaseline};
 
-pub use engine::FIXED_BYTES;
-pub use file::refuses;
-pub use hindsight::Hindsight;
 #[doc(hidden)]
-pub use probe::{Order, Probe, View};
+pub use probe::{InstructionProbe, ProbeOrder, ProbeView};
+pub use program_file::refuses;
+pub use retranslation::RetranslationPolicy;
+pub use tracer::FIXED_BYTES;
 
-/// How programs are run.
+/// Settings of the tracer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Settings {
-    /// How code is translated.
-    pub translation: translate::Settings,
-    /// Which processor programs are told that they have; `None`: the one that there is. [`translate::Settings::asks`] must
-    /// be set with it.
-    pub baseline: Option<Baseline>,
+pub struct TracerSettings {
+    /// Settings of the translation.
+    pub translation: translate::TranslationSettings,
+    /// The processor that programs see; `None`: the real one.
+    /// [`translate::TranslationSettings::stop_at_cpu_queries`] must be set with it.
+    pub baseline: Option<ProcessorBaseline>,
     /// Whether programs get the same 16 bytes each time instead of random ones.
     pub fixed_layout: bool,
-    /// Whether each program is translated anew, whatever others before it have executed: for comparison.
-    pub apart: bool,
-    /// Which programs get another translation for what they have executed themselves.
-    pub hindsight: Hindsight,
+    /// Whether each program gets a translation of its own: for comparison.
+    pub separate: bool,
+    /// The programs that are retranslated with their own execution profile.
+    pub retranslation: RetranslationPolicy,
 }
 
-impl Settings {
-    /// With a processor that is the same on every machine.
-    pub fn with_baseline(self, baseline: Option<Baseline>) -> Settings {
-        let translation = translate::Settings { asks: baseline.is_some(), ..self.translation };
-        Settings { baseline, translation, ..self }
+impl TracerSettings {
+    /// Sets a processor that is the same on every machine.
+    pub fn with_baseline(self, baseline: Option<ProcessorBaseline>) -> TracerSettings {
+        let translation =
+            translate::TranslationSettings { stop_at_cpu_queries: baseline.is_some(), ..self.translation };
+        TracerSettings { baseline, translation, ..self }
     }
 
-    /// With no units counted but those that some events need.
+    /// Counts no units but those that these events need.
     #[must_use]
-    pub fn counting(self, events: impl IntoIterator<Item = Event>) -> Settings {
-        let counted = Kinds::needed_for(events).among(Kinds::OF_UNITS);
-        let translation = translate::Settings { counted, ..self.translation };
-        Settings { translation, ..self }
+    pub fn counting(self, events: impl IntoIterator<Item = ExecutionEvent>) -> TracerSettings {
+        let counted = AddendKinds::needed_for(events).among(AddendKinds::OF_UNITS);
+        let translation = translate::TranslationSettings { counted, ..self.translation };
+        TracerSettings { translation, ..self }
     }
 }
 
-/// Traces a process that has not executed its command yet, and follows it and its descendants; [`protocol`] tells
-/// what comes over the socket. To be called in a process of its own: it waits for every child that there is.
+/// Traces a process that has not executed its command yet, and its descendants; [`protocol`] describes the
+/// text on the socket. The caller must be a process of its own: this waits for all of its children.
 ///
-/// `hints` is a folder for hints of what is worth to be translated ahead, which the next run finds there ([`crate::hints`]);
-/// translations are kept beside it, in a folder `translations`.
-pub fn follow(pid: u32, socket: UnixStream, settings: Settings, hints: Option<&Path>) {
-    engine::follow(pid, socket, settings, hints, None);
+/// `profile` is a folder for execution profiles, which the next run reads ([`crate::profile`]). Stored
+/// translations are beside it, in the folder `translations`.
+pub fn follow(pid: u32, socket: UnixStream, settings: TracerSettings, profile: Option<&Path>) {
+    tracer::follow(pid, socket, settings, profile, None);
 }
 
-/// The same with somebody who looks at every instruction of translated code: for tests, and slow.
+/// Traces with a probe that looks at every translated instruction: for tests, and slow.
 #[doc(hidden)]
-pub fn follow_probed(pid: u32, socket: UnixStream, settings: Settings, probe: Box<dyn Probe>) {
-    engine::follow(pid, socket, settings, None, Some(probe));
+pub fn follow_probed(
+    pid: u32,
+    socket: UnixStream,
+    settings: TracerSettings,
+    probe: Box<dyn InstructionProbe>,
+) {
+    tracer::follow(pid, socket, settings, None, Some(probe));
 }

@@ -1,19 +1,19 @@
-//! A thread asks for its own counts, at an exact place: by a system call that no kernel knows, which is never made.
+//! Counts of a thread for itself, at an exact program point: by a `prctl` number that no kernel knows.
 //!
-//! Both ends of a region of a program are such places. What is told is a sum as of this call, from a beginning that is the same for all calls of
-//! a thread and is not its own: the difference of two of them is what was executed in between, to the last instruction, and one by
-//! itself says nothing.
+//! The call is never made. A program asks at both ends of a marked region. The answer is a sum up to this
+//! call, from a start that is the same for all calls of a thread. The difference of two answers is the count
+//! of the code between them, to the last instruction.
 
 use cyclometer_sys::marks::MOST_WORDS;
 use cyclometer_sys::trace::{self, Registers};
 
-use super::calls::EFAULT;
-use super::engine::{Engine, Outcome};
-use super::ledger::{Ledger, Tally};
-use super::process::{Mode, Seat, Spot, Task};
-use crate::{Event, Totals};
+use super::ledger::{CounterSnapshot, ThreadLedger};
+use super::process::{TaskMode, TracedTask, TranslatedPc, TranslationContext};
+use super::syscalls::EFAULT;
+use super::tracer::{TraceResult, Tracer};
+use crate::{EventTotals, ExecutionEvent};
 
-/// What a word holds whose event cannot be told for a thread.
+/// The value of a word whose event is unknown for a thread.
 const NONE: u64 = u64::MAX;
 
 const EINVAL: i64 = 22;
@@ -22,14 +22,14 @@ const ENODATA: i64 = 61;
 /// Bytes of a word.
 const WORD: usize = 8;
 
-impl Engine {
-    /// Answers a thread that asks for counts of the events whose numbers are in the words at an address.
-    pub(super) fn tell_own_counts(
+impl Tracer {
+    /// Answers a thread that asks for counts; the words at `address` are event numbers.
+    pub(super) fn answer_own_counts(
         &mut self,
         tid: u32,
         registers: Registers,
         (address, words): (u64, u64),
-    ) -> Outcome {
+    ) -> TraceResult {
         let answer = match usize::try_from(words) {
             Ok(0) => 0,
             Ok(words @ ..=MOST_WORDS) => {
@@ -38,52 +38,53 @@ impl Engine {
             }
             _ => -EINVAL,
         };
-        self.answer_call(tid, registers, answer as u64)
+        self.emulate_call(tid, registers, answer as u64)
     }
 
-    /// What a thread has counted up to the system call that it is about to make; `None` where it is not known.
-    fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<Totals> {
+    /// The counts of a thread up to the system call that it is about to make; `None` where they are unknown.
+    fn own_totals(&mut self, tid: u32, registers: &Registers) -> Option<EventTotals> {
         let pc = self.pc(tid, registers).ok()?;
         let task = self.tasks.get_mut(&tid)?;
-        let Mode::Translated(seat) = &task.mode else { return None };
-        let current = left_at(seat, Spot::new(pc, registers))?;
-        let Ok(carried) = task.carried.get_or_insert_with(|| Ok(Totals::new())) else { return None };
+        let TaskMode::Translated(context) = &task.mode else { return None };
+        let current = totals_at(context, TranslatedPc::new(pc, registers))?;
+        let Ok(carried) = task.carried.get_or_insert_with(|| Ok(EventTotals::new())) else { return None };
         let mut totals = carried.clone();
         totals.merge(&current).ok()?;
         Some(totals)
     }
 }
 
-impl Task {
-    /// Keeps what a thread that asks for its counts has counted in a place that it leaves.
-    pub(super) fn carry(&mut self, seat: &Seat) {
+impl TracedTask {
+    /// Keeps the counts of a thread that asks for them, when it leaves a translation.
+    pub(super) fn carry(&mut self, context: &TranslationContext) {
         let Some(Ok(carried)) = &mut self.carried else { return };
-        let added =
-            settled(seat, &seat.ledger).and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
+        let added = solved(context, &context.ledger)
+            .and_then(|totals| carried.merge(&totals).map_err(|e| e.to_string()));
         if let Err(reason) = added {
             self.carried = Some(Err(reason));
         }
     }
 }
 
-/// What was counted at a seat, were it left at this place of the translation.
-fn left_at(seat: &Seat, spot: Spot) -> Option<Totals> {
-    settled(seat, &seat.ledger_at(spot)?).ok()
+/// The counts of a thread, as if it left the translation at this position.
+fn totals_at(context: &TranslationContext, position: TranslatedPc) -> Option<EventTotals> {
+    solved(context, &context.ledger_at(position)?).ok()
 }
 
-fn settled(seat: &Seat, ledger: &Ledger) -> Result<Totals, String> {
-    let space = seat.space.borrow();
-    Tally::read(&space, seat.slot, ledger).settle(&space).map(|executed| executed.totals)
+fn solved(context: &TranslationContext, ledger: &ThreadLedger) -> Result<EventTotals, String> {
+    let cache = context.cache.borrow();
+    CounterSnapshot::read(&cache, context.slot, ledger).solve(&cache).map(|executed| executed.totals)
 }
 
-/// Replaces the numbers of events in a thread's memory by their counts; what the system call returns.
-fn fill_in(tid: u32, address: u64, words: usize, totals: &Totals) -> i64 {
+/// Replaces the event numbers in a thread's memory by counts; returns the result of the system call.
+fn fill_in(tid: u32, address: u64, words: usize, totals: &EventTotals) -> i64 {
     let mut bytes = vec![0; words * WORD];
     if !trace::read_memory(tid, address, &mut bytes).is_ok_and(|read| read == bytes.len()) {
         return -EFAULT;
     }
     for word in bytes.as_chunks_mut::<WORD>().0 {
-        let event = usize::try_from(u64::from_ne_bytes(*word)).ok().and_then(|event| Event::ALL.get(event));
+        let event =
+            usize::try_from(u64::from_ne_bytes(*word)).ok().and_then(|event| ExecutionEvent::ALL.get(event));
         let count = event.and_then(|event| totals.total(*event).ok()).unwrap_or(NONE);
         *word = count.to_ne_bytes();
     }

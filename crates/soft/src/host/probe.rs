@@ -2,11 +2,11 @@
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
-use super::process::Mode;
-use super::surface::repair;
+use super::native_state::restore_registers;
+use super::process::TaskMode;
+use super::tracer::{TraceError, Tracer};
 
-/// The flag that steps: after `popf` the kernel takes it for the program's own.
+/// The trap flag: after `popf` the kernel takes it for the program's own.
 ///
 /// # Source
 ///
@@ -14,94 +14,94 @@ use super::surface::repair;
 const TRAP: u64 = 0x100;
 
 /// Sees a program in translated code at each of its instructions, and may take it out of there.
-pub trait Probe {
+pub trait InstructionProbe {
     /// A process is about to execute an instruction of translated code.
-    fn look(&mut self, view: &View) -> Order;
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder;
 }
 
 /// A process at an instruction of translated code.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub struct ProbeView {
     /// The process, which is stopped.
     pub tid: u32,
-    /// Where it is in translated code.
+    /// Its position in translated code.
     pub pc: u64,
-    /// The program's registers as they would be if it left now.
+    /// The program's registers if it were detached now.
     pub program: Registers,
 }
 
-/// What becomes of it.
+/// The answer of a probe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
+pub enum ProbeOrder {
     /// It executes the instruction.
     GoOn,
-    /// It leaves translation here, for good.
-    Leave,
-    /// It leaves translation here, and enters it again where it is.
+    /// It is detached here.
+    Detach,
+    /// It leaves translated code here, and enters it again.
     Reenter,
 }
 
-impl Engine {
-    /// Lets a process in translated code go on, one instruction if a probe looks.
-    pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
-        self.note_place(tid)?;
+impl Tracer {
+    /// Resumes a task in translated code, for one instruction if a probe looks.
+    pub(super) fn resume(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
+        self.note_pc(tid)?;
         match self.tasks.get(&tid).map(|task| &task.mode) {
-            Some(Mode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
-            // On the way into a handler or back: it must not get further than that in its own code.
-            Some(Mode::Native(_)) => Ok(trace::step(tid, signal)?),
+            Some(TaskMode::Translated(_)) if self.probe.is_some() => Ok(trace::step(tid, signal)?),
+            // On the way into a handler or back, one instruction of native code only.
+            Some(TaskMode::Native(_)) => Ok(trace::step(tid, signal)?),
             _ => Ok(trace::resume(tid, signal)?),
         }
     }
 
-    /// Lets a task go on to a stop that it has reached and that was not told yet.
-    pub(super) fn run_on(&mut self, tid: u32) -> Result<(), Trouble> {
-        self.note_place(tid)?;
+    /// Resumes a task to a stop that was not reported yet.
+    pub(super) fn run_on(&mut self, tid: u32) -> Result<(), TraceError> {
+        self.note_pc(tid)?;
         Ok(trace::resume(tid, 0)?)
     }
 
     /// Leaves a task in the stop of its process.
-    pub(super) fn listen(&mut self, tid: u32) -> Result<(), Trouble> {
-        self.note_place(tid)?;
-        // Another stop than that, for which there is nothing to hear, is that of its end.
-        trace::listen(tid).map_err(|_| Trouble::Gone)
+    pub(super) fn listen(&mut self, tid: u32) -> Result<(), TraceError> {
+        self.note_pc(tid)?;
+        // The only other stop without anything to listen for is that of its exit.
+        trace::listen(tid).map_err(|_| TraceError::Gone)
     }
 
-    /// The same where its registers are settled, so that a probe can look at them first.
-    pub(super) fn go(&mut self, tid: u32) -> Result<(), Trouble> {
-        // A request may have stopped it while something else of it was waited for.
-        if let Some(reason) = self.task(tid)?.dismissed.take() {
-            self.leave(tid, reason, 0);
+    /// Resumes a task in translated code whose registers are set; a probe may look at them first.
+    pub(super) fn resume_checked(&mut self, tid: u32) -> Result<(), TraceError> {
+        // A request may have stopped it while another event of it was awaited.
+        if let Some(reason) = self.task(tid)?.detach_requested.take() {
+            self.detach(tid, reason, 0);
             return Ok(());
         }
-        if self.task(tid)?.summoned {
-            return self.halt(tid);
+        if self.task(tid)?.suspend_requested {
+            return self.suspend(tid);
         }
-        self.answer(tid)?;
+        self.answer_request(tid)?;
         match self.order(tid)? {
-            Order::GoOn => self.resume(tid, 0),
-            Order::Leave => Err(Trouble::Unfollowed("was told to".to_owned())),
-            Order::Reenter => {
-                let registers = self.surface(tid)?.ok_or(Trouble::Gone)?;
-                self.enter(tid, registers)
+            ProbeOrder::GoOn => self.resume(tid, 0),
+            ProbeOrder::Detach => Err(TraceError::Detach("was told to".to_owned())),
+            ProbeOrder::Reenter => {
+                let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+                self.enter_translation(tid, registers)
             }
         }
     }
 
-    fn order(&mut self, tid: u32) -> Result<Order, Trouble> {
-        let Some(probe) = &mut self.probe else { return Ok(Order::GoOn) };
-        let Some(Mode::Translated(seat)) = self.tasks.get(&tid).map(|task| &task.mode) else {
-            return Ok(Order::GoOn);
+    fn order(&mut self, tid: u32) -> Result<ProbeOrder, TraceError> {
+        let Some(probe) = &mut self.probe else { return Ok(ProbeOrder::GoOn) };
+        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+            return Ok(ProbeOrder::GoOn);
         };
         let mut program = trace::registers(tid)?;
         if program.eflags & TRAP != 0 {
             program.eflags &= !TRAP;
             trace::set_registers(tid, &program)?;
         }
-        let (pc, space) = (program.rip, seat.space.borrow());
-        if let Some(place) = space.translation.place(pc) {
-            repair(&space, seat.slot, &place, &mut program);
+        let (pc, cache) = (program.rip, context.cache.borrow());
+        if let Some(point) = cache.translation.point_at(pc) {
+            restore_registers(&cache, context.slot, &point, &mut program);
         }
-        Ok(probe.look(&View { tid, pc, program }))
+        Ok(probe.look(&ProbeView { tid, pc, program }))
     }
 
     /// Whether a signal is only the end of a probe's step.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// More than most of them have.
+/// Larger than most files of `/proc`.
 const ROOM: usize = 8 << 10;
 
 /// All of a file.
@@ -14,12 +14,12 @@ const ROOM: usize = 8 << 10;
 /// The operating system's.
 pub(super) fn bytes(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(ROOM);
-    // A part without an end: nobody asks how long the file is, and begins with a few bytes as that is unknown.
+    // `take` hides the unknown length of the file, so that reading starts with the whole buffer.
     File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// The same as text; what is none is replaced.
+/// The content of a file as text; invalid UTF-8 is replaced.
 ///
 /// # Errors
 ///

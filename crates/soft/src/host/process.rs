@@ -1,4 +1,4 @@
-//! Processes that are followed, and what is known of their counts.
+//! Processes and tasks that are traced, with their counts.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -7,234 +7,234 @@ use std::time::{Duration, Instant};
 
 use cyclometer_sys::trace::Registers;
 
-use super::hindsight::Age;
-use super::ledger::{Executed, Ledger};
-use super::limits::Believed;
-use super::listing::Listing;
-use super::maps::Known;
-use super::pace::Pace;
-use super::renewal::{Changes, Renewal};
-use super::space::Space;
-use super::threads::Part;
-use super::warm::Warmth;
-use crate::Totals;
+use super::address_limits::ReportedLimits;
+use super::cache_flush::{CacheFlush, CodeChangeCost};
+use super::code_cache::CodeCacheMapping;
+use super::cpu_affinity::CpuAffinity;
+use super::ledger::{ExecutedCode, ThreadLedger};
+use super::maps::MapsCache;
+use super::maps_listing::MapsListing;
+use super::retranslation::TranslationAge;
+use super::signal_throttling::SignalThrottle;
+use super::threads::TranslationCounts;
+use crate::EventTotals;
 
-/// A process, from its birth to its end, whatever it executes.
-pub(crate) struct Process {
+/// A process, from its fork to its end, whatever it executes.
+pub(crate) struct TracedProcess {
     pub(crate) pid: u32,
     pub(crate) parent: u32,
     pub(crate) name: String,
-    totals: Totals,
-    code: Ranges,
-    /// Places of threads that have ended, with what they counted there.
-    pub(crate) parked: Vec<Seat>,
-    /// What was counted in places that are given back.
-    pub(crate) folded: Vec<Part>,
-    /// None of its code has restartable sequences.
+    totals: EventTotals,
+    code: AddressRanges,
+    /// Contexts of threads that have ended, with their counts.
+    pub(crate) ended_contexts: Vec<TranslationContext>,
+    /// Counts of ended threads whose slots were freed.
+    pub(crate) ended_counts: Vec<TranslationCounts>,
+    /// Its code was searched for restartable sequences, and has none.
     pub(crate) no_restarts: bool,
     /// It has memory that other processes may write to, too.
     pub(crate) shares: bool,
-    /// A change of its code for which its threads halt.
-    pub(crate) renewal: Option<Renewal>,
-    /// The translation whose memory is to be gone when it goes on by itself, and the thread that unmaps it.
-    pub(super) clears: Option<(u32, Rc<RefCell<Space>>)>,
-    /// How long we have worked for it since its code changed for the first time, in time of our CPU.
+    /// A flush of its translation, for which its threads are suspended.
+    pub(crate) flush: Option<CacheFlush>,
+    /// The code cache to unmap when it is detached, and the thread that does it.
+    pub(super) unmaps: Option<(u32, Rc<RefCell<CodeCacheMapping>>)>,
+    /// CPU time of the tracer for it since its code changed for the first time.
     pub(super) work: Duration,
-    /// What it has cost that its code changes.
-    changes: Changes,
-    /// A thread was ended by another that executes a program, and where it was holds only if that comes about.
+    /// The cost of its code changes.
+    change_cost: CodeChangeCost,
+    /// A thread was ended by another one's `execve`; its last program point is known only if that succeeds.
     pub(crate) unconfirmed: bool,
-    /// The limits on its addresses that it believes in, where the kernel has others.
-    pub(super) limits: Option<Believed>,
-    /// Why there are no counts.
+    /// The limits on addresses that it was told, if the kernel has others.
+    pub(super) limits: Option<ReportedLimits>,
+    /// The reason why there are no counts.
     pub(crate) lost: Option<String>,
 }
 
-/// Where a thread is translated.
-pub(crate) struct Seat {
-    pub(crate) space: Rc<RefCell<Space>>,
+/// The context of a thread in a translation: its slot, and executions that no counter has seen.
+pub(crate) struct TranslationContext {
+    pub(crate) cache: Rc<RefCell<CodeCacheMapping>>,
     pub(crate) slot: usize,
-    pub(crate) ledger: Ledger,
-    /// What is known of the process's mappings.
-    pub(crate) maps: Known,
+    pub(crate) ledger: ThreadLedger,
+    /// The mappings of the process.
+    pub(crate) maps: MapsCache,
 }
 
-impl Seat {
-    pub(crate) fn new(space: Rc<RefCell<Space>>, slot: usize) -> Seat {
-        Seat { space, slot, ledger: Ledger::default(), maps: Known::default() }
+impl TranslationContext {
+    pub(crate) fn new(cache: Rc<RefCell<CodeCacheMapping>>, slot: usize) -> TranslationContext {
+        TranslationContext { cache, slot, ledger: ThreadLedger::default(), maps: MapsCache::default() }
     }
 
-    /// What its ledger would be, were it left at a spot; `None` where nothing is known of that.
-    pub(crate) fn ledger_at(&self, spot: Spot) -> Option<Ledger> {
-        let place = self.space.borrow().translation.place(spot.pc)?;
+    /// A copy of the ledger, as if the thread left at a position; `None` where the position is unknown.
+    pub(crate) fn ledger_at(&self, position: TranslatedPc) -> Option<ThreadLedger> {
+        let point = self.cache.borrow().translation.point_at(position.pc)?;
         let mut ledger = self.ledger.clone();
-        ledger.leave(&mut self.space.borrow_mut(), self.slot, &place, spot);
+        ledger.exit_at(&mut self.cache.borrow_mut(), self.slot, &point, position);
         Some(ledger)
     }
 
-    /// Its thread leaves from a spot in translated code. False where nothing is known of that.
-    pub(crate) fn leave(&mut self, spot: Spot) -> bool {
-        let space = &mut self.space.borrow_mut();
-        let place = space.translation.place(spot.pc);
-        place.iter().for_each(|place| self.ledger.leave(space, self.slot, place, spot));
-        place.is_some()
+    /// Records that the thread leaves translated code at a position. False where the position is unknown.
+    pub(crate) fn exit_at(&mut self, position: TranslatedPc) -> bool {
+        let cache = &mut self.cache.borrow_mut();
+        let point = cache.translation.point_at(position.pc);
+        point.iter().for_each(|point| self.ledger.exit_at(cache, self.slot, point, position));
+        point.is_some()
     }
 }
 
-/// Where a thread is in translated code, and what it has in the registers that may count there.
+/// The program counter of a thread in translated code, and its registers that may hold counts.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot {
+pub(crate) struct TranslatedPc {
     pub(crate) pc: u64,
     /// `None` where it is not known, as behind a system call: nothing counts in it there.
     pub(crate) rcx: Option<u64>,
-    /// The same of the other one.
+    /// The value of r11, likewise.
     pub(crate) r11: Option<u64>,
 }
 
-impl Spot {
-    /// With registers as they are.
-    pub(crate) fn new(pc: u64, registers: &Registers) -> Spot {
-        Spot { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
+impl TranslatedPc {
+    /// The position with its registers.
+    pub(crate) fn new(pc: u64, registers: &Registers) -> TranslatedPc {
+        TranslatedPc { pc, rcx: Some(registers.rcx), r11: Some(registers.r11) }
     }
 
-    /// In a system call, or right behind one.
-    pub(crate) fn of_call(pc: u64) -> Spot {
-        Spot { pc, rcx: None, r11: None }
+    /// A position in a system call, or right behind one.
+    pub(crate) fn of_call(pc: u64) -> TranslatedPc {
+        TranslatedPc { pc, rcx: None, r11: None }
     }
 }
 
 /// A thread that is traced.
-pub(crate) struct Task {
+pub(crate) struct TracedTask {
     /// Index of its process.
     pub(crate) process: usize,
-    /// It executes nothing any more. The first thread of a process is there as long as any other.
+    /// It has ended. The first thread of a process stays a task as long as any other.
     pub(crate) ended: bool,
-    /// Where it is in translated code when it has ended itself, which it is about to do.
-    pub(crate) ends: Option<u64>,
-    /// Where it is in translated code, if it has executed nothing since it was last looked at.
-    pub(crate) last: Option<Spot>,
+    /// The address behind the `exit` call that it is about to make, in translated code.
+    pub(crate) exit_pc: Option<u64>,
+    /// Its position in translated code, if it has executed nothing since that was read.
+    pub(crate) last_pc: Option<TranslatedPc>,
     /// It is about to end its process.
-    pub(crate) ends_all: bool,
-    /// It goes on without us when the other threads of its process do: with this signal, or 0 for none.
-    pub(crate) departs: Option<i32>,
-    /// It is to halt in its own code at its next stop, as another thread changes the process's code.
-    pub(crate) summoned: bool,
-    /// It has done so.
-    pub(crate) halted: bool,
-    /// It has stopped with its process, and that was noted.
+    pub(crate) ends_process: bool,
+    /// It is detached when the other threads of its process can be: with this signal, or 0 for none.
+    pub(crate) detach_signal: Option<i32>,
+    /// Suspend requested: it stops in native state at its next stop, because another thread changes the code.
+    pub(crate) suspend_requested: bool,
+    /// It is suspended: stopped in native state until the flush is complete.
+    pub(crate) suspended: bool,
+    /// It is in a group stop, which was handled.
     pub(crate) paused: bool,
-    pub(crate) mode: Mode,
-    /// A filter of system calls is in force: none can be made in its name.
+    pub(crate) mode: TaskMode,
+    /// A system call filter is in force: no call can be made on its behalf.
     pub(crate) filtered: bool,
-    /// Where it asked for a new program: behind the stop before the system call.
-    pub(crate) executes: Option<u64>,
+    /// The address of its `execve`: behind the stop before the system call.
+    pub(crate) exec_pc: Option<u64>,
     /// The child that it waits for, as both use one memory.
-    pub(crate) suspended: Option<Suspended>,
-    /// It is to go on without us at its next stop; why, if counts are lost by that.
-    pub(crate) dismissed: Option<Option<String>>,
+    pub(crate) vfork_wait: Option<VforkWait>,
+    /// It is detached at its next stop; the reason, if counts are lost.
+    pub(crate) detach_requested: Option<Option<String>>,
     /// The stop of the translator at which it is, if it is at one.
     pub(crate) stopped_at: Option<u64>,
     /// The block of the system call by which it returns from a handler.
     pub(crate) returning: Option<u32>,
-    /// Whether it gets on between its signals.
-    pub(crate) pace: Pace,
+    /// Its progress between signals.
+    pub(crate) throttle: SignalThrottle,
     /// The list of its mappings that it reads.
-    pub(crate) listing: Option<Listing>,
-    /// What it does about SIGTRAP, as it told the kernel, if that is not the default.
+    pub(crate) listing: Option<MapsListing>,
+    /// Its action for SIGTRAP, as it gave it to the kernel, if not the default.
     pub(crate) trap_action: Option<[u8; 32]>,
-    /// Whether it is bound to a CPU.
-    pub(crate) warmth: Warmth,
-    /// How long its program has run in its translation.
-    pub(crate) age: Age,
-    /// What it counted in translations that were given up, or that this is not known; `None` where it never asked for its own
-    /// counts.
-    pub(crate) carried: Option<Result<Totals, String>>,
+    /// Its binding to a CPU.
+    pub(crate) affinity: CpuAffinity,
+    /// The CPU time of its program in the translation.
+    pub(crate) age: TranslationAge,
+    /// Its counts from translations that it has left, or why they are unknown; `None` where it never asked
+    /// for its own counts.
+    pub(crate) carried: Option<Result<EventTotals, String>>,
 }
 
 /// A task that waits for a child in its system call: it cannot be stopped.
 #[derive(Clone, Copy)]
-pub(crate) struct Suspended {
+pub(crate) struct VforkWait {
     pub(crate) by: u32,
-    /// Where it is in translated code.
+    /// Its position in translated code.
     pub(crate) pc: u64,
 }
 
-impl Task {
-    pub(crate) fn new(process: usize, mode: Mode, filtered: bool) -> Task {
-        Task {
+impl TracedTask {
+    pub(crate) fn new(process: usize, mode: TaskMode, filtered: bool) -> TracedTask {
+        TracedTask {
             process,
             ended: false,
-            ends: None,
-            last: None,
-            ends_all: false,
-            departs: None,
-            summoned: false,
-            halted: false,
+            exit_pc: None,
+            last_pc: None,
+            ends_process: false,
+            detach_signal: None,
+            suspend_requested: false,
+            suspended: false,
             paused: false,
             mode,
             filtered,
-            executes: None,
-            suspended: None,
-            dismissed: None,
+            exec_pc: None,
+            vfork_wait: None,
+            detach_requested: None,
             stopped_at: None,
             returning: None,
-            pace: Pace::default(),
+            throttle: SignalThrottle::default(),
             listing: None,
             trap_action: None,
-            warmth: Warmth::default(),
-            age: Age::default(),
+            affinity: CpuAffinity::default(),
+            age: TranslationAge::default(),
             carried: None,
         }
     }
 
     /// Whether it executes a translation.
-    pub(crate) fn uses(&self, space: &Rc<RefCell<Space>>) -> bool {
+    pub(crate) fn uses(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
         match &self.mode {
-            Mode::Translated(seat) | Mode::Native(seat) => Rc::ptr_eq(&seat.space, space),
-            Mode::Waiting => false,
+            TaskMode::Translated(context) | TaskMode::Native(context) => Rc::ptr_eq(&context.cache, cache),
+            TaskMode::Untranslated => false,
         }
     }
 
-    /// Whether it has a place in a translation.
-    pub(crate) fn is_seated(&self) -> bool {
-        !matches!(self.mode, Mode::Waiting)
+    /// Whether it has a slot in a translation.
+    pub(crate) fn has_context(&self) -> bool {
+        !matches!(self.mode, TaskMode::Untranslated)
     }
 
-    pub(crate) fn is_suspended_by(&self, child: u32) -> bool {
-        self.suspended.is_some_and(|suspended| suspended.by == child)
+    pub(crate) fn waits_for_child(&self, child: u32) -> bool {
+        self.vfork_wait.is_some_and(|vfork_wait| vfork_wait.by == child)
     }
 }
 
-/// What the processor executes for a task.
-pub(crate) enum Mode {
+/// The code that the processor executes for a task.
+pub(crate) enum TaskMode {
     /// Its own code, and nothing is counted: it has not executed the command yet.
-    Waiting,
+    Untranslated,
     /// Translated code.
-    Translated(Seat),
-    /// Its own code, on the way into a signal's handler: its registers are the program's.
-    Native(Seat),
+    Translated(TranslationContext),
+    /// Its own code, on the way into a signal handler. Its registers are the program's.
+    Native(TranslationContext),
 }
 
-impl Process {
-    pub(crate) fn new(pid: u32, parent: u32) -> Process {
+impl TracedProcess {
+    pub(crate) fn new(pid: u32, parent: u32) -> TracedProcess {
         let name = name_of(pid);
-        let (totals, code) = (Totals::new(), Ranges::default());
-        let (parked, renewal, limits, lost) = (Vec::new(), None, None, None);
-        let (folded, no_restarts, shares, unconfirmed) = (Vec::new(), false, false, false);
-        Process {
+        let (totals, code) = (EventTotals::new(), AddressRanges::default());
+        let (ended_contexts, flush, limits, lost) = (Vec::new(), None, None, None);
+        let (ended_counts, no_restarts, shares, unconfirmed) = (Vec::new(), false, false, false);
+        TracedProcess {
             pid,
             parent,
             name,
             totals,
             code,
-            parked,
-            folded,
+            ended_contexts,
+            ended_counts,
             no_restarts,
             shares,
-            renewal,
-            clears: None,
+            flush,
+            unmaps: None,
             work: Duration::ZERO,
-            changes: Changes::new(Instant::now()),
+            change_cost: CodeChangeCost::new(Instant::now()),
             unconfirmed,
             limits,
             lost,
@@ -243,29 +243,29 @@ impl Process {
 
     /// Whether its code has changed.
     pub(super) fn has_changed(&self) -> bool {
-        self.changes.before.is_some()
+        self.change_cost.before.is_some()
     }
 
     /// Whether its translation may be replaced once more because its code changes.
     pub(super) fn may_change(&mut self) -> bool {
-        self.changes.allow(Instant::now(), self.work)
+        self.change_cost.allow(Instant::now(), self.work)
     }
 
-    /// Takes what was executed of a translation that is given up.
-    pub(crate) fn add(&mut self, executed: Executed) {
+    /// Adds the executions in a translation that it has left.
+    pub(crate) fn add(&mut self, executed: ExecutedCode) {
         self.code.add(executed.code);
         if let Err(reason) = self.totals.merge(&executed.totals) {
             self.lose(reason.to_string());
         }
     }
 
-    /// From here on there are no counts.
+    /// Drops the counts, with a reason.
     pub(crate) fn lose(&mut self, reason: impl Into<String>) {
         self.lost.get_or_insert_with(|| reason.into());
     }
 
     /// Its counts, with those of translations in use.
-    pub(crate) fn totals(&self, current: Vec<Executed>) -> Result<Totals, String> {
+    pub(crate) fn totals(&self, current: Vec<ExecutedCode>) -> Result<EventTotals, String> {
         if let Some(reason) = &self.lost {
             return Err(reason.clone());
         }
@@ -280,7 +280,7 @@ impl Process {
     }
 }
 
-/// The name of what a process executes; empty where it cannot be read.
+/// The name of the executed program; empty where it cannot be read.
 pub(crate) fn name_of(pid: u32) -> String {
     let name = super::proc::text(format!("/proc/{pid}/comm")).unwrap_or_default();
     name.trim_end_matches('\n').to_owned()
@@ -288,9 +288,9 @@ pub(crate) fn name_of(pid: u32) -> String {
 
 /// Addresses, as ranges that do not touch, ascending.
 #[derive(Clone, Default)]
-struct Ranges(Vec<(u64, u64)>);
+struct AddressRanges(Vec<(u64, u64)>);
 
-impl Ranges {
+impl AddressRanges {
     fn add(&mut self, ranges: Vec<Range<u64>>) {
         let all = &mut self.0;
         all.extend(
@@ -315,7 +315,7 @@ mod tests {
 
     #[test]
     fn ranges_that_touch_or_overlap_become_one() {
-        let mut ranges = Ranges::default();
+        let mut ranges = AddressRanges::default();
         ranges.add(vec![0..4, 8..12, 4..6]);
         ranges.add(vec![10..20, 30..30, 5..7]);
         assert_eq!(ranges.0.into_iter().collect::<Vec<_>>(), [(0, 7), (8, 20)]);

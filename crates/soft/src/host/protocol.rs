@@ -1,27 +1,27 @@
-//! What the keeper says to who asked for counts: lines of text.
+//! The protocol of the tracer: lines of text on a socket.
 //!
 //! ```text
 //! ready | refused ERRNO          once, when the command is traced or cannot be
 //! process PID PARENT NAME        then, for each request and at the end, for each process:
 //! lost REASON                    or, for each event:
 //! count EVENT NUMBER | missing EVENT REASON
-//! running NUMBER                 before the end of the last report, if any process goes on without us
-//! so far | end                   what was asked for, or the last report
+//! running NUMBER                 before the end of the last report, if any process was detached and runs
+//! so far | end                   the end of a requested report, or of the last one
 //! ```
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, Read};
 
-use crate::{Event, Totals};
+use crate::{EventTotals, ExecutionEvent};
 
 /// Asks for the counts so far.
 pub const READ: u8 = b'r';
-/// Asks to let every process go on without us, and for the counts.
+/// Asks to detach every process, and for the counts.
 pub const FINISH: u8 = b'f';
 
-/// How a report ends that was asked for.
+/// The last line of a requested report.
 pub const SO_FAR: &str = "so far";
-/// How the last report ends.
+/// The last line of the last report.
 pub const LAST: &str = "end";
 
 /// Most bytes of a line, and most lines of a report.
@@ -30,27 +30,27 @@ const MOST_LINES: usize = 10_000_000;
 
 /// The counts of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Counted {
+pub struct ProcessCounts {
     /// Its id.
     pub pid: u32,
     /// The process that made it.
     pub parent: u32,
-    /// What it executed last, as the kernel abbreviates it.
+    /// The name of the program that it executed last, as the kernel abbreviates it.
     pub name: String,
-    /// For each event its count, or why there is none.
-    pub counts: Result<Counts, String>,
+    /// The count of each event, or the reason why it is missing.
+    pub counts: Result<EventResults, String>,
 }
 
-/// For each event its count, or why there is none.
-pub type Counts = Vec<(Event, Result<u64, String>)>;
+/// The count of each event, or the reason why it is missing.
+pub type EventResults = Vec<(ExecutionEvent, Result<u64, String>)>;
 
-impl Counted {
+impl ProcessCounts {
     /// The count of an event.
     ///
     /// # Errors
     ///
-    /// Why there is none.
-    pub fn count(&self, event: Event) -> Result<u64, String> {
+    /// The reason why the count is missing.
+    pub fn count(&self, event: ExecutionEvent) -> Result<u64, String> {
         let counts = self.counts.as_ref().map_err(Clone::clone)?;
         let found = counts.iter().find(|(known, _)| *known == event);
         found.map_or_else(|| Err(format!("{event} was not reported")), |(_, count)| count.clone())
@@ -58,14 +58,14 @@ impl Counted {
 }
 
 /// The lines for a process.
-pub(crate) fn process(pid: u32, parent: u32, name: &str, totals: &Result<Totals, String>) -> String {
+pub(crate) fn process(pid: u32, parent: u32, name: &str, totals: &Result<EventTotals, String>) -> String {
     let mut text = format!("process {pid} {parent} {}\n", one_line(name));
     match totals {
         Err(reason) => {
             let _ = writeln!(text, "lost {}", one_line(reason));
         }
         Ok(totals) => {
-            for event in Event::ALL {
+            for event in ExecutionEvent::ALL {
                 let _ = match totals.total(*event) {
                     Ok(count) => writeln!(text, "count {event} {count}"),
                     Err(reason) => writeln!(text, "missing {event} {}", one_line(&reason.to_string())),
@@ -76,7 +76,7 @@ pub(crate) fn process(pid: u32, parent: u32, name: &str, totals: &Result<Totals,
     text
 }
 
-/// The line for processes that go on when nothing is counted any more.
+/// The line for processes that still run when counting ends.
 pub(crate) fn running(processes: usize) -> String {
     format!("running {processes}\n")
 }
@@ -100,29 +100,29 @@ pub fn read_line(from: &mut impl BufRead) -> io::Result<Option<String>> {
     }
 }
 
-/// What a keeper reports.
+/// A report of the tracer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
-    /// Every process that was followed, in the order of their births.
-    pub processes: Vec<Counted>,
-    /// Whether it is the last one: nothing is counted any more.
+pub struct TracerReport {
+    /// Every process that was followed, in the order of their forks.
+    pub processes: Vec<ProcessCounts>,
+    /// Whether it is the last report.
     pub last: bool,
-    /// How many of them still ran behind it: what they execute from then on is in no count.
+    /// The number of processes that still run after the last report. Their later executions are in no count.
     pub running: usize,
 }
 
-impl Report {
+impl TracerReport {
     /// Reads a report up to its end.
     ///
     /// # Errors
     ///
-    /// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` for what is no report.
-    pub fn read(from: &mut impl BufRead) -> io::Result<Report> {
+    /// The operating system's; `UnexpectedEof` when it ends early, `InvalidData` when it is not a report.
+    pub fn read(from: &mut impl BufRead) -> io::Result<TracerReport> {
         let (mut processes, mut running) = (Vec::new(), 0);
         for _ in 0..MOST_LINES {
             let line = read_line(from)?.ok_or(io::ErrorKind::UnexpectedEof)?;
             if line == LAST || line == SO_FAR {
-                return Ok(Report { processes, last: line == LAST, running });
+                return Ok(TracerReport { processes, last: line == LAST, running });
             }
             match line.strip_prefix("running ").map(str::parse) {
                 Some(number) => running = number.map_err(|_| io::ErrorKind::InvalidData)?,
@@ -133,7 +133,7 @@ impl Report {
     }
 }
 
-fn add_line(processes: &mut Vec<Counted>, line: &str) -> Option<()> {
+fn add_line(processes: &mut Vec<ProcessCounts>, line: &str) -> Option<()> {
     let (word, rest) = line.split_once(' ')?;
     match (word, processes.last_mut()) {
         ("process", _) => processes.push(head(rest)?),
@@ -144,25 +144,25 @@ fn add_line(processes: &mut Vec<Counted>, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Reads the processes of the next report, whichever it is.
+/// Reads the processes of the next report.
 ///
 /// # Errors
 ///
-/// As [`Report::read`].
-pub fn read_report(from: &mut impl BufRead) -> io::Result<Vec<Counted>> {
-    Report::read(from).map(|report| report.processes)
+/// As [`TracerReport::read`].
+pub fn read_report(from: &mut impl BufRead) -> io::Result<Vec<ProcessCounts>> {
+    TracerReport::read(from).map(|report| report.processes)
 }
 
-fn head(text: &str) -> Option<Counted> {
+fn head(text: &str) -> Option<ProcessCounts> {
     let mut fields = text.splitn(3, ' ');
     let mut number = || fields.next()?.parse().ok();
     let (pid, parent) = (number()?, number()?);
-    Some(Counted { pid, parent, name: fields.next()?.to_owned(), counts: Ok(Vec::new()) })
+    Some(ProcessCounts { pid, parent, name: fields.next()?.to_owned(), counts: Ok(Vec::new()) })
 }
 
-fn entry(word: &str, text: &str) -> Option<(Event, Result<u64, String>)> {
+fn entry(word: &str, text: &str) -> Option<(ExecutionEvent, Result<u64, String>)> {
     let (name, value) = text.split_once(' ')?;
-    let event = Event::from_name(name)?;
+    let event = ExecutionEvent::from_name(name)?;
     let count = if word == "count" { Ok(value.parse().ok()?) } else { Err(value.to_owned()) };
     Some((event, count))
 }
@@ -173,21 +173,21 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let mut text = process(7, 1, "a b\nc", &Ok(Totals::new()));
+        let mut text = process(7, 1, "a b\nc", &Ok(EventTotals::new()));
         text += &process(8, 7, "", &Err("started\ra thread".to_owned()));
         text += &running(2);
         text += "end\n";
-        let report = Report::read(&mut text.as_bytes()).unwrap();
+        let report = TracerReport::read(&mut text.as_bytes()).unwrap();
         assert!(report.last && report.running == 2);
         let read = report.processes;
         assert_eq!((read[0].pid, read[0].parent, read[0].name.as_str()), (7, 1, "a b?c"));
-        assert_eq!(read[0].count(Event::Instructions), Ok(0));
-        assert!(read[0].count(Event::DistinctCodeBytes).is_err());
-        assert_eq!(read[1].count(Event::Loads), Err("started?a thread".to_owned()));
+        assert_eq!(read[0].count(ExecutionEvent::Instructions), Ok(0));
+        assert!(read[0].count(ExecutionEvent::DistinctCodeBytes).is_err());
+        assert_eq!(read[1].count(ExecutionEvent::Loads), Err("started?a thread".to_owned()));
     }
 
     #[test]
-    fn what_is_no_report_is_an_error() {
+    fn text_that_is_not_a_report_is_an_error() {
         let texts = [
             "",
             "process 1 2 x\n",

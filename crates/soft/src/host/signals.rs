@@ -1,37 +1,53 @@
 //! Signals to a translated program.
 //!
-//! A signal with a handler, or one that kills, finds the program in its own code: its registers and instruction pointer
-//! are as if it had never been translated, and so is what the handler sees of them. The handler itself is translated
-//! again from its first instruction, and what it returns to likewise.
+//! # Problem
+//!
+//! A signal stops a task at any translated instruction. Its handler, and the kernel's signal frame, must see
+//! the program's own registers and instruction pointer. Signals of the translator's own stops must not be
+//! seen at all.
+//!
+//! ```text
+//! signal ──> translator stop (int3 at an exit stub) ──> handled, not delivered
+//!            ignored, or stops the process          ──> delivered in translated code
+//!            handler, or kills                      ──> native state, delivered by a step
+//!                                                        │
+//!                 handler's first instruction <──────────┘  translated from there, as is its return
+//! ```
+//!
+//! # Invariants
+//!
+//! - A signal that is delivered to a handler finds the task in native state.
+//! - The address in `siginfo` of a fault is that of the program's instruction.
+//! - A system call that only the tracer has interrupted is restarted.
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
-use super::pace::Arrival;
+use super::code_cache::CodeCacheMapping;
 use super::proc;
-use super::process::{Mode, Spot, Task};
-use super::remote::{Remote, number};
+use super::process::{TaskMode, TracedTask, TranslatedPc};
+use super::remote_syscalls::{RemoteSyscalls, number};
 use super::restartable::HANDLERS;
-use super::space::Space;
-use crate::translate::{Standing, Stop};
+use super::signal_throttling::SignalArrival;
+use super::tracer::{TraceError, Tracer};
+use crate::translate::{FlowState, StopReason};
 
 const SIGTRAP: i32 = 5;
 const SIGSEGV: i32 = 11;
 
-/// The code of a trap that the kernel raises for `int3`.
+/// The `si_code` of the trap that the kernel raises for `int3`.
 ///
 /// # Source
 ///
 /// Linux `include/uapi/asm-generic/siginfo.h`.
 const SI_KERNEL: i32 = 0x80;
 
-/// The code of a trap behind an instruction, which the program asked for by its flags.
+/// The `si_code` of a single step, which the program has requested by its trap flag.
 const TRAP_TRACE: i32 = 2;
 
-/// What a process does about a signal.
+/// The effect of a signal on a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Disposition {
-    /// Nothing: without a tracer it would not even be woken up.
+enum SignalDisposition {
+    /// It has no effect: without a tracer it would not even wake the process up.
     Ignores,
     /// It stops until it is continued.
     Stops,
@@ -39,201 +55,205 @@ enum Disposition {
     Acts,
 }
 
-impl Engine {
-    pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+impl Tracer {
+    pub(super) fn signal(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         let registers = trace::registers(tid)?;
         let stepped = self.is_step(tid, signal);
-        let arrival = self.take_up_held(tid, signal)?;
-        if arrival == (Arrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
-            // Its handler was taken away meanwhile: it would have come before that.
-            super::engine::go_on_waiting(tid)?;
+        let arrival = self.take_delayed(tid, signal)?;
+        if arrival == (SignalArrival::Again { ours: true }) && !has_signal(&status(tid), "SigCgt:", signal) {
+            // Its handler was removed meanwhile: natively the signal would have come before that.
+            super::tracer::restart_wait(tid)?;
             return self.resume(tid, 0);
         }
         let task = self.task(tid)?;
         match &task.mode {
-            Mode::Waiting => Ok(trace::resume(tid, signal)?),
-            Mode::Native(_) => self.signal_in_own_code(tid, signal, registers),
-            Mode::Translated(_) if stepped => {
-                task.pace.go_on();
-                self.go(tid)
+            TaskMode::Untranslated => Ok(trace::resume(tid, signal)?),
+            TaskMode::Native(_) => self.signal_in_own_code(tid, signal, registers),
+            TaskMode::Translated(_) if stepped => {
+                task.throttle.progressed();
+                self.resume_checked(tid)
             }
-            Mode::Translated(seat) => {
-                let space = seat.space.borrow();
+            TaskMode::Translated(context) => {
+                let cache = context.cache.borrow();
                 let at = registers.rip.wrapping_sub(1);
-                let stop = space.translation.stop_at(at).filter(|_| signal == SIGTRAP);
-                let strayed = if signal == SIGSEGV { strayed(tid, &space, registers) } else { None };
-                drop(space);
-                match (stop, strayed) {
+                let stop = cache.translation.stop_at(at).filter(|_| signal == SIGTRAP);
+                let mispredicted_return =
+                    if signal == SIGSEGV { mispredicted_return(tid, &cache, registers) } else { None };
+                drop(cache);
+                match (stop, mispredicted_return) {
                     (Some(stop), _)
-                        if stop != Stop::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
+                        if stop != StopReason::SystemCall || trace::signal_info(tid)?.code() == SI_KERNEL =>
                     {
-                        // Before a call nothing of it is done.
-                        if stop != Stop::SystemCall {
-                            task.pace.go_on();
+                        // Nothing of a call is done before its stop.
+                        if stop != StopReason::SystemCall {
+                            task.throttle.progressed();
                         }
                         task.stopped_at = Some(at);
-                        (task.last, task.executes) = (Some(Spot::new(at, &registers)), None);
-                        // What the program's own breakpoint does to its handler is as it should be.
-                        if stop != Stop::Breakpoint {
-                            self.mend_trap(tid)?;
+                        (task.last_pc, task.exec_pc) = (Some(TranslatedPc::new(at, &registers)), None);
+                        // The effect of the program's own breakpoint on its handler is the native one.
+                        if stop != StopReason::Breakpoint {
+                            self.restore_trap_handler(tid)?;
                         }
-                        self.own_stop(tid, stop, registers)
+                        self.translator_stop(tid, stop, registers)
                     }
                     (None, Some(registers)) => {
                         trace::set_registers(tid, &registers)?;
                         task.stopped_at = Some(registers.rip - 1);
-                        task.last = Some(Spot::new(registers.rip - 1, &registers));
-                        self.own_stop(tid, Stop::Indirect, registers)
+                        task.last_pc = Some(TranslatedPc::new(registers.rip - 1, &registers));
+                        self.translator_stop(tid, StopReason::IndirectBranch, registers)
                     }
                     _ if signal == SIGTRAP && trace::signal_info(tid)?.code() == TRAP_TRACE => {
-                        self.leave(tid, Some("steps itself".to_owned()), signal);
+                        self.detach(tid, Some("steps itself".to_owned()), signal);
                         Ok(())
                     }
-                    _ if self.holds_back(tid, signal, registers.rip, arrival)? => self.go(tid),
+                    _ if self.delays_signal(tid, signal, registers.rip, arrival)? => self.resume_checked(tid),
                     _ => self.deliver(tid, signal),
                 }
             }
         }
     }
 
-    /// Whether a process is behind a stop of the translator's that the kernel has not told us of: what we ask for, and the
-    /// end, are told before the signal that the stop has raised.
+    /// Whether a process is behind a translator stop that the kernel has not reported. Interrupts and exits
+    /// are reported before the signal that the stop has raised.
     ///
     /// # Source
     ///
-    /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous ones.
-    pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, Trouble> {
-        if let Mode::Native(_) = self.task(tid)?.mode {
-            // What a step has raised would kill it, were it let go before.
+    /// Linux `kernel/signal.c`, `get_signal`: traps of job control and fatal signals go before synchronous
+    /// ones.
+    pub(super) fn is_about_to_stop(&mut self, tid: u32) -> Result<bool, TraceError> {
+        if let TaskMode::Native(_) = self.task(tid)?.mode {
+            // The trap of a step would kill it if it were detached before.
             return Ok(has_signal(&status(tid), "SigPnd:", SIGTRAP));
         }
         let registers = trace::registers(tid)?;
-        self.is_behind_untold_stop(tid, &registers)
+        self.is_behind_unreported_stop(tid, &registers)
     }
 
-    fn is_behind_untold_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, Trouble> {
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(false) };
-        let stops = seat.space.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
+    fn is_behind_unreported_stop(&mut self, tid: u32, registers: &Registers) -> Result<bool, TraceError> {
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(false) };
+        let stops = context.cache.borrow().translation.stop_at(registers.rip.wrapping_sub(1)).is_some();
         Ok(stops && has_signal(&status(tid), "SigPnd:", SIGTRAP))
     }
 
-    /// Where a stopped process is in translated code: at a stop that it has reached, which is reported behind its
-    /// instruction, else where its instruction pointer is.
-    pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, Trouble> {
+    /// The position of a stopped task in translated code: at a stop that it has reached, which is reported
+    /// behind its instruction, else at its instruction pointer.
+    pub(super) fn pc(&mut self, tid: u32, registers: &Registers) -> Result<u64, TraceError> {
         let before = registers.rip.wrapping_sub(1);
         let task = self.task(tid)?;
         let told = task.stopped_at == Some(before) || task.is_behind_stop(registers.rip);
-        let reached = told || self.is_behind_untold_stop(tid, registers)?;
+        let reached = told || self.is_behind_unreported_stop(tid, registers)?;
         Ok(if reached { before } else { registers.rip })
     }
 
     /// Notes where a stopped task is in translated code, unless that is known.
-    pub(super) fn note_place(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn note_pc(&mut self, tid: u32) -> Result<(), TraceError> {
         let task = self.task(tid)?;
-        if task.last.is_none() && matches!(task.mode, Mode::Translated(_)) {
+        if task.last_pc.is_none() && matches!(task.mode, TaskMode::Translated(_)) {
             let registers = trace::registers(tid)?;
             let pc = self.pc(tid, &registers)?;
-            self.task(tid)?.last = Some(Spot::new(pc, &registers));
+            self.task(tid)?.last_pc = Some(TranslatedPc::new(pc, &registers));
         }
         Ok(())
     }
 
-    /// On the way into a handler, or back from one.
-    fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), Trouble> {
+    /// Handles a signal on the way into a handler, or back from one.
+    fn signal_in_own_code(&mut self, tid: u32, signal: i32, registers: Registers) -> Result<(), TraceError> {
         let stepped = signal == SIGTRAP && trace::signal_info(tid)?.code() > 0;
         let returning = self.task(tid)?.returning.take();
         if !stepped {
             return Ok(trace::step(tid, signal)?);
         }
-        self.mend_trap(tid)?;
-        if let (Some(block), Mode::Native(seat)) = (returning, &mut self.task(tid)?.mode) {
-            let space = seat.space.clone();
-            seat.ledger.repeat_last(&space.borrow(), block);
+        self.restore_trap_handler(tid)?;
+        if let (Some(block), TaskMode::Native(context)) = (returning, &mut self.task(tid)?.mode) {
+            let cache = context.cache.clone();
+            context.ledger.repeat_last(&cache.borrow(), block);
         }
-        if self.has_renewed(tid) {
-            self.complete_renewal(tid, &registers)
+        if self.has_made_call(tid) {
+            self.complete_flush(tid, &registers)
         } else {
-            self.enter(tid, registers)
+            self.enter_translation(tid, registers)
         }
     }
 
-    /// The program says what becomes of SIGTRAP.
-    pub(super) fn traps(&mut self, tid: u32, action: u64) -> Result<(), Trouble> {
+    /// The program sets its action for SIGTRAP.
+    pub(super) fn set_trap_handler(&mut self, tid: u32, action: u64) -> Result<(), TraceError> {
         const SIG_DFL: u64 = 0;
         const SIG_IGN: u64 = 1;
         let mut bytes = [0; 32];
         let read = trace::read_memory(tid, action, &mut bytes).unwrap_or(0) == bytes.len();
         let handler = bytes.first_chunk().map_or(SIG_DFL, |word| u64::from_le_bytes(*word));
         if read && handler == SIG_IGN {
-            // Every stop of ours would undo that.
-            return Err(Trouble::Unfollowed("ignores SIGTRAP".to_owned()));
+            // Every stop of the translator would reset that.
+            return Err(TraceError::Detach("ignores SIGTRAP".to_owned()));
         }
         if read {
             let action = (handler != SIG_DFL).then_some(bytes);
-            self.note_for_all(tid, |task| task.trap_action = action)?;
+            self.update_threads(tid, |task| task.trap_action = action)?;
         }
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
-    /// A trap while SIGTRAP is blocked, as in its own handler, makes the kernel forget the handler and the block: both
-    /// are put back.
+    /// Restores the handler and the block. The kernel resets both when a trap comes while SIGTRAP is blocked,
+    /// as in its own handler.
     ///
     /// # Source
     ///
     /// Linux `kernel/signal.c`, `force_sig_info_to_task`.
-    fn mend_trap(&mut self, tid: u32) -> Result<(), Trouble> {
+    fn restore_trap_handler(&mut self, tid: u32) -> Result<(), TraceError> {
         let task = self.task(tid)?;
         let Some(action) = task.trap_action.filter(|_| !task.filtered) else { return Ok(()) };
-        let (Mode::Translated(seat) | Mode::Native(seat)) = &task.mode else { return Ok(()) };
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return Ok(()) };
         if has_signal(&status(tid), "SigCgt:", SIGTRAP) {
             return Ok(());
         }
-        let space = seat.space.borrow();
-        space.put_aside(seat.slot, &action);
-        let address = space.aside(seat.slot);
-        let remote = Remote::new(tid, space.gadget());
+        let cache = context.cache.borrow();
+        cache.write_scratch(context.slot, &action);
+        let address = cache.scratch_address(context.slot);
+        let remote = RemoteSyscalls::new(tid, cache.gadget());
         remote.call(number::RT_SIGACTION, [SIGTRAP as u64, address, 0, 8, 0, 0])?;
         let blocked = trace::signal_mask(tid)? | 1 << (SIGTRAP - 1);
         Ok(trace::set_signal_mask(tid, blocked)?)
     }
 
     /// Lets a program in translated code have a signal.
-    pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), Trouble> {
+    pub(super) fn deliver(&mut self, tid: u32, signal: i32) -> Result<(), TraceError> {
         match disposition(tid, signal) {
             // The tracer alone is why a system call is made again.
-            Disposition::Ignores => {
-                super::engine::go_on_waiting(tid)?;
+            SignalDisposition::Ignores => {
+                super::tracer::restart_wait(tid)?;
                 return self.resume(tid, signal);
             }
-            Disposition::Stops => {
+            SignalDisposition::Stops => {
                 self.count_restart(tid)?;
                 return self.resume(tid, signal);
             }
-            Disposition::Acts => {}
+            SignalDisposition::Acts => {}
         }
         // Without a handler it ends the process.
         let ends = !has_signal(&status(tid), "SigCgt:", signal);
-        self.task(tid)?.ends_all = ends;
+        self.task(tid)?.ends_process = ends;
         let mut info = trace::signal_info(tid)?;
-        let inside = |engine: &mut Engine| match &engine.task(tid)?.mode {
-            Mode::Translated(seat) => Ok::<bool, Trouble>(seat.space.borrow().holds(info.address())),
+        let inside = |tracer: &mut Tracer| match &tracer.task(tid)?.mode {
+            TaskMode::Translated(context) => {
+                Ok::<bool, TraceError>(context.cache.borrow().contains_code(info.address()))
+            }
             _ => Ok(false),
         };
         let of_instruction = info.code() > 0 && inside(self)?;
-        let Some(registers) = self.surface(tid)? else { return Ok(trace::resume(tid, signal)?) };
+        let Some(registers) = self.restore_native_state(tid)? else { return Ok(trace::resume(tid, signal)?) };
         if of_instruction {
             info.set_address(registers.rip);
             trace::set_signal_info(tid, &info)?;
         }
-        if !ends && let Err(Trouble::Unfollowed(reason)) = self.check_restartable(tid, HANDLERS) {
-            self.leave(tid, Some(reason), signal);
+        if !ends && let Err(TraceError::Detach(reason)) = self.check_restartable(tid, HANDLERS) {
+            self.detach(tid, Some(reason), signal);
             return Ok(());
         }
         Ok(trace::step(tid, signal)?)
     }
 
     /// A system call that a stop interrupts is made again: its instruction executes twice.
-    pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn count_restart(&mut self, tid: u32) -> Result<(), TraceError> {
         if std::mem::replace(&mut self.task(tid)?.paused, true) {
             return Ok(());
         }
@@ -241,96 +261,99 @@ impl Engine {
         if !restarts(&registers) {
             return Ok(());
         }
-        if let Mode::Translated(seat) = &mut self.task(tid)?.mode {
-            let space = seat.space.clone();
-            let place = space.borrow().translation.place(registers.rip);
-            if let Some(Standing::In { block, .. }) = place.map(|place| place.flow) {
-                seat.ledger.repeat_last(&space.borrow(), block);
+        if let TaskMode::Translated(context) = &mut self.task(tid)?.mode {
+            let cache = context.cache.clone();
+            let point = cache.borrow().translation.point_at(registers.rip);
+            if let Some(FlowState::In { block, .. }) = point.map(|point| point.flow) {
+                context.ledger.repeat_last(&cache.borrow(), block);
             }
         }
         Ok(())
     }
 
     /// The block of the system call before which a task has stopped.
-    pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, Trouble> {
+    pub(super) fn block_of_call(&mut self, tid: u32) -> Result<Option<u32>, TraceError> {
         let stop = self.task(tid)?.stopped_at;
         stop.map_or(Ok(None), |stop| self.block_at(tid, stop))
     }
 
     /// The block in which a task is, by its instruction pointer in translated code.
-    pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, Trouble> {
-        let Mode::Translated(seat) = &self.task(tid)?.mode else { return Ok(None) };
-        let place = seat.space.borrow().translation.place(pc);
-        match place.map(|place| place.flow) {
-            Some(Standing::In { block, .. }) => Ok(Some(block)),
+    pub(super) fn block_at(&mut self, tid: u32, pc: u64) -> Result<Option<u32>, TraceError> {
+        let TaskMode::Translated(context) = &self.task(tid)?.mode else { return Ok(None) };
+        let point = context.cache.borrow().translation.point_at(pc);
+        match point.map(|point| point.flow) {
+            Some(FlowState::In { block, .. }) => Ok(Some(block)),
             _ => Ok(None),
         }
     }
 
     /// The system call that a handler ends with.
-    pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), Trouble> {
+    pub(super) fn return_from_handler(&mut self, tid: u32) -> Result<(), TraceError> {
         let block = self.block_of_call(tid)?;
-        self.surface(tid)?;
+        self.restore_native_state(tid)?;
         self.task(tid)?.returning = block;
         Ok(trace::step(tid, 0)?)
     }
 }
 
-impl Task {
-    /// Whether an instruction pointer is behind a stop of the translator, where no instruction is: the task was killed
-    /// there before we heard of the stop.
+impl TracedTask {
+    /// Whether an instruction pointer is behind a translator stop, where no instruction is: the task was
+    /// killed there before the stop was reported.
     fn is_behind_stop(&self, rip: u64) -> bool {
-        let Mode::Translated(seat) = &self.mode else { return false };
-        let translation = &seat.space.borrow().translation;
-        translation.place(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
+        let TaskMode::Translated(context) = &self.mode else { return false };
+        let translation = &context.cache.borrow().translation;
+        translation.point_at(rip).is_none() && translation.stop_at(rip.wrapping_sub(1)).is_some()
     }
 }
 
-/// Whether a task is in a system call that was interrupted, and that the kernel makes again when it goes on.
+/// Whether a task is in an interrupted system call that the kernel restarts when it is resumed.
 ///
 /// # Source
 ///
-/// Linux `include/linux/errno.h`, from `ERESTARTSYS` on; `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`.
+/// Linux `include/linux/errno.h`, from `ERESTARTSYS` on; `arch/x86/kernel/signal.c`,
+/// `arch_do_signal_or_restart`.
 pub(super) fn restarts(registers: &Registers) -> bool {
     let again = matches!(registers.rax.cast_signed(), -516 | -514..=-512);
     again && registers.orig_rax.cast_signed() >= 0
 }
 
-/// A return that goes by the table instead of the shadow: a misaligned stack mixed two entries, so that it went where no
-/// code is, or could not be made as there is no such address; or the stack cannot be written, which a return need not do.
-/// The registers at the stop of what is not in the table.
+/// A return that must use the lookup table. Its entry of the return-address table may be wrong, because a
+/// misaligned stack has mixed two entries. Then it jumped outside of code, or to an address that is not
+/// canonical. Or the stack is not writable, which a native return does not need. Returns the registers for a
+/// lookup miss.
 ///
 /// # Source
 ///
-/// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault behind it.
-fn strayed(tid: u32, space: &Space, registers: Registers) -> Option<Registers> {
-    let pushed = space.translation.is_returning(registers.rip);
+/// Intel SDM volume 2, `RET`: it faults itself where the address is not canonical. AMD processors fault
+/// behind it.
+fn mispredicted_return(tid: u32, cache: &CodeCacheMapping, registers: Registers) -> Option<Registers> {
+    let pushed = cache.translation.is_returning(registers.rip);
     let faulted = pushed.filter(|_| trace::signal_info(tid).is_ok_and(|info| info.code() > 0));
     let rsp = registers.rsp.wrapping_add(if faulted == Some(true) { 8 } else { 0 });
-    let rip = space.translation.first_table_entry() + 1;
-    (faulted.is_some() || !space.holds(registers.rip)).then_some(Registers { rip, rsp, ..registers })
+    let rip = cache.translation.first_table_entry() + 1;
+    (faulted.is_some() || !cache.contains_code(registers.rip)).then_some(Registers { rip, rsp, ..registers })
 }
 
 /// # Source
 ///
 /// `signal(7)`; `proc(5)`, `/proc/pid/status`: `SigIgn`, `SigCgt`.
-fn disposition(tid: u32, signal: i32) -> Disposition {
+fn disposition(tid: u32, signal: i32) -> SignalDisposition {
     const IGNORED: [i32; 4] = [17, 18, 23, 28];
     const STOP: [i32; 4] = [19, 20, 21, 22];
     let status = status(tid);
     let has = |field: &str| has_signal(&status, field, signal);
     if has("SigCgt:") {
-        Disposition::Acts
+        SignalDisposition::Acts
     } else if has("SigIgn:") || IGNORED.contains(&signal) {
-        Disposition::Ignores
+        SignalDisposition::Ignores
     } else if STOP.contains(&signal) {
-        Disposition::Stops
+        SignalDisposition::Stops
     } else {
-        Disposition::Acts
+        SignalDisposition::Acts
     }
 }
 
-/// What the kernel tells of a task.
+/// The text of `/proc/pid/status`.
 pub(super) fn status(tid: u32) -> String {
     proc::text(format!("/proc/{tid}/status")).unwrap_or_default()
 }

@@ -1,276 +1,292 @@
-//! Threads: several tasks of one process, in one memory and so in one translation.
+//! Threads: several tasks of one process, in one memory and one translation.
 //!
-//! Each has a slot of its own, so that no counter is written by two of them. A thread that ends leaves its slot, with what
-//! was counted in it, to the next one of its process; what is left over is added up when the last one closes.
+//! Each has a slot of its own, so that each counter is written by one task. An ended thread leaves its slot,
+//! with the counts, to the next one of its process. The rest is added up when the last thread ends.
 //!
-//! They go on without us all at once: one that executes its own code could change it, and nobody would hear of that.
+//! All threads are detached at once. A thread in native code could change the code, and the tracer would not
+//! see it.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use cyclometer_sys::trace::{Change, Registers};
 
-use super::births::message;
-use super::calls::Call;
-use super::engine::{Engine, Outcome, Trouble};
-use super::ledger::{Executed, Tally};
-use super::process::{Mode, Seat, Task};
+use super::code_cache::CodeCacheMapping;
+use super::forks::message;
+use super::ledger::{CounterSnapshot, ExecutedCode};
+use super::process::{TaskMode, TracedTask, TranslationContext};
 use super::restartable;
-use super::space::Space;
+use super::syscalls::MappingCall;
+use super::tracer::{TraceError, TraceResult, Tracer};
 
-impl Engine {
+impl Tracer {
     /// A thread that a process has made.
     pub(super) fn adopt_thread(&mut self, tid: u32, process: usize, filtered: bool) {
-        let mut task = Task::new(process, Mode::Waiting, filtered);
-        task.summoned = self.processes[process].renewal.is_some();
+        let mut task = TracedTask::new(process, TaskMode::Untranslated, filtered);
+        task.suspend_requested = self.processes[process].flush.is_some();
         self.tasks.insert(tid, task);
     }
 
-    /// The other threads of a task's process, as far as they have not ended.
-    pub(super) fn companions(&self, tid: u32) -> Vec<u32> {
+    /// The other threads of a task's process that have not ended.
+    pub(super) fn other_threads(&self, tid: u32) -> Vec<u32> {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return Vec::new() };
-        let others = self.members(process).filter(|(other, _)| **other != tid);
+        let others = self.threads_of(process).filter(|(other, _)| **other != tid);
         others.map(|(other, _)| *other).collect()
     }
 
-    pub(super) fn members(&self, process: usize) -> impl Iterator<Item = (&u32, &Task)> {
+    pub(super) fn threads_of(&self, process: usize) -> impl Iterator<Item = (&u32, &TracedTask)> {
         self.tasks.iter().filter(move |(_, task)| task.process == process && !task.ended)
     }
 
     /// Whether a task's process has other threads, be it ones that have not stopped for the first time.
-    pub(super) fn has_companions(&self, tid: u32) -> bool {
+    pub(super) fn has_other_threads(&self, tid: u32) -> bool {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return false };
-        self.members(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
+        self.threads_of(process).any(|(other, _)| *other != tid) || self.awaits_thread(process)
     }
 
     pub(super) fn awaits_thread(&self, process: usize) -> bool {
-        self.born.values().any(|birth| birth.thread_of == Some(process))
+        self.fork_events.values().any(|fork_event| fork_event.thread_of == Some(process))
     }
 
-    /// Whether another thread is about to end a task's process. Were the task allowed to go on, that might come when it
-    /// is killed already: it would go on to its end, and we would not know where it was.
+    /// Whether another thread is about to end a task's process. If the task were resumed, it might be killed
+    /// first, and its last program point would be unknown.
     pub(super) fn is_about_to_die(&self, tid: u32) -> bool {
-        let of_thread = || self.born.get(&tid).and_then(|birth| birth.thread_of);
+        let of_thread = || self.fork_events.get(&tid).and_then(|fork_event| fork_event.thread_of);
         let process = self.tasks.get(&tid).map(|task| task.process).or_else(of_thread);
-        let ends = |(other, task): (&u32, &Task)| task.ends_all && *other != tid;
-        process.is_some_and(|process| self.members(process).any(ends))
+        let ends = |(other, task): (&u32, &TracedTask)| task.ends_process && *other != tid;
+        process.is_some_and(|process| self.threads_of(process).any(ends))
     }
 
-    /// A thread that was about to end its process does something else.
-    pub(super) fn take_up_postponed(&mut self) {
+    /// Handles the postponed events of threads, because their process does not end after all.
+    pub(super) fn handle_postponed(&mut self) {
         for (tid, change) in std::mem::take(&mut self.postponed) {
             self.handle(tid, change);
         }
     }
 
-    /// A place for a task in a translation: for a thread one that another has left, if there is any.
-    pub(super) fn seat_for(&mut self, tid: u32, space: &Rc<RefCell<Space>>) -> Result<Seat, Trouble> {
-        let parked = self.process(tid).map(|process| &mut process.parked);
-        let left = parked.and_then(|parked| {
-            let found = parked.iter().position(|seat| Rc::ptr_eq(&seat.space, space))?;
-            Some(parked.swap_remove(found))
+    /// A slot for a task in a translation: for a thread, preferably one of an ended thread.
+    pub(super) fn assign_slot(
+        &mut self,
+        tid: u32,
+        cache: &Rc<RefCell<CodeCacheMapping>>,
+    ) -> Result<TranslationContext, TraceError> {
+        let ended_contexts = self.process(tid).map(|process| &mut process.ended_contexts);
+        let left = ended_contexts.and_then(|ended_contexts| {
+            let found = ended_contexts.iter().position(|context| Rc::ptr_eq(&context.cache, cache))?;
+            Some(ended_contexts.swap_remove(found))
         });
-        if let Some(seat) = left {
-            return Ok(seat);
+        if let Some(context) = left {
+            return Ok(context);
         }
-        let mut slot = space.borrow_mut().take_slot();
+        let mut slot = cache.borrow_mut().take_slot();
         if slot.is_none() {
-            self.fold_parked(space);
-            slot = space.borrow_mut().take_slot();
+            self.free_ended_slots(cache);
+            slot = cache.borrow_mut().take_slot();
         }
-        let what = if self.companions(tid).is_empty() { "processes" } else { "threads" };
-        let slot = slot.ok_or_else(|| Trouble::Unfollowed(format!("has too many {what} at a time")))?;
-        Ok(Seat::new(space.clone(), slot))
+        let what = if self.other_threads(tid).is_empty() { "processes" } else { "threads" };
+        let slot = slot.ok_or_else(|| TraceError::Detach(format!("has too many {what} at a time")))?;
+        Ok(TranslationContext::new(cache.clone(), slot))
     }
 
-    /// Gives slots back that threads have left and no other has taken, with what they counted kept aside.
-    fn fold_parked(&mut self, space: &Rc<RefCell<Space>>) {
+    /// Frees the slots of ended threads, and keeps their counts.
+    fn free_ended_slots(&mut self, cache: &Rc<RefCell<CodeCacheMapping>>) {
         for process in &mut self.processes {
-            let (here, elsewhere) = std::mem::take(&mut process.parked)
+            let (here, elsewhere) = std::mem::take(&mut process.ended_contexts)
                 .into_iter()
-                .partition(|seat| Rc::ptr_eq(&seat.space, space));
-            let here: Vec<Seat> = here;
-            process.parked = elsewhere;
-            process.folded.extend(here.iter().map(Part::of));
-            here.iter().for_each(|seat| space.borrow_mut().give_slot(seat.slot));
+                .partition(|context| Rc::ptr_eq(&context.cache, cache));
+            let here: Vec<TranslationContext> = here;
+            process.ended_contexts = elsewhere;
+            process.ended_counts.extend(here.iter().map(TranslationCounts::of));
+            here.iter().for_each(|context| cache.borrow_mut().give_slot(context.slot));
         }
     }
 
-    /// A task executes nothing of the translation any more. With the last one of a process, what all executed is added to
-    /// it, and the slots are given back.
+    /// A task leaves its translation. With the last task of a process, the counts of all are added to the
+    /// process, and the slots are freed.
     pub(super) fn close(&mut self, tid: u32) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
-        let (Mode::Translated(seat) | Mode::Native(seat)) = std::mem::replace(&mut task.mode, Mode::Waiting)
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) =
+            std::mem::replace(&mut task.mode, TaskMode::Untranslated)
         else {
             return;
         };
-        task.carry(&seat);
+        task.carry(&context);
         let index = task.process;
         self.answered.remove(&tid);
-        let seated = self.tasks.values().any(|task| task.process == index && task.is_seated());
+        let assigned = self.tasks.values().any(|task| task.process == index && task.has_context());
         let process = &mut self.processes[index];
-        process.parked.push(seat);
-        if seated {
+        process.ended_contexts.push(context);
+        if assigned {
             return;
         }
-        let parked = std::mem::take(&mut process.parked);
-        let folded = std::mem::take(&mut process.folded);
+        let ended_contexts = std::mem::take(&mut process.ended_contexts);
+        let ended_counts = std::mem::take(&mut process.ended_counts);
         if std::mem::take(&mut process.unconfirmed) {
             process.lose("the process was killed while it executed a program");
         }
         if process.lost.is_none() {
-            match folded.into_iter().chain(parked.iter().map(Part::of)).collect::<Parts>().settle() {
+            match ended_counts
+                .into_iter()
+                .chain(ended_contexts.iter().map(TranslationCounts::of))
+                .collect::<ThreadCounts>()
+                .solve()
+            {
                 Ok(all) => all.into_iter().for_each(|executed| process.add(executed)),
                 Err(reason) => process.lose(reason),
             }
         }
-        for seat in &parked {
-            seat.space.borrow_mut().give_slot(seat.slot);
-            self.distrust(tid, &mut seat.space.borrow_mut());
-            if !self.pool.holds(&seat.space) {
-                self.learn(&seat.space.borrow());
+        for context in &ended_contexts {
+            context.cache.borrow_mut().give_slot(context.slot);
+            self.forbid_storing(tid, &mut context.cache.borrow_mut());
+            if !self.shared_translations.holds(&context.cache) {
+                self.learn(&context.cache.borrow());
             }
         }
     }
 
-    /// Those who wait for the other threads of their process go on without us, if none is missing any more.
-    pub(super) fn depart_ready(&mut self) {
-        let waiting = self.tasks.values().filter(|task| task.departs.is_some());
+    /// Detaches the processes whose threads are all ready.
+    pub(super) fn detach_ready(&mut self) {
+        let waiting = self.tasks.values().filter(|task| task.detach_signal.is_some());
         let mut processes: Vec<usize> = waiting.map(|task| task.process).collect();
         processes.sort_unstable();
         processes.dedup();
-        processes.into_iter().for_each(|process| self.depart(process));
+        processes.into_iter().for_each(|process| self.detach_if_ready(process));
     }
 
-    /// The same for one process. Who waits for a child of its own executes nothing meanwhile, and leaves later.
-    pub(super) fn depart(&mut self, process: usize) {
-        let is_still = |(tid, task): (&u32, &Task)| {
-            task.departs.is_some() || task.suspended.is_some() || self.is_held(*tid)
+    /// Detaches the threads of a process if none is missing. A thread that waits for a child (vfork) is
+    /// detached later.
+    pub(super) fn detach_if_ready(&mut self, process: usize) {
+        let is_still = |(tid, task): (&u32, &TracedTask)| {
+            task.detach_signal.is_some() || task.vfork_wait.is_some() || self.is_detached_last(*tid)
         };
-        if self.awaits_thread(process) || !self.members(process).all(is_still) {
+        if self.awaits_thread(process) || !self.threads_of(process).all(is_still) {
             return;
         }
         let leaving: Vec<(u32, i32)> =
-            self.members(process).filter_map(|(tid, task)| Some((*tid, task.departs?))).collect();
+            self.threads_of(process).filter_map(|(tid, task)| Some((*tid, task.detach_signal?))).collect();
         if self.finishing && !leaving.is_empty() {
-            self.went_on.insert(process);
+            self.detached_processes.insert(process);
         }
-        if let Some((tid, space)) = self.processes[process].clears.take()
-            && leaving.len() == self.members(process).count()
+        if let Some((tid, cache)) = self.processes[process].unmaps.take()
+            && leaving.len() == self.threads_of(process).count()
         {
-            // Who was killed meanwhile has no memory.
-            let _ = space.borrow().clear(tid);
+            // A task that was killed meanwhile has no memory.
+            let _ = cache.borrow().clear(tid);
         }
         for (tid, signal) in leaving {
             self.tasks.remove(&tid);
-            self.part_with(tid, signal);
+            self.detach_task(tid, signal);
         }
     }
 
-    /// A thread that is not the first one of its process executes a new program. From now on it has the first one's id, and
-    /// all others have ended.
-    pub(super) fn take_over(&mut self, tid: u32) {
+    /// A thread that is not the first one of its process executes a new program. From now on it has the first
+    /// one's id, and all others have ended.
+    pub(super) fn adopt_exec_thread(&mut self, tid: u32) {
         let Ok(former) = message(tid, Change::Exec) else {
-            // It was killed since: it does not matter which of them it was.
-            return self.companions(tid).into_iter().for_each(|other| self.gone(other, None));
+            // It was killed since: it does not matter which thread it was.
+            return self.other_threads(tid).into_iter().for_each(|other| self.task_gone(other, None));
         };
         let former = former as u32;
-        self.move_held(former, tid);
+        self.move_delayed(former, tid);
         if former == tid {
             return;
         }
-        if self.tasks.get(&tid).is_some_and(Task::is_seated) {
+        if self.tasks.get(&tid).is_some_and(TracedTask::has_context) {
             self.end_unseen(tid, true);
             self.close(tid);
         }
         let Some(task) = self.tasks.remove(&former) else { return };
-        self.asked.remove(&former);
+        self.pending_answers.remove(&former);
         self.tasks.insert(tid, task);
     }
 
-    /// Mappings of a process with several threads change. While that is done, nothing is translated: none of them can take
-    /// up what was there before.
-    pub(super) fn remaps_among(
+    /// Handles a call that changes mappings of a process with several threads. Nothing is translated during
+    /// the call, so no thread can read the old code.
+    pub(super) fn change_mappings_among_threads(
         &mut self,
         tid: u32,
-        call: &Call,
+        call: &MappingCall,
         changes: bool,
         registers: Registers,
-    ) -> Outcome {
+    ) -> TraceResult {
         let task = self.task(tid)?;
         let filtered = task.filtered;
-        let Mode::Translated(seat) = &task.mode else { return Err(Trouble::Gone) };
-        let home = seat.space.clone();
-        let known = seat.maps.last();
+        let TaskMode::Translated(context) = &task.mode else { return Err(TraceError::Gone) };
+        let home = context.cache.clone();
+        let known = context.maps.last();
         let executable = |(start, end): &(u64, u64)| known.is_none_or(|maps| maps.executes(*start, *end));
         let harmless = !call.code && !call.ranges.iter().any(executable);
-        let open = home.borrow().common.is_open();
+        let open = home.borrow().shared_code.is_open();
         if changes || (call.code && !open && self.is_shared(tid, &home)) {
-            return self.renew_among(tid);
+            return self.flush_among_threads(tid);
         }
         if harmless {
-            return self.go(tid);
+            return self.resume_checked(tid);
         }
         if filtered {
-            return Err(Trouble::Unfollowed("filters its system calls".to_owned()));
+            return Err(TraceError::Detach("filters its system calls".to_owned()));
         }
-        let fresh = self.call_for(tid, registers)?;
+        let fresh = self.call_on_behalf(tid, registers)?;
         let ranges: Vec<(u64, u64)> = call.ranges.iter().copied().chain(fresh).collect();
         for range in ranges.iter().copied().filter(|_| call.code) {
             restartable::check(tid, range, restartable::THREADS)?;
         }
         if open {
-            return if self.is_admitted(tid, &ranges)? { self.go(tid) } else { self.renew_here(tid) };
+            return if self.is_admitted(tid, &ranges)? {
+                self.resume_checked(tid)
+            } else {
+                self.flush_here(tid)
+            };
         }
         if fresh.is_some_and(|(start, end)| home.borrow().translation.touches(start, end)) {
-            return Err(Trouble::Unfollowed("changes its code while other threads run".to_owned()));
+            return Err(TraceError::Detach("changes its code while other threads run".to_owned()));
         }
-        self.go(tid)
+        self.resume_checked(tid)
     }
 
-    /// What was known of the mappings of a task's process, and of who lends it its memory, is not true any more.
+    /// Forgets the mappings of a task's process, and of the parent that shares its memory (vfork).
     pub(super) fn forget_maps(&mut self, tid: u32) {
         let Some(process) = self.tasks.get(&tid).map(|task| task.process) else { return };
-        let same = |task: &&mut Task| task.process == process || task.is_suspended_by(tid);
+        let same = |task: &&mut TracedTask| task.process == process || task.waits_for_child(tid);
         for task in self.tasks.values_mut().filter(same) {
-            if let Mode::Translated(seat) | Mode::Native(seat) = &mut task.mode {
-                seat.maps.forget();
+            if let TaskMode::Translated(context) | TaskMode::Native(context) = &mut task.mode {
+                context.maps.forget();
             }
         }
     }
 
     /// Something that the kernel keeps for a whole process: it is noted for each of its threads.
-    pub(super) fn note_for_all(&mut self, tid: u32, note: impl Fn(&mut Task)) -> Outcome {
+    pub(super) fn update_threads(&mut self, tid: u32, note: impl Fn(&mut TracedTask)) -> TraceResult {
         let process = self.task(tid)?.process;
         self.tasks.values_mut().filter(|task| task.process == process).for_each(note);
         Ok(())
     }
 }
 
-/// What was counted in one translation.
+/// The counts from one translation.
 #[derive(Clone)]
-pub(crate) struct Part {
-    pub(super) space: Rc<RefCell<Space>>,
-    pub(super) tally: Tally,
+pub(crate) struct TranslationCounts {
+    pub(super) cache: Rc<RefCell<CodeCacheMapping>>,
+    pub(super) tally: CounterSnapshot,
 }
 
-impl Part {
-    /// What a task that does not run has counted, if it is outside of every block.
-    pub(super) fn of(seat: &Seat) -> Part {
-        let tally = Tally::read(&seat.space.borrow(), seat.slot, &seat.ledger);
-        Part { space: seat.space.clone(), tally }
+impl TranslationCounts {
+    /// The counts of a task that does not run, and is outside of every block.
+    pub(super) fn of(context: &TranslationContext) -> TranslationCounts {
+        let tally = CounterSnapshot::read(&context.cache.borrow(), context.slot, &context.ledger);
+        TranslationCounts { cache: context.cache.clone(), tally }
     }
 }
 
-/// What the threads of a process have counted, those of one translation together.
+/// The counts of all threads of a process, added up for each translation.
 #[derive(Default)]
-pub(super) struct Parts(Vec<Part>);
+pub(super) struct ThreadCounts(Vec<TranslationCounts>);
 
-impl FromIterator<Part> for Parts {
-    fn from_iter<T: IntoIterator<Item = Part>>(parts: T) -> Parts {
-        let mut sums = Parts::default();
+impl FromIterator<TranslationCounts> for ThreadCounts {
+    fn from_iter<T: IntoIterator<Item = TranslationCounts>>(parts: T) -> ThreadCounts {
+        let mut sums = ThreadCounts::default();
         for part in parts {
-            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.space, &part.space)) {
+            match sums.0.iter_mut().find(|sum| Rc::ptr_eq(&sum.cache, &part.cache)) {
                 Some(sum) => sum.tally.merge(part.tally),
                 None => sums.0.push(part),
             }
@@ -279,14 +295,14 @@ impl FromIterator<Part> for Parts {
     }
 }
 
-impl Parts {
-    /// What was executed.
+impl ThreadCounts {
+    /// The executed code and its totals.
     ///
     /// # Errors
     ///
-    /// What does not agree, in words.
-    pub(super) fn settle(&self) -> Result<Vec<Executed>, String> {
-        self.0.iter().map(|part| part.tally.settle(&part.space.borrow())).collect()
+    /// The contradiction, in words.
+    pub(super) fn solve(&self) -> Result<Vec<ExecutedCode>, String> {
+        self.0.iter().map(|part| part.tally.solve(&part.cache.borrow())).collect()
     }
 }
 

@@ -1,9 +1,9 @@
-//! Who could write the files whose code is executed.
+//! Files of code that a process could write.
 //!
-//! A private mapping of a file shows what is written to the file, as long as nobody wrote to that page of the mapping: code
-//! would change, and no call on its mapping would tell. So code is not taken from a file that the process has open for
-//! writing, and a process that opens one later whose code somebody executes makes that one leave. Of what processes do that
-//! are not followed nothing is known.
+//! A private mapping shows writes to its file, as long as the page was not written through the mapping. The
+//! code would change, and no call on the mapping would show it. So code is not taken from a file that the
+//! process has open for writing. A process that executes a file is detached when a process opens that file
+//! for writing. Processes that are not followed are not seen.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,57 +13,58 @@ use std::path::Path;
 
 use cyclometer_sys::trace::{self, Registers};
 
-use super::engine::{Engine, Trouble};
-use super::file::opened;
-use super::process::Mode;
-use super::remote::number;
-use crate::pack::{Packer, Unpacker};
+use super::process::TaskMode;
+use super::program_file::opened;
+use super::remote_syscalls::number;
+use super::tracer::{TraceError, Tracer};
+use crate::pack::{ChunkReader, ChunkWriter};
 
 /// A file, by its device and number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct File {
+pub(crate) struct FileId {
     device: (u32, u32),
     inode: u64,
 }
 
-impl File {
-    /// Out of a list of mappings: the device as `major:minor`, in hexadecimal, and the number; `None` where there is none.
+impl FileId {
+    /// Parses a line of a list of mappings: the device as `major:minor`, in hexadecimal, and the inode.
+    /// `None` without a file.
     ///
     /// # Source
     ///
     /// `proc(5)`, `/proc/pid/maps`.
-    pub(crate) fn parse(device: &str, inode: &str) -> Option<File> {
+    pub(crate) fn parse(device: &str, inode: &str) -> Option<FileId> {
         let (major, minor) = device.split_once(':')?;
         let hex = |text| u32::from_str_radix(text, 16).ok();
         let inode = inode.parse().ok().filter(|inode| *inode != 0)?;
-        Some(File { device: (hex(major)?, hex(minor)?), inode })
+        Some(FileId { device: (hex(major)?, hex(minor)?), inode })
     }
 
-    pub(crate) fn at(path: impl AsRef<Path>) -> Option<File> {
+    pub(crate) fn at(path: impl AsRef<Path>) -> Option<FileId> {
         loop {
             match fs::metadata(&path) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                found => return Some(File::of(&found.ok()?)),
+                found => return Some(FileId::of(&found.ok()?)),
             }
         }
     }
 
     /// A file that there may be.
-    pub(crate) fn pack(file: Option<File>, to: &mut Packer<'_>) {
+    pub(crate) fn pack(file: Option<FileId>, to: &mut ChunkWriter<'_>) {
         let (major, minor) = file.map_or((0, 0), |file| file.device);
         to.u32(major);
         to.u32(minor);
         to.u64(file.map_or(0, |file| file.inode));
     }
 
-    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Option<File>> {
+    pub(crate) fn unpack(from: &mut ChunkReader<'_>) -> Option<Option<FileId>> {
         let (device, inode) = ((from.u32()?, from.u32()?), from.u64()?);
-        Some((inode != 0).then_some(File { device, inode }))
+        Some((inode != 0).then_some(FileId { device, inode }))
     }
 
-    /// By what the system tells of it.
-    pub(crate) fn of(metadata: &fs::Metadata) -> File {
-        File { device: numbers(metadata.dev()), inode: metadata.ino() }
+    /// The identity in the metadata of a file.
+    pub(crate) fn of(metadata: &fs::Metadata) -> FileId {
+        FileId { device: numbers(metadata.dev()), inode: metadata.ino() }
     }
 }
 
@@ -79,10 +80,10 @@ fn numbers(device: u64) -> (u32, u32) {
 }
 
 /// The files that a process has open for writing.
-pub(crate) fn open_for_writing(pid: u32) -> HashSet<File> {
+pub(crate) fn open_for_writing(pid: u32) -> HashSet<FileId> {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else { return HashSet::new() };
     let links = descriptors.flatten().map(|descriptor| descriptor.path());
-    links.filter(|link| is_for_writing(link)).filter_map(File::at).collect()
+    links.filter(|link| is_for_writing(link)).filter_map(FileId::at).collect()
 }
 
 /// Whether a descriptor is open for writing, by its link.
@@ -112,15 +113,15 @@ fn writes(tid: u32, registers: &Registers) -> bool {
     flags & O_ACCMODE != 0 || flags & O_TRUNC != 0
 }
 
-impl Engine {
-    /// A file is about to be opened, whose path is at this address: whoever executes its code goes on without us if it may be
-    /// written.
-    pub(super) fn opens_to_write(
+impl Tracer {
+    /// A file is about to be opened; its path is at this address. If it may be written, every process that
+    /// executes its code is detached.
+    pub(super) fn handle_open_for_writing(
         &mut self,
         tid: u32,
         path: u64,
         registers: &Registers,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, TraceError> {
         if !writes(tid, registers) {
             return Ok(false);
         }
@@ -128,20 +129,22 @@ impl Engine {
         let folder = relative.then_some(registers.rdi as u32 as i32);
         let Some(path) = opened(tid, folder, path) else { return Ok(false) };
         if is_memory(&path) {
-            self.leave_all(tid, "opens the memory of a process for writing");
+            self.detach_all(tid, "opens the memory of a process for writing");
             return Ok(true);
         }
-        let Some(file) = File::at(&path) else { return Ok(false) };
-        let executes = |engine: &Engine, other: &u32| {
-            let seated = engine.tasks.get(other).map(|task| &task.mode);
-            let Some(Mode::Translated(seat) | Mode::Native(seat)) = seated else { return false };
-            seat.maps.executes(file)
+        let Some(file) = FileId::at(&path) else { return Ok(false) };
+        let executes = |tracer: &Tracer, other: &u32| {
+            let assigned = tracer.tasks.get(other).map(|task| &task.mode);
+            let Some(TaskMode::Translated(context) | TaskMode::Native(context)) = assigned else {
+                return false;
+            };
+            context.maps.executes(file)
         };
         let reason = "executes a file that is opened for writing";
         let others = self.tasks.keys().copied().filter(|other| *other != tid && executes(self, other));
         let others: Vec<u32> = others.collect();
-        others.into_iter().for_each(|other| self.dismiss(other, Some(reason.to_owned())));
-        if executes(self, &tid) { Err(Trouble::Unfollowed(reason.to_owned())) } else { Ok(false) }
+        others.into_iter().for_each(|other| self.request_detach(other, Some(reason.to_owned())));
+        if executes(self, &tid) { Err(TraceError::Detach(reason.to_owned())) } else { Ok(false) }
     }
 }
 
@@ -157,15 +160,15 @@ mod tests {
 
     #[test]
     fn files_are_those_of_the_list_of_mappings() {
-        let file = File::parse("fe:1a0", "77").unwrap();
-        assert_eq!(file, File { device: (0xfe, 0x1a0), inode: 77 });
-        assert_eq!(File::parse("00:00", "0"), None);
-        assert_eq!(File::parse("fe", "1"), None);
+        let file = FileId::parse("fe:1a0", "77").unwrap();
+        assert_eq!(file, FileId { device: (0xfe, 0x1a0), inode: 77 });
+        assert_eq!(FileId::parse("00:00", "0"), None);
+        assert_eq!(FileId::parse("fe", "1"), None);
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let own = std::env::current_exe().unwrap();
         let line = maps.lines().find(|line| line.ends_with(&*own.to_string_lossy())).unwrap();
         let fields: Vec<&str> = line.split(' ').collect();
-        assert_eq!(File::parse(fields[3], fields[4]), File::at(own));
+        assert_eq!(FileId::parse(fields[3], fields[4]), FileId::at(own));
     }
 
     #[test]
@@ -179,7 +182,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let written = fs::File::create(&path).unwrap();
-        let file = File::at(&path).unwrap();
+        let file = FileId::at(&path).unwrap();
         assert!(open_for_writing(std::process::id()).contains(&file));
         drop(written);
         let _read = fs::File::open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! What is translated at a time: the blocks that are likely to be reached from an entry by ways that the code tells.
+//! Batches: the blocks that are translated together, because they are likely to be reached from one entry.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,53 +6,54 @@ use std::ops::Range;
 
 use iced_x86::{Decoder, DecoderOptions};
 
-use super::pages::{Code, Pages};
-use super::shape::{OSZAP, STATUS, Shape, Traits};
-use crate::block::{Leave, MAX_INSTRUCTIONS, Terminator};
+use super::instruction::{DecodedInstruction, OSZAP, OpcodeTraits, STATUS};
+use super::pages::{CodePages, CodeSource};
+use crate::block::{DetachReason, MAX_INSTRUCTIONS, Terminator};
 use crate::hash::AddressMap;
-use crate::hints::Heat;
+use crate::profile::Heat;
 
 /// Most instructions of a batch: more are translated in vain, fewer mean more stops.
 const MAX_BATCH: usize = 400;
 
-/// How likely it must be, from 0 to [`CERTAIN`], that what is translated ahead is executed. What is less likely than that
-/// costs more to translate than the stop that asks for it, times how rarely it comes.
+/// The least likelihood, from 0 to [`CERTAIN`], at which a block is translated ahead. A less likely block
+/// costs more to translate than the stop that asks for it, times its probability.
 const LEAST_LIKELY: u32 = CERTAIN / 32;
 
-/// How likely a way is that earlier runs have passed and never gone, in percent.
-const NEVER_GONE: u32 = 2;
+/// Likelihood, in percent, of an exit that earlier runs have passed and never taken.
+const NEVER_TAKEN: u32 = 2;
 
-/// How far a page may be to be looked at for what earlier runs have executed of it, in bytes.
+/// The greatest distance, in bytes, of a page that is read for its profile.
 const NEIGHBOURHOOD: u64 = 1 << 22;
 
 /// It will be executed.
 const CERTAIN: u32 = 1 << 20;
 
-/// How far a conditional branch goes within a function, in bytes. Compilers put elsewhere what is hardly ever executed.
+/// Reach of a conditional branch within a function, in bytes. Compilers move cold code farther away.
 const FAR: u64 = 1 << 16;
 
 /// The longest an instruction can be.
 const MAX_LENGTH: usize = 15;
 
 /// A block that is to be translated.
-pub(crate) struct Draft {
+pub(crate) struct PendingBlock {
     pub(crate) address: u64,
-    /// Its instructions: where they are in [`Batch::shapes`].
+    /// The range of its instructions in [`BlockBatch::instructions`].
     pub(crate) steps: Range<usize>,
     pub(crate) terminator: Terminator,
     /// Status flags that matter when it is entered.
     pub(crate) live_in: u8,
-    /// Status flags that matter when it is left.
+    /// Status flags that are live at the end of the block.
     pub(crate) live_out: u8,
-    /// How often it will be executed, in hundredths, as far as can be told: by earlier runs, or by jumps backward.
+    /// Expected executions, in hundredths: from the execution profile, else guessed from backward jumps.
     pub(crate) expected: u64,
-    /// The blocks of the batch where it goes on, as [`successors`] has them.
+    /// The successors that are in the batch, in the order of [`successors`].
     pub(crate) inside: [Option<u32>; 2],
-    /// Before which of its instructions a counter does not disturb the flags; `None` where they matter throughout.
-    pub(crate) quiet: Option<usize>,
+    /// The first instruction before which flags are dead, so that a counter may change them; `None` where
+    /// they are live throughout.
+    pub(crate) flags_dead: Option<usize>,
 }
 
-impl Draft {
+impl PendingBlock {
     /// The number of its instructions.
     pub(crate) fn len(&self) -> usize {
         self.steps.len()
@@ -60,94 +61,96 @@ impl Draft {
 }
 
 /// Blocks that are translated together, by address.
-pub(crate) struct Batch {
-    pub(crate) shapes: Vec<Shape>,
+pub(crate) struct BlockBatch {
+    pub(crate) instructions: Vec<DecodedInstruction>,
     /// Ascending by address.
-    pub(crate) drafts: Vec<Draft>,
-    scratch: Scratch,
+    pub(crate) blocks: Vec<PendingBlock>,
+    scratch: BatchScratch,
 }
 
 /// Room that every batch uses again.
 #[derive(Default)]
-pub(crate) struct Scratch {
-    shapes: Vec<Shape>,
-    drafts: Vec<Draft>,
-    seen: Seen,
+pub(crate) struct BatchScratch {
+    instructions: Vec<DecodedInstruction>,
+    blocks: Vec<PendingBlock>,
+    seen: SeenAddresses,
     leaders: Vec<u64>,
-    traits: Traits,
+    traits: OpcodeTraits,
 }
 
-impl Batch {
-    /// Finds blocks from `entry` on, which is none of the translated ones.
+impl BlockBatch {
+    /// Finds blocks from `entry` on, which is not translated yet.
     ///
-    /// `known` gives the flags that matter at the start of a block that was translated before; `bounds` is the region
-    /// that the copies go to; `scratch` is what the batch before gives back.
+    /// `known` returns the flags that are live at the start of a translated block. `bounds` is the region for
+    /// the code. `scratch` has the buffers of the batch before.
     pub(crate) fn find(
-        pages: &mut Pages,
-        code: &mut dyn Code,
+        pages: &mut CodePages,
+        code: &mut dyn CodeSource,
         entry: u64,
         bounds: (u64, u64),
         known: &dyn Fn(u32) -> u8,
-        scratch: Scratch,
-    ) -> Batch {
-        let mut search = Search { pages, code, bounds, found: Found::with_room(scratch) };
+        scratch: BatchScratch,
+    ) -> BlockBatch {
+        let mut search = BlockSearch { pages, code, bounds, found: DecodedCode::with_room(scratch) };
         search.run(entry);
-        let Search { pages, found, .. } = search;
+        let BlockSearch { pages, found, .. } = search;
         let mut batch = found.blocks(pages);
         batch.find_successors();
         batch.find_live_flags(&|address| Some(known(pages.block(address)?)));
-        batch.find_quiet_steps();
+        batch.find_dead_flags();
         batch.find_loops();
-        batch.take_hints(pages);
+        batch.apply_profile(pages);
         batch
     }
 
     /// The position of the block at an address.
     pub(crate) fn at(&self, address: u64) -> Option<usize> {
-        self.drafts.binary_search_by_key(&address, |draft| draft.address).ok()
+        self.blocks.binary_search_by_key(&address, |pending| pending.address).ok()
     }
 
-    /// Whether the block before one of them goes on to it: by falling through, or because its call comes back there.
+    /// Whether the block before this one continues to it: by falling through, or because its call returns
+    /// there.
     pub(crate) fn is_fallen_into(&self, position: usize) -> bool {
-        let Some(before) = position.checked_sub(1).map(|before| self.drafts[before].terminator) else {
+        let Some(before) = position.checked_sub(1).map(|before| self.blocks[before].terminator) else {
             return false;
         };
-        let address = Some(self.drafts[position].address);
+        let address = Some(self.blocks[position].address);
         return_to(before) == address || successors(before).contains(&address)
     }
 
-    /// What the next batch can use again.
-    pub(crate) fn into_scratch(self) -> Scratch {
-        Scratch { shapes: self.shapes, drafts: self.drafts, ..self.scratch }
+    /// Buffers for the next batch.
+    pub(crate) fn into_scratch(self) -> BatchScratch {
+        BatchScratch { instructions: self.instructions, blocks: self.blocks, ..self.scratch }
     }
 
     /// The instructions of a block.
-    pub(crate) fn shapes(&self, draft: &Draft) -> &[Shape] {
-        &self.shapes[draft.steps.clone()]
+    pub(crate) fn instructions(&self, pending: &PendingBlock) -> &[DecodedInstruction] {
+        &self.instructions[pending.steps.clone()]
     }
 
     fn find_successors(&mut self) {
-        for i in 0..self.drafts.len() {
-            let inside = successors(self.drafts[i].terminator).map(|to| self.at(to?).map(|to| to as u32));
-            self.drafts[i].inside = inside;
+        for i in 0..self.blocks.len() {
+            let inside = successors(self.blocks[i].terminator).map(|to| self.at(to?).map(|to| to as u32));
+            self.blocks[i].inside = inside;
         }
     }
 
     /// Backward data flow to a fixed point.
     fn find_live_flags(&mut self, known: &dyn Fn(u64) -> Option<u8>) {
-        let effects: Vec<(u8, u8)> = self.drafts.iter().map(|draft| self.effect(draft)).collect();
-        let outside: Vec<u8> = self.drafts.iter().map(|draft| self.live_elsewhere(draft, known)).collect();
+        let effects: Vec<(u8, u8)> = self.blocks.iter().map(|pending| self.effect(pending)).collect();
+        let outside: Vec<u8> =
+            self.blocks.iter().map(|pending| self.live_elsewhere(pending, known)).collect();
         loop {
             let mut changed = false;
-            for i in (0..self.drafts.len()).rev() {
-                let inside = self.drafts[i].inside.into_iter().flatten();
-                let within = inside.fold(0, |live, to| live | self.drafts[to as usize].live_in);
+            for i in (0..self.blocks.len()).rev() {
+                let inside = self.blocks[i].inside.into_iter().flatten();
+                let within = inside.fold(0, |live, to| live | self.blocks[to as usize].live_in);
                 let (reads, kills) = effects[i];
-                let draft = &mut self.drafts[i];
-                draft.live_out = within | outside[i];
-                let live_in = reads | (draft.live_out & !kills);
-                changed |= live_in != draft.live_in;
-                draft.live_in = live_in;
+                let pending = &mut self.blocks[i];
+                pending.live_out = within | outside[i];
+                let live_in = reads | (pending.live_out & !kills);
+                changed |= live_in != pending.live_in;
+                pending.live_in = live_in;
             }
             if !changed {
                 return;
@@ -156,73 +159,73 @@ impl Batch {
     }
 
     /// Flags that a block reads before it kills them, and those that it kills.
-    fn effect(&self, draft: &Draft) -> (u8, u8) {
-        self.shapes(draft)
-            .iter()
-            .fold((0, 0), |(reads, kills), shape| (reads | (shape.reads & !kills), kills | shape.kills))
+    fn effect(&self, pending: &PendingBlock) -> (u8, u8) {
+        self.instructions(pending).iter().fold((0, 0), |(reads, kills), instruction| {
+            (reads | (instruction.reads & !kills), kills | instruction.kills)
+        })
     }
 
-    /// Flags that matter where a block goes to outside of the batch: all of them, unless it is known better.
-    fn live_elsewhere(&self, draft: &Draft, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
-        match draft.terminator {
+    /// Flags that are live at the successors outside of the batch: all, unless the successor is translated.
+    fn live_elsewhere(&self, pending: &PendingBlock, known: &dyn Fn(u64) -> Option<u8>) -> u8 {
+        match pending.terminator {
             Terminator::FallThrough { .. }
             | Terminator::Conditional { .. }
             | Terminator::Jump { .. }
             | Terminator::Call { .. }
             | Terminator::SystemCall { .. } => {
-                let ways = successors(draft.terminator).into_iter().zip(draft.inside);
-                let outside = ways.filter(|(_, inside)| inside.is_none()).filter_map(|(to, _)| to);
+                let exits = successors(pending.terminator).into_iter().zip(pending.inside);
+                let outside = exits.filter(|(_, inside)| inside.is_none()).filter_map(|(to, _)| to);
                 outside.fold(0, |live, to| live | known(to).unwrap_or(STATUS))
             }
             _ => STATUS,
         }
     }
 
-    /// A jump backward makes a loop of what is between. Loops multiply by 8 each.
+    /// A backward jump makes a loop of the blocks in between. Each loop multiplies by 8.
     fn find_loops(&mut self) {
-        let mut change = vec![0i32; self.drafts.len() + 1];
-        for (i, draft) in self.drafts.iter().enumerate() {
-            for head in draft.inside.into_iter().flatten().filter(|head| *head as usize <= i) {
+        let mut change = vec![0i32; self.blocks.len() + 1];
+        for (i, pending) in self.blocks.iter().enumerate() {
+            for head in pending.inside.into_iter().flatten().filter(|head| *head as usize <= i) {
                 change[head as usize] += 1;
                 change[i + 1] -= 1;
             }
         }
         let mut depth = 0;
-        for (draft, change) in self.drafts.iter_mut().zip(change) {
+        for (pending, change) in self.blocks.iter_mut().zip(change) {
             depth += change;
-            draft.expected = 100 * 8u64.pow(depth.clamp(0, 6).unsigned_abs());
+            pending.expected = 100 * 8u64.pow(depth.clamp(0, 6).unsigned_abs());
         }
     }
 
-    /// What earlier runs have executed is known better than by guess.
-    fn take_hints(&mut self, pages: &Pages) {
-        for draft in &mut self.drafts {
-            let heat = pages.heats(draft.address).map(|heats| heats.block);
-            draft.expected = expected(heat, draft.expected);
+    /// Replaces guesses by the execution profile.
+    fn apply_profile(&mut self, pages: &CodePages) {
+        for pending in &mut self.blocks {
+            let heat = pages.heats(pending.address).map(|heats| heats.block);
+            pending.expected = expected(heat, pending.expected);
         }
     }
 
-    fn find_quiet_steps(&mut self) {
-        for i in 0..self.drafts.len() {
-            self.drafts[i].quiet = self.quiet_step(&self.drafts[i]);
+    fn find_dead_flags(&mut self) {
+        for i in 0..self.blocks.len() {
+            self.blocks[i].flags_dead = self.dead_flags_step(&self.blocks[i]);
         }
     }
 
-    fn quiet_step(&self, draft: &Draft) -> Option<usize> {
-        let mut live = draft.live_out;
-        let mut quiet = None;
-        for (step, shape) in self.shapes(draft).iter().enumerate().rev() {
-            live = (live & !shape.kills) | shape.reads;
+    fn dead_flags_step(&self, pending: &PendingBlock) -> Option<usize> {
+        let mut live = pending.live_out;
+        let mut flags_dead = None;
+        for (step, instruction) in self.instructions(pending).iter().enumerate().rev() {
+            live = (live & !instruction.kills) | instruction.reads;
             if live & OSZAP == 0 {
-                quiet = Some(step);
+                flags_dead = Some(step);
             }
         }
-        quiet
+        flags_dead
     }
 }
 
-/// Executions to be expected, in hundredths, of what earlier runs have executed so often, if anything is known of that. What they
-/// have never come to is less than one execution, the more the greater the guess.
+/// Expected executions, in hundredths, from the profile, or `guess` without one. A block that earlier runs
+/// never reached is expected less than once; the greater the guess, the more.
 pub(crate) fn expected(heat: Option<Heat>, guess: u64) -> u64 {
     match heat.map(Heat::times) {
         None => guess,
@@ -231,7 +234,7 @@ pub(crate) fn expected(heat: Option<Heat>, guess: u64) -> u64 {
     }
 }
 
-/// The addresses where a block goes on that are in its last instruction: where it falls through or on, where it jumps.
+/// The successors of a block that are in its last instruction: the next instruction, then the branch target.
 pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
     match terminator {
         Terminator::FallThrough { next } | Terminator::SystemCall { next } => [Some(next), None],
@@ -241,11 +244,11 @@ pub(crate) fn successors(terminator: Terminator) -> [Option<u64>; 2] {
     }
 }
 
-/// Where a block goes on that starts at an address, a call's return included, and how likely it is that it ever will, in
-/// percent: both ways of a branch are gone in the end more often than not, as are those into functions and back.
+/// The addresses where a block continues, a call's return included, with the likelihood of each in percent.
+/// Both directions of a branch are taken sooner or later more often than not, as are calls and returns.
 ///
-/// Shares of what was executed in runs of a compiler, a shell and an interpreter.
-fn ways_on(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
+/// The likelihoods were measured in runs of a compiler, a shell and an interpreter.
+fn continuations(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
     let [next, target] = successors(end);
     let (onward, branch) = match end {
         Terminator::Conditional { taken, .. } if taken.abs_diff(start) > FAR => (60, 0),
@@ -256,49 +259,49 @@ fn ways_on(start: u64, end: Terminator) -> [Option<(u64, u32)>; 2] {
     [return_to(end).or(next).map(|to| (to, onward)), target.map(|to| (to, branch))]
 }
 
-struct Search<'a> {
-    pages: &'a mut Pages,
-    code: &'a mut dyn Code,
+struct BlockSearch<'a> {
+    pages: &'a mut CodePages,
+    code: &'a mut dyn CodeSource,
     bounds: (u64, u64),
-    found: Found,
+    found: DecodedCode,
 }
 
-/// What a search has decoded.
-struct Found {
-    shapes: Vec<Shape>,
-    drafts: Vec<Draft>,
-    /// The positions of instructions in `shapes`.
-    seen: Seen,
+/// The code that a search has decoded.
+struct DecodedCode {
+    instructions: Vec<DecodedInstruction>,
+    blocks: Vec<PendingBlock>,
+    /// The positions of instructions in `instructions`.
+    seen: SeenAddresses,
     leaders: Vec<u64>,
-    traits: Traits,
-    refused: AddressMap<u64, Leave>,
+    traits: OpcodeTraits,
+    refused: AddressMap<u64, DetachReason>,
 }
 
 /// Addresses of a batch's instructions, with a number for each. Emptied at once.
 #[derive(Default)]
-struct Seen {
-    /// Address, batch and number; an address's place is the first free one from its hash on.
+struct SeenAddresses {
+    /// Address, batch and number. An address is in the first free entry from its hash on.
     places: Vec<(u64, u32, u32)>,
     batch: u32,
 }
 
-impl Seen {
-    /// More than twice as many as there are instructions: a free place is never far.
+impl SeenAddresses {
+    /// More than twice the number of instructions, so that a free entry is never far.
     const PLACES: usize = (2 * MAX_BATCH).next_power_of_two();
 
     fn clear(&mut self) {
         self.batch += 1;
-        self.places.resize(Seen::PLACES, (0, 0, 0));
+        self.places.resize(SeenAddresses::PLACES, (0, 0, 0));
     }
 
-    /// Its place, or the free one where it would be.
+    /// The entry of an address, or the free one where it belongs.
     fn place(&self, address: u64) -> usize {
-        let mut place = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % Seen::PLACES;
+        let mut place = (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SeenAddresses::PLACES;
         while let (known, batch, _) = self.places[place]
             && batch == self.batch
             && known != address
         {
-            place = (place + 1) % Seen::PLACES;
+            place = (place + 1) % SeenAddresses::PLACES;
         }
         place
     }
@@ -307,34 +310,34 @@ impl Seen {
         self.at(self.place(address))
     }
 
-    /// The number of the address that has a place.
+    /// The number of the address in an entry.
     fn at(&self, place: usize) -> Option<usize> {
         let (_, batch, number) = self.places[place];
         (batch == self.batch).then_some(number as usize)
     }
 
-    /// Gives a free place to the address that is looked for there.
+    /// Enters an address in the free entry that was found for it.
     fn insert(&mut self, place: usize, address: u64, number: usize) {
         self.places[place] = (address, self.batch, number as u32);
     }
 }
 
-/// How far a run of instructions was decoded.
-enum Scanned {
-    /// To its end, or to what is known.
+/// The end of a run of decoded instructions.
+enum ScanEnd {
+    /// To its end, or to a known instruction.
     End(Option<Terminator>),
     /// To here.
     Edge(u64),
 }
 
-impl Search<'_> {
-    /// The likeliest first, so that a budget is spent on what is executed.
+impl BlockSearch<'_> {
+    /// Takes the likeliest block first, so that the budget is spent on code that is executed.
     fn run(&mut self, entry: u64) {
         self.found.leaders.push(entry);
         let mut open = BinaryHeap::from([(CERTAIN, Reverse(entry))]);
         while let Some((likely, Reverse(start))) = open.pop() {
             let Some(end) = self.scan(start) else { continue };
-            for (to, share) in ways_on(start, end).into_iter().flatten() {
+            for (to, share) in continuations(start, end).into_iter().flatten() {
                 self.found.leaders.push(to);
                 let likely = likely / 100 * self.share(start, to, share);
                 open.extend((likely >= LEAST_LIKELY).then_some((likely, Reverse(to))));
@@ -342,17 +345,18 @@ impl Search<'_> {
         }
     }
 
-    /// How likely a way is, in percent, by what earlier runs have executed; `guess` where they have not come here.
+    /// The likelihood of an exit, in percent, from the profile; `guess` where earlier runs did not execute
+    /// the block.
     fn share(&mut self, from: u64, to: u64, guess: u32) -> u32 {
         if !self.pages.was_executed(from) {
             return guess;
         }
-        // A page far away is not looked at to find out: with hints that are wrong it may have no code yet.
+        // A page far away is not read for this: with a wrong profile it may have no code yet.
         if to.abs_diff(from) > NEIGHBOURHOOD && !self.pages.is_known(to) {
             return guess;
         }
         let gone = self.pages.find(self.code, to).is_some() && self.pages.was_executed(to);
-        if gone { 100 } else { NEVER_GONE }
+        if gone { 100 } else { NEVER_TAKEN }
     }
 
     /// Decodes from an address to the end of its block; `None` where that was known.
@@ -360,45 +364,45 @@ impl Search<'_> {
         let mut at = start;
         loop {
             at = match self.scan_page(at) {
-                Scanned::End(end) => return end,
-                Scanned::Edge(edge) => edge,
+                ScanEnd::End(end) => return end,
+                ScanEnd::Edge(edge) => edge,
             };
-            // What may lie on two pages is decoded from a copy.
+            // Instructions that may cross a page are decoded from a copy.
             let window = self.pages.window(self.code, at);
             let mut decoder = Decoder::with_ip(64, window.bytes(), at, DecoderOptions::NONE);
             let starts_block = |at| self.pages.starts_block(at);
             match self.found.take(&mut decoder, window.bytes(), starts_block, self.bounds) {
-                Scanned::End(end) => return end,
-                Scanned::Edge(next) => at = next,
+                ScanEnd::End(end) => return end,
+                ScanEnd::Edge(next) => at = next,
             }
         }
     }
 
-    /// The same up to where an instruction may reach over its page's end.
-    fn scan_page(&mut self, start: u64) -> Scanned {
-        let Some(page) = self.pages.find(self.code, start) else { return Scanned::Edge(start) };
+    /// Decodes one page, up to the first instruction that may cross its end.
+    fn scan_page(&mut self, start: u64) -> ScanEnd {
+        let Some(page) = self.pages.find(self.code, start) else { return ScanEnd::Edge(start) };
         let rest = self.pages.rest(page, start);
         let mut decoder = Decoder::with_ip(64, rest, start, DecoderOptions::NONE);
         while decoder.position() + MAX_LENGTH <= rest.len() {
             let window = &rest[decoder.position()..];
             let starts_block = |at| self.pages.starts_block_on(page, at);
-            if let end @ Scanned::End(_) = self.found.take(&mut decoder, window, starts_block, self.bounds) {
+            if let end @ ScanEnd::End(_) = self.found.take(&mut decoder, window, starts_block, self.bounds) {
                 return end;
             }
         }
-        Scanned::Edge(decoder.ip())
+        ScanEnd::Edge(decoder.ip())
     }
 }
 
-impl Found {
-    fn with_room(scratch: Scratch) -> Found {
-        let Scratch { mut shapes, mut drafts, mut seen, mut leaders, traits } = scratch;
-        shapes.clear();
-        shapes.reserve(MAX_BATCH);
-        drafts.clear();
+impl DecodedCode {
+    fn with_room(scratch: BatchScratch) -> DecodedCode {
+        let BatchScratch { mut instructions, mut blocks, mut seen, mut leaders, traits } = scratch;
+        instructions.clear();
+        instructions.reserve(MAX_BATCH);
+        blocks.clear();
         seen.clear();
         leaders.clear();
-        Found { shapes, drafts, seen, leaders, traits, refused: AddressMap::default() }
+        DecodedCode { instructions, blocks, seen, leaders, traits, refused: AddressMap::default() }
     }
 
     /// Takes the next instruction of a run of bytes, if it is new; `window` starts with its first byte.
@@ -408,52 +412,53 @@ impl Found {
         window: &[u8],
         starts_block: impl FnOnce(u64) -> bool,
         (start, end): (u64, u64),
-    ) -> Scanned {
+    ) -> ScanEnd {
         let at = decoder.ip();
         let place = self.seen.place(at);
         if self.seen.at(place).is_some() {
             self.leaders.push(at);
-            return Scanned::End(None);
+            return ScanEnd::End(None);
         }
-        if self.shapes.len() >= MAX_BATCH || starts_block(at) {
-            return Scanned::End(None);
+        if self.instructions.len() >= MAX_BATCH || starts_block(at) {
+            return ScanEnd::End(None);
         }
-        match Shape::next_of(decoder, window, &mut self.traits) {
-            Ok(shape) if shape.reaches_from(start, end) => {
-                self.seen.insert(place, at, self.shapes.len());
-                let (next, ends) = (shape.next(), shape.ends);
-                self.shapes.push(shape);
-                if ends.is_some() { Scanned::End(ends) } else { Scanned::Edge(next) }
+        match DecodedInstruction::next_of(decoder, window, &mut self.traits) {
+            Ok(instruction) if instruction.reaches_from(start, end) => {
+                self.seen.insert(place, at, self.instructions.len());
+                let (next, ends) = (instruction.next(), instruction.ends);
+                self.instructions.push(instruction);
+                if ends.is_some() { ScanEnd::End(ends) } else { ScanEnd::Edge(next) }
             }
-            Ok(_) => self.refuse(at, Leave::Reach),
+            Ok(_) => self.refuse(at, DetachReason::Reach),
             Err(reason) => self.refuse(at, reason),
         }
     }
 
-    fn refuse(&mut self, at: u64, reason: Leave) -> Scanned {
+    fn refuse(&mut self, at: u64, reason: DetachReason) -> ScanEnd {
         self.refused.insert(at, reason);
-        Scanned::End(None)
+        ScanEnd::End(None)
     }
 
-    /// Cuts what was decoded at every place that something jumps to.
-    fn blocks(mut self, pages: &Pages) -> Batch {
+    /// Cuts the decoded code at every branch target.
+    fn blocks(mut self, pages: &CodePages) -> BlockBatch {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.sort_unstable();
         leaders.dedup();
         for leader in &leaders {
-            if let Some(shape) = self.seen.get(*leader) {
-                self.shapes[shape].leads = true;
+            if let Some(instruction) = self.seen.get(*leader) {
+                self.instructions[instruction].leads = true;
             }
         }
-        let mut drafts = std::mem::take(&mut self.drafts);
-        drafts.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
-        let scratch = Scratch { seen: self.seen, leaders, traits: self.traits, ..Scratch::default() };
-        Batch { shapes: self.shapes, drafts, scratch }
+        let mut blocks = std::mem::take(&mut self.blocks);
+        blocks.extend(leaders.iter().filter_map(|leader| self.block(*leader, pages)));
+        let scratch =
+            BatchScratch { seen: self.seen, leaders, traits: self.traits, ..BatchScratch::default() };
+        BlockBatch { instructions: self.instructions, blocks, scratch }
     }
 
-    /// The block at an address, if there is one and it is new.
-    fn block(&self, address: u64, pages: &Pages) -> Option<Draft> {
-        let draft = |steps, terminator| Draft {
+    /// The block at an address, if it is new and was decoded.
+    fn block(&self, address: u64, pages: &CodePages) -> Option<PendingBlock> {
+        let pending = |steps, terminator| PendingBlock {
             address,
             steps,
             terminator,
@@ -461,37 +466,37 @@ impl Found {
             live_out: 0,
             expected: 0,
             inside: [None; 2],
-            quiet: None,
+            flags_dead: None,
         };
         if pages.starts_block(address) {
             return None;
         }
         let Some(first) = self.seen.get(address) else {
             let refused = self.refused.get(&address)?;
-            return Some(draft(0..0, Terminator::Leave(*refused)));
+            return Some(pending(0..0, Terminator::Detach(*refused)));
         };
         let mut last = first;
         let terminator = loop {
-            let shape = &self.shapes[last];
+            let instruction = &self.instructions[last];
             last += 1;
-            if let Some(end) = shape.ends {
+            if let Some(end) = instruction.ends {
                 break end;
             }
-            // Instructions that follow one another were decoded one after the other, up to a known place.
-            let next = shape.next();
-            let follows = self.shapes.get(last).is_some_and(|next_shape| {
-                next_shape.address == next && !next_shape.leads && last - first < MAX_INSTRUCTIONS
+            // Instructions that follow one another were decoded one after the other, up to a known block.
+            let next = instruction.next();
+            let follows = self.instructions.get(last).is_some_and(|next_instruction| {
+                next_instruction.address == next && !next_instruction.leads && last - first < MAX_INSTRUCTIONS
             });
             if !follows {
-                let refused = self.refused.get(&next).map(|reason| Terminator::Leave(*reason));
+                let refused = self.refused.get(&next).map(|reason| Terminator::Detach(*reason));
                 break refused.unwrap_or(Terminator::FallThrough { next });
             }
         };
-        Some(draft(first..last, terminator))
+        Some(pending(first..last, terminator))
     }
 }
 
-/// Where a call comes back to.
+/// The return address of a call.
 pub(crate) fn return_to(terminator: Terminator) -> Option<u64> {
     match terminator {
         Terminator::Call { return_to, .. } | Terminator::IndirectCall { return_to } => Some(return_to),

@@ -1,10 +1,12 @@
-//! Bytes of translated code, with a mark for each instruction.
+//! Encoding of translated code, with a PC-map entry for each instruction.
 //!
-//! What the translator adds touches neither flags nor the program's stack, but for a counter where flags do not matter,
-//! and a call's return address, which is replaced before the program sees it. r11 is the translator's: of all registers that a
-//! call need not keep compilers take it last, so the program's is in the slot, and the few instructions that have it get it from there.
-//! Within a block it stays in the register for the next of them, until the translator needs it or the block ends: what goes through
-//! memory keeps the next instruction waiting.
+//! Added instructions change neither the flags nor the program's stack. There are two exceptions: a counter
+//! where the flags are dead, and the return address of a call, which is replaced before the program sees it.
+//!
+//! r11 belongs to the translator. Compilers use it last of all registers that a call need not preserve. The
+//! program's r11 is in the slot, and the few instructions that use it load it from there. Within a block it
+//! stays in the register until the translator needs r11 or the block ends: a load after a store delays the
+//! next instruction.
 //!
 //! # Source
 //!
@@ -12,81 +14,81 @@
 
 use iced_x86::Register;
 
-use super::area;
-use super::marks::Marks;
-use super::place::{Bits, Mark};
-use super::shape::{Operand, Shape, Use};
-use crate::addend::{Elements, Mask};
+use super::instruction::{BranchOperand, DecodedInstruction, RegisterUse};
+use super::pc_map::PcMap;
+use super::program_point::{PcBits, PcEntry};
+use super::slot_layout;
+use crate::addend::{ElementMask, MaskedElements};
 
 /// Code in the making.
-pub(crate) struct Emitter {
+pub(crate) struct CodeEmitter {
     /// Address of the region.
     base: u64,
-    /// Where the code starts in the region.
+    /// The offset of the code in the region.
     start: u32,
     bytes: Vec<u8>,
-    marks: Marks,
+    pc_map: PcMap,
     literals: Vec<(usize, u64)>,
-    /// What is in r11 at what is emitted next.
-    r11: Held,
+    /// The content of r11 before the next instruction.
+    r11: R11State,
 }
 
-/// What is in r11.
+/// The content of r11.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
+enum R11State {
     /// Anything, a counter for instance: the program's is in the slot.
-    Ours,
+    Free,
     /// The program's r11, as in the slot.
     Clean,
     /// The program's r11, which is to go to the slot.
     Dirty,
 }
 
-/// What an emitter leaves for the next one: room that was asked for already.
+/// Buffers that an emitter hands on to the next one.
 #[derive(Default)]
-pub(crate) struct Room {
+pub(crate) struct EmitterBuffers {
     pub(crate) bytes: Vec<u8>,
-    marks: Vec<u8>,
+    pc_map: Vec<u8>,
     literals: Vec<(usize, u64)>,
 }
 
-/// A place in the code that wants the distance to somewhere.
+/// A 32-bit field that takes the distance to a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Hole(u32);
+pub(crate) struct JumpField(u32);
 
-/// The state that the marks of coming instructions tell.
+/// The state that is recorded in the PC-map entries of the next instructions.
 #[derive(Clone, Copy)]
-pub(crate) struct At {
+pub(crate) struct EmitState {
     pub(crate) subject: u32,
     pub(crate) done: u16,
-    pub(crate) bits: Bits,
+    pub(crate) bits: PcBits,
 }
 
-impl At {
-    pub(crate) fn with(self, bits: Bits) -> At {
-        At { bits: self.bits.with(bits), ..self }
+impl EmitState {
+    pub(crate) fn with(self, bits: PcBits) -> EmitState {
+        EmitState { bits: self.bits.with(bits), ..self }
     }
 }
 
-impl Emitter {
-    pub(crate) fn new(base: u64, start: u32, room: Room) -> Emitter {
-        let Room { bytes, marks, literals } = room;
-        Emitter { base, start, bytes, marks: Marks::from(start, marks), literals, r11: Held::Ours }
+impl CodeEmitter {
+    pub(crate) fn new(base: u64, start: u32, buffers: EmitterBuffers) -> CodeEmitter {
+        let EmitterBuffers { bytes, pc_map, literals } = buffers;
+        CodeEmitter { base, start, bytes, pc_map: PcMap::from(start, pc_map), literals, r11: R11State::Free }
     }
 
-    /// The address of what is emitted next.
+    /// The address of the next instruction.
     pub(crate) fn here(&self) -> u64 {
         self.base + u64::from(self.start) + self.bytes.len() as u64
     }
 
-    /// The code, its address and its marks, and what remains for the next one.
-    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, Marks, Room) {
-        debug_assert_eq!(self.r11, Held::Ours);
-        self.place_literals();
+    /// The code, its address, its PC map, and the buffers for the next emitter.
+    pub(crate) fn finish(mut self) -> (u64, Vec<u8>, PcMap, EmitterBuffers) {
+        debug_assert_eq!(self.r11, R11State::Free);
+        self.emit_literals();
         self.align(16);
-        let (marks, room) = self.marks.close();
-        let room = Room { bytes: Vec::new(), marks: room, literals: self.literals };
-        (self.base + u64::from(self.start), self.bytes, marks, room)
+        let (pc_map, buffers) = self.pc_map.close();
+        let buffers = EmitterBuffers { bytes: Vec::new(), pc_map: buffers, literals: self.literals };
+        (self.base + u64::from(self.start), self.bytes, pc_map, buffers)
     }
 
     pub(crate) fn align(&mut self, to: usize) {
@@ -100,116 +102,116 @@ impl Emitter {
         self.bytes.resize(self.bytes.len() + count, 0xcc);
     }
 
-    fn place_literals(&mut self) {
+    fn emit_literals(&mut self) {
         self.align(8);
         for i in 0..self.literals.len() {
-            let (hole, value) = self.literals[i];
+            let (field, value) = self.literals[i];
             let here = self.here();
-            self.set(hole, here);
+            self.set(field, here);
             self.bytes.extend(value.to_le_bytes());
         }
         self.literals.clear();
     }
 
     #[inline(never)]
-    fn mark(&mut self, at: At) {
+    fn add_entry(&mut self, at: EmitState) {
         let offset = self.start + self.bytes.len() as u32;
-        let bits = if self.r11 == Held::Ours { at.bits } else { at.bits.with(Bits::OWN_R11) };
-        self.marks.push(Mark { at: offset, subject: at.subject, done: at.done, bits });
+        let bits = if self.r11 == R11State::Free { at.bits } else { at.bits.with(PcBits::OWN_R11) };
+        self.pc_map.push(PcEntry { at: offset, subject: at.subject, done: at.done, bits });
     }
 
-    /// One instruction. Where its length is known a copy takes no call.
+    /// Emits one instruction. For a constant length the copy takes no call.
     #[inline(always)]
-    pub(crate) fn put(&mut self, at: At, bytes: &[u8]) {
-        self.mark(at);
+    pub(crate) fn put(&mut self, at: EmitState, bytes: &[u8]) {
+        self.add_entry(at);
         self.bytes.extend_from_slice(bytes);
     }
 
     /// An instruction that ends with a 32-bit value.
     #[inline(always)]
-    fn put32(&mut self, at: At, bytes: &[u8], value: u32) {
+    fn put32(&mut self, at: EmitState, bytes: &[u8], value: u32) {
         self.put(at, bytes);
         self.bytes.extend(value.to_le_bytes());
     }
 
     /// An instruction that ends with a distance that is not known yet.
-    pub(crate) fn put_hole(&mut self, at: At, bytes: &[u8]) -> Hole {
+    pub(crate) fn put_field(&mut self, at: EmitState, bytes: &[u8]) -> JumpField {
         self.put32(at, bytes, 0);
-        Hole(self.start + self.bytes.len() as u32 - 4)
+        JumpField(self.start + self.bytes.len() as u32 - 4)
     }
 
     /// An instruction that ends with the distance to an address.
-    pub(crate) fn put_to(&mut self, at: At, bytes: &[u8], target: u64) {
-        let hole = self.put_hole(at, bytes);
-        self.fill(hole, target);
+    pub(crate) fn put_to(&mut self, at: EmitState, bytes: &[u8], target: u64) {
+        let field = self.put_field(at, bytes);
+        self.fill(field, target);
     }
 
     /// An instruction that ends with the distance to eight bytes with a value.
-    pub(crate) fn put_literal(&mut self, at: At, bytes: &[u8], value: u64) {
+    pub(crate) fn put_literal(&mut self, at: EmitState, bytes: &[u8], value: u64) {
         self.put32(at, bytes, 0);
         self.literals.push((self.bytes.len() - 4, value));
     }
 
-    /// Gives a hole of this code its distance.
-    pub(crate) fn fill(&mut self, hole: Hole, target: u64) {
-        self.set((hole.0 - self.start) as usize, target);
+    /// Gives a field of this code the distance to a target.
+    pub(crate) fn fill(&mut self, field: JumpField, target: u64) {
+        self.set((field.0 - self.start) as usize, target);
     }
 
     fn set(&mut self, position: usize, target: u64) {
         let after = self.base + u64::from(self.start) + position as u64 + 4;
-        // Regions are 64 MB, and what is copied was checked to reach.
+        // A region has 64 MB, and the reach of copied instructions was checked.
         let distance = target.wrapping_sub(after) as u32;
         self.bytes[position..position + 4].copy_from_slice(&distance.to_le_bytes());
     }
 
-    /// The address of a hole.
-    pub(crate) fn address(&self, hole: Hole) -> u64 {
-        self.base + u64::from(hole.0)
+    /// The address of a field.
+    pub(crate) fn address(&self, field: JumpField) -> u64 {
+        self.base + u64::from(field.0)
     }
 
     /// `mov gs:[offset], reg` for rax, rcx (1), r11.
-    fn store(&mut self, at: At, register: u8, offset: u32) {
+    fn store(&mut self, at: EmitState, register: u8, offset: u32) {
         let (rex, register) = (0x48 | register >> 3 << 2, register & 7);
         self.put32(at, &[0x65, rex, 0x89, 0x04 | register << 3, 0x25], offset);
     }
 
     /// `mov reg, gs:[offset]`.
-    fn load(&mut self, at: At, register: u8, offset: u32) {
+    fn load(&mut self, at: EmitState, register: u8, offset: u32) {
         let (rex, register) = (0x48 | register >> 3 << 2, register & 7);
         self.put32(at, &[0x65, rex, 0x8b, 0x04 | register << 3, 0x25], offset);
     }
 
     /// Adds one to a counter: at once where flags do not matter.
-    pub(crate) fn count(&mut self, at: At, offset: u32, quiet: bool) {
-        if quiet {
+    pub(crate) fn count(&mut self, at: EmitState, offset: u32, flags_dead: bool) {
+        if flags_dead {
             return self.put32(at, &[0x65, 0x48, 0xff, 0x04, 0x25], offset);
         }
         self.change(at, offset, &[&[0x4d, 0x8d, 0x5b, 0x01]]);
     }
 
-    /// From here on r11 has a counter, until [`Emitter::end_counting`].
-    pub(crate) fn begin_counting(&mut self, at: At, offset: u32) {
-        debug_assert_eq!(self.r11, Held::Ours);
+    /// Loads a counter into r11, where it stays until [`CodeEmitter::end_counting`].
+    pub(crate) fn begin_counting(&mut self, at: EmitState, offset: u32) {
+        debug_assert_eq!(self.r11, R11State::Free);
         let start = self.bytes.len();
         self.load(at, 11, offset);
         debug_assert_eq!(self.bytes.len(), start + BEGIN_COUNTING);
     }
 
     /// Adds one to the counter in r11.
-    pub(crate) fn count_in_register(&mut self, at: At, quiet: bool) {
-        debug_assert!(at.bits.has(Bits::COUNTING) && self.r11 == Held::Ours);
-        self.put(at, register_count(quiet));
+    pub(crate) fn count_in_register(&mut self, at: EmitState, flags_dead: bool) {
+        debug_assert!(at.bits.has(PcBits::COUNTING) && self.r11 == R11State::Free);
+        self.put(at, register_count(flags_dead));
     }
 
     /// Puts the counter in r11 back.
-    pub(crate) fn end_counting(&mut self, at: At, offset: u32) {
-        debug_assert!(at.bits.has(Bits::COUNTING) && self.r11 == Held::Ours);
+    pub(crate) fn end_counting(&mut self, at: EmitState, offset: u32) {
+        debug_assert!(at.bits.has(PcBits::COUNTING) && self.r11 == R11State::Free);
         self.store(at, 11, offset);
     }
 
-    /// Makes so many bytes that follow the next `behind` ones lie in one line of the cache, if they fit: a loop of a few instructions takes
-    /// a cycle more each time round where it does not.
-    pub(crate) fn keep_together(&mut self, at: At, behind: usize, len: usize) {
+    /// Aligns the `len` bytes that follow the next `behind` ones to one cache line, if they fit. Otherwise a
+    /// loop of a few instructions takes a cycle more in each iteration.
+    pub(crate) fn align_to_line(&mut self, at: EmitState, behind: usize, len: usize) {
         let start = self.start as usize + self.bytes.len() + behind;
         if len > LINE || start % LINE + len <= LINE {
             return;
@@ -222,15 +224,21 @@ impl Emitter {
         }
     }
 
-    /// Counts the way to the outside, with rcx in the slot; what is true then of the instruction and behind it.
-    fn count_outside(&mut self, at: At, went: At, outside: Option<u32>) -> (At, At) {
-        let Some(offset) = outside else { return (at, went) };
-        self.count(at.with(Bits::RCX), offset, false);
-        (at.with(Bits::OUTSIDE), went.with(Bits::OUTSIDE))
+    /// Counts the edge to the outside, with rcx in the slot. Returns the states at the instruction and behind
+    /// it.
+    fn count_outside(
+        &mut self,
+        at: EmitState,
+        after: EmitState,
+        outside: Option<u32>,
+    ) -> (EmitState, EmitState) {
+        let Some(offset) = outside else { return (at, after) };
+        self.count(at.with(PcBits::RCX), offset, false);
+        (at.with(PcBits::OUTSIDE), after.with(PcBits::OUTSIDE))
     }
 
     /// Changes a counter by instructions on r11.
-    fn change(&mut self, at: At, offset: u32, steps: &[&[u8]]) {
+    fn change(&mut self, at: EmitState, offset: u32, steps: &[&[u8]]) {
         self.release_r11(at);
         self.load(at, 11, offset);
         steps.iter().for_each(|step| self.put(at, step));
@@ -238,84 +246,91 @@ impl Emitter {
     }
 
     /// Adds rcx to a counter.
-    pub(crate) fn add_rcx(&mut self, at: At, offset: u32) {
+    pub(crate) fn add_rcx(&mut self, at: EmitState, offset: u32) {
         self.change(at, offset, &[&[0x4d, 0x8d, 0x1c, 0x0b]]);
     }
 
     /// Subtracts rcx from a counter that it was added to.
-    pub(crate) fn subtract_rcx(&mut self, at: At, offset: u32) {
+    pub(crate) fn subtract_rcx(&mut self, at: EmitState, offset: u32) {
         let not: &[u8] = &[0x49, 0xf7, 0xd3];
-        let before = at.with(Bits::ITERATIONS).with(Bits::DONE);
+        let before = at.with(PcBits::ITERATIONS).with(PcBits::DONE);
         self.change(before, offset, &[not, &[0x4d, 0x8d, 0x1c, 0x0b], not]);
     }
 
-    /// Adds the number of elements that a mask selects to a counter; `states` before and after that is done. The flags are
-    /// kept in ax.
+    /// Adds the number of elements that a mask selects to a counter. `states` are the states before and after
+    /// the addition. The flags are kept in ax.
     ///
     /// # Source
     ///
     /// Intel SDM volume 2: `KMOV`, `MOVMSKPS`, `MOVMSKPD`, `PMOVMSKB`, `POPCNT`, `LAHF`, `SAHF`.
-    pub(crate) fn count_elements(&mut self, at: At, of: Elements, offset: u32, states: (Bits, Bits)) {
-        let (before, after) = (At { bits: states.0, ..at }, At { bits: states.1, ..at });
-        let rax = before.with(Bits::RAX);
-        self.store(before, 0, area::RAX);
+    pub(crate) fn count_elements(
+        &mut self,
+        at: EmitState,
+        of: MaskedElements,
+        offset: u32,
+        states: (PcBits, PcBits),
+    ) {
+        let (before, after) = (EmitState { bits: states.0, ..at }, EmitState { bits: states.1, ..at });
+        let rax = before.with(PcBits::RAX);
+        self.store(before, 0, slot_layout::RAX);
         self.put(rax, &[0x9f]);
         self.put(rax, &[0x0f, 0x90, 0xc0]);
-        let busy = rax.with(Bits::FLAGS);
-        self.store(busy, 1, area::RCX);
+        let busy = rax.with(PcBits::FLAGS);
+        self.store(busy, 1, slot_layout::RCX);
         self.put(busy, &mask_to_ecx(of));
-        let both = busy.with(Bits::RCX);
+        let both = busy.with(PcBits::RCX);
         if of.lanes < 64 {
-            // What is above the lanes does not count; 32 of them leave all bits of ecx.
+            // Bits above the lanes do not count; 32 lanes leave all bits of ecx.
             let lanes = (1u64 << of.lanes) - 1;
             self.put32(both, &[0x81, 0xe1], lanes as u32);
         }
         self.put(both, &[0xf3, 0x48, 0x0f, 0xb8, 0xc9]);
         self.put32(both, &[0x65, 0x48, 0x01, 0x0c, 0x25], offset);
-        let done = after.with(Bits::RAX).with(Bits::FLAGS);
-        self.load(done.with(Bits::RCX), 1, area::RCX);
+        let done = after.with(PcBits::RAX).with(PcBits::FLAGS);
+        self.load(done.with(PcBits::RCX), 1, slot_layout::RCX);
         self.put(done, &[0x04, 0x7f]);
         self.put(done, &[0x9e]);
-        self.load(after.with(Bits::RAX), 0, area::RAX);
+        self.load(after.with(PcBits::RAX), 0, slot_layout::RAX);
     }
 
-    /// Copies an instruction of the program, with the program's r11 where it has that. [`Emitter::release_r11`] is to follow before
-    /// anything that needs r11 for itself.
-    pub(crate) fn copy(&mut self, at: At, shape: &Shape) {
-        self.bring_r11(at, shape);
-        self.copy_alone(at, shape);
-        if shape.r11 == Use::Changes {
-            self.r11 = Held::Dirty;
+    /// Copies an instruction of the program, with the program's r11 where it has that.
+    /// [`CodeEmitter::release_r11`] is to follow before anything that needs r11 for itself.
+    pub(crate) fn copy(&mut self, at: EmitState, instruction: &DecodedInstruction) {
+        self.bring_r11(at, instruction);
+        self.copy_alone(at, instruction);
+        if instruction.r11 == RegisterUse::Changes {
+            self.r11 = R11State::Dirty;
         }
     }
 
     /// Gives an instruction that has r11 the program's.
-    fn bring_r11(&mut self, at: At, shape: &Shape) {
-        if shape.r11 != Use::None && self.r11 == Held::Ours {
-            self.load(at, 11, area::R11);
-            self.r11 = Held::Clean;
+    fn bring_r11(&mut self, at: EmitState, instruction: &DecodedInstruction) {
+        if instruction.r11 != RegisterUse::None && self.r11 == R11State::Free {
+            self.load(at, 11, slot_layout::R11);
+            self.r11 = R11State::Clean;
         }
     }
 
-    /// Makes r11 ours again: the program's goes to the slot, unless it is there.
-    pub(crate) fn release_r11(&mut self, at: At) {
+    /// Frees r11: the program's value goes to the slot, unless it is there.
+    pub(crate) fn release_r11(&mut self, at: EmitState) {
         self.settle_r11(at);
-        self.r11 = Held::Ours;
+        self.r11 = R11State::Free;
     }
 
-    /// Puts the program's r11 in the slot, unless it is there, and leaves it where it is as well: an indirect branch may go by it.
-    pub(crate) fn settle_r11(&mut self, at: At) {
-        if self.r11 == Held::Dirty {
-            self.store(at, 11, area::R11);
-            self.r11 = Held::Clean;
+    /// Stores the program's r11 in the slot, unless it is there, and keeps it in the register. An indirect
+    /// branch may use it.
+    pub(crate) fn settle_r11(&mut self, at: EmitState) {
+        if self.r11 == R11State::Dirty {
+            self.store(at, 11, slot_layout::R11);
+            self.r11 = R11State::Clean;
         }
     }
 
-    fn copy_alone(&mut self, at: At, shape: &Shape) {
+    fn copy_alone(&mut self, at: EmitState, instruction: &DecodedInstruction) {
         let position = self.bytes.len();
-        self.put(at, &shape.bytes);
-        self.bytes.truncate(position + usize::from(shape.len));
-        if let Some((offset, target)) = shape.relative {
+        self.put(at, &instruction.bytes);
+        self.bytes.truncate(position + usize::from(instruction.len));
+        if let Some((offset, target)) = instruction.relative {
             let after = self.here();
             let distance = (target.wrapping_sub(after) as u32).to_le_bytes();
             let position = position + usize::from(offset);
@@ -324,39 +339,44 @@ impl Emitter {
     }
 
     /// A conditional branch with a far reach, of [`len_of_conditional`] bytes.
-    pub(crate) fn conditional(&mut self, at: At, taken: At, shape: &Shape) -> Hole {
-        let code = shape.code();
+    pub(crate) fn conditional(
+        &mut self,
+        at: EmitState,
+        taken: EmitState,
+        instruction: &DecodedInstruction,
+    ) -> JumpField {
+        let code = instruction.code();
         match condition(code) {
-            Some(condition) => self.put_hole(at, &[0x0f, 0x80 | condition]),
-            // jrcxz and loops reach 127 bytes only: over a jump, which is over the way on.
+            Some(condition) => self.put_field(at, &[0x0f, 0x80 | condition]),
+            // `jrcxz` and `loop` reach 127 bytes only: they jump over a jump that skips the taken exit.
             None => {
                 let mut near = code[..code.len() - 1].to_vec();
                 near.push(2);
                 self.put(at, &near);
-                let next = At { bits: taken.bits.without(Bits::TAKEN).with(Bits::NEXT), ..taken };
+                let next = EmitState { bits: taken.bits.without(PcBits::TAKEN).with(PcBits::NEXT), ..taken };
                 self.put(next, &[0xeb, 5]);
-                self.put_hole(taken, &[0xe9])
+                self.put_field(taken, &[0xe9])
             }
         }
     }
 
     /// `mov rcx, operand`, out of the bytes of an indirect branch.
-    fn load_target(&mut self, at: At, shape: &Shape) {
-        match shape.target {
-            Some(Operand::Register(number)) => {
-                self.bring_r11(at, shape);
+    fn load_target(&mut self, at: EmitState, instruction: &DecodedInstruction) {
+        match instruction.target {
+            Some(BranchOperand::Register(number)) => {
+                self.bring_r11(at, instruction);
                 let rex = 0x48 | (number >> 3);
                 self.put(at, &[rex, 0x8b, 0xc8 | (number & 7)]);
             }
-            _ => self.copy(at, &as_load(shape)),
+            _ => self.copy(at, &as_load(instruction)),
         }
-        debug_assert_ne!(self.r11, Held::Dirty);
-        self.r11 = Held::Ours;
+        debug_assert_ne!(self.r11, R11State::Dirty);
+        self.r11 = R11State::Free;
     }
 
     /// Jumps through the table of indirect targets, by rcx.
-    fn dispatch(&mut self, at: At, table: u64) {
-        debug_assert_eq!(self.r11, Held::Ours);
+    fn dispatch(&mut self, at: EmitState, table: u64) {
+        debug_assert_eq!(self.r11, R11State::Free);
         self.put(at, &[0x44, 0x0f, 0xb7, 0xd9]);
         self.put32(at, &[0x42, 0xff, 0x24, 0xdd], table as u32);
     }
@@ -364,42 +384,43 @@ impl Emitter {
     /// An indirect jump; `outside` counts it.
     pub(crate) fn indirect_jump(
         &mut self,
-        at: At,
-        shape: &Shape,
+        at: EmitState,
+        instruction: &DecodedInstruction,
         table: u64,
-        went: At,
+        after: EmitState,
         outside: Option<u32>,
     ) {
-        self.store(at, 1, area::RCX);
-        self.load_target(at, shape);
-        let (_, went) = self.count_outside(at, went, outside);
-        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX), table);
+        self.store(at, 1, slot_layout::RCX);
+        self.load_target(at, instruction);
+        let (_, after) = self.count_outside(at, after, outside);
+        self.dispatch(after.with(PcBits::TO_RCX).with(PcBits::RCX), table);
     }
 
-    /// The first part of an indirect call, up to the call of its thunk; `outside` counts it. What is true in the thunk
-    /// before and behind the call.
+    /// The first part of an indirect call, up to the call of its thunk; `outside` is the counter of the edge.
+    /// Returns the states in the thunk before and behind the call.
     pub(crate) fn indirect_call(
         &mut self,
-        at: At,
-        shape: &Shape,
-        went: At,
+        at: EmitState,
+        instruction: &DecodedInstruction,
+        after: EmitState,
         outside: Option<u32>,
-    ) -> (Hole, At, At) {
-        self.store(at, 1, area::RCX);
-        self.load_target(at, shape);
-        let (at, went) = self.count_outside(at, went, outside);
-        (self.put_hole(at.with(Bits::RCX), &[0xe8]), at, went)
+    ) -> (JumpField, EmitState, EmitState) {
+        self.store(at, 1, slot_layout::RCX);
+        self.load_target(at, instruction);
+        let (at, after) = self.count_outside(at, after, outside);
+        (self.put_field(at.with(PcBits::RCX), &[0xe8]), at, after)
     }
 
-    /// The thunk of an indirect call: moves the address that the call pushed to the shadow, and pushes the program's.
-    pub(crate) fn indirect_thunk(&mut self, at: At, return_to: u64, table: u64, went: At) {
-        let busy = at.with(Bits::RCX);
+    /// The thunk of an indirect call. It moves the pushed address to the return-address table, and pushes the
+    /// program's return address.
+    pub(crate) fn indirect_thunk(&mut self, at: EmitState, return_to: u64, table: u64, after: EmitState) {
+        let busy = at.with(PcBits::RCX);
         self.direct_thunk(busy, return_to);
-        self.dispatch(went.with(Bits::TO_RCX).with(Bits::RCX), table);
+        self.dispatch(after.with(PcBits::TO_RCX).with(PcBits::RCX), table);
     }
 
     /// Pushes an address of the program's.
-    fn push_address(&mut self, at: At, address: u64) {
+    fn push_address(&mut self, at: EmitState, address: u64) {
         if is_low(address) {
             self.put32(at, &[0x68], address as u32);
         } else {
@@ -407,56 +428,64 @@ impl Emitter {
         }
     }
 
-    /// The thunk of a direct call, up to where it goes on to what is called.
-    pub(crate) fn direct_thunk(&mut self, at: At, return_to: u64) {
-        debug_assert_eq!(self.r11, Held::Ours);
-        let pushed = at.with(Bits::PUSHED);
+    /// The thunk of a direct call, up to the jump to the called block.
+    pub(crate) fn direct_thunk(&mut self, at: EmitState, return_to: u64) {
+        debug_assert_eq!(self.r11, R11State::Free);
+        let pushed = at.with(PcBits::PUSHED);
         self.put(pushed, &[0x44, 0x0f, 0xb7, 0xdc]);
-        self.put32(pushed, &[0x65, 0x41, 0x8f, 0x83], area::SHADOW);
+        self.put32(pushed, &[0x65, 0x41, 0x8f, 0x83], slot_layout::RETURN_TABLE);
         self.push_address(at, return_to);
     }
 
-    /// A return: the program's address goes to rcx, the shadow's to the stack, for a real `ret`; `outside` counts it.
-    pub(crate) fn ret(&mut self, at: At, drops: u16, went: At, outside: Option<u32>) {
-        self.store(at, 1, area::RCX);
-        let (at, went) = self.count_outside(at, went, outside);
-        debug_assert_eq!(self.r11, Held::Ours);
-        let busy = at.with(Bits::RCX);
+    /// A return. The program's return address goes to rcx, the address from the return-address table to the
+    /// stack, for a real `ret`. `outside` is the counter of the edge.
+    pub(crate) fn ret(&mut self, at: EmitState, drops: u16, after: EmitState, outside: Option<u32>) {
+        self.store(at, 1, slot_layout::RCX);
+        let (at, after) = self.count_outside(at, after, outside);
+        debug_assert_eq!(self.r11, R11State::Free);
+        let busy = at.with(PcBits::RCX);
         self.put(busy, &[0x44, 0x0f, 0xb7, 0xdc]);
         self.put(busy, &[0x59]);
-        let went = went.with(Bits::TO_RCX).with(Bits::RCX);
+        let after = after.with(PcBits::TO_RCX).with(PcBits::RCX);
         if drops > 0 {
-            self.put32(busy.with(Bits::POPPED), &[0x48, 0x8d, 0xa4, 0x24], u32::from(drops));
+            self.put32(busy.with(PcBits::POPPED), &[0x48, 0x8d, 0xa4, 0x24], u32::from(drops));
         }
-        self.put32(went, &[0x65, 0x41, 0xff, 0xb3], area::SHADOW);
-        self.put(went.with(Bits::PUSHED), &[0xc3]);
+        self.put32(after, &[0x65, 0x41, 0xff, 0xb3], slot_layout::RETURN_TABLE);
+        self.put(after.with(PcBits::PUSHED), &[0xc3]);
     }
 
-    /// Where indirect branches and returns to an address come in, with the address in rcx: if it is another one, on to
-    /// the next stub, whose address the hole's eight bytes hold. `edge` is the counter of the way in, and whether flags do
-    /// not matter there. Gives the hole, where rcx is restored, and what is true behind that.
-    pub(crate) fn stub(&mut self, subject: u32, address: u64, edge: Option<(u32, bool)>) -> (Hole, u64, At) {
-        debug_assert_eq!(self.r11, Held::Ours);
-        let at = |bits: Bits| At { subject, done: 0, bits: bits.with(Bits::RCX).with(Bits::IN_STUB) };
-        let (to_rcx, beyond) = (at(Bits::TO_RCX), at(Bits::TO_STUB_AND_RCX));
+    /// The target of indirect branches and returns, with the address in rcx. Another address goes on to the
+    /// next stub, whose address is in the eight bytes of the jump field.
+    /// `edge` is the counter of the incoming edge, and whether the flags are dead there. Returns the jump
+    /// field, the address where rcx is restored, and the state behind that.
+    pub(crate) fn lookup_stub(
+        &mut self,
+        subject: u32,
+        address: u64,
+        edge: Option<(u32, bool)>,
+    ) -> (JumpField, u64, EmitState) {
+        debug_assert_eq!(self.r11, R11State::Free);
+        let at =
+            |bits: PcBits| EmitState { subject, done: 0, bits: bits.with(PcBits::RCX).with(PcBits::IN_STUB) };
+        let (to_rcx, beyond) = (at(PcBits::TO_RCX), at(PcBits::TO_STUB_AND_RCX));
         let low = is_low(address);
         self.add_to_rcx(to_rcx, address.wrapping_neg(), low);
-        // Over the way on, which has the same length whatever is added.
+        // Skips the mismatch path, whose length depends on the operand size alone.
         self.put(beyond, &[0xe3, if low { 13 } else { 20 }]);
         self.add_to_rcx(beyond, address, low);
-        let hole = self.put_hole(to_rcx, &[0xff, 0x25]);
+        let field = self.put_field(to_rcx, &[0xff, 0x25]);
         let hit = self.here();
-        let mut arrived = Emitter::in_stub(subject);
-        if let Some((offset, quiet)) = edge {
-            self.count(at(Bits::TO_STUB), offset, quiet);
-            arrived = arrived.with(Bits::ARRIVED);
+        let mut arrived = CodeEmitter::in_stub(subject);
+        if let Some((offset, flags_dead)) = edge {
+            self.count(at(PcBits::TO_STUB), offset, flags_dead);
+            arrived = arrived.with(PcBits::ARRIVED);
         }
-        self.load(arrived.with(Bits::RCX), 1, area::RCX);
-        (hole, hit, arrived)
+        self.load(arrived.with(PcBits::RCX), 1, slot_layout::RCX);
+        (field, hit, arrived)
     }
 
-    /// Adds a low address to rcx, or its negative, or any value by way of r11.
-    fn add_to_rcx(&mut self, at: At, value: u64, low: bool) {
+    /// Adds a value to rcx: a low address or its negative directly, any other value by r11.
+    fn add_to_rcx(&mut self, at: EmitState, value: u64, low: bool) {
         if low {
             return self.put32(at, &[0x48, 0x8d, 0x89], value as u32);
         }
@@ -465,58 +494,59 @@ impl Emitter {
         self.put(at, &[0x4a, 0x8d, 0x0c, 0x19]);
     }
 
-    /// The value of a hole goes to the literals.
-    pub(crate) fn literal(&mut self, hole: Hole, value: u64) {
-        self.literals.push(((hole.0 - self.start) as usize, value));
+    /// Adds the value of a jump field to the literals.
+    pub(crate) fn literal(&mut self, field: JumpField, value: u64) {
+        self.literals.push(((field.0 - self.start) as usize, value));
     }
 
-    /// A system call, which leaves the flags in r11: stops before those that the filter names. Gives the address of the stop.
-    pub(crate) fn system_call(&mut self, at: At, next: u64, went: At, filter: u64) -> u64 {
-        let busy = at.with(Bits::RCX);
-        debug_assert_eq!(self.r11, Held::Ours);
-        // Where the kernel makes a call again it is back at its instruction, with the flags there.
-        self.load(at, 11, area::R11);
-        self.store(at, 1, area::RCX);
+    /// A system call, which leaves the flags in r11. Stops before the calls that the filter names. Returns
+    /// the address of the stop.
+    pub(crate) fn system_call(&mut self, at: EmitState, next: u64, after: EmitState, filter: u64) -> u64 {
+        let busy = at.with(PcBits::RCX);
+        debug_assert_eq!(self.r11, R11State::Free);
+        // A restarted call is back at its instruction, with the flags there.
+        self.load(at, 11, slot_layout::R11);
+        self.store(at, 1, slot_layout::RCX);
         self.put(busy, &[0x0f, 0xb7, 0xc8]);
         self.put32(busy, &[0x0f, 0xb6, 0x89], filter as u32);
         self.put(busy, &[0xe3, 1]);
         let stop = self.here();
         self.put(busy, &[0xcc]);
-        self.put(busy.with(Bits::OWN_R11), &[0x0f, 0x05]);
-        let went = went.with(Bits::OWN_R11);
-        self.put_to(went.with(Bits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
-        self.store(went, 11, area::R11);
+        self.put(busy.with(PcBits::OWN_R11), &[0x0f, 0x05]);
+        let after = after.with(PcBits::OWN_R11);
+        self.put_to(after.with(PcBits::RCX_IS_NEXT), &[0x48, 0x8d, 0x0d], next);
+        self.store(after, 11, slot_layout::R11);
         stop
     }
 
     /// Jumps on from a dispatcher that is reached with the target in rcx.
     pub(crate) fn bare_dispatch(&mut self, table: u64) {
-        self.dispatch(Emitter::lost(), table);
+        self.dispatch(CodeEmitter::lost(), table);
     }
 
     /// A stop with the target in rcx. Gives its address.
     pub(crate) fn bare_stop(&mut self) -> u64 {
         let here = self.here();
-        self.put(Emitter::lost(), &[0xcc]);
+        self.put(CodeEmitter::lost(), &[0xcc]);
         here
     }
 
-    /// Behind the check of a stub, with the program's registers.
-    pub(crate) fn in_stub(subject: u32) -> At {
-        At { subject, done: 0, bits: Bits::TO_STUB.with(Bits::IN_STUB) }
+    /// The state behind the check of a stub, with the program's registers.
+    pub(crate) fn in_stub(subject: u32) -> EmitState {
+        EmitState { subject, done: 0, bits: PcBits::TO_STUB.with(PcBits::IN_STUB) }
     }
 
-    /// Outside of every block, on the way to rcx.
-    fn lost() -> At {
-        let bits = Bits::TO_RCX.with(Bits::RCX).with(Bits::OUTSIDE);
-        At { subject: u32::MAX, done: 0, bits }
+    /// Outside of every block, on the path to the address in rcx.
+    fn lost() -> EmitState {
+        let bits = PcBits::TO_RCX.with(PcBits::RCX).with(PcBits::OUTSIDE);
+        EmitState { subject: u32::MAX, done: 0, bits }
     }
 }
 
 /// Bytes of a line of the cache.
 const LINE: usize = 64;
 
-/// Bytes of [`Emitter::begin_counting`].
+/// Bytes of [`CodeEmitter::begin_counting`].
 pub(crate) const BEGIN_COUNTING: usize = 9;
 
 /// Instructions of one to nine bytes that do nothing.
@@ -536,9 +566,10 @@ const NOPS: [&[u8]; 9] = [
     &[0x66, 0x0f, 0x1f, 0x84, 0x00, 0, 0, 0, 0],
 ];
 
-/// The instruction of [`Emitter::count_in_register`]: `inc r11`, or `lea r11, [r11 + 1]`, which keeps flags.
-pub(crate) fn register_count(quiet: bool) -> &'static [u8] {
-    if quiet { &[0x49, 0xff, 0xc3] } else { &[0x4d, 0x8d, 0x5b, 0x01] }
+/// The instruction of [`CodeEmitter::count_in_register`]: `inc r11`, or `lea r11, [r11 + 1]`, which keeps
+/// flags.
+pub(crate) fn register_count(flags_dead: bool) -> &'static [u8] {
+    if flags_dead { &[0x49, 0xff, 0xc3] } else { &[0x4d, 0x8d, 0x5b, 0x01] }
 }
 
 /// The condition of a branch that tests flags; `None` of those that test rcx.
@@ -553,20 +584,20 @@ fn condition(code: &[u8]) -> Option<u8> {
 }
 
 /// Bytes of a conditional branch where it is copied.
-pub(crate) fn len_of_conditional(shape: &Shape) -> usize {
-    if condition(shape.code()).is_some() { 6 } else { shape.code().len() + 2 + 5 }
+pub(crate) fn len_of_conditional(instruction: &DecodedInstruction) -> usize {
+    if condition(instruction.code()).is_some() { 6 } else { instruction.code().len() + 2 + 5 }
 }
 
-/// Whether an address, and its negative, is a 32-bit value with a sign: what an instruction has room for.
+/// Whether an address, and its negative, is a signed 32-bit value, which fits in an instruction.
 fn is_low(address: u64) -> bool {
     i32::try_from(address).is_ok()
 }
 
 /// Brings one bit for each element of a mask to ecx, or rcx for more than 32.
-fn mask_to_ecx(of: Elements) -> Vec<u8> {
+fn mask_to_ecx(of: MaskedElements) -> Vec<u8> {
     let number = |register: Register| register.number() as u8;
     match of.mask {
-        Mask::Opmask(k) => {
+        ElementMask::Opmask(k) => {
             let modrm = 0xc8 | number(k);
             match of.lanes {
                 ..=16 => vec![0xc5, 0xf8, 0x93, modrm],
@@ -574,12 +605,12 @@ fn mask_to_ecx(of: Elements) -> Vec<u8> {
                 _ => vec![0xc4, 0xe1, 0xfb, 0x93, modrm],
             }
         }
-        Mask::Signs(register) if register.is_mm() => vec![0x0f, 0xd7, 0xc8 | number(register)],
-        Mask::Signs(register) if of.element_bytes == 1 => {
+        ElementMask::Signs(register) if register.is_mm() => vec![0x0f, 0xd7, 0xc8 | number(register)],
+        ElementMask::Signs(register) if of.element_bytes == 1 => {
             let rex = 0x40 | number(register) >> 3;
             vec![0x66, rex, 0x0f, 0xd7, 0xc8 | (number(register) & 7)]
         }
-        Mask::Signs(register) => {
+        ElementMask::Signs(register) => {
             let far = if number(register) < 8 { 0xe1 } else { 0xc1 };
             let wide = if register.is_ymm() { 4 } else { 0 };
             let double = u8::from(of.element_bytes == 8);
@@ -590,14 +621,14 @@ fn mask_to_ecx(of: Elements) -> Vec<u8> {
 
 /// `mov rcx, [...]` with the operand of an indirect branch.
 ///
-/// A prefix is there once, however often the branch has it, so that the load always fits an instruction's 15 bytes: two
-/// prefixes, REX, opcode, ModR/M, SIB and a displacement are 10.
+/// A prefix is copied once, however often the branch has it, so that the load always fits an instruction's 15
+/// bytes. Two prefixes, REX, opcode, ModR/M, SIB and a displacement are 10.
 ///
 /// # Source
 ///
 /// Intel SDM volume 2, 2.1: a prefix that is repeated does nothing more.
-pub(super) fn as_load(shape: &Shape) -> Shape {
-    let code = shape.code();
+pub(super) fn as_load(instruction: &DecodedInstruction) -> DecodedInstruction {
+    let code = instruction.code();
     let is_prefix = |byte: &u8| PREFIXES.contains(byte) || matches!(byte, 0x40..=0x4f);
     let rest = code.iter().position(|byte| !is_prefix(byte)).unwrap_or(0);
     let (prefixes, tail) = (&code[..rest], &code[rest + 2..]);
@@ -607,11 +638,11 @@ pub(super) fn as_load(shape: &Shape) -> Shape {
     load.extend([0x48 | rex, 0x8b, (code[rest + 1] & 0b1100_0111) | 0b0000_1000]);
     let moved = load.len() as i32 - (rest as i32 + 2);
     load.extend(tail);
-    let relative = shape.relative.map(|(offset, target)| ((i32::from(offset) + moved) as u8, target));
+    let relative = instruction.relative.map(|(offset, target)| ((i32::from(offset) + moved) as u8, target));
     let mut bytes = [0; 15];
     bytes[..load.len()].copy_from_slice(&load);
-    Shape { bytes, len: load.len() as u8, relative, ..shape.clone() }
+    DecodedInstruction { bytes, len: load.len() as u8, relative, ..instruction.clone() }
 }
 
-/// Legacy prefixes that an indirect branch can have. Of `%gs` and `%fs` the last one counts, which is not `%gs` here.
+/// Legacy prefixes of an indirect branch. The last one of `%gs` and `%fs` counts, which is not `%gs` here.
 const PREFIXES: [u8; 10] = [0x66, 0x67, 0xf2, 0xf3, 0x2e, 0x36, 0x3e, 0x26, 0x64, 0x65];

@@ -1,209 +1,234 @@
-//! Translated code: copies of the program's blocks with counters between them, as they become known.
+//! Translation of a program's code: translated blocks with counters, made as they are needed.
 //!
-//! A [`Translation`] is pure: it is told the program's code and where its copies can go, and tells what to write where.
-//! Whoever runs it ([`crate::host`]) maps memory, starts the program in the copies, and asks again whenever it
-//! stops at something that is not translated yet.
+//! # Problem
+//!
+//! Every basic block of a program is copied into the code cache, with instructions between that count it. The
+//! program must not notice: its registers, stack, signals and addresses are those of a native run.
+//!
+//! A [`Translation`] is pure. Its input is the program's code and the memory that translated code can use.
+//! Its output is a list of writes. The host (module `host` of this crate) maps memory and starts the program
+//! in translated code. It asks again when the program stops at code that is not translated yet.
+//!
+//! # Terms
+//!
+//! - *Batch*: blocks that are translated together (`batch`). A block of a batch is *pending* until it is
+//!   emitted.
+//! - *Region*: 64 MB of code cache, within reach of the original code.
+//! - *Slot*: memory of one thread, at `%gs`: saved registers, the return-address table, counters.
+//! - *Exit stub*: a stop at an exit whose target is not translated. A *direct link* replaces it by a jump.
+//! - *Lookup table*: the targets of indirect branches, by the lower 16 bits of the address. Each entry leads
+//!   to a chain of *lookup stubs*, which compare the whole address.
+//! - *Return-address table*: the translated return address of each call, by the lower 16 bits of the stack
+//!   pointer.
+//! - *PC map*: for each translated instruction the *program point*, that is, the original address and the
+//!   state.
 //!
 //! ```text
-//! batch: reachable blocks, live flags, loops ──> weave: counters, copies, links ──> writes
-//!                                                  │ a mark for each instruction ──> place
+//!          batch                    instrumentation                 host
+//! entry ──> reachable blocks ──────> counters, blocks, stubs ──────> writes to the code cache
+//!           live flags, loops         │  PC-map entries
+//!                                     └──────────────────────────> program points, at any stop
 //! ```
 //!
-//! # Transparency
+//! # Invariants
 //!
-//! - Copies lie within 2 GB of what they are copied from: only displacements to the instruction pointer change.
-//! - A call pushes the program's return address. So that returns are predicted, the copy is a real call, whose
-//!   own return address is kept aside, in the *shadow*, by the stack pointer's lower 16 bits; a return pushes it
-//!   again, and the return site checks that it is the right one. So the shadow may be wrong, and mends itself.
-//!   What a call does between is in a *thunk*, which is right before what it calls for the call that is likely to come most often.
-//! - Indirect branches go through a table by the lower 16 bits of the target, to stubs that check the rest: right before the
-//!   block where earlier runs have come to it that way and nothing falls into it.
-//! - Nothing of the program's stack changes but what is below the stack pointer by up to 8 bytes, which it left.
+//! - Translated code lies within 2 GB of its original: only displacements to the instruction pointer change.
+//! - A call pushes the program's return address. The translated call is a real one, so that the processor
+//!   predicts the return. A *thunk* moves the address that it pushed to the return-address table, and pushes
+//!   the program's. The thunk of the most frequent caller is right before the called block.
+//! - A return takes its target from the return-address table; the return site compares it with the program's
+//!   return address. So a wrong entry of the table costs time only.
+//! - The translator changes no stack memory but the 8 bytes below the stack pointer that a return has just
+//!   freed.
+//! - Every counter starts at zero and belongs to a graph ([`crate::flow`]) whose equations are checked at the
+//!   end.
 
-mod area;
 mod batch;
 mod emit;
-mod marks;
+mod instruction;
+mod instrumentation;
 mod packed;
 mod pages;
-mod place;
+mod pc_map;
+mod pending_links;
+mod program_point;
 mod region;
-mod shape;
+mod slot_layout;
 #[cfg(test)]
 mod tests;
-mod waiting;
-mod weave;
 
-pub use area::{
-    ASIDE, COUNTERS, FEW_SLOTS, FILTER, MAX_COUNTERS, R11, RAX, RCX, SHADOW, SHADOW_ENTRIES, SLOT, SLOTS,
-    TABLE, TABLE_ENTRIES, counter, extra,
+pub(crate) use pages::StoredPages;
+pub use pages::{CodeSource, FilePage, PAGE, PageContent};
+pub use program_point::{
+    BlockExit, CountPhase, FlowState, NextAddress, ProgramPoint, RegisterRepair, flags_in,
 };
-pub(crate) use pages::Originals;
-pub use pages::{Code, Looked, Origin, PAGE};
-pub use place::{Next, Phase, Place, Repair, Standing, Way, flags_in};
 pub use region::REGION;
+pub use slot_layout::{
+    COUNTERS, FEW_SLOTS, FILTER, HOST_SCRATCH, MAX_COUNTERS, R11, RAX, RCX, RETURN_ENTRIES, RETURN_TABLE,
+    SLOT_BYTES, SLOTS, TABLE_BYTES, TABLE_ENTRIES, counter, unit_counter,
+};
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use crate::addend::{Kind, Kinds};
-use crate::baseline::Question;
-use crate::block::{Block, BlockDecoder, CodeBytes, Leave, Limits, Terminator};
-use crate::chunks::Chunks;
-use crate::flow::{ArcId, BlockId, Flow, Point, Redundancy};
+use crate::addend::{AddendKind, AddendKinds};
+use crate::baseline::CpuQuery;
+use crate::block::{Block, BlockDecoder, BlockLimits, CodeBytes, DetachReason, Terminator};
+use crate::chunks::ChunkedVec;
+use crate::flow::{ArcId, BlockId, FlowGraph, FlowPoint, Redundancy};
 use crate::hash::AddressMap;
 
-use batch::{Batch, return_to, successors};
-use emit::{At, Emitter, Hole};
-use pages::Pages;
-use place::{Bits, Mark};
-use region::Region;
-use shape::Shape;
-use waiting::Waiting;
+use batch::{BlockBatch, return_to, successors};
+use emit::{CodeEmitter, EmitState, JumpField};
+use instruction::DecodedInstruction;
+use pages::CodePages;
+use pending_links::PendingLinks;
+use program_point::{PcBits, PcEntry};
+use region::CodeRegion;
 
 /// A write to translated code or to the table, in the program's addresses.
 ///
-/// Writes of 8 bytes at most within an aligned word are to be made at once: another process may execute there.
+/// A write of at most 8 bytes within an aligned word must be made by one store: another process may execute
+/// there.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Write {
+pub struct CodeWrite {
     /// Where.
     pub address: u64,
-    /// What.
-    pub bytes: Bytes,
+    /// The bytes to write.
+    pub bytes: WriteBytes,
 }
 
-/// The bytes of a [`Write`]. Most are a word or less, and need no memory of their own.
+/// The bytes of a [`CodeWrite`]. Most are a word or less, and need no memory of their own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Bytes {
+pub enum WriteBytes {
     /// The first `len` of these: 8 at most.
     Few {
-        /// They and zeros.
+        /// The bytes, padded with zeros.
         bytes: [u8; 8],
-        /// How many.
+        /// The number of bytes.
         len: u8,
     },
     /// Any number.
     Many(Vec<u8>),
 }
 
-impl Bytes {
-    /// 8 bytes at most are kept where they are.
-    fn of(bytes: &[u8]) -> Bytes {
+impl WriteBytes {
+    /// Keeps up to 8 bytes inline.
+    fn of(bytes: &[u8]) -> WriteBytes {
         let mut few = [0; 8];
         match few.get_mut(..bytes.len()) {
-            Some(place) => place.copy_from_slice(bytes),
-            None => return Bytes::Many(bytes.to_vec()),
+            Some(room) => room.copy_from_slice(bytes),
+            None => return WriteBytes::Many(bytes.to_vec()),
         }
-        Bytes::Few { bytes: few, len: bytes.len() as u8 }
+        WriteBytes::Few { bytes: few, len: bytes.len() as u8 }
     }
 }
 
-impl std::ops::Deref for Bytes {
+impl std::ops::Deref for WriteBytes {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
         match self {
-            Bytes::Few { bytes, len } => &bytes[..usize::from(*len)],
-            Bytes::Many(bytes) => bytes,
+            WriteBytes::Few { bytes, len } => &bytes[..usize::from(*len)],
+            WriteBytes::Many(bytes) => bytes,
         }
     }
 }
 
-/// What a translation cannot do by itself.
+/// A request that only the host can meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Need {
+pub enum TranslationNeed {
     /// Memory for code near this address: [`Translation::add_region`], then the same again.
     Region(u64),
     /// A new start: the translation is full.
-    Room,
+    NewTranslation,
 }
 
-/// Why the program stopped at an instruction that the translator put there.
+/// The reason of a stop at an instruction of the translator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stop {
-    /// A way that was never gone before: [`Translation::link`].
-    Link,
+pub enum StopReason {
+    /// An exit that was not taken before: see [`Translation::link`].
+    DirectLink,
     /// An indirect branch to an address without a stub, which is in rcx: [`Translation::indirect`].
-    Indirect,
+    IndirectBranch,
     /// Before a system call that the filter names. The instruction after the stop makes it.
     SystemCall,
-    /// Before an instruction that asks for the processor: [`ANSWERED`] bytes behind the stop the program goes on, with the
+    /// Stopped before `cpuid` or `xgetbv`. The program continues [`ANSWERED`] bytes behind the stop, with the
     /// answer in its registers.
-    Ask(Question),
+    CpuQuery(CpuQuery),
     /// Before an instruction that cannot be followed.
-    Leave(Leave),
+    Detach(DetachReason),
     /// Behind an instruction of the program that raises SIGTRAP.
     Breakpoint,
 }
 
-/// How far behind a [`Stop::Ask`] a program goes on, in bytes from where it is when it has stopped.
+/// Distance in bytes from the stop of a [`StopReason::CpuQuery`] to the next translated instruction.
 pub const ANSWERED: u64 = 1;
 
 /// A block that was translated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Piece {
+pub(crate) struct TranslatedBlock {
     /// Its address in the program.
     pub(crate) address: u64,
-    /// Where its copy starts.
+    /// The address of its translation.
     body: u64,
     /// Bytes of its instructions in the program.
     len: u16,
     instructions: u16,
     live_in: u8,
-    end: End,
-    /// Where its branch goes, as far from its end as a branch can tell.
+    end: BlockEnd,
+    /// Distance from the end of the block to the target of its branch.
     distance: u32,
     pub(crate) block: BlockId,
     /// The edges to where it falls through, and where its branch goes.
     pub(crate) edges: [Option<ArcId>; 2],
     /// The edge from the outside to it.
     pub(crate) from_outside: Option<ArcId>,
-    /// One more than the number of the first of its counters of units; there is one for each of its repeated or masked
-    /// instructions.
+    /// One more than the number of its first unit counter. Each repeated or masked instruction has one.
     units: Option<NonZeroU32>,
 }
 
-/// How a block ends, as far as that matters once it was emitted.
+/// The end of a block, as far as the translation needs it later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    /// It goes on behind its end.
+enum BlockEnd {
+    /// Execution continues with the next instruction.
     Next,
-    /// There or elsewhere.
+    /// Execution continues with the next instruction or at the branch target.
     Conditional,
     /// Elsewhere.
     Branch,
     Return,
-    /// Where the block does not tell.
+    /// The target is not in the instruction.
     Other,
 }
 
-impl End {
-    /// With the address where the block's branch goes.
-    fn of(terminator: Terminator) -> (End, Option<u64>) {
+impl BlockEnd {
+    /// The kind of a terminator, and the target of its branch.
+    fn of(terminator: Terminator) -> (BlockEnd, Option<u64>) {
         match terminator {
-            Terminator::FallThrough { .. } | Terminator::SystemCall { .. } => (End::Next, None),
-            Terminator::Conditional { taken, .. } => (End::Conditional, Some(taken)),
-            Terminator::Jump { target } | Terminator::Call { target, .. } => (End::Branch, Some(target)),
-            Terminator::Return { .. } => (End::Return, None),
-            _ => (End::Other, None),
+            Terminator::FallThrough { .. } | Terminator::SystemCall { .. } => (BlockEnd::Next, None),
+            Terminator::Conditional { taken, .. } => (BlockEnd::Conditional, Some(taken)),
+            Terminator::Jump { target } | Terminator::Call { target, .. } => (BlockEnd::Branch, Some(target)),
+            Terminator::Return { .. } => (BlockEnd::Return, None),
+            _ => (BlockEnd::Other, None),
         }
     }
 }
 
-impl Piece {
-    /// The address behind it.
+impl TranslatedBlock {
+    /// The address behind its last instruction.
     pub(crate) fn end(&self) -> u64 {
         self.address.wrapping_add(u64::from(self.len))
     }
 
-    /// The addresses where it goes on, as [`successors`] of its terminator has them.
+    /// The addresses where execution continues, in the order of [`successors`].
     fn successors(&self) -> [Option<u64>; 2] {
         let target = self.end().wrapping_add_signed(self.distance.cast_signed().into());
         match self.end {
-            End::Next => [Some(self.end()), None],
-            End::Conditional => [Some(self.end()), Some(target)],
-            End::Branch => [None, Some(target)],
-            End::Return | End::Other => [None, None],
+            BlockEnd::Next => [Some(self.end()), None],
+            BlockEnd::Conditional => [Some(self.end()), Some(target)],
+            BlockEnd::Branch => [None, Some(target)],
+            BlockEnd::Return | BlockEnd::Other => [None, None],
         }
     }
 
@@ -213,182 +238,190 @@ impl Piece {
     }
 }
 
-/// A stop with what is needed to go on.
+/// A stop in translated code, with the data that is needed to continue.
 #[derive(Clone, Copy, Debug)]
-enum Trap {
-    /// A way out of a block that was never gone; the distance at `jump` leads here.
-    Link {
+enum ExitStub {
+    /// An exit that was not taken before. The displacement at `jump` leads to this stub.
+    DirectLink {
         from: u32,
-        way: Way,
+        exit: BlockExit,
         target: u64,
         jump: u64,
     },
     /// A return site whose block is not translated.
-    Return {
+    ReturnSite {
         stub: u32,
         target: u64,
         jump: u64,
     },
     /// A link that was made: where it leads.
     Linked(u64),
-    Indirect,
+    IndirectBranch,
     SystemCall,
-    Ask(Question),
-    Leave(Leave),
+    CpuQuery(CpuQuery),
+    Detach(DetachReason),
     Breakpoint,
 }
 
-/// How the program's code is translated.
+/// Settings of a translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// Which counters are there as a check only.
+pub struct TranslationSettings {
+    /// The counters that serve as a check only.
     pub redundancy: Redundancy,
-    /// Whether programs stop where they ask for the processor ([`Stop::Ask`]); else they ask the one that there is.
-    pub asks: bool,
-    /// What is counted beside executions, of [`Kinds::OF_UNITS`]. The events that the others of these feed are not known where such
-    /// an instruction was executed ([`Totals::total`](crate::Totals::total)).
-    pub counted: Kinds,
+    /// Whether programs stop before `cpuid` and `xgetbv` ([`StopReason::CpuQuery`]); else the processor
+    /// answers.
+    pub stop_at_cpu_queries: bool,
+    /// The units that are counted beside executions, a subset of [`AddendKinds::OF_UNITS`]. Events that need
+    /// other units are unknown once such an instruction was executed
+    /// ([`EventTotals::total`](crate::EventTotals::total)).
+    pub counted: AddendKinds,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { redundancy: Redundancy::OneIn(100), asks: false, counted: Kinds::OF_UNITS }
+impl Default for TranslationSettings {
+    fn default() -> TranslationSettings {
+        TranslationSettings {
+            redundancy: Redundancy::OneIn(100),
+            stop_at_cpu_queries: false,
+            counted: AddendKinds::OF_UNITS,
+        }
     }
 }
 
-/// What there is room for from the start: blocks of a small program.
+/// Initial capacity: the blocks of a small program.
 const ROOM: usize = 1000;
 
-/// What was translated of a program's code; see the module's text.
+/// The translation of one program; the module documentation explains the parts.
 pub struct Translation {
     /// Address of the table in the program, below 2 GB.
     table: u64,
     /// The first stub of each entry of the table that has one.
-    heads: AddressMap<u32, u64>,
-    pages: Pages,
-    regions: Vec<Region>,
-    /// Where an earlier run has left what is seldom asked for.
-    originals: Option<Rc<dyn Originals>>,
-    pieces: Chunks<Piece>,
+    table_heads: AddressMap<u32, u64>,
+    pages: CodePages,
+    regions: Vec<CodeRegion>,
+    /// Pages and PC maps that an earlier run has stored; they are read on demand.
+    stored_pages: Option<Rc<dyn StoredPages>>,
+    blocks: ChunkedVec<TranslatedBlock>,
     /// The instructions of blocks that are on more than one page.
     straddling: AddressMap<u32, Box<[u8]>>,
-    flow: Flow,
-    asks: bool,
-    counted: Kinds,
-    traps: AddressMap<u64, Trap>,
+    flow: FlowGraph,
+    stop_at_cpu_queries: bool,
+    counted: AddendKinds,
+    exit_stubs: AddressMap<u64, ExitStub>,
     /// Stops that wait for a block, by its address.
-    waiting: Waiting,
+    waiting: PendingLinks,
     /// Addresses that stubs check for.
-    stubs: Vec<u64>,
-    /// For each address that the table leads to, where its stub has checked it, and registers are to be restored.
-    entrances: AddressMap<u64, u64>,
-    missed: u64,
-    shadow_missed: u64,
-    extras: u32,
-    writes: Vec<Write>,
-    /// What every batch uses again.
-    scratch: batch::Scratch,
-    room: emit::Room,
+    lookup_targets: Vec<u64>,
+    /// For each address in the lookup table, the address in its stub behind the check, where registers are
+    /// restored.
+    indirect_entries: AddressMap<u64, u64>,
+    lookup_missed: u64,
+    return_missed: u64,
+    unit_counters: u32,
+    writes: Vec<CodeWrite>,
+    /// Buffers that every batch uses again.
+    scratch: batch::BatchScratch,
+    buffers: emit::EmitterBuffers,
 }
 
 impl Translation {
     /// Nothing translated yet.
     ///
-    /// `table` is where [`TABLE`] bytes are in the program's memory, below 2 GB.
-    pub fn new(table: u64, settings: Settings) -> Translation {
+    /// `table` is where [`TABLE_BYTES`] bytes are in the program's memory, below 2 GB.
+    pub fn new(table: u64, settings: TranslationSettings) -> Translation {
         Translation {
             table,
-            heads: AddressMap::default(),
-            pages: Pages::default(),
+            table_heads: AddressMap::default(),
+            pages: CodePages::default(),
             regions: Vec::new(),
-            originals: None,
-            pieces: Chunks::new(),
+            stored_pages: None,
+            blocks: ChunkedVec::new(),
             straddling: AddressMap::default(),
-            flow: Flow::new(settings.redundancy),
-            asks: settings.asks,
+            flow: FlowGraph::new(settings.redundancy),
+            stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
-            traps: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
-            waiting: Waiting::with_room(ROOM),
-            stubs: Vec::new(),
-            entrances: AddressMap::default(),
-            missed: 0,
-            shadow_missed: 0,
-            extras: 0,
+            exit_stubs: AddressMap::with_capacity_and_hasher(ROOM, Default::default()),
+            waiting: PendingLinks::with_capacity(ROOM),
+            lookup_targets: Vec::new(),
+            indirect_entries: AddressMap::default(),
+            lookup_missed: 0,
+            return_missed: 0,
+            unit_counters: 0,
             writes: Vec::new(),
-            scratch: batch::Scratch::default(),
-            room: emit::Room::default(),
+            scratch: batch::BatchScratch::default(),
+            buffers: emit::EmitterBuffers::default(),
         }
     }
 
-    /// Gives it [`REGION`] bytes of the program's memory, executable there, of which the first `used` are taken.
+    /// Gives it [`REGION`] bytes of the program's memory, executable there, of which the first `used` are
+    /// taken.
     pub fn add_region(&mut self, base: u64, used: u32) {
-        self.regions.push(Region::new(base, used));
-        if self.missed == 0 {
-            let mut out = Emitter::new(base, used, std::mem::take(&mut self.room));
-            self.missed = out.bare_stop();
+        self.regions.push(CodeRegion::new(base, used));
+        if self.lookup_missed == 0 {
+            let mut out = CodeEmitter::new(base, used, std::mem::take(&mut self.buffers));
+            self.lookup_missed = out.bare_stop();
             out.align(16);
-            self.shadow_missed = out.here();
+            self.return_missed = out.here();
             out.bare_dispatch(self.table);
-            self.traps.insert(self.missed, Trap::Indirect);
+            self.exit_stubs.insert(self.lookup_missed, ExitStub::IndirectBranch);
             self.publish(self.regions.len() - 1, out);
         }
     }
 
-    /// Whether there is memory for code near this address.
+    /// Whether there is a region with room near this address.
     pub fn has_region_near(&self, address: u64) -> bool {
         self.region_with_room(address).is_some()
     }
 
     /// Whether there is no room for the counters of another batch.
     pub fn is_full(&self) -> bool {
-        let counters = self.flow.counters().len() as u32 + self.extras;
+        let counters = self.flow.counters().len() as u32 + self.unit_counters;
         counters + region::COUNTER_RESERVE > MAX_COUNTERS
     }
 
     /// Whether half of the counters are taken.
     fn is_half_full(&self) -> bool {
-        self.flow.counters().len() as u32 + self.extras > MAX_COUNTERS / 2
+        self.flow.counters().len() as u32 + self.unit_counters > MAX_COUNTERS / 2
     }
 
-    /// What every entry of the table is at first.
+    /// The initial value of every entry of the lookup table.
     pub fn first_table_entry(&self) -> u64 {
-        self.missed
+        self.lookup_missed
     }
 
-    /// What every entry of the shadow is at first.
-    pub fn first_shadow_entry(&self) -> u64 {
-        self.shadow_missed
+    /// The initial value of every entry of the return-address table.
+    pub fn first_return_entry(&self) -> u64 {
+        self.return_missed
     }
 
-    /// What is to be written before the program goes on, in this order.
-    pub fn take_writes(&mut self) -> Vec<Write> {
+    /// The writes to make before the program continues, in this order.
+    pub fn take_writes(&mut self) -> Vec<CodeWrite> {
         std::mem::take(&mut self.writes)
     }
 
-    /// Takes back what [`Translation::take_writes`] has given, for the next ones to use its memory.
-    pub fn give_back(&mut self, mut writes: Vec<Write>) {
+    /// Returns the writes of [`Translation::take_writes`], so that their memory is used again.
+    pub fn give_back(&mut self, mut writes: Vec<CodeWrite>) {
         let largest = writes.drain(..).filter_map(|write| match write.bytes {
-            Bytes::Many(bytes) => Some(bytes),
-            Bytes::Few { .. } => None,
+            WriteBytes::Many(bytes) => Some(bytes),
+            WriteBytes::Few { .. } => None,
         });
         if let Some(mut bytes) = largest.max_by_key(Vec::capacity) {
             bytes.clear();
-            self.room.bytes = bytes;
+            self.buffers.bytes = bytes;
         }
         if self.writes.is_empty() {
             self.writes = writes;
         }
     }
 
-    /// Where the program goes on in translated code to execute what is at an address of its own, with all its registers, and its r11
-    /// in the slot.
+    /// Translates the block at an address of the program and returns the address of its translation. The
+    /// translation expects the program's registers, and its r11 in the slot.
     ///
     /// # Errors
     ///
-    /// [`Need`].
-    pub fn enter(&mut self, code: &mut dyn Code, address: u64) -> Result<u64, Need> {
-        let piece = self.ensure(code, address)?;
-        Ok(self.pieces[piece as usize].body)
+    /// [`TranslationNeed`].
+    pub fn enter(&mut self, code: &mut dyn CodeSource, address: u64) -> Result<u64, TranslationNeed> {
+        let translated = self.ensure(code, address)?;
+        Ok(self.blocks[translated as usize].body)
     }
 
     /// The block at an address of the program, if it was translated.
@@ -396,121 +429,125 @@ impl Translation {
         self.pages.block(address)
     }
 
-    /// Why the program stopped, by the address of the stopping instruction.
-    pub fn stop_at(&self, address: u64) -> Option<Stop> {
-        Some(match self.traps.get(&address)? {
-            Trap::Link { .. } | Trap::Return { .. } | Trap::Linked(_) => Stop::Link,
-            Trap::Indirect => Stop::Indirect,
-            Trap::SystemCall => Stop::SystemCall,
-            Trap::Ask(question) => Stop::Ask(*question),
-            Trap::Leave(reason) => Stop::Leave(*reason),
-            Trap::Breakpoint => Stop::Breakpoint,
+    /// The reason of a stop, by the address of the stopping instruction.
+    pub fn stop_at(&self, address: u64) -> Option<StopReason> {
+        Some(match self.exit_stubs.get(&address)? {
+            ExitStub::DirectLink { .. } | ExitStub::ReturnSite { .. } | ExitStub::Linked(_) => {
+                StopReason::DirectLink
+            }
+            ExitStub::IndirectBranch => StopReason::IndirectBranch,
+            ExitStub::SystemCall => StopReason::SystemCall,
+            ExitStub::CpuQuery(question) => StopReason::CpuQuery(*question),
+            ExitStub::Detach(reason) => StopReason::Detach(*reason),
+            ExitStub::Breakpoint => StopReason::Breakpoint,
         })
     }
 
-    /// Whether code of the range was looked at: what is translated is wrong once that changes.
+    /// Whether the translation depends on code of the range: it becomes invalid when that changes.
     pub fn touches(&self, start: u64, end: u64) -> bool {
         self.pages.touches(start, end)
     }
 
-    /// The pages of a range that were looked at, ascending, with what they were, if code was taken from them.
-    pub fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<Looked<'_>>)> {
-        self.pages.looked_at(start, end)
+    /// The pages of a range that were read, ascending, with their content at that time. `None` where no code
+    /// was taken from them.
+    pub fn pages_in(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
+        self.pages.pages_in(start, end)
     }
 
-    /// Where the program is, by its instruction pointer in translated code.
-    pub fn place(&self, pc: u64) -> Option<Place> {
+    /// The program point of an instruction pointer in translated code.
+    pub fn point_at(&self, pc: u64) -> Option<ProgramPoint> {
         let region = self.regions.iter().find(|region| region.contains(pc))?;
-        self.resolve(&region.mark(pc, self.originals.as_deref())?)
+        self.resolve(&region.pc_entry(pc, self.stored_pages.as_deref())?)
     }
 
-    /// Whether the program is at a return at an address in translated code, with where it goes in rcx: the value of
-    /// [`Repair::pushed`] is whether the shadow's address is on the stack already.
+    /// Whether the program is at a return, at an address in translated code, with the return address in rcx.
+    /// The value is [`RegisterRepair::pushed`]: whether the address from the return-address table is on the
+    /// stack already.
     pub fn is_returning(&self, pc: u64) -> Option<bool> {
-        let place = self.place(pc).filter(|place| place.next == Next::Rcx(0))?;
-        let Standing::In { block, .. } = place.flow else { return None };
-        let returns = self.pieces[block as usize].end == End::Return;
-        returns.then_some(place.repair.pushed)
+        let point = self.point_at(pc).filter(|point| point.next == NextAddress::Rcx(0))?;
+        let FlowState::In { block, .. } = point.flow else { return None };
+        let returns = self.blocks[block as usize].end == BlockEnd::Return;
+        returns.then_some(point.repair.pushed)
     }
 
     /// The graph of everything that was translated; its counters are in the slots, from [`COUNTERS`] on.
-    pub fn flow(&self) -> &Flow {
+    pub fn flow(&self) -> &FlowGraph {
         &self.flow
     }
 
-    /// How many counters of units there are, from [`extra`] 0 on.
-    pub fn extras(&self) -> u32 {
-        self.extras
+    /// The number of unit counters, from [`unit_counter`] 0 on.
+    pub fn unit_counters(&self) -> u32 {
+        self.unit_counters
     }
 
-    /// How many blocks there are.
+    /// The number of blocks.
     pub fn blocks(&self) -> u32 {
-        self.pieces.len() as u32
+        self.blocks.len() as u32
     }
 
     /// Decodes a block, or its first instructions, for counting.
     pub(crate) fn decode(&self, decoder: &mut BlockDecoder, block: u32, instructions: u16) -> Block {
-        let limits = Limits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
+        let limits = BlockLimits { max_instructions: usize::from(instructions.max(1)), stop_at: u64::MAX };
         decoder.decode(self.code(block), limits)
     }
 
     /// The instructions of a block.
     pub(crate) fn code(&self, block: u32) -> CodeBytes<'_> {
-        let piece = &self.pieces[block as usize];
-        // Pages are what they were when they were looked at, as long as there is the translation.
+        let translated = &self.blocks[block as usize];
+        // Pages do not change during the life of a translation.
         let bytes = match self.straddling.get(&block) {
             Some(bytes) => bytes,
-            None => self.pages.within(piece.address, piece.len.into()),
+            None => self.pages.within(translated.address, translated.len.into()),
         };
-        CodeBytes { address: piece.address, bytes }
+        CodeBytes { address: translated.address, bytes }
     }
 
     /// Whether units of a kind are counted.
-    pub(crate) fn counts(&self, kind: Kind) -> bool {
+    pub(crate) fn counts(&self, kind: AddendKind) -> bool {
         self.counted.contains(kind)
     }
 
-    pub(crate) fn piece(&self, block: u32) -> &Piece {
-        &self.pieces[block as usize]
+    pub(crate) fn block(&self, block: u32) -> &TranslatedBlock {
+        &self.blocks[block as usize]
     }
 
     /// The number of instructions of a block.
     pub(crate) fn instructions(&self, block: u32) -> u16 {
-        self.pieces[block as usize].instructions
+        self.blocks[block as usize].instructions
     }
 
     /// Whether a block ends with a conditional branch.
     pub(crate) fn is_conditional(&self, block: u32) -> bool {
-        self.pieces[block as usize].end == End::Conditional
+        self.blocks[block as usize].end == BlockEnd::Conditional
     }
 
     /// An edge that the host counts: from outside to a block, or from a block to the outside.
-    pub(crate) fn observed(&mut self, from: Point, to: Point) -> ArcId {
+    pub(crate) fn observed(&mut self, from: FlowPoint, to: FlowPoint) -> ArcId {
         let arc = self.flow.observed(from, to);
         self.flow.close_epoch();
         arc
     }
 
-    fn ensure(&mut self, code: &mut dyn Code, address: u64) -> Result<u32, Need> {
-        if let Some(piece) = self.block_at(address) {
-            return Ok(piece);
+    fn ensure(&mut self, code: &mut dyn CodeSource, address: u64) -> Result<u32, TranslationNeed> {
+        if let Some(translated) = self.block_at(address) {
+            return Ok(translated);
         }
         let region = self.region_near(address)?;
         self.translate(code, address, region);
         self.translate_page(code, address);
-        self.block_at(address).ok_or(Need::Room)
+        self.block_at(address).ok_or(TranslationNeed::NewTranslation)
     }
 
-    /// Translates what earlier runs have executed on the page of a block that they have executed, too.
-    fn translate_page(&mut self, code: &mut dyn Code, address: u64) {
-        let Some(hints) = self.pages.hints(address).filter(|_| self.pages.was_executed(address)) else {
+    /// Translates the blocks of a page that are in the execution profile.
+    fn translate_page(&mut self, code: &mut dyn CodeSource, address: u64) {
+        let Some(profile) = self.pages.profile(address).filter(|_| self.pages.was_executed(address)) else {
             return;
         };
-        let hints = hints.clone();
-        let blocks = hints.blocks().map(|offset| (address & !(PAGE - 1)) + u64::from(offset));
+        let profile = profile.clone();
+        let blocks = profile.blocks().map(|offset| (address & !(PAGE - 1)) + u64::from(offset));
         for block in blocks {
             if self.block_at(block).is_none() {
-                // It is not needed yet: where there is little room, it waits.
+                // The block is not needed yet: with little room it is translated on demand.
                 let Ok(region) = self.region_near(block) else { return };
                 if !self.regions[region].is_half_empty() || self.is_half_full() {
                     return;
@@ -521,123 +558,134 @@ impl Translation {
     }
 
     /// Every page of a file, with its blocks.
-    pub(crate) fn pages_of_files(&self) -> impl Iterator<Item = (&Origin, &[u32])> {
+    pub(crate) fn pages_of_files(&self) -> impl Iterator<Item = (&FilePage, &[u32])> {
         self.pages.of_files()
     }
 
     /// Whether the table leads to an address.
-    pub(crate) fn is_entrance(&self, address: u64) -> bool {
-        self.entrances.contains_key(&address)
+    pub(crate) fn is_indirect_entry(&self, address: u64) -> bool {
+        self.indirect_entries.contains_key(&address)
     }
 
-    fn region_near(&self, address: u64) -> Result<usize, Need> {
+    fn region_near(&self, address: u64) -> Result<usize, TranslationNeed> {
         if self.is_full() {
-            return Err(Need::Room);
+            return Err(TranslationNeed::NewTranslation);
         }
-        self.region_with_room(address).ok_or(Need::Region(address))
+        self.region_with_room(address).ok_or(TranslationNeed::Region(address))
     }
 
     fn region_with_room(&self, address: u64) -> Option<usize> {
         self.regions.iter().rposition(|region| region.is_near(address) && region.has_room())
     }
 
-    fn publish(&mut self, region: usize, out: Emitter) {
-        let (address, bytes, marks, room) = out.finish();
-        self.room = room;
-        self.regions[region].append(bytes.len() as u32, marks);
-        self.writes.push(Write { address, bytes: Bytes::Many(bytes) });
+    fn publish(&mut self, region: usize, out: CodeEmitter) {
+        let (address, bytes, pc_map, buffers) = out.finish();
+        self.buffers = buffers;
+        self.regions[region].append(bytes.len() as u32, pc_map);
+        self.writes.push(CodeWrite { address, bytes: WriteBytes::Many(bytes) });
     }
 
-    fn emitter(&mut self, region: usize) -> Emitter {
-        let room = std::mem::take(&mut self.room);
-        Emitter::new(self.regions[region].base(), self.regions[region].used(), room)
+    fn emitter(&mut self, region: usize) -> CodeEmitter {
+        let buffers = std::mem::take(&mut self.buffers);
+        CodeEmitter::new(self.regions[region].base(), self.regions[region].used(), buffers)
     }
 
-    fn resolve(&self, mark: &Mark) -> Option<Place> {
-        let bits = mark.bits;
-        let repair = Repair {
-            rax: bits.has(Bits::RAX),
-            rcx: bits.has(Bits::RCX),
-            r11: !bits.has(Bits::OWN_R11),
-            pushed: bits.has(Bits::PUSHED),
-            popped: bits.has(Bits::POPPED),
-            rcx_is_next: bits.has(Bits::RCX_IS_NEXT),
-            flags: bits.has(Bits::FLAGS),
+    fn resolve(&self, entry: &PcEntry) -> Option<ProgramPoint> {
+        let bits = entry.bits;
+        let repair = RegisterRepair {
+            rax: bits.has(PcBits::RAX),
+            rcx: bits.has(PcBits::RCX),
+            r11: !bits.has(PcBits::OWN_R11),
+            pushed: bits.has(PcBits::PUSHED),
+            popped: bits.has(PcBits::POPPED),
+            rcx_is_next: bits.has(PcBits::RCX_IS_NEXT),
+            flags: bits.has(PcBits::FLAGS),
         };
-        let stub = |subject: u32| self.stubs.get(subject as usize).copied();
-        let at =
-            |next, flow| Some(Place { next, repair, flow, iterations: None, unsure: false, counter: None });
-        let elsewhere = |next| at(next, Standing::Outside);
-        if bits.has(Bits::TO_STUB) {
-            let address = stub(mark.subject)?;
-            let arrived = bits.has(Bits::ARRIVED).then(|| self.block_at(address)).flatten();
-            return at(Next::Known(address), arrived.map_or(Standing::Outside, Standing::start_of));
+        let stub = |subject: u32| self.lookup_targets.get(subject as usize).copied();
+        let at = |next, flow| {
+            Some(ProgramPoint { next, repair, flow, iterations: None, unsure: false, counter: None })
+        };
+        let elsewhere = |next| at(next, FlowState::Outside);
+        if bits.has(PcBits::TO_STUB) {
+            let address = stub(entry.subject)?;
+            let arrived = bits.has(PcBits::ARRIVED).then(|| self.block_at(address)).flatten();
+            return at(NextAddress::Known(address), arrived.map_or(FlowState::Outside, FlowState::start_of));
         }
-        if bits.has(Bits::TO_STUB_AND_RCX) {
-            return elsewhere(Next::Rcx(stub(mark.subject)?));
+        if bits.has(PcBits::TO_STUB_AND_RCX) {
+            return elsewhere(NextAddress::Rcx(stub(entry.subject)?));
         }
-        match self.pieces.get(mark.subject as usize) {
-            _ if bits.has(Bits::IN_STUB) => elsewhere(Next::Rcx(0)),
-            None => elsewhere(Next::Rcx(0)),
-            Some(piece) => self.resolve_in(mark, piece, repair),
+        match self.blocks.get(entry.subject as usize) {
+            _ if bits.has(PcBits::IN_STUB) => elsewhere(NextAddress::Rcx(0)),
+            None => elsewhere(NextAddress::Rcx(0)),
+            Some(translated) => self.resolve_in(entry, translated, repair),
         }
     }
 
-    fn resolve_in(&self, mark: &Mark, piece: &Piece, repair: Repair) -> Option<Place> {
-        let bits = mark.bits;
-        let way =
-            if bits.has(Bits::NEXT) { Some(Way::Next) } else { bits.has(Bits::TAKEN).then_some(Way::Taken) };
-        let [next, taken] = piece.successors();
-        let next = match way {
-            _ if bits.has(Bits::TO_RCX) => Next::Rcx(0),
-            Some(Way::Next) => Next::Known(next.unwrap_or(piece.address + u64::from(piece.len))),
-            Some(Way::Taken) => Next::Known(taken?),
-            None => Next::Known(self.instruction(piece, mark.done)?),
-        };
-        let phase = if bits.has(Bits::OUTSIDE) {
-            Phase::Left
-        } else if bits.has(Bits::COUNTED) {
-            Phase::Counted
+    fn resolve_in(
+        &self,
+        entry: &PcEntry,
+        translated: &TranslatedBlock,
+        repair: RegisterRepair,
+    ) -> Option<ProgramPoint> {
+        let bits = entry.bits;
+        let exit = if bits.has(PcBits::NEXT) {
+            Some(BlockExit::Next)
         } else {
-            Phase::Entered
+            bits.has(PcBits::TAKEN).then_some(BlockExit::Taken)
         };
-        let mut flow = Standing::In { block: mark.subject, phase, done: mark.done, way };
-        if let (true, Next::Known(address)) = (bits.has(Bits::ARRIVED), next) {
+        let [next, taken] = translated.successors();
+        let next = match exit {
+            _ if bits.has(PcBits::TO_RCX) => NextAddress::Rcx(0),
+            Some(BlockExit::Next) => {
+                NextAddress::Known(next.unwrap_or(translated.address + u64::from(translated.len)))
+            }
+            Some(BlockExit::Taken) => NextAddress::Known(taken?),
+            None => NextAddress::Known(self.instruction(translated, entry.done)?),
+        };
+        let phase = if bits.has(PcBits::OUTSIDE) {
+            CountPhase::LeftToOutside
+        } else if bits.has(PcBits::COUNTED) {
+            CountPhase::Counted
+        } else {
+            CountPhase::Entered
+        };
+        let mut flow = FlowState::In { block: entry.subject, phase, done: entry.done, exit };
+        if let (true, NextAddress::Known(address)) = (bits.has(PcBits::ARRIVED), next) {
             let block = self.block_at(address)?;
-            flow = Standing::start_of(block);
+            flow = FlowState::start_of(block);
         }
-        let iterations = bits.has(Bits::ITERATIONS).then(|| self.iterations_at(mark)).flatten();
-        let counter = bits.has(Bits::COUNTING).then(|| self.block_counter(mark.subject)).flatten();
-        debug_assert_eq!(counter.is_some(), bits.has(Bits::COUNTING));
-        Some(Place { next, repair, flow, iterations, unsure: bits.has(Bits::UNSURE), counter })
+        let iterations = bits.has(PcBits::ITERATIONS).then(|| self.iterations_at(entry)).flatten();
+        let counter = bits.has(PcBits::COUNTING).then(|| self.block_counter(entry.subject)).flatten();
+        debug_assert_eq!(counter.is_some(), bits.has(PcBits::COUNTING));
+        Some(ProgramPoint { next, repair, flow, iterations, unsure: bits.has(PcBits::UNSURE), counter })
     }
 
     /// The address of an instruction of a block.
-    fn instruction(&self, piece: &Piece, step: u16) -> Option<u64> {
-        if step == piece.instructions {
-            return Some(piece.address + u64::from(piece.len));
+    fn instruction(&self, translated: &TranslatedBlock, step: u16) -> Option<u64> {
+        if step == translated.instructions {
+            return Some(translated.address + u64::from(translated.len));
         }
-        self.shapes(piece).nth(usize::from(step)).map(|shape| shape.address)
+        self.decoded(translated).nth(usize::from(step)).map(|instruction| instruction.address)
     }
 
     /// The instructions of a block, decoded again.
-    fn shapes(&self, piece: &Piece) -> impl Iterator<Item = Shape> {
-        let mut bytes = self.code(piece.block.0).bytes;
-        let mut address = piece.address;
+    fn decoded(&self, translated: &TranslatedBlock) -> impl Iterator<Item = DecodedInstruction> {
+        let mut bytes = self.code(translated.block.0).bytes;
+        let mut address = translated.address;
         std::iter::from_fn(move || {
-            let shape = Shape::decode(bytes, address).ok()?;
-            bytes = &bytes[usize::from(shape.len)..];
-            address = shape.next();
-            Some(shape)
+            let instruction = DecodedInstruction::decode(bytes, address).ok()?;
+            bytes = &bytes[usize::from(instruction.len)..];
+            address = instruction.next();
+            Some(instruction)
         })
     }
 
-    /// The counter of iterations that a mark of a repeated instruction speaks of.
-    fn iterations_at(&self, mark: &Mark) -> Option<u32> {
-        let first = self.pieces[mark.subject as usize].units()?;
-        let before = self.with_units(mark.subject, mark.done);
-        // Before a comparison's correction the instruction is done already.
-        let own = if !mark.bits.has(Bits::DONE) { before } else { before.checked_sub(1)? };
+    /// The counter of iterations that the PC-map entry of a repeated instruction refers to.
+    fn iterations_at(&self, entry: &PcEntry) -> Option<u32> {
+        let first = self.blocks[entry.subject as usize].units()?;
+        let before = self.with_units(entry.subject, entry.done);
+        // Before the correction of a comparison the instruction is done already.
+        let own = if !entry.bits.has(PcBits::DONE) { before } else { before.checked_sub(1)? };
         Some(first + own)
     }
 }

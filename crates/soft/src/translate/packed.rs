@@ -1,47 +1,52 @@
-//! A translation in a file, to go on with it in a later run, all but its code.
+//! A translation as bytes, to be used in a later run: everything but its code.
 //!
-//! It is taken up again with its memory at the same addresses, where the program's code is what it was. Stops that were linked
-//! are left out, as nobody is at one; and which stops wait for a block, as they are linked when the program comes by.
+//! It is loaded at the same addresses, for a program whose code is the same. Two things are left out: exit
+//! stubs that are linked, because no task is at one; and the exit stubs that wait for a block, because they
+//! are linked when the program reaches them.
 
 use std::num::NonZeroU32;
 use std::rc::Rc;
 
-use super::pages::{Originals, Pages};
-use super::region::Region;
-use super::waiting::Waiting;
-use super::{End, PAGE, Piece, Question, Settings, Translation, Trap, Way, batch, emit};
-use crate::block::Leave;
-use crate::chunks::Chunks;
-use crate::flow::{ArcId, BlockId, Flow};
+use super::pages::{CodePages, StoredPages};
+use super::pending_links::PendingLinks;
+use super::region::CodeRegion;
+use super::{
+    BlockEnd, BlockExit, CpuQuery, ExitStub, PAGE, TranslatedBlock, Translation, TranslationSettings, batch,
+    emit,
+};
+use crate::block::DetachReason;
+use crate::chunks::ChunkedVec;
+use crate::flow::{ArcId, BlockId, FlowGraph};
 use crate::hash::AddressMap;
-use crate::pack::{MOST_AT_ONCE, Packer, Unpacker};
+use crate::pack::{ChunkReader, ChunkWriter, MOST_AT_ONCE};
 
-const ENDS: [End; 5] = [End::Next, End::Conditional, End::Branch, End::Return, End::Other];
+const ENDS: [BlockEnd; 5] =
+    [BlockEnd::Next, BlockEnd::Conditional, BlockEnd::Branch, BlockEnd::Return, BlockEnd::Other];
 
-const WAYS: [Way; 2] = [Way::Next, Way::Taken];
+const EXITS: [BlockExit; 2] = [BlockExit::Next, BlockExit::Taken];
 
-const QUESTIONS: [Question; 2] = [Question::Features, Question::State];
+const QUESTIONS: [CpuQuery; 2] = [CpuQuery::Features, CpuQuery::ExtendedState];
 
 impl Translation {
     /// The pages that it was made of, in the order of their numbers.
-    pub(crate) fn originals(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
-        self.pages.originals()
+    pub(crate) fn fresh_pages(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
+        self.pages.fresh_pages()
     }
 
-    /// The marks of its code, one after the other.
-    pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
-        self.regions.iter().flat_map(Region::all_marks)
+    /// The PC maps of its code, one after the other.
+    pub(crate) fn all_pc_maps(&self) -> impl Iterator<Item = &[u8]> {
+        self.regions.iter().flat_map(CodeRegion::all_pc_maps)
     }
 
-    /// Writes the rest of it, as long as nothing is to be written to the program's memory.
-    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+    /// Writes the rest of it. No write to the program's memory may be pending.
+    pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.u64(self.table);
-        to.u64(self.missed);
-        to.u64(self.shadow_missed);
-        to.u32(self.extras);
+        to.u64(self.lookup_missed);
+        to.u64(self.return_missed);
+        to.u32(self.unit_counters);
         self.flow.pack(to);
-        to.count(self.pieces.len());
-        self.pieces.iter().for_each(|piece| piece.pack(to));
+        to.count(self.blocks.len());
+        self.blocks.iter().for_each(|translated| translated.pack(to));
         self.pages.pack(to);
         to.count(self.straddling.len());
         for (block, bytes) in &self.straddling {
@@ -50,99 +55,102 @@ impl Translation {
         }
         to.count(self.regions.len());
         self.regions.iter().fold(0, |begin, region| region.pack(begin, to));
-        let kept = || self.traps.iter().filter(|(_, trap)| !matches!(trap, Trap::Linked(_)));
-        to.count(kept().count());
-        for (stop, trap) in kept() {
+        let live =
+            || self.exit_stubs.iter().filter(|(_, exit_stub)| !matches!(exit_stub, ExitStub::Linked(_)));
+        to.count(live().count());
+        for (stop, exit_stub) in live() {
             to.u64(*stop);
-            trap.pack(to);
+            exit_stub.pack(to);
         }
-        to.count(self.stubs.len());
-        self.stubs.iter().for_each(|stub| to.u64(*stub));
-        to.count(self.entrances.len());
-        for (address, hit) in &self.entrances {
+        to.count(self.lookup_targets.len());
+        self.lookup_targets.iter().for_each(|stub| to.u64(*stub));
+        to.count(self.indirect_entries.len());
+        for (address, hit) in &self.indirect_entries {
             to.u64(*address);
             to.u64(*hit);
         }
-        to.count(self.heads.len());
-        for (entry, head) in &self.heads {
+        to.count(self.table_heads.len());
+        for (entry, head) in &self.table_heads {
             to.u32(*entry);
             to.u64(*head);
         }
     }
 
-    /// Reads one. `originals` has the pages that it was made of, `files` the numbers of the files that they are from, by those that
-    /// these had when it was written.
+    /// Reads a translation. `stored_pages` has the pages that it was made from. `files` maps the file numbers
+    /// of the time when it was written to those of now.
     pub(crate) fn unpack(
-        from: &mut Unpacker<'_>,
-        settings: Settings,
-        originals: Rc<dyn Originals>,
+        from: &mut ChunkReader<'_>,
+        settings: TranslationSettings,
+        stored_pages: Rc<dyn StoredPages>,
         files: &AddressMap<u32, u32>,
     ) -> Option<Translation> {
-        let (table, missed, shadow_missed, extras) = (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
-        let flow = Flow::unpack(from, settings.redundancy)?;
-        let mut pieces = Chunks::new();
+        let (table, lookup_missed, return_missed, unit_counters) =
+            (from.u64()?, from.u64()?, from.u64()?, from.u32()?);
+        let flow = FlowGraph::unpack(from, settings.redundancy)?;
+        let mut blocks = ChunkedVec::new();
         for number in 0..from.count()? {
-            pieces.push(Piece::unpack(from, BlockId(number as u32))?);
+            blocks.push(TranslatedBlock::unpack(from, BlockId(number as u32))?);
         }
-        let address = |block: u32| pieces.get(block as usize).map(|piece: &Piece| piece.address);
-        let pages = Pages::unpack(from, originals.clone(), files, &address)?;
+        let address =
+            |block: u32| blocks.get(block as usize).map(|translated: &TranslatedBlock| translated.address);
+        let pages = CodePages::unpack(from, stored_pages.clone(), files, &address)?;
         let straddling = map(from, |from| Some((from.u32()?, from.counted()?.into())))?;
-        let regions = from.list(Region::unpack)?;
-        let traps = map(from, |from| Some((from.u64()?, Trap::unpack(from)?)))?;
-        let stubs = from.list(Unpacker::u64)?;
-        let entrances = map(from, |from| Some((from.u64()?, from.u64()?)))?;
-        let heads = map(from, |from| Some((from.u32()?, from.u64()?)))?;
+        let regions = from.list(CodeRegion::unpack)?;
+        let exit_stubs = map(from, |from| Some((from.u64()?, ExitStub::unpack(from)?)))?;
+        let lookup_targets = from.list(ChunkReader::u64)?;
+        let indirect_entries = map(from, |from| Some((from.u64()?, from.u64()?)))?;
+        let table_heads = map(from, |from| Some((from.u32()?, from.u64()?)))?;
         Some(Translation {
             table,
-            heads,
+            table_heads,
             pages,
             regions,
-            pieces,
+            blocks,
             straddling,
             flow,
-            asks: settings.asks,
+            stop_at_cpu_queries: settings.stop_at_cpu_queries,
             counted: settings.counted,
-            traps,
-            waiting: Waiting::default(),
-            originals: Some(originals),
-            stubs,
-            entrances,
-            missed,
-            shadow_missed,
-            extras,
+            exit_stubs,
+            waiting: PendingLinks::default(),
+            stored_pages: Some(stored_pages),
+            lookup_targets,
+            indirect_entries,
+            lookup_missed,
+            return_missed,
+            unit_counters,
             writes: Vec::new(),
-            scratch: batch::Scratch::default(),
-            room: emit::Room::default(),
+            scratch: batch::BatchScratch::default(),
+            buffers: emit::EmitterBuffers::default(),
         })
     }
 
-    /// Whether nothing is to be decided or written any more.
+    /// Whether no arc is undecided, and no write is pending.
     pub(crate) fn is_settled(&self) -> bool {
         self.writes.is_empty() && self.flow.is_closed()
     }
 
-    /// Where its table is.
+    /// The address of the lookup table.
     pub(crate) fn table(&self) -> u64 {
         self.table
     }
 
     /// Every entry of the table that leads somewhere, and where.
     pub(crate) fn table_entries(&self) -> impl Iterator<Item = (u32, u64)> {
-        self.heads.iter().map(|(entry, head)| (*entry, *head))
+        self.table_heads.iter().map(|(entry, head)| (*entry, *head))
     }
 
-    /// Where its regions are, and how many bytes of each are taken.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = (u64, u32)> {
+    /// The address and the used bytes of each region.
+    pub(crate) fn used_regions(&self) -> impl Iterator<Item = (u64, u32)> {
         self.regions.iter().map(|region| (region.base(), region.used()))
     }
 
-    /// How many of its blocks were known to be executed before they were translated.
-    pub(crate) fn hinted(&self) -> usize {
-        self.pages.hinted()
+    /// The number of its blocks that were in the profile before they were translated.
+    pub(crate) fn profiled(&self) -> usize {
+        self.pages.profiled()
     }
 
     /// Whether the block at an address was.
-    pub(crate) fn is_hinted(&self, address: u64) -> bool {
+    pub(crate) fn is_profiled(&self, address: u64) -> bool {
         self.pages.was_executed(address)
     }
 
@@ -156,8 +164,8 @@ impl Translation {
 }
 
 fn map<K: Eq + std::hash::Hash, V>(
-    from: &mut Unpacker<'_>,
-    mut one: impl FnMut(&mut Unpacker<'_>) -> Option<(K, V)>,
+    from: &mut ChunkReader<'_>,
+    mut one: impl FnMut(&mut ChunkReader<'_>) -> Option<(K, V)>,
 ) -> Option<AddressMap<K, V>> {
     let count = from.count()?;
     let mut map = AddressMap::with_capacity_and_hasher(count.min(MOST_AT_ONCE), Default::default());
@@ -168,8 +176,8 @@ fn map<K: Eq + std::hash::Hash, V>(
     Some(map)
 }
 
-impl Piece {
-    fn pack(&self, to: &mut Packer<'_>) {
+impl TranslatedBlock {
+    fn pack(&self, to: &mut ChunkWriter<'_>) {
         to.u64(self.address);
         to.u64(self.body);
         to.u16(self.len);
@@ -182,8 +190,8 @@ impl Piece {
     }
 
     /// Blocks of the program are those of the graph.
-    fn unpack(from: &mut Unpacker<'_>, block: BlockId) -> Option<Piece> {
-        Some(Piece {
+    fn unpack(from: &mut ChunkReader<'_>, block: BlockId) -> Option<TranslatedBlock> {
+        Some(TranslatedBlock {
             address: from.u64()?,
             body: from.u64()?,
             len: from.u16()?,
@@ -199,59 +207,59 @@ impl Piece {
     }
 }
 
-impl Trap {
-    fn pack(&self, to: &mut Packer<'_>) {
+impl ExitStub {
+    fn pack(&self, to: &mut ChunkWriter<'_>) {
         match self {
-            Trap::Link { from, way, target, jump } => {
+            ExitStub::DirectLink { from, exit, target, jump } => {
                 to.u8(0);
                 to.u32(*from);
-                to.u8(*way as u8);
+                to.u8(*exit as u8);
                 to.u64(*target);
                 to.u64(*jump);
             }
-            Trap::Return { stub, target, jump } => {
+            ExitStub::ReturnSite { stub, target, jump } => {
                 to.u8(1);
                 to.u32(*stub);
                 to.u64(*target);
                 to.u64(*jump);
             }
             // Left out.
-            Trap::Linked(_) => to.u8(2),
-            Trap::Indirect => to.u8(3),
-            Trap::SystemCall => to.u8(4),
-            Trap::Ask(question) => {
+            ExitStub::Linked(_) => to.u8(2),
+            ExitStub::IndirectBranch => to.u8(3),
+            ExitStub::SystemCall => to.u8(4),
+            ExitStub::CpuQuery(question) => {
                 to.u8(5);
                 to.u8(*question as u8);
             }
-            Trap::Leave(reason) => {
+            ExitStub::Detach(reason) => {
                 to.u8(6);
                 to.u8(*reason as u8);
             }
-            Trap::Breakpoint => to.u8(7),
+            ExitStub::Breakpoint => to.u8(7),
         }
     }
 
-    fn unpack(from: &mut Unpacker<'_>) -> Option<Trap> {
+    fn unpack(from: &mut ChunkReader<'_>) -> Option<ExitStub> {
         Some(match from.u8()? {
-            0 => Trap::Link {
+            0 => ExitStub::DirectLink {
                 from: from.u32()?,
-                way: one_of(&WAYS, from)?,
+                exit: one_of(&EXITS, from)?,
                 target: from.u64()?,
                 jump: from.u64()?,
             },
-            1 => Trap::Return { stub: from.u32()?, target: from.u64()?, jump: from.u64()? },
-            3 => Trap::Indirect,
-            4 => Trap::SystemCall,
-            5 => Trap::Ask(one_of(&QUESTIONS, from)?),
-            6 => Trap::Leave(one_of(&Leave::ALL, from)?),
-            7 => Trap::Breakpoint,
+            1 => ExitStub::ReturnSite { stub: from.u32()?, target: from.u64()?, jump: from.u64()? },
+            3 => ExitStub::IndirectBranch,
+            4 => ExitStub::SystemCall,
+            5 => ExitStub::CpuQuery(one_of(&QUESTIONS, from)?),
+            6 => ExitStub::Detach(one_of(&DetachReason::ALL, from)?),
+            7 => ExitStub::Breakpoint,
             _ => return None,
         })
     }
 }
 
-/// What has the next number.
-fn one_of<T: Copy>(all: &[T], from: &mut Unpacker<'_>) -> Option<T> {
+/// The value with the next number.
+fn one_of<T: Copy>(all: &[T], from: &mut ChunkReader<'_>) -> Option<T> {
     all.get(usize::from(from.u8()?)).copied()
 }
 
@@ -260,12 +268,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_word_has_the_number_of_its_place() {
+    fn each_word_has_the_number_of_its_position() {
         let numbers = |words: &mut dyn Iterator<Item = u8>| words.collect::<Vec<_>>();
         assert_eq!(numbers(&mut ENDS.iter().map(|end| *end as u8)), [0, 1, 2, 3, 4]);
-        assert_eq!(numbers(&mut WAYS.iter().map(|way| *way as u8)), [0, 1]);
+        assert_eq!(numbers(&mut EXITS.iter().map(|exit| *exit as u8)), [0, 1]);
         assert_eq!(numbers(&mut QUESTIONS.iter().map(|question| *question as u8)), [0, 1]);
-        let leaves = numbers(&mut Leave::ALL.iter().map(|reason| *reason as u8));
-        assert_eq!(leaves, (0..Leave::ALL.len() as u8).collect::<Vec<_>>());
+        let leaves = numbers(&mut DetachReason::ALL.iter().map(|reason| *reason as u8));
+        assert_eq!(leaves, (0..DetachReason::ALL.len() as u8).collect::<Vec<_>>());
     }
 }

@@ -5,109 +5,110 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::hash::AddressMap;
-use crate::hints::{Heats, PageHints};
-use crate::pack::{self, Packer, Unpacker};
+use crate::pack::{self, ChunkReader, ChunkWriter};
+use crate::profile::{BlockHeat, PageProfile};
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// Where the translator reads the program's code.
-pub trait Code {
-    /// The page (4096 bytes) at an address that is a multiple of 4096; `None` where code must not be taken from.
+/// The program's code, as the translator reads it.
+pub trait CodeSource {
+    /// The page (4096 bytes) at an address that is a multiple of 4096; `None` where code must not be taken
+    /// from.
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>>;
 
-    /// Where the page is from, if that is a file of which hints are kept.
-    fn origin(&mut self, _address: u64) -> Option<Origin> {
+    /// The file page that a page is mapped from, if there is a profile for the file.
+    fn origin(&mut self, _address: u64) -> Option<FilePage> {
         None
     }
 }
 
 /// The file that a page of code is from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Origin {
+pub struct FilePage {
     /// A number for the file.
     pub file: u32,
     /// The page's number in the file.
     pub page: u32,
-    /// What earlier runs have executed of it.
-    pub hints: Option<Arc<PageHints>>,
+    /// The execution profile of the page.
+    pub profile: Option<Arc<PageProfile>>,
 }
 
-/// Where an earlier run has left the pages that it looked at, and the marks of its code. `None` where they cannot be read.
-pub(crate) trait Originals {
+/// Access to the pages and PC maps of a stored translation. `None` where they cannot be read.
+pub(crate) trait StoredPages {
     /// The page with a number.
     fn page(&self, number: u32) -> Option<Box<[u8; PAGE as usize]>>;
 
-    /// So many bytes of all marks, from one on.
-    fn marks(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
+    /// `len` bytes of the concatenated PC maps, from an offset.
+    fn pc_maps(&self, begin: u64, len: u32) -> Option<Vec<u8>>;
 }
 
-/// Pages that were looked at.
+/// The pages that were read.
 #[derive(Default)]
-pub(crate) struct Pages {
-    originals: Option<Rc<dyn Originals>>,
-    pages: Vec<Page>,
+pub(crate) struct CodePages {
+    stored_pages: Option<Rc<dyn StoredPages>>,
+    pages: Vec<CodePage>,
     index: AddressMap<u64, u32>,
     last: Option<(u64, u32)>,
 }
 
-/// One of them. Blocks are looked up by their addresses all the time, mostly near one another.
-struct Page {
+/// A page that was read. Blocks are looked up by address all the time, mostly near one another.
+struct CodePage {
     /// `None` where code must not be taken from it.
-    bytes: Option<Bytes>,
-    origin: Option<Origin>,
+    bytes: Option<PageBytes>,
+    origin: Option<FilePage>,
     /// A bit for each byte at which a translated block starts.
     starts: [u64; WORDS],
-    /// For each word of `starts` how many bits the words before have.
+    /// For each word of `starts`, the number of bits in the words before it.
     ranks: [u16; WORDS],
     /// The blocks in the order of their addresses.
     blocks: Vec<u32>,
 }
 
 /// Bytes of a page.
-enum Bytes {
-    Here(Box<[u8; PAGE as usize]>),
-    /// Those of [`Originals`] with a number, and their sums: few are ever asked for.
-    Left {
+enum PageBytes {
+    Loaded(Box<[u8; PAGE as usize]>),
+    /// A page of [`StoredPages`], by number, with its checksums. Few are ever read.
+    Stored {
         number: u32,
         sums: [u64; 2],
         bytes: OnceCell<Option<Box<[u8; PAGE as usize]>>>,
     },
 }
 
-/// A page as it was when it was looked at.
+/// The content of a page when it was read.
 #[derive(Clone, Copy)]
-pub struct Looked<'a>(&'a Bytes);
+pub struct PageContent<'a>(&'a PageBytes);
 
-impl Looked<'_> {
+impl PageContent<'_> {
     /// Whether it was as these bytes are.
     pub fn is(self, now: &[u8]) -> bool {
         match self.0 {
-            Bytes::Here(bytes) => bytes[..] == *now,
-            Bytes::Left { sums, .. } => now.len() == PAGE as usize && pack::sums(now) == *sums,
+            PageBytes::Loaded(bytes) => bytes[..] == *now,
+            PageBytes::Stored { sums, .. } => now.len() == PAGE as usize && pack::sums(now) == *sums,
         }
     }
 }
 
 const WORDS: usize = PAGE as usize / 64;
 
-impl Page {
+impl CodePage {
     /// The word and the bit of an address on it.
     fn bit(address: u64) -> (usize, u64) {
         let offset = (address % PAGE) as usize;
         (offset / 64, 1 << (offset % 64))
     }
 
-    /// Where the block at an address is among the blocks, if there is one.
+    /// The index of the block at an address, if there is one.
     fn position(&self, address: u64) -> Option<usize> {
-        let (word, bit) = Page::bit(address);
+        let (word, bit) = CodePage::bit(address);
         let bits = self.starts[word];
         let before = || (bits & (bit - 1)).count_ones() as usize;
         (bits & bit != 0).then(|| usize::from(self.ranks[word]) + before())
     }
 
     fn add(&mut self, address: u64, block: u32) {
-        let (word, bit) = Page::bit(address);
+        let (word, bit) = CodePage::bit(address);
         self.starts[word] |= bit;
         self.ranks[word + 1..].iter_mut().for_each(|rank| *rank += 1);
         if let Some(position) = self.position(address) {
@@ -116,26 +117,26 @@ impl Page {
     }
 }
 
-impl Page {
-    /// Where its blocks start.
+impl CodePage {
+    /// Offsets of its blocks.
     fn offsets(&self) -> impl Iterator<Item = u16> {
         let is_start = |offset: &u16| {
-            let (word, bit) = Page::bit(u64::from(*offset));
+            let (word, bit) = CodePage::bit(u64::from(*offset));
             self.starts[word] & bit != 0
         };
         (0..PAGE as u16).filter(is_start)
     }
 
-    /// The bytes of a page that is none of an earlier run.
+    /// The bytes of a page that was read in this run.
     fn here(&self) -> Option<&[u8; PAGE as usize]> {
         match self.bytes.as_ref()? {
-            Bytes::Here(bytes) => Some(bytes),
-            Bytes::Left { .. } => None,
+            PageBytes::Loaded(bytes) => Some(bytes),
+            PageBytes::Stored { .. } => None,
         }
     }
 
     /// `number` is that of its bytes.
-    fn pack(&self, number: u32, to: &mut Packer<'_>) {
+    fn pack(&self, number: u32, to: &mut ChunkWriter<'_>) {
         to.u8(u8::from(self.here().is_some()));
         if let Some(bytes) = self.here() {
             to.u32(number);
@@ -151,24 +152,24 @@ impl Page {
     }
 
     fn unpack(
-        from: &mut Unpacker<'_>,
+        from: &mut ChunkReader<'_>,
         files: &AddressMap<u32, u32>,
         address_of: &dyn Fn(u32) -> Option<u64>,
-    ) -> Option<Page> {
+    ) -> Option<CodePage> {
         let mut bytes = None;
         if from.u8()? == 1 {
             let (number, sums) = (from.u32()?, [from.u64()?, from.u64()?]);
-            bytes = Some(Bytes::Left { number, sums, bytes: OnceCell::new() });
+            bytes = Some(PageBytes::Stored { number, sums, bytes: OnceCell::new() });
         }
         let mut origin = None;
         if from.u8()? == 1 {
             let file = *files.get(&from.u32()?)?;
-            origin = Some(Origin { file, page: from.u32()?, hints: None });
+            origin = Some(FilePage { file, page: from.u32()?, profile: None });
         }
-        let blocks = from.list(Unpacker::u32)?;
+        let blocks = from.list(ChunkReader::u32)?;
         let mut starts = [0_u64; WORDS];
         for block in &blocks {
-            let (word, bit) = Page::bit(address_of(*block)?);
+            let (word, bit) = CodePage::bit(address_of(*block)?);
             starts[word] |= bit;
         }
         let (mut ranks, mut before) = ([0; WORDS], 0);
@@ -176,24 +177,24 @@ impl Page {
             *rank = before;
             before += word.count_ones() as u16;
         }
-        (usize::from(before) == blocks.len()).then_some(Page { bytes, origin, starts, ranks, blocks })
+        (usize::from(before) == blocks.len()).then_some(CodePage { bytes, origin, starts, ranks, blocks })
     }
 }
 
 /// The bytes from an address on: 15 at least, unless code ends before.
-pub(crate) struct Window {
+pub(crate) struct InstructionWindow {
     bytes: [u8; 15],
     len: usize,
 }
 
-impl Window {
+impl InstructionWindow {
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
-impl Pages {
-    /// Whether a page of the range was looked at.
+impl CodePages {
+    /// Whether a page of the range was read.
     pub(crate) fn touches(&self, start: u64, end: u64) -> bool {
         if end.saturating_sub(start) / PAGE < self.index.len() as u64 {
             let first = start & !(PAGE - 1);
@@ -202,18 +203,19 @@ impl Pages {
         self.index.keys().any(|page| *page + PAGE > start && *page < end)
     }
 
-    /// The pages of a range that were looked at, ascending, with what they were, if code was taken from them.
-    pub(crate) fn looked_at(&self, start: u64, end: u64) -> Vec<(u64, Option<Looked<'_>>)> {
+    /// The pages of a range that were read, ascending, with their content at that time. `None` where no code
+    /// was taken from them.
+    pub(crate) fn pages_in(&self, start: u64, end: u64) -> Vec<(u64, Option<PageContent<'_>>)> {
         let within = |page: &u64| *page + PAGE > start && *page < end;
         let mut found: Vec<_> = self.index.iter().filter(|(page, _)| within(page)).collect();
         found.sort_unstable();
-        let looked = |index: &u32| self.pages[*index as usize].bytes.as_ref().map(Looked);
+        let looked = |index: &u32| self.pages[*index as usize].bytes.as_ref().map(PageContent);
         found.into_iter().map(|(page, index)| (*page, looked(index))).collect()
     }
 
     /// The longest an instruction at `address` can be.
-    pub(crate) fn window(&mut self, code: &mut dyn Code, address: u64) -> Window {
-        let mut window = Window { bytes: [0; 15], len: 0 };
+    pub(crate) fn window(&mut self, code: &mut dyn CodeSource, address: u64) -> InstructionWindow {
+        let mut window = InstructionWindow { bytes: [0; 15], len: 0 };
         while window.len < 15 {
             let Some(at) = address.checked_add(window.len as u64) else { break };
             let Some(page) = self.find(code, at) else { break };
@@ -228,10 +230,10 @@ impl Pages {
 
     fn bytes(&self, page: u32) -> &[u8] {
         match &self.pages[page as usize].bytes {
-            Some(Bytes::Here(bytes)) => &bytes[..],
-            Some(Bytes::Left { number, sums, bytes }) => {
+            Some(PageBytes::Loaded(bytes)) => &bytes[..],
+            Some(PageBytes::Stored { number, sums, bytes }) => {
                 let read = || {
-                    let page = self.originals.as_ref()?.page(*number)?;
+                    let page = self.stored_pages.as_ref()?.page(*number)?;
                     (pack::sums(&page[..]) == *sums).then_some(page)
                 };
                 bytes.get_or_init(read).as_ref().map_or(&[], |bytes| &bytes[..])
@@ -245,7 +247,7 @@ impl Pages {
         self.bytes(page).get((address % PAGE) as usize..).unwrap_or_default()
     }
 
-    /// The bytes of a range on one page, which was looked at.
+    /// The bytes of a range on one page, which was read.
     pub(crate) fn within(&self, address: u64, len: usize) -> &[u8] {
         let rest = self.known(address).map_or(&[][..], |page| self.rest(page, address));
         &rest[..len]
@@ -256,10 +258,10 @@ impl Pages {
         self.known(address).is_some_and(|page| self.starts_block_on(page, address))
     }
 
-    /// The same for an address that is on this page.
+    /// Whether a block starts at an address on this page.
     #[inline]
     pub(crate) fn starts_block_on(&self, page: u32, address: u64) -> bool {
-        let (word, bit) = Page::bit(address);
+        let (word, bit) = CodePage::bit(address);
         self.pages[page as usize].starts[word] & bit != 0
     }
 
@@ -269,51 +271,51 @@ impl Pages {
         Some(page.blocks[page.position(address)?])
     }
 
-    /// Notes the only block at an address, which was looked at.
+    /// Enters the block at an address of a page that was read.
     pub(crate) fn add_block(&mut self, address: u64, block: u32) {
         if let Some(page) = self.known(address) {
             self.pages[page as usize].add(address, block);
         }
     }
 
-    /// What is known from earlier runs of the page that an address is on, which was looked at.
-    pub(crate) fn hints(&self, address: u64) -> Option<&Arc<PageHints>> {
+    /// The execution profile of the page of an address, which was read before.
+    pub(crate) fn profile(&self, address: u64) -> Option<&Arc<PageProfile>> {
         let page = &self.pages[self.known(address)? as usize];
-        page.origin.as_ref()?.hints.as_ref()
+        page.origin.as_ref()?.profile.as_ref()
     }
 
-    /// How hot the block at an address was in earlier runs, cold if they have executed none there; `None` where nothing is known
-    /// of its page.
-    pub(crate) fn heats(&self, address: u64) -> Option<Heats> {
-        Some(self.hints(address)?.heats_at((address % PAGE) as u16).unwrap_or_default())
+    /// The heat of the block at an address, which is cold if earlier runs have not executed it. `None`
+    /// without a profile of its page.
+    pub(crate) fn heats(&self, address: u64) -> Option<BlockHeat> {
+        Some(self.profile(address)?.heats_at((address % PAGE) as u16).unwrap_or_default())
     }
 
     /// Whether earlier runs have executed a block at an address.
     pub(crate) fn was_executed(&self, address: u64) -> bool {
-        self.hints(address).is_some_and(|hints| hints.heats_at((address % PAGE) as u16).is_some())
+        self.profile(address).is_some_and(|profile| profile.heats_at((address % PAGE) as u16).is_some())
     }
 
     /// Every page that is a file's, with its blocks, in no order.
-    pub(crate) fn of_files(&self) -> impl Iterator<Item = (&Origin, &[u32])> {
+    pub(crate) fn of_files(&self) -> impl Iterator<Item = (&FilePage, &[u32])> {
         self.pages.iter().filter_map(|page| Some((page.origin.as_ref()?, page.blocks.as_slice())))
     }
 
-    /// How many blocks were known to be executed when their pages were looked at.
-    pub(crate) fn hinted(&self) -> usize {
-        let of_page = |page: &Page| {
-            let hints = page.origin.as_ref()?.hints.as_ref()?;
-            Some(page.offsets().filter(|offset| hints.heats_at(*offset).is_some()).count())
+    /// The number of blocks that were in the profile when their pages were read.
+    pub(crate) fn profiled(&self) -> usize {
+        let of_page = |page: &CodePage| {
+            let profile = page.origin.as_ref()?.profile.as_ref()?;
+            Some(page.offsets().filter(|offset| profile.heats_at(*offset).is_some()).count())
         };
         self.pages.iter().filter_map(of_page).sum()
     }
 
-    /// The bytes of all that were not left by an earlier run, in the order of their numbers.
-    pub(crate) fn originals(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
-        self.pages.iter().filter_map(Page::here)
+    /// The bytes of all pages that are not stored, in the order of their numbers.
+    pub(crate) fn fresh_pages(&self) -> impl Iterator<Item = &[u8; PAGE as usize]> {
+        self.pages.iter().filter_map(CodePage::here)
     }
 
-    /// Writes all of them but their bytes, in no order.
-    pub(crate) fn pack(&self, to: &mut Packer<'_>) {
+    /// Writes all pages but their bytes, in no order.
+    pub(crate) fn pack(&self, to: &mut ChunkWriter<'_>) {
         let mut numbers = Vec::with_capacity(self.pages.len());
         let mut before = 0;
         for page in &self.pages {
@@ -327,23 +329,23 @@ impl Pages {
         }
     }
 
-    /// Reads them. `originals` has their bytes, `files` the new numbers of their files by the old ones, `address_of` tells that of
-    /// a block.
+    /// Reads the pages. `stored_pages` has their bytes, `files` the new file numbers by the old ones;
+    /// `address_of` is the address of a block.
     pub(crate) fn unpack(
-        from: &mut Unpacker<'_>,
-        originals: Rc<dyn Originals>,
+        from: &mut ChunkReader<'_>,
+        stored_pages: Rc<dyn StoredPages>,
         files: &AddressMap<u32, u32>,
         address_of: &dyn Fn(u32) -> Option<u64>,
-    ) -> Option<Pages> {
-        let mut pages = Pages { originals: Some(originals), ..Pages::default() };
+    ) -> Option<CodePages> {
+        let mut pages = CodePages { stored_pages: Some(stored_pages), ..CodePages::default() };
         for index in 0..from.count()? {
             pages.index.insert(from.u64()?, index as u32);
-            pages.pages.push(Page::unpack(from, files, address_of)?);
+            pages.pages.push(CodePage::unpack(from, files, address_of)?);
         }
         Some(pages)
     }
 
-    /// Whether the page that an address is on was looked at.
+    /// Whether the page of an address was read.
     pub(crate) fn is_known(&self, address: u64) -> bool {
         self.known(address).is_some()
     }
@@ -357,7 +359,7 @@ impl Pages {
     }
 
     /// The number of the page that an address is on, if code may be taken from it.
-    pub(crate) fn find(&mut self, code: &mut dyn Code, address: u64) -> Option<u32> {
+    pub(crate) fn find(&mut self, code: &mut dyn CodeSource, address: u64) -> Option<u32> {
         let index = match self.known(address) {
             Some(index) => index,
             None => self.read(code, address & !(PAGE - 1)),
@@ -366,11 +368,11 @@ impl Pages {
         self.pages[index as usize].bytes.is_some().then_some(index)
     }
 
-    fn read(&mut self, code: &mut dyn Code, page: u64) -> u32 {
+    fn read(&mut self, code: &mut dyn CodeSource, page: u64) -> u32 {
         let (starts, ranks) = ([0; WORDS], [0; WORDS]);
-        let bytes = code.page(page).map(Bytes::Here);
+        let bytes = code.page(page).map(PageBytes::Loaded);
         let origin = bytes.as_ref().and_then(|_| code.origin(page));
-        self.pages.push(Page { bytes, origin, starts, ranks, blocks: Vec::new() });
+        self.pages.push(CodePage { bytes, origin, starts, ranks, blocks: Vec::new() });
         let index = self.pages.len() as u32 - 1;
         self.index.insert(page, index);
         index
@@ -383,7 +385,7 @@ mod tests {
 
     struct Nothing;
 
-    impl Code for Nothing {
+    impl CodeSource for Nothing {
         fn page(&mut self, _: u64) -> Option<Box<[u8; PAGE as usize]>> {
             None
         }
@@ -391,7 +393,7 @@ mod tests {
 
     struct Filled;
 
-    impl Code for Filled {
+    impl CodeSource for Filled {
         fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
             (address != 0x3000).then(|| Box::new([(address / PAGE) as u8; PAGE as usize]))
         }
@@ -399,22 +401,22 @@ mod tests {
 
     #[test]
     fn pages_that_were_looked_at_are_told_with_their_bytes() {
-        let mut pages = Pages::default();
+        let mut pages = CodePages::default();
         for address in [0x4008, 0x1fff, 0x3000, 0x9000] {
             pages.find(&mut Filled, address);
         }
-        let found = pages.looked_at(0x1800, 0x4001);
+        let found = pages.pages_in(0x1800, 0x4001);
         let (addresses, bytes): (Vec<u64>, Vec<_>) = found.into_iter().unzip();
         assert_eq!(addresses, [0x1000, 0x3000, 0x4000]);
         let is = |number: usize, byte: u8| bytes[number].is_some_and(|page| page.is(&[byte; PAGE as usize]));
         assert!(is(0, 1) && is(2, 4) && bytes[1].is_none());
         assert!(!is(0, 4));
-        assert!(pages.looked_at(0x5000, 0x9000).is_empty());
+        assert!(pages.pages_in(0x5000, 0x9000).is_empty());
     }
 
     #[test]
     fn blocks_are_found_by_their_addresses_whatever_their_order() {
-        let mut pages = Pages::default();
+        let mut pages = CodePages::default();
         let addresses = [0x1fff, 0x1000, 0x1040, 0x103f, 0x2000, 0x1041];
         for (block, address) in (0..).zip(addresses) {
             assert_eq!(pages.find(&mut Nothing, address), None, "no code is there");

@@ -1,60 +1,61 @@
 //! Memory of the program that holds translated code.
 
-use super::marks::Marks;
-use super::pages::Originals;
-use super::place::Mark;
-use crate::pack::{self, Packer, Unpacker};
+use super::pages::StoredPages;
+use super::pc_map::PcMap;
+use super::program_point::PcEntry;
+use crate::pack::{self, ChunkReader, ChunkWriter};
 
 /// Bytes of a region.
 pub const REGION: u64 = 64 << 20;
 
-/// How far a region may be from the code that is copied to it: what the code points to is up to 2 GB from itself.
+/// The greatest distance of a region from the original code. The targets of that code are up to 2 GB away
+/// from it.
 const NEAR: u64 = 0x6000_0000;
 
-/// Room that a batch may take: 400 instructions of less than 500 bytes each, with their stubs and thunks, and 2000
+/// Bytes that a batch may take: 400 instructions of less than 500 bytes with their stubs and thunks, and 2000
 /// links of less than 64.
 const RESERVE: u32 = 1 << 20;
 
 /// Counters that a batch may take: one for each link, and less than ten for each instruction.
 pub(crate) const COUNTER_RESERVE: u32 = 10_000;
 
-/// A region and the marks of its code.
-pub(crate) struct Region {
+/// A region with the PC maps of its code.
+pub(crate) struct CodeRegion {
     base: u64,
     used: u32,
-    /// Where the marks are of the code that an earlier run has left, ascending. Few are ever asked for.
-    left: Vec<Left>,
-    /// The marks of each piece of code that was appended to that, ascending.
-    marks: Vec<Marks>,
+    /// Locations of the PC maps that an earlier run has stored, ascending. Few are ever read.
+    stored: Vec<StoredPcMap>,
+    /// The PC map of each run of code that was appended, ascending.
+    pc_maps: Vec<PcMap>,
 }
 
-/// Marks of a piece of code that an earlier run has left.
-struct Left {
-    /// Where the code starts in the region.
+/// The location of a stored PC map.
+struct StoredPcMap {
+    /// The offset of the code in the region.
     start: u32,
-    /// Bytes of the marks, and where they begin.
+    /// Length of the map in bytes, and its offset among all maps.
     len: u32,
     begin: u64,
     sum: u64,
 }
 
-impl Left {
-    fn read(&self, originals: &dyn Originals) -> Option<Marks> {
-        let bytes = originals.marks(self.begin, self.len)?;
-        (pack::sum(&bytes) == self.sum).then(|| Marks::read(self.start, bytes))
+impl StoredPcMap {
+    fn read(&self, stored_pages: &dyn StoredPages) -> Option<PcMap> {
+        let bytes = stored_pages.pc_maps(self.begin, self.len)?;
+        (pack::sum(&bytes) == self.sum).then(|| PcMap::read(self.start, bytes))
     }
 }
 
-impl Region {
-    pub(crate) fn new(base: u64, used: u32) -> Region {
-        Region { base, used, left: Vec::new(), marks: Vec::new() }
+impl CodeRegion {
+    pub(crate) fn new(base: u64, used: u32) -> CodeRegion {
+        CodeRegion { base, used, stored: Vec::new(), pc_maps: Vec::new() }
     }
 
     pub(crate) fn base(&self) -> u64 {
         self.base
     }
 
-    /// How many bytes from its start are taken.
+    /// The number of used bytes.
     pub(crate) fn used(&self) -> u32 {
         self.used
     }
@@ -76,25 +77,25 @@ impl Region {
         u64::from(self.used) < REGION / 2
     }
 
-    pub(crate) fn append(&mut self, bytes: u32, marks: Marks) {
+    pub(crate) fn append(&mut self, bytes: u32, pc_maps: PcMap) {
         self.used += bytes;
-        self.marks.extend((!marks.is_empty()).then_some(marks));
+        self.pc_maps.extend((!pc_maps.is_empty()).then_some(pc_maps));
     }
 
-    /// The marks of each piece of code.
-    pub(crate) fn all_marks(&self) -> impl Iterator<Item = &[u8]> {
-        self.marks.iter().map(Marks::bytes)
+    /// The bytes of each PC map.
+    pub(crate) fn all_pc_maps(&self) -> impl Iterator<Item = &[u8]> {
+        self.pc_maps.iter().map(PcMap::bytes)
     }
 
-    /// Writes all but its marks, which begin somewhere; where they end.
-    pub(crate) fn pack(&self, mut begin: u64, to: &mut Packer<'_>) -> u64 {
+    /// Writes all but the PC maps, which start at `begin`; returns their end.
+    pub(crate) fn pack(&self, mut begin: u64, to: &mut ChunkWriter<'_>) -> u64 {
         to.u64(self.base);
         to.u32(self.used);
         to.u64(begin);
-        to.count(self.marks.len());
-        for marks in &self.marks {
-            let bytes = marks.bytes();
-            to.u32(marks.start());
+        to.count(self.pc_maps.len());
+        for pc_maps in &self.pc_maps {
+            let bytes = pc_maps.bytes();
+            to.u32(pc_maps.start());
             to.u32(bytes.len() as u32);
             to.u64(pack::sum(bytes));
             begin += bytes.len() as u64;
@@ -102,33 +103,33 @@ impl Region {
         begin
     }
 
-    pub(crate) fn unpack(from: &mut Unpacker<'_>) -> Option<Region> {
+    pub(crate) fn unpack(from: &mut ChunkReader<'_>) -> Option<CodeRegion> {
         let (base, used, mut begin) = (from.u64()?, from.u32()?, from.u64()?);
-        let one = |from: &mut Unpacker<'_>| {
+        let one = |from: &mut ChunkReader<'_>| {
             let (start, len, sum) = (from.u32()?, from.u32()?, from.u64()?);
-            let left = Left { start, len, begin, sum };
+            let stored = StoredPcMap { start, len, begin, sum };
             begin = begin.checked_add(len.into())?;
-            Some(left)
+            Some(stored)
         };
-        Some(Region { base, used, left: from.list(one)?, marks: Vec::new() })
+        Some(CodeRegion { base, used, stored: from.list(one)?, pc_maps: Vec::new() })
     }
 
-    /// Every mark, by offset.
+    /// Every entry, by offset.
     #[cfg(test)]
-    pub(crate) fn marks(&self) -> impl Iterator<Item = Mark> {
-        self.marks.iter().flat_map(Marks::iter)
+    pub(crate) fn pc_entries(&self) -> impl Iterator<Item = PcEntry> {
+        self.pc_maps.iter().flat_map(PcMap::iter)
     }
 
-    /// The mark of the instruction at an address; `originals` has those of an earlier run.
-    pub(crate) fn mark(&self, address: u64, originals: Option<&dyn Originals>) -> Option<Mark> {
+    /// The PC-map entry of the instruction at an address; `stored_pages` has the maps of an earlier run.
+    pub(crate) fn pc_entry(&self, address: u64, stored_pages: Option<&dyn StoredPages>) -> Option<PcEntry> {
         let offset = (address - self.base) as u32;
         let find =
-            |piece: &Marks| piece.iter().find(|mark| mark.at >= offset).filter(|mark| mark.at == offset);
-        let behind = self.marks.partition_point(|piece| piece.start() <= offset);
-        if let Some(piece) = behind.checked_sub(1).and_then(|last| self.marks.get(last)) {
-            return find(piece);
+            |map: &PcMap| map.iter().find(|entry| entry.at >= offset).filter(|entry| entry.at == offset);
+        let behind = self.pc_maps.partition_point(|map| map.start() <= offset);
+        if let Some(map) = behind.checked_sub(1).and_then(|last| self.pc_maps.get(last)) {
+            return find(map);
         }
-        let behind = self.left.partition_point(|piece| piece.start <= offset);
-        find(&self.left.get(behind.checked_sub(1)?)?.read(originals?)?)
+        let behind = self.stored.partition_point(|map| map.start <= offset);
+        find(&self.stored.get(behind.checked_sub(1)?)?.read(stored_pages?)?)
     }
 }

@@ -1,25 +1,25 @@
-//! What is emitted, instruction by instruction, and what is known of each.
+//! The emitted code, instruction by instruction, and the program point of each.
 
 use iced_x86::code_asm::*;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind, Register};
 
-use super::batch::Batch;
-use super::emit::{At, Emitter, as_load, len_of_conditional};
-use super::pages::Pages;
-use super::place::Bits;
-use super::shape::{STATUS, Shape};
+use super::batch::BlockBatch;
+use super::emit::{CodeEmitter, EmitState, as_load, len_of_conditional};
+use super::instruction::{DecodedInstruction, STATUS};
+use super::pages::CodePages;
+use super::program_point::PcBits;
 use super::*;
-use crate::Event;
-use crate::hints::{FileHints, Heat, Heats};
+use crate::ExecutionEvent;
+use crate::profile::{BlockHeat, FileProfile, Heat};
 
 const AT: u64 = 0x40_0000;
 const REGION_AT: u64 = 0x3000_0000;
 const TABLE_AT: u64 = 0x7f00_0000;
 
 /// Code at [`AT`], and nothing executable elsewhere.
-struct Program(Vec<u8>);
+struct TestProgram(Vec<u8>);
 
-impl Code for Program {
+impl CodeSource for TestProgram {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
         let bytes = self.0.get(usize::try_from(address.checked_sub(AT)?).ok()?..)?;
         let mut page = Box::new([0xcc; PAGE as usize]);
@@ -39,25 +39,25 @@ fn text(instruction: &Instruction) -> String {
     text
 }
 
-/// Where libraries are: no instruction has room for it.
+/// An address of libraries, which no instruction can contain.
 const FAR_AT: u64 = 0x7fff_fd00_0000;
 
-fn shape(bytes: &[u8]) -> Shape {
-    Shape::decode(bytes, AT).unwrap()
+fn shape(bytes: &[u8]) -> DecodedInstruction {
+    DecodedInstruction::decode(bytes, AT).unwrap()
 }
 
-fn clean() -> At {
-    At { subject: 0, done: 0, bits: Bits::CLEAN }
+fn clean() -> EmitState {
+    EmitState { subject: 0, done: 0, bits: PcBits::CLEAN }
 }
 
 /// The instructions that are emitted, up to the first stop behind them.
 #[track_caller]
-fn emits(emit: impl FnOnce(&mut Emitter), expected: &[&str]) {
-    let mut out = Emitter::new(REGION_AT, 0, Default::default());
+fn emits(emit: impl FnOnce(&mut CodeEmitter), expected: &[&str]) {
+    let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
     emit(&mut out);
     let (address, bytes, marks, _) = out.finish();
     let all = decoded(address, &bytes);
-    let marked = all.iter().filter(|i| marks.iter().any(|mark| REGION_AT + u64::from(mark.at) == i.ip()));
+    let marked = all.iter().filter(|i| marks.iter().any(|entry| REGION_AT + u64::from(entry.at) == i.ip()));
     assert_eq!(marked.map(text).collect::<Vec<_>>(), expected);
 }
 
@@ -69,10 +69,10 @@ fn a_counter_is_one_instruction_where_flags_do_not_matter() {
 }
 
 #[test]
-fn what_has_r11_gets_the_programs_and_puts_it_back() {
+fn an_instruction_that_uses_r11_gets_the_programs_and_puts_it_back() {
     let (load, store) = ("mov r11,[gs:10h]", "mov [gs:10h],r11");
     let copied = |bytes: &[u8], expected: &[&str]| {
-        let copy = |out: &mut Emitter| {
+        let copy = |out: &mut CodeEmitter| {
             out.copy(clean(), &shape(bytes));
             out.release_r11(clean());
         };
@@ -97,10 +97,10 @@ fn what_has_r11_gets_the_programs_and_puts_it_back() {
 #[test]
 fn r11_stays_the_programs_until_it_is_needed() {
     let (reads, changes, neither) = ([0x4c, 0x89, 0xd8], [0x49, 0xff, 0xc3], [0x48, 0x89, 0xc8]);
-    let copies = |instructions: &[[u8; 3]], out: &mut Emitter| {
+    let copies = |instructions: &[[u8; 3]], out: &mut CodeEmitter| {
         instructions.iter().for_each(|bytes| out.copy(clean(), &shape(bytes)));
     };
-    let loud = |out: &mut Emitter| out.count(clean(), 0x21000, false);
+    let loud = |out: &mut CodeEmitter| out.count(clean(), 0x21000, false);
     emits(
         |out| {
             copies(&[reads, neither, changes, reads, changes], out);
@@ -126,7 +126,7 @@ fn r11_stays_the_programs_until_it_is_needed() {
             "mov [gs:21000h],r11",
         ],
     );
-    // A counter that needs no register leaves it.
+    // A counter that needs no register.
     emits(
         |out| {
             copies(&[changes], out);
@@ -140,7 +140,7 @@ fn r11_stays_the_programs_until_it_is_needed() {
 
 #[test]
 fn r11_is_in_the_slot_but_where_the_program_has_it() {
-    let mut out = Emitter::new(REGION_AT, 0, Default::default());
+    let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
     out.copy(clean(), &shape(&[0x49, 0xff, 0xc3]));
     out.copy(clean(), &shape(&[0x48, 0x89, 0xc8]));
     out.release_r11(clean());
@@ -148,7 +148,7 @@ fn r11_is_in_the_slot_but_where_the_program_has_it() {
     let (address, bytes, marks, _) = out.finish();
     let own = |i: &Instruction| {
         let at = (i.ip() - REGION_AT) as u32;
-        marks.iter().any(|mark| mark.at == at && mark.bits.has(Bits::OWN_R11))
+        marks.iter().any(|entry| entry.at == at && entry.bits.has(PcBits::OWN_R11))
     };
     let all = decoded(address, &bytes);
     let behind: Vec<_> = all.iter().filter(|i| own(i)).map(text).collect();
@@ -192,7 +192,7 @@ fn a_stub_subtracts_its_address_and_adds_it_again() {
         "lea rcx,[rcx+400000h]",
         "jmp qword [rel 30000016h]",
     ];
-    emits(|out| _ = out.stub(0, AT, None), &[&near[..], &restored].concat());
+    emits(|out| _ = out.lookup_stub(0, AT, None), &[&near[..], &restored].concat());
     let far = [
         "mov r11,0FFFF800003000000h",
         "lea rcx,[rcx+r11]",
@@ -201,7 +201,7 @@ fn a_stub_subtracts_its_address_and_adds_it_again() {
         "lea rcx,[rcx+r11]",
         "jmp qword [rel 30000024h]",
     ];
-    emits(|out| _ = out.stub(0, FAR_AT, None), &[&far[..], &restored].concat());
+    emits(|out| _ = out.lookup_stub(0, FAR_AT, None), &[&far[..], &restored].concat());
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn an_indirect_branch_is_counted_by_the_register_that_is_ours() {
     let rest = ["movzx r11d,sp", "pop rcx", "push qword [gs:r11+10000h]", "ret"];
     let outside = Some(0x21000);
     emits(|out| out.ret(clean(), 0, clean(), outside), &[&kept[..], &count, &rest].concat());
-    // r11 may be what it goes by.
+    // The branch may use r11.
     let jump = shape(&[0x41, 0xff, 0xe3]);
     let rest = ["movzx r11d,cx", "jmp qword [r11*8+7F000000h]"];
     emits(
@@ -250,7 +250,7 @@ fn a_system_call_stops_by_the_filter_and_leaves_its_own_address() {
 fn short_branches_reach_far() {
     let branch = |bytes: &[u8], expected: &[&str]| {
         let shape = shape(bytes);
-        emits(|out| _ = out.conditional(clean(), clean().with(Bits::TAKEN), &shape), expected);
+        emits(|out| _ = out.conditional(clean(), clean().with(PcBits::TAKEN), &shape), expected);
     };
     branch(&[0x74, 0x10], &["je near 0000000030000006h"]);
     branch(&[0x2e, 0x7f, 0x10], &["jg near 0000000030000006h"]);
@@ -262,7 +262,7 @@ fn short_branches_reach_far() {
     branch(&[0x67, 0xe3, 0x10], &[&["jecxz 0000000030000005h"][..], &over].concat());
 }
 
-/// Every way to name memory.
+/// Every addressing mode.
 fn operands() -> Vec<AsmMemoryOperand> {
     let bases = [rax, rcx, rdx, rbx, rsp, rbp, r11, rdi, r8, r12, r13, r15];
     let displacements = [0, 8, -8, 0x1234, -0x1234_5678];
@@ -316,7 +316,7 @@ fn prefixes_that_do_nothing_do_not_change_the_load() {
     // A REX prefix in front of another prefix is none.
     check(&[0x41, 0x3e, 0xff, 0x20]);
     check(&[0x43, 0x64, 0xff, 0x24, 0x01]);
-    // Of two segments the last one counts.
+    // The last one of two segment prefixes counts.
     check(&[0x65, 0x64, 0xff, 0x20]);
 }
 
@@ -382,19 +382,20 @@ fn a_flag_is_dead_only_when_a_new_value_is_sure() {
     check(&[0xe1, 0], ZF, 0); // loope
 }
 
-fn batch(program: &mut Program, entry: u64) -> Batch {
+fn batch(program: &mut TestProgram, entry: u64) -> BlockBatch {
     let bounds = (REGION_AT, REGION_AT + REGION);
-    Batch::find(&mut Pages::default(), program, entry, bounds, &|_| 0, Default::default())
+    BlockBatch::find(&mut CodePages::default(), program, entry, bounds, &|_| 0, Default::default())
 }
 
 #[test]
 fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
-    // je into the middle of what follows it: mov eax, ...; or nop; nop; nop; ret.
-    let mut program = Program(vec![0x74, 1, 0xb8, 0x90, 0x90, 0x90, 0xc3, 0xc3]);
+    // je into the middle of the next instruction: mov eax, ...; or nop; nop; nop; ret.
+    let mut program = TestProgram(vec![0x74, 1, 0xb8, 0x90, 0x90, 0x90, 0xc3, 0xc3]);
     let found = batch(&mut program, AT);
-    let starts: Vec<(u64, usize)> = found.drafts.iter().map(|draft| (draft.address, draft.len())).collect();
+    let starts: Vec<(u64, usize)> =
+        found.blocks.iter().map(|pending| (pending.address, pending.len())).collect();
     assert_eq!(starts, [(AT, 1), (AT + 2, 2), (AT + 3, 4)]);
-    let ends: Vec<Terminator> = found.drafts.iter().map(|draft| draft.terminator).collect();
+    let ends: Vec<Terminator> = found.blocks.iter().map(|pending| pending.terminator).collect();
     let ret = Terminator::Return { drops: 0 };
     assert_eq!(ends, [Terminator::Conditional { taken: AT + 3, not_taken: AT + 2 }, ret, ret]);
 }
@@ -402,16 +403,16 @@ fn blocks_start_wherever_something_jumps_to_and_may_overlap() {
 #[test]
 fn a_loop_is_deeper_and_its_flags_live_around_it() {
     // clc; head: adc rax, rax; dec ecx; jne head; ret
-    let mut program = Program(vec![0xf8, 0x48, 0x11, 0xc0, 0xff, 0xc9, 0x75, 0xf9, 0xc3]);
+    let mut program = TestProgram(vec![0xf8, 0x48, 0x11, 0xc0, 0xff, 0xc9, 0x75, 0xf9, 0xc3]);
     let found = batch(&mut program, AT);
-    let head = &found.drafts[found.at(AT + 1).unwrap()];
+    let head = &found.blocks[found.at(AT + 1).unwrap()];
     assert_eq!((head.expected, head.live_in), (800, 32));
     // Only the carry lives from adc to dec, which keeps it.
-    assert_eq!(head.quiet, Some(0));
+    assert_eq!(head.flags_dead, Some(0));
 }
 
 /// A bit of everything: calls, tables, loops, strings, system calls, faults.
-fn mixture() -> Program {
+fn mixture() -> TestProgram {
     let mut a = CodeAssembler::new(64).unwrap();
     let (mut head, mut function, mut end) = (a.create_label(), a.create_label(), a.create_label());
     a.call(function).unwrap();
@@ -438,19 +439,19 @@ fn mixture() -> Program {
     a.add(qword_ptr(rsp), 0).unwrap();
     a.ret_1(8).unwrap();
     a.mov(gs, eax).unwrap();
-    Program(a.assemble(AT).unwrap())
+    TestProgram(a.assemble(AT).unwrap())
 }
 
 /// All writes of code that a translation makes until everything is linked.
-fn translated(program: &mut Program) -> (Translation, Vec<Write>) {
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+fn translated(program: &mut TestProgram) -> (Translation, Vec<CodeWrite>) {
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     translation.enter(program, AT).unwrap();
     let mut writes = translation.take_writes();
     for address in [AT + 5, AT + 10] {
         translation.indirect(program, address).unwrap();
     }
-    let stops: Vec<u64> = translation.traps.keys().copied().collect();
+    let stops: Vec<u64> = translation.exit_stubs.keys().copied().collect();
     for stop in stops {
         translation.link(program, stop).unwrap();
     }
@@ -459,30 +460,30 @@ fn translated(program: &mut Program) -> (Translation, Vec<Write>) {
 }
 
 #[test]
-fn every_instruction_that_is_emitted_has_a_place() {
+fn every_emitted_instruction_has_a_program_point() {
     let mut program = mixture();
     let (translation, writes) = translated(&mut program);
     let starts: Vec<u64> = decoded(AT, &program.0).iter().map(Instruction::ip).collect();
     let mut seen = 0;
     for write in writes.iter().filter(|write| write.bytes.len() > 8) {
         for instruction in decoded(write.address, &write.bytes) {
-            let Some(place) = translation.place(instruction.ip()) else { continue };
+            let Some(place) = translation.point_at(instruction.ip()) else { continue };
             seen += 1;
-            if let Next::Known(address) = place.next {
+            if let NextAddress::Known(address) = place.next {
                 let known = starts.contains(&address) || address == AT + program.0.len() as u64;
                 assert!(known, "{} leads to {address:#x}", text(&instruction));
             }
         }
     }
-    let marks: usize = translation.regions.iter().map(|region| region.marks().count()).sum();
+    let marks: usize = translation.regions.iter().map(|region| region.pc_entries().count()).sum();
     assert!(marks > 100, "{marks}");
     assert_eq!(seen, marks, "marks that are at no instruction");
-    let resolved = translation.regions[0].marks().filter(|mark| translation.resolve(mark).is_some());
+    let resolved = translation.regions[0].pc_entries().filter(|entry| translation.resolve(entry).is_some());
     assert_eq!(resolved.count(), marks, "marks that lead nowhere");
 }
 
 #[test]
-fn what_changes_r11_is_done_where_it_goes_to_the_slot() {
+fn an_instruction_that_changes_r11_is_done_where_it_goes_to_the_slot() {
     let mut program = mixture();
     let behind: Vec<u64> =
         decoded(AT, &program.0).iter().filter(|i| text(i) == "inc r11").map(Instruction::next_ip).collect();
@@ -490,9 +491,9 @@ fn what_changes_r11_is_done_where_it_goes_to_the_slot() {
     let mut stores = Vec::new();
     for write in writes.iter().filter(|write| write.bytes.len() > 8) {
         for store in decoded(write.address, &write.bytes).iter().filter(|i| text(i) == "mov [gs:10h],r11") {
-            let place = translation.place(store.ip()).unwrap();
+            let place = translation.point_at(store.ip()).unwrap();
             assert!(!place.repair.r11, "{:x}", store.ip());
-            let Next::Known(address) = place.next else { panic!("{:x}", store.ip()) };
+            let NextAddress::Known(address) = place.next else { panic!("{:x}", store.ip()) };
             stores.push(address);
         }
     }
@@ -504,7 +505,7 @@ fn an_indirect_call_takes_r11_where_the_program_has_it() {
     let mut a = CodeAssembler::new(64).unwrap();
     a.inc(r11).unwrap();
     a.call(r11).unwrap();
-    let mut program = Program(a.assemble(AT).unwrap());
+    let mut program = TestProgram(a.assemble(AT).unwrap());
     let writes = entered(&mut program).take_writes();
     let all: Vec<String> =
         writes.iter().flat_map(|write| decoded(write.address, &write.bytes)).map(|i| text(&i)).collect();
@@ -516,7 +517,7 @@ fn an_indirect_call_takes_r11_where_the_program_has_it() {
 fn looping(
     round: impl FnOnce(&mut CodeAssembler),
     end: impl FnOnce(&mut CodeAssembler, CodeLabel),
-) -> Program {
+) -> TestProgram {
     let mut a = CodeAssembler::new(64).unwrap();
     let mut head = a.create_label();
     a.mov(ecx, 5).unwrap();
@@ -524,7 +525,7 @@ fn looping(
     round(&mut a);
     end(&mut a, head);
     a.ret().unwrap();
-    Program(a.assemble(AT).unwrap())
+    TestProgram(a.assemble(AT).unwrap())
 }
 
 fn while_not_zero(a: &mut CodeAssembler, head: CodeLabel) {
@@ -532,22 +533,22 @@ fn while_not_zero(a: &mut CodeAssembler, head: CodeLabel) {
     a.jne(head).unwrap();
 }
 
-/// The instructions of the block behind the first, and of each whether r11 has the counter, whether the block is counted, and how many
-/// of its instructions are done.
-fn round(mut program: Program) -> Vec<(String, (bool, bool, u16))> {
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+/// The instructions of the block behind the first, each with three facts: r11 has the counter, the block is
+/// counted, and the number of instructions done.
+fn round(mut program: TestProgram) -> Vec<(String, (bool, bool, u16))> {
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     translation.enter(&mut program, AT).unwrap();
     let writes = translation.take_writes();
     let own = translation.block_at(AT + 5).unwrap();
     let code = writes.iter().max_by_key(|write| write.bytes.len()).unwrap();
     let known = decoded(code.address, &code.bytes).into_iter().filter_map(|instruction| {
-        let place = translation.place(instruction.ip())?;
-        let Standing::In { block, phase, done, .. } = place.flow else { return None };
+        let place = translation.point_at(instruction.ip())?;
+        let FlowState::In { block, phase, done, .. } = place.flow else { return None };
         let counts = place.counter.is_some();
         assert!(!counts || (place.counter == translation.block_counter(own) && place.repair.r11));
         (block == own && instruction.mnemonic() != Mnemonic::Nop)
-            .then(|| (text(&instruction), (counts, phase == Phase::Counted, done)))
+            .then(|| (text(&instruction), (counts, phase == CountPhase::Counted, done)))
     });
     known.collect()
 }
@@ -572,9 +573,9 @@ fn a_loop_with_flags_that_live_on_counts_without_changing_them() {
     let found = round(looping(|a| a.cmove(rax, rbx).unwrap(), |a, head| a.loop_(head).unwrap()));
     let texts: Vec<&str> = found.iter().map(|(text, _)| text.as_str()).collect();
     assert_eq!(texts[1..3], ["lea r11,[r11+1]", "cmove rax,rbx"]);
-    // Over a jump, which is over the way on.
+    // Skips the jump to the next block.
     assert!(texts[3].starts_with("loop") && texts[4].starts_with("jmp"), "{texts:?}");
-    // The way round again: the counter is still in the register.
+    // The back edge: the counter is still in the register.
     assert!(texts[5].starts_with("jmp") && found[5].1 == (true, true, 2), "{found:?}");
 }
 
@@ -591,9 +592,9 @@ fn a_short_loop_lies_in_one_line() {
     const LINE: u64 = 64;
     for before in 0..LINE as usize {
         for len in [1, 20, 64] {
-            let mut out = Emitter::new(REGION_AT, 0, Default::default());
+            let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
             out.skip(before);
-            out.keep_together(clean(), 9, len);
+            out.align_to_line(clean(), 9, len);
             let padding = decoded(REGION_AT, &out.finish().1[before..]);
             assert!(
                 padding
@@ -604,9 +605,9 @@ fn a_short_loop_lies_in_one_line() {
         }
     }
     let start = |before: usize, len: usize| {
-        let mut out = Emitter::new(REGION_AT, 0, Default::default());
+        let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
         out.skip(before);
-        out.keep_together(clean(), 9, len);
+        out.align_to_line(clean(), 9, len);
         out.here() + 9 - REGION_AT
     };
     assert_eq!((start(0, 55), start(0, 56), start(0, 64), start(0, 65)), (9, 64, 64, 9));
@@ -625,21 +626,21 @@ fn a_conditional_branch_is_as_long_as_is_said() {
         &[0x67, 0xe3, 2],
     ];
     for branch in branches {
-        let mut out = Emitter::new(REGION_AT, 0, Default::default());
-        out.conditional(clean(), clean().with(Bits::TAKEN), &shape(branch));
+        let mut out = CodeEmitter::new(REGION_AT, 0, Default::default());
+        out.conditional(clean(), clean().with(PcBits::TAKEN), &shape(branch));
         assert_eq!(out.here() - REGION_AT, len_of_conditional(&shape(branch)) as u64, "{branch:x?}");
     }
 }
 
 #[test]
-fn what_was_not_emitted_has_no_place() {
+fn an_address_without_code_has_no_program_point() {
     let mut program = mixture();
     let (translation, _) = translated(&mut program);
-    let body = translation.pieces[0].body;
-    assert!(translation.place(body).is_some());
-    assert_eq!(translation.place(body + 1), None, "the middle of an instruction");
-    assert_eq!(translation.place(AT), None);
-    assert_eq!(translation.place(REGION_AT + REGION - 1), None);
+    let body = translation.blocks[0].body;
+    assert!(translation.point_at(body).is_some());
+    assert_eq!(translation.point_at(body + 1), None, "the middle of an instruction");
+    assert_eq!(translation.point_at(AT), None);
+    assert_eq!(translation.point_at(REGION_AT + REGION - 1), None);
 }
 
 #[test]
@@ -647,7 +648,7 @@ fn the_same_code_gives_the_same_bytes() {
     let writes = |()| translated(&mut mixture()).1.into_iter().filter(|write| write.bytes.len() > 8).count();
     assert_eq!(writes(()), writes(()));
     let first = |()| {
-        let mut translation = Translation::new(TABLE_AT, Settings::default());
+        let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
         translation.add_region(REGION_AT, 16);
         translation.enter(&mut mixture(), AT).unwrap();
         translation.take_writes()
@@ -656,7 +657,7 @@ fn the_same_code_gives_the_same_bytes() {
 }
 
 /// Many jumps to a block behind them, each too far from it for one batch, and for it to be likely.
-fn crowd(jumps: usize) -> Program {
+fn crowd(jumps: usize) -> TestProgram {
     let mut a = CodeAssembler::new(64).unwrap();
     let mut end = a.create_label();
     (0..jumps).for_each(|_| a.je(end).unwrap());
@@ -665,14 +666,14 @@ fn crowd(jumps: usize) -> Program {
     a.set_label(&mut end).unwrap();
     a.nop().unwrap();
     a.ret().unwrap();
-    Program(a.assemble(AT).unwrap())
+    TestProgram(a.assemble(AT).unwrap())
 }
 
 #[test]
-fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
-    let jumps = weave::MOST_LINKS + 500;
+fn a_block_that_too_many_stubs_wait_for_is_linked_one_by_one() {
+    let jumps = instrumentation::MOST_LINKS + 500;
     let mut program = crowd(jumps);
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     let all = decoded(AT, &program.0);
     let (first, end) = (all[0].ip(), all[0].near_branch64());
@@ -685,9 +686,10 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
     }
     let to = translation.enter(&mut program, end).unwrap();
     let open = |translation: &Translation| {
-        let is_open = |trap: &Trap| matches!(trap, Trap::Link { target, .. } if *target == end);
-        let traps = translation.traps.iter().filter(|(_, trap)| is_open(trap));
-        traps.map(|(at, _)| *at).collect::<Vec<u64>>()
+        let is_open =
+            |exit_stub: &ExitStub| matches!(exit_stub, ExitStub::DirectLink { target, .. } if *target == end);
+        let exit_stubs = translation.exit_stubs.iter().filter(|(_, exit_stub)| is_open(exit_stub));
+        exit_stubs.map(|(at, _)| *at).collect::<Vec<u64>>()
     };
     let rest = open(&translation);
     assert!(!rest.is_empty(), "all were linked at once");
@@ -697,51 +699,51 @@ fn what_too_many_stops_wait_for_is_linked_to_them_one_by_one() {
         let writes = translation.take_writes();
         assert!(writes.iter().any(|write| write.address == *stop && write.bytes[0] == 0xe9), "{writes:?}");
         // Straight, or over a counter.
-        assert!(destination == to || translation.place(destination).is_some());
+        assert!(destination == to || translation.point_at(destination).is_some());
         assert_eq!(translation.link(&mut program, *stop).unwrap(), Some(destination));
     }
     assert_eq!(open(&translation), []);
 }
 
-/// The same, of which something is known.
+/// The same code with a profile.
 struct Hinted {
-    program: Program,
-    hints: FileHints,
+    program: TestProgram,
+    profile: FileProfile,
 }
 
 impl Hinted {
-    fn new(program: Program, blocks: &[(u64, bool)]) -> Hinted {
-        let mut hints = FileHints::default();
+    fn new(program: TestProgram, blocks: &[(u64, bool)]) -> Hinted {
+        let mut profile = FileProfile::default();
         for (address, entrance) in blocks {
-            let heats = Heats { block: Heat::of(64), ..Heats::default() };
-            hints.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, heats, *entrance);
+            let heats = BlockHeat { block: Heat::of(64), ..BlockHeat::default() };
+            profile.learn(((address - AT) / PAGE) as u32, (address % PAGE) as u16, heats, *entrance);
         }
-        Hinted { program, hints }
+        Hinted { program, profile }
     }
 }
 
-impl Code for Hinted {
+impl CodeSource for Hinted {
     fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
         self.program.page(address)
     }
 
-    fn origin(&mut self, address: u64) -> Option<Origin> {
+    fn origin(&mut self, address: u64) -> Option<FilePage> {
         let page = ((address - AT) / PAGE) as u32;
-        Some(Origin { file: 0, page, hints: self.hints.page(page) })
+        Some(FilePage { file: 0, page, profile: self.profile.page(page) })
     }
 }
 
-/// Which ways of its first block's branch a program's translation counts, by hints of how often each was gone. Where they lead to
-/// is equally hot.
-fn counted_ways(ways: [u64; 2]) -> [bool; 2] {
+/// The exits of the first block's branch that a translation counts, by the heat of each exit. The successors
+/// are equally hot.
+fn counted_ways(exits: [u64; 2]) -> [bool; 2] {
     // jz over a nop, to where both meet.
-    let mut code = Hinted::new(Program(vec![0x85, 0xc0, 0x74, 0x03, 0x90, 0xeb, 0x01, 0x90, 0xc3]), &[]);
-    for (offset, ways) in [(0, ways), (4, [0, 1000]), (7, [1000, 0]), (8, [0, 1000])] {
-        let heats = Heats { block: Heat::of(1000), ways: ways.map(Heat::of), entry: Heat::default() };
-        code.hints.learn(0, offset, heats, false);
+    let mut code = Hinted::new(TestProgram(vec![0x85, 0xc0, 0x74, 0x03, 0x90, 0xeb, 0x01, 0x90, 0xc3]), &[]);
+    for (offset, exits) in [(0, exits), (4, [0, 1000]), (7, [1000, 0]), (8, [0, 1000])] {
+        let heats = BlockHeat { block: Heat::of(1000), exits: exits.map(Heat::of), entry: Heat::default() };
+        code.profile.learn(0, offset, heats, false);
     }
     let translation = entered(&mut code);
-    let first = translation.piece(translation.block_at(AT).unwrap());
+    let first = translation.block(translation.block_at(AT).unwrap());
     first.edges.map(|edge| translation.flow().counter_of(edge.unwrap()).is_some())
 }
 
@@ -757,18 +759,22 @@ fn units_that_nobody_wants_are_not_counted() {
     // rep movsb; a load under a mask; ret.
     let code = vec![0xf3, 0xa4, 0x62, 0xf1, 0x7f, 0x29, 0x6f, 0x06, 0xc3];
     let units = |counted| {
-        let mut translation = Translation::new(TABLE_AT, Settings { counted, ..Settings::default() });
+        let mut translation =
+            Translation::new(TABLE_AT, TranslationSettings { counted, ..TranslationSettings::default() });
         translation.add_region(REGION_AT, 16);
-        translation.enter(&mut Program(code.clone()), AT).unwrap();
-        translation.extras()
+        translation.enter(&mut TestProgram(code.clone()), AT).unwrap();
+        translation.unit_counters()
     };
-    assert_eq!(units(Kinds::OF_UNITS), 2);
-    assert_eq!(units(Kinds::needed_for([Event::Loads])), 1);
-    assert_eq!(units(Kinds::needed_for([Event::Instructions, Event::TakenBranches])), 0);
+    assert_eq!(units(AddendKinds::OF_UNITS), 2);
+    assert_eq!(units(AddendKinds::needed_for([ExecutionEvent::Loads])), 1);
+    assert_eq!(
+        units(AddendKinds::needed_for([ExecutionEvent::Instructions, ExecutionEvent::TakenBranches])),
+        0
+    );
 }
 
 /// A branch, an indirect jump, and functions that nothing leads to; their addresses.
-fn scattered() -> (Program, [u64; 4]) {
+fn scattered() -> (TestProgram, [u64; 4]) {
     let mut a = CodeAssembler::new(64).unwrap();
     let (mut seldom, mut one, mut other) = (a.create_label(), a.create_label(), a.create_label());
     a.test(eax, eax).unwrap();
@@ -785,35 +791,35 @@ fn scattered() -> (Program, [u64; 4]) {
     let made = a.assemble_options(AT, iced_x86::BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS).unwrap();
     let label = |label| made.label_ip(label).unwrap();
     let addresses = [AT, label(&seldom), label(&one), label(&other)];
-    (Program(made.inner.code_buffer), addresses)
+    (TestProgram(made.inner.code_buffer), addresses)
 }
 
-fn entered(code: &mut dyn Code) -> Translation {
-    let mut translation = Translation::new(TABLE_AT, Settings::default());
+fn entered(code: &mut dyn CodeSource) -> Translation {
+    let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
     translation.add_region(REGION_AT, 16);
     translation.enter(code, AT).unwrap();
     translation
 }
 
-/// The last instruction before an address in what was written.
-fn before(writes: &[Write], address: u64) -> String {
+/// The last instruction before an address in the written code.
+fn before(writes: &[CodeWrite], address: u64) -> String {
     let inside =
-        |write: &&Write| write.address < address && write.address + write.bytes.len() as u64 > address;
+        |write: &&CodeWrite| write.address < address && write.address + write.bytes.len() as u64 > address;
     let write = writes.iter().find(inside).unwrap();
     let code = decoded(write.address, &write.bytes[..(address - write.address) as usize]);
     code.last().map_or_else(String::new, text)
 }
 
 #[test]
-fn what_a_call_does_between_is_right_before_what_it_calls() {
-    // call AT + 10; ret; call AT + 10 behind it: once from before, once from behind.
+fn the_thunk_of_a_call_is_right_before_the_called_block() {
+    // call AT + 10; ret; call AT + 10 behind it: one call from before, one from behind.
     let forward = [&[0xe8, 5, 0, 0, 0, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc][..], &[0x90, 0xc3]].concat();
     let back =
         [&[0xeb, 0x0e][..], &[0xcc; 8], &[0x90, 0xc3], &[0xcc; 4], &[0xe8, 0xf5, 0xff, 0xff, 0xff, 0xc3]]
             .concat();
     for code in [forward, back] {
-        let mut program = Program(code);
-        let mut translation = Translation::new(TABLE_AT, Settings::default());
+        let mut program = TestProgram(code);
+        let mut translation = Translation::new(TABLE_AT, TranslationSettings::default());
         translation.add_region(REGION_AT, 16);
         translation.enter(&mut program, AT).unwrap();
         let called = translation.enter(&mut program, AT + 10).unwrap();
@@ -823,61 +829,62 @@ fn what_a_call_does_between_is_right_before_what_it_calls() {
 }
 
 #[test]
-fn the_way_from_the_table_is_right_before_a_block_that_nothing_falls_into() {
+fn the_lookup_stub_is_right_before_a_block_that_nothing_falls_into() {
     let (program, [start, _, one, _]) = scattered();
-    let mut hinted = Hinted::new(program, &[(start, false), (one, true)]);
-    let mut translation = entered(&mut hinted);
-    let body = translation.enter(&mut hinted, one).unwrap();
+    let mut profiled = Hinted::new(program, &[(start, false), (one, true)]);
+    let mut translation = entered(&mut profiled);
+    let body = translation.enter(&mut profiled, one).unwrap();
     let last = before(&translation.take_writes(), body);
     assert_eq!(last, "mov rcx,[gs:8]");
 }
 
 #[test]
-fn what_earlier_runs_have_executed_of_a_page_is_translated_with_it() {
+fn blocks_of_a_page_in_the_profile_are_translated_with_it() {
     let (program, [start, seldom, one, other]) = scattered();
-    let mut hinted = Hinted::new(program, &[(start, false), (one, true), (other, true)]);
-    let mut translation = entered(&mut hinted);
+    let mut profiled = Hinted::new(program, &[(start, false), (one, true), (other, true)]);
+    let mut translation = entered(&mut profiled);
     let known = |address| translation.block_at(address).is_some();
     assert_eq!(
         [start, seldom, one, other].map(known),
         [true, false, true, false],
         "not the way, not the other page"
     );
-    assert!(translation.is_entrance(one));
-    // The table leads there already: no write is needed, and the way is the one that was told.
-    let table = |write: &Write| (TABLE_AT..TABLE_AT + TABLE).contains(&write.address);
+    assert!(translation.is_indirect_entry(one));
+    // The table has this entry already: no write is needed.
+    let table = |write: &CodeWrite| (TABLE_AT..TABLE_AT + TABLE_BYTES).contains(&write.address);
     let writes = translation.take_writes();
     assert_eq!(writes.iter().filter(|write| table(write)).count(), 1);
-    let first = translation.indirect(&mut hinted, one).unwrap();
+    let first = translation.indirect(&mut profiled, one).unwrap();
     assert_eq!(translation.take_writes(), []);
-    let place = translation.place(first).unwrap();
-    assert_eq!(place.next, Next::Known(one));
+    let place = translation.point_at(first).unwrap();
+    assert_eq!(place.next, NextAddress::Known(one));
 }
 
 #[test]
 fn where_earlier_runs_have_not_been_guesses_hold() {
     let (program, [start, seldom, one, _]) = scattered();
-    let known = |code: &mut dyn Code| {
+    let known = |code: &mut dyn CodeSource| {
         let translation = entered(code);
         [start, seldom, one].map(|address| translation.block_at(address).is_some())
     };
-    let mut elsewhere = Hinted::new(Program(program.0.clone()), &[(one, false)]);
+    let mut elsewhere = Hinted::new(TestProgram(program.0.clone()), &[(one, false)]);
     assert_eq!(known(&mut elsewhere), [true, true, false], "this page, but not this block");
     let mut program = program;
     assert_eq!(known(&mut program), [true, true, false]);
 }
 
 #[test]
-fn hints_that_are_no_code_do_no_harm() {
+fn a_profile_of_other_code_does_no_harm() {
     let mut program = mixture();
     let end = AT + program.0.len() as u64;
     let all: Vec<(u64, bool)> = (AT..end).map(|address| (address, true)).collect();
     program.0.extend([0x06; 32]);
-    let mut hinted = Hinted::new(program, &all);
-    let translation = entered(&mut hinted);
+    let mut profiled = Hinted::new(program, &all);
+    let translation = entered(&mut profiled);
     assert!(
-        (AT..end).all(|address| translation.block_at(address).is_some() && translation.is_entrance(address))
+        (AT..end)
+            .all(|address| translation.block_at(address).is_some() && translation.is_indirect_entry(address))
     );
-    let marks = translation.regions[0].marks();
-    assert!(marks.into_iter().all(|mark| translation.resolve(&mark).is_some()));
+    let marks = translation.regions[0].pc_entries();
+    assert!(marks.into_iter().all(|entry| translation.resolve(&entry).is_some()));
 }

@@ -1,10 +1,10 @@
-//! CPUs: a program sees and may use those that it has without us.
+//! CPUs: a program sees and may use the same CPUs as natively.
 
 use std::fs;
 
 use cyclometer_sys::affinity::Affinity;
 
-use crate::support::run::{Job, Run, soft};
+use crate::support::run::{TestJob, TestRun, soft};
 use crate::support::{installed, ready, skip};
 use crate::{alike, check_counted, program, until};
 
@@ -15,18 +15,18 @@ fn a_program_and_its_children_may_use_the_cpus_that_they_could_use_without_us() 
     };
     let asks = "nproc; grep Cpus_allowed_list /proc/self/status; nproc & nproc; wait; sleep 0.05; nproc";
     if ready() {
-        check_counted(&alike(&Job::new(shell, &["-c", asks])));
+        check_counted(&alike(&TestJob::new(shell, &["-c", asks])));
     }
 }
 
-/// What it and those that it makes may use is what they may use without us.
+/// The CPUs that it and its children may use are the native ones.
 #[track_caller]
-fn check_cpus(args: &[&str]) -> Option<Run> {
+fn check_cpus(args: &[&str]) -> Option<TestRun> {
     let several = Affinity::of(std::process::id()).unwrap().len() > 1;
     if !several {
         skip("there is one CPU only");
     }
-    program("cpus.c").filter(|_| several).map(|program| alike(&Job::new(program, args)))
+    program("cpus.c").filter(|_| several).map(|program| alike(&TestJob::new(program, args)))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_shell_that_was_pinned_stays_where_it_was_put() {
     let cpu = list.trim().split([',', '-']).next().unwrap();
     let asks = "nproc & nproc; wait; (nproc); taskset -pc $$ | sed 's/.*list//'; exec nproc";
     if ready() {
-        check_counted(&alike(&Job::new(taskset, &["-c", cpu, "sh", "-c", asks])));
+        check_counted(&alike(&TestJob::new(taskset, &["-c", cpu, "sh", "-c", asks])));
     }
 }
 
@@ -82,7 +82,7 @@ fn a_shell_that_was_pinned_stays_where_it_was_put() {
 fn a_program_that_executes_itself_again_and_again_is_not_bound_for_ever() {
     let all = Affinity::of(std::process::id()).unwrap();
     let Some(program) = program("cpus.c").filter(|_| all.len() > 1) else { return };
-    let running = Job::new(program, &["again", "1000000"]).start(soft());
+    let running = TestJob::new(program, &["again", "1000000"]).start(soft());
     let mut free = 0;
     until("it stays bound", || {
         free = if Affinity::of(running.pid()).unwrap() == all { free + 1 } else { 0 };

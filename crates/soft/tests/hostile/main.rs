@@ -1,5 +1,5 @@
-//! Programs that a translator would rather not meet: what they do and say is as without it, and their counts are exact
-//! or lost for the right reason. Nothing hangs: each run has a deadline.
+//! Programs that a translator would rather not meet: what they do and say is as without it, and their counts
+//! are exact or lost for the right reason. Nothing hangs: each run has a deadline.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -14,23 +14,23 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cyclometer_soft::Event;
+use cyclometer_soft::ExecutionEvent;
 use cyclometer_sys::process::Status;
 use support::compare::{assert_lost, assert_same_end, check_exact};
-use support::programs::{BARE, FOLDER, Recipe, build, folder, unique};
-use support::run::{DEADLINE, Job, Run, Tracer, soft};
+use support::programs::{BARE, BuildRecipe, FOLDER, build, folder, unique};
+use support::run::{DEADLINE, TestJob, TestRun, TraceMethod, soft};
 use support::{installed, ready, skip};
 
 fn program(source: &str) -> Option<PathBuf> {
     let threads = matches!(source, "hostile.c" | "cpus.c");
     let flags: &[&str] = if threads { &["-O2", "-pthread"] } else { &["-O2"] };
-    ready().then(|| build(&Recipe { source, flags })).flatten()
+    ready().then(|| build(&BuildRecipe { source, flags })).flatten()
 }
 
 /// Runs a program natively and translated, which must end alike; the translated run.
 #[track_caller]
-fn alike(job: &Job) -> Run {
-    let native = job.run(Tracer::Nobody);
+fn alike(job: &TestJob) -> TestRun {
+    let native = job.run(TraceMethod::Nobody);
     let translated = job.run(soft());
     assert_same_end(&translated, &native);
     assert_eq!(translated.refused, native.refused);
@@ -38,23 +38,23 @@ fn alike(job: &Job) -> Run {
 }
 
 #[track_caller]
-fn hostile(args: &[&str]) -> Option<Run> {
-    program("hostile.c").map(|program| alike(&Job::new(program, args)))
+fn hostile(args: &[&str]) -> Option<TestRun> {
+    program("hostile.c").map(|program| alike(&TestJob::new(program, args)))
 }
 
-/// What it does is left with these words, and does no harm.
+/// The program is detached with this reason, and comes to no harm.
 #[track_caller]
-fn check_left(args: &[&str], words: &str) {
+fn check_detached(args: &[&str], words: &str) {
     if let Some(run) = hostile(args) {
         assert_lost(&run.counts[0], words);
     }
 }
 
-/// What it does is counted.
+/// The program is counted.
 #[track_caller]
-fn check_counted(run: &Run) {
+fn check_counted(run: &TestRun) {
     for process in &run.counts {
-        let count = process.count(Event::Instructions);
+        let count = process.count(ExecutionEvent::Instructions);
         assert!(count.as_ref().is_ok_and(|count| *count > 0), "{}: {count:?}", process.name);
     }
 }
@@ -70,9 +70,9 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
 
 #[test]
 fn a_program_that_traces_or_is_traced_is_left() {
-    check_left(&["traceme"], "uses ptrace");
-    check_left(&["attach"], "uses ptrace");
-    check_left(&["traced by child"], "uses ptrace");
+    check_detached(&["traceme"], "uses ptrace");
+    check_detached(&["attach"], "uses ptrace");
+    check_detached(&["traced by child"], "uses ptrace");
 }
 
 #[test]
@@ -82,19 +82,19 @@ fn a_program_with_threads_is_counted() {
 
 #[test]
 fn a_program_that_shares_its_memory_with_a_process_is_left() {
-    check_left(&["sharing"], "shares its memory");
+    check_detached(&["sharing"], "shares its memory");
 }
 
 #[test]
 fn a_program_that_writes_what_it_executes_is_left() {
-    check_left(&["jit"], "executes memory that it can write");
-    check_left(&["twice"], "executes memory that it shares");
+    check_detached(&["jit"], "executes memory that it can write");
+    check_detached(&["twice"], "executes memory that it shares");
 }
 
 #[test]
 fn a_program_that_changes_its_code_between_calls_is_exact() {
     if let Some(program) = program("hostile.c") {
-        check_exact(&Job::new(program, &["toggle", "10"]));
+        check_exact(&TestJob::new(program, &["toggle", "10"]));
     }
 }
 
@@ -105,18 +105,18 @@ fn a_program_that_changes_its_code_many_times_is_counted() {
 
 #[test]
 fn a_program_that_changes_its_code_all_the_time_is_left() {
-    check_left(&["toggle", "3000"], "keeps changing its code");
+    check_detached(&["toggle", "3000"], "keeps changing its code");
 }
 
 #[test]
 fn a_program_that_locks_its_memory_locks_none_of_ours() {
-    check_left(&["locks"], "locks all of its memory (mlockall)");
-    check_left(&["locks beside"], "locks all of its memory (mlockall)");
+    check_detached(&["locks"], "locks all of its memory (mlockall)");
+    check_detached(&["locks beside"], "locks all of its memory (mlockall)");
 }
 
 #[test]
-fn who_is_killed_when_it_is_let_go_ends() {
-    let recipe = Recipe { source: "parting.c", flags: &["-O2", "-pthread"] };
+fn a_process_that_is_killed_when_it_is_detached_ends() {
+    let recipe = BuildRecipe { source: "parting.c", flags: &["-O2", "-pthread"] };
     let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
     for (way, signal, threads) in [
         ("personality", "9", "3"),
@@ -124,20 +124,20 @@ fn who_is_killed_when_it_is_let_go_ends() {
         ("personality", "15", "2"),
         ("locks", "9", "3"),
     ] {
-        let run = alike(&Job::new(program.clone(), &["killed", way, signal, threads, "100"]));
+        let run = alike(&TestJob::new(program.clone(), &["killed", way, signal, threads, "100"]));
         assert_eq!(run.stdout, "0 of 100 ended otherwise\n", "{way} {signal} {threads}");
     }
 }
 
 #[test]
-fn who_locks_its_memory_while_it_executes_a_program_does_that_no_harm() {
+fn a_program_that_locks_its_memory_while_another_thread_executes_a_program_does_no_harm() {
     if !support::programs::can_link_statically() {
         return skip("the C library is not there to be linked statically");
     }
-    let build = |flags: &'static [&str]| build(&Recipe { source: "parting.c", flags });
+    let build = |flags: &'static [&str]| build(&BuildRecipe { source: "parting.c", flags });
     let dynamic = ready().then(|| build(&["-O2", "-pthread"])).flatten();
     let (Some(program), Some(other)) = (dynamic, build(&["-O2", "-static"])) else { return };
-    let run = alike(&Job::new(program, &["executes", &other.to_string_lossy(), "60"]));
+    let run = alike(&TestJob::new(program, &["executes", &other.to_string_lossy(), "60"]));
     assert_eq!(run.stdout, "0 of 60 wrong\n");
 }
 
@@ -148,18 +148,18 @@ fn a_core_file_has_none_of_our_memory() {
 
 #[test]
 fn a_program_that_maps_over_all_that_seems_free_is_left() {
-    check_left(&["everywhere"], "maps memory where the translated code is");
+    check_detached(&["everywhere"], "maps memory where the translated code is");
 }
 
 #[test]
 fn a_program_that_maps_over_the_translation_is_left() {
-    check_left(&["over us"], "maps memory where the translated code is");
+    check_detached(&["over us"], "maps memory where the translated code is");
 }
 
 #[test]
 fn code_that_is_unmapped_and_replaced_is_exact() {
     if let Some(program) = program("hostile.c") {
-        check_exact(&Job::new(program, &["unmap"]));
+        check_exact(&TestJob::new(program, &["unmap"]));
     }
 }
 
@@ -173,7 +173,7 @@ fn a_program_that_closes_everything_is_counted() {
 
 #[test]
 fn a_program_without_descriptors_is_left() {
-    check_left(&["no files"], "could not be translated");
+    check_detached(&["no files"], "could not be translated");
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn a_program_that_filters_its_system_calls_goes_on() {
 
 #[test]
 fn a_program_that_uses_gs_is_left() {
-    check_left(&["base"], "sets the base of %gs");
-    // A processor or a kernel without the instruction raises a fault, which is left as well.
-    check_left(&["write base"], "an instruction on segment bases");
+    check_detached(&["base"], "sets the base of %gs");
+    // A processor or a kernel without the instruction raises a fault; the program is detached then, too.
+    check_detached(&["write base"], "an instruction on segment bases");
 }
 
 #[test]
@@ -226,29 +226,29 @@ fn a_call_that_a_filter_traps_is_seen_where_the_program_made_it() {
 
 #[test]
 fn a_filter_that_looks_at_places_is_left() {
-    check_left(&["filter place"], "filters its system calls by where they are made");
-    check_left(&["dispatch"], "answers its own system calls, by where they are made");
+    check_detached(&["filter place"], "filters its system calls by instruction pointer");
+    check_detached(&["dispatch"], "handles its own system calls");
 }
 
 #[test]
 fn calls_of_the_kernels_own_page_are_left() {
-    check_left(&["vsyscall"], "calls the kernel's vsyscall page");
+    check_detached(&["vsyscall"], "calls the kernel's vsyscall page");
 }
 
 #[test]
 fn restartable_sequences_with_a_mark_of_their_own_are_left() {
-    check_left(&["sequences"], "has restartable sequences with a mark of its own");
+    check_detached(&["sequences"], "has restartable sequences with a signature of its own");
 }
 
 #[test]
 fn a_handler_that_goes_back_to_32_bit_code_is_left() {
-    // What becomes of that code is the kernel's business, which need not know 32-bit system calls.
-    check_left(&["narrow"], "goes on in 32-bit code");
+    // The kernel executes that code; it may not know 32-bit system calls.
+    check_detached(&["narrow"], "continues in 32-bit code");
 }
 
 #[test]
 fn a_program_that_answers_its_own_faults_is_left() {
-    check_left(&["own faults"], "answers its own page faults");
+    check_detached(&["own faults"], "handles its own page faults");
 }
 
 #[test]
@@ -265,16 +265,16 @@ fn shadow_stacks_are_left_where_there_are_any() {
 
 #[test]
 fn a_program_whose_code_no_mapping_tells_is_left() {
-    check_left(&["readable code"], "READ_IMPLIES_EXEC");
+    check_detached(&["readable code"], "READ_IMPLIES_EXEC");
 }
 
 #[test]
 fn a_program_that_hides_its_memory_is_left() {
-    check_left(&["hidden"], "hides its memory");
+    check_detached(&["hidden"], "hides its memory");
 }
 
 #[test]
-fn what_cannot_be_executed_fails_as_without_us() {
+fn a_file_that_cannot_be_executed_fails_as_natively() {
     if program("hostile.c").is_none() {
         return;
     }
@@ -285,7 +285,7 @@ fn what_cannot_be_executed_fails_as_without_us() {
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
     for file in [&text, &script, &PathBuf::from("/nowhere/program"), &folder()] {
         // By itself, and by a program that tells the error.
-        let run = alike(&Job::new(file, &[]).direct());
+        let run = alike(&TestJob::new(file, &[]).direct());
         assert!(run.refused.is_some(), "{}", file.display());
         let run = hostile(&["execute", &file.to_string_lossy()]).unwrap();
         assert_eq!(run.status, Status::Code(11));
@@ -300,7 +300,7 @@ fn scripts_are_counted_with_their_interpreters() {
     let script = unique("script");
     fs::write(&script, "#!/usr/bin/env -S dash -e\necho $((6 * 7)); exit 3\n").unwrap();
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
-    let run = alike(&Job::new(&script, &[]));
+    let run = alike(&TestJob::new(&script, &[]));
     assert_eq!((run.status, run.stdout.as_str()), (Status::Code(3), "42\n"));
     check_counted(&run);
     fs::remove_file(script).unwrap();
@@ -314,8 +314,8 @@ fn a_program_of_32_bits_is_left() {
     let file = unique("32");
     fs::write(&file, elf_of_32_bits()).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
-    let native = Job::new(&file, &[]).run(Tracer::Nobody);
-    let run = alike(&Job::new(&file, &[]));
+    let native = TestJob::new(&file, &[]).run(TraceMethod::Nobody);
+    let run = alike(&TestJob::new(&file, &[]));
     if native.status == Status::Code(5) {
         assert_lost(&run.counts[0], "32-bit program");
     } else {
@@ -344,7 +344,7 @@ fn elf_of_32_bits() -> Vec<u8> {
 #[test]
 fn a_program_that_executes_itself_fifty_times_is_counted() {
     if let Some(program) = program("family.c") {
-        let run = alike(&Job::new(program, &["exec", "50"]));
+        let run = alike(&TestJob::new(program, &["exec", "50"]));
         check_counted(&run);
         assert_eq!(run.counts.len(), 1);
     }
@@ -353,7 +353,7 @@ fn a_program_that_executes_itself_fifty_times_is_counted() {
 #[test]
 fn two_hundred_children_at_once_are_counted() {
     let Some(program) = program("family.c") else { return };
-    let run = alike(&Job::new(program, &["many", "200"]));
+    let run = alike(&TestJob::new(program, &["many", "200"]));
     assert_eq!((run.stdout.as_str(), run.counts.len()), ("200\n", 201));
     check_counted(&run);
 }
@@ -361,7 +361,7 @@ fn two_hundred_children_at_once_are_counted() {
 #[test]
 fn children_that_there_is_no_room_for_are_left_and_the_others_counted() {
     let Some(program) = program("family.c") else { return };
-    let run = alike(&Job::new(program, &["many", "400"]));
+    let run = alike(&TestJob::new(program, &["many", "400"]));
     assert_eq!((run.stdout.as_str(), run.counts.len()), ("400\n", 401));
     let (counted, lost): (Vec<_>, Vec<_>) = run.counts.iter().partition(|process| process.counts.is_ok());
     assert!(counted.len() >= 250, "{} counted", counted.len());
@@ -373,9 +373,9 @@ fn a_child_that_uses_far_code_first_does_its_maker_no_harm() {
     if !support::programs::can_link_statically() {
         return skip("the C library is not there to be linked statically");
     }
-    let recipe = Recipe { source: "family.c", flags: &["-O2", "-static"] };
+    let recipe = BuildRecipe { source: "family.c", flags: &["-O2", "-static"] };
     let Some(program) = ready().then(|| build(&recipe)).flatten() else { return };
-    let run = alike(&Job::new(program, &["clocks"]));
+    let run = alike(&TestJob::new(program, &["clocks"]));
     assert_eq!(run.stdout, "3\n");
     check_counted(&run);
 }
@@ -383,7 +383,7 @@ fn a_child_that_uses_far_code_first_does_its_maker_no_harm() {
 #[test]
 fn a_daemon_goes_on_when_its_maker_has_ended() {
     let Some(program) = program("family.c") else { return };
-    let mut running = Job::new(program, &["daemon"]).start(soft());
+    let mut running = TestJob::new(program, &["daemon"]).start(soft());
     assert_eq!(running.wait(), Status::Code(3));
     let counts = running.report();
     assert_eq!(counts.len(), 3);
@@ -395,7 +395,7 @@ fn a_daemon_goes_on_when_its_maker_has_ended() {
 fn ends_by_a_signal_are_as_without_us() {
     for (way, signal) in [("overflow", 11), ("abort", 6), ("illegal", 4), ("null", 11), ("trap", 5)] {
         let Some(program) = program("signals.c") else { return };
-        let run = alike(&Job::new(program, &[way]));
+        let run = alike(&TestJob::new(program, &[way]));
         assert_eq!(run.status, Status::Signal(signal), "{way}");
         check_counted(&run);
     }
@@ -404,14 +404,14 @@ fn ends_by_a_signal_are_as_without_us() {
 #[test]
 fn timers_interrupt_translated_code_anywhere() {
     if let Some(program) = program("signals.c") {
-        check_counted(&alike(&Job::new(program, &["timers"])));
+        check_counted(&alike(&TestJob::new(program, &["timers"])));
     }
 }
 
 #[test]
 fn a_timer_that_is_faster_than_its_handler_leaves_time_for_the_program() {
     if let Some(program) = program("signals.c") {
-        check_counted(&alike(&Job::new(program, &["often"])));
+        check_counted(&alike(&TestJob::new(program, &["often"])));
     }
 }
 
@@ -419,14 +419,14 @@ fn a_timer_that_is_faster_than_its_handler_leaves_time_for_the_program() {
 fn handlers_of_every_kind_a_thousand_times_a_second_do_what_they_do_without_us() {
     let Some(program) = program("signals.c") else { return };
     for _ in 0..3 {
-        check_counted(&alike(&Job::new(&program, &["mixture"])));
+        check_counted(&alike(&TestJob::new(&program, &["mixture"])));
     }
 }
 
 #[test]
 fn a_handler_of_breakpoints_that_blocks_them_is_not_harmed() {
     if let Some(program) = program("signals.c") {
-        check_counted(&alike(&Job::new(program, &["blocked breakpoints"])));
+        check_counted(&alike(&TestJob::new(program, &["blocked breakpoints"])));
     }
 }
 
@@ -437,11 +437,11 @@ fn a_program_with_the_rights_of_its_file_gets_them() {
     if std::env::var_os(FOLDER).is_none() {
         return as_nobody(&setpriv, &helper);
     }
-    let native = Job::new(&helper, &["rights"]).run(Tracer::Nobody);
+    let native = TestJob::new(&helper, &["rights"]).run(TraceMethod::Nobody);
     if native.stdout != "0\n" {
         return skip("files give no rights here");
     }
-    let run = alike(&Job::new(&helper, &["rights"]));
+    let run = alike(&TestJob::new(&helper, &["rights"]));
     assert_lost(&run.counts[0], "set-user-id");
 }
 
@@ -474,11 +474,11 @@ fn a_program_that_needs_no_descriptors_goes_on_without_any() {
         return;
     }
     let (Some(prlimit), Some(bare)) =
-        (installed("prlimit"), build(&Recipe { source: "strings.S", flags: BARE }))
+        (installed("prlimit"), build(&BuildRecipe { source: "strings.S", flags: BARE }))
     else {
         return;
     };
-    let run = alike(&Job::new(prlimit, &["--nofile=0", &bare.to_string_lossy()]));
+    let run = alike(&TestJob::new(prlimit, &["--nofile=0", &bare.to_string_lossy()]));
     assert!(matches!(run.status, Status::Code(_)), "{run:?}");
     assert_lost(&run.counts[0], "could not be translated");
 }
@@ -486,14 +486,14 @@ fn a_program_that_needs_no_descriptors_goes_on_without_any() {
 #[test]
 fn the_list_of_mappings_is_the_programs_own_whatever_reads_it() {
     let Some(program) = program("rare.c") else { return };
-    check_counted(&alike(&Job::new(&program, &["lists"])));
-    check_counted(&alike(&Job::new(&program, &["renewed list"])));
+    check_counted(&alike(&TestJob::new(&program, &["lists"])));
+    check_counted(&alike(&TestJob::new(&program, &["renewed list"])));
 }
 
 #[test]
 fn a_program_that_is_executed_under_a_filter_is_left() {
     let Some(program) = program("rare.c") else { return };
-    let run = alike(&Job::new(&program, &["filter and execute", &program.to_string_lossy()]));
+    let run = alike(&TestJob::new(&program, &["filter and execute", &program.to_string_lossy()]));
     assert!(run.stdout.starts_with("executed "), "{run:?}");
     assert_lost(&run.counts[0], "filters its system calls");
 }
@@ -501,7 +501,7 @@ fn a_program_that_is_executed_under_a_filter_is_left() {
 #[test]
 fn a_program_that_could_not_install_a_filter_executes_and_is_counted() {
     let Some(program) = program("rare.c") else { return };
-    let run = alike(&Job::new(&program, &["fail to filter and execute", &program.to_string_lossy()]));
+    let run = alike(&TestJob::new(&program, &["fail to filter and execute", &program.to_string_lossy()]));
     if in_a_filter() {
         return skip("everything is filtered here");
     }
@@ -515,11 +515,11 @@ fn in_a_filter() -> bool {
     !fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:\t0")
 }
 
-/// Like [`check_left`] of what few programs do.
+/// Like [`check_detached`] of what few programs do.
 #[track_caller]
 fn check_rare_left(args: &[&str], words: &str) {
     let Some(program) = program("rare.c") else { return };
-    assert_lost(&alike(&Job::new(program, args)).counts[0], words);
+    assert_lost(&alike(&TestJob::new(program, args)).counts[0], words);
 }
 
 #[test]
@@ -529,7 +529,7 @@ fn rare_ways_to_change_memory_are_left_or_counted() {
     check_rare_left(&["remaps", "process"], "discards the memory of a process (process_madvise)");
     check_rare_left(&["segments"], "changes its segments");
     if let Some(program) = program("rare.c") {
-        check_counted(&alike(&Job::new(program, &["remaps", "pages"])));
+        check_counted(&alike(&TestJob::new(program, &["remaps", "pages"])));
     }
 }
 
@@ -540,7 +540,7 @@ fn children_that_could_not_be_followed_are_left() {
 }
 
 #[test]
-fn what_would_not_be_seen_is_left() {
+fn programs_that_the_tracer_would_not_see_are_detached() {
     check_rare_left(&["steps itself"], "steps itself");
     check_rare_left(&["narrow addresses", "marked"], "system calls of another kind (x32)");
     check_rare_left(&["narrow addresses", "only"], "system calls of another kind (x32)");
@@ -549,19 +549,19 @@ fn what_would_not_be_seen_is_left() {
 #[test]
 fn a_program_that_shortens_all_files_of_memory_does_no_harm() {
     if let Some(program) = program("rare.c") {
-        check_counted(&alike(&Job::new(program, &["cut"])));
+        check_counted(&alike(&TestJob::new(program, &["cut"])));
     }
 }
 
 /// Set where a test runs itself again, in other circumstances.
 const AGAIN: &str = "CYCLOMETER_TEST_AGAIN";
 
-/// Runs a test by a command of the shell that has the test and its arguments as `"$@"`; there the program is left with
-/// these words.
+/// Runs a test by a shell command that has the test and its arguments as `"$@"`. The program is detached with
+/// this reason.
 #[track_caller]
 fn check_left_where(test: &str, command: &str, words: &str) {
     let Some(program) = program("rare.c") else { return };
-    let job = Job::new(program, &["executed"]);
+    let job = TestJob::new(program, &["executed"]);
     if std::env::var_os(AGAIN).is_some() {
         return assert_lost(&alike(&job).counts[0], words);
     }
@@ -590,18 +590,18 @@ fn a_program_with_few_addresses_keeps_all_of_them() {
 fn limits_that_a_program_sets_on_its_addresses_are_its_own() {
     let Some(program) = program("limits.c") else { return };
     for megabytes in ["100", "1600", "1640", "3000", "7000", "100000"] {
-        let run = alike(&Job::new(&program, &["own", megabytes]));
+        let run = alike(&TestJob::new(&program, &["own", megabytes]));
         assert!(run.stdout.contains("allocated"), "{run:?}");
         check_counted(&run);
     }
     for what in ["lowered", "refused", "changed", "other"] {
-        check_counted(&alike(&Job::new(&program, &[what])));
+        check_counted(&alike(&TestJob::new(&program, &[what])));
     }
-    // Each is born, limited by its maker, and stops for the first time, in this order or the other.
-    let hasty = alike(&Job::new(&program, &["hasty"]));
+    // Each child is forked, limited by its parent, and stops for the first time, in this order or the other.
+    let hasty = alike(&TestJob::new(&program, &["hasty"]));
     assert!(hasty.stdout.contains("limits: 100\n"), "{hasty:?}");
     check_counted(&hasty);
-    let inherited = alike(&Job::new(&program, &["inherited", &program.to_string_lossy()]));
+    let inherited = alike(&TestJob::new(&program, &["inherited", &program.to_string_lossy()]));
     assert!(inherited.stdout.contains("child: 2000 2500"), "{inherited:?}");
     check_counted(&inherited);
 }
@@ -614,7 +614,7 @@ fn shells_that_limit_their_addresses_work_on() {
         return;
     }
     for shell in ["dash", "bash"].into_iter().filter_map(installed) {
-        let run = alike(&Job::new(shell, &["-c", script]));
+        let run = alike(&TestJob::new(shell, &["-c", script]));
         assert!(run.stdout.starts_with("2000000\n"), "{run:?}");
         check_counted(&run);
     }

@@ -1,4 +1,4 @@
-//! What comes from outside: programs are stopped, killed, looked at and left alone, at any moment.
+//! Events from outside: programs are stopped, killed, inspected and detached, at any moment.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use cyclometer_soft::Event;
-use cyclometer_soft::host::protocol::Counted;
+use cyclometer_soft::ExecutionEvent;
+use cyclometer_soft::host::protocol::ProcessCounts;
 use cyclometer_sys::process::{SIGINT, SIGKILL, Status};
 
 use crate::support::compare::{assert_lost, assert_same_counts, assert_same_end};
 use crate::support::programs::unique;
-use crate::support::run::{DEADLINE, Job, Run, Tracer, soft};
+use crate::support::run::{DEADLINE, TestJob, TestRun, TraceMethod, soft};
 use crate::support::{installed, ready};
 use crate::{alike, check_counted, program, until};
 
@@ -21,8 +21,8 @@ const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
 
 /// A program that works for a while.
-fn waiting(steps: &str) -> Option<Job> {
-    program("signals.c").map(|program| Job::new(program, &["wait", steps]))
+fn waiting(steps: &str) -> Option<TestJob> {
+    program("signals.c").map(|program| TestJob::new(program, &["wait", steps]))
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn a_program_that_is_interrupted_is_counted_to_there() {
 #[test]
 fn a_program_that_is_killed_at_any_time_leaves_no_one_waiting() {
     let Some(program) = program("family.c") else { return };
-    let job = Job::new(program, &["fork", "3"]);
+    let job = TestJob::new(program, &["fork", "3"]);
     for delay in 0..100 {
         let running = job.start(soft());
         std::thread::sleep(Duration::from_micros(delay * 250));
@@ -105,7 +105,7 @@ fn a_program_that_is_killed_at_any_time_leaves_no_one_waiting() {
 #[test]
 fn descendants_that_are_killed_at_any_time_leave_no_one_waiting() {
     let Some(program) = program("family.c") else { return };
-    let job = Job::new(program, &["fork", "6"]);
+    let job = TestJob::new(program, &["fork", "6"]);
     for delay in 0..60 {
         let running = job.start(soft());
         let end = Instant::now() + Duration::from_micros(4000 + delay * 300);
@@ -122,7 +122,7 @@ fn descendants_that_are_killed_at_any_time_leave_no_one_waiting() {
 
 /// Counts are there, but for processes that were killed.
 #[track_caller]
-fn check_counted_or_killed(run: &Run) {
+fn check_counted_or_killed(run: &TestRun) {
     let lost = run.counts.iter().filter(|process| process.counts.is_err());
     lost.for_each(|process| assert_lost(process, "killed"));
 }
@@ -142,13 +142,13 @@ fn counts_can_be_read_while_a_program_runs() {
     let mut last = 0;
     for _ in 0..5 {
         let counts = running.counts();
-        let count = counts[0].count(Event::Instructions).unwrap();
+        let count = counts[0].count(ExecutionEvent::Instructions).unwrap();
         assert!(count >= last, "{count} < {last}");
         last = count;
         std::thread::sleep(Duration::from_millis(20));
     }
     let run = running.finish();
-    assert!(run.counts[0].count(Event::Instructions).unwrap() > last);
+    assert!(run.counts[0].count(ExecutionEvent::Instructions).unwrap() > last);
     assert!(last > 0);
 }
 
@@ -156,7 +156,7 @@ fn counts_can_be_read_while_a_program_runs() {
 fn counts_can_be_read_at_any_moment_up_to_the_end() {
     let (Some(shell), true) = (installed("sh"), ready()) else { return };
     // A short program is mostly at a stop, or at its end.
-    let job = Job::new(shell, &["-c", "/bin/true; (exit 3)"]);
+    let job = TestJob::new(shell, &["-c", "/bin/true; (exit 3)"]);
     let (mut readings, mut partial) = (0, 0);
     for round in 0..60 {
         // The faster the translation, the fewer readings of a run.
@@ -168,7 +168,7 @@ fn counts_can_be_read_at_any_moment_up_to_the_end() {
         let counts = loop {
             let (counts, last) = running.ask();
             for process in &counts {
-                let count = process.count(Event::Instructions).unwrap();
+                let count = process.count(ExecutionEvent::Instructions).unwrap();
                 let before = seen.insert(process.pid, count).unwrap_or(0);
                 assert!(count >= before, "{}: {count} after {before}", process.name);
             }
@@ -186,22 +186,22 @@ fn counts_can_be_read_at_any_moment_up_to_the_end() {
 }
 
 #[track_caller]
-fn check_same_instructions(counts: &[Counted], others: &[Counted]) {
-    let of = |counts: &[Counted]| {
-        counts.iter().map(|process| process.count(Event::Instructions)).collect::<Vec<_>>()
+fn check_same_instructions(counts: &[ProcessCounts], others: &[ProcessCounts]) {
+    let of = |counts: &[ProcessCounts]| {
+        counts.iter().map(|process| process.count(ExecutionEvent::Instructions)).collect::<Vec<_>>()
     };
     assert_eq!(of(counts), of(others));
 }
 
-/// So many rounds of a loop of two instructions.
-fn rounds(number: &str) -> Option<Job> {
-    program("loops.c").map(|program| Job::new(program, &["rounds", number]))
+/// Rounds of a loop of two instructions.
+fn rounds(number: &str) -> Option<TestJob> {
+    program("loops.c").map(|program| TestJob::new(program, &["rounds", number]))
 }
 
-/// Instructions of a run that are none of its loop's, as its handler tells where in the loop it was interrupted and how many rounds were
-/// left; `None` where that was not in the loop.
+/// Instructions of a run outside of its loop. The handler reports where in the loop it was interrupted, and
+/// the rounds that remained. `None` where that was not in the loop.
 #[track_caller]
-fn outside_of_loop(run: &Run, rounds: u64) -> Option<u64> {
+fn outside_of_loop(run: &TestRun, rounds: u64) -> Option<u64> {
     assert_eq!(run.status, Status::Code(7), "{run:?}");
     let value = |text: &str| u64::from_str_radix(text, 16).unwrap();
     let (at, left) = run.stdout.trim_end().split_at(16);
@@ -210,15 +210,16 @@ fn outside_of_loop(run: &Run, rounds: u64) -> Option<u64> {
         3 => 2 * (rounds - value(left)) - 1,
         _ => return None,
     };
-    Some(run.counts[0].count(Event::Instructions).unwrap() - executed)
+    Some(run.counts[0].count(ExecutionEvent::Instructions).unwrap() - executed)
 }
 
 #[test]
 fn a_tight_loop_that_is_interrupted_counts_to_the_last_instruction() {
     const ROUNDS: u64 = 1 << 40;
     let Some(program) = program("loops.c") else { return };
-    let job = Job::new(program, &["interrupted", &ROUNDS.to_string()]);
-    let stepped = outside_of_loop(&job.run(Tracer::Oracle), ROUNDS).expect("steps are in the loop by then");
+    let job = TestJob::new(program, &["interrupted", &ROUNDS.to_string()]);
+    let stepped =
+        outside_of_loop(&job.run(TraceMethod::Oracle), ROUNDS).expect("steps are in the loop by then");
     let all: Vec<u64> = (0..6).filter_map(|_| outside_of_loop(&job.run(soft()), ROUNDS)).collect();
     assert!(all.len() > 2, "{} of 6 runs were interrupted in the loop", all.len());
     assert!(all.iter().all(|one| *one == stepped), "{all:?}, not {stepped}");
@@ -233,7 +234,7 @@ fn a_tight_loop_that_is_read_and_stopped_counts_the_same() {
     let mut last = 0;
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(20));
-        let count = running.counts()[0].count(Event::Instructions).unwrap();
+        let count = running.counts()[0].count(ExecutionEvent::Instructions).unwrap();
         assert!(count > last + 100_000, "{count} behind {last}");
         last = count;
         running.signal(SIGSTOP);
@@ -253,12 +254,12 @@ fn a_tight_loop_that_is_ended_is_counted_to_there() {
         let running = job.start(soft());
         running.until_it_says("waiting");
         std::thread::sleep(Duration::from_millis(20));
-        let before = running.counts()[0].count(Event::Instructions).unwrap();
+        let before = running.counts()[0].count(ExecutionEvent::Instructions).unwrap();
         std::thread::sleep(Duration::from_millis(20));
         running.signal(signal);
         let run = running.finish();
         assert_eq!(run.status, Status::Signal(signal));
-        let count = run.counts[0].count(Event::Instructions).unwrap();
+        let count = run.counts[0].count(ExecutionEvent::Instructions).unwrap();
         assert!(count > before + 100_000, "{count} behind {before}");
     }
 }
@@ -322,8 +323,8 @@ fn start_and_wait(place: &Path) {
 #[test]
 fn counts_are_the_same_when_they_are_read_between_signals() {
     let Some(program) = program("signals.c") else { return };
-    let alone = Job::new(program.clone(), &["storm"]).start(soft()).finish();
-    let running = Job::new(program, &["storm"]).start(soft());
+    let alone = TestJob::new(program.clone(), &["storm"]).start(soft()).finish();
+    let running = TestJob::new(program, &["storm"]).start(soft());
     for _ in 0..20 {
         let _ = running.counts();
     }
@@ -333,8 +334,8 @@ fn counts_are_the_same_when_they_are_read_between_signals() {
 #[test]
 fn a_wait_that_no_signal_ends_is_not_ended_by_us() {
     let Some(program) = program("signals.c") else { return };
-    check_counted(&alike(&Job::new(program.clone(), &["epoll"])));
-    let running = Job::new(program, &["epoll"]).start(soft());
+    check_counted(&alike(&TestJob::new(program.clone(), &["epoll"])));
+    let running = TestJob::new(program, &["epoll"]).start(soft());
     for _ in 0..10 {
         let _ = running.counts();
         std::thread::sleep(Duration::from_millis(20));

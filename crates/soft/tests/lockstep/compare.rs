@@ -3,14 +3,14 @@
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use cyclometer_soft::host::{Order, Probe, View};
+use cyclometer_soft::host::{InstructionProbe, ProbeOrder, ProbeView};
 use cyclometer_soft::iced_x86::{
     Decoder, DecoderOptions, FlowControl, Formatter, Instruction, Mnemonic, NasmFormatter, RflagsBits,
 };
 use cyclometer_sys::trace::{self, Registers};
 
 use crate::lab::Notes;
-use crate::probes::{self, Shared};
+use crate::probes::{self, SharedNotes};
 
 /// Bytes of the stack that are compared.
 const STACK: usize = 64;
@@ -22,7 +22,8 @@ const TRAP: u64 = 0x100;
 /// The status flags but the carry.
 const OSZAP: u64 = 0x8d4;
 
-/// The status flags but the carry, and what the decoder calls them. A counter may change those that nobody reads.
+/// The status flags but the carry, and what the decoder calls them. A counter may change those that nobody
+/// reads.
 const MAY_BE_STALE: [(u64, u32); 5] = [
     (0x004, RflagsBits::PF),
     (0x010, RflagsBits::AF),
@@ -42,9 +43,10 @@ pub struct Lockstep {
     steps: u64,
     /// Looks at translated code.
     looks: u64,
-    /// Bytes of the stack where a real return left the address of translated code, below the program's stack.
+    /// Bytes of the stack where a real return stored the address of translated code, below the program's
+    /// stack.
     left_over: HashSet<u64>,
-    /// What was executed last in translated code.
+    /// The last instruction in translated code.
     trail: Vec<(u64, u64)>,
     verdict: Option<String>,
 }
@@ -65,7 +67,7 @@ impl Lockstep {
     }
 
     /// The twin's registers, one instruction later; what that makes of nothing is taken from the other.
-    fn step(&mut self, view: &View) -> Result<Registers, String> {
+    fn step(&mut self, view: &ProbeView) -> Result<Registers, String> {
         let before = self.registers()?;
         let next = instruction(self.twin, before.rip);
         if next.rflags_read() & self.stale != 0 {
@@ -94,7 +96,7 @@ impl Lockstep {
         next.mnemonic() == Mnemonic::Jmp && next.flow_control() == FlowControl::UnconditionalBranch
     }
 
-    fn compare(&mut self, view: &View) -> Result<(), String> {
+    fn compare(&mut self, view: &ProbeView) -> Result<(), String> {
         let twin = self.registers()?;
         let Err(first) = self.same(view, &twin) else {
             self.note_stale(view, &twin);
@@ -111,13 +113,13 @@ impl Lockstep {
         Ok(())
     }
 
-    fn note_stale(&mut self, view: &View, twin: &Registers) {
+    fn note_stale(&mut self, view: &ProbeView, twin: &Registers) {
         let differ = view.program.eflags ^ twin.eflags;
         let stale = MAY_BE_STALE.iter().filter(|(flag, _)| differ & flag != 0);
         self.stale = stale.fold(0, |all, (_, name)| all | name);
     }
 
-    fn explained(&self, view: &View, wrong: &str) -> String {
+    fn explained(&self, view: &ProbeView, wrong: &str) -> String {
         let mut text = format!("at {:#x}, translated at {:#x}\n{wrong}\n", view.program.rip, view.pc);
         for (pc, rip) in &self.trail {
             let _ = writeln!(text, "{pc:#x} for {rip:#x}: {}", disassembled(view.tid, *pc));
@@ -125,7 +127,7 @@ impl Lockstep {
         text
     }
 
-    /// What is wrong with the stack; what the program left there may be another address of code.
+    /// The difference of the stacks. Below the stack pointer there may be another address of code.
     fn stack_differs(&mut self, tid: u32, from: u64) -> String {
         let (here, there) = (stack(tid, from), stack(self.twin, from));
         let mut wrong = here.len() != there.len();
@@ -139,17 +141,17 @@ impl Lockstep {
     }
 
     /// The address that a real return takes from the stack stays below it.
-    fn note_left_over(&mut self, view: &View) {
+    fn note_left_over(&mut self, view: &ProbeView) {
         if instruction(view.tid, view.pc).mnemonic() == Mnemonic::Ret {
             self.left_over.extend(view.program.rsp.wrapping_sub(8)..view.program.rsp);
         }
     }
 
-    fn same(&mut self, view: &View, twin: &Registers) -> Result<(), String> {
+    fn same(&mut self, view: &ProbeView, twin: &Registers) -> Result<(), String> {
         let mut text = String::new();
         for ((name, here), (_, there)) in named(&view.program).into_iter().zip(named(twin)) {
             let own_id = here == u64::from(view.tid) && there == u64::from(self.twin);
-            // The flags that a system call leaves there have the trap flag of who steps.
+            // The flags that a system call stores there have the trap flag of the stepped program.
             let trap = name == "r11" && here ^ there == TRAP;
             if here != there && !own_id && !trap {
                 let _ = write!(text, " {name} is {here:#x} instead of {there:#x}");
@@ -162,10 +164,10 @@ impl Lockstep {
     }
 }
 
-impl Probe for Lockstep {
-    fn look(&mut self, view: &View) -> Order {
+impl InstructionProbe for Lockstep {
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder {
         if self.verdict.is_some() {
-            return Order::GoOn;
+            return ProbeOrder::GoOn;
         }
         if !self.started {
             let begins = trace::registers(self.twin).is_ok_and(|twin| twin.rip == view.program.rip);
@@ -183,16 +185,16 @@ impl Probe for Lockstep {
             self.verdict = Some(String::new());
         }
         match &self.verdict {
-            None => Order::GoOn,
+            None => ProbeOrder::GoOn,
             Some(_) => {
                 let _ = trace::detach(self.twin, 0);
-                Order::Leave
+                ProbeOrder::Detach
             }
         }
     }
 }
 
-impl Notes for Shared<Lockstep> {
+impl Notes for SharedNotes<Lockstep> {
     /// How many steps, how many looks, then what is wrong.
     fn notes(&self) -> String {
         let lockstep = self.0.borrow();

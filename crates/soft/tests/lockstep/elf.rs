@@ -14,18 +14,18 @@ pub const DATA: u64 = 0x60_0000;
 pub const DATA_BYTES: u64 = 0x2_0000;
 
 /// A file that goes away with its owner.
-pub struct Program {
+pub struct ElfProgram {
     path: PathBuf,
 }
 
-impl Program {
+impl ElfProgram {
     /// Writes a static executable: code at [`CODE`], data at [`DATA`], of which the first bytes are given.
-    pub fn new(code: &[u8], data: &[u8]) -> io::Result<Program> {
+    pub fn new(code: &[u8], data: &[u8]) -> io::Result<ElfProgram> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("cyclometer-lockstep-{}-{number}", std::process::id());
         let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        let program = Program { path };
+        let program = ElfProgram { path };
         fs::write(&program.path, image(code, data))?;
         fs::set_permissions(&program.path, fs::Permissions::from_mode(0o755))?;
         Ok(program)
@@ -43,7 +43,7 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for ElfProgram {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

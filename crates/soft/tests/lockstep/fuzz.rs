@@ -1,8 +1,8 @@
 //! Random programs do the same under translation, and are counted exactly.
 
-use crate::lab::{Command, Lab, Outcome};
-use crate::pool::{Pool, Random};
-use crate::probes::{LeaveAt, Reenter};
+use crate::instruction_pool::{InstructionPool, RandomSource};
+use crate::lab::{LabCommand, LabOutcome, TranslationLab};
+use crate::probes::{DetachAt, Reenter};
 use crate::random;
 
 /// A number from the environment.
@@ -12,8 +12,8 @@ fn chosen(name: &str, otherwise: u64) -> u64 {
 
 #[test]
 fn random_programs_do_the_same_under_translation() {
-    let Some(lab) = Lab::open() else { return };
-    let pool = Pool::new();
+    let Some(lab) = TranslationLab::open() else { return };
+    let pool = InstructionPool::new();
     assert!(pool.len() > 300, "{}", pool.len());
     let first = chosen("CYCLOMETER_FUZZ_SEED", 10_000);
     for seed in first..first + chosen("CYCLOMETER_FUZZ_PROGRAMS", 150) {
@@ -21,12 +21,12 @@ fn random_programs_do_the_same_under_translation() {
     }
 }
 
-fn check(lab: &Lab, pool: &Pool, seed: u64) {
+fn check(lab: &TranslationLab, pool: &InstructionPool, seed: u64) {
     let program = random::program(seed, pool);
-    let command = Command { program: program.path(), args: &[] };
+    let command = LabCommand { program: program.path(), args: &[] };
     let native = lab.native(command).ended(&format!("seed {seed}"));
     let steps = lab.steps(command);
-    let run = lab.translated(command, None::<fn() -> LeaveAt>);
+    let run = lab.translated(command, None::<fn() -> DetachAt>);
     let way =
         if run.outcome == native && run.instructions() == Ok(steps) { None } else { Some("translated") };
     let way = way.or_else(|| wrong_with_pauses(lab, command, seed, (&native, steps)));
@@ -42,17 +42,17 @@ fn check(lab: &Lab, pool: &Pool, seed: u64) {
     );
 }
 
-/// Some programs leave translation for a moment, at one instruction of eight.
+/// Some programs leave translated code for a moment, at one instruction of eight.
 fn wrong_with_pauses(
-    lab: &Lab,
-    command: Command<'_>,
+    lab: &TranslationLab,
+    command: LabCommand<'_>,
     seed: u64,
-    (native, steps): (&Outcome, u64),
+    (native, steps): (&LabOutcome, u64),
 ) -> Option<&'static str> {
     if !seed.is_multiple_of(4) {
         return None;
     }
-    let mut random = Random(seed);
+    let mut random = RandomSource(seed);
     let run = lab.translated(command, Some(move || Reenter::new(move |_| random.below(8) == 0)));
     let right = run.outcome == *native && run.instructions() == Ok(steps);
     (!right).then_some("translated with pauses")

@@ -3,26 +3,26 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use cyclometer_soft::Event;
-use cyclometer_soft::host::{Order, Probe, View};
+use cyclometer_soft::ExecutionEvent;
+use cyclometer_soft::host::{InstructionProbe, ProbeOrder, ProbeView};
 use cyclometer_soft::iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
 use cyclometer_sys::process::{SIGKILL, Status, signal};
 use cyclometer_sys::trace::{self, Change};
 
 use crate::elf::CODE;
-use crate::lab::{Command, Lab, Notes, Translated};
-use crate::probes::Shared;
+use crate::lab::{LabCommand, Notes, TranslatedRun, TranslationLab};
+use crate::probes::SharedNotes;
 use crate::programs;
 
 /// Longer than any end takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many instructions each task has executed, by where it would go on without us.
+/// The instructions that each task has executed, by the address where it would continue natively.
 #[derive(Default)]
 struct Completed(HashMap<u32, (u64, u64)>);
 
 impl Completed {
-    fn look(&mut self, view: &View) {
+    fn look(&mut self, view: &ProbeView) {
         let now = view.program.rip;
         let (last, count) = self.0.entry(view.tid).or_insert((now, 0));
         if *last != now {
@@ -36,8 +36,8 @@ impl Completed {
     }
 }
 
-/// Direct jumps between an instruction and where it has led: where the copy goes on with the next block, there is nothing to be
-/// seen of them.
+/// Direct jumps between an instruction and where it has led: where the copy goes on with the next block,
+/// there is nothing to be seen of them.
 fn jumps_between(tid: u32, from: u64, to: u64) -> u64 {
     let first = instruction(tid, from);
     let starts = [first.next_ip(), first.near_branch_target()];
@@ -96,8 +96,8 @@ impl KillAt {
     }
 }
 
-impl Probe for KillAt {
-    fn look(&mut self, view: &View) -> Order {
+impl InstructionProbe for KillAt {
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder {
         self.completed.look(view);
         self.seen += 1;
         if self.seen == self.at {
@@ -106,11 +106,11 @@ impl Probe for KillAt {
                 until_it_ends(view.tid);
             }
         }
-        Order::GoOn
+        ProbeOrder::GoOn
     }
 }
 
-impl Notes for Shared<KillAt> {
+impl Notes for SharedNotes<KillAt> {
     fn notes(&self) -> String {
         let probe = self.0.borrow();
         format!("{} {}", probe.seen, probe.completed.count())
@@ -118,14 +118,14 @@ impl Notes for Shared<KillAt> {
 }
 
 /// Looks and instructions, as a probe has noted them.
-fn numbers(run: &Translated) -> (u64, u64) {
+fn numbers(run: &TranslatedRun) -> (u64, u64) {
     let mut numbers = run.notes.split(' ').take(2).map(|number| number.parse().unwrap());
     (numbers.next().unwrap(), numbers.next().unwrap())
 }
 
 /// Kills a program at so many of its looks.
 #[track_caller]
-fn killed_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
+fn killed_everywhere(lab: &TranslationLab, name: &str, command: LabCommand<'_>, points: u64) {
     let whole = lab.translated(command, Some(|| KillAt::new(u64::MAX, Goes::AtOnce)));
     let (looks, instructions) = numbers(&whole);
     // The last one ends it.
@@ -142,43 +142,45 @@ fn killed_everywhere(lab: &Lab, name: &str, command: Command<'_>, points: u64) {
 
 #[test]
 fn programs_are_counted_up_to_where_they_are_killed() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
-        killed_everywhere(&lab, name, Command { program: program.path(), args: &[] }, 25);
+        killed_everywhere(&lab, name, LabCommand { program: program.path(), args: &[] }, 25);
     }
 }
 
 #[test]
 #[ignore = "takes minutes: every instruction of every program"]
 fn programs_are_counted_up_to_where_they_are_killed_at_every_instruction() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
-        killed_everywhere(&lab, name, Command { program: program.path(), args: &[] }, u64::MAX);
+        killed_everywhere(&lab, name, LabCommand { program: program.path(), args: &[] }, u64::MAX);
     }
 }
 
-/// Holds the first thread of a program at a stop while another one executes a program, until it is at its end.
+/// Holds the first thread of a program at a stop while another one executes a program, until it is at its
+/// end.
 #[derive(Default)]
 struct HoldFirst {
     first: Option<u32>,
     executes: bool,
     held: u64,
     completed: Completed,
-    /// For each look the task, where it was in translated code and in its own, and how many instructions were executed.
+    /// For each look the task, where it was in translated code and in its own, and how many instructions were
+    /// executed.
     trail: Vec<(u32, u64, u64, u64)>,
 }
 
 /// # Source
 ///
 /// Linux `arch/x86/entry/syscalls/syscall_64.tbl`; Intel SDM volume 2, `SYSCALL`.
-fn is_execve(view: &View) -> bool {
+fn is_execve(view: &ProbeView) -> bool {
     const EXECVE: u64 = 59;
     const SYSCALL: u64 = 0x050f;
     view.program.rax == EXECVE && trace::peek(view.tid, view.pc).is_ok_and(|code| code & 0xffff == SYSCALL)
 }
 
-impl Probe for HoldFirst {
-    fn look(&mut self, view: &View) -> Order {
+impl InstructionProbe for HoldFirst {
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder {
         self.completed.look(view);
         self.trail.push((view.tid, view.pc, view.program.rip, self.completed.count()));
         let first = *self.first.get_or_insert(view.tid);
@@ -188,11 +190,11 @@ impl Probe for HoldFirst {
             self.held += 1;
             until_it_ends(first);
         }
-        Order::GoOn
+        ProbeOrder::GoOn
     }
 }
 
-impl Notes for Shared<HoldFirst> {
+impl Notes for SharedNotes<HoldFirst> {
     fn notes(&self) -> String {
         let probe = self.0.borrow();
         let trail = probe.trail.split_at(probe.trail.len().saturating_sub(50)).1;
@@ -200,14 +202,14 @@ impl Notes for Shared<HoldFirst> {
     }
 }
 
-/// So many of them must have been held for anything to be shown.
+/// The number of tasks that must have been stopped for the test to show anything.
 const ENOUGH: u64 = 6;
 
 #[test]
 fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     let program = programs::usurper();
-    let command = Command { program: program.path(), args: &[] };
+    let command = LabCommand { program: program.path(), args: &[] };
     let native = lab.native(command).ended("usurper");
     let (mut all_held, mut runs) = (0, 0);
     // How often it is held depends on what else the machine does.
@@ -217,10 +219,11 @@ fn a_first_thread_that_another_ends_at_a_stop_is_counted() {
         assert_eq!(run.outcome, native);
         let (held, instructions) = numbers(&run);
         all_held += held;
-        // The call that executes the other program is there as the way between the two; the last one ends it. Who is held where
-        // a link was just made is counted up to that: a jump behind it may not be there in the copy. Who is killed in the middle
-        // of a step may have made it, with a jump behind it.
-        let counted = run.counted[0].count(Event::Instructions).unwrap();
+        // The call that executes the other program is the exit between the two; the last one ends it. A task
+        // that is stopped where a link was just made is counted up to that: a jump behind it may be missing
+        // in the copy. A task that is killed in the middle of a step may have made the link, with a jump
+        // behind it.
+        let counted = run.counted[0].count(ExecutionEvent::Instructions).unwrap();
         let possible = if held == 0 { 1..=3 } else { 0..=1 };
         let more = counted.checked_sub(instructions);
         assert!(more.is_some_and(|more| possible.contains(&more)), "{counted}: {}", run.notes);

@@ -12,86 +12,86 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cyclometer_soft::Event;
+use cyclometer_soft::ExecutionEvent;
 use cyclometer_soft::flow::Redundancy;
-use cyclometer_soft::host::protocol::{self, Counted};
-use cyclometer_soft::host::{self, Probe, Settings};
+use cyclometer_soft::host::protocol::{self, ProcessCounts};
+use cyclometer_soft::host::{self, InstructionProbe, TracerSettings};
 use cyclometer_soft::translate;
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
 use cyclometer_sys::{keeper, trace};
 
 use crate::compare::Lockstep;
-use crate::probes::{self, Shared};
+use crate::probes::{self, SharedNotes};
 
 /// After this time a program is killed.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Makes processes. One test at a time has one: a file that is being written cannot be executed, and a process that
-/// another test makes meanwhile would hold it open.
-pub struct Lab {
+/// Makes processes. One test at a time has one: a file that is being written cannot be executed, and a
+/// process that another test makes meanwhile would hold it open.
+pub struct TranslationLab {
     launcher: Launcher,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// What to run.
+/// The command to run.
 #[derive(Clone, Copy)]
-pub struct Command<'a> {
+pub struct LabCommand<'a> {
     pub program: &'a Path,
     pub args: &'a [OsString],
 }
 
-/// What a program did that others can see.
+/// The effects of a program that others can see.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct LabOutcome {
     pub status: Status,
     pub output: Vec<u8>,
 }
 
 /// A run under translation.
-pub struct Translated {
-    pub outcome: Outcome,
-    /// Of each process.
-    pub counted: Vec<Counted>,
-    /// What the probe has to say.
+pub struct TranslatedRun {
+    pub outcome: LabOutcome,
+    /// The counts of each process.
+    pub counted: Vec<ProcessCounts>,
+    /// The notes of the probe.
     pub notes: String,
 }
 
-impl fmt::Debug for Outcome {
+impl fmt::Debug for LabOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = &self.output[..self.output.len().min(200)];
         write!(f, "{:?}, {} bytes: {start:x?}", self.status, self.output.len())
     }
 }
 
-impl Outcome {
+impl LabOutcome {
     /// A program that was killed tests little.
     #[track_caller]
-    pub fn ended(self, name: &str) -> Outcome {
+    pub fn ended(self, name: &str) -> LabOutcome {
         assert!(matches!(self.status, Status::Code(0 | 7)), "{name}: {:?}", self.status);
         self
     }
 }
 
-impl Translated {
+impl TranslatedRun {
     /// Instructions of the first process.
     pub fn instructions(&self) -> Result<u64, String> {
-        self.counted[0].count(Event::Instructions)
+        self.counted[0].count(ExecutionEvent::Instructions)
     }
 }
 
-impl Lab {
+impl TranslationLab {
     /// `None` where tracing is not permitted, which is said.
-    pub fn open() -> Option<Lab> {
+    pub fn open() -> Option<TranslationLab> {
         static ALONE: Mutex<()> = Mutex::new(());
         if let Err(error) = trace::permitted() {
             skip(&format!("tracing is not permitted here: {error}"));
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(Lab { launcher: Launcher::start().unwrap(), _alone: alone })
+        Some(TranslationLab { launcher: Launcher::start().unwrap(), _alone: alone })
     }
 
-    fn prepare(&self, command: Command<'_>) -> (Pending, PipeReader) {
+    fn prepare(&self, command: LabCommand<'_>) -> (Pending, PipeReader) {
         let (reader, writer) = io::pipe().unwrap();
         let null = std::fs::File::open("/dev/null").unwrap();
         let request = Request {
@@ -106,19 +106,19 @@ impl Lab {
     }
 
     /// Runs it as it is.
-    pub fn native(&self, command: Command<'_>) -> Outcome {
+    pub fn native(&self, command: LabCommand<'_>) -> LabOutcome {
         let (pending, reader) = self.prepare(command);
         finish(pending, reader)
     }
 
-    /// Runs it under translation, with a probe that is made in the keeper.
-    pub fn translated<P: Probe + 'static>(
+    /// Runs it under translation, with a probe that is made in the tracer.
+    pub fn translated<P: InstructionProbe + 'static>(
         &self,
-        command: Command<'_>,
+        command: LabCommand<'_>,
         probe: Option<impl FnOnce() -> P>,
-    ) -> Translated
+    ) -> TranslatedRun
     where
-        Shared<P>: Notes,
+        SharedNotes<P>: Notes,
     {
         let (pending, reader) = self.prepare(command);
         let pid = pending.pid();
@@ -134,7 +134,7 @@ impl Lab {
     }
 
     /// Runs it translated and natively at once, comparing at every instruction, up to a number of them.
-    pub fn lockstep(&self, command: Command<'_>, most: u64) -> Translated {
+    pub fn lockstep(&self, command: LabCommand<'_>, most: u64) -> TranslatedRun {
         let (mut twin, twins_reader) = self.prepare(command);
         let (pending, reader) = self.prepare(command);
         let (pid, twin_pid) = (pending.pid(), twin.pid());
@@ -161,7 +161,7 @@ impl Lab {
     }
 
     /// How many instructions it executes natively.
-    pub fn steps(&self, command: Command<'_>) -> u64 {
+    pub fn steps(&self, command: LabCommand<'_>) -> u64 {
         let (mut pending, reader) = self.prepare(command);
         let pid = pending.pid();
         let keeper = keeper::fork(move |mut socket| {
@@ -180,21 +180,22 @@ impl Lab {
     }
 }
 
-/// What a probe tells at the end.
+/// The notes of a probe at the end.
 pub trait Notes {
     fn notes(&self) -> String;
 }
 
-fn settings() -> Settings {
-    let translation = translate::Settings { redundancy: Redundancy::PerEpoch(1), ..Default::default() };
-    Settings { translation, fixed_layout: true, ..Settings::default() }
+fn settings() -> TracerSettings {
+    let translation =
+        translate::TranslationSettings { redundancy: Redundancy::PerEpoch(1), ..Default::default() };
+    TracerSettings { translation, fixed_layout: true, ..TracerSettings::default() }
 }
 
-fn follow_probed<P: Probe + 'static>(pid: u32, mut socket: UnixStream, probe: P) -> io::Result<()>
+fn follow_probed<P: InstructionProbe + 'static>(pid: u32, mut socket: UnixStream, probe: P) -> io::Result<()>
 where
-    Shared<P>: Notes,
+    SharedNotes<P>: Notes,
 {
-    let shared = Shared(Rc::new(RefCell::new(probe)));
+    let shared = SharedNotes(Rc::new(RefCell::new(probe)));
     host::follow_probed(pid, socket.try_clone()?, settings(), Box::new(shared.clone()));
     socket.write_all(shared.notes().as_bytes())
 }
@@ -210,15 +211,15 @@ fn expect(lines: &mut impl BufRead, word: &str) {
     assert_eq!(protocol::read_line(lines).unwrap().as_deref(), Some(word));
 }
 
-fn report(outcome: Outcome, mut lines: BufReader<&UnixStream>) -> Translated {
+fn report(outcome: LabOutcome, mut lines: BufReader<&UnixStream>) -> TranslatedRun {
     let counted = protocol::read_report(&mut lines).unwrap();
     let mut notes = String::new();
     lines.read_to_string(&mut notes).unwrap();
-    Translated { outcome, counted, notes }
+    TranslatedRun { outcome, counted, notes }
 }
 
 /// Releases a program and waits for its end; kills it if that takes too long.
-fn finish(mut pending: Pending, mut reader: PipeReader) -> Outcome {
+fn finish(mut pending: Pending, mut reader: PipeReader) -> LabOutcome {
     let pid = pending.pid();
     let (done, ended) = channel::<()>();
     let guard = std::thread::spawn(move || {
@@ -232,7 +233,7 @@ fn finish(mut pending: Pending, mut reader: PipeReader) -> Outcome {
     let ended = reap(pid, Reap::Block).unwrap().unwrap();
     drop(done);
     guard.join().unwrap();
-    Outcome { status: ended.status, output }
+    LabOutcome { status: ended.status, output }
 }
 
 /// Says why a test does not run here, also in the file that `CYCLOMETER_SKIP_LOG` names.

@@ -1,15 +1,15 @@
-//! Every instruction of translated code leaves the program where it would be by itself.
+//! Every instruction of translated code has the effect of the program's own instruction.
 
 use std::path::Path;
 
-use crate::lab::{Command, Lab, Translated};
-use crate::pool::Pool;
+use crate::instruction_pool::InstructionPool;
+use crate::lab::{LabCommand, TranslatedRun, TranslationLab};
 use crate::programs;
 use crate::random;
 
 /// Steps of the twin, looks, and what is wrong.
 #[track_caller]
-fn verdict(run: &Translated) -> (u64, u64) {
+fn verdict(run: &TranslatedRun) -> (u64, u64) {
     let mut words = run.notes.splitn(3, ' ');
     let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
     let numbers = (number(), number());
@@ -19,8 +19,8 @@ fn verdict(run: &Translated) -> (u64, u64) {
 }
 
 #[track_caller]
-fn whole(lab: &Lab, name: &str, program: &Path) {
-    let run = lab.lockstep(Command { program, args: &[] }, u64::MAX);
+fn whole(lab: &TranslationLab, name: &str, program: &Path) {
+    let run = lab.lockstep(LabCommand { program, args: &[] }, u64::MAX);
     let (steps, looks) = verdict(&run);
     run.outcome.clone().ended(name);
     assert_eq!(run.instructions(), Ok(steps), "{name}");
@@ -29,7 +29,7 @@ fn whole(lab: &Lab, name: &str, program: &Path) {
 
 #[test]
 fn programs_written_by_hand_keep_step() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     for (name, program) in programs::all().iter().filter(|(name, _)| *name != "children") {
         whole(&lab, name, program.path());
     }
@@ -37,16 +37,16 @@ fn programs_written_by_hand_keep_step() {
 
 #[test]
 fn handlers_of_signals_keep_step() {
-    let Some(lab) = Lab::open() else { return };
+    let Some(lab) = TranslationLab::open() else { return };
     let program = programs::signals();
-    let run = lab.lockstep(Command { program: program.path(), args: &[] }, u64::MAX);
+    let run = lab.lockstep(LabCommand { program: program.path(), args: &[] }, u64::MAX);
     verdict(&run);
 }
 
 #[test]
 fn random_programs_keep_step() {
-    let Some(lab) = Lab::open() else { return };
-    let pool = Pool::new();
+    let Some(lab) = TranslationLab::open() else { return };
+    let pool = InstructionPool::new();
     for seed in 1..=25 {
         let program = random::program(seed, &pool);
         whole(&lab, &format!("seed {seed}"), program.path());
@@ -55,8 +55,8 @@ fn random_programs_keep_step() {
 
 #[test]
 fn a_program_with_a_library_keeps_step() {
-    let Some(lab) = Lab::open() else { return };
-    let command = Command { program: Path::new("/bin/true"), args: &[] };
+    let Some(lab) = TranslationLab::open() else { return };
+    let command = LabCommand { program: Path::new("/bin/true"), args: &[] };
     let (steps, _) = verdict(&lab.lockstep(command, 60_000));
     assert!(steps > 10_000, "{steps}");
 }

@@ -5,61 +5,61 @@ use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
-use cyclometer_soft::host::{FIXED_BYTES, Order, Probe, View};
+use cyclometer_soft::host::{FIXED_BYTES, InstructionProbe, ProbeOrder, ProbeView};
 use cyclometer_sys::trace::{self, Change};
 
 use crate::lab::Notes;
 
 const SIGTRAP: i32 = 5;
 
-/// A probe that its maker can ask when it has done its work.
-pub struct Shared<P>(pub Rc<RefCell<P>>);
+/// Notes of a probe that the test can read afterwards.
+pub struct SharedNotes<P>(pub Rc<RefCell<P>>);
 
-impl<P> Clone for Shared<P> {
-    fn clone(&self) -> Shared<P> {
-        Shared(Rc::clone(&self.0))
+impl<P> Clone for SharedNotes<P> {
+    fn clone(&self) -> SharedNotes<P> {
+        SharedNotes(Rc::clone(&self.0))
     }
 }
 
-impl<P: Probe> Probe for Shared<P> {
-    fn look(&mut self, view: &View) -> Order {
+impl<P: InstructionProbe> InstructionProbe for SharedNotes<P> {
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder {
         self.0.borrow_mut().look(view)
     }
 }
 
-/// Counts looks, and leaves for good at one of them.
-pub struct LeaveAt {
+/// Counts looks, and detaches at one of them.
+pub struct DetachAt {
     pub at: u64,
     pub seen: u64,
 }
 
-impl LeaveAt {
-    pub fn new(at: u64) -> LeaveAt {
-        LeaveAt { at, seen: 0 }
+impl DetachAt {
+    pub fn new(at: u64) -> DetachAt {
+        DetachAt { at, seen: 0 }
     }
 }
 
-impl Probe for LeaveAt {
-    fn look(&mut self, _: &View) -> Order {
+impl InstructionProbe for DetachAt {
+    fn look(&mut self, _: &ProbeView) -> ProbeOrder {
         self.seen += 1;
-        if self.seen == self.at { Order::Leave } else { Order::GoOn }
+        if self.seen == self.at { ProbeOrder::Detach } else { ProbeOrder::GoOn }
     }
 }
 
-impl Notes for Shared<LeaveAt> {
+impl Notes for SharedNotes<DetachAt> {
     fn notes(&self) -> String {
         self.0.borrow().seen.to_string()
     }
 }
 
-/// Leaves and enters again where a choice says so, but not before the program got on: what enters a block executes
-/// what comes before its first instruction again.
+/// Leaves and enters again where a choice says so, but not before the program got on: what enters a block
+/// executes what comes before its first instruction again.
 pub struct Reenter<F> {
     choose: F,
     seen: u64,
     entered: Option<(u32, u64)>,
     /// Where it was of late, and what became of it.
-    trail: VecDeque<(u64, u64, Order)>,
+    trail: VecDeque<(u64, u64, ProbeOrder)>,
 }
 
 impl<F: FnMut(u64) -> bool> Reenter<F> {
@@ -69,15 +69,15 @@ impl<F: FnMut(u64) -> bool> Reenter<F> {
     }
 }
 
-impl<F: FnMut(u64) -> bool> Probe for Reenter<F> {
-    fn look(&mut self, view: &View) -> Order {
+impl<F: FnMut(u64) -> bool> InstructionProbe for Reenter<F> {
+    fn look(&mut self, view: &ProbeView) -> ProbeOrder {
         let here = Some((view.tid, view.program.rip));
-        let mut order = Order::GoOn;
+        let mut order = ProbeOrder::GoOn;
         if self.entered != here {
             let seen = self.seen;
             self.seen += 1;
             self.entered = here.filter(|_| (self.choose)(seen));
-            order = if self.entered.is_some() { Order::Reenter } else { Order::GoOn };
+            order = if self.entered.is_some() { ProbeOrder::Reenter } else { ProbeOrder::GoOn };
         }
         self.trail.push_back((view.pc, view.program.rip, order));
         if self.trail.len() > 12 {
@@ -87,7 +87,7 @@ impl<F: FnMut(u64) -> bool> Probe for Reenter<F> {
     }
 }
 
-impl<F> Notes for Shared<Reenter<F>> {
+impl<F> Notes for SharedNotes<Reenter<F>> {
     fn notes(&self) -> String {
         format!("{:x?}", self.0.borrow().trail)
     }

@@ -3,19 +3,19 @@
 use cyclometer_soft::iced_x86::code_asm::*;
 use cyclometer_soft::iced_x86::{BlockEncoderOptions, IcedError};
 
-use crate::elf::{CODE, DATA, DATA_BYTES, Program};
+use crate::elf::{CODE, DATA, DATA_BYTES, ElfProgram};
 
-type Made = Result<(), IcedError>;
+type MadeProgram = Result<(), IcedError>;
 
 /// Addresses of code that a program finds at [`DATA`].
-type Table = Vec<CodeLabel>;
+type ProgramTable = Vec<CodeLabel>;
 
 /// Writes the instructions of a program.
-type Write = fn(&mut CodeAssembler, &mut Table) -> Made;
+type ProgramWriter = fn(&mut CodeAssembler, &mut ProgramTable) -> MadeProgram;
 
 /// Every program with its name.
-pub fn all() -> Vec<(&'static str, Program)> {
-    let writers: [(&str, Write); 10] = [
+pub fn all() -> Vec<(&'static str, ElfProgram)> {
+    let writers: [(&str, ProgramWriter); 10] = [
         ("calls", calls),
         ("returns", returns),
         ("jumps", jumps),
@@ -31,39 +31,39 @@ pub fn all() -> Vec<(&'static str, Program)> {
 }
 
 /// A program that handles signals, of itself and of its faults.
-pub fn signals() -> Program {
+pub fn signals() -> ElfProgram {
     program(handle_signals).expect("a program")
 }
 
-/// A program whose first thread does what is harmless for ever, until another thread executes the program once more, with an
-/// argument, at which it ends.
-pub fn usurper() -> Program {
+/// A program whose first thread does what is harmless for ever, until another thread executes the program
+/// once more, with an argument, at which it ends.
+pub fn usurper() -> ElfProgram {
     let mut a = CodeAssembler::new(64).expect("64 bits");
     usurp(&mut a).expect("a program");
-    made(&mut a, &Table::new()).expect("a program")
+    made(&mut a, &ProgramTable::new()).expect("a program")
 }
 
-fn program(write: Write) -> Result<Program, IcedError> {
+fn program(write: ProgramWriter) -> Result<ElfProgram, IcedError> {
     let mut a = CodeAssembler::new(64)?;
-    let mut table = Table::new();
+    let mut table = ProgramTable::new();
     a.mov(rsp, DATA + DATA_BYTES - 64)?;
     write(&mut a, &mut table)?;
     finish(&mut a)?;
     made(&mut a, &table)
 }
 
-fn made(a: &mut CodeAssembler, table: &Table) -> Result<Program, IcedError> {
+fn made(a: &mut CodeAssembler, table: &ProgramTable) -> Result<ElfProgram, IcedError> {
     let made = a.assemble_options(CODE, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
     let mut data = Vec::new();
     for label in table {
         data.extend(made.label_ip(label)?.to_le_bytes());
     }
     data.resize(0x100, 0x5a);
-    Ok(Program::new(&made.inner.code_buffer, &data).expect("a file"))
+    Ok(ElfProgram::new(&made.inner.code_buffer, &data).expect("a file"))
 }
 
 /// Writes the general registers and ends with a status.
-fn finish(a: &mut CodeAssembler) -> Made {
+fn finish(a: &mut CodeAssembler) -> MadeProgram {
     for register in [r15, r14, r13, r12, r11, r10, r9, r8, rdi, rsi, rbp, rbx, rdx, rcx, rax] {
         a.push(register)?;
     }
@@ -78,7 +78,7 @@ fn finish(a: &mut CodeAssembler) -> Made {
 }
 
 /// Every form of an indirect call.
-fn calls(a: &mut CodeAssembler, table: &mut Table) -> Made {
+fn calls(a: &mut CodeAssembler, table: &mut ProgramTable) -> MadeProgram {
     let (mut function, mut main) = (a.create_label(), a.create_label());
     a.jmp(main)?;
     a.set_label(&mut function)?;
@@ -112,7 +112,7 @@ fn calls(a: &mut CodeAssembler, table: &mut Table) -> Made {
 }
 
 /// Returns that go elsewhere, drop arguments, or have no call.
-fn returns(a: &mut CodeAssembler, _: &mut Table) -> Made {
+fn returns(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     let labels: [CodeLabel; 6] = std::array::from_fn(|_| a.create_label());
     let [mut main, mut drops, mut recurse, mut deep, mut away, mut back] = labels;
     a.jmp(main)?;
@@ -139,7 +139,7 @@ fn returns(a: &mut CodeAssembler, _: &mut Table) -> Made {
     a.call(away)?;
     a.ud2()?;
     a.set_label(&mut back)?;
-    // Two stacks whose entries of the shadow are the same.
+    // Two stacks with the same entries of the return-address table.
     a.mov(rbx, rsp)?;
     a.lea(rsp, rsp - 0x1_0000)?;
     let function = function(a)?;
@@ -159,7 +159,7 @@ fn function(a: &mut CodeAssembler) -> Result<CodeLabel, IcedError> {
 }
 
 /// Jumps by tables, and targets that share the lower 16 bits of their addresses.
-fn jumps(a: &mut CodeAssembler, table: &mut Table) -> Made {
+fn jumps(a: &mut CodeAssembler, table: &mut ProgramTable) -> MadeProgram {
     let mut labels: Vec<CodeLabel> = (0..5).map(|_| a.create_label()).collect();
     let (mut head, mut end) = (a.create_label(), a.create_label());
     let at = DATA as i64;
@@ -195,7 +195,7 @@ fn jumps(a: &mut CodeAssembler, table: &mut Table) -> Made {
     a.nop()
 }
 
-fn strings(a: &mut CodeAssembler, _: &mut Table) -> Made {
+fn strings(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     for count in [0, 1, 7, 33] {
         for form in 0..8 {
             a.mov(rsi, DATA + 0x200)?;
@@ -225,7 +225,7 @@ fn strings(a: &mut CodeAssembler, _: &mut Table) -> Made {
 }
 
 /// Elements that masks select, with and without somebody who reads the flags of before.
-fn masks(a: &mut CodeAssembler, _: &mut Table) -> Made {
+fn masks(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     let narrow = is_x86_feature_detected!("avx2");
     let wide = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vl");
     for reads in [true, false] {
@@ -255,7 +255,11 @@ fn masks(a: &mut CodeAssembler, _: &mut Table) -> Made {
 }
 
 /// An instruction between a carry and who reads it, or writes it anew.
-fn carry(a: &mut CodeAssembler, between: impl FnOnce(&mut CodeAssembler) -> Made, reads: bool) -> Made {
+fn carry(
+    a: &mut CodeAssembler,
+    between: impl FnOnce(&mut CodeAssembler) -> MadeProgram,
+    reads: bool,
+) -> MadeProgram {
     a.stc()?;
     between(a)?;
     match reads {
@@ -266,7 +270,7 @@ fn carry(a: &mut CodeAssembler, between: impl FnOnce(&mut CodeAssembler) -> Made
 }
 
 /// Loops whose flags live over the places of counters.
-fn flags(a: &mut CodeAssembler, _: &mut Table) -> Made {
+fn flags(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     let (mut chain, mut odd, mut even) = (a.create_label(), a.create_label(), a.create_label());
     a.mov(ecx, 12)?;
     a.stc()?;
@@ -306,7 +310,7 @@ fn flags(a: &mut CodeAssembler, _: &mut Table) -> Made {
 }
 
 /// The register that translated code has for itself, in every role, between counters that must keep flags.
-fn r11_everywhere(a: &mut CodeAssembler, table: &mut Table) -> Made {
+fn r11_everywhere(a: &mut CodeAssembler, table: &mut ProgramTable) -> MadeProgram {
     let [mut main, mut function, mut again, mut less, mut target] = [(); 5].map(|()| a.create_label());
     a.jmp(main)?;
     a.set_label(&mut function)?;
@@ -357,7 +361,7 @@ fn r11_everywhere(a: &mut CodeAssembler, table: &mut Table) -> Made {
     a.xor(r11d, r11d)
 }
 
-fn misaligned(a: &mut CodeAssembler, _: &mut Table) -> Made {
+fn misaligned(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     let (mut main, mut function) = (a.create_label(), a.create_label());
     a.jmp(main)?;
     a.set_label(&mut function)?;
@@ -391,7 +395,7 @@ fn misaligned(a: &mut CodeAssembler, _: &mut Table) -> Made {
 }
 
 /// System calls, those among them that are looked at.
-fn maps(a: &mut CodeAssembler, _: &mut Table) -> Made {
+fn maps(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     for (number, arguments) in [
         (9, [0x7000_0000, 0x2000, 3, 0x32, -1, 0]),
         (10, [0x7000_0000, 0x1000, 1, 0, 0, 0]),
@@ -419,7 +423,7 @@ fn maps(a: &mut CodeAssembler, _: &mut Table) -> Made {
 }
 
 /// fork and wait, then vfork and wait.
-fn children(a: &mut CodeAssembler, _: &mut Table) -> Made {
+fn children(a: &mut CodeAssembler, _: &mut ProgramTable) -> MadeProgram {
     for number in [57, 58] {
         let mut parent = a.create_label();
         a.mov(eax, number)?;
@@ -450,7 +454,7 @@ fn children(a: &mut CodeAssembler, _: &mut Table) -> Made {
 }
 
 /// Handlers for a signal that it sends to itself, and for an instruction that does not exist.
-fn handle_signals(a: &mut CodeAssembler, table: &mut Table) -> Made {
+fn handle_signals(a: &mut CodeAssembler, table: &mut ProgramTable) -> MadeProgram {
     let (mut main, mut handler, mut restorer) = (a.create_label(), a.create_label(), a.create_label());
     a.jmp(main)?;
     a.set_label(&mut handler)?;
@@ -499,7 +503,7 @@ fn handle_signals(a: &mut CodeAssembler, table: &mut Table) -> Made {
     a.xor(r11d, r11d)
 }
 
-fn usurp(a: &mut CodeAssembler) -> Made {
+fn usurp(a: &mut CodeAssembler) -> MadeProgram {
     let (mut again, mut thread) = (a.create_label(), a.create_label());
     let (mut head, mut odd) = (a.create_label(), a.create_label());
     a.cmp(dword_ptr(rsp), 1)?;
@@ -537,7 +541,7 @@ fn usurp(a: &mut CodeAssembler) -> Made {
 }
 
 /// `execve("/proc/self/exe", { "/proc/self/exe", "/proc/self/exe", 0 }, { 0 })`, after a while.
-fn execute_again(a: &mut CodeAssembler) -> Made {
+fn execute_again(a: &mut CodeAssembler) -> MadeProgram {
     let mut wait = a.create_label();
     a.mov(ecx, 20)?;
     a.set_label(&mut wait)?;

@@ -3,8 +3,8 @@
 use cyclometer_soft::iced_x86::IcedError;
 use cyclometer_soft::iced_x86::code_asm::*;
 
-use crate::elf::{CODE, DATA, DATA_BYTES, Program};
-use crate::pool::{MIDDLE, Pool, Random};
+use crate::elf::{CODE, DATA, DATA_BYTES, ElfProgram};
+use crate::instruction_pool::{InstructionPool, MIDDLE, RandomSource};
 
 /// Where the table of code addresses is.
 const TABLE: u64 = DATA + 0x8000;
@@ -15,13 +15,13 @@ const WRITTEN: u64 = 0x5000;
 /// Most instructions that a program executes, roughly.
 const MOST: u64 = 6000;
 
-type Made = Result<(), IcedError>;
+type AssembledCode = Result<(), IcedError>;
 
 /// Makes one program: the same for the same seed on one kind of processor.
-pub fn program(seed: u64, pool: &Pool) -> Program {
-    let mut random = Random(seed);
+pub fn program(seed: u64, pool: &InstructionPool) -> ElfProgram {
+    let mut random = RandomSource(seed);
     loop {
-        let mut writer = Writer::new(Random(random.word()), pool);
+        let mut writer = CodeWriter::new(RandomSource(random.word()), pool);
         writer.all().expect("instructions that can be encoded");
         if writer.cost <= MOST {
             return writer.finish().expect("labels that are set");
@@ -29,10 +29,10 @@ pub fn program(seed: u64, pool: &Pool) -> Program {
     }
 }
 
-struct Writer<'a> {
+struct CodeWriter<'a> {
     a: CodeAssembler,
-    random: Random,
-    pool: &'a Pool,
+    random: RandomSource,
+    pool: &'a InstructionPool,
     table: Vec<CodeLabel>,
     /// Functions that may be called, with the instructions that they execute.
     functions: Vec<(CodeLabel, u64)>,
@@ -43,23 +43,23 @@ struct Writer<'a> {
     on_top: bool,
 }
 
-impl Writer<'_> {
-    fn new(random: Random, pool: &Pool) -> Writer<'_> {
+impl CodeWriter<'_> {
+    fn new(random: RandomSource, pool: &InstructionPool) -> CodeWriter<'_> {
         let a = CodeAssembler::new(64).expect("64 bits");
-        Writer { a, random, pool, table: vec![], functions: vec![], cost: 0, depth: 0, on_top: false }
+        CodeWriter { a, random, pool, table: vec![], functions: vec![], cost: 0, depth: 0, on_top: false }
     }
 
-    fn finish(mut self) -> Result<Program, IcedError> {
+    fn finish(mut self) -> Result<ElfProgram, IcedError> {
         use cyclometer_soft::iced_x86::BlockEncoderOptions;
         let made = self.a.assemble_options(CODE, BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS)?;
         let mut data: Vec<u8> = (0..0x1000).flat_map(|_| self.random.word().to_le_bytes()).collect();
         for label in &self.table {
             data.extend(made.label_ip(label)?.to_le_bytes());
         }
-        Ok(Program::new(&made.inner.code_buffer, &data).expect("a file"))
+        Ok(ElfProgram::new(&made.inner.code_buffer, &data).expect("a file"))
     }
 
-    fn all(&mut self) -> Made {
+    fn all(&mut self) -> AssembledCode {
         let mut start = self.a.create_label();
         self.a.jmp(start)?;
         for _ in 0..self.random.below(4) {
@@ -76,7 +76,7 @@ impl Writer<'_> {
     }
 
     /// Everything has a random value, but rsp and r15.
-    fn begin(&mut self) -> Made {
+    fn begin(&mut self) -> AssembledCode {
         self.a.mov(rsp, DATA + DATA_BYTES - 0x800 - self.random.below(4) / 3 * 3)?;
         self.a.mov(r15, MIDDLE)?;
         for register in [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12, r13, r14] {
@@ -96,7 +96,7 @@ impl Writer<'_> {
     }
 
     /// Writes registers, flags and data, and ends.
-    fn end(&mut self) -> Made {
+    fn end(&mut self) -> AssembledCode {
         let base = DUMP as i64;
         for (i, register) in
             [rax, rcx, rdx, rbx, rbp, rsi, rdi, r8, r9, r10, r11, r12].into_iter().enumerate()
@@ -135,7 +135,7 @@ impl Writer<'_> {
     }
 
     /// A function that may be called by what comes later.
-    fn function(&mut self) -> Made {
+    fn function(&mut self) -> AssembledCode {
         let mut label = self.a.create_label();
         self.set(&mut label)?;
         self.cost = 0;
@@ -160,7 +160,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn item(&mut self) -> Made {
+    fn item(&mut self) -> AssembledCode {
         self.cost += 3;
         let nested = self.depth < 3;
         match self.random.below(21) {
@@ -185,12 +185,12 @@ impl Writer<'_> {
     }
 
     /// A label, where others may be as well.
-    fn set(&mut self, label: &mut CodeLabel) -> Made {
+    fn set(&mut self, label: &mut CodeLabel) -> AssembledCode {
         self.a.set_label(label)?;
         self.a.zero_bytes()
     }
 
-    fn straight(&mut self) -> Made {
+    fn straight(&mut self) -> AssembledCode {
         for _ in 0..1 + self.random.below(10) {
             self.cost += 1;
             let instruction = self.pool.instruction(&mut self.random, self.on_top);
@@ -199,7 +199,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn body(&mut self) -> Made {
+    fn body(&mut self) -> AssembledCode {
         self.depth += 1;
         for _ in 0..self.random.below(3) {
             self.item()?;
@@ -208,15 +208,15 @@ impl Writer<'_> {
         self.straight()
     }
 
-    /// What is repeated costs that much more.
-    fn repeated(&mut self, times: u64) -> Made {
+    /// A repeated program costs that much more.
+    fn repeated(&mut self, times: u64) -> AssembledCode {
         let before = self.cost;
         self.body()?;
         self.cost = before + (self.cost - before + 2) * times;
         Ok(())
     }
 
-    fn branch(&mut self) -> Made {
+    fn branch(&mut self) -> AssembledCode {
         let (mut other, mut end) = (self.a.create_label(), self.a.create_label());
         self.conditional(other)?;
         self.body()?;
@@ -232,7 +232,7 @@ impl Writer<'_> {
     }
 
     #[rustfmt::skip]
-    fn conditional(&mut self, to: CodeLabel) -> Made {
+    fn conditional(&mut self, to: CodeLabel) -> AssembledCode {
         let a = &mut self.a;
         match self.random.below(16) {
             0 => a.jo(to), 1 => a.jno(to), 2 => a.jb(to), 3 => a.jae(to), 4 => a.je(to), 5 => a.jne(to), 6 => a.jbe(to),
@@ -242,7 +242,7 @@ impl Writer<'_> {
     }
 
     /// A loop that counts in r14 or r13, by an instruction that the counter's flags must not disturb.
-    fn counted_loop(&mut self) -> Made {
+    fn counted_loop(&mut self) -> AssembledCode {
         let times = 1 + self.random.below(if self.depth > 1 { 3 } else { 8 });
         let counter = if self.depth.is_multiple_of(2) { r14 } else { r13 };
         let mut head = self.a.create_label();
@@ -266,7 +266,7 @@ impl Writer<'_> {
     }
 
     /// `loop`, `loope` or `loopne`; the body may use rcx.
-    fn rcx_loop(&mut self) -> Made {
+    fn rcx_loop(&mut self) -> AssembledCode {
         let times = 1 + self.random.below(4);
         let mut head = self.a.create_label();
         self.a.mov(ecx, times as i32)?;
@@ -283,11 +283,11 @@ impl Writer<'_> {
     }
 
     /// Sometimes the prefix that makes ecx of rcx.
-    fn narrow(&mut self) -> Made {
+    fn narrow(&mut self) -> AssembledCode {
         if self.random.below(3) == 0 { self.a.db(&[0x67]) } else { Ok(()) }
     }
 
-    fn jump_if_rcx_is_zero(&mut self) -> Made {
+    fn jump_if_rcx_is_zero(&mut self) -> AssembledCode {
         let mut end = self.a.create_label();
         match self.random.below(3) {
             0 => self.a.mov(ecx, 0)?,
@@ -301,7 +301,7 @@ impl Writer<'_> {
     }
 
     /// Four ways, chosen by an address in the table.
-    fn switch(&mut self) -> Made {
+    fn switch(&mut self) -> AssembledCode {
         let first = self.table.len();
         let mut labels: Vec<CodeLabel> = (0..4).map(|_| self.a.create_label()).collect();
         self.table.extend(labels.iter().copied());
@@ -334,7 +334,7 @@ impl Writer<'_> {
     }
 
     /// A call by one of many ways, with 16 bytes of arguments that the function may or may not drop.
-    fn call(&mut self) -> Made {
+    fn call(&mut self) -> AssembledCode {
         let (function, cost) = *self.random.of(&self.functions);
         if self.cost + cost > MOST {
             return self.straight();
@@ -389,7 +389,7 @@ impl Writer<'_> {
         self.a.pop(rbp)
     }
 
-    fn strings(&mut self) -> Made {
+    fn strings(&mut self) -> AssembledCode {
         let backward = self.random.below(3) == 0;
         let count = self.random.below(20);
         self.cost += 8;
@@ -429,7 +429,7 @@ impl Writer<'_> {
     }
 
     /// Pushes and pops of every kind, as many bytes of each.
-    fn stack(&mut self) -> Made {
+    fn stack(&mut self) -> AssembledCode {
         self.cost += 10;
         let a = &mut self.a;
         match self.random.below(8) {
@@ -482,7 +482,7 @@ impl Writer<'_> {
         }
     }
 
-    fn misaligned(&mut self) -> Made {
+    fn misaligned(&mut self) -> AssembledCode {
         let by = 1 + self.random.below(7) as i32;
         if self.random.below(2) == 0 {
             self.a.lea(rsp, rsp - by)?
@@ -493,7 +493,7 @@ impl Writer<'_> {
         if self.random.below(2) == 0 { self.a.lea(rsp, rsp + by) } else { self.a.add(rsp, by) }
     }
 
-    fn flags(&mut self) -> Made {
+    fn flags(&mut self) -> AssembledCode {
         self.cost += 5;
         let a = &mut self.a;
         match self.random.below(4) {
@@ -522,7 +522,7 @@ impl Writer<'_> {
         }
     }
 
-    fn jumps_over(&mut self) -> Made {
+    fn jumps_over(&mut self) -> AssembledCode {
         let (mut first, mut second) = (self.a.create_label(), self.a.create_label());
         self.a.jmp(second)?;
         self.set(&mut first)?;
@@ -535,23 +535,23 @@ impl Writer<'_> {
         self.set(&mut end)
     }
 
-    fn small_division(&mut self) -> Made {
+    fn small_division(&mut self) -> AssembledCode {
         self.cost += 4;
         self.a.mov(edx, self.random.below(5) as i32)?;
         self.a.mov(ecx, 6 + self.random.below(1000) as i32)?;
         if self.random.below(2) == 0 { self.a.div(rcx) } else { self.a.div(ecx) }
     }
 
-    /// A system call that there is not. Who steps is not to be seen in the flags.
-    fn no_system_call(&mut self) -> Made {
+    /// A system call that does not exist. A stepped program must not show in the flags.
+    fn no_system_call(&mut self) -> AssembledCode {
         self.cost += 3;
         self.a.mov(eax, 0x7fff + self.random.below(100) as i32)?;
         self.a.syscall()?;
         self.a.and(r11, -0x101)
     }
 
-    /// Flags that come from the block before, over an instruction that may leave them alone, to one that reads them.
-    fn flags_over_a_block(&mut self) -> Made {
+    /// Flags from the block before, over an instruction that may keep them, to one that reads them.
+    fn flags_over_a_block(&mut self) -> AssembledCode {
         self.cost += 8;
         let count = *self.random.of(&[0, 0, 1, 32, 64, 5]);
         self.a.lea(rsi, r15 + 0x40)?;
@@ -599,7 +599,7 @@ impl Writer<'_> {
         }
     }
 
-    fn carry_chain(&mut self) -> Made {
+    fn carry_chain(&mut self) -> AssembledCode {
         self.cost += 6;
         let a = &mut self.a;
         for _ in 0..2 {

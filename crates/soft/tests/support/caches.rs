@@ -7,26 +7,26 @@ use std::time::SystemTime;
 
 use super::programs::unique;
 
-/// A folder that goes with this, and those of hints and of translations in it.
-pub struct Folder {
+/// A temporary folder, with folders for profiles and translations in it.
+pub struct TestCacheFolder {
     outer: PathBuf,
-    pub hints: PathBuf,
+    pub profiles: PathBuf,
     pub translations: PathBuf,
 }
 
-impl Folder {
-    /// With one for hints that has a mode. That for translations is made by who uses it.
-    pub fn new(mode: u32) -> Folder {
+impl TestCacheFolder {
+    /// Creates the folder for profiles with a mode. The tracer creates that for translations.
+    pub fn new(mode: u32) -> TestCacheFolder {
         let outer = unique("caches");
-        let (hints, translations) = (outer.join("hints"), outer.join("translations"));
-        fs::create_dir_all(&hints).unwrap();
-        fs::set_permissions(&hints, fs::Permissions::from_mode(mode)).unwrap();
-        Folder { outer, hints, translations }
+        let (profiles, translations) = (outer.join("hints"), outer.join("translations"));
+        fs::create_dir_all(&profiles).unwrap();
+        fs::set_permissions(&profiles, fs::Permissions::from_mode(mode)).unwrap();
+        TestCacheFolder { outer, profiles, translations }
     }
 
-    /// The files of hints.
+    /// The files of profiles.
     pub fn files(&self) -> Vec<PathBuf> {
-        files(&self.hints)
+        files(&self.profiles)
     }
 
     /// The files of translations; none where there is no folder.
@@ -35,7 +35,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TestCacheFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.outer);
     }
@@ -47,8 +47,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What files have that were written again are other ones: a number of a file that is gone may come again, but not the time when
-/// it was made.
+/// The identities of files. A file that was written again has another one: an inode may be used again, but
+/// not with the same time of creation.
 pub fn numbers(files: &[PathBuf]) -> Vec<(u64, Option<SystemTime>)> {
     let number = |path: &PathBuf| {
         let metadata = fs::metadata(path).unwrap();

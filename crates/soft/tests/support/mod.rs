@@ -39,7 +39,7 @@ pub fn installed(name: &str) -> Option<std::path::PathBuf> {
     found
 }
 
-/// The same without a word.
+/// Whether the tests can run, without a message.
 pub fn find(name: &str) -> Option<std::path::PathBuf> {
     let folders = ["/usr/bin", "/bin", "/usr/local/bin"].map(std::path::PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,8 +1,9 @@
 //! Counts by single steps: what the software PMU is compared with.
 //!
-//! Each stop behind a step is an executed instruction, which is decoded by itself; nothing is known of blocks or edges.
-//! Consecutive stops at one repeated string instruction are one execution. Where a signal's handler begins, nothing was
-//! executed; what raises a fault was not executed either. The report is that of the software PMU.
+//! Each stop behind a step is an executed instruction, which is decoded by itself; nothing is known of blocks
+//! or edges. Consecutive stops at one repeated string instruction are one execution. Where a signal's handler
+//! begins, nothing was executed; what raises a fault was not executed either. The report is that of the
+//! software PMU.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -10,10 +11,10 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
 
-use cyclometer_soft::addend::{Addend, Kind, NOT_TAKEN, TAKEN};
+use cyclometer_soft::addend::{Addend, AddendKind, NOT_TAKEN, TAKEN};
 use cyclometer_soft::host::FIXED_BYTES;
 use cyclometer_soft::iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory};
-use cyclometer_soft::{Event, classify};
+use cyclometer_soft::{ExecutionEvent, classify};
 use cyclometer_sys::trace::{self, Change, Options, Registers};
 
 const SIGTRAP: i32 = 5;
@@ -22,8 +23,8 @@ const SIGTRAP: i32 = 5;
 ///
 /// # Source
 ///
-/// `include/uapi/asm-generic/siginfo.h`; a handler's first instruction: `kernel/signal.c`, `signal_setup_done`, which
-/// calls `ptrace_notify(SIGTRAP)`, whose argument becomes the code.
+/// `include/uapi/asm-generic/siginfo.h`; a handler's first instruction: `kernel/signal.c`,
+/// `signal_setup_done`, which calls `ptrace_notify(SIGTRAP)`, whose argument becomes the code.
 mod code {
     pub const BREAKPOINT: i32 = 1;
     pub const STEP: i32 = 2;
@@ -31,7 +32,8 @@ mod code {
     pub const KERNEL: i32 = 0x80;
 }
 
-/// Traces a process that has not executed its command yet, counts it and its descendants to their ends, and reports.
+/// Traces a process that has not executed its command yet, counts it and its descendants to their ends, and
+/// reports.
 pub fn count(pid: u32, mut socket: UnixStream) {
     let options =
         Options::FORK | Options::VFORK | Options::CLONE | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
@@ -51,36 +53,37 @@ pub fn count(pid: u32, mut socket: UnixStream) {
 
 #[derive(Default)]
 struct Oracle {
-    tasks: HashMap<u32, Task>,
-    processes: Vec<Process>,
+    tasks: HashMap<u32, OracleTask>,
+    processes: Vec<OracleProcess>,
     /// First stops of children that came before those of their makers.
     early: Vec<(u32, Change)>,
 }
 
-struct Task {
+struct OracleTask {
     process: usize,
     /// It executes the command: before, nothing is counted.
     counted: bool,
-    /// What is executed next, and the registers before.
+    /// The next instruction, and the registers before it.
     next: Option<(usize, Registers)>,
     /// How many elements its mask selects.
     selected: u64,
-    /// What is next was interrupted by a signal that is ignored, of which an untraced process hears nothing.
+    /// The next instruction was interrupted by a signal that is ignored. An untraced process does not notice
+    /// that.
     again: bool,
 }
 
-struct Process {
+struct OracleProcess {
     pid: u32,
     parent: u32,
     name: String,
     known: HashMap<u64, usize>,
-    codes: Vec<Code>,
+    codes: Vec<OracleCode>,
 }
 
 /// An instruction at an address.
-struct Code {
+struct OracleCode {
     instruction: Instruction,
-    events: Vec<(Event, u32)>,
+    events: Vec<(ExecutionEvent, u32)>,
     addend: Option<Addend>,
     executions: u64,
     /// Iterations, or times taken.
@@ -90,19 +93,20 @@ struct Code {
 
 impl Oracle {
     fn adopt(&mut self, pid: u32, parent: u32, counted: bool) {
-        let process = Process { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
+        let process =
+            OracleProcess { pid, parent, name: name(pid), known: HashMap::new(), codes: Vec::new() };
         self.processes.push(process);
         self.add(pid, self.processes.len() - 1, counted);
     }
 
     fn add(&mut self, tid: u32, process: usize, counted: bool) {
-        let task = Task { process, counted, next: None, selected: 0, again: false };
+        let task = OracleTask { process, counted, next: None, selected: 0, again: false };
         self.tasks.insert(tid, task);
     }
 
-    /// A new process, or a new thread of its maker's.
+    /// A new process, or a new thread of its parent's process.
     fn born(&mut self, tid: u32, maker: u32) {
-        let Task { process, counted, .. } = self.tasks[&maker];
+        let OracleTask { process, counted, .. } = self.tasks[&maker];
         if is_thread(tid) {
             self.add(tid, process, counted);
         } else {
@@ -140,7 +144,7 @@ impl Oracle {
                 self.step(tid, 0)
             }
             Change::Exiting => {
-                // Who was killed did not complete its last instruction.
+                // A killed task did not complete its last instruction.
                 if trace::event_message(tid)? & 0x7f == 0 {
                     self.retire(tid, None);
                 }
@@ -223,7 +227,7 @@ impl Oracle {
         if self.tasks[&tid].counted { trace::step(tid, signal) } else { trace::resume(tid, signal) }
     }
 
-    /// What was next has been executed, unless it is a repeated instruction that goes on.
+    /// The next instruction was executed, unless it is a repeated one that continues.
     fn retire(&mut self, tid: u32, after: Option<&Registers>) {
         let task = self.tasks.get_mut(&tid).unwrap();
         let Some((index, before)) = task.next.take() else { return };
@@ -238,11 +242,11 @@ impl Oracle {
     }
 
     fn report(&self) -> String {
-        self.processes.iter().map(Process::report).chain(["end\n".to_owned()]).collect()
+        self.processes.iter().map(OracleProcess::report).chain(["end\n".to_owned()]).collect()
     }
 }
 
-impl Process {
+impl OracleProcess {
     /// The instruction at an address.
     fn code(&mut self, tid: u32, address: u64) -> Option<usize> {
         if let Some(known) = self.known.get(&address) {
@@ -253,7 +257,8 @@ impl Process {
         let instruction = Decoder::with_ip(64, &bytes[..count], address, DecoderOptions::NONE).decode();
         let class = classify(&instruction, InstructionInfoFactory::new().info(&instruction));
         let events = class.events.compact().iter().collect();
-        let code = Code { instruction, events, addend: class.addend, executions: 0, units: 0, not_taken: 0 };
+        let code =
+            OracleCode { instruction, events, addend: class.addend, executions: 0, units: 0, not_taken: 0 };
         self.codes.push(code);
         self.known.insert(address, self.codes.len() - 1);
         Some(self.codes.len() - 1)
@@ -268,17 +273,18 @@ impl Process {
     }
 
     fn report(&self) -> String {
-        let mut sums: BTreeMap<Event, u64> = Event::ALL.iter().map(|event| (*event, 0)).collect();
+        let mut sums: BTreeMap<ExecutionEvent, u64> =
+            ExecutionEvent::ALL.iter().map(|event| (*event, 0)).collect();
         let mut tiles = false;
         for code in &self.codes {
             code.add_to(&mut sums);
             let kind = code.addend.as_ref().map(Addend::kind);
-            tiles |= code.executions > 0 && kind == Some(Kind::Bytes);
+            tiles |= code.executions > 0 && kind == Some(AddendKind::Bytes);
         }
-        sums.insert(Event::DistinctCodeBytes, self.distinct_bytes());
+        sums.insert(ExecutionEvent::DistinctCodeBytes, self.distinct_bytes());
         let mut text = format!("process {} {} {}\n", self.pid, self.parent, self.name);
         for (event, count) in sums {
-            let known = !(tiles && Kind::Bytes.feeds().contains(&event));
+            let known = !(tiles && AddendKind::Bytes.feeds().contains(&event));
             let word =
                 if known { format!("count {event} {count}") } else { format!("missing {event} tiles") };
             writeln!(text, "{word}").unwrap();
@@ -293,7 +299,7 @@ impl Process {
     }
 }
 
-impl Code {
+impl OracleCode {
     /// Counts an execution; whether there was one. `after` is `None` for a process that has ended by it.
     fn retire(&mut self, before: &Registers, after: Option<&Registers>, selected: u64) -> bool {
         let rip = after.map_or(self.instruction.next_ip(), |after| after.rip);
@@ -350,8 +356,8 @@ impl Code {
         if narrow { registers.rcx & 0xffff_ffff } else { registers.rcx }
     }
 
-    fn add_to(&self, sums: &mut BTreeMap<Event, u64>) {
-        let mut add = |event: Event, count: u64| *sums.entry(event).or_default() += count;
+    fn add_to(&self, sums: &mut BTreeMap<ExecutionEvent, u64>) {
+        let mut add = |event: ExecutionEvent, count: u64| *sums.entry(event).or_default() += count;
         self.events.iter().for_each(|(event, each)| add(*event, u64::from(*each) * self.executions));
         match &self.addend {
             Some(Addend::Direction) => {
@@ -426,7 +432,7 @@ fn random_bytes(pid: u32) -> io::Result<u64> {
 mod masks {
     use std::io;
 
-    use cyclometer_soft::addend::{Elements, Mask};
+    use cyclometer_soft::addend::{ElementMask, MaskedElements};
     use cyclometer_sys::cpuid::cpuid;
     use cyclometer_sys::trace;
 
@@ -434,22 +440,22 @@ mod masks {
     ///
     /// # Source
     ///
-    /// Intel SDM volume 1, section 13.4: x87 registers from byte 32, XMM from 160; leaf 0xd of `CPUID` for the rest:
-    /// component 2 is the upper halves of YMM, 5 the opmasks.
+    /// Intel SDM volume 1, section 13.4: x87 registers from byte 32, XMM from 160; leaf 0xd of `CPUID` for
+    /// the rest: component 2 is the upper halves of YMM, 5 the opmasks.
     const MM: usize = 32;
     const XMM: usize = 160;
 
     /// How many elements are selected.
-    pub(super) fn selected(tid: u32, of: &Elements) -> io::Result<u64> {
+    pub(super) fn selected(tid: u32, of: &MaskedElements) -> io::Result<u64> {
         let state = trace::extended_state(tid)?;
         let word = |at: usize| u64::from_le_bytes(state[at..at + 8].try_into().unwrap());
         let lanes = usize::from(of.lanes);
         Ok(match of.mask {
-            Mask::Opmask(register) => {
+            ElementMask::Opmask(register) => {
                 let bits = word(component(5) + 8 * register.number());
                 u64::from((bits & (u64::MAX >> (64 - lanes))).count_ones())
             }
-            Mask::Signs(register) => {
+            ElementMask::Signs(register) => {
                 let number = register.number();
                 let byte = |i: usize| match i {
                     _ if register.is_mm() => state[MM + 16 * number + i],

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{find, skip};
 
 /// How to build a program.
-pub struct Recipe<'a> {
+pub struct BuildRecipe<'a> {
     /// The source, in `fixtures/programs`.
     pub source: &'a str,
     /// Arguments of the compiler.
@@ -22,7 +22,7 @@ pub const BARE: &[&str] =
     &["-O2", "-static", "-nostdlib", "-nostartfiles", "-ffreestanding", "-fno-stack-protector"];
 
 /// Builds a program, unless it was built before; `None` where that cannot be done here, which is said.
-pub fn build(recipe: &Recipe<'_>) -> Option<PathBuf> {
+pub fn build(recipe: &BuildRecipe<'_>) -> Option<PathBuf> {
     let source = folder().join(recipe.source);
     let text = fs::read(&source).unwrap();
     let compiler = match source.extension().and_then(|name| name.to_str()) {
@@ -55,7 +55,7 @@ fn compile(compiler: &Path, source: &Path, flags: &[&str], built: &Path) {
     fs::rename(draft, built).unwrap();
 }
 
-/// What compilers that are there can do, as some lack the static libraries.
+/// The options that the installed compilers support; some lack the static libraries.
 pub fn can_link_statically() -> bool {
     let probe = unique("static");
     let source = folder().join("exit.c");
@@ -87,5 +87,5 @@ pub fn folder() -> PathBuf {
 
 /// The program that executes another with a small environment that is always the same.
 pub fn starter() -> Option<PathBuf> {
-    build(&Recipe { source: "start.c", flags: BARE })
+    build(&BuildRecipe { source: "start.c", flags: BARE })
 }

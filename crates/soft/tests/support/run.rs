@@ -9,110 +9,115 @@ use std::path::{Path, PathBuf};
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
-use cyclometer_soft::host::{Hindsight, Settings, follow, protocol};
+use cyclometer_soft::host::{RetranslationPolicy, TracerSettings, follow, protocol};
 use cyclometer_sys::affinity::Affinity;
 use cyclometer_sys::keeper::{self, Keeper};
 use cyclometer_sys::process::{Launcher, Pending, Reap, Request, SIGKILL, Status, Traced, reap, signal};
-use protocol::Counted;
+use protocol::ProcessCounts;
 
 use super::{oracle, programs};
 
 /// No run takes longer, unless it is stepped.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Where hints and translations are kept, in a folder of each, if this variable is set; else where a test says. All tests three
-/// times with it are tests of programs that go on in what earlier runs have translated.
+/// The folder for the profiles and translations of all tests, if this variable is set. Running all tests
+/// three times with it tests programs in stored translations.
 pub const HINTS: &str = "CYCLOMETER_TEST_HINTS";
 
 /// If this variable is set, every program gets another translation again and again.
 pub const HINDSIGHT: &str = "CYCLOMETER_TEST_HINDSIGHT";
 
-/// What to run.
+/// The command to run.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct TestJob {
     program: PathBuf,
     args: Vec<OsString>,
     stdin: PathBuf,
     /// Run by the program that makes the environment small.
     plain: bool,
-    /// Where hints are kept.
-    hints: Option<PathBuf>,
+    /// The folder for profiles.
+    profiles: Option<PathBuf>,
 }
 
-impl Job {
-    pub fn new(program: impl AsRef<Path>, args: &[&str]) -> Job {
+impl TestJob {
+    pub fn new(program: impl AsRef<Path>, args: &[&str]) -> TestJob {
         let args = args.iter().map(OsString::from).collect();
-        Job {
+        TestJob {
             program: program.as_ref().to_owned(),
             args,
             stdin: "/dev/null".into(),
             plain: true,
-            hints: std::env::var_os(HINTS).map(PathBuf::from),
+            profiles: std::env::var_os(HINTS).map(PathBuf::from),
         }
     }
 
     /// Its standard input.
-    pub fn reading(self, stdin: impl AsRef<Path>) -> Job {
-        Job { stdin: stdin.as_ref().to_owned(), ..self }
+    pub fn reading(self, stdin: impl AsRef<Path>) -> TestJob {
+        TestJob { stdin: stdin.as_ref().to_owned(), ..self }
     }
 
-    /// Translated by the hints in a folder, which are kept there.
+    /// Translates with the profiles in a folder, and stores new ones there.
     #[allow(dead_code, reason = "not every test has hints")]
-    pub fn hinted(self, folder: &Path) -> Job {
-        Job { hints: Some(folder.to_owned()), ..self }
+    pub fn hinted(self, folder: &Path) -> TestJob {
+        TestJob { profiles: Some(folder.to_owned()), ..self }
     }
 
-    /// Executed directly, with our environment.
-    pub fn direct(self) -> Job {
-        Job { plain: false, ..self }
+    /// Runs it directly, with this environment.
+    pub fn direct(self) -> TestJob {
+        TestJob { plain: false, ..self }
     }
 }
 
-/// What traces a program.
+/// The way in which a program is traced.
 #[derive(Clone, Copy)]
-pub enum Tracer {
-    /// Nobody.
+pub enum TraceMethod {
+    /// Not traced.
     Nobody,
     /// The software PMU.
-    Soft(Settings),
+    Soft(TracerSettings),
     /// The stepper.
     Oracle,
-    /// The stepper on the one CPU of what it steps: a step wakes up no other CPU, and is shorter by far where nothing else runs.
+    /// The stepper on the one CPU of what it steps: a step wakes up no other CPU, and is shorter by far where
+    /// nothing else runs.
     NearOracle,
 }
 
-impl Tracer {
+impl TraceMethod {
     /// The longest that a run takes.
     fn deadline(self) -> Duration {
         match self {
-            Tracer::Oracle | Tracer::NearOracle => 10 * DEADLINE,
+            TraceMethod::Oracle | TraceMethod::NearOracle => 10 * DEADLINE,
             _ => DEADLINE,
         }
     }
 }
 
 /// The settings of every day.
-pub fn soft() -> Tracer {
-    Tracer::Soft(settings())
+pub fn soft() -> TraceMethod {
+    TraceMethod::Soft(settings())
 }
 
-pub fn settings() -> Settings {
-    let always = std::env::var_os(HINDSIGHT).map(|_| Hindsight::Always);
-    Settings { fixed_layout: true, hindsight: always.unwrap_or_default(), ..Settings::default() }
+pub fn settings() -> TracerSettings {
+    let always = std::env::var_os(HINDSIGHT).map(|_| RetranslationPolicy::Always);
+    TracerSettings {
+        fixed_layout: true,
+        retranslation: always.unwrap_or_default(),
+        ..TracerSettings::default()
+    }
 }
 
 /// How a run ended.
 #[derive(Debug)]
-pub struct Run {
+pub struct TestRun {
     pub stdout: String,
     pub status: Status,
     /// The counts of each process; none of a native run.
-    pub counts: Vec<Counted>,
+    pub counts: Vec<ProcessCounts>,
     /// Why nothing was executed.
     pub refused: Option<i32>,
 }
 
-impl Run {
+impl TestRun {
     /// Why counts are lost.
     pub fn lost(&self) -> Vec<&String> {
         self.counts.iter().filter_map(|process| process.counts.as_ref().err()).collect()
@@ -120,7 +125,7 @@ impl Run {
 }
 
 /// A program that runs. It is killed if it is dropped before it has ended.
-pub struct Running {
+pub struct RunningJob {
     pending: Pending,
     keeper: Option<Keeper>,
     stdout: PathBuf,
@@ -128,28 +133,28 @@ pub struct Running {
     deadline: Instant,
 }
 
-/// Who runs something beside others, and who wants to be alone.
+/// Locks jobs that run beside others out of jobs that run alone.
 static MACHINE: RwLock<()> = RwLock::new(());
 
-/// No other test of this program is in [`Job::run`] meanwhile.
+/// No other test of this program is in [`TestJob::run`] meanwhile.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
     MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Job {
+impl TestJob {
     /// Runs it to its end.
-    pub fn run(&self, tracer: Tracer) -> Run {
+    pub fn run(&self, tracer: TraceMethod) -> TestRun {
         let _beside_others = MACHINE.read().unwrap_or_else(PoisonError::into_inner);
         self.run_now(tracer)
     }
 
-    /// The same for who is [`alone`].
-    pub fn run_now(&self, tracer: Tracer) -> Run {
+    /// The lock of a job that runs [`alone`].
+    pub fn run_now(&self, tracer: TraceMethod) -> TestRun {
         self.start(tracer).finish()
     }
 
     /// Starts it.
-    pub fn start(&self, tracer: Tracer) -> Running {
+    pub fn start(&self, tracer: TraceMethod) -> RunningJob {
         let launcher = Launcher::start().unwrap();
         let stdout = programs::unique("stdout");
         let (program, args) = self.command();
@@ -167,12 +172,12 @@ impl Job {
         let mut pending = launcher.spawn(&request).unwrap();
         let pid = pending.pid();
         let keeper = match tracer {
-            Tracer::Nobody => None,
-            Tracer::Soft(settings) => {
-                Some(kept(|socket| follow(pid, socket, settings, self.hints.as_deref())))
+            TraceMethod::Nobody => None,
+            TraceMethod::Soft(settings) => {
+                Some(kept(|socket| follow(pid, socket, settings, self.profiles.as_deref())))
             }
-            Tracer::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
-            Tracer::NearOracle => Some(kept(|socket| {
+            TraceMethod::Oracle => Some(kept(|socket| oracle::count(pid, socket))),
+            TraceMethod::NearOracle => Some(kept(|socket| {
                 let allowed = Affinity::of(0).unwrap();
                 let cpu = Affinity::only((0..).find(|cpu| allowed.contains(*cpu)).unwrap());
                 [0, pid].iter().for_each(|who| cpu.give(*who).unwrap());
@@ -184,7 +189,7 @@ impl Job {
             assert_eq!(first_line(keeper.socket()), "ready");
         }
         pending.release();
-        Running { pending, keeper, stdout, ended: None, deadline: Instant::now() + tracer.deadline() }
+        RunningJob { pending, keeper, stdout, ended: None, deadline: Instant::now() + tracer.deadline() }
     }
 
     fn command(&self) -> (PathBuf, Vec<OsString>) {
@@ -211,7 +216,7 @@ fn first_line(mut socket: &UnixStream) -> String {
     }
 }
 
-/// A keeper that tells of its panics.
+/// A tracer that reports its panics.
 fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
     let work = |socket: UnixStream| {
         tell_panics(socket.try_clone().unwrap());
@@ -220,7 +225,7 @@ fn kept(work: impl FnOnce(UnixStream)) -> Keeper {
     keeper::fork(work).unwrap()
 }
 
-/// Nobody sees what this process writes to the terminal.
+/// Panics go to the socket, because the terminal output of this process is not shown.
 fn tell_panics(socket: UnixStream) {
     std::panic::set_hook(Box::new(move |panic| {
         let words = panic.to_string().replace('\n', " ");
@@ -228,7 +233,7 @@ fn tell_panics(socket: UnixStream) {
     }));
 }
 
-impl Running {
+impl RunningJob {
     pub fn pid(&self) -> u32 {
         self.pending.pid()
     }
@@ -238,7 +243,7 @@ impl Running {
         self.keeper.as_ref().map(Keeper::pid)
     }
 
-    /// Gives up our end of the keeper, as our death would.
+    /// Closes this end of the socket, as the death of this process would.
     pub fn abandon(&mut self) {
         self.keeper = None;
     }
@@ -248,7 +253,7 @@ impl Running {
         signal(self.pid(), number).unwrap();
     }
 
-    /// What it has written so far.
+    /// The output so far.
     pub fn output(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.stdout).unwrap()).into_owned()
     }
@@ -267,7 +272,7 @@ impl Running {
     }
 
     /// The counts so far.
-    pub fn counts(&self) -> Vec<Counted> {
+    pub fn counts(&self) -> Vec<ProcessCounts> {
         let socket = self.keeper.as_ref().unwrap().socket();
         let mut writer = socket;
         writer.write_all(&[protocol::READ]).unwrap();
@@ -275,7 +280,7 @@ impl Running {
     }
 
     /// The counts so far, and whether they are those of the end, because it has come meanwhile.
-    pub fn ask(&self) -> (Vec<Counted>, bool) {
+    pub fn ask(&self) -> (Vec<ProcessCounts>, bool) {
         let mut socket = self.keeper.as_ref().unwrap().socket();
         let _ = socket.write_all(&[protocol::READ]);
         // One that reads ahead would lose the next report.
@@ -303,13 +308,13 @@ impl Running {
     }
 
     /// The counts at the end, which is now.
-    pub fn report(&self) -> Vec<Counted> {
+    pub fn report(&self) -> Vec<ProcessCounts> {
         let mut socket = self.keeper.as_ref().unwrap().socket();
         let _ = socket.write_all(&[protocol::FINISH]);
         protocol::read_report(&mut BufReader::new(socket)).expect("a report")
     }
 
-    /// Waits until a process that is not our child has ended.
+    /// Waits until a process that is not a child has ended.
     fn until_gone(&self, pid: u32) {
         let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         while !stat().is_empty() && !stat().contains(") Z ") {
@@ -318,16 +323,16 @@ impl Running {
         }
     }
 
-    pub fn finish(mut self) -> Run {
+    pub fn finish(mut self) -> TestRun {
         let status = self.wait();
         let counts = if self.keeper.is_some() { self.report() } else { Vec::new() };
         self.keeper().into_iter().for_each(|keeper| self.until_gone(keeper));
         let refused = self.pending.used_before_exec().err().and_then(|error| error.raw_os_error());
-        Run { stdout: self.output(), status, counts, refused }
+        TestRun { stdout: self.output(), status, counts, refused }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningJob {
     fn drop(&mut self) {
         if self.ended.is_none() {
             let _ = signal(self.pid(), SIGKILL);

@@ -1,7 +1,8 @@
 //! Loads and stores of random instructions, against two other views of the decoder's tables.
 //!
-//! Where the conventions agree, our counts are the sum over the accesses that the tables list ([`listed`]) and the sum
-//! over explicit operands and the stack pointer's movement ([`by_operands`]). [`exception`] names all others.
+//! Where the conventions agree, the counts are the sum over the accesses that the tables list ([`listed`]).
+//! They are also the sum over explicit operands and the stack pointer's movement ([`by_operands`]).
+//! [`exception`] lists all others.
 
 use iced_x86::{InstructionInfo, MemorySize, OpAccess};
 
@@ -10,8 +11,9 @@ use super::*;
 /// Loads, stores, bytes loaded, bytes stored.
 type Accesses = [u32; 4];
 
-fn ours(class: &Class) -> Accesses {
-    [Event::Loads, Event::Stores, Event::BytesLoaded, Event::BytesStored].map(|event| class.events.of(event))
+fn ours(class: &InstructionCounts) -> Accesses {
+    [ExecutionEvent::Loads, ExecutionEvent::Stores, ExecutionEvent::BytesLoaded, ExecutionEvent::BytesStored]
+        .map(|event| class.events.of(event))
 }
 
 fn add(sum: &mut Accesses, access: OpAccess, bytes: usize) {
@@ -52,7 +54,7 @@ fn by_operands(instruction: &Instruction, info: &InstructionInfo) -> Accesses {
     sum
 }
 
-/// Why our counts are not the tables'.
+/// The reason why the counts differ from the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Exception {
     /// Flushes of cache lines are listed as reads.
@@ -90,7 +92,7 @@ fn exception(instruction: &Instruction) -> Option<Exception> {
     (memory && (instruction.has_op_mask() || instruction.is_vsib())).then_some(Exception::Masked)
 }
 
-/// What the view by operands cannot see: accesses through registers and frames, and drops of the stack.
+/// Accesses that the view by operands does not include: through registers and frames, and drops of the stack.
 fn is_implied(instruction: &Instruction) -> bool {
     let drops = instruction.mnemonic() == M::Ret && instruction.op_count() > 0;
     let far = instruction.is_call_far() || instruction.is_call_far_indirect();

@@ -1,0 +1,312 @@
+//! Stop-the-world flush: a process changes its code, and its translation is replaced.
+//!
+//! # Problem
+//!
+//! No thread may execute the old translation after the change, and no block may be translated while the
+//! change is made. So all threads leave translated code, the change is made, and they continue in a new
+//! translation.
+//!
+//! ```text
+//! a call that changes code ──> its thread is suspended; a suspend is requested of the others
+//! each other thread        ──> is suspended, in native state, at its next stop
+//! the last one             ──> the call is made, by a step in the program's own code
+//! behind the call          ──> a new translation, which all threads enter
+//! ```
+//!
+//! A retranslation ([`retranslation`](super::retranslation)) takes the last step only, for a process with one
+//! thread.
+//!
+//! # Invariants
+//!
+//! - A thread is in one of three states: running, suspend requested, suspended.
+//! - A system call that only the suspend has interrupted is restarted, and counted once.
+//! - The cost is limited ([`CodeChangeCost`]): a process that keeps changing its code is detached.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use cyclometer_sys::process::errno;
+use cyclometer_sys::trace::{self, Change, Registers};
+
+use super::code_cache::CodeCacheMapping;
+use super::process::{TaskMode, TranslationContext};
+use super::remote_syscalls::number;
+use super::signals::restarts;
+use super::tracer::{TraceError, TraceResult, Tracer, restart_wait};
+
+/// A flush in progress: for a change of code by a process with several threads, or for a retranslation of a
+/// process with one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CacheFlush {
+    /// The thread that makes the change, or the only one.
+    by: u32,
+    /// All other threads are suspended, and the call was started.
+    called: bool,
+    /// The thread has a system call to make first.
+    pending: bool,
+    /// The code does not change: the flush is a retranslation.
+    retranslates: bool,
+}
+
+/// The cost of replacing the translation of a process because its code changes.
+///
+/// Each flush translates the executed code again: some milliseconds for a small program, a second for a large
+/// one. Unloading a library changes code now and then; a compiler at run time may do it all the time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CodeChangeCost {
+    begin: Instant,
+    /// CPU time of the tracer for the process since the first change.
+    cost: Duration,
+    /// That time at the last change.
+    pub(super) before: Option<Duration>,
+}
+
+/// The allowed cost in the life of a process: a fixed time, and a part of its elapsed time.
+const AT_ONCE: Duration = Duration::from_secs(5);
+const OF_ITS_TIME: u32 = 4;
+/// The least cost of a change: the kernel's part and the mappings are not measured.
+const AT_LEAST: Duration = Duration::from_millis(1);
+
+impl CodeChangeCost {
+    pub(super) fn new(now: Instant) -> CodeChangeCost {
+        CodeChangeCost { begin: now, cost: Duration::ZERO, before: None }
+    }
+
+    /// Whether the translation may be replaced once more. `work` is the CPU time of the tracer for the
+    /// process.
+    pub(super) fn allow(&mut self, now: Instant, work: Duration) -> bool {
+        let since = self.before.map_or(Duration::ZERO, |before| work.saturating_sub(before));
+        self.before = Some(work);
+        self.cost += since.max(AT_LEAST);
+        self.cost <= AT_ONCE + now.saturating_duration_since(self.begin) / OF_ITS_TIME
+    }
+}
+
+impl Tracer {
+    /// A thread is about to make a call that changes code: it waits until all other threads are suspended.
+    pub(super) fn flush_among_threads(&mut self, tid: u32) -> TraceResult {
+        self.request_suspend(tid, true)
+    }
+
+    /// Moves a process to a translation of its own, from its current program point.
+    pub(super) fn flush_here(&mut self, tid: u32) -> TraceResult {
+        if self.has_other_threads(tid) {
+            return self.request_suspend(tid, false);
+        }
+        let registers = self.replace_translation(tid)?;
+        self.enter_translation(tid, registers)
+    }
+
+    fn request_suspend(&mut self, tid: u32, pending: bool) -> TraceResult {
+        if self.task(tid)?.suspend_requested {
+            return self.suspend(tid);
+        }
+        let task = self.task(tid)?;
+        let (filtered, process) = (task.filtered, task.process);
+        if filtered {
+            return Err(TraceError::Detach("filters its system calls".to_owned()));
+        }
+        if !self.processes[process].may_change() {
+            return Err(TraceError::Detach("keeps changing its code".to_owned()));
+        }
+        let block = if pending { self.block_of_call(tid)? } else { None };
+        self.restore_native_state(tid)?;
+        let task = self.task(tid)?;
+        (task.returning, task.suspended) = (block, true);
+        self.processes[process].flush =
+            Some(CacheFlush { by: tid, called: false, pending, retranslates: false });
+        for other in self.other_threads(tid) {
+            self.task(other)?.suspend_requested = true;
+            let _ = trace::interrupt(other);
+        }
+        Ok(())
+    }
+
+    /// Moves a process with one thread to a translation that is made from its own execution profile.
+    pub(super) fn retranslate(&mut self, tid: u32) -> TraceResult {
+        self.suspend(tid)?;
+        let process = self.task(tid)?.process;
+        self.processes[process].flush =
+            Some(CacheFlush { by: tid, called: false, pending: false, retranslates: true });
+        Ok(())
+    }
+
+    /// Suspends a thread that has stopped for that, or with its whole process.
+    pub(super) fn suspend_at_stop(&mut self, tid: u32, change: Change) -> TraceResult {
+        let interrupted = change == Change::Interrupted;
+        if self.is_about_to_stop(tid)? {
+            return if interrupted { self.run_on(tid) } else { self.listen(tid) };
+        }
+        // A call that only the suspend has interrupted is not restarted. A group stop interrupts it natively
+        // too; if the restart was counted already, it would be counted again.
+        let before = trace::registers(tid)?;
+        if interrupted {
+            restart_wait(tid)?;
+        }
+        let again = (interrupted || self.task(tid)?.paused) && restarts(&trace::registers(tid)?);
+        let block = if again { self.block_at(tid, before.rip)? } else { None };
+        self.suspend(tid)?;
+        if let (Some(block), TaskMode::Native(context)) = (block, &mut self.task(tid)?.mode) {
+            let cache = context.cache.clone();
+            context.ledger.take_last_back(&cache.borrow(), block);
+        }
+        Ok(())
+    }
+
+    /// Suspends a thread in native state, for the flush.
+    pub(super) fn suspend(&mut self, tid: u32) -> TraceResult {
+        self.answer_request(tid)?;
+        self.restore_native_state(tid)?;
+        let task = self.task(tid)?;
+        (task.suspend_requested, task.suspended) = (false, true);
+        Ok(())
+    }
+
+    /// Runs the flushes for which every thread is suspended.
+    pub(super) fn run_ready_flushes(&mut self) {
+        let suspended = self.tasks.values().filter(|task| task.suspended);
+        let mut processes: Vec<usize> = suspended.map(|task| task.process).collect();
+        processes.sort_unstable();
+        processes.dedup();
+        for process in processes {
+            let Some(flush @ CacheFlush { by, called: false, .. }) = self.processes[process].flush else {
+                continue;
+            };
+            let outcome = self.call_if_ready(process, flush);
+            self.apply_outcome(by, outcome);
+        }
+    }
+
+    fn call_if_ready(&mut self, process: usize, flush: CacheFlush) -> TraceResult {
+        let CacheFlush { by, pending, .. } = flush;
+        // A thread that waits for a child (vfork) shares the memory with it, and cannot be suspended.
+        let lends = self.threads_of(process).any(|(_, task)| task.vfork_wait.is_some());
+        let borrows = |(tid, _): (&u32, _)| self.tasks.values().any(|task| task.waits_for_child(*tid));
+        if lends || self.threads_of(process).any(borrows) {
+            return Err(TraceError::Detach(
+                "changes its code while its parent waits for it (vfork)".to_owned(),
+            ));
+        }
+        if self.awaits_thread(process) || !self.threads_of(process).all(|(_, task)| task.suspended) {
+            return Ok(());
+        }
+        if !pending {
+            let registers = trace::registers(by)?;
+            return self.complete_flush(by, &registers);
+        }
+        self.processes[process].flush = Some(CacheFlush { called: true, ..flush });
+        self.task(by)?.suspended = false;
+        Ok(trace::step(by, 0)?)
+    }
+
+    /// Whether a task has made the call for which the others are suspended.
+    pub(super) fn has_made_call(&self, tid: u32) -> bool {
+        let process = self.tasks.get(&tid).map(|task| task.process);
+        let flush = process.and_then(|process| self.processes[process].flush);
+        flush.is_some_and(|flush| flush.by == tid && flush.called)
+    }
+
+    /// Moves all threads to a new translation, after the call, if there was one.
+    pub(super) fn complete_flush(&mut self, tid: u32, registers: &Registers) -> TraceResult {
+        let task = self.task(tid)?;
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
+            return Err(TraceError::Gone);
+        };
+        let (old, process) = (context.cache.clone(), task.process);
+        let settings = self.settings.translation;
+        let allowance = self.allowance(tid);
+        let retranslates = self.processes[process].flush.take().is_some_and(|flush| flush.retranslates);
+        let cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings);
+        let mut cache = match cache {
+            // A retranslation is optional.
+            Err(error) if retranslates && error.raw_os_error() != Some(errno::ESRCH) => {
+                self.cancel_retranslation(tid);
+                self.task(tid)?.suspended = false;
+                return self.resume_from_native(tid);
+            }
+            cache => cache?,
+        };
+        self.move_listings(tid, &old, &mut cache);
+        if !retranslates {
+            cache.watch(number::EXIT_GROUP, true);
+        }
+        let cache = Rc::new(RefCell::new(cache));
+        let stays = self.threads_of(process).filter(|(_, task)| task.detach_signal.is_none());
+        let threads: Vec<u32> = stays.map(|(tid, _)| *tid).collect();
+        threads.iter().for_each(|thread| self.close(*thread));
+        if retranslates {
+            self.task(tid)?.age.restart();
+        }
+        for thread in &threads {
+            let assigned = self.reassign(*thread, &cache);
+            self.apply_outcome(*thread, assigned);
+        }
+        for thread in threads {
+            let entered = self.resume_from_native(thread);
+            self.apply_outcome(thread, entered);
+        }
+        Ok(())
+    }
+
+    fn reassign(&mut self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> TraceResult {
+        let slot = cache.borrow_mut().take_slot();
+        let slot = slot.ok_or_else(|| TraceError::Detach("has too many threads at a time".to_owned()))?;
+        let task = self.task(tid)?;
+        task.suspended = false;
+        task.mode = TaskMode::Native(TranslationContext::new(cache.clone(), slot));
+        Ok(())
+    }
+
+    fn resume_from_native(&mut self, tid: u32) -> TraceResult {
+        let mut registers = trace::registers(tid)?;
+        if restarts(&registers) {
+            registers.rax = call_again(registers.rax, registers.orig_rax);
+            (registers.orig_rax, registers.rip) = (u64::MAX, registers.rip - 2);
+        }
+        // It may be detaching, if another thread could not be followed.
+        if self.task(tid)?.detach_signal.is_some() { Ok(()) } else { self.enter_translation(tid, registers) }
+    }
+}
+
+/// The number of the system call that the kernel makes to restart an interrupted one. The tracer makes it,
+/// because the registers were replaced meanwhile.
+///
+/// # Source
+///
+/// Linux `arch/x86/kernel/signal.c`, `arch_do_signal_or_restart`; `arch/x86/entry/syscalls/syscall_64.tbl`,
+/// `restart_syscall`.
+fn call_again(result: u64, number: u64) -> u64 {
+    const ERESTART_RESTARTBLOCK: i64 = 516;
+    const RESTART_SYSCALL: u64 = 219;
+    if result.cast_signed() == -ERESTART_RESTARTBLOCK { RESTART_SYSCALL } else { number }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_call_is_made_again_as_the_kernel_would() {
+        assert_eq!(call_again(-512_i64 as u64, 202), 202);
+        assert_eq!(call_again(-514_i64 as u64, 0), 0);
+        assert_eq!(call_again(-516_i64 as u64, 35), 219);
+    }
+
+    #[test]
+    fn code_changes_cost_no_more_than_their_share() {
+        let start = Instant::now();
+        let times = |cost: Duration, own: Duration| {
+            let mut changes = CodeChangeCost::new(start);
+            let each = cost + own;
+            // It was translated for the first time before.
+            (0..10_000).take_while(|i| changes.allow(start + each * *i, AT_ONCE + cost * *i)).count() as u32
+        };
+        let (rare, second) = (Duration::from_millis(100), Duration::from_secs(1));
+        assert_eq!(times(rare, 4 * rare), 10_000, "a fifth of its time is what it may cost");
+        assert_eq!(times(second, Duration::ZERO), 7, "6 s are as many as 5 and a quarter of 6");
+        assert!((50..100).contains(&times(rare, Duration::ZERO)));
+        let nothing = times(Duration::ZERO, Duration::ZERO);
+        assert_eq!(nothing, AT_ONCE.div_duration_f64(AT_LEAST) as u32, "it costs something in any case");
+    }
+}

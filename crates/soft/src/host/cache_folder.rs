@@ -1,0 +1,205 @@
+//! A folder with data for the next run. An unreadable folder is not an error: that run is slower.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::translate::PAGE;
+
+/// Do not follow a symbolic link.
+///
+/// # Source
+///
+/// Linux `include/uapi/asm-generic/fcntl.h`.
+const O_NOFOLLOW: i32 = 0o400_000;
+
+/// Do not wait for who writes to a pipe, and take no terminal.
+///
+/// # Source
+///
+/// As above.
+const O_NONBLOCK_NOCTTY: i32 = 0o4000 | 0o400;
+
+/// The age of an unfinished file that is removed.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Bytes that are written at once.
+const AT_ONCE: usize = 1 << 18;
+
+/// A folder to which only this user can write.
+pub(super) struct CacheFolder(PathBuf);
+
+impl CacheFolder {
+    /// Opens a folder, which is created if it is missing; `None` where it cannot be trusted.
+    pub(super) fn open(path: &Path) -> Option<CacheFolder> {
+        let _ = DirBuilder::new().recursive(true).mode(0o700).create(path);
+        let is_safe = |metadata: fs::Metadata| metadata.is_dir() && is_ours(&metadata);
+        let safe = fs::symlink_metadata(path).is_ok_and(is_safe);
+        safe.then(|| CacheFolder(path.to_owned()))
+    }
+
+    /// Opens a file to be read, if this user owns it. Returns its length in bytes, too.
+    pub(super) fn read(&self, name: &str) -> Option<(File, u64)> {
+        let path = self.0.join(name);
+        let file =
+            OpenOptions::new().read(true).custom_flags(O_NOFOLLOW | O_NONBLOCK_NOCTTY).open(path).ok()?;
+        let metadata = file.metadata().ok().filter(|metadata| metadata.is_file() && is_ours(metadata))?;
+        Some((file, metadata.len()))
+    }
+
+    /// Replaces a file at once: a reader sees the old file or the new one.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's, or that of `write`: the old file stays.
+    pub(super) fn replace(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> io::Result<()> {
+        // Ids are the same in every container that may share the folder.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let new = self.0.join(format!("{name}.{}.{}", std::process::id(), now.as_nanos()));
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create_new(true).mode(0o600).custom_flags(O_NOFOLLOW).open(&new)?;
+        let mut file = BufWriter::with_capacity(AT_ONCE, file);
+        let written = write(&mut file).and_then(|()| file.flush());
+        let replaced = written.and_then(|()| fs::rename(&new, self.0.join(name)));
+        replaced.inspect_err(|_| drop(fs::remove_file(&new)))
+    }
+
+    /// Sets the time of a file's last use; without a file it does nothing.
+    pub(super) fn date(&self, name: &str, time: SystemTime) {
+        let file = OpenOptions::new().write(true).custom_flags(O_NOFOLLOW).open(self.0.join(name));
+        let _ = file.and_then(|file| file.set_modified(time));
+    }
+
+    /// Removes a file. One that another process has removed meanwhile is no error.
+    pub(super) fn remove(&self, name: &str) {
+        let _ = fs::remove_file(self.0.join(name));
+    }
+
+    /// Removes the oldest files where there are too many, or too many bytes of them. Unfinished files of
+    /// killed processes are removed after a while.
+    pub(super) fn clear_out(&self, most_files: usize, most_bytes: u64) {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let dated = entries.filter_map(|entry| {
+            let metadata = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some((metadata.mtime(), metadata.mtime_nsec(), entry.path(), metadata.len()))
+        });
+        let mut files: Vec<_> = dated.collect();
+        files.sort_unstable();
+        files.retain(|(_, _, path, _)| !is_abandoned(path) || fs::remove_file(path).is_err());
+        let mut bytes = 0_u64;
+        for (number, (_, _, path, len)) in files.into_iter().rev().enumerate() {
+            bytes = bytes.saturating_add(len);
+            if number >= most_files || bytes > most_bytes {
+                let _ = fs::remove_file(path);
+            }
+        }
+    }
+}
+
+/// Whether a file was not finished and not touched for long: only these have an extension.
+fn is_abandoned(path: &Path) -> bool {
+    let time = fs::symlink_metadata(path).and_then(|metadata| metadata.modified());
+    path.extension().is_some() && time.is_ok_and(|time| time.elapsed().is_ok_and(|age| age > ABANDONED))
+}
+
+/// Whether this user owns it, and no other user can write to it.
+fn is_ours(metadata: &fs::Metadata) -> bool {
+    const OTHERS_WRITE: u32 = 0o022;
+    metadata.uid() == cyclometer_sys::host::effective_uid() && metadata.mode() & OTHERS_WRITE == 0
+}
+
+/// A name for the current content of a file: by its length, its time of change, and its first page, where
+/// programs and libraries have their build id.
+pub(super) fn name_of(path: &Path) -> io::Result<String> {
+    // Only regular files are opened.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let file = OpenOptions::new().read(true).custom_flags(O_NONBLOCK_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut first = Vec::new();
+    file.take(PAGE).read_to_end(&mut first)?;
+    let stamp = [metadata.len(), metadata.mtime().cast_unsigned(), metadata.mtime_nsec().cast_unsigned()];
+    let words: Vec<u8> = stamp.into_iter().flat_map(u64::to_le_bytes).chain(first).collect();
+    Ok(name_for(&words))
+}
+
+/// A name for some bytes.
+pub(super) fn name_for(bytes: &[u8]) -> String {
+    let (mut one, mut other) = (0xcbf2_9ce4_8422_2325_u64, 0x9ae1_6a3b_2f90_404f_u64);
+    for byte in bytes {
+        one = (one ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        other = (other.rotate_left(5) ^ u64::from(*byte)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+    format!("{one:016x}{other:016x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(path).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_oldest_files_go_where_they_are_too_many_or_too_long() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("folder");
+        let folder = CacheFolder::open(&path).unwrap();
+        for (age, name) in ["new", "middle", "old"].into_iter().enumerate() {
+            folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
+            let file = File::options().write(true).open(path.join(name)).unwrap();
+            file.set_modified(SystemTime::now() - std::time::Duration::from_secs(age as u64)).unwrap();
+        }
+        fs::create_dir(path.join("a folder")).unwrap();
+        folder.clear_out(3, 300);
+        assert_eq!(names(&path), ["a folder", "middle", "new", "old"]);
+        folder.clear_out(2, 300);
+        assert_eq!(names(&path), ["a folder", "middle", "new"]);
+        folder.clear_out(2, 199);
+        assert_eq!(names(&path), ["a folder", "new"]);
+    }
+
+    #[test]
+    fn unfinished_files_are_removed_after_a_while() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("folder");
+        let folder = CacheFolder::open(&path).unwrap();
+        for (name, hours) in [("name.12.34", 0), ("name.12.35", 2), ("name", 2)] {
+            folder.replace(name, |file| file.write_all(&[0; 100])).unwrap();
+            folder.date(name, SystemTime::now() - Duration::from_secs(hours * 3600));
+        }
+        folder.clear_out(3, 300);
+        assert_eq!(names(&path), ["name", "name.12.34"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_leaves_the_old_one() {
+        let outer = tempfile::tempdir().unwrap();
+        let path = outer.path().join("folder");
+        let folder = CacheFolder::open(&path).unwrap();
+        folder.replace("name", |file| file.write_all(b"old")).unwrap();
+        let failed =
+            folder.replace("name", |file| file.write_all(b"new").and(Err(io::ErrorKind::Other.into())));
+        assert!(failed.is_err());
+        assert_eq!(names(&path), ["name"]);
+        let (mut file, len) = folder.read("name").unwrap();
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!((text.as_str(), len), ("old", 3));
+    }
+}

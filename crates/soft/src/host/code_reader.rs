@@ -1,0 +1,59 @@
+//! The program's code, read for the translator.
+
+use std::cell::RefCell;
+
+use cyclometer_sys::trace;
+
+use super::maps::{MapsCache, NoCode};
+use super::profile_store::ProfileStore;
+use crate::translate::{CodeSource, FilePage, PAGE};
+
+/// Reads the code of a stopped process.
+pub(crate) struct CodeReader<'a> {
+    tid: u32,
+    known: &'a mut MapsCache,
+    profile: Option<&'a RefCell<ProfileStore>>,
+}
+
+impl<'a> CodeReader<'a> {
+    /// `known` are its mappings, read on demand.
+    pub(crate) fn new(
+        tid: u32,
+        known: &'a mut MapsCache,
+        profile: Option<&'a RefCell<ProfileStore>>,
+    ) -> CodeReader<'a> {
+        CodeReader { tid, known, profile }
+    }
+
+    /// The reason why code is not taken from an address; `None` where it is, or cannot be read for another
+    /// reason.
+    pub(crate) fn why_not(&mut self, address: u64) -> Option<NoCode> {
+        self.code_at(address & !(PAGE - 1))?.err()
+    }
+
+    /// Whether code can be taken from a page; `None` where nothing is known.
+    fn code_at(&mut self, page: u64) -> Option<Result<(), NoCode>> {
+        let known = self.known.read(self.tid)?.code_at(page);
+        if known != Err(NoCode::Written) {
+            return Some(known);
+        }
+        // A process that had the file open for writing may have closed it since.
+        self.known.forget();
+        Some(self.known.read(self.tid)?.code_at(page))
+    }
+}
+
+impl CodeSource for CodeReader<'_> {
+    fn page(&mut self, address: u64) -> Option<Box<[u8; PAGE as usize]>> {
+        self.code_at(address)?.ok()?;
+        let mut bytes = Box::new([0; PAGE as usize]);
+        let count = trace::read_memory(self.tid, address, &mut bytes[..]).ok()?;
+        (count == PAGE as usize).then_some(bytes)
+    }
+
+    fn origin(&mut self, address: u64) -> Option<FilePage> {
+        let profile = self.profile?;
+        let mapping = self.known.read(self.tid)?.at(address)?;
+        profile.borrow_mut().origin(self.tid, mapping, address)
+    }
+}

@@ -1,0 +1,353 @@
+//! Forks and execs: fork events, early children, orphans, and new programs.
+//!
+//! ```text
+//! fork event ──> child not seen yet: the event waits ──> first stop ──> slot in the parent's translation
+//! first stop ──> no event yet: an early child        ──> fork event ──> slot in the parent's translation
+//! first stop ──> parent killed: an orphan            ──> the parent's last state, by its program counter
+//! ```
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use cyclometer_sys::trace::{self, Change};
+
+use super::address_limits::ReportedLimits;
+use super::code_cache::{AT_RANDOM, CodeCacheMapping, auxiliary};
+use super::cpu_affinity::CpuBinding;
+use super::exits::is_traced_by_us;
+use super::maps::MemoryMaps;
+use super::process::{TaskMode, TracedProcess, TranslatedPc, VforkWait, name_of};
+use super::remote_syscalls::{has_threads, number, run_to_trap};
+use super::restartable::THREADS;
+use super::retranslation::TranslationAge;
+use super::threads::first_thread;
+use super::tracer::{FIXED_BYTES, SIGTRAP, TraceError, TraceResult, Tracer};
+
+/// The code segment of 64-bit programs.
+///
+/// # Source
+///
+/// Linux `arch/x86/include/asm/segment.h`, `__USER_CS`.
+pub(super) const USER_CS: u64 = 0x33;
+
+/// The number of killed processes whose state is kept for their children.
+const MOST_DEAD_PARENTS: usize = 8;
+
+/// A fork event: the state of the parent that its child inherits. The parent may be gone when the child stops
+/// for the first time.
+pub(super) struct ForkEvent {
+    /// The id of the parent process.
+    parent: u32,
+    /// For a thread, the index of its process.
+    pub(super) thread_of: Option<usize>,
+    /// The translation, and the parent's slot; `None` when nothing is translated yet.
+    home: Option<(Rc<RefCell<CodeCacheMapping>>, usize)>,
+    filtered: bool,
+    shares: bool,
+    trap_action: Option<[u8; 32]>,
+    /// The limits that the parent was told, if they are not the real ones.
+    pub(super) limits: Option<ReportedLimits>,
+    /// The CPU that the child is bound to, if its parent was bound at the fork.
+    binding: Option<Rc<CpuBinding>>,
+}
+
+impl ForkEvent {
+    /// Whether the child will execute a translation.
+    pub(super) fn uses(&self, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+        self.home.as_ref().is_some_and(|(home, _)| Rc::ptr_eq(home, cache))
+    }
+
+    /// The same event for another child.
+    fn duplicate(&self) -> ForkEvent {
+        ForkEvent { home: self.home.clone(), binding: self.binding.clone(), ..*self }
+    }
+}
+
+impl Tracer {
+    /// The first stop of a task that is not known yet.
+    pub(super) fn unknown_task(&mut self, tid: u32, change: Change) {
+        if change == Change::Exiting && self.is_thread(tid) {
+            // Its process is being killed: it has executed nothing, and no fork event may follow.
+            self.early_children.remove(&tid);
+            self.fork_events.remove(&tid);
+            return drop(trace::resume(tid, 0));
+        }
+        match self.fork_events.remove(&tid) {
+            Some(fork_event) => self.start_child(tid, fork_event),
+            None if self.is_thread(tid) => drop(self.early_children.insert(tid, tid)),
+            None => match parent_of(tid) {
+                Some(parent) if !self.tasks.contains_key(&parent) => self.orphan(tid, parent),
+                parent => drop(self.early_children.insert(tid, parent.unwrap_or(0))),
+            },
+        }
+    }
+
+    /// Whether a task is not the first one of its process.
+    fn is_thread(&self, tid: u32) -> bool {
+        first_thread(tid).is_some_and(|first| first != tid)
+    }
+
+    /// The parent of a new process is not a task that is followed.
+    pub(super) fn orphan(&mut self, tid: u32, parent: u32) {
+        let pc = trace::registers(tid).map_or(0, |registers| registers.rip);
+        let made_here = |fork_event: &&ForkEvent| {
+            fork_event.home.as_ref().is_some_and(|(cache, _)| cache.borrow().contains_code(pc))
+        };
+        match self.dead_parents.iter().rev().find(made_here).map(ForkEvent::duplicate) {
+            Some(fork_event) => self.start_child(tid, fork_event),
+            None => drop(self.early_children.insert(tid, parent)),
+        }
+    }
+
+    /// A process ends that may have made children without a fork event.
+    pub(super) fn adopt_early_children(&mut self, parent: u32) {
+        let Some(fork_event) = self.fork_event_of(parent) else { return };
+        let children: Vec<u32> = self
+            .early_children
+            .iter()
+            .filter(|(_, parent_of)| **parent_of == parent)
+            .map(|(child, _)| *child)
+            .collect();
+        children.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
+        if fork_event.home.is_some() {
+            self.dead_parents.drain(..(self.dead_parents.len() + 1).saturating_sub(MOST_DEAD_PARENTS));
+            self.dead_parents.push(fork_event);
+        }
+    }
+
+    /// A process executes a program. The threads that this ended cannot report children that they have just
+    /// made: these are children of the process now.
+    fn announce_children(&mut self, tid: u32) {
+        let Some(fork_event) = self.fork_event_of(tid).filter(|fork_event| fork_event.home.is_some()) else {
+            return;
+        };
+        let known = |child: &u32| self.tasks.contains_key(child) || self.fork_events.contains_key(child);
+        let mut unknown = children_of(tid);
+        unknown.retain(|child| !known(child) && is_traced_by_us(*child));
+        unknown.into_iter().for_each(|child| self.announce(child, fork_event.duplicate()));
+    }
+
+    /// It is known how a child was made, which has stopped already, or is about to.
+    fn announce(&mut self, child: u32, fork_event: ForkEvent) {
+        if self.early_children.remove(&child).is_some() {
+            self.start_child(child, fork_event);
+        } else {
+            self.fork_events.insert(child, fork_event);
+        }
+    }
+
+    pub(super) fn fork_event_of(&self, parent: u32) -> Option<ForkEvent> {
+        let task = self.tasks.get(&parent)?;
+        let home = match &task.mode {
+            TaskMode::Untranslated => None,
+            TaskMode::Translated(context) | TaskMode::Native(context) => {
+                Some((context.cache.clone(), context.slot))
+            }
+        };
+        let binding = self.binding_of_child(parent);
+        let TracedProcess { pid, limits, shares, .. } = self.processes[task.process];
+        let (filtered, trap_action) = (task.filtered, task.trap_action);
+        Some(ForkEvent { parent: pid, thread_of: None, home, filtered, shares, trap_action, limits, binding })
+    }
+
+    pub(super) fn forked(&mut self, tid: u32, change: Change) -> TraceResult {
+        let child = message(tid, change)? as u32;
+        if change == Change::VFork {
+            let pc = trace::registers(tid)?.rip;
+            self.task(tid)?.vfork_wait = Some(VforkWait { by: child, pc });
+        }
+        let mut fork_event = self.fork_event_of(tid).ok_or(TraceError::Gone)?;
+        if change == Change::Clone && self.is_thread(child) {
+            fork_event.thread_of = self.tasks.get(&tid).map(|task| task.process);
+        }
+        self.unbind(tid);
+        self.announce(child, fork_event);
+        self.resume(tid, 0)
+    }
+
+    /// Starts a new process or thread, behind the system call of its parent. It gets a slot of its own in the
+    /// same translation.
+    pub(super) fn start_child(&mut self, child: u32, fork_event: ForkEvent) {
+        fork_event.binding.iter().for_each(|binding| binding.undo(child));
+        match fork_event.thread_of {
+            Some(process) => self.adopt_thread(child, process, fork_event.filtered),
+            None => {
+                self.adopt(child, fork_event.parent, TaskMode::Untranslated, fork_event.filtered);
+                if let Some(process) = self.process(child) {
+                    (process.limits, process.shares) = (fork_event.limits, fork_event.shares);
+                }
+            }
+        }
+        self.tasks.entry(child).and_modify(|task| task.trap_action = fork_event.trap_action);
+        let Some((cache, slot)) = fork_event.home else { return drop(trace::resume(child, 0)) };
+        match self.assign_child(child, &cache, slot) {
+            Ok(()) => {}
+            Err(TraceError::Gone) => self.await_end(child),
+            Err(TraceError::Detach(reason)) => self.detach(child, Some(reason), 0),
+            Err(TraceError::OwnTranslation) => {
+                self.detach(child, Some("could not get a translation of its own".to_owned()), 0)
+            }
+        }
+        let leaves = |other: &u32| self.tasks.get(other).is_some_and(|task| task.detach_signal.is_some());
+        if self.finishing || self.other_threads(child).iter().any(leaves) {
+            self.request_detach(child, None);
+        } else if let Some((_, reason)) = self.detach_last.first() {
+            self.request_detach(child, Some(reason.clone()));
+        }
+    }
+
+    pub(super) fn assign_child(
+        &mut self,
+        child: u32,
+        cache: &Rc<RefCell<CodeCacheMapping>>,
+        parent_slot: usize,
+    ) -> TraceResult {
+        let mut registers = trace::registers(child)?;
+        let point = cache.borrow().translation.point_at(registers.rip);
+        let point =
+            point.ok_or_else(|| TraceError::Detach("was forked outside of translated code".to_owned()))?;
+        super::native_state::restore_registers(&cache.borrow(), parent_slot, &point, &mut registers);
+        registers.gs_base = 0;
+        trace::set_registers(child, &registers)?;
+        if !self.other_threads(child).is_empty() {
+            self.check_restartable(child, THREADS)?;
+        }
+        // Another thread may have added a region while this one was created.
+        let maps = MemoryMaps::read(child)?;
+        if maps.is_empty() {
+            return Err(TraceError::Gone);
+        }
+        let context = if cache.borrow().is_whole_in(&maps) {
+            match self.assign_slot(child, cache) {
+                Err(TraceError::Detach(_)) if self.can_assign_apart(child, cache) => {
+                    self.assign_apart(child, cache)?
+                }
+                context => context?,
+            }
+        } else if self.task(child)?.filtered {
+            return Err(TraceError::Detach("filters its system calls".to_owned()));
+        } else {
+            self.assign_apart(child, cache)?
+        };
+        if !self.other_threads(child).is_empty() {
+            // The kernel reports only one of two threads that end the process at the same time.
+            cache.borrow_mut().watch(number::EXIT_GROUP, true);
+        }
+        self.task(child)?.mode = TaskMode::Native(context);
+        if self.reading {
+            // The counts of the slot's previous user belong to the answer.
+            self.record_counts(child, None);
+        }
+        self.enter_translation(child, registers)
+    }
+
+    /// A new program is before its first instruction.
+    pub(super) fn executed(&mut self, tid: u32) -> TraceResult {
+        if let Some(process) = self.process(tid) {
+            process.unconfirmed = false;
+        }
+        self.announce_children(tid);
+        self.close_executed(tid)?;
+        // Handlers of signals do not survive, nor do the descriptors that matter here.
+        let task = self.task(tid)?;
+        (task.trap_action, task.age) = (None, TranslationAge::default());
+        (task.suspend_requested, task.suspended) = (false, false);
+        for task in self.tasks.values_mut().filter(|task| task.waits_for_child(tid)) {
+            task.vfork_wait = None;
+        }
+        if let Some(process) = self.process(tid) {
+            (process.flush, process.no_restarts, process.shares) = (None, false, false);
+            // The memory that was to be unmapped is gone.
+            process.unmaps = None;
+            process.name = name_of(tid);
+        }
+        if self.finishing {
+            self.detach(tid, None, 0);
+            return Ok(());
+        }
+        self.check_inherited(tid)?;
+        // The system call still has to return, into the first instruction.
+        step_out(tid)?;
+        let registers = trace::registers(tid)?;
+        if registers.cs != USER_CS {
+            return Err(TraceError::Detach("executed a 32-bit program".to_owned()));
+        }
+        self.set_hwcap(tid, registers.rsp)?;
+        let context = self.assign_program(tid, &registers)?;
+        if self.settings.fixed_layout {
+            trace::write_memory(tid, auxiliary(tid, AT_RANDOM)?, &FIXED_BYTES)?;
+        }
+        self.task(tid)?.mode = TaskMode::Native(context);
+        self.bind_to_cpu(tid);
+        self.enter_translation(tid, registers)
+    }
+
+    /// Checks state that the program has inherited and that prevents tracing.
+    ///
+    /// # Source
+    ///
+    /// `proc(5)`, `/proc/pid/status`: `Seccomp` is 0 without a filter, `SigIgn` a mask in hexadecimal.
+    fn check_inherited(&mut self, tid: u32) -> TraceResult {
+        let status = super::proc::text(format!("/proc/{tid}/status"))?;
+        let field = |name| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let task = self.task(tid)?;
+        // It may have failed to install one.
+        task.filtered &= field("Seccomp:") != Some("0");
+        if task.filtered {
+            return Err(TraceError::Detach("filters its system calls".to_owned()));
+        }
+        let ignored = field("SigIgn:").and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+        if ignored >> (SIGTRAP - 1) & 1 == 1 {
+            // Every stop of the translator would reset that.
+            return Err(TraceError::Detach("ignores SIGTRAP".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The program before has executed its last instruction: the system call.
+    pub(super) fn close_executed(&mut self, tid: u32) -> TraceResult {
+        let task = self.task(tid)?;
+        let asked = task.exec_pc.take();
+        if let TaskMode::Translated(context) = &mut task.mode {
+            let behind = asked.map(|pc| TranslatedPc::of_call(pc + 2));
+            if !behind.is_some_and(|position| context.exit_at(position)) {
+                self.lose(tid, "executed a program from an unknown program point");
+            }
+        }
+        self.end_listing(tid);
+        self.close(tid);
+        Ok(())
+    }
+}
+
+/// The message of a ptrace event. A task that was killed meanwhile is at another event.
+pub(super) fn message(tid: u32, event: Change) -> Result<u64, TraceError> {
+    let message = trace::event_message(tid)?;
+    if trace::is_at(tid, event)? { Ok(message) } else { Err(TraceError::Gone) }
+}
+
+/// The children of a process that has one thread.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/task/tid/children`.
+fn children_of(pid: u32) -> Vec<u32> {
+    let children = super::proc::text(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    children.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect()
+}
+
+/// The parent of a process.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 4, the second behind the name.
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(1)?.parse().ok()
+}
+
+/// Runs a process that is about to return from a system call to its first instruction.
+fn step_out(tid: u32) -> TraceResult {
+    Ok(run_to_trap(tid, has_threads(tid), trace::step)?)
+}

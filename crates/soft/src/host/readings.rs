@@ -1,0 +1,216 @@
+//! Requests for counts, and answers.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+
+use cyclometer_sys::trace;
+
+use super::ledger::CounterSnapshot;
+use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, VforkWait};
+use super::protocol;
+use super::threads::{ThreadCounts, TranslationCounts};
+use super::tracer::{TraceResult, Tracer};
+use crate::EventTotals;
+
+impl Tracer {
+    /// Reads the requests on the socket.
+    pub(super) fn requests(&mut self, socket: &mut UnixStream) {
+        let mut byte = [0];
+        loop {
+            match socket.read(&mut byte) {
+                Ok(0) => return self.finish(),
+                Ok(_) if byte[0] == protocol::FINISH => self.finish(),
+                Ok(_) if byte[0] == protocol::READ => self.request_counts(),
+                Ok(_) => {}
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Sends the answer, when every task has answered.
+    pub(super) fn send_answer(&mut self, socket: &mut UnixStream) {
+        if self.reading && self.pending_answers.is_empty() {
+            self.reading = false;
+            let text = self.snapshot(protocol::SO_FAR);
+            let _ = socket.set_nonblocking(false);
+            let _ = socket.write_all(text.as_bytes());
+            let _ = socket.set_nonblocking(true);
+        }
+    }
+
+    /// Stops every process to read its counts.
+    pub(super) fn request_counts(&mut self) {
+        self.reading = true;
+        self.answered.clear();
+        let tasks: Vec<u32> = self.tasks.keys().copied().collect();
+        for tid in tasks {
+            let Some(task) = self.tasks.get(&tid) else { continue };
+            match (&task.mode, task.vfork_wait) {
+                (TaskMode::Untranslated, _) => {}
+                // It does not execute translated code now.
+                (TaskMode::Native(_), _) => self.record_counts(tid, None),
+                (TaskMode::Translated(_), Some(VforkWait { pc, .. })) => {
+                    self.record_counts(tid, Some(TranslatedPc::of_call(pc)))
+                }
+                (TaskMode::Translated(_), None) => self.request_counts_of(tid),
+            }
+        }
+    }
+
+    /// Asks a task for its counts. One that sleeps in a system call is not stopped: that would end the call,
+    /// or start its timeout again.
+    fn request_counts_of(&mut self, tid: u32) {
+        // Behind an `execve` that was not reported yet, it is in a program that is not translated.
+        if let Some(asleep) = SleepingThread::read(tid).filter(|asleep| self.is_translated(tid, asleep.pc)) {
+            self.record_counts(tid, Some(TranslatedPc::of_call(asleep.pc)));
+            if SleepingThread::read(tid) == Some(asleep) {
+                return;
+            }
+        }
+        if trace::interrupt(tid).is_ok() {
+            self.pending_answers.insert(tid);
+        }
+    }
+
+    fn is_translated(&self, tid: u32, pc: u64) -> bool {
+        let Some(TaskMode::Translated(context)) = self.tasks.get(&tid).map(|task| &task.mode) else {
+            return false;
+        };
+        context.cache.borrow().translation.point_at(pc).is_some()
+    }
+
+    /// Reads the counts of a stopped task, if they were requested.
+    pub(super) fn answer_request(&mut self, tid: u32) -> TraceResult {
+        if self.pending_answers.remove(&tid) {
+            let registers = trace::registers(tid)?;
+            let pc = self.pc(tid, &registers)?;
+            self.record_counts(tid, Some(TranslatedPc::new(pc, &registers)));
+        }
+        Ok(())
+    }
+
+    /// Reads the counts of a task that does not run; `at` is where it is in translated code.
+    pub(super) fn record_counts(&mut self, tid: u32, at: Option<TranslatedPc>) {
+        let Some(task) = self.tasks.get(&tid) else { return };
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else { return };
+        let ledger = match at.filter(|_| matches!(task.mode, TaskMode::Translated(_))) {
+            Some(position) => {
+                context.ledger_at(position).ok_or("the process was read at an unknown program point")
+            }
+            None => Ok(context.ledger.clone()),
+        };
+        let tally =
+            ledger.map(|ledger| CounterSnapshot::read(&context.cache.borrow(), context.slot, &ledger));
+        let answer = tally
+            .map(|tally| TranslationCounts { cache: context.cache.clone(), tally })
+            .map_err(str::to_owned);
+        self.answered.insert(tid, (task.process, answer));
+    }
+
+    /// The counts of every process. Uses up the answers of its threads.
+    pub(super) fn snapshot(&mut self, end: &str) -> String {
+        let running = (end == protocol::LAST).then(|| self.running()).filter(|processes| *processes > 0);
+        let mut answers: HashMap<usize, Vec<Result<TranslationCounts, String>>> = HashMap::new();
+        for (process, answer) in std::mem::take(&mut self.answered).into_values() {
+            answers.entry(process).or_default().push(answer);
+        }
+        let lines = self.processes.iter().enumerate().map(|(i, process)| {
+            let totals = totals(process, answers.remove(&i).unwrap_or_default());
+            protocol::process(process.pid, process.parent, &process.name, &totals)
+        });
+        let lines = lines.chain(running.map(protocol::running)).collect::<String>();
+        lines + end + "\n"
+    }
+
+    /// The number of processes that still run when counting ends: detached ones, and those that cannot be
+    /// detached yet.
+    fn running(&self) -> usize {
+        let waiting = self.tasks.values().filter(|task| !task.ended).map(|task| task.process);
+        waiting.chain(self.detached_processes.iter().copied()).collect::<HashSet<_>>().len()
+    }
+
+    /// Sends the last report.
+    pub(super) fn report(&mut self, socket: &mut UnixStream) {
+        if std::mem::replace(&mut self.reported, true) {
+            return;
+        }
+        self.answered.clear();
+        let vfork_wait: Vec<(u32, u64)> =
+            self.tasks.iter().filter_map(|(tid, task)| Some((*tid, task.vfork_wait?.pc))).collect();
+        vfork_wait.into_iter().for_each(|(tid, pc)| self.record_counts(tid, Some(TranslatedPc::of_call(pc))));
+        let _ = socket.set_nonblocking(false);
+        let _ = socket.write_all(self.snapshot(protocol::LAST).as_bytes());
+        let _ = socket.set_nonblocking(true);
+    }
+
+    /// Reports early. A task that waits for its child (vfork) cannot be detached yet, and the report does not
+    /// wait for it.
+    pub(super) fn report_early(&mut self, socket: &mut UnixStream) {
+        let waits = |task: &TracedTask| task.vfork_wait.is_some() || task.ended;
+        if self.finishing && self.early_children.is_empty() && self.tasks.values().all(waits) {
+            self.report(socket);
+        }
+    }
+}
+
+/// The counts of a process, of which each thread has answered or has ended.
+fn totals(
+    process: &TracedProcess,
+    answers: Vec<Result<TranslationCounts, String>>,
+) -> Result<EventTotals, String> {
+    if process.lost.is_some() {
+        return process.totals(Vec::new());
+    }
+    let ended_contexts = process.ended_contexts.iter().map(|context| Ok(TranslationCounts::of(context)));
+    let ended_counts = process.ended_counts.iter().cloned().map(Ok);
+    let parts =
+        ended_counts.chain(ended_contexts).chain(answers).collect::<Result<ThreadCounts, String>>()?;
+    process.totals(parts.solve()?)
+}
+
+/// A thread that sleeps in a system call.
+#[derive(PartialEq, Eq)]
+struct SleepingThread {
+    /// The address where it continues.
+    pc: u64,
+    /// Its run time so far, as the scheduler reports it.
+    ran: String,
+}
+
+impl SleepingThread {
+    /// `None` where it runs, or is blocked otherwise.
+    ///
+    /// # Source
+    ///
+    /// `proc(5)`, `/proc/pid/syscall`: number, six arguments, stack pointer, program counter;
+    /// `/proc/pid/schedstat`.
+    fn read(tid: u32) -> Option<SleepingThread> {
+        let call = std::fs::read_to_string(format!("/proc/{tid}/syscall")).ok()?;
+        let pc = call.trim_end().split(' ').nth(8)?.strip_prefix("0x")?;
+        let ran = std::fs::read_to_string(format!("/proc/{tid}/schedstat")).ok()?;
+        Some(SleepingThread { pc: u64::from_str_radix(pc, 16).ok()?, ran })
+    }
+}
+
+/// The CPU time of a task so far, in ns; `None` where the kernel does not report it.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/schedstat`: the first number.
+pub(super) fn ran_ns(tid: u32) -> Option<u64> {
+    let ran = super::proc::text(format!("/proc/{tid}/schedstat")).ok()?;
+    ran.split(' ').next()?.parse().ok()
+}
+
+/// The kernel time of a task so far, in hundredths of a second.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 15, the 13th behind the name.
+pub(super) fn kernel_ticks(tid: u32) -> Option<u64> {
+    let stat = super::proc::text(format!("/proc/{tid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(12)?.parse().ok()
+}

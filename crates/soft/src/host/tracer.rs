@@ -1,0 +1,682 @@
+//! The tracer's loop: takes the events of all tracees, and acts on each.
+//!
+//! # Problem
+//!
+//! Events come from many tasks in any order. Some belong to a fork event that was not reported yet, some
+//! arrive at a task that is being killed. Each event must be handled with the state that the task had when it
+//! stopped.
+//!
+//! # Terms
+//!
+//! - *Event*: a change of a task that `wait` reports: a stop, an exit, a ptrace event.
+//! - *Outcome*: the result of handling an event ([`TraceResult`]). An error says that the task is gone, must
+//!   be detached (with a reason), or needs a translation of its own.
+//! - *Bell*: the wait for the next event or a byte on the socket, whichever comes first.
+//!
+//! ```text
+//!    ┌──> take events ──> detach_last, delayed signals, retranslation, flushes, detaches ──┐
+//!    │                                                                                     │
+//!    └── wait (bell) <── answer a request for counts <── requests on the socket <──────────┘
+//! ```
+//!
+//! # Invariants
+//!
+//! - A panic in a handler loses the counts of one process: the process is detached, and the loop continues.
+//! - A task is resumed only by the code that has handled its stop.
+//! - The last report is sent once, when no task is left, or when only tasks that wait for a child are left.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use cyclometer_sys::process::SIGKILL;
+use cyclometer_sys::trace::{self, Bell, Change, Options, Registers};
+
+use super::TracerSettings;
+use super::code_cache::CodeCacheMapping;
+use super::code_reader::CodeReader;
+use super::forks::{ForkEvent, USER_CS};
+use super::maps::{MapsCache, MemoryMaps};
+use super::probe::InstructionProbe;
+use super::process::{TaskMode, TracedProcess, TracedTask, TranslatedPc, TranslationContext};
+use super::profile_store::ProfileStore;
+use super::restartable;
+use super::shared_translations::SharedTranslations;
+use super::signal_throttling::DelayedSignal;
+use super::threads::TranslationCounts;
+use super::translation_cache::TranslationCache;
+use crate::block::DetachReason;
+use crate::translate::{self, StopReason, TranslationNeed};
+
+pub(super) const SIGTRAP: i32 = 5;
+
+/// The number of stops between two moves of the tracer to another CPU.
+const MOVE_EVERY: u64 = 100;
+
+/// Up to this many tasks, each event is handled by itself.
+const FEW: usize = 8;
+
+/// The constant that replaces the 16 random bytes of a program with a fixed layout.
+pub const FIXED_BYTES: [u8; 16] = *b"\xc7c~L\x8fM3t7r\xabF1x3d";
+
+/// Follows processes.
+pub(crate) struct Tracer {
+    pub(super) settings: TracerSettings,
+    pub(super) tasks: HashMap<u32, TracedTask>,
+    pub(super) processes: Vec<TracedProcess>,
+    /// Fork events of children that have not stopped yet.
+    pub(super) fork_events: HashMap<u32, ForkEvent>,
+    /// Early children, which stopped before their fork event, with their parents.
+    pub(super) early_children: HashMap<u32, u32>,
+    /// Fork events of processes that were killed. The kernel reports no fork event for a child whose parent
+    /// is killed during the call.
+    pub(super) dead_parents: Vec<ForkEvent>,
+    pub(super) root: u32,
+    /// Stopped until all other processes are detached.
+    pub(super) detach_last: Vec<(u32, String)>,
+    /// Stops of threads that are not answered, as another one is about to end their process.
+    pub(super) postponed: Vec<(u32, Change)>,
+    /// Signals that are sent again in a moment.
+    pub(super) delayed_signals: Vec<DelayedSignal>,
+    /// Tasks that have not answered a request for counts.
+    pub(super) pending_answers: HashSet<u32>,
+    /// Counts of the tasks that have answered, with the indices of their processes.
+    pub(super) answered: HashMap<u32, (usize, Result<TranslationCounts, String>)>,
+    pub(super) reading: bool,
+    pub(super) finishing: bool,
+    /// Tasks that were killed while they were detached: they stop once more before they are gone.
+    pub(super) detaching: HashSet<u32>,
+    /// Processes that went on then.
+    pub(super) detached_processes: HashSet<usize>,
+    /// The last report was sent.
+    pub(super) reported: bool,
+    /// Whether the kernel reports every exit.
+    pub(super) reports_exits: bool,
+    /// Number of stops at exit stubs.
+    pub(super) stops: u64,
+    /// The CPU that the tracer is bound to.
+    pub(super) own_cpu: Option<u32>,
+    /// Parts of files that have no restartable sequences.
+    pub(super) without_sequences: HashSet<restartable::FilePart>,
+    /// A probe that looks at every instruction, in tests.
+    pub(super) probe: Option<Box<dyn InstructionProbe>>,
+    /// Translations that several programs can share.
+    pub(super) shared_translations: SharedTranslations,
+    /// The execution profile of earlier runs and of this one.
+    pub(super) profile: Option<Rc<RefCell<ProfileStore>>>,
+    /// The persistent translation cache.
+    pub(super) translation_cache: Option<TranslationCache>,
+    /// When it was last looked for programs that are to get another translation.
+    pub(super) last_age_check: Instant,
+}
+
+/// The reason why a task cannot be followed any more.
+pub(super) enum TraceError {
+    /// It has ended, or is about to.
+    Gone,
+    /// It must be detached; the reason.
+    Detach(String),
+    /// It needs a translation of its own.
+    OwnTranslation,
+}
+
+impl From<io::Error> for TraceError {
+    fn from(error: io::Error) -> TraceError {
+        match error.raw_os_error() {
+            Some(cyclometer_sys::process::errno::ESRCH) => TraceError::Gone,
+            _ => TraceError::Detach(format!("could not be translated: {error}")),
+        }
+    }
+}
+
+pub(super) type TraceResult = Result<(), TraceError>;
+
+/// Traces a process that has not executed its command yet, and reports `ready`. Follows it and its
+/// descendants until they end, and sends the last report. See [`protocol`](super::protocol).
+///
+/// When the other end of the socket is closed, every process is detached.
+pub(crate) fn follow(
+    pid: u32,
+    mut socket: UnixStream,
+    settings: TracerSettings,
+    profile: Option<&Path>,
+    probe: Option<Box<dyn InstructionProbe>>,
+) {
+    let fork_options = Options::FORK | Options::VFORK | Options::VFORK_DONE | Options::CLONE;
+    // If this process is killed, the tracees are killed with it: their translated code is full of stops that
+    // no tracer would handle. No detached process stays bound to one CPU by that, because the binding is
+    // undone before.
+    let options = fork_options | Options::EXEC | Options::EXIT | Options::EXIT_KILL;
+    if let Err(error) = trace::seize(pid, options) {
+        let _ = writeln!(socket, "refused {}", error.raw_os_error().unwrap_or(0));
+        return;
+    }
+    if socket.write_all(b"ready\n").is_err() {
+        return;
+    }
+    // Each translation keeps files open. An exhausted limit is reported where a file is missing.
+    let _ = cyclometer_sys::process::raise_open_files();
+    let Ok(bell_socket) = socket.try_clone() else { return };
+    let Ok(bell) = Bell::new(&bell_socket) else { return };
+    let mut tracer = Tracer::new(pid, settings, probe);
+    let (store, trusted) = ProfileStore::open(profile);
+    tracer.profile = Some(Rc::new(RefCell::new(store)));
+    tracer.translation_cache = profile
+        .filter(|_| trusted)
+        .and_then(|profile| TranslationCache::open(&profile.with_file_name("translations")));
+    // Events from before the bell existed are handled at once.
+    let mut heard = true;
+    loop {
+        if heard || tracer.tasks.len() > FEW {
+            tracer.take_changes();
+        }
+        tracer.detach_last_tasks();
+        tracer.send_delayed();
+        tracer.check_ages();
+        tracer.run_ready_flushes();
+        tracer.detach_ready();
+        if tracer.is_done() {
+            break;
+        }
+        if heard {
+            tracer.requests(&mut socket);
+            tracer.unbind_idle();
+        }
+        tracer.send_answer(&mut socket);
+        if tracer.is_done() {
+            break;
+        }
+        tracer.report_early(&mut socket);
+        let binding_check = tracer.any_bound().then_some(super::cpu_affinity::CHECK_EVERY);
+        let most = tracer.soonest_delayed().or(binding_check).or_else(|| tracer.next_check_in());
+        let change = bell.wait(most).ok().flatten();
+        heard = change.is_none();
+        change.into_iter().for_each(|(tid, change)| tracer.handle_safely(tid, change));
+        cyclometer_sys::keeper::enlarge_memory();
+    }
+    tracer.report(&mut socket);
+    tracer.remember();
+    // This process ends, and all of its memory with it.
+    std::mem::forget(tracer);
+}
+
+impl Tracer {
+    fn new(root: u32, settings: TracerSettings, probe: Option<Box<dyn InstructionProbe>>) -> Tracer {
+        let mut tracer = Tracer {
+            settings,
+            tasks: HashMap::new(),
+            processes: Vec::new(),
+            fork_events: HashMap::new(),
+            early_children: HashMap::new(),
+            dead_parents: Vec::new(),
+            root,
+            detach_last: Vec::new(),
+            postponed: Vec::new(),
+            delayed_signals: Vec::new(),
+            pending_answers: HashSet::new(),
+            answered: HashMap::new(),
+            reading: false,
+            finishing: false,
+            detaching: HashSet::new(),
+            detached_processes: HashSet::new(),
+            reported: false,
+            reports_exits: super::exits::reports_exits(),
+            stops: 0,
+            own_cpu: None,
+            without_sequences: HashSet::new(),
+            probe,
+            shared_translations: SharedTranslations::default(),
+            profile: None,
+            translation_cache: None,
+            last_age_check: Instant::now(),
+        };
+        tracer.adopt(root, 0, TaskMode::Untranslated, false);
+        tracer
+    }
+
+    /// Whether no task is followed any more. A child with a fork event that has not stopped yet would be
+    /// killed with the tracer.
+    fn is_done(&self) -> bool {
+        // The first thread of a detached process may have ended long before the others.
+        let over = |task: &TracedTask| self.finishing && task.ended;
+        self.tasks.values().all(over) && self.early_children.is_empty() && self.fork_events.is_empty()
+    }
+
+    pub(super) fn adopt(&mut self, tid: u32, parent: u32, mode: TaskMode, filtered: bool) {
+        self.processes.push(TracedProcess::new(tid, parent));
+        let task = TracedTask::new(self.processes.len() - 1, mode, filtered);
+        self.tasks.insert(tid, task);
+    }
+
+    pub(super) fn task(&mut self, tid: u32) -> Result<&mut TracedTask, TraceError> {
+        self.tasks.get_mut(&tid).ok_or(TraceError::Gone)
+    }
+
+    /// The process of a task.
+    pub(super) fn process(&mut self, tid: u32) -> Option<&mut TracedProcess> {
+        let index = self.tasks.get(&tid)?.process;
+        self.processes.get_mut(index)
+    }
+
+    /// Handles the events that have arrived.
+    fn take_changes(&mut self) {
+        while let Ok(Some((tid, change))) = trace::wait() {
+            self.handle_safely(tid, change);
+            // Delayed signals would otherwise wait for a task that stops all the time.
+            self.send_delayed();
+        }
+    }
+
+    /// An internal error loses the counts of a process, and does not end it.
+    fn handle_safely(&mut self, tid: u32, change: Change) {
+        let process = self.tasks.get(&tid).map(|task| task.process);
+        let changing = process.filter(|process| self.processes[*process].has_changed());
+        let before = changing.and_then(|_| own_cpu_time());
+        let handled = catch_unwind(AssertUnwindSafe(|| self.handle(tid, change)));
+        if let (Some(process), Some(before)) = (changing, before) {
+            self.processes[process].work += own_cpu_time().unwrap_or(before).saturating_sub(before);
+        }
+        if handled.is_err() {
+            let reason = Some("met an internal error of the translator".to_owned());
+            let left = catch_unwind(AssertUnwindSafe(|| self.detach(tid, reason, 0)));
+            if left.is_err() {
+                // It cannot continue anywhere, and would stay stopped for ever.
+                let _ = trace::send_signal(super::threads::first_thread(tid).unwrap_or(tid), tid, SIGKILL);
+            }
+        }
+    }
+
+    pub(super) fn handle(&mut self, tid: u32, change: Change) {
+        if self.detaching.contains(&tid) {
+            return self.finish_detach(tid, change);
+        }
+        if change == Change::Exec {
+            self.adopt_exec_thread(tid);
+        }
+        let outcome = match change {
+            Change::Exited(_) | Change::Killed(_) => {
+                self.task_gone(tid, Some(change));
+                Ok(())
+            }
+            change if change != Change::Exiting && self.is_about_to_die(tid) => {
+                self.postponed.push((tid, change));
+                Ok(())
+            }
+            _ if !self.tasks.contains_key(&tid) => {
+                self.unknown_task(tid, change);
+                Ok(())
+            }
+            change => {
+                let resumed = self.note_stop(tid, change);
+                self.forget_binding(tid, change);
+                let outcome =
+                    if change == Change::Exiting { self.exiting(tid) } else { self.stopped(tid, change) };
+                if resumed {
+                    self.handle_postponed();
+                }
+                outcome
+            }
+        };
+        self.apply_outcome(tid, outcome);
+    }
+
+    /// Acts on a task that could not be followed.
+    pub(super) fn apply_outcome(&mut self, tid: u32, outcome: TraceResult) {
+        match outcome {
+            Ok(()) => {}
+            Err(TraceError::Gone) => self.await_end(tid),
+            Err(TraceError::Detach(reason)) => self.detach(tid, Some(reason), 0),
+            Err(TraceError::OwnTranslation) => {
+                self.detach(tid, Some("could not get a translation of its own".to_owned()), 0)
+            }
+        }
+    }
+
+    /// Clears state that was valid up to this stop. Returns whether the task was about to end its process,
+    /// and does not.
+    fn note_stop(&mut self, tid: u32, change: Change) -> bool {
+        let Some(task) = self.tasks.get_mut(&tid) else { return false };
+        task.stopped_at = None;
+        if change != Change::Exiting {
+            task.last_pc = None;
+        }
+        task.paused &= matches!(change, Change::Group(_));
+        if change == Change::Exiting {
+            return false;
+        }
+        task.exit_pc = None;
+        std::mem::take(&mut task.ends_process)
+    }
+
+    fn stopped(&mut self, tid: u32, change: Change) -> TraceResult {
+        let task = self.task(tid)?;
+        let (detach_requested, suspend_requested) = (task.detach_requested.is_some(), task.suspend_requested);
+        match change {
+            Change::Exec => self.executed(tid),
+            Change::Fork | Change::VFork | Change::Clone => self.forked(tid, change),
+            Change::VForkDone => {
+                self.task(tid)?.vfork_wait = None;
+                self.resume_checked(tid)
+            }
+            // Its pending stop is reported next; it is detached there.
+            Change::Interrupted if detach_requested && self.is_about_to_stop(tid)? => self.run_on(tid),
+            Change::Group(_) if detach_requested && self.is_about_to_stop(tid)? => self.listen(tid),
+            Change::Interrupted | Change::Group(_) if detach_requested => {
+                if change == Change::Interrupted {
+                    restart_wait(tid)?;
+                }
+                let reason = self.task(tid)?.detach_requested.take().flatten();
+                self.detach(tid, reason, 0);
+                Ok(())
+            }
+            Change::Interrupted | Change::Group(_) if suspend_requested && !self.is_in_own_code(tid) => {
+                self.suspend_at_stop(tid, change)
+            }
+            Change::Interrupted if self.may_retranslate_now(tid)? => self.retranslate(tid),
+            Change::Interrupted => {
+                restart_wait(tid)?;
+                self.answer_request(tid)?;
+                self.resume(tid, 0)
+            }
+            Change::Group(_) => {
+                self.count_restart(tid)?;
+                self.answer_request(tid)?;
+                self.listen(tid)
+            }
+            Change::Signal(signal) => self.signal(tid, signal),
+            _ => self.resume(tid, 0),
+        }
+    }
+
+    /// Whether a task is on its way into a signal handler, or back from one.
+    fn is_in_own_code(&self, tid: u32) -> bool {
+        matches!(self.tasks.get(&tid).map(|task| &task.mode), Some(TaskMode::Native(_)))
+    }
+
+    /// Goes on in translated code; the registers are the program's.
+    pub(super) fn enter_translation(&mut self, tid: u32, registers: Registers) -> TraceResult {
+        if registers.cs != USER_CS {
+            // The code that a handler returns to may be 32-bit code.
+            return Err(TraceError::Detach("continues in 32-bit code".to_owned()));
+        }
+        match self.enter_here(tid, registers) {
+            Err(TraceError::OwnTranslation) => {
+                trace::set_registers(tid, &registers)?;
+                self.flush_here(tid)
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// Enters translated code with the current translation.
+    fn enter_here(&mut self, tid: u32, mut registers: Registers) -> TraceResult {
+        let (permission, profile) = (self.permission(tid)?, self.profile.clone());
+        let task = self.task(tid)?;
+        let TaskMode::Native(mut context) = std::mem::replace(&mut task.mode, TaskMode::Untranslated) else {
+            return Err(TraceError::Gone);
+        };
+        let address = registers.rip;
+        let body = {
+            let cache = &mut context.cache.borrow_mut();
+            let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref());
+            let body =
+                with_memory(cache, tid, permission, |cache| cache.translation.enter(&mut reader, address));
+            body.and_then(|body| {
+                cache.apply_writes();
+                (registers.rip, registers.gs_base) = (body, cache.base_of(context.slot));
+                cache.store(context.slot, translate::R11, registers.r11);
+                // A task that was killed meanwhile keeps its program point.
+                trace::set_registers(tid, &registers)?;
+                let block = cache.translation.block_at(address);
+                block.into_iter().for_each(|block| context.ledger.enter(cache, block));
+                Ok(())
+            })
+        };
+        let task = self.task(tid)?;
+        match body {
+            Ok(()) => {
+                (task.mode, task.last_pc) =
+                    (TaskMode::Translated(context), Some(TranslatedPc::new(registers.rip, &registers)));
+                task.throttle.returned_to(address);
+                self.resume_checked(tid)
+            }
+            Err(trouble) => {
+                task.mode = TaskMode::Native(context);
+                Err(trouble)
+            }
+        }
+    }
+
+    /// Handles a stop of the translator.
+    pub(super) fn translator_stop(
+        &mut self,
+        tid: u32,
+        stop: StopReason,
+        registers: Registers,
+    ) -> TraceResult {
+        match stop {
+            StopReason::DirectLink | StopReason::IndirectBranch => {
+                self.translate_and_resume(tid, stop, registers)
+            }
+            StopReason::SystemCall if self.may_retranslate_at_call(tid, registers.rax)? => {
+                self.retranslate(tid)
+            }
+            StopReason::SystemCall => self.system_call(tid, registers),
+            StopReason::CpuQuery(question) => self.answer_cpu_query(tid, question, registers),
+            StopReason::Breakpoint => self.deliver(tid, SIGTRAP),
+            StopReason::Detach(DetachReason::Unreadable) => self.unreadable(tid),
+            StopReason::Detach(reason) => {
+                self.detach(tid, Some(format!("has {}", reason.word())), 0);
+                Ok(())
+            }
+        }
+    }
+
+    /// Translates the next block, and continues there.
+    fn translate_and_resume(&mut self, tid: u32, stop: StopReason, registers: Registers) -> TraceResult {
+        if stop == StopReason::IndirectBranch && is_vsyscall(registers.rcx) {
+            return Err(TraceError::Detach("calls the kernel's vsyscall page".to_owned()));
+        }
+        self.follow_cpu(tid);
+        let (permission, profile) = (self.permission(tid)?, self.profile.clone());
+        let task = self.task(tid)?;
+        let TaskMode::Translated(context) = &mut task.mode else { return Err(TraceError::Gone) };
+        let cache = context.cache.clone();
+        let mut cache = cache.borrow_mut();
+        let mut reader = CodeReader::new(tid, &mut context.maps, profile.as_deref());
+        let (at, target) = (registers.rip.wrapping_sub(1), registers.rcx);
+        let to = with_memory(&mut cache, tid, permission, |cache| match stop {
+            StopReason::DirectLink => cache.translation.link(&mut reader, at),
+            _ => cache.translation.indirect(&mut reader, target).map(Some),
+        });
+        cache.apply_writes();
+        drop(cache);
+        if let Err(TraceError::OwnTranslation) = to {
+            return self.flush_here(tid);
+        }
+        trace::set_instruction_pointer(tid, to?.ok_or(TraceError::Gone)?)?;
+        self.resume_checked(tid)
+    }
+
+    /// Moves the tracer to the CPU of a process that stops often: one of the two waits for the other.
+    fn follow_cpu(&mut self, tid: u32) {
+        if self.stops.is_multiple_of(MOVE_EVERY) {
+            self.own_cpu = self.bound_cpu(tid).or_else(|| cpu_of(tid));
+            self.own_cpu.into_iter().for_each(cyclometer_sys::keeper::run_on);
+        }
+        self.stops += 1;
+    }
+
+    /// Whether another process executes a translation, or a new child will.
+    pub(super) fn is_shared(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+        let own = self.tasks.get(&tid).map(|task| task.process);
+        let fork_events = self
+            .fork_events
+            .values()
+            .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache));
+        fork_events || self.tasks.values().any(|task| Some(task.process) != own && task.uses(cache))
+    }
+
+    /// Whether a translation is executed in another memory than a task's. Threads of its process, and a child
+    /// that shares its memory (vfork), do not count.
+    pub(super) fn is_mapped_elsewhere(&self, tid: u32, cache: &Rc<RefCell<CodeCacheMapping>>) -> bool {
+        let own = self.tasks.get(&tid).map(|task| task.process);
+        let borrows = |child: &u32| {
+            let lends = |task: &TracedTask| Some(task.process) == own && task.waits_for_child(*child);
+            self.tasks.values().any(lends)
+        };
+        let lends = |task: &TracedTask| task.waits_for_child(tid);
+        let lender = self.tasks.values().find(|task| lends(task)).map(|task| task.process);
+        let shares = |(other, task): (&u32, &TracedTask)| {
+            Some(task.process) == own || Some(task.process) == lender || borrows(other)
+        };
+        self.tasks.iter().any(|(other, task)| task.uses(cache) && !shares((other, task)))
+            || self
+                .fork_events
+                .values()
+                .any(|fork_event| fork_event.thread_of.is_none() && fork_event.uses(cache))
+    }
+
+    /// Whether the translation that a task executes may be given more memory.
+    fn permission(&mut self, tid: u32) -> Result<MappingPermission, TraceError> {
+        let task = self.task(tid)?;
+        let (TaskMode::Translated(context) | TaskMode::Native(context)) = &task.mode else {
+            return Ok(MappingPermission::Allowed);
+        };
+        let (filtered, home) = (task.filtered, context.cache.clone());
+        Ok(match () {
+            () if filtered => MappingPermission::Filtered,
+            () if self.is_mapped_elsewhere(tid, &home) => MappingPermission::Elsewhere,
+            () => MappingPermission::Allowed,
+        })
+    }
+
+    /// Replaces the translation, because the code changes or there is no more room. The task is in native
+    /// state then.
+    pub(super) fn replace_translation(&mut self, tid: u32) -> Result<Registers, TraceError> {
+        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+        let settings = self.settings.translation;
+        let task = self.task(tid)?;
+        let process = task.process;
+        let shared = task.vfork_wait.is_some() || self.tasks.values().any(|other| other.waits_for_child(tid));
+        let filtered = self.task(tid)?.filtered;
+        let reason = match () {
+            () if filtered => "filters its system calls",
+            () if shared => "changes its code while its parent waits for it (vfork)",
+            () if !self.processes[process].may_change() => "keeps changing its code",
+            () => "",
+        };
+        if !reason.is_empty() {
+            return Err(TraceError::Detach(reason.to_owned()));
+        }
+        let TaskMode::Native(context) = &self.task(tid)?.mode else { return Err(TraceError::Gone) };
+        let old = context.cache.clone();
+        let allowance = self.allowance(tid);
+        let mut cache = CodeCacheMapping::after(&old.borrow(), tid, registers.rip, allowance, settings)?;
+        self.move_listings(tid, &old, &mut cache);
+        self.close(tid);
+        let slot = cache.take_slot().ok_or(TraceError::Gone)?;
+        let context = TranslationContext::new(Rc::new(RefCell::new(cache)), slot);
+        self.task(tid)?.mode = TaskMode::Native(context);
+        Ok(registers)
+    }
+
+    /// The program jumped to memory that is not executable, or that may change.
+    fn unreadable(&mut self, tid: u32) -> TraceResult {
+        let registers = self.restore_native_state(tid)?.ok_or(TraceError::Gone)?;
+        match CodeReader::new(tid, &mut MapsCache::default(), None).why_not(registers.rip) {
+            // It faults there natively, and may have a handler for that.
+            Some(super::maps::NoCode::NotExecutable) => Ok(trace::resume(tid, 0)?),
+            Some(reason) => Err(TraceError::Detach(reason.word().to_owned())),
+            // We may have been unable to look, which has another reason.
+            None if MemoryMaps::read(tid)?.is_empty() => Err(TraceError::Gone),
+            None => Err(TraceError::Detach("has code that cannot be read".to_owned())),
+        }
+    }
+}
+
+/// Whether an address is in the page whose code the kernel answers itself.
+///
+/// # Source
+///
+/// Linux `arch/x86/include/uapi/asm/vsyscall.h`, `VSYSCALL_ADDR`.
+fn is_vsyscall(address: u64) -> bool {
+    address & !0xfff == 0xffff_ffff_ff60_0000
+}
+
+/// Whether memory can be mapped for a translation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MappingPermission {
+    /// It can.
+    Allowed,
+    /// No system call can be made on behalf of the tracee.
+    Filtered,
+    /// It would be missing in another memory in which the same translation is executed.
+    Elsewhere,
+}
+
+/// Runs a step of the translation, and maps more memory when it asks for some.
+fn with_memory<T>(
+    cache: &mut CodeCacheMapping,
+    tid: u32,
+    permission: MappingPermission,
+    mut work: impl FnMut(&mut CodeCacheMapping) -> Result<T, TranslationNeed>,
+) -> Result<T, TraceError> {
+    loop {
+        match work(cache) {
+            Ok(done) => return Ok(done),
+            Err(_) if permission == MappingPermission::Filtered => {
+                return Err(TraceError::Detach("filters its system calls".to_owned()));
+            }
+            Err(TranslationNeed::Region(_)) if permission == MappingPermission::Elsewhere => {
+                return Err(TraceError::OwnTranslation);
+            }
+            Err(TranslationNeed::NewTranslation) => return Err(TraceError::OwnTranslation),
+            Err(need) => cache.satisfy(tid, need)?,
+        }
+    }
+}
+
+/// CPU time of the tracer so far.
+fn own_cpu_time() -> Option<Duration> {
+    let usage = cyclometer_sys::process::thread_usage().ok()?;
+    Some(Duration::from_nanos(usage.user_ns + usage.system_ns))
+}
+
+/// The CPU that a process ran on last.
+///
+/// # Source
+///
+/// `proc(5)`, `/proc/pid/stat`: field 39, the 37th behind the name.
+pub(super) fn cpu_of(pid: u32) -> Option<u32> {
+    let stat = super::proc::text(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(36)?.parse().ok()
+}
+
+/// Restarts a system call that the tracer's stop has interrupted, and that the kernel would not restart.
+/// Without a tracer the call would not have been interrupted. Its timeout starts again.
+///
+/// # Source
+///
+/// `signal(7)`, "Interruption of system calls and library functions by stop signals"; Linux
+/// `include/linux/errno.h`, `ERESTARTNOHAND`.
+pub(super) fn restart_wait(tid: u32) -> TraceResult {
+    const ERESTARTNOHAND: i64 = 514;
+    const EINTR: i64 = 4;
+    /// read, write, connect, accept, sendto, recvfrom, sendmsg, recvmsg, semop, rt_sigtimedwait,
+    /// io_getevents, semtimedop, epoll_wait, epoll_pwait, accept4, recvmmsg, sendmmsg, io_pgetevents,
+    /// io_uring_enter, epoll_pwait2.
+    const WAITS: [u64; 20] =
+        [0, 1, 42, 43, 44, 45, 46, 47, 65, 128, 208, 220, 232, 281, 288, 299, 307, 333, 426, 441];
+    let registers = trace::registers(tid)?;
+    if registers.rax.cast_signed() == -EINTR && WAITS.contains(&registers.orig_rax) {
+        trace::set_registers(tid, &Registers { rax: (-ERESTARTNOHAND).cast_unsigned(), ..registers })?;
+    }
+    Ok(())
+}

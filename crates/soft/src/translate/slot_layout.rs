@@ -1,0 +1,59 @@
+//! Layout of the memory that a translated program shares with the tracer.
+//!
+//! Each thread has a *slot* at `%gs`, which Linux programs on x86-64 do not use. It holds saved registers,
+//! the return-address table, and counters. The lookup table of indirect branches is at an absolute address
+//! below 2 GB, so that an instruction can contain it.
+
+/// Bytes of a slot.
+pub const SLOT_BYTES: u64 = 24 << 20;
+
+/// Slots of one translation: processes and threads that can share it at a time.
+pub const SLOTS: usize = 256;
+
+/// Slots of a translation where address space is limited.
+pub const FEW_SLOTS: usize = 64;
+
+/// Offset in a slot: the program's rax, while the translated code uses the register.
+pub const RAX: u32 = 0;
+/// Offset in a slot: the program's rcx.
+pub const RCX: u32 = 8;
+/// Offset in a slot: the program's r11, because the translator uses the register.
+pub const R11: u32 = 16;
+
+/// Offset in a slot: 32 bytes that the host uses.
+pub const HOST_SCRATCH: u32 = 64;
+
+/// Offset in a slot: the return-address table. Its index is the lower 16 bits of the stack pointer; an entry
+/// is the address in translated code to which the call returns. With a misaligned stack the last entry
+/// reaches over the end.
+pub const RETURN_TABLE: u32 = 0x1_0000;
+
+/// Entries of the return-address table that are initialised when a process starts.
+pub const RETURN_ENTRIES: usize = 0x1_0000 / 8 + 1;
+
+/// Offset in a slot: the counters, 8 bytes each. Counters of the flow graph grow up from here, unit counters
+/// down from the end.
+pub const COUNTERS: u32 = 0x2_1000;
+
+/// The capacity of a slot, in counters.
+pub const MAX_COUNTERS: u32 = (SLOT_BYTES as u32 - COUNTERS) / 8;
+
+/// Entries of the table of indirect targets: one for each value of an address's lower 16 bits.
+pub const TABLE_ENTRIES: usize = 0x1_0000;
+
+/// Offset from the lookup table: the system call filter. Each byte tells whether the call with these lower 16
+/// bits of its number is watched.
+pub const FILTER: u64 = 8 * TABLE_ENTRIES as u64;
+
+/// Bytes of the table with the filter.
+pub const TABLE_BYTES: u64 = FILTER + 0x1_0000;
+
+/// The offset of a counter of the flow graph.
+pub fn counter(index: usize) -> u32 {
+    COUNTERS + 8 * index as u32
+}
+
+/// The offset of another counter.
+pub fn unit_counter(index: u32) -> u32 {
+    SLOT_BYTES as u32 - 8 * (index + 1)
+}
