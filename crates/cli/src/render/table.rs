@@ -710,7 +710,7 @@ mod tests {
         show.report.plan.lines[6].event.requested = false;
         let text = show.show(|results| render(results, false, Paint::NONE));
         assert!(text.contains("calls:u"), "{text}");
-        assert!(text.contains("left translation at 0x401136: the program started a thread"), "{text}");
+        assert!(text.contains("detached at 0x401136: the program started a thread"), "{text}");
     }
 
     #[test]

@@ -321,7 +321,7 @@ pub fn translated_run() -> Show {
     let mut lines = basics();
     lines.extend([soft("instructions", true), soft("calls", true), hardware("cycles", true)]);
     let left = Cell {
-        lost: Some("left translation at 0x401136: the program started a thread".to_owned()),
+        lost: Some("detached at 0x401136: the program started a thread".to_owned()),
         ..cell(6, 77)
     };
     let mut cells = basic_cells(1.0);

@@ -159,7 +159,7 @@ fn a_refusal_of_a_later_run_loses_its_counts_and_is_not_made_up_for() {
 #[test]
 fn counts_that_are_lost_come_home_as_lost() {
     let played = play(counted(Play { soft_fate: Fate::Leave, ..Play::default() }));
-    let text = "left translation at 0x401000: the program started a thread".to_owned();
+    let text = "detached at 0x401000: the program started a thread".to_owned();
     assert_eq!(lost(played.report(), 0), [(0, Some(text)), (1, None)]);
 }
 
