@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use cyclometer_core::count::CONFIDENCE;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::{Count, Interval, Rung, Scope, SlotId};
+use cyclometer_core::event::PerfClass;
+use cyclometer_core::{Candidate, Count, Interval, Part, Rung, Scope, SlotId};
 
 /// Shortfall of running against enabled time that is not multiplexing, in ns: what the kernel needs
 /// between the two clock readings.
@@ -27,7 +28,7 @@ const SHARED: &str = "another user held the counter for a part of every slice";
 ///
 /// Raw values are summed. Cells with the same CPU and thread are the parts of a hybrid: their count is
 /// exact when their running times add up to the enabled time. Otherwise each instance is scaled by its
-/// own enabled / running. Instances that were lost or never reached a counter make the count partial,
+/// own enabled / running. Software events of the kernel need no counter, so they are never scaled. Instances that were lost or never reached a counter make the count partial,
 /// as does a source whose scope is wider than `asked`. A zero of an event that cannot be zero is not a count:
 /// some drivers claim that an event ran which never had a counter (RISC-V with more events than counters).
 ///
@@ -95,9 +96,9 @@ fn settle_by(
     let Some(candidate) = line.candidate() else {
         return not_counted("the plan names no way to count it");
     };
-    let timed = candidate.rung != Rung::Os;
+    let times = Times::of(line, candidate);
     let cells: Vec<&Cell> = reading.cells.iter().filter(|cell| cell.slot == slot).collect();
-    let instances = instances(&cells, timed);
+    let instances = instances(&cells, times);
     let count = blur(combine(&instances), &cells);
     let is_zero = candidate.never_zero && count.value() == Some(0);
     if let Some(reason) = is_zero.then(|| incredible_zero(&instances, candidate.widest.is_some())).flatten() {
@@ -273,6 +274,37 @@ fn part_count(part: usize, pmu: &str, cells: &[&Cell], whole_is_exact: bool) -> 
     PartCount { part, pmu: pmu.to_owned(), count, time_running_ns, time_enabled_ns }
 }
 
+/// What the times of an event's cells say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Times {
+    /// Nothing.
+    Untold,
+    /// Whether the target ran. The event needs no counter: what it counted is all there was.
+    Presence,
+    /// For how much of the time the event was on a counter.
+    OnCounter,
+}
+
+impl Times {
+    /// A software event of the kernel counts in a handler of its own. In a `{group}` it may wait for the counters of the others.
+    ///
+    /// # Source
+    ///
+    /// Linux `kernel/events/core.c`, `group_can_go_on`: a group of software events alone always can; `perf_cgroup_switch` and
+    /// `update_cgrp_time_from_cpuctx`: the times of a control group begin and end at each switch, between which its events count.
+    fn of(line: &PlanLine, candidate: &Candidate) -> Times {
+        let is_software = |part: &Part| match part {
+            Part::Perf(event) => event.class == PerfClass::Software,
+            _ => false,
+        };
+        match candidate.rung {
+            Rung::Os => Times::Untold,
+            _ if line.event.group.is_none() && candidate.parts.iter().all(is_software) => Times::Presence,
+            _ => Times::OnCounter,
+        }
+    }
+}
+
 /// The cells of one CPU and thread: one for each part.
 struct Instance {
     cpu: Option<u32>,
@@ -341,15 +373,15 @@ fn blur(count: Count, cells: &[&Cell]) -> Count {
     }
 }
 
-fn instances(cells: &[&Cell], timed: bool) -> Vec<Instance> {
+fn instances(cells: &[&Cell], times: Times) -> Vec<Instance> {
     let mut grouped: BTreeMap<(Option<u32>, Option<u32>), Vec<&Cell>> = BTreeMap::new();
     for cell in cells.iter().copied() {
         grouped.entry((cell.at.cpu, cell.at.tid)).or_default().push(cell);
     }
-    grouped.into_iter().map(|((cpu, tid), cells)| instance(cpu, tid, &cells, timed)).collect()
+    grouped.into_iter().map(|((cpu, tid), cells)| instance(cpu, tid, &cells, times)).collect()
 }
 
-fn instance(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], timed: bool) -> Instance {
+fn instance(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], times: Times) -> Instance {
     let raw = cells.iter().map(|cell| u128::from(cell.raw)).sum();
     let enabled_ns = cells.iter().map(|cell| cell.time_enabled_ns).max().unwrap_or(0);
     let running_ns = total(cells.iter().map(|cell| cell.time_running_ns));
@@ -357,8 +389,9 @@ fn instance(cpu: Option<u32>, tid: Option<u32>, cells: &[&Cell], timed: bool) ->
     let lost = cells.iter().find_map(|cell| cell.lost.clone());
     let state = match lost {
         Some(reason) => State::Lost(reason),
-        None if !timed => State::Whole,
+        None if times == Times::Untold => State::Whole,
         None if enabled_ns == 0 && raw == 0 => State::Idle,
+        None if times == Times::Presence => State::Whole,
         None if enabled_ns == 0 => State::Lost("the source gave a value without a time".to_owned()),
         None if running_ns == 0 => State::Unobserved,
         None if running_ns.saturating_add(slack_ns) >= enabled_ns => State::Whole,
@@ -452,7 +485,7 @@ fn clamp(value: u128) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{cell, hardware, os_line};
+    use crate::testing::{cell, hardware, os_line, software};
     use cyclometer_core::Verdict;
     use cyclometer_core::event::OsMetric;
     use cyclometer_core::exec::At;
@@ -543,6 +576,39 @@ mod tests {
             interval: Interval::Unknown { reason: UNPLANNED.to_owned() },
         };
         assert_eq!(count, expected);
+    }
+
+    fn software_settled(cells: Vec<Cell>) -> Count {
+        settle(&software("context-switches"), &Reading { cells }, SLOT, Scope::Cgroup)
+    }
+
+    #[test]
+    fn a_software_event_of_a_control_group_is_exact_on_every_cpu() {
+        let never_ran = on_cpu(1, 0, 0, 0);
+        assert_eq!(software_settled(vec![never_ran.clone(), on_cpu(2, 0, 0, 0)]), Count::Exact(0));
+        let short = [on_cpu(0, 3, 20_000, 15_000), on_cpu(0, 3, 20_000_000, 19_990_000)];
+        for cell in short {
+            assert_eq!(software_settled(vec![cell, never_ran.clone()]), Count::Exact(3), "not scaled");
+        }
+        assert_eq!(software_settled(vec![on_cpu(0, 1, 0, 0), on_cpu(1, 4, 9_000, 9_000)]), Count::Exact(5));
+        assert_eq!(software_settled(vec![on_cpu(0, 0, 9_000, 0), never_ran]), Count::Exact(0));
+    }
+
+    #[test]
+    fn a_software_event_that_cannot_be_read_is_lost_all_the_same() {
+        let gone = lost(on_cpu(1, 0, 0, 0));
+        assert_eq!(software_settled(vec![gone.clone()]).verdict(), Verdict::Lost);
+        assert_eq!(software_settled(vec![on_cpu(0, 7, 5, 5), gone]).verdict(), Verdict::Partial);
+    }
+
+    #[test]
+    fn a_software_event_in_a_group_waits_for_the_counters_of_the_others() {
+        let mut line = software("page-faults");
+        line.event.group = Some(0);
+        let reading = Reading { cells: vec![cell(SLOT, 3, 20_000_000, 10_000_000)] };
+        assert_eq!(settle(&line, &reading, SLOT, Scope::Tree).verdict(), Verdict::Scaled);
+        let hardware = settled(1, vec![on_cpu(0, 1, 0, 0)]);
+        assert_eq!(hardware.verdict(), Verdict::Lost, "what needs a counter has a time on it");
     }
 
     #[test]
