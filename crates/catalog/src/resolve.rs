@@ -455,7 +455,8 @@ fn no_device(name: &str, terms: &[Term], request: &EventRequest, machine: &Machi
     // A core PMU that is missing is this machine's lack, not the user's mistake.
     let core = matches!(name, "cpu" | "cpu_core" | "cpu_atom" | "cpu_lowpower") || name.starts_with("armv8");
     if core && !has_core_pmu(machine) {
-        let other = counted_by_software(terms, machine).map(|own| format!("; the software PMU counts -e {own}"));
+        let other =
+            counted_by_software(terms, machine).map(|own| format!("; the software PMU counts -e {own}"));
         let reason = format!("the kernel has no PMU named {name} here{}", other.unwrap_or_default());
         return Ok(unsupported(request, reason));
     }

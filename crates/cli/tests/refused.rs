@@ -40,7 +40,8 @@ fn refuser() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/programs/refuse.c");
     let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("refuse-{}", std::process::id()));
     if !built.exists() {
-        let draft = tempfile::Builder::new().tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap().into_temp_path();
+        let draft =
+            tempfile::Builder::new().tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap().into_temp_path();
         let compiled = Command::new("cc").arg(source).arg("-o").arg(&draft).output();
         match compiled {
             Err(error) => {

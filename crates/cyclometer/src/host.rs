@@ -23,8 +23,9 @@ pub fn machine() -> Machine {
     detect_for_counting(facts::here().as_ref())
 }
 
-/// Detects the machine that this runs on, for regions of this program: nothing is tried that they do not need.
-pub(crate) fn machine_for_regions() -> Machine {
+/// Detects the machine that this runs on, for regions of this program, as a [`Monitor`](crate::Monitor) does: what they do not need is not
+/// tried, so that no process is forked and whatever traces this one is not disturbed.
+pub fn machine_for_regions() -> Machine {
     detect_for_regions(facts::here().as_ref())
 }
 

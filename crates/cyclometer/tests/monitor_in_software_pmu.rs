@@ -86,7 +86,8 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
         eprintln!("skipped: {}", cause.text);
         return None;
     }
-    let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("found-{asked}-{}", std::process::id()));
+    let file =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("found-{asked}-{}", std::process::id()));
     let mut spec = CommandSpec::new("env");
     let own = std::env::current_exe().unwrap();
     spec.args = vec![
@@ -98,7 +99,8 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
     ];
     spec.stdout = Stream::Null;
     let launcher = Launcher::start().unwrap();
-    let summary = Command::new(spec).backend(Rung::Soft).events("instructions").unwrap().run(&launcher).unwrap();
+    let summary =
+        Command::new(spec).backend(Rung::Soft).events("instructions").unwrap().run(&launcher).unwrap();
     let found = std::fs::read_to_string(&file).unwrap();
     std::fs::remove_file(&file).unwrap();
     let line = &summary.lines[0];

@@ -111,7 +111,9 @@ mod tests {
         assert_eq!(named.map(|tracer| tracer.to_string()).as_deref(), Some("strace (process 71)"));
         assert_eq!(access(traced).tracer, Some(Tracer::Other { pid: 71, name: None }));
         assert_eq!(access(&format!("{traced}counted software\n")).tracer, Some(Tracer::SoftwarePmu));
-        for untraced in ["file /proc/self/status\n| TracerPid:\t0\n", "file /proc/self/status\n| CapEff:\t0\n"] {
+        for untraced in
+            ["file /proc/self/status\n| TracerPid:\t0\n", "file /proc/self/status\n| CapEff:\t0\n"]
+        {
             assert_eq!(access(&format!("{untraced}counted software\n")).tracer, None, "it is not even asked");
         }
     }

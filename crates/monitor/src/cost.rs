@@ -77,7 +77,7 @@ impl Repeats {
     const MANY: Repeats = Repeats { warm_up: 50, measured: 300, batch: 8 };
 
     /// For the software PMU: a read stops the thread, which takes far longer than a clock, and adds the same to its counts each time.
-    const FEW: Repeats = Repeats { warm_up: 2, measured: 4, batch: 1 };
+    const FEW: Repeats = Repeats { warm_up: 1, measured: 2, batch: 1 };
 
     fn of(plan: &Plan) -> Repeats {
         let by_software = |line: &PlanLine| line.candidate().is_some_and(|way| way.rung == Rung::Soft);

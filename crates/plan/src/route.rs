@@ -82,7 +82,8 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
 /// Why no source counts it. The source that would have served says so: the first one that something keeps from it that can be lifted. Where there
 /// is none, something is missing: registers that nobody asked for, a name that only other machines have, or what the best source lacks.
 fn why_not(line: &PlanLine, machine: &Machine, intent: &Intent) -> Count {
-    let mut lifted = line.skipped.iter().filter_map(|skipped| Some((skipped, liftable(skipped, machine, intent)?)));
+    let mut lifted =
+        line.skipped.iter().filter_map(|skipped| Some((skipped, liftable(skipped, machine, intent)?)));
     if let Some((skipped, cause)) = lifted.next() {
         let remedy = cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
         let source = match (skipped.rung, line.skipped.first()) {
@@ -92,7 +93,8 @@ fn why_not(line: &PlanLine, machine: &Machine, intent: &Intent) -> Count {
         return Count::NotCounted { reason: format!("{source}{}{remedy}", skipped.reason) };
     }
     let of_registers = |skipped: &&Skipped| is_of_registers(skipped.rung);
-    let would_work = |skipped: &&Skipped| of_registers(skipped) && skipped.reason == only_when_asked(skipped.rung);
+    let would_work =
+        |skipped: &&Skipped| of_registers(skipped) && skipped.reason == only_when_asked(skipped.rung);
     let first = line.skipped.iter().find(|skipped| !of_registers(skipped));
     let reason = match (first, line.skipped.iter().find(would_work), line.skipped.first()) {
         (Some(first), ..) | (None, Some(first), _) => &first.reason,

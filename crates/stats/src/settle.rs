@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use cyclometer_core::count::CONFIDENCE;
+use cyclometer_core::event::PerfClass;
 use cyclometer_core::exec::{Cell, Reading};
 use cyclometer_core::plan::{Outcome, PlanLine};
-use cyclometer_core::event::PerfClass;
 use cyclometer_core::{Candidate, Count, Interval, Part, Rung, Scope, SlotId};
 
 /// Shortfall of running against enabled time that is not multiplexing, in ns: what the kernel needs

@@ -476,7 +476,9 @@ fn a_sandbox_that_forbids_a_call_of_the_software_pmu_is_found_out_by_the_calls_n
         (libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32, libc::ENOSYS),
         (libc::SECCOMP_RET_KILL_PROCESS, libc::EPERM),
     ];
-    for ((name, number), (action, errno)) in calls.into_iter().flat_map(|call| actions.map(|what| (call, what))) {
+    for ((name, number), (action, errno)) in
+        calls.into_iter().flat_map(|call| actions.map(|what| (call, what)))
+    {
         let said = alone(|socket| {
             forbid(number, action);
             write!(socket, "{:?}", trace::permitted()).unwrap();

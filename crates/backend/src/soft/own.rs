@@ -23,7 +23,11 @@ impl Source for OwnCounts {
     }
 
     fn open(&self, slots: &[Slot], on: &Target) -> std::result::Result<Box<dyn Counting>, Refusal> {
-        let refuse = |slot: Option<&Slot>, kind, text: String| Refusal { slot: slot.map(|s| s.id), kind, text };
+        // What no event can have is told of the first, so that each of them goes to its next source.
+        let refuse = |slot: Option<&Slot>, kind, text: String| {
+            let slot = slot.or(slots.first()).map(|slot| slot.id);
+            Refusal { slot, kind, text }
+        };
         if *on != Target::ThisThread {
             let text = "the software PMU tells a thread its own counts, and nothing else".to_owned();
             return Err(refuse(None, RefusalKind::TargetNotSupported, text));
@@ -43,7 +47,8 @@ impl Source for OwnCounts {
         let unknown = values.iter().position(|value| *value == UNKNOWN).and_then(|i| slots.get(i));
         match unknown {
             Some(slot) => {
-                let text = format!("the software PMU was not asked for {} when it started this program", slot.name);
+                let text =
+                    format!("the software PMU was not asked for {} when it started this program", slot.name);
                 Err(refuse(Some(slot), RefusalKind::NotSupported, text))
             }
             None => Ok(Box::new(counting)),

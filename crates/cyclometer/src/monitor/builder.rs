@@ -16,8 +16,7 @@ use cyclometer_monitor::{Sampling, Setup, SourceMaker};
 
 use super::user_reads::user_reads;
 use super::{Monitor, settings};
-use crate::host::machine_for_regions;
-use crate::{Command, Config, EventTables, Stat, chips, machine};
+use crate::{Command, Config, EventTables, Stat, chips, machine, machine_for_regions};
 
 /// What a monitor counts of.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -117,12 +117,9 @@ fn filter(call: &str, machine: &Machine) -> Cause {
     let of_tracers = matches!(call, "ptrace" | "process_vm_readv" | "process_vm_writev");
     match machine.container.as_deref() {
         Some(tool @ ("docker" | "podman")) => {
-            let option = if of_tracers { "--cap-add SYS_PTRACE" } else { "--security-opt seccomp=unconfined" };
-            mended(
-                CauseKind::Seccomp,
-                format!("{text} in this container"),
-                format!("{tool} run {option} …"),
-            )
+            let option =
+                if of_tracers { "--cap-add SYS_PTRACE" } else { "--security-opt seccomp=unconfined" };
+            mended(CauseKind::Seccomp, format!("{text} in this container"), format!("{tool} run {option} …"))
         }
         Some("kubernetes") => {
             let context = match of_tracers {

@@ -228,17 +228,20 @@ fn each_call_that_the_software_pmu_needs_is_named_where_it_is_refused() {
     let tracing = Some("docker run --cap-add SYS_PTRACE …");
     let unconfined = Some("docker run --security-opt seccomp=unconfined …");
     let of_a_pod = Some("in the pod: securityContext: {seccompProfile: {type: Unconfined}}");
-    check("process_vm_writev", docker, "a seccomp filter forbids process_vm_writev in this container", tracing);
+    check(
+        "process_vm_writev",
+        docker,
+        "a seccomp filter forbids process_vm_writev in this container",
+        tracing,
+    );
     check("memfd_create", docker, "a seccomp filter forbids memfd_create in this container", unconfined);
     check("memfd_create", pod, "a seccomp filter forbids memfd_create in this pod", of_a_pod);
     check("memfd_create", none, "forbids memfd_create; start the program without it", None);
     let refused = [(TRACED, "\ntrace 38 memfd_create")];
     check_soft(&refused, CauseKind::NotInKernel, "the kernel has no memfd_create", None);
     check_soft(&[(TRACED, "\ntrace 11 fork")], CauseKind::NotInKernel, "fork fails here (error 11)", None);
-    let scope = [
-        (CAPABLE, NOBODY),
-        (TRACED, "\ntrace 1 memfd_create\nfile /proc/sys/kernel/yama/ptrace_scope 2"),
-    ];
+    let scope =
+        [(CAPABLE, NOBODY), (TRACED, "\ntrace 1 memfd_create\nfile /proc/sys/kernel/yama/ptrace_scope 2")];
     check_soft(&scope, CauseKind::NoPermission, "refuses memfd_create (error 1)", None);
 }
 

@@ -32,7 +32,8 @@ impl std::fmt::Debug for Origin {
 impl Origin {
     pub(super) fn record() -> io::Result<Origin> {
         let ignored: u64 = all_signals().filter(|signal| is_ignored(*signal)).map(bit).sum();
-        let ignored = if KeptChildren::are_ignored_without() { ignored | bit(libc::SIGCHLD) } else { ignored };
+        let ignored =
+            if KeptChildren::are_ignored_without() { ignored | bit(libc::SIGCHLD) } else { ignored };
         Ok(Origin { ignored, mask: current_mask()?, open_files: super::limits::open_files()? })
     }
 
