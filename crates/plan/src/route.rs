@@ -79,30 +79,35 @@ pub(crate) fn step_down(mut line: PlanLine, from: usize, machine: &Machine, inte
     line
 }
 
-/// Why no source counts it. The source that would have served says so: the first one that something keeps from it that can be lifted. Where there
-/// is none, something is missing: registers that nobody asked for, a name that only other machines have, or what the best source lacks.
+/// Why no source counts an event. The source that would have served gives the reason: the first one that is kept from it by a cause that
+/// can be lifted. Without such a cause something is missing here.
 fn why_not(line: &PlanLine, machine: &Machine, intent: &Intent) -> Count {
-    let mut lifted =
-        line.skipped.iter().filter_map(|skipped| Some((skipped, liftable(skipped, machine, intent)?)));
-    if let Some((skipped, cause)) = lifted.next() {
-        let remedy = cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
-        let source = match (skipped.rung, line.skipped.first()) {
-            (Rung::Soft, Some(first)) if first.rung != Rung::Soft => "the software PMU cannot count it: ",
-            _ => "",
-        };
-        return Count::NotCounted { reason: format!("{source}{}{remedy}", skipped.reason) };
+    let kept = line.skipped.iter().find_map(|skipped| Some((skipped, liftable(skipped, machine, intent)?)));
+    match kept {
+        Some((skipped, cause)) => Count::NotCounted { reason: with_remedy(line, skipped, cause) },
+        None => Count::NotSupported { reason: missing(line).to_owned() },
     }
-    let of_registers = |skipped: &&Skipped| is_of_registers(skipped.rung);
-    let would_work =
-        |skipped: &&Skipped| of_registers(skipped) && skipped.reason == only_when_asked(skipped.rung);
-    let first = line.skipped.iter().find(|skipped| !of_registers(skipped));
-    let reason = match (first, line.skipped.iter().find(would_work), line.skipped.first()) {
-        (Some(first), ..) | (None, Some(first), _) => &first.reason,
-        (None, None, _) if !line.event.unsupported.is_empty() => &line.event.unsupported,
-        (None, None, Some(first)) => &first.reason,
-        (None, None, None) => "no source counts it",
-    };
-    Count::NotSupported { reason: reason.to_owned() }
+}
+
+/// The reason of a source with what lifts it, and the name of the software PMU where it is not the first choice.
+fn with_remedy(line: &PlanLine, skipped: &Skipped, cause: &Cause) -> String {
+    let remedy = cause.mend.as_ref().map(|mend| format!("; to permit it: {mend}")).unwrap_or_default();
+    let is_fallback = line.skipped.first().is_some_and(|first| first.rung != skipped.rung);
+    let source =
+        if skipped.rung == Rung::Soft && is_fallback { "the software PMU cannot count it: " } else { "" };
+    format!("{source}{}{remedy}", skipped.reason)
+}
+
+/// What is missing: what the best source lacks; else a request for registers that would work; else what the event is to this machine.
+fn missing(line: &PlanLine) -> &str {
+    let asks_nobody = |skipped: &&Skipped| !is_of_registers(skipped.rung);
+    let would_work = |skipped: &&Skipped| skipped.reason == only_when_asked(skipped.rung);
+    let mut skipped = line.skipped.iter();
+    match skipped.clone().find(asks_nobody).or_else(|| skipped.find(would_work)) {
+        Some(skipped) => &skipped.reason,
+        None if !line.event.unsupported.is_empty() => &line.event.unsupported,
+        None => line.skipped.first().map_or("no source counts it", |first| first.reason.as_str()),
+    }
 }
 
 /// What keeps a source from counting, where it can be lifted. Registers that nobody asked for are kept by nothing else.
