@@ -26,8 +26,8 @@ fn program() {
     std::fs::write(file, found.join("\n")).unwrap();
 }
 
-fn additions(rounds: u32) {
-    Kernel::Additions.run(Rounds::new(rounds).unwrap(), &mut Memory::new());
+fn additions(rounds: u32, memory: &mut Memory) {
+    Kernel::Additions.run(Rounds::new(rounds).unwrap(), memory);
 }
 
 fn instructions(rounds: u32) -> u64 {
@@ -51,8 +51,9 @@ fn in_threads() -> Vec<String> {
         for rounds in ROUNDS {
             let monitor = &monitor;
             scope.spawn(move || {
-                monitor.measure("first", || additions(10));
-                monitor.measure(&rounds.to_string(), || additions(rounds));
+                let mut memory = Memory::new();
+                monitor.measure("first", || additions(10, &mut memory));
+                monitor.measure(&rounds.to_string(), || additions(rounds, &mut memory));
             });
         }
     });
@@ -64,7 +65,7 @@ fn in_threads() -> Vec<String> {
 fn of_the_process() -> Vec<String> {
     let builder = Monitor::builder().event("instructions,page-faults").scope(CountedScope::Process);
     let monitor = builder.build().unwrap();
-    monitor.measure("loop", || additions(1000));
+    monitor.measure("loop", || additions(1000, &mut Memory::new()));
     let total = monitor.total("loop").unwrap();
     vec![value(&total, "instructions"), value(&total, "page-faults")]
 }
