@@ -35,7 +35,7 @@ fn instructions(rounds: u32) -> u64 {
 }
 
 /// The rounds of the loops; what regions count beside them is the same in each.
-const ROUNDS: [u32; 3] = [1000, 2000, 30_000];
+const ROUNDS: [u32; 3] = [1000, 2000, 4000];
 
 /// An event of a region: its number, or the reason why there is none.
 fn value(measured: &Measured, event: &str) -> String {
@@ -46,7 +46,7 @@ fn value(measured: &Measured, event: &str) -> String {
 }
 
 fn in_threads() -> Vec<String> {
-    let monitor = Monitor::builder().event("instructions,cycles,page-faults").build().unwrap();
+    let monitor = Monitor::builder().event("instructions,cycles").build().unwrap();
     std::thread::scope(|scope| {
         for rounds in ROUNDS {
             let monitor = &monitor;
@@ -59,7 +59,7 @@ fn in_threads() -> Vec<String> {
     });
     let of = |label: String, event| value(&monitor.total(&label).unwrap(), event);
     let instructions = ROUNDS.iter().map(|rounds| of(rounds.to_string(), "instructions"));
-    instructions.chain([of("first".to_owned(), "cycles"), of("first".to_owned(), "page-faults")]).collect()
+    instructions.chain([of("first".to_owned(), "cycles")]).collect()
 }
 
 fn of_the_process() -> Vec<String> {
@@ -113,12 +113,13 @@ fn counted(asked: &str) -> Option<(f64, Vec<String>)> {
 fn the_regions_of_each_thread_and_the_whole_are_counted() {
     let Some((whole, found)) = counted("threads") else { return };
     let counts: Vec<u64> = found[..3].iter().map(|count| count.parse().unwrap()).collect();
-    let around = counts[0] - instructions(ROUNDS[0]);
-    assert!(around < 5000, "{found:?}");
-    assert_eq!(counts, ROUNDS.map(|rounds| instructions(rounds) + around));
+    let around: Vec<u64> =
+        ROUNDS.iter().zip(&counts).map(|(rounds, count)| count - instructions(*rounds)).collect();
+    // In builds with checks a copy takes another path where it goes to a higher address.
+    let (least, most) = (around.iter().min().unwrap(), around.iter().max().unwrap());
+    assert!(*most < 5000 && most - least <= 8, "{found:?}: {around:?} around the loops");
     assert!(whole > counts.iter().sum::<u64>() as f64, "{whole}: {counts:?}");
     assert!(found[3].parse::<u64>().is_err() || has_cycles(), "a reason why there are no cycles: {found:?}");
-    assert!(found[4].parse::<u64>().is_ok(), "the kernel counts beside it: {found:?}");
 }
 
 fn has_cycles() -> bool {
